@@ -1,0 +1,42 @@
+use thiserror::Error;
+
+use crate::SequenceId;
+
+/// Why a forward pass could not be made.
+#[derive(Debug, Error)]
+#[error(transparent)]
+pub struct ModelError(#[from] Kind);
+
+#[derive(Debug, Error)]
+enum Kind {
+    #[error("sequence {0} is not open")]
+    UnknownSequence(SequenceId),
+    #[error("token {given} is outside the vocabulary of {limit} tokens")]
+    TokenOutside { given: u32, limit: usize },
+    #[error("{given} tokens do not fit the context of {limit}")]
+    ContextFull { given: usize, limit: usize },
+    #[error("the model's back end failed")]
+    Backend(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl ModelError {
+    /// A run names a sequence that is not open.
+    pub fn unknown_sequence(id: SequenceId) -> Self {
+        Kind::UnknownSequence(id).into()
+    }
+
+    /// A token is outside the vocabulary.
+    pub fn token_outside(given: u32, limit: usize) -> Self {
+        Kind::TokenOutside { given, limit }.into()
+    }
+
+    /// A sequence would grow past the context.
+    pub fn context_full(given: usize, limit: usize) -> Self {
+        Kind::ContextFull { given, limit }.into()
+    }
+
+    /// The tensor library reported an error.
+    pub fn backend(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Kind::Backend(source.into()).into()
+    }
+}

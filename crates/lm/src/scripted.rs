@@ -1,0 +1,106 @@
+use std::collections::HashMap;
+
+use formwork_vocab::TokenId;
+
+use crate::{Batch, LanguageModel, Logits, ModelError, SequenceId, Wanted};
+
+/// A stand-in model for tests: its logits are a pure function of the tokens so far.
+///
+/// ```
+/// use formwork_lm::{Batch, LanguageModel, Role, Run, ScriptedModel, Wanted};
+/// use formwork_vocab::TokenId;
+/// // A model over 10 tokens that always prefers the successor of the last one.
+/// let mut model = ScriptedModel::new(10, 32, |tokens, row| {
+///     let last = tokens.last().map_or(0, |token| token.index());
+///     row[(last + 1) % 10] = 1.0;
+/// });
+/// let sequence = model.open();
+/// let run = Run { sequence, tokens: &[TokenId(4)], role: Role::Prompt, wanted: Wanted::All };
+/// let logits = model.forward(&Batch { runs: vec![run] })?;
+/// assert_eq!(logits.row(0)[5], 1.0);
+/// # Ok::<(), formwork_lm::ModelError>(())
+/// ```
+pub struct ScriptedModel {
+    vocab_size: usize,
+    context_len: usize,
+    script: Script,
+    sequences: HashMap<SequenceId, Vec<TokenId>>,
+    next: u32,
+}
+
+type Script = Box<dyn FnMut(&[TokenId], &mut [f32]) + Send>;
+
+impl ScriptedModel {
+    /// A model whose `script` writes a row of logits, given zeros, from all tokens of the sequence.
+    pub fn new(
+        vocab_size: usize,
+        context_len: usize,
+        script: impl FnMut(&[TokenId], &mut [f32]) + Send + 'static,
+    ) -> Self {
+        Self { vocab_size, context_len, script: Box::new(script), sequences: HashMap::new(), next: 0 }
+    }
+
+    /// How many sequences are open.
+    pub fn open_sequences(&self) -> usize {
+        self.sequences.len()
+    }
+}
+
+impl LanguageModel for ScriptedModel {
+    fn vocab_size(&self) -> usize {
+        self.vocab_size
+    }
+
+    fn context_len(&self) -> usize {
+        self.context_len
+    }
+
+    fn open(&mut self) -> SequenceId {
+        let id = SequenceId(self.next);
+        self.next += 1;
+        self.sequences.insert(id, Vec::new());
+        id
+    }
+
+    fn close(&mut self, sequence: SequenceId) {
+        self.sequences.remove(&sequence);
+    }
+
+    fn truncate(&mut self, sequence: SequenceId, len: usize) -> Result<(), ModelError> {
+        let tokens =
+            self.sequences.get_mut(&sequence).ok_or_else(|| ModelError::unknown_sequence(sequence))?;
+        tokens.truncate(len);
+        Ok(())
+    }
+
+    fn forward(&mut self, batch: &Batch<'_>) -> Result<Logits, ModelError> {
+        let mut rows = Vec::with_capacity(batch.runs.len());
+        for run in &batch.runs {
+            let tokens = self
+                .sequences
+                .get_mut(&run.sequence)
+                .ok_or_else(|| ModelError::unknown_sequence(run.sequence))?;
+            if let Some(token) = run.tokens.iter().find(|token| token.index() >= self.vocab_size) {
+                return Err(ModelError::token_outside(token.0, self.vocab_size));
+            }
+            tokens.extend_from_slice(run.tokens);
+            if tokens.len() > self.context_len {
+                return Err(ModelError::context_full(tokens.len(), self.context_len));
+            }
+            let mut row = Vec::new();
+            if !matches!(run.wanted, Wanted::Nothing) {
+                row.resize(self.vocab_size, 0.0);
+                (self.script)(tokens, &mut row);
+            }
+            if let Wanted::Only(set) = run.wanted {
+                for (index, logit) in row.iter_mut().enumerate() {
+                    if !set.contains(TokenId(index as u32)) {
+                        *logit = f32::NEG_INFINITY;
+                    }
+                }
+            }
+            rows.push(row);
+        }
+        Ok(Logits::new(rows))
+    }
+}

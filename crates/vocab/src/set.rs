@@ -1,0 +1,132 @@
+use std::fmt;
+
+use crate::TokenId;
+
+/// A set of tokens, one bit each.
+///
+/// ```
+/// use formwork_vocab::{TokenId, TokenSet};
+/// let mut set = TokenSet::empty(100);
+/// set.insert(TokenId(3));
+/// set.insert(TokenId(64));
+/// assert!(set.contains(TokenId(64)) && !set.contains(TokenId(65)));
+/// assert_eq!(set.iter().map(|t| t.0).collect::<Vec<_>>(), [3, 64]);
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct TokenSet {
+    /// Bit `t % 64` of word `t / 64` stands for token `t`; bits past `len` are zero.
+    words: Box<[u64]>,
+    len: usize,
+}
+
+impl TokenSet {
+    /// The empty set over a vocabulary of `len` tokens.
+    pub fn empty(len: usize) -> Self {
+        Self { words: vec![0; len.div_ceil(64)].into_boxed_slice(), len }
+    }
+
+    /// The set of all `len` tokens.
+    pub fn full(len: usize) -> Self {
+        let mut set = Self { words: vec![u64::MAX; len.div_ceil(64)].into_boxed_slice(), len };
+        if let (Some(last), rest @ 1..) = (set.words.last_mut(), len % 64) {
+            *last = (1 << rest) - 1;
+        }
+        set
+    }
+
+    /// How many tokens the vocabulary has; not how many are in the set.
+    pub const fn universe(&self) -> usize {
+        self.len
+    }
+
+    /// Puts `token` in.
+    ///
+    /// # Panics
+    /// When `token` is outside the vocabulary.
+    pub fn insert(&mut self, token: TokenId) {
+        self.words[token.index() / 64] |= 1 << (token.index() % 64);
+    }
+
+    /// Takes `token` out, if it is there.
+    pub fn remove(&mut self, token: TokenId) {
+        if let Some(word) = self.words.get_mut(token.index() / 64) {
+            *word &= !(1 << (token.index() % 64));
+        }
+    }
+
+    /// Whether `token` is in the set.
+    pub fn contains(&self, token: TokenId) -> bool {
+        self.words.get(token.index() / 64).is_some_and(|word| word >> (token.index() % 64) & 1 == 1)
+    }
+
+    /// How many tokens are in the set.
+    pub fn count(&self) -> usize {
+        self.words.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// Whether no token is in the set.
+    pub fn is_empty(&self) -> bool {
+        self.words.iter().all(|&word| word == 0)
+    }
+
+    /// The only member, when there is exactly one.
+    pub fn single(&self) -> Option<TokenId> {
+        let mut members = self.iter();
+        let first = members.next()?;
+        members.next().is_none().then_some(first)
+    }
+
+    /// The members, in increasing order.
+    pub fn iter(&self) -> impl Iterator<Item = TokenId> + '_ {
+        self.words.iter().enumerate().flat_map(|(index, &word)| {
+            std::iter::successors((word != 0).then_some(word), |rest| {
+                let rest = rest & (rest - 1);
+                (rest != 0).then_some(rest)
+            })
+            .map(move |rest| TokenId((index * 64) as u32 + rest.trailing_zeros()))
+        })
+    }
+
+    /// The bits, 64 tokens to a word, lowest bit first.
+    pub const fn words(&self) -> &[u64] {
+        &self.words
+    }
+
+    /// Bytes of memory that the set takes.
+    pub const fn byte_len(&self) -> usize {
+        self.words.len() * 8
+    }
+}
+
+impl fmt::Debug for TokenSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TokenSet({} of {})", self.count(), self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_has_no_bit_past_the_end() {
+        for len in [1, 63, 64, 65, 128, 130] {
+            let set = TokenSet::full(len);
+            assert_eq!(set.count(), len);
+            assert_eq!(set.iter().count(), len);
+            assert!(!set.contains(TokenId(len as u32)));
+        }
+    }
+
+    #[test]
+    fn single_is_none_unless_there_is_exactly_one() {
+        let mut set = TokenSet::empty(70);
+        assert_eq!(set.single(), None);
+        set.insert(TokenId(69));
+        assert_eq!(set.single(), Some(TokenId(69)));
+        set.insert(TokenId(0));
+        assert_eq!(set.single(), None);
+        set.remove(TokenId(69));
+        assert_eq!(set.single(), Some(TokenId(0)));
+    }
+}

@@ -1,0 +1,108 @@
+//! Text to token ids and back.
+//!
+//! Byte-level BPE goes through the `tokenizers` crate, from GGUF metadata or from a `tokenizer.json`; SentencePiece
+//! vocabularies in GGUF files, which carry scores and no merges, have their own encoder. Whatever the source, a
+//! tokenizer's [`Vocabulary`] holds the bytes that each token really adds to the output.
+
+mod greedy;
+
+use std::sync::Arc;
+
+use crate::{TokenId, TokenKind, VocabError, Vocabulary};
+
+/// How to encode a whole text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct EncodeOptions {
+    /// Read the spellings of control tokens (such as `<|im_start|>`) as those tokens, not as text.
+    pub special: bool,
+    /// Put the beginning-of-sequence token first, where the model has one.
+    pub bos: bool,
+}
+
+/// Text to token ids and back.
+///
+/// ```
+/// use formwork_vocab::{Token, TokenId, TokenKind, Tokenizer, Vocabulary};
+/// let token = |s: &str| Token { bytes: s.into(), kind: TokenKind::Text };
+/// let vocabulary = Vocabulary::new(vec![token("a"), token("b"), token("ab")], vec![])?;
+/// let tokenizer = Tokenizer::greedy(vocabulary);
+/// let ids = tokenizer.encode("abb", Default::default())?;
+/// assert_eq!(ids, [TokenId(2), TokenId(1)]);
+/// assert_eq!(tokenizer.decode(&ids), b"abb");
+/// # Ok::<(), formwork_vocab::VocabError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Tokenizer {
+    vocabulary: Arc<Vocabulary>,
+    bos: Option<TokenId>,
+    add_bos: bool,
+    encoder: Encoder,
+}
+
+#[derive(Clone, Debug)]
+enum Encoder {
+    Greedy,
+}
+
+impl Tokenizer {
+    /// A tokenizer that takes the longest token at each place: for tests, and where no merges are known.
+    pub fn greedy(vocabulary: Vocabulary) -> Self {
+        Self { vocabulary: Arc::new(vocabulary), bos: None, add_bos: false, encoder: Encoder::Greedy }
+    }
+
+    /// The tokens and their bytes.
+    pub const fn vocabulary(&self) -> &Arc<Vocabulary> {
+        &self.vocabulary
+    }
+
+    /// The beginning-of-sequence token, where the model has one.
+    pub const fn bos(&self) -> Option<TokenId> {
+        self.bos
+    }
+
+    /// Whether the model expects the beginning-of-sequence token before a prompt.
+    pub const fn add_bos(&self) -> bool {
+        self.add_bos
+    }
+
+    /// Encodes a whole text.
+    ///
+    /// # Errors
+    /// When some part of the text has no tokens, which only a vocabulary without all bytes can cause.
+    pub fn encode(&self, text: &str, options: EncodeOptions) -> Result<Vec<TokenId>, VocabError> {
+        let mut ids = Vec::new();
+        if let (true, Some(bos)) = (options.bos, self.bos) {
+            ids.push(bos);
+        }
+        match &self.encoder {
+            Encoder::Greedy => greedy::encode(&self.vocabulary, text, &mut ids)?,
+        }
+        Ok(ids)
+    }
+
+    /// Encodes a piece of text that continues other text: nothing is put before it, and nothing in it is special.
+    ///
+    /// # Errors
+    /// As for [`Tokenizer::encode`].
+    pub fn encode_fragment(&self, text: &str) -> Result<Vec<TokenId>, VocabError> {
+        self.encode(text, EncodeOptions::default())
+    }
+
+    /// The bytes that `ids` add to the output. Control tokens add none.
+    pub fn decode(&self, ids: &[TokenId]) -> Vec<u8> {
+        self.decode_where(ids, TokenKind::is_text)
+    }
+
+    /// The bytes of `ids`, with control tokens spelt out.
+    pub fn decode_special(&self, ids: &[TokenId]) -> Vec<u8> {
+        self.decode_where(ids, |_| true)
+    }
+
+    fn decode_where(&self, ids: &[TokenId], wanted: impl Fn(TokenKind) -> bool) -> Vec<u8> {
+        ids.iter()
+            .filter(|&&id| wanted(self.vocabulary.kind(id)))
+            .flat_map(|&id| self.vocabulary.bytes(id))
+            .copied()
+            .collect()
+    }
+}
