@@ -1,1 +1,46 @@
-//! Under construction.
+//! The engine: prefill, masked decode, sampling and scheduling.
+//!
+//! One thread owns the model and all sequences; everything else talks to it through an [`EngineHandle`]. A [`Request`]
+//! goes in, a [`Generation`] comes out: a stream of [`Output`]s that ends with [`Output::Finished`]. Dropping it cancels.
+//!
+//! With a constraint, every sampled token is inside the mask, tokens that the grammar forces skip the model's head, and
+//! the output is complete within the token budget: a request whose budget is too small to guarantee that is refused
+//! before the first token.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use formwork_engine::{Engine, EngineOptions, Output, Request};
+//! use formwork_grammar::{Constraint, Grammar, Limits};
+//! use formwork_lm::ScriptedModel;
+//! use formwork_vocab::{Token, TokenId, TokenKind, Tokenizer, Vocabulary};
+//!
+//! let bytes = (0..=255u8).map(|byte| Token { bytes: vec![byte], kind: TokenKind::Text });
+//! let tokenizer = Arc::new(Tokenizer::greedy(Vocabulary::new(bytes.collect(), vec![])?));
+//! let model = ScriptedModel::new(256, 64, |_, _| {});
+//! let engine = Engine::start(Box::new(model), Arc::clone(&tokenizer), EngineOptions::default());
+//!
+//! let grammar = Grammar::choices(&["true", "false"], &Limits::default())?;
+//! let mut request = Request::new(tokenizer.encode_fragment("Is it? ")?);
+//! request.constraint = Some(Constraint::new(&grammar, Arc::clone(tokenizer.vocabulary())));
+//! let (text, finish) = engine.generate(request)?.collect()?;
+//! assert!(text == "true" || text == "false");
+//! assert_eq!(finish.usage.completion_tokens, text.len());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod engine;
+mod error;
+mod event;
+mod handle;
+pub mod prompt;
+mod request;
+mod sampler;
+mod sequence;
+mod text;
+
+pub use engine::{Engine, EngineOptions};
+pub use error::{GenerationError, RequestError};
+pub use event::{Finish, FinishReason, Output, Timings, Usage};
+pub use handle::{EngineHandle, Generation};
+pub use request::Request;
+pub use sampler::Sampling;

@@ -1,1 +1,16 @@
-//! Under construction.
+//! Models on candle: GGUF weights, architectures, the hub and chat templates.
+
+mod decoder;
+mod error;
+mod file_map;
+pub mod gguf;
+pub mod hub;
+mod model;
+mod quant;
+pub mod spec;
+pub mod template;
+mod tokenizer;
+mod weights;
+
+pub use error::LoadError;
+pub use model::{Model, OpenOptions};

@@ -1,1 +1,31 @@
-//! Under construction.
+//! The OpenAI wire types: what is read from a request and written into a response, a stream or an error.
+//!
+//! Only this crate knows how things are spelt on the wire. A request is read strictly: a field that would change the
+//! output and is not supported is an error that names it, as is one that nobody knows, so that nothing a caller asks for
+//! is silently dropped. `null` is the same as an absent field. Responses are plain data for serde.
+//!
+//! ```
+//! use formwork_openai::ChatRequest;
+//! let body = br#"{"model": "m", "messages": [{"role": "user", "content": "Hi"}], "logprobs": true}"#;
+//! let error = ChatRequest::from_json(body).unwrap_err();
+//! assert_eq!(error.param(), Some("logprobs"));
+//! assert_eq!(error.to_string(), "`logprobs`: only false is supported here");
+//! ```
+//!
+//! # What is not here
+//! No HTTP: statuses and headers are the server's. No defaults either, except where the wire itself has one.
+
+mod chat;
+mod error;
+mod failure;
+mod models;
+mod request;
+
+pub use chat::{
+    AssistantMessage, ChatChoice, ChatChunk, ChatCompletion, ChunkChoice, ChunkUsage, Delta, FinishReason,
+    Usage,
+};
+pub use error::RequestError;
+pub use failure::{Failure, FailureBody};
+pub use models::{Model, ModelList};
+pub use request::{ChatMessage, ChatRequest, Format, Role, StreamOptions, TokenLimit};

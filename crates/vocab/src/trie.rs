@@ -27,13 +27,17 @@ pub struct TokenTrie {
 impl TokenTrie {
     /// Builds the trie from `(bytes, token)` pairs. Empty byte strings are left out; several tokens may share one string.
     pub fn new<'a>(entries: impl Iterator<Item = (&'a [u8], TokenId)>) -> Self {
-        let mut entries: Vec<_> =
-            entries.filter(|(bytes, _)| !bytes.is_empty() && bytes.len() <= usize::from(u16::MAX)).collect();
+        let fits = |bytes: &[u8]| !bytes.is_empty() && u16::try_from(bytes.len()).is_ok();
+        // The first bytes as a number decide nearly every comparison: sorting takes half the time.
+        let mut entries: Vec<_> = entries
+            .filter(|(bytes, _)| fits(bytes))
+            .map(|(bytes, token)| (leading_number(bytes), bytes, token))
+            .collect();
         entries.sort_unstable();
         let mut trie = Self { nodes: Vec::new(), tokens: Vec::with_capacity(entries.len()), max_depth: 0 };
         let mut path: Vec<usize> = Vec::new(); // indices of the open nodes, one per depth
         let mut previous: &[u8] = &[];
-        for (bytes, token) in entries {
+        for (_, bytes, token) in entries {
             let shared = previous.iter().zip(bytes).take_while(|(a, b)| a == b).count();
             for open in path.drain(shared..) {
                 trie.nodes[open].end = trie.nodes.len() as u32;
@@ -109,6 +113,14 @@ impl TokenTrie {
         }
         node.is_none_or(|node| self.nodes[node].end as usize > node + 1)
     }
+}
+
+/// The first eight bytes, the first as the most significant, with zeros after the end.
+fn leading_number(bytes: &[u8]) -> u64 {
+    let mut leading = [0; 8];
+    let len = bytes.len().min(8);
+    leading[..len].copy_from_slice(&bytes[..len]);
+    u64::from_be_bytes(leading)
 }
 
 #[cfg(test)]

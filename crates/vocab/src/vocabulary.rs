@@ -32,6 +32,7 @@ pub struct Vocabulary {
     kinds: Vec<TokenKind>,
     ends: Vec<TokenId>,
     trie: TokenTrie,
+    spells_utf8: bool,
 }
 
 impl Vocabulary {
@@ -51,24 +52,35 @@ impl Vocabulary {
         if let Some(end) = ends.iter().find(|end| end.index() >= tokens.len()) {
             return Err(Kind::EndOutside { given: end.0, limit: tokens.len() }.into());
         }
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(tokens.iter().map(|token| token.bytes.len()).sum());
         let mut starts = Vec::with_capacity(tokens.len() + 1);
         let mut kinds = Vec::with_capacity(tokens.len());
-        for token in &tokens {
-            starts.push(bytes.len() as u32);
+        starts.push(0);
+        for token in tokens {
             bytes.extend_from_slice(&token.bytes);
+            starts.push(bytes.len() as u32);
             kinds.push(token.kind);
         }
-        starts.push(bytes.len() as u32);
         for end in &ends {
             kinds[end.index()] = TokenKind::Control;
         }
-        let trie = TokenTrie::new(
-            (0..tokens.len())
-                .filter(|&index| kinds[index].is_text())
-                .map(|index| (tokens[index].bytes.as_slice(), TokenId(index as u32))),
-        );
-        Ok(Self { bytes, starts, kinds, ends, trie })
+        let texts = (0..kinds.len()).filter(|&index| kinds[index].is_text());
+        let trie = TokenTrie::new(texts.map(|index| {
+            let range = starts[index] as usize..starts[index + 1] as usize;
+            (&bytes[range], TokenId(index as u32))
+        }));
+        let utf8 = (0..=0xbf).chain(0xc2..=0xf4);
+        let spells_utf8 = utf8.into_iter().all(|byte: u8| trie.prefixes(&[byte]).next().is_some());
+        Ok(Self { bytes, starts, kinds, ends, trie, spells_utf8 })
+    }
+
+    /// The same vocabulary with `ends` added to the tokens that end a sequence.
+    ///
+    /// # Errors
+    /// When one of them is outside.
+    pub fn with_ends(&self, ends: &[TokenId]) -> Result<Self, VocabError> {
+        let tokens = self.ids().map(|id| Token { bytes: self.bytes(id).to_vec(), kind: self.kind(id) });
+        Self::new(tokens.collect(), [self.ends(), ends].concat())
     }
 
     /// How many tokens there are; also the length of a logits row.
@@ -112,6 +124,11 @@ impl Vocabulary {
     /// The set of no tokens, of this vocabulary's size.
     pub fn empty_set(&self) -> TokenSet {
         TokenSet::empty(self.len())
+    }
+
+    /// Whether every byte that occurs in UTF-8 is a text token of its own, so that any text can be spelt.
+    pub fn spells_utf8(&self) -> bool {
+        self.spells_utf8
     }
 
     /// All ids in order.

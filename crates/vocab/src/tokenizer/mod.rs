@@ -1,14 +1,35 @@
 //! Text to token ids and back.
 //!
-//! Byte-level BPE goes through the `tokenizers` crate, from GGUF metadata or from a `tokenizer.json`; SentencePiece
-//! vocabularies in GGUF files, which carry scores and no merges, have their own encoder. Whatever the source, a
-//! tokenizer's [`Vocabulary`] holds the bytes that each token really adds to the output.
+//! A `tokenizer.json` goes through the `tokenizers` crate, which defines that format. The metadata of GGUF files, byte
+//! pairs with a list of merges or with scores, has its own encoders, because a model is loaded in the time in which the
+//! first token should be out. Whatever the source, a tokenizer's [`Vocabulary`] holds the bytes that each token really
+//! adds to the output.
+//!
+//! A vocabulary that puts a space before the text (Llama 2) decodes to that space too: decoding knows tokens, not texts.
 
+mod alphabet;
+mod bpe;
+mod ends;
+mod gguf;
 mod greedy;
+mod index;
+mod json;
+mod merge;
+mod partition;
+mod pre;
+mod sentencepiece;
 
 use std::sync::Arc;
 
+pub use gguf::GgufTokenizer;
+
+use crate::error::Kind;
+
 use crate::{TokenId, TokenKind, VocabError, Vocabulary};
+
+/// The longest text that is encoded at once, in bytes. No context holds as much, and the regular expressions that find
+/// words give up only past it.
+const MAX_TEXT: usize = 1 << 23;
 
 /// How to encode a whole text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -42,6 +63,8 @@ pub struct Tokenizer {
 #[derive(Clone, Debug)]
 enum Encoder {
     Greedy,
+    Gguf(Arc<gguf::GgufEncoder>),
+    Json(Arc<json::JsonEncoder>),
 }
 
 impl Tokenizer {
@@ -68,15 +91,14 @@ impl Tokenizer {
     /// Encodes a whole text.
     ///
     /// # Errors
-    /// When some part of the text has no tokens, which only a vocabulary without all bytes can cause.
+    /// When some part of the text has no tokens, which only a vocabulary without all bytes can cause; when the text is
+    /// longer than 8 MiB.
     pub fn encode(&self, text: &str, options: EncodeOptions) -> Result<Vec<TokenId>, VocabError> {
         let mut ids = Vec::new();
         if let (true, Some(bos)) = (options.bos, self.bos) {
             ids.push(bos);
         }
-        match &self.encoder {
-            Encoder::Greedy => greedy::encode(&self.vocabulary, text, &mut ids)?,
-        }
+        self.append(text, (options.special, true), &mut ids)?;
         Ok(ids)
     }
 
@@ -85,7 +107,37 @@ impl Tokenizer {
     /// # Errors
     /// As for [`Tokenizer::encode`].
     pub fn encode_fragment(&self, text: &str) -> Result<Vec<TokenId>, VocabError> {
-        self.encode(text, EncodeOptions::default())
+        let mut ids = Vec::new();
+        self.append(text, (false, false), &mut ids)?;
+        Ok(ids)
+    }
+
+    /// Appends the tokens of `text`: whether control tokens may be spelt in it, and whether it is a whole text.
+    fn append(
+        &self,
+        text: &str,
+        (special, whole): (bool, bool),
+        ids: &mut Vec<TokenId>,
+    ) -> Result<(), VocabError> {
+        if text.len() > MAX_TEXT {
+            return Err(Kind::TextTooLong { given: text.len(), limit: MAX_TEXT }.into());
+        }
+        match &self.encoder {
+            Encoder::Greedy => greedy::encode(&self.vocabulary, text, ids),
+            Encoder::Gguf(encoder) => encoder.encode(&self.vocabulary, text, (special, whole), ids),
+            Encoder::Json(encoder) => encoder.encode(text, (special, whole), ids),
+        }
+    }
+
+    /// The same tokenizer with `ends` among the tokens that end a sequence, as a model's generation settings may ask.
+    ///
+    /// # Errors
+    /// When one of them is outside the vocabulary.
+    pub fn with_ends(mut self, ends: &[TokenId]) -> Result<Self, VocabError> {
+        if !ends.iter().all(|&end| self.vocabulary.is_end(end)) {
+            self.vocabulary = Arc::new(self.vocabulary.with_ends(ends)?);
+        }
+        Ok(self)
     }
 
     /// The bytes that `ids` add to the output. Control tokens add none.

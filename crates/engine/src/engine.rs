@@ -1,0 +1,168 @@
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+
+use formwork_lm::{Batch, LanguageModel, Run};
+use formwork_vocab::Tokenizer;
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::error::GenerationKind;
+use crate::sequence::{Progress, Sequence};
+use crate::{EngineHandle, GenerationError, Output, Request};
+
+/// How an engine is run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EngineOptions {
+    /// Sequences that are in the model at the same time.
+    pub parallel: usize,
+    /// Requests that may wait, those in the model included; one more is refused as busy.
+    pub queue: usize,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self { parallel: 4, queue: 256 }
+    }
+}
+
+/// What the engine thread reacts to.
+pub(crate) enum Event {
+    Arrived(Box<Arrival>),
+}
+
+/// A request that was accepted, with its token budget.
+pub(crate) struct Arrival {
+    pub(crate) request: Request,
+    pub(crate) budget: usize,
+    pub(crate) outputs: UnboundedSender<Output>,
+}
+
+/// The model thread's state: it alone touches the model and the sequences.
+pub struct Engine {
+    model: Box<dyn LanguageModel>,
+    tokenizer: Arc<Tokenizer>,
+    events: Receiver<Event>,
+    parallel: usize,
+    waiting: VecDeque<Arrival>,
+    running: Vec<Sequence>,
+    /// Requests accepted and not ended, shared with the handles.
+    load: Arc<AtomicUsize>,
+}
+
+impl Engine {
+    /// Starts the model thread. It ends when all handles are gone and nothing is left to do.
+    pub fn start(model: Box<dyn LanguageModel>, tokenizer: Arc<Tokenizer>, options: EngineOptions) -> EngineHandle {
+        let (sender, events) = channel();
+        let load = Arc::new(AtomicUsize::new(0));
+        let handle = EngineHandle {
+            events: sender,
+            tokenizer: Arc::clone(&tokenizer),
+            context_len: model.context_len(),
+            waiting: Arc::clone(&load),
+            queue: options.queue,
+        };
+        let engine = Self {
+            model,
+            tokenizer,
+            events,
+            parallel: options.parallel.max(1),
+            waiting: VecDeque::new(),
+            running: Vec::new(),
+            load,
+        };
+        std::thread::spawn(move || engine.run());
+        handle
+    }
+
+    fn run(mut self) {
+        while self.receive() {
+            self.drop_cancelled();
+            self.admit();
+            self.step();
+        }
+    }
+
+    /// Takes in what arrived, waiting for it when there is nothing else to do; false when the engine should stop.
+    fn receive(&mut self) -> bool {
+        if self.running.is_empty() && self.waiting.is_empty() {
+            match self.events.recv() {
+                Ok(event) => self.handle(event),
+                Err(_) => return false,
+            }
+        }
+        loop {
+            match self.events.try_recv() {
+                Ok(event) => self.handle(event),
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return true,
+            }
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Arrived(arrival) => self.waiting.push_back(*arrival),
+        }
+    }
+
+    fn drop_cancelled(&mut self) {
+        let before = self.waiting.len();
+        self.waiting.retain(|arrival| !arrival.outputs.is_closed());
+        self.load.fetch_sub(before - self.waiting.len(), Ordering::Relaxed);
+        let (model, load) = (&mut self.model, &self.load);
+        self.running.retain(|sequence| {
+            let cancelled = sequence.is_cancelled();
+            if cancelled {
+                tracing::debug!(sequence = %sequence.id, "cancelled");
+                model.close(sequence.id);
+                load.fetch_sub(1, Ordering::Relaxed);
+            }
+            !cancelled
+        });
+    }
+
+    fn admit(&mut self) {
+        while self.running.len() < self.parallel
+            && let Some(arrival) = self.waiting.pop_front()
+        {
+            let id = self.model.open();
+            let mut sequence = Sequence::new(id, arrival, Arc::clone(&self.tokenizer));
+            match sequence.advance() {
+                Progress::Running => self.running.push(sequence),
+                Progress::Ended => self.close(&sequence),
+            }
+        }
+    }
+
+    /// Feeds every running sequence once.
+    fn step(&mut self) {
+        for mut sequence in std::mem::take(&mut self.running) {
+            match self.feed(&mut sequence) {
+                Ok(Progress::Running) => self.running.push(sequence),
+                Ok(Progress::Ended) => self.close(&sequence),
+                Err(error) => {
+                    sequence.fail(error);
+                    self.close(&sequence);
+                }
+            }
+        }
+    }
+
+    /// One forward pass for one sequence. The back end computes the runs of a batch one after the other so far, and a
+    /// batch of one keeps a failure to the sequence that it belongs to.
+    fn feed(&mut self, sequence: &mut Sequence) -> Result<Progress, GenerationError> {
+        let (tokens, role, wanted) = sequence.next_run();
+        let batch = Batch { runs: vec![Run { sequence: sequence.id, tokens, role, wanted }] };
+        let model = &mut self.model;
+        let logits = catch_unwind(AssertUnwindSafe(|| model.forward(&batch)))
+            .map_err(|_| GenerationKind::Panicked)?
+            .map_err(GenerationKind::from)?;
+        sequence.take_logits(logits.row(0))
+    }
+
+    fn close(&mut self, sequence: &Sequence) {
+        self.model.close(sequence.id);
+        self.load.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,79 @@
+use thiserror::Error;
+
+/// Why a request was refused before its first token.
+#[derive(Debug, Error)]
+#[error(transparent)]
+pub struct RequestError(#[from] pub(crate) RequestKind);
+
+#[derive(Debug, Error)]
+pub(crate) enum RequestKind {
+    #[error("the prompt is empty")]
+    EmptyPrompt,
+    #[error("the prompt has {given} tokens; with room for {room} of output the model's context fits {limit}")]
+    PromptTooLong { given: usize, room: usize, limit: usize },
+    #[error("a budget of {given} tokens is too small: the shortest output that can be guaranteed takes {minimum}")]
+    BudgetTooSmall { given: usize, minimum: usize },
+    #[error("the budget must be at least 1 token")]
+    NoBudget,
+    #[error("the model's vocabulary cannot spell any output of this grammar")]
+    Unspellable,
+    #[error("{name} is {given}, outside {range}")]
+    Sampling { name: &'static str, given: f32, range: &'static str },
+    #[error("a stop string is empty")]
+    EmptyStop,
+    #[error("{waiting} requests are waiting, which is the limit")]
+    Busy { waiting: usize },
+    #[error("the engine has stopped")]
+    Stopped,
+}
+
+impl RequestError {
+    /// Whether the same request may succeed later.
+    pub const fn is_busy(&self) -> bool {
+        matches!(self.0, RequestKind::Busy { .. })
+    }
+
+    /// Whether the engine is gone for good.
+    pub const fn is_stopped(&self) -> bool {
+        matches!(self.0, RequestKind::Stopped)
+    }
+
+    /// The request's field that is at fault, by its OpenAI name.
+    pub const fn field(&self) -> Option<&'static str> {
+        match self.0 {
+            RequestKind::EmptyPrompt | RequestKind::PromptTooLong { .. } => Some("messages"),
+            RequestKind::BudgetTooSmall { .. } | RequestKind::NoBudget => Some("max_tokens"),
+            RequestKind::Unspellable => Some("response_format"),
+            RequestKind::Sampling { name, .. } => Some(name),
+            RequestKind::EmptyStop => Some("stop"),
+            RequestKind::Busy { .. } | RequestKind::Stopped => None,
+        }
+    }
+
+    /// The fewest tokens that can be guaranteed to hold an output, where the budget was below that.
+    pub const fn minimum_tokens(&self) -> Option<usize> {
+        match self.0 {
+            RequestKind::BudgetTooSmall { minimum, .. } => Some(minimum),
+            _ => None,
+        }
+    }
+}
+
+/// Why a generation ended without finishing. Other generations go on.
+#[derive(Debug, Error)]
+#[error(transparent)]
+pub struct GenerationError(#[from] pub(crate) GenerationKind);
+
+#[derive(Debug, Error)]
+pub(crate) enum GenerationKind {
+    #[error("the forward pass failed")]
+    Model(#[from] formwork_lm::ModelError),
+    #[error("the forward pass panicked")]
+    Panicked,
+    #[error("the model gave no finite logit for any allowed token")]
+    NoCandidate,
+    #[error("a token outside the mask was about to be emitted")]
+    OutsideMask(#[from] formwork_grammar::NotAllowed),
+    #[error("the engine stopped")]
+    Stopped,
+}

@@ -1,0 +1,58 @@
+use std::time::Duration;
+
+use crate::GenerationError;
+
+/// What a generation yields, in order.
+#[derive(Debug)]
+pub enum Output {
+    /// More text: whole characters, never empty.
+    Text(String),
+    /// The end. Nothing follows.
+    Finished(Finish),
+    /// The end, by a failure. Nothing follows.
+    Failed(GenerationError),
+}
+
+/// How a generation ended.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Finish {
+    /// Why it ended.
+    pub reason: FinishReason,
+    /// Whether the budget kept the output from going on: it was steered to its end, complete and valid.
+    pub closed_by_budget: bool,
+    /// Tokens that were used.
+    pub usage: Usage,
+    /// Where the time went.
+    pub timings: Timings,
+}
+
+/// Why a generation ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FinishReason {
+    /// The model ended it, a stop string came, or the grammar was complete.
+    Stop,
+    /// The token budget ran out. Only without a constraint.
+    Length,
+}
+
+/// Tokens of one generation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Usage {
+    /// Tokens of the prompt.
+    pub prompt_tokens: usize,
+    /// Tokens of the output, end-of-sequence not counted.
+    pub completion_tokens: usize,
+    /// Those of the output that the grammar forced, without asking the model.
+    pub forced_tokens: usize,
+}
+
+/// Where the time of one generation went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Timings {
+    /// From admission to the first token of the output.
+    pub first_token: Duration,
+    /// From the first token to the end.
+    pub decode: Duration,
+    /// Spent on masks and grammar states, within the above.
+    pub grammar: Duration,
+}

@@ -1,0 +1,106 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::Sender;
+
+use formwork_vocab::Tokenizer;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::engine::{Arrival, Event};
+use crate::error::{GenerationKind, RequestKind};
+use crate::{Finish, GenerationError, Output, Request, RequestError};
+
+/// The way to an engine. Cheap to clone; the engine stops when the last handle and the last generation are gone.
+#[derive(Clone)]
+pub struct EngineHandle {
+    pub(crate) events: Sender<Event>,
+    pub(crate) tokenizer: Arc<Tokenizer>,
+    pub(crate) context_len: usize,
+    pub(crate) waiting: Arc<AtomicUsize>,
+    pub(crate) queue: usize,
+}
+
+impl EngineHandle {
+    /// Submits a request.
+    ///
+    /// # Errors
+    /// When the request cannot be fulfilled as asked (see [`RequestError`]) or too many are waiting.
+    pub fn generate(&self, request: Request) -> Result<Generation, RequestError> {
+        let budget = request.budget(self.context_len)?;
+        let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
+        if waiting >= self.queue {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            return Err(RequestKind::Busy { waiting }.into());
+        }
+        let (outputs, receiver) = tokio::sync::mpsc::unbounded_channel();
+        let arrival = Arrival { request, budget, outputs };
+        if self.events.send(Event::Arrived(Box::new(arrival))).is_err() {
+            return Err(RequestKind::Stopped.into());
+        }
+        Ok(Generation { receiver, ended: false })
+    }
+
+    /// The model's tokenizer.
+    pub const fn tokenizer(&self) -> &Arc<Tokenizer> {
+        &self.tokenizer
+    }
+
+    /// How many tokens a prompt and its output may have together.
+    pub const fn context_len(&self) -> usize {
+        self.context_len
+    }
+}
+
+/// A running generation. Dropping it cancels what is left.
+#[derive(Debug)]
+pub struct Generation {
+    receiver: UnboundedReceiver<Output>,
+    ended: bool,
+}
+
+impl Generation {
+    /// The next output; `None` after the end.
+    pub async fn next(&mut self) -> Option<Output> {
+        if self.ended {
+            return None;
+        }
+        let output = self.receiver.recv().await;
+        Some(self.note(output))
+    }
+
+    /// As [`Generation::next`], for threads outside an async runtime.
+    ///
+    /// # Panics
+    /// When called inside an async runtime.
+    pub fn blocking_next(&mut self) -> Option<Output> {
+        if self.ended {
+            return None;
+        }
+        let output = self.receiver.blocking_recv();
+        Some(self.note(output))
+    }
+
+    /// All text, waiting for the end outside an async runtime.
+    ///
+    /// # Errors
+    /// When the generation fails.
+    ///
+    /// # Panics
+    /// When called inside an async runtime.
+    pub fn collect(mut self) -> Result<(String, Finish), GenerationError> {
+        let mut text = String::new();
+        loop {
+            match self.blocking_next() {
+                Some(Output::Text(piece)) => text.push_str(&piece),
+                Some(Output::Finished(finish)) => return Ok((text, finish)),
+                Some(Output::Failed(error)) => return Err(error),
+                None => return Err(GenerationKind::Stopped.into()),
+            }
+        }
+    }
+
+    fn note(&mut self, output: Option<Output>) -> Output {
+        let output = output.unwrap_or_else(|| Output::Failed(GenerationKind::Stopped.into()));
+        self.ended = !matches!(output, Output::Text(_));
+        output
+    }
+}

@@ -1,0 +1,66 @@
+//! How a constraint is told to the model.
+//!
+//! A mask says what may come, not what is meant: a model that has not seen the schema fills it in blindly. So by default
+//! the constraint is put into the system message, before what the caller put there.
+
+use formwork_lm::Message;
+use serde_json::Value;
+
+/// The shape to tell the model about.
+#[derive(Clone, Copy, Debug)]
+pub enum Shape<'a> {
+    /// JSON that matches this schema.
+    Schema(&'a Value),
+    /// Any JSON object.
+    JsonObject,
+    /// Text of this GBNF grammar.
+    Gbnf(&'a str),
+    /// Text that matches this regular expression.
+    Regex(&'a str),
+    /// One of these texts.
+    Choices(&'a [String]),
+}
+
+impl Shape<'_> {
+    /// The instruction that describes the shape.
+    pub fn instruction(&self) -> String {
+        match self {
+            Self::Schema(schema) => {
+                format!("Answer with JSON only. The JSON must match this JSON Schema:\n{schema}")
+            }
+            Self::JsonObject => "Answer with one JSON object only.".to_owned(),
+            Self::Gbnf(grammar) => format!("Answer only with text that this grammar produces:\n{}", grammar.trim()),
+            Self::Regex(pattern) => {
+                format!("Answer only with text that matches this regular expression: {pattern}")
+            }
+            Self::Choices(choices) => format!("Answer with exactly one of these: {}", choices.join(" | ")),
+        }
+    }
+
+    /// Puts the instruction into the system message; adds one in front where there is none.
+    pub fn add_to(&self, messages: &mut Vec<Message>) {
+        let instruction = self.instruction();
+        match messages.first_mut() {
+            Some(first) if first.role == "system" || first.role == "developer" => {
+                first.content = format!("{}\n\n{instruction}", first.content);
+            }
+            _ => messages.insert(0, Message::new("system", instruction)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_instruction_joins_the_system_message() {
+        let mut messages = vec![Message::new("system", "Be brief."), Message::new("user", "Hi")];
+        Shape::JsonObject.add_to(&mut messages);
+        assert_eq!(messages[0].content, "Be brief.\n\nAnswer with one JSON object only.");
+        let mut messages = vec![Message::new("user", "Hi")];
+        Shape::Choices(&["a".to_owned(), "b".to_owned()]).add_to(&mut messages);
+        assert_eq!(messages.len(), 2);
+        assert_eq!(messages[0], Message::new("system", "Answer with exactly one of these: a | b"));
+    }
+}

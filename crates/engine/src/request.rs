@@ -1,0 +1,61 @@
+use formwork_grammar::Constraint;
+use formwork_vocab::TokenId;
+
+use crate::Sampling;
+use crate::error::{RequestError, RequestKind};
+
+/// What to generate.
+#[derive(Clone)]
+pub struct Request {
+    /// The prompt, with the beginning-of-sequence token where the model wants one.
+    pub prompt: Vec<TokenId>,
+    /// What the output must match, if anything.
+    pub constraint: Option<Constraint>,
+    /// How tokens are chosen.
+    pub sampling: Sampling,
+    /// The most tokens of output; without it, what is left of the context.
+    pub max_tokens: Option<usize>,
+    /// Texts that end the output, and are not part of it.
+    pub stop: Vec<String>,
+}
+
+impl Request {
+    /// Greedy, unconstrained, up to the end of the context.
+    pub fn new(prompt: Vec<TokenId>) -> Self {
+        Self { prompt, constraint: None, sampling: Sampling::default(), max_tokens: None, stop: Vec::new() }
+    }
+
+    /// Checks the request against a context of `context_len` tokens and gives its token budget.
+    pub(crate) fn budget(&self, context_len: usize) -> Result<usize, RequestError> {
+        self.sampling.check()?;
+        if self.prompt.is_empty() {
+            return Err(RequestKind::EmptyPrompt.into());
+        }
+        if self.max_tokens == Some(0) {
+            return Err(RequestKind::NoBudget.into());
+        }
+        if self.stop.iter().any(String::is_empty) {
+            return Err(RequestKind::EmptyStop.into());
+        }
+        let left = context_len.saturating_sub(self.prompt.len());
+        if left == 0 {
+            return Err(too_long(self.prompt.len(), 1, context_len));
+        }
+        let budget = self.max_tokens.map_or(left, |max| max.min(left));
+        if let Some(constraint) = &self.constraint {
+            let minimum = constraint.minimum_tokens().ok_or(RequestKind::Unspellable)?;
+            if self.max_tokens.is_some_and(|max| max < minimum) {
+                let given = self.max_tokens.unwrap_or_default();
+                return Err(RequestKind::BudgetTooSmall { given, minimum }.into());
+            }
+            if left < minimum {
+                return Err(too_long(self.prompt.len(), minimum, context_len));
+            }
+        }
+        Ok(budget)
+    }
+}
+
+fn too_long(given: usize, room: usize, limit: usize) -> RequestError {
+    RequestKind::PromptTooLong { given, room, limit }.into()
+}

@@ -1,0 +1,220 @@
+use formwork_vocab::{TokenId, TokenSet};
+
+use crate::error::{RequestError, RequestKind};
+
+/// How the next token is chosen from the logits.
+///
+/// The temperature is applied first, then `top_k`, `min_p` and `top_p`, in that order, each on what the one before left.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Sampling {
+    /// 0 takes the likeliest token; higher is more random. In 0..=2 for OpenAI; up to 100 here.
+    pub temperature: f32,
+    /// Keep this many of the likeliest tokens; 0 keeps all.
+    pub top_k: usize,
+    /// Keep the fewest of the likeliest tokens whose probabilities sum to this; 1 keeps all.
+    pub top_p: f32,
+    /// Keep tokens at least this likely relative to the likeliest; 0 keeps all.
+    pub min_p: f32,
+    /// The draws follow from this and the position alone.
+    pub seed: u64,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 0 }
+    }
+}
+
+impl Sampling {
+    pub(crate) fn check(&self) -> Result<(), RequestError> {
+        let checks = [
+            ("temperature", self.temperature, (0.0..=100.0).contains(&self.temperature), "0..=100"),
+            ("top_p", self.top_p, self.top_p > 0.0 && self.top_p <= 1.0, "0..=1 without 0"),
+            ("min_p", self.min_p, (0.0..=1.0).contains(&self.min_p), "0..=1"),
+        ];
+        match checks.into_iter().find(|check| !check.2) {
+            Some((name, given, _, range)) => Err(RequestKind::Sampling { name, given, range }.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Chooses a token of `mask` (any of `logits`, shape `[vocabulary]`, without one) for the output's token number
+    /// `position`. `None` where no such token has a finite logit.
+    pub(crate) fn choose(&self, logits: &[f32], mask: Option<&TokenSet>, position: usize) -> Option<TokenId> {
+        if self.temperature == 0.0 {
+            return argmax(logits, mask);
+        }
+        let mut candidates = candidates(logits, mask);
+        let best = candidates.iter().map(|candidate| candidate.weight).fold(f32::NEG_INFINITY, f32::max);
+        if candidates.is_empty() {
+            return None;
+        }
+        for candidate in &mut candidates {
+            candidate.weight = ((candidate.weight - best) / self.temperature).exp();
+        }
+        if self.top_k > 0 && self.top_k < candidates.len() {
+            candidates.select_nth_unstable_by(self.top_k - 1, Candidate::by_weight);
+            candidates.truncate(self.top_k);
+        }
+        if self.min_p > 0.0 {
+            candidates.retain(|candidate| candidate.weight >= self.min_p);
+        }
+        if self.top_p < 1.0 {
+            keep_top_p(&mut candidates, self.top_p);
+        }
+        Some(draw(&candidates, uniform(self.seed, position as u64)))
+    }
+}
+
+/// A token and its weight: first its logit, then a probability up to a common factor.
+#[derive(Clone, Copy)]
+struct Candidate {
+    token: TokenId,
+    weight: f32,
+}
+
+impl Candidate {
+    /// Heavier first; ties by id, so that the order does not depend on how a selection moved them.
+    fn by_weight(a: &Self, b: &Self) -> std::cmp::Ordering {
+        b.weight.total_cmp(&a.weight).then(a.token.cmp(&b.token))
+    }
+}
+
+fn argmax(logits: &[f32], mask: Option<&TokenSet>) -> Option<TokenId> {
+    let mut best: Option<Candidate> = None;
+    for candidate in candidates(logits, mask) {
+        if best.is_none_or(|best| candidate.weight > best.weight) {
+            best = Some(candidate);
+        }
+    }
+    best.map(|best| best.token)
+}
+
+fn candidates(logits: &[f32], mask: Option<&TokenSet>) -> Vec<Candidate> {
+    let candidate = |token: TokenId| {
+        let weight = *logits.get(token.index())?;
+        weight.is_finite().then_some(Candidate { token, weight })
+    };
+    match mask {
+        Some(mask) => mask.iter().filter_map(candidate).collect(),
+        None => (0..logits.len() as u32).map(TokenId).filter_map(candidate).collect(),
+    }
+}
+
+/// Keeps the fewest of the heaviest whose weights reach the share `top_p`. Sorts only as many as are kept, by selecting
+/// ever larger heads.
+fn keep_top_p(candidates: &mut Vec<Candidate>, top_p: f32) {
+    let target = candidates.iter().map(|candidate| candidate.weight).sum::<f32>() * top_p;
+    let mut head = 64;
+    loop {
+        let sorted = head.min(candidates.len());
+        if sorted < candidates.len() {
+            candidates.select_nth_unstable_by(sorted, Candidate::by_weight);
+        }
+        candidates[..sorted].sort_unstable_by(Candidate::by_weight);
+        let mut sum = 0.0;
+        let reached = candidates[..sorted].iter().position(|candidate| {
+            sum += candidate.weight;
+            sum >= target
+        });
+        if let Some(last) = reached {
+            candidates.truncate(last + 1);
+            return;
+        }
+        if sorted == candidates.len() {
+            return;
+        }
+        head *= 8;
+    }
+}
+
+/// The candidate at `share` (0 to 1) of the total weight, in order of id.
+fn draw(candidates: &[Candidate], share: f64) -> TokenId {
+    let mut candidates = candidates.to_vec();
+    candidates.sort_unstable_by_key(|candidate| candidate.token);
+    let total: f64 = candidates.iter().map(|candidate| f64::from(candidate.weight)).sum();
+    let mut left = total * share;
+    for candidate in &candidates {
+        left -= f64::from(candidate.weight);
+        if left < 0.0 {
+            return candidate.token;
+        }
+    }
+    // Rounding may leave a little over: the heaviest is as good as the last, and never has weight zero.
+    candidates.iter().copied().min_by(Candidate::by_weight).map_or(TokenId(0), |candidate| candidate.token)
+}
+
+/// A number in [0, 1) that depends on both arguments alone: the output function of SplitMix64 (Steele, Lea and Flood,
+/// "Fast splittable pseudorandom number generators", 2014) at a counter.
+fn uniform(seed: u64, position: u64) -> f64 {
+    let mix = |mut z: u64| {
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    };
+    const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
+    let state = mix(seed.wrapping_add(GAMMA)).wrapping_add((position + 1).wrapping_mul(GAMMA));
+    (mix(state) >> 11) as f64 / (1u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sampling(temperature: f32, seed: u64) -> Sampling {
+        Sampling { temperature, seed, ..Sampling::default() }
+    }
+
+    #[test]
+    fn greedy_is_argmax_within_the_mask_and_takes_the_first_of_equals() {
+        let logits = [1.0, 5.0, 3.0, 5.0, f32::NAN];
+        assert_eq!(sampling(0.0, 0).choose(&logits, None, 0), Some(TokenId(1)));
+        let mut mask = TokenSet::empty(5);
+        mask.insert(TokenId(0));
+        mask.insert(TokenId(2));
+        assert_eq!(sampling(0.0, 0).choose(&logits, Some(&mask), 0), Some(TokenId(2)));
+        assert_eq!(sampling(0.0, 0).choose(&logits, Some(&TokenSet::empty(5)), 0), None);
+    }
+
+    #[test]
+    fn frequencies_follow_the_softmax() {
+        let logits = [0.0, 1.0, 2.0];
+        let draws = 20_000;
+        let mut counts = [0u32; 3];
+        for seed in 0..draws {
+            let token = sampling(1.0, seed).choose(&logits, None, 7).expect("finite");
+            counts[token.index()] += 1;
+        }
+        let total: f32 = logits.iter().map(|logit: &f32| logit.exp()).sum();
+        for (logit, count) in logits.iter().zip(counts) {
+            let share = count as f32 / draws as f32;
+            assert!((share - logit.exp() / total).abs() < 0.015, "{share} for logit {logit}");
+        }
+    }
+
+    #[test]
+    fn filters_keep_what_they_say() {
+        let logits: Vec<f32> = (0..1000).map(|i| -(i as f32) * 0.01).collect();
+        let kept = |sampling: Sampling| {
+            (0..4000)
+                .filter_map(|seed| Sampling { seed, ..sampling }.choose(&logits, None, 0))
+                .map(|token| token.0)
+                .max()
+        };
+        let base = sampling(1.0, 0);
+        assert_eq!(kept(Sampling { top_k: 3, ..base }), Some(2));
+        assert_eq!(kept(Sampling { min_p: 0.985, ..base }), Some(1));
+        // The share of the first n is about (1 - e^(-n/100)): half is reached at n = 70.
+        let top = kept(Sampling { top_p: 0.5, ..base }).expect("some");
+        assert!((60..=70).contains(&top), "{top}");
+        assert_eq!(kept(Sampling { top_p: 1e-6, ..base }), Some(0));
+    }
+
+    #[test]
+    fn bad_settings_are_named() {
+        let error = |sampling: Sampling| sampling.check().expect_err("refused").to_string();
+        assert_eq!(error(sampling(-1.0, 0)), "temperature is -1, outside 0..=100");
+        assert_eq!(error(Sampling { top_p: 0.0, ..sampling(1.0, 0) }), "top_p is 0, outside 0..=1 without 0");
+        assert!(error(sampling(f32::NAN, 0)).starts_with("temperature is NaN"));
+    }
+}

@@ -1,0 +1,82 @@
+use std::fmt;
+
+/// A set of bytes: what may come next at some place.
+///
+/// ```
+/// use formwork_grammar::ByteSet;
+/// let set: ByteSet = b"019}\"".iter().copied().collect();
+/// assert_eq!(set.to_string(), r#"`"`, `0`-`1`, `9` or `}`"#);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct ByteSet([u64; 4]);
+
+impl ByteSet {
+    /// Whether `byte` is in the set.
+    pub const fn contains(&self, byte: u8) -> bool {
+        self.0[byte as usize / 64] >> (byte % 64) & 1 == 1
+    }
+
+    /// Whether no byte is in the set.
+    pub fn is_empty(&self) -> bool {
+        self.0 == [0; 4]
+    }
+
+    /// The members, in increasing order.
+    pub fn iter(&self) -> impl Iterator<Item = u8> + '_ {
+        (0..=u8::MAX).filter(|&byte| self.contains(byte))
+    }
+
+    /// The members as ranges `low..=high` that do not touch.
+    pub fn ranges(&self) -> Vec<(u8, u8)> {
+        let mut ranges: Vec<(u8, u8)> = Vec::new();
+        for byte in self.iter() {
+            match ranges.last_mut() {
+                Some((_, high)) if *high + 1 == byte => *high = byte,
+                _ => ranges.push((byte, byte)),
+            }
+        }
+        ranges
+    }
+}
+
+impl FromIterator<u8> for ByteSet {
+    fn from_iter<I: IntoIterator<Item = u8>>(bytes: I) -> Self {
+        let mut set = Self::default();
+        for byte in bytes {
+            set.0[usize::from(byte) / 64] |= 1 << (byte % 64);
+        }
+        set
+    }
+}
+
+/// Writes the set for a person: ASCII as it is, the rest of UTF-8 by name.
+impl fmt::Display for ByteSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts: Vec<String> = Vec::new();
+        let mut non_ascii = false;
+        for (low, high) in self.ranges() {
+            non_ascii |= high >= 0x80;
+            let high = high.min(0x7f);
+            match high.checked_sub(low) {
+                None => {}
+                Some(0) => parts.push(quoted(low)),
+                Some(_) => parts.push(format!("{}-{}", quoted(low), quoted(high))),
+            }
+        }
+        if non_ascii {
+            parts.push("a character beyond ASCII".to_owned());
+        }
+        match parts.as_slice() {
+            [] => f.write_str("nothing"),
+            [one] => f.write_str(one),
+            [rest @ .., last] => write!(f, "{} or {last}", rest.join(", ")),
+        }
+    }
+}
+
+fn quoted(byte: u8) -> String {
+    match byte {
+        b'"' | b'\'' => format!("`{}`", byte as char),
+        _ => format!("`{}`", byte.escape_ascii()),
+    }
+}

@@ -1,0 +1,125 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use formwork_vocab::{TokenId, TokenSet, Vocabulary};
+use rustc_hash::FxHashMap;
+
+use crate::budget::Budget;
+use crate::machine::Config;
+use crate::machine::automaton::Automaton;
+use crate::{Grammar, Matcher, mask};
+
+/// A grammar bound to a vocabulary, with the caches that all matchers of it share.
+///
+/// Cheap to clone: clones share everything. The caches are bounded by [`Limits::cache_bytes`](crate::Limits): when they
+/// are full a new generation starts, matchers move over as they go, and the old one is freed with its last matcher.
+#[derive(Clone)]
+pub struct Constraint {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    grammar: Grammar,
+    vocabulary: Arc<Vocabulary>,
+    current: Mutex<Arc<Generation>>,
+}
+
+/// One life of the caches. Configs are ids within a generation.
+pub(crate) struct Generation {
+    full: AtomicBool,
+    caches: Mutex<Caches>,
+}
+
+/// Everything that is computed once per config.
+pub(crate) struct Caches {
+    pub(crate) automaton: Automaton,
+    pub(crate) budget: Budget,
+    masks: FxHashMap<Config, Arc<TokenSet>>,
+    mask_bytes: usize,
+}
+
+impl Caches {
+    /// The mask at `config`, computed at most once.
+    pub(crate) fn mask(&mut self, vocabulary: &Vocabulary, config: Config) -> Arc<TokenSet> {
+        if let Some(known) = self.masks.get(&config) {
+            return Arc::clone(known);
+        }
+        let mask = Arc::new(mask::compute(&mut self.automaton, vocabulary, config));
+        self.mask_bytes += mask.byte_len();
+        self.masks.insert(config, Arc::clone(&mask));
+        mask
+    }
+
+    fn byte_len(&self) -> usize {
+        self.automaton.byte_len() + self.budget.byte_len() + self.mask_bytes
+    }
+}
+
+impl Generation {
+    fn new(grammar: &Grammar) -> Self {
+        let caches = Caches {
+            automaton: grammar.automaton(),
+            budget: Budget::default(),
+            masks: FxHashMap::default(),
+            mask_bytes: 0,
+        };
+        Self { full: AtomicBool::new(false), caches: Mutex::new(caches) }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Caches> {
+        // A panic between two writes leaves caches that are incomplete, never wrong: entries are inserted whole.
+        self.caches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Constraint {
+    /// Binds `grammar` to `vocabulary`.
+    pub fn new(grammar: &Grammar, vocabulary: Arc<Vocabulary>) -> Self {
+        let current = Mutex::new(Arc::new(Generation::new(grammar)));
+        Self { shared: Arc::new(Shared { grammar: grammar.clone(), vocabulary, current }) }
+    }
+
+    /// A matcher at the start of an output.
+    pub fn matcher(&self) -> Matcher {
+        Matcher::new(self.clone())
+    }
+
+    /// The grammar.
+    pub fn grammar(&self) -> &Grammar {
+        &self.shared.grammar
+    }
+
+    /// The vocabulary.
+    pub fn vocabulary(&self) -> &Arc<Vocabulary> {
+        &self.shared.vocabulary
+    }
+
+    /// Tokens that suffice for a whole output, end-of-sequence not counted; `None` when the vocabulary cannot spell one.
+    pub fn minimum_tokens(&self) -> Option<usize> {
+        self.matcher().closing_tokens()
+    }
+
+    /// The generation for new matchers; a fresh one when the current one is `full`.
+    pub(crate) fn generation(&self) -> Arc<Generation> {
+        let mut current = self.shared.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.is_full() {
+            *current = Arc::new(Generation::new(&self.shared.grammar));
+        }
+        Arc::clone(&current)
+    }
+
+    /// Marks the generation as full once its caches exceed the limit.
+    pub(crate) fn check_size(&self, generation: &Generation, caches: &Caches) {
+        if caches.byte_len() > self.shared.grammar.limits().cache_bytes {
+            generation.full.store(true, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn is_end(&self, token: TokenId) -> bool {
+        self.shared.vocabulary.is_end(token)
+    }
+}

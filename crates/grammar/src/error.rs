@@ -1,0 +1,119 @@
+use thiserror::Error;
+
+/// Why a grammar was refused.
+///
+/// The message is one line that names the place: a JSON pointer for a schema, line and column for GBNF, an offset for a
+/// regular expression.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+#[error(transparent)]
+pub struct GrammarError(#[from] Kind);
+
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub(crate) enum Kind {
+    #[error("line {line}, column {column}: {problem}")]
+    Gbnf { line: usize, column: usize, source_line: String, problem: GbnfProblem },
+    #[error("regex, offset {offset}: {problem}")]
+    Regex { offset: usize, problem: RegexProblem },
+    #[error("{}: `{keyword}`: {problem}", display_pointer(pointer))]
+    Schema { pointer: String, keyword: String, problem: SchemaProblem },
+    #[error("no output can satisfy the grammar")]
+    EmptyLanguage,
+    #[error("no choices were given")]
+    NoChoices,
+    #[error("the grammar needs {given} {what}, more than the limit of {limit}")]
+    Limit { what: &'static str, given: usize, limit: usize },
+}
+
+/// What is wrong at a place of a GBNF grammar.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub(crate) enum GbnfProblem {
+    #[error("expected {expected}, found {found}")]
+    Expected { expected: &'static str, found: String },
+    #[error("this {what} is not closed")]
+    Unterminated { what: &'static str },
+    #[error("rule `{name}` is not defined")]
+    Undefined { name: String },
+    #[error("rule `{name}` is defined twice; the first time on line {first}")]
+    Duplicate { name: String, first: usize },
+    #[error("there is no rule named `root`")]
+    NoRoot,
+    #[error("`{text}` is not an escape; escapes are \\n \\t \\r \\\\ \\\" \\[ \\] \\- \\^ \\xNN \\uNNNN \\UNNNNNNNN")]
+    Escape { text: String },
+    #[error("U+{given:04X} is not a character")]
+    NotACharacter { given: u32 },
+    #[error("the range runs backwards")]
+    BackwardRange,
+    #[error("at least {min} but at most {max} repetitions is impossible")]
+    BackwardRepetition { min: u32, max: u32 },
+    #[error("{given} is too large a repetition count; the limit is {limit}")]
+    HugeRepetition { given: String, limit: u32 },
+    #[error("nested deeper than the limit of {limit}")]
+    Nesting { limit: usize },
+    #[error("token terminals such as `{text}` are not supported yet")]
+    TokenTerminal { text: String },
+}
+
+/// What is wrong at a place of a regular expression.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub(crate) enum RegexProblem {
+    #[error("{message}")]
+    Syntax { message: String },
+    #[error("{what} cannot be enforced")]
+    Unsupported { what: &'static str },
+}
+
+/// What is wrong with a keyword of a schema.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub(crate) enum SchemaProblem {
+    #[error("this keyword is not supported")]
+    Unsupported,
+    #[error("{reason}")]
+    UnsupportedForm { reason: &'static str },
+    #[error("expected {expected}")]
+    Malformed { expected: &'static str },
+    #[error("nothing is found at `{target}`")]
+    UnresolvedRef { target: String },
+    #[error("`{target}` is outside this document; only local references (`#…`) are supported")]
+    RemoteRef { target: String },
+    #[error("no value can satisfy this schema")]
+    Unsatisfiable,
+    #[error("nested deeper than the limit of {limit}")]
+    Nesting { limit: usize },
+}
+
+impl GrammarError {
+    /// The JSON pointer into the schema, when the grammar is one.
+    pub fn pointer(&self) -> Option<&str> {
+        match &self.0 {
+            Kind::Schema { pointer, .. } => Some(pointer),
+            _ => None,
+        }
+    }
+
+    /// The line and column in the GBNF source, both from 1, when the grammar is GBNF.
+    pub fn line_column(&self) -> Option<(usize, usize)> {
+        match self.0 {
+            Kind::Gbnf { line, column, .. } => Some((line, column)),
+            _ => None,
+        }
+    }
+
+    /// The source line with a caret under the place, for GBNF: two lines without a final line break.
+    pub fn excerpt(&self) -> Option<String> {
+        match &self.0 {
+            Kind::Gbnf { column, source_line, .. } => {
+                Some(format!("{source_line}\n{}^", " ".repeat(column.saturating_sub(1))))
+            }
+            _ => None,
+        }
+    }
+
+    pub(crate) fn limit(what: &'static str, given: usize, limit: usize) -> Self {
+        Kind::Limit { what, given, limit }.into()
+    }
+}
+
+/// The root's pointer is empty: show it as `#`, and others as `#/a/b`.
+fn display_pointer(pointer: &str) -> String {
+    format!("#{pointer}")
+}

@@ -1,0 +1,120 @@
+//! The common form of the context-free front ends: rules over expressions.
+
+/// The index of a rule in [`Rules`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct RuleId(pub(crate) u32);
+
+impl RuleId {
+    pub(crate) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What a rule matches.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Expr {
+    /// These bytes, possibly none.
+    Literal(Vec<u8>),
+    /// One character out of sorted, disjoint ranges of code points, as UTF-8. Empty ranges match nothing.
+    Class(Vec<(char, char)>),
+    /// One byte out of sorted, disjoint ranges.
+    Bytes(Vec<(u8, u8)>),
+    /// Whatever the rule matches.
+    Rule(RuleId),
+    /// All, one after the other.
+    Sequence(Vec<Expr>),
+    /// Any one of these.
+    Alternatives(Vec<Expr>),
+    /// At least `min` and at most `max` times.
+    Repeat { expr: Box<Expr>, min: u32, max: Option<u32> },
+}
+
+impl Expr {
+    /// Matches the empty string only.
+    pub(crate) const fn empty() -> Self {
+        Self::Literal(Vec::new())
+    }
+}
+
+/// A context-free grammar: one expression per rule, indexed by [`RuleId`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Rules {
+    pub(crate) exprs: Vec<Expr>,
+    pub(crate) root: RuleId,
+}
+
+/// Sorts ranges and joins those that touch; `next` is the successor of a value, if it has one.
+pub(crate) fn normalise<T: Ord + Copy>(
+    ranges: &mut Vec<(T, T)>,
+    next: impl Fn(T) -> Option<T>,
+) {
+    ranges.sort_unstable();
+    let mut joined: Vec<(T, T)> = Vec::with_capacity(ranges.len());
+    for &(low, high) in ranges.iter() {
+        match joined.last_mut() {
+            Some((_, end)) if next(*end).is_none_or(|after| low <= after) => *end = (*end).max(high),
+            _ => joined.push((low, high)),
+        }
+    }
+    *ranges = joined;
+}
+
+/// The character after `c`, stepping over the surrogates.
+pub(crate) fn next_char(c: char) -> Option<char> {
+    match c {
+        '\u{d7ff}' => Some('\u{e000}'),
+        _ => char::from_u32(c as u32 + 1),
+    }
+}
+
+/// The character before `c`, stepping over the surrogates.
+fn previous_char(c: char) -> Option<char> {
+    match c {
+        '\u{e000}' => Some('\u{d7ff}'),
+        _ => char::from_u32((c as u32).checked_sub(1)?),
+    }
+}
+
+/// All characters outside sorted, disjoint `ranges`.
+pub(crate) fn complement(ranges: &[(char, char)]) -> Vec<(char, char)> {
+    let mut outside = Vec::with_capacity(ranges.len() + 1);
+    let mut from = Some('\0');
+    for &(low, high) in ranges {
+        if let (Some(start), Some(end)) = (from, previous_char(low))
+            && start <= end
+        {
+            outside.push((start, end));
+        }
+        from = next_char(high);
+    }
+    if let Some(start) = from {
+        outside.push((start, char::MAX));
+    }
+    outside
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn complement_of_complement_is_the_same() {
+        for ranges in [
+            vec![],
+            vec![('a', 'z')],
+            vec![('\0', 'a'), ('c', 'c')],
+            vec![('b', char::MAX)],
+            vec![('\u{d7ff}', '\u{e000}')],
+            vec![('\0', char::MAX)],
+        ] {
+            assert_eq!(complement(&complement(&ranges)), ranges);
+        }
+    }
+
+    #[test]
+    fn touching_ranges_join() {
+        let mut ranges = vec![('d', 'f'), ('a', 'c'), ('x', 'z'), ('b', 'd')];
+        normalise(&mut ranges, next_char);
+        assert_eq!(ranges, [('a', 'f'), ('x', 'z')]);
+    }
+}

@@ -1,0 +1,455 @@
+//! GBNF, llama.cpp's grammar notation.
+//!
+//! Rules are `name ::= alternatives`; the output is whatever `root` matches. Terminals are `"literals"`, `[classes]` and
+//! `.` (any character); `( )` groups, `|` separates alternatives, `* + ? {n} {n,} {n,m}` repeat, `#` starts a comment. A
+//! rule ends at a line break outside parentheses; alternatives may go on over lines that end or begin with `|`.
+//! Characters are Unicode scalar values, encoded as UTF-8. Left recursion is fine.
+
+use std::collections::HashMap;
+
+use super::expr::{Expr, RuleId, Rules, complement, next_char, normalise};
+use crate::error::{GbnfProblem, Kind};
+use crate::{GrammarError, Limits};
+
+/// The largest number in a repetition `{m,n}`.
+const MAX_REPETITION: u32 = 1 << 20;
+
+/// Parses a whole grammar.
+pub(crate) fn parse(source: &str, limits: &Limits) -> Result<Rules, GrammarError> {
+    if source.len() > limits.source_bytes {
+        return Err(GrammarError::limit("bytes of source", source.len(), limits.source_bytes));
+    }
+    let mut parser = Parser { source, at: 0, depth: 0, nesting: limits.nesting, names: HashMap::new(), rules: Vec::new() };
+    parser.skip_blank();
+    while parser.at < source.len() {
+        parser.rule()?;
+        parser.skip_blank();
+    }
+    parser.finish()
+}
+
+/// A rule by name, from its first mention on.
+struct Rule<'s> {
+    name: &'s str,
+    /// The offset of the first mention.
+    mentioned: usize,
+    /// The offset of the definition and what it says.
+    defined: Option<(usize, Expr)>,
+}
+
+struct Parser<'s> {
+    source: &'s str,
+    at: usize,
+    depth: usize,
+    nesting: usize,
+    names: HashMap<&'s str, RuleId>,
+    rules: Vec<Rule<'s>>,
+}
+
+impl<'s> Parser<'s> {
+    fn finish(self) -> Result<Rules, GrammarError> {
+        let Some(&root) = self.names.get("root") else {
+            return Err(self.error(self.source.len(), GbnfProblem::NoRoot));
+        };
+        let mut exprs = Vec::with_capacity(self.rules.len());
+        for rule in &self.rules {
+            match &rule.defined {
+                Some((_, expr)) => exprs.push(expr.clone()),
+                None if rule.name == "root" => {
+                    return Err(self.error(self.source.len(), GbnfProblem::NoRoot));
+                }
+                None => {
+                    let name = rule.name.to_owned();
+                    return Err(self.error(rule.mentioned, GbnfProblem::Undefined { name }));
+                }
+            }
+        }
+        Ok(Rules { exprs, root })
+    }
+
+    /// `name ::= alternatives`, up to the end of the line.
+    fn rule(&mut self) -> Result<(), GrammarError> {
+        let start = self.at;
+        let name = self.name().ok_or_else(|| self.expected("a rule name"))?;
+        self.skip_space();
+        if !self.take("::=") {
+            return Err(self.expected("`::=`"));
+        }
+        let id = self.intern(name, start);
+        if let Some((first, _)) = self.rules[id.index()].defined {
+            let first = self.line_column(first).0;
+            return Err(self.error(start, GbnfProblem::Duplicate { name: name.to_owned(), first }));
+        }
+        self.skip_blank();
+        let expr = self.alternatives(false)?;
+        self.rules[id.index()].defined = Some((start, expr));
+        match self.peek() {
+            None | Some('\n' | '\r') => Ok(()),
+            _ => Err(self.expected("`|`, a terminal, a rule name or the end of the line")),
+        }
+    }
+
+    /// `sequence | sequence | …`; inside parentheses line breaks are blank.
+    fn alternatives(&mut self, nested: bool) -> Result<Expr, GrammarError> {
+        let mut parts = vec![self.sequence(nested)?];
+        loop {
+            let before = self.at;
+            // An alternative may begin on the next line.
+            self.skip_blank();
+            if !self.take("|") {
+                if !nested {
+                    self.at = before;
+                }
+                break;
+            }
+            self.skip_blank();
+            parts.push(self.sequence(nested)?);
+        }
+        Ok(if parts.len() == 1 { parts.swap_remove(0) } else { Expr::Alternatives(parts) })
+    }
+
+    fn sequence(&mut self, nested: bool) -> Result<Expr, GrammarError> {
+        let mut parts = Vec::new();
+        loop {
+            self.skip(nested);
+            let Some(item) = self.item()? else { break };
+            let item = self.repetitions(item, nested)?;
+            parts.push(item);
+        }
+        Ok(if parts.len() == 1 { parts.swap_remove(0) } else { Expr::Sequence(parts) })
+    }
+
+    /// One terminal, reference or group; `None` where the sequence ends.
+    fn item(&mut self) -> Result<Option<Expr>, GrammarError> {
+        let start = self.at;
+        match self.peek() {
+            Some('"') => self.literal().map(Some),
+            Some('[') => self.class().map(Some),
+            Some('.') => {
+                self.at += 1;
+                Ok(Some(Expr::Class(vec![('\0', char::MAX)])))
+            }
+            Some('(') => self.group().map(Some),
+            Some('<') => Err(self.token_terminal(start)),
+            Some('!') if self.source[self.at..].starts_with("!<") => Err(self.token_terminal(start)),
+            _ => match self.name() {
+                Some(name) => Ok(Some(Expr::Rule(self.intern(name, start)))),
+                None => Ok(None),
+            },
+        }
+    }
+
+    fn group(&mut self) -> Result<Expr, GrammarError> {
+        if self.depth == self.nesting {
+            return Err(self.error(self.at, GbnfProblem::Nesting { limit: self.nesting }));
+        }
+        self.at += 1;
+        self.depth += 1;
+        self.skip_blank();
+        let expr = self.alternatives(true)?;
+        self.skip_blank();
+        if !self.take(")") {
+            return Err(self.expected("`)`"));
+        }
+        self.depth -= 1;
+        Ok(expr)
+    }
+
+    /// Any number of `* + ? {…}` after an item.
+    fn repetitions(&mut self, mut expr: Expr, nested: bool) -> Result<Expr, GrammarError> {
+        let mut layers = 0;
+        loop {
+            let before = self.at;
+            self.skip(nested);
+            let (min, max) = match self.peek() {
+                Some('*') => (0, None),
+                Some('+') => (1, None),
+                Some('?') => (0, Some(1)),
+                Some('{') => self.counts()?,
+                _ => {
+                    self.at = before;
+                    return Ok(expr);
+                }
+            };
+            self.at += 1; // the operator, or the closing brace
+            layers += 1;
+            if layers > self.nesting {
+                return Err(self.error(before, GbnfProblem::Nesting { limit: self.nesting }));
+            }
+            expr = Expr::Repeat { expr: Box::new(expr), min, max };
+        }
+    }
+
+    /// `{m}`, `{m,}`, `{,n}` or `{m,n}`; stops at the closing brace.
+    fn counts(&mut self) -> Result<(u32, Option<u32>), GrammarError> {
+        let start = self.at;
+        self.at += 1;
+        self.skip_space();
+        let min = self.number()?;
+        self.skip_space();
+        let (min, max) = if self.take(",") {
+            self.skip_space();
+            let max = self.number()?;
+            if min.is_none() && max.is_none() {
+                return Err(self.expected("a number"));
+            }
+            (min.unwrap_or(0), max)
+        } else {
+            let exact = min.ok_or_else(|| self.expected("a number"))?;
+            (exact, Some(exact))
+        };
+        self.skip_space();
+        if self.peek() != Some('}') {
+            return Err(self.expected("`}`"));
+        }
+        match max {
+            Some(max) if max < min => Err(self.error(start, GbnfProblem::BackwardRepetition { min, max })),
+            _ => Ok((min, max)),
+        }
+    }
+
+    fn number(&mut self) -> Result<Option<u32>, GrammarError> {
+        let start = self.at;
+        while self.peek().is_some_and(|c| c.is_ascii_digit()) {
+            self.at += 1;
+        }
+        let digits = &self.source[start..self.at];
+        if digits.is_empty() {
+            return Ok(None);
+        }
+        match digits.parse() {
+            Ok(number) if number <= MAX_REPETITION => Ok(Some(number)),
+            _ => {
+                let problem = GbnfProblem::HugeRepetition { given: digits.to_owned(), limit: MAX_REPETITION };
+                Err(self.error(start, problem))
+            }
+        }
+    }
+
+    fn literal(&mut self) -> Result<Expr, GrammarError> {
+        let start = self.at;
+        self.at += 1;
+        let mut text = String::new();
+        loop {
+            match self.peek() {
+                Some('"') => break,
+                None => return Err(self.error(start, GbnfProblem::Unterminated { what: "literal" })),
+                _ => text.push(self.character()?),
+            }
+        }
+        self.at += 1;
+        Ok(Expr::Literal(text.into_bytes()))
+    }
+
+    fn class(&mut self) -> Result<Expr, GrammarError> {
+        let start = self.at;
+        self.at += 1;
+        let negated = self.take("^");
+        let mut ranges = Vec::new();
+        loop {
+            match self.peek() {
+                Some(']') => break,
+                None => return Err(self.error(start, GbnfProblem::Unterminated { what: "class" })),
+                _ => ranges.push(self.class_range()?),
+            }
+        }
+        self.at += 1;
+        normalise(&mut ranges, next_char);
+        Ok(Expr::Class(if negated { complement(&ranges) } else { ranges }))
+    }
+
+    /// One character, or `a-z`. A `-` right before `]` stands for itself.
+    fn class_range(&mut self) -> Result<(char, char), GrammarError> {
+        let start = self.at;
+        let low = self.character()?;
+        let rest = &self.source[self.at..];
+        if !rest.starts_with('-') || rest.starts_with("-]") {
+            return Ok((low, low));
+        }
+        self.at += 1;
+        let high = self.character()?;
+        if high < low {
+            return Err(self.error(start, GbnfProblem::BackwardRange));
+        }
+        Ok((low, high))
+    }
+
+    /// One character of a literal or class, escapes decoded.
+    fn character(&mut self) -> Result<char, GrammarError> {
+        let start = self.at;
+        let c = self.next().ok_or_else(|| self.expected("a character"))?;
+        if c != '\\' {
+            return Ok(c);
+        }
+        let escape = self.next().ok_or_else(|| self.expected("an escape"))?;
+        match escape {
+            'n' => Ok('\n'),
+            't' => Ok('\t'),
+            'r' => Ok('\r'),
+            '\\' | '"' | '[' | ']' | '-' | '^' => Ok(escape),
+            'x' => self.hex(start, 2),
+            'u' => self.hex(start, 4),
+            'U' => self.hex(start, 8),
+            _ => {
+                let text = self.source[start..self.at].to_owned();
+                Err(self.error(start, GbnfProblem::Escape { text }))
+            }
+        }
+    }
+
+    /// The code point in the next `digits` hexadecimal digits.
+    fn hex(&mut self, start: usize, digits: usize) -> Result<char, GrammarError> {
+        let text = self.source.get(self.at..self.at + digits).filter(|t| t.bytes().all(|b| b.is_ascii_hexdigit()));
+        let Some(value) = text.and_then(|text| u32::from_str_radix(text, 16).ok()) else {
+            return Err(self.expected("hexadecimal digits"));
+        };
+        self.at += digits;
+        char::from_u32(value).ok_or_else(|| self.error(start, GbnfProblem::NotACharacter { given: value }))
+    }
+
+    /// A rule name: letters, digits and `-`, with `_` tolerated as other engines do.
+    fn name(&mut self) -> Option<&'s str> {
+        let rest = &self.source[self.at..];
+        let len = rest
+            .find(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '_'))
+            .unwrap_or(rest.len());
+        self.at += len;
+        (len > 0).then_some(&rest[..len])
+    }
+
+    fn intern(&mut self, name: &'s str, mentioned: usize) -> RuleId {
+        *self.names.entry(name).or_insert_with(|| {
+            self.rules.push(Rule { name, mentioned, defined: None });
+            RuleId(self.rules.len() as u32 - 1)
+        })
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.source[self.at..].chars().next()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let c = self.peek()?;
+        self.at += c.len_utf8();
+        Some(c)
+    }
+
+    fn take(&mut self, text: &str) -> bool {
+        let found = self.source[self.at..].starts_with(text);
+        if found {
+            self.at += text.len();
+        }
+        found
+    }
+
+    /// Spaces, tabs and a comment.
+    fn skip_space(&mut self) {
+        loop {
+            match self.peek() {
+                Some(' ' | '\t') => self.at += 1,
+                Some('#') => self.at += self.source[self.at..].find('\n').unwrap_or(self.source.len() - self.at),
+                _ => return,
+            }
+        }
+    }
+
+    /// As [`Parser::skip_space`], and line breaks.
+    fn skip_blank(&mut self) {
+        loop {
+            self.skip_space();
+            match self.peek() {
+                Some('\n' | '\r') => self.at += 1,
+                _ => return,
+            }
+        }
+    }
+
+    fn skip(&mut self, nested: bool) {
+        if nested { self.skip_blank() } else { self.skip_space() }
+    }
+
+    fn token_terminal(&self, start: usize) -> GrammarError {
+        let rest = &self.source[start..];
+        let len = rest.find(['>', '\n']).map_or(rest.len(), |end| end + 1);
+        self.error(start, GbnfProblem::TokenTerminal { text: rest[..len].trim_end().to_owned() })
+    }
+
+    fn expected(&self, expected: &'static str) -> GrammarError {
+        let found = match self.peek() {
+            None => "the end of the grammar".to_owned(),
+            Some('\n' | '\r') => "the end of the line".to_owned(),
+            Some(c) => format!("`{}`", c.escape_debug()),
+        };
+        self.error(self.at, GbnfProblem::Expected { expected, found })
+    }
+
+    fn error(&self, at: usize, problem: GbnfProblem) -> GrammarError {
+        let (line, column) = self.line_column(at);
+        let source_line = self.source.lines().nth(line - 1).unwrap_or("").replace('\t', " ");
+        Kind::Gbnf { line, column, source_line, problem }.into()
+    }
+
+    /// Line and column of an offset, both from 1; columns count characters.
+    fn line_column(&self, at: usize) -> (usize, usize) {
+        let before = &self.source[..at];
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(source: &str) -> String {
+        parse(source, &Limits::default()).expect_err(source).to_string()
+    }
+
+    #[test]
+    fn errors_name_line_column_and_what_was_expected() {
+        insta::assert_snapshot!(
+            [
+                "root ::= \"a",
+                "root := \"a\"",
+                "root ::= item\nitem ::= other \"x\"",
+                "root ::= \"a\"\nroot ::= \"b\"",
+                "item ::= \"a\"",
+                "",
+                "root ::= (\"a\" | \"b\"",
+                "root ::= \"a\" )",
+                "root ::= [z-a]",
+                "root ::= [abc",
+                "root ::= \"\\q\"",
+                "root ::= \"\\xZZ\"",
+                "root ::= \"\\UFFFFFFFF\"",
+                "root ::= \"a\"{3,2}",
+                "root ::= \"a\"{99999999999}",
+                "root ::= \"a\"{,}",
+                "root ::= <[7]>",
+            ]
+            .map(message)
+            .join("\n")
+        );
+    }
+
+    #[test]
+    fn the_excerpt_points_at_the_place() {
+        let error = parse("root ::= item\nitem ::= \"a\" missing", &Limits::default()).expect_err("undefined");
+        assert_eq!(error.excerpt().as_deref(), Some("item ::= \"a\" missing\n             ^"));
+        assert_eq!(error.line_column(), Some((2, 14)));
+    }
+
+    #[test]
+    fn deep_groups_end_at_the_limit() {
+        let source = format!("root ::= {}\"a\"{}", "(".repeat(60_000), ")".repeat(60_000));
+        assert!(message(&source).contains("nested deeper"));
+    }
+
+    #[test]
+    fn rules_end_at_line_breaks_but_alternatives_go_on() {
+        let grammar = "root ::= \"a\" # comment\n  | \"b\" |\n \"c\" (\n x\n)\n\nx ::= [^a-c\\]-]";
+        let rules = parse(grammar, &Limits::default()).expect("valid");
+        assert_eq!(rules.exprs.len(), 2);
+        assert!(matches!(&rules.exprs[0], Expr::Alternatives(parts) if parts.len() == 3));
+    }
+}

@@ -1,0 +1,41 @@
+//! The keywords of arrays.
+
+use serde_json::Value;
+
+use super::Problem;
+use super::atom::{Atom, Types};
+use super::document::Draft;
+use super::read::{Atoms, Keyword};
+use crate::error::SchemaProblem;
+
+impl Atoms<'_> {
+    pub(super) fn read_array(&mut self, atom: &mut Atom, keyword: &Keyword<'_>) -> Result<(), Problem> {
+        match (keyword.name, keyword.value) {
+            ("items", Value::Array(items)) if keyword.draft < Draft::D2020 => {
+                self.read_prefix(atom, keyword, items);
+            }
+            ("items", _) => atom.array.rest = Some(self.at(&keyword.pointer)),
+            ("prefixItems", Value::Array(items)) => self.read_prefix(atom, keyword, items),
+            ("prefixItems", _) => return Err(keyword.malformed("an array of schemas")),
+            // Beside a single schema for all items it says nothing.
+            ("additionalItems", _) => {
+                if matches!(keyword.siblings.get("items"), Some(Value::Array(_))) {
+                    atom.array.rest = Some(self.at(&keyword.pointer));
+                }
+            }
+            ("minItems", _) => atom.array.min = keyword.least()?,
+            ("maxItems", _) => atom.array.max = keyword.most()?,
+            ("uniqueItems", Value::Bool(false)) | ("minContains" | "maxContains", _) => {}
+            ("uniqueItems", Value::Bool(true)) | ("contains" | "unevaluatedItems", _) => {
+                atom.refusals.push(keyword.refusal(Types::ARRAY, SchemaProblem::Unsupported));
+            }
+            _ => return Err(keyword.malformed("a boolean")),
+        }
+        Ok(())
+    }
+
+    fn read_prefix(&mut self, atom: &mut Atom, keyword: &Keyword<'_>, items: &[Value]) {
+        let places = (0..items.len()).map(|at| self.at(&format!("{}/{at}", keyword.pointer)));
+        atom.array.prefix = places.collect();
+    }
+}

@@ -1,0 +1,267 @@
+use std::borrow::Cow;
+
+use rustc_hash::FxHashMap;
+use serde_json::{Map, Value};
+
+use super::{Problem, child_pointer};
+use crate::error::SchemaProblem;
+
+/// A draft of JSON Schema. Later ones compare greater.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) enum Draft {
+    D4,
+    D6,
+    D7,
+    D2019,
+    D2020,
+}
+
+impl Draft {
+    /// The draft that a `$schema` names, if it is a known one.
+    fn named(uri: &str) -> Option<Self> {
+        let uri = uri.trim_end_matches('#');
+        let rest = uri.strip_prefix("http://").or_else(|| uri.strip_prefix("https://"))?;
+        match rest.strip_prefix("json-schema.org/")? {
+            "draft-04/schema" => Some(Self::D4),
+            "draft-06/schema" => Some(Self::D6),
+            "draft-07/schema" => Some(Self::D7),
+            "draft/2019-09/schema" => Some(Self::D2019),
+            "draft/2020-12/schema" | "schema" => Some(Self::D2020),
+            _ => None,
+        }
+    }
+}
+
+/// A schema document with its identifiers, so that a reference can be followed. Places are JSON pointers from its root.
+pub(super) struct Document<'a> {
+    root: &'a Value,
+    /// By absolute URI without fragment.
+    resources: FxHashMap<String, String>,
+    /// By the URI of the resource and the name.
+    anchors: FxHashMap<(String, String), String>,
+    /// At the root and wherever an identifier changes them.
+    scopes: FxHashMap<String, (String, Draft)>,
+    nesting: usize,
+}
+
+const IN_SCHEMA: [&str; 12] = [
+    "additionalItems",
+    "additionalProperties",
+    "contains",
+    "contentSchema",
+    "else",
+    "if",
+    "items",
+    "not",
+    "propertyNames",
+    "then",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+];
+const IN_LIST: [&str; 5] = ["allOf", "anyOf", "items", "oneOf", "prefixItems"];
+const IN_MAP: [&str; 6] =
+    ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
+
+impl<'a> Document<'a> {
+    pub(super) fn new(root: &'a Value, nesting: usize) -> Result<Self, Problem> {
+        let mut document = Self {
+            root,
+            resources: FxHashMap::from_iter([(String::new(), String::new())]),
+            anchors: FxHashMap::default(),
+            scopes: FxHashMap::from_iter([(String::new(), (String::new(), Draft::D2020))]),
+            nesting,
+        };
+        document.index(root, "", (String::new(), Draft::D2020), 0)?;
+        Ok(document)
+    }
+
+    /// Notes the identifiers in a subschema. `scope` is the base URI and the draft that it is in.
+    fn index(
+        &mut self,
+        schema: &Value,
+        pointer: &str,
+        mut scope: (String, Draft),
+        depth: usize,
+    ) -> Result<(), Problem> {
+        if depth > self.nesting {
+            return Err(Problem::new(pointer, "schema", SchemaProblem::Nesting { limit: self.nesting }));
+        }
+        let Value::Object(map) = schema else { return Ok(()) };
+        let is_resource = depth == 0 || map.contains_key("$id");
+        if let Some(uri) = map.get("$schema").and_then(Value::as_str).filter(|_| is_resource) {
+            scope.1 = draft(pointer, uri)?;
+        }
+        self.identify(map, pointer, &mut scope);
+        self.scopes.insert(pointer.to_owned(), scope.clone());
+        for (key, value) in map {
+            let pointer = child_pointer(pointer, key);
+            match value {
+                Value::Object(members) if IN_MAP.contains(&key.as_str()) => {
+                    for (name, member) in members {
+                        self.index(member, &child_pointer(&pointer, name), scope.clone(), depth + 1)?;
+                    }
+                }
+                Value::Array(items) if IN_LIST.contains(&key.as_str()) => {
+                    for (at, item) in items.iter().enumerate() {
+                        self.index(item, &format!("{pointer}/{at}"), scope.clone(), depth + 1)?;
+                    }
+                }
+                _ if IN_SCHEMA.contains(&key.as_str()) => {
+                    self.index(value, &pointer, scope.clone(), depth + 1)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn identify(&mut self, map: &Map<String, Value>, pointer: &str, scope: &mut (String, Draft)) {
+        let text = |key: &str| map.get(key).and_then(Value::as_str);
+        let hidden = scope.1 <= Draft::D7 && map.contains_key("$ref");
+        let id = text(if scope.1 == Draft::D4 { "id" } else { "$id" }).filter(|_| !hidden);
+        if let Some(id) = id {
+            let (uri, fragment) = id.split_once('#').unwrap_or((id, ""));
+            if !uri.is_empty() {
+                scope.0 = resolve(&scope.0, uri);
+                self.resources.insert(scope.0.clone(), pointer.to_owned());
+            }
+            if !fragment.is_empty() && scope.1 <= Draft::D7 {
+                self.anchors.insert((scope.0.clone(), fragment.to_owned()), pointer.to_owned());
+            }
+        }
+        if scope.1 >= Draft::D2019 {
+            for name in [text("$anchor"), text("$dynamicAnchor")].into_iter().flatten() {
+                self.anchors.insert((scope.0.clone(), name.to_owned()), pointer.to_owned());
+            }
+        }
+    }
+
+    pub(super) fn get(&self, pointer: &str) -> Option<&'a Value> {
+        self.root.pointer(pointer)
+    }
+
+    fn scope(&self, pointer: &str) -> (&str, Draft) {
+        let mut place = pointer;
+        loop {
+            if let Some((base, draft)) = self.scopes.get(place) {
+                return (base, *draft);
+            }
+            place = place.rfind('/').map_or("", |slash| &place[..slash]);
+        }
+    }
+
+    pub(super) fn draft(&self, pointer: &str) -> Draft {
+        self.scope(pointer).1
+    }
+
+    /// The place that a `$ref` in the subschema at `pointer` leads to.
+    pub(super) fn follow(&self, pointer: &str, reference: &str) -> Result<String, SchemaProblem> {
+        let (uri, fragment) = reference.split_once('#').unwrap_or((reference, ""));
+        let base = self.scope(pointer).0;
+        let uri = if uri.is_empty() { base.to_owned() } else { resolve(base, uri) };
+        let target = || reference.to_owned();
+        let Some(resource) = self.resources.get(&uri) else {
+            return Err(SchemaProblem::RemoteRef { target: target() });
+        };
+        let fragment = percent_decoded(fragment);
+        let place = if fragment.is_empty() || fragment.starts_with('/') {
+            Some(format!("{resource}{fragment}"))
+        } else {
+            self.anchors.get(&(uri, fragment.into_owned())).cloned()
+        };
+        let place = place.filter(|place| self.get(place).is_some());
+        place.ok_or_else(|| SchemaProblem::UnresolvedRef { target: target() })
+    }
+}
+
+fn draft(pointer: &str, uri: &str) -> Result<Draft, Problem> {
+    let reason = "this dialect is not supported; drafts 4, 6, 7, 2019-09 and 2020-12 are";
+    let place = child_pointer(pointer, "$schema");
+    Draft::named(uri).ok_or_else(|| Problem::new(&place, "$schema", SchemaProblem::UnsupportedForm { reason }))
+}
+
+/// A URI reference without fragment against a base (RFC 3986, section 5.2).
+fn resolve(base: &str, reference: &str) -> String {
+    let scheme_of = |uri: &str| {
+        let colon = uri.find(':')?;
+        let valid = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.');
+        (colon > 0 && uri.bytes().take(colon).all(valid)).then_some(colon + 1)
+    };
+    if scheme_of(reference).is_some() {
+        return reference.to_owned();
+    }
+    let scheme = scheme_of(base).unwrap_or(0);
+    if reference.starts_with("//") {
+        return format!("{}{reference}", &base[..scheme]);
+    }
+    let path = match base[scheme..].strip_prefix("//") {
+        Some(rest) => scheme + 2 + rest.find('/').unwrap_or(rest.len()),
+        None => scheme,
+    };
+    let root = &base[..path];
+    if reference.starts_with('/') {
+        return format!("{root}{}", without_dots(reference));
+    }
+    let folder = base[path..].rfind('/').map_or("", |slash| &base[path..=path + slash]);
+    let slash = if folder.is_empty() && path > scheme { "/" } else { "" };
+    format!("{root}{}", without_dots(&format!("{slash}{folder}{reference}")))
+}
+
+fn without_dots(path: &str) -> String {
+    let mut segments: Vec<&str> = Vec::new();
+    let parts: Vec<_> = path.split('/').collect();
+    for (at, &part) in parts.iter().enumerate() {
+        let last = at + 1 == parts.len();
+        match part {
+            "." | ".." => {
+                if part == ".." && segments.len() > 1 {
+                    segments.pop();
+                }
+                if last {
+                    segments.push("");
+                }
+            }
+            _ => segments.push(part),
+        }
+    }
+    segments.join("/")
+}
+
+fn percent_decoded(text: &str) -> Cow<'_, str> {
+    if !text.contains('%') {
+        return Cow::Borrowed(text);
+    }
+    let (bytes, mut decoded, mut at) = (text.as_bytes(), Vec::new(), 0);
+    while let Some(&byte) = bytes.get(at) {
+        let hex = text.get(at + 1..at + 3).filter(|_| byte == b'%');
+        if let Some(value) = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            decoded.push(value);
+            at += 3;
+        } else {
+            decoded.push(byte);
+            at += 1;
+        }
+    }
+    Cow::Owned(String::from_utf8_lossy(&decoded).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_resolve_against_their_base() {
+        let cases = [
+            ("", "item.json", "item.json"),
+            ("http://a.example/b/c.json", "d.json", "http://a.example/b/d.json"),
+            ("http://a.example/b/c.json", "../d.json", "http://a.example/d.json"),
+            ("http://a.example/b/c.json", "/d.json", "http://a.example/d.json"),
+            ("http://a.example", "d.json", "http://a.example/d.json"),
+            ("http://a.example/b", "//e.example/f", "http://e.example/f"),
+            ("http://a.example/b", "urn:x:y", "urn:x:y"),
+        ];
+        for (base, reference, expected) in cases {
+            assert_eq!(resolve(base, reference), expected, "{base} {reference}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! JSON Schema to a program for the JSON machine.
+//!
+//! Three steps. *Reading*: each subschema that is reached becomes an [`Atom`](atom::Atom), its keywords checked, its
+//! subschemas by reference. *Conjunction*: one place in a value is subject to a set of atoms at once, through `$ref`,
+//! `allOf` and the branch of `anyOf` taken, so the program's nodes are sets of atoms; merging their keywords gives sets
+//! for the items and members, and since there are finitely many sets, recursion closes by itself. *Solving*: a least
+//! fixpoint finds the shortest value of each node, or that there is none, and what nothing satisfies is cut out.
+//!
+//! `oneOf` is `anyOf` where no value satisfies two branches, and that is decided by the same fixpoint on the
+//! conjunction of each pair; where two branches overlap it is refused. `not` and `if` are enforced where the negation
+//! can be said with the other keywords (`type`, `required`, and `anyOf` of these); `dependentRequired` and its
+//! relatives become a choice between the name's absence and what it asks for.
+//!
+//! # What is refused
+//! A keyword that cannot be enforced is refused if values of the types it speaks about can occur at its place:
+//! `pattern`, `patternProperties`, `propertyNames`, `uniqueItems`, `contains`, `unevaluatedProperties`,
+//! `unevaluatedItems`, `$dynamicRef`, `$recursiveRef`, and `format` with a name that the specification defines. So is
+//! `minProperties` above one where undeclared names are open, since the machine does not tell repeated ones apart.
+//! Numbers in the schema that are read into doubles and too large to be exact are refused too; a maximum length or count
+//! of 2³² and more is no bound.
+
+mod array;
+mod atom;
+mod build;
+mod conjoin;
+mod document;
+mod logic;
+mod object;
+mod options;
+mod read;
+mod scalar;
+mod solve;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+pub use options::{Layout, Order, Profile, SchemaOptions};
+
+use crate::error::{GrammarError, Kind, SchemaProblem};
+use crate::limits::Limits;
+use crate::machine::json::JsonProgram;
+
+/// A schema as a program.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    pub(crate) program: Arc<JsonProgram>,
+    /// In the order met.
+    pub(crate) warnings: Vec<Warning>,
+}
+
+/// A keyword that has no effect on what is accepted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Warning {
+    /// The keyword's place in the schema, as a JSON pointer.
+    pub pointer: String,
+    /// Its name.
+    pub keyword: String,
+    /// Why it has none.
+    pub reason: &'static str,
+}
+
+/// Compiles a schema of drafts 4 to 2020-12; without `$schema` it is read as 2020-12.
+pub(crate) fn compile(
+    schema: &Value,
+    options: SchemaOptions,
+    limits: &Limits,
+) -> Result<Compiled, GrammarError> {
+    let document = document::Document::new(schema, limits.nesting)?;
+    let mut builder = build::Builder::new(document, options.order, limits);
+    let root = builder.build()?;
+    let (draft, warnings) = builder.finish();
+    let program = solve::solve(draft, root, options, limits)?;
+    Ok(Compiled { program: Arc::new(program), warnings })
+}
+
+/// What is wrong, and where.
+#[derive(Debug)]
+struct Problem(Kind);
+
+impl Problem {
+    fn new(pointer: &str, keyword: &str, problem: SchemaProblem) -> Self {
+        Self(Kind::Schema { pointer: pointer.to_owned(), keyword: keyword.to_owned(), problem })
+    }
+}
+
+impl From<Problem> for GrammarError {
+    fn from(problem: Problem) -> Self {
+        problem.0.into()
+    }
+}
+
+/// The pointer to a member of what `pointer` leads to (RFC 6901).
+fn child_pointer(pointer: &str, key: &str) -> String {
+    format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"))
+}

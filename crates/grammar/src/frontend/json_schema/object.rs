@@ -1,0 +1,67 @@
+//! The keywords of objects.
+
+use serde_json::{Map, Value};
+
+use super::atom::{Atom, AtomId, Choice, Types};
+use super::read::{Atoms, Keyword};
+use super::{Problem, child_pointer};
+use crate::error::SchemaProblem;
+
+impl Atoms<'_> {
+    pub(super) fn read_object(&mut self, atom: &mut Atom, keyword: &Keyword<'_>) -> Result<(), Problem> {
+        match keyword.name {
+            "properties" => {
+                for name in members(keyword)?.keys() {
+                    let place = self.at(&child_pointer(&keyword.pointer, name));
+                    atom.object.properties.push((name.clone(), place));
+                }
+            }
+            "required" => atom.object.required = keyword.strings()?,
+            "additionalProperties" => atom.object.additional = Some(self.at(&keyword.pointer)),
+            "minProperties" => {
+                atom.object.min = keyword.least()?;
+                atom.object.min_pointer.clone_from(&keyword.pointer);
+            }
+            "maxProperties" => atom.object.max = keyword.most()?,
+            "dependencies" | "dependentRequired" | "dependentSchemas" => self.read_dependent(atom, keyword)?,
+            "patternProperties" if members(keyword)?.is_empty() => {}
+            "propertyNames" if *keyword.value == Value::Bool(true) => {}
+            _ => atom.refusals.push(keyword.refusal(Types::OBJECT, SchemaProblem::Unsupported)),
+        }
+        Ok(())
+    }
+
+    /// A name asks for others, or for a schema: either it is absent, or present with those.
+    fn read_dependent(&mut self, atom: &mut Atom, keyword: &Keyword<'_>) -> Result<(), Problem> {
+        for (name, asked) in members(keyword)? {
+            let mut present = Atom::any();
+            present.object.required.push(name.clone());
+            if let (Value::Array(names), true) = (asked, keyword.name != "dependentSchemas") {
+                for other in names {
+                    let other = other.as_str().ok_or_else(|| keyword.malformed("an array of strings"))?;
+                    present.object.required.push(other.to_owned());
+                }
+            } else if keyword.name == "dependentRequired" {
+                return Err(keyword.malformed("an array of strings for each name"));
+            } else {
+                present.all.push(self.at(&child_pointer(&keyword.pointer, name)));
+            }
+            present.types = Types::OBJECT;
+            let branches = vec![self.absent(name), self.add(present)];
+            atom.any.push(Choice { branches, exclusive: None });
+        }
+        Ok(())
+    }
+
+    /// Values without a member of that name: other types, too.
+    pub(super) fn absent(&mut self, name: &str) -> AtomId {
+        let nothing = self.add(Atom::of(Types::NONE));
+        let mut atom = Atom::any();
+        atom.object.properties.push((name.to_owned(), nothing));
+        self.add(atom)
+    }
+}
+
+fn members<'a>(keyword: &Keyword<'a>) -> Result<&'a Map<String, Value>, Problem> {
+    keyword.value.as_object().ok_or_else(|| keyword.malformed("an object"))
+}

@@ -1,0 +1,265 @@
+use std::rc::Rc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use serde_json::{Map, Value};
+
+use super::atom::{Atom, AtomId, Refusal, Types};
+use super::document::{Document, Draft};
+use super::{Problem, Warning, child_pointer};
+use crate::error::SchemaProblem;
+
+/// All subschemas reached so far, each read once, when it is first needed.
+pub(super) struct Atoms<'a> {
+    pub(super) document: Document<'a>,
+    slots: Vec<Slot>,
+    by_pointer: FxHashMap<String, AtomId>,
+    warnings: Vec<Warning>,
+    /// Atoms known not to lead back to themselves.
+    grounded: FxHashSet<AtomId>,
+}
+
+enum Slot {
+    Unread(String),
+    Read(Rc<Atom>),
+}
+
+/// One keyword of a subschema.
+pub(super) struct Keyword<'a> {
+    pub(super) name: &'a str,
+    pub(super) value: &'a Value,
+    /// The place of the value.
+    pub(super) pointer: String,
+    /// The subschema that the keyword stands in.
+    pub(super) siblings: &'a Map<String, Value>,
+    pub(super) draft: Draft,
+}
+
+impl Keyword<'_> {
+    pub(super) fn problem(&self, problem: SchemaProblem) -> Problem {
+        Problem::new(&self.pointer, self.name, problem)
+    }
+
+    pub(super) fn malformed(&self, expected: &'static str) -> Problem {
+        self.problem(SchemaProblem::Malformed { expected })
+    }
+
+    pub(super) fn refusal(&self, types: Types, problem: SchemaProblem) -> Refusal {
+        Refusal { types, pointer: self.pointer.clone(), keyword: self.name.to_owned(), problem }
+    }
+
+    /// A length or a number of items: an integer of at least zero, cut at `u32::MAX`.
+    pub(super) fn count(&self) -> Result<u32, Problem> {
+        let integral = self.value.as_f64().filter(|value| value.fract() == 0.0 && *value >= 0.0);
+        let value = self.value.as_u64().or(integral.map(|value| value as u64));
+        let value = value.ok_or_else(|| self.malformed("an integer that is not negative"))?;
+        Ok(u32::try_from(value).unwrap_or(u32::MAX))
+    }
+
+    /// An upper bound; `u32::MAX` and more is none.
+    pub(super) fn most(&self) -> Result<Option<u32>, Problem> {
+        Ok(Some(self.count()?).filter(|&count| count < u32::MAX))
+    }
+
+    /// A lower bound.
+    pub(super) fn least(&self) -> Result<u32, Problem> {
+        let reason = "a lower bound of 2^32 - 1 or more is not supported";
+        let least = Some(self.count()?).filter(|&count| count < u32::MAX);
+        least.ok_or_else(|| self.problem(SchemaProblem::UnsupportedForm { reason }))
+    }
+
+    pub(super) fn strings(&self) -> Result<Vec<String>, Problem> {
+        let items = self.value.as_array().map(|items| items.iter().map(|item| item.as_str().map(str::to_owned)));
+        let strings = items.and_then(Iterator::collect::<Option<Vec<_>>>);
+        strings.ok_or_else(|| self.malformed("an array of strings"))
+    }
+}
+
+impl<'a> Atoms<'a> {
+    pub(super) fn new(document: Document<'a>) -> Self {
+        Self {
+            document,
+            slots: Vec::new(),
+            by_pointer: FxHashMap::default(),
+            warnings: Vec::new(),
+            grounded: FxHashSet::default(),
+        }
+    }
+
+    pub(super) fn into_warnings(self) -> Vec<Warning> {
+        self.warnings
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The atom of the subschema at a place.
+    pub(super) fn at(&mut self, pointer: &str) -> AtomId {
+        if let Some(&id) = self.by_pointer.get(pointer) {
+            return id;
+        }
+        let id = self.slots.len() as AtomId;
+        self.slots.push(Slot::Unread(pointer.to_owned()));
+        self.by_pointer.insert(pointer.to_owned(), id);
+        id
+    }
+
+    /// An atom that stands nowhere in the document.
+    pub(super) fn add(&mut self, atom: Atom) -> AtomId {
+        self.slots.push(Slot::Read(Rc::new(atom)));
+        self.slots.len() as AtomId - 1
+    }
+
+    pub(super) fn get(&mut self, id: AtomId) -> Result<Rc<Atom>, Problem> {
+        let pointer = match &self.slots[id as usize] {
+            Slot::Read(atom) => return Ok(Rc::clone(atom)),
+            Slot::Unread(pointer) => pointer.clone(),
+        };
+        let atom = Rc::new(self.read(&pointer)?);
+        self.slots[id as usize] = Slot::Read(Rc::clone(&atom));
+        Ok(atom)
+    }
+
+    /// Refuses an atom that asks for itself of the same value: `{"$ref": "#"}` says nothing about any value.
+    pub(super) fn check_grounded(&mut self, id: AtomId) -> Result<(), Problem> {
+        enum Visit {
+            Enter(AtomId),
+            Leave(AtomId),
+        }
+        let mut open = FxHashSet::default();
+        let mut visits = vec![Visit::Enter(id)];
+        while let Some(visit) = visits.pop() {
+            match visit {
+                Visit::Leave(id) => {
+                    open.remove(&id);
+                    self.grounded.insert(id);
+                }
+                Visit::Enter(id) if self.grounded.contains(&id) => {}
+                Visit::Enter(id) => {
+                    if !open.insert(id) {
+                        return Err(self.circular(id));
+                    }
+                    visits.push(Visit::Leave(id));
+                    let atom = self.get(id)?;
+                    let branches = atom.any.iter().flat_map(|choice| &choice.branches);
+                    visits.extend(atom.all.iter().chain(branches).map(|&id| Visit::Enter(id)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn circular(&self, id: AtomId) -> Problem {
+        let place = self.by_pointer.iter().find(|&(_, &other)| other == id);
+        let pointer = place.map_or("", |(pointer, _)| pointer);
+        let reason = "the reference leads back to itself for the same value";
+        Problem::new(pointer, "$ref", SchemaProblem::UnsupportedForm { reason })
+    }
+
+    pub(super) fn warn(&mut self, keyword: &Keyword<'_>, reason: &'static str) {
+        self.warnings.push(Warning {
+            pointer: keyword.pointer.clone(),
+            keyword: keyword.name.to_owned(),
+            reason,
+        });
+    }
+
+    fn read(&mut self, pointer: &str) -> Result<Atom, Problem> {
+        let last = pointer.rsplit('/').next().unwrap_or_default();
+        let schema = match self.document.get(pointer) {
+            Some(Value::Object(schema)) => schema,
+            Some(Value::Bool(true)) => return Ok(Atom::any()),
+            Some(Value::Bool(false)) => return Ok(Atom::of(Types::NONE)),
+            _ => {
+                let expected = "a schema: an object or a boolean";
+                return Err(Problem::new(pointer, last, SchemaProblem::Malformed { expected }));
+            }
+        };
+        let draft = self.document.draft(pointer);
+        let alone = draft <= Draft::D7 && schema.contains_key("$ref");
+        let mut atom = Atom::any();
+        for (name, value) in schema {
+            if alone && name != "$ref" {
+                continue; // up to draft 7 a reference replaces the schema it stands in
+            }
+            let keyword =
+                Keyword { name, value, pointer: child_pointer(pointer, name), siblings: schema, draft };
+            if !in_draft(name, draft) {
+                self.warn(&keyword, "the schema's draft does not have this keyword");
+                continue;
+            }
+            self.read_keyword(&mut atom, &keyword, pointer)?;
+        }
+        Ok(atom)
+    }
+
+    fn read_keyword(&mut self, atom: &mut Atom, keyword: &Keyword<'_>, schema: &str) -> Result<(), Problem> {
+        match keyword.name {
+            "type" | "enum" | "const" | "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum"
+            | "multipleOf" | "minLength" | "maxLength" | "pattern" | "format" => {
+                self.read_scalar(atom, keyword)
+            }
+            "items" | "prefixItems" | "additionalItems" | "minItems" | "maxItems" | "uniqueItems" | "contains"
+            | "minContains" | "maxContains" | "unevaluatedItems" => self.read_array(atom, keyword),
+            "properties"
+            | "required"
+            | "additionalProperties"
+            | "minProperties"
+            | "maxProperties"
+            | "patternProperties"
+            | "propertyNames"
+            | "unevaluatedProperties"
+            | "dependencies"
+            | "dependentRequired"
+            | "dependentSchemas" => self.read_object(atom, keyword),
+            "allOf" | "anyOf" | "oneOf" | "not" | "if" | "$ref" | "$dynamicRef" | "$recursiveRef" => {
+                self.read_logic(atom, keyword, schema)
+            }
+            _ if ANNOTATIONS.contains(&keyword.name) => Ok(()),
+            _ => {
+                self.warn(keyword, "this keyword is unknown");
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Keywords that assert nothing, or whose meaning is read with another one.
+const ANNOTATIONS: [&str; 22] = [
+    "$anchor",
+    "$comment",
+    "$defs",
+    "$dynamicAnchor",
+    "$id",
+    "$recursiveAnchor",
+    "$schema",
+    "$vocabulary",
+    "contentEncoding",
+    "contentMediaType",
+    "contentSchema",
+    "default",
+    "definitions",
+    "deprecated",
+    "description",
+    "else",
+    "examples",
+    "id",
+    "readOnly",
+    "then",
+    "title",
+    "writeOnly",
+];
+
+/// Whether a draft has a keyword. Annotations are never told apart.
+fn in_draft(name: &str, draft: Draft) -> bool {
+    match name {
+        "const" | "contains" | "propertyNames" => draft >= Draft::D6,
+        "if" => draft >= Draft::D7,
+        "dependentRequired" | "dependentSchemas" | "unevaluatedItems" | "unevaluatedProperties"
+        | "minContains" | "maxContains" => draft >= Draft::D2019,
+        "$recursiveRef" => draft == Draft::D2019,
+        "additionalItems" => draft <= Draft::D2019,
+        "$dynamicRef" | "prefixItems" => draft >= Draft::D2020,
+        _ => true,
+    }
+}

@@ -1,0 +1,220 @@
+//! `type`, `enum`, `const`, and the keywords of numbers and strings.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Number, Value};
+
+use super::Problem;
+use super::atom::{ArrayKeywords, Atom, AtomId, Choice, ObjectKeywords, Scalar, Types};
+use super::document::Draft;
+use super::read::{Atoms, Keyword};
+use crate::error::SchemaProblem;
+use crate::machine::json::decimal::Decimal;
+use crate::machine::json::number::{Bound, Multiple, NumberForm};
+
+/// The largest number of remainders that `multipleOf` may need.
+const REMAINDERS: u64 = 1 << 16;
+
+/// The formats that the specifications define; other names are annotations.
+const FORMATS: [&str; 19] = [
+    "date",
+    "date-time",
+    "duration",
+    "email",
+    "hostname",
+    "idn-email",
+    "idn-hostname",
+    "ipv4",
+    "ipv6",
+    "iri",
+    "iri-reference",
+    "json-pointer",
+    "regex",
+    "relative-json-pointer",
+    "time",
+    "uri",
+    "uri-reference",
+    "uri-template",
+    "uuid",
+];
+
+impl Atoms<'_> {
+    pub(super) fn read_scalar(&mut self, atom: &mut Atom, keyword: &Keyword<'_>) -> Result<(), Problem> {
+        match keyword.name {
+            "type" => read_type(atom, keyword),
+            "enum" => {
+                let values = keyword.value.as_array().ok_or_else(|| keyword.malformed("an array"))?;
+                self.one_of_values(atom, keyword, values)
+            }
+            "const" => self.one_of_values(atom, keyword, std::slice::from_ref(keyword.value)),
+            "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => read_bound(atom, keyword),
+            "multipleOf" => read_multiple(atom, keyword),
+            "minLength" => {
+                atom.min_length = keyword.least()?;
+                Ok(())
+            }
+            "maxLength" => {
+                atom.max_length = keyword.most()?;
+                Ok(())
+            }
+            "format" if !keyword.value.as_str().is_some_and(|name| FORMATS.contains(&name)) => {
+                self.warn(keyword, "this format is unknown");
+                Ok(())
+            }
+            _ => {
+                atom.refusals.push(keyword.refusal(Types::STRING, SchemaProblem::Unsupported));
+                Ok(())
+            }
+        }
+    }
+
+    fn one_of_values(
+        &mut self,
+        atom: &mut Atom,
+        keyword: &Keyword<'_>,
+        values: &[Value],
+    ) -> Result<(), Problem> {
+        let mut scalars = BTreeSet::new();
+        let mut branches = Vec::new();
+        for value in values {
+            match scalar(value, keyword)? {
+                Some(scalar) => {
+                    scalars.insert(scalar);
+                }
+                None => branches.push(self.container(value, keyword)?),
+            }
+        }
+        if branches.is_empty() {
+            atom.list(scalars);
+        } else {
+            if !scalars.is_empty() {
+                branches.insert(0, self.add(Atom { scalars: Some(scalars), ..Atom::any() }));
+            }
+            atom.any.push(Choice { branches, exclusive: None });
+        }
+        Ok(())
+    }
+
+    /// An atom that only `value` satisfies.
+    fn value(&mut self, value: &Value, keyword: &Keyword<'_>) -> Result<AtomId, Problem> {
+        match scalar(value, keyword)? {
+            Some(scalar) => Ok(self.add(Atom { scalars: Some(BTreeSet::from([scalar])), ..Atom::any() })),
+            None => self.container(value, keyword),
+        }
+    }
+
+    fn container(&mut self, value: &Value, keyword: &Keyword<'_>) -> Result<AtomId, Problem> {
+        let mut atom = Atom::of(Types::ARRAY);
+        if let Value::Object(members) = value {
+            let mut properties = Vec::new();
+            for (name, value) in members {
+                properties.push((name.clone(), self.value(value, keyword)?));
+            }
+            let required = members.keys().cloned().collect();
+            let additional = Some(self.add(Atom::of(Types::NONE)));
+            atom.types = Types::OBJECT;
+            atom.object = ObjectKeywords { properties, required, additional, ..ObjectKeywords::default() };
+        } else if let Value::Array(items) = value {
+            let mut prefix = Vec::new();
+            for item in items {
+                prefix.push(self.value(item, keyword)?);
+            }
+            let len = items.len() as u32;
+            atom.array = ArrayKeywords { prefix, rest: None, min: len, max: Some(len) };
+        }
+        Ok(self.add(atom))
+    }
+}
+
+fn scalar(value: &Value, keyword: &Keyword<'_>) -> Result<Option<Scalar>, Problem> {
+    Ok(match value {
+        Value::Null => Some(Scalar::Null),
+        Value::Bool(value) => Some(Scalar::Bool(*value)),
+        Value::Number(number) => Some(Scalar::Number(exact(number, keyword)?)),
+        Value::String(text) => Some(Scalar::String(text.clone())),
+        Value::Array(_) | Value::Object(_) => None,
+    })
+}
+
+fn exact(number: &Number, keyword: &Keyword<'_>) -> Result<Decimal, Problem> {
+    let reason = "the number is too large to be read exactly";
+    let inexact = || keyword.problem(SchemaProblem::UnsupportedForm { reason });
+    Decimal::from_number(number).ok_or_else(inexact)
+}
+
+fn decimal(keyword: &Keyword<'_>) -> Result<Decimal, Problem> {
+    match keyword.value {
+        Value::Number(number) => exact(number, keyword),
+        _ => Err(keyword.malformed("a number")),
+    }
+}
+
+fn read_type(atom: &mut Atom, keyword: &Keyword<'_>) -> Result<(), Problem> {
+    let unknown = || keyword.malformed("a type's name or an array of such names");
+    let names = match keyword.value {
+        Value::Array(names) => names.as_slice(),
+        name => std::slice::from_ref(name),
+    };
+    let mut types = Types::NONE;
+    let (mut number, mut integer) = (false, false);
+    for name in names {
+        types = types
+            | match name.as_str().ok_or_else(unknown)? {
+                "null" => Types::NULL,
+                "boolean" => Types::BOOL,
+                "number" => {
+                    number = true;
+                    Types::NUMBER
+                }
+                "integer" => {
+                    integer = true;
+                    Types::NUMBER
+                }
+                "string" => Types::STRING,
+                "array" => Types::ARRAY,
+                "object" => Types::OBJECT,
+                _ => return Err(unknown()),
+            };
+    }
+    atom.types = atom.types & types;
+    if integer && !number {
+        atom.number.form =
+            if keyword.draft == Draft::D4 { NumberForm::Digits } else { NumberForm::Integer };
+    }
+    Ok(())
+}
+
+fn read_bound(atom: &mut Atom, keyword: &Keyword<'_>) -> Result<(), Problem> {
+    let exclusive = keyword.name.starts_with("exclusive");
+    if keyword.draft == Draft::D4 && exclusive {
+        // A flag, read with the bound that it belongs to.
+        return keyword.value.as_bool().map(|_| ()).ok_or_else(|| keyword.malformed("a boolean"));
+    }
+    let value = decimal(keyword)?;
+    let is_low = keyword.name.to_ascii_lowercase().ends_with("minimum");
+    let flag = if is_low { "exclusiveMinimum" } else { "exclusiveMaximum" };
+    let flagged = keyword.draft == Draft::D4 && keyword.siblings.get(flag) == Some(&Value::Bool(true));
+    let bound = Bound { value, inclusive: !exclusive && !flagged };
+    if is_low {
+        atom.number.above(bound);
+    } else {
+        atom.number.below(bound);
+    }
+    Ok(())
+}
+
+fn read_multiple(atom: &mut Atom, keyword: &Keyword<'_>) -> Result<(), Problem> {
+    let value = decimal(keyword)?;
+    if value.negative || value.is_zero() {
+        return Err(keyword.malformed("a number above zero"));
+    }
+    let places = value.fraction.len();
+    let units = value.scaled(places).filter(|&units| units <= REMAINDERS && places <= 15);
+    if let Some(units) = units {
+        atom.number.multiple_of = Some(Multiple { units: units as u32, places: places as u16 });
+    } else {
+        let reason = "a divisor with so many digits is not supported";
+        atom.refusals.push(keyword.refusal(Types::NUMBER, SchemaProblem::UnsupportedForm { reason }));
+    }
+    Ok(())
+}

@@ -1,0 +1,186 @@
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::frontend::expr::Rules;
+use crate::frontend::{choice, gbnf, json_schema, regex};
+use crate::machine::automaton::Automaton;
+use crate::machine::cfg::{CfgMachine, Program};
+use crate::machine::json::JsonProgram;
+use crate::machine::{Config, Machine};
+use crate::{ByteSet, GrammarError, Limits, SchemaOptions, Warning};
+
+/// A compiled grammar. Immutable, cheap to clone, and independent of any tokenizer.
+///
+/// ```
+/// use formwork_grammar::{Grammar, Limits};
+/// let grammar = Grammar::gbnf("root ::= [0-9]+ (\".\" [0-9]+)?", &Limits::default())?;
+/// assert!(grammar.accepts(b"3.14"));
+/// assert!(!grammar.accepts(b"3."));
+/// assert_eq!(grammar.shortest(), b"0");
+/// # Ok::<(), formwork_grammar::GrammarError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Grammar {
+    program: AnyProgram,
+    limits: Limits,
+    warnings: Arc<[Warning]>,
+}
+
+#[derive(Clone, Debug)]
+enum AnyProgram {
+    Cfg(Arc<Program>),
+    Json(Arc<JsonProgram>),
+}
+
+impl Grammar {
+    /// Compiles a JSON Schema.
+    ///
+    /// # Errors
+    /// Where a keyword cannot be enforced exactly, is malformed or unsatisfiable; the error holds the JSON pointer.
+    pub fn json_schema(
+        schema: &Value,
+        options: &SchemaOptions,
+        limits: &Limits,
+    ) -> Result<Self, GrammarError> {
+        let compiled = json_schema::compile(schema, *options, limits)?;
+        let program = AnyProgram::Json(compiled.program);
+        Ok(Self { program, limits: limits.clone(), warnings: compiled.warnings.into() })
+    }
+
+    /// Compiles a GBNF grammar; the output is whatever its rule `root` matches.
+    ///
+    /// # Errors
+    /// On a syntax error, an undefined rule, or a language without any finite text.
+    pub fn gbnf(source: &str, limits: &Limits) -> Result<Self, GrammarError> {
+        Self::from_rules(&gbnf::parse(source, limits)?, limits)
+    }
+
+    /// Compiles a regular expression that the whole output must match.
+    ///
+    /// # Errors
+    /// On a syntax error, or where the expression asks for look-around, backreferences or inner anchors.
+    pub fn regex(pattern: &str, limits: &Limits) -> Result<Self, GrammarError> {
+        Self::from_rules(&regex::parse(pattern, limits)?, limits)
+    }
+
+    /// The grammar of exactly these outputs.
+    ///
+    /// # Errors
+    /// When there are none.
+    pub fn choices<S: AsRef<str>>(choices: &[S], limits: &Limits) -> Result<Self, GrammarError> {
+        Self::from_rules(&choice::parse(choices)?, limits)
+    }
+
+    fn from_rules(rules: &Rules, limits: &Limits) -> Result<Self, GrammarError> {
+        let program = AnyProgram::Cfg(Arc::new(Program::new(rules, limits)?));
+        Ok(Self { program, limits: limits.clone(), warnings: Arc::new([]) })
+    }
+
+    /// Annotations of a schema that are not enforced.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// The limits that the grammar was compiled under.
+    pub const fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// A shortest output.
+    pub fn shortest(&self) -> Vec<u8> {
+        let mut automaton = self.automaton();
+        let start = automaton.start();
+        automaton.closing(start)
+    }
+
+    /// Whether `bytes` are a complete output.
+    pub fn accepts(&self, bytes: &[u8]) -> bool {
+        let mut recognizer = self.recognizer();
+        recognizer.extend(bytes).is_ok() && recognizer.accepting()
+    }
+
+    /// Starts to read an output byte by byte.
+    pub fn recognizer(&self) -> Recognizer {
+        let automaton = self.automaton();
+        Recognizer { config: automaton.start(), automaton, len: 0 }
+    }
+
+    pub(crate) fn automaton(&self) -> Automaton {
+        let machine: Box<dyn Machine> = match &self.program {
+            AnyProgram::Cfg(program) => Box::new(CfgMachine::new(Arc::clone(program))),
+            AnyProgram::Json(program) => Box::new(program.machine()),
+        };
+        Automaton::new(machine)
+    }
+}
+
+/// Reads one output against a grammar, byte by byte, without a vocabulary.
+///
+/// ```
+/// use formwork_grammar::{Grammar, Limits};
+/// let grammar = Grammar::regex("[a-c]{2}", &Limits::default())?;
+/// let mut recognizer = grammar.recognizer();
+/// let mismatch = recognizer.extend(b"ax").unwrap_err();
+/// assert_eq!(mismatch.at, 1);
+/// assert_eq!(mismatch.to_string(), "at byte 1: expected `a`-`c`");
+/// # Ok::<(), formwork_grammar::GrammarError>(())
+/// ```
+pub struct Recognizer {
+    automaton: Automaton,
+    config: Config,
+    len: usize,
+}
+
+/// Where a text stops matching.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("at byte {at}: expected {}{expected}", if *.complete { "the end, or " } else { "" })]
+pub struct Mismatch {
+    /// The offset of the byte that cannot follow, or the length of a text that ends too early.
+    pub at: usize,
+    /// What may come there.
+    pub expected: ByteSet,
+    /// Whether the text before `at` is a complete output.
+    pub complete: bool,
+}
+
+impl Recognizer {
+    /// Reads more bytes.
+    ///
+    /// # Errors
+    /// At the first byte that cannot follow; the bytes before it have been read.
+    pub fn extend(&mut self, bytes: &[u8]) -> Result<(), Mismatch> {
+        for &byte in bytes {
+            let next = self.automaton.step(self.config, byte);
+            if next == Config::DEAD {
+                return Err(self.mismatch());
+            }
+            self.config = next;
+            self.len += 1;
+        }
+        Ok(())
+    }
+
+    /// Whether what was read is a complete output.
+    pub fn accepting(&self) -> bool {
+        self.automaton.accepting(self.config)
+    }
+
+    /// Checks that what was read is a complete output.
+    ///
+    /// # Errors
+    /// When more must follow.
+    pub fn finish(&mut self) -> Result<(), Mismatch> {
+        if self.accepting() { Ok(()) } else { Err(self.mismatch()) }
+    }
+
+    /// The bytes that may come next.
+    pub fn following(&mut self) -> ByteSet {
+        self.automaton.following(self.config)
+    }
+
+    fn mismatch(&mut self) -> Mismatch {
+        Mismatch { at: self.len, expected: self.following(), complete: self.accepting() }
+    }
+}
+

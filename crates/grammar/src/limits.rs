@@ -1,0 +1,18 @@
+/// Bounds on what a grammar may cost. Exceeding one is an error that gives both figures, never a silent relaxation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Bytes of grammar source.
+    pub source_bytes: usize,
+    /// Depth of nesting in the source: groups, subschemas.
+    pub nesting: usize,
+    /// States of all automata of a compiled grammar, counted loops unrolled.
+    pub states: usize,
+    /// Bytes of configurations and masks that one generation of a constraint's caches may hold before a new one starts.
+    pub cache_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { source_bytes: 16 << 20, nesting: 256, states: 2_000_000, cache_bytes: 256 << 20 }
+    }
+}

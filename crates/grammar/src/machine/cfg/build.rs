@@ -1,0 +1,368 @@
+//! From expressions to automata: Thompson construction, removal of empty edges, and determinisation where that does not
+//! grow the automaton.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::program::{ByteEdge, CallEdge, Dot, Program, Shortest, State};
+use crate::error::Kind;
+use crate::frontend::expr::{Expr, RuleId, Rules};
+use crate::{GrammarError, Limits};
+
+/// Determinisation may give this many times the states of the automaton that it starts from, and never fewer than
+/// `SMALL`; past that the rule stays nondeterministic, which costs a little time per byte and nothing else.
+const GROWTH: usize = 2;
+const SMALL: usize = 64;
+
+/// How many edges there may be for every state that the limits allow. Repeated optional parts have quadratically many.
+const EDGES: usize = 8;
+
+pub(super) fn build(rules: &Rules, limits: &Limits) -> Result<Program, GrammarError> {
+    let mut states: Vec<State> = Vec::new();
+    let mut starts = Vec::with_capacity(rules.exprs.len());
+    for expr in &rules.exprs {
+        let nfa = Nfa::new(expr, limits.states.saturating_sub(states.len()), limits)?;
+        let automaton = nfa.without_empty_edges(limits)?;
+        let automaton = determinise(&automaton).unwrap_or(automaton);
+        let offset = states.len() as u32;
+        if states.len() + automaton.len() > limits.states {
+            return Err(GrammarError::limit("states", states.len() + automaton.len(), limits.states));
+        }
+        starts.push(Dot(offset));
+        states.extend(automaton.into_iter().map(|state| shifted(state, offset)));
+    }
+    let mut program = Program { states, shortest: Vec::new(), starts, root: rules.root };
+    program.shortest = shortest(&program);
+    if program.shortest[program.start(program.root).index()].len == Shortest::NEVER {
+        return Err(Kind::EmptyLanguage.into());
+    }
+    prune(&mut program);
+    Ok(program)
+}
+
+fn shifted(mut state: State, offset: u32) -> State {
+    for edge in &mut state.bytes {
+        edge.target.0 += offset;
+    }
+    for edge in &mut state.calls {
+        edge.target.0 += offset;
+    }
+    state
+}
+
+/// Drops edges that lead to no end.
+fn prune(program: &mut Program) {
+    let dead: Vec<bool> = program.shortest.iter().map(|shortest| shortest.len == Shortest::NEVER).collect();
+    let starts = &program.starts;
+    for state in &mut program.states {
+        state.bytes.retain(|edge| !dead[edge.target.index()]);
+        state.calls.retain(|edge| !dead[edge.target.index()] && !dead[starts[edge.rule.index()].index()]);
+    }
+}
+
+/// The shortest way to the end from every dot: Knuth's generalisation of Dijkstra's algorithm, which settles each dot
+/// once, in order of length. A call edge counts when both the called rule's start and the dot after it are settled.
+fn shortest(program: &Program) -> Vec<Shortest> {
+    let never = Shortest { len: Shortest::NEVER, first: 0 };
+    let mut settled = vec![never; program.states.len()];
+    let waiting = Waiting::new(program);
+    let mut open: BinaryHeap<Reverse<(u32, u32, u8)>> = BinaryHeap::new();
+    for (index, state) in program.states.iter().enumerate() {
+        if state.accepting {
+            open.push(Reverse((0, index as u32, 0)));
+        }
+    }
+    while let Some(Reverse((len, index, first))) = open.pop() {
+        let index = index as usize;
+        if settled[index].len != Shortest::NEVER {
+            continue;
+        }
+        settled[index] = Shortest { len, first };
+        for &(from, byte) in &waiting.bytes[index] {
+            open.push(Reverse((len.saturating_add(1), from, byte)));
+        }
+        for &(from, edge) in &waiting.calls[index] {
+            let inside = settled[program.start(edge.rule).index()];
+            let after = settled[edge.target.index()];
+            if inside.len != Shortest::NEVER && after.len != Shortest::NEVER {
+                let first = if inside.len > 0 { inside.first } else { after.first };
+                open.push(Reverse((inside.len.saturating_add(after.len), from, first)));
+            }
+        }
+    }
+    settled
+}
+
+/// Which edges wait for a dot to be settled.
+struct Waiting {
+    /// Per target: where the byte edge comes from, and its lowest byte.
+    bytes: Vec<Vec<(u32, u8)>>,
+    /// Per target and per start of the called rule: where the call edge comes from, and the edge.
+    calls: Vec<Vec<(u32, CallEdge)>>,
+}
+
+impl Waiting {
+    fn new(program: &Program) -> Self {
+        let mut bytes = vec![Vec::new(); program.states.len()];
+        let mut calls = vec![Vec::new(); program.states.len()];
+        for (index, state) in program.states.iter().enumerate() {
+            let from = index as u32;
+            for edge in &state.bytes {
+                bytes[edge.target.index()].push((from, edge.low));
+            }
+            for edge in &state.calls {
+                calls[edge.target.index()].push((from, *edge));
+                calls[program.start(edge.rule).index()].push((from, *edge));
+            }
+        }
+        Self { bytes, calls }
+    }
+}
+
+/// A Thompson automaton with empty edges.
+struct Nfa {
+    nodes: Vec<Node>,
+    start: usize,
+    end: usize,
+    limit: usize,
+}
+
+#[derive(Default)]
+struct Node {
+    empty: Vec<usize>,
+    bytes: Vec<(u8, u8, usize)>,
+    calls: Vec<(RuleId, usize)>,
+}
+
+impl Nfa {
+    fn new(expr: &Expr, limit: usize, limits: &Limits) -> Result<Self, GrammarError> {
+        let mut nfa = Self { nodes: Vec::new(), start: 0, end: 0, limit };
+        nfa.start = nfa.node(limits)?;
+        nfa.end = nfa.add(expr, nfa.start, limits)?;
+        Ok(nfa)
+    }
+
+    fn node(&mut self, limits: &Limits) -> Result<usize, GrammarError> {
+        if self.nodes.len() >= self.limit {
+            return Err(GrammarError::limit("states", self.nodes.len() + 1, limits.states));
+        }
+        self.nodes.push(Node::default());
+        Ok(self.nodes.len() - 1)
+    }
+
+    /// Adds `expr` from `from` on and gives the node after it. Depth is bounded by the front ends' nesting limit.
+    fn add(&mut self, expr: &Expr, from: usize, limits: &Limits) -> Result<usize, GrammarError> {
+        match expr {
+            Expr::Literal(bytes) => self.sequence_of(bytes.iter().map(|&byte| (byte, byte)), from, limits),
+            Expr::Class(ranges) => self.class(ranges, from, limits),
+            Expr::Bytes(ranges) => {
+                let to = self.node(limits)?;
+                self.nodes[from].bytes.extend(ranges.iter().map(|&(low, high)| (low, high, to)));
+                Ok(to)
+            }
+            Expr::Rule(rule) => {
+                let to = self.node(limits)?;
+                self.nodes[from].calls.push((*rule, to));
+                Ok(to)
+            }
+            Expr::Sequence(parts) => parts.iter().try_fold(from, |at, part| self.add(part, at, limits)),
+            Expr::Alternatives(parts) => {
+                let to = self.node(limits)?;
+                for part in parts {
+                    // Its own start, so that loops at the start of one alternative do not reach the others.
+                    let start = self.node(limits)?;
+                    self.nodes[from].empty.push(start);
+                    let end = self.add(part, start, limits)?;
+                    self.nodes[end].empty.push(to);
+                }
+                Ok(to)
+            }
+            Expr::Repeat { expr, min, max } => self.repeat(expr, *min, *max, from, limits),
+        }
+    }
+
+    fn sequence_of(
+        &mut self,
+        ranges: impl Iterator<Item = (u8, u8)>,
+        from: usize,
+        limits: &Limits,
+    ) -> Result<usize, GrammarError> {
+        let mut at = from;
+        for (low, high) in ranges {
+            let next = self.node(limits)?;
+            self.nodes[at].bytes.push((low, high, next));
+            at = next;
+        }
+        Ok(at)
+    }
+
+    /// Characters as the UTF-8 byte sequences that encode them.
+    fn class(&mut self, ranges: &[(char, char)], from: usize, limits: &Limits) -> Result<usize, GrammarError> {
+        let to = self.node(limits)?;
+        for &(low, high) in ranges {
+            for sequence in regex_syntax::utf8::Utf8Sequences::new(low, high) {
+                let (last, leading) = sequence.as_slice().split_last().unwrap_or_else(|| unreachable!("no empty character"));
+                let at = self.sequence_of(leading.iter().map(|range| (range.start, range.end)), from, limits)?;
+                self.nodes[at].bytes.push((last.start, last.end, to));
+            }
+        }
+        Ok(to)
+    }
+
+    fn repeat(
+        &mut self,
+        expr: &Expr,
+        min: u32,
+        max: Option<u32>,
+        from: usize,
+        limits: &Limits,
+    ) -> Result<usize, GrammarError> {
+        let mut at = from;
+        for _ in 0..min {
+            let next = self.add(expr, at, limits)?;
+            if next == at {
+                break; // the empty text, however often
+            }
+            at = next;
+        }
+        let to = self.node(limits)?;
+        match max {
+            Some(max) => {
+                for _ in min..max {
+                    self.nodes[at].empty.push(to);
+                    let next = self.add(expr, at, limits)?;
+                    if next == at {
+                        break;
+                    }
+                    at = next;
+                }
+                self.nodes[at].empty.push(to);
+            }
+            None => {
+                let head = self.node(limits)?;
+                self.nodes[at].empty.push(head);
+                let end = self.add(expr, head, limits)?;
+                self.nodes[end].empty.push(head);
+                self.nodes[head].empty.push(to);
+            }
+        }
+        Ok(to)
+    }
+
+    /// The same automaton without empty edges; its start is state 0.
+    ///
+    /// States stand for nodes that are the start or that a byte or call edge enters; their edges are those of all nodes
+    /// that empty edges reach.
+    fn without_empty_edges(&self, limits: &Limits) -> Result<Vec<State>, GrammarError> {
+        let mut dots: FxHashMap<usize, u32> = FxHashMap::default();
+        let mut order = vec![self.start];
+        dots.insert(self.start, 0);
+        let mut states = Vec::new();
+        let mut reached = vec![usize::MAX; self.nodes.len()];
+        let mut edges = 0;
+        while let Some(&node) = order.get(states.len()) {
+            let mut state = State::default();
+            let mut dot_of = |node: usize| {
+                let next = dots.len() as u32;
+                Dot(*dots.entry(node).or_insert_with(|| {
+                    order.push(node);
+                    next
+                }))
+            };
+            let mut open = vec![node];
+            reached[node] = states.len();
+            while let Some(at) = open.pop() {
+                state.accepting |= at == self.end;
+                for &(low, high, to) in &self.nodes[at].bytes {
+                    state.bytes.push(ByteEdge { low, high, target: dot_of(to) });
+                }
+                for &(rule, to) in &self.nodes[at].calls {
+                    state.calls.push(CallEdge { rule, target: dot_of(to) });
+                }
+                for &to in &self.nodes[at].empty {
+                    if reached[to] != states.len() {
+                        reached[to] = states.len();
+                        open.push(to);
+                    }
+                }
+            }
+            state.bytes.sort_unstable();
+            state.bytes.dedup();
+            state.calls.sort_unstable();
+            state.calls.dedup();
+            edges += state.bytes.len() + state.calls.len();
+            if edges > limits.states.saturating_mul(EDGES) {
+                return Err(GrammarError::limit("edges", edges, limits.states.saturating_mul(EDGES)));
+            }
+            states.push(state);
+        }
+        Ok(states)
+    }
+}
+
+/// The subset construction over bytes and calls, unless it grows too much.
+fn determinise(states: &[State]) -> Option<Vec<State>> {
+    let limit = (states.len() * GROWTH).max(SMALL);
+    let mut ids: FxHashMap<Vec<Dot>, u32> = FxHashMap::default();
+    let mut order = vec![vec![Dot(0)]];
+    ids.insert(order[0].clone(), 0);
+    let mut result = Vec::new();
+    while let Some(subset) = order.get(result.len()).cloned() {
+        let mut id_of = |mut subset: Vec<Dot>| {
+            subset.sort_unstable();
+            subset.dedup();
+            let next = ids.len() as u32;
+            Dot(*ids.entry(subset).or_insert_with_key(|subset| {
+                order.push(subset.clone());
+                next
+            }))
+        };
+        let members = || subset.iter().map(|dot| &states[dot.index()]);
+        let mut state = State { accepting: members().any(|member| member.accepting), ..State::default() };
+        let bytes: Vec<ByteEdge> = members().flat_map(|member| &member.bytes).copied().collect();
+        for (low, high, targets) in split(&bytes) {
+            state.bytes.push(ByteEdge { low, high, target: id_of(targets) });
+        }
+        join(&mut state.bytes);
+        let mut calls: Vec<CallEdge> = members().flat_map(|member| &member.calls).copied().collect();
+        calls.sort_unstable();
+        for group in calls.chunk_by(|a, b| a.rule == b.rule) {
+            let target = id_of(group.iter().map(|edge| edge.target).collect());
+            state.calls.push(CallEdge { rule: group[0].rule, target });
+        }
+        result.push(state);
+        if order.len() > limit {
+            return None;
+        }
+    }
+    Some(result)
+}
+
+/// Cuts overlapping edges into disjoint ranges, each with all its targets.
+fn split(edges: &[ByteEdge]) -> Vec<(u8, u8, Vec<Dot>)> {
+    let cuts: FxHashSet<u16> =
+        edges.iter().flat_map(|edge| [u16::from(edge.low), u16::from(edge.high) + 1]).collect();
+    let mut cuts: Vec<u16> = cuts.into_iter().collect();
+    cuts.sort_unstable();
+    cuts.windows(2)
+        .filter_map(|window| {
+            let (low, high) = (window[0] as u8, (window[1] - 1) as u8);
+            let targets: Vec<Dot> =
+                edges.iter().filter(|edge| edge.low <= low && high <= edge.high).map(|edge| edge.target).collect();
+            (!targets.is_empty()).then_some((low, high, targets))
+        })
+        .collect()
+}
+
+/// Joins neighbouring ranges with one target.
+fn join(edges: &mut Vec<ByteEdge>) {
+    edges.dedup_by(|next, previous| {
+        let touching = previous.target == next.target && u16::from(previous.high) + 1 == u16::from(next.low);
+        if touching {
+            previous.high = next.high;
+        }
+        touching
+    });
+}

@@ -1,0 +1,92 @@
+//! The compiled form of the rules.
+
+use crate::frontend::expr::{RuleId, Rules};
+use crate::machine::cfg::build;
+use crate::{GrammarError, Limits};
+
+/// A place in a rule's automaton.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Dot(pub(crate) u32);
+
+impl Dot {
+    pub(crate) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// An edge over any byte of `low..=high`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct ByteEdge {
+    pub(crate) low: u8,
+    pub(crate) high: u8,
+    pub(crate) target: Dot,
+}
+
+/// An edge over whatever a rule matches.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct CallEdge {
+    pub(crate) rule: RuleId,
+    pub(crate) target: Dot,
+}
+
+/// What may follow at a [`Dot`].
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct State {
+    /// Whether the rule may end here.
+    pub(crate) accepting: bool,
+    pub(crate) bytes: Vec<ByteEdge>,
+    pub(crate) calls: Vec<CallEdge>,
+}
+
+impl State {
+    /// Whether the rule must end here: a call whose target is final is a tail call.
+    pub(crate) const fn is_final(&self) -> bool {
+        self.accepting && self.bytes.is_empty() && self.calls.is_empty()
+    }
+}
+
+/// The shortest text from a [`Dot`] to the end of its rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Shortest {
+    /// Its length in bytes; [`Shortest::NEVER`] where the rule cannot end.
+    pub(crate) len: u32,
+    /// Its first byte; meaningless when `len` is 0.
+    pub(crate) first: u8,
+}
+
+impl Shortest {
+    pub(crate) const NEVER: u32 = u32::MAX;
+}
+
+/// A grammar ready to run: every edge lies on a path to the end of its rule.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    pub(crate) states: Vec<State>,
+    pub(crate) shortest: Vec<Shortest>,
+    /// Where each rule starts.
+    pub(crate) starts: Vec<Dot>,
+    pub(crate) root: RuleId,
+}
+
+impl Program {
+    /// Compiles rules.
+    ///
+    /// # Errors
+    /// When nothing matches, or the automata exceed the limit.
+    pub(crate) fn new(rules: &Rules, limits: &Limits) -> Result<Self, GrammarError> {
+        build::build(rules, limits)
+    }
+
+    pub(crate) fn state(&self, dot: Dot) -> &State {
+        &self.states[dot.index()]
+    }
+
+    pub(crate) fn start(&self, rule: RuleId) -> Dot {
+        self.starts[rule.index()]
+    }
+
+    /// Whether the rule matches the empty text.
+    pub(crate) fn nullable(&self, rule: RuleId) -> bool {
+        self.shortest[self.start(rule).index()].len == 0
+    }
+}

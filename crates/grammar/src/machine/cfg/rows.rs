@@ -1,0 +1,232 @@
+//! Rows: interned Earley sets.
+//!
+//! An [`Item`] is a dot and a *return*: the (row, rule) pair whose callers go on when the dot's rule ends. A row's own
+//! items call rules with the row itself as return, so a row is determined by its *kernel*, the items that came into it
+//! from the byte before, and everything else follows:
+//!
+//! * **scan**: items with an edge over the byte move along it; where one then ends its rule, the callers in the returned
+//!   row move along their call edges, and so on. What remains, sorted, is the kernel of the next row.
+//! * **predict**: an item with a call edge adds the start of the called rule, to return here. Where nothing follows the
+//!   call in the caller (a *tail call*), the callee returns where the caller would have: right recursion then takes
+//!   neither space nor time per level, and its rows repeat.
+//! * **nullable**: a rule that matches the empty text also lets its caller move on at once.
+//!
+//! Left recursion needs nothing special: the row calls the rule once, whoever asks for it.
+
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::program::{Dot, Program, Shortest};
+use crate::frontend::expr::RuleId;
+use crate::machine::{Config, Machine};
+
+/// Where a rule goes on when it ends: an index into [`CfgMachine::returns`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+struct ReturnId(u32);
+
+/// The return of the root rule: the end of the output.
+const OUTPUT_END: ReturnId = ReturnId(0);
+
+/// A place in a rule, and where the rule returns.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+struct Item {
+    dot: Dot,
+    returns: ReturnId,
+}
+
+/// The callers of one rule in one row.
+struct Return {
+    /// The callers, moved past the call.
+    callers: Box<[Item]>,
+    /// The best way to the end of the output once the rule has ended.
+    closing: Shortest,
+}
+
+struct Row {
+    items: Box<[Item]>,
+    accepting: bool,
+    closing: Shortest,
+}
+
+/// Runs a [`Program`].
+pub(crate) struct CfgMachine {
+    program: Arc<Program>,
+    rows: Vec<Row>,
+    returns: Vec<Return>,
+    /// Kernels; the flag tells whether the output may end in the row.
+    ids: FxHashMap<(Box<[Item]>, bool), Config>,
+    byte_len: usize,
+}
+
+impl CfgMachine {
+    pub(crate) fn new(program: Arc<Program>) -> Self {
+        let output_end = Return { callers: Box::new([]), closing: Shortest { len: 0, first: 0 } };
+        Self { program, rows: Vec::new(), returns: vec![output_end], ids: FxHashMap::default(), byte_len: 0 }
+    }
+
+    /// Follows ended rules back to their callers until nothing new moves; gives the items from which something can still
+    /// follow, and whether the output may end.
+    fn completed(&self, scanned: Vec<Item>) -> (Vec<Item>, bool) {
+        let mut open = scanned;
+        let mut seen: FxHashSet<Item> = open.iter().copied().collect();
+        let mut kernel = Vec::new();
+        let mut accepting = false;
+        while let Some(item) = open.pop() {
+            let state = self.program.state(item.dot);
+            if state.accepting {
+                accepting |= item.returns == OUTPUT_END;
+                let callers = &self.returns[item.returns.0 as usize].callers;
+                open.extend(callers.iter().filter(|caller| seen.insert(**caller)));
+            }
+            if !(state.bytes.is_empty() && state.calls.is_empty()) {
+                kernel.push(item);
+            }
+        }
+        kernel.sort_unstable();
+        (kernel, accepting)
+    }
+
+    fn intern(&mut self, scanned: Vec<Item>) -> Config {
+        if scanned.is_empty() {
+            return Config::DEAD;
+        }
+        let (kernel, accepting) = self.completed(scanned);
+        let key = (kernel.into_boxed_slice(), accepting);
+        if let Some(&config) = self.ids.get(&key) {
+            return config;
+        }
+        let row = self.predict(&key.0, accepting);
+        let config = Config(self.rows.len() as u32);
+        let items = row.items.len() + key.0.len();
+        self.byte_len += items * size_of::<Item>() + size_of::<Row>() + 64;
+        self.rows.push(row);
+        self.ids.insert(key, config);
+        config
+    }
+
+    /// Adds what the kernel's calls lead to.
+    fn predict(&mut self, kernel: &[Item], mut accepting: bool) -> Row {
+        let mut items: Vec<Item> = kernel.to_vec();
+        let mut seen: FxHashSet<Item> = kernel.iter().copied().collect();
+        // The rules called with a return to this row: their return ids, and their callers moved past the call.
+        let mut called: FxHashMap<RuleId, ReturnId> = FxHashMap::default();
+        let mut callers: Vec<Vec<Item>> = Vec::new();
+        let first_return = self.returns.len() as u32;
+        let mut next = 0;
+        while let Some(&item) = items.get(next) {
+            next += 1;
+            let program = &*self.program;
+            let state = program.state(item.dot);
+            let mut found = Vec::new();
+            if state.accepting {
+                // A return to this row is left to the nullable rule's callers below; one to an older row moves on.
+                accepting |= item.returns == OUTPUT_END;
+                if let Some(returned) = self.returns.get(item.returns.0 as usize) {
+                    found.extend_from_slice(&returned.callers);
+                }
+            }
+            for edge in &state.calls {
+                let after = Item { dot: edge.target, returns: item.returns };
+                let returns = if program.state(edge.target).is_final() {
+                    item.returns
+                } else {
+                    let fresh = ReturnId(first_return + called.len() as u32);
+                    let id = *called.entry(edge.rule).or_insert(fresh);
+                    let slot = (id.0 - first_return) as usize;
+                    callers.resize_with(callers.len().max(slot + 1), Vec::new);
+                    callers[slot].push(after);
+                    id
+                };
+                found.push(Item { dot: program.start(edge.rule), returns });
+                if program.nullable(edge.rule) {
+                    found.push(after);
+                }
+            }
+            items.extend(found.into_iter().filter(|item| seen.insert(*item)));
+        }
+        self.add_returns(callers);
+        let closing = self.best(&items);
+        items.retain(|item| !self.program.state(item.dot).bytes.is_empty());
+        Row { items: items.into_boxed_slice(), accepting, closing }
+    }
+
+    /// Adds this row's returns. Their ways to the end may lead through each other, so they are a least fixpoint.
+    fn add_returns(&mut self, callers: Vec<Vec<Item>>) {
+        let first = self.returns.len();
+        for mut callers in callers {
+            callers.sort_unstable();
+            callers.dedup();
+            self.byte_len += callers.len() * size_of::<Item>() + size_of::<Return>();
+            let closing = Shortest { len: Shortest::NEVER, first: 0 };
+            self.returns.push(Return { callers: callers.into_boxed_slice(), closing });
+        }
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for index in first..self.returns.len() {
+                let closing = self.best(&self.returns[index].callers);
+                if closing.len < self.returns[index].closing.len {
+                    self.returns[index].closing = closing;
+                    changed = true;
+                }
+            }
+        }
+    }
+
+    /// The shortest way to the end of the output from any of `items`.
+    fn best(&self, items: &[Item]) -> Shortest {
+        let to_end = |item: &Item| {
+            let inside = self.program.shortest[item.dot.index()];
+            let after = self.returns[item.returns.0 as usize].closing;
+            let first = if inside.len > 0 { inside.first } else { after.first };
+            Shortest { len: inside.len.saturating_add(after.len), first }
+        };
+        items
+            .iter()
+            .map(to_end)
+            .min_by_key(|closing| closing.len)
+            .unwrap_or(Shortest { len: Shortest::NEVER, first: 0 })
+    }
+}
+
+impl Machine for CfgMachine {
+    fn start(&mut self) -> Config {
+        let dot = self.program.start(self.program.root);
+        self.intern(vec![Item { dot, returns: OUTPUT_END }])
+    }
+
+    fn step(&mut self, config: Config, byte: u8) -> Config {
+        let mut scanned = Vec::new();
+        for item in &self.rows[config.0 as usize].items {
+            for edge in &self.program.state(item.dot).bytes {
+                if edge.low > byte {
+                    break;
+                }
+                if byte <= edge.high {
+                    scanned.push(Item { dot: edge.target, returns: item.returns });
+                }
+            }
+        }
+        scanned.sort_unstable();
+        scanned.dedup();
+        self.intern(scanned)
+    }
+
+    fn accepting(&self, config: Config) -> bool {
+        self.rows[config.0 as usize].accepting
+    }
+
+    fn closing_len(&self, config: Config) -> u32 {
+        let row = &self.rows[config.0 as usize];
+        if row.accepting { 0 } else { row.closing.len }
+    }
+
+    fn closing_byte(&self, config: Config) -> u8 {
+        self.rows[config.0 as usize].closing.first
+    }
+
+    fn byte_len(&self) -> usize {
+        self.byte_len
+    }
+}

@@ -1,0 +1,146 @@
+use rustc_hash::FxHashMap;
+
+use super::cost::Shortest;
+use super::{Frame, ROOT, StackId, State};
+use crate::machine::Config;
+
+/// Every stack, thread and config met so far, each once.
+#[derive(Debug)]
+pub(super) struct Interner {
+    stacks: Vec<Stack>,
+    stack_ids: FxHashMap<(StackId, Frame), StackId>,
+    threads: Vec<Thread>,
+    thread_ids: FxHashMap<(StackId, State), u32>,
+    configs: Vec<Box<[u32]>>,
+    config_closings: Vec<Shortest>,
+    config_ids: FxHashMap<Box<[u32]>, u32>,
+    sets: Vec<Box<[u64]>>,
+    set_ids: FxHashMap<Box<[u64]>, u32>,
+    byte_len: usize,
+}
+
+/// An interned stack: its top frame and what depends on it alone.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stack {
+    pub(super) parent: StackId,
+    /// `None` for the stack with nothing open.
+    pub(super) frame: Option<Frame>,
+    /// The number of open arrays and objects.
+    pub(super) depth: u32,
+    /// From the end of the current item to the end of this array or object, at least.
+    pub(super) own: u32,
+    /// From the end of the current item to the end of everything, at least.
+    pub(super) total: u32,
+    /// Whether the array or object may close after the current item.
+    pub(super) closable: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Thread {
+    stack: StackId,
+    state: State,
+    closing: Shortest,
+}
+
+impl Default for Interner {
+    fn default() -> Self {
+        let root = Stack { parent: ROOT, frame: None, depth: 0, own: 0, total: 0, closable: false };
+        Self {
+            stacks: vec![root],
+            stack_ids: FxHashMap::default(),
+            threads: Vec::new(),
+            thread_ids: FxHashMap::default(),
+            configs: Vec::new(),
+            config_closings: Vec::new(),
+            config_ids: FxHashMap::default(),
+            sets: vec![Box::default()],
+            set_ids: FxHashMap::from_iter([(Box::default(), 0)]),
+            byte_len: 0,
+        }
+    }
+}
+
+impl Interner {
+    pub(super) fn stack(&self, id: StackId) -> &Stack {
+        &self.stacks[id as usize]
+    }
+
+    pub(super) fn find_stack(&self, parent: StackId, frame: Frame) -> Option<StackId> {
+        self.stack_ids.get(&(parent, frame)).copied()
+    }
+
+    pub(super) fn add_stack(&mut self, parent: StackId, frame: Frame, own: u32, closable: bool) -> StackId {
+        let below = self.stack(parent);
+        let total = below.total.saturating_add(own);
+        let stack = Stack { parent, frame: Some(frame), depth: below.depth + 1, own, total, closable };
+        let id = self.stacks.len() as StackId;
+        self.stacks.push(stack);
+        self.stack_ids.insert((parent, frame), id);
+        self.byte_len += 2 * size_of::<Stack>();
+        id
+    }
+
+    pub(super) fn find_thread(&self, stack: StackId, state: State) -> Option<u32> {
+        self.thread_ids.get(&(stack, state)).copied()
+    }
+
+    pub(super) fn add_thread(&mut self, stack: StackId, state: State, closing: Shortest) -> u32 {
+        let id = self.threads.len() as u32;
+        self.threads.push(Thread { stack, state, closing });
+        self.thread_ids.insert((stack, state), id);
+        self.byte_len += 2 * size_of::<Thread>();
+        id
+    }
+
+    pub(super) fn thread(&self, id: u32) -> (StackId, State) {
+        let thread = &self.threads[id as usize];
+        (thread.stack, thread.state)
+    }
+
+    /// The config of a sorted set of threads.
+    pub(super) fn config(&mut self, threads: &[u32]) -> Config {
+        if let Some(&id) = self.config_ids.get(threads) {
+            return Config(id);
+        }
+        let closings = threads.iter().map(|&thread| self.threads[thread as usize].closing);
+        let Some(closing) = closings.min_by_key(|closing| closing.len) else { return Config::DEAD };
+        let id = self.configs.len() as u32;
+        self.configs.push(threads.into());
+        self.config_closings.push(closing);
+        self.config_ids.insert(threads.into(), id);
+        self.byte_len += 2 * size_of_val(threads) + 64;
+        Config(id)
+    }
+
+    pub(super) fn threads_of(&self, config: Config) -> &[u32] {
+        self.configs.get(config.0 as usize).map_or(&[], |threads| threads)
+    }
+
+    pub(super) fn closing(&self, config: Config) -> Option<Shortest> {
+        self.config_closings.get(config.0 as usize).copied()
+    }
+
+    /// Whether a set of members has `member`.
+    pub(super) fn set_has(&self, set: u32, member: usize) -> bool {
+        self.sets[set as usize].get(member / 64).is_some_and(|word| word >> (member % 64) & 1 == 1)
+    }
+
+    /// The set with `member` added. The empty set is 0.
+    pub(super) fn set_with(&mut self, set: u32, member: usize) -> u32 {
+        let mut words = self.sets[set as usize].to_vec();
+        words.resize(words.len().max(member / 64 + 1), 0);
+        words[member / 64] |= 1 << (member % 64);
+        if let Some(&id) = self.set_ids.get(words.as_slice()) {
+            return id;
+        }
+        let id = self.sets.len() as u32;
+        self.byte_len += 2 * size_of_val(words.as_slice()) + 64;
+        self.sets.push(words.clone().into());
+        self.set_ids.insert(words.into(), id);
+        id
+    }
+
+    pub(super) const fn byte_len(&self) -> usize {
+        self.byte_len
+    }
+}

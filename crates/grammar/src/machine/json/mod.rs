@@ -1,0 +1,165 @@
+//! The JSON machine: JSON text byte by byte against a compiled schema.
+//!
+//! JSON is deterministic, so no parse forest is needed. A *thread* is a stack and what is being read on top of it: a
+//! stack node is an interned (parent, frame), a frame an open array with its number of items or an open object with the
+//! names it has seen. A config is a set of threads, one for each way of `anyOf` that the text so far leaves open, and
+//! mostly that is a single one.
+//!
+//! Stacks, threads and configs are interned, so equal states have equal ids: inside a string without bounds every
+//! character leads back to the same config, and counters stop where no bound can tell the counts apart.
+//!
+//! A thread that cannot be completed is never made. Each is interned with the length of its shortest completion: that
+//! of the token being read plus, from the stack node, that of everything still open, which is summed as frames are
+//! pushed. What has no such length is left out. Nothing here recurses, however deep the text nests.
+//!
+//! # What it does not do
+//! The names of undeclared members are not remembered, so one may be repeated; declared names may not. Alternatives that
+//! agree on a long prefix and differ only inside nested arrays or objects are followed side by side, so many nested
+//! ambiguous `anyOf`s can make configs large.
+
+mod closing;
+pub(crate) mod cost;
+pub(crate) mod decimal;
+mod intern;
+pub(crate) mod layout;
+pub(crate) mod number;
+pub(crate) mod program;
+mod spelling;
+mod step;
+pub(crate) mod trie;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+pub(crate) use program::JsonProgram;
+pub(crate) use spelling::shortest_spelling;
+
+use super::{Config, Machine};
+use intern::Interner;
+use layout::Rest;
+use spelling::Decode;
+
+/// Runs a [`JsonProgram`].
+#[derive(Debug)]
+pub(crate) struct JsonMachine {
+    program: Arc<JsonProgram>,
+    interner: Interner,
+    /// The threads of the config being built.
+    next: Vec<u32>,
+}
+
+/// An interned stack.
+type StackId = u32;
+
+/// The stack with nothing open.
+const ROOT: StackId = 0;
+
+/// An open array or object.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Frame {
+    /// `items` counts the one being read.
+    Array { rule: u32, items: u32 },
+    /// `seen` is the position in the declared order, or in any order the id of a set of members. The member whose name
+    /// is being read is not in it.
+    Object { rule: u32, seen: u32, members: u32 },
+}
+
+/// What is being read on top of a stack.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum State {
+    /// A value is to come.
+    Value { node: u32, gap: Rest },
+    /// Inside `null`, `false` or `true`.
+    Literal { literal: Literal, at: u8 },
+    Number { dfa: u32, state: u32 },
+    /// Inside a string of bounded length.
+    Text { rule: u32, chars: u32, decode: Decode },
+    /// Inside one of several fixed strings.
+    Word { trie: u32, at: u32, decode: Decode },
+    /// After `[`; the frame has no item yet.
+    ArrayStart { gap: Rest },
+    /// After `{`.
+    ObjectStart { gap: Rest },
+    /// A name is to come.
+    KeyStart { gap: Rest },
+    /// Inside a name: at a node of the object's trie, or [`OUTSIDE`].
+    Key { at: u32, decode: Decode },
+    /// After a name.
+    Colon { node: u32, gap: Rest },
+    /// After an item or a member.
+    AfterValue,
+    /// Before the closing bracket.
+    Close { gap: Rest },
+    /// After the whole value.
+    End,
+}
+
+/// The name being read has left the trie of declared ones.
+const OUTSIDE: u32 = u32::MAX;
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Literal {
+    Null,
+    False,
+    True,
+}
+
+impl Literal {
+    const fn text(self) -> &'static [u8] {
+        match self {
+            Self::Null => b"null",
+            Self::False => b"false",
+            Self::True => b"true",
+        }
+    }
+}
+
+impl JsonMachine {
+    fn new(program: Arc<JsonProgram>) -> Self {
+        Self { program, interner: Interner::default(), next: Vec::new() }
+    }
+
+    /// Interns the threads gathered in `next`.
+    fn gathered(&mut self) -> Config {
+        self.next.sort_unstable();
+        self.next.dedup();
+        let config = self.interner.config(&self.next);
+        self.next.clear();
+        config
+    }
+}
+
+impl Machine for JsonMachine {
+    fn start(&mut self) -> Config {
+        let gap = self.program.spacing.around.rest(0);
+        self.push(ROOT, State::Value { node: self.program.root, gap });
+        self.gathered()
+    }
+
+    fn step(&mut self, config: Config, byte: u8) -> Config {
+        for at in 0..self.interner.threads_of(config).len() {
+            let thread = self.interner.threads_of(config)[at];
+            let (stack, state) = self.interner.thread(thread);
+            self.advance(stack, state, byte);
+        }
+        self.gathered()
+    }
+
+    fn accepting(&self, config: Config) -> bool {
+        self.interner.closing(config).is_some_and(|closing| closing.len == 0)
+    }
+
+    fn closing_len(&self, config: Config) -> u32 {
+        self.interner.closing(config).map_or(u32::MAX, |closing| closing.len)
+    }
+
+    fn closing_byte(&self, config: Config) -> u8 {
+        self.interner.closing(config).map_or(0, |closing| closing.first)
+    }
+
+    fn byte_len(&self) -> usize {
+        self.interner.byte_len()
+    }
+}

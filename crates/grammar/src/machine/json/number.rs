@@ -1,0 +1,446 @@
+//! Numbers as automata over their digits.
+//!
+//! A number's text is compared with the bounds digit by digit, on the decimal digits themselves: no arithmetic, so no
+//! rounding. The comparison of an integer part with a bound's is undecided until its length is known, so a state holds
+//! the number of digits (up to one more than the bound has) and the order of the digits so far; in the fraction only the
+//! order is left. States from which no number can be completed are pruned.
+//!
+//! `multipleOf` adds the remainder of the digits so far to the state.
+
+use std::cmp::Ordering;
+
+use rustc_hash::FxHashMap;
+
+use super::decimal::Decimal;
+use crate::frontend::json_schema::Profile;
+
+/// Digits of a generated number, so that it is a finite double and reads back as written.
+const GENERATED_DIGITS: usize = 15;
+
+/// The numbers that one alternative of a schema allows.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct NumberRule {
+    pub(crate) low: Option<Bound>,
+    pub(crate) high: Option<Bound>,
+    pub(crate) form: NumberForm,
+    pub(crate) multiple_of: Option<Multiple>,
+    /// A value of `enum` or `const`: generated in its shortest spelling only.
+    pub(crate) literal: bool,
+}
+
+/// One end of a range.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Bound {
+    pub(crate) value: Decimal,
+    pub(crate) inclusive: bool,
+}
+
+/// `units / 10^places`, which every value must be a multiple of.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Multiple {
+    pub(crate) units: u32,
+    pub(crate) places: u16,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum NumberForm {
+    Any,
+    /// The value is an integer; `5.0` is one.
+    Integer,
+    /// The text has no fraction: what draft 4 calls an integer.
+    Digits,
+}
+
+impl NumberRule {
+    /// Every number.
+    pub(crate) const ANY: Self =
+        Self { low: None, high: None, form: NumberForm::Any, multiple_of: None, literal: false };
+
+    /// Leaves out what is below `bound`.
+    pub(crate) fn above(&mut self, bound: Bound) {
+        let tighter = self.low.as_ref().is_none_or(|low| match bound.value.cmp(&low.value) {
+            Ordering::Less => false,
+            Ordering::Equal => !bound.inclusive,
+            Ordering::Greater => true,
+        });
+        if tighter {
+            self.low = Some(bound);
+        }
+    }
+
+    /// Leaves out what is above `bound`.
+    pub(crate) fn below(&mut self, bound: Bound) {
+        let tighter = self.high.as_ref().is_none_or(|high| match bound.value.cmp(&high.value) {
+            Ordering::Less => true,
+            Ordering::Equal => !bound.inclusive,
+            Ordering::Greater => false,
+        });
+        if tighter {
+            self.high = Some(bound);
+        }
+    }
+
+    /// Just `value`, in all spellings that `self` allows, or `None` where `self` excludes it.
+    pub(crate) fn literal(&self, value: &Decimal) -> Option<Self> {
+        let above = self.low.as_ref().is_none_or(|low| match value.cmp(&low.value) {
+            Ordering::Less => false,
+            Ordering::Equal => low.inclusive,
+            Ordering::Greater => true,
+        });
+        let below = self.high.as_ref().is_none_or(|high| match value.cmp(&high.value) {
+            Ordering::Less => true,
+            Ordering::Equal => high.inclusive,
+            Ordering::Greater => false,
+        });
+        let form = self.form == NumberForm::Any || value.is_integer();
+        let bound = Some(Bound { value: value.clone(), inclusive: true });
+        (above && below && form).then(|| Self { low: bound.clone(), high: bound, literal: true, ..self.clone() })
+    }
+
+    const fn is_bounded(&self) -> bool {
+        self.low.is_some() || self.high.is_some() || self.multiple_of.is_some()
+    }
+}
+
+/// A minimal-effort automaton: pruned, not minimised. State 0 is the start.
+#[derive(Clone, Debug)]
+pub(crate) struct NumberDfa {
+    rows: Vec<[u32; CLASSES]>,
+    /// For each state, the bytes to the nearest end of a number, and the first of them.
+    closing: Vec<(u32, u8)>,
+}
+
+const CLASSES: usize = 14;
+const CLASS_BYTES: [u8; CLASSES] = *b"0123456789-+.e";
+const NONE: u32 = u32::MAX;
+
+const fn class(byte: u8) -> Option<usize> {
+    match byte {
+        b'0'..=b'9' => Some((byte - b'0') as usize),
+        b'-' => Some(10),
+        b'+' => Some(11),
+        b'.' => Some(12),
+        b'e' | b'E' => Some(13),
+        _ => None,
+    }
+}
+
+impl NumberDfa {
+    /// The union of `rules`; `None` when no number satisfies any of them, and the number of states when it passes `limit`.
+    pub(crate) fn new(rules: &[NumberRule], profile: Profile, limit: usize) -> Result<Option<Self>, usize> {
+        let spans: Vec<_> = rules.iter().map(|rule| Span::new(rule, profile)).collect();
+        let start: Vec<_> = (0..spans.len() as u32).map(Walk::start).collect();
+        let mut ids = FxHashMap::from_iter([(start.clone(), 0u32)]);
+        let mut states = vec![start];
+        let (mut rows, mut ends) = (Vec::new(), Vec::new());
+        while let Some(state) = states.get(rows.len()).cloned() {
+            ends.push(state.iter().any(|walk| walk.ends(&spans[walk.rule as usize])));
+            let mut row = [NONE; CLASSES];
+            for (class, to) in row.iter_mut().enumerate() {
+                let mut next: Vec<_> = state
+                    .iter()
+                    .filter_map(|walk| walk.step(&spans[walk.rule as usize], CLASS_BYTES[class]))
+                    .collect();
+                next.sort_unstable();
+                next.dedup();
+                if next.is_empty() {
+                    continue;
+                }
+                *to = *ids.entry(next).or_insert_with_key(|next| {
+                    states.push(next.clone());
+                    states.len() as u32 - 1
+                });
+            }
+            rows.push(row);
+            if rows.len() > limit {
+                return Err(rows.len());
+            }
+        }
+        Ok(Self::prune(rows, &ends))
+    }
+
+    /// Finds the way to the nearest end from every state, and cuts the edges into states that have none.
+    fn prune(mut rows: Vec<[u32; CLASSES]>, ends: &[bool]) -> Option<Self> {
+        let mut parents = vec![Vec::new(); rows.len()];
+        for (from, row) in rows.iter().enumerate() {
+            for (class, &to) in row.iter().enumerate().filter(|&(_, &to)| to != NONE) {
+                parents[to as usize].push((from, CLASS_BYTES[class]));
+            }
+        }
+        let mut closing = vec![(NONE, 0); rows.len()];
+        let mut queue: std::collections::VecDeque<_> = (0..rows.len()).filter(|&state| ends[state]).collect();
+        for &state in &queue {
+            closing[state].0 = 0;
+        }
+        while let Some(state) = queue.pop_front() {
+            for &(from, byte) in &parents[state] {
+                if closing[from].0 == NONE {
+                    closing[from] = (closing[state].0 + 1, byte);
+                    queue.push_back(from);
+                }
+            }
+        }
+        for to in rows.iter_mut().flatten() {
+            if *to != NONE && closing[*to as usize].0 == NONE {
+                *to = NONE;
+            }
+        }
+        (closing[0].0 != NONE).then_some(Self { rows, closing })
+    }
+
+    pub(crate) fn step(&self, state: u32, byte: u8) -> Option<u32> {
+        let to = self.rows[state as usize][class(byte)?];
+        (to != NONE).then_some(to)
+    }
+
+    /// The bytes to the nearest end, zero at one, and the first of them.
+    pub(crate) fn closing(&self, state: u32) -> (u32, u8) {
+        self.closing[state as usize]
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+}
+
+/// A rule prepared for comparing magnitudes: one pair of bounds for each sign.
+struct Span {
+    positive: Magnitudes,
+    negative: Magnitudes,
+    form: NumberForm,
+    multiple_of: Option<Multiple>,
+    exponent: bool,
+    /// Digits in all, where bounded.
+    digits: Option<usize>,
+    /// Digits after the point, where bounded.
+    places: Option<u16>,
+}
+
+/// The bounds of a number's absolute value.
+struct Magnitudes {
+    low: Option<Bound>,
+    high: Option<Bound>,
+    possible: bool,
+    /// More digits than this before or after the point make no difference to the comparisons.
+    longest: (u16, u16),
+}
+
+impl Magnitudes {
+    fn new(low: Option<&Bound>, high: Option<&Bound>, negate: bool) -> Self {
+        let (low, high) = if negate { (high, low) } else { (low, high) };
+        let sign = |bound: &&Bound| bound.value.negative == negate || bound.value.is_zero();
+        let possible = high.as_ref().is_none_or(sign);
+        let (low, high) = (low.filter(sign), high.filter(sign));
+        let longest = low.iter().chain(&high).fold((0, 0), |(integer, fraction), bound| {
+            (integer.max(bound.value.integer.len() as u16), fraction.max(bound.value.fraction.len() as u16))
+        });
+        Self { low: low.cloned(), high: high.cloned(), possible, longest }
+    }
+}
+
+impl Span {
+    fn new(rule: &NumberRule, profile: Profile) -> Self {
+        let bounds = || rule.low.iter().chain(&rule.high);
+        let fraction = bounds().map(|bound| bound.value.fraction.len()).max().unwrap_or(0);
+        let integer = bounds().map(|bound| bound.value.integer.len().max(1)).max().unwrap_or(0);
+        let places = rule.multiple_of.map_or(0, |multiple| usize::from(multiple.places));
+        let units = rule.multiple_of.map_or(0, |multiple| multiple.units.to_string().len());
+        let generate = profile == Profile::Generate;
+        let digits = GENERATED_DIGITS.max(integer + fraction.max(places)).max(units + places);
+        let generated_integer = generate && rule.form != NumberForm::Any;
+        Self {
+            positive: Magnitudes::new(rule.low.as_ref(), rule.high.as_ref(), false),
+            negative: Magnitudes::new(rule.low.as_ref(), rule.high.as_ref(), true),
+            form: if generated_integer { NumberForm::Digits } else { rule.form },
+            multiple_of: rule.multiple_of,
+            exponent: profile == Profile::Accept && rule.form != NumberForm::Digits && !rule.is_bounded(),
+            digits: generate.then_some(digits),
+            places: (generate && rule.literal).then_some(fraction as u16),
+        }
+    }
+
+    fn magnitudes(&self, negative: bool) -> &Magnitudes {
+        if negative { &self.negative } else { &self.positive }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+enum Phase {
+    Start,
+    Minus,
+    Zero,
+    Integer,
+    Point,
+    Fraction,
+    Exponent,
+    ExponentSign,
+    ExponentDigits,
+}
+
+/// How far one rule has read. Fields that can no longer matter are kept at their defaults, so that states coincide.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+struct Walk {
+    rule: u32,
+    phase: Phase,
+    negative: bool,
+    /// Digits in all, where the rule bounds them.
+    digits: u16,
+    /// Digits before the point, then digits after it.
+    place: u16,
+    /// The digits so far against those of each bound.
+    low: Ordering,
+    high: Ordering,
+    /// Whether all digits are zeros, where that matters: after a minus.
+    zero: bool,
+    remainder: u32,
+}
+
+impl Walk {
+    const fn start(rule: u32) -> Self {
+        let equal = Ordering::Equal;
+        let phase = Phase::Start;
+        Self { rule, phase, negative: false, digits: 0, place: 0, low: equal, high: equal, zero: false, remainder: 0 }
+    }
+
+    fn step(&self, span: &Span, byte: u8) -> Option<Self> {
+        use Phase::{Exponent, ExponentDigits, ExponentSign, Fraction, Integer, Minus, Point, Start, Zero};
+        let mut next = *self;
+        next.phase = match (self.phase, byte) {
+            (Start, b'-') => Minus,
+            (Start | Minus, b'0') => Zero,
+            (Start | Minus | Integer, b'0'..=b'9') => Integer,
+            (Zero | Integer, b'.') if span.form != NumberForm::Digits => Point,
+            (Point | Fraction, b'0'..=b'9') => Fraction,
+            (Zero | Integer | Fraction, b'e') if span.exponent => Exponent,
+            (Exponent, b'+') => ExponentSign,
+            (Exponent, b'-') if span.form == NumberForm::Any => ExponentSign,
+            (Exponent | ExponentSign | ExponentDigits, b'0'..=b'9') => ExponentDigits,
+            _ => return None,
+        };
+        match next.phase {
+            Minus => {
+                next.negative = true;
+                next.zero = span.digits.is_some();
+            }
+            Zero | Integer => next.integer_digit(span, byte - b'0')?,
+            Point => (next.low, next.high, next.place) = (self.order(span, true), self.order(span, false), 0),
+            Fraction => next.fraction_digit(span, byte - b'0')?,
+            _ => next = Self { phase: next.phase, ..Self::start(self.rule) },
+        }
+        Some(next)
+    }
+
+    fn count_digit(&mut self, span: &Span, digit: u8) -> Option<()> {
+        if let Some(all) = span.digits {
+            self.digits += 1;
+            self.zero &= digit == 0;
+            if usize::from(self.digits) > all {
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    fn divide_digit(&mut self, span: &Span, digit: u8) {
+        if let Some(multiple) = span.multiple_of {
+            let value = u64::from(self.remainder) * 10 + u64::from(digit);
+            self.remainder = (value % u64::from(multiple.units)) as u32;
+        }
+    }
+
+    fn integer_digit(&mut self, span: &Span, digit: u8) -> Option<()> {
+        let magnitudes = span.magnitudes(self.negative);
+        if !magnitudes.possible {
+            return None;
+        }
+        self.count_digit(span, digit)?;
+        self.divide_digit(span, digit);
+        if self.phase == Phase::Zero {
+            return Some(()); // a lone zero has no significant digit
+        }
+        let place = usize::from(self.place);
+        let compare = |order: &mut Ordering, bound: &Option<Bound>| {
+            let against = bound.as_ref().and_then(|bound| bound.value.integer.get(place));
+            *order = order.then(against.map_or(Ordering::Equal, |against| digit.cmp(against)));
+        };
+        compare(&mut self.low, &magnitudes.low);
+        compare(&mut self.high, &magnitudes.high);
+        self.place = (self.place + 1).min(magnitudes.longest.0 + 1);
+        if self.place > magnitudes.longest.0 {
+            (self.low, self.high) = (Ordering::Greater, Ordering::Greater);
+        }
+        Some(())
+    }
+
+    fn fraction_digit(&mut self, span: &Span, digit: u8) -> Option<()> {
+        let place = usize::from(self.place);
+        let places = span.multiple_of.map_or(usize::MAX, |multiple| usize::from(multiple.places));
+        if digit != 0 && (span.form == NumberForm::Integer || place >= places) {
+            return None;
+        }
+        if span.places.is_some_and(|places| self.place >= places) {
+            return None;
+        }
+        self.count_digit(span, digit)?;
+        if place < places {
+            self.divide_digit(span, digit);
+        }
+        let magnitudes = span.magnitudes(self.negative);
+        let compare = |order: &mut Ordering, bound: &Option<Bound>| {
+            let against = bound.as_ref().and_then(|bound| bound.value.fraction.get(place)).copied();
+            *order = order.then(digit.cmp(&against.unwrap_or(0)));
+        };
+        compare(&mut self.low, &magnitudes.low);
+        compare(&mut self.high, &magnitudes.high);
+        let decided = self.low.is_ne() && self.high.is_ne();
+        let compared = if decided { 0 } else { magnitudes.longest.1 };
+        let divided = span.multiple_of.map_or(0, |multiple| multiple.places);
+        let longest = compared.max(divided).max(span.places.unwrap_or(0));
+        self.place = (self.place + 1).min(longest);
+        Some(())
+    }
+
+    /// The order of the magnitude, were it to end here, and a bound. Without a bound the answer is of no use.
+    fn order(&self, span: &Span, low: bool) -> Ordering {
+        let magnitudes = span.magnitudes(self.negative);
+        let (order, bound) = if low { (self.low, &magnitudes.low) } else { (self.high, &magnitudes.high) };
+        let Some(bound) = bound else { return Ordering::Greater };
+        if matches!(self.phase, Phase::Zero | Phase::Integer) {
+            usize::from(self.place).cmp(&bound.value.integer.len()).then(order)
+        } else {
+            order
+        }
+    }
+
+    fn ends(&self, span: &Span) -> bool {
+        if self.phase == Phase::ExponentDigits {
+            return true;
+        }
+        if !matches!(self.phase, Phase::Zero | Phase::Integer | Phase::Fraction) || self.zero {
+            return false;
+        }
+        let after_point = if self.phase == Phase::Fraction { usize::from(self.place) } else { 0 };
+        let order = |low: bool, bound: &Bound| {
+            let rest = bound.value.fraction.len() > after_point;
+            self.order(span, low).then(if rest { Ordering::Less } else { Ordering::Equal })
+        };
+        let magnitudes = span.magnitudes(self.negative);
+        let above = magnitudes.low.as_ref().is_none_or(|bound| match order(true, bound) {
+            Ordering::Less => false,
+            Ordering::Equal => bound.inclusive,
+            Ordering::Greater => true,
+        });
+        let below = magnitudes.high.as_ref().is_none_or(|bound| match order(false, bound) {
+            Ordering::Less => true,
+            Ordering::Equal => bound.inclusive,
+            Ordering::Greater => false,
+        });
+        above && below && span.multiple_of.is_none_or(|multiple| self.divides(multiple, after_point))
+    }
+
+    fn divides(&self, multiple: Multiple, after_point: usize) -> bool {
+        let units = u64::from(multiple.units);
+        let missing = usize::from(multiple.places).saturating_sub(after_point);
+        (0..missing).fold(u64::from(self.remainder), |rest, _| rest * 10 % units) == 0
+    }
+}

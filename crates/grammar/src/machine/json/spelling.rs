@@ -1,0 +1,357 @@
+//! The characters of a string, from its bytes.
+//!
+//! Every string, key or value, free or fixed, is read through the same decoder: it knows UTF-8 and JSON's escapes, and
+//! gives one character at a time. What a character means is then up to the state behind it: a counter or a trie.
+
+use super::cost::Shortest;
+use crate::frontend::json_schema::Profile;
+
+/// What has been read of one character.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Decode {
+    /// Nothing: between characters.
+    Whole,
+    /// `left` continuation bytes are to come, the next one in `low..=high`; `code` has the bits so far.
+    Utf8 { left: u8, low: u8, high: u8, code: u32 },
+    /// The backslash.
+    Escape,
+    /// `left` of the four hexadecimal digits are to come.
+    Hex { left: u8, code: u16 },
+    /// The whole of a high surrogate, whose low one must follow.
+    High { high: u16 },
+    /// The same and a backslash.
+    HighEscape { high: u16 },
+    /// The same and `left` hexadecimal digits to come.
+    Low { left: u8, high: u16, code: u16 },
+}
+
+/// What a byte adds to [`Decode`].
+pub(super) enum Decoded {
+    Char(char),
+    Partial(Decode),
+    /// The string's end.
+    Quote,
+    Reject,
+}
+
+const SHORT_ESCAPES: [(u8, char); 8] = [
+    (b'"', '"'),
+    (b'\\', '\\'),
+    (b'n', '\n'),
+    (b't', '\t'),
+    (b'r', '\r'),
+    (b'b', '\u{8}'),
+    (b'f', '\u{c}'),
+    (b'/', '/'),
+];
+
+impl Decode {
+    pub(super) fn step(self, byte: u8, profile: Profile) -> Decoded {
+        match self {
+            Self::Whole => first_byte(byte),
+            Self::Utf8 { left, low, high, code } if (low..=high).contains(&byte) => {
+                let code = code << 6 | u32::from(byte & 0x3f);
+                if left > 1 {
+                    return Decoded::Partial(Self::Utf8 { left: left - 1, low: 0x80, high: 0xbf, code });
+                }
+                char::from_u32(code).map_or(Decoded::Reject, Decoded::Char)
+            }
+            Self::Escape if byte == b'u' => Decoded::Partial(Self::Hex { left: 4, code: 0 }),
+            Self::Escape => match SHORT_ESCAPES.iter().find(|(name, _)| *name == byte) {
+                Some((b'/', _)) if profile == Profile::Generate => Decoded::Reject,
+                Some(&(_, c)) => Decoded::Char(c),
+                None => Decoded::Reject,
+            },
+            Self::Hex { left, code } => hex(left, code, byte, profile),
+            Self::High { high } if byte == b'\\' => Decoded::Partial(Self::HighEscape { high }),
+            Self::HighEscape { high } if byte == b'u' => Decoded::Partial(Self::Low { left: 4, high, code: 0 }),
+            Self::Low { left, high, code } => low_surrogate(left, high, code, byte),
+            Self::Utf8 { .. } | Self::High { .. } | Self::HighEscape { .. } => Decoded::Reject,
+        }
+    }
+
+    /// The same without what decides only which character it is: all that a counter needs.
+    pub(super) fn forget(self, profile: Profile) -> Self {
+        match self {
+            Self::Utf8 { left, low, high, .. } => Self::Utf8 { left, low, high, code: 0 },
+            Self::Hex { left, code } if profile == Profile::Accept => {
+                let surrogate = match (left, code) {
+                    (3, 0xd) => 0xd,
+                    (2, 0xd8..=0xdb) => 0xd8,
+                    (1, 0xd80..=0xdbf) => 0xd80,
+                    _ => 0,
+                };
+                Self::Hex { left, code: surrogate }
+            }
+            Self::High { .. } => Self::High { high: 0xd800 },
+            Self::HighEscape { .. } => Self::HighEscape { high: 0xd800 },
+            Self::Low { left, .. } => Self::Low { left, high: 0xd800, code: 0 },
+            other => other,
+        }
+    }
+
+    /// The fewest bytes that complete the character, whichever it is.
+    pub(super) const fn closing(self) -> (u32, u8) {
+        match self {
+            Self::Whole => (0, b'"'),
+            Self::Utf8 { left, low, .. } => (left as u32, low),
+            Self::Escape => (1, b'n'),
+            Self::Hex { left, code } => match (left, code) {
+                (2, 0xd8..=0xdb) | (1, 0xd80..=0xdbf) => (left as u32 + 6, b'0'),
+                _ => (left as u32, b'0'),
+            },
+            Self::High { .. } => (6, b'\\'),
+            Self::HighEscape { .. } => (5, b'u'),
+            Self::Low { left: 4, .. } => (4, b'd'),
+            Self::Low { left: 3, .. } => (3, b'c'),
+            Self::Low { left, .. } => (left as u32, b'0'),
+        }
+    }
+
+    /// The fewest bytes that complete the character to `c`, if it can still become that.
+    pub(super) fn finish(self, c: char, profile: Profile) -> Option<Shortest> {
+        let mut shortest = None;
+        for spelling in Spelling::all(c, profile) {
+            let mut decode = Self::Whole;
+            for (at, &byte) in spelling.bytes().iter().enumerate() {
+                if decode == self {
+                    let rest = Shortest::new((spelling.bytes().len() - at) as u32, byte);
+                    shortest = Shortest::shorter(shortest, Some(rest));
+                }
+                match decode.step(byte, profile) {
+                    Decoded::Partial(next) => decode = next,
+                    _ => break,
+                }
+            }
+        }
+        shortest
+    }
+
+    /// Ranges of code points that hold all the characters this can become, those with the shortest ends first. A
+    /// range may hold others too; [`Decode::finish`] tells.
+    pub(super) fn candidates(self) -> Vec<(u32, u32)> {
+        const ALL: u32 = 0x10_ffff;
+        match self {
+            Self::Whole => vec![(0x20, 0x21), (0x23, 0x5b), (0x5d, ALL), (0, ALL)],
+            Self::Utf8 { left, low, high, code } => {
+                let after = 6 * u32::from(left - 1);
+                let at = |byte: u8| (code << 6 | u32::from(byte & 0x3f)) << after;
+                vec![(at(low), at(high) | ((1 << after) - 1))]
+            }
+            Self::Escape => {
+                let short = SHORT_ESCAPES.iter().map(|&(_, c)| (u32::from(c), u32::from(c)));
+                short.chain([(0, 0xffff), (0, ALL)]).collect()
+            }
+            Self::Hex { left, code } => {
+                let span = |code: u16| {
+                    let shift = 4 * u32::from(left);
+                    (u32::from(code) << shift, (u32::from(code) << shift) | ((1 << shift) - 1))
+                };
+                let (low, high) = span(code);
+                let surrogates = (low.max(0xd800), high.min(0xdbff));
+                if surrogates.0 > surrogates.1 {
+                    return vec![(low, high)];
+                }
+                let pair = |high: u32| 0x1_0000 + ((high - 0xd800) << 10);
+                vec![(low, high), (pair(surrogates.0), pair(surrogates.1) | 0x3ff)]
+            }
+            Self::High { high } | Self::HighEscape { high } | Self::Low { left: 4 | 3, high, .. } => {
+                let low = 0x1_0000 + ((u32::from(high) - 0xd800) << 10);
+                vec![(low, low | 0x3ff)]
+            }
+            Self::Low { left, high, code } => {
+                let shift = 4 * u32::from(left);
+                let low = 0x1_0000 + ((u32::from(high) - 0xd800) << 10);
+                let at = low + ((u32::from(code) << shift) & 0x3ff);
+                vec![(at, at | ((1 << shift) - 1))]
+            }
+        }
+    }
+}
+
+fn first_byte(byte: u8) -> Decoded {
+    let utf8 = |left, low, high, bits| {
+        Decoded::Partial(Decode::Utf8 { left, low, high, code: u32::from(bits) })
+    };
+    match byte {
+        b'"' => Decoded::Quote,
+        b'\\' => Decoded::Partial(Decode::Escape),
+        0x20..=0x7f => Decoded::Char(char::from(byte)),
+        0xc2..=0xdf => utf8(1, 0x80, 0xbf, byte & 0x1f),
+        0xe0 => utf8(2, 0xa0, 0xbf, 0),
+        0xed => utf8(2, 0x80, 0x9f, 0xd),
+        0xe1..=0xef => utf8(2, 0x80, 0xbf, byte & 0xf),
+        0xf0 => utf8(3, 0x90, 0xbf, 0),
+        0xf1..=0xf3 => utf8(3, 0x80, 0xbf, byte & 7),
+        0xf4 => utf8(3, 0x80, 0x8f, 4),
+        _ => Decoded::Reject,
+    }
+}
+
+fn hex(left: u8, code: u16, byte: u8, profile: Profile) -> Decoded {
+    let Some(digit) = char::from(byte).to_digit(16) else { return Decoded::Reject };
+    let next = code << 4 | digit as u16;
+    if profile == Profile::Generate {
+        return generated_hex(left, next, byte);
+    }
+    match (left, next) {
+        (3, 0xdc..=0xdf) => Decoded::Reject,
+        (1, 0xd800..=0xdbff) => Decoded::Partial(Decode::High { high: next }),
+        (1, _) => char::from_u32(u32::from(next)).map_or(Decoded::Reject, Decoded::Char),
+        _ => Decoded::Partial(Decode::Hex { left: left - 1, code: next }),
+    }
+}
+
+/// Generated texts have hexadecimal escapes for control characters without a short one only, in lower case.
+fn generated_hex(left: u8, next: u16, byte: u8) -> Decoded {
+    let c = char::from_u32(u32::from(next)).unwrap_or_default();
+    let needed = next < 0x20 && !SHORT_ESCAPES.iter().any(|&(_, short)| short == c);
+    match left {
+        3 | 4 if next == 0 => Decoded::Partial(Decode::Hex { left: left - 1, code: 0 }),
+        2 if next < 2 => Decoded::Partial(Decode::Hex { left: 1, code: next }),
+        1 if needed && !byte.is_ascii_uppercase() => Decoded::Char(c),
+        _ => Decoded::Reject,
+    }
+}
+
+fn low_surrogate(left: u8, high: u16, code: u16, byte: u8) -> Decoded {
+    let Some(digit) = char::from(byte).to_digit(16) else { return Decoded::Reject };
+    let next = code << 4 | digit as u16;
+    match (left, next) {
+        (4, 0xd) | (3, 0xdc..=0xdf) | (2, _) => {
+            Decoded::Partial(Decode::Low { left: left - 1, high, code: next })
+        }
+        (1, _) => {
+            let code = 0x1_0000 + ((u32::from(high) - 0xd800) << 10) + (u32::from(next) - 0xdc00);
+            char::from_u32(code).map_or(Decoded::Reject, Decoded::Char)
+        }
+        _ => Decoded::Reject,
+    }
+}
+
+/// One way to write a character.
+#[derive(Clone, Copy)]
+struct Spelling {
+    bytes: [u8; 12],
+    len: u8,
+}
+
+impl Spelling {
+    fn new(text: &[u8]) -> Self {
+        let mut bytes = [0; 12];
+        bytes[..text.len()].copy_from_slice(text);
+        Self { bytes, len: text.len() as u8 }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
+    /// Every way to write `c` apart from the case of hexadecimal digits, which no [`Decode`] remembers.
+    fn all(c: char, profile: Profile) -> impl Iterator<Item = Self> {
+        let mut utf8 = [0; 4];
+        let raw = !matches!(c, '\0'..='\x1f' | '"' | '\\');
+        let plain = raw.then(|| Self::new(c.encode_utf8(&mut utf8).as_bytes()));
+        let short = SHORT_ESCAPES.iter().find(|&&(_, short)| short == c);
+        let short = short.filter(|_| !(raw && profile == Profile::Generate));
+        let short = short.map(|&(name, _)| Self::new(&[b'\\', name]));
+        let long = profile == Profile::Accept || (plain.is_none() && short.is_none());
+        let long = long.then(|| {
+            let mut text = [0; 12];
+            let units = c.encode_utf16(&mut [0; 2]).len();
+            for (at, unit) in c.encode_utf16(&mut [0; 2]).iter().enumerate() {
+                text[6 * at] = b'\\';
+                text[6 * at + 1] = b'u';
+                for place in 0..4 {
+                    let digit = u32::from(unit >> (12 - 4 * place) & 0xf);
+                    text[6 * at + 2 + place] = char::from_digit(digit, 16).map_or(b'0', |digit| digit as u8);
+                }
+            }
+            Self::new(&text[..6 * units])
+        });
+        plain.into_iter().chain(short).chain(long)
+    }
+}
+
+/// The fewest bytes that write `c`, and the first of them.
+pub(crate) fn shortest_spelling(c: char) -> Shortest {
+    match c {
+        '"' | '\\' | '\n' | '\t' | '\r' | '\u{8}' | '\u{c}' => Shortest::new(2, b'\\'),
+        '\0'..='\x1f' => Shortest::new(6, b'\\'),
+        _ => {
+            let mut utf8 = [0; 4];
+            let bytes = c.encode_utf8(&mut utf8).as_bytes();
+            Shortest::new(bytes.len() as u32, bytes[0])
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The characters of the inside of a string, or `None` where it breaks a rule.
+    fn read(text: &[u8], profile: Profile) -> Option<String> {
+        let (mut decode, mut chars) = (Decode::Whole, String::new());
+        for &byte in text {
+            match decode.step(byte, profile) {
+                Decoded::Char(c) => {
+                    chars.push(c);
+                    decode = Decode::Whole;
+                }
+                Decoded::Partial(next) => decode = next,
+                Decoded::Quote | Decoded::Reject => return None,
+            }
+        }
+        (decode == Decode::Whole).then_some(chars)
+    }
+
+    #[test]
+    fn every_spelling_reads_back() {
+        let chars = (0..0x3000).chain(0xd7f0..0xe010).chain(0xfff0..0x1_0010).chain(0x10_fff0..0x11_0000);
+        for c in chars.filter_map(char::from_u32) {
+            for profile in [Profile::Generate, Profile::Accept] {
+                let spellings: Vec<_> = Spelling::all(c, profile).collect();
+                assert!(spellings.iter().all(|s| read(s.bytes(), profile) == Some(c.to_string())), "{c:?}");
+                let least = spellings.iter().map(|s| (s.bytes().len() as u32, s.bytes()[0])).min();
+                assert_eq!(least.map(|(len, first)| Shortest::new(len, first)), Some(shortest_spelling(c)));
+            }
+        }
+    }
+
+    #[test]
+    fn ill_formed_strings_are_rejected() {
+        let bad: [&[u8]; 9] = [
+            b"\xc0\x80",
+            b"\xed\xa0\x80",
+            b"\xf4\x90\x80\x80",
+            b"\x80",
+            b"\\x",
+            b"\\ud800",
+            b"\\udc00",
+            b"\\ud800\\u0041",
+            b"\x01",
+        ];
+        for text in bad {
+            assert_eq!(read(text, Profile::Accept), None, "{text:?}");
+        }
+        for text in [&b"\\/"[..], b"\\u0041", b"\\u001F", b"\\u000a"] {
+            assert_eq!(read(text, Profile::Generate), None, "{text:?}");
+            assert!(read(text, Profile::Accept).is_some(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn forgetting_keeps_how_far_the_end_is() {
+        for text in [&b"\\ud83d\\ude00"[..], b"\\u00e9", "é€😀".as_bytes(), b"\\ud7ff", b"\\n"] {
+            let mut decode = Decode::Whole;
+            for &byte in text {
+                assert_eq!(decode.closing(), decode.forget(Profile::Accept).closing());
+                match decode.step(byte, Profile::Accept) {
+                    Decoded::Partial(next) => decode = next,
+                    _ => decode = Decode::Whole,
+                }
+            }
+        }
+    }
+}

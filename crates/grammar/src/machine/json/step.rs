@@ -1,0 +1,336 @@
+//! One byte of one thread.
+
+use super::layout::{Gap, GapStep, Rest};
+use super::spelling::{Decode, Decoded};
+use super::{Frame, JsonMachine, Literal, OUTSIDE, ROOT, StackId, State};
+use crate::frontend::json_schema::Order;
+
+impl Frame {
+    pub(super) const fn bracket(self) -> u8 {
+        match self {
+            Self::Array { .. } => b']',
+            Self::Object { .. } => b'}',
+        }
+    }
+}
+
+impl JsonMachine {
+    /// Adds a thread to the config being built, unless it cannot be completed.
+    pub(super) fn push(&mut self, stack: StackId, state: State) {
+        let thread = self.interner.find_thread(stack, state).or_else(|| {
+            let closing = self.closing(stack, state)?;
+            Some(self.interner.add_thread(stack, state, closing))
+        });
+        self.next.extend(thread);
+    }
+
+    /// Adds the threads that `byte` leads to.
+    pub(super) fn advance(&mut self, stack: StackId, state: State, byte: u8) {
+        match state {
+            State::Value { node, gap } => match gap.step(byte) {
+                GapStep::Within(gap) => self.push(stack, State::Value { node, gap }),
+                GapStep::Past => self.begin_value(stack, node, byte),
+                GapStep::Reject => {}
+            },
+            State::Literal { literal, at } => self.literal(stack, literal, at, byte),
+            State::Number { dfa, state } => {
+                let automaton = &self.program.numbers[dfa as usize];
+                if let Some(state) = automaton.step(state, byte) {
+                    self.push(stack, State::Number { dfa, state });
+                } else if automaton.closing(state).0 == 0 {
+                    self.advance_past_value(stack, byte);
+                }
+            }
+            State::Text { rule, chars, decode } => self.text(stack, (rule, chars, decode), byte),
+            State::Word { trie, at, decode } => self.word_byte(stack, (trie, at, decode), byte),
+            State::ArrayStart { gap } => self.array_start_byte(stack, gap, byte),
+            State::ObjectStart { gap } => self.object_start_byte(stack, gap, byte),
+            State::KeyStart { gap } => match gap.step(byte) {
+                GapStep::Within(gap) => self.push(stack, State::KeyStart { gap }),
+                GapStep::Past if byte == b'"' => self.push(stack, State::Key { at: 0, decode: Decode::Whole }),
+                GapStep::Past | GapStep::Reject => {}
+            },
+            State::Key { at, decode } => self.key_byte(stack, at, decode, byte),
+            State::Colon { node, gap } => match gap.step(byte) {
+                GapStep::Within(gap) => self.push(stack, State::Colon { node, gap }),
+                GapStep::Past if byte == b':' => {
+                    let gap = self.program.spacing.after_colon.rest(0);
+                    self.push(stack, State::Value { node, gap });
+                }
+                GapStep::Past | GapStep::Reject => {}
+            },
+            State::AfterValue | State::End => self.advance_past_value(stack, byte),
+            State::Close { gap } => match gap.step(byte) {
+                GapStep::Within(gap) => self.push(stack, State::Close { gap }),
+                GapStep::Past => self.close(stack, byte),
+                GapStep::Reject => {}
+            },
+        }
+    }
+
+    fn begin_value(&mut self, stack: StackId, node: u32, byte: u8) {
+        let program = std::sync::Arc::clone(&self.program);
+        let node = &program.nodes[node as usize];
+        let decode = Decode::Whole;
+        match byte {
+            b'n' if node.null => self.push(stack, State::Literal { literal: Literal::Null, at: 1 }),
+            b'f' if node.bools[0] => self.push(stack, State::Literal { literal: Literal::False, at: 1 }),
+            b't' if node.bools[1] => self.push(stack, State::Literal { literal: Literal::True, at: 1 }),
+            b'-' | b'0'..=b'9' => {
+                let Some(dfa) = node.number else { return };
+                if let Some(state) = program.numbers[dfa as usize].step(0, byte) {
+                    self.push(stack, State::Number { dfa, state });
+                }
+            }
+            b'"' => {
+                for &rule in &node.texts {
+                    self.push(stack, State::Text { rule, chars: 0, decode });
+                }
+                if let Some(trie) = node.words {
+                    self.push(stack, State::Word { trie, at: 0, decode });
+                }
+            }
+            b'[' => {
+                for &rule in &node.arrays {
+                    self.open(stack, Frame::Array { rule, items: 0 });
+                }
+            }
+            b'{' => {
+                for &rule in &node.objects {
+                    self.open(stack, Frame::Object { rule, seen: 0, members: 0 });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn open(&mut self, parent: StackId, frame: Frame) {
+        let Some(stack) = self.stack(parent, frame) else { return };
+        let gap = self.program.spacing.bracket.rest(self.interner.stack(stack).depth);
+        let state = match frame {
+            Frame::Array { .. } => State::ArrayStart { gap },
+            Frame::Object { .. } => State::ObjectStart { gap },
+        };
+        self.push(stack, state);
+    }
+
+    /// The stack with `frame` on top of `parent`, if that can be completed.
+    fn stack(&mut self, parent: StackId, frame: Frame) -> Option<StackId> {
+        if let Some(id) = self.interner.find_stack(parent, frame) {
+            return Some(id);
+        }
+        let depth = self.interner.stack(parent).depth + 1;
+        let (own, closable) = match frame {
+            Frame::Array { rule, items } => {
+                let rule = &self.program.arrays[rule as usize];
+                (self.after_item(rule, items, depth)?, items >= rule.min)
+            }
+            Frame::Object { rule, seen, members } => {
+                let rule = &self.program.objects[rule as usize];
+                let missing = |(index, member): (usize, &super::program::Member)| {
+                    member.required && !self.has_seen(seen, index)
+                };
+                let closable = members >= rule.min && !rule.members.iter().enumerate().any(missing);
+                (self.after_member(rule, |index| self.has_seen(seen, index), members, depth)?, closable)
+            }
+        };
+        Some(self.interner.add_stack(parent, frame, own, closable))
+    }
+
+    /// Adds what follows a value that has just ended.
+    fn complete(&mut self, stack: StackId) {
+        self.push(stack, if stack == ROOT { State::End } else { State::AfterValue });
+    }
+
+    fn literal(&mut self, stack: StackId, literal: Literal, at: u8, byte: u8) {
+        let text = literal.text();
+        if text[usize::from(at)] != byte {
+            return;
+        }
+        if usize::from(at) + 1 == text.len() {
+            self.complete(stack);
+        } else {
+            self.push(stack, State::Literal { literal, at: at + 1 });
+        }
+    }
+
+    fn text(&mut self, stack: StackId, (rule, chars, decode): (u32, u32, Decode), byte: u8) {
+        let bounds = &self.program.texts[rule as usize];
+        let full = bounds.max == Some(chars);
+        let last = bounds.max.unwrap_or(bounds.min);
+        match decode.step(byte, self.program.profile) {
+            Decoded::Char(_) if !full => {
+                let chars = (chars + 1).min(last);
+                self.push(stack, State::Text { rule, chars, decode: Decode::Whole });
+            }
+            Decoded::Partial(decode) if !full => {
+                let decode = decode.forget(self.program.profile);
+                self.push(stack, State::Text { rule, chars, decode });
+            }
+            Decoded::Quote if chars >= bounds.min => self.complete(stack),
+            Decoded::Char(_) | Decoded::Partial(_) | Decoded::Quote | Decoded::Reject => {}
+        }
+    }
+
+    fn word_byte(&mut self, stack: StackId, (trie, at, decode): (u32, u32, Decode), byte: u8) {
+        let node = self.program.words[trie as usize].node(at);
+        match decode.step(byte, self.program.profile) {
+            Decoded::Char(c) => {
+                if let Some(at) = node.child(c) {
+                    self.push(stack, State::Word { trie, at, decode: Decode::Whole });
+                }
+            }
+            Decoded::Partial(decode) => self.push(stack, State::Word { trie, at, decode }),
+            Decoded::Quote if node.word.is_some() => self.complete(stack),
+            Decoded::Quote | Decoded::Reject => {}
+        }
+    }
+
+    fn array_start_byte(&mut self, stack: StackId, gap: Rest, byte: u8) {
+        let top = *self.interner.stack(stack);
+        let Some(Frame::Array { rule, items: 0 }) = top.frame else { return };
+        let array = &self.program.arrays[rule as usize];
+        let step = gap.step(byte);
+        if byte == b']' {
+            if array.min == 0 {
+                self.complete(top.parent);
+            }
+            return;
+        }
+        if let GapStep::Within(gap) = step
+            && !gap.is_fixed()
+        {
+            return self.push(stack, State::ArrayStart { gap });
+        }
+        let (items, node) = (array.count(0), array.item(0));
+        let Some(node) = node.filter(|_| array.max != Some(0)) else { return };
+        let Some(stack) = self.stack(top.parent, Frame::Array { rule, items }) else { return };
+        match step {
+            GapStep::Within(gap) => self.push(stack, State::Value { node, gap }),
+            GapStep::Past => self.begin_value(stack, node, byte),
+            GapStep::Reject => {}
+        }
+    }
+
+    fn object_start_byte(&mut self, stack: StackId, gap: Rest, byte: u8) {
+        let top = *self.interner.stack(stack);
+        match gap.step(byte) {
+            _ if byte == b'}' => {
+                if top.closable {
+                    self.complete(top.parent);
+                }
+            }
+            GapStep::Within(gap) if gap.is_fixed() => self.push(stack, State::KeyStart { gap }),
+            GapStep::Within(gap) => self.push(stack, State::ObjectStart { gap }),
+            GapStep::Past if byte == b'"' => self.push(stack, State::Key { at: 0, decode: Decode::Whole }),
+            GapStep::Past | GapStep::Reject => {}
+        }
+    }
+
+    fn key_byte(&mut self, stack: StackId, at: u32, decode: Decode, byte: u8) {
+        let Some(Frame::Object { rule, seen, .. }) = self.interner.stack(stack).frame else { return };
+        let object = &self.program.objects[rule as usize];
+        let profile = self.program.profile;
+        match decode.step(byte, profile) {
+            Decoded::Char(c) => {
+                let child = if at == OUTSIDE { None } else { object.names.node(at).child(c) };
+                let at = child.unwrap_or(OUTSIDE);
+                self.push(stack, State::Key { at, decode: Decode::Whole });
+            }
+            Decoded::Partial(decode) => {
+                let decode = if at == OUTSIDE { decode.forget(profile) } else { decode };
+                self.push(stack, State::Key { at, decode });
+            }
+            Decoded::Quote => {
+                let word = if at == OUTSIDE { None } else { object.names.node(at).word };
+                let index = word.map(|word| word as usize);
+                match index {
+                    Some(index) if !self.may_follow(object, seen, index) => {}
+                    Some(index) => {
+                        let node = object.members[index].node;
+                        self.choose(stack, Some(index), node);
+                    }
+                    None => {
+                        let node = object.additional;
+                        self.choose(stack, None, node);
+                    }
+                }
+            }
+            Decoded::Reject => {}
+        }
+    }
+
+    /// After the name of a member, declared or not.
+    fn choose(&mut self, stack: StackId, index: Option<usize>, node: Option<u32>) {
+        let top = *self.interner.stack(stack);
+        let (Some(Frame::Object { rule, seen, members }), Some(node)) = (top.frame, node) else { return };
+        let object = &self.program.objects[rule as usize];
+        let members = object.count(members);
+        if index.is_none() && self.program.order == Order::Declared {
+            let next = object.next_required[seen as usize] as usize;
+            if next < object.members.len() {
+                return;
+            }
+        }
+        let seen = match (self.program.order, index) {
+            (Order::Declared, Some(index)) => index as u32 + 1,
+            (Order::Declared, None) => object.members.len() as u32,
+            (Order::Any, Some(index)) => self.interner.set_with(seen, index),
+            (Order::Any, None) => seen,
+        };
+        let Some(stack) = self.stack(top.parent, Frame::Object { rule, seen, members }) else { return };
+        let gap = self.program.spacing.before_colon.rest(0);
+        self.push(stack, State::Colon { node, gap });
+    }
+
+    fn advance_past_value(&mut self, stack: StackId, byte: u8) {
+        let spacing = self.program.spacing;
+        if stack == ROOT {
+            if let GapStep::Within(_) = spacing.around.rest(0).step(byte) {
+                self.push(ROOT, State::End);
+            }
+            return;
+        }
+        let top = *self.interner.stack(stack);
+        if byte == b',' {
+            return self.next_item(stack);
+        }
+        if spacing.before_comma == Gap::Any
+            && let GapStep::Within(_) = Rest::Any.step(byte)
+        {
+            return self.push(stack, State::AfterValue);
+        }
+        if !top.closable {
+            return;
+        }
+        match spacing.bracket.rest(top.depth - 1).step(byte) {
+            GapStep::Within(gap) => self.push(stack, State::Close { gap }),
+            GapStep::Past => self.close(stack, byte),
+            GapStep::Reject => {}
+        }
+    }
+
+    /// After a comma.
+    fn next_item(&mut self, stack: StackId) {
+        let top = *self.interner.stack(stack);
+        let gap = self.program.spacing.after_comma.rest(top.depth);
+        match top.frame {
+            Some(Frame::Array { rule, items }) => {
+                let array = &self.program.arrays[rule as usize];
+                let (more, next) = (array.max.is_none_or(|max| items < max), array.count(items));
+                let Some(node) = array.item(items).filter(|_| more) else { return };
+                let Some(stack) = self.stack(top.parent, Frame::Array { rule, items: next }) else { return };
+                self.push(stack, State::Value { node, gap });
+            }
+            Some(Frame::Object { .. }) => self.push(stack, State::KeyStart { gap }),
+            None => {}
+        }
+    }
+
+    fn close(&mut self, stack: StackId, byte: u8) {
+        let top = *self.interner.stack(stack);
+        if top.frame.is_some_and(|frame| frame.bracket() == byte) {
+            self.complete(top.parent);
+        }
+    }
+}

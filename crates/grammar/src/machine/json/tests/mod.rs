@@ -1,0 +1,51 @@
+//! Tests through [`Machine`]: tables per keyword, laws on random schemas, and the public suites.
+
+mod laws;
+mod suites;
+mod tables;
+
+use serde_json::Value;
+
+use super::JsonMachine;
+use crate::error::GrammarError;
+use crate::frontend::json_schema::{SchemaOptions, compile};
+use crate::limits::Limits;
+use crate::machine::{Config, Machine};
+
+fn machine(schema: &Value, options: SchemaOptions) -> Result<JsonMachine, GrammarError> {
+    Ok(compile(schema, options, &Limits::default())?.program.machine())
+}
+
+/// The config after `text`, and how many of its bytes were taken.
+fn run(machine: &mut JsonMachine, text: &[u8]) -> (Config, usize) {
+    let mut config = machine.start();
+    for (at, &byte) in text.iter().enumerate() {
+        config = machine.step(config, byte);
+        if config == Config::DEAD {
+            return (config, at);
+        }
+    }
+    (config, text.len())
+}
+
+/// Follows the shortest completion from `config`; checks that it is as long as promised, and gives its bytes.
+fn close(machine: &mut JsonMachine, mut config: Config) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let len = machine.closing_len(config);
+    assert!(len < 1 << 20, "too long to follow: {len}");
+    for left in (0..len).rev() {
+        assert!(!machine.accepting(config));
+        let byte = machine.closing_byte(config);
+        bytes.push(byte);
+        config = machine.step(config, byte);
+        assert_ne!(config, Config::DEAD, "dead after {:?}", String::from_utf8_lossy(&bytes));
+        assert_eq!(machine.closing_len(config), left, "after {:?}", String::from_utf8_lossy(&bytes));
+    }
+    assert!(machine.accepting(config));
+    bytes
+}
+
+fn accepts(machine: &mut JsonMachine, text: impl AsRef<[u8]>) -> bool {
+    let (config, _) = run(machine, text.as_ref());
+    config != Config::DEAD && machine.accepting(config)
+}

@@ -1,0 +1,157 @@
+//! Public suites, run when an environment variable names their folder.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::{accepts, machine};
+use crate::frontend::json_schema::SchemaOptions;
+
+#[derive(Default)]
+struct Counts {
+    compiled: usize,
+    refused: BTreeMap<String, usize>,
+    verdicts: usize,
+    wrong: Vec<String>,
+}
+
+impl Counts {
+    /// Compiles one schema and checks each `(text, valid)`.
+    fn check(&mut self, name: &str, schema: &Value, texts: impl Iterator<Item = (String, bool)>) {
+        let mut machine = match machine(schema, SchemaOptions::accept()) {
+            Ok(machine) => machine,
+            Err(error) => {
+                let message = error.to_string();
+                let keyword = message.splitn(3, ": ").skip(1).collect::<Vec<_>>().join(": ");
+                *self.refused.entry(keyword.chars().take(70).collect()).or_default() += 1;
+                return;
+            }
+        };
+        self.compiled += 1;
+        for (text, valid) in texts {
+            self.verdicts += 1;
+            if accepts(&mut machine, &text) != valid {
+                let text: String = text.chars().take(200).collect();
+                self.wrong.push(format!("{name}: should be {}: {text}", if valid { "valid" } else { "invalid" }));
+            }
+        }
+    }
+
+    fn report(&self, title: &str) {
+        let refused: usize = self.refused.values().sum();
+        println!("{title}: {} compiled, {refused} refused, {} verdicts", self.compiled, self.verdicts);
+        let mut reasons: Vec<_> = self.refused.iter().collect();
+        reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        for (reason, count) in reasons {
+            println!("  {count:5} {reason}");
+        }
+        for wrong in self.wrong.iter().take(60) {
+            println!("  WRONG {wrong}");
+        }
+        println!("  {} wrong", self.wrong.len());
+    }
+}
+
+fn folder(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).map(PathBuf::from)
+}
+
+fn json_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = entries.filter(|path| path.extension().is_some_and(|ext| ext == "json")).collect();
+    files.sort();
+    files
+}
+
+fn read(path: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+/// With a space after commas and colons, or without.
+fn write(value: &Value, spaced: bool, into: &mut String) {
+    let comma = if spaced { ", " } else { "," };
+    match value {
+        Value::Array(items) => {
+            into.push('[');
+            for (at, item) in items.iter().enumerate() {
+                into.push_str(if at > 0 { comma } else { "" });
+                write(item, spaced, into);
+            }
+            into.push(']');
+        }
+        Value::Object(members) => {
+            into.push('{');
+            for (at, (name, member)) in members.iter().enumerate() {
+                into.push_str(if at > 0 { comma } else { "" });
+                into.push_str(&json!(name).to_string());
+                into.push_str(if spaced { ": " } else { ":" });
+                write(member, spaced, into);
+            }
+            into.push('}');
+        }
+        scalar => into.push_str(&scalar.to_string()),
+    }
+}
+
+fn texts(value: &Value) -> [String; 2] {
+    [true, false].map(|spaced| {
+        let mut into = String::new();
+        write(value, spaced, &mut into);
+        into
+    })
+}
+
+/// Set `FORMWORK_SCHEMA_SUITE` to the `tests` folder of JSON-Schema-Test-Suite. Its tests that serve remote documents
+/// count as refused.
+#[test]
+fn json_schema_test_suite() {
+    let Some(suite) = folder("FORMWORK_SCHEMA_SUITE") else { return };
+    let mut wrong = 0;
+    let drafts = [
+        ("draft4", "http://json-schema.org/draft-04/schema#"),
+        ("draft6", "http://json-schema.org/draft-06/schema#"),
+        ("draft7", "http://json-schema.org/draft-07/schema#"),
+        ("draft2019-09", "https://json-schema.org/draft/2019-09/schema"),
+        ("draft2020-12", "https://json-schema.org/draft/2020-12/schema"),
+    ];
+    for (draft, uri) in drafts {
+        let mut counts = Counts::default();
+        for file in json_files(&suite.join(draft)) {
+            for case in read(&file).as_array().unwrap() {
+                let mut schema = case["schema"].clone();
+                if let Value::Object(members) = &mut schema {
+                    members.entry("$schema").or_insert_with(|| uri.into());
+                }
+                let name = format!("{}: {}", file.file_name().unwrap().display(), case["description"]);
+                let tests = case["tests"].as_array().unwrap().iter();
+                let texts = tests.flat_map(|test| {
+                    texts(&test["data"]).map(|text| (text, test["valid"] == true))
+                });
+                counts.check(&name, &schema, texts);
+            }
+        }
+        counts.report(draft);
+        wrong += counts.wrong.len();
+    }
+    assert_eq!(wrong, 0);
+}
+
+/// Set `FORMWORK_MASKBENCH` to a folder of `MaskBench`'s files.
+#[test]
+fn mask_bench() {
+    let Some(folder) = folder("FORMWORK_MASKBENCH") else { return };
+    let mut counts = Counts::default();
+    for file in json_files(&folder) {
+        let case = read(&file);
+        let tests = case["tests"].as_array().into_iter().flatten();
+        let texts = tests.flat_map(|test| texts(&test["data"]).map(|text| (text, test["valid"] == true)));
+        let start = std::time::Instant::now();
+        counts.check(&file.file_name().unwrap().display().to_string(), &case["schema"], texts);
+        if start.elapsed().as_millis() > 500 {
+            println!("  slow: {} took {:?}", file.display(), start.elapsed());
+        }
+    }
+    counts.report("MaskBench");
+    assert_eq!(counts.wrong, Vec::<String>::new());
+}

@@ -1,0 +1,142 @@
+use std::ops::Range;
+
+use super::cost::Shortest;
+use super::spelling::shortest_spelling;
+
+/// Strings as a trie over their characters: an object's names, or the strings of `enum`.
+///
+/// The words below a node are a range of ranks in the sorted order.
+#[derive(Clone, Debug)]
+pub(crate) struct Trie {
+    nodes: Vec<TrieNode>,
+    /// By rank: the word's index in the list that the trie was built from, its characters, and the bytes to write them.
+    words: Vec<(u32, Box<[char]>, u32)>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct TrieNode {
+    /// Sorted.
+    pub(crate) children: Vec<(char, u32)>,
+    /// The index of the word that ends here.
+    pub(crate) word: Option<u32>,
+    /// Characters read.
+    depth: u32,
+    /// Bytes that wrote them, at least.
+    spelled: u32,
+    ranks: Range<u32>,
+    /// To the end of the nearest word, its quote included.
+    nearest: Shortest,
+    /// To the end of the nearest string that is no word, its quote included.
+    outside: Shortest,
+}
+
+impl Trie {
+    /// Builds the trie of `words`, which are all different.
+    pub(crate) fn new<'a>(words: impl Iterator<Item = &'a str>) -> Self {
+        let spelled = |c: &char| shortest_spelling(*c).len;
+        let mut words: Vec<_> = words
+            .enumerate()
+            .map(|(index, word)| {
+                let chars: Box<[char]> = word.chars().collect();
+                let bytes = chars.iter().map(spelled).sum();
+                (index as u32, chars, bytes)
+            })
+            .collect();
+        words.sort_unstable_by(|a, b| a.1.cmp(&b.1));
+        let mut trie = Self { nodes: vec![TrieNode::new(0, 0, 0)], words: Vec::new() };
+        for (rank, (index, chars, _)) in words.iter().enumerate() {
+            let mut at = 0;
+            for &c in chars {
+                trie.nodes[at].ranks.end = rank as u32 + 1;
+                at = match trie.nodes[at].children.last() {
+                    Some(&(last, child)) if last == c => child as usize,
+                    _ => {
+                        let (child, parent) = (trie.nodes.len(), &mut trie.nodes[at]);
+                        parent.children.push((c, child as u32));
+                        let node = TrieNode::new(parent.depth + 1, parent.spelled + spelled(&c), rank as u32);
+                        trie.nodes.push(node);
+                        child
+                    }
+                };
+            }
+            trie.nodes[at].ranks.end = rank as u32 + 1;
+            trie.nodes[at].word = Some(*index);
+        }
+        trie.words = words;
+        trie.measure();
+        trie
+    }
+
+    /// Fills in `nearest` and `outside`; children come after their parents.
+    fn measure(&mut self) {
+        const QUOTE: Shortest = Shortest::new(1, b'"');
+        for at in (0..self.nodes.len()).rev() {
+            let node = &self.nodes[at];
+            let via = |length: fn(&TrieNode) -> Shortest| {
+                let child = |child: u32| length(&self.nodes[child as usize]).len;
+                let ways = node.children.iter().map(|&(c, at)| shortest_spelling(c).then(child(at)));
+                ways.min_by_key(|way| way.len)
+            };
+            let end = node.word.map(|_| QUOTE);
+            let nearest = Shortest::shorter(end, via(|child| child.nearest));
+            let other = node.cheapest_other().map(|c| shortest_spelling(c).then(QUOTE.len));
+            let around = Shortest::shorter(other, via(|child| child.outside));
+            let outside = if node.word.is_none() { Some(QUOTE) } else { around };
+            // Only a trie without words has no nearest one, and nobody asks it.
+            let nothing = Shortest::new(u32::MAX, 0);
+            let (nearest, outside) = (nearest.unwrap_or(nothing), outside.unwrap_or(nothing));
+            (self.nodes[at].nearest, self.nodes[at].outside) = (nearest, outside);
+        }
+    }
+
+    pub(crate) fn node(&self, at: u32) -> &TrieNode {
+        &self.nodes[at as usize]
+    }
+
+    /// The words below a node, each with the bytes still needed to write it and its quote, and the first of them.
+    pub(crate) fn words_below(&self, at: u32) -> impl Iterator<Item = (u32, Shortest)> {
+        let node = self.node(at);
+        self.words[node.ranks.start as usize..node.ranks.end as usize].iter().map(|(index, chars, bytes)| {
+            let first = chars.get(node.depth as usize).map_or(b'"', |&c| shortest_spelling(c).first);
+            (*index, Shortest::new(bytes - node.spelled + 1, first))
+        })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+}
+
+impl TrieNode {
+    fn new(depth: u32, spelled: u32, rank: u32) -> Self {
+        let unknown = Shortest::new(0, 0);
+        Self {
+            children: Vec::new(),
+            word: None,
+            depth,
+            spelled,
+            ranks: rank..rank,
+            nearest: unknown,
+            outside: unknown,
+        }
+    }
+
+    pub(crate) fn child(&self, c: char) -> Option<u32> {
+        let at = self.children.binary_search_by_key(&c, |&(c, _)| c).ok()?;
+        Some(self.children[at].1)
+    }
+
+    pub(crate) const fn nearest(&self) -> Shortest {
+        self.nearest
+    }
+
+    pub(crate) const fn outside(&self) -> Shortest {
+        self.outside
+    }
+
+    /// A character with the shortest spelling that no child has.
+    fn cheapest_other(&self) -> Option<char> {
+        let plain = (' '..=char::MAX).filter(|&c| c != '"' && c != '\\');
+        plain.into_iter().find(|&c| self.child(c).is_none())
+    }
+}

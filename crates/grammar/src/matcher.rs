@@ -1,0 +1,293 @@
+use std::sync::Arc;
+
+use formwork_vocab::{TokenId, TokenSet, Tokenizer};
+use thiserror::Error;
+
+use crate::constraint::{Caches, Generation};
+use crate::machine::Config;
+use crate::{ByteSet, Constraint, mask};
+
+/// The most bytes looked ahead for forced tokens.
+const FORCED_BYTES: usize = 512;
+
+/// Follows one sequence through a [`Constraint`].
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use formwork_grammar::{Constraint, Grammar, Limits};
+/// # use formwork_vocab::{Token, TokenId, TokenKind, Vocabulary};
+/// # let text = |s: &str| Token { bytes: s.into(), kind: TokenKind::Text };
+/// # let end = Token { bytes: vec![], kind: TokenKind::Control };
+/// # let vocabulary = Vocabulary::new(vec![text("a"), text("b"), end], vec![TokenId(2)])?;
+/// let grammar = Grammar::regex("ab?", &Limits::default())?;
+/// let mut matcher = Constraint::new(&grammar, Arc::new(vocabulary)).matcher();
+/// assert_eq!(matcher.forced_bytes(), b"a");
+/// matcher.commit(TokenId(0))?;
+/// assert!(matcher.accepting() && !matcher.complete());
+/// matcher.commit(TokenId(1))?;
+/// assert!(matcher.complete());
+/// matcher.rollback(2);
+/// assert_eq!(matcher.len(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Matcher {
+    constraint: Constraint,
+    generation: Arc<Generation>,
+    /// The config before each token and after the last; dead after end-of-sequence.
+    configs: Vec<Config>,
+    tokens: Vec<TokenId>,
+}
+
+/// A token that the grammar does not allow where it was committed.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("token {token} is not allowed at position {position}: expected {expected}")]
+pub struct NotAllowed {
+    /// The token.
+    pub token: TokenId,
+    /// The number of tokens before it.
+    pub position: usize,
+    /// The bytes that could have come.
+    pub expected: ByteSet,
+}
+
+impl Matcher {
+    pub(crate) fn new(constraint: Constraint) -> Self {
+        let generation = constraint.generation();
+        let start = generation.lock().automaton.start();
+        Self { constraint, generation, configs: vec![start], tokens: Vec::new() }
+    }
+
+    /// How many tokens have been committed.
+    pub fn len(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// Whether no token has been committed.
+    pub fn is_empty(&self) -> bool {
+        self.tokens.is_empty()
+    }
+
+    /// The tokens committed so far.
+    pub fn tokens(&self) -> &[TokenId] {
+        &self.tokens
+    }
+
+    /// The tokens that may come next. End-of-sequence is among them exactly when the output may end.
+    pub fn mask(&mut self) -> Arc<TokenSet> {
+        self.with_caches(|matcher, caches| {
+            caches.mask(matcher.constraint.vocabulary(), matcher.config())
+        })
+    }
+
+    /// The tokens that may come next and after which the output can still close within `remaining - 1` more tokens.
+    ///
+    /// End-of-sequence takes none of `remaining`. With `remaining` at least [`Matcher::closing_tokens`] this is never
+    /// empty unless the output is complete.
+    pub fn mask_within(&mut self, remaining: usize) -> TokenSet {
+        self.with_caches(|matcher, caches| {
+            let vocabulary = matcher.constraint.vocabulary();
+            let config = matcher.config();
+            let mut mask = (*caches.mask(vocabulary, config)).clone();
+            if config == Config::DEAD {
+                return mask;
+            }
+            let Caches { automaton, budget, .. } = caches;
+            mask::walk(automaton, vocabulary, config, |automaton, tokens, next| {
+                let closes =
+                    remaining > 0 && budget.closes_within(automaton, vocabulary, next, remaining - 1);
+                if !closes {
+                    for &token in tokens {
+                        mask.remove(token);
+                    }
+                }
+            });
+            mask
+        })
+    }
+
+    /// Whether `token` may come next and the output can still close within `remaining - 1` more tokens after it.
+    pub fn allows_within(&mut self, token: TokenId, remaining: usize) -> bool {
+        self.with_caches(|matcher, caches| {
+            let next = matcher.after(caches, token);
+            let vocabulary = matcher.constraint.vocabulary();
+            if matcher.constraint.is_end(token) {
+                return matcher.accepting_in(caches);
+            }
+            next != Config::DEAD
+                && remaining > 0
+                && caches.budget.closes_within(&mut caches.automaton, vocabulary, next, remaining - 1)
+        })
+    }
+
+    /// Appends `token`.
+    ///
+    /// # Errors
+    /// When the grammar does not allow it here; nothing is changed then.
+    pub fn commit(&mut self, token: TokenId) -> Result<(), NotAllowed> {
+        self.with_caches(|matcher, caches| {
+            let next = matcher.after(caches, token);
+            let ends = matcher.constraint.is_end(token) && matcher.accepting_in(caches);
+            if next == Config::DEAD && !ends {
+                let expected = matcher.following_in(caches);
+                return Err(NotAllowed { token, position: matcher.tokens.len(), expected });
+            }
+            matcher.tokens.push(token);
+            matcher.configs.push(next);
+            Ok(())
+        })
+    }
+
+    /// Takes back the last `count` tokens, or all when there are fewer.
+    pub fn rollback(&mut self, count: usize) {
+        self.tokens.truncate(self.tokens.len().saturating_sub(count));
+        self.configs.truncate(self.tokens.len() + 1);
+    }
+
+    /// Whether the output may end here.
+    pub fn accepting(&mut self) -> bool {
+        self.with_caches(|matcher, caches| matcher.accepting_in(caches))
+    }
+
+    /// Whether the output is finished: it may end and nothing more can follow.
+    pub fn complete(&mut self) -> bool {
+        self.with_caches(|matcher, caches| {
+            matcher.config() == Config::DEAD
+                || (matcher.accepting_in(caches) && matcher.following_in(caches).is_empty())
+        })
+    }
+
+    /// Tokens that suffice to close from here, end-of-sequence not counted. Committing can keep to it: at least one
+    /// allowed token leads to a bound smaller by one. `None` when the vocabulary cannot spell any completion.
+    pub fn closing_tokens(&mut self) -> Option<usize> {
+        self.with_caches(|matcher, caches| {
+            let config = matcher.config();
+            if config == Config::DEAD {
+                return Some(0);
+            }
+            let vocabulary = matcher.constraint.vocabulary();
+            let tokens = caches.budget.closing_tokens(&mut caches.automaton, vocabulary, config)?;
+            Some(tokens as usize)
+        })
+    }
+
+    /// The bytes that may come next.
+    pub fn following(&mut self) -> ByteSet {
+        self.with_caches(|matcher, caches| matcher.following_in(caches))
+    }
+
+    /// The bytes that every completion starts with, as far as they are looked ahead.
+    pub fn forced_bytes(&mut self) -> Vec<u8> {
+        self.with_caches(|matcher, caches| match matcher.config() {
+            Config::DEAD => Vec::new(),
+            config => caches.automaton.forced(config, FORCED_BYTES),
+        })
+    }
+
+    /// The forced bytes as the tokenizer spells them, as far as that spelling is settled.
+    ///
+    /// A trailing token is left out where the vocabulary has a longer one that goes on from the same place: the model
+    /// should choose between them. All tokens given are allowed, one after the other.
+    pub fn forced_tokens(&mut self, tokenizer: &Tokenizer) -> Vec<TokenId> {
+        let forced = self.forced_bytes();
+        let whole = match str::from_utf8(&forced) {
+            Ok(text) => text,
+            Err(error) => str::from_utf8(&forced[..error.valid_up_to()]).unwrap_or_default(),
+        };
+        if whole.is_empty() {
+            return Vec::new();
+        }
+        let Ok(mut tokens) = tokenizer.encode_fragment(whole) else { return Vec::new() };
+        let vocabulary = tokenizer.vocabulary();
+        if tokens.iter().flat_map(|&token| vocabulary.bytes(token)).ne(whole.as_bytes()) {
+            return Vec::new(); // the tokenizer normalises this text
+        }
+        if self.ends_after(&forced) {
+            if whole.len() == forced.len() { tokens } else { Vec::new() }
+        } else {
+            let mut at = 0;
+            let settled = tokens.iter().take_while(|&&token| {
+                let open = vocabulary.trie().extends(&forced[at..]);
+                at += vocabulary.bytes(token).len();
+                !open
+            });
+            let settled = settled.count();
+            tokens.truncate(settled);
+            tokens
+        }
+    }
+
+    /// Whether the output is complete after `bytes`.
+    fn ends_after(&mut self, bytes: &[u8]) -> bool {
+        self.with_caches(|matcher, caches| {
+            let at = caches.automaton.run(matcher.config(), bytes);
+            at != Config::DEAD && caches.automaton.accepting(at) && caches.automaton.following(at).is_empty()
+        })
+    }
+
+    fn config(&self) -> Config {
+        self.configs.last().copied().unwrap_or(Config::DEAD)
+    }
+
+    /// The config after `token`, dead when it may not follow.
+    fn after(&self, caches: &mut Caches, token: TokenId) -> Config {
+        let vocabulary = self.constraint.vocabulary();
+        let bytes = vocabulary.bytes(token);
+        if bytes.is_empty() || !vocabulary.kind(token).is_text() {
+            return Config::DEAD;
+        }
+        caches.automaton.run(self.config(), bytes)
+    }
+
+    fn accepting_in(&self, caches: &Caches) -> bool {
+        self.config() != Config::DEAD && caches.automaton.accepting(self.config())
+    }
+
+    fn following_in(&self, caches: &mut Caches) -> ByteSet {
+        match self.config() {
+            Config::DEAD => ByteSet::default(),
+            config => caches.automaton.following(config),
+        }
+    }
+
+    /// Runs `work` with the caches locked, after moving to a new generation if this one is full.
+    fn with_caches<T>(&mut self, work: impl FnOnce(&mut Self, &mut Caches) -> T) -> T {
+        if self.generation.is_full() {
+            self.move_on();
+        }
+        let generation = Arc::clone(&self.generation);
+        let mut caches = generation.lock();
+        let result = work(self, &mut caches);
+        self.constraint.check_size(&generation, &caches);
+        result
+    }
+
+    /// Replays the sequence in the current generation, and takes along the known way to close, so that a bound that was
+    /// given still holds.
+    fn move_on(&mut self) {
+        let vocabulary = Arc::clone(self.constraint.vocabulary());
+        let way = {
+            let mut caches = self.generation.lock();
+            let Caches { automaton, budget, .. } = &mut *caches;
+            budget.way(automaton, &vocabulary, self.config())
+        };
+        self.generation = self.constraint.generation();
+        let generation = Arc::clone(&self.generation);
+        let mut caches = generation.lock();
+        let Caches { automaton, budget, .. } = &mut *caches;
+        let mut config = automaton.start();
+        self.configs.truncate(1);
+        self.configs[0] = config;
+        for &token in &self.tokens {
+            config = if vocabulary.is_end(token) {
+                Config::DEAD
+            } else {
+                automaton.run(config, vocabulary.bytes(token))
+            };
+            self.configs.push(config);
+        }
+        if !way.is_empty() {
+            budget.remember(automaton, &vocabulary, config, Some(&way));
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Causal attention of a run of tokens over the cache.
+//!
+//! The work is cut into pairs of a token and a key-value head; the query heads that share the key-value head read the
+//! cache together. A pair's result does not depend on the others, so a run of tokens gives the same as its tokens one by
+//! one.
+
+use rayon::prelude::*;
+
+use super::kv::LayerCache;
+use super::ops::softmax;
+use crate::quant::{dot_f32, fma};
+use crate::spec::{LayerSpec, ModelSpec};
+
+/// Multiply-adds below which a second thread costs more than it brings.
+const PARALLEL_FROM: usize = 1 << 16;
+
+/// Attends from each of `queries`, `[tokens, heads, head_dim]`, the first of which is at position `start`; keys and values
+/// of the run are already in the cache. Returns `[tokens, heads, head_dim]`.
+pub(super) fn attend(
+    spec: &ModelSpec,
+    layer: LayerSpec,
+    cache: &LayerCache,
+    queries: &[f32],
+    start: usize,
+) -> Vec<f32> {
+    // The query heads of one key-value head are neighbours: a group is [heads / kv_heads, head_dim].
+    let group_len = spec.heads / spec.kv_heads * spec.head_dim;
+    let mut out = vec![0.0; queries.len()];
+    let one = |(index, (queries, out)): (usize, (&[f32], &mut [f32]))| {
+        let position = start + index / spec.kv_heads;
+        let from = layer.window.map_or(0, |window| (position + 1).saturating_sub(window));
+        let head = Head { cache, index: index % spec.kv_heads, from, to: position + 1 };
+        head.attend(queries, spec, out);
+    };
+    if queries.len() * (start + queries.len() / (spec.heads * spec.head_dim)) < PARALLEL_FROM {
+        queries.chunks_exact(group_len).zip(out.chunks_exact_mut(group_len)).enumerate().for_each(one);
+    } else {
+        queries
+            .par_chunks_exact(group_len)
+            .zip(out.par_chunks_exact_mut(group_len))
+            .enumerate()
+            .for_each(one);
+    }
+    out
+}
+
+/// A key-value head over the positions that a token sees.
+struct Head<'a> {
+    cache: &'a LayerCache,
+    index: usize,
+    from: usize,
+    to: usize,
+}
+
+impl Head<'_> {
+    /// Attends for all query heads of the group. `queries` and `out` are `[group, head_dim]`.
+    fn attend(&self, queries: &[f32], spec: &ModelSpec, out: &mut [f32]) {
+        let dim = spec.head_dim;
+        let len = self.to - self.from;
+        // [group, len]
+        let mut scores = vec![0.0; queries.len() / dim * len];
+        let mut done = 0;
+        for (keys, _) in self.cache.pieces(self.index, self.from..self.to) {
+            for (at, key) in keys.chunks_exact(dim).enumerate() {
+                for (query, scores) in queries.chunks_exact(dim).zip(scores.chunks_exact_mut(len)) {
+                    scores[done + at] = dot_f32(query, key) * spec.attention_scale;
+                }
+            }
+            done += keys.len() / dim;
+        }
+        scores.chunks_exact_mut(len).for_each(softmax);
+        done = 0;
+        for (_, values) in self.cache.pieces(self.index, self.from..self.to) {
+            for (out, scores) in out.chunks_exact_mut(dim).zip(scores.chunks_exact(len)) {
+                for (value, &weight) in values.chunks_exact(dim).zip(&scores[done..]) {
+                    for (out, v) in out.iter_mut().zip(value) {
+                        *out = fma(weight, *v, *out);
+                    }
+                }
+            }
+            done += values.len() / dim;
+        }
+    }
+}

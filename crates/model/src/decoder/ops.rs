@@ -1,0 +1,107 @@
+//! The element-wise parts of a layer, over rows of `f32`.
+
+use crate::quant::{dot_f32, fma};
+use crate::spec::Activation;
+
+/// Divides each row of `weight.len()` elements by its root mean square and multiplies with `weight`.
+pub(super) fn rms_norm(rows: &[f32], weight: &[f32], epsilon: f32) -> Vec<f32> {
+    let mut out = rows.to_vec();
+    rms_norm_in_place(&mut out, weight, epsilon);
+    out
+}
+
+/// [`rms_norm`], over the rows themselves.
+pub(super) fn rms_norm_in_place(rows: &mut [f32], weight: &[f32], epsilon: f32) {
+    for row in rows.chunks_exact_mut(weight.len()) {
+        let mean_square = dot_f32(row, row) / weight.len() as f32;
+        let scale = 1.0 / (mean_square + epsilon).sqrt();
+        for (x, w) in row.iter_mut().zip(weight) {
+            *x = *x * scale * w;
+        }
+    }
+}
+
+/// `rows += other`
+pub(super) fn add(rows: &mut [f32], other: &[f32]) {
+    for (x, y) in rows.iter_mut().zip(other) {
+        *x += y;
+    }
+}
+
+/// `gate = f(gate) * up`
+pub(super) fn gated(activation: Activation, gate: &mut [f32], up: &[f32]) {
+    match activation {
+        Activation::Silu => {
+            for (g, u) in gate.iter_mut().zip(up) {
+                *g = *g / (1.0 + exp(-*g)) * u;
+            }
+        }
+        Activation::GeluTanh => {
+            for (g, u) in gate.iter_mut().zip(up) {
+                // 0.5 (1 + tanh z) is the logistic function of 2z.
+                let z = SQRT_2_OVER_PI * *g * fma(0.044_715 * *g, *g, 1.0);
+                *g = *g / (1.0 + exp(-2.0 * z)) * u;
+            }
+        }
+    }
+}
+
+const SQRT_2_OVER_PI: f32 = 0.797_884_56;
+
+/// Turns scores into weights that sum to 1.
+pub(super) fn softmax(scores: &mut [f32]) {
+    let most = scores.iter().fold(f32::NEG_INFINITY, |most, &score| most.max(score));
+    for score in scores.iter_mut() {
+        *score = exp(*score - most);
+    }
+    let scale = 1.0 / scores.iter().sum::<f32>();
+    for score in scores.iter_mut() {
+        *score *= scale;
+    }
+}
+
+/// `eˣ` to within two units in the last place, without a branch, so that loops over it become vector code.
+///
+/// With n the integer nearest to x / ln 2, eˣ = 2ⁿ · eʳ and |r| ≤ ln 2 / 2, where the Taylor series to the seventh power
+/// is off by less than 2⁻²⁷. Arguments are clamped to where 2ⁿ is a normal number.
+#[inline]
+pub(super) fn exp(x: f32) -> f32 {
+    // ln 2 in two parts: the first has few enough bits that n times it is exact.
+    const LN_2_HIGH: f32 = 0.693_359_4;
+    const LN_2_LOW: f32 = -2.121_944_4e-4;
+    let x = x.clamp(-87.0, 88.0);
+    let n = (x * std::f32::consts::LOG2_E).round_ties_even();
+    let r = fma(n, -LN_2_LOW, fma(n, -LN_2_HIGH, x));
+    let mut series = 1.0 / 5040.0;
+    for coefficient in [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
+        series = fma(series, r, coefficient);
+    }
+    f32::from_bits(((n as i32 + 127) << 23) as u32) * series
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exp_is_close_over_its_whole_range() {
+        for step in -87_000..88_000 {
+            let x = step as f32 / 1000.0;
+            let expected = f64::from(x).exp();
+            let error = (f64::from(exp(x)) - expected).abs() / expected;
+            assert!(error < 2.5e-7, "exp({x}) is off by {error:e}");
+        }
+        assert!(exp(-1e30) < 1e-37 && exp(f32::NEG_INFINITY) < 1e-37);
+    }
+
+    #[test]
+    fn gelu_matches_its_definition() {
+        let mut gate = [-6.0, -1.0, -0.25, 0.0, 0.5, 2.0, 9.0];
+        let expected =
+            gate.map(|x: f32| 0.5 * x * (1.0 + (SQRT_2_OVER_PI * (x + 0.044_715 * x * x * x)).tanh()));
+        gated(Activation::GeluTanh, &mut gate, &[1.0; 7]);
+        for (given, expected) in gate.iter().zip(expected) {
+            assert!((given - expected).abs() < 1e-6, "{given} {expected}");
+        }
+    }
+}

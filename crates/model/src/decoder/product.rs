@@ -1,0 +1,160 @@
+//! Products of activations with weight matrices, on one of two numeric paths.
+//!
+//! [`Path::Dot`] works on the quantised rows as they are: the choice for few tokens, where reading the weights is the
+//! cost. [`Path::Gemm`] expands a matrix to `f32` once for many tokens and leaves the rest to the tensor library.
+
+use std::ops::Range;
+
+use candle_core::{Device, Tensor};
+use rayon::prelude::*;
+
+use crate::quant::{Activation, GROUP, Q8Block};
+use crate::weights::{Linear, Matrix};
+
+/// How products are computed. The results differ by rounding.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Path {
+    /// Row by row on quantised weights and activations; a token's result does not depend on the other tokens.
+    Dot,
+    /// Matrix by matrix in `f32`.
+    Gemm,
+}
+
+/// Multiplies `x`, `[tokens, columns]`, with matrices of as many columns; gives `[tokens, rows]` each.
+pub(super) fn products<const N: usize>(
+    path: Path,
+    x: &[f32],
+    linears: [&Linear; N],
+) -> candle_core::Result<[Vec<f32>; N]> {
+    let mut out = match path {
+        Path::Dot => dot(x, linears),
+        Path::Gemm => gemm(x, linears)?,
+    };
+    for (out, linear) in out.iter_mut().zip(linears) {
+        let Some(bias) = &linear.bias else { continue };
+        for (y, b) in out.iter_mut().zip(bias.iter().cycle()) {
+            *y += b;
+        }
+    }
+    Ok(out)
+}
+
+/// Bytes of weights in the largest and in the smallest piece of work for a thread. The largest fits the second-level
+/// cache, so that several tokens share one read of it.
+const LARGEST_PIECE: usize = 1 << 18;
+const SMALLEST_PIECE: usize = 1 << 14;
+/// Bytes of weights that stay in the first-level cache while they meet all tokens.
+const TILE: usize = 1 << 14;
+
+/// Rows of one matrix, and where their products with each token go.
+struct Piece<'a> {
+    matrix: &'a Matrix,
+    first: usize,
+    /// `[tokens][rows]`
+    out: Vec<&'a mut [f32]>,
+}
+
+fn dot<const N: usize>(x: &[f32], linears: [&Linear; N]) -> [Vec<f32>; N] {
+    let columns = linears[0].weight.columns;
+    let tokens = x.len() / columns;
+    let groups = Activation::quantize(x);
+    let bytes: usize = linears.iter().map(|linear| linear.weight.rows * linear.weight.row_bytes()).sum();
+    let piece_bytes = (bytes / (4 * rayon::current_num_threads())).clamp(SMALLEST_PIECE, LARGEST_PIECE);
+    let mut outs = linears.map(|linear| vec![0.0; tokens * linear.weight.rows]);
+    let mut pieces: Vec<Piece<'_>> = Vec::new();
+    for (linear, out) in linears.iter().zip(&mut outs) {
+        let matrix = &linear.weight;
+        let rows = (piece_bytes / matrix.row_bytes()).max(1);
+        let from = pieces.len();
+        pieces.extend((0..matrix.rows).step_by(rows).map(|first| Piece { matrix, first, out: Vec::new() }));
+        for out in out.chunks_exact_mut(matrix.rows) {
+            for (piece, out) in pieces[from..].iter_mut().zip(out.chunks_mut(rows)) {
+                piece.out.push(out);
+            }
+        }
+    }
+    pieces.into_par_iter().with_max_len(1).for_each(|mut piece| {
+        let tile = (TILE / piece.matrix.row_bytes()).max(1);
+        let rows = piece.out[0].len();
+        for from in (0..rows).step_by(tile) {
+            let to = (from + tile).min(rows);
+            for (token, out) in piece.out.iter_mut().enumerate() {
+                let x = activation(x, &groups, columns, token);
+                piece.matrix.dot(piece.first + from, &x, &mut out[from..to]);
+            }
+        }
+    });
+    outs
+}
+
+/// A token's row of `x` and of its rounding.
+fn activation<'a>(x: &'a [f32], groups: &'a [Q8Block], columns: usize, token: usize) -> Activation<'a> {
+    let values = &x[token * columns..(token + 1) * columns];
+    // Rows that are not whole groups meet float weights only, which do not look at the groups.
+    let len = columns / GROUP;
+    let groups = if columns.is_multiple_of(GROUP) { &groups[token * len..(token + 1) * len] } else { &[] };
+    Activation::new(values, groups)
+}
+
+/// Elements of a weight matrix that are expanded at a time, 16 MiB.
+const PANEL: usize = 1 << 22;
+
+fn gemm<const N: usize>(x: &[f32], linears: [&Linear; N]) -> candle_core::Result<[Vec<f32>; N]> {
+    let columns = linears[0].weight.columns;
+    let tokens = x.len() / columns;
+    // [tokens, columns]
+    let x = Tensor::from_slice(x, (tokens, columns), &Device::Cpu)?;
+    let mut outs = linears.map(|_| Vec::new());
+    for (out, linear) in outs.iter_mut().zip(linears) {
+        let matrix = &linear.weight;
+        let panel = (PANEL / columns).clamp(1, matrix.rows);
+        if panel == matrix.rows {
+            *out = panel_product(&x, matrix, 0..panel)?;
+            continue;
+        }
+        out.resize(tokens * matrix.rows, 0.0);
+        for first in (0..matrix.rows).step_by(panel) {
+            let rows = first..(first + panel).min(matrix.rows);
+            let product = panel_product(&x, matrix, rows.clone())?;
+            for (out, product) in out.chunks_exact_mut(matrix.rows).zip(product.chunks_exact(rows.len())) {
+                out[rows.clone()].copy_from_slice(product);
+            }
+        }
+    }
+    Ok(outs)
+}
+
+/// `x · Wᵀ` for some rows of `W`: `[tokens, rows]`.
+fn panel_product(x: &Tensor, matrix: &Matrix, rows: Range<usize>) -> candle_core::Result<Vec<f32>> {
+    const ROWS_AT_ONCE: usize = 16;
+    // [rows, columns]
+    let mut weights = vec![0.0; rows.len() * matrix.columns];
+    weights.par_chunks_mut(ROWS_AT_ONCE * matrix.columns).enumerate().for_each(|(index, out)| {
+        let first = rows.start + index * ROWS_AT_ONCE;
+        matrix.dequantize(first..first + out.len() / matrix.columns, out);
+    });
+    let weights = Tensor::from_vec(weights, (rows.len(), matrix.columns), &Device::Cpu)?;
+    x.matmul(&weights.t()?)?.flatten_all()?.to_vec1()
+}
+
+/// The products of one token's `x` with the rows of `matrix`.
+pub(super) fn all_rows(matrix: &Matrix, x: &[f32]) -> Vec<f32> {
+    let groups = Activation::quantize(x);
+    let x = Activation::new(x, &groups);
+    let rows = (LARGEST_PIECE / matrix.row_bytes()).max(1);
+    let mut out = vec![0.0; matrix.rows];
+    out.par_chunks_mut(rows).enumerate().for_each(|(index, out)| matrix.dot(index * rows, &x, out));
+    out
+}
+
+/// The products of one token's `x` with some rows of `matrix`, in the order of `rows`. Equal to those of [`all_rows`], bit
+/// by bit.
+pub(super) fn some_rows(matrix: &Matrix, x: &[f32], rows: &[u32]) -> Vec<f32> {
+    let groups = Activation::quantize(x);
+    let x = Activation::new(x, &groups);
+    let mut out = vec![0.0; rows.len()];
+    out.par_iter_mut().zip(rows).with_min_len(64).for_each(|(out, &row)| {
+        matrix.dot(row as usize, &x, std::slice::from_mut(out));
+    });
+    out
+}

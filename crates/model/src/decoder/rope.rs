@@ -1,0 +1,66 @@
+use crate::spec::{ModelSpec, RopePairing};
+
+/// The rotary frequencies of a model, one row per set.
+#[derive(Debug)]
+pub(super) struct Rope {
+    pairing: RopePairing,
+    /// Radians per position: `[sets][rope_dims / 2]`.
+    frequencies: Vec<Vec<f32>>,
+}
+
+/// Cosines and sines for a run of positions.
+pub(super) struct Rotation {
+    pairing: RopePairing,
+    pairs: usize,
+    /// `[positions, pairs]`
+    cos: Vec<f32>,
+    sin: Vec<f32>,
+}
+
+impl Rope {
+    pub(super) fn new(spec: &ModelSpec, factors: Option<&[f32]>) -> Self {
+        let frequencies = spec.ropes.iter().map(|rope| {
+            let frequency = |pair: usize| {
+                let exponent = (2 * pair) as f32 / spec.rope_dims as f32;
+                let factor = factors.map_or(1.0, |factors| factors[pair]);
+                rope.scale / rope.theta.powf(exponent) / factor
+            };
+            (0..spec.rope_dims / 2).map(frequency).collect()
+        });
+        Self { pairing: spec.rope_pairing, frequencies: frequencies.collect() }
+    }
+
+    /// The rotations of every set for `len` positions from `start` on.
+    pub(super) fn rotations(&self, start: usize, len: usize) -> Vec<Rotation> {
+        let rotation = |frequencies: &Vec<f32>| {
+            let angles = (start..start + len).flat_map(|at| frequencies.iter().map(move |f| at as f32 * f));
+            let (sin, cos) = angles.map(f32::sin_cos).unzip();
+            Rotation { pairing: self.pairing, pairs: frequencies.len(), cos, sin }
+        };
+        self.frequencies.iter().map(rotation).collect()
+    }
+}
+
+impl Rotation {
+    /// Rotates the heads of the token at index `token` of the run. Elements past the rotary part stay.
+    pub(super) fn apply(&self, token: usize, heads: &mut [f32], head_dim: usize) {
+        let row = token * self.pairs..(token + 1) * self.pairs;
+        let (cos, sin) = (&self.cos[row.clone()], &self.sin[row]);
+        for head in heads.chunks_exact_mut(head_dim) {
+            let rotary = &mut head[..2 * self.pairs];
+            match self.pairing {
+                RopePairing::Interleaved => {
+                    for ((pair, cos), sin) in rotary.as_chunks_mut::<2>().0.iter_mut().zip(cos).zip(sin) {
+                        *pair = [pair[0] * cos - pair[1] * sin, pair[0] * sin + pair[1] * cos];
+                    }
+                }
+                RopePairing::Halves => {
+                    let (first, second) = rotary.split_at_mut(self.pairs);
+                    for (((a, b), cos), sin) in first.iter_mut().zip(second).zip(cos).zip(sin) {
+                        (*a, *b) = (*a * cos - *b * sin, *a * sin + *b * cos);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+/// Why a model file could not be opened. The message starts with the file's path.
+#[derive(Debug, Error)]
+#[error("{}: {kind}", path.display())]
+pub struct LoadError {
+    path: PathBuf,
+    #[source]
+    kind: Kind,
+}
+
+impl LoadError {
+    pub(crate) fn new(path: &Path, kind: impl Into<Kind>) -> Self {
+        Self { path: path.to_owned(), kind: kind.into() }
+    }
+
+    /// The file that could not be opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+#[derive(Debug, Error)]
+pub(crate) enum Kind {
+    #[error("cannot be read")]
+    Io(#[from] io::Error),
+    #[error("the file is empty")]
+    Empty,
+    #[error("not a GGUF file: it starts with {given:02x?}")]
+    Magic { given: Vec<u8> },
+    #[error("GGUF version {given} is not supported (2 and 3 are){}", endian_hint(*given))]
+    Version { given: u32 },
+    #[error("the file ends at offset {limit} inside {what} at offset {at}")]
+    Truncated { what: &'static str, at: usize, limit: usize },
+    #[error("{given} {what} announced at offset {at}, but the rest of the file has room for at most {limit}")]
+    Count { what: &'static str, given: u64, limit: u64, at: usize },
+    #[error("{what} at offset {at} is not UTF-8")]
+    Utf8 { what: &'static str, at: usize },
+    #[error("metadata key {key:?} at offset {at} has the unknown value type {given}")]
+    ValueType { key: String, given: u32, at: usize },
+    #[error("metadata key {key:?} at offset {at} holds an array of arrays, which is not supported")]
+    NestedArray { key: String, at: usize },
+    #[error("metadata key {key:?} occurs a second time at offset {at}")]
+    DuplicateKey { key: String, at: usize },
+    #[error("tensor {tensor:?} occurs a second time at offset {at}")]
+    DuplicateTensor { tensor: String, at: usize },
+    #[error("general.alignment is {given}, not a power of two between 8 and 65536")]
+    Alignment { given: u64 },
+    #[error("tensor {tensor:?} at offset {at} has {given} dimensions, more than {limit}")]
+    Rank { tensor: String, given: u32, limit: u32, at: usize },
+    #[error("tensor {tensor:?} at offset {at} has the impossible shape {shape:?}")]
+    ImpossibleShape { tensor: String, shape: Vec<u64>, at: usize },
+    #[error("tensor {tensor:?} at offset {at} has the unknown type {given}")]
+    TensorType { tensor: String, given: u32, at: usize },
+    #[error(
+        "tensor {tensor:?} has rows of {given} elements, not a multiple of the {limit} of a {dtype} block"
+    )]
+    RowLength { tensor: String, given: u64, limit: u64, dtype: &'static str },
+    #[error(
+        "tensor {tensor:?} starts at data offset {given}, which is not a multiple of the alignment {limit}"
+    )]
+    TensorAlignment { tensor: String, given: u64, limit: u64 },
+    #[error("tensor {tensor:?} takes {len} bytes from offset {at}, past the end of the file at {limit}")]
+    TensorOutside { tensor: String, at: u64, len: u64, limit: u64 },
+    #[error("tensors {first:?} and {second:?} overlap at offset {at}")]
+    Overlap { first: String, second: String, at: u64 },
+    #[error("metadata key {key:?} is missing")]
+    MissingKey { key: String },
+    #[error("metadata key {key:?} holds {given}, expected {expected}")]
+    KeyType { key: String, given: &'static str, expected: &'static str },
+    #[error("metadata key {key:?} is {given}: {rule}")]
+    KeyValue { key: String, given: String, rule: &'static str },
+    #[error("tensor {tensor:?} is missing")]
+    MissingTensor { tensor: String },
+    #[error("tensor {tensor:?} has shape {given:?}, expected {expected:?}")]
+    Shape { tensor: String, given: Vec<u64>, expected: Vec<u64> },
+    #[error("tensor {tensor:?} has type {given}, which this build cannot compute with")]
+    UnsupportedType { tensor: String, given: &'static str },
+    #[error("architecture {given:?} is not supported (known: {})", known.join(", "))]
+    Architecture { given: String, known: &'static [&'static str] },
+    #[error("the file holds no tensors, only metadata")]
+    VocabularyOnly,
+    #[error("the tensor library failed")]
+    Tensor(#[from] candle_core::Error),
+    #[error("the tokenizer cannot be built")]
+    Tokenizer(#[from] formwork_vocab::VocabError),
+}
+
+const fn endian_hint(version: u32) -> &'static str {
+    if matches!(version.swap_bytes(), 1..=3) { "; the file is big-endian" } else { "" }
+}

@@ -1,0 +1,67 @@
+use crate::error::Kind;
+
+/// Reads little-endian fields one after the other and knows where it is.
+pub(super) struct Cursor<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) const fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    /// The offset of the next byte.
+    pub(super) const fn at(&self) -> usize {
+        self.at
+    }
+
+    /// How many bytes are left.
+    pub(super) const fn remaining(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+
+    /// The next `len` bytes; `what` names them in the error.
+    pub(super) fn take(&mut self, len: u64, what: &'static str) -> Result<&'a [u8], Kind> {
+        if len > self.remaining() as u64 {
+            return Err(Kind::Truncated { what, at: self.at, limit: self.bytes.len() });
+        }
+        let from = self.at;
+        self.at += len as usize;
+        Ok(&self.bytes[from..self.at])
+    }
+
+    fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], Kind> {
+        let mut field = [0; N];
+        field.copy_from_slice(self.take(N as u64, what)?);
+        Ok(field)
+    }
+
+    pub(super) fn u32(&mut self, what: &'static str) -> Result<u32, Kind> {
+        self.array(what).map(u32::from_le_bytes)
+    }
+
+    pub(super) fn u64(&mut self, what: &'static str) -> Result<u64, Kind> {
+        self.array(what).map(u64::from_le_bytes)
+    }
+
+    /// A length-prefixed string.
+    pub(super) fn string(&mut self, what: &'static str) -> Result<&'a str, Kind> {
+        let at = self.at;
+        let len = self.u64(what)?;
+        let bytes = self.take(len, what)?;
+        std::str::from_utf8(bytes).map_err(|_| Kind::Utf8 { what, at })
+    }
+
+    /// A count of things that take at least `least` bytes each: refused when the file has no room for that many, before
+    /// anything is allocated.
+    pub(super) fn count(&mut self, what: &'static str, least: usize) -> Result<usize, Kind> {
+        let at = self.at;
+        let given = self.u64(what)?;
+        let limit = (self.remaining() / least) as u64;
+        if given > limit {
+            return Err(Kind::Count { what, given, limit, at });
+        }
+        Ok(given as usize)
+    }
+}

@@ -1,0 +1,87 @@
+use std::fmt;
+
+use candle_core::quantized::GgmlDType;
+
+/// How a tensor's elements are stored: blocks of some elements in some bytes.
+///
+/// The numbers and block sizes are those of the [GGUF specification](https://github.com/ggml-org/ggml/blob/master/docs/gguf.md).
+/// Types that nothing computes with here are known by size, so that a file with them can still be inspected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TensorType {
+    name: &'static str,
+    block_len: u16,
+    block_bytes: u16,
+    compute: Option<GgmlDType>,
+}
+
+impl TensorType {
+    /// The type with this number in a file.
+    pub(crate) const fn from_id(id: u32) -> Option<Self> {
+        use GgmlDType as D;
+        Some(match id {
+            0 => Self::new("F32", 1, 4, Some(D::F32)),
+            1 => Self::new("F16", 1, 2, Some(D::F16)),
+            2 => Self::new("Q4_0", 32, 18, Some(D::Q4_0)),
+            3 => Self::new("Q4_1", 32, 20, Some(D::Q4_1)),
+            6 => Self::new("Q5_0", 32, 22, Some(D::Q5_0)),
+            7 => Self::new("Q5_1", 32, 24, Some(D::Q5_1)),
+            8 => Self::new("Q8_0", 32, 34, Some(D::Q8_0)),
+            9 => Self::new("Q8_1", 32, 36, None),
+            10 => Self::new("Q2_K", 256, 84, Some(D::Q2K)),
+            11 => Self::new("Q3_K", 256, 110, Some(D::Q3K)),
+            12 => Self::new("Q4_K", 256, 144, Some(D::Q4K)),
+            13 => Self::new("Q5_K", 256, 176, Some(D::Q5K)),
+            14 => Self::new("Q6_K", 256, 210, Some(D::Q6K)),
+            15 => Self::new("Q8_K", 256, 292, None),
+            16 => Self::new("IQ2_XXS", 256, 66, None),
+            17 => Self::new("IQ2_XS", 256, 74, None),
+            18 => Self::new("IQ3_XXS", 256, 98, None),
+            19 => Self::new("IQ1_S", 256, 50, None),
+            20 => Self::new("IQ4_NL", 32, 18, None),
+            21 => Self::new("IQ3_S", 256, 110, None),
+            22 => Self::new("IQ2_S", 256, 82, None),
+            23 => Self::new("IQ4_XS", 256, 136, None),
+            24 => Self::new("I8", 1, 1, None),
+            25 => Self::new("I16", 1, 2, None),
+            26 => Self::new("I32", 1, 4, None),
+            27 => Self::new("I64", 1, 8, None),
+            28 => Self::new("F64", 1, 8, None),
+            29 => Self::new("IQ1_M", 256, 56, None),
+            30 => Self::new("BF16", 1, 2, Some(D::BF16)),
+            34 => Self::new("TQ1_0", 256, 54, None),
+            35 => Self::new("TQ2_0", 256, 66, None),
+            39 => Self::new("MXFP4", 32, 17, None),
+            _ => return None,
+        })
+    }
+
+    const fn new(name: &'static str, block_len: u16, block_bytes: u16, compute: Option<GgmlDType>) -> Self {
+        Self { name, block_len, block_bytes, compute }
+    }
+
+    /// The usual name, such as `Q4_K`.
+    pub const fn name(self) -> &'static str {
+        self.name
+    }
+
+    /// Elements in a block.
+    pub const fn block_len(self) -> usize {
+        self.block_len as usize
+    }
+
+    /// Bytes in a block.
+    pub const fn block_bytes(self) -> usize {
+        self.block_bytes as usize
+    }
+
+    /// The tensor library's name for the type, where there is arithmetic for it.
+    pub(crate) const fn compute(self) -> Option<GgmlDType> {
+        self.compute
+    }
+}
+
+impl fmt::Display for TensorType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name)
+    }
+}

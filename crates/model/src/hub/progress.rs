@@ -1,0 +1,64 @@
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Who is told how a transfer goes.
+pub trait Progress {
+    /// A transfer of `bytes` begins.
+    fn total(&mut self, bytes: u64);
+
+    /// `bytes` more have arrived.
+    fn advance(&mut self, bytes: u64);
+
+    /// What is being done now, in a few words.
+    fn message(&mut self, text: &str);
+}
+
+/// Nobody is told.
+impl Progress for () {
+    fn total(&mut self, _: u64) {}
+    fn advance(&mut self, _: u64) {}
+    fn message(&mut self, _: &str) {}
+}
+
+/// A progress bar on standard error, which disappears in the end.
+#[derive(Debug)]
+pub struct TerminalProgress {
+    bar: ProgressBar,
+}
+
+impl TerminalProgress {
+    /// A bar; nothing is drawn unless `visible` and standard error is a terminal.
+    pub fn new(visible: bool) -> Self {
+        let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(None, target).with_style(style("{spinner} {msg}"));
+        bar.enable_steady_tick(Duration::from_millis(100));
+        Self { bar }
+    }
+}
+
+impl Progress for TerminalProgress {
+    fn total(&mut self, bytes: u64) {
+        self.bar.set_style(style("{msg} [{wide_bar}] {bytes}/{total_bytes} {bytes_per_sec} {eta}"));
+        self.bar.reset();
+        self.bar.set_length(bytes);
+    }
+
+    fn advance(&mut self, bytes: u64) {
+        self.bar.inc(bytes);
+    }
+
+    fn message(&mut self, text: &str) {
+        self.bar.set_message(text.to_owned());
+    }
+}
+
+impl Drop for TerminalProgress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}

@@ -1,0 +1,76 @@
+use super::fma;
+
+/// Lanes of a float dot product.
+const LANES: usize = 16;
+
+/// A float type as it is stored.
+pub(super) trait FloatFormat {
+    const BYTES: usize;
+    fn decode(bytes: &[u8]) -> f32;
+}
+
+pub(super) struct F32;
+pub(super) struct F16;
+pub(super) struct Bf16;
+
+impl FloatFormat for F32 {
+    const BYTES: usize = 4;
+    #[inline]
+    fn decode(bytes: &[u8]) -> f32 {
+        f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+    }
+}
+
+impl FloatFormat for F16 {
+    const BYTES: usize = 2;
+    #[inline]
+    fn decode(bytes: &[u8]) -> f32 {
+        half(bytes, 0)
+    }
+}
+
+impl FloatFormat for Bf16 {
+    const BYTES: usize = 2;
+    #[inline]
+    fn decode(bytes: &[u8]) -> f32 {
+        f32::from_bits(u32::from(u16::from_le_bytes([bytes[0], bytes[1]])) << 16)
+    }
+}
+
+/// The half-precision float at `bytes[at..at + 2]`.
+#[inline]
+pub(super) fn half(bytes: &[u8], at: usize) -> f32 {
+    half::f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32()
+}
+
+pub(super) fn expand<F: FloatFormat>(row: &[u8], out: &mut [f32]) {
+    for (out, bytes) in out.iter_mut().zip(row.chunks_exact(F::BYTES)) {
+        *out = F::decode(bytes);
+    }
+}
+
+pub(super) fn dot_encoded<F: FloatFormat>(row: &[u8], x: &[f32]) -> f32 {
+    let mut lanes = [0f32; LANES];
+    let (x_chunks, x_rest) = x.as_chunks::<LANES>();
+    let mut chunks = row.chunks_exact(LANES * F::BYTES);
+    for (bytes, x) in chunks.by_ref().zip(x_chunks) {
+        for i in 0..LANES {
+            lanes[i] = fma(F::decode(&bytes[i * F::BYTES..]), x[i], lanes[i]);
+        }
+    }
+    let rest = chunks.remainder().chunks_exact(F::BYTES).zip(x_rest);
+    rest.fold(lanes.iter().sum(), |sum, (bytes, x)| fma(F::decode(bytes), *x, sum))
+}
+
+/// The dot product of two float rows of equal length, in a fixed order of additions.
+#[inline]
+pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut lanes = [0f32; LANES];
+    let ((a_chunks, a_rest), (b_chunks, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    for (a, b) in a_chunks.iter().zip(b_chunks) {
+        for i in 0..LANES {
+            lanes[i] = fma(a[i], b[i], lanes[i]);
+        }
+    }
+    a_rest.iter().zip(b_rest).fold(lanes.iter().sum(), |sum, (a, b)| fma(*a, *b, sum))
+}

@@ -1,0 +1,211 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::time::SystemTime;
+
+use formwork_lm::{ChatInput, ChatTemplate, TemplateError};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{Environment, Error, ErrorKind, Value};
+
+use super::{clock, json, python};
+
+/// Steps that one rendering may take, spent within about a second. Most templates at hand take 20 to 70 for a message; one
+/// looks back over the whole conversation at each message and takes 3.7 million for a thousand.
+const MAX_STEPS: u64 = 20_000_000;
+
+/// The longest source of a template and the longest text that one renders, in bytes.
+const MAX_SOURCE: usize = 1 << 20;
+const MAX_OUTPUT: usize = 64 << 20;
+
+/// Nested blocks and macro calls, as minijinja counts them (a macro call is about 10). Rendering at this depth fits the
+/// 2 MiB stack of a spawned thread, unoptimised.
+const MAX_RECURSION: usize = 250;
+
+const NAME: &str = "chat";
+
+/// A model's own chat template, in Jinja.
+///
+/// The variables are those that `transformers` gives: `messages`, `add_generation_prompt`, `bos_token`, `eos_token`,
+/// `tools` and `documents` (both `none`), then the input's own. `strftime_now` reads 1 January 2025 unless
+/// [`with_now`](Self::with_now) says otherwise, so that the same request gives the same prompt.
+///
+/// ```
+/// use formwork_lm::{ChatInput, ChatTemplate, Message};
+/// use formwork_model::template::JinjaTemplate;
+/// let source = "{{ bos_token }}{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}";
+/// let template = JinjaTemplate::new(source, Some("<s>"), Some("</s>"))?;
+/// let messages = vec![Message::new("user", "Hello")];
+/// assert_eq!(template.render(&ChatInput { messages, ..ChatInput::default() })?, "<s>[user] Hello\n");
+/// # Ok::<(), formwork_lm::TemplateError>(())
+/// ```
+#[derive(Clone)]
+pub struct JinjaTemplate {
+    environment: Environment<'static>,
+    source: String,
+    bos: Option<String>,
+    eos: Option<String>,
+}
+
+impl JinjaTemplate {
+    /// Compiles `source`. `bos` and `eos` are the texts of the tokens that begin and end a sequence; a template sees one
+    /// that is absent as undefined.
+    ///
+    /// # Errors
+    /// When the source is not a template; with the line.
+    pub fn new(source: &str, bos: Option<&str>, eos: Option<&str>) -> Result<Self, TemplateError> {
+        if source.len() > MAX_SOURCE {
+            let message =
+                format!("the source has {} bytes, more than the limit of {MAX_SOURCE}", source.len());
+            return Err(TemplateError { message, line: None });
+        }
+        let source = without_generation_tags(&source.replace("\r\n", "\n").replace('\r', "\n"));
+        let mut environment = Environment::new();
+        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+        environment.set_syntax(syntax.map_err(|error| described(&error, &source))?);
+        environment.set_unknown_method_callback(python::method);
+        environment.add_test("iterable", python::is_iterable);
+        environment.add_test("sequence", python::is_sequence);
+        environment.set_fuel(Some(MAX_STEPS));
+        environment.set_recursion_limit(MAX_RECURSION);
+        environment.set_debug(true);
+        environment.add_filter("tojson", json::tojson);
+        environment.add_function("raise_exception", raise_exception);
+        add_clock(&mut environment, clock::default_now());
+        let compiled = environment.add_template_owned(NAME, source.clone());
+        compiled.map_err(|error| described(&error, &source))?;
+        Ok(Self { environment, source, bos: bos.map(Into::into), eos: eos.map(Into::into) })
+    }
+
+    /// The same template, for which it is now `now` (in UTC).
+    #[must_use]
+    pub fn with_now(mut self, now: SystemTime) -> Self {
+        add_clock(&mut self.environment, now);
+        self
+    }
+
+    /// The source, as it was compiled.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    fn variables(&self, input: &ChatInput) -> Result<Value, TemplateError> {
+        let mut variables = BTreeMap::new();
+        variables.insert("tools", Value::from(()));
+        variables.insert("documents", Value::from(()));
+        for (name, token) in [("bos_token", &self.bos), ("eos_token", &self.eos)] {
+            if let Some(token) = token {
+                variables.insert(name, Value::from(token.as_str()));
+            }
+        }
+        for (name, value) in &input.variables {
+            if matches!(name.as_str(), "messages" | "add_generation_prompt") {
+                let message = format!("variable {name} is set by the conversation itself");
+                return Err(TemplateError { message, line: None });
+            }
+            variables.insert(name, Value::from(Serde(value)));
+        }
+        variables.insert("messages", Value::from(Serde(&input.messages)));
+        variables.insert("add_generation_prompt", Value::from(input.add_generation_prompt));
+        Ok(Value::from_pairs(variables))
+    }
+}
+
+impl fmt::Debug for JinjaTemplate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JinjaTemplate").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+impl ChatTemplate for JinjaTemplate {
+    fn render(&self, input: &ChatInput) -> Result<String, TemplateError> {
+        let described = |error: Error| described(&error, &self.source);
+        let template = self.environment.get_template(NAME).map_err(described)?;
+        let mut text = Bounded(Vec::new());
+        template.render_captured_to(self.variables(input)?, &mut text).map_err(described)?;
+        String::from_utf8(text.0).map_err(|error| TemplateError { message: error.to_string(), line: None })
+    }
+}
+
+/// Text of at most [`MAX_OUTPUT`] bytes.
+struct Bounded(Vec<u8>);
+
+impl io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > MAX_OUTPUT {
+            return Err(io::Error::other(format!("more than the limit of {MAX_OUTPUT} bytes of text")));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What a template itself raised.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Raised(String);
+
+fn raise_exception(message: String) -> Result<Value, Error> {
+    Err(Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Raised(message)))
+}
+
+fn add_clock(environment: &mut Environment<'static>, now: SystemTime) {
+    environment.add_function("strftime_now", move |format: &str| {
+        clock::strftime(now, format).map_err(|directive| {
+            Error::new(ErrorKind::InvalidOperation, format!("strftime_now does not know {directive}"))
+        })
+    });
+}
+
+/// The innermost error that says something, in one line, with the expression at fault where that is known.
+fn described(error: &Error, source: &str) -> TemplateError {
+    let mut innermost = error;
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(current) = cause {
+        if let Some(Raised(message)) = current.downcast_ref() {
+            return TemplateError { message: message.clone(), line: innermost.line() };
+        }
+        if let Some(current) = current.downcast_ref::<Error>() {
+            innermost = current;
+        }
+        cause = current.source();
+    }
+    let mut message = innermost.kind().to_string();
+    let foreign = std::error::Error::source(innermost).map(ToString::to_string);
+    for detail in innermost.detail().map(ToOwned::to_owned).into_iter().chain(foreign) {
+        message = format!("{message}: {detail}");
+    }
+    let place = innermost.range().and_then(|range| source.get(range)).map(str::trim);
+    if let Some(place) = place.filter(|place| !place.is_empty() && place.len() <= 80 && !place.contains('\n'))
+    {
+        message = format!("{message}, at `{place}`");
+    }
+    TemplateError { message, line: innermost.line().or(error.line()) }
+}
+
+/// `transformers` adds a `generation` block that marks the assistant's text for training; here it is transparent.
+fn without_generation_tags(source: &str) -> String {
+    let mut out = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(start) = rest.find("{%") {
+        let (before, tag) = rest.split_at(start + 2);
+        out.push_str(before);
+        rest = tag;
+        let Some(end) = tag.find("%}") else { break };
+        let words = tag[..end].trim_matches(['-', '+']).trim();
+        if let Some(plain) = match words {
+            "generation" => Some("if true"),
+            "endgeneration" => Some("endif"),
+            _ => None,
+        } {
+            out.push_str(&tag[..end].replace(words, plain));
+            rest = &tag[end..];
+        }
+    }
+    out.push_str(rest);
+    out
+}

@@ -1,0 +1,146 @@
+//! What holds for every model, weights of any type and tokens of any kind.
+
+use candle_core::quantized::GgmlDType;
+use formwork_lm::{Batch, LanguageModel, Role, Run, Wanted};
+use formwork_model::OpenOptions;
+use formwork_vocab::{TokenId, TokenSet};
+
+use crate::tiny::{self, CONTEXT, VOCABULARY, append, tokens};
+
+const TYPES: [GgmlDType; 3] = [GgmlDType::F32, GgmlDType::Q8_0, GgmlDType::Q4_0];
+const ARCHITECTURES: [&str; 4] = ["llama", "qwen2", "qwen3", "gemma3"];
+
+fn each_model(check: impl Fn(&mut dyn LanguageModel)) {
+    for dtype in TYPES {
+        for architecture in ARCHITECTURES {
+            let tiny = tiny::tiny(architecture, dtype);
+            check(&mut *tiny::open(&tiny.file).unwrap().language_model());
+        }
+    }
+}
+
+#[test]
+fn forced_tokens_give_the_same_bits_together_and_one_by_one() {
+    each_model(|model| {
+        let (prompt, forced) = (tokens(30, 2), tokens(45, 3));
+        let [together, stepwise] = [(); 2].map(|()| model.open());
+        append(model, together, &prompt, Role::Prompt, Wanted::Nothing).unwrap();
+        append(model, stepwise, &prompt, Role::Prompt, Wanted::Nothing).unwrap();
+        let expected = append(model, together, &forced, Role::Generated, Wanted::All).unwrap();
+        let mut given = Vec::new();
+        for token in forced {
+            given = append(model, stepwise, &[token], Role::Generated, Wanted::All).unwrap();
+        }
+        assert_eq!(given, expected);
+    });
+}
+
+#[test]
+fn a_truncated_sequence_replays_like_a_fresh_one() {
+    each_model(|model| {
+        let text = tokens(300, 4);
+        let [fresh, replayed] = [(); 2].map(|()| model.open());
+        let expected = append(model, fresh, &text, Role::Generated, Wanted::All).unwrap();
+        append(model, replayed, &text[..140], Role::Generated, Wanted::Nothing).unwrap();
+        append(model, replayed, &tokens(70, 5), Role::Generated, Wanted::Nothing).unwrap();
+        model.truncate(replayed, 140).unwrap();
+        let given = append(model, replayed, &text[140..], Role::Generated, Wanted::All).unwrap();
+        assert_eq!(given, expected);
+    });
+}
+
+#[test]
+fn a_prompt_gives_the_same_bits_every_time() {
+    each_model(|model| {
+        let prompt = tokens(300, 6);
+        let [first, second] = [(); 2].map(|()| model.open());
+        let expected = append(model, first, &prompt, Role::Prompt, Wanted::All).unwrap();
+        // A cut at a whole piece changes nothing.
+        append(model, second, &prompt[..256], Role::Prompt, Wanted::Nothing).unwrap();
+        let given = append(model, second, &prompt[256..], Role::Prompt, Wanted::All).unwrap();
+        assert_eq!(given, expected);
+    });
+}
+
+#[test]
+fn a_sparse_head_equals_the_full_one_bit_by_bit() {
+    each_model(|model| {
+        let prompt = tokens(20, 7);
+        let sequence = model.open();
+        let full = append(model, sequence, &prompt, Role::Prompt, Wanted::All).unwrap();
+        for step in [1, 2, 3, 5, 17, 199] {
+            let mut set = TokenSet::empty(VOCABULARY);
+            (3..VOCABULARY).step_by(step).for_each(|token| set.insert(TokenId(token as u32)));
+            model.truncate(sequence, 0).unwrap();
+            let sparse = append(model, sequence, &prompt, Role::Prompt, Wanted::Only(&set)).unwrap();
+            for (token, (sparse, full)) in sparse.iter().zip(&full).enumerate() {
+                let expected = if set.contains(TokenId(token as u32)) { *full } else { f32::NEG_INFINITY };
+                assert_eq!(sparse.to_bits(), expected.to_bits(), "token {token} of every {step}");
+            }
+        }
+    });
+}
+
+#[test]
+fn sequences_do_not_touch_each_other() {
+    each_model(|model| {
+        let (first, second) = (tokens(40, 8), tokens(40, 9));
+        let alone = model.open();
+        let expected = append(model, alone, &first, Role::Generated, Wanted::All).unwrap();
+        let [a, b] = [(); 2].map(|()| model.open());
+        let mut last = Vec::new();
+        for (x, y) in first.iter().zip(&second) {
+            let run = |sequence, token| Run {
+                sequence,
+                tokens: std::slice::from_ref(token),
+                role: Role::Generated,
+                wanted: Wanted::All,
+            };
+            let logits = model.forward(&Batch { runs: vec![run(b, y), run(a, x)] }).unwrap();
+            last = logits.row(1).to_vec();
+        }
+        assert_eq!(last, expected);
+    });
+}
+
+#[test]
+fn a_run_that_wants_nothing_gets_nothing() {
+    let tiny = tiny::tiny("llama", GgmlDType::Q8_0);
+    let mut model = tiny::open(&tiny.file).unwrap().language_model();
+    let sequence = model.open();
+    assert!(append(&mut *model, sequence, &tokens(3, 1), Role::Prompt, Wanted::Nothing).unwrap().is_empty());
+}
+
+#[test]
+fn errors_name_what_is_wrong() {
+    let tiny = tiny::tiny("llama", GgmlDType::F32);
+    let opened = tiny::open_with(&tiny.file, OpenOptions { context: Some(50) }).unwrap();
+    assert_eq!(opened.context_len(), 50);
+    let beyond = tiny::open_with(&tiny.file, OpenOptions { context: Some(1 << 20) }).unwrap();
+    assert_eq!(beyond.context_len(), CONTEXT);
+    let mut model = opened.language_model();
+    let sequence = model.open();
+    let mut try_run = |sequence, tokens: &[TokenId]| {
+        append(&mut *model, sequence, tokens, Role::Prompt, Wanted::All).unwrap_err().to_string()
+    };
+    assert_eq!(try_run(sequence, &tokens(51, 1)), "51 tokens do not fit the context of 50");
+    let outside = [TokenId(VOCABULARY as u32)];
+    assert_eq!(try_run(sequence, &outside), "token 200 is outside the vocabulary of 200 tokens");
+    model.close(sequence);
+    let closed = append(&mut *model, sequence, &tokens(1, 1), Role::Prompt, Wanted::All);
+    assert_eq!(closed.unwrap_err().to_string(), "sequence 0 is not open");
+    assert!(model.truncate(sequence, 0).is_err());
+}
+
+#[test]
+fn a_model_tells_about_itself() {
+    let tiny = tiny::tiny("qwen3", GgmlDType::Q8_0);
+    let model = tiny::open(&tiny.file).unwrap();
+    assert_eq!(model.name(), "Tiny");
+    assert_eq!(model.spec().architecture, "qwen3");
+    assert_eq!(model.chat_template(), Some("{{ messages }}"));
+    assert_eq!(model.file().byte_len(), tiny.file.len());
+    assert_eq!(model.parameters(), tiny.weights.values().map(|values| values.len() as u64).sum::<u64>());
+    assert_eq!(model.tokenizer_fields().unwrap().tokens, ["a", "b", "ab"]);
+    assert_eq!(model.language_model().vocab_size(), VOCABULARY);
+}

@@ -1,0 +1,67 @@
+use thiserror::Error;
+
+/// Why a request's body could not be read. The message names the field.
+#[derive(Debug, Error)]
+#[error(transparent)]
+pub struct RequestError(#[from] Kind);
+
+#[derive(Debug, Error)]
+enum Kind {
+    #[error("the body is not valid JSON: {0}")]
+    Syntax(#[source] serde_json::Error),
+    #[error("the body must be a JSON object, not {found}")]
+    NotAnObject { found: &'static str },
+    #[error("`{param}`: {problem}")]
+    Field { param: String, problem: Problem },
+}
+
+/// What is wrong with one field.
+#[derive(Debug, Error)]
+pub(crate) enum Problem {
+    #[error("this field is required")]
+    Missing,
+    #[error("unrecognized request argument")]
+    Unrecognized,
+    #[error("expected {expected}, found {found}")]
+    Type { expected: &'static str, found: &'static str },
+    #[error("`{given}` is not supported; supported are {supported}")]
+    Value { given: String, supported: &'static str },
+    #[error("only {accepted} is supported here")]
+    NotNeutral { accepted: &'static str },
+    #[error("{given} is outside {range}")]
+    Range { given: String, range: &'static str },
+    #[error("must not be empty")]
+    Empty,
+    #[error("{given} entries are more than the limit of {limit}")]
+    TooMany { given: usize, limit: usize },
+    #[error("not valid JSON: {0}")]
+    EmbeddedJson(#[source] serde_json::Error),
+    #[error("cannot be combined with `{other}`")]
+    Conflict { other: &'static str },
+    #[error("{given}, but `{other}` is {limit}")]
+    Disagreement { given: usize, other: &'static str, limit: usize },
+    #[error("needs `stream` to be true")]
+    NotStreaming,
+}
+
+impl RequestError {
+    /// The field at fault, such as `messages[0].content`; `None` when the body as a whole is.
+    pub fn param(&self) -> Option<&str> {
+        match &self.0 {
+            Kind::Field { param, .. } => Some(param),
+            Kind::Syntax(_) | Kind::NotAnObject { .. } => None,
+        }
+    }
+
+    pub(crate) fn syntax(source: serde_json::Error) -> Self {
+        Kind::Syntax(source).into()
+    }
+
+    pub(crate) fn not_an_object(found: &'static str) -> Self {
+        Kind::NotAnObject { found }.into()
+    }
+
+    pub(crate) fn field(param: impl Into<String>, problem: Problem) -> Self {
+        Kind::Field { param: param.into(), problem }.into()
+    }
+}

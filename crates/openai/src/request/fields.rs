@@ -1,0 +1,192 @@
+//! Values of a request together with their place in it, so that every error can name the field.
+
+use std::ops::RangeInclusive;
+
+use serde_json::{Map, Value};
+
+use crate::RequestError;
+use crate::error::Problem;
+
+/// A value and where it stands, such as `messages[0].content`.
+pub(crate) struct Place {
+    path: String,
+    value: Value,
+}
+
+/// The fields of an object that are not read yet. Those that are `null` count as absent.
+pub(crate) struct Fields {
+    /// The object's own path; empty for the body.
+    path: String,
+    unread: Map<String, Value>,
+}
+
+impl Fields {
+    pub(crate) fn of_body(body: Value) -> Result<Self, RequestError> {
+        match body {
+            Value::Object(fields) => Ok(Self::new(String::new(), fields)),
+            other => Err(RequestError::not_an_object(type_name(&other))),
+        }
+    }
+
+    fn new(path: String, mut unread: Map<String, Value>) -> Self {
+        unread.retain(|_, value| !value.is_null());
+        Self { path, unread }
+    }
+
+    pub(crate) fn take(&mut self, name: &str) -> Option<Place> {
+        let value = self.unread.shift_remove(name)?;
+        Some(Place { path: self.path_of(name), value })
+    }
+
+    pub(crate) fn required(&mut self, name: &str) -> Result<Place, RequestError> {
+        self.take(name).ok_or_else(|| RequestError::field(self.path_of(name), Problem::Missing))
+    }
+
+    /// All fields must have been read.
+    pub(crate) fn finish(self) -> Result<(), RequestError> {
+        match self.unread.keys().next() {
+            Some(name) => Err(RequestError::field(self.path_of(name), Problem::Unrecognized)),
+            None => Ok(()),
+        }
+    }
+
+    fn path_of(&self, name: &str) -> String {
+        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
+    }
+}
+
+impl Place {
+    pub(crate) fn error(&self, problem: Problem) -> RequestError {
+        RequestError::field(self.path.clone(), problem)
+    }
+
+    fn wrong_type(&self, expected: &'static str) -> RequestError {
+        self.error(Problem::Type { expected, found: type_name(&self.value) })
+    }
+
+    pub(crate) fn is_string(&self) -> bool {
+        self.value.is_string()
+    }
+
+    pub(crate) const fn value(&self) -> &Value {
+        &self.value
+    }
+
+    pub(crate) fn string(self) -> Result<String, RequestError> {
+        match self.value {
+            Value::String(text) => Ok(text),
+            _ => Err(self.wrong_type("a string")),
+        }
+    }
+
+    pub(crate) fn non_empty_string(self) -> Result<String, RequestError> {
+        if self.value.as_str() == Some("") {
+            return Err(self.error(Problem::Empty));
+        }
+        self.string()
+    }
+
+    /// A string of which the caller knows some: `known` gives what it stands for.
+    pub(crate) fn one_of<T>(
+        &self,
+        known: impl FnOnce(&str) -> Option<T>,
+        supported: &'static str,
+    ) -> Result<T, RequestError> {
+        let given = self.value.as_str().ok_or_else(|| self.wrong_type("a string"))?;
+        known(given).ok_or_else(|| self.error(Problem::Value { given: shortened(given), supported }))
+    }
+
+    pub(crate) fn bool(self) -> Result<bool, RequestError> {
+        self.value.as_bool().ok_or_else(|| self.wrong_type("a boolean"))
+    }
+
+    pub(crate) fn number(
+        self,
+        allowed: RangeInclusive<f32>,
+        range: &'static str,
+    ) -> Result<f32, RequestError> {
+        let given = self.value.as_f64().ok_or_else(|| self.wrong_type("a number"))? as f32;
+        if allowed.contains(&given) {
+            return Ok(given);
+        }
+        Err(self.error(Problem::Range { given: self.value.to_string(), range }))
+    }
+
+    /// An integer of at least `min`; those past the end of `i64` count as its end.
+    pub(crate) fn integer(&self, min: i64, range: &'static str) -> Result<i64, RequestError> {
+        let given = match (self.value.as_i64(), self.value.as_u64()) {
+            (Some(given), _) => given,
+            (None, Some(_)) => i64::MAX,
+            (None, None) => return Err(self.wrong_type("an integer")),
+        };
+        if given >= min {
+            return Ok(given);
+        }
+        Err(self.error(Problem::Range { given: given.to_string(), range }))
+    }
+
+    pub(crate) fn positive(self) -> Result<usize, RequestError> {
+        Ok(self.integer(1, "1 and up")? as usize)
+    }
+
+    /// Any 64-bit integer, signed or not: only equality matters.
+    pub(crate) fn seed(self) -> Result<u64, RequestError> {
+        let signed = self.value.as_i64().map(i64::cast_unsigned);
+        signed.or_else(|| self.value.as_u64()).ok_or_else(|| self.wrong_type("a 64-bit integer"))
+    }
+
+    pub(crate) fn list(self, expected: &'static str) -> Result<Vec<Self>, RequestError> {
+        let Value::Array(items) = self.value else { return Err(self.wrong_type(expected)) };
+        let place = |(index, value)| Self { path: format!("{}[{index}]", self.path), value };
+        Ok(items.into_iter().enumerate().map(place).collect())
+    }
+
+    pub(crate) fn map(self) -> Result<Map<String, Value>, RequestError> {
+        match self.value {
+            Value::Object(map) => Ok(map),
+            _ => Err(self.wrong_type("an object")),
+        }
+    }
+
+    pub(crate) fn fields(self) -> Result<Fields, RequestError> {
+        let path = self.path.clone();
+        Ok(Fields::new(path, self.map()?))
+    }
+
+    /// A JSON Schema: an object, or a boolean.
+    pub(crate) fn schema(self) -> Result<Value, RequestError> {
+        match self.value {
+            Value::Object(_) | Value::Bool(_) => Ok(self.value),
+            _ => Err(self.wrong_type("a JSON Schema")),
+        }
+    }
+
+    /// A JSON Schema, or the text of one.
+    pub(crate) fn schema_or_text(self) -> Result<Value, RequestError> {
+        let Some(text) = self.value.as_str() else { return self.schema() };
+        match serde_json::from_str(text) {
+            Ok(value) => Self { path: self.path, value }.schema(),
+            Err(source) => Err(self.error(Problem::EmbeddedJson(source))),
+        }
+    }
+}
+
+/// What a caller wrote, short enough for a message.
+fn shortened(text: &str) -> String {
+    const MAX: usize = 40;
+    match text.char_indices().nth(MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+const fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}

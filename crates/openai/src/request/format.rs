@@ -1,0 +1,106 @@
+use serde_json::Value;
+
+use super::fields::{Fields, Place};
+use crate::RequestError;
+use crate::error::Problem;
+
+/// What an output must look like.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Format {
+    /// `response_format` of type `json_object`: any JSON object.
+    JsonObject,
+    /// JSON that matches a schema.
+    JsonSchema {
+        /// The schema: an object or a boolean.
+        schema: Value,
+        /// Where the request has it: in `response_format` or in `guided_json`.
+        field: &'static str,
+    },
+    /// `grammar`: GBNF.
+    Gbnf(String),
+    /// `guided_regex`: a regular expression that the whole output matches.
+    Regex(String),
+    /// `guided_choice`: one of these, at least one.
+    Choice(Vec<String>),
+}
+
+impl Format {
+    /// The request's field that holds the format.
+    pub const fn field(&self) -> &'static str {
+        match self {
+            Self::JsonObject => "response_format",
+            Self::JsonSchema { field, .. } => field,
+            Self::Gbnf(_) => "grammar",
+            Self::Regex(_) => "guided_regex",
+            Self::Choice(_) => "guided_choice",
+        }
+    }
+}
+
+/// Reads whichever of the format's fields the request has; at most one.
+pub(super) fn read(fields: &mut Fields) -> Result<Option<Format>, RequestError> {
+    type Reader = fn(Place) -> Result<Option<Format>, RequestError>;
+    const READERS: [(&str, Reader); 5] = [
+        ("response_format", read_response_format),
+        ("grammar", |at| Ok(Some(Format::Gbnf(at.non_empty_string()?)))),
+        ("guided_json", |at| {
+            Ok(Some(Format::JsonSchema { schema: at.schema_or_text()?, field: "guided_json" }))
+        }),
+        ("guided_regex", |at| Ok(Some(Format::Regex(at.string()?)))),
+        ("guided_choice", |at| read_choice(at).map(Some)),
+    ];
+    let mut found: Option<(&str, Format)> = None;
+    for (name, read) in READERS {
+        let Some(at) = fields.take(name) else { continue };
+        let Some(format) = read(at)? else { continue };
+        if let Some((other, _)) = found {
+            return Err(RequestError::field(name, Problem::Conflict { other }));
+        }
+        found = Some((name, format));
+    }
+    Ok(found.map(|(_, format)| format))
+}
+
+fn read_response_format(at: Place) -> Result<Option<Format>, RequestError> {
+    enum Type {
+        Text,
+        JsonObject,
+        JsonSchema,
+    }
+    let known = |name: &str| match name {
+        "text" => Some(Type::Text),
+        "json_object" => Some(Type::JsonObject),
+        "json_schema" => Some(Type::JsonSchema),
+        _ => None,
+    };
+    let mut fields = at.fields()?;
+    let format = match fields.required("type")?.one_of(known, "text, json_object and json_schema")? {
+        Type::Text => None,
+        Type::JsonObject => Some(Format::JsonObject),
+        Type::JsonSchema => {
+            let schema = read_json_schema(fields.required("json_schema")?.fields()?)?;
+            Some(Format::JsonSchema { schema, field: "response_format.json_schema.schema" })
+        }
+    };
+    fields.finish()?;
+    Ok(format)
+}
+
+/// The schema within `json_schema`. Its name and description are for the caller, and what is not strict is enforced all
+/// the same.
+fn read_json_schema(mut fields: Fields) -> Result<Value, RequestError> {
+    fields.required("name")?.string()?;
+    fields.take("description").map(Place::string).transpose()?;
+    fields.take("strict").map(Place::bool).transpose()?;
+    let schema = fields.required("schema")?.schema()?;
+    fields.finish()?;
+    Ok(schema)
+}
+
+fn read_choice(at: Place) -> Result<Format, RequestError> {
+    let choices = at.list("an array of strings")?;
+    if choices.is_empty() {
+        return Err(RequestError::field("guided_choice", Problem::Empty));
+    }
+    Ok(Format::Choice(choices.into_iter().map(Place::string).collect::<Result<_, _>>()?))
+}

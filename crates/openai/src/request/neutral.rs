@@ -1,0 +1,105 @@
+//! Fields that are not supported, and the values of them that ask for nothing.
+//!
+//! Clients send many fields with their defaults. Such a value is accepted; any other is an error, since dropping it would
+//! change the output behind the caller's back.
+
+use serde_json::Value;
+
+use super::fields::Fields;
+use crate::RequestError;
+use crate::error::Problem;
+
+/// A field, whether a value of it asks for nothing, and which values do.
+pub(super) struct Unsupported {
+    name: &'static str,
+    asks_nothing: fn(&Value) -> bool,
+    accepted: &'static str,
+}
+
+const fn field(name: &'static str, asks_nothing: fn(&Value) -> bool, accepted: &'static str) -> Unsupported {
+    Unsupported { name, asks_nothing, accepted }
+}
+
+/// Fields of a chat request.
+pub(super) const CHAT: [Unsupported; 27] = [
+    field("n", |value| *value == 1, "1"),
+    field("best_of", |value| *value == 1, "1"),
+    field("logprobs", is_false, "false"),
+    field("top_logprobs", is_zero, "0"),
+    field("logit_bias", is_empty, "{}"),
+    field("presence_penalty", is_zero, "0"),
+    field("frequency_penalty", is_zero, "0"),
+    field("repetition_penalty", is_one, "1"),
+    field("repeat_penalty", is_one, "1"),
+    field("typical_p", is_one, "1"),
+    field("tools", is_empty, "[]"),
+    field("functions", is_empty, "[]"),
+    field("tool_choice", is_no_choice, "\"none\" or \"auto\""),
+    field("function_call", is_no_choice, "\"none\" or \"auto\""),
+    // Without tools, how many calls may be made at once is moot.
+    field("parallel_tool_calls", Value::is_boolean, "a boolean"),
+    field("modalities", |value| *value == serde_json::json!(["text"]), "[\"text\"]"),
+    field("verbosity", |value| value == "medium", "\"medium\""),
+    field("reasoning_effort", |value| value == "none", "\"none\""),
+    field("stop_token_ids", is_empty, "[]"),
+    field("ignore_eos", is_false, "false"),
+    field("echo", is_false, "false"),
+    field("use_beam_search", is_false, "false"),
+    field("audio", never, "null"),
+    field("prediction", never, "null"),
+    field("web_search_options", never, "null"),
+    field("structural_tag", never, "null"),
+    field("guided_grammar", never, "null (use `grammar`)"),
+];
+
+/// Fields of `stream_options`.
+pub(super) const STREAM_OPTIONS: [Unsupported; 1] = [field("include_obfuscation", is_false, "false")];
+
+/// Fields of an assistant's message, which clients send back as they got it.
+pub(super) const ASSISTANT: [Unsupported; 5] = [
+    field("tool_calls", is_empty, "[]"),
+    field("function_call", never, "null"),
+    field("annotations", is_empty, "[]"),
+    field("refusal", never, "null"),
+    field("audio", never, "null"),
+];
+
+/// Takes the fields of `table`.
+pub(super) fn check(fields: &mut Fields, table: &[Unsupported]) -> Result<(), RequestError> {
+    for known in table {
+        if let Some(at) = fields.take(known.name)
+            && !(known.asks_nothing)(at.value())
+        {
+            return Err(at.error(Problem::NotNeutral { accepted: known.accepted }));
+        }
+    }
+    Ok(())
+}
+
+fn is_false(value: &Value) -> bool {
+    *value == false
+}
+
+fn is_zero(value: &Value) -> bool {
+    value.as_f64() == Some(0.0)
+}
+
+fn is_one(value: &Value) -> bool {
+    value.as_f64() == Some(1.0)
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    }
+}
+
+fn is_no_choice(value: &Value) -> bool {
+    value == "none" || value == "auto"
+}
+
+fn never(_: &Value) -> bool {
+    false
+}

@@ -1,0 +1,4 @@
+//! What is read from requests and written into answers.
+
+mod request;
+mod response;

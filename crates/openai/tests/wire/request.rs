@@ -1,0 +1,210 @@
+use formwork_openai::{ChatRequest, Format, Role, StreamOptions, TokenLimit};
+use serde_json::{Value, json};
+
+/// A minimal request with `fields` besides.
+fn body(fields: &Value) -> Value {
+    let mut body = json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}]});
+    for (name, value) in fields.as_object().expect("an object") {
+        body[name] = value.clone();
+    }
+    body
+}
+
+fn read(fields: &Value) -> ChatRequest {
+    let read = ChatRequest::from_json(body(fields).to_string().as_bytes());
+    read.unwrap_or_else(|error| panic!("{fields}: {error}"))
+}
+
+fn refused(fields: &Value) -> (Option<String>, String) {
+    let read = ChatRequest::from_json(body(fields).to_string().as_bytes());
+    let Err(error) = read else { panic!("{fields} was accepted") };
+    (error.param().map(str::to_owned), error.to_string())
+}
+
+#[test]
+fn everything_supported_is_read() {
+    let request = read(&json!({
+        "messages": [
+            {"role": "developer", "content": "Be brief."},
+            {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+            {"role": "assistant", "content": "c", "refusal": null, "tool_calls": null, "annotations": []},
+        ],
+        "stream": true, "stream_options": {"include_usage": true},
+        "max_completion_tokens": 7, "max_tokens": 7, "temperature": 0.5, "top_p": 1, "top_k": 40, "min_p": 0.05,
+        "seed": -1, "stop": ["x", "y"], "guided_regex": "a+", "schema_in_prompt": false,
+        "chat_template_kwargs": {"enable_thinking": false, "nothing": null},
+    }));
+    assert_eq!(request.model, "m");
+    let messages: Vec<_> = request.messages.iter().map(|m| (m.role, m.content.as_str())).collect();
+    assert_eq!(messages, [(Role::System, "Be brief."), (Role::User, "a\nb"), (Role::Assistant, "c")]);
+    assert_eq!(request.stream, Some(StreamOptions { include_usage: true }));
+    assert_eq!(request.max_tokens, Some(TokenLimit { tokens: 7, field: "max_completion_tokens" }));
+    assert_eq!((request.temperature, request.top_p, request.min_p), (Some(0.5), Some(1.0), Some(0.05)));
+    assert_eq!((request.top_k, request.seed), (Some(40), Some(u64::MAX)));
+    assert_eq!(request.stop, ["x", "y"]);
+    assert_eq!(request.format, Some(Format::Regex("a+".to_owned())));
+    assert!(!request.schema_in_prompt);
+    assert_eq!(request.chat_template_kwargs["nothing"], Value::Null);
+}
+
+#[test]
+fn null_is_absent_and_neutral_values_ask_for_nothing() {
+    let plain = read(&json!({}));
+    for fields in [
+        json!({"temperature": null, "stop": null, "max_tokens": null, "response_format": null, "anything": null}),
+        json!({"response_format": {"type": "text"}, "stream": false, "stream_options": null}),
+        json!({"n": 1, "logprobs": false, "presence_penalty": 0, "frequency_penalty": 0.0, "logit_bias": {}}),
+        json!({"tools": [], "tool_choice": "auto", "functions": null, "parallel_tool_calls": true}),
+        json!({"tool_choice": "none", "modalities": ["text"], "verbosity": "medium"}),
+        json!({"user": "u", "metadata": {"k": "v"}, "store": true, "service_tier": "flex"}),
+        json!({"safety_identifier": "s", "prompt_cache_key": "p"}),
+        json!({"schema_in_prompt": true, "chat_template_kwargs": {}}),
+    ] {
+        assert_eq!(read(&fields), plain, "{fields}");
+    }
+    assert_eq!(read(&json!({"top_k": -1})).top_k, Some(0));
+    assert_eq!(read(&json!({"stop": "x"})).stop, ["x"]);
+}
+
+#[test]
+fn formats_know_their_field() {
+    let schema = json!({"type": "object", "properties": {"b": {"default": null}, "a": true}});
+    let wrapped = json!({"name": "n", "description": "d", "strict": true, "schema": schema});
+    let cases = [
+        (json!({"response_format": {"type": "json_object"}}), "response_format"),
+        (
+            json!({"response_format": {"type": "json_schema", "json_schema": wrapped}}),
+            "response_format.json_schema.schema",
+        ),
+        (json!({"guided_json": schema}), "guided_json"),
+        (json!({"guided_json": schema.to_string()}), "guided_json"),
+        (json!({"grammar": "root ::= \"a\""}), "grammar"),
+        (json!({"guided_regex": ""}), "guided_regex"),
+        (json!({"guided_choice": ["a", ""]}), "guided_choice"),
+    ];
+    for (fields, field) in cases {
+        let format = read(&fields).format.expect("a format");
+        assert_eq!(format.field(), field);
+        if let Format::JsonSchema { schema: read, .. } = format {
+            assert_eq!(read.to_string(), schema.to_string(), "order and nulls are kept");
+        }
+    }
+}
+
+#[test]
+fn refusals_name_the_field() {
+    let cases = [
+        (json!({"model": null}), "`model`: this field is required"),
+        (json!({"messages": null}), "`messages`: this field is required"),
+        (json!({"messages": []}), "`messages`: must not be empty"),
+        (json!({"messages": "Hi"}), "`messages`: expected an array of messages, found a string"),
+        (json!({"messages": ["Hi"]}), "`messages[0]`: expected an object, found a string"),
+        (json!({"messages": [{"content": "Hi"}]}), "`messages[0].role`: this field is required"),
+        (
+            json!({"messages": [{"role": "tool", "content": "Hi"}]}),
+            "`messages[0].role`: `tool` is not supported; supported are system, developer, user and assistant",
+        ),
+        (
+            json!({"messages": [{"role": "assistant", "content": null}]}),
+            "`messages[0].content`: this field is required",
+        ),
+        (
+            json!({"messages": [{"role": "assistant", "tool_calls": [{}]}]}),
+            "`messages[0].tool_calls`: only [] is supported here",
+        ),
+        (
+            json!({"messages": [{"role": "user", "content": 1}]}),
+            "`messages[0].content`: expected a string or an array of text parts, found a number",
+        ),
+        (
+            json!({"messages": [{"role": "user", "content": [{"type": "text", "text": ""}, {"type": "image_url"}]}]}),
+            "`messages[0].content[1].type`: `image_url` is not supported; supported are text",
+        ),
+        (
+            json!({"messages": [{"role": "user", "content": "Hi", "name": "Ann"}]}),
+            "`messages[0].name`: unrecognized request argument",
+        ),
+        (json!({"stream": 1}), "`stream`: expected a boolean, found a number"),
+        (json!({"stream_options": {}}), "`stream_options`: needs `stream` to be true"),
+        (
+            json!({"stream": true, "stream_options": {"x": 1}}),
+            "`stream_options.x`: unrecognized request argument",
+        ),
+        (json!({"max_tokens": 0}), "`max_tokens`: 0 is outside 1 and up"),
+        (json!({"max_tokens": 1.5}), "`max_tokens`: expected an integer, found a number"),
+        (
+            json!({"max_tokens": 3, "max_completion_tokens": 4}),
+            "`max_tokens`: 3, but `max_completion_tokens` is 4",
+        ),
+        (json!({"temperature": 2.5}), "`temperature`: 2.5 is outside 0..=2"),
+        (json!({"temperature": "hot"}), "`temperature`: expected a number, found a string"),
+        (json!({"top_p": -0.1}), "`top_p`: -0.1 is outside 0..=1"),
+        (json!({"min_p": 1.1}), "`min_p`: 1.1 is outside 0..=1"),
+        (json!({"top_k": -2}), "`top_k`: -2 is outside -1 and up"),
+        (json!({"seed": 0.5}), "`seed`: expected a 64-bit integer, found a number"),
+        (json!({"stop": 1}), "`stop`: expected a string or an array of strings, found a number"),
+        (json!({"stop": ["a", ""]}), "`stop[1]`: must not be empty"),
+        (json!({"stop": vec!["a"; 17]}), "`stop`: 17 entries are more than the limit of 16"),
+        (json!({"n": 2}), "`n`: only 1 is supported here"),
+        (json!({"logprobs": true}), "`logprobs`: only false is supported here"),
+        (json!({"logit_bias": {"1": 1}}), "`logit_bias`: only {} is supported here"),
+        (json!({"presence_penalty": 0.1}), "`presence_penalty`: only 0 is supported here"),
+        (json!({"tools": [{}]}), "`tools`: only [] is supported here"),
+        (json!({"tool_choice": "required"}), "`tool_choice`: only \"none\" or \"auto\" is supported here"),
+        (json!({"modalities": ["audio"]}), "`modalities`: only [\"text\"] is supported here"),
+        (json!({"temprature": 1}), "`temprature`: unrecognized request argument"),
+        (json!({"response_format": "json"}), "`response_format`: expected an object, found a string"),
+        (
+            json!({"response_format": {"type": "yaml"}}),
+            "`response_format.type`: `yaml` is not supported; supported are text, json_object and json_schema",
+        ),
+        (
+            json!({"response_format": {"type": "json_object", "schema": {}}}),
+            "`response_format.schema`: unrecognized request argument",
+        ),
+        (
+            json!({"response_format": {"type": "json_schema"}}),
+            "`response_format.json_schema`: this field is required",
+        ),
+        (
+            json!({"response_format": {"type": "json_schema", "json_schema": {"name": "n"}}}),
+            "`response_format.json_schema.schema`: this field is required",
+        ),
+        (
+            json!({"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": []}}}),
+            "`response_format.json_schema.schema`: expected a JSON Schema, found an array",
+        ),
+        (
+            json!({"guided_json": "{"}),
+            "`guided_json`: not valid JSON: EOF while parsing an object at line 1 column 1",
+        ),
+        (json!({"grammar": ""}), "`grammar`: must not be empty"),
+        (json!({"guided_choice": []}), "`guided_choice`: must not be empty"),
+        (json!({"guided_choice": ["a", 1]}), "`guided_choice[1]`: expected a string, found a number"),
+        (
+            json!({"response_format": {"type": "json_object"}, "grammar": "root ::= \"a\""}),
+            "`grammar`: cannot be combined with `response_format`",
+        ),
+        (json!({"chat_template_kwargs": []}), "`chat_template_kwargs`: expected an object, found an array"),
+    ];
+    for (fields, message) in cases {
+        let (param, given) = refused(&fields);
+        assert_eq!(given, message, "{fields}");
+        assert!(message.starts_with(&format!("`{}`: ", param.expect("a field"))), "{message}");
+    }
+}
+
+#[test]
+fn what_is_not_an_object_is_refused_with_its_place() {
+    for (body, message) in [
+        ("{\n  \"model\": }", "the body is not valid JSON: expected value at line 2 column 12"),
+        ("", "the body is not valid JSON: EOF while parsing a value at line 1 column 0"),
+        ("[]", "the body must be a JSON object, not an array"),
+    ] {
+        let error = ChatRequest::from_json(body.as_bytes()).expect_err("refused");
+        assert_eq!(error.to_string(), message);
+        assert_eq!(error.param(), None);
+    }
+    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    assert!(ChatRequest::from_json(deep.as_bytes()).is_err());
+}

@@ -1,0 +1,115 @@
+//! The constraints that a model's requests share.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use formwork_grammar::{Constraint, Grammar, GrammarError, Limits, SchemaOptions};
+use formwork_openai::Format;
+use formwork_vocab::Vocabulary;
+use serde_json::json;
+
+/// The constraints that were used last, so that the masks of one request serve the next.
+///
+/// Few enough to be searched one by one.
+pub(crate) struct Constraints {
+    limits: Limits,
+    capacity: usize,
+    /// Least recently used first.
+    recent: Mutex<VecDeque<(Key, Constraint)>>,
+}
+
+/// What a constraint was compiled from.
+#[derive(Clone, PartialEq, Eq)]
+struct Key {
+    kind: &'static str,
+    source: String,
+}
+
+impl Constraints {
+    pub(crate) const fn new(capacity: usize, limits: Limits) -> Self {
+        Self { limits, capacity, recent: Mutex::new(VecDeque::new()) }
+    }
+
+    /// The constraint of `format` over `vocabulary`, which must be the same for all calls.
+    pub(crate) fn get(
+        &self,
+        format: &Format,
+        vocabulary: &Arc<Vocabulary>,
+    ) -> Result<Constraint, GrammarError> {
+        let key = Key::of(format);
+        if let Some(known) = touch(&mut self.lock(), &key) {
+            return Ok(known);
+        }
+        // Not under the lock: a large schema must not hold up other requests.
+        let compiled = Constraint::new(&compile(format, &self.limits)?, Arc::clone(vocabulary));
+        let mut recent = self.lock();
+        if let Some(known) = touch(&mut recent, &key) {
+            return Ok(known);
+        }
+        recent.push_back((key, compiled.clone()));
+        if recent.len() > self.capacity {
+            recent.pop_front();
+        }
+        Ok(compiled)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(Key, Constraint)>> {
+        // Entries are moved whole, so a panic elsewhere leaves the list in order.
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Key {
+    fn of(format: &Format) -> Self {
+        let (kind, source) = match format {
+            Format::JsonObject => ("object", String::new()),
+            Format::JsonSchema { schema, .. } => ("schema", schema.to_string()),
+            Format::Gbnf(source) => ("gbnf", source.clone()),
+            Format::Regex(pattern) => ("regex", pattern.clone()),
+            Format::Choice(choices) => ("choice", json!(choices).to_string()),
+        };
+        Self { kind, source }
+    }
+}
+
+/// Finds the constraint of `key` and makes it the most recently used.
+fn touch(recent: &mut VecDeque<(Key, Constraint)>, key: &Key) -> Option<Constraint> {
+    let index = recent.iter().position(|(known, _)| known == key)?;
+    let found = recent.remove(index)?;
+    let constraint = found.1.clone();
+    recent.push_back(found);
+    Some(constraint)
+}
+
+fn compile(format: &Format, limits: &Limits) -> Result<Grammar, GrammarError> {
+    let options = SchemaOptions::default();
+    match format {
+        Format::JsonObject => Grammar::json_schema(&json!({"type": "object"}), &options, limits),
+        Format::JsonSchema { schema, .. } => Grammar::json_schema(schema, &options, limits),
+        Format::Gbnf(source) => Grammar::gbnf(source, limits),
+        Format::Regex(pattern) => Grammar::regex(pattern, limits),
+        Format::Choice(choices) => Grammar::choices(choices, limits),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use formwork_vocab::{Token, TokenKind};
+
+    use super::*;
+
+    #[test]
+    fn the_least_recently_used_goes_first() {
+        let tokens = vec![Token { bytes: vec![b'a'], kind: TokenKind::Text }];
+        let vocabulary = Arc::new(Vocabulary::new(tokens, vec![]).unwrap());
+        let constraints = Constraints::new(2, Limits::default());
+        let regex = |pattern: &str| Format::Regex(pattern.to_owned());
+        for pattern in ["a", "b", "a", "c"] {
+            constraints.get(&regex(pattern), &vocabulary).unwrap();
+        }
+        // The same text as a grammar of another kind is another constraint.
+        assert!(constraints.get(&Format::Gbnf("a".to_owned()), &vocabulary).is_err());
+        let kept: Vec<_> = constraints.lock().iter().map(|(key, _)| key.source.clone()).collect();
+        assert_eq!(kept, ["a", "c"]);
+    }
+}

@@ -1,0 +1,162 @@
+use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use formwork_engine::{GenerationError, RequestError};
+use formwork_grammar::GrammarError;
+use formwork_lm::TemplateError;
+use formwork_openai::{Failure, FailureBody};
+use formwork_vocab::VocabError;
+use thiserror::Error;
+
+/// Why an [`App`](crate::App) cannot be served.
+#[derive(Debug, Error)]
+#[error(transparent)]
+pub struct AppError(#[from] pub(crate) AppKind);
+
+#[derive(Debug, Error)]
+pub(crate) enum AppKind {
+    #[error("no models to serve")]
+    NoModels,
+    #[error("two models are served as `{name}`")]
+    SameName { name: String },
+}
+
+/// Why a request fails. As a response it has OpenAI's shape.
+#[derive(Debug, Error)]
+#[error(transparent)]
+pub struct ApiError(#[from] Box<Kind>);
+
+#[derive(Debug, Error)]
+pub(crate) enum Kind {
+    #[error("the API key is missing or wrong; it belongs into the header `authorization: Bearer KEY`")]
+    Key,
+    #[error("there is no route {path}")]
+    Route { path: String },
+    #[error("{path} has no method {method}")]
+    Method { path: String, method: Method },
+    #[error("content-type must be application/json")]
+    ContentType,
+    #[error("the body is larger than the limit of {limit} bytes")]
+    BodyTooLarge { limit: usize },
+    #[error("the body could not be read")]
+    BodyUnreadable,
+    #[error(transparent)]
+    Body(formwork_openai::RequestError),
+    #[error("model `{given}` is not served; served are {served}")]
+    Model { given: String, served: String },
+    #[error("{source}")]
+    Constraint { field: &'static str, source: GrammarError },
+    #[error(transparent)]
+    Template(TemplateError),
+    #[error("the prompt cannot be encoded: {0}")]
+    Prompt(VocabError),
+    #[error("{source}")]
+    Refused { field: Option<&'static str>, source: RequestError },
+    #[error("{0}")]
+    TooLong(RequestError),
+    #[error("{0}; try again later")]
+    Busy(RequestError),
+    #[error("{0}")]
+    Stopped(RequestError),
+    #[error("the generation failed: {0}")]
+    Generation(GenerationError),
+    #[error("the request could not be prepared")]
+    Panicked,
+}
+
+/// The request is at fault.
+const REQUEST: &str = "invalid_request_error";
+/// The server is.
+const SERVER: &str = "server_error";
+
+impl Kind {
+    /// The table of HTTP statuses, with OpenAI's class and code of each error.
+    const fn row(&self) -> (StatusCode, &'static str, Option<&'static str>) {
+        match self {
+            Self::ContentType
+            | Self::BodyUnreadable
+            | Self::Body(_)
+            | Self::Constraint { .. }
+            | Self::Template(_)
+            | Self::Prompt(_)
+            | Self::Refused { .. } => (StatusCode::BAD_REQUEST, REQUEST, None),
+            Self::TooLong(_) => (StatusCode::BAD_REQUEST, REQUEST, Some("context_length_exceeded")),
+            Self::Key => (StatusCode::UNAUTHORIZED, REQUEST, Some("invalid_api_key")),
+            Self::Model { .. } => (StatusCode::NOT_FOUND, REQUEST, Some("model_not_found")),
+            Self::Route { .. } => (StatusCode::NOT_FOUND, REQUEST, Some("unknown_url")),
+            Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, REQUEST, Some("method_not_allowed")),
+            Self::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, REQUEST, Some("request_too_large")),
+            Self::Generation(_) | Self::Panicked => (StatusCode::INTERNAL_SERVER_ERROR, SERVER, None),
+            Self::Busy(_) => (StatusCode::SERVICE_UNAVAILABLE, SERVER, Some("overloaded")),
+            Self::Stopped(_) => (StatusCode::SERVICE_UNAVAILABLE, SERVER, Some("stopped")),
+        }
+    }
+
+    fn param(&self) -> Option<&str> {
+        match self {
+            Self::Body(error) => error.param(),
+            Self::Model { .. } => Some("model"),
+            Self::Constraint { field, .. } => Some(field),
+            Self::Template(_) | Self::Prompt(_) | Self::TooLong(_) => Some("messages"),
+            Self::Refused { field, .. } => *field,
+            _ => None,
+        }
+    }
+}
+
+impl ApiError {
+    /// The HTTP status of the response.
+    pub fn status(&self) -> StatusCode {
+        self.0.row().0
+    }
+
+    /// The response's body, or an error event's data.
+    pub(crate) fn body(&self) -> FailureBody {
+        let (_, class, code) = self.0.row();
+        let error = Failure {
+            message: self.to_string(),
+            class: class.to_owned(),
+            param: self.0.param().map(str::to_owned),
+            code: code.map(str::to_owned),
+        };
+        FailureBody { error }
+    }
+}
+
+impl From<Kind> for ApiError {
+    fn from(kind: Kind) -> Self {
+        Self(Box::new(kind))
+    }
+}
+
+impl From<formwork_openai::RequestError> for ApiError {
+    fn from(error: formwork_openai::RequestError) -> Self {
+        Kind::Body(error).into()
+    }
+}
+
+impl From<GenerationError> for ApiError {
+    fn from(error: GenerationError) -> Self {
+        Kind::Generation(error).into()
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        if self.status().is_server_error() {
+            tracing::warn!(error = %self, "request failed");
+        } else {
+            tracing::debug!(error = %self, "request refused");
+        }
+        let mut response = (self.status(), axum::Json(self.body())).into_response();
+        let header = match *self.0 {
+            Kind::Busy(_) => Some((RETRY_AFTER, "1")),
+            Kind::Key => Some((WWW_AUTHENTICATE, "Bearer")),
+            _ => None,
+        };
+        if let Some((name, value)) = header {
+            response.headers_mut().insert(name, HeaderValue::from_static(value));
+        }
+        response
+    }
+}

@@ -1,0 +1,97 @@
+//! From a request on the wire to a running generation. Compiling, rendering and encoding take time: call this off the
+//! async threads.
+
+use formwork_engine::prompt::Shape;
+use formwork_engine::{Generation, Request, RequestError, Sampling};
+use formwork_lm::{ChatInput, Message};
+use formwork_openai::{ChatRequest, Format};
+use formwork_vocab::TokenId;
+use formwork_vocab::Tokenizer;
+use formwork_vocab::tokenizer::EncodeOptions;
+
+use crate::app::Served;
+use crate::error::{ApiError, Kind};
+use crate::random::random;
+
+/// The temperature of requests that give none, as OpenAI has it.
+const TEMPERATURE: f32 = 1.0;
+
+impl Served {
+    /// Starts to generate what `request` asks for.
+    pub(crate) fn start(&self, request: &ChatRequest) -> Result<Generation, ApiError> {
+        let tokenizer = self.model.engine.tokenizer();
+        let compile = |format: &Format| {
+            let compiled = self.constraints.get(format, tokenizer.vocabulary());
+            compiled.map_err(|source| Kind::Constraint { field: format.field(), source })
+        };
+        let constraint = request.format.as_ref().map(compile).transpose()?;
+        let input = ChatInput {
+            messages: messages(request),
+            add_generation_prompt: true,
+            variables: request.chat_template_kwargs.clone(),
+        };
+        let prompt = self.model.template.render(&input).map_err(Kind::Template)?;
+        let generation = self.model.engine.generate(Request {
+            prompt: encode(tokenizer, &prompt)?,
+            constraint,
+            sampling: sampling(request),
+            max_tokens: request.max_tokens.map(|limit| limit.tokens),
+            stop: request.stop.clone(),
+        });
+        generation.map_err(|error| refused(error, request))
+    }
+}
+
+/// The conversation, with the format described to the model.
+fn messages(request: &ChatRequest) -> Vec<Message> {
+    let message = |m: &formwork_openai::ChatMessage| Message::new(m.role.name(), m.content.as_str());
+    let mut messages = request.messages.iter().map(message).collect();
+    if let (true, Some(format)) = (request.schema_in_prompt, &request.format) {
+        let shape = match format {
+            Format::JsonObject => Shape::JsonObject,
+            Format::JsonSchema { schema, .. } => Shape::Schema(schema),
+            Format::Gbnf(source) => Shape::Gbnf(source),
+            Format::Regex(pattern) => Shape::Regex(pattern),
+            Format::Choice(choices) => Shape::Choices(choices),
+        };
+        shape.add_to(&mut messages);
+    }
+    messages
+}
+
+/// Some templates write the beginning-of-sequence token themselves; there must be one only.
+fn encode(tokenizer: &Tokenizer, prompt: &str) -> Result<Vec<TokenId>, ApiError> {
+    let begins = |bos| prompt.as_bytes().starts_with(tokenizer.vocabulary().bytes(bos));
+    let bos = tokenizer.add_bos() && !tokenizer.bos().is_some_and(begins);
+    let options = EncodeOptions { special: true, bos };
+    Ok(tokenizer.encode(prompt, options).map_err(Kind::Prompt)?)
+}
+
+fn sampling(request: &ChatRequest) -> Sampling {
+    let neutral = Sampling::default();
+    Sampling {
+        temperature: request.temperature.unwrap_or(TEMPERATURE),
+        top_k: request.top_k.unwrap_or(neutral.top_k),
+        // OpenAI allows 0: the fewest tokens that reach the least probability are the one likeliest.
+        top_p: request.top_p.unwrap_or(neutral.top_p).max(f32::MIN_POSITIVE),
+        min_p: request.min_p.unwrap_or(neutral.min_p),
+        seed: request.seed.unwrap_or_else(random),
+    }
+}
+
+/// The engine names fields by what they mean; the request may spell them otherwise.
+fn refused(source: RequestError, request: &ChatRequest) -> ApiError {
+    if source.is_busy() {
+        return Kind::Busy(source).into();
+    }
+    if source.is_stopped() {
+        return Kind::Stopped(source).into();
+    }
+    let field = match source.field() {
+        Some("messages") => return Kind::TooLong(source).into(),
+        Some("max_tokens") => request.max_tokens.map(|limit| limit.field),
+        Some("response_format") => request.format.as_ref().map(Format::field),
+        other => other,
+    };
+    Kind::Refused { field, source }.into()
+}

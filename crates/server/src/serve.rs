@@ -1,0 +1,73 @@
+use std::io;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::routing::{get, post};
+use axum::serve::ListenerExt;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+use crate::app::App;
+use crate::error::{ApiError, Kind};
+use crate::{auth, chat, log, models};
+
+/// The routes of `app`.
+pub fn router(app: App) -> Router {
+    Router::new()
+        .route("/v1/chat/completions", post(chat::create))
+        .route("/v1/models", get(models::list))
+        .route("/v1/models/{*id}", get(models::get))
+        .route("/health", get(models::health))
+        .fallback(unknown_route)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(DefaultBodyLimit::max(app.options().body_limit))
+        .layer(from_fn_with_state(app.clone(), auth::check))
+        .layer(from_fn(log::log))
+        .with_state(app)
+}
+
+/// Serves `app` on `listener` until `shutdown` resolves; then takes no new connections and finishes what runs, within
+/// [`shutdown_limit`](crate::ServerOptions::shutdown_limit). What is left after that ends with the async runtime.
+///
+/// # Errors
+/// When the listener fails.
+pub async fn serve(
+    listener: TcpListener,
+    app: App,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let limit = app.options().shutdown_limit;
+    let (signal, signalled) = oneshot::channel();
+    // A chunk goes out when it is written, not when a packet is full.
+    let listener = listener.tap_io(|stream| {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "no TCP_NODELAY");
+        }
+    });
+    let serving = axum::serve(listener, router(app)).with_graceful_shutdown(async move {
+        shutdown.await;
+        tracing::info!(?limit, "shutting down");
+        let _ = signal.send(());
+    });
+    let overdue = async move {
+        let _ = signalled.await;
+        tokio::time::sleep(limit).await;
+    };
+    tokio::select! {
+        served = serving => served,
+        () = overdue => {
+            tracing::warn!("requests are cut off");
+            Ok(())
+        }
+    }
+}
+
+async fn unknown_route(request: Request) -> ApiError {
+    Kind::Route { path: request.uri().path().to_owned() }.into()
+}
+
+async fn wrong_method(request: Request) -> ApiError {
+    let (parts, _) = request.into_parts();
+    Kind::Method { path: parts.uri.path().to_owned(), method: parts.method }.into()
+}

@@ -1,0 +1,263 @@
+use std::sync::Arc;
+
+use axum::http::{Method, StatusCode};
+use formwork_lm::{ModelError, ScriptedModel};
+use formwork_server::{App, ServedModel, ServerOptions};
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use crate::fixture::{Lines, app, ask, babbles, chat, get, redact, request, says, send, served, start};
+
+#[tokio::test]
+async fn a_whole_answer() {
+    let answer = chat(&app(says("Hé!")), &json!({})).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    assert_eq!(answer.headers["content-type"], "application/json");
+    assert!(answer.headers["x-request-id"].to_str().unwrap().starts_with("req-"));
+    assert_snapshot!(answer.pretty(), @r#"
+    {
+      "id": "ID",
+      "object": "chat.completion",
+      "created": 0,
+      "model": "m",
+      "choices": [
+        {
+          "index": 0,
+          "message": {
+            "role": "assistant",
+            "content": "Hé!",
+            "refusal": null
+          },
+          "logprobs": null,
+          "finish_reason": "stop"
+        }
+      ],
+      "usage": {
+        "prompt_tokens": 19,
+        "completion_tokens": 4,
+        "total_tokens": 23
+      },
+      "system_fingerprint": "formwork-0.1.0"
+    }
+    "#);
+}
+
+/// The events of a stream, as they are on the wire, without what differs from call to call.
+async fn stream(app: &App, fields: &Value) -> String {
+    let answer = chat(app, fields).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    assert_eq!(answer.headers["content-type"], "text/event-stream");
+    events(&answer.text)
+}
+
+fn events(text: &str) -> String {
+    let mut ids = Vec::new();
+    let mut lines = String::new();
+    for event in text.split_terminator("\n\n") {
+        let data = event.strip_prefix("data: ").unwrap();
+        if data == "[DONE]" {
+            lines += "[DONE]\n";
+            continue;
+        }
+        let mut data: Value = serde_json::from_str(data).unwrap();
+        ids.push((data["id"].clone(), data["created"].clone()));
+        redact(&mut data);
+        lines += &format!("{data}\n");
+    }
+    ids.retain(|(id, _)| !id.is_null());
+    assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+    lines
+}
+
+#[tokio::test]
+async fn a_stream() {
+    let app = app(says("Hé!"));
+    assert_snapshot!(stream(&app, &json!({"stream": true})).await, @r#"
+    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"formwork-0.1.0","choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]}
+    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"formwork-0.1.0","choices":[{"index":0,"delta":{"content":"H"},"logprobs":null,"finish_reason":null}]}
+    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"formwork-0.1.0","choices":[{"index":0,"delta":{"content":"é"},"logprobs":null,"finish_reason":null}]}
+    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"formwork-0.1.0","choices":[{"index":0,"delta":{"content":"!"},"logprobs":null,"finish_reason":null}]}
+    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"formwork-0.1.0","choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}]}
+    [DONE]
+    "#);
+}
+
+#[tokio::test]
+async fn a_stream_with_usage() {
+    let fields = json!({"stream": true, "stream_options": {"include_usage": true}, "max_tokens": 1});
+    assert_snapshot!(stream(&app(says("Hi")), &fields).await, @r#"
+    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"formwork-0.1.0","choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"usage":null}
+    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"formwork-0.1.0","choices":[{"index":0,"delta":{"content":"H"},"logprobs":null,"finish_reason":null}],"usage":null}
+    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"formwork-0.1.0","choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"length"}],"usage":null}
+    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"formwork-0.1.0","choices":[],"usage":{"prompt_tokens":19,"completion_tokens":1,"total_tokens":20}}
+    [DONE]
+    "#);
+}
+
+#[tokio::test]
+async fn a_stream_that_fails_ends_with_an_error_event() {
+    let fails = FailsAfter { inner: says("Hello"), left: 2 };
+    let text = chat(&app(fails), &json!({"stream": true})).await.text;
+    assert_snapshot!(events(&text), @r#"
+    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"formwork-0.1.0","choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]}
+    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"formwork-0.1.0","choices":[{"index":0,"delta":{"content":"H"},"logprobs":null,"finish_reason":null}]}
+    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"formwork-0.1.0","choices":[{"index":0,"delta":{"content":"e"},"logprobs":null,"finish_reason":null}]}
+    {"error":{"message":"the generation failed: the forward pass failed","type":"server_error","param":null,"code":null}}
+    "#);
+    let whole = chat(&app(FailsAfter { inner: says("Hello"), left: 2 }), &json!({})).await;
+    assert_eq!(whole.status, StatusCode::INTERNAL_SERVER_ERROR);
+    assert_eq!(whole.json()["error"]["type"], "server_error");
+}
+
+#[tokio::test]
+async fn stop_strings_and_limits() {
+    let app = app(says("one, two, three"));
+    let answer = chat(&app, &json!({"stop": [", th", "x"]})).await;
+    assert_eq!(answer.content(), "one, two");
+    assert_eq!(answer.json()["choices"][0]["finish_reason"], "stop");
+    let answer = chat(&app, &json!({"max_completion_tokens": 3})).await;
+    assert_eq!(answer.content(), "one");
+    assert_eq!(answer.json()["choices"][0]["finish_reason"], "length");
+}
+
+#[tokio::test]
+async fn the_seed_decides_and_is_random_by_default() {
+    let app = app(babbles(400));
+    let choice = |fields: Value| {
+        let app = app.clone();
+        async move {
+            let mut body = json!({"guided_regex": "[a-z]{24}"});
+            for (name, value) in fields.as_object().unwrap() {
+                body[name] = value.clone();
+            }
+            chat(&app, &body).await.content()
+        }
+    };
+    assert_eq!(choice(json!({"seed": 1})).await, choice(json!({"seed": 1})).await);
+    assert_ne!(choice(json!({"seed": 1})).await, choice(json!({"seed": 2})).await);
+    assert_ne!(choice(json!({})).await, choice(json!({})).await);
+    // The likeliest token alone: the first of equals.
+    let first = "a".repeat(24);
+    for greedy in [json!({"temperature": 0}), json!({"top_k": 1, "temperature": 1}), json!({"top_p": 0})] {
+        let once = choice(greedy.clone()).await;
+        assert_eq!(once.len(), 24);
+        if greedy.get("temperature") == Some(&json!(0)) {
+            assert_eq!(once, first);
+        }
+    }
+}
+
+#[tokio::test]
+async fn models_have_names() {
+    let aliased = ServedModel { aliases: vec!["default".to_owned()], ..served("org/one", start(says("1"))) };
+    let models = vec![aliased, served("two", start(says("2")))];
+    let app = App::new(models, ServerOptions::default()).unwrap();
+    for (asked, served, said) in
+        [("org/one", "org/one", "1"), ("default", "org/one", "1"), ("two", "two", "2")]
+    {
+        let answer = chat(&app, &json!({"model": asked})).await;
+        assert_eq!((answer.json()["model"].as_str(), answer.content().as_str()), (Some(served), said));
+    }
+    assert_eq!(
+        get(&app, "/v1/models").await.text,
+        r#"{"object":"list","data":[{"id":"org/one","object":"model","created":7,"owned_by":"formwork"},{"id":"default","object":"model","created":7,"owned_by":"formwork"},{"id":"two","object":"model","created":7,"owned_by":"formwork"}]}"#
+    );
+    let one = r#"{"id":"org/one","object":"model","created":7,"owned_by":"formwork"}"#;
+    assert_eq!(get(&app, "/v1/models/org/one").await.text, one);
+    assert_eq!(get(&app, "/v1/models/org%2Fone").await.text, one);
+    assert_eq!(get(&app, "/v1/models/three").await.status, StatusCode::NOT_FOUND);
+    assert_eq!(get(&app, "/health").await.text, r#"{"status":"ok"}"#);
+}
+
+#[test]
+fn apps_need_models_with_names_of_their_own() {
+    let error = |models| App::new(models, ServerOptions::default()).err().map(|error| error.to_string());
+    assert_eq!(error(vec![]).as_deref(), Some("no models to serve"));
+    let alias = ServedModel { aliases: vec!["b".to_owned()], ..served("a", start(says(""))) };
+    let models = vec![alias, served("b", start(says("")))];
+    assert_eq!(error(models).as_deref(), Some("two models are served as `b`"));
+}
+
+#[tokio::test]
+async fn the_prompt_has_the_conversation_the_format_and_the_variables() {
+    let template = Arc::new(Lines::default());
+    let model = ServedModel { template: template.clone(), ..served("m", start(babbles(2000))) };
+    let app = App::new(vec![model], ServerOptions::default()).unwrap();
+    let mut prompts = Vec::new();
+    for fields in [
+        json!({"messages": [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Hi"}]}),
+        json!({"chat_template_kwargs": {"thinking": false}, "guided_choice": ["a", "b"], "schema_in_prompt": false}),
+        json!({"grammar": "root ::= \"a\""}),
+        json!({"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"enum": [1]}}}}),
+    ] {
+        let mut body = fields;
+        body["max_tokens"] = 5.into();
+        assert_eq!(chat(&app, &body).await.status, StatusCode::OK);
+        prompts.push(template.last.lock().unwrap().clone());
+    }
+    assert_snapshot!(prompts.join("\n---\n"), @r#"
+    system: Be brief.
+    user: Hi
+    assistant:
+    ---
+    thinking=false
+    user: Hi
+    assistant:
+    ---
+    system: Answer only with text that this grammar produces:
+    root ::= "a"
+    user: Hi
+    assistant:
+    ---
+    system: Answer with JSON only. The JSON must match this JSON Schema:
+    {"enum":[1]}
+    user: Hi
+    assistant:
+    "#);
+}
+
+#[tokio::test]
+async fn content_types() {
+    let app = app(says("ok"));
+    for (given, status) in [
+        ("application/json", 200),
+        ("Application/JSON; charset=utf-8", 200),
+        ("text/plain", 400),
+        ("application/x-www-form-urlencoded", 400),
+    ] {
+        let mut request = request(Method::POST, "/v1/chat/completions", ask(&json!({})).to_string());
+        request.headers_mut().insert("content-type", given.parse().unwrap());
+        assert_eq!(send(&app, request).await.status, status, "{given}");
+    }
+}
+
+/// A model that works a few times.
+struct FailsAfter {
+    inner: ScriptedModel,
+    left: usize,
+}
+
+impl formwork_lm::LanguageModel for FailsAfter {
+    fn vocab_size(&self) -> usize {
+        self.inner.vocab_size()
+    }
+    fn context_len(&self) -> usize {
+        self.inner.context_len()
+    }
+    fn open(&mut self) -> formwork_lm::SequenceId {
+        self.inner.open()
+    }
+    fn close(&mut self, sequence: formwork_lm::SequenceId) {
+        self.inner.close(sequence);
+    }
+    fn truncate(&mut self, sequence: formwork_lm::SequenceId, len: usize) -> Result<(), ModelError> {
+        self.inner.truncate(sequence, len)
+    }
+    fn forward(&mut self, batch: &formwork_lm::Batch<'_>) -> Result<formwork_lm::Logits, ModelError> {
+        if self.left == 0 {
+            return Err(ModelError::backend("out of memory"));
+        }
+        self.left -= 1;
+        self.inner.forward(batch)
+    }
+}

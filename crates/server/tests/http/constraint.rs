@@ -1,0 +1,110 @@
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::fixture::{app, babbles, chat, says};
+
+#[tokio::test]
+async fn outputs_match_their_constraint_whatever_the_model_likes() {
+    let app = app(babbles(4000));
+    for seed in 0..8 {
+        let send = async |mut fields: Value| {
+            fields["seed"] = seed.into();
+            fields["max_tokens"] = 300.into();
+            let answer = chat(&app, &fields).await;
+            assert_eq!(answer.json()["choices"][0]["finish_reason"], "stop");
+            answer.content()
+        };
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "name": {"type": "string"},
+                "size": {"enum": ["s", "m"]},
+                "tags": {"type": "array", "items": {"type": "integer"}, "minItems": 1},
+            },
+            "required": ["name", "size", "tags"],
+            "additionalProperties": false,
+        });
+        let format =
+            json!({"type": "json_schema", "json_schema": {"name": "n", "schema": schema, "strict": true}});
+        for fields in [json!({"response_format": format}), json!({"guided_json": schema})] {
+            let value: Value = serde_json::from_str(&send(fields).await).unwrap();
+            let keys: Vec<_> = value.as_object().unwrap().keys().map(String::as_str).collect();
+            assert_eq!(keys, ["name", "size", "tags"]);
+            assert!(value["name"].is_string() && (value["size"] == "s" || value["size"] == "m"));
+            let tags = value["tags"].as_array().unwrap();
+            assert!(!tags.is_empty() && tags.iter().all(|tag| tag.is_number()), "{value}");
+        }
+        let value = send(json!({"response_format": {"type": "json_object"}})).await;
+        assert!(serde_json::from_str::<Value>(&value).unwrap().is_object());
+        let said = send(json!({"grammar": "root ::= [0-9]{2} (\"+\" [0-9]{2})?"})).await;
+        assert!(
+            matches!(said.len(), 2 | 5) && said.bytes().all(|byte| byte == b'+' || byte.is_ascii_digit())
+        );
+        let said = send(json!({"guided_regex": "x{3}y?"})).await;
+        assert!(said == "xxx" || said == "xxxy");
+        let said = send(json!({"guided_choice": ["yes", "no"]})).await;
+        assert!(said == "yes" || said == "no");
+    }
+}
+
+#[tokio::test]
+async fn a_tight_budget_closes_the_output_and_says_so() {
+    // The model would go on for ever.
+    let app = app(says(
+        "[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1",
+    ));
+    let schema = json!({"type": "array", "items": {"const": 1}});
+    let fields = json!({"guided_json": schema, "schema_in_prompt": false, "max_tokens": 12});
+    let answer = chat(&app, &fields).await;
+    let items: Vec<u32> = serde_json::from_str(&answer.content()).unwrap();
+    assert!(items.len() > 1);
+    let choice = &answer.json()["choices"][0];
+    assert_eq!((&choice["finish_reason"], &choice["closed_by_budget"]), (&json!("stop"), &json!(true)));
+    let mut streamed = fields;
+    streamed["stream"] = true.into();
+    let text = chat(&app, &streamed).await.text;
+    let closed: Vec<_> = text.lines().filter(|line| line.contains("closed_by_budget")).collect();
+    assert_eq!(closed.len(), 1);
+    assert!(closed[0].contains(r#""finish_reason":"stop","closed_by_budget":true"#), "{}", closed[0]);
+}
+
+#[tokio::test]
+async fn constraints_that_cannot_be_enforced_name_their_place() {
+    let app = app(says(""));
+    let schema = json!({"type": "object", "properties": {"a": {"type": "strin"}}});
+    let pointer = "#/properties/a";
+    for (fields, param, place) in [
+        (
+            json!({"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}}),
+            "response_format.json_schema.schema",
+            pointer,
+        ),
+        (json!({"guided_json": schema}), "guided_json", pointer),
+        (json!({"guided_json": false}), "guided_json", ""),
+        (json!({"grammar": "root ::= \"a\"\nb ::="}), "grammar", "line 2"),
+        (json!({"guided_regex": "a(b"}), "guided_regex", "offset 1"),
+    ] {
+        let answer = chat(&app, &fields).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{fields}");
+        let error = &answer.json()["error"];
+        assert_eq!((&error["param"], &error["type"]), (&json!(param), &json!("invalid_request_error")));
+        assert!(error["message"].as_str().unwrap().contains(place), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn budgets_below_the_guarantee_are_refused_with_the_figure() {
+    let app = app(says(""));
+    for field in ["max_tokens", "max_completion_tokens"] {
+        let mut fields = json!({"guided_choice": ["maybe"]});
+        fields[field] = 3.into();
+        let answer = chat(&app, &fields).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+        assert_eq!(answer.json()["error"]["param"], field);
+        let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
+        assert_eq!(
+            message,
+            "a budget of 3 tokens is too small: the shortest output that can be guaranteed takes 5"
+        );
+    }
+}

@@ -1,0 +1,148 @@
+//! Servers over scripted models whose tokens are single bytes.
+
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, Method, Request, StatusCode};
+use formwork_engine::{Engine, EngineHandle, EngineOptions};
+use formwork_lm::{ChatInput, ChatTemplate, LanguageModel, ScriptedModel, TemplateError};
+use formwork_server::{App, ServedModel, ServerOptions, router};
+use formwork_vocab::{Token, TokenId, TokenKind, Tokenizer, Vocabulary};
+use serde_json::Value;
+use tower::ServiceExt;
+
+/// The token that ends a sequence; those before it are the bytes.
+pub(crate) const END: usize = 256;
+pub(crate) const CONTEXT: usize = 400;
+
+pub(crate) fn tokenizer() -> Arc<Tokenizer> {
+    let byte = |byte| Token { bytes: vec![byte], kind: TokenKind::Text };
+    let end = Token { bytes: b"</s>".to_vec(), kind: TokenKind::Control };
+    let tokens = (0..=255).map(byte).chain([end]).collect();
+    Arc::new(Tokenizer::greedy(Vocabulary::new(tokens, vec![TokenId(END as u32)]).unwrap()))
+}
+
+/// Writes `role: content` lines, with the variables in front, and remembers the last prompt.
+#[derive(Default)]
+pub(crate) struct Lines {
+    pub(crate) last: Mutex<String>,
+}
+
+impl ChatTemplate for Lines {
+    fn render(&self, input: &ChatInput) -> Result<String, TemplateError> {
+        let mut text: String =
+            input.variables.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
+        for message in &input.messages {
+            if message.content == "raise" {
+                return Err(TemplateError { message: "roles must alternate".to_owned(), line: Some(3) });
+            }
+            text += &format!("{}: {}\n", message.role, message.content);
+        }
+        text += "assistant:";
+        text.clone_into(&mut self.last.lock().unwrap());
+        Ok(text)
+    }
+}
+
+/// A model that answers every prompt with `text`, and then ends.
+pub(crate) fn says(text: &'static str) -> ScriptedModel {
+    ScriptedModel::new(END + 1, CONTEXT, move |tokens, row| {
+        let said: Vec<u8> = tokens.iter().map(|token| token.0 as u8).collect();
+        let marker = b"assistant:";
+        let start = said.windows(marker.len()).rposition(|window| window == marker).unwrap() + marker.len();
+        let next = text.as_bytes().get(said.len() - start).map_or(END, |&byte| byte.into());
+        row[next] = 1000.0;
+    })
+}
+
+/// A model that likes all tokens equally, so that the seed decides.
+pub(crate) fn babbles(context_len: usize) -> ScriptedModel {
+    ScriptedModel::new(END + 1, context_len, |_, _| {})
+}
+
+pub(crate) fn start(model: impl LanguageModel + 'static) -> EngineHandle {
+    Engine::start(Box::new(model), tokenizer(), EngineOptions::default())
+}
+
+pub(crate) fn served(id: &str, engine: EngineHandle) -> ServedModel {
+    ServedModel {
+        id: id.to_owned(),
+        aliases: vec![],
+        created: 7,
+        engine,
+        template: Arc::new(Lines::default()),
+    }
+}
+
+pub(crate) fn app(model: impl LanguageModel + 'static) -> App {
+    App::new(vec![served("m", start(model))], ServerOptions::default()).unwrap()
+}
+
+/// What came back.
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
+    }
+
+    /// Indented, without what differs from call to call.
+    pub(crate) fn pretty(&self) -> String {
+        let mut value = self.json();
+        redact(&mut value);
+        serde_json::to_string_pretty(&value).unwrap()
+    }
+
+    /// The content of a whole answer.
+    pub(crate) fn content(&self) -> String {
+        assert_eq!(self.status, StatusCode::OK, "{}", self.text);
+        self.json()["choices"][0]["message"]["content"].as_str().unwrap().to_owned()
+    }
+}
+
+/// Checks and removes what differs from call to call.
+pub(crate) fn redact(value: &mut Value) {
+    if value.get("id").is_some() {
+        let id = value["id"].as_str().unwrap();
+        assert!(id.starts_with("chatcmpl-") && id.len() == 41, "{id}");
+        assert!(value["created"].as_u64().unwrap() > 1_700_000_000);
+        value["id"] = "ID".into();
+        value["created"] = 0.into();
+    }
+}
+
+pub(crate) async fn send(app: &App, request: Request<Body>) -> Answer {
+    send_to(router(app.clone()), request).await
+}
+
+pub(crate) async fn send_to(router: Router, request: Request<Body>) -> Answer {
+    let (parts, body) = router.oneshot(request).await.unwrap().into_parts();
+    let text = String::from_utf8(to_bytes(body, usize::MAX).await.unwrap().to_vec()).unwrap();
+    Answer { status: parts.status, headers: parts.headers, text }
+}
+
+pub(crate) fn request(method: Method, path: &str, body: impl Into<Body>) -> Request<Body> {
+    Request::builder().method(method).uri(path).body(body.into()).unwrap()
+}
+
+pub(crate) async fn get(app: &App, path: &str) -> Answer {
+    send(app, request(Method::GET, path, "")).await
+}
+
+/// The body of a request that asks model `m` one thing, with `fields` besides.
+pub(crate) fn ask(fields: &Value) -> Value {
+    let mut body = serde_json::json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}]});
+    for (name, value) in fields.as_object().unwrap() {
+        body[name] = value.clone();
+    }
+    body
+}
+
+pub(crate) async fn chat(app: &App, fields: &Value) -> Answer {
+    send(app, request(Method::POST, "/v1/chat/completions", ask(fields).to_string())).await
+}

@@ -1,0 +1,179 @@
+use std::sync::mpsc::channel;
+
+use axum::body::Body;
+use axum::http::{Method, StatusCode};
+use formwork_engine::{Engine, EngineOptions};
+use formwork_lm::{LanguageModel, ScriptedModel};
+use formwork_server::{App, ServerOptions, router};
+use serde_json::json;
+use tower::ServiceExt;
+
+use crate::fixture::{
+    Answer, CONTEXT, END, app, ask, chat, get, request, says, send, served, start, tokenizer,
+};
+
+/// Status, type, param, code and message of an error, after checking that it has nothing else.
+fn error(answer: &Answer) -> String {
+    let body = answer.json();
+    assert_eq!(body.as_object().unwrap().len(), 1);
+    let error = body["error"].as_object().unwrap();
+    let keys: Vec<_> = error.keys().map(String::as_str).collect();
+    assert_eq!(keys, ["message", "type", "param", "code"]);
+    let text = |key: &str| error[key].as_str().unwrap_or("null");
+    assert!(answer.headers["content-type"].to_str().unwrap().starts_with("application/json"));
+    let status = answer.status.as_u16();
+    format!("{status} {} {} {}: {}", text("type"), text("param"), text("code"), text("message"))
+}
+
+#[tokio::test]
+async fn requests_that_are_refused() {
+    let app = app(says("ok"));
+    let long = "x".repeat(CONTEXT);
+    let cases = [
+        (
+            json!({"model": "gpt-4o"}),
+            "404 invalid_request_error model model_not_found: model `gpt-4o` is not served; served are m",
+        ),
+        (json!({"n": 2}), "400 invalid_request_error n null: `n`: only 1 is supported here"),
+        (
+            json!({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}),
+            "400 invalid_request_error messages[0].content[0].type null: `messages[0].content[0].type`: `image_url` is not supported; supported are text",
+        ),
+        (
+            json!({"messages": [{"role": "user", "content": long}]}),
+            "400 invalid_request_error messages context_length_exceeded: the prompt has 417 tokens; with room for 1 of output the model's context fits 400",
+        ),
+        (
+            json!({"messages": [{"role": "user", "content": "raise"}]}),
+            "400 invalid_request_error messages null: chat template: roles must alternate (line 3)",
+        ),
+        (
+            json!({"grammar": "root ::= \"a\"", "guided_regex": "a"}),
+            "400 invalid_request_error guided_regex null: `guided_regex`: cannot be combined with `grammar`",
+        ),
+    ];
+    for (fields, expected) in cases {
+        assert_eq!(error(&chat(&app, &fields).await), expected);
+    }
+    let malformed = request(Method::POST, "/v1/chat/completions", "{\"model\": \"m\",\n \"messages\": [}");
+    assert_eq!(
+        error(&send(&app, malformed).await),
+        "400 invalid_request_error null null: the body is not valid JSON: expected value at line 2 column 15"
+    );
+}
+
+#[tokio::test]
+async fn routes_that_are_not_there() {
+    let app = app(says("ok"));
+    assert_eq!(
+        error(&get(&app, "/v1/images?q=1").await),
+        "404 invalid_request_error null unknown_url: there is no route /v1/images"
+    );
+    let wrong = get(&app, "/v1/chat/completions").await;
+    assert_eq!(
+        error(&wrong),
+        "405 invalid_request_error null method_not_allowed: /v1/chat/completions has no method GET"
+    );
+    assert_eq!(wrong.headers["allow"], "POST");
+    assert_eq!(
+        error(&send(&app, request(Method::DELETE, "/v1/models/m", "")).await),
+        "405 invalid_request_error null method_not_allowed: /v1/models/m has no method DELETE"
+    );
+}
+
+#[tokio::test]
+async fn bodies_that_are_too_large() {
+    let options = ServerOptions { body_limit: 100, ..ServerOptions::default() };
+    let app = App::new(vec![served("m", start(says("ok")))], options).unwrap();
+    assert_eq!(chat(&app, &json!({})).await.status, StatusCode::OK);
+    assert_eq!(
+        error(&chat(&app, &json!({"user": "x".repeat(100)})).await),
+        "413 invalid_request_error null request_too_large: the body is larger than the limit of 100 bytes"
+    );
+}
+
+#[tokio::test]
+async fn keys() {
+    let options = ServerOptions { api_key: Some("secret".to_owned()), ..ServerOptions::default() };
+    let app = App::new(vec![served("m", start(says("ok")))], options).unwrap();
+    let with_key = async |path: &str, header: Option<&str>| {
+        let mut request = request(Method::GET, path, "");
+        if let Some(header) = header {
+            request.headers_mut().insert("authorization", header.parse().unwrap());
+        }
+        send(&app, request).await
+    };
+    assert_eq!(with_key("/health", None).await.status, StatusCode::OK);
+    for right in ["Bearer secret", "bearer secret"] {
+        assert_eq!(with_key("/v1/models", Some(right)).await.status, StatusCode::OK, "{right}");
+    }
+    for wrong in
+        [None, Some("secret"), Some("Bearer "), Some("Bearer secreT"), Some("Bearer secrets"), Some("B")]
+    {
+        for path in ["/v1/models", "/elsewhere"] {
+            let answer = with_key(path, wrong).await;
+            assert_eq!(
+                error(&answer),
+                "401 invalid_request_error null invalid_api_key: the API key is missing or wrong; it belongs into the header `authorization: Bearer KEY`"
+            );
+            assert_eq!(answer.headers["www-authenticate"], "Bearer");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_full_queue_is_busy() {
+    let (release, gate) = channel::<()>();
+    let model = ScriptedModel::new(END + 1, CONTEXT, move |_, row| {
+        // Returns at once when the test lets go of the other end.
+        let _ = gate.recv();
+        row[END] = 1000.0;
+    });
+    let engine = Engine::start(Box::new(model), tokenizer(), EngineOptions { parallel: 1, queue: 1 });
+    let app = App::new(vec![served("m", engine)], ServerOptions::default()).unwrap();
+    let body = Body::from(ask(&json!({"stream": true})).to_string());
+    let running =
+        router(app.clone()).oneshot(request(Method::POST, "/v1/chat/completions", body)).await.unwrap();
+    assert_eq!(running.status(), StatusCode::OK);
+    let busy = chat(&app, &json!({})).await;
+    assert_eq!(
+        error(&busy),
+        "503 server_error null overloaded: 1 requests are waiting, which is the limit; try again later"
+    );
+    assert_eq!(busy.headers["retry-after"], "1");
+    drop(release);
+}
+
+#[tokio::test]
+async fn an_engine_that_died_is_unavailable() {
+    let app = app(Dies);
+    let first = chat(&app, &json!({})).await;
+    assert_eq!(error(&first), "500 server_error null null: the generation failed: the engine stopped");
+    let second = chat(&app, &json!({})).await;
+    assert_eq!(error(&second), "503 server_error null stopped: the engine has stopped");
+}
+
+/// A model that takes the engine's thread down.
+struct Dies;
+
+impl LanguageModel for Dies {
+    fn vocab_size(&self) -> usize {
+        END + 1
+    }
+    fn context_len(&self) -> usize {
+        CONTEXT
+    }
+    fn open(&mut self) -> formwork_lm::SequenceId {
+        panic!("as the test wants it")
+    }
+    fn close(&mut self, _: formwork_lm::SequenceId) {}
+    fn truncate(&mut self, _: formwork_lm::SequenceId, _: usize) -> Result<(), formwork_lm::ModelError> {
+        Ok(())
+    }
+    fn forward(
+        &mut self,
+        _: &formwork_lm::Batch<'_>,
+    ) -> Result<formwork_lm::Logits, formwork_lm::ModelError> {
+        Ok(formwork_lm::Logits::default())
+    }
+}

@@ -1,0 +1,301 @@
+//! Tokenizers from the metadata of GGUF files.
+//!
+//! The format stores a tokenizer as lists under `tokenizer.ggml.*`: spellings, types, and either merges or scores. What
+//! it leaves out, such as the regular expressions, the name in `tokenizer.ggml.pre` stands for. Reading the file is the
+//! model crate's business; here its fields become a [`Tokenizer`].
+
+use std::sync::Arc;
+
+use super::bpe::{Bpe, Units};
+use super::partition::{Entry, Part, Partition};
+use super::sentencepiece::{ByteTokens, SentencePiece};
+use super::{Encoder, Tokenizer, ends, pre};
+use crate::error::Kind;
+use crate::{Token, TokenId, TokenKind, VocabError, Vocabulary};
+
+/// The tokenizer fields of a GGUF file, as they are in it. A field that is missing stays at its default.
+///
+/// ```
+/// use formwork_vocab::tokenizer::GgufTokenizer;
+/// use formwork_vocab::{TokenId, Tokenizer};
+/// let strings = |s: &[&str]| s.iter().map(|s| s.to_string()).collect();
+/// let tokenizer = Tokenizer::from_gguf(GgufTokenizer {
+///     model: "gpt2".into(),
+///     pre: Some("gpt-2".into()),
+///     tokens: strings(&["a", "b", "Ġ", "ab", "Ġab"]),
+///     merges: strings(&["a b", "Ġ ab"]),
+///     ..GgufTokenizer::default()
+/// })?;
+/// assert_eq!(tokenizer.encode_fragment("ab ab")?, [TokenId(3), TokenId(4)]);
+/// assert_eq!(tokenizer.vocabulary().bytes(TokenId(4)), b" ab");
+/// # Ok::<(), formwork_vocab::VocabError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct GgufTokenizer {
+    /// `general.name`. Phi-3's tokens take the white space after them, and only this name tells.
+    pub name: Option<String>,
+    /// `tokenizer.ggml.model`: `gpt2`, `llama` or `gemma4`.
+    pub model: String,
+    /// `tokenizer.ggml.pre`: how text is split into words, for `gpt2`.
+    pub pre: Option<String>,
+    /// `tokenizer.ggml.tokens`: the spelling of each token.
+    pub tokens: Vec<String>,
+    /// `tokenizer.ggml.token_type`: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte. All are normal
+    /// when the list is empty.
+    pub token_type: Vec<i32>,
+    /// `tokenizer.ggml.scores`: one per token, for `llama`.
+    pub scores: Vec<f32>,
+    /// `tokenizer.ggml.merges`: pairs of spellings with a space between them, for `gpt2` and `gemma4`.
+    pub merges: Vec<String>,
+    /// `tokenizer.ggml.bos_token_id`, the beginning of a sequence.
+    pub bos: Option<u32>,
+    /// `tokenizer.ggml.eos_token_id`, the end of a sequence.
+    pub eos: Option<u32>,
+    /// `tokenizer.ggml.eot_token_id`, the end of a turn.
+    pub eot: Option<u32>,
+    /// `tokenizer.ggml.eom_token_id`, the end of a message.
+    pub eom: Option<u32>,
+    /// `tokenizer.ggml.add_bos_token`.
+    pub add_bos: Option<bool>,
+    /// `tokenizer.ggml.add_space_prefix`, for `llama`.
+    pub add_space_prefix: Option<bool>,
+}
+
+const NORMAL: i32 = 1;
+const UNKNOWN: i32 = 2;
+const CONTROL: i32 = 3;
+const USER_DEFINED: i32 = 4;
+const UNUSED: i32 = 5;
+const BYTE: i32 = 6;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Model {
+    /// Merges over bytes.
+    Gpt2,
+    /// Scores over characters.
+    Llama,
+    /// Merges over characters.
+    Gemma4,
+}
+
+impl Model {
+    fn named(name: &str) -> Result<Self, VocabError> {
+        match name {
+            "gpt2" => Ok(Self::Gpt2),
+            "llama" => Ok(Self::Llama),
+            "gemma4" => Ok(Self::Gemma4),
+            _ => Err(Kind::UnknownModel { given: name.to_owned(), known: "gpt2, llama, gemma4" }.into()),
+        }
+    }
+
+    const fn units(self) -> Units {
+        if matches!(self, Self::Gpt2) { Units::Bytes } else { Units::Characters }
+    }
+}
+
+impl Tokenizer {
+    /// Builds the tokenizer that a GGUF file describes.
+    ///
+    /// # Errors
+    /// When the model or the splitting into words is not known, lists do not fit together, or an id is outside.
+    pub fn from_gguf(mut fields: GgufTokenizer) -> Result<Self, VocabError> {
+        let model = Model::named(&fields.model)?;
+        let splitting = match model {
+            Model::Gpt2 => Some(pre::splitting(fields.pre.as_deref().unwrap_or(pre::UNNAMED))?),
+            Model::Gemma4 => Some(pre::LINES),
+            Model::Llama => None,
+        };
+        fields.check(model)?;
+        let byte_tokens = fields.byte_tokens()?;
+        let partition = fields.partition();
+        let tokens = std::mem::take(&mut fields.tokens);
+        let ends = fields.ends(&tokens);
+        let tokens = tokens.into_iter().zip(&fields.token_type);
+        let tokens = tokens.map(|(spelling, &kind)| token(spelling, kind, model.units())).collect();
+        let vocabulary = Vocabulary::new(tokens, ends)?;
+        let words = match splitting {
+            Some(ref splitting) => Words::Merges(Bpe::new(
+                &vocabulary,
+                fields.of_type(&[NORMAL]),
+                &fields.merges,
+                (model.units(), byte_tokens),
+                splitting,
+            )?),
+            None => Words::Scores {
+                encoder: SentencePiece::new(
+                    &vocabulary,
+                    fields.of_type(&[NORMAL]).chain(fields.of_type(&[USER_DEFINED])),
+                    &fields.scores,
+                    byte_tokens,
+                ),
+                space_prefix: fields.add_space_prefix.unwrap_or(true),
+            },
+        };
+        let add_bos = fields.add_bos.unwrap_or(splitting.is_none_or(|splitting| splitting.add_bos));
+        Ok(Self {
+            vocabulary: Arc::new(vocabulary),
+            bos: fields.bos.map(TokenId),
+            add_bos: add_bos && fields.bos.is_some(),
+            encoder: Encoder::Gguf(Arc::new(GgufEncoder { partition, words })),
+        })
+    }
+}
+
+impl GgufTokenizer {
+    /// Checks that lists and ids fit the vocabulary, and puts in what `model` implies where the file is silent.
+    fn check(&mut self, model: Model) -> Result<(), VocabError> {
+        let limit = self.tokens.len();
+        if self.token_type.is_empty() {
+            self.token_type = vec![NORMAL; limit];
+        }
+        for kind in &mut self.token_type {
+            *kind = if (NORMAL..=BYTE).contains(kind) { *kind } else { NORMAL };
+        }
+        if model == Model::Llama {
+            let usual = |id: u32| (limit > 2).then_some(id);
+            self.bos = self.bos.or_else(|| usual(1));
+            self.eos = self.eos.or_else(|| usual(2));
+        } else {
+            self.scores.clear();
+        }
+        for (field, given, wanted) in [
+            ("tokenizer.ggml.token_type", self.token_type.len(), limit),
+            ("tokenizer.ggml.scores", self.scores.len(), if model == Model::Llama { limit } else { 0 }),
+        ] {
+            if given != wanted {
+                return Err(Kind::FieldLength { field, given, limit }.into());
+            }
+        }
+        for (field, id) in [
+            ("tokenizer.ggml.bos_token_id", self.bos),
+            ("tokenizer.ggml.eos_token_id", self.eos),
+            ("tokenizer.ggml.eot_token_id", self.eot),
+            ("tokenizer.ggml.eom_token_id", self.eom),
+        ] {
+            if let Some(given) = id.filter(|&id| id as usize >= limit) {
+                return Err(Kind::TokenOutside { field, given, limit }.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The ids of the tokens whose type is in `types`.
+    fn of_type<'a>(&'a self, types: &'a [i32]) -> impl Iterator<Item = TokenId> + 'a {
+        self.token_type.iter().zip(0..).filter(|(kind, _)| types.contains(kind)).map(|(_, id)| TokenId(id))
+    }
+
+    fn byte_tokens(&self) -> Result<ByteTokens, VocabError> {
+        let mut tokens: ByteTokens = Box::new([None; 256]);
+        for token in self.of_type(&[BYTE]) {
+            let given = &self.tokens[token.index()];
+            let byte = byte(given).ok_or_else(|| Kind::ByteSpelling { token, given: given.clone() })?;
+            tokens[usize::from(byte)] = Some(token);
+        }
+        Ok(tokens)
+    }
+
+    /// The tokens that are found in the text as they are spelt.
+    fn partition(&self) -> Partition {
+        let spelt: Vec<Entry> = self
+            .of_type(&[UNKNOWN, CONTROL, USER_DEFINED])
+            .map(|token| {
+                (self.tokens[token.index()].clone(), token, self.token_type[token.index()] != USER_DEFINED)
+            })
+            .collect();
+        let name = self.name.as_deref().unwrap_or_default().to_lowercase();
+        let trimming = if name.contains("phi-3") || name.contains("phi3") {
+            let keeping = ["<s>", "<unk>", "<|endoftext|>"];
+            spelt.iter().filter(|entry| !keeping.contains(&entry.0.as_str())).map(|entry| entry.1).collect()
+        } else {
+            Vec::new()
+        };
+        Partition::new(&spelt, trimming)
+    }
+
+    /// The tokens that end a sequence; `spellings` are all tokens'.
+    fn ends(&self, spellings: &[String]) -> Vec<TokenId> {
+        let control = self.of_type(&[CONTROL]).map(|token| (spellings[token.index()].as_str(), token));
+        let mut ends = ends::named(control);
+        ends.extend([self.eos, self.eot, self.eom].into_iter().flatten().map(TokenId));
+        ends
+    }
+}
+
+/// The byte that `<0xNN>` spells.
+pub(super) fn byte(spelling: &str) -> Option<u8> {
+    let digits = spelling.strip_prefix("<0x")?.strip_suffix('>')?;
+    if digits.len() == 2 { u8::from_str_radix(digits, 16).ok() } else { None }
+}
+
+fn token(spelling: String, kind: i32, units: Units) -> Token {
+    let kind = match kind {
+        UNKNOWN | CONTROL => TokenKind::Control,
+        UNUSED => TokenKind::Unused,
+        BYTE => TokenKind::Byte,
+        _ if spelling.is_empty() => TokenKind::Unused,
+        USER_DEFINED if units == Units::Bytes => {
+            return Token { bytes: spelling.into_bytes(), kind: TokenKind::Text };
+        }
+        _ => TokenKind::Text,
+    };
+    let bytes = match kind {
+        TokenKind::Text => {
+            let mut bytes = Vec::with_capacity(spelling.len());
+            units.decode(&spelling, &mut bytes);
+            bytes
+        }
+        TokenKind::Byte => byte(&spelling).into_iter().collect(),
+        TokenKind::Control | TokenKind::Unused => spelling.into_bytes(),
+    };
+    Token { bytes, kind }
+}
+
+/// Encodes as the program does that the GGUF format comes from.
+#[derive(Debug)]
+pub(super) struct GgufEncoder {
+    partition: Partition,
+    words: Words,
+}
+
+#[derive(Debug)]
+enum Words {
+    Merges(Bpe),
+    Scores { encoder: SentencePiece, space_prefix: bool },
+}
+
+impl GgufEncoder {
+    /// Appends the tokens of `text`. With `special`, spellings of control tokens are those tokens; with `whole`, the
+    /// text does not continue other text and may get a space before it.
+    pub(super) fn encode(
+        &self,
+        vocabulary: &Vocabulary,
+        text: &str,
+        (special, whole): (bool, bool),
+        ids: &mut Vec<TokenId>,
+    ) -> Result<(), VocabError> {
+        let mut after_token = true;
+        for part in self.partition.split(text, special) {
+            match (part, &self.words) {
+                (Part::Token(token), _) => ids.push(token),
+                (Part::Text(at, text), Words::Merges(bpe)) => bpe.encode(vocabulary, (at, text), ids)?,
+                (Part::Text(at, text), Words::Scores { encoder, space_prefix }) => {
+                    encoder.encode(vocabulary, (at, text), *space_prefix && whole && after_token, ids)?;
+                }
+            }
+            after_token = matches!(part, Part::Token(_));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn byte_spellings() {
+        assert_eq!(byte("<0x0A>"), Some(10));
+        assert_eq!(byte("<0xff>"), Some(255));
+        assert_eq!([byte("<0x0>"), byte("<0x100>"), byte("0x0A"), byte("<0xG0>")], [None; 4]);
+    }
+}

@@ -1,0 +1,273 @@
+//! Tokenizers from a `tokenizer.json`, the format of the `tokenizers` crate.
+//!
+//! The crate does the encoding, step by step rather than through its one call, because two things must be ours: control
+//! tokens are read from the text only on request, and a fragment gets no space before it. What the crate cannot tell is
+//! the bytes of a single token, for its decoders work on whole texts; they follow from the kind of decoder.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::Value;
+use tokenizers::decoders::DecoderWrapper;
+use tokenizers::models::ModelWrapper;
+use tokenizers::normalizers::{NormalizerWrapper, Sequence as Normalizers};
+use tokenizers::pre_tokenizers::PreTokenizerWrapper;
+use tokenizers::pre_tokenizers::metaspace::PrependScheme;
+use tokenizers::{AddedVocabulary, Model, OffsetReferential, OffsetType, PreTokenizer};
+
+use super::{Encoder, Tokenizer, alphabet, ends, gguf, sentencepiece};
+use crate::error::Kind;
+use crate::{Token, TokenId, TokenKind, VocabError, Vocabulary};
+
+impl Tokenizer {
+    /// Builds the tokenizer that a `tokenizer.json` describes. The tokens that end a sequence go by their names;
+    /// [`Tokenizer::with_ends`] adds more.
+    ///
+    /// # Errors
+    /// When the file is malformed, or its decoder is not byte-level or SentencePiece's.
+    pub fn from_json(bytes: &[u8]) -> Result<Self, VocabError> {
+        let json = tokenizers::Tokenizer::from_bytes(bytes).map_err(Kind::Json)?;
+        check_added(bytes, &json)?;
+        let spelling = Spelling::of(json.get_decoder())?;
+        let (tokens, ends) = tokens(&json, spelling);
+        let vocabulary = Vocabulary::new(tokens, ends)?;
+        let bos = Bos::of(&json);
+        Ok(Self {
+            vocabulary: Arc::new(vocabulary),
+            bos: bos.token,
+            add_bos: bos.add,
+            encoder: Encoder::Json(Arc::new(JsonEncoder::new(json))),
+        })
+    }
+}
+
+/// The part of the file that [`check_added`] looks at.
+#[derive(Deserialize)]
+struct File {
+    #[serde(default)]
+    added_tokens: Vec<Added>,
+}
+
+#[derive(Deserialize)]
+struct Added {
+    id: u32,
+    content: String,
+}
+
+/// The crate numbers added tokens by their order and only warns where the file says otherwise, as a file with gaps does.
+/// The model was trained with the file's ids.
+fn check_added(bytes: &[u8], json: &tokenizers::Tokenizer) -> Result<(), VocabError> {
+    let file: File = serde_json::from_slice(bytes).map_err(|error| Kind::Json(error.into()))?;
+    for added in file.added_tokens {
+        let given = json.token_to_id(&added.content);
+        if given != Some(added.id) {
+            return Err(Kind::AddedToken { token: added.content, wanted: added.id, given }.into());
+        }
+    }
+    Ok(())
+}
+
+/// How a vocabulary spells bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Spelling {
+    /// In the byte-level alphabet.
+    Alphabet,
+    /// As text with `▁` for a space; perhaps with byte tokens `<0xNN>`.
+    Text { byte_tokens: bool },
+}
+
+impl Spelling {
+    fn of(decoder: Option<&DecoderWrapper>) -> Result<Self, VocabError> {
+        let unsupported = |given| {
+            let known = "ByteLevel, Metaspace and sequences of Replace, ByteFallback, Fuse and Strip";
+            Err(Kind::Decoder { given, known }.into())
+        };
+        match decoder {
+            None => unsupported("null"),
+            Some(DecoderWrapper::ByteLevel(_)) => Ok(Self::Alphabet),
+            Some(DecoderWrapper::Sequence(sequence)) => {
+                let mut byte_tokens = false;
+                for decoder in sequence.get_decoders() {
+                    match Self::of(Some(decoder))? {
+                        Self::Alphabet => return Ok(Self::Alphabet),
+                        Self::Text { byte_tokens: more } => byte_tokens |= more,
+                    }
+                }
+                Ok(Self::Text { byte_tokens })
+            }
+            Some(DecoderWrapper::ByteFallback(_)) => Ok(Self::Text { byte_tokens: true }),
+            Some(
+                DecoderWrapper::Metaspace(_)
+                | DecoderWrapper::Replace(_)
+                | DecoderWrapper::Fuse(_)
+                | DecoderWrapper::Strip(_),
+            ) => Ok(Self::Text { byte_tokens: false }),
+            Some(DecoderWrapper::BPE(_)) => unsupported("BPEDecoder"),
+            Some(DecoderWrapper::WordPiece(_)) => unsupported("WordPiece"),
+            Some(DecoderWrapper::CTC(_)) => unsupported("CTC"),
+        }
+    }
+
+    /// The token that the model's own vocabulary spells `spelling`.
+    fn token(self, spelling: &str) -> Token {
+        let byte = if self == (Self::Text { byte_tokens: true }) { gguf::byte(spelling) } else { None };
+        let mut bytes = Vec::new();
+        match (self, byte) {
+            (Self::Alphabet, _) => alphabet::decode(spelling, &mut bytes),
+            (Self::Text { .. }, Some(byte)) => return Token { bytes: vec![byte], kind: TokenKind::Byte },
+            (Self::Text { .. }, None) => bytes.extend(sentencepiece::spaces(spelling, false).into_bytes()),
+        }
+        Token { bytes, kind: TokenKind::Text }
+    }
+
+    /// A token that was added to the model's own.
+    fn added(self, content: &str, special: bool) -> Token {
+        let kind = if special { TokenKind::Control } else { TokenKind::Text };
+        let bytes = match (self, kind) {
+            (Self::Text { .. }, TokenKind::Text) => sentencepiece::spaces(content, false).into_bytes(),
+            _ => content.as_bytes().to_vec(),
+        };
+        Token { bytes, kind }
+    }
+}
+
+/// All tokens by id, and those that end a sequence. Ids that nothing names are unused.
+fn tokens(json: &tokenizers::Tokenizer, spelling: Spelling) -> (Vec<Token>, Vec<TokenId>) {
+    let unused = Token { bytes: Vec::new(), kind: TokenKind::Unused };
+    let mut tokens = Vec::with_capacity(json.get_vocab_size(true));
+    let mut put = |id: u32, token| {
+        let index = id as usize;
+        if index >= tokens.len() {
+            tokens.resize(index + 1, unused.clone());
+        }
+        tokens[index] = token;
+    };
+    for (spelt, id) in json.get_vocab(false) {
+        put(id, spelling.token(&spelt));
+    }
+    let added = json.get_added_tokens_decoder();
+    for (&id, token) in &added {
+        put(id, spelling.added(&token.content, token.special));
+    }
+    let special = added.iter().filter(|(_, token)| token.special);
+    let ends = ends::named(special.map(|(&id, token)| (token.content.as_str(), TokenId(id))));
+    (tokens, ends)
+}
+
+/// The beginning-of-sequence token, and whether texts start with it.
+struct Bos {
+    token: Option<TokenId>,
+    add: bool,
+}
+
+impl Bos {
+    fn of(json: &tokenizers::Tokenizer) -> Self {
+        let post = serde_json::to_value(json.get_post_processor()).unwrap_or_default();
+        if let Some(name) = first_special(&post) {
+            return Self { token: json.token_to_id(name).map(TokenId), add: true };
+        }
+        let added = json.get_added_vocabulary();
+        let usual = ["<s>", "<bos>", "<|begin_of_text|>", "<|startoftext|>"];
+        let token = usual.into_iter().find(|name| added.is_special_token(name));
+        Self { token: token.and_then(|name| json.token_to_id(name)).map(TokenId), add: false }
+    }
+}
+
+/// The special token that a post-processor's template puts before the text.
+fn first_special(post: &Value) -> Option<&str> {
+    match post.get("type")?.as_str()? {
+        "TemplateProcessing" => post["single"].get(0)?.get("SpecialToken")?.get("id")?.as_str(),
+        "Sequence" => post["processors"].as_array()?.iter().find_map(first_special),
+        _ => None,
+    }
+}
+
+/// Encodes through the `tokenizers` crate.
+#[derive(Debug)]
+pub(super) struct JsonEncoder {
+    json: tokenizers::Tokenizer,
+    /// The added tokens, with those that are special left as text.
+    plain: AddedVocabulary,
+    /// The tokenizer's own steps for text that continues other text: without the space that they put before it.
+    normalizer: Option<NormalizerWrapper>,
+    pre_tokenizer: Option<PreTokenizerWrapper>,
+    unknown: Option<u32>,
+}
+
+impl JsonEncoder {
+    fn new(json: tokenizers::Tokenizer) -> Self {
+        let mut plain = json.get_added_vocabulary().clone();
+        plain.set_encode_special_tokens(true);
+        let unknown = match json.get_model() {
+            ModelWrapper::BPE(bpe) => {
+                bpe.get_unk_token().as_ref().and_then(|unknown| json.token_to_id(unknown))
+            }
+            _ => None,
+        };
+        Self {
+            plain,
+            normalizer: json.get_normalizer().and_then(without_prepend),
+            pre_tokenizer: json.get_pre_tokenizer().cloned().map(without_prefix),
+            unknown,
+            json,
+        }
+    }
+
+    /// Appends the tokens of `text`; `special` and `whole` as for the other encoders.
+    pub(super) fn encode(
+        &self,
+        text: &str,
+        (special, whole): (bool, bool),
+        ids: &mut Vec<TokenId>,
+    ) -> Result<(), VocabError> {
+        let added = if special { self.json.get_added_vocabulary() } else { &self.plain };
+        let (normalizer, pre_tokenizer) = if whole {
+            (self.json.get_normalizer(), self.json.get_pre_tokenizer())
+        } else {
+            (self.normalizer.as_ref(), self.pre_tokenizer.as_ref())
+        };
+        let mut pieces = added.extract_and_normalize(normalizer, text);
+        if let Some(pre_tokenizer) = pre_tokenizer {
+            pre_tokenizer.pre_tokenize(&mut pieces).map_err(Kind::Split)?;
+        }
+        for (piece, (at, _), tokens) in pieces.get_splits(OffsetReferential::Original, OffsetType::Byte) {
+            if let Some(tokens) = tokens {
+                ids.extend(tokens.iter().map(|token| TokenId(token.id)));
+                continue;
+            }
+            let tokens = self.json.get_model().tokenize(piece).map_err(Kind::Split)?;
+            // Without a token for the unknown, a model leaves out what it does not know and ends early.
+            let end = tokens.last().map_or(0, |token| token.offsets.1);
+            if end != piece.len() || tokens.iter().any(|token| Some(token.id) == self.unknown) {
+                return Err(Kind::NoWord { at }.into());
+            }
+            ids.extend(tokens.iter().map(|token| TokenId(token.id)));
+        }
+        Ok(())
+    }
+}
+
+fn without_prepend(normalizer: &NormalizerWrapper) -> Option<NormalizerWrapper> {
+    match normalizer {
+        NormalizerWrapper::Prepend(_) => None,
+        NormalizerWrapper::Sequence(steps) => {
+            let steps: &[NormalizerWrapper] = steps.as_ref();
+            Some(Normalizers::new(steps.iter().filter_map(without_prepend).collect()).into())
+        }
+        other => Some(other.clone()),
+    }
+}
+
+fn without_prefix(mut pre_tokenizer: PreTokenizerWrapper) -> PreTokenizerWrapper {
+    match &mut pre_tokenizer {
+        PreTokenizerWrapper::Metaspace(metaspace) => metaspace.set_prepend_scheme(PrependScheme::Never),
+        PreTokenizerWrapper::ByteLevel(byte_level) => byte_level.add_prefix_space = false,
+        PreTokenizerWrapper::Sequence(steps) => {
+            for step in steps.as_mut() {
+                *step = without_prefix(step.clone());
+            }
+        }
+        _ => {}
+    }
+    pre_tokenizer
+}

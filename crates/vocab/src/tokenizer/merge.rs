@@ -1,0 +1,110 @@
+//! The loop that both kinds of byte-pair encoding share.
+//!
+//! A word starts as a chain of symbols. Again and again the adjacent pair with the lowest rank, the leftmost among
+//! equals, becomes one symbol, until no pair is left that the vocabulary can merge. What a pair's rank is, the encoder
+//! says: the place in the list of merges, or the score of the merged token.
+//!
+//! A chain of n symbols takes O(n log n): each merge removes a symbol and queues at most two new pairs. Pairs are never
+//! taken out of the queue; a pair is stale when one of its symbols is gone or has grown, which the summed length tells,
+//! because a symbol's start never moves and its length only grows.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::TokenId;
+
+const NONE: u32 = u32::MAX;
+
+/// A part of the word that is on its way to becoming a token.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Symbol {
+    /// Offset into the word, in bytes.
+    pub(super) start: u32,
+    /// Length in bytes; 0 once the symbol has become part of the one before it.
+    len: u32,
+    /// The token with these bytes, where there is one.
+    pub(super) token: Option<TokenId>,
+    previous: u32,
+    next: u32,
+}
+
+impl Symbol {
+    /// Offset of the first byte after the symbol.
+    pub(super) const fn end(&self) -> u32 {
+        self.start + self.len
+    }
+}
+
+/// A pair that may be merged; ordered by rank, then from left to right.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Pair {
+    rank: u32,
+    left: u32,
+    right: u32,
+    /// Length of both symbols together, in bytes, when the pair was queued.
+    len: u32,
+    token: TokenId,
+}
+
+/// The symbols of one word. Reused from word to word, it allocates only for the longest.
+#[derive(Debug, Default)]
+pub(super) struct Chain {
+    symbols: Vec<Symbol>,
+    queue: BinaryHeap<Reverse<Pair>>,
+}
+
+impl Chain {
+    /// Drops all symbols.
+    pub(super) fn clear(&mut self) {
+        self.symbols.clear();
+        self.queue.clear();
+    }
+
+    /// Appends a symbol of `len` bytes.
+    pub(super) fn push(&mut self, len: usize, token: Option<TokenId>) {
+        let index = self.symbols.len() as u32;
+        let start = self.symbols.last().map_or(0, Symbol::end);
+        let previous = index.checked_sub(1).unwrap_or(NONE);
+        if let Some(last) = self.symbols.last_mut() {
+            last.next = index;
+        }
+        self.symbols.push(Symbol { start, len: len as u32, token, previous, next: NONE });
+    }
+
+    /// Merges pairs for as long as `rank` gives one a rank and a token.
+    pub(super) fn merge(&mut self, rank: impl Fn(Symbol, Symbol) -> Option<(u32, TokenId)>) {
+        for right in 1..self.symbols.len() as u32 {
+            self.queue(right - 1, right, &rank);
+        }
+        while let Some(Reverse(pair)) = self.queue.pop() {
+            let [left, right] = [pair.left, pair.right].map(|index| self.symbols[index as usize]);
+            if left.len == 0 || right.len == 0 || left.len + right.len != pair.len {
+                continue;
+            }
+            let merged = &mut self.symbols[pair.left as usize];
+            merged.len = pair.len;
+            merged.token = Some(pair.token);
+            merged.next = right.next;
+            self.symbols[pair.right as usize].len = 0;
+            if right.next != NONE {
+                self.symbols[right.next as usize].previous = pair.left;
+                self.queue(pair.left, right.next, &rank);
+            }
+            if left.previous != NONE {
+                self.queue(left.previous, pair.left, &rank);
+            }
+        }
+    }
+
+    fn queue(&mut self, left: u32, right: u32, rank: impl Fn(Symbol, Symbol) -> Option<(u32, TokenId)>) {
+        let [a, b] = [left, right].map(|index| self.symbols[index as usize]);
+        if let Some((rank, token)) = rank(a, b) {
+            self.queue.push(Reverse(Pair { rank, left, right, len: a.len + b.len, token }));
+        }
+    }
+
+    /// The symbols that are left, in the order of the text.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Symbol> {
+        self.symbols.iter().filter(|symbol| symbol.len > 0)
+    }
+}

@@ -1,0 +1,126 @@
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use crate::{TokenId, TokenTrie};
+
+/// Tokens that are found in the text before it is encoded: those that the user of the vocabulary defined, always, and
+/// control tokens, on request.
+///
+/// Longer spellings are taken first wherever in the text they are, then lower ids, then from left to right.
+#[derive(Debug)]
+pub(super) struct Partition {
+    defined: TokenTrie,
+    /// `defined` and the control tokens.
+    all: TokenTrie,
+    /// Tokens that take the white space after them, in increasing order.
+    trimming: Vec<TokenId>,
+}
+
+/// A piece of a text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Part<'t> {
+    /// Text to encode, and its offset in bytes.
+    Text(usize, &'t str),
+    /// A token that was spelt out.
+    Token(TokenId),
+}
+
+/// A spelling, its token and whether the token is a control token.
+pub(super) type Entry = (String, TokenId, bool);
+
+impl Partition {
+    pub(super) fn new(entries: &[Entry], trimming: Vec<TokenId>) -> Self {
+        let trie = |control: bool| {
+            let wanted = entries.iter().filter(|entry| control || !entry.2);
+            TokenTrie::new(wanted.map(|(spelling, token, _)| (spelling.as_bytes(), *token)))
+        };
+        Self { defined: trie(false), all: trie(true), trimming }
+    }
+
+    /// Cuts `text` at the tokens spelt in it.
+    pub(super) fn split<'t>(&self, text: &'t str, control: bool) -> Vec<Part<'t>> {
+        let mut parts = Vec::new();
+        let mut done = 0;
+        for (from, (to, token)) in self.find(text, control) {
+            if from < done {
+                continue; // trimmed away
+            }
+            if done < from {
+                parts.push(Part::Text(done, &text[done..from]));
+            }
+            parts.push(Part::Token(token));
+            done = to;
+            if self.trimming.binary_search(&token).is_ok() {
+                let rest = text[to..].trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '\x0b');
+                done = text.len() - rest.len();
+            }
+        }
+        if done < text.len() {
+            parts.push(Part::Text(done, &text[done..]));
+        }
+        parts
+    }
+
+    /// The tokens in `text` that do not overlap, by their start: `(end, token)`.
+    ///
+    /// The queue holds one spelling for each place, its longest. A place that a longer spelling has covered meanwhile is
+    /// dropped; one that only runs into a longer spelling comes back with what fits before that.
+    fn find(&self, text: &str, control: bool) -> BTreeMap<usize, (usize, TokenId)> {
+        let trie = if control { &self.all } else { &self.defined };
+        let mut taken: BTreeMap<usize, (usize, TokenId)> = BTreeMap::new();
+        if trie.nodes().is_empty() {
+            return taken;
+        }
+        let longest = |from: usize, limit: usize| {
+            let (len, token) = trie.prefixes(&text.as_bytes()[from..limit]).last()?;
+            Some((len, Reverse(token), Reverse(from)))
+        };
+        let mut queue: BinaryHeap<_> = (0..text.len()).filter_map(|from| longest(from, text.len())).collect();
+        while let Some((len, Reverse(token), Reverse(from))) = queue.pop() {
+            let covered = taken.range(..=from).next_back().is_some_and(|(_, &(end, _))| end > from);
+            let limit = taken.range(from..).next().map_or(text.len(), |(&start, _)| start);
+            if covered {
+                continue;
+            }
+            if from + len <= limit {
+                taken.insert(from, (from + len, token));
+            } else {
+                queue.extend(longest(from, limit));
+            }
+        }
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn partition(trimming: Vec<TokenId>) -> Partition {
+        let entries = [("<a>", false), ("<a><b>", false), ("<c>", true), ("\n\n", false), ("b>x", false)];
+        let entries: Vec<_> =
+            entries.iter().zip(0..).map(|(&(s, control), id)| (s.to_owned(), TokenId(id), control)).collect();
+        Partition::new(&entries, trimming)
+    }
+
+    #[test]
+    fn longer_spellings_come_first_and_control_tokens_on_request() {
+        use Part::{Text, Token};
+        let partition = partition(vec![]);
+        assert_eq!(partition.split("x<a><b>y", false), [Text(0, "x"), Token(TokenId(1)), Text(7, "y")]);
+        assert_eq!(partition.split("<a><b>x", false), [Token(TokenId(1)), Text(6, "x")]);
+        assert_eq!(partition.split("<b>x", false), [Text(0, "<"), Token(TokenId(4))]);
+        assert_eq!(partition.split("<c>", false), [Text(0, "<c>")]);
+        assert_eq!(partition.split("<c>", true), [Token(TokenId(2))]);
+        assert_eq!(partition.split("\n\n\n", true), [Token(TokenId(3)), Text(2, "\n")]);
+        assert_eq!(partition.split("", true), []);
+    }
+
+    #[test]
+    fn a_trimming_token_takes_the_white_space_after_it() {
+        use Part::{Text, Token};
+        let partition = partition(vec![TokenId(2)]);
+        assert_eq!(partition.split("<c> \nx", true), [Token(TokenId(2)), Text(5, "x")]);
+        assert_eq!(partition.split("<c> <c> ", true), [Token(TokenId(2)), Token(TokenId(2))]);
+    }
+}

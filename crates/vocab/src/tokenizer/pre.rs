@@ -1,0 +1,255 @@
+//! How the names in `tokenizer.ggml.pre` split text into words.
+//!
+//! A GGUF file does not carry the regular expressions of its tokenizer, only a name for them. The table below says which
+//! expressions a name stands for; several are applied one after the other, each to the pieces that the ones before left.
+//! Between matches the rest is a word too, so an expression need not end in `|\s+`.
+//!
+//! Where the converters know an expression that their own engine cannot run, this is the original, from the model's
+//! `tokenizer.json`. Contractions are spelt out in both cases instead of `(?i:…)`, which would fold `ſ` to `s` as well.
+
+use crate::VocabError;
+use crate::error::Kind;
+
+/// The rules that come with a name.
+#[derive(Debug)]
+pub(super) struct Splitting {
+    /// Regular expressions in Oniguruma's syntax.
+    pub(super) patterns: &'static [&'static str],
+    /// Whether a word that is a token stays whole, whatever the merges make of it.
+    pub(super) whole_words: bool,
+    /// Whether the model expects the beginning-of-sequence token if the file does not say.
+    pub(super) add_bos: bool,
+}
+
+/// What a file without a name means.
+pub(super) const UNNAMED: &str = "default";
+
+/// The splitting for model `gemma4`, which needs no name.
+pub(super) const LINES: Splitting =
+    Splitting { patterns: &[r"[^\n]+|[\n]+"], whole_words: false, add_bos: true };
+
+/// The splitting that `name` stands for.
+pub(super) fn splitting(name: &str) -> Result<Splitting, VocabError> {
+    let known = || TABLE.iter().flat_map(|row| row.0.iter().copied());
+    let unknown = || {
+        let mut known: Vec<_> = known().collect();
+        known.sort_unstable();
+        Kind::UnknownPre { given: name.to_owned(), known: known.join(", ") }
+    };
+    let row = TABLE.iter().find(|row| row.0.contains(&name)).ok_or_else(unknown)?;
+    Ok(Splitting { patterns: row.1, whole_words: row.2, add_bos: row.3 })
+}
+
+type Patterns = &'static [&'static str];
+
+/// Names, expressions, and whether words stay whole and a beginning-of-sequence token is expected.
+#[rustfmt::skip]
+static TABLE: &[(&[&str], Patterns, bool, bool)] = &[
+    (&["default"], DEFAULT, false, false),
+    (&[
+        "a.x-4.0", "exaone4", "gigachat", "gpt-2", "granite-docling", "jais", "jina-de", "jina-es",
+        "jina-v1-en", "jina-v2-code", "jina-v2-de", "jina-v2-es", "mellum", "modern-bert", "mpt", "olmo",
+        "phi-2", "roberta-bpe", "trillion",
+    ], GPT2, false, false),
+    (&[
+        "codeshell", "command-r", "exaone", "mellum2", "minerva-7b", "refact", "smollm", "starcoder",
+    ], DIGITS_GPT2, false, false),
+    (&["falcon"], FALCON, false, false),
+    (&[
+        "falcon-h1", "falcon3", "jina-v5-nano", "lfm2", "llama-bpe", "llama-v3", "llama3", "midm-2.0",
+        "pixtral",
+    ], LLAMA3, true, true),
+    (&["chatglm-bpe", "dbrx", "glm4", "smaug-bpe"], LLAMA3, false, false),
+    (&["minicpm5"], MINICPM5, true, false),
+    (&[
+        "deepseek-r1-qwen", "f2llmv2", "grok-2", "hunyuan", "kormo", "megrez", "qwen2", "solar-open",
+        "stablelm2",
+    ], QWEN2, false, false),
+    (&["ufakzeka"], UFAKZEKA, false, false),
+    (&["laguna"], LAGUNA, false, false),
+    (&["qwen35"], QWEN35, false, false),
+    (&["jais-2"], JAIS2, false, false),
+    (&["seed-coder"], SEED_CODER, false, false),
+    (&["bailingmoe", "bailingmoe2", "llada-moe"], BAILING, false, false),
+    (&["exaone-moe"], EXAONE_MOE, false, false),
+    (&["tekken"], TEKKEN, true, true),
+    (&["gpt-4o", "kanana2", "llama4", "minimax-m2", "talkie"], GPT4O, false, false),
+    (&["cohere2moe", "tiny_aya"], TINY_AYA, false, false),
+    (&["kimi-k2"], KIMI_K2, false, false),
+    (&["youtu"], YOUTU, true, false),
+    (&["deepseek-llm"], DEEPSEEK_LLM, false, false),
+    (&["deepseek-coder"], DEEPSEEK_CODER, false, false),
+    (&["deepseek-v3", "hunyuan-dense", "hy_v4", "joyai-llm"], DEEPSEEK3, false, false),
+    (&["spark2_5"], SPARK, false, false),
+    (&["afmoe"], AFMOE, false, false),
+    (&["bloom", "gpt3-finnish", "poro-chat"], BLOOM, false, false),
+    (&["viking"], VIKING, false, false),
+    (&["superbpe"], SUPERBPE, false, false),
+    (&["chameleon"], CHAMELEON, false, true),
+];
+
+static DEFAULT: Patterns = &[
+    r"[\p{P}\$\+<=>\^~\|]+",
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)",
+    r"\p{N}+",
+    r"[0-9][0-9][0-9]",
+];
+
+static GPT2: Patterns = &[r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"];
+
+static DIGITS_GPT2: Patterns =
+    &[r"\p{N}", r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"];
+
+static FALCON: Patterns = &[
+    r"[\p{P}\$\+<=>\^~\|`]+",
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)",
+    r"[0-9][0-9][0-9]",
+];
+
+static LLAMA3: Patterns = &[
+    r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+];
+
+static MINICPM5: Patterns = &[
+    r"\p{N}{1,3}",
+    r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+];
+
+static QWEN2: Patterns = &[
+    r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+];
+
+static UFAKZEKA: Patterns =
+    &[r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"];
+
+static LAGUNA: Patterns = &[
+    r"[^\n]+|[\n]+",
+    r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+];
+
+static QWEN35: Patterns = &[
+    r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+];
+
+static JAIS2: Patterns = &[
+    r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1}",
+];
+
+static SEED_CODER: Patterns = &[
+    r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+",
+];
+
+static BAILING: Patterns = &[
+    r"'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
+];
+
+static EXAONE_MOE: Patterns = &[
+    r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+",
+];
+
+static TEKKEN: Patterns = &[
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+];
+
+static GPT4O: Patterns = &[
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+];
+
+static TINY_AYA: Patterns = &[
+    r"\d{1,3}(?=(?:\d{3})*\b)",
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+];
+
+static KIMI_K2: Patterns = &[
+    r"\p{Han}+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+];
+
+static YOUTU: Patterns = &[
+    r"[\x{AC00}-\x{D7A3}\x{3131}-\x{318E}]+|[\x{FF01}\x{2026}\x{201C}\x{201D}\x{2018}\x{2019}\x{2014}\x{FF1A}\x{FF1B}\x{FF0C}\x{3001}-\x{303F}\x{FE30}-\x{FE4F}]+|[\x{3105}-\x{312F}]+|[\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+",
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+];
+
+static DEEPSEEK_LLM: Patterns = &[
+    r"[\r\n]",
+    r"\s?[A-Za-z\x{00B5}\x{00C0}-\x{00D6}\x{00D8}-\x{00F6}\x{00F8}-\x{01BA}\x{01BC}-\x{01BF}\x{01C4}-\x{0293}\x{0295}-\x{02AF}\x{0370}-\x{0373}\x{0376}\x{0377}\x{037B}-\x{037D}\x{037F}\x{0386}\x{0388}-\x{038A}\x{038C}\x{038E}-\x{03A1}\x{03A3}-\x{03F5}\x{03F7}-\x{0481}\x{048A}-\x{052F}\x{0531}-\x{0556}\x{10A0}-\x{10C5}\x{13A0}-\x{13F5}\x{13F8}-\x{13FD}\x{1C90}-\x{1CBA}\x{1CBD}-\x{1CBF}\x{1D00}-\x{1D2B}\x{1D6B}-\x{1D77}\x{1D79}-\x{1D9A}\x{1E00}-\x{1F15}\x{1F18}-\x{1F1D}\x{1F20}-\x{1F45}\x{1F48}-\x{1F4D}\x{1F50}-\x{1F57}\x{1F59}\x{1F5B}\x{1F5D}\x{1F5F}-\x{1F7D}\x{1F80}-\x{1FB4}\x{1FB6}-\x{1FBC}\x{1FBE}\x{1FC2}-\x{1FC4}\x{1FC6}-\x{1FCC}\x{1FD0}-\x{1FD3}\x{1FD6}-\x{1FDB}\x{1FE0}-\x{1FEC}\x{1FF2}-\x{1FF4}\x{1FF6}-\x{1FFC}\x{2102}\x{2107}\x{210A}-\x{2113}\x{2115}\x{2119}-\x{211D}\x{2124}\x{2126}\x{2128}\x{212A}-\x{212D}\x{212F}-\x{2134}\x{2139}\x{213C}-\x{213F}\x{2145}-\x{2149}\x{214E}\x{2183}\x{2184}\x{2C00}-\x{2C7B}\x{2C7E}-\x{2CE4}\x{2CEB}-\x{2CEE}\x{2CF2}\x{2CF3}\x{A640}-\x{A66D}\x{A680}-\x{A69B}\x{A722}-\x{A76F}\x{A771}-\x{A787}\x{A78B}-\x{A78E}\x{AB70}-\x{ABBF}\x{FB00}-\x{FB06}\x{FB13}-\x{FB17}\x{FF21}-\x{FF3A}\x{FF41}-\x{FF5A}\x{10400}-\x{1044F}\x{104B0}-\x{104D3}\x{104D8}-\x{104FB}\x{10C80}-\x{10CB2}\x{10CC0}-\x{10CF2}\x{118A0}-\x{118DF}\x{1E900}-\x{1E943}]+",
+    r"\s?[!-/:-~\x{FF01}-\x{FF0F}\x{FF1A}-\x{FF5E}\x{2018}-\x{201F}\x{3000}-\x{3002}]+",
+    r"\s+$",
+    r"[\x{4E00}-\x{9FA5}\x{0800}-\x{4E00}\x{AC00}-\x{D7FF}]+",
+    r"\p{N}+",
+];
+
+static DEEPSEEK_CODER: Patterns = &[
+    r"[\r\n]",
+    r"\s?\p{L}+",
+    r"\s?\p{P}+",
+    r"[\x{4E00}-\x{9FA5}\x{0800}-\x{4E00}\x{AC00}-\x{D7FF}]+",
+    r"\p{N}",
+];
+
+static DEEPSEEK3: Patterns = &[
+    r"\p{N}{1,3}",
+    r"[\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+",
+    r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##,
+];
+
+static SPARK: Patterns = &[
+    r"\p{N}{1,3}",
+    r"[\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+",
+    r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+|[\r\n]|\s+(?!\S)|\s+"##,
+    r"\p{N}",
+];
+
+static AFMOE: Patterns = &[
+    r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))",
+    r"[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{F900}-\x{FAFF}\x{3040}-\x{309F}\x{30A0}-\x{30FF}\x{FF65}-\x{FF9F}\x{2F00}-\x{2FDF}\x{0E40}-\x{0E7F}\x{0E80}-\x{0EFF}\x{1780}-\x{17FF}\x{1000}-\x{109F}\x{AA60}-\x{AA7F}\x{A9E0}-\x{A9FF}\x{AC00}-\x{D7AF}\x{1100}-\x{11FF}]+",
+    r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##,
+];
+
+static BLOOM: Patterns = &[r" ?[^(\s|.,!?\x{2026}\x{3002}\x{FF0C}\x{3001}\x{0964}\x{06D4}\x{060C})]+"];
+
+static VIKING: Patterns =
+    &[r" ?[^(\s|.,!?\x{2026}\x{3002}\x{FF0C}\x{3001}\x{0964}\x{06D4}\x{060C})]+", r"\p{N}"];
+
+static SUPERBPE: Patterns = &[r"\p{N}+", r"(?=(\d{3})+(?!\d))"];
+
+static CHAMELEON: Patterns = &[
+    r"<sentinel:[0-9]+>",
+    r"(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z",
+    r"([\t\n]|    |  )",
+    r"\p{N}",
+    r"[\p{P}!-/:-@\[-`{-~]",
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)",
+];
+
+#[cfg(test)]
+mod tests {
+    use tokenizers::utils::SysRegex;
+
+    use super::*;
+
+    #[test]
+    fn every_expression_compiles_and_every_name_is_there_once() {
+        let mut names: Vec<_> = TABLE.iter().flat_map(|row| row.0.iter().copied()).collect();
+        for name in &names {
+            for pattern in splitting(name).unwrap().patterns {
+                SysRegex::new(pattern).unwrap();
+            }
+        }
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
+    }
+
+    #[test]
+    fn only_llama_3_and_its_kin_keep_words_whole() {
+        assert!(splitting("llama-bpe").unwrap().whole_words && splitting("llama-bpe").unwrap().add_bos);
+        assert!(!splitting("glm4").unwrap().whole_words && !splitting("smollm").unwrap().add_bos);
+    }
+
+    #[test]
+    fn an_unknown_name_is_named_with_those_that_are_known() {
+        let error = splitting("wombat").unwrap_err().to_string();
+        assert!(error.contains("`wombat`") && error.contains("llama-bpe, llama-v3"), "{error}");
+    }
+}

@@ -1,0 +1,3 @@
+//! Slow recognisers that share no code with the engine.
+
+pub mod cfg;

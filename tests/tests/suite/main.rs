@@ -1,0 +1,4 @@
+//! Suites that cross crates.
+
+mod masks;
+mod matcher;

@@ -1,0 +1,141 @@
+//! Laws of matchers over random grammars: caches change speed, never masks; budgets are kept.
+
+use std::sync::Arc;
+
+use formwork_grammar::{Constraint, Grammar, Limits, Matcher};
+use formwork_tests::random::{self, Random};
+use formwork_vocab::{TokenId, Vocabulary};
+
+fn grammars(random: &mut Random, count: usize, limits: &Limits) -> Vec<Grammar> {
+    let mut grammars = Vec::new();
+    while grammars.len() < count {
+        grammars.extend(Grammar::gbnf(&random::gbnf(random), limits));
+    }
+    grammars
+}
+
+fn random_step(matcher: &mut Matcher, vocabulary: &Vocabulary, random: &mut Random) -> bool {
+    let allowed: Vec<TokenId> = matcher.mask().iter().filter(|&token| !vocabulary.is_end(token)).collect();
+    if allowed.is_empty() {
+        return false;
+    }
+    matcher.commit(*random.pick(&allowed)).expect("allowed");
+    true
+}
+
+#[test]
+fn tiny_caches_clones_and_rollback_give_the_same_masks() {
+    let mut random = Random::new(2);
+    let vocabulary = Arc::new(random::vocabulary(&mut random));
+    let tiny = Limits { cache_bytes: 1, ..Limits::default() };
+    for seed in 0..60 {
+        let mut random = Random::new(1000 + seed);
+        let grammar = &grammars(&mut random.clone(), 1, &Limits::default())[0];
+        let small = &grammars(&mut random, 1, &tiny)[0];
+        let mut matcher = Constraint::new(grammar, Arc::clone(&vocabulary)).matcher();
+        let mut bounded = Constraint::new(small, Arc::clone(&vocabulary)).matcher();
+        let mut masks = vec![matcher.mask()];
+        for _ in 0..8 {
+            if !random_step(&mut matcher, &vocabulary, &mut random) {
+                break;
+            }
+            masks.push(matcher.mask());
+        }
+        let mut replay = Constraint::new(grammar, Arc::clone(&vocabulary)).matcher();
+        for (position, token) in tokens_of(&matcher).into_iter().enumerate() {
+            assert_eq!(bounded.mask(), masks[position]);
+            assert_eq!(replay.clone().mask(), masks[position]);
+            bounded.commit(token).expect("same grammar");
+            replay.commit(token).expect("same grammar");
+        }
+        assert_eq!(bounded.mask(), *masks.last().expect("one"));
+        for position in (0..matcher.len()).rev() {
+            matcher.rollback(1);
+            assert_eq!(matcher.mask(), masks[position]);
+        }
+    }
+}
+
+fn tokens_of(matcher: &Matcher) -> Vec<TokenId> {
+    matcher.tokens().to_vec()
+}
+
+#[test]
+fn random_walks_within_a_budget_always_close() {
+    let mut random = Random::new(3);
+    let vocabulary = Arc::new(random::vocabulary(&mut random));
+    for cache_bytes in [usize::MAX, 50_000] {
+        let limits = Limits { cache_bytes, ..Limits::default() };
+        for grammar in grammars(&mut random, 150, &limits) {
+            let constraint = Constraint::new(&grammar, Arc::clone(&vocabulary));
+            let minimum = constraint.minimum_tokens().expect("every byte is a token");
+            let mut remaining = minimum + random.below(6);
+            let mut matcher = constraint.matcher();
+            while remaining > 0 && !matcher.complete() {
+                let mask = matcher.mask_within(remaining);
+                let allowed: Vec<TokenId> =
+                    mask.iter().filter(|&token| !vocabulary.is_end(token)).collect();
+                if allowed.is_empty() {
+                    break;
+                }
+                let token = *random.pick(&allowed);
+                assert!(matcher.allows_within(token, remaining));
+                matcher.commit(token).expect("in the mask");
+                remaining -= 1;
+            }
+            assert!(matcher.accepting(), "stuck with {remaining} of the budget left");
+        }
+    }
+}
+
+/// The bound against the true minimum, by breadth-first search over tokens.
+#[test]
+fn the_closing_bound_is_near_the_true_minimum() {
+    let mut random = Random::new(4);
+    let vocabulary = Arc::new(random::vocabulary(&mut random));
+    let mut compared = 0;
+    for grammar in grammars(&mut random, 200, &Limits::default()) {
+        let constraint = Constraint::new(&grammar, Arc::clone(&vocabulary));
+        let bound = constraint.minimum_tokens().expect("every byte is a token");
+        if bound > 2 {
+            continue;
+        }
+        assert_eq!(bound, true_minimum(&constraint, &vocabulary, bound));
+        compared += 1;
+    }
+    assert!(compared > 50, "{compared}");
+}
+
+fn true_minimum(constraint: &Constraint, vocabulary: &Vocabulary, bound: usize) -> usize {
+    let mut matcher = constraint.matcher();
+    if matcher.accepting() {
+        return 0;
+    }
+    for token in matcher.mask().iter().filter(|&token| !vocabulary.is_end(token)) {
+        matcher.commit(token).expect("allowed");
+        if matcher.accepting() {
+            return 1;
+        }
+        matcher.rollback(1);
+    }
+    bound
+}
+
+#[test]
+fn forced_tokens_are_allowed_one_after_the_other() {
+    let mut random = Random::new(5);
+    let vocabulary = random::vocabulary(&mut random);
+    let tokenizer = formwork_vocab::Tokenizer::greedy(vocabulary.clone());
+    let grammar = Grammar::gbnf(
+        "root ::= \"{\\\"abcab\\\": \" (\"true\" | \"0\") \", \\\"日本\\\": \" [ab]* \"}\"",
+        &Limits::default(),
+    )
+    .expect("valid");
+    let mut matcher = Constraint::new(&grammar, Arc::new(vocabulary)).matcher();
+    let forced = matcher.forced_tokens(&tokenizer);
+    let text = tokenizer.decode(&forced);
+    assert!(b"{\"abcab\": ".starts_with(&text) && text.len() >= 5, "{:?}", String::from_utf8_lossy(&text));
+    for token in forced {
+        matcher.commit(token).expect("forced");
+    }
+}
