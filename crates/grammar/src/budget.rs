@@ -61,7 +61,12 @@ impl Budget {
     }
 
     /// The known way to close from `config`, as tokens.
-    pub(crate) fn way(&self, automaton: &mut Automaton, vocabulary: &Vocabulary, config: Config) -> Vec<TokenId> {
+    pub(crate) fn way(
+        &self,
+        automaton: &mut Automaton,
+        vocabulary: &Vocabulary,
+        config: Config,
+    ) -> Vec<TokenId> {
         let mut tokens = Vec::new();
         let mut at = config;
         while let Some(Plan { next: Some(token), .. }) = self.plans.get(&at) {

@@ -37,7 +37,9 @@ pub(crate) enum GbnfProblem {
     Duplicate { name: String, first: usize },
     #[error("there is no rule named `root`")]
     NoRoot,
-    #[error("`{text}` is not an escape; escapes are \\n \\t \\r \\\\ \\\" \\[ \\] \\- \\^ \\xNN \\uNNNN \\UNNNNNNNN")]
+    #[error(
+        "`{text}` is not an escape; escapes are \\n \\t \\r \\\\ \\\" \\[ \\] \\- \\^ \\xNN \\uNNNN \\UNNNNNNNN"
+    )]
     Escape { text: String },
     #[error("U+{given:04X} is not a character")]
     NotACharacter { given: u32 },

@@ -183,4 +183,3 @@ impl Recognizer {
         Mismatch { at: self.len, expected: self.following(), complete: self.accepting() }
     }
 }
-

@@ -75,9 +75,7 @@ impl Matcher {
 
     /// The tokens that may come next. End-of-sequence is among them exactly when the output may end.
     pub fn mask(&mut self) -> Arc<TokenSet> {
-        self.with_caches(|matcher, caches| {
-            caches.mask(matcher.constraint.vocabulary(), matcher.config())
-        })
+        self.with_caches(|matcher, caches| caches.mask(matcher.constraint.vocabulary(), matcher.config()))
     }
 
     /// The tokens that may come next and after which the output can still close within `remaining - 1` more tokens.

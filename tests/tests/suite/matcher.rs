@@ -28,7 +28,7 @@ fn tiny_caches_clones_and_rollback_give_the_same_masks() {
     let mut random = Random::new(2);
     let vocabulary = Arc::new(random::vocabulary(&mut random));
     let tiny = Limits { cache_bytes: 1, ..Limits::default() };
-    for seed in 0..60 {
+    for seed in 0..25 {
         let mut random = Random::new(1000 + seed);
         let grammar = &grammars(&mut random.clone(), 1, &Limits::default())[0];
         let small = &grammars(&mut random, 1, &tiny)[0];
@@ -66,7 +66,7 @@ fn random_walks_within_a_budget_always_close() {
     let vocabulary = Arc::new(random::vocabulary(&mut random));
     for cache_bytes in [usize::MAX, 50_000] {
         let limits = Limits { cache_bytes, ..Limits::default() };
-        for grammar in grammars(&mut random, 150, &limits) {
+        for grammar in grammars(&mut random, 50, &limits) {
             let constraint = Constraint::new(&grammar, Arc::clone(&vocabulary));
             let minimum = constraint.minimum_tokens().expect("every byte is a token");
             let mut remaining = minimum + random.below(6);

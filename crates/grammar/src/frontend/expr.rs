@@ -44,10 +44,7 @@ pub(crate) struct Rules {
 }
 
 /// Sorts ranges and joins those that touch; `next` is the successor of a value, if it has one.
-pub(crate) fn normalise<T: Ord + Copy>(
-    ranges: &mut Vec<(T, T)>,
-    next: impl Fn(T) -> Option<T>,
-) {
+pub(crate) fn normalise<T: Ord + Copy>(ranges: &mut Vec<(T, T)>, next: impl Fn(T) -> Option<T>) {
     ranges.sort_unstable();
     let mut joined: Vec<(T, T)> = Vec::with_capacity(ranges.len());
     for &(low, high) in ranges.iter() {

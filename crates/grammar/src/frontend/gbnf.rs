@@ -19,7 +19,8 @@ pub(crate) fn parse(source: &str, limits: &Limits) -> Result<Rules, GrammarError
     if source.len() > limits.source_bytes {
         return Err(GrammarError::limit("bytes of source", source.len(), limits.source_bytes));
     }
-    let mut parser = Parser { source, at: 0, depth: 0, nesting: limits.nesting, names: HashMap::new(), rules: Vec::new() };
+    let mut parser =
+        Parser { source, at: 0, depth: 0, nesting: limits.nesting, names: HashMap::new(), rules: Vec::new() };
     parser.skip_blank();
     while parser.at < source.len() {
         parser.rule()?;
@@ -299,7 +300,8 @@ impl<'s> Parser<'s> {
 
     /// The code point in the next `digits` hexadecimal digits.
     fn hex(&mut self, start: usize, digits: usize) -> Result<char, GrammarError> {
-        let text = self.source.get(self.at..self.at + digits).filter(|t| t.bytes().all(|b| b.is_ascii_hexdigit()));
+        let text =
+            self.source.get(self.at..self.at + digits).filter(|t| t.bytes().all(|b| b.is_ascii_hexdigit()));
         let Some(value) = text.and_then(|text| u32::from_str_radix(text, 16).ok()) else {
             return Err(self.expected("hexadecimal digits"));
         };
@@ -310,9 +312,8 @@ impl<'s> Parser<'s> {
     /// A rule name: letters, digits and `-`, with `_` tolerated as other engines do.
     fn name(&mut self) -> Option<&'s str> {
         let rest = &self.source[self.at..];
-        let len = rest
-            .find(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '_'))
-            .unwrap_or(rest.len());
+        let len =
+            rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '_')).unwrap_or(rest.len());
         self.at += len;
         (len > 0).then_some(&rest[..len])
     }
@@ -347,7 +348,9 @@ impl<'s> Parser<'s> {
         loop {
             match self.peek() {
                 Some(' ' | '\t') => self.at += 1,
-                Some('#') => self.at += self.source[self.at..].find('\n').unwrap_or(self.source.len() - self.at),
+                Some('#') => {
+                    self.at += self.source[self.at..].find('\n').unwrap_or(self.source.len() - self.at)
+                }
                 _ => return,
             }
         }
@@ -434,7 +437,8 @@ mod tests {
 
     #[test]
     fn the_excerpt_points_at_the_place() {
-        let error = parse("root ::= item\nitem ::= \"a\" missing", &Limits::default()).expect_err("undefined");
+        let error =
+            parse("root ::= item\nitem ::= \"a\" missing", &Limits::default()).expect_err("undefined");
         assert_eq!(error.excerpt().as_deref(), Some("item ::= \"a\" missing\n             ^"));
         assert_eq!(error.line_column(), Some((2, 14)));
     }

@@ -15,7 +15,7 @@ pub(super) struct Bf16;
 
 impl FloatFormat for F32 {
     const BYTES: usize = 4;
-    #[inline]
+    #[inline(always)]
     fn decode(bytes: &[u8]) -> f32 {
         f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
     }
@@ -23,7 +23,7 @@ impl FloatFormat for F32 {
 
 impl FloatFormat for F16 {
     const BYTES: usize = 2;
-    #[inline]
+    #[inline(always)]
     fn decode(bytes: &[u8]) -> f32 {
         half(bytes, 0)
     }
@@ -31,14 +31,14 @@ impl FloatFormat for F16 {
 
 impl FloatFormat for Bf16 {
     const BYTES: usize = 2;
-    #[inline]
+    #[inline(always)]
     fn decode(bytes: &[u8]) -> f32 {
         f32::from_bits(u32::from(u16::from_le_bytes([bytes[0], bytes[1]])) << 16)
     }
 }
 
 /// The half-precision float at `bytes[at..at + 2]`.
-#[inline]
+#[inline(always)]
 pub(super) fn half(bytes: &[u8], at: usize) -> f32 {
     half::f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32()
 }
@@ -54,8 +54,12 @@ pub(super) fn dot_encoded<F: FloatFormat>(row: &[u8], x: &[f32]) -> f32 {
     let (x_chunks, x_rest) = x.as_chunks::<LANES>();
     let mut chunks = row.chunks_exact(LANES * F::BYTES);
     for (bytes, x) in chunks.by_ref().zip(x_chunks) {
+        let mut weights = [0f32; LANES];
+        for (weight, bytes) in weights.iter_mut().zip(bytes.chunks_exact(F::BYTES)) {
+            *weight = F::decode(bytes);
+        }
         for i in 0..LANES {
-            lanes[i] = fma(F::decode(&bytes[i * F::BYTES..]), x[i], lanes[i]);
+            lanes[i] = fma(weights[i], x[i], lanes[i]);
         }
     }
     let rest = chunks.remainder().chunks_exact(F::BYTES).zip(x_rest);
@@ -63,7 +67,7 @@ pub(super) fn dot_encoded<F: FloatFormat>(row: &[u8], x: &[f32]) -> f32 {
 }
 
 /// The dot product of two float rows of equal length, in a fixed order of additions.
-#[inline]
+#[inline(always)]
 pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut lanes = [0f32; LANES];
     let ((a_chunks, a_rest), (b_chunks, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());

@@ -25,14 +25,14 @@ pub(crate) const GROUP: usize = 32;
 
 /// Thirty-two elements: element `i` is `scale[i / 16] * q[i] + offset[i / 16]`.
 struct Group {
-    q: [i8; GROUP],
+    q: [i16; GROUP],
     scale: [f32; 2],
     offset: [f32; 2],
 }
 
 /// Fills an array from its indices. A plain loop, which the compiler always unrolls into vector code; the library's
 /// `from_fn` and `map` are sometimes left as calls.
-#[inline]
+#[inline(always)]
 fn each<T: Copy + Default, const N: usize>(value: impl Fn(usize) -> T) -> [T; N] {
     let mut out = [T::default(); N];
     for (i, out) in out.iter_mut().enumerate() {
@@ -147,7 +147,7 @@ fn dequantize_blocks<B: BlockFormat>(row: &[u8], out: &mut [f32]) {
 
 /// `Σ wᵢxᵢ`, in 16 lanes that are added at the end. The products of a group fit 16 bits: a lane adds two, each at most
 /// 128 · 127.
-#[inline]
+#[inline(always)]
 fn dot_blocks<B: BlockFormat>(row: &[u8], x: &[Q8Block]) -> f32 {
     let mut lanes = [0f32; 16];
     let mut offsets = 0f32;
@@ -155,7 +155,7 @@ fn dot_blocks<B: BlockFormat>(row: &[u8], x: &[Q8Block]) -> f32 {
     for (block, x) in row.chunks_exact(B::BYTES).zip(x.chunks_exact(groups)) {
         for (index, x) in x.iter().enumerate() {
             let Group { q, scale, offset } = B::group(block, index);
-            let product = |i: usize| i16::from(q[i]) * x.q[i];
+            let product = |i: usize| q[i] * x.q[i];
             if B::SPLIT {
                 let (low, high) = (scale[0] * x.scale, scale[1] * x.scale);
                 for (i, lane) in lanes.iter_mut().enumerate() {
@@ -181,7 +181,7 @@ fn dot_blocks<B: BlockFormat>(row: &[u8], x: &[Q8Block]) -> f32 {
 }
 
 /// `a * b + c`, fused where the target does that in one instruction.
-#[inline]
+#[inline(always)]
 pub(crate) fn fma(a: f32, b: f32, c: f32) -> f32 {
     if cfg!(any(target_feature = "fma", target_arch = "aarch64")) { a.mul_add(b, c) } else { a * b + c }
 }

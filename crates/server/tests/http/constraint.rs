@@ -81,7 +81,7 @@ async fn constraints_that_cannot_be_enforced_name_their_place() {
         ),
         (json!({"guided_json": schema}), "guided_json", pointer),
         (json!({"guided_json": false}), "guided_json", ""),
-        (json!({"grammar": "root ::= \"a\"\nb ::="}), "grammar", "line 2"),
+        (json!({"grammar": "root ::= \"a\"\nb ::= c"}), "grammar", "line 2"),
         (json!({"guided_regex": "a(b"}), "guided_regex", "offset 1"),
     ] {
         let answer = chat(&app, &fields).await;

@@ -1,5 +1,7 @@
 //! The server's bytes: in process where that shows enough, over a loopback socket where connections matter.
 
+#![allow(clippy::unwrap_used, reason = "a test without its server has failed")]
+
 mod chat;
 mod constraint;
 mod fixture;

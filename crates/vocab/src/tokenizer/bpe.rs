@@ -4,8 +4,8 @@
 //! start as bytes (`gpt2`), or as characters with byte tokens for those that are unknown (`gemma4`).
 //!
 //! The words come from the regular-expression engine of the `tokenizers` crate, because the expressions are written for
-//! it. The merges are ours: its model keeps every token as an owned string in two maps and takes about 3 times as long
-//! to build, which the time to the first token would show.
+//! it. The merges are ours: the crate's model keeps every token as an owned string in two maps. For SmolLM2 it takes
+//! 48 ms to build where this whole tokenizer, vocabulary and trie included, takes 28, and start-up shows it.
 
 use rustc_hash::FxHashMap;
 use tokenizers::utils::SysRegex;

@@ -5,12 +5,12 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
+use super::Warning;
 use super::atom::{Atom, AtomId, Choice, Types};
 use super::conjoin::{ArraySets, Conjunction, ObjectSets, conjoin};
 use super::document::Document;
 use super::options::Order;
 use super::read::Atoms;
-use super::Warning;
 use crate::error::GrammarError;
 use crate::limits::Limits;
 use crate::machine::json::number::NumberRule;

@@ -167,7 +167,8 @@ fn common_multiple(a: Multiple, b: Multiple) -> Option<Multiple> {
 fn conjoin_arrays(atoms: &[Rc<Atom>]) -> ArraySets {
     let arrays = || atoms.iter().map(|atom| &atom.array);
     let longest = arrays().map(|array| array.prefix.len()).max().unwrap_or(0);
-    let item = |at: usize| arrays().filter_map(|array| array.prefix.get(at).copied().or(array.rest)).collect();
+    let item =
+        |at: usize| arrays().filter_map(|array| array.prefix.get(at).copied().or(array.rest)).collect();
     ArraySets {
         prefix: (0..longest).map(item).collect(),
         rest: arrays().filter_map(|array| array.rest).collect(),
@@ -188,8 +189,8 @@ fn conjoin_objects(atoms: &[Rc<Atom>]) -> ObjectSets {
     let mut met = FxHashSet::default();
     let member = |name: &String| {
         let atoms = objects().zip(&declared);
-        let atoms = atoms
-            .filter_map(|(object, declared)| declared.get(name.as_str()).copied().or(object.additional));
+        let atoms =
+            atoms.filter_map(|(object, declared)| declared.get(name.as_str()).copied().or(object.additional));
         (name.clone(), atoms.collect(), required.contains(name.as_str()))
     };
     let least = objects().max_by_key(|object| object.min);

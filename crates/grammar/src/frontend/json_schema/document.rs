@@ -177,7 +177,8 @@ impl<'a> Document<'a> {
 fn draft(pointer: &str, uri: &str) -> Result<Draft, Problem> {
     let reason = "this dialect is not supported; drafts 4, 6, 7, 2019-09 and 2020-12 are";
     let place = child_pointer(pointer, "$schema");
-    Draft::named(uri).ok_or_else(|| Problem::new(&place, "$schema", SchemaProblem::UnsupportedForm { reason }))
+    Draft::named(uri)
+        .ok_or_else(|| Problem::new(&place, "$schema", SchemaProblem::UnsupportedForm { reason }))
 }
 
 /// A URI reference without fragment against a base (RFC 3986, section 5.2).

@@ -17,7 +17,8 @@ impl Atoms<'_> {
         match keyword.name {
             "$ref" => {
                 let target = keyword.value.as_str().ok_or_else(|| keyword.malformed("a URI reference"))?;
-                let place = self.document.follow(schema, target).map_err(|problem| keyword.problem(problem))?;
+                let place =
+                    self.document.follow(schema, target).map_err(|problem| keyword.problem(problem))?;
                 atom.all.push(self.at(&place));
             }
             "allOf" => {
@@ -135,6 +136,7 @@ impl Atoms<'_> {
 
 /// The keywords of a subschema that are not mere annotations.
 fn asserting(map: &Map<String, Value>) -> Vec<(&str, &Value)> {
-    let annotation = |name: &str| matches!(name, "title" | "description" | "$comment" | "default" | "examples");
+    let annotation =
+        |name: &str| matches!(name, "title" | "description" | "$comment" | "default" | "examples");
     map.iter().map(|(name, value)| (name.as_str(), value)).filter(|(name, _)| !annotation(name)).collect()
 }

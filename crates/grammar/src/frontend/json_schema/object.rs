@@ -23,7 +23,9 @@ impl Atoms<'_> {
                 atom.object.min_pointer.clone_from(&keyword.pointer);
             }
             "maxProperties" => atom.object.max = keyword.most()?,
-            "dependencies" | "dependentRequired" | "dependentSchemas" => self.read_dependent(atom, keyword)?,
+            "dependencies" | "dependentRequired" | "dependentSchemas" => {
+                self.read_dependent(atom, keyword)?
+            }
             "patternProperties" if members(keyword)?.is_empty() => {}
             "propertyNames" if *keyword.value == Value::Bool(true) => {}
             _ => atom.refusals.push(keyword.refusal(Types::OBJECT, SchemaProblem::Unsupported)),

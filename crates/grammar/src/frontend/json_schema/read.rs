@@ -68,7 +68,8 @@ impl Keyword<'_> {
     }
 
     pub(super) fn strings(&self) -> Result<Vec<String>, Problem> {
-        let items = self.value.as_array().map(|items| items.iter().map(|item| item.as_str().map(str::to_owned)));
+        let items =
+            self.value.as_array().map(|items| items.iter().map(|item| item.as_str().map(str::to_owned)));
         let strings = items.and_then(Iterator::collect::<Option<Vec<_>>>);
         strings.ok_or_else(|| self.malformed("an array of strings"))
     }
@@ -199,8 +200,10 @@ impl<'a> Atoms<'a> {
             | "multipleOf" | "minLength" | "maxLength" | "pattern" | "format" => {
                 self.read_scalar(atom, keyword)
             }
-            "items" | "prefixItems" | "additionalItems" | "minItems" | "maxItems" | "uniqueItems" | "contains"
-            | "minContains" | "maxContains" | "unevaluatedItems" => self.read_array(atom, keyword),
+            "items" | "prefixItems" | "additionalItems" | "minItems" | "maxItems" | "uniqueItems"
+            | "contains" | "minContains" | "maxContains" | "unevaluatedItems" => {
+                self.read_array(atom, keyword)
+            }
             "properties"
             | "required"
             | "additionalProperties"
@@ -255,8 +258,12 @@ fn in_draft(name: &str, draft: Draft) -> bool {
     match name {
         "const" | "contains" | "propertyNames" => draft >= Draft::D6,
         "if" => draft >= Draft::D7,
-        "dependentRequired" | "dependentSchemas" | "unevaluatedItems" | "unevaluatedProperties"
-        | "minContains" | "maxContains" => draft >= Draft::D2019,
+        "dependentRequired"
+        | "dependentSchemas"
+        | "unevaluatedItems"
+        | "unevaluatedProperties"
+        | "minContains"
+        | "maxContains" => draft >= Draft::D2019,
         "$recursiveRef" => draft == Draft::D2019,
         "additionalItems" => draft <= Draft::D2019,
         "$dynamicRef" | "prefixItems" => draft >= Draft::D2020,

@@ -178,8 +178,7 @@ fn read_type(atom: &mut Atom, keyword: &Keyword<'_>) -> Result<(), Problem> {
     }
     atom.types = atom.types & types;
     if integer && !number {
-        atom.number.form =
-            if keyword.draft == Draft::D4 { NumberForm::Digits } else { NumberForm::Integer };
+        atom.number.form = if keyword.draft == Draft::D4 { NumberForm::Digits } else { NumberForm::Integer };
     }
     Ok(())
 }

@@ -2,9 +2,9 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::Problem;
 use super::build::{Draft, DraftNode, DraftObject};
 use super::options::SchemaOptions;
-use super::Problem;
 use crate::error::{GrammarError, SchemaProblem};
 use crate::limits::Limits;
 use crate::machine::json::cost::Cost;
@@ -133,8 +133,9 @@ impl Solver<'_> {
             return Ok(known);
         }
         let limit = self.limits.states.saturating_sub(self.states);
-        let automaton = NumberDfa::new(rules, self.program.profile, limit)
-            .map_err(|given| GrammarError::limit("automaton states", self.states + given, self.limits.states))?;
+        let automaton = NumberDfa::new(rules, self.program.profile, limit).map_err(|given| {
+            GrammarError::limit("automaton states", self.states + given, self.limits.states)
+        })?;
         let id = automaton.as_ref().map(|_| self.program.numbers.len() as u32);
         self.spend(automaton.as_ref().map_or(0, NumberDfa::len))?;
         self.program.numbers.extend(automaton);

@@ -199,12 +199,19 @@ impl Nfa {
     }
 
     /// Characters as the UTF-8 byte sequences that encode them.
-    fn class(&mut self, ranges: &[(char, char)], from: usize, limits: &Limits) -> Result<usize, GrammarError> {
+    fn class(
+        &mut self,
+        ranges: &[(char, char)],
+        from: usize,
+        limits: &Limits,
+    ) -> Result<usize, GrammarError> {
         let to = self.node(limits)?;
         for &(low, high) in ranges {
             for sequence in regex_syntax::utf8::Utf8Sequences::new(low, high) {
-                let (last, leading) = sequence.as_slice().split_last().unwrap_or_else(|| unreachable!("no empty character"));
-                let at = self.sequence_of(leading.iter().map(|range| (range.start, range.end)), from, limits)?;
+                let (last, leading) =
+                    sequence.as_slice().split_last().unwrap_or_else(|| unreachable!("no empty character"));
+                let at =
+                    self.sequence_of(leading.iter().map(|range| (range.start, range.end)), from, limits)?;
                 self.nodes[at].bytes.push((last.start, last.end, to));
             }
         }
@@ -349,8 +356,11 @@ fn split(edges: &[ByteEdge]) -> Vec<(u8, u8, Vec<Dot>)> {
     cuts.windows(2)
         .filter_map(|window| {
             let (low, high) = (window[0] as u8, (window[1] - 1) as u8);
-            let targets: Vec<Dot> =
-                edges.iter().filter(|edge| edge.low <= low && high <= edge.high).map(|edge| edge.target).collect();
+            let targets: Vec<Dot> = edges
+                .iter()
+                .filter(|edge| edge.low <= low && high <= edge.high)
+                .map(|edge| edge.target)
+                .collect();
             (!targets.is_empty()).then_some((low, high, targets))
         })
         .collect()

@@ -28,6 +28,19 @@ struct ReturnId(u32);
 /// The return of the root rule: the end of the output.
 const OUTPUT_END: ReturnId = ReturnId(0);
 
+impl ReturnId {
+    /// Set in ids that stand for a slot of the row being built.
+    const SLOT: u32 = 1 << 31;
+
+    const fn in_slot(slot: u32) -> Self {
+        Self(slot | Self::SLOT)
+    }
+
+    const fn slot(self) -> Option<usize> {
+        if self.0 & Self::SLOT == 0 { None } else { Some((self.0 & !Self::SLOT) as usize) }
+    }
+}
+
 /// A place in a rule, and where the rule returns.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 struct Item {
@@ -56,13 +69,22 @@ pub(crate) struct CfgMachine {
     returns: Vec<Return>,
     /// Kernels; the flag tells whether the output may end in the row.
     ids: FxHashMap<(Box<[Item]>, bool), Config>,
+    /// Returns by their callers, so that equal contexts in different rows are one.
+    return_ids: FxHashMap<Box<[Item]>, ReturnId>,
     byte_len: usize,
 }
 
 impl CfgMachine {
     pub(crate) fn new(program: Arc<Program>) -> Self {
         let output_end = Return { callers: Box::new([]), closing: Shortest { len: 0, first: 0 } };
-        Self { program, rows: Vec::new(), returns: vec![output_end], ids: FxHashMap::default(), byte_len: 0 }
+        Self {
+            program,
+            rows: Vec::new(),
+            returns: vec![output_end],
+            ids: FxHashMap::default(),
+            return_ids: FxHashMap::default(),
+            byte_len: 0,
+        }
     }
 
     /// Follows ended rules back to their callers until nothing new moves; gives the items from which something can still
@@ -109,34 +131,31 @@ impl CfgMachine {
     fn predict(&mut self, kernel: &[Item], mut accepting: bool) -> Row {
         let mut items: Vec<Item> = kernel.to_vec();
         let mut seen: FxHashSet<Item> = kernel.iter().copied().collect();
-        // The rules called with a return to this row: their return ids, and their callers moved past the call.
-        let mut called: FxHashMap<RuleId, ReturnId> = FxHashMap::default();
+        // The rules called with a return to this row, each in a slot, with their callers moved past the call.
+        let mut slots: FxHashMap<RuleId, u32> = FxHashMap::default();
         let mut callers: Vec<Vec<Item>> = Vec::new();
-        let first_return = self.returns.len() as u32;
         let mut next = 0;
         while let Some(&item) = items.get(next) {
             next += 1;
             let program = &*self.program;
             let state = program.state(item.dot);
             let mut found = Vec::new();
-            if state.accepting {
-                // A return to this row is left to the nullable rule's callers below; one to an older row moves on.
+            // A rule that ends at once and returns to this row is nullable: its callers are moved on below.
+            if state.accepting && item.returns.slot().is_none() {
                 accepting |= item.returns == OUTPUT_END;
-                if let Some(returned) = self.returns.get(item.returns.0 as usize) {
-                    found.extend_from_slice(&returned.callers);
-                }
+                found.extend_from_slice(&self.returns[item.returns.0 as usize].callers);
             }
             for edge in &state.calls {
                 let after = Item { dot: edge.target, returns: item.returns };
                 let returns = if program.state(edge.target).is_final() {
                     item.returns
                 } else {
-                    let fresh = ReturnId(first_return + called.len() as u32);
-                    let id = *called.entry(edge.rule).or_insert(fresh);
-                    let slot = (id.0 - first_return) as usize;
-                    callers.resize_with(callers.len().max(slot + 1), Vec::new);
-                    callers[slot].push(after);
-                    id
+                    let slot = *slots.entry(edge.rule).or_insert_with(|| {
+                        callers.push(Vec::new());
+                        callers.len() as u32 - 1
+                    });
+                    callers[slot as usize].push(after);
+                    ReturnId::in_slot(slot)
                 };
                 found.push(Item { dot: program.start(edge.rule), returns });
                 if program.nullable(edge.rule) {
@@ -145,22 +164,63 @@ impl CfgMachine {
             }
             items.extend(found.into_iter().filter(|item| seen.insert(*item)));
         }
-        self.add_returns(callers);
+        let resolved = self.resolve(callers);
+        redirect(&mut items, &resolved);
         let closing = self.best(&items);
         items.retain(|item| !self.program.state(item.dot).bytes.is_empty());
         Row { items: items.into_boxed_slice(), accepting, closing }
     }
 
-    /// Adds this row's returns. Their ways to the end may lead through each other, so they are a least fixpoint.
-    fn add_returns(&mut self, callers: Vec<Vec<Item>>) {
-        let first = self.returns.len();
-        for mut callers in callers {
-            callers.sort_unstable();
-            callers.dedup();
-            self.byte_len += callers.len() * size_of::<Item>() + size_of::<Return>();
-            let closing = Shortest { len: Shortest::NEVER, first: 0 };
-            self.returns.push(Return { callers: callers.into_boxed_slice(), closing });
+    /// Gives the returns of this row's slots their ids. Equal callers have one id, whatever row they are in, so that
+    /// inputs which differ only in where they entered a rule come to the same row. Callers that return to this row
+    /// themselves wait for those ids; where the waiting goes in a circle (left recursion), fresh ids end it.
+    fn resolve(&mut self, mut callers: Vec<Vec<Item>>) -> Vec<Option<ReturnId>> {
+        let mut resolved = vec![None; callers.len()];
+        let mut progress = true;
+        while progress {
+            progress = false;
+            for slot in 0..callers.len() {
+                if resolved[slot].is_none() {
+                    redirect(&mut callers[slot], &resolved);
+                    if callers[slot].iter().all(|caller| caller.returns.slot().is_none()) {
+                        resolved[slot] = Some(self.intern_return(std::mem::take(&mut callers[slot])));
+                        progress = true;
+                    }
+                }
+            }
         }
+        let first_circular = self.returns.len();
+        for (slot, id) in resolved.iter_mut().enumerate().filter(|(_, id)| id.is_none()) {
+            *id = Some(self.push_return(std::mem::take(&mut callers[slot]).into()));
+        }
+        for index in first_circular..self.returns.len() {
+            redirect_slice(&mut self.returns[index].callers, &resolved);
+        }
+        self.close_circular(first_circular);
+        resolved
+    }
+
+    fn intern_return(&mut self, callers: Vec<Item>) -> ReturnId {
+        let callers = callers.into_boxed_slice();
+        if let Some(&known) = self.return_ids.get(&callers) {
+            return known;
+        }
+        let closing = self.best(&callers);
+        let id = self.push_return(callers.clone());
+        self.returns[id.0 as usize].closing = closing;
+        self.return_ids.insert(callers, id);
+        id
+    }
+
+    fn push_return(&mut self, callers: Box<[Item]>) -> ReturnId {
+        self.byte_len += 2 * callers.len() * size_of::<Item>() + size_of::<Return>() + 32;
+        let closing = Shortest { len: Shortest::NEVER, first: 0 };
+        self.returns.push(Return { callers, closing });
+        ReturnId(self.returns.len() as u32 - 1)
+    }
+
+    /// Ways to the end that lead through each other, as a least fixpoint.
+    fn close_circular(&mut self, first: usize) {
         let mut changed = true;
         while changed {
             changed = false;
@@ -187,6 +247,21 @@ impl CfgMachine {
             .map(to_end)
             .min_by_key(|closing| closing.len)
             .unwrap_or(Shortest { len: Shortest::NEVER, first: 0 })
+    }
+}
+
+/// Replaces slots by their ids, as far as these are known; sorts, and drops what has become equal.
+fn redirect(items: &mut Vec<Item>, resolved: &[Option<ReturnId>]) {
+    redirect_slice(items, resolved);
+    items.sort_unstable();
+    items.dedup();
+}
+
+fn redirect_slice(items: &mut [Item], resolved: &[Option<ReturnId>]) {
+    for item in items {
+        if let Some(id) = item.returns.slot().and_then(|slot| resolved[slot]) {
+            item.returns = id;
+        }
     }
 }
 

@@ -16,7 +16,9 @@ impl JsonMachine {
         let program = &*self.program;
         let top = self.interner.stack(stack);
         match state {
-            State::Value { node, gap } => Some(self.value(node, top.depth)?.after(gap.closing()).then(top.total)),
+            State::Value { node, gap } => {
+                Some(self.value(node, top.depth)?.after(gap.closing()).then(top.total))
+            }
             State::Literal { literal, at } => {
                 let rest = &literal.text()[usize::from(at)..];
                 Some(Shortest::new(rest.len() as u32, rest[0]).then(top.total))
@@ -41,7 +43,8 @@ impl JsonMachine {
             }
             State::Key { at, decode } => self.key(top, at, decode),
             State::Colon { node, gap } => {
-                let value = self.value(node, top.depth)?.len + program.spacing.after_colon.least_at(top.depth);
+                let value =
+                    self.value(node, top.depth)?.len + program.spacing.after_colon.least_at(top.depth);
                 Some(Shortest::new(1, b':').then(value).after(gap.closing()).then(top.total))
             }
             State::AfterValue => self.after_value(stack),

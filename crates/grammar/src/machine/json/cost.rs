@@ -134,10 +134,8 @@ impl Cost {
 
     /// The cost where the value stands one level deeper.
     pub(crate) fn indented(&self) -> Self {
-        let deeper = |line: &Line| Line {
-            bytes: line.bytes.saturating_add(line.lines.saturating_mul(2)),
-            ..*line
-        };
+        let deeper =
+            |line: &Line| Line { bytes: line.bytes.saturating_add(line.lines.saturating_mul(2)), ..*line };
         let mut cost = Self::NONE;
         cost.or(&Self(self.0.iter().map(deeper).collect()));
         cost

@@ -97,7 +97,8 @@ mod tests {
 
     #[test]
     fn order_is_that_of_the_values() {
-        let ascending = ["-100", "-99.5", "-1e-7", "0", "0.05", "0.5", "0.51", "1", "9.99", "10", "123456789012"];
+        let ascending =
+            ["-100", "-99.5", "-1e-7", "0", "0.05", "0.5", "0.51", "1", "9.99", "10", "123456789012"];
         for (i, a) in ascending.iter().enumerate() {
             for (j, b) in ascending.iter().enumerate() {
                 assert_eq!(decimal(a).cmp(&decimal(b)), i.cmp(&j), "{a} {b}");

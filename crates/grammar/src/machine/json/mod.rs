@@ -70,28 +70,59 @@ enum Frame {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum State {
     /// A value is to come.
-    Value { node: u32, gap: Rest },
+    Value {
+        node: u32,
+        gap: Rest,
+    },
     /// Inside `null`, `false` or `true`.
-    Literal { literal: Literal, at: u8 },
-    Number { dfa: u32, state: u32 },
+    Literal {
+        literal: Literal,
+        at: u8,
+    },
+    Number {
+        dfa: u32,
+        state: u32,
+    },
     /// Inside a string of bounded length.
-    Text { rule: u32, chars: u32, decode: Decode },
+    Text {
+        rule: u32,
+        chars: u32,
+        decode: Decode,
+    },
     /// Inside one of several fixed strings.
-    Word { trie: u32, at: u32, decode: Decode },
+    Word {
+        trie: u32,
+        at: u32,
+        decode: Decode,
+    },
     /// After `[`; the frame has no item yet.
-    ArrayStart { gap: Rest },
+    ArrayStart {
+        gap: Rest,
+    },
     /// After `{`.
-    ObjectStart { gap: Rest },
+    ObjectStart {
+        gap: Rest,
+    },
     /// A name is to come.
-    KeyStart { gap: Rest },
+    KeyStart {
+        gap: Rest,
+    },
     /// Inside a name: at a node of the object's trie, or [`OUTSIDE`].
-    Key { at: u32, decode: Decode },
+    Key {
+        at: u32,
+        decode: Decode,
+    },
     /// After a name.
-    Colon { node: u32, gap: Rest },
+    Colon {
+        node: u32,
+        gap: Rest,
+    },
     /// After an item or a member.
     AfterValue,
     /// Before the closing bracket.
-    Close { gap: Rest },
+    Close {
+        gap: Rest,
+    },
     /// After the whole value.
     End,
 }

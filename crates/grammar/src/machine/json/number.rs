@@ -94,7 +94,12 @@ impl NumberRule {
         });
         let form = self.form == NumberForm::Any || value.is_integer();
         let bound = Some(Bound { value: value.clone(), inclusive: true });
-        (above && below && form).then(|| Self { low: bound.clone(), high: bound, literal: true, ..self.clone() })
+        (above && below && form).then(|| Self {
+            low: bound.clone(),
+            high: bound,
+            literal: true,
+            ..self.clone()
+        })
     }
 
     const fn is_bounded(&self) -> bool {
@@ -299,7 +304,17 @@ impl Walk {
     const fn start(rule: u32) -> Self {
         let equal = Ordering::Equal;
         let phase = Phase::Start;
-        Self { rule, phase, negative: false, digits: 0, place: 0, low: equal, high: equal, zero: false, remainder: 0 }
+        Self {
+            rule,
+            phase,
+            negative: false,
+            digits: 0,
+            place: 0,
+            low: equal,
+            high: equal,
+            zero: false,
+            remainder: 0,
+        }
     }
 
     fn step(&self, span: &Span, byte: u8) -> Option<Self> {

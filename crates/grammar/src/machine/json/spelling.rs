@@ -64,7 +64,9 @@ impl Decode {
             },
             Self::Hex { left, code } => hex(left, code, byte, profile),
             Self::High { high } if byte == b'\\' => Decoded::Partial(Self::HighEscape { high }),
-            Self::HighEscape { high } if byte == b'u' => Decoded::Partial(Self::Low { left: 4, high, code: 0 }),
+            Self::HighEscape { high } if byte == b'u' => {
+                Decoded::Partial(Self::Low { left: 4, high, code: 0 })
+            }
             Self::Low { left, high, code } => low_surrogate(left, high, code, byte),
             Self::Utf8 { .. } | Self::High { .. } | Self::HighEscape { .. } => Decoded::Reject,
         }
@@ -170,9 +172,8 @@ impl Decode {
 }
 
 fn first_byte(byte: u8) -> Decoded {
-    let utf8 = |left, low, high, bits| {
-        Decoded::Partial(Decode::Utf8 { left, low, high, code: u32::from(bits) })
-    };
+    let utf8 =
+        |left, low, high, bits| Decoded::Partial(Decode::Utf8 { left, low, high, code: u32::from(bits) });
     match byte {
         b'"' => Decoded::Quote,
         b'\\' => Decoded::Partial(Decode::Escape),

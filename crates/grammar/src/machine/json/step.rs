@@ -47,7 +47,9 @@ impl JsonMachine {
             State::ObjectStart { gap } => self.object_start_byte(stack, gap, byte),
             State::KeyStart { gap } => match gap.step(byte) {
                 GapStep::Within(gap) => self.push(stack, State::KeyStart { gap }),
-                GapStep::Past if byte == b'"' => self.push(stack, State::Key { at: 0, decode: Decode::Whole }),
+                GapStep::Past if byte == b'"' => {
+                    self.push(stack, State::Key { at: 0, decode: Decode::Whole })
+                }
                 GapStep::Past | GapStep::Reject => {}
             },
             State::Key { at, decode } => self.key_byte(stack, at, decode, byte),

@@ -69,35 +69,37 @@ fn leaf() -> impl Strategy<Value = Value> {
 
 fn schema() -> impl Strategy<Value = Value> {
     let nested = leaf().prop_recursive(3, 12, 3, |inner| {
-        let array = (prop::collection::vec(inner.clone(), 0..3), inner.clone(), 0..3u32, prop::option::of(0..4u32))
-            .prop_map(|(prefix, rest, min, max)| {
-                let mut schema = json!({"type": "array", "items": rest, "minItems": min});
-                if !prefix.is_empty() {
-                    schema["prefixItems"] = prefix.into();
-                }
-                max.into_iter().for_each(|max| schema["maxItems"] = max.into());
-                schema
-            });
+        let array =
+            (prop::collection::vec(inner.clone(), 0..3), inner.clone(), 0..3u32, prop::option::of(0..4u32))
+                .prop_map(|(prefix, rest, min, max)| {
+                    let mut schema = json!({"type": "array", "items": rest, "minItems": min});
+                    if !prefix.is_empty() {
+                        schema["prefixItems"] = prefix.into();
+                    }
+                    max.into_iter().for_each(|max| schema["maxItems"] = max.into());
+                    schema
+                });
         let members = prop::collection::vec((word(), inner.clone(), any::<bool>()), 0..4);
         let limits = (prop::option::of(0..3u32), 0..3u32);
-        let object = (members, prop::option::of(inner.clone()), limits).prop_map(|(members, rest, (max, min))| {
-            let mut schema = json!({"type": "object", "properties": {}, "required": []});
-            for (name, value, required) in members {
-                if required && schema["properties"].get(&name).is_none() {
-                    schema["required"].as_array_mut().unwrap().push(name.clone().into());
+        let object =
+            (members, prop::option::of(inner.clone()), limits).prop_map(|(members, rest, (max, min))| {
+                let mut schema = json!({"type": "object", "properties": {}, "required": []});
+                for (name, value, required) in members {
+                    if required && schema["properties"].get(&name).is_none() {
+                        schema["required"].as_array_mut().unwrap().push(name.clone().into());
+                    }
+                    schema["properties"][name] = value;
                 }
-                schema["properties"][name] = value;
-            }
-            max.into_iter().for_each(|max| schema["maxProperties"] = max.into());
-            if let Some(rest) = rest {
-                schema["additionalProperties"] = rest;
-                schema["minProperties"] = min.min(1).into();
-            } else {
-                schema["additionalProperties"] = false.into();
-                schema["minProperties"] = min.into();
-            }
-            schema
-        });
+                max.into_iter().for_each(|max| schema["maxProperties"] = max.into());
+                if let Some(rest) = rest {
+                    schema["additionalProperties"] = rest;
+                    schema["minProperties"] = min.min(1).into();
+                } else {
+                    schema["additionalProperties"] = false.into();
+                    schema["minProperties"] = min.into();
+                }
+                schema
+            });
         let any_of = prop::collection::vec(inner.clone(), 1..4).prop_map(|of| json!({"anyOf": of}));
         let one_of = prop::collection::vec(inner.clone(), 1..3).prop_map(|of| json!({"oneOf": of}));
         let all_of = prop::collection::vec(inner.clone(), 1..3).prop_map(|of| json!({"allOf": of}));
@@ -111,7 +113,8 @@ fn schema() -> impl Strategy<Value = Value> {
         prop_oneof![3 => array, 4 => object, 2 => any_of, 1 => one_of, 1 => all_of, 2 => beside]
     });
     (nested, leaf()).prop_map(|(root, other)| {
-        let mut schema = if let Value::Object(map) = root { Value::Object(map) } else { json!({"allOf": [root]}) };
+        let mut schema =
+            if let Value::Object(map) = root { Value::Object(map) } else { json!({"allOf": [root]}) };
         schema["$defs"] = json!({"other": other});
         schema
     })
@@ -138,10 +141,11 @@ fn walk(machine: &mut super::JsonMachine, choices: &[u16]) -> (Vec<u8>, Vec<Conf
     (text, configs)
 }
 
-/// Whether the text is a value that the `jsonschema` crate finds valid.
-fn is_valid(validator: &jsonschema::Validator, text: &[u8]) -> bool {
-    let value: Value = serde_json::from_slice(text).unwrap();
-    validator.is_valid(&value)
+/// Whether the text may have a number that a double, and so the oracle, does not hold exactly.
+fn beyond_doubles(text: &[u8]) -> bool {
+    let digit = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
+    let exponent = |pair: &[u8]| pair[0].is_ascii_digit() && matches!(pair[1], b'e' | b'E');
+    text.split(|byte| !digit(byte)).any(|run| run.len() > 15) || text.windows(2).any(exponent)
 }
 
 proptest! {
@@ -156,7 +160,11 @@ proptest! {
         for (at, &config) in configs.iter().enumerate() {
             let mut whole = text[..at].to_vec();
             whole.extend(close(&mut machine, config));
-            prop_assert!(is_valid(&validator, &whole), "{schema} {}", String::from_utf8_lossy(&whole));
+            let value = serde_json::from_slice::<Value>(&whole);
+            prop_assert!(value.is_ok() || beyond_doubles(&whole), "{}", String::from_utf8_lossy(&whole));
+            if let Ok(value) = value && !beyond_doubles(&whole) {
+                prop_assert!(validator.is_valid(&value), "{schema} {}", String::from_utf8_lossy(&whole));
+            }
         }
     }
 
@@ -195,12 +203,11 @@ proptest! {
         let Ok(mut machine) = machine(&schema, SchemaOptions::accept()) else { return Ok(()) };
         let validator = jsonschema::draft202012::new(&schema).unwrap();
         for text in texts {
-            let exponent = text.iter().any(|byte| matches!(byte, b'e' | b'E'));
             let Ok(value) = serde_json::from_slice::<Value>(&text) else {
-                prop_assert!(!super::accepts(&mut machine, &text) || exponent, "{:?}", String::from_utf8_lossy(&text));
+                prop_assert!(!super::accepts(&mut machine, &text) || beyond_doubles(&text), "{:?}", String::from_utf8_lossy(&text));
                 continue;
             };
-            if exponent || repeats_a_name(&text, &value) {
+            if beyond_doubles(&text) || repeats_a_name(&text, &value) {
                 continue;
             }
             let (valid, text) = (validator.is_valid(&value), String::from_utf8_lossy(&text).into_owned());

@@ -33,7 +33,8 @@ impl Counts {
             self.verdicts += 1;
             if accepts(&mut machine, &text) != valid {
                 let text: String = text.chars().take(200).collect();
-                self.wrong.push(format!("{name}: should be {}: {text}", if valid { "valid" } else { "invalid" }));
+                self.wrong
+                    .push(format!("{name}: should be {}: {text}", if valid { "valid" } else { "invalid" }));
             }
         }
     }
@@ -59,7 +60,8 @@ fn folder(variable: &str) -> Option<PathBuf> {
 
 fn json_files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut files: Vec<_> = entries.filter(|path| path.extension().is_some_and(|ext| ext == "json")).collect();
+    let mut files: Vec<_> =
+        entries.filter(|path| path.extension().is_some_and(|ext| ext == "json")).collect();
     files.sort();
     files
 }
@@ -125,9 +127,8 @@ fn json_schema_test_suite() {
                 }
                 let name = format!("{}: {}", file.file_name().unwrap().display(), case["description"]);
                 let tests = case["tests"].as_array().unwrap().iter();
-                let texts = tests.flat_map(|test| {
-                    texts(&test["data"]).map(|text| (text, test["valid"] == true))
-                });
+                let texts =
+                    tests.flat_map(|test| texts(&test["data"]).map(|text| (text, test["valid"] == true)));
                 counts.check(&name, &schema, texts);
             }
         }
