@@ -1,1 +1,76 @@
-fn main() {}
+//! The `formwork` command: the composition root, and the only reader of the environment.
+//!
+//! Results go to standard output, everything else to standard error. Exit code 0 is fine, 1 a negative answer, 2 a usage
+//! or input error with one clear line.
+
+#![allow(clippy::print_stdout, reason = "results go to standard output")]
+
+mod args;
+mod chat;
+mod generation;
+mod grammar;
+mod inspect;
+mod load;
+mod models;
+mod run;
+mod serve;
+mod tokenize;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+
+use args::{Args, Command};
+
+/// The exit code of a negative answer: rejected, invalid, below a threshold.
+const NEGATIVE: u8 = 1;
+/// The exit code of a usage or input error.
+const ERROR: u8 = 2;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    start_logging();
+    match dispatch(args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(NEGATIVE),
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("formwork: {error:#}");
+            ExitCode::from(ERROR)
+        }
+    }
+}
+
+/// Runs the command; false is a negative answer.
+fn dispatch(args: Args) -> Result<bool> {
+    match args.command {
+        Command::Run(command) => run::run(&command, args.json),
+        Command::Chat(command) => chat::chat(&command),
+        Command::Serve(command) => serve::serve(command),
+        Command::Pull { model } => models::pull(&model, args.json),
+        Command::Models => models::list(args.json),
+        Command::Inspect { model } => inspect::inspect(&model, args.json),
+        Command::Tokenize(command) => tokenize::tokenize(&command),
+        Command::Grammar(command) => grammar::grammar(&command, args.json),
+    }
+}
+
+/// Warnings and errors, or what `FORMWORK_LOG` asks for.
+fn start_logging() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("FORMWORK_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr)
+        .init();
+}
+
+/// Whether the reader of standard output went away, as `head` does.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<std::io::Error>()
+        .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}

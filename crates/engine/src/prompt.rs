@@ -4,6 +4,8 @@
 //! the constraint is put into the system message, before what the caller put there.
 
 use formwork_lm::Message;
+use formwork_vocab::tokenizer::EncodeOptions;
+use formwork_vocab::{TokenId, Tokenizer, VocabError};
 use serde_json::Value;
 
 /// The shape to tell the model about.
@@ -47,6 +49,17 @@ impl Shape<'_> {
             _ => messages.insert(0, Message::new("system", instruction)),
         }
     }
+}
+
+/// The tokens of a rendered prompt. Control tokens that the template spelt out are read as such, and the
+/// beginning-of-sequence token comes once where the model wants it, whether or not the template wrote it.
+///
+/// # Errors
+/// When the tokenizer has no tokens for some of the text.
+pub fn encode(tokenizer: &Tokenizer, prompt: &str) -> Result<Vec<TokenId>, VocabError> {
+    let begins = |bos| prompt.as_bytes().starts_with(tokenizer.vocabulary().bytes(bos));
+    let bos = tokenizer.add_bos() && !tokenizer.bos().is_some_and(begins);
+    tokenizer.encode(prompt, EncodeOptions { special: true, bos })
 }
 
 #[cfg(test)]

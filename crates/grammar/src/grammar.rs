@@ -82,6 +82,14 @@ impl Grammar {
         &self.warnings
     }
 
+    /// How large the compiled form is: states of the automata, or nodes of the schema.
+    pub fn size(&self) -> usize {
+        match &self.program {
+            AnyProgram::Cfg(program) => program.states.len(),
+            AnyProgram::Json(program) => program.nodes.len(),
+        }
+    }
+
     /// The limits that the grammar was compiled under.
     pub const fn limits(&self) -> &Limits {
         &self.limits

@@ -14,3 +14,4 @@ mod weights;
 
 pub use error::LoadError;
 pub use model::{Model, OpenOptions};
+pub use tokenizer::tokenizer;

@@ -92,7 +92,7 @@ impl Model {
     /// # Errors
     /// When a field is missing or of the wrong type, or the fields do not make a tokenizer.
     pub fn tokenizer(&self) -> Result<Tokenizer, LoadError> {
-        Tokenizer::from_gguf(self.tokenizer_fields()?).map_err(|error| self.file.error(error))
+        crate::tokenizer(&self.file)
     }
 
     /// The chat template in the file, where there is one.

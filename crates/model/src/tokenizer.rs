@@ -1,8 +1,17 @@
+use formwork_vocab::Tokenizer;
 use formwork_vocab::tokenizer::GgufTokenizer;
 
 use crate::LoadError;
 use crate::error::Kind;
 use crate::gguf::{Array, Gguf, Value};
+
+/// The tokenizer in a file's metadata; a file without tensors will do.
+///
+/// # Errors
+/// When a field is missing or of the wrong type, or the fields do not make a tokenizer.
+pub fn tokenizer(file: &Gguf) -> Result<Tokenizer, LoadError> {
+    Tokenizer::from_gguf(gguf_tokenizer(file)?).map_err(|error| file.error(error))
+}
 
 /// Reads the tokenizer's fields from a file's metadata.
 ///

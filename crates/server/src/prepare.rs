@@ -1,13 +1,10 @@
 //! From a request on the wire to a running generation. Compiling, rendering and encoding take time: call this off the
 //! async threads.
 
-use formwork_engine::prompt::Shape;
+use formwork_engine::prompt::{self, Shape};
 use formwork_engine::{Generation, Request, RequestError, Sampling};
 use formwork_lm::{ChatInput, Message};
 use formwork_openai::{ChatRequest, Format};
-use formwork_vocab::TokenId;
-use formwork_vocab::Tokenizer;
-use formwork_vocab::tokenizer::EncodeOptions;
 
 use crate::app::Served;
 use crate::error::{ApiError, Kind};
@@ -30,9 +27,9 @@ impl Served {
             add_generation_prompt: true,
             variables: request.chat_template_kwargs.clone(),
         };
-        let prompt = self.model.template.render(&input).map_err(Kind::Template)?;
+        let text = self.model.template.render(&input).map_err(Kind::Template)?;
         let generation = self.model.engine.generate(Request {
-            prompt: encode(tokenizer, &prompt)?,
+            prompt: prompt::encode(tokenizer, &text).map_err(Kind::Prompt)?,
             constraint,
             sampling: sampling(request),
             max_tokens: request.max_tokens.map(|limit| limit.tokens),
@@ -57,14 +54,6 @@ fn messages(request: &ChatRequest) -> Vec<Message> {
         shape.add_to(&mut messages);
     }
     messages
-}
-
-/// Some templates write the beginning-of-sequence token themselves; there must be one only.
-fn encode(tokenizer: &Tokenizer, prompt: &str) -> Result<Vec<TokenId>, ApiError> {
-    let begins = |bos| prompt.as_bytes().starts_with(tokenizer.vocabulary().bytes(bos));
-    let bos = tokenizer.add_bos() && !tokenizer.bos().is_some_and(begins);
-    let options = EncodeOptions { special: true, bos };
-    Ok(tokenizer.encode(prompt, options).map_err(Kind::Prompt)?)
 }
 
 fn sampling(request: &ChatRequest) -> Sampling {

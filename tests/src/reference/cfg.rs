@@ -84,6 +84,11 @@ impl Reference {
         chart.sets.last().is_some_and(|set| !set.is_empty())
     }
 
+    /// How many items the last set holds: the time of the next byte grows with its square.
+    pub fn width(chart: &Chart) -> usize {
+        chart.sets.last().map_or(0, |set| set.len())
+    }
+
     /// Whether the text of the chart is complete.
     pub fn accepting(&self, chart: &Chart) -> bool {
         chart.sets.last().is_some_and(|set| {

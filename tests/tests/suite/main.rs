@@ -1,4 +1,5 @@
 //! Suites that cross crates.
 
+mod json_schema;
 mod masks;
 mod matcher;

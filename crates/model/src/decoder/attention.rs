@@ -6,9 +6,9 @@
 
 use rayon::prelude::*;
 
-use super::kv::LayerCache;
+use super::kv::{BLOCK, LayerCache};
 use super::ops::softmax;
-use crate::quant::{dot_f32, fma};
+use crate::quant::fma;
 use crate::spec::{LayerSpec, ModelSpec};
 
 /// Multiply-adds below which a second thread costs more than it brings.
@@ -60,25 +60,53 @@ impl Head<'_> {
         // [group, len]
         let mut scores = vec![0.0; queries.len() / dim * len];
         let mut done = 0;
-        for (keys, _) in self.cache.pieces(self.index, self.from..self.to) {
-            for (at, key) in keys.chunks_exact(dim).enumerate() {
-                for (query, scores) in queries.chunks_exact(dim).zip(scores.chunks_exact_mut(len)) {
-                    scores[done + at] = dot_f32(query, key) * spec.attention_scale;
+        for piece in self.cache.pieces(self.index, self.from..self.to) {
+            for (query, scores) in queries.chunks_exact(dim).zip(scores.chunks_exact_mut(len)) {
+                let products = products(query, piece.keys);
+                for (score, product) in scores[done..].iter_mut().zip(&products[piece.rows.clone()]) {
+                    *score = product * spec.attention_scale;
                 }
             }
-            done += keys.len() / dim;
+            done += piece.rows.len();
         }
         scores.chunks_exact_mut(len).for_each(softmax);
         done = 0;
-        for (_, values) in self.cache.pieces(self.index, self.from..self.to) {
+        for piece in self.cache.pieces(self.index, self.from..self.to) {
             for (out, scores) in out.chunks_exact_mut(dim).zip(scores.chunks_exact(len)) {
-                for (value, &weight) in values.chunks_exact(dim).zip(&scores[done..]) {
-                    for (out, v) in out.iter_mut().zip(value) {
-                        *out = fma(weight, *v, *out);
-                    }
-                }
+                add_weighted(out, piece.values, &scores[done..done + piece.rows.len()]);
             }
-            done += values.len() / dim;
+            done += piece.rows.len();
+        }
+    }
+}
+
+/// The products of a query with every position of a block. `keys` is `[head_dim, BLOCK]`.
+fn products(query: &[f32], keys: &[f32]) -> [f32; BLOCK] {
+    let mut sums = [0.0; BLOCK];
+    for (q, keys) in query.iter().zip(keys.as_chunks::<BLOCK>().0) {
+        for i in 0..BLOCK {
+            sums[i] = fma(*q, keys[i], sums[i]);
+        }
+    }
+    sums
+}
+
+/// Adds `values`, `[weights, head_dim]`, to `out`, each row times its weight: four rows to a pass over `out`.
+fn add_weighted(out: &mut [f32], values: &[f32], weights: &[f32]) {
+    let dim = out.len();
+    let (fours, rest) = weights.as_chunks::<4>();
+    let (four_rows, rest_rows) = values.split_at(fours.len() * 4 * dim);
+    for (weights, rows) in fours.iter().zip(four_rows.chunks_exact(4 * dim)) {
+        let (first, second) = rows.split_at(2 * dim);
+        let ((a, b), (c, d)) = (first.split_at(dim), second.split_at(dim));
+        for ((((out, a), b), c), d) in out.iter_mut().zip(a).zip(b).zip(c).zip(d) {
+            let sum = fma(weights[1], *b, fma(weights[0], *a, *out));
+            *out = fma(weights[3], *d, fma(weights[2], *c, sum));
+        }
+    }
+    for (weight, row) in rest.iter().zip(rest_rows.chunks_exact(dim)) {
+        for (out, v) in out.iter_mut().zip(row) {
+            *out = fma(*weight, *v, *out);
         }
     }
 }

@@ -3,11 +3,12 @@ use std::ops::Range;
 use crate::spec::ModelSpec;
 
 /// Positions in a block.
-const BLOCK: usize = 128;
+pub(super) const BLOCK: usize = 64;
 
 /// The keys and values of one sequence: per layer, blocks of [`BLOCK`] positions that are added as the sequence grows.
 ///
-/// A block is `[kv_heads, BLOCK, head_dim]`, so that what one head reads is contiguous.
+/// What one head reads is contiguous. Values are rows per position; keys are rows per element of the head, so that a query
+/// meets all positions of a block in vector lanes and no lanes have to be added up.
 #[derive(Debug)]
 pub(super) struct KvCache {
     layers: Vec<LayerCache>,
@@ -23,7 +24,9 @@ pub(super) struct LayerCache {
 
 #[derive(Clone, Debug)]
 struct Block {
+    /// `[kv_heads, head_dim, BLOCK]`
     keys: Box<[f32]>,
+    /// `[kv_heads, BLOCK, head_dim]`
     values: Box<[f32]>,
 }
 
@@ -72,26 +75,35 @@ impl LayerCache {
     pub(super) fn write(&mut self, position: usize, keys: &[f32], values: &[f32]) {
         let dim = self.head_dim;
         let block = &mut self.blocks[position / BLOCK];
-        for head in 0..self.kv_heads {
-            let to = (head * BLOCK + position % BLOCK) * dim;
-            block.keys[to..to + dim].copy_from_slice(&keys[head * dim..(head + 1) * dim]);
-            block.values[to..to + dim].copy_from_slice(&values[head * dim..(head + 1) * dim]);
+        let row = position % BLOCK;
+        let slots = block.keys.iter_mut().skip(row).step_by(BLOCK);
+        for (slot, key) in slots.zip(keys) {
+            *slot = *key;
+        }
+        for (head, value) in values.chunks_exact(dim).enumerate() {
+            let to = (head * BLOCK + row) * dim;
+            block.values[to..to + dim].copy_from_slice(value);
         }
     }
 
-    /// A head's keys and values over `positions`, in pieces of `[positions, head_dim]`, in order.
-    pub(super) fn pieces(
-        &self,
-        head: usize,
-        positions: Range<usize>,
-    ) -> impl Iterator<Item = (&[f32], &[f32])> {
+    /// What a head has stored for `positions`, block by block.
+    pub(super) fn pieces(&self, head: usize, positions: Range<usize>) -> impl Iterator<Item = Piece<'_>> {
         let first = positions.start / BLOCK;
+        let size = BLOCK * self.head_dim;
         self.blocks[first..positions.end.div_ceil(BLOCK)].iter().enumerate().map(move |(index, block)| {
             let base = (first + index) * BLOCK;
-            let from = positions.start.saturating_sub(base);
-            let to = (positions.end - base).min(BLOCK);
-            let range = (head * BLOCK + from) * self.head_dim..(head * BLOCK + to) * self.head_dim;
-            (&block.keys[range.clone()], &block.values[range])
+            let rows = positions.start.saturating_sub(base)..(positions.end - base).min(BLOCK);
+            let values = head * size + rows.start * self.head_dim..head * size + rows.end * self.head_dim;
+            Piece { keys: &block.keys[head * size..(head + 1) * size], values: &block.values[values], rows }
         })
     }
+}
+
+/// The part of a block that one head looks at.
+pub(super) struct Piece<'a> {
+    /// `[head_dim, BLOCK]`, of which only the columns `rows` count.
+    pub(super) keys: &'a [f32],
+    /// `[rows, head_dim]`
+    pub(super) values: &'a [f32],
+    pub(super) rows: Range<usize>,
 }

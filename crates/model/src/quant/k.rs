@@ -1,7 +1,7 @@
 //! The block types of 256 elements, with small integer scales inside a block.
 
 use super::float::half;
-use super::{BlockFormat, GROUP, Group, each};
+use super::{BlockFormat, GROUP, Header, each};
 
 pub(super) struct Q2K;
 pub(super) struct Q3K;
@@ -9,20 +9,21 @@ pub(super) struct Q4K;
 pub(super) struct Q5K;
 pub(super) struct Q6K;
 
-/// Scale and minimum of a group of [`Q4K`] and [`Q5K`]: six bits each, eight pairs in twelve bytes. The first four pairs
-/// are the low bits of bytes 0..8; the last four have their low nibbles in bytes 8..12 and their high bits on top of the
-/// first.
+/// The header of [`Q4K`] and [`Q5K`]: a scale and a minimum for each of eight groups, six bits each, in twelve bytes. The
+/// first four of both are the low bits of bytes 0..8; the last four have their low nibbles in bytes 8..12 and their high
+/// bits on top of the first.
 #[inline(always)]
-fn scale_and_min(scales: &[u8], index: usize) -> (f32, f32) {
-    let (scale, min) = if index < 4 {
-        (scales[index] & 63, scales[index + 4] & 63)
-    } else {
-        (
-            scales[index + 4] & 15 | scales[index - 4] >> 6 << 4,
-            scales[index + 4] >> 4 | scales[index] >> 6 << 4,
-        )
-    };
-    (f32::from(scale), f32::from(min))
+fn six_bit_header(block: &[u8]) -> Header {
+    let (d, min) = (half(block, 0), half(block, 2));
+    let scales: &[u8; 12] = &block[4..16].as_chunks().0[0];
+    let mut header = Header { scale: [0.0; 16], offset: [0.0; 16] };
+    for i in 0..4 {
+        header.scale[i] = d * f32::from(scales[i] & 63);
+        header.scale[i + 4] = d * f32::from(scales[i + 8] & 15 | scales[i] >> 6 << 4);
+        header.offset[i] = -(min * f32::from(scales[i + 4] & 63));
+        header.offset[i + 4] = -(min * f32::from(scales[i + 8] >> 4 | scales[i + 4] >> 6 << 4));
+    }
+    header
 }
 
 #[inline(always)]
@@ -36,12 +37,15 @@ impl BlockFormat for Q4K {
     const OFFSET: bool = true;
 
     #[inline(always)]
-    fn group(block: &[u8], index: usize) -> Group {
-        let (scale, min) = scale_and_min(&block[4..16], index);
+    fn header(block: &[u8]) -> Header {
+        six_bit_header(block)
+    }
+
+    #[inline(always)]
+    fn group(block: &[u8], index: usize) -> [i16; GROUP] {
         let bytes = thirty_two(&block[16 + index / 2 * 32..]);
         let shift = index % 2 * 4;
-        let q = each(|i| (bytes[i] >> shift & 15) as i16);
-        Group { q, scale: [half(block, 0) * scale; 2], offset: [-(half(block, 2) * min); 2] }
+        each(|i| i16::from(bytes[i] >> shift & 15))
     }
 }
 
@@ -51,13 +55,16 @@ impl BlockFormat for Q5K {
     const OFFSET: bool = true;
 
     #[inline(always)]
-    fn group(block: &[u8], index: usize) -> Group {
-        let (scale, min) = scale_and_min(&block[4..16], index);
+    fn header(block: &[u8]) -> Header {
+        six_bit_header(block)
+    }
+
+    #[inline(always)]
+    fn group(block: &[u8], index: usize) -> [i16; GROUP] {
         let high = thirty_two(&block[16..48]);
         let bytes = thirty_two(&block[48 + index / 2 * 32..]);
         let shift = index % 2 * 4;
-        let q = each(|i| (bytes[i] >> shift & 15 | (high[i] >> index & 1) << 4) as i16);
-        Group { q, scale: [half(block, 0) * scale; 2], offset: [-(half(block, 2) * min); 2] }
+        each(|i| i16::from(bytes[i] >> shift & 15 | (high[i] >> index & 1) << 4))
     }
 }
 
@@ -66,16 +73,21 @@ impl BlockFormat for Q6K {
     const BYTES: usize = 210;
     const SPLIT: bool = true;
 
+    #[inline(always)]
+    fn header(block: &[u8]) -> Header {
+        let d = half(block, 208);
+        let scales: &[u8; 16] = &block[192..208].as_chunks().0[0];
+        Header { scale: each(|i| d * f32::from(scales[i] as i8)), offset: [0.0; 16] }
+    }
+
     /// Half a block, four groups, shares 64 bytes of low nibbles and 32 bytes of high bit pairs.
     #[inline(always)]
-    fn group(block: &[u8], index: usize) -> Group {
+    fn group(block: &[u8], index: usize) -> [i16; GROUP] {
         let (half_block, part) = (index / 4, index % 4);
         let low = thirty_two(&block[half_block * 64 + part % 2 * 32..]);
         let high = thirty_two(&block[128 + half_block * 32..]);
-        let scales = &block[192 + index * 2..];
-        let d = half(block, 208);
-        let q = each(|i| (low[i] >> (part / 2 * 4) & 15 | (high[i] >> (part * 2) & 3) << 4) as i16 - 32);
-        Group { q, scale: [d * f32::from(scales[0] as i8), d * f32::from(scales[1] as i8)], offset: [0.0; 2] }
+        let (low_shift, high_shift) = (part / 2 * 4, part * 2);
+        each(|i| i16::from(low[i] >> low_shift & 15 | (high[i] >> high_shift & 3) << 4) - 32)
     }
 }
 
@@ -84,21 +96,26 @@ impl BlockFormat for Q3K {
     const BYTES: usize = 110;
     const SPLIT: bool = true;
 
+    /// Sixteen six-bit scales in twelve bytes: low nibbles in the first eight, bit pairs in the last four.
+    #[inline(always)]
+    fn header(block: &[u8]) -> Header {
+        let d = half(block, 108);
+        let bytes: &[u8; 12] = &block[96..108].as_chunks().0[0];
+        let scale = |i: usize| {
+            let nibble = bytes[i % 8] >> (i / 8 * 4) & 15;
+            let pair = bytes[8 + i % 4] >> (i / 4 * 2) & 3;
+            d * f32::from((nibble | pair << 4) as i8 - 32)
+        };
+        Header { scale: each(scale), offset: [0.0; 16] }
+    }
+
     /// Two low bits in `block[32..96]`, and a high bit in `block[0..32]` that is clear where 4 is to be taken off.
     #[inline(always)]
-    fn group(block: &[u8], index: usize) -> Group {
+    fn group(block: &[u8], index: usize) -> [i16; GROUP] {
         let high = thirty_two(block);
         let low = thirty_two(&block[32 + index / 4 * 32..]);
         let shift = index % 4 * 2;
-        let q = each(|i| (low[i] >> shift & 3 | (high[i] >> index & 1) << 2) as i16 - 4);
-        let d = half(block, 108);
-        let scale = |at: usize| {
-            // Sixteen six-bit scales in twelve bytes: low nibbles in the first eight, bit pairs in the last four.
-            let nibble = if at < 8 { block[96 + at] & 15 } else { block[96 + at - 8] >> 4 };
-            let pair = block[104 + at % 4] >> (at / 4 * 2) & 3;
-            d * f32::from((nibble | pair << 4) as i8 - 32)
-        };
-        Group { q, scale: [scale(index * 2), scale(index * 2 + 1)], offset: [0.0; 2] }
+        each(|i| i16::from(low[i] >> shift & 3 | (high[i] >> index & 1) << 2) - 4)
     }
 }
 
@@ -109,14 +126,19 @@ impl BlockFormat for Q2K {
     const OFFSET: bool = true;
 
     #[inline(always)]
-    fn group(block: &[u8], index: usize) -> Group {
+    fn header(block: &[u8]) -> Header {
+        let (d, min) = (half(block, 80), half(block, 82));
+        let scales: &[u8; 16] = &block[..16].as_chunks().0[0];
+        Header {
+            scale: each(|i| d * f32::from(scales[i] & 15)),
+            offset: each(|i| -(min * f32::from(scales[i] >> 4))),
+        }
+    }
+
+    #[inline(always)]
+    fn group(block: &[u8], index: usize) -> [i16; GROUP] {
         let bytes = thirty_two(&block[16 + index / 4 * 32..]);
         let shift = index % 4 * 2;
-        let q = each(|i| (bytes[i] >> shift & 3) as i16);
-        let (d, min) = (half(block, 80), half(block, 82));
-        let scales = &block[index * 2..];
-        let scale = |at: usize| d * f32::from(scales[at] & 15);
-        let offset = |at: usize| -(min * f32::from(scales[at] >> 4));
-        Group { q, scale: [scale(0), scale(1)], offset: [offset(0), offset(1)] }
+        each(|i| i16::from(bytes[i] >> shift & 3))
     }
 }

@@ -1,7 +1,7 @@
 //! The block types of 32 elements.
 
 use super::float::half;
-use super::{BlockFormat, GROUP, Group, each};
+use super::{BlockFormat, GROUP, Header, each};
 
 pub(super) struct Q4_0;
 pub(super) struct Q4_1;
@@ -39,10 +39,14 @@ impl BlockFormat for Q4_0 {
     const BYTES: usize = 18;
 
     #[inline(always)]
-    fn group(block: &[u8], _: usize) -> Group {
+    fn header(block: &[u8]) -> Header {
+        Header { scale: [half(block, 0); 16], offset: [0.0; 16] }
+    }
+
+    #[inline(always)]
+    fn group(block: &[u8], _: usize) -> [i16; GROUP] {
         let q = nibbles(&block[2..18]);
-        let q = each(|i| q[i] - 8);
-        Group { q, scale: [half(block, 0); 2], offset: [0.0; 2] }
+        each(|i| q[i] - 8)
     }
 }
 
@@ -52,9 +56,13 @@ impl BlockFormat for Q4_1 {
     const OFFSET: bool = true;
 
     #[inline(always)]
-    fn group(block: &[u8], _: usize) -> Group {
-        let q = nibbles(&block[4..20]);
-        Group { q, scale: [half(block, 0); 2], offset: [half(block, 2); 2] }
+    fn header(block: &[u8]) -> Header {
+        Header { scale: [half(block, 0); 16], offset: [half(block, 2); 16] }
+    }
+
+    #[inline(always)]
+    fn group(block: &[u8], _: usize) -> [i16; GROUP] {
+        nibbles(&block[4..20])
     }
 }
 
@@ -63,10 +71,14 @@ impl BlockFormat for Q5_0 {
     const BYTES: usize = 22;
 
     #[inline(always)]
-    fn group(block: &[u8], _: usize) -> Group {
+    fn header(block: &[u8]) -> Header {
+        Header { scale: [half(block, 0); 16], offset: [0.0; 16] }
+    }
+
+    #[inline(always)]
+    fn group(block: &[u8], _: usize) -> [i16; GROUP] {
         let q = five_bits(&block[2..6], &block[6..22]);
-        let q = each(|i| q[i] - 16);
-        Group { q, scale: [half(block, 0); 2], offset: [0.0; 2] }
+        each(|i| q[i] - 16)
     }
 }
 
@@ -76,9 +88,13 @@ impl BlockFormat for Q5_1 {
     const OFFSET: bool = true;
 
     #[inline(always)]
-    fn group(block: &[u8], _: usize) -> Group {
-        let q = five_bits(&block[4..8], &block[8..24]);
-        Group { q, scale: [half(block, 0); 2], offset: [half(block, 2); 2] }
+    fn header(block: &[u8]) -> Header {
+        Header { scale: [half(block, 0); 16], offset: [half(block, 2); 16] }
+    }
+
+    #[inline(always)]
+    fn group(block: &[u8], _: usize) -> [i16; GROUP] {
+        five_bits(&block[4..8], &block[8..24])
     }
 }
 
@@ -87,8 +103,13 @@ impl BlockFormat for Q8_0 {
     const BYTES: usize = 34;
 
     #[inline(always)]
-    fn group(block: &[u8], _: usize) -> Group {
+    fn header(block: &[u8]) -> Header {
+        Header { scale: [half(block, 0); 16], offset: [0.0; 16] }
+    }
+
+    #[inline(always)]
+    fn group(block: &[u8], _: usize) -> [i16; GROUP] {
         let bytes: &[u8; GROUP] = &block[2..34].as_chunks().0[0];
-        Group { q: each(|i| i16::from(bytes[i] as i8)), scale: [half(block, 0); 2], offset: [0.0; 2] }
+        each(|i| i16::from(bytes[i] as i8))
     }
 }

@@ -23,11 +23,11 @@ use self::float::{Bf16, F16, F32};
 /// Elements that share an activation scale.
 pub(crate) const GROUP: usize = 32;
 
-/// Thirty-two elements: element `i` is `scale[i / 16] * q[i] + offset[i / 16]`.
-struct Group {
-    q: [i16; GROUP],
-    scale: [f32; 2],
-    offset: [f32; 2],
+/// The floats of a block: element `i` is `scale[i / 16] * q[i] + offset[i / 16]`, where each format fills in as many as
+/// it has groups. Formats without scales of their own for half groups fill in one per group: see [`BlockFormat::SPLIT`].
+struct Header {
+    scale: [f32; 16],
+    offset: [f32; 16],
 }
 
 /// Fills an array from its indices. A plain loop, which the compiler always unrolls into vector code; the library's
@@ -52,8 +52,11 @@ trait BlockFormat {
     /// Whether there are offsets.
     const OFFSET: bool = false;
 
-    /// Unpacks group `index` of a block of [`BlockFormat::BYTES`] bytes.
-    fn group(block: &[u8], index: usize) -> Group;
+    /// Computes the floats of a block of [`BlockFormat::BYTES`] bytes.
+    fn header(block: &[u8]) -> Header;
+
+    /// Unpacks the integers of group `index`.
+    fn group(block: &[u8], index: usize) -> [i16; GROUP];
 }
 
 /// Runs `$body` with `$format` as the format of `$dtype`, or `$float` for a type without blocks.
@@ -136,8 +139,11 @@ pub(crate) fn dot(dtype: GgmlDType, rows: &[u8], row_bytes: usize, x: &Activatio
 
 fn dequantize_blocks<B: BlockFormat>(row: &[u8], out: &mut [f32]) {
     for (block, out) in row.chunks_exact(B::BYTES).zip(out.chunks_exact_mut(B::LEN)) {
+        let Header { scale, offset } = B::header(block);
         for (index, out) in out.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
-            let Group { q, scale, offset } = B::group(block, index);
+            let q = B::group(block, index);
+            let (low, high) = if B::SPLIT { (2 * index, 2 * index + 1) } else { (index, index) };
+            let (scale, offset) = ([scale[low], scale[high]], [offset[low], offset[high]]);
             for i in 0..GROUP {
                 out[i] = scale[i / 16] * f32::from(q[i]) + offset[i / 16];
             }
@@ -151,28 +157,28 @@ fn dequantize_blocks<B: BlockFormat>(row: &[u8], out: &mut [f32]) {
 fn dot_blocks<B: BlockFormat>(row: &[u8], x: &[Q8Block]) -> f32 {
     let mut lanes = [0f32; 16];
     let mut offsets = 0f32;
-    let groups = B::LEN / GROUP;
-    for (block, x) in row.chunks_exact(B::BYTES).zip(x.chunks_exact(groups)) {
+    for (block, x) in row.chunks_exact(B::BYTES).zip(x.chunks_exact(B::LEN / GROUP)) {
+        let Header { scale, offset } = B::header(block);
         for (index, x) in x.iter().enumerate() {
-            let Group { q, scale, offset } = B::group(block, index);
+            let q = B::group(block, index);
             let product = |i: usize| q[i] * x.q[i];
             if B::SPLIT {
-                let (low, high) = (scale[0] * x.scale, scale[1] * x.scale);
+                let (low, high) = (scale[2 * index] * x.scale, scale[2 * index + 1] * x.scale);
                 for (i, lane) in lanes.iter_mut().enumerate() {
                     *lane = fma(low, f32::from(product(i)), *lane);
                     *lane = fma(high, f32::from(product(i + 16)), *lane);
                 }
             } else {
-                let scale = scale[0] * x.scale;
+                let scale = scale[index] * x.scale;
                 for (i, lane) in lanes.iter_mut().enumerate() {
                     *lane = fma(scale, f32::from(product(i) + product(i + 16)), *lane);
                 }
             }
             if B::OFFSET {
                 offsets = if B::SPLIT {
-                    offsets + offset[0] * x.sums[0] + offset[1] * x.sums[1]
+                    offsets + offset[2 * index] * x.sums[0] + offset[2 * index + 1] * x.sums[1]
                 } else {
-                    fma(offset[0], x.sum, offsets)
+                    fma(offset[index], x.sum, offsets)
                 };
             }
         }

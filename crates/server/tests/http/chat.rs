@@ -52,21 +52,21 @@ async fn stream(app: &App, fields: &Value) -> String {
 
 fn events(text: &str) -> String {
     let mut ids = Vec::new();
-    let mut lines = String::new();
+    let mut lines = Vec::new();
     for event in text.split_terminator("\n\n") {
         let data = event.strip_prefix("data: ").unwrap();
         if data == "[DONE]" {
-            lines += "[DONE]\n";
+            lines.push(data.to_owned());
             continue;
         }
         let mut data: Value = serde_json::from_str(data).unwrap();
         ids.push((data["id"].clone(), data["created"].clone()));
         redact(&mut data);
-        lines += &format!("{data}\n");
+        lines.push(data.to_string());
     }
     ids.retain(|(id, _)| !id.is_null());
     assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
-    lines
+    lines.join("\n")
 }
 
 #[tokio::test]
@@ -137,13 +137,8 @@ async fn the_seed_decides_and_is_random_by_default() {
     assert_ne!(choice(json!({"seed": 1})).await, choice(json!({"seed": 2})).await);
     assert_ne!(choice(json!({})).await, choice(json!({})).await);
     // The likeliest token alone: the first of equals.
-    let first = "a".repeat(24);
-    for greedy in [json!({"temperature": 0}), json!({"top_k": 1, "temperature": 1}), json!({"top_p": 0})] {
-        let once = choice(greedy.clone()).await;
-        assert_eq!(once.len(), 24);
-        if greedy.get("temperature") == Some(&json!(0)) {
-            assert_eq!(once, first);
-        }
+    for greedy in [json!({"temperature": 0}), json!({"top_k": 1}), json!({"top_p": 0})] {
+        assert_eq!(choice(greedy).await, "a".repeat(24));
     }
 }
 

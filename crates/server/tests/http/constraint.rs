@@ -32,7 +32,7 @@ async fn outputs_match_their_constraint_whatever_the_model_likes() {
             assert_eq!(keys, ["name", "size", "tags"]);
             assert!(value["name"].is_string() && (value["size"] == "s" || value["size"] == "m"));
             let tags = value["tags"].as_array().unwrap();
-            assert!(!tags.is_empty() && tags.iter().all(|tag| tag.is_number()), "{value}");
+            assert!(!tags.is_empty() && tags.iter().all(Value::is_number), "{value}");
         }
         let value = send(json!({"response_format": {"type": "json_object"}})).await;
         assert!(serde_json::from_str::<Value>(&value).unwrap().is_object());

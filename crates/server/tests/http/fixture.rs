@@ -31,15 +31,16 @@ pub(crate) struct Lines {
 
 impl ChatTemplate for Lines {
     fn render(&self, input: &ChatInput) -> Result<String, TemplateError> {
-        let mut text: String =
-            input.variables.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
+        let mut lines: Vec<String> =
+            input.variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
         for message in &input.messages {
             if message.content == "raise" {
                 return Err(TemplateError { message: "roles must alternate".to_owned(), line: Some(3) });
             }
-            text += &format!("{}: {}\n", message.role, message.content);
+            lines.push(format!("{}: {}", message.role, message.content));
         }
-        text += "assistant:";
+        lines.push("assistant:".to_owned());
+        let text = lines.join("\n");
         text.clone_into(&mut self.last.lock().unwrap());
         Ok(text)
     }

@@ -24,7 +24,7 @@ impl Atoms<'_> {
             }
             "maxProperties" => atom.object.max = keyword.most()?,
             "dependencies" | "dependentRequired" | "dependentSchemas" => {
-                self.read_dependent(atom, keyword)?
+                self.read_dependent(atom, keyword)?;
             }
             "patternProperties" if members(keyword)?.is_empty() => {}
             "propertyNames" if *keyword.value == Value::Bool(true) => {}

@@ -234,9 +234,12 @@ impl Solver<'_> {
         let mut optional: Vec<_> = object.members.iter().filter(|(.., required)| !required).collect();
         optional.retain(|(_, node, _)| !self.cost(*node).is_none());
         let open = !self.cost(object.additional).is_none();
-        if missing > optional.len() + usize::from(open) {
-            return Cost::NONE; // more than one undeclared member is never asked for: see `solve`
+        let most = optional.len() + usize::from(open);
+        if missing > most && !open {
+            return Cost::NONE;
         }
+        // More undeclared members than one are refused later, if the object is still in the program then.
+        let missing = missing.min(most);
         let mut best = vec![Cost::NONE; missing + 1];
         best[0] = Cost::new(0, b'"');
         let other = self.member_cost(self.other_name_len(object), object.additional);

@@ -87,7 +87,10 @@ impl Decode {
             }
             Self::High { .. } => Self::High { high: 0xd800 },
             Self::HighEscape { .. } => Self::HighEscape { high: 0xd800 },
-            Self::Low { left, .. } => Self::Low { left, high: 0xd800, code: 0 },
+            Self::Low { left, .. } => {
+                let code = (0xdc00u32 >> (4 * left)) as u16;
+                Self::Low { left, high: 0xd800, code }
+            }
             other => other,
         }
     }
@@ -348,9 +351,11 @@ mod tests {
             let mut decode = Decode::Whole;
             for &byte in text {
                 assert_eq!(decode.closing(), decode.forget(Profile::Accept).closing());
-                match decode.step(byte, Profile::Accept) {
-                    Decoded::Partial(next) => decode = next,
-                    _ => decode = Decode::Whole,
+                let forgetful = decode.forget(Profile::Accept).step(byte, Profile::Accept);
+                match (decode.step(byte, Profile::Accept), forgetful) {
+                    (Decoded::Partial(next), Decoded::Partial(_)) => decode = next,
+                    (Decoded::Char(_), Decoded::Char(_)) => decode = Decode::Whole,
+                    _ => panic!("{text:?}"),
                 }
             }
         }

@@ -48,7 +48,7 @@ impl JsonMachine {
             State::KeyStart { gap } => match gap.step(byte) {
                 GapStep::Within(gap) => self.push(stack, State::KeyStart { gap }),
                 GapStep::Past if byte == b'"' => {
-                    self.push(stack, State::Key { at: 0, decode: Decode::Whole })
+                    self.push(stack, State::Key { at: 0, decode: Decode::Whole });
                 }
                 GapStep::Past | GapStep::Reject => {}
             },

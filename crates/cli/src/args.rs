@@ -1,0 +1,282 @@
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// A local inference engine that pours a model's output into the exact shape you ask for.
+#[derive(Parser)]
+#[command(name = "formwork", version, propagate_version = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+
+    /// Print machine-readable results.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Generate once, streamed to standard output.
+    Run(RunArgs),
+    /// Chat, with history.
+    Chat(ChatArgs),
+    /// Serve models over HTTP, as OpenAI's API.
+    Serve(ServeArgs),
+    /// Fetch a model.
+    Pull {
+        /// A short name, or a hub id `org/name[:file][@revision]`.
+        model: String,
+    },
+    /// List the models with a short name, and which are here.
+    Models,
+    /// Show a model's metadata, tensors and template.
+    Inspect {
+        /// A .gguf file, a short name or a hub id.
+        model: String,
+    },
+    /// Turn text into token ids, or ids into text.
+    Tokenize(TokenizeArgs),
+    /// Check grammars and texts.
+    #[command(subcommand)]
+    Grammar(GrammarCommand),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ModelArgs {
+    /// A .gguf file, a short name (see `formwork models`) or a hub id `org/name[:file][@revision]`.
+    #[arg(short, long, default_value = formwork_model::hub::default_manifest().name.as_str())]
+    pub(crate) model: String,
+
+    /// The most tokens of prompt and output together [default: what the model was trained for].
+    #[arg(long, value_name = "N")]
+    pub(crate) ctx: Option<usize>,
+}
+
+/// What the output must match.
+#[derive(clap::Args)]
+#[group(required = false, multiple = false)]
+pub(crate) struct ShapeArgs {
+    /// A file with a JSON Schema.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) schema: Option<PathBuf>,
+
+    /// A file with a GBNF grammar.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) gbnf: Option<PathBuf>,
+
+    /// A regular expression for the whole output.
+    #[arg(long, value_name = "REGEX")]
+    pub(crate) regex: Option<String>,
+
+    /// One of several texts; give it once for each.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) choice: Vec<String>,
+
+    /// Any JSON object.
+    #[arg(long)]
+    pub(crate) json_object: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct SchemaArgs {
+    /// The whitespace of generated JSON.
+    #[arg(long, value_enum, default_value_t = LayoutArg::Spaced)]
+    pub(crate) layout: LayoutArg,
+
+    /// The order of an object's members.
+    #[arg(long, value_enum, default_value_t = OrderArg::Declared)]
+    pub(crate) order: OrderArg,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct GenerateArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+
+    #[command(flatten)]
+    pub(crate) shape: ShapeArgs,
+
+    #[command(flatten)]
+    pub(crate) schema: SchemaArgs,
+
+    /// Do not tell the model about the schema or grammar.
+    #[arg(long)]
+    pub(crate) no_schema_prompt: bool,
+
+    /// The system message.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) system: Option<String>,
+
+    /// The most tokens of output [default: what is left of the context].
+    #[arg(long, value_name = "N")]
+    pub(crate) max_tokens: Option<usize>,
+
+    /// 0 always takes the likeliest token.
+    #[arg(long, value_name = "T", default_value_t = 0.0)]
+    pub(crate) temperature: f32,
+
+    /// Keep the likeliest tokens up to this share.
+    #[arg(long, value_name = "P", default_value_t = 1.0)]
+    pub(crate) top_p: f32,
+
+    /// Keep this many of the likeliest tokens; 0 keeps all.
+    #[arg(long, value_name = "K", default_value_t = 0)]
+    pub(crate) top_k: usize,
+
+    /// Keep tokens at least this likely relative to the likeliest.
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    pub(crate) min_p: f32,
+
+    /// Equal seeds give equal outputs [default: random].
+    #[arg(long, value_name = "S")]
+    pub(crate) seed: Option<u64>,
+
+    /// A text that ends the output; give it once for each.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) stop: Vec<String>,
+
+    /// Print timings to standard error.
+    #[arg(long)]
+    pub(crate) stats: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) generate: GenerateArgs,
+
+    /// The prompt; standard input when absent.
+    pub(crate) prompt: Option<String>,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ChatArgs {
+    #[command(flatten)]
+    pub(crate) generate: GenerateArgs,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ServeArgs {
+    /// A model to serve; give it once for each [default: the default model].
+    #[arg(short, long, value_name = "MODEL")]
+    pub(crate) model: Vec<String>,
+
+    /// A further name for a served model.
+    #[arg(long, value_name = "NAME=MODEL")]
+    pub(crate) alias: Vec<String>,
+
+    /// The address to listen on.
+    #[arg(long, default_value = "127.0.0.1")]
+    pub(crate) host: String,
+
+    /// The port to listen on; 0 takes a free one.
+    #[arg(long, default_value_t = 8080)]
+    pub(crate) port: u16,
+
+    /// A key that requests must bring [env: FORMWORK_API_KEY].
+    #[arg(long, value_name = "KEY")]
+    pub(crate) api_key: Option<String>,
+
+    /// Requests that run at the same time, per model.
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub(crate) parallel: usize,
+
+    /// The most tokens of prompt and output together [default: what the model was trained for].
+    #[arg(long, value_name = "N")]
+    pub(crate) ctx: Option<usize>,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct TokenizerArgs {
+    /// A model whose tokenizer to use.
+    #[arg(short, long, value_name = "MODEL", conflicts_with = "tokenizer")]
+    pub(crate) model: Option<String>,
+
+    /// A tokenizer: a `tokenizer.json`, a .gguf file, a short name or a hub id.
+    #[arg(long, value_name = "TOKENIZER")]
+    pub(crate) tokenizer: Option<String>,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct TokenizeArgs {
+    #[command(flatten)]
+    pub(crate) tokenizer: TokenizerArgs,
+
+    /// Print one JSON array of ids.
+    #[arg(long, conflicts_with = "decode")]
+    pub(crate) ids: bool,
+
+    /// Turn ids (a JSON array, or numbers) into text.
+    #[arg(long)]
+    pub(crate) decode: bool,
+
+    /// Read the spellings of control tokens as those tokens; when decoding, spell them out.
+    #[arg(long)]
+    pub(crate) special: bool,
+
+    /// Put the beginning-of-sequence token first.
+    #[arg(long)]
+    pub(crate) bos: bool,
+
+    /// A file; standard input when absent.
+    pub(crate) input: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum GrammarCommand {
+    /// Compile; print size, shortest output and warnings, or the error with its place.
+    Check {
+        #[command(flatten)]
+        grammar: GrammarArgs,
+    },
+    /// Does each input match?
+    Test {
+        #[command(flatten)]
+        grammar: GrammarArgs,
+
+        /// Files to check; `-` is standard input.
+        #[arg(required = true)]
+        input: Vec<PathBuf>,
+    },
+}
+
+#[derive(clap::Args)]
+pub(crate) struct GrammarArgs {
+    #[command(flatten)]
+    pub(crate) shape: ShapeArgs,
+
+    #[command(flatten)]
+    pub(crate) tokenizer: TokenizerArgs,
+
+    /// Which JSON texts a schema stands for: what a model should write, or all that a checker should take.
+    #[arg(long, value_enum, default_value_t = ProfileArg::Accept)]
+    pub(crate) profile: ProfileArg,
+
+    /// The whitespace, in profile `generate`.
+    #[arg(long, value_enum, default_value_t = LayoutArg::Spaced)]
+    pub(crate) layout: LayoutArg,
+
+    /// The order of an object's members, in profile `generate`.
+    #[arg(long, value_enum, default_value_t = OrderArg::Declared)]
+    pub(crate) order: OrderArg,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProfileArg {
+    Accept,
+    Generate,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LayoutArg {
+    Spaced,
+    Compact,
+    Pretty,
+    Flexible,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OrderArg {
+    Declared,
+    Any,
+}

@@ -1,0 +1,143 @@
+//! `formwork chat`
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use formwork_engine::{Generation, Output};
+use formwork_lm::Message;
+use rustyline::DefaultEditor;
+use rustyline::error::ReadlineError;
+use tokio::runtime::Runtime;
+
+use crate::args::ChatArgs;
+use crate::generation::{Generator, stats_line};
+
+const HELP: &str = "\
+/help    this text
+/clear   forget the conversation
+/undo    take back the last exchange
+/exit    leave (or Ctrl-D)
+Begin a message with \"\"\" to write several lines, and end it with \"\"\".
+Ctrl-C stops an answer.";
+
+pub(crate) fn chat(args: &ChatArgs) -> Result<bool> {
+    let generator = Generator::new(&args.generate)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut editor = DefaultEditor::new()?;
+    let mut conversation: Vec<Message> = Vec::new();
+    eprintln!("{}: /help lists commands, Ctrl-D leaves", generator.name());
+    while let Some(line) = read_message(&mut editor)? {
+        match line.trim() {
+            "" => {}
+            "/help" => eprintln!("{HELP}"),
+            "/exit" | "/quit" => break,
+            "/clear" => conversation.clear(),
+            "/undo" => conversation.truncate(conversation.len().saturating_sub(2)),
+            command if command.starts_with('/') => eprintln!("no command {command}; /help lists them"),
+            _ => {
+                conversation.push(Message::new("user", line));
+                match answer(&generator, &conversation, args.generate.stats, &runtime) {
+                    Ok(text) => conversation.push(Message::new("assistant", text)),
+                    Err(error) => {
+                        conversation.pop();
+                        eprintln!("formwork: {error:#}");
+                    }
+                }
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// One message, of several lines between `"""`; `None` at the end of input.
+fn read_message(editor: &mut DefaultEditor) -> Result<Option<String>> {
+    let mut message: Option<String> = None;
+    loop {
+        let line = match editor.readline(if message.is_some() { "… " } else { "> " }) {
+            Ok(line) => line,
+            Err(ReadlineError::Interrupted) => {
+                message = None;
+                continue;
+            }
+            Err(ReadlineError::Eof) => return Ok(message),
+            Err(error) => return Err(error.into()),
+        };
+        match (&mut message, line.strip_prefix("\"\"\"")) {
+            (Some(text), _) => match line.strip_suffix("\"\"\"") {
+                Some(last) => {
+                    text.push_str(last);
+                    break;
+                }
+                None => {
+                    text.push_str(&line);
+                    text.push('\n');
+                }
+            },
+            (None, Some(first)) => match first.strip_suffix("\"\"\"") {
+                Some(only) => {
+                    message = Some(only.to_owned());
+                    break;
+                }
+                None => message = Some(if first.is_empty() { String::new() } else { format!("{first}\n") }),
+            },
+            (None, None) => {
+                message = Some(line);
+                break;
+            }
+        }
+    }
+    if let Some(text) = &message {
+        // History is a convenience: a line that it refuses is still sent.
+        let _ = editor.add_history_entry(text.as_str());
+    }
+    Ok(message)
+}
+
+/// Streams an answer to standard output and gives its text; Ctrl-C ends it early.
+fn answer(generator: &Generator, conversation: &[Message], stats: bool, runtime: &Runtime) -> Result<String> {
+    let started = Instant::now();
+    let request = generator.request(conversation)?;
+    let before = started.elapsed();
+    let generation = generator.engine().generate(request)?;
+    let text = runtime.block_on(stream(generation, stats.then_some(before)))?;
+    if text.interrupted && generator.is_constrained() {
+        eprintln!("formwork: the answer was stopped before it was complete");
+    }
+    Ok(text.text)
+}
+
+struct Answer {
+    text: String,
+    interrupted: bool,
+}
+
+async fn stream(mut generation: Generation, stats: Option<Duration>) -> Result<Answer> {
+    let mut text = String::new();
+    let mut stdout = std::io::stdout();
+    loop {
+        let output = tokio::select! {
+            output = generation.next() => output,
+            _ = tokio::signal::ctrl_c() => {
+                println!();
+                return Ok(Answer { text, interrupted: true });
+            }
+        };
+        match output {
+            Some(Output::Text(piece)) => {
+                stdout.write_all(piece.as_bytes())?;
+                stdout.flush()?;
+                text.push_str(&piece);
+            }
+            Some(Output::Finished(finish)) => {
+                println!();
+                if let Some(before) = stats {
+                    eprintln!("{}", stats_line(&finish, before));
+                }
+                return Ok(Answer { text, interrupted: false });
+            }
+            Some(Output::Failed(error)) => return Err(error.into()),
+            None => return Ok(Answer { text, interrupted: true }),
+        }
+    }
+}

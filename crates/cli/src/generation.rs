@@ -1,0 +1,97 @@
+//! From the options that `run` and `chat` share to requests.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+use anyhow::Result;
+use formwork_engine::{EngineHandle, EngineOptions, Finish, Request, Sampling, prompt};
+use formwork_grammar::Constraint;
+use formwork_lm::{ChatInput, Message};
+
+use crate::args::{GenerateArgs, ProfileArg};
+use crate::load::{self, Loaded, ShapeSource};
+
+/// A loaded model with the constraint and the settings of the command line.
+pub(crate) struct Generator {
+    loaded: Loaded,
+    constraint: Option<Constraint>,
+    shape: Option<ShapeSource>,
+    system: Option<String>,
+    template: Request,
+}
+
+impl Generator {
+    pub(crate) fn new(args: &GenerateArgs) -> Result<Self> {
+        // The shape comes first: a broken schema is told at once, before any download.
+        let shape = ShapeSource::read(&args.shape)?;
+        let options = load::schema_options(ProfileArg::Generate, args.schema.layout, args.schema.order);
+        let grammar = shape.as_ref().map(|shape| shape.compile(&args.shape, options)).transpose()?;
+        let loaded = load::load(&args.model.model, args.model.ctx, EngineOptions::default())?;
+        let vocabulary = loaded.engine.tokenizer().vocabulary();
+        let constraint = grammar.map(|grammar| Constraint::new(&grammar, vocabulary.clone()));
+        let sampling = Sampling {
+            temperature: args.temperature,
+            top_k: args.top_k,
+            top_p: args.top_p,
+            min_p: args.min_p,
+            seed: args.seed.unwrap_or_else(|| RandomState::new().hash_one(0)),
+        };
+        let template = Request {
+            constraint: constraint.clone(),
+            sampling,
+            max_tokens: args.max_tokens,
+            stop: args.stop.clone(),
+            ..Request::new(Vec::new())
+        };
+        let shape = shape.filter(|_| !args.no_schema_prompt);
+        Ok(Self { loaded, constraint, shape, system: args.system.clone(), template })
+    }
+
+    pub(crate) const fn engine(&self) -> &EngineHandle {
+        &self.loaded.engine
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.loaded.name
+    }
+
+    /// A constraint is active.
+    pub(crate) const fn is_constrained(&self) -> bool {
+        self.constraint.is_some()
+    }
+
+    /// The request that continues a conversation, to which the system message and the shape are added.
+    pub(crate) fn request(&self, conversation: &[Message]) -> Result<Request> {
+        let system = self.system.iter().map(|system| Message::new("system", system.as_str()));
+        let mut messages: Vec<Message> = system.chain(conversation.iter().cloned()).collect();
+        if let Some(shape) = &self.shape {
+            shape.shape().add_to(&mut messages);
+        }
+        let input = ChatInput { messages, add_generation_prompt: true, ..ChatInput::default() };
+        let text = self.loaded.template.render(&input)?;
+        let prompt = prompt::encode(self.loaded.engine.tokenizer(), &text)?;
+        Ok(Request { prompt, ..self.template.clone() })
+    }
+}
+
+/// One line on where the time went.
+pub(crate) fn stats_line(finish: &Finish, before: Duration) -> String {
+    let usage = finish.usage;
+    let decoded = usage.completion_tokens.saturating_sub(1);
+    let rate = decoded as f64 / finish.timings.decode.as_secs_f64().max(1e-9);
+    format!(
+        "{} prompt tokens, {} output tokens ({} forced); first token after {:.3} s ({:.3} s to load), then {rate:.1} \
+         tokens/s; grammar {:.1} ms; {}{}",
+        usage.prompt_tokens,
+        usage.completion_tokens,
+        usage.forced_tokens,
+        (before + finish.timings.first_token).as_secs_f64(),
+        before.as_secs_f64(),
+        finish.timings.grammar.as_secs_f64() * 1e3,
+        match finish.reason {
+            formwork_engine::FinishReason::Stop => "stop",
+            formwork_engine::FinishReason::Length => "length",
+        },
+        if finish.closed_by_budget { ", closed by the budget" } else { "" },
+    )
+}

@@ -1,0 +1,178 @@
+//! From what the command line names to compiled grammars, tokenizers and engines.
+
+use std::io::{IsTerminal, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use formwork_engine::prompt::Shape;
+use formwork_engine::{Engine, EngineHandle, EngineOptions};
+use formwork_grammar::{Grammar, Layout, Limits, Order, Profile, SchemaOptions};
+use formwork_lm::ChatTemplate;
+use formwork_model::gguf::Gguf;
+use formwork_model::hub::{Hub, HubOptions, LocalModel, TerminalProgress};
+use formwork_model::template::{JinjaTemplate, PlainTemplate};
+use formwork_model::{Model, OpenOptions};
+use formwork_vocab::Tokenizer;
+use serde_json::Value;
+
+use crate::args::{LayoutArg, OrderArg, ProfileArg, ShapeArgs, TokenizerArgs};
+
+/// What the output must match, read and parsed.
+pub(crate) enum ShapeSource {
+    Schema(Value),
+    JsonObject,
+    Gbnf(String),
+    Regex(String),
+    Choices(Vec<String>),
+}
+
+impl ShapeSource {
+    pub(crate) fn read(args: &ShapeArgs) -> Result<Option<Self>> {
+        Ok(if let Some(path) = &args.schema {
+            Some(Self::Schema(read_json(path)?))
+        } else if let Some(path) = &args.gbnf {
+            Some(Self::Gbnf(read_text(path)?))
+        } else if let Some(pattern) = &args.regex {
+            Some(Self::Regex(pattern.clone()))
+        } else if !args.choice.is_empty() {
+            Some(Self::Choices(args.choice.clone()))
+        } else {
+            args.json_object.then_some(Self::JsonObject)
+        })
+    }
+
+    pub(crate) fn shape(&self) -> Shape<'_> {
+        match self {
+            Self::Schema(schema) => Shape::Schema(schema),
+            Self::JsonObject => Shape::JsonObject,
+            Self::Gbnf(source) => Shape::Gbnf(source),
+            Self::Regex(pattern) => Shape::Regex(pattern),
+            Self::Choices(choices) => Shape::Choices(choices),
+        }
+    }
+
+    /// Compiles; `place` names the source in errors.
+    pub(crate) fn compile(&self, place: &ShapeArgs, options: SchemaOptions) -> Result<Grammar> {
+        let limits = Limits::default();
+        let grammar = match self {
+            Self::Schema(schema) => Grammar::json_schema(schema, &options, &limits),
+            Self::JsonObject => {
+                Grammar::json_schema(&serde_json::json!({ "type": "object" }), &options, &limits)
+            }
+            Self::Gbnf(source) => Grammar::gbnf(source, &limits),
+            Self::Regex(pattern) => Grammar::regex(pattern, &limits),
+            Self::Choices(choices) => Grammar::choices(choices, &limits),
+        };
+        let grammar = grammar.map_err(|error| {
+            let excerpt = error.excerpt().map(|excerpt| format!("\n{excerpt}")).unwrap_or_default();
+            match place.schema.as_ref().or(place.gbnf.as_ref()) {
+                Some(path) => anyhow::anyhow!("{}: {error}{excerpt}", path.display()),
+                None => anyhow::anyhow!("{error}{excerpt}"),
+            }
+        })?;
+        for warning in grammar.warnings() {
+            eprintln!("formwork: warning: #{}: {}", warning.pointer, warning.reason);
+        }
+        Ok(grammar)
+    }
+}
+
+pub(crate) fn schema_options(profile: ProfileArg, layout: LayoutArg, order: OrderArg) -> SchemaOptions {
+    if profile == ProfileArg::Accept {
+        return SchemaOptions::accept();
+    }
+    let layout = match layout {
+        LayoutArg::Spaced => Layout::Spaced,
+        LayoutArg::Compact => Layout::Compact,
+        LayoutArg::Pretty => Layout::Pretty,
+        LayoutArg::Flexible => Layout::Flexible,
+    };
+    let order = match order {
+        OrderArg::Declared => Order::Declared,
+        OrderArg::Any => Order::Any,
+    };
+    SchemaOptions { profile: Profile::Generate, layout, order }
+}
+
+/// A model that is ready to generate.
+pub(crate) struct Loaded {
+    pub(crate) engine: EngineHandle,
+    pub(crate) template: Arc<dyn ChatTemplate>,
+    pub(crate) name: String,
+}
+
+pub(crate) fn hub() -> Hub {
+    Hub::new(HubOptions::from_variables(|name| std::env::var_os(name)))
+}
+
+/// The local file of a model, fetched if need be.
+pub(crate) fn resolve(model: &str) -> Result<LocalModel> {
+    let mut progress = TerminalProgress::new(std::io::stderr().is_terminal());
+    Ok(hub().resolve(model, &mut progress)?)
+}
+
+/// Opens a model and starts its engine.
+pub(crate) fn load(model: &str, context: Option<usize>, options: EngineOptions) -> Result<Loaded> {
+    let local = resolve(model)?;
+    let model = Model::open(&local.path, OpenOptions { context })?;
+    let tokenizer = Arc::new(model.tokenizer()?);
+    let template = template(&model, &tokenizer)
+        .with_context(|| format!("{}: tokenizer.chat_template", local.path.display()))?;
+    let engine = Engine::start(model.language_model(), tokenizer, options);
+    Ok(Loaded { engine, template, name: local.name })
+}
+
+/// The model's own chat template; for a base model without one, the messages as they are.
+fn template(model: &Model, tokenizer: &Tokenizer) -> Result<Arc<dyn ChatTemplate>> {
+    let Some(source) = model.chat_template() else { return Ok(Arc::new(PlainTemplate)) };
+    let vocabulary = tokenizer.vocabulary();
+    let spelling = |token| String::from_utf8_lossy(vocabulary.bytes(token)).into_owned();
+    let bos = tokenizer.bos().map(spelling);
+    let eos = vocabulary.ends().first().copied().map(spelling);
+    let template = JinjaTemplate::new(source, bos.as_deref(), eos.as_deref())?;
+    Ok(Arc::new(template.with_now(std::time::SystemTime::now())))
+}
+
+/// The tokenizer that the command line names, if it names one.
+pub(crate) fn tokenizer(args: &TokenizerArgs) -> Result<Option<Tokenizer>> {
+    let Some(name) = args.tokenizer.as_ref().or(args.model.as_ref()) else { return Ok(None) };
+    let path = Path::new(name);
+    if path.extension().is_some_and(|extension| extension == "json") {
+        let json = std::fs::read(path).with_context(|| name.clone())?;
+        return Ok(Some(Tokenizer::from_json(&json).with_context(|| name.clone())?));
+    }
+    let file = Gguf::open(resolve(name)?.path)?;
+    Ok(Some(formwork_model::tokenizer(&file)?))
+}
+
+pub(crate) fn read_text(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| path.display().to_string())
+}
+
+fn read_json(path: &Path) -> Result<Value> {
+    let text = read_text(path)?;
+    serde_json::from_str(&text).with_context(|| format!("{}: not JSON", path.display()))
+}
+
+/// The bytes of a file, or of standard input for `-` and for no path.
+pub(crate) fn read_input(path: Option<&Path>) -> Result<Vec<u8>> {
+    match path {
+        Some(path) if path != Path::new("-") => {
+            std::fs::read(path).with_context(|| path.display().to_string())
+        }
+        _ => {
+            let mut bytes = Vec::new();
+            std::io::stdin().read_to_end(&mut bytes).context("standard input")?;
+            Ok(bytes)
+        }
+    }
+}
+
+/// As [`read_input`], as text.
+pub(crate) fn read_input_text(path: Option<&Path>) -> Result<String> {
+    match String::from_utf8(read_input(path)?) {
+        Ok(text) => Ok(text),
+        Err(error) => bail!("the input is not UTF-8 at byte {}", error.utf8_error().valid_up_to()),
+    }
+}

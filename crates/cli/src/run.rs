@@ -1,0 +1,65 @@
+//! `formwork run`
+
+use std::io::Write;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use formwork_engine::{FinishReason, Output};
+use formwork_lm::Message;
+use serde_json::json;
+
+use crate::args::RunArgs;
+use crate::generation::{Generator, stats_line};
+use crate::load;
+
+pub(crate) fn run(args: &RunArgs, as_json: bool) -> Result<bool> {
+    let started = Instant::now();
+    let prompt = match &args.prompt {
+        Some(prompt) => prompt.clone(),
+        None => load::read_input_text(None)?,
+    };
+    if prompt.trim().is_empty() {
+        bail!("the prompt is empty; give it as an argument or on standard input");
+    }
+    let generator = Generator::new(&args.generate)?;
+    let request = generator.request(&[Message::new("user", prompt)])?;
+    let before = started.elapsed();
+    let mut generation = generator.engine().generate(request)?;
+    let mut stdout = std::io::stdout().lock();
+    let mut text = String::new();
+    loop {
+        match generation.blocking_next().context("the engine stopped")? {
+            Output::Text(piece) if as_json => text.push_str(&piece),
+            Output::Text(piece) => {
+                stdout.write_all(piece.as_bytes())?;
+                stdout.flush()?;
+            }
+            Output::Failed(error) => return Err(error.into()),
+            Output::Finished(finish) => {
+                if as_json {
+                    let result = json!({
+                        "model": generator.name(),
+                        "text": text,
+                        "finish_reason": if finish.reason == FinishReason::Stop { "stop" } else { "length" },
+                        "closed_by_budget": finish.closed_by_budget,
+                        "usage": {
+                            "prompt_tokens": finish.usage.prompt_tokens,
+                            "completion_tokens": finish.usage.completion_tokens,
+                            "forced_tokens": finish.usage.forced_tokens,
+                        },
+                        "first_token_s": (before + finish.timings.first_token).as_secs_f64(),
+                        "decode_s": finish.timings.decode.as_secs_f64(),
+                        "grammar_s": finish.timings.grammar.as_secs_f64(),
+                    });
+                    writeln!(stdout, "{result}")?;
+                } else {
+                    writeln!(stdout)?;
+                }
+                if args.generate.stats {
+                    eprintln!("{}", stats_line(&finish, before));
+                }
+                return Ok(true);
+            }
+        }
+    }
+}

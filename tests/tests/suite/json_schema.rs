@@ -1,0 +1,169 @@
+//! The JSON machine against the slow reference, byte by byte.
+
+use formwork_grammar::{Grammar, Limits, SchemaOptions};
+use formwork_tests::random::Random;
+use formwork_tests::reference::json_schema::{Style, judge};
+use serde_json::{Value, json};
+
+const WORDS: [&str; 9] = ["", "a", "ab", "abc", "b", "é", "ê", "a\n", "\u{1}\"/"];
+const BYTES: &[u8] = b"{}[]\",: \n-.0123456789eE+abcdefnrtu\\/lsz\x01\xc3\xa9\xaa\xf0\x9f\x98\x80\xed\t";
+
+fn scalar(random: &mut Random) -> Value {
+    match random.below(5) {
+        0 => Value::Null,
+        1 => (random.below(2) == 0).into(),
+        2 => (random.below(40) as i64 - 20).into(),
+        3 => ((random.below(40) as f64 - 20.0) / 2.0).into(),
+        _ => (*random.pick(&WORDS)).into(),
+    }
+}
+
+fn leaf(random: &mut Random) -> Value {
+    match random.below(12) {
+        0 => json!(true),
+        1 => json!(false),
+        2 => json!({"type": ["null", "boolean"]}),
+        3 | 4 => number(random),
+        5 | 6 => {
+            let mut schema = json!({"type": "string", "minLength": random.below(3)});
+            if random.below(2) == 0 {
+                schema["maxLength"] = random.below(4).into();
+            }
+            schema
+        }
+        7 | 8 => {
+            let count = 1 + random.below(3);
+            json!({"enum": (0..count).map(|_| scalar(random)).collect::<Vec<_>>()})
+        }
+        9 => json!({"const": [scalar(random), {"a": scalar(random)}]}),
+        10 => json!({"$ref": "#/$defs/other"}),
+        _ => json!({"$ref": "#"}),
+    }
+}
+
+fn number(random: &mut Random) -> Value {
+    let mut schema = json!({"type": *random.pick(&["integer", "number"])});
+    for name in ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"] {
+        if random.below(4) == 0 {
+            let halves = random.below(40) as i64 - 20;
+            schema[name] = if halves % 2 == 0 { (halves / 2).into() } else { (halves as f64 / 2.0).into() };
+        }
+    }
+    if random.below(6) == 0 {
+        schema["multipleOf"] = random.pick(&[json!(2), json!(3.0), json!(7), json!(0.5)]).clone();
+    }
+    schema
+}
+
+fn schema(random: &mut Random, depth: usize) -> Value {
+    let kind = if depth == 0 { 9 } else { random.below(10) };
+    match kind {
+        0 | 1 => {
+            let mut schema = json!({"type": "array", "minItems": random.below(3)});
+            if random.below(2) == 0 {
+                let count = 1 + random.below(2);
+                schema["prefixItems"] = (0..count).map(|_| self::schema(random, depth - 1)).collect();
+            }
+            if random.below(3) > 0 {
+                schema["items"] = self::schema(random, depth - 1);
+            }
+            if random.below(2) == 0 {
+                schema["maxItems"] = random.below(4).into();
+            }
+            schema
+        }
+        2..=4 => object(random, depth),
+        5 | 6 => {
+            let count = 1 + random.below(3);
+            json!({"anyOf": (0..count).map(|_| self::schema(random, depth - 1)).collect::<Vec<_>>()})
+        }
+        7 => {
+            let count = 1 + random.below(2);
+            json!({"allOf": (0..count).map(|_| self::schema(random, depth - 1)).collect::<Vec<_>>()})
+        }
+        8 => {
+            let mut schema = self::schema(random, depth - 1);
+            let other = self::schema(random, depth - 1);
+            if let Value::Object(map) = &mut schema {
+                map.insert("anyOf".to_owned(), json!([other, {"type": "null"}]));
+            }
+            schema
+        }
+        _ => leaf(random),
+    }
+}
+
+fn object(random: &mut Random, depth: usize) -> Value {
+    let mut schema = json!({"type": "object", "properties": {}});
+    let mut required: Vec<&str> = Vec::new();
+    for _ in 0..random.below(4) {
+        let name = *random.pick(&WORDS);
+        schema["properties"][name] = self::schema(random, depth - 1);
+    }
+    for _ in 0..random.below(3) {
+        let name = *random.pick(&WORDS);
+        if !required.contains(&name) {
+            required.push(name);
+        }
+    }
+    schema["required"] = required.into();
+    let closed = random.below(2) == 0;
+    if closed {
+        schema["additionalProperties"] = false.into();
+    } else if random.below(2) == 0 {
+        schema["additionalProperties"] = self::schema(random, depth - 1);
+    }
+    schema["minProperties"] = random.below(if closed { 4 } else { 2 }).into();
+    if random.below(3) == 0 {
+        schema["maxProperties"] = random.below(4).into();
+    }
+    schema
+}
+
+#[test]
+fn every_byte_gets_the_verdict_of_the_reference() {
+    let mut compiled = 0;
+    for seed in 0..300 {
+        let random = &mut Random::new(seed);
+        let mut root = schema(random, 3);
+        if !root.is_object() {
+            root = json!({"allOf": [root]});
+        }
+        root["$defs"] = json!({"other": leaf(random)});
+        let (options, style) = match random.below(2) {
+            0 => (SchemaOptions::default(), Style::Generate),
+            _ => (SchemaOptions::accept(), Style::Accept),
+        };
+        let Ok(grammar) = Grammar::json_schema(&root, &options, &Limits::default()) else { continue };
+        compiled += 1;
+        for _ in 0..3 {
+            walk(&grammar, &root, style, random);
+        }
+    }
+    assert!(compiled > 150, "only {compiled} of the random schemas compile");
+}
+
+/// Follows a random text of the grammar and compares every byte at every step.
+fn walk(grammar: &Grammar, schema: &Value, style: Style, random: &mut Random) {
+    let mut text = Vec::new();
+    for _ in 0..24 {
+        let mut alive = Vec::new();
+        for &byte in BYTES {
+            text.push(byte);
+            let mut recognizer = grammar.recognizer();
+            let viable = recognizer.extend(&text).is_ok();
+            let complete = viable && recognizer.accepting();
+            let expected = judge(schema, &text, style);
+            let shown = String::from_utf8_lossy(&text);
+            assert_eq!((viable, complete), (expected.viable, expected.complete), "{style:?} {schema} {shown:?}");
+            text.pop();
+            if viable {
+                alive.push(byte);
+            }
+        }
+        if alive.is_empty() {
+            break;
+        }
+        text.push(*random.pick(&alive));
+    }
+}
