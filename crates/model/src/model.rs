@@ -7,7 +7,7 @@ use formwork_vocab::tokenizer::GgufTokenizer;
 
 use crate::LoadError;
 use crate::decoder::{Decoder, Network};
-use crate::gguf::{Gguf, Value};
+use crate::gguf::{Gguf, TensorInfo, Value};
 use crate::spec::ModelSpec;
 use crate::tokenizer::gguf_tokenizer;
 use crate::weights::Weights;
@@ -105,6 +105,6 @@ impl Model {
 
     /// How many weights the model has.
     pub fn parameters(&self) -> u64 {
-        self.file.tensors().iter().map(|tensor| tensor.elements()).sum()
+        self.file.tensors().iter().map(TensorInfo::elements).sum()
     }
 }

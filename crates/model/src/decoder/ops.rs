@@ -46,7 +46,7 @@ pub(super) fn gated(activation: Activation, gate: &mut [f32], up: &[f32]) {
     }
 }
 
-const SQRT_2_OVER_PI: f32 = 0.797_884_56;
+const SQRT_2_OVER_PI: f32 = 0.797_884_6;
 
 /// Turns scores into weights that sum to 1.
 pub(super) fn softmax(scores: &mut [f32]) {

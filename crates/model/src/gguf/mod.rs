@@ -228,7 +228,7 @@ impl Directory {
             .try_fold(1u64, |product, &dim| product.checked_mul(dim))
             .filter(|&elements| elements > 0)
             .and_then(|elements| (elements / block_len).checked_mul(dtype.block_bytes() as u64))
-            .filter(|&bytes| bytes <= isize::MAX as u64);
+            .filter(|&bytes| isize::try_from(bytes).is_ok());
         let Some(byte_len) = byte_len else {
             return Err(Kind::ImpossibleShape { tensor, shape, at });
         };

@@ -177,7 +177,9 @@ impl fmt::Display for Value {
             Self::Unsigned(value) => value.fmt(f),
             Self::Signed(value) => value.fmt(f),
             // Most floats were written as f32 and read shortest as such.
-            Self::Float(value) if f64::from(*value as f32) == *value => (*value as f32).fmt(f),
+            Self::Float(value) if f64::from(*value as f32).to_bits() == value.to_bits() => {
+                (*value as f32).fmt(f)
+            }
             Self::Float(value) => value.fmt(f),
             Self::Bool(value) => value.fmt(f),
             Self::String(value) => value.fmt(f),

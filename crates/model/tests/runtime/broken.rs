@@ -15,10 +15,11 @@ fn fault(file: &[u8]) -> String {
     message.strip_prefix(&format!("{path}: ")).expect("the message starts with the path").to_owned()
 }
 
-/// Where the tensor data starts.
+/// How many bytes of `file` come before the tensor data, or a few more.
 fn directory_len(file: &[u8]) -> usize {
-    let data: usize = 61 * 1024;
-    file.len().saturating_sub(data).max(2048).min(file.len())
+    let last = b"ffn_down.weight";
+    let end = file.windows(last.len()).rposition(|window| window == last);
+    end.map_or(4096, |end| end + 64).min(file.len())
 }
 
 #[test]
@@ -32,10 +33,11 @@ fn a_file_cut_at_any_length_is_an_error() {
 
 #[test]
 fn a_changed_byte_never_panics() {
-    let file = tiny("gemma3", GgmlDType::Q4_0).file;
+    let file = tiny("llama", GgmlDType::Q4_0).file;
     let mut changed = file.clone();
-    for at in 0..directory_len(&file).min(6000) {
-        for value in [0, 1, 0x7f, 0xff, file[at] ^ 0x10] {
+    for at in 0..directory_len(&file) {
+        // All values at all places would take minutes; with a step that is prime to 256 every value comes up often.
+        for value in [0, 0xff, (at * 37) as u8] {
             changed[at] = value;
             // A change may leave a model that can be used: then it has to work.
             if let Ok(model) = tiny::open(&changed) {
@@ -83,12 +85,12 @@ fn metadata_faults_are_named() {
     assert_eq!(fault(&alignment.finish()), "general.alignment is 33, not a power of two between 8 and 65536");
     let mut unknown = Writer::default();
     unknown.string("general.architecture", "mamba");
-    unknown.raw_tensor("t", &[1], 0, 0, &[0; 4]);
+    unknown.raw_tensor("t", &[1], (0, 0), &[0; 4]);
     let message = fault(&unknown.finish());
     assert_eq!(message, "architecture \"mamba\" is not supported (known: gemma3, llama, qwen2, qwen3)");
     let mut missing = Writer::default();
     missing.string("general.architecture", "llama");
-    missing.raw_tensor("t", &[1], 0, 0, &[0; 4]);
+    missing.raw_tensor("t", &[1], (0, 0), &[0; 4]);
     assert_eq!(fault(&missing.finish()), "metadata key \"llama.embedding_length\" is missing");
 }
 
@@ -96,7 +98,7 @@ fn metadata_faults_are_named() {
 fn tensor_faults_are_named() {
     let one = |shape: &[u64], dtype, offset| {
         let mut writer = Writer::default();
-        writer.raw_tensor("t", shape, dtype, offset, &[0; 64]);
+        writer.raw_tensor("t", shape, (dtype, offset), &[0; 64]);
         fault(&writer.finish())
     };
     assert!(one(&[4], 99, 0).contains("tensor \"t\" at offset 24 has the unknown type 99"));
@@ -108,8 +110,8 @@ fn tensor_faults_are_named() {
     assert!(one(&[1 << 40, 1 << 40], 0, 0).contains("impossible shape"));
     assert!(one(&[0], 0, 0).contains("impossible shape"));
     let mut overlap = Writer::default();
-    overlap.raw_tensor("first", &[16], 0, 0, &[0; 64]);
-    overlap.raw_tensor("second", &[16], 0, 32, &[]);
+    overlap.raw_tensor("first", &[16], (0, 0), &[0; 64]);
+    overlap.raw_tensor("second", &[16], (0, 32), &[0; 32]);
     assert!(fault(&overlap.finish()).starts_with("tensors \"first\" and \"second\" overlap at offset"));
 }
 

@@ -41,7 +41,7 @@ impl Tiny {
     }
 
     fn is_local(&self, layer: usize) -> bool {
-        self.is("gemma3") && (layer + 1) % 6 != 0
+        self.is("gemma3") && !(layer + 1).is_multiple_of(6)
     }
 
     fn rotate(&self, layer: usize, position: usize, heads: &mut [f64]) {

@@ -62,16 +62,18 @@ impl Writer {
         };
         let tensor = Tensor::from_slice(values, values.len(), &Device::Cpu).unwrap();
         let bytes = QTensor::quantize(&tensor, dtype).unwrap().data().unwrap().into_owned();
-        self.raw_tensor(name, shape, id, self.data.len() as u64, &bytes);
+        self.raw_tensor(name, shape, (id, self.data.len() as u64), &bytes);
     }
 
-    /// A tensor whose entry may say anything.
-    pub(crate) fn raw_tensor(&mut self, name: &str, shape: &[u64], dtype: u32, offset: u64, bytes: &[u8]) {
+    /// A tensor whose entry may say anything. `place` is its type's number and its offset.
+    pub(crate) fn raw_tensor(&mut self, name: &str, shape: &[u64], place: (u32, u64), bytes: &[u8]) {
         string(&mut self.directory, name);
         self.directory.extend((shape.len() as u32).to_le_bytes());
-        shape.iter().for_each(|dim| self.directory.extend(dim.to_le_bytes()));
-        self.directory.extend(dtype.to_le_bytes());
-        self.directory.extend(offset.to_le_bytes());
+        for dim in shape {
+            self.directory.extend(dim.to_le_bytes());
+        }
+        self.directory.extend(place.0.to_le_bytes());
+        self.directory.extend(place.1.to_le_bytes());
         self.tensor_count += 1;
         self.data.extend(bytes);
         self.data.resize(self.data.len().next_multiple_of(ALIGNMENT), 0);

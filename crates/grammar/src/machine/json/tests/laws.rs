@@ -42,8 +42,12 @@ fn leaf() -> impl Strategy<Value = Value> {
             let mut schema = json!({"type": if integer { "integer" } else { "number" }});
             let low_name = if kind & 1 == 0 { "minimum" } else { "exclusiveMinimum" };
             let high_name = if kind & 2 == 0 { "maximum" } else { "exclusiveMaximum" };
-            if let Some(low) = low { schema[low_name] = low; }
-            if let Some(high) = high { schema[high_name] = high; }
+            if let Some(low) = low {
+                schema[low_name] = low;
+            }
+            if let Some(high) = high {
+                schema[high_name] = high;
+            }
             schema
         },
     );
@@ -76,7 +80,9 @@ fn schema() -> impl Strategy<Value = Value> {
                     if !prefix.is_empty() {
                         schema["prefixItems"] = prefix.into();
                     }
-                    if let Some(max) = max { schema["maxItems"] = max.into(); }
+                    if let Some(max) = max {
+                        schema["maxItems"] = max.into();
+                    }
                     schema
                 });
         let members = prop::collection::vec((word(), inner.clone(), any::<bool>()), 0..4);
@@ -90,7 +96,9 @@ fn schema() -> impl Strategy<Value = Value> {
                     }
                     schema["properties"][name] = value;
                 }
-                if let Some(max) = max { schema["maxProperties"] = max.into(); }
+                if let Some(max) = max {
+                    schema["maxProperties"] = max.into();
+                }
                 if let Some(rest) = rest {
                     schema["additionalProperties"] = rest;
                     schema["minProperties"] = min.min(1).into();
