@@ -29,16 +29,18 @@ impl Random {
 }
 
 /// Every byte, and random strings that JSON and the random grammars are made of.
+///
+/// # Panics
+/// Never: the vocabulary is small and not empty.
 pub fn vocabulary(random: &mut Random) -> Vocabulary {
     const PIECES: [&str; 24] = [
-        "a", "b", "c", "0", "1", " ", "\"", "{", "}", "[", "]", ":", ",", "ab", "é", "€", "日", "\\", "true", "\n",
-        "-", ".", "\": ", "\", \"",
+        "a", "b", "c", "0", "1", " ", "\"", "{", "}", "[", "]", ":", ",", "ab", "é", "€", "日", "\\", "true",
+        "\n", "-", ".", "\": ", "\", \"",
     ];
     let mut tokens: Vec<Token> =
         (0..=255).map(|byte| Token { bytes: vec![byte], kind: TokenKind::Byte }).collect();
     for _ in 0..600 {
-        let bytes: Vec<u8> =
-            (0..=random.below(4)).flat_map(|_| random.pick(&PIECES).bytes()).collect();
+        let bytes: Vec<u8> = (0..=random.below(4)).flat_map(|_| random.pick(&PIECES).bytes()).collect();
         // Some tokens begin or end inside a character, as real ones do.
         let from = random.below(4) / 3;
         let to = bytes.len() - (random.below(4) / 3).min(bytes.len() - from.min(bytes.len()));
@@ -72,8 +74,12 @@ fn sequence(random: &mut Random, rules: usize, depth: usize) -> String {
 
 fn item(random: &mut Random, rules: usize, depth: usize) -> String {
     let item = match random.below(if depth < 2 { 9 } else { 7 }) {
-        0 | 1 => random.pick(&["\"a\"", "\"ab\"", "\"{\"", "\"0\"", "\" \"", "\"é\"", "\"true\"", "\"\""]).to_string(),
-        2 => random.pick(&["[ab]", "[0-9]", "[^a]", "[^\"\\\\]", "[a-zé-ü]", "[日-月]", ".", "[-a]"]).to_string(),
+        0 | 1 => random
+            .pick(&["\"a\"", "\"ab\"", "\"{\"", "\"0\"", "\" \"", "\"é\"", "\"true\"", "\"\""])
+            .to_string(),
+        2 => random
+            .pick(&["[ab]", "[0-9]", "[^a]", "[^\"\\\\]", "[a-zé-ü]", "[日-月]", ".", "[-a]"])
+            .to_string(),
         3..=6 => match random.below(rules) {
             0 => "root".to_owned(),
             rule => format!("r{rule}"),

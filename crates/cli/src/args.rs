@@ -173,7 +173,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, default_value_t = 8080)]
     pub(crate) port: u16,
 
-    /// A key that requests must bring [env: FORMWORK_API_KEY].
+    /// A key that requests must bring [env: `FORMWORK_API_KEY`].
     #[arg(long, value_name = "KEY")]
     pub(crate) api_key: Option<String>,
 
@@ -198,6 +198,7 @@ pub(crate) struct TokenizerArgs {
 }
 
 #[derive(clap::Args)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct TokenizeArgs {
     #[command(flatten)]
     pub(crate) tokenizer: TokenizerArgs,

@@ -64,23 +64,21 @@ fn read_message(editor: &mut DefaultEditor) -> Result<Option<String>> {
             Err(error) => return Err(error.into()),
         };
         match (&mut message, line.strip_prefix("\"\"\"")) {
-            (Some(text), _) => match line.strip_suffix("\"\"\"") {
-                Some(last) => {
+            (Some(text), _) => {
+                if let Some(last) = line.strip_suffix("\"\"\"") {
                     text.push_str(last);
                     break;
                 }
-                None => {
-                    text.push_str(&line);
-                    text.push('\n');
-                }
-            },
-            (None, Some(first)) => match first.strip_suffix("\"\"\"") {
-                Some(only) => {
+                text.push_str(&line);
+                text.push('\n');
+            }
+            (None, Some(first)) => {
+                if let Some(only) = first.strip_suffix("\"\"\"") {
                     message = Some(only.to_owned());
                     break;
                 }
-                None => message = Some(if first.is_empty() { String::new() } else { format!("{first}\n") }),
-            },
+                message = Some(if first.is_empty() { String::new() } else { format!("{first}\n") });
+            }
             (None, None) => {
                 message = Some(line);
                 break;

@@ -28,9 +28,8 @@ fn compile(args: &GrammarArgs) -> Result<Grammar> {
 fn check(args: &GrammarArgs, as_json: bool) -> Result<bool> {
     let grammar = compile(args)?;
     let shortest = grammar.shortest();
-    let tokens = load::tokenizer(&args.tokenizer)?.map(|tokenizer| {
-        Constraint::new(&grammar, Arc::clone(tokenizer.vocabulary())).minimum_tokens()
-    });
+    let tokens = load::tokenizer(&args.tokenizer)?
+        .map(|tokenizer| Constraint::new(&grammar, Arc::clone(tokenizer.vocabulary())).minimum_tokens());
     if as_json {
         let warnings: Vec<_> = grammar
             .warnings()
@@ -101,7 +100,12 @@ fn by_bytes(grammar: &Grammar, bytes: &[u8]) -> Verdict {
 
 /// Walks the input token by token through the masks. The bytes have been judged; a difference would be a defect, and is
 /// told as an error.
-fn by_tokens(tokenizer: &Tokenizer, constraint: &Constraint, bytes: &[u8], verdict: Verdict) -> Result<Verdict> {
+fn by_tokens(
+    tokenizer: &Tokenizer,
+    constraint: &Constraint,
+    bytes: &[u8],
+    verdict: Verdict,
+) -> Result<Verdict> {
     let Ok(text) = str::from_utf8(bytes) else { return Ok(verdict) };
     let mut matcher = constraint.matcher();
     let mut at = 0;

@@ -50,7 +50,10 @@ fn dispatch(args: Args) -> Result<bool> {
         Command::Chat(command) => chat::chat(&command),
         Command::Serve(command) => serve::serve(command),
         Command::Pull { model } => models::pull(&model, args.json),
-        Command::Models => models::list(args.json),
+        Command::Models => {
+            models::list(args.json);
+            Ok(true)
+        }
         Command::Inspect { model } => inspect::inspect(&model, args.json),
         Command::Tokenize(command) => tokenize::tokenize(&command),
         Command::Grammar(command) => grammar::grammar(&command, args.json),
@@ -70,7 +73,5 @@ fn start_logging() {
 
 /// Whether the reader of standard output went away, as `head` does.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error
-        .downcast_ref::<std::io::Error>()
-        .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }

@@ -15,7 +15,7 @@ pub(crate) fn pull(model: &str, as_json: bool) -> Result<bool> {
     Ok(true)
 }
 
-pub(crate) fn list(as_json: bool) -> Result<bool> {
+pub(crate) fn list(as_json: bool) {
     let models = load::hub().list();
     if as_json {
         let models: Vec<_> = models
@@ -32,11 +32,12 @@ pub(crate) fn list(as_json: bool) -> Result<bool> {
             })
             .collect();
         println!("{}", serde_json::Value::from(models));
-        return Ok(true);
+        return;
     }
     for model in &models {
         let manifest = &model.manifest;
-        let place = model.cached.as_ref().map_or_else(|| "not fetched".to_owned(), |path| path.display().to_string());
+        let place =
+            model.cached.as_ref().map_or_else(|| "not fetched".to_owned(), |path| path.display().to_string());
         println!(
             "{:<24} {:>6} MB  {:<12} {place}{}",
             manifest.name,
@@ -45,5 +46,4 @@ pub(crate) fn list(as_json: bool) -> Result<bool> {
             if manifest.is_default { "  (default)" } else { "" },
         );
     }
-    Ok(true)
 }

@@ -21,12 +21,9 @@ pub(crate) fn serve(args: ServeArgs) -> Result<bool> {
     let options = EngineOptions { parallel: args.parallel, ..EngineOptions::default() };
     let mut models = Vec::with_capacity(names.len());
     for name in &names {
-        let Loaded { engine, template, name: id } = load::load(name, args.ctx, options.clone())?;
-        let mut aliases: Vec<String> = aliases
-            .iter()
-            .filter(|(_, model)| model == name)
-            .map(|(alias, _)| (*alias).to_owned())
-            .collect();
+        let Loaded { engine, template, name: id } = load::load(name, args.ctx, options)?;
+        let mut aliases: Vec<String> =
+            aliases.iter().filter(|(_, model)| model == name).map(|(alias, _)| (*alias).to_owned()).collect();
         if *name != id {
             aliases.push(name.clone());
         }

@@ -13,7 +13,7 @@ use crate::sequence::{Progress, Sequence};
 use crate::{EngineHandle, GenerationError, Output, Request};
 
 /// How an engine is run.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EngineOptions {
     /// Sequences that are in the model at the same time.
     pub parallel: usize,
@@ -53,7 +53,11 @@ pub struct Engine {
 
 impl Engine {
     /// Starts the model thread. It ends when all handles are gone and nothing is left to do.
-    pub fn start(model: Box<dyn LanguageModel>, tokenizer: Arc<Tokenizer>, options: EngineOptions) -> EngineHandle {
+    pub fn start(
+        model: Box<dyn LanguageModel>,
+        tokenizer: Arc<Tokenizer>,
+        options: EngineOptions,
+    ) -> EngineHandle {
         let (sender, events) = channel();
         let load = Arc::new(AtomicUsize::new(0));
         let handle = EngineHandle {

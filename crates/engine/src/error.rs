@@ -11,7 +11,9 @@ pub(crate) enum RequestKind {
     EmptyPrompt,
     #[error("the prompt has {given} tokens; with room for {room} of output the model's context fits {limit}")]
     PromptTooLong { given: usize, room: usize, limit: usize },
-    #[error("a budget of {given} tokens is too small: the shortest output that can be guaranteed takes {minimum}")]
+    #[error(
+        "a budget of {given} tokens is too small: the shortest output that can be guaranteed takes {minimum}"
+    )]
     BudgetTooSmall { given: usize, minimum: usize },
     #[error("the budget must be at least 1 token")]
     NoBudget,

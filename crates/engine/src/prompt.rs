@@ -31,7 +31,9 @@ impl Shape<'_> {
                 format!("Answer with JSON only. The JSON must match this JSON Schema:\n{schema}")
             }
             Self::JsonObject => "Answer with one JSON object only.".to_owned(),
-            Self::Gbnf(grammar) => format!("Answer only with text that this grammar produces:\n{}", grammar.trim()),
+            Self::Gbnf(grammar) => {
+                format!("Answer only with text that this grammar produces:\n{}", grammar.trim())
+            }
             Self::Regex(pattern) => {
                 format!("Answer only with text that matches this regular expression: {pattern}")
             }

@@ -75,6 +75,7 @@ struct Candidate {
 
 impl Candidate {
     /// Heavier first; ties by id, so that the order does not depend on how a selection moved them.
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "sorting passes references")]
     fn by_weight(a: &Self, b: &Self) -> std::cmp::Ordering {
         b.weight.total_cmp(&a.weight).then(a.token.cmp(&b.token))
     }
@@ -144,7 +145,10 @@ fn draw(candidates: &[Candidate], share: f64) -> TokenId {
     candidates.iter().copied().min_by(Candidate::by_weight).map_or(TokenId(0), |candidate| candidate.token)
 }
 
-/// A number in [0, 1) that depends on both arguments alone: the output function of SplitMix64 (Steele, Lea and Flood,
+/// The golden ratio as a fraction of 2^64.
+const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A number in [0, 1) that depends on both arguments alone: the output function of `SplitMix64` (Steele, Lea and Flood,
 /// "Fast splittable pseudorandom number generators", 2014) at a counter.
 fn uniform(seed: u64, position: u64) -> f64 {
     let mix = |mut z: u64| {
@@ -152,7 +156,6 @@ fn uniform(seed: u64, position: u64) -> f64 {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     };
-    const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
     let state = mix(seed.wrapping_add(GAMMA)).wrapping_add((position + 1).wrapping_mul(GAMMA));
     (mix(state) >> 11) as f64 / (1u64 << 53) as f64
 }

@@ -97,16 +97,12 @@ fn take_whole(bytes: &mut Vec<u8>) -> String {
             Err(error) => {
                 let valid = error.valid_up_to();
                 text.push_str(&String::from_utf8_lossy(&bytes[..valid]));
-                match error.error_len() {
-                    Some(len) => {
-                        text.push(char::REPLACEMENT_CHARACTER);
-                        bytes.drain(..valid + len);
-                    }
-                    None => {
-                        bytes.drain(..valid);
-                        return text;
-                    }
-                }
+                let Some(len) = error.error_len() else {
+                    bytes.drain(..valid);
+                    return text;
+                };
+                text.push(char::REPLACEMENT_CHARACTER);
+                bytes.drain(..valid + len);
             }
         }
     }

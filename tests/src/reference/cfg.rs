@@ -16,7 +16,10 @@ pub struct Reference {
 enum Symbol {
     Byte(u8),
     /// One character in these ranges, or outside them.
-    Class { ranges: Vec<(u32, u32)>, negated: bool },
+    Class {
+        ranges: Vec<(u32, u32)>,
+        negated: bool,
+    },
     Nonterminal(usize),
 }
 
@@ -53,9 +56,13 @@ impl Reference {
     }
 
     /// The chart with one more byte. Its last set is empty when no completion exists.
+    ///
+    /// # Panics
+    /// Never: a chart has at least one set.
     pub fn push(&self, chart: &mut Chart, byte: u8) {
         let mut next = BTreeSet::new();
-        for (nonterminal, production, dot, partial, origin) in chart.sets.last().expect("never empty").iter() {
+        for (nonterminal, production, dot, partial, origin) in chart.sets.last().expect("never empty").iter()
+        {
             match self.productions[*nonterminal][*production].get(*dot) {
                 Some(Symbol::Byte(expected)) if *expected == byte => {
                     next.insert((*nonterminal, *production, dot + 1, Vec::new(), *origin));
@@ -306,8 +313,7 @@ impl Parser {
                 Some('+') => (1, None),
                 Some('?') => (0, Some(1)),
                 Some('{') => {
-                    let inside: String =
-                        self.text[self.at + 1..].iter().take_while(|&&c| c != '}').collect();
+                    let inside: String = self.text[self.at + 1..].iter().take_while(|&&c| c != '}').collect();
                     self.at += inside.len() + 1;
                     match inside.split_once(',') {
                         None => (inside.trim().parse().expect("count"), inside.trim().parse().ok()),

@@ -118,7 +118,9 @@ impl Reference {
             if let Some(Value::Array(any)) = map.remove("anyOf") {
                 choices.push(any);
             }
-            ways[0].push(map);
+            if !ways[0].contains(&map) {
+                ways[0].push(map);
+            }
         }
         for branches in choices {
             let nested: Vec<_> = if depth == 0 {
@@ -127,10 +129,14 @@ impl Reference {
                 branches.into_iter().flat_map(|branch| self.ways(vec![branch], depth - 1)).collect()
             };
             let before = std::mem::take(&mut ways);
-            ways = before
-                .iter()
-                .flat_map(|way| nested.iter().map(move |branch| [way.as_slice(), branch.as_slice()].concat()))
-                .collect();
+            for (way, branch) in before.iter().flat_map(|way| nested.iter().map(move |branch| (way, branch)))
+            {
+                let mut both = way.clone();
+                both.extend(branch.iter().filter(|map| !way.contains(map)).cloned());
+                if !ways.contains(&both) {
+                    ways.push(both);
+                }
+            }
         }
         ways
     }

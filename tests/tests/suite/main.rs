@@ -1,5 +1,8 @@
 //! Suites that cross crates.
 
+mod architecture;
+mod grammars;
 mod json_schema;
 mod masks;
 mod matcher;
+mod real_models;

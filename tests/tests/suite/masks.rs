@@ -59,7 +59,8 @@ fn compare(vocabulary: &Arc<Vocabulary>, random: &mut Random, pairs: usize) -> u
 /// them share is simulated once.
 fn reference_mask(reference: &Reference, chart: &Chart, vocabulary: &Vocabulary) -> TokenSet {
     let mut mask = vocabulary.empty_set();
-    let mut tokens: Vec<TokenId> = vocabulary.ids().filter(|&token| vocabulary.kind(token).is_text()).collect();
+    let mut tokens: Vec<TokenId> =
+        vocabulary.ids().filter(|&token| vocabulary.kind(token).is_text()).collect();
     tokens.sort_by_key(|&token| vocabulary.bytes(token));
     let mut path: Vec<(u8, Chart)> = Vec::new();
     let mut dead: Option<Vec<u8>> = None;

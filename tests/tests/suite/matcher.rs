@@ -73,8 +73,7 @@ fn random_walks_within_a_budget_always_close() {
             let mut matcher = constraint.matcher();
             while remaining > 0 && !matcher.complete() {
                 let mask = matcher.mask_within(remaining);
-                let allowed: Vec<TokenId> =
-                    mask.iter().filter(|&token| !vocabulary.is_end(token)).collect();
+                let allowed: Vec<TokenId> = mask.iter().filter(|&token| !vocabulary.is_end(token)).collect();
                 if allowed.is_empty() {
                     break;
                 }

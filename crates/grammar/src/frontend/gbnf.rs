@@ -349,7 +349,8 @@ impl<'s> Parser<'s> {
             match self.peek() {
                 Some(' ' | '\t') => self.at += 1,
                 Some('#') => {
-                    self.at += self.source[self.at..].find('\n').unwrap_or(self.source.len() - self.at)
+                    let rest = &self.source[self.at..];
+                    self.at += rest.find('\n').unwrap_or(rest.len());
                 }
                 _ => return,
             }

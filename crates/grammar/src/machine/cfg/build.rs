@@ -179,7 +179,7 @@ impl Nfa {
                 }
                 Ok(to)
             }
-            Expr::Repeat { expr, min, max } => self.repeat(expr, *min, *max, from, limits),
+            Expr::Repeat { expr, min, max } => self.repeat(expr, (*min, *max), from, limits),
         }
     }
 
@@ -221,8 +221,7 @@ impl Nfa {
     fn repeat(
         &mut self,
         expr: &Expr,
-        min: u32,
-        max: Option<u32>,
+        (min, max): (u32, Option<u32>),
         from: usize,
         limits: &Limits,
     ) -> Result<usize, GrammarError> {
@@ -235,26 +234,23 @@ impl Nfa {
             at = next;
         }
         let to = self.node(limits)?;
-        match max {
-            Some(max) => {
-                for _ in min..max {
-                    self.nodes[at].empty.push(to);
-                    let next = self.add(expr, at, limits)?;
-                    if next == at {
-                        break;
-                    }
-                    at = next;
-                }
-                self.nodes[at].empty.push(to);
+        let Some(max) = max else {
+            let head = self.node(limits)?;
+            self.nodes[at].empty.push(head);
+            let end = self.add(expr, head, limits)?;
+            self.nodes[end].empty.push(head);
+            self.nodes[head].empty.push(to);
+            return Ok(to);
+        };
+        for _ in min..max {
+            self.nodes[at].empty.push(to);
+            let next = self.add(expr, at, limits)?;
+            if next == at {
+                break;
             }
-            None => {
-                let head = self.node(limits)?;
-                self.nodes[at].empty.push(head);
-                let end = self.add(expr, head, limits)?;
-                self.nodes[end].empty.push(head);
-                self.nodes[head].empty.push(to);
-            }
+            at = next;
         }
+        self.nodes[at].empty.push(to);
         Ok(to)
     }
 

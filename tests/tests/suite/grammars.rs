@@ -1,0 +1,87 @@
+//! Every grammar in `grammars/` against its cases, byte by byte and token by token.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use formwork_grammar::{Constraint, Grammar, Limits, SchemaOptions};
+use formwork_tests::random::{self, Random};
+use formwork_tests::reference::cfg::Reference;
+use formwork_vocab::{Tokenizer, Vocabulary};
+use serde_json::Value;
+
+/// The folder of shipped grammars.
+pub(crate) fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../grammars")
+}
+
+/// The files of the folder that end in `suffix`, sorted.
+pub(crate) fn files(suffix: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder()).expect("the folder is there");
+    let mut files: Vec<PathBuf> = entries
+        .map(|entry| entry.expect("readable").path())
+        .filter(|path| path.to_string_lossy().ends_with(suffix))
+        .collect();
+    files.sort();
+    files
+}
+
+fn cases(path: &Path) -> (Vec<String>, Vec<String>) {
+    let name = path.to_string_lossy();
+    let stem = name.strip_suffix(".gbnf").or(name.strip_suffix(".json")).expect("a grammar");
+    let text = std::fs::read_to_string(format!("{stem}.cases.json")).expect("every grammar has cases");
+    let cases: Value = serde_json::from_str(&text).expect("cases are JSON");
+    let list = |key: &str| serde_json::from_value(cases[key].clone()).expect("a list of texts");
+    (list("accept"), list("reject"))
+}
+
+fn check(path: &Path, grammar: &Grammar, vocabulary: &Arc<Vocabulary>) {
+    let tokenizer = Tokenizer::greedy((**vocabulary).clone());
+    let constraint = Constraint::new(grammar, Arc::clone(vocabulary));
+    let (accept, reject) = cases(path);
+    assert!(!accept.is_empty() && !reject.is_empty());
+    for (texts, expected) in [(accept, true), (reject, false)] {
+        for text in texts {
+            assert_eq!(grammar.accepts(text.as_bytes()), expected, "{}: {text:?}", path.display());
+            assert_eq!(
+                through_masks(&constraint, &tokenizer, &text),
+                expected,
+                "{}: {text:?}",
+                path.display()
+            );
+        }
+    }
+}
+
+fn through_masks(constraint: &Constraint, tokenizer: &Tokenizer, text: &str) -> bool {
+    let mut matcher = constraint.matcher();
+    for token in tokenizer.encode_fragment(text).expect("every byte is a token") {
+        if !matcher.mask().contains(token) {
+            return false;
+        }
+        matcher.commit(token).expect("in the mask");
+    }
+    matcher.accepting()
+}
+
+#[test]
+fn shipped_grammars_accept_and_reject_their_cases() {
+    let vocabulary = Arc::new(random::vocabulary(&mut Random::new(6)));
+    let gbnf = files(".gbnf");
+    let schemas = files(".schema.json");
+    assert!(gbnf.len() >= 5 && schemas.len() >= 10);
+    for path in gbnf {
+        let source = std::fs::read_to_string(&path).expect("readable");
+        let grammar = Grammar::gbnf(&source, &Limits::default()).expect("valid");
+        check(&path, &grammar, &vocabulary);
+        let reference = Reference::new(&source);
+        let (accept, reject) = cases(&path);
+        assert!(accept.iter().all(|text| reference.accepts(text.as_bytes())), "{}", path.display());
+        assert!(!reject.iter().any(|text| reference.accepts(text.as_bytes())), "{}", path.display());
+    }
+    for path in schemas {
+        let schema = serde_json::from_str(&std::fs::read_to_string(&path).expect("readable")).expect("JSON");
+        let grammar =
+            Grammar::json_schema(&schema, &SchemaOptions::accept(), &Limits::default()).expect("supported");
+        check(&path, &grammar, &vocabulary);
+    }
+}

@@ -1,0 +1,128 @@
+//! The main job on the real models: whatever the sampling, the budget and the grammar, the output is complete and valid.
+//!
+//! Runs where `FORMWORK_TEST_MODELS` names a folder with the two model files; `FORMWORK_TEST_RUNS` sets the number of
+//! generations per model (100 makes the full matrix).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use formwork_engine::prompt::{self, Shape};
+use formwork_engine::{Engine, EngineHandle, EngineOptions, FinishReason, Request, Sampling};
+use formwork_grammar::{Constraint, Grammar, Limits, SchemaOptions};
+use formwork_lm::Message;
+use formwork_model::{Model, OpenOptions};
+use formwork_tests::reference::cfg::Reference;
+use serde_json::Value;
+
+use super::grammars;
+
+const MODELS: [&str; 2] = ["SmolLM2-135M-Instruct.Q4_1.gguf", "gemma-3-270m-q4_k_m.gguf"];
+
+/// The files of the real models, or none where they are not at hand.
+pub(crate) fn model_files() -> Vec<PathBuf> {
+    let Some(folder) = std::env::var_os("FORMWORK_TEST_MODELS") else { return Vec::new() };
+    MODELS.iter().map(|name| Path::new(&folder).join(name)).collect()
+}
+
+fn engine(path: &Path) -> EngineHandle {
+    let model = Model::open(path, OpenOptions { context: Some(2048) }).expect("a good file");
+    let tokenizer = Arc::new(model.tokenizer().expect("a good tokenizer"));
+    Engine::start(model.language_model(), tokenizer, EngineOptions::default())
+}
+
+/// What an output must match, and who checks it.
+struct Case {
+    name: String,
+    grammar: Grammar,
+    instruction: String,
+    valid: Box<dyn Fn(&str) -> bool>,
+}
+
+fn load_cases() -> Vec<Case> {
+    let schemas = grammars::files(".schema.json").into_iter().map(|path| {
+        let schema: Value =
+            serde_json::from_str(&std::fs::read_to_string(&path).expect("readable")).expect("JSON");
+        let validator = jsonschema::validator_for(&schema).expect("a valid schema");
+        Case {
+            name: path.display().to_string(),
+            grammar: Grammar::json_schema(&schema, &SchemaOptions::default(), &Limits::default())
+                .expect("supported"),
+            instruction: Shape::Schema(&schema).instruction(),
+            valid: Box::new(move |text| {
+                serde_json::from_str(text).is_ok_and(|value: Value| validator.is_valid(&value))
+            }),
+        }
+    });
+    let gbnf = grammars::files(".gbnf").into_iter().map(|path| {
+        let source = std::fs::read_to_string(&path).expect("readable");
+        let reference = Reference::new(&source);
+        Case {
+            name: path.display().to_string(),
+            grammar: Grammar::gbnf(&source, &Limits::default()).expect("valid"),
+            instruction: Shape::Gbnf(&source).instruction(),
+            valid: Box::new(move |text| reference.accepts(text.as_bytes())),
+        }
+    });
+    schemas.chain(gbnf).collect()
+}
+
+#[test]
+fn hot_sampling_with_tight_budgets_is_always_complete_and_valid() {
+    let runs: usize =
+        std::env::var("FORMWORK_TEST_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(15);
+    for path in model_files() {
+        let engine = engine(&path);
+        let tokenizer = engine.tokenizer();
+        let cases: Vec<(Case, Constraint)> = load_cases()
+            .into_iter()
+            .map(|case| {
+                let constraint = Constraint::new(&case.grammar, Arc::clone(tokenizer.vocabulary()));
+                (case, constraint)
+            })
+            .collect();
+        for run in 0..runs {
+            let (case, constraint) = &cases[run % cases.len()];
+            let minimum = constraint.minimum_tokens().expect("spellable");
+            let spare = [0, 1, 3, 8, 20, 45, 90][run / cases.len() % 7];
+            let max_tokens = (minimum + spare).max(1);
+            // The schema is in the prompt on every other run only, since reading it takes longest.
+            let instruction = if run % 2 == 0 { case.instruction.as_str() } else { "Fill this in." };
+            let message = Message::new("user", instruction);
+            let mut request = Request::new(prompt::encode(tokenizer, &message.content).expect("text"));
+            request.constraint = Some(constraint.clone());
+            request.max_tokens = Some(max_tokens);
+            request.sampling = Sampling { temperature: 1.5, seed: run as u64, ..Sampling::default() };
+            if minimum > 1 {
+                let refused = Request { max_tokens: Some(minimum - 1), ..request.clone() };
+                let error = engine.generate(refused).expect_err("below the minimum");
+                assert_eq!(error.minimum_tokens(), Some(minimum));
+            }
+            let (text, finish) = engine.generate(request).expect("accepted").collect().expect("no failure");
+            assert!((case.valid)(&text), "{}, run {run}, {max_tokens} tokens: {text:?}", case.name);
+            assert_eq!(finish.reason, FinishReason::Stop);
+            assert!(finish.usage.completion_tokens <= max_tokens);
+        }
+        eprintln!("{}: {runs} of {runs} complete and valid", path.display());
+    }
+}
+
+#[test]
+fn a_request_gives_the_same_tokens_alone_and_among_others() {
+    for path in model_files().iter().take(1) {
+        let engine = engine(path);
+        let request = |seed| {
+            let text = "The sea is";
+            let mut request = Request::new(prompt::encode(engine.tokenizer(), text).expect("text"));
+            request.max_tokens = Some(12);
+            request.sampling = Sampling { temperature: 1.0, seed, ..Sampling::default() };
+            request
+        };
+        let alone: Vec<String> = (0..3)
+            .map(|seed| engine.generate(request(seed)).expect("accepted").collect().expect("text").0)
+            .collect();
+        let together: Vec<_> = (0..3).map(|seed| engine.generate(request(seed)).expect("accepted")).collect();
+        for (generation, alone) in together.into_iter().zip(alone) {
+            assert_eq!(generation.collect().expect("text").0, alone);
+        }
+    }
+}
