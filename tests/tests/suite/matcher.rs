@@ -9,7 +9,7 @@ use formwork_vocab::{TokenId, Vocabulary};
 fn grammars(random: &mut Random, count: usize, limits: &Limits) -> Vec<Grammar> {
     let mut grammars = Vec::new();
     while grammars.len() < count {
-        grammars.extend(Grammar::gbnf(&random::gbnf(random), limits));
+        grammars.extend(Grammar::gbnf(&random::gbnf(random, true), limits));
     }
     grammars
 }
