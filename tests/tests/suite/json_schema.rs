@@ -1,8 +1,12 @@
 //! The JSON machine against the slow reference, byte by byte.
 
-use formwork_grammar::{Grammar, Limits, SchemaOptions};
-use formwork_tests::random::Random;
+use std::sync::Arc;
+
+use formwork_grammar::{Constraint, Grammar, Limits, Matcher, SchemaOptions};
+use formwork_model::{Model, OpenOptions};
+use formwork_tests::random::{self, Random};
 use formwork_tests::reference::json_schema::{Reference, Style};
+use formwork_vocab::{TokenId, Vocabulary};
 use serde_json::{Value, json};
 
 /// Random schemas tried; under half of them can be satisfied.
@@ -122,16 +126,85 @@ fn object(random: &mut Random, depth: usize) -> Value {
     object
 }
 
+/// A random schema that others may refer into.
+fn root_schema(random: &mut Random) -> Value {
+    let mut root = schema(random, 3);
+    if !root.is_object() {
+        root = json!({"allOf": [root]});
+    }
+    root["$defs"] = json!({"other": leaf(random)});
+    root
+}
+
+/// Compares masks along random outputs of random schemas with `expected`, which judges one token after the text so far;
+/// gives the number of masks compared.
+fn compare_masks(
+    vocabulary: &Arc<Vocabulary>,
+    random: &mut Random,
+    pairs: usize,
+    expected: impl Fn(&Reference, &mut Matcher, &[u8], TokenId) -> bool,
+) -> usize {
+    let mut compared = 0;
+    while compared < pairs {
+        let schema = root_schema(random);
+        let options = SchemaOptions::default();
+        let Ok(grammar) = Grammar::json_schema(&schema, &options, &Limits::default()) else { continue };
+        let reference = Reference::new(&schema, Style::Generate);
+        let mut matcher = Constraint::new(&grammar, Arc::clone(vocabulary)).matcher();
+        let mut text = Vec::new();
+        for _ in 0..5 {
+            let mask = matcher.mask();
+            for token in vocabulary.ids().filter(|&token| vocabulary.kind(token).is_text()) {
+                let allowed = expected(&reference, &mut matcher, &text, token);
+                let bytes = String::from_utf8_lossy(vocabulary.bytes(token));
+                assert_eq!(mask.contains(token), allowed, "token {bytes:?} after {text:?} in {schema}");
+            }
+            compared += 1;
+            let allowed: Vec<TokenId> = mask.iter().filter(|&token| !vocabulary.is_end(token)).collect();
+            if allowed.is_empty() || text.len() > 12 {
+                break;
+            }
+            let token = *random.pick(&allowed);
+            matcher.commit(token).expect("in the mask");
+            text.extend_from_slice(vocabulary.bytes(token));
+        }
+    }
+    compared
+}
+
+#[test]
+fn masks_equal_the_reference() {
+    let mut random = Random::new(8);
+    let vocabulary = Arc::new(random::vocabulary(&mut random));
+    let words = Arc::clone(&vocabulary);
+    compare_masks(&vocabulary, &mut random, 400, move |reference, _, text, token| {
+        reference.judge(&[text, words.bytes(token)].concat()).viable
+    });
+}
+
+/// On the real tokenizers the reference would take minutes per mask: there each token is tried by itself, byte by byte,
+/// without the trie.
+#[test]
+fn masks_equal_single_tokens_on_real_tokenizers() {
+    let pairs = std::env::var("FORMWORK_TEST_PAIRS").ok().and_then(|pairs| pairs.parse().ok()).unwrap_or(20);
+    for path in super::real_models::model_files() {
+        let model = Model::open(&path, OpenOptions::default()).expect("a good file");
+        let vocabulary = Arc::clone(model.tokenizer().expect("a good tokenizer").vocabulary());
+        let compared = compare_masks(&vocabulary, &mut Random::new(9), pairs, |_, matcher, _, token| {
+            let allowed = matcher.commit(token).is_ok();
+            matcher.rollback(usize::from(allowed));
+            allowed
+        });
+        eprintln!("{}: {compared} masks equal", path.display());
+    }
+}
+
 #[test]
 fn every_byte_gets_the_verdict_of_the_reference() {
     let mut compiled = 0;
     for seed in 0..SCHEMAS {
         let random = &mut Random::new(seed);
-        let mut root = schema(random, 3);
-        if !root.is_object() {
-            root = json!({"allOf": [root]});
-        }
-        root["$defs"] = json!({"other": leaf(random)});
+        let root = root_schema(random);
         let (options, style) = match random.below(2) {
             0 => (SchemaOptions::default(), Style::Generate),
             _ => (SchemaOptions::accept(), Style::Accept),
