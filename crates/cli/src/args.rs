@@ -48,7 +48,7 @@ pub(crate) struct ModelArgs {
     pub(crate) model: String,
 
     /// The most tokens of prompt and output together [default: what the model was trained for].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) ctx: Option<usize>,
 }
 
@@ -108,27 +108,27 @@ pub(crate) struct GenerateArgs {
     pub(crate) system: Option<String>,
 
     /// The most tokens of output [default: what is left of the context].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) max_tokens: Option<usize>,
 
     /// 0 always takes the likeliest token.
-    #[arg(long, value_name = "T", default_value_t = 0.0)]
+    #[arg(long, value_name = "T", default_value_t = 0.0, allow_negative_numbers = true)]
     pub(crate) temperature: f32,
 
     /// Keep the likeliest tokens up to this share.
-    #[arg(long, value_name = "P", default_value_t = 1.0)]
+    #[arg(long, value_name = "P", default_value_t = 1.0, allow_negative_numbers = true)]
     pub(crate) top_p: f32,
 
     /// Keep this many of the likeliest tokens; 0 keeps all.
-    #[arg(long, value_name = "K", default_value_t = 0)]
+    #[arg(long, value_name = "K", default_value_t = 0, allow_negative_numbers = true)]
     pub(crate) top_k: usize,
 
     /// Keep tokens at least this likely relative to the likeliest.
-    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
     pub(crate) min_p: f32,
 
     /// Equal seeds give equal outputs [default: random].
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", allow_negative_numbers = true)]
     pub(crate) seed: Option<u64>,
 
     /// A text that ends the output; give it once for each.
@@ -182,7 +182,7 @@ pub(crate) struct ServeArgs {
     pub(crate) parallel: usize,
 
     /// The most tokens of prompt and output together [default: what the model was trained for].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) ctx: Option<usize>,
 }
 

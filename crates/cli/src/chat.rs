@@ -41,7 +41,7 @@ pub(crate) fn chat(args: &ChatArgs) -> Result<bool> {
                     Ok(text) => conversation.push(Message::new("assistant", text)),
                     Err(error) => {
                         conversation.pop();
-                        eprintln!("formwork: {error:#}");
+                        eprintln!("formwork: {}", crate::one_line(&error));
                     }
                 }
             }
@@ -113,10 +113,12 @@ struct Answer {
 async fn stream(mut generation: Generation, stats: Option<Duration>) -> Result<Answer> {
     let mut text = String::new();
     let mut stdout = std::io::stdout();
+    // One listener for the whole answer: a signal that comes while text is written must not be lost.
+    let mut interrupt = std::pin::pin!(tokio::signal::ctrl_c());
     loop {
         let output = tokio::select! {
             output = generation.next() => output,
-            _ = tokio::signal::ctrl_c() => {
+            _ = &mut interrupt => {
                 println!();
                 return Ok(Answer { text, interrupted: true });
             }

@@ -1,5 +1,6 @@
 //! `formwork grammar check` and `formwork grammar test`
 
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,6 +11,9 @@ use serde_json::json;
 
 use crate::args::{GrammarArgs, GrammarCommand};
 use crate::load::{self, ShapeSource};
+
+/// The most bytes of a shortest output that are shown.
+const SHOWN: usize = 200;
 
 pub(crate) fn grammar(command: &GrammarCommand, as_json: bool) -> Result<bool> {
     match command {
@@ -30,11 +34,15 @@ fn check(args: &GrammarArgs, as_json: bool) -> Result<bool> {
     let shortest = grammar.shortest();
     let tokens = load::tokenizer(&args.tokenizer)?
         .map(|tokenizer| Constraint::new(&grammar, Arc::clone(tokenizer.vocabulary())).minimum_tokens());
+    let spellable = tokens != Some(None);
+    let mut stdout = std::io::stdout().lock();
     if as_json {
         let warnings: Vec<_> = grammar
             .warnings()
             .iter()
-            .map(|warning| json!({ "pointer": warning.pointer, "keyword": warning.keyword, "reason": warning.reason }))
+            .map(|warning| {
+                json!({ "pointer": warning.pointer, "keyword": warning.keyword, "reason": warning.reason })
+            })
             .collect();
         let result = json!({
             "states": grammar.size(),
@@ -43,17 +51,19 @@ fn check(args: &GrammarArgs, as_json: bool) -> Result<bool> {
             "shortest": String::from_utf8_lossy(&shortest),
             "warnings": warnings,
         });
-        println!("{result}");
-        return Ok(true);
+        writeln!(stdout, "{result}")?;
+        return Ok(spellable);
     }
-    println!("ok: {} states", grammar.size());
-    println!("shortest output: {} bytes, {:?}", shortest.len(), String::from_utf8_lossy(&shortest));
+    writeln!(stdout, "{} states", grammar.size())?;
+    let shown = String::from_utf8_lossy(&shortest[..shortest.len().min(SHOWN)]).into_owned();
+    let more = if shortest.len() > SHOWN { "…" } else { "" };
+    writeln!(stdout, "shortest output: {} bytes, {shown:?}{more}", shortest.len())?;
     match tokens {
-        Some(Some(tokens)) => println!("minimum tokens: {tokens}"),
-        Some(None) => bail!("the tokenizer cannot spell any output of this grammar"),
+        Some(Some(tokens)) => writeln!(stdout, "minimum tokens: {tokens}")?,
+        Some(None) => writeln!(stdout, "the tokenizer cannot spell the shortest output")?,
         None => {}
     }
-    Ok(true)
+    Ok(spellable)
 }
 
 /// The verdict on one input: `accept`, or why not.
@@ -75,19 +85,22 @@ fn test(args: &GrammarArgs, inputs: &[std::path::PathBuf], as_json: bool) -> Res
             verdict = by_tokens(tokenizer, constraint, &bytes, verdict)?;
         }
         all &= verdict.accepted;
-        print_verdict(path, &verdict, inputs.len() > 1, as_json);
+        print_verdict(path, &verdict, inputs.len() > 1, as_json)?;
     }
     Ok(all)
 }
 
-fn print_verdict(path: &Path, verdict: &Verdict, named: bool, as_json: bool) {
+fn print_verdict(path: &Path, verdict: &Verdict, named: bool, as_json: bool) -> Result<()> {
+    let mut stdout = std::io::stdout().lock();
     if as_json {
-        println!("{}", json!({ "input": path, "accepted": verdict.accepted, "verdict": verdict.text }));
+        let result = json!({ "input": path, "accepted": verdict.accepted, "verdict": verdict.text });
+        writeln!(stdout, "{result}")?;
     } else if named {
-        println!("{}: {}", path.display(), verdict.text);
+        writeln!(stdout, "{}: {}", path.display(), verdict.text)?;
     } else {
-        println!("{}", verdict.text);
+        writeln!(stdout, "{}", verdict.text)?;
     }
+    Ok(())
 }
 
 fn by_bytes(grammar: &Grammar, bytes: &[u8]) -> Verdict {
@@ -107,10 +120,14 @@ fn by_tokens(
     verdict: Verdict,
 ) -> Result<Verdict> {
     let Ok(text) = str::from_utf8(bytes) else { return Ok(verdict) };
+    let tokens = tokenizer.encode_fragment(text)?;
+    if tokenizer.decode(&tokens) != bytes {
+        bail!("this tokenizer normalises the input, so its tokens spell another text");
+    }
     let mut matcher = constraint.matcher();
     let mut at = 0;
     let mut allowed = true;
-    for token in tokenizer.encode_fragment(text)? {
+    for token in tokens {
         if !matcher.mask().contains(token) {
             allowed = false;
             break;

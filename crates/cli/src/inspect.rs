@@ -1,6 +1,7 @@
 //! `formwork inspect`
 
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
 
 use anyhow::Result;
 use formwork_model::gguf::{Gguf, TensorInfo};
@@ -46,10 +47,10 @@ pub(crate) fn inspect(model: &str, as_json: bool) -> Result<bool> {
             "metadata": metadata,
             "tensors": tensors,
         });
-        println!("{result}");
+        writeln!(std::io::stdout(), "{result}")?;
         return Ok(true);
     }
-    print!("{}", listing(&file, &runs)?);
+    std::io::stdout().write_all(listing(&file, &runs)?.as_bytes())?;
     Ok(true)
 }
 

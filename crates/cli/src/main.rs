@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         Ok(false) => ExitCode::from(NEGATIVE),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("formwork: {error:#}");
+            eprintln!("formwork: {}", one_line(&error));
             ExitCode::from(ERROR)
         }
     }
@@ -50,10 +50,7 @@ fn dispatch(args: Args) -> Result<bool> {
         Command::Chat(command) => chat::chat(&command),
         Command::Serve(command) => serve::serve(command),
         Command::Pull { model } => models::pull(&model, args.json),
-        Command::Models => {
-            models::list(args.json);
-            Ok(true)
-        }
+        Command::Models => models::list(args.json),
         Command::Inspect { model } => inspect::inspect(&model, args.json),
         Command::Tokenize(command) => tokenize::tokenize(&command),
         Command::Grammar(command) => grammar::grammar(&command, args.json),
@@ -69,6 +66,19 @@ fn start_logging() {
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
         .init();
+}
+
+/// The error and its causes, joined by colons. A cause that the line before already ends with is not said twice.
+pub(crate) fn one_line(error: &anyhow::Error) -> String {
+    let mut line = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if line.is_empty() {
+            line = cause;
+        } else if !line.ends_with(&cause) {
+            line = format!("{line}: {cause}");
+        }
+    }
+    line
 }
 
 /// Whether the reader of standard output went away, as `head` does.

@@ -1,5 +1,7 @@
 //! `formwork pull` and `formwork models`
 
+use std::io::Write;
+
 use anyhow::Result;
 use serde_json::json;
 
@@ -8,14 +10,14 @@ use crate::load;
 pub(crate) fn pull(model: &str, as_json: bool) -> Result<bool> {
     let local = load::resolve(model)?;
     if as_json {
-        println!("{}", json!({ "name": local.name, "path": local.path }));
+        writeln!(std::io::stdout(), "{}", json!({ "name": local.name, "path": local.path }))?;
     } else {
-        println!("{}", local.path.display());
+        writeln!(std::io::stdout(), "{}", local.path.display())?;
     }
     Ok(true)
 }
 
-pub(crate) fn list(as_json: bool) {
+pub(crate) fn list(as_json: bool) -> Result<bool> {
     let models = load::hub().list();
     if as_json {
         let models: Vec<_> = models
@@ -31,19 +33,21 @@ pub(crate) fn list(as_json: bool) {
                 })
             })
             .collect();
-        println!("{}", serde_json::Value::from(models));
-        return;
+        writeln!(std::io::stdout(), "{}", serde_json::Value::from(models))?;
+        return Ok(true);
     }
     for model in &models {
         let manifest = &model.manifest;
         let place =
             model.cached.as_ref().map_or_else(|| "not fetched".to_owned(), |path| path.display().to_string());
-        println!(
+        writeln!(
+            std::io::stdout(),
             "{:<24} {:>6} MB  {:<12} {place}{}",
             manifest.name,
             manifest.size / 1_000_000,
             manifest.licence,
             if manifest.is_default { "  (default)" } else { "" },
-        );
+        )?;
     }
+    Ok(true)
 }

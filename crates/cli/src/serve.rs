@@ -24,7 +24,8 @@ pub(crate) fn serve(args: ServeArgs) -> Result<bool> {
         let Loaded { engine, template, name: id } = load::load(name, args.ctx, options)?;
         let mut aliases: Vec<String> =
             aliases.iter().filter(|(_, model)| model == name).map(|(alias, _)| (*alias).to_owned()).collect();
-        if *name != id {
+        // A path says where a file lies on this machine, which is nobody's business.
+        if *name != id && !std::path::Path::new(name).exists() {
             aliases.push(name.clone());
         }
         models.push(ServedModel { id, aliases, created: now(), engine, template });

@@ -132,25 +132,27 @@ impl Engine {
         {
             let id = self.model.open();
             let mut sequence = Sequence::new(id, arrival, Arc::clone(&self.tokenizer));
-            match sequence.advance() {
-                Progress::Running => self.running.push(sequence),
-                Progress::Ended => self.close(&sequence),
-            }
+            let progress = contained(|| Ok(sequence.advance()));
+            self.settle(sequence, progress);
         }
     }
 
     /// Feeds every running sequence once.
     fn step(&mut self) {
         for mut sequence in std::mem::take(&mut self.running) {
-            match self.feed(&mut sequence) {
-                Ok(Progress::Running) => self.running.push(sequence),
-                Ok(Progress::Ended) => self.close(&sequence),
-                Err(error) => {
-                    sequence.fail(error);
-                    self.close(&sequence);
-                }
-            }
+            let progress = contained(|| self.feed(&mut sequence));
+            self.settle(sequence, progress);
         }
+    }
+
+    /// Keeps a sequence that goes on, and frees one that ended or failed.
+    fn settle(&mut self, sequence: Sequence, progress: Result<Progress, GenerationError>) {
+        match progress {
+            Ok(Progress::Running) => return self.running.push(sequence),
+            Ok(Progress::Ended) => {}
+            Err(error) => sequence.fail(error),
+        }
+        self.close(&sequence);
     }
 
     /// One forward pass for one sequence. The back end computes the runs of a batch one after the other so far, and a
@@ -158,10 +160,7 @@ impl Engine {
     fn feed(&mut self, sequence: &mut Sequence) -> Result<Progress, GenerationError> {
         let (tokens, role, wanted) = sequence.next_run();
         let batch = Batch { runs: vec![Run { sequence: sequence.id, tokens, role, wanted }] };
-        let model = &mut self.model;
-        let logits = catch_unwind(AssertUnwindSafe(|| model.forward(&batch)))
-            .map_err(|_| GenerationKind::Panicked)?
-            .map_err(GenerationKind::from)?;
+        let logits = self.model.forward(&batch).map_err(GenerationKind::from)?;
         sequence.take_logits(logits.row(0))
     }
 
@@ -169,4 +168,9 @@ impl Engine {
         self.model.close(sequence.id);
         self.load.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// Runs one sequence's work; a panic in it is that sequence's failure and no one else's.
+fn contained(work: impl FnOnce() -> Result<Progress, GenerationError>) -> Result<Progress, GenerationError> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(GenerationKind::Panicked.into()))
 }

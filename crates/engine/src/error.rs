@@ -17,7 +17,7 @@ pub(crate) enum RequestKind {
     BudgetTooSmall { given: usize, minimum: usize },
     #[error("the budget must be at least 1 token")]
     NoBudget,
-    #[error("the model's vocabulary cannot spell any output of this grammar")]
+    #[error("the model's vocabulary cannot spell the shortest output of this grammar")]
     Unspellable,
     #[error("{name} is {given}, outside {range}")]
     Sampling { name: &'static str, given: f32, range: &'static str },
@@ -70,7 +70,7 @@ pub struct GenerationError(#[from] pub(crate) GenerationKind);
 pub(crate) enum GenerationKind {
     #[error("the forward pass failed")]
     Model(#[from] formwork_lm::ModelError),
-    #[error("the forward pass panicked")]
+    #[error("the generation panicked")]
     Panicked,
     #[error("the model gave no finite logit for any allowed token")]
     NoCandidate,

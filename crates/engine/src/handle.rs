@@ -34,6 +34,7 @@ impl EngineHandle {
         let (outputs, receiver) = tokio::sync::mpsc::unbounded_channel();
         let arrival = Arrival { request, budget, outputs };
         if self.events.send(Event::Arrived(Box::new(arrival))).is_err() {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
             return Err(RequestKind::Stopped.into());
         }
         Ok(Generation { receiver, ended: false })

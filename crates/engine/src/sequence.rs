@@ -101,6 +101,7 @@ impl Sequence {
             }
             let mask = matcher.mask();
             let forced = match mask.single() {
+                Some(only) if self.tokenizer.vocabulary().is_end(only) => return Some(FinishReason::Stop),
                 Some(only) => vec![only],
                 None => matcher.forced_tokens(&self.tokenizer),
             };

@@ -63,10 +63,12 @@ impl TextStream {
 
     /// The offset in the held text of the first stop string that counts.
     fn first_stop(&self, may_stop: impl Fn(&str) -> bool) -> Option<usize> {
-        let found = self.stops.iter().flat_map(|stop| self.held.match_indices(stop.as_str()));
-        let mut offsets: Vec<usize> = found.map(|(at, _)| at).collect();
-        offsets.sort_unstable();
-        offsets.into_iter().find(|&at| match &self.shown {
+        // Occurrences may overlap: the first that does not count must not hide the next.
+        let starts = |at: &usize| {
+            self.held.is_char_boundary(*at)
+                && self.stops.iter().any(|stop| self.held[*at..].starts_with(stop.as_str()))
+        };
+        (0..self.held.len()).filter(starts).find(|&at| match &self.shown {
             Some(shown) => may_stop(&format!("{shown}{}", &self.held[..at])),
             None => true,
         })
@@ -143,6 +145,12 @@ mod tests {
         let mut stream = stream(&["END"]);
         assert_eq!(stream.push(b"the EN", |_| true), piece("the ", false));
         assert_eq!(stream.finish(), "EN");
+    }
+
+    #[test]
+    fn an_occurrence_that_does_not_count_does_not_hide_the_next() {
+        let mut stream = stream(&["aa"]);
+        assert_eq!(stream.push(b"aaaa", |text| text == "a"), piece("a", true));
     }
 
     #[test]

@@ -57,6 +57,10 @@ impl Budget {
         if bytes <= limit && vocabulary.spells_utf8() {
             return true;
         }
+        // No token has more bytes than the deepest node of the trie.
+        if bytes.div_ceil(vocabulary.trie().max_depth().max(1)) > limit {
+            return false;
+        }
         self.closing_tokens(automaton, vocabulary, config).is_some_and(|tokens| tokens as usize <= limit)
     }
 

@@ -71,8 +71,11 @@ impl Generation {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Caches> {
-        // A panic between two writes leaves caches that are incomplete, never wrong: entries are inserted whole.
-        self.caches.lock().unwrap_or_else(PoisonError::into_inner)
+        self.caches.lock().unwrap_or_else(|poisoned| {
+            // A panic may have left a step half made: whoever can, leaves this generation.
+            self.full.store(true, Ordering::Relaxed);
+            poisoned.into_inner()
+        })
     }
 }
 

@@ -83,6 +83,9 @@ pub(crate) enum SchemaProblem {
     Nesting { limit: usize },
 }
 
+/// The most characters of a source line that an excerpt shows.
+const EXCERPT: usize = 120;
+
 impl GrammarError {
     /// The JSON pointer into the schema, when the grammar is one.
     pub fn pointer(&self) -> Option<&str> {
@@ -104,7 +107,10 @@ impl GrammarError {
     pub fn excerpt(&self) -> Option<String> {
         match &self.0 {
             Kind::Gbnf { column, source_line, .. } => {
-                Some(format!("{source_line}\n{}^", " ".repeat(column.saturating_sub(1))))
+                // Of a long line, what is around the place.
+                let from = column.saturating_sub(EXCERPT / 2);
+                let shown: String = source_line.chars().skip(from).take(EXCERPT).collect();
+                Some(format!("{shown}\n{}^", " ".repeat(column.saturating_sub(1 + from))))
             }
             _ => None,
         }

@@ -45,7 +45,17 @@ impl Grammar {
     ) -> Result<Self, GrammarError> {
         let compiled = json_schema::compile(schema, *options, limits)?;
         let program = AnyProgram::Json(compiled.program);
-        Ok(Self { program, limits: limits.clone(), warnings: compiled.warnings.into() })
+        let grammar = Self { program, limits: limits.clone(), warnings: compiled.warnings.into() };
+        let automaton = grammar.automaton();
+        let shortest = automaton.closing_len(automaton.start()) as usize;
+        if shortest > limits.shortest_bytes {
+            return Err(GrammarError::limit(
+                "bytes for its shortest output",
+                shortest,
+                limits.shortest_bytes,
+            ));
+        }
+        Ok(grammar)
     }
 
     /// Compiles a GBNF grammar; the output is whatever its rule `root` matches.

@@ -7,12 +7,20 @@ pub struct Limits {
     pub nesting: usize,
     /// States of all automata of a compiled grammar, counted loops unrolled.
     pub states: usize,
+    /// Bytes of the shortest output, and of the shortest way out of any place of a context-free grammar.
+    pub shortest_bytes: usize,
     /// Bytes of configurations and masks that one generation of a constraint's caches may hold before a new one starts.
     pub cache_bytes: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { source_bytes: 16 << 20, nesting: 256, states: 2_000_000, cache_bytes: 256 << 20 }
+        Self {
+            source_bytes: 16 << 20,
+            nesting: 256,
+            states: 2_000_000,
+            shortest_bytes: 1 << 16,
+            cache_bytes: 256 << 20,
+        }
     }
 }

@@ -75,6 +75,10 @@ impl Matcher {
 
     /// The tokens that may come next. End-of-sequence is among them exactly when the output may end.
     pub fn mask(&mut self) -> Arc<TokenSet> {
+        // Only here, before a step: a bound that was promised for the token about to be committed must not be lost.
+        if self.generation.is_full() {
+            self.move_on();
+        }
         self.with_caches(|matcher, caches| caches.mask(matcher.constraint.vocabulary(), matcher.config()))
     }
 
@@ -248,11 +252,8 @@ impl Matcher {
         }
     }
 
-    /// Runs `work` with the caches locked, after moving to a new generation if this one is full.
+    /// Runs `work` with the caches locked.
     fn with_caches<T>(&mut self, work: impl FnOnce(&mut Self, &mut Caches) -> T) -> T {
-        if self.generation.is_full() {
-            self.move_on();
-        }
         let generation = Arc::clone(&self.generation);
         let mut caches = generation.lock();
         let result = work(self, &mut caches);

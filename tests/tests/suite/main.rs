@@ -2,6 +2,7 @@
 
 mod architecture;
 mod grammars;
+mod hostile;
 mod json_schema;
 mod masks;
 mod matcher;

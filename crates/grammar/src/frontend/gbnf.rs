@@ -19,8 +19,15 @@ pub(crate) fn parse(source: &str, limits: &Limits) -> Result<Rules, GrammarError
     if source.len() > limits.source_bytes {
         return Err(GrammarError::limit("bytes of source", source.len(), limits.source_bytes));
     }
-    let mut parser =
-        Parser { source, at: 0, depth: 0, nesting: limits.nesting, names: HashMap::new(), rules: Vec::new() };
+    let mut parser = Parser {
+        source,
+        at: 0,
+        depth: 0,
+        stacked: 0,
+        nesting: limits.nesting,
+        names: HashMap::new(),
+        rules: Vec::new(),
+    };
     parser.skip_blank();
     while parser.at < source.len() {
         parser.rule()?;
@@ -42,6 +49,8 @@ struct Parser<'s> {
     source: &'s str,
     at: usize,
     depth: usize,
+    /// Repetitions of repetitions in this rule: they nest as groups do.
+    stacked: usize,
     nesting: usize,
     names: HashMap<&'s str, RuleId>,
     rules: Vec<Rule<'s>>,
@@ -82,6 +91,7 @@ impl<'s> Parser<'s> {
             return Err(self.error(start, GbnfProblem::Duplicate { name: name.to_owned(), first }));
         }
         self.skip_blank();
+        self.stacked = 0;
         let expr = self.alternatives(false)?;
         self.rules[id.index()].defined = Some((start, expr));
         match self.peek() {
@@ -173,8 +183,9 @@ impl<'s> Parser<'s> {
                 }
             };
             self.at += 1; // the operator, or the closing brace
+            self.stacked += usize::from(layers > 0);
             layers += 1;
-            if layers > self.nesting {
+            if self.stacked > self.nesting {
                 return Err(self.error(before, GbnfProblem::Nesting { limit: self.nesting }));
             }
             expr = Expr::Repeat { expr: Box::new(expr), min, max };

@@ -34,7 +34,7 @@ pub(super) fn build(rules: &Rules, limits: &Limits) -> Result<Program, GrammarEr
         states.extend(automaton.into_iter().map(|state| shifted(state, offset)));
     }
     let mut program = Program { states, shortest: Vec::new(), starts, root: rules.root };
-    program.shortest = shortest(&program);
+    program.shortest = shortest(&program, limits)?;
     if program.shortest[program.start(program.root).index()].len == Shortest::NEVER {
         return Err(Kind::EmptyLanguage.into());
     }
@@ -64,7 +64,7 @@ fn prune(program: &mut Program) {
 
 /// The shortest way to the end from every dot: Knuth's generalisation of Dijkstra's algorithm, which settles each dot
 /// once, in order of length. A call edge counts when both the called rule's start and the dot after it are settled.
-fn shortest(program: &Program) -> Vec<Shortest> {
+fn shortest(program: &Program, limits: &Limits) -> Result<Vec<Shortest>, GrammarError> {
     let never = Shortest { len: Shortest::NEVER, first: 0 };
     let mut settled = vec![never; program.states.len()];
     let waiting = Waiting::new(program);
@@ -79,6 +79,13 @@ fn shortest(program: &Program) -> Vec<Shortest> {
         if settled[index].len != Shortest::NEVER {
             continue;
         }
+        if len as usize > limits.shortest_bytes {
+            return Err(GrammarError::limit(
+                "bytes to get out of some rule",
+                len as usize,
+                limits.shortest_bytes,
+            ));
+        }
         settled[index] = Shortest { len, first };
         for &(from, byte) in &waiting.bytes[index] {
             open.push(Reverse((len.saturating_add(1), from, byte)));
@@ -92,7 +99,7 @@ fn shortest(program: &Program) -> Vec<Shortest> {
             }
         }
     }
-    settled
+    Ok(settled)
 }
 
 /// Which edges wait for a dot to be settled.
@@ -146,7 +153,8 @@ impl Nfa {
 
     fn node(&mut self, limits: &Limits) -> Result<usize, GrammarError> {
         if self.nodes.len() >= self.limit {
-            return Err(GrammarError::limit("states", self.nodes.len() + 1, limits.states));
+            let used = limits.states - self.limit;
+            return Err(GrammarError::limit("states", used + self.nodes.len() + 1, limits.states));
         }
         self.nodes.push(Node::default());
         Ok(self.nodes.len() - 1)
@@ -264,7 +272,8 @@ impl Nfa {
         dots.insert(self.start, 0);
         let mut states = Vec::new();
         let mut reached = vec![usize::MAX; self.nodes.len()];
-        let mut edges = 0;
+        // Edges made, and empty edges followed to make them.
+        let mut work = 0;
         while let Some(&node) = order.get(states.len()) {
             let mut state = State::default();
             let mut dot_of = |node: usize| {
@@ -277,6 +286,7 @@ impl Nfa {
             let mut open = vec![node];
             reached[node] = states.len();
             while let Some(at) = open.pop() {
+                work += 1;
                 state.accepting |= at == self.end;
                 for &(low, high, to) in &self.nodes[at].bytes {
                     state.bytes.push(ByteEdge { low, high, target: dot_of(to) });
@@ -295,9 +305,9 @@ impl Nfa {
             state.bytes.dedup();
             state.calls.sort_unstable();
             state.calls.dedup();
-            edges += state.bytes.len() + state.calls.len();
-            if edges > limits.states.saturating_mul(EDGES) {
-                return Err(GrammarError::limit("edges", edges, limits.states.saturating_mul(EDGES)));
+            work += state.bytes.len() + state.calls.len();
+            if work > limits.states.saturating_mul(EDGES) {
+                return Err(GrammarError::limit("edges", work, limits.states.saturating_mul(EDGES)));
             }
             states.push(state);
         }
@@ -308,6 +318,9 @@ impl Nfa {
 /// The subset construction over bytes and calls, unless it grows too much.
 fn determinise(states: &[State]) -> Option<Vec<State>> {
     let limit = (states.len() * GROWTH).max(SMALL);
+    let edges: usize = states.iter().map(|state| state.bytes.len() + state.calls.len()).sum();
+    let edge_limit = edges * GROWTH + SMALL * SMALL;
+    let mut work = 0;
     let mut ids: FxHashMap<Vec<Dot>, u32> = FxHashMap::default();
     let mut order = vec![vec![Dot(0)]];
     ids.insert(order[0].clone(), 0);
@@ -336,7 +349,8 @@ fn determinise(states: &[State]) -> Option<Vec<State>> {
             state.calls.push(CallEdge { rule: group[0].rule, target });
         }
         result.push(state);
-        if order.len() > limit {
+        work += bytes.len() + calls.len();
+        if order.len() > limit || work > edge_limit {
             return None;
         }
     }

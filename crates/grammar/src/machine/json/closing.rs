@@ -43,8 +43,8 @@ impl JsonMachine {
             }
             State::Key { at, decode } => self.key(top, at, decode),
             State::Colon { node, gap } => {
-                let value =
-                    self.value(node, top.depth)?.len + program.spacing.after_colon.least_at(top.depth);
+                let gap_after = program.spacing.after_colon.least_at(top.depth);
+                let value = self.value(node, top.depth)?.len.saturating_add(gap_after);
                 Some(Shortest::new(1, b':').then(value).after(gap.closing()).then(top.total))
             }
             State::AfterValue => self.after_value(stack),

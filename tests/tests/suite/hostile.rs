@@ -1,0 +1,74 @@
+//! Grammars and schemas made to exhaust time or memory end at a named limit.
+
+use formwork_grammar::{Grammar, Limits, SchemaOptions};
+use serde_json::json;
+
+fn gbnf_error(source: &str) -> String {
+    Grammar::gbnf(source, &Limits::default()).expect_err("refused").to_string()
+}
+
+/// `levels` rules that each call the next one twice.
+fn doubling(levels: usize) -> String {
+    let rules = (0..levels).map(|level| format!("a{level} ::= a{} a{}\n", level + 1, level + 1));
+    format!("root ::= a0\n{}a{levels} ::= \"x\"\n", rules.collect::<String>())
+}
+
+#[test]
+fn outputs_that_must_be_huge_are_refused() {
+    for source in [
+        doubling(40),
+        doubling(31),
+        "root ::= \"x\"{1048576}".to_owned(),
+        "root ::= \"x\"* a{4096}\na ::= \"x\"{1048576}".to_owned(),
+    ] {
+        assert!(gbnf_error(&source).contains("limit of"), "{source}");
+    }
+    for schema in [
+        json!({"type": "string", "minLength": 100_000_000}),
+        json!({"type": "array", "items": {"type": "integer"}, "minItems": 100_000_000}),
+        json!({
+            "type": "object",
+            "minProperties": 1,
+            "additionalProperties": {"type": "array", "items": {"type": "null"}, "minItems": 3_000_000}
+        }),
+    ] {
+        let error = Grammar::json_schema(&schema, &SchemaOptions::default(), &Limits::default());
+        assert!(error.expect_err("refused").to_string().contains("limit of"), "{schema}");
+    }
+}
+
+#[test]
+fn deep_nesting_is_refused_however_it_is_spelt() {
+    let groups = format!("root ::= {}\"a\"{}", "(".repeat(60_000), ")".repeat(60_000));
+    let stacked = format!("root ::= {}\"a\"{}", "(".repeat(255), format!("){}", "*".repeat(255)).repeat(255));
+    for source in [groups, stacked] {
+        assert!(gbnf_error(&source).contains("nested deeper"));
+    }
+}
+
+#[test]
+fn repeated_optional_parts_are_refused_or_compile_in_time() {
+    for source in [
+        "root ::= ([a-z]?){0,5000}",
+        "root ::= (\" \"? [a-z]?){0,1000}",
+        "root ::= (\"a\"? (\"\"?){0,119}){0,5600}",
+        "root ::= (\"a\" | \"a\")*",
+        "root ::= ((\"a\"*)*)*",
+        "root ::= (\"\"{1000000}){1000000}",
+    ] {
+        if let Ok(grammar) = Grammar::gbnf(source, &Limits::default()) {
+            assert!(grammar.accepts(b"") || grammar.accepts(b"a"), "{source}");
+        }
+    }
+}
+
+#[test]
+fn bounds_in_the_millions_cost_nothing_until_they_are_reached() {
+    let schema = json!({"type": "string", "maxLength": 1_000_000});
+    let grammar =
+        Grammar::json_schema(&schema, &SchemaOptions::default(), &Limits::default()).expect("supported");
+    assert!(grammar.accepts(b"\"short\""));
+    let choices: Vec<String> = (0..20_000).map(|number| format!("choice number {number}")).collect();
+    let grammar = Grammar::choices(&choices, &Limits::default()).expect("small enough");
+    assert!(grammar.accepts(b"choice number 19999") && !grammar.accepts(b"choice number 20000"));
+}
