@@ -3,7 +3,7 @@
 //!
 //! A character class is matched byte by byte: an item inside a class remembers the bytes of the character so far.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 /// A grammar in plain BNF: nonterminals are numbers, 0 is the root.
@@ -23,13 +23,41 @@ enum Symbol {
     Nonterminal(usize),
 }
 
-/// (nonterminal, production, dot, bytes of a character begun at the dot, origin)
-type Item = (usize, usize, usize, Vec<u8>, usize);
+/// A production with a dot, and where in the text it began.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Item {
+    nonterminal: usize,
+    production: usize,
+    dot: usize,
+    /// The bytes of a character begun at the dot; zeros fill the rest.
+    partial: [u8; 4],
+    partial_len: usize,
+    origin: usize,
+}
+
+impl Item {
+    fn begin(nonterminal: usize, production: usize, origin: usize) -> Self {
+        Self { nonterminal, production, dot: 0, partial: [0; 4], partial_len: 0, origin }
+    }
+
+    fn advanced(self) -> Self {
+        Self { dot: self.dot + 1, partial: [0; 4], partial_len: 0, ..self }
+    }
+}
+
+/// The items after some text.
+#[derive(Default)]
+struct Set {
+    items: Vec<Item>,
+    known: HashSet<Item>,
+    /// Per nonterminal, the items whose dot stands before it.
+    waiting: HashMap<usize, Vec<Item>>,
+}
 
 /// The Earley sets of a text so far, one per byte boundary.
 #[derive(Clone)]
 pub struct Chart {
-    sets: Vec<Rc<BTreeSet<Item>>>,
+    sets: Vec<Rc<Set>>,
 }
 
 impl Reference {
@@ -49,8 +77,8 @@ impl Reference {
 
     /// The chart of the empty text.
     pub fn start(&self) -> Chart {
-        let first = (0..self.productions[0].len()).map(|production| (0, production, 0, Vec::new(), 0));
         let mut chart = Chart { sets: Vec::new() };
+        let first = (0..self.productions[0].len()).map(|production| Item::begin(0, production, 0));
         self.close(&mut chart, first.collect());
         chart
     }
@@ -60,23 +88,17 @@ impl Reference {
     /// # Panics
     /// Never: a chart has at least one set.
     pub fn push(&self, chart: &mut Chart, byte: u8) {
-        let mut next = BTreeSet::new();
-        for (nonterminal, production, dot, partial, origin) in chart.sets.last().expect("never empty").iter()
-        {
-            match self.productions[*nonterminal][*production].get(*dot) {
-                Some(Symbol::Byte(expected)) if *expected == byte => {
-                    next.insert((*nonterminal, *production, dot + 1, Vec::new(), *origin));
-                }
+        let mut next = Vec::new();
+        for &item in &chart.sets.last().expect("never empty").items {
+            match self.symbol(item) {
+                Some(Symbol::Byte(expected)) if *expected == byte => next.push(item.advanced()),
                 Some(Symbol::Class { ranges, negated }) => {
-                    let mut bytes = partial.clone();
-                    bytes.push(byte);
-                    match class_match(&bytes, ranges, *negated) {
-                        Match::Whole => {
-                            next.insert((*nonterminal, *production, dot + 1, Vec::new(), *origin));
-                        }
-                        Match::Partial => {
-                            next.insert((*nonterminal, *production, *dot, bytes, *origin));
-                        }
+                    let mut longer = item;
+                    longer.partial[item.partial_len] = byte;
+                    longer.partial_len += 1;
+                    match class_match(&longer.partial[..longer.partial_len], ranges, *negated) {
+                        Match::Whole => next.push(item.advanced()),
+                        Match::Partial => next.push(longer),
                         Match::None => {}
                     }
                 }
@@ -88,24 +110,18 @@ impl Reference {
 
     /// Whether the text of the chart can be completed.
     pub fn viable(&self, chart: &Chart) -> bool {
-        chart.sets.last().is_some_and(|set| !set.is_empty())
+        chart.sets.last().is_some_and(|set| !set.items.is_empty())
     }
 
-    /// How many items the last set holds: the time of the next byte grows with its square.
+    /// How many items the last set holds.
     pub fn width(chart: &Chart) -> usize {
-        chart.sets.last().map_or(0, |set| set.len())
+        chart.sets.last().map_or(0, |set| set.items.len())
     }
 
     /// Whether the text of the chart is complete.
     pub fn accepting(&self, chart: &Chart) -> bool {
-        chart.sets.last().is_some_and(|set| {
-            set.iter().any(|(nonterminal, production, dot, partial, origin)| {
-                *nonterminal == 0
-                    && *origin == 0
-                    && partial.is_empty()
-                    && *dot == self.productions[0][*production].len()
-            })
-        })
+        let done = |item: &Item| item.nonterminal == 0 && item.origin == 0 && self.symbol(*item).is_none();
+        chart.sets.last().is_some_and(|set| set.items.iter().any(done))
     }
 
     /// Whether `text` is complete.
@@ -117,38 +133,40 @@ impl Reference {
         self.accepting(&chart)
     }
 
-    /// Adds a set: prediction and completion until nothing is new.
-    fn close(&self, chart: &mut Chart, mut set: BTreeSet<Item>) {
+    /// The symbol after the dot.
+    fn symbol(&self, item: Item) -> Option<&Symbol> {
+        self.productions[item.nonterminal][item.production].get(item.dot)
+    }
+
+    /// Adds a set: prediction and completion, each item once.
+    fn close(&self, chart: &mut Chart, first: Vec<Item>) {
         let here = chart.sets.len();
-        loop {
-            let mut found: Vec<Item> = Vec::new();
-            for (nonterminal, production, dot, partial, origin) in &set {
-                if !partial.is_empty() {
-                    continue;
-                }
-                match self.productions[*nonterminal][*production].get(*dot) {
-                    Some(Symbol::Nonterminal(called)) => {
-                        for index in 0..self.productions[*called].len() {
-                            found.push((*called, index, 0, Vec::new(), here));
-                        }
-                    }
-                    None => {
-                        let callers = if *origin == here { &set } else { &*chart.sets[*origin] };
-                        for (caller, of, at, begun, from) in callers {
-                            let waits = self.productions[*caller][*of].get(*at)
-                                == Some(&Symbol::Nonterminal(*nonterminal));
-                            if begun.is_empty() && waits {
-                                found.push((*caller, *of, at + 1, Vec::new(), *from));
-                            }
-                        }
-                    }
-                    _ => {}
-                }
+        let mut set = Set::default();
+        // What matched nothing from here to here: items that come to wait for it later go past it at once.
+        let mut empty: HashSet<usize> = HashSet::new();
+        let mut agenda = first;
+        while let Some(item) = agenda.pop() {
+            if !set.known.insert(item) {
+                continue;
             }
-            let before = set.len();
-            set.extend(found);
-            if set.len() == before {
-                break;
+            set.items.push(item);
+            match self.symbol(item) {
+                Some(&Symbol::Nonterminal(called)) => {
+                    set.waiting.entry(called).or_default().push(item);
+                    agenda.extend((0..self.productions[called].len()).map(|p| Item::begin(called, p, here)));
+                    if empty.contains(&called) {
+                        agenda.push(item.advanced());
+                    }
+                }
+                None => {
+                    let callers = if item.origin == here { &set } else { &*chart.sets[item.origin] };
+                    let waiting = callers.waiting.get(&item.nonterminal);
+                    agenda.extend(waiting.into_iter().flatten().map(|caller| caller.advanced()));
+                    if item.origin == here {
+                        empty.insert(item.nonterminal);
+                    }
+                }
+                _ => {}
             }
         }
         chart.sets.push(Rc::new(set));
