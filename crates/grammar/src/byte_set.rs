@@ -11,6 +11,23 @@ use std::fmt;
 pub struct ByteSet([u64; 4]);
 
 impl ByteSet {
+    /// All 256 bytes.
+    pub(crate) const ALL: Self = Self([u64::MAX; 4]);
+
+    pub(crate) const fn insert(&mut self, byte: u8) {
+        self.0[byte as usize / 64] |= 1 << (byte % 64);
+    }
+
+    pub(crate) fn extend(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.insert(byte));
+    }
+
+    pub(crate) fn insert_range(&mut self, low: u8, high: u8) {
+        for byte in low..=high {
+            self.insert(byte);
+        }
+    }
+
     /// Whether `byte` is in the set.
     pub const fn contains(&self, byte: u8) -> bool {
         self.0[byte as usize / 64] >> (byte % 64) & 1 == 1
@@ -43,7 +60,7 @@ impl FromIterator<u8> for ByteSet {
     fn from_iter<I: IntoIterator<Item = u8>>(bytes: I) -> Self {
         let mut set = Self::default();
         for byte in bytes {
-            set.0[usize::from(byte) / 64] |= 1 << (byte % 64);
+            set.insert(byte);
         }
         set
     }

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use crate::budget::Budget;
 use crate::machine::Config;
 use crate::machine::automaton::Automaton;
+use crate::tables::Strings;
 use crate::{Grammar, Matcher, mask};
 
 /// A grammar bound to a vocabulary, with the caches that all matchers of it share.
@@ -36,6 +37,7 @@ pub(crate) struct Caches {
     pub(crate) budget: Budget,
     masks: FxHashMap<Config, Arc<TokenSet>>,
     mask_bytes: usize,
+    strings: Option<Arc<Strings>>,
 }
 
 impl Caches {
@@ -44,7 +46,7 @@ impl Caches {
         if let Some(known) = self.masks.get(&config) {
             return Arc::clone(known);
         }
-        let mask = Arc::new(mask::compute(&mut self.automaton, vocabulary, config));
+        let mask = Arc::new(mask::compute(&mut self.automaton, vocabulary, self.strings.as_deref(), config));
         self.mask_bytes += mask.byte_len();
         self.masks.insert(config, Arc::clone(&mask));
         mask
@@ -56,9 +58,11 @@ impl Caches {
 }
 
 impl Generation {
-    fn new(grammar: &Grammar) -> Self {
+    fn new(grammar: &Grammar, vocabulary: &Vocabulary) -> Self {
+        let automaton = grammar.automaton();
         let caches = Caches {
-            automaton: grammar.automaton(),
+            strings: mask::strings(&automaton, vocabulary),
+            automaton,
             budget: Budget::default(),
             masks: FxHashMap::default(),
             mask_bytes: 0,
@@ -82,7 +86,7 @@ impl Generation {
 impl Constraint {
     /// Binds `grammar` to `vocabulary`.
     pub fn new(grammar: &Grammar, vocabulary: Arc<Vocabulary>) -> Self {
-        let current = Mutex::new(Arc::new(Generation::new(grammar)));
+        let current = Mutex::new(Arc::new(Generation::new(grammar, &vocabulary)));
         Self { shared: Arc::new(Shared { grammar: grammar.clone(), vocabulary, current }) }
     }
 
@@ -110,7 +114,7 @@ impl Constraint {
     pub(crate) fn generation(&self) -> Arc<Generation> {
         let mut current = self.shared.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.is_full() {
-            *current = Arc::new(Generation::new(&self.shared.grammar));
+            *current = Arc::new(Generation::new(&self.shared.grammar, &self.shared.vocabulary));
         }
         Arc::clone(&current)
     }

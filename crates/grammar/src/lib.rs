@@ -38,6 +38,7 @@ mod limits;
 mod machine;
 mod mask;
 mod matcher;
+mod tables;
 
 pub use byte_set::ByteSet;
 pub use constraint::Constraint;

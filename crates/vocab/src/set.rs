@@ -54,6 +54,13 @@ impl TokenSet {
         }
     }
 
+    /// Puts all members of `other`, a set over the same vocabulary, in.
+    pub fn extend(&mut self, other: &Self) {
+        for (word, other) in self.words.iter_mut().zip(&other.words) {
+            *word |= other;
+        }
+    }
+
     /// Whether `token` is in the set.
     pub fn contains(&self, token: TokenId) -> bool {
         self.words.get(token.index() / 64).is_some_and(|word| word >> (token.index() % 64) & 1 == 1)

@@ -136,6 +136,16 @@ impl TokenTrie {
         &self.tokens[links.first_token as usize..][..links.tokens as usize]
     }
 
+    /// The tokens that start with the prefix of `node`, in the order of their bytes.
+    pub fn tokens_below(&self, node: TrieNode) -> &[TokenId] {
+        let from = self.nodes[node.index()].first_token as usize;
+        let mut last = self.nodes[node.index()];
+        while last.children > 0 {
+            last = self.nodes[(last.first_child + last.children - 1) as usize];
+        }
+        &self.tokens[from..(last.first_token + last.tokens) as usize]
+    }
+
     /// The length in bytes of the longest token.
     pub const fn max_depth(&self) -> usize {
         self.max_depth
@@ -203,6 +213,10 @@ mod tests {
                 seen.push(token.0);
             }
             assert!(trie.children(node).is_sorted_by_key(|(byte, _)| byte));
+            let below = trie.tokens_below(node).iter().map(|token| words[token.index()].as_bytes());
+            let expected = words.iter().map(|word| word.as_bytes()).filter(|word| word.starts_with(&prefix));
+            assert_eq!(below.len(), expected.filter(|word| !word.is_empty()).count());
+            assert!(below.clone().all(|word| word.starts_with(&prefix)) && below.is_sorted());
             open.extend(trie.children(node).map(|(byte, child)| (child, [&prefix[..], &[byte]].concat())));
         }
         seen.sort_unstable();

@@ -1,0 +1,259 @@
+//! What masks may know of a config without stepping from it: which bytes are plausible, and where any text may follow.
+//!
+//! Inside a string without a pattern the tokens that stay in it are the same everywhere, and those that leave it go on in
+//! the same way whatever they began with. [`Machine::parts`](crate::machine::Machine::parts) tells such places apart, so
+//! that masks take these tokens from tables. [`Reader`] is what the tables are made with: it reads strings with the same
+//! decoder as the machine.
+
+use super::layout::{Gap, Rest};
+use super::spelling::{Decode, Decoded};
+use super::trie::TrieNode;
+use super::{Frame, JsonMachine, OUTSIDE, ROOT, StackId, State};
+use crate::ByteSet;
+use crate::frontend::json_schema::Profile;
+use crate::machine::{Config, Likeness, Part, Text};
+
+/// Reads the inside of a string of any characters.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader {
+    profile: Profile,
+    decode: Decode,
+    chars: u32,
+}
+
+/// What a [`Reader`] has come to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Read {
+    /// Still in the string.
+    Inside(Reader),
+    /// At its closing quote, this many characters after the start.
+    End(u32),
+    Reject,
+}
+
+impl Reader {
+    pub(crate) const fn new(profile: Profile) -> Self {
+        Self { profile, decode: Decode::Whole, chars: 0 }
+    }
+
+    pub(crate) fn read(self, byte: u8) -> Read {
+        match self.decode.step(byte, self.profile) {
+            Decoded::Char(_) => Read::Inside(Self { decode: Decode::Whole, chars: self.chars + 1, ..self }),
+            Decoded::Partial(decode) => Read::Inside(Self { decode, ..self }),
+            Decoded::Quote => Read::End(self.chars),
+            Decoded::Reject => Read::Reject,
+        }
+    }
+
+    /// The characters read, one that is not complete included.
+    pub(crate) fn chars(&self) -> u32 {
+        self.chars + u32::from(self.decode != Decode::Whole)
+    }
+}
+
+impl JsonMachine {
+    pub(super) fn plausible_bytes(&self, config: Config) -> ByteSet {
+        let mut bytes = ByteSet::default();
+        for &thread in self.interner.threads_of(config) {
+            let (stack, state) = self.interner.thread(thread);
+            self.add_plausible(stack, state, &mut bytes);
+        }
+        bytes
+    }
+
+    fn add_plausible(&self, stack: StackId, state: State, bytes: &mut ByteSet) {
+        let program = &*self.program;
+        match state {
+            State::Value { node, gap } => self.add_value(node, gap, bytes),
+            State::Literal { literal, at } => bytes.insert(literal.text()[usize::from(at)]),
+            State::Number { dfa, state } => {
+                let dfa = &program.numbers[dfa as usize];
+                let own = b"+-.Ee0123456789".iter().filter(|&&byte| dfa.step(state, byte).is_some());
+                own.for_each(|&byte| bytes.insert(byte));
+                if dfa.closing(state).0 == 0 {
+                    self.add_after_value(stack, bytes);
+                }
+            }
+            State::Text { decode, .. } => add_character(decode, bytes),
+            State::Word { trie, at, decode: Decode::Whole } => {
+                add_children(program.words[trie as usize].node(at), bytes);
+            }
+            State::Key { at, decode: Decode::Whole } if at != OUTSIDE && self.is_closed(stack) => {
+                if let Some(Frame::Object { rule, .. }) = self.interner.stack(stack).frame {
+                    add_children(program.objects[rule as usize].names.node(at), bytes);
+                }
+            }
+            State::Word { decode, .. } | State::Key { decode, .. } => add_character(decode, bytes),
+            State::ArrayStart { gap } => {
+                bytes.insert(b']');
+                if let Some(Frame::Array { rule, .. }) = self.interner.stack(stack).frame
+                    && let Some(node) = program.arrays[rule as usize].item(0)
+                {
+                    self.add_value(node, gap, bytes);
+                }
+            }
+            State::ObjectStart { gap } => {
+                bytes.insert(b'}');
+                bytes.insert(b'"');
+                add_gap(gap, bytes);
+            }
+            State::KeyStart { gap } => {
+                bytes.insert(b'"');
+                add_gap(gap, bytes);
+            }
+            State::Colon { gap, .. } => {
+                bytes.insert(b':');
+                add_gap(gap, bytes);
+            }
+            State::AfterValue | State::End => self.add_after_value(stack, bytes),
+            State::Close { gap } => {
+                bytes.extend(b"]}");
+                add_gap(gap, bytes);
+            }
+        }
+    }
+
+    fn add_value(&self, node: u32, gap: Rest, bytes: &mut ByteSet) {
+        let node = &self.program.nodes[node as usize];
+        add_gap(gap, bytes);
+        let starts: [(bool, &[u8]); 7] = [
+            (node.null, b"n"),
+            (node.bools[0], b"f"),
+            (node.bools[1], b"t"),
+            (node.number.is_some(), b"-0123456789"),
+            (!node.texts.is_empty() || node.words.is_some(), b"\""),
+            (!node.arrays.is_empty(), b"["),
+            (!node.objects.is_empty(), b"{"),
+        ];
+        for (_, start) in starts.iter().filter(|(possible, _)| *possible) {
+            bytes.extend(start);
+        }
+    }
+
+    fn add_after_value(&self, stack: StackId, bytes: &mut ByteSet) {
+        let spacing = &self.program.spacing;
+        if stack == ROOT {
+            return add_gap(spacing.around.rest(0), bytes);
+        }
+        let top = self.interner.stack(stack);
+        bytes.insert(b',');
+        if spacing.before_comma == Gap::Any {
+            add_gap(Rest::Any, bytes);
+        }
+        if top.closable {
+            bytes.extend(b"]}");
+            add_gap(spacing.bracket.rest(top.depth - 1), bytes);
+        }
+    }
+
+    /// Whether only declared names may come next in the object on top of `stack`.
+    fn is_closed(&self, stack: StackId) -> bool {
+        let state = State::Key { at: OUTSIDE, decode: Decode::Whole };
+        self.interner.find_thread(stack, state).is_none() && self.closing(stack, state).is_none()
+    }
+
+    pub(super) fn split(&mut self, config: Config, parts: &mut Vec<Part>) {
+        if let &[thread] = self.interner.threads_of(config) {
+            let (stack, state) = self.interner.thread(thread);
+            return parts.push(self.part_of(config, stack, state));
+        }
+        let threads = self.interner.threads_of(config).to_vec();
+        let mut plain = Vec::new();
+        // What may follow strings with the same bounds is followed together.
+        let mut texts: Vec<((u32, u32), Vec<u32>)> = Vec::new();
+        for thread in threads {
+            let (stack, state) = self.interner.thread(thread);
+            let single = self.interner.config(&[thread]);
+            match self.part_of(single, stack, state) {
+                Part::Plain(_) => plain.push(thread),
+                Part::Text(Text { min, max, after }) => {
+                    let after = self.interner.threads_of(after);
+                    match texts.iter_mut().find(|(bounds, _)| *bounds == (min, max)) {
+                        Some((_, all)) => all.extend(after),
+                        None => texts.push(((min, max), after.to_vec())),
+                    }
+                }
+                special @ Part::Special { .. } => parts.push(special),
+            }
+        }
+        for ((min, max), after) in texts {
+            self.next.extend(after);
+            let after = self.gathered();
+            parts.push(Part::Text(Text { min, max, after }));
+        }
+        if !plain.is_empty() {
+            parts.push(Part::Plain(self.interner.config(&plain)));
+        }
+    }
+
+    /// The part that a config of one thread is.
+    fn part_of(&mut self, config: Config, stack: StackId, state: State) -> Part {
+        match state {
+            State::Text { rule, chars, decode: Decode::Whole } => {
+                let rule = &self.program.texts[rule as usize];
+                let min = rule.min.saturating_sub(chars);
+                let max = rule.max.map_or(u32::MAX, |max| max.saturating_sub(chars));
+                self.push(stack, if stack == ROOT { State::End } else { State::AfterValue });
+                Part::Text(Text { min, max, after: self.gathered() })
+            }
+            State::Key { at: OUTSIDE, decode: Decode::Whole } => Part::Text(self.undeclared(stack)),
+            State::Key { decode: Decode::Whole, .. } if !self.is_closed(stack) => {
+                Part::Special { config, text: self.undeclared(stack) }
+            }
+            _ => Part::Plain(config),
+        }
+    }
+
+    /// The inside of an undeclared name.
+    fn undeclared(&mut self, stack: StackId) -> Text {
+        self.advance(stack, State::Key { at: OUTSIDE, decode: Decode::Whole }, b'"');
+        Text { min: 0, max: u32::MAX, after: self.gathered() }
+    }
+
+    pub(super) fn undeclared_likeness(&mut self, config: Config) -> Option<Likeness> {
+        let &[thread] = self.interner.threads_of(config) else { return None };
+        let (stack, State::Key { at, decode }) = self.interner.thread(thread) else { return None };
+        let Some(Frame::Object { rule, .. }) = self.interner.stack(stack).frame else { return None };
+        if at == OUTSIDE || self.is_closed(stack) {
+            return None;
+        }
+        let mut bytes = ByteSet::default();
+        match decode {
+            Decode::Whole => add_children(self.program.objects[rule as usize].names.node(at), &mut bytes),
+            _ => add_character(decode, &mut bytes),
+        }
+        let decode = decode.forget(self.program.profile);
+        self.push(stack, State::Key { at: OUTSIDE, decode });
+        Some(Likeness { other: self.gathered(), bytes })
+    }
+}
+
+fn add_gap(gap: Rest, bytes: &mut ByteSet) {
+    match gap {
+        Rest::Fixed { left: 0, .. } | Rest::UpTo(0) => {}
+        Rest::Fixed { line, .. } => bytes.insert(if line { b'\n' } else { b' ' }),
+        Rest::UpTo(_) => bytes.extend(b" \n"),
+        Rest::Any => bytes.extend(b" \n\t\r"),
+    }
+}
+
+/// The bytes that begin a character of which `node` has a child, in some spelling, and the closing quote.
+fn add_children(node: &TrieNode, bytes: &mut ByteSet) {
+    bytes.extend(b"\"\\");
+    for (c, _) in &node.children {
+        let mut utf8 = [0; 4];
+        bytes.insert(c.encode_utf8(&mut utf8).as_bytes()[0]);
+    }
+}
+
+/// The bytes that go on with a character, or end the string.
+fn add_character(decode: Decode, bytes: &mut ByteSet) {
+    match decode {
+        Decode::Whole => bytes.insert_range(b' ', u8::MAX),
+        Decode::Utf8 { low, high, .. } => bytes.insert_range(low, high),
+        Decode::Escape => bytes.extend(b"\"\\/bfnrtu"),
+        Decode::Hex { .. } | Decode::Low { .. } => bytes.extend(b"0123456789abcdefABCDEF"),
+        Decode::High { .. } => bytes.insert(b'\\'),
+        Decode::HighEscape { .. } => bytes.insert(b'u'),
+    }
+}
