@@ -19,7 +19,9 @@ impl ByteSet {
     }
 
     pub(crate) fn extend(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.insert(byte));
+        for &byte in bytes {
+            self.insert(byte);
+        }
     }
 
     pub(crate) fn insert_range(&mut self, low: u8, high: u8) {

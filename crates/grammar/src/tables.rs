@@ -121,17 +121,15 @@ impl Strings {
 
     /// The tokens that stay inside a string of at most `max` more characters.
     pub(crate) fn within(&self, max: u32) -> TokenSet {
-        match self.shorter.get(max as usize) {
-            Some(set) => set.clone(),
-            None => {
-                let mut set = self.inside.clone();
-                let fitting = self.longer.partition_point(|&(chars, _)| chars <= max);
-                for &(_, token) in &self.longer[fitting..] {
-                    set.remove(token);
-                }
-                set
-            }
+        if let Some(set) = self.shorter.get(max as usize) {
+            return set.clone();
         }
+        let mut set = self.inside.clone();
+        let fitting = self.longer.partition_point(|&(chars, _)| chars <= max);
+        for &(_, token) in &self.longer[fitting..] {
+            set.remove(token);
+        }
+        set
     }
 
     /// For a token of [`Strings::suffixes`], the characters before the quote.

@@ -74,7 +74,6 @@ impl JsonMachine {
                     self.add_after_value(stack, bytes);
                 }
             }
-            State::Text { decode, .. } => add_character(decode, bytes),
             State::Word { trie, at, decode: Decode::Whole } => {
                 add_children(program.words[trie as usize].node(at), bytes);
             }
@@ -83,7 +82,9 @@ impl JsonMachine {
                     add_children(program.objects[rule as usize].names.node(at), bytes);
                 }
             }
-            State::Word { decode, .. } | State::Key { decode, .. } => add_character(decode, bytes),
+            State::Text { decode, .. } | State::Word { decode, .. } | State::Key { decode, .. } => {
+                add_character(decode, bytes);
+            }
             State::ArrayStart { gap } => {
                 bytes.insert(b']');
                 if let Some(Frame::Array { rule, .. }) = self.interner.stack(stack).frame
