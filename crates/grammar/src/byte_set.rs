@@ -14,6 +14,13 @@ impl ByteSet {
     /// All 256 bytes.
     pub(crate) const ALL: Self = Self([u64::MAX; 4]);
 
+    pub(crate) fn without(mut self, bytes: &[u8]) -> Self {
+        for &byte in bytes {
+            self.0[usize::from(byte) / 64] &= !(1 << (byte % 64));
+        }
+        self
+    }
+
     pub(crate) const fn insert(&mut self, byte: u8) {
         self.0[byte as usize / 64] |= 1 << (byte % 64);
     }
@@ -55,6 +62,14 @@ impl ByteSet {
             }
         }
         ranges
+    }
+}
+
+impl std::ops::BitAnd for ByteSet {
+    type Output = Self;
+
+    fn bitand(self, other: Self) -> Self {
+        Self(std::array::from_fn(|at| self.0[at] & other.0[at]))
     }
 }
 

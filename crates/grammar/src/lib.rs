@@ -39,6 +39,7 @@ mod machine;
 mod mask;
 mod matcher;
 mod tables;
+mod walk;
 
 pub use byte_set::ByteSet;
 pub use constraint::Constraint;

@@ -9,7 +9,7 @@
 //! Whether a token stays inside is asked of the machine's own decoder ([`Reader`]). Strings are spelt differently by the
 //! two profiles, so each has its own tables.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use formwork_vocab::{TokenId, TokenSet, TokenTrie, TrieNode, Vocabulary};
 use rustc_hash::FxHashMap;
@@ -22,6 +22,8 @@ pub(crate) struct Spaced {
     pub(crate) trie: TokenTrie,
     /// The tokens that are nothing else.
     pub(crate) blank: Vec<TokenId>,
+    /// The tokens that begin with white space.
+    pub(crate) led: TokenSet,
 }
 
 /// The white space of JSON.
@@ -37,7 +39,12 @@ impl Spaced {
             };
             let rest = |bytes: &[u8]| bytes.iter().take_while(|byte| SPACES.contains(byte)).count();
             let blank = texts().filter(|(bytes, _)| rest(bytes) == bytes.len());
+            let mut led = vocabulary.empty_set();
+            for (_, token) in texts().filter(|(bytes, _)| rest(bytes) > 0) {
+                led.insert(token);
+            }
             Self {
+                led,
                 trie: TokenTrie::new(texts().map(|(bytes, token)| (&bytes[rest(bytes)..], token))),
                 blank: blank.map(|(_, token)| token).collect(),
             }
@@ -53,11 +60,13 @@ pub(crate) struct Strings {
     shorter: Vec<TokenSet>,
     /// Those of more characters, with their number, by it.
     longer: Vec<(u32, TokenId)>,
-    /// The tokens that end with the closing quote, and the characters before it.
-    pub(crate) closers: Vec<(u32, TokenId)>,
+    /// The most characters that a token has inside a string.
+    longest: u32,
+    /// The tokens that end with the closing quote.
+    pub(crate) closers: Vec<TokenId>,
     /// The tokens that go on after the closing quote, by what comes after it.
     pub(crate) suffixes: TokenTrie,
-    /// For the tokens in `suffixes`, the characters before the quote.
+    /// For the tokens in `closers` and `suffixes`, the characters before the quote.
     before: FxHashMap<TokenId, u32>,
     pub(crate) spaced: Arc<Spaced>,
     pub(crate) token_notes: Notes,
@@ -93,22 +102,24 @@ impl Strings {
                 set.insert(token);
             }
         }
+        let chars_of = |chars: Option<&u32>| chars.copied().unwrap_or(0);
+        let longest = chars_of(
+            all.tokens.iter().map(|(chars, _)| chars).chain(all.ends.iter().map(|(chars, _)| chars)).max(),
+        );
         let longer = all.tokens.into_iter().filter(|&(chars, _)| chars >= COUNTED).collect();
-        let ends = |&(chars, node)| trie.tokens_at(node).iter().map(move |&token| (chars, token));
-        let closers: Vec<_> = all.ends.iter().flat_map(ends).collect();
-        let mut before = FxHashMap::default();
-        let mut suffixes = Vec::new();
+        let (mut closers, mut suffixes, mut before) = (Vec::new(), Vec::new(), FxHashMap::default());
         for &(chars, node) in &all.ends {
-            for &token in &trie.tokens_below(node)[trie.tokens_at(node).len()..] {
-                before.insert(token, chars);
-                suffixes.push((after_string(vocabulary.bytes(token), profile), token));
-            }
+            let (here, below) = trie.tokens_below(node).split_at(trie.tokens_at(node).len());
+            closers.extend_from_slice(here);
+            suffixes.extend(below.iter().map(|&t| (after_string(vocabulary.bytes(t), profile), t)));
+            before.extend(here.iter().chain(below).map(|&token| (token, chars)));
         }
         let suffixes = TokenTrie::new(suffixes.into_iter());
         Self {
             inside,
             shorter,
             longer,
+            longest,
             closers,
             before,
             token_notes: Notes::new(trie, profile, true),
@@ -119,20 +130,25 @@ impl Strings {
         }
     }
 
-    /// The tokens that stay inside a string of at most `max` more characters.
-    pub(crate) fn within(&self, max: u32) -> TokenSet {
-        if let Some(set) = self.shorter.get(max as usize) {
-            return set.clone();
-        }
-        let mut set = self.inside.clone();
-        let fitting = self.longer.partition_point(|&(chars, _)| chars <= max);
-        for &(_, token) in &self.longer[fitting..] {
-            set.remove(token);
-        }
-        set
+    /// Whether no token breaks these bounds on the characters of a string.
+    pub(crate) fn is_free(&self, min: u32, max: u32) -> bool {
+        min == 0 && self.longest <= max
     }
 
-    /// For a token of [`Strings::suffixes`], the characters before the quote.
+    /// The tokens that stay inside a string of at most `max` more characters, and others that [`Strings::cut`] removes.
+    pub(crate) fn within(&self, max: u32) -> &TokenSet {
+        self.shorter.get(max as usize).unwrap_or(&self.inside)
+    }
+
+    /// Removes the tokens of more than `max` characters.
+    pub(crate) fn cut(&self, max: u32, tokens: &mut TokenSet) {
+        let fitting = self.longer.partition_point(|&(chars, _)| chars <= max);
+        for &(_, token) in &self.longer[fitting..] {
+            tokens.remove(token);
+        }
+    }
+
+    /// For a token of [`Strings::closers`] or [`Strings::suffixes`], the characters before the quote.
     pub(crate) fn before(&self, token: TokenId) -> u32 {
         self.before.get(&token).copied().unwrap_or(0)
     }
@@ -233,5 +249,59 @@ impl Inside {
     pub(crate) fn ends(&self, min: u32, max: u32) -> impl Iterator<Item = TrieNode> {
         let ends = self.ends.iter().filter(move |&&(chars, _)| (min..=max).contains(&chars));
         ends.map(|&(_, node)| node)
+    }
+}
+
+/// Sets of tokens that nobody uses any more, for those who need one: a set over 128,000 tokens is 16 KB, which comes from
+/// the system page by page, and copying into one that was in use before takes a third of the time.
+pub(crate) struct Pool {
+    size: usize,
+    sets: Mutex<Vec<TokenSet>>,
+}
+
+/// The most sets kept.
+const POOLED: usize = 256;
+
+impl Pool {
+    /// The pool of `vocabulary`.
+    pub(crate) fn of(vocabulary: &Vocabulary) -> Arc<Self> {
+        vocabulary.derived(|vocabulary| Self { size: vocabulary.len(), sets: Mutex::default() })
+    }
+
+    /// The empty set.
+    pub(crate) fn empty(&self) -> TokenSet {
+        match self.pooled() {
+            Some(mut set) => {
+                set.clear();
+                set
+            }
+            None => TokenSet::empty(self.size),
+        }
+    }
+
+    /// A copy of `tokens`.
+    pub(crate) fn copy(&self, tokens: &TokenSet) -> TokenSet {
+        match self.pooled() {
+            Some(mut set) => {
+                set.clone_from(tokens);
+                set
+            }
+            None => tokens.clone(),
+        }
+    }
+
+    /// Keeps `sets`, as far as there is room.
+    pub(crate) fn take_back(&self, sets: impl Iterator<Item = TokenSet>) {
+        let mut pooled = self.lock();
+        let room = POOLED.saturating_sub(pooled.len());
+        pooled.extend(sets.take(room));
+    }
+
+    fn pooled(&self) -> Option<TokenSet> {
+        self.lock().pop()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<TokenSet>> {
+        self.sets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
