@@ -30,6 +30,7 @@
 
 mod budget;
 mod byte_set;
+mod cells;
 mod constraint;
 mod error;
 mod frontend;

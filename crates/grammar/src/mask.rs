@@ -11,6 +11,7 @@ use std::sync::Arc;
 use formwork_vocab::{TokenId, TokenSet, TrieNode, Vocabulary};
 use rustc_hash::FxHashMap;
 
+use crate::cells::Cells;
 use crate::machine::Config;
 use crate::machine::automaton::Automaton;
 use crate::tables::{Pool, Strings};
@@ -23,6 +24,7 @@ pub(crate) struct Masks {
     texts: FxHashMap<Config, Arc<TokenSet>>,
     /// The tables of the machine's strings, if it has such.
     strings: Option<Arc<Strings>>,
+    cells: Arc<Cells>,
     pool: Arc<Pool>,
     bytes: usize,
 }
@@ -33,6 +35,7 @@ impl Masks {
             known: FxHashMap::default(),
             texts: FxHashMap::default(),
             strings: automaton.strings().map(|profile| Strings::of(vocabulary, profile)),
+            cells: Cells::of(vocabulary),
             pool: Pool::of(vocabulary),
             bytes: 0,
         }
@@ -70,17 +73,9 @@ impl Masks {
         if config == Config::DEAD {
             return Arc::new(self.pool.empty());
         }
-        if let Some(strings) = &self.strings {
-            let Self { texts, pool, .. } = self;
-            return Walk { automaton, vocabulary, strings, texts, pool, open: Vec::new() }.mask(config);
-        }
-        let mut mask = self.pool.empty();
-        plain(automaton, vocabulary, config, |_, tokens, _| {
-            for &token in tokens {
-                mask.insert(token);
-            }
-        });
-        Arc::new(mask)
+        let Self { texts, pool, cells, strings, .. } = self;
+        let strings = strings.as_deref();
+        Walk { automaton, vocabulary, strings, cells, texts, pool, open: Vec::new() }.mask(config)
     }
 
     /// Bytes of memory, roughly.

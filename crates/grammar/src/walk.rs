@@ -14,15 +14,18 @@ use formwork_vocab::{TokenId, TokenSet, TokenTrie, TrieNode, Vocabulary};
 use rustc_hash::FxHashMap;
 
 use crate::ByteSet;
+use crate::cells::{self, Cells};
 use crate::machine::automaton::Automaton;
-use crate::machine::{Config, Part, Text};
+use crate::machine::{Config, Part, Text, Tolerance};
 use crate::tables::{Inside, Notes, Pool, SPACES, Strings};
 
 /// A walk over the tokens that may follow some config.
 pub(crate) struct Walk<'a> {
     pub(crate) automaton: &'a mut Automaton,
     pub(crate) vocabulary: &'a Vocabulary,
-    pub(crate) strings: &'a Strings,
+    /// Where the machine reads strings.
+    pub(crate) strings: Option<&'a Strings>,
+    pub(crate) cells: &'a Cells,
     /// The masks inside strings of any text, by the config after the closing quote.
     pub(crate) texts: &'a mut FxHashMap<Config, Arc<TokenSet>>,
     pub(crate) pool: &'a Pool,
@@ -34,7 +37,7 @@ pub(crate) struct Walk<'a> {
 #[derive(Clone, Copy)]
 struct Ground<'a> {
     trie: &'a TokenTrie,
-    notes: &'a Notes,
+    notes: Option<&'a Notes>,
     keep: Keep<'a>,
 }
 
@@ -63,40 +66,47 @@ impl Keep<'_> {
 impl<'a> Walk<'a> {
     /// The text tokens that may follow `config`.
     pub(crate) fn mask(mut self, config: Config) -> Arc<TokenSet> {
+        let Some(strings) = self.strings else { return Arc::new(self.plain(config)) };
         let mut parts = Vec::with_capacity(1);
         self.automaton.parts(config, &mut parts);
         let mut parts = parts.into_iter();
         let Some(first) = parts.next() else { return Arc::new(self.pool.empty()) };
-        let mut mask = self.part(first);
+        let mut mask = self.part(strings, first);
         for part in parts {
-            let more = self.part(part);
+            let more = self.part(strings, part);
             Arc::make_mut(&mut mask).extend(&more);
         }
         mask
     }
 
-    fn part(&mut self, part: Part) -> Arc<TokenSet> {
+    fn part(&mut self, strings: &'a Strings, part: Part) -> Arc<TokenSet> {
         match part {
             Part::Plain(config) => Arc::new(self.plain(config)),
-            Part::Text(text) => self.text(text),
-            Part::Special { config, text } => self.special(config, text),
+            Part::Text(text) => self.text(strings, text),
+            Part::Special { config, text } => self.special(strings, config, text),
         }
     }
 
     /// All tokens, from their first byte.
     fn tokens(&self) -> Ground<'a> {
-        Ground { trie: self.vocabulary.trie(), notes: &self.strings.token_notes, keep: Keep::All }
+        let notes = self.strings.map(|strings| &strings.token_notes);
+        Ground { trie: self.vocabulary.trie(), notes, keep: Keep::All }
     }
 
     /// The tokens that may follow a config of which nothing is known.
     fn plain(&mut self, config: Config) -> TokenSet {
-        let mut mask = self.pool.empty();
-        let strings = self.strings;
-        let mut direct = ByteSet::ALL;
-        if let Some(after) = self.after_spaces(config) {
+        let tolerance = self.automaton.tolerance(config);
+        let mut mask = match tolerance {
+            Some(tolerance) => self.pool.copy(&self.cells.tokens(tolerance, || self.pool.empty())),
+            None => self.pool.empty(),
+        };
+        let mut first = ByteSet::ALL;
+        if let Some(strings) = self.strings
+            && let Some(after) = self.after_spaces(config)
+        {
             let spaced = &*strings.spaced;
             let keep = if after == config { Keep::All } else { Keep::Of(&spaced.led) };
-            let ground = Ground { trie: &spaced.trie, notes: &strings.spaced_notes, keep };
+            let ground = Ground { trie: &spaced.trie, notes: Some(&strings.spaced_notes), keep };
             for &token in &spaced.blank {
                 mask.insert(token);
             }
@@ -105,11 +115,44 @@ impl<'a> Walk<'a> {
             if after == config {
                 return mask;
             }
-            direct = ByteSet::ALL.without(&SPACES);
+            first = ByteSet::ALL.without(&SPACES);
         }
-        self.expand(self.tokens(), (TrieNode::ROOT, config), direct);
+        match tolerance {
+            Some(tolerance) => self.tolerate(config, tolerance, first, &mut mask),
+            None => self.expand(self.tokens(), (TrieNode::ROOT, config), first),
+        }
         self.run(self.tokens(), &mut mask);
         mask
+    }
+
+    /// Walks the part of the trie where tokens are not just text that is tolerated, beginning with the bytes in `first`;
+    /// where that text ends, nodes are left open.
+    fn tolerate(&mut self, config: Config, tolerance: Tolerance, first: ByteSet, mask: &mut TokenSet) {
+        let trie = self.vocabulary.trie();
+        let cells = cells::within(tolerance.class);
+        let mut open = vec![(TrieNode::ROOT, config, 1)];
+        while let Some((node, config, depth)) = open.pop() {
+            let among = if depth == 1 { first } else { ByteSet::ALL };
+            let plausible = self.automaton.plausible(config) & among;
+            for (byte, child) in trie.children(node).filter(|&(byte, _)| plausible.contains(byte)) {
+                let tolerated = cells::has_byte(cells, byte);
+                if tolerated && self.cells.has_all(child, depth, cells, tolerance.chars) {
+                    continue;
+                }
+                let next = self.automaton.step(config, byte);
+                if next == Config::DEAD {
+                    continue;
+                }
+                if tolerated {
+                    for &token in trie.tokens_at(child) {
+                        mask.insert(token);
+                    }
+                    open.push((child, next, depth + 1));
+                } else {
+                    self.open.push((child, next));
+                }
+            }
+        }
     }
 
     /// The config after white space, where more of it makes no difference.
@@ -120,12 +163,11 @@ impl<'a> Walk<'a> {
     }
 
     /// The tokens that may follow inside a string of any text.
-    fn text(&mut self, text: Text) -> Arc<TokenSet> {
-        let free = self.strings.is_free(text.min, text.max);
+    fn text(&mut self, strings: &'a Strings, text: Text) -> Arc<TokenSet> {
+        let free = strings.is_free(text.min, text.max);
         if free && let Some(known) = self.texts.get(&text.after) {
             return Arc::clone(known);
         }
-        let strings = self.strings;
         let Text { min, max, after } = text;
         let mut mask = self.pool.copy(strings.within(max));
         strings.cut(max, &mut mask);
@@ -134,7 +176,7 @@ impl<'a> Walk<'a> {
             for &token in strings.closers.iter().filter(|&&token| keep.contains(token)) {
                 mask.insert(token);
             }
-            let ground = Ground { trie: &strings.suffixes, notes: &strings.suffix_notes, keep };
+            let ground = Ground { trie: &strings.suffixes, notes: Some(&strings.suffix_notes), keep };
             self.expand(ground, (TrieNode::ROOT, after), ByteSet::ALL);
             self.run(ground, &mut mask);
         }
@@ -146,8 +188,8 @@ impl<'a> Walk<'a> {
     }
 
     /// The tokens that may follow inside a string that may turn out to be special.
-    fn special(&mut self, config: Config, text: Text) -> Arc<TokenSet> {
-        let ordinary = self.text(text);
+    fn special(&mut self, strings: &'a Strings, config: Config, text: Text) -> Arc<TokenSet> {
+        let ordinary = self.text(strings, text);
         let ground = self.tokens();
         let different = self.differ(ground, TrieNode::ROOT, config);
         if different.is_empty() {
@@ -172,7 +214,7 @@ impl<'a> Walk<'a> {
                     mask.insert(token);
                 }
             }
-            match ground.notes.inside(node) {
+            match ground.notes.and_then(|notes| notes.inside(node)) {
                 Some(inside) => self.enter(ground, (node, config), inside, mask),
                 None => self.expand(ground, (node, config), ByteSet::ALL),
             }
@@ -225,7 +267,7 @@ impl<'a> Walk<'a> {
         while let Some((node, config)) = open.pop() {
             let Some(likeness) = self.automaton.likeness(config) else { continue };
             for (byte, child) in ground.trie.children(node) {
-                let ends = byte == b'"' || ground.notes.quote_below(child);
+                let ends = byte == b'"' || ground.notes.is_none_or(|notes| notes.quote_below(child));
                 if !ends || !likeness.bytes.contains(byte) {
                     continue;
                 }

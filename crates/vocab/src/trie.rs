@@ -114,6 +114,11 @@ impl TokenTrie {
         self.tokens.is_empty()
     }
 
+    /// All nodes, children after their parents.
+    pub fn nodes(&self) -> impl DoubleEndedIterator<Item = TrieNode> + use<> {
+        (0..self.nodes.len() as u32).map(TrieNode)
+    }
+
     /// The children of `node` with the bytes that lead to them, in increasing order.
     #[inline]
     pub fn children(&self, node: TrieNode) -> impl Iterator<Item = (u8, TrieNode)> + '_ {

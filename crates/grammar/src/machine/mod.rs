@@ -52,6 +52,14 @@ pub(crate) struct Likeness {
     pub(crate) bytes: ByteSet,
 }
 
+/// Text that may follow whatever it is: up to `chars` characters, all of them in `class`, which holds the bytes beyond ASCII
+/// either all, and then they stand for any characters there are, or not at all. The last character may be unfinished.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Tolerance {
+    pub(crate) class: ByteSet,
+    pub(crate) chars: u32,
+}
+
 /// A deterministic view of a grammar, one byte at a time.
 ///
 /// Every config other than [`Config::DEAD`] has a completion: a machine leaves states without one out.
@@ -90,6 +98,12 @@ pub(crate) trait Machine: Send {
 
     /// What a config in a string that may yet be special is like; `None` once the string has ended, and for all others.
     fn likeness(&mut self, config: Config) -> Option<Likeness> {
+        let _ = config;
+        None
+    }
+
+    /// Some text that may follow `config`, where much of it can.
+    fn tolerance(&self, config: Config) -> Option<Tolerance> {
         let _ = config;
         None
     }

@@ -11,7 +11,8 @@ use super::trie::TrieNode;
 use super::{Frame, JsonMachine, OUTSIDE, ROOT, StackId, State};
 use crate::ByteSet;
 use crate::frontend::json_schema::Profile;
-use crate::machine::{Config, Likeness, Part, Text};
+use crate::machine::json::number::NumberDfa;
+use crate::machine::{Config, Likeness, Part, Text, Tolerance};
 
 /// Reads the inside of a string of any characters.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +113,17 @@ impl JsonMachine {
                 add_gap(gap, bytes);
             }
         }
+    }
+
+    /// How many digits may follow in a number, whichever they are.
+    pub(super) fn any_digits(&self, config: Config) -> Option<Tolerance> {
+        let threads = self.interner.threads_of(config).iter();
+        let chars = threads.filter_map(|&thread| match self.interner.thread(thread).1 {
+            State::Number { dfa, state } => Some(self.program.numbers[dfa as usize].any_digits(state)),
+            _ => None,
+        });
+        let chars = chars.max().filter(|&chars| chars > 0)?;
+        Some(Tolerance { class: (b'0'..=b'9').collect(), chars })
     }
 
     fn add_value(&self, node: u32, gap: Rest, bytes: &mut ByteSet) {
@@ -228,6 +240,26 @@ impl JsonMachine {
         Some(Likeness { other: self.gathered(), bytes })
     }
 }
+
+impl NumberDfa {
+    /// How many digits may follow, whichever they are; `u32::MAX` where there is no end to them.
+    fn any_digits(&self, mut state: u32) -> u32 {
+        for digits in 0..LONG {
+            let Some(next) = self.step(state, b'0') else { return digits };
+            if (b'1'..=b'9').any(|digit| self.step(state, digit) != Some(next)) {
+                return digits;
+            }
+            if next == state {
+                return u32::MAX;
+            }
+            state = next;
+        }
+        LONG
+    }
+}
+
+/// Digits that are looked ahead: as many as the longest tokens have, and more.
+const LONG: u32 = 24;
 
 fn add_gap(gap: Rest, bytes: &mut ByteSet) {
     match gap {

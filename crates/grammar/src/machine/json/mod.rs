@@ -37,7 +37,7 @@ use std::sync::Arc;
 pub(crate) use program::JsonProgram;
 pub(crate) use spelling::shortest_spelling;
 
-use super::{Config, Likeness, Machine, Part};
+use super::{Config, Likeness, Machine, Part, Tolerance};
 use crate::ByteSet;
 use crate::frontend::json_schema::Profile;
 use intern::Interner;
@@ -207,6 +207,10 @@ impl Machine for JsonMachine {
 
     fn likeness(&mut self, config: Config) -> Option<Likeness> {
         self.undeclared_likeness(config)
+    }
+
+    fn tolerance(&self, config: Config) -> Option<Tolerance> {
+        self.any_digits(config)
     }
 
     fn byte_len(&self) -> usize {
