@@ -154,16 +154,26 @@ impl Automaton {
             return self.machine.tolerance(config);
         }
         let plausible = self.plausible(config);
-        let ascii = plausible.iter().take_while(u8::is_ascii);
-        let mut class: ByteSet = ascii.filter(|&byte| self.step(config, byte) == config).collect();
+        let ascii: ByteSet = plausible.iter().take_while(u8::is_ascii).collect();
+        // Grammars may tell the first character of a repetition from the others.
+        let first = ascii.iter().nth(ascii.iter().count() / 2)?;
+        let home = self.step(config, first);
+        if home == Config::DEAD {
+            return None;
+        }
+        let mut leads_home = |from: Config, byte: u8| self.step(from, byte) == home;
+        let returns = |&byte: &u8| leads_home(config, byte) && leads_home(home, byte);
+        let mut class: ByteSet = ascii.iter().filter(returns).collect();
         if class.iter().nth(WIDE).is_none() {
             return None;
         }
-        let mut returns = Returns { home: config, known: Vec::new(), steps: 0 };
-        let mut characters = CHARACTERS.iter();
-        if characters.all(|&(low, high, rest)| {
-            (low..=high).all(|lead| plausible.contains(lead) && returns.after(self, config, lead, rest))
-        }) {
+        let mut returns = Returns { home, known: Vec::new(), steps: 0 };
+        let mut beyond_ascii = |from: Config| {
+            CHARACTERS.iter().all(|&(low, high, rest)| {
+                (low..=high).all(|lead| plausible.contains(lead) && returns.after(self, from, lead, rest))
+            })
+        };
+        if beyond_ascii(config) && beyond_ascii(home) {
             class.insert_range(0x80, u8::MAX);
         }
         Some(Tolerance { class, chars: u32::MAX })
