@@ -130,7 +130,7 @@ fn schema(random: &mut Random, depth: usize) -> Value {
 
 fn object(random: &mut Random, depth: usize) -> Value {
     let mut object = json!({"type": "object", "properties": {}});
-    for _ in 0..1 + random.below(4) {
+    for _ in 0..=random.below(4) {
         object["properties"][*random.pick(&NAMES)] = schema(random, depth - 1);
     }
     if random.below(2) == 0 {
@@ -225,10 +225,10 @@ fn wide_grammar(random: &mut Random) -> (String, Option<Grammar>) {
             _ => format!("{class}{repeat}"),
         }
     };
-    let mut source = "root ::= ".to_owned();
-    for _ in 0..1 + random.below(3) {
-        source += &format!("{} {} ", item(random), random.pick(&["\",\"", "\" \"*", "", "[0-9]"]));
-    }
+    let pair =
+        |random: &mut Random| format!("{} {}", item(random), random.pick(&["\",\"", "\" \"*", "", "[0-9]"]));
+    let pairs: Vec<String> = (0..=random.below(3)).map(|_| pair(random)).collect();
+    let source = format!("root ::= {}", pairs.join(" "));
     let grammar = Grammar::gbnf(&source, &Limits::default());
     (source, grammar.ok())
 }
