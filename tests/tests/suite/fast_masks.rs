@@ -92,6 +92,7 @@ fn vocabulary(random: &mut Random) -> Arc<Vocabulary> {
         tokens.push(Token { bytes: bytes.split_off(from.min(bytes.len())), kind: TokenKind::Text });
     }
     for words in 1..=40 {
+        tokens.push(Token { bytes: "7".repeat(words).into_bytes(), kind: TokenKind::Text });
         tokens.push(Token { bytes: "x ".repeat(words).into_bytes(), kind: TokenKind::Text });
         tokens
             .push(Token { bytes: [&"x".repeat(words), "\","].concat().into_bytes(), kind: TokenKind::Text });
