@@ -17,7 +17,7 @@ use crate::ByteSet;
 use crate::cells::{self, Cells};
 use crate::machine::automaton::Automaton;
 use crate::machine::{Config, Part, Text, Tolerance};
-use crate::tables::{Inside, Notes, Pool, SPACES, Strings};
+use crate::tables::{Inside, Notes, Pool, SPACES, STARTS, Strings};
 
 /// A walk over the tokens that may follow some config.
 pub(crate) struct Walk<'a> {
@@ -158,7 +158,11 @@ impl<'a> Walk<'a> {
     fn after_spaces(&mut self, config: Config) -> Option<Config> {
         let after = self.automaton.step(config, SPACES[0]);
         let mut ends_there = |config| SPACES.iter().all(|&space| self.automaton.step(config, space) == after);
-        (after != Config::DEAD && ends_there(config) && ends_there(after)).then_some(after)
+        if after == Config::DEAD || !ends_there(config) || !ends_there(after) {
+            return None;
+        }
+        let others = self.automaton.plausible(after).without(&SPACES).without(&STARTS);
+        others.is_empty().then_some(after)
     }
 
     /// The tokens that may follow inside a string of any text.
