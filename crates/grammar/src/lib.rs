@@ -38,6 +38,8 @@ mod limits;
 mod machine;
 mod mask;
 mod matcher;
+#[allow(dead_code, unused_imports, reason = "the front end for JSON Schema is to use it")]
+mod regular;
 
 pub use byte_set::ByteSet;
 pub use constraint::Constraint;
