@@ -8,6 +8,7 @@
 //! - [`CharSet`]: sets of code points.
 //! - [`Expressions`]: hash-consed expressions, normalised as they are made, and their derivatives.
 //! - [`TextDfa`]: the minimal automaton of several expressions at once.
+//! - [`ecma`]: the regular expressions of ECMA-262, as `pattern` writes them.
 //!
 //! # What is not here
 //! Bytes and JSON's escapes: the letters are code points, and who reads an encoding decodes it first.
@@ -16,6 +17,7 @@ mod alphabet;
 mod automaton;
 mod charset;
 mod derivative;
+pub(crate) mod ecma;
 mod expression;
 mod minimize;
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The laws of expressions and automata, against a matcher that tries every way to split a text.
 
+mod ecma;
+mod pattern;
 mod tree;
 
 use proptest::prelude::*;
