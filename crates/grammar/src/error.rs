@@ -77,6 +77,8 @@ pub(crate) enum SchemaProblem {
     UnresolvedRef { target: String },
     #[error("`{target}` is outside this document; only local references (`#…`) are supported")]
     RemoteRef { target: String },
+    #[error("{message}")]
+    Pattern { message: String },
     #[error("no value can satisfy this schema")]
     Unsatisfiable,
     #[error("nested deeper than the limit of {limit}")]

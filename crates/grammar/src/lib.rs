@@ -38,13 +38,12 @@ mod limits;
 mod machine;
 mod mask;
 mod matcher;
-#[allow(dead_code, unused_imports, reason = "the front end for JSON Schema is to use it")]
 mod regular;
 
 pub use byte_set::ByteSet;
 pub use constraint::Constraint;
 pub use error::GrammarError;
-pub use frontend::json_schema::{Layout, Order, Profile, SchemaOptions, Warning};
+pub use frontend::json_schema::{Formats, Layout, Order, Profile, SchemaOptions, Warning};
 pub use grammar::{Grammar, Mismatch, Recognizer};
 pub use limits::Limits;
 pub use matcher::{Matcher, NotAllowed};

@@ -1,0 +1,2 @@
+use crate::regular::{ExprId, Expressions};
+pub(super) fn format(_expressions: &mut Expressions, _name: &str) -> Option<ExprId> { None }
