@@ -321,6 +321,8 @@ impl Object<'_> {
         };
         match decode {
             Decode::Whole => rest(other),
+            // Which character it is has been forgotten.
+            _ if texts.dfa().is_free(other) => Some(rest(other)?.after(decode.closing())),
             _ => texts.after_char(other, decode, self.machine.program.profile, rest),
         }
     }
