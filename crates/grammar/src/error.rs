@@ -97,6 +97,24 @@ impl GrammarError {
         }
     }
 
+    /// The keyword that is to blame, when the grammar is a JSON Schema.
+    pub fn keyword(&self) -> Option<&str> {
+        match &self.0 {
+            Kind::Schema { keyword, .. } => Some(keyword),
+            _ => None,
+        }
+    }
+
+    /// What is wrong, without the place.
+    pub fn problem(&self) -> String {
+        match &self.0 {
+            Kind::Gbnf { problem, .. } => problem.to_string(),
+            Kind::Regex { problem, .. } => problem.to_string(),
+            Kind::Schema { problem, .. } => problem.to_string(),
+            other => other.to_string(),
+        }
+    }
+
     /// The line and column in the GBNF source, both from 1, when the grammar is GBNF.
     pub fn line_column(&self) -> Option<(usize, usize)> {
         match self.0 {
