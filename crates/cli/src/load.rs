@@ -92,7 +92,7 @@ pub(crate) fn schema_options(profile: ProfileArg, layout: LayoutArg, order: Orde
         OrderArg::Declared => Order::Declared,
         OrderArg::Any => Order::Any,
     };
-    SchemaOptions { profile: Profile::Generate, layout, order }
+    SchemaOptions { layout, order, ..SchemaOptions::default() }
 }
 
 /// A model that is ready to generate.
