@@ -54,7 +54,7 @@ fn masks(args: &BenchMasksArgs, json_path: Option<&Path>) -> Result<bool> {
             schemas: &outcomes,
             summary: &summary,
         };
-        serde_json::to_writer(&mut *json, &report)?;
+        serde_json::to_writer(&mut *json, &report).map_err(io::Error::from)?;
         writeln!(json)?;
         json.flush()?;
     }
