@@ -11,9 +11,40 @@ use std::fmt;
 pub struct ByteSet([u64; 4]);
 
 impl ByteSet {
+    /// All 256 bytes.
+    pub(crate) const ALL: Self = Self([u64::MAX; 4]);
+
+    pub(crate) fn without(mut self, bytes: &[u8]) -> Self {
+        for &byte in bytes {
+            self.0[usize::from(byte) / 64] &= !(1 << (byte % 64));
+        }
+        self
+    }
+
+    pub(crate) const fn insert(&mut self, byte: u8) {
+        self.0[byte as usize / 64] |= 1 << (byte % 64);
+    }
+
+    pub(crate) fn extend(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.insert(byte);
+        }
+    }
+
+    pub(crate) fn insert_range(&mut self, low: u8, high: u8) {
+        for byte in low..=high {
+            self.insert(byte);
+        }
+    }
+
     /// Whether `byte` is in the set.
     pub const fn contains(&self, byte: u8) -> bool {
         self.0[byte as usize / 64] >> (byte % 64) & 1 == 1
+    }
+
+    /// The number of members.
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
     /// Whether no byte is in the set.
@@ -39,11 +70,19 @@ impl ByteSet {
     }
 }
 
+impl std::ops::BitAnd for ByteSet {
+    type Output = Self;
+
+    fn bitand(self, other: Self) -> Self {
+        Self(std::array::from_fn(|at| self.0[at] & other.0[at]))
+    }
+}
+
 impl FromIterator<u8> for ByteSet {
     fn from_iter<I: IntoIterator<Item = u8>>(bytes: I) -> Self {
         let mut set = Self::default();
         for byte in bytes {
-            set.0[usize::from(byte) / 64] |= 1 << (byte % 64);
+            set.insert(byte);
         }
         set
     }

@@ -2,12 +2,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use formwork_vocab::{TokenId, TokenSet, Vocabulary};
-use rustc_hash::FxHashMap;
 
 use crate::budget::Budget;
 use crate::machine::Config;
 use crate::machine::automaton::Automaton;
-use crate::{Grammar, Matcher, mask};
+use crate::mask::Masks;
+use crate::{Grammar, Matcher};
 
 /// A grammar bound to a vocabulary, with the caches that all matchers of it share.
 ///
@@ -34,35 +34,25 @@ pub(crate) struct Generation {
 pub(crate) struct Caches {
     pub(crate) automaton: Automaton,
     pub(crate) budget: Budget,
-    masks: FxHashMap<Config, Arc<TokenSet>>,
-    mask_bytes: usize,
+    masks: Masks,
 }
 
 impl Caches {
     /// The mask at `config`, computed at most once.
     pub(crate) fn mask(&mut self, vocabulary: &Vocabulary, config: Config) -> Arc<TokenSet> {
-        if let Some(known) = self.masks.get(&config) {
-            return Arc::clone(known);
-        }
-        let mask = Arc::new(mask::compute(&mut self.automaton, vocabulary, config));
-        self.mask_bytes += mask.byte_len();
-        self.masks.insert(config, Arc::clone(&mask));
-        mask
+        self.masks.at(&mut self.automaton, vocabulary, config)
     }
 
     fn byte_len(&self) -> usize {
-        self.automaton.byte_len() + self.budget.byte_len() + self.mask_bytes
+        self.automaton.byte_len() + self.budget.byte_len() + self.masks.byte_len()
     }
 }
 
 impl Generation {
-    fn new(grammar: &Grammar) -> Self {
-        let caches = Caches {
-            automaton: grammar.automaton(),
-            budget: Budget::default(),
-            masks: FxHashMap::default(),
-            mask_bytes: 0,
-        };
+    fn new(grammar: &Grammar, vocabulary: &Vocabulary) -> Self {
+        let automaton = grammar.automaton();
+        let masks = Masks::new(&automaton, vocabulary);
+        let caches = Caches { automaton, budget: Budget::default(), masks };
         Self { full: AtomicBool::new(false), caches: Mutex::new(caches) }
     }
 
@@ -82,7 +72,7 @@ impl Generation {
 impl Constraint {
     /// Binds `grammar` to `vocabulary`.
     pub fn new(grammar: &Grammar, vocabulary: Arc<Vocabulary>) -> Self {
-        let current = Mutex::new(Arc::new(Generation::new(grammar)));
+        let current = Mutex::new(Arc::new(Generation::new(grammar, &vocabulary)));
         Self { shared: Arc::new(Shared { grammar: grammar.clone(), vocabulary, current }) }
     }
 
@@ -110,7 +100,7 @@ impl Constraint {
     pub(crate) fn generation(&self) -> Arc<Generation> {
         let mut current = self.shared.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.is_full() {
-            *current = Arc::new(Generation::new(&self.shared.grammar));
+            *current = Arc::new(Generation::new(&self.shared.grammar, &self.shared.vocabulary));
         }
         Arc::clone(&current)
     }

@@ -30,6 +30,7 @@
 
 mod budget;
 mod byte_set;
+mod cells;
 mod constraint;
 mod error;
 mod frontend;
@@ -39,6 +40,8 @@ mod machine;
 mod mask;
 mod matcher;
 mod regular;
+mod tables;
+mod walk;
 
 pub use byte_set::ByteSet;
 pub use constraint::Constraint;

@@ -1,54 +1,119 @@
 //! From a config to the tokens that may come next.
+//!
+//! A token may come if the machine can step over all of its bytes. The tokens lie in a trie, so what they share is
+//! stepped over once; children that the machine finds implausible are not stepped to at all.
+//!
+//! Most of the stepping is left out where it is known beforehand what tokens do: see [`walk`](crate::walk). [`plain`] is the
+//! walk without that.
 
-use formwork_vocab::{TokenId, TokenSet, Vocabulary};
+use std::sync::Arc;
 
+use formwork_vocab::{TokenId, TokenSet, TrieNode, Vocabulary};
+use rustc_hash::FxHashMap;
+
+use crate::cells::Cells;
 use crate::machine::Config;
 use crate::machine::automaton::Automaton;
+use crate::tables::{Pool, Strings};
+use crate::walk::Walk;
 
-/// The tokens allowed at `config`: text tokens all of whose bytes can follow, and end-of-sequence where the output may
-/// end.
-pub(crate) fn compute(automaton: &mut Automaton, vocabulary: &Vocabulary, config: Config) -> TokenSet {
-    let mut mask = vocabulary.empty_set();
-    if config == Config::DEAD {
-        return mask;
-    }
-    walk(automaton, vocabulary, config, |_, tokens, _| {
-        for &token in tokens {
-            mask.insert(token);
+/// The masks of a generation, each computed at most once.
+pub(crate) struct Masks {
+    known: FxHashMap<Config, Arc<TokenSet>>,
+    /// Those inside strings of any text, by the config after the closing quote.
+    texts: FxHashMap<Config, Arc<TokenSet>>,
+    /// The tables of the machine's strings, if it has such.
+    strings: Option<Arc<Strings>>,
+    cells: Arc<Cells>,
+    pool: Arc<Pool>,
+    bytes: usize,
+}
+
+impl Masks {
+    pub(crate) fn new(automaton: &Automaton, vocabulary: &Vocabulary) -> Self {
+        Self {
+            known: FxHashMap::default(),
+            texts: FxHashMap::default(),
+            strings: automaton.strings().map(|profile| Strings::of(vocabulary, profile)),
+            cells: Cells::of(vocabulary),
+            pool: Pool::of(vocabulary),
+            bytes: 0,
         }
-    });
-    if automaton.accepting(config) {
-        for &end in vocabulary.ends() {
-            mask.insert(end);
-        }
     }
-    mask
+
+    /// The tokens allowed at `config`: text tokens all of whose bytes can follow, and end-of-sequence where the output
+    /// may end.
+    pub(crate) fn at(
+        &mut self,
+        automaton: &mut Automaton,
+        vocabulary: &Vocabulary,
+        config: Config,
+    ) -> Arc<TokenSet> {
+        if let Some(known) = self.known.get(&config) {
+            return Arc::clone(known);
+        }
+        let mut mask = self.compute(automaton, vocabulary, config);
+        if config != Config::DEAD && automaton.accepting(config) {
+            let mask = Arc::make_mut(&mut mask);
+            for &end in vocabulary.ends() {
+                mask.insert(end);
+            }
+        }
+        self.bytes += mask.byte_len();
+        self.known.insert(config, Arc::clone(&mask));
+        mask
+    }
+
+    fn compute(
+        &mut self,
+        automaton: &mut Automaton,
+        vocabulary: &Vocabulary,
+        config: Config,
+    ) -> Arc<TokenSet> {
+        if config == Config::DEAD {
+            return Arc::new(self.pool.empty());
+        }
+        let Self { texts, pool, cells, strings, .. } = self;
+        let strings = strings.as_deref();
+        Walk { automaton, vocabulary, strings, cells, texts, pool, open: Vec::new() }.mask(config)
+    }
+
+    /// Bytes of memory, roughly.
+    pub(crate) const fn byte_len(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Masks {
+    fn drop(&mut self) {
+        self.texts.clear();
+        self.pool.take_back(self.known.drain().filter_map(|(_, mask)| Arc::into_inner(mask)));
+    }
 }
 
 /// Calls `visit` with every group of tokens that share their bytes and can follow, and the config after them.
-pub(crate) fn walk(
+pub(crate) fn plain(
     automaton: &mut Automaton,
     vocabulary: &Vocabulary,
     config: Config,
     mut visit: impl FnMut(&mut Automaton, &[TokenId], Config),
 ) {
     let trie = vocabulary.trie();
-    let nodes = trie.nodes();
-    // The config at each depth of the current path; depth 0 is before the token.
-    let mut path = vec![config; trie.max_depth() + 1];
-    let mut at = 0;
-    while let Some(node) = nodes.get(at) {
-        let depth = usize::from(node.depth);
-        let next = automaton.step(path[depth - 1], node.byte);
-        if next == Config::DEAD {
-            at = node.end as usize;
-            continue;
+    let mut open = vec![(TrieNode::ROOT, config)];
+    while let Some((node, config)) = open.pop() {
+        let plausible = automaton.plausible(config);
+        for (byte, child) in trie.children(node).filter(|&(byte, _)| plausible.contains(byte)) {
+            let next = automaton.step(config, byte);
+            if next == Config::DEAD {
+                continue;
+            }
+            let tokens = trie.tokens_at(child);
+            if !tokens.is_empty() {
+                visit(automaton, tokens, next);
+            }
+            if trie.has_children(child) {
+                open.push((child, next));
+            }
         }
-        path[depth] = next;
-        let tokens = trie.tokens_at(at);
-        if !tokens.is_empty() {
-            visit(automaton, tokens, next);
-        }
-        at += 1;
     }
 }

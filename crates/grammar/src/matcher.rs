@@ -95,7 +95,7 @@ impl Matcher {
                 return mask;
             }
             let Caches { automaton, budget, .. } = caches;
-            mask::walk(automaton, vocabulary, config, |automaton, tokens, next| {
+            mask::plain(automaton, vocabulary, config, |automaton, tokens, next| {
                 let closes =
                     remaining > 0 && budget.closes_within(automaton, vocabulary, next, remaining - 1);
                 if !closes {

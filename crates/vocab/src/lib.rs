@@ -6,6 +6,7 @@
 //!
 //! This crate does no I/O: callers hand it bytes and parsed metadata.
 
+mod derived;
 mod error;
 mod set;
 mod token;

@@ -12,7 +12,7 @@ use crate::TokenId;
 /// assert!(set.contains(TokenId(64)) && !set.contains(TokenId(65)));
 /// assert_eq!(set.iter().map(|t| t.0).collect::<Vec<_>>(), [3, 64]);
 /// ```
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(PartialEq, Eq, Hash)]
 pub struct TokenSet {
     /// Bit `t % 64` of word `t / 64` stands for token `t`; bits past `len` are zero.
     words: Box<[u64]>,
@@ -39,6 +39,11 @@ impl TokenSet {
         self.len
     }
 
+    /// Takes all tokens out.
+    pub fn clear(&mut self) {
+        self.words.fill(0);
+    }
+
     /// Puts `token` in.
     ///
     /// # Panics
@@ -51,6 +56,13 @@ impl TokenSet {
     pub fn remove(&mut self, token: TokenId) {
         if let Some(word) = self.words.get_mut(token.index() / 64) {
             *word &= !(1 << (token.index() % 64));
+        }
+    }
+
+    /// Puts all members of `other`, a set over the same vocabulary, in.
+    pub fn extend(&mut self, other: &Self) {
+        for (word, other) in self.words.iter_mut().zip(&other.words) {
+            *word |= other;
         }
     }
 
@@ -95,6 +107,18 @@ impl TokenSet {
     /// Bytes of memory that the set takes.
     pub const fn byte_len(&self) -> usize {
         self.words.len() * 8
+    }
+}
+
+impl Clone for TokenSet {
+    fn clone(&self) -> Self {
+        Self { words: self.words.clone(), len: self.len }
+    }
+
+    /// Keeps the memory of `self` where both are over vocabularies of the same size.
+    fn clone_from(&mut self, source: &Self) {
+        self.words.clone_from(&source.words);
+        self.len = source.len;
     }
 }
 

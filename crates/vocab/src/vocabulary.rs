@@ -1,3 +1,6 @@
+use std::sync::Arc;
+
+use crate::derived::Derived;
 use crate::error::Kind;
 use crate::{TokenId, TokenKind, TokenSet, TokenTrie, VocabError};
 
@@ -33,6 +36,7 @@ pub struct Vocabulary {
     ends: Vec<TokenId>,
     trie: TokenTrie,
     spells_utf8: bool,
+    derived: Derived,
 }
 
 impl Vocabulary {
@@ -71,7 +75,7 @@ impl Vocabulary {
         }));
         let utf8 = (0..=0xbf).chain(0xc2..=0xf4);
         let spells_utf8 = utf8.into_iter().all(|byte: u8| trie.prefixes(&[byte]).next().is_some());
-        Ok(Self { bytes, starts, kinds, ends, trie, spells_utf8 })
+        Ok(Self { bytes, starts, kinds, ends, trie, spells_utf8, derived: Derived::default() })
     }
 
     /// The same vocabulary with `ends` added to the tokens that end a sequence.
@@ -129,6 +133,22 @@ impl Vocabulary {
     /// Whether every byte that occurs in UTF-8 is a text token of its own, so that any text can be spelt.
     pub fn spells_utf8(&self) -> bool {
         self.spells_utf8
+    }
+
+    /// What `derive` makes of this vocabulary, made once for every type: tables that other crates need as long as the
+    /// vocabulary lives. Clones share it.
+    ///
+    /// ```
+    /// use formwork_vocab::{Token, TokenKind, Vocabulary};
+    /// struct Longest(usize);
+    /// let token = |s: &str| Token { bytes: s.into(), kind: TokenKind::Text };
+    /// let vocabulary = Vocabulary::new(vec![token("a"), token("bcd")], vec![])?;
+    /// let measure = |v: &Vocabulary| Longest(v.ids().map(|id| v.bytes(id).len()).max().unwrap_or(0));
+    /// assert_eq!(vocabulary.derived(measure).0, 3);
+    /// # Ok::<(), formwork_vocab::VocabError>(())
+    /// ```
+    pub fn derived<T: Send + Sync + 'static>(&self, derive: impl FnOnce(&Self) -> T) -> Arc<T> {
+        self.derived.get(|| derive(self))
     }
 
     /// All ids in order.

@@ -1,6 +1,7 @@
 //! Suites that cross crates.
 
 mod architecture;
+mod fast_masks;
 mod grammars;
 mod hostile;
 mod json_schema;

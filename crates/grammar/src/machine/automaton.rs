@@ -1,27 +1,89 @@
 //! A machine with its steps remembered.
 
-use super::{Config, Machine};
-use crate::ByteSet;
+use super::{Config, Likeness, Machine, Part, Tolerance};
+use crate::{ByteSet, Profile};
 
-/// In a memo row: this step has not been made yet.
+/// In a block: this step has not been made yet.
 const UNKNOWN: u32 = u32::MAX - 1;
 
-/// Bytes of memory that one memo row takes.
-const MEMO_ROW: usize = 256 * size_of::<u32>();
+/// In a row: none of these steps has been made yet.
+const NO_BLOCK: u32 = u32::MAX;
 
 /// A [`Machine`] that makes each step once.
+///
+/// The steps from a config are kept in blocks of 16 bytes of input, so that a config of which a few steps are asked costs a
+/// few cache lines and not a kilobyte.
 pub(crate) struct Automaton {
     machine: Box<dyn Machine>,
-    /// Per config, once some step from it was asked: the config after each byte.
-    memo: Vec<Option<Box<[u32; 256]>>>,
-    memo_rows: usize,
+    /// By config.
+    rows: Vec<Row>,
+    blocks: Vec<[u32; BLOCK]>,
     start: Config,
+}
+
+/// Bytes of input per block.
+const BLOCK: usize = 16;
+
+#[derive(Clone)]
+struct Row {
+    /// By byte over [`BLOCK`], where the block is.
+    blocks: [u32; 256 / BLOCK],
+    plausible: Option<ByteSet>,
+}
+
+/// The least number of ASCII characters that make it worth while to look for a [`Tolerance`].
+const WIDE: usize = 8;
+
+/// A continuation byte of UTF-8.
+const NEXT: (u8, u8) = (0x80, 0xbf);
+
+/// The encodings of the characters beyond ASCII: a range of first bytes, and those of the bytes after it.
+const CHARACTERS: [(u8, u8, &[(u8, u8)]); 8] = [
+    (0xc2, 0xdf, &[NEXT]),
+    (0xe0, 0xe0, &[(0xa0, 0xbf), NEXT]),
+    (0xe1, 0xec, &[NEXT, NEXT]),
+    (0xed, 0xed, &[(0x80, 0x9f), NEXT]),
+    (0xee, 0xef, &[NEXT, NEXT]),
+    (0xf0, 0xf0, &[(0x90, 0xbf), NEXT, NEXT]),
+    (0xf1, 0xf3, &[NEXT, NEXT, NEXT]),
+    (0xf4, 0xf4, &[(0x80, 0x8f), NEXT, NEXT]),
+];
+
+/// The search for a way by which some character does not lead back to a config.
+struct Returns {
+    home: Config,
+    /// From this config so many continuation bytes lead home, whichever they are.
+    known: Vec<(Config, usize)>,
+    steps: usize,
+}
+
+impl Returns {
+    /// The most steps of a search. Where all characters share their states, as they mostly do, it takes about 500.
+    const STEPS: usize = 2000;
+
+    /// Whether `byte` and then any bytes of the ranges in `rest` lead from `config` home.
+    fn after(&mut self, automaton: &mut Automaton, config: Config, byte: u8, rest: &[(u8, u8)]) -> bool {
+        self.steps += 1;
+        let next = automaton.step(config, byte);
+        let Some((&(low, high), after)) = rest.split_first() else { return next == self.home };
+        let any = rest.iter().all(|&range| range == NEXT);
+        if any && self.known.contains(&(next, rest.len())) {
+            return true;
+        }
+        let returns = next != Config::DEAD
+            && self.steps < Self::STEPS
+            && (low..=high).all(|byte| self.after(automaton, next, byte, after));
+        if any && returns {
+            self.known.push((next, rest.len()));
+        }
+        returns
+    }
 }
 
 impl Automaton {
     pub(crate) fn new(mut machine: Box<dyn Machine>) -> Self {
         let start = machine.start();
-        Self { machine, memo: Vec::new(), memo_rows: 0, start }
+        Self { machine, rows: Vec::new(), blocks: Vec::new(), start }
     }
 
     pub(crate) const fn start(&self) -> Config {
@@ -29,30 +91,82 @@ impl Automaton {
     }
 
     /// The config after `byte`. `config` must not be dead.
+    #[inline]
     pub(crate) fn step(&mut self, config: Config, byte: u8) -> Config {
-        let index = config.0 as usize;
-        if let Some(Some(row)) = self.memo.get(index) {
-            let known = row[usize::from(byte)];
-            if known != UNKNOWN {
-                return Config(known);
-            }
+        let (block, at) = (usize::from(byte) / BLOCK, usize::from(byte) % BLOCK);
+        let row = self.rows.get(config.0 as usize);
+        let known = row.and_then(|row| self.blocks.get(row.blocks[block] as usize)).map(|block| block[at]);
+        match known {
+            Some(next) if next != UNKNOWN => Config(next),
+            _ => self.step_cold(config, byte),
         }
-        self.step_cold(config, byte)
     }
 
     #[cold]
     fn step_cold(&mut self, config: Config, byte: u8) -> Config {
         let next = self.machine.step(config, byte);
-        let index = config.0 as usize;
-        if index >= self.memo.len() {
-            self.memo.resize_with(index + 1, || None);
+        let (block, at) = (usize::from(byte) / BLOCK, usize::from(byte) % BLOCK);
+        let fresh = self.blocks.len() as u32;
+        let index = &mut self.row(config).blocks[block];
+        if *index == NO_BLOCK {
+            *index = fresh;
+            self.blocks.push([UNKNOWN; BLOCK]);
         }
-        let row = self.memo[index].get_or_insert_with(|| {
-            self.memo_rows += 1;
-            Box::new([UNKNOWN; 256])
-        });
-        row[usize::from(byte)] = next.0;
+        let index = self.row(config).blocks[block];
+        self.blocks[index as usize][at] = next.0;
         next
+    }
+
+    fn row(&mut self, config: Config) -> &mut Row {
+        let index = config.0 as usize;
+        if index >= self.rows.len() {
+            self.rows.resize(index + 1, Row { blocks: [NO_BLOCK; 256 / BLOCK], plausible: None });
+        }
+        &mut self.rows[index]
+    }
+
+    /// A set of bytes that holds all those which lead on.
+    pub(crate) fn plausible(&mut self, config: Config) -> ByteSet {
+        if let Some(known) = self.row(config).plausible {
+            return known;
+        }
+        let plausible = self.machine.plausible(config);
+        self.row(config).plausible = Some(plausible);
+        plausible
+    }
+
+    pub(crate) fn strings(&self) -> Option<Profile> {
+        self.machine.strings()
+    }
+
+    pub(crate) fn parts(&mut self, config: Config, parts: &mut Vec<Part>) {
+        self.machine.parts(config, parts);
+    }
+
+    pub(crate) fn likeness(&mut self, config: Config) -> Option<Likeness> {
+        self.machine.likeness(config)
+    }
+
+    /// Some text that may follow whatever it is, where much of it can. Machines that do not know are tried out: most
+    /// classes of characters that grammars repeat lead back to the same config.
+    pub(crate) fn tolerance(&mut self, config: Config) -> Option<Tolerance> {
+        if self.strings().is_some() {
+            return self.machine.tolerance(config);
+        }
+        let plausible = self.plausible(config);
+        let ascii = plausible.iter().take_while(u8::is_ascii);
+        let mut class: ByteSet = ascii.filter(|&byte| self.step(config, byte) == config).collect();
+        if class.iter().nth(WIDE).is_none() {
+            return None;
+        }
+        let mut returns = Returns { home: config, known: Vec::new(), steps: 0 };
+        let mut characters = CHARACTERS.iter();
+        if characters.all(|&(low, high, rest)| {
+            (low..=high).all(|lead| plausible.contains(lead) && returns.after(self, config, lead, rest))
+        }) {
+            class.insert_range(0x80, u8::MAX);
+        }
+        Some(Tolerance { class, chars: u32::MAX })
     }
 
     /// The config after all of `bytes`, dead as soon as one of them cannot follow.
@@ -91,7 +205,8 @@ impl Automaton {
 
     /// The bytes that may follow.
     pub(crate) fn following(&mut self, config: Config) -> ByteSet {
-        (0..=u8::MAX).filter(|&byte| self.step(config, byte) != Config::DEAD).collect()
+        let plausible = self.plausible(config);
+        plausible.iter().filter(|&byte| self.step(config, byte) != Config::DEAD).collect()
     }
 
     /// The bytes that every completion starts with, up to `limit` of them.
@@ -108,7 +223,7 @@ impl Automaton {
 
     fn only_byte(&mut self, config: Config) -> Option<u8> {
         let mut only = None;
-        for byte in 0..=u8::MAX {
+        for byte in self.plausible(config).iter() {
             if self.step(config, byte) != Config::DEAD && only.replace(byte).is_some() {
                 return None;
             }
@@ -118,6 +233,6 @@ impl Automaton {
 
     /// Bytes of memory, roughly.
     pub(crate) fn byte_len(&self) -> usize {
-        self.machine.byte_len() + self.memo_rows * MEMO_ROW + self.memo.len() * size_of::<usize>()
+        self.machine.byte_len() + size_of_val(&*self.blocks) + size_of_val(&*self.rows)
     }
 }

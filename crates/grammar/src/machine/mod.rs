@@ -3,6 +3,8 @@
 //! A machine's whole state is interned to a [`Config`]; equal states have equal ids. Masks, caches, rollback, forced
 //! bytes and budgets are written once, over [`Machine`].
 
+use crate::{ByteSet, Profile};
+
 pub(crate) mod automaton;
 pub(crate) mod cfg;
 pub(crate) mod json;
@@ -14,6 +16,48 @@ pub(crate) struct Config(pub(crate) u32);
 impl Config {
     /// The state from which nothing can be completed.
     pub(crate) const DEAD: Self = Self(u32::MAX);
+}
+
+/// One of the ways on from a config, so that what may follow the config is what may follow any of its parts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part {
+    /// Nothing is known but the config itself.
+    Plain(Config),
+    Text(Text),
+    /// A place in a JSON string, between two characters, where any characters may follow as in `text`, and after its
+    /// closing quote the same as in `text`, unless the string turns out to be a special one.
+    Special {
+        config: Config,
+        text: Text,
+    },
+}
+
+/// A place in a JSON string, between two characters, that between `min` and `max` more characters may follow, whichever
+/// they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Text {
+    pub(crate) min: u32,
+    /// `u32::MAX` where there is no bound.
+    pub(crate) max: u32,
+    /// The config after the closing quote.
+    pub(crate) after: Config,
+}
+
+/// How a config in a string that may turn out to be special differs from the one in a string that cannot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Likeness {
+    /// The config at the same place of a string that is certainly not special.
+    pub(crate) other: Config,
+    /// The two lead to the same config over all other bytes.
+    pub(crate) bytes: ByteSet,
+}
+
+/// Text that may follow whatever it is: up to `chars` characters, all of them in `class`, which holds the bytes beyond ASCII
+/// either all, and then they stand for any characters there are, or not at all. The last character may be unfinished.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Tolerance {
+    pub(crate) class: ByteSet,
+    pub(crate) chars: u32,
 }
 
 /// A deterministic view of a grammar, one byte at a time.
@@ -35,6 +79,34 @@ pub(crate) trait Machine: Send {
     /// The first byte of some shortest completion. Stepping over it lowers [`Machine::closing_len`] by one.
     /// Only asked where that is positive.
     fn closing_byte(&self, config: Config) -> u8;
+
+    /// A set of bytes that holds all those which lead to a config other than [`Config::DEAD`].
+    fn plausible(&self, config: Config) -> ByteSet {
+        let _ = config;
+        ByteSet::ALL
+    }
+
+    /// The spelling of the strings that [`Part::Text`] and [`Part::Special`] are about; `None` where there are no such parts.
+    fn strings(&self) -> Option<Profile> {
+        None
+    }
+
+    /// Adds the parts of a config.
+    fn parts(&mut self, config: Config, parts: &mut Vec<Part>) {
+        parts.push(Part::Plain(config));
+    }
+
+    /// What a config in a string that may yet be special is like; `None` once the string has ended, and for all others.
+    fn likeness(&mut self, config: Config) -> Option<Likeness> {
+        let _ = config;
+        None
+    }
+
+    /// Some text that may follow `config`, where much of it can.
+    fn tolerance(&self, config: Config) -> Option<Tolerance> {
+        let _ = config;
+        None
+    }
 
     /// Bytes of memory that the interned states take, roughly.
     fn byte_len(&self) -> usize;

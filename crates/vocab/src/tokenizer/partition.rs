@@ -68,7 +68,7 @@ impl Partition {
     fn find(&self, text: &str, control: bool) -> BTreeMap<usize, (usize, TokenId)> {
         let trie = if control { &self.all } else { &self.defined };
         let mut taken: BTreeMap<usize, (usize, TokenId)> = BTreeMap::new();
-        if trie.nodes().is_empty() {
+        if trie.is_empty() {
             return taken;
         }
         let longest = |from: usize, limit: usize| {

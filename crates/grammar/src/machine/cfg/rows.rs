@@ -18,6 +18,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::program::{Dot, Program, Shortest};
+use crate::ByteSet;
 use crate::frontend::expr::RuleId;
 use crate::machine::{Config, Machine};
 
@@ -286,6 +287,16 @@ impl Machine for CfgMachine {
         scanned.sort_unstable();
         scanned.dedup();
         self.intern(scanned)
+    }
+
+    fn plausible(&self, config: Config) -> ByteSet {
+        let mut bytes = ByteSet::default();
+        for item in &self.rows[config.0 as usize].items {
+            for edge in &self.program.state(item.dot).bytes {
+                bytes.insert_range(edge.low, edge.high);
+            }
+        }
+        bytes
     }
 
     fn accepting(&self, config: Config) -> bool {

@@ -11,8 +11,9 @@ pub(super) struct Interner {
     stack_ids: FxHashMap<(StackId, Frame), StackId>,
     threads: Vec<Thread>,
     thread_ids: FxHashMap<(StackId, State), u32>,
-    configs: Vec<Box<[u32]>>,
-    config_closings: Vec<Shortest>,
+    configs: Vec<Threads>,
+    /// The configs of one thread, by thread; [`NO_CONFIG`] where there is none yet.
+    singles: Vec<u32>,
     config_ids: FxHashMap<Box<[u32]>, u32>,
     sets: Vec<Box<[u64]>>,
     set_ids: FxHashMap<Box<[u64]>, u32>,
@@ -35,6 +36,17 @@ pub(super) struct Stack {
     pub(super) closable: bool,
 }
 
+/// The sorted threads of a config. Nearly all have one.
+#[derive(Debug)]
+struct Threads {
+    first: u32,
+    /// All of them, where there are several.
+    all: Box<[u32]>,
+    closing: Shortest,
+}
+
+const NO_CONFIG: u32 = u32::MAX;
+
 #[derive(Clone, Copy, Debug)]
 struct Thread {
     stack: StackId,
@@ -51,7 +63,7 @@ impl Default for Interner {
             threads: Vec::new(),
             thread_ids: FxHashMap::default(),
             configs: Vec::new(),
-            config_closings: Vec::new(),
+            singles: Vec::new(),
             config_ids: FxHashMap::default(),
             sets: vec![Box::default()],
             set_ids: FxHashMap::from_iter([(Box::default(), 0)]),
@@ -87,6 +99,7 @@ impl Interner {
     pub(super) fn add_thread(&mut self, stack: StackId, state: State, closing: Shortest) -> u32 {
         let id = self.threads.len() as u32;
         self.threads.push(Thread { stack, state, closing });
+        self.singles.push(NO_CONFIG);
         self.thread_ids.insert((stack, state), id);
         self.byte_len += 2 * size_of::<Thread>();
         id
@@ -99,25 +112,40 @@ impl Interner {
 
     /// The config of a sorted set of threads.
     pub(super) fn config(&mut self, threads: &[u32]) -> Config {
-        if let Some(&id) = self.config_ids.get(threads) {
-            return Config(id);
-        }
+        let known = match *threads {
+            [] => return Config::DEAD,
+            [thread] => Some(self.singles[thread as usize]).filter(|&id| id != NO_CONFIG),
+            _ => self.config_ids.get(threads).copied(),
+        };
+        known.map_or_else(|| self.add_config(threads), Config)
+    }
+
+    fn add_config(&mut self, threads: &[u32]) -> Config {
+        let id = self.configs.len() as u32;
         let closings = threads.iter().map(|&thread| self.threads[thread as usize].closing);
         let Some(closing) = closings.min_by_key(|closing| closing.len) else { return Config::DEAD };
-        let id = self.configs.len() as u32;
-        self.configs.push(threads.into());
-        self.config_closings.push(closing);
-        self.config_ids.insert(threads.into(), id);
-        self.byte_len += 2 * size_of_val(threads) + 64;
+        let first = threads[0];
+        let all: Box<[u32]> = if threads.len() == 1 { Box::default() } else { Box::from(threads) };
+        if threads.len() == 1 {
+            self.singles[first as usize] = id;
+        } else {
+            self.config_ids.insert(all.clone(), id);
+        }
+        self.byte_len += 2 * size_of_val(&*all) + size_of::<Threads>();
+        self.configs.push(Threads { first, all, closing });
         Config(id)
     }
 
     pub(super) fn threads_of(&self, config: Config) -> &[u32] {
-        self.configs.get(config.0 as usize).map_or(&[], |threads| threads)
+        match self.configs.get(config.0 as usize) {
+            Some(threads) if threads.all.is_empty() => std::slice::from_ref(&threads.first),
+            Some(threads) => &threads.all,
+            None => &[],
+        }
     }
 
     pub(super) fn closing(&self, config: Config) -> Option<Shortest> {
-        self.config_closings.get(config.0 as usize).copied()
+        self.configs.get(config.0 as usize).map(|threads| threads.closing)
     }
 
     /// Whether a set of members has `member`.

@@ -17,6 +17,7 @@
 //! agree on a long prefix and differ only inside nested arrays or objects are followed side by side, so many nested
 //! ambiguous `anyOf`s can make configs large.
 
+pub(crate) mod classes;
 mod closing;
 pub(crate) mod cost;
 pub(crate) mod decimal;
@@ -38,7 +39,9 @@ use std::sync::Arc;
 pub(crate) use program::JsonProgram;
 pub(crate) use spelling::shortest_spelling;
 
-use super::{Config, Machine};
+use super::{Config, Likeness, Machine, Part, Tolerance};
+use crate::ByteSet;
+use crate::frontend::json_schema::Profile;
 use intern::Interner;
 use layout::Rest;
 use program::Counts;
@@ -199,6 +202,26 @@ impl Machine for JsonMachine {
 
     fn closing_byte(&self, config: Config) -> u8 {
         self.interner.closing(config).map_or(0, |closing| closing.first)
+    }
+
+    fn plausible(&self, config: Config) -> ByteSet {
+        self.plausible_bytes(config)
+    }
+
+    fn strings(&self) -> Option<Profile> {
+        Some(self.program.profile)
+    }
+
+    fn parts(&mut self, config: Config, parts: &mut Vec<Part>) {
+        self.split(config, parts);
+    }
+
+    fn likeness(&mut self, config: Config) -> Option<Likeness> {
+        self.undeclared_likeness(config)
+    }
+
+    fn tolerance(&self, config: Config) -> Option<Tolerance> {
+        self.any_text(config)
     }
 
     fn byte_len(&self) -> usize {

@@ -47,7 +47,7 @@ impl Texts {
 
     /// The least of what `rest` gives for the states that the character being read may lead to, with the bytes that
     /// complete the character.
-    pub(crate) fn after_char(
+    pub(super) fn after_char(
         &self,
         state: u32,
         decode: Decode,

@@ -1,0 +1,188 @@
+//! Tokens by the kinds of characters they are made of.
+//!
+//! Inside `[a-z ]*`, after the first digit of a number, or in a string with a pattern, a machine takes any number of
+//! characters of some class ([`Tolerance`]), and it would be a waste to step over them one by one. So bytes are put into
+//! 64 *cells*: letters, digits and what else classes are made of, each punctuation mark, and everything that is not ASCII.
+//! Tokens with the same cells form a group; the tokens that consist of characters of a class are the groups within the
+//! class, and the walk leaves out the parts of the trie where there are no others.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use formwork_vocab::{TokenId, TokenSet, TrieNode, Vocabulary};
+use rustc_hash::FxHashMap;
+
+use crate::ByteSet;
+use crate::machine::Tolerance;
+
+/// A set of cells, one bit each.
+pub(crate) type CellSet = u64;
+
+/// In the cells of tokens that are not UTF-8, apart from a character that they leave unfinished.
+const ILL_FORMED: CellSet = 1 << 63;
+
+/// The cell of all bytes that are not ASCII.
+const BEYOND_ASCII: u32 = 62;
+
+/// The cell of control characters.
+const CONTROL: u32 = 61;
+
+/// The tokens of a vocabulary by their cells.
+pub(crate) struct Cells {
+    groups: Vec<Group>,
+    /// For each node of the trie, the cells of all tokens that begin with it.
+    within: Vec<CellSet>,
+    /// For each node, the bytes by which the longest token goes on from it.
+    height: Vec<u32>,
+    /// The most characters of a token.
+    longest: u32,
+    known: Mutex<FxHashMap<(CellSet, u32), Arc<TokenSet>>>,
+}
+
+/// The most sets remembered; of the same order as the classes of a few large schemas.
+const REMEMBERED: usize = 64;
+
+struct Group {
+    cells: CellSet,
+    /// The tokens with their characters, by these.
+    tokens: Vec<(u32, TokenId)>,
+    /// The same as a set, where that is faster.
+    set: Option<TokenSet>,
+}
+
+/// Groups of more tokens are kept as sets, too: adding a set of 128,000 tokens takes as long as 500 tokens.
+const LARGE: usize = 500;
+
+impl Cells {
+    /// The table of `vocabulary`, built when it is first asked for.
+    pub(crate) fn of(vocabulary: &Vocabulary) -> Arc<Self> {
+        vocabulary.derived(Self::new)
+    }
+
+    fn new(vocabulary: &Vocabulary) -> Self {
+        let mut groups: FxHashMap<CellSet, Vec<(u32, TokenId)>> = FxHashMap::default();
+        for token in vocabulary.ids().filter(|&token| vocabulary.kind(token).is_text()) {
+            let (cells, chars) = measure(vocabulary.bytes(token));
+            groups.entry(cells).or_default().push((chars, token));
+        }
+        groups.remove(&0); // the empty token
+        let groups = groups.into_iter().map(|(cells, mut tokens)| {
+            tokens.sort_unstable();
+            let set = (tokens.len() > LARGE).then(|| {
+                let mut set = vocabulary.empty_set();
+                for &(_, token) in &tokens {
+                    set.insert(token);
+                }
+                set
+            });
+            Group { cells, tokens, set }
+        });
+        let groups: Vec<Group> = groups.collect();
+        let (within, height) = measure_nodes(vocabulary);
+        let longest = groups.iter().filter_map(Group::longest).max().unwrap_or(0);
+        Self { groups, within, height, longest, known: Mutex::default() }
+    }
+
+    /// The tokens that `tolerance` allows without looking at the machine.
+    pub(crate) fn tokens(&self, tolerance: Tolerance, none: impl FnOnce() -> TokenSet) -> Arc<TokenSet> {
+        let cells = within(tolerance.class);
+        let key = (cells, tolerance.chars.min(self.longest));
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.get(&key) {
+            return Arc::clone(known);
+        }
+        let mut tokens = none();
+        for group in self.groups.iter().filter(|group| group.cells & !cells == 0) {
+            group.add_to(&mut tokens, tolerance.chars);
+        }
+        let tokens = Arc::new(tokens);
+        if known.len() >= REMEMBERED {
+            known.clear();
+        }
+        known.insert(key, Arc::clone(&tokens));
+        tokens
+    }
+
+    /// Whether [`Cells::tokens`] has all tokens that begin with `node`, given that its `depth` bytes are of the class.
+    pub(crate) fn has_all(&self, node: TrieNode, depth: u32, cells: CellSet, chars: u32) -> bool {
+        // There are no more characters than bytes.
+        let longest = depth + self.height[node.index()];
+        self.within[node.index()] & !cells == 0 && longest <= chars
+    }
+}
+
+impl Group {
+    fn longest(&self) -> Option<u32> {
+        Some(self.tokens.last()?.0)
+    }
+
+    fn add_to(&self, tokens: &mut TokenSet, chars: u32) {
+        match &self.set {
+            Some(set) if self.longest() <= Some(chars) => tokens.extend(set),
+            _ => {
+                let fitting = self.tokens.partition_point(|&(own, _)| own <= chars);
+                for &(_, token) in &self.tokens[..fitting] {
+                    tokens.insert(token);
+                }
+            }
+        }
+    }
+}
+
+/// The cells of a token, and its characters, an unfinished one included.
+fn measure(bytes: &[u8]) -> (CellSet, u32) {
+    let cells = bytes.iter().fold(0, |cells, &byte| cells | 1 << cell(byte));
+    match str::from_utf8(bytes) {
+        Ok(text) => (cells, text.chars().count() as u32),
+        Err(error) if error.error_len().is_none() => {
+            let whole = str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default();
+            (cells, whole.chars().count() as u32 + 1)
+        }
+        Err(_) => (cells | ILL_FORMED, bytes.len() as u32),
+    }
+}
+
+/// For each node, the cells of the tokens that begin with it, and the bytes by which the longest goes on from it.
+fn measure_nodes(vocabulary: &Vocabulary) -> (Vec<CellSet>, Vec<u32>) {
+    let trie = vocabulary.trie();
+    let (mut within, mut height) = (vec![0; trie.len()], vec![0; trie.len()]);
+    for node in trie.nodes().rev() {
+        let own = trie.tokens_at(node).first();
+        within[node.index()] = own.map_or(0, |&token| measure(vocabulary.bytes(token)).0);
+        for (_, child) in trie.children(node) {
+            within[node.index()] |= within[child.index()];
+            height[node.index()] = height[node.index()].max(height[child.index()] + 1);
+        }
+    }
+    (within, height)
+}
+
+/// The cells all of whose bytes are in `class`.
+pub(crate) fn within(class: ByteSet) -> CellSet {
+    let mut outside: CellSet = ILL_FORMED;
+    for byte in (0..=u8::MAX).filter(|&byte| !class.contains(byte)) {
+        outside |= 1 << cell(byte);
+    }
+    !outside
+}
+
+/// Below 63, so that a set of cells fits into 64 bits with [`ILL_FORMED`].
+const fn cell(byte: u8) -> u32 {
+    match byte {
+        b'a'..=b'f' => 0,
+        b'g'..=b'z' => 1,
+        b'A'..=b'F' => 2,
+        b'G'..=b'Z' => 3,
+        b'0'..=b'9' => 4,
+        b' '..=b'/' => 5 + (byte - b' ') as u32,  // 5..=20
+        b':'..=b'@' => 21 + (byte - b':') as u32, // 21..=27
+        b'['..=b'`' => 28 + (byte - b'[') as u32, // 28..=33
+        b'{'..=b'~' => 34 + (byte - b'{') as u32, // 34..=37
+        0..=0x1f | 0x7f => CONTROL,
+        _ => BEYOND_ASCII,
+    }
+}
+
+/// Whether a walk may count `byte` among the characters of these cells.
+pub(crate) const fn has_byte(cells: CellSet, byte: u8) -> bool {
+    cells >> cell(byte) & 1 == 1
+}

@@ -1,0 +1,395 @@
+//! What masks may know of a config without stepping from it: which bytes are plausible, and where any text may follow.
+//!
+//! Inside a string without a pattern the tokens that stay in it are the same everywhere, and those that leave it go on in
+//! the same way whatever they began with. [`Machine::parts`](crate::machine::Machine::parts) tells such places apart, so
+//! that masks take these tokens from tables. [`Reader`] is what the tables are made with: it reads strings with the same
+//! decoder as the machine.
+
+use super::layout::{Gap, Rest};
+use super::program::ObjectRule;
+use super::spelling::{Decode, Decoded};
+use super::texts::Texts;
+use super::trie::TrieNode;
+use super::{Frame, JsonMachine, OUTSIDE, ROOT, StackId, State};
+use crate::ByteSet;
+use crate::frontend::json_schema::Profile;
+use crate::machine::json::number::NumberDfa;
+use crate::machine::{Config, Likeness, Part, Text, Tolerance};
+
+/// Reads the inside of a string of any characters.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader {
+    profile: Profile,
+    decode: Decode,
+    chars: u32,
+}
+
+/// What a [`Reader`] has come to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Read {
+    /// Still in the string.
+    Inside(Reader),
+    /// At its closing quote, this many characters after the start.
+    End(u32),
+    Reject,
+}
+
+impl Reader {
+    pub(crate) const fn new(profile: Profile) -> Self {
+        Self { profile, decode: Decode::Whole, chars: 0 }
+    }
+
+    pub(crate) fn read(self, byte: u8) -> Read {
+        match self.decode.step(byte, self.profile) {
+            Decoded::Char(_) => Read::Inside(Self { decode: Decode::Whole, chars: self.chars + 1, ..self }),
+            Decoded::Partial(decode) => Read::Inside(Self { decode, ..self }),
+            Decoded::Quote => Read::End(self.chars),
+            Decoded::Reject => Read::Reject,
+        }
+    }
+
+    /// The characters read, one that is not complete included.
+    pub(crate) fn chars(&self) -> u32 {
+        self.chars + u32::from(self.decode != Decode::Whole)
+    }
+}
+
+impl JsonMachine {
+    pub(super) fn plausible_bytes(&self, config: Config) -> ByteSet {
+        let mut bytes = ByteSet::default();
+        for &thread in self.interner.threads_of(config) {
+            let (stack, state) = self.interner.thread(thread);
+            self.add_plausible(stack, state, &mut bytes);
+        }
+        bytes
+    }
+
+    fn add_plausible(&self, stack: StackId, state: State, bytes: &mut ByteSet) {
+        let program = &*self.program;
+        match state {
+            State::Value { node, gap } => self.add_value(node, gap, bytes),
+            State::Literal { literal, at } => bytes.insert(literal.text()[usize::from(at)]),
+            State::Number { dfa, state } => {
+                let dfa = &program.numbers[dfa as usize];
+                let own = b"+-.Ee0123456789".iter().filter(|&&byte| dfa.step(state, byte).is_some());
+                own.for_each(|&byte| bytes.insert(byte));
+                if dfa.closing(state).0 == 0 {
+                    self.add_after_value(stack, bytes);
+                }
+            }
+            State::Word { trie, at, decode: Decode::Whole } => {
+                add_children(program.words[trie as usize].node(at), bytes);
+            }
+            State::Language { language, state, decode: Decode::Whole } => {
+                add_transitions(&program.languages[language as usize], state, bytes);
+            }
+            State::Key { at, other, decode: Decode::Whole } if !self.is_undeclared(stack, at, other) => {
+                let Some(rule) = self.object_rule(stack) else { return };
+                if at != OUTSIDE {
+                    add_children(rule.names.node(at), bytes);
+                }
+                if let Some(labels) = rule.labels
+                    && other != OUTSIDE
+                {
+                    add_transitions(&program.languages[labels as usize], other, bytes);
+                } else if rule.labels.is_none() && !self.is_closed(stack) {
+                    add_character(Decode::Whole, bytes);
+                }
+            }
+            State::Text { decode, .. }
+            | State::Language { decode, .. }
+            | State::Word { decode, .. }
+            | State::Key { decode, .. } => add_character(decode, bytes),
+            State::ArrayStart { gap } => {
+                bytes.insert(b']');
+                if let Some(Frame::Array { rule, .. }) = self.interner.stack(stack).frame {
+                    for way in program.arrays[rule as usize].item(0) {
+                        self.add_value(way.node, gap, bytes);
+                    }
+                }
+            }
+            State::ObjectStart { gap } => {
+                bytes.insert(b'}');
+                bytes.insert(b'"');
+                add_gap(gap, bytes);
+            }
+            State::KeyStart { gap } => {
+                bytes.insert(b'"');
+                add_gap(gap, bytes);
+            }
+            State::Colon { gap, .. } => {
+                bytes.insert(b':');
+                add_gap(gap, bytes);
+            }
+            State::AfterValue | State::End => self.add_after_value(stack, bytes),
+            State::Close { gap } => {
+                bytes.extend(b"]}");
+                add_gap(gap, bytes);
+            }
+        }
+    }
+
+    /// Of the threads in a number or in a string of a language, what the most tolerant of them takes.
+    pub(super) fn any_text(&self, config: Config) -> Option<Tolerance> {
+        let threads = self.interner.threads_of(config).iter();
+        let tolerances = threads.filter_map(|&thread| match self.interner.thread(thread).1 {
+            State::Number { dfa, state } => {
+                let chars = self.program.numbers[dfa as usize].any_digits(state);
+                Some(Tolerance { class: (b'0'..=b'9').collect(), chars })
+            }
+            State::Language { language, state, decode: Decode::Whole } => {
+                self.program.languages[language as usize].any_text(state)
+            }
+            _ => None,
+        });
+        tolerances.filter(|tolerance| tolerance.chars > 0).max_by_key(|tolerance| tolerance.class.len())
+    }
+
+    fn add_value(&self, node: u32, gap: Rest, bytes: &mut ByteSet) {
+        let node = &self.program.nodes[node as usize];
+        add_gap(gap, bytes);
+        let starts: [(bool, &[u8]); 7] = [
+            (node.null, b"n"),
+            (node.bools[0], b"f"),
+            (node.bools[1], b"t"),
+            (node.number.is_some(), b"-0123456789"),
+            (!node.texts.is_empty() || node.words.is_some() || node.language.is_some(), b"\""),
+            (!node.arrays.is_empty(), b"["),
+            (!node.objects.is_empty(), b"{"),
+        ];
+        for (_, start) in starts.iter().filter(|(possible, _)| *possible) {
+            bytes.extend(start);
+        }
+    }
+
+    fn add_after_value(&self, stack: StackId, bytes: &mut ByteSet) {
+        let spacing = &self.program.spacing;
+        if stack == ROOT {
+            return add_gap(spacing.around.rest(0), bytes);
+        }
+        let top = self.interner.stack(stack);
+        bytes.insert(b',');
+        if spacing.before_comma == Gap::Any {
+            add_gap(Rest::Any, bytes);
+        }
+        if top.closable {
+            bytes.extend(b"]}");
+            add_gap(spacing.bracket.rest(top.depth - 1), bytes);
+        }
+    }
+
+    fn object_rule(&self, stack: StackId) -> Option<&ObjectRule> {
+        match self.interner.stack(stack).frame {
+            Some(Frame::Object { rule, .. }) => Some(&self.program.objects[rule as usize]),
+            _ => None,
+        }
+    }
+
+    /// Whether only declared names may come next in the object on top of `stack`, where undeclared ones are all alike.
+    fn is_closed(&self, stack: StackId) -> bool {
+        let state = State::Key { at: OUTSIDE, other: 0, decode: Decode::Whole };
+        self.interner.find_thread(stack, state).is_none() && self.closing(stack, state).is_none()
+    }
+
+    /// Whether undeclared names may come next in the object on top of `stack`, and are all alike.
+    fn is_open(&self, stack: StackId) -> bool {
+        self.object_rule(stack).is_some_and(|rule| rule.labels.is_none()) && !self.is_closed(stack)
+    }
+
+    /// Whether a name is certainly undeclared, and nothing depends on how it goes on.
+    fn is_undeclared(&self, stack: StackId, at: u32, other: u32) -> bool {
+        let labels = self.object_rule(stack).and_then(|rule| rule.labels);
+        at == OUTSIDE
+            && labels.is_none_or(|labels| {
+                other != OUTSIDE && self.program.languages[labels as usize].dfa().is_free(other)
+            })
+    }
+
+    pub(super) fn split(&mut self, config: Config, parts: &mut Vec<Part>) {
+        if let &[thread] = self.interner.threads_of(config) {
+            let (stack, state) = self.interner.thread(thread);
+            return parts.push(self.part_of(config, stack, state));
+        }
+        let threads = self.interner.threads_of(config).to_vec();
+        let mut plain = Vec::new();
+        // What may follow strings with the same bounds is followed together.
+        let mut texts: Vec<((u32, u32), Vec<u32>)> = Vec::new();
+        for thread in threads {
+            let (stack, state) = self.interner.thread(thread);
+            let single = self.interner.config(&[thread]);
+            match self.part_of(single, stack, state) {
+                Part::Plain(_) => plain.push(thread),
+                Part::Text(Text { min, max, after }) => {
+                    let after = self.interner.threads_of(after);
+                    match texts.iter_mut().find(|(bounds, _)| *bounds == (min, max)) {
+                        Some((_, all)) => all.extend(after),
+                        None => texts.push(((min, max), after.to_vec())),
+                    }
+                }
+                special @ Part::Special { .. } => parts.push(special),
+            }
+        }
+        for ((min, max), after) in texts {
+            self.next.extend(after);
+            let after = self.gathered();
+            parts.push(Part::Text(Text { min, max, after }));
+        }
+        if !plain.is_empty() {
+            parts.push(Part::Plain(self.interner.config(&plain)));
+        }
+    }
+
+    /// The part that a config of one thread is.
+    fn part_of(&mut self, config: Config, stack: StackId, state: State) -> Part {
+        match state {
+            State::Text { rule, chars, decode: Decode::Whole } => {
+                let rule = &self.program.texts[rule as usize];
+                let min = rule.min.saturating_sub(chars);
+                let max = rule.max.map_or(u32::MAX, |max| max.saturating_sub(chars));
+                self.push(stack, if stack == ROOT { State::End } else { State::AfterValue });
+                Part::Text(Text { min, max, after: self.gathered() })
+            }
+            State::Key { at, other, decode: Decode::Whole } if self.is_undeclared(stack, at, other) => {
+                Part::Text(self.undeclared(stack, other))
+            }
+            State::Key { decode: Decode::Whole, .. } if self.is_open(stack) => {
+                Part::Special { config, text: self.undeclared(stack, 0) }
+            }
+            _ => Part::Plain(config),
+        }
+    }
+
+    /// The inside of an undeclared name.
+    fn undeclared(&mut self, stack: StackId, other: u32) -> Text {
+        self.advance(stack, State::Key { at: OUTSIDE, other, decode: Decode::Whole }, b'"');
+        Text { min: 0, max: u32::MAX, after: self.gathered() }
+    }
+
+    pub(super) fn undeclared_likeness(&mut self, config: Config) -> Option<Likeness> {
+        let &[thread] = self.interner.threads_of(config) else { return None };
+        let (stack, State::Key { at, other, decode }) = self.interner.thread(thread) else { return None };
+        let Some(Frame::Object { rule, .. }) = self.interner.stack(stack).frame else { return None };
+        if at == OUTSIDE || !self.is_open(stack) {
+            return None;
+        }
+        let mut bytes = ByteSet::default();
+        match decode {
+            Decode::Whole => add_children(self.program.objects[rule as usize].names.node(at), &mut bytes),
+            _ => add_character(decode, &mut bytes),
+        }
+        let decode = decode.forget(self.program.profile);
+        self.push(stack, State::Key { at: OUTSIDE, other, decode });
+        Some(Likeness { other: self.gathered(), bytes })
+    }
+}
+
+impl NumberDfa {
+    /// How many digits may follow, whichever they are; `u32::MAX` where there is no end to them.
+    fn any_digits(&self, mut state: u32) -> u32 {
+        for digits in 0..LONG {
+            let Some(next) = self.step(state, b'0') else { return digits };
+            if (b'1'..=b'9').any(|digit| self.step(state, digit) != Some(next)) {
+                return digits;
+            }
+            if next == state {
+                return u32::MAX;
+            }
+            state = next;
+        }
+        LONG
+    }
+}
+
+impl Texts {
+    /// What text may follow between two characters of a string: characters of the class that the most characters of ASCII
+    /// are in, as classes go that lead to the same states.
+    fn any_text(&self, state: u32) -> Option<Tolerance> {
+        let dfa = self.dfa();
+        let class_to = |from: u32, target: u32| {
+            let ranges = dfa.transitions(from).iter().filter(|&&(.., to)| to == target);
+            plain_class(ranges.map(|&(low, high, _)| (low, high)))
+        };
+        let targets = dfa.transitions(state).iter().map(|&(.., target)| (target, class_to(state, target)));
+        let (mut at, class) = targets.max_by_key(|(_, class)| class.len())?;
+        let first = u32::from(class.iter().next()?);
+        let mut chars = 1;
+        let mut before = state;
+        while chars < LONG && at != before {
+            let next = dfa.transitions(at).iter().find(|&&(low, high, _)| (low..=high).contains(&first));
+            let Some(&(.., next)) = next else { break };
+            if class & class_to(at, next) != class {
+                break;
+            }
+            (before, at, chars) = (at, next, chars + 1);
+        }
+        let chars = if at == before { u32::MAX } else { chars };
+        Some(Tolerance { class, chars })
+    }
+}
+
+/// Of some ranges of characters, the bytes of ASCII that stand for themselves in a string, and all bytes beyond where
+/// every other character is among them.
+fn plain_class(ranges: impl Iterator<Item = (u32, u32)>) -> ByteSet {
+    let mut class = ByteSet::default();
+    let mut beyond = 0;
+    for (low, high) in ranges {
+        for byte in low.max(0x20)..=high.min(0x7f) {
+            class.insert(byte as u8);
+        }
+        if high >= 0x80 {
+            let surrogates = if low.max(0x80) < 0xd800 && high > 0xdfff { 0x800 } else { 0 };
+            beyond += high - low.max(0x80) + 1 - surrogates;
+        }
+    }
+    if beyond == 0x11_0000 - 0x80 - 0x800 {
+        class.insert_range(0x80, u8::MAX);
+    }
+    class.without(b"\"\\")
+}
+
+/// Digits that are looked ahead: as many as the longest tokens have, and more.
+const LONG: u32 = 24;
+
+fn add_gap(gap: Rest, bytes: &mut ByteSet) {
+    match gap {
+        Rest::Fixed { left: 0, .. } | Rest::UpTo(0) => {}
+        Rest::Fixed { line, .. } => bytes.insert(if line { b'\n' } else { b' ' }),
+        Rest::UpTo(_) => bytes.extend(b" \n"),
+        Rest::Any => bytes.extend(b" \n\t\r"),
+    }
+}
+
+/// The bytes that begin a character of which `node` has a child, in some spelling, and the closing quote.
+fn add_children(node: &TrieNode, bytes: &mut ByteSet) {
+    bytes.extend(b"\"\\");
+    for (c, _) in &node.children {
+        let mut utf8 = [0; 4];
+        bytes.insert(c.encode_utf8(&mut utf8).as_bytes()[0]);
+    }
+}
+
+/// The bytes that begin a character which a language goes on with, in some spelling, and the closing quote.
+fn add_transitions(texts: &Texts, state: u32, bytes: &mut ByteSet) {
+    bytes.extend(b"\"\\");
+    for &(low, high, _) in texts.dfa().transitions(state) {
+        for byte in low..=high.min(0x7f) {
+            bytes.insert(byte as u8);
+        }
+        if high >= 0x80 {
+            let first = |code: u32| char::from_u32(code).map_or(0xed, |c| c.encode_utf8(&mut [0; 4]).as_bytes()[0]);
+            bytes.insert_range(first(low.max(0x80)), first(high));
+        }
+    }
+}
+
+/// The bytes that go on with a character, or end the string.
+fn add_character(decode: Decode, bytes: &mut ByteSet) {
+    match decode {
+        Decode::Whole => bytes.insert_range(b' ', u8::MAX),
+        Decode::Utf8 { low, high, .. } => bytes.insert_range(low, high),
+        Decode::Escape => bytes.extend(b"\"\\/bfnrtu"),
+        Decode::Hex { .. } | Decode::Low { .. } => bytes.extend(b"0123456789abcdefABCDEF"),
+        Decode::High { .. } => bytes.insert(b'\\'),
+        Decode::HighEscape { .. } => bytes.insert(b'u'),
+    }
+}

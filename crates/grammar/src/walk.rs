@@ -1,0 +1,287 @@
+//! Masks of machines that read JSON strings, without most of the stepping.
+//!
+//! Where a string may hold any text, [`Strings`] has the tokens that stay inside as a set, and those that end the string
+//! as a small trie of what comes after it. A name that may turn out to be a declared one is such a string but for the few
+//! tokens that bring it to its end, which [`Walk::differ`] finds. The same goes for strings that begin within a token.
+//! Where white space makes no difference, tokens are taken without what they have of it in front.
+//!
+//! All of this is exact: each token is judged by the machine's own steps, or by those of a config that the machine
+//! declares to have the same future ([`Part`]).
+
+use std::sync::Arc;
+
+use formwork_vocab::{TokenId, TokenSet, TokenTrie, TrieNode, Vocabulary};
+use rustc_hash::FxHashMap;
+
+use crate::ByteSet;
+use crate::cells::{self, Cells};
+use crate::machine::automaton::Automaton;
+use crate::machine::{Config, Part, Text, Tolerance};
+use crate::tables::{Inside, Notes, Pool, SPACES, Strings};
+
+/// A walk over the tokens that may follow some config.
+pub(crate) struct Walk<'a> {
+    pub(crate) automaton: &'a mut Automaton,
+    pub(crate) vocabulary: &'a Vocabulary,
+    /// Where the machine reads strings.
+    pub(crate) strings: Option<&'a Strings>,
+    pub(crate) cells: &'a Cells,
+    /// The masks inside strings of any text, by the config after the closing quote.
+    pub(crate) texts: &'a mut FxHashMap<Config, Arc<TokenSet>>,
+    pub(crate) pool: &'a Pool,
+    /// Nodes come to, with the config there.
+    pub(crate) open: Vec<(TrieNode, Config)>,
+}
+
+/// A trie to walk, and which of its tokens count.
+#[derive(Clone, Copy)]
+struct Ground<'a> {
+    trie: &'a TokenTrie,
+    notes: Option<&'a Notes>,
+    keep: Keep<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Keep<'a> {
+    All,
+    Of(&'a TokenSet),
+    /// With this many characters before the closing quote.
+    Chars {
+        min: u32,
+        max: u32,
+        strings: &'a Strings,
+    },
+}
+
+impl Keep<'_> {
+    fn contains(self, token: TokenId) -> bool {
+        match self {
+            Self::All => true,
+            Self::Of(set) => set.contains(token),
+            Self::Chars { min, max, strings } => (min..=max).contains(&strings.before(token)),
+        }
+    }
+}
+
+impl<'a> Walk<'a> {
+    /// The text tokens that may follow `config`.
+    pub(crate) fn mask(mut self, config: Config) -> Arc<TokenSet> {
+        let Some(strings) = self.strings else { return Arc::new(self.plain(config)) };
+        let mut parts = Vec::with_capacity(1);
+        self.automaton.parts(config, &mut parts);
+        let mut parts = parts.into_iter();
+        let Some(first) = parts.next() else { return Arc::new(self.pool.empty()) };
+        let mut mask = self.part(strings, first);
+        for part in parts {
+            let more = self.part(strings, part);
+            Arc::make_mut(&mut mask).extend(&more);
+        }
+        mask
+    }
+
+    fn part(&mut self, strings: &'a Strings, part: Part) -> Arc<TokenSet> {
+        match part {
+            Part::Plain(config) => Arc::new(self.plain(config)),
+            Part::Text(text) => self.text(strings, text),
+            Part::Special { config, text } => self.special(strings, config, text),
+        }
+    }
+
+    /// All tokens, from their first byte.
+    fn tokens(&self) -> Ground<'a> {
+        let notes = self.strings.map(|strings| &strings.token_notes);
+        Ground { trie: self.vocabulary.trie(), notes, keep: Keep::All }
+    }
+
+    /// The tokens that may follow a config of which nothing is known.
+    fn plain(&mut self, config: Config) -> TokenSet {
+        let tolerance = self.automaton.tolerance(config);
+        let mut mask = match tolerance {
+            Some(tolerance) => self.pool.copy(&self.cells.tokens(tolerance, || self.pool.empty())),
+            None => self.pool.empty(),
+        };
+        let mut first = ByteSet::ALL;
+        if let Some(strings) = self.strings
+            && let Some(after) = self.after_spaces(config)
+        {
+            let spaced = &*strings.spaced;
+            let keep = if after == config { Keep::All } else { Keep::Of(&spaced.led) };
+            let ground = Ground { trie: &spaced.trie, notes: Some(&strings.spaced_notes), keep };
+            for &token in &spaced.blank {
+                mask.insert(token);
+            }
+            self.expand(ground, (TrieNode::ROOT, after), ByteSet::ALL);
+            self.run(ground, &mut mask);
+            if after == config {
+                return mask;
+            }
+            first = ByteSet::ALL.without(&SPACES);
+        }
+        match tolerance {
+            Some(tolerance) => self.tolerate(config, tolerance, first, &mut mask),
+            None => self.expand(self.tokens(), (TrieNode::ROOT, config), first),
+        }
+        self.run(self.tokens(), &mut mask);
+        mask
+    }
+
+    /// Walks the part of the trie where tokens are not just text that is tolerated, beginning with the bytes in `first`;
+    /// where that text ends, nodes are left open.
+    fn tolerate(&mut self, config: Config, tolerance: Tolerance, first: ByteSet, mask: &mut TokenSet) {
+        let trie = self.vocabulary.trie();
+        let cells = cells::within(tolerance.class);
+        let mut open = vec![(TrieNode::ROOT, config, 1)];
+        while let Some((node, config, depth)) = open.pop() {
+            let among = if depth == 1 { first } else { ByteSet::ALL };
+            let plausible = self.automaton.plausible(config) & among;
+            for (byte, child) in trie.children(node).filter(|&(byte, _)| plausible.contains(byte)) {
+                let tolerated = cells::has_byte(cells, byte);
+                if tolerated && self.cells.has_all(child, depth, cells, tolerance.chars) {
+                    continue;
+                }
+                let next = self.automaton.step(config, byte);
+                if next == Config::DEAD {
+                    continue;
+                }
+                if tolerated {
+                    for &token in trie.tokens_at(child) {
+                        mask.insert(token);
+                    }
+                    open.push((child, next, depth + 1));
+                } else {
+                    self.open.push((child, next));
+                }
+            }
+        }
+    }
+
+    /// The config after white space, where more of it makes no difference.
+    fn after_spaces(&mut self, config: Config) -> Option<Config> {
+        let after = self.automaton.step(config, SPACES[0]);
+        let mut ends_there = |config| SPACES.iter().all(|&space| self.automaton.step(config, space) == after);
+        (after != Config::DEAD && ends_there(config) && ends_there(after)).then_some(after)
+    }
+
+    /// The tokens that may follow inside a string of any text.
+    fn text(&mut self, strings: &'a Strings, text: Text) -> Arc<TokenSet> {
+        let free = strings.is_free(text.min, text.max);
+        if free && let Some(known) = self.texts.get(&text.after) {
+            return Arc::clone(known);
+        }
+        let Text { min, max, after } = text;
+        let mut mask = self.pool.copy(strings.within(max));
+        strings.cut(max, &mut mask);
+        let keep = if free { Keep::All } else { Keep::Chars { min, max, strings } };
+        if after != Config::DEAD {
+            for &token in strings.closers.iter().filter(|&&token| keep.contains(token)) {
+                mask.insert(token);
+            }
+            let ground = Ground { trie: &strings.suffixes, notes: Some(&strings.suffix_notes), keep };
+            self.expand(ground, (TrieNode::ROOT, after), ByteSet::ALL);
+            self.run(ground, &mut mask);
+        }
+        let mask = Arc::new(mask);
+        if free {
+            self.texts.insert(after, Arc::clone(&mask));
+        }
+        mask
+    }
+
+    /// The tokens that may follow inside a string that may turn out to be special.
+    fn special(&mut self, strings: &'a Strings, config: Config, text: Text) -> Arc<TokenSet> {
+        let ordinary = self.text(strings, text);
+        let ground = self.tokens();
+        let different = self.differ(ground, TrieNode::ROOT, config);
+        if different.is_empty() {
+            return ordinary;
+        }
+        let mut mask = self.pool.copy(&ordinary);
+        for &(node, _) in &different {
+            for &token in ground.trie.tokens_below(node) {
+                mask.remove(token);
+            }
+        }
+        self.open.extend(different.into_iter().filter(|&(_, after)| after != Config::DEAD));
+        self.run(ground, &mut mask);
+        Arc::new(mask)
+    }
+
+    /// Goes on from the open nodes, and adds the tokens on the way.
+    fn run(&mut self, ground: Ground, mask: &mut TokenSet) {
+        while let Some((node, config)) = self.open.pop() {
+            for &token in ground.trie.tokens_at(node) {
+                if ground.keep.contains(token) {
+                    mask.insert(token);
+                }
+            }
+            match ground.notes.and_then(|notes| notes.inside(node)) {
+                Some(inside) => self.enter(ground, (node, config), inside, mask),
+                None => self.expand(ground, (node, config), ByteSet::ALL),
+            }
+        }
+    }
+
+    /// Opens the children of a node that the machine can step to, over bytes out of `among`.
+    fn expand(&mut self, ground: Ground, (node, config): (TrieNode, Config), among: ByteSet) {
+        if !ground.trie.has_children(node) {
+            return;
+        }
+        let plausible = self.automaton.plausible(config) & among;
+        for (byte, child) in ground.trie.children(node).filter(|&(byte, _)| plausible.contains(byte)) {
+            let next = self.automaton.step(config, byte);
+            if next != Config::DEAD {
+                self.open.push((child, next));
+            }
+        }
+    }
+
+    /// At a node where the machine may be inside a string: takes what is known of such places.
+    fn enter(&mut self, ground: Ground, at: (TrieNode, Config), inside: &Inside, mask: &mut TokenSet) {
+        let mut parts = Vec::with_capacity(1);
+        self.automaton.parts(at.1, &mut parts);
+        for part in parts {
+            let (text, special) = match part {
+                Part::Plain(config) => {
+                    self.expand(ground, (at.0, config), ByteSet::ALL);
+                    continue;
+                }
+                Part::Text(text) => (text, Vec::new()),
+                Part::Special { config, text } => (text, self.differ(ground, at.0, config)),
+            };
+            for token in inside.within(text.max).filter(|&token| ground.keep.contains(token)) {
+                mask.insert(token);
+            }
+            let ends = inside.ends(text.min, text.max).map(|node| {
+                let other = special.iter().find(|&&(other, _)| other == node);
+                *other.unwrap_or(&(node, text.after))
+            });
+            self.open.extend(ends.filter(|&(_, after)| after != Config::DEAD));
+        }
+    }
+
+    /// The nodes below `node`, right after a string's closing quote, where `config` has come to something else than a
+    /// string has that was never special, and what it has come to.
+    fn differ(&mut self, ground: Ground, node: TrieNode, config: Config) -> Vec<(TrieNode, Config)> {
+        let mut different = Vec::new();
+        let mut open = vec![(node, config)];
+        while let Some((node, config)) = open.pop() {
+            let Some(likeness) = self.automaton.likeness(config) else { continue };
+            for (byte, child) in ground.trie.children(node) {
+                let ends = byte == b'"' || ground.notes.is_none_or(|notes| notes.quote_below(child));
+                if !ends || !likeness.bytes.contains(byte) {
+                    continue;
+                }
+                let next = self.automaton.step(config, byte);
+                if next == self.automaton.step(likeness.other, byte) {
+                    continue;
+                }
+                if next != Config::DEAD && self.automaton.likeness(next).is_some() {
+                    open.push((child, next));
+                } else {
+                    different.push((child, next));
+                }
+            }
+        }
+        different
+    }
+}

@@ -1,0 +1,223 @@
+//! Masks of lifelike schemas against each token by itself, byte by byte: the tables and short cuts that make masks fast must
+//! not change a bit of them.
+
+use std::sync::Arc;
+
+use formwork_grammar::{Constraint, Grammar, Layout, Limits, Matcher, Order, Profile, SchemaOptions};
+use formwork_model::{Model, OpenOptions};
+use formwork_tests::random::Random;
+use formwork_vocab::{Token, TokenId, TokenKind, Vocabulary};
+use serde_json::{Value, json};
+
+/// Pieces of tokens, as they occur in JSON.
+const PIECES: [&str; 64] = [
+    "\"",
+    "\"",
+    "\"",
+    "\"",
+    "\\",
+    "\\n",
+    "\\u",
+    "\\\"",
+    "\\/",
+    "00",
+    "e9",
+    "d83d",
+    ",",
+    ":",
+    "{",
+    "}",
+    "[",
+    "]",
+    "{\"",
+    "\":",
+    "\",",
+    "\"}",
+    "\"]",
+    "[\"",
+    " ",
+    "  ",
+    "\n",
+    "\r\n",
+    "\t",
+    "    ",
+    "0",
+    "1",
+    "12",
+    "123",
+    "-",
+    ".",
+    "e",
+    "E",
+    "+",
+    "true",
+    "false",
+    "null",
+    "na",
+    "name",
+    "id",
+    "value",
+    "va",
+    "type",
+    "ty",
+    "pe",
+    "red",
+    "green",
+    "re",
+    "é",
+    "\u{e9}t\u{e9}",
+    "日本",
+    "😀",
+    "a",
+    "b",
+    "the",
+    "The",
+    "s",
+    "'",
+    "/",
+];
+
+const NAMES: [&str; 12] =
+    ["name", "names", "id", "value", "type", "été", "", "a\"b", "ty/pe", "日本", "the name", "re\\d\n"];
+
+/// Every byte, and thousands of strings as tokenizers learn them from JSON.
+fn vocabulary(random: &mut Random) -> Arc<Vocabulary> {
+    let mut tokens: Vec<Token> =
+        (0..=255).map(|byte| Token { bytes: vec![byte], kind: TokenKind::Byte }).collect();
+    for _ in 0..3000 {
+        let mut bytes: Vec<u8> = (0..=random.below(4)).flat_map(|_| random.pick(&PIECES).bytes()).collect();
+        // Some tokens begin or end inside a character, as real ones do.
+        let (from, cut) = (random.below(6) / 5, random.below(6) / 5);
+        bytes.truncate(bytes.len().saturating_sub(cut));
+        tokens.push(Token { bytes: bytes.split_off(from.min(bytes.len())), kind: TokenKind::Text });
+    }
+    for words in 1..=40 {
+        tokens.push(Token { bytes: "x ".repeat(words).into_bytes(), kind: TokenKind::Text });
+        tokens
+            .push(Token { bytes: [&"x".repeat(words), "\","].concat().into_bytes(), kind: TokenKind::Text });
+    }
+    let end = TokenId(tokens.len() as u32);
+    tokens.push(Token { bytes: b"</s>".to_vec(), kind: TokenKind::Control });
+    Arc::new(Vocabulary::new(tokens, vec![end]).expect("small and not empty"))
+}
+
+fn text(random: &mut Random) -> Value {
+    let mut schema = json!({"type": "string"});
+    let min = *random.pick(&[0, 0, 1, 3, 20]);
+    if random.below(2) == 0 {
+        schema["minLength"] = min.into();
+    }
+    if random.below(2) == 0 {
+        schema["maxLength"] = (min + *random.pick(&[0, 2, 15, 17, 100, 1_000_000])).into();
+    }
+    schema
+}
+
+fn schema(random: &mut Random, depth: usize) -> Value {
+    match random.below(if depth == 0 { 6 } else { 11 }) {
+        0 => json!({}),
+        1 => json!({"type": *random.pick(&["number", "integer", "boolean", "null"])}),
+        2 | 3 => text(random),
+        4 | 5 => json!({"enum": (0..3).map(|_| *random.pick(&NAMES)).collect::<Vec<_>>()}),
+        6 => json!({"type": "array", "items": schema(random, depth - 1), "minItems": random.below(2)}),
+        7 => {
+            let branches = (0..2 + random.below(2)).map(|_| schema(random, depth - 1));
+            json!({"anyOf": branches.collect::<Vec<_>>()})
+        }
+        _ => object(random, depth),
+    }
+}
+
+fn object(random: &mut Random, depth: usize) -> Value {
+    let mut object = json!({"type": "object", "properties": {}});
+    for _ in 0..1 + random.below(4) {
+        object["properties"][*random.pick(&NAMES)] = schema(random, depth - 1);
+    }
+    if random.below(2) == 0 {
+        object["required"] = json!([*random.pick(&NAMES)]);
+    }
+    match random.below(3) {
+        0 => object["additionalProperties"] = false.into(),
+        1 => object["additionalProperties"] = schema(random, depth - 1),
+        _ => {}
+    }
+    if random.below(4) == 0 {
+        object["maxProperties"] = (1 + random.below(3)).into();
+    }
+    object
+}
+
+fn options(random: &mut Random) -> SchemaOptions {
+    SchemaOptions {
+        profile: *random.pick(&[Profile::Generate, Profile::Accept]),
+        layout: *random.pick(&[Layout::Spaced, Layout::Compact, Layout::Pretty, Layout::Flexible]),
+        order: *random.pick(&[Order::Declared, Order::Any]),
+    }
+}
+
+/// A token to go on with: mostly one that is not just a piece of a long string.
+fn choose(random: &mut Random, vocabulary: &Vocabulary, allowed: &[TokenId]) -> TokenId {
+    let marks = b"\"{}[]:,\\";
+    let structural = |token: &&TokenId| vocabulary.bytes(**token).iter().any(|byte| marks.contains(byte));
+    let structural: Vec<TokenId> = allowed.iter().filter(structural).copied().collect();
+    let all = structural.is_empty() || random.below(3) == 0;
+    *random.pick(if all { allowed } else { &structural })
+}
+
+/// Compares masks along random outputs of random schemas; gives the number of masks.
+fn compare(vocabulary: &Arc<Vocabulary>, random: &mut Random, masks: usize) -> usize {
+    let mut compared = 0;
+    while compared < masks {
+        let (schema, options) = (object(random, 3), options(random));
+        let Ok(grammar) = Grammar::json_schema(&schema, &options, &Limits::default()) else { continue };
+        let mut matcher = Constraint::new(&grammar, Arc::clone(vocabulary)).matcher();
+        for _ in 0..24 {
+            let mask = matcher.mask();
+            for token in vocabulary.ids() {
+                let allowed = matcher.commit(token).is_ok();
+                matcher.rollback(usize::from(allowed));
+                if mask.contains(token) != allowed {
+                    let (bytes, text) = (vocabulary.bytes(token), text_of(&matcher, vocabulary));
+                    panic!(
+                        "{:?} {allowed} after {text:?}, {options:?} {schema}",
+                        String::from_utf8_lossy(bytes)
+                    );
+                }
+            }
+            compared += 1;
+            let allowed: Vec<TokenId> = mask.iter().filter(|&token| !vocabulary.is_end(token)).collect();
+            if allowed.is_empty() || compared >= masks {
+                break;
+            }
+            matcher.commit(choose(random, vocabulary, &allowed)).expect("in the mask");
+        }
+    }
+    compared
+}
+
+fn text_of(matcher: &Matcher, vocabulary: &Vocabulary) -> String {
+    let bytes: Vec<u8> =
+        matcher.tokens().iter().flat_map(|&token| vocabulary.bytes(token).to_vec()).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[test]
+fn masks_of_lifelike_schemas_equal_single_tokens() {
+    for seed in 0..3 {
+        let mut random = Random::new(90 + seed);
+        let vocabulary = vocabulary(&mut random);
+        assert!(compare(&vocabulary, &mut random, 1500) >= 1500);
+    }
+}
+
+/// The same on the real tokenizers, where they are at hand; `FORMWORK_TEST_PAIRS` sets the number of masks for each.
+#[test]
+fn masks_of_lifelike_schemas_equal_single_tokens_on_real_tokenizers() {
+    let masks = std::env::var("FORMWORK_TEST_PAIRS").ok().and_then(|masks| masks.parse().ok()).unwrap_or(20);
+    for path in super::real_models::model_files() {
+        let model = Model::open(&path, OpenOptions::default()).expect("a good file");
+        let vocabulary = Arc::clone(model.tokenizer().expect("a good tokenizer").vocabulary());
+        let compared = compare(&vocabulary, &mut Random::new(95), masks);
+        eprintln!("{}: {compared} masks equal", path.display());
+    }
+}
