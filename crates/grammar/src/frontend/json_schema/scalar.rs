@@ -51,7 +51,7 @@ impl Atoms<'_> {
         if self.formats == Formats::Annotate {
             return Ok(());
         }
-        match format(&mut self.expressions, name) {
+        match format(&mut self.expressions, name, keyword.draft) {
             Some(language) => atom.text = self.expressions.all_of(vec![atom.text, language]),
             None => self.warn(keyword, "this format is unknown"),
         }

@@ -12,7 +12,7 @@ use crate::machine::json::cost::Cost;
 use crate::machine::json::layout::Spacing;
 use crate::machine::json::number::{NumberDfa, NumberRule};
 use crate::machine::json::program::{
-    ArrayRule, Counts, FREE, JsonProgram, Member, Node, NodeId, ObjectRule, TextRule, Way,
+    ArrayRule, Counts, FREE, JsonProgram, LanguageRule, Member, Node, NodeId, ObjectRule, TextRule, Way,
 };
 use crate::machine::json::shortest_spelling;
 use crate::machine::json::texts::Texts;
@@ -41,6 +41,7 @@ pub(super) fn solve(
         texts: vec![TextRule::ANY],
         words: Vec::new(),
         languages: std::mem::take(&mut draft.languages),
+        language_rules: Vec::new(),
         arrays: Vec::new(),
         objects: Vec::new(),
         spacing: Spacing::new(options.layout, options.profile),
@@ -143,20 +144,23 @@ impl Solver<'_> {
             node.texts.push(self.text(&text.length));
             node.cost.or(&Cost::new(text.length.min.saturating_add(2), b'"'));
         }
-        let mut languages = Vec::new();
+        // The least length is part of the language; the greatest is counted, for it may be large.
+        let mut languages: Vec<(Option<u32>, Vec<ExprId>)> = Vec::new();
         for text in draft.texts.iter().filter(|text| !plain(text)) {
             let any = expressions.class(CharSet::any());
-            let length = expressions.repeat(any, text.length.min, text.length.max);
-            languages.push(expressions.all_of(vec![text.language, length]));
+            let length = expressions.repeat(any, text.length.min, None);
+            let language = expressions.all_of(vec![text.language, length]);
+            match languages.iter_mut().find(|(max, _)| *max == text.length.max) {
+                Some((_, all)) => all.push(language),
+                None => languages.push((text.length.max, vec![language])),
+            }
         }
-        if !languages.is_empty() {
-            let language = expressions.any_of(languages);
-            node.language = self.language(language, expressions)?;
-        }
-        if let Some(language) = node.language {
-            let texts = &self.program.languages[language as usize];
-            let nearest = texts.nearest_any(texts.dfa().start());
-            node.cost.or(&nearest.map_or(Cost::NONE, |nearest| Cost::new(nearest.len.saturating_add(1), b'"')));
+        for (max, all) in languages {
+            let language = expressions.any_of(all);
+            if let Some((rule, cost)) = self.language_rule(language, max, expressions)? {
+                node.languages.push(rule);
+                node.cost.or(&cost);
+            }
         }
         if !draft.words.is_empty() {
             let mut words: Vec<&str> = draft.words.iter().map(String::as_str).collect();
@@ -169,6 +173,32 @@ impl Solver<'_> {
             self.program.words.push(trie);
         }
         Ok(())
+    }
+
+    /// The rule for strings of a language and at most some length, and what the shortest costs, if there are such strings.
+    fn language_rule(
+        &mut self,
+        language: ExprId,
+        max: Option<u32>,
+        expressions: &mut Expressions,
+    ) -> Result<Option<(u32, Cost)>, GrammarError> {
+        let Some(language) = self.language(language, expressions)? else { return Ok(None) };
+        let texts = &self.program.languages[language as usize];
+        let start = texts.dfa().start();
+        let max = max.filter(|&max| texts.longest().is_none_or(|longest| longest > max));
+        let least = match max {
+            None => texts.nearest_any(start),
+            Some(max) => texts.fewest(start).filter(|&(chars, _)| chars <= max).map(|(_, way)| way),
+        };
+        let Some(least) = least else { return Ok(None) };
+        let free = self.text(&TextRule { min: 0, max });
+        let rule = LanguageRule { language, max, free };
+        let rules = &mut self.program.language_rules;
+        let id = rules.iter().position(|known| *known == rule).unwrap_or(rules.len());
+        if id == rules.len() {
+            rules.push(rule);
+        }
+        Ok(Some((id as u32, Cost::new(least.len.saturating_add(1), b'"'))))
     }
 
     /// The automaton of a language, unless that is empty.

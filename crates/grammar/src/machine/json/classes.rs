@@ -6,7 +6,7 @@
 //! decoder as the machine.
 
 use super::layout::{Gap, Rest};
-use super::program::ObjectRule;
+use super::program::{LanguageRule, ObjectRule};
 use super::spelling::{Decode, Decoded};
 use super::texts::Texts;
 use super::trie::TrieNode;
@@ -80,7 +80,8 @@ impl JsonMachine {
             State::Word { trie, at, decode: Decode::Whole } => {
                 add_children(program.words[trie as usize].node(at), bytes);
             }
-            State::Language { language, state, decode: Decode::Whole } => {
+            State::Language { rule, state, decode: Decode::Whole, .. } => {
+                let language = program.language_rules[rule as usize].language;
                 add_transitions(&program.languages[language as usize], state, bytes);
             }
             State::Key { at, other, decode: Decode::Whole } if !self.is_undeclared(stack, at, other) => {
@@ -137,8 +138,10 @@ impl JsonMachine {
                 let chars = self.program.numbers[dfa as usize].any_digits(state);
                 Some(Tolerance { class: (b'0'..=b'9').collect(), chars })
             }
-            State::Language { language, state, decode: Decode::Whole } => {
-                self.program.languages[language as usize].any_text(state)
+            State::Language { rule, state, chars, decode: Decode::Whole } => {
+                let LanguageRule { language, max, .. } = self.program.language_rules[rule as usize];
+                let left = max.map_or(u32::MAX, |max| max - chars);
+                self.program.languages[language as usize].any_text(state, left)
             }
             _ => None,
         });
@@ -153,7 +156,7 @@ impl JsonMachine {
             (node.bools[0], b"f"),
             (node.bools[1], b"t"),
             (node.number.is_some(), b"-0123456789"),
-            (!node.texts.is_empty() || node.words.is_some() || node.language.is_some(), b"\""),
+            (!node.texts.is_empty() || node.words.is_some() || !node.languages.is_empty(), b"\""),
             (!node.arrays.is_empty(), b"["),
             (!node.objects.is_empty(), b"{"),
         ];
@@ -301,28 +304,32 @@ impl NumberDfa {
 }
 
 impl Texts {
-    /// What text may follow between two characters of a string: characters of the class that the most characters of ASCII
-    /// are in, as classes go that lead to the same states.
-    fn any_text(&self, state: u32) -> Option<Tolerance> {
+    /// What text may follow between two characters of a string of which at most `left` more may come: characters of the
+    /// class that the most characters of ASCII are in, as classes go that lead to the same states.
+    fn any_text(&self, state: u32, left: u32) -> Option<Tolerance> {
         let dfa = self.dfa();
         let class_to = |from: u32, target: u32| {
             let ranges = dfa.transitions(from).iter().filter(|&&(.., to)| to == target);
             plain_class(ranges.map(|&(low, high, _)| (low, high)))
         };
+        // How many characters may lead to a state, so that its end is still within reach.
+        let within = |state: u32| left.checked_sub(self.fewest(state)?.0);
         let targets = dfa.transitions(state).iter().map(|&(.., target)| (target, class_to(state, target)));
         let (mut at, class) = targets.max_by_key(|(_, class)| class.len())?;
         let first = u32::from(class.iter().next()?);
-        let mut chars = 1;
-        let mut before = state;
-        while chars < LONG && at != before {
+        let (mut before, mut chars) = (state, 0);
+        while chars < LONG && within(at).is_some_and(|most| chars < most) {
+            chars += 1;
+            if at == before {
+                return Some(Tolerance { class, chars: within(at)? });
+            }
             let next = dfa.transitions(at).iter().find(|&&(low, high, _)| (low..=high).contains(&first));
             let Some(&(.., next)) = next else { break };
             if class & class_to(at, next) != class {
                 break;
             }
-            (before, at, chars) = (at, next, chars + 1);
+            (before, at) = (at, next);
         }
-        let chars = if at == before { u32::MAX } else { chars };
         Some(Tolerance { class, chars })
     }
 }

@@ -5,7 +5,7 @@
 
 use super::cost::Shortest;
 use super::intern::Stack;
-use super::program::{ArrayRule, Counts, Member, ObjectRule, Way};
+use super::program::{ArrayRule, Counts, LanguageRule, Member, ObjectRule, Way};
 use super::spelling::Decode;
 use super::texts::Texts;
 use super::{Frame, JsonMachine, OUTSIDE, ROOT, StackId, State};
@@ -34,14 +34,8 @@ impl JsonMachine {
                 let end = Shortest::new(more.saturating_add(1), if more > 0 { b' ' } else { b'"' });
                 Some(end.after(decode.closing()).then(top.total))
             }
-            State::Language { language, state, decode } => {
-                let texts = &program.languages[language as usize];
-                let rest = |state| texts.nearest_any(state);
-                let end = match decode {
-                    Decode::Whole => rest(state),
-                    _ => texts.after_char(state, decode, program.profile, rest),
-                };
-                Some(end?.then(top.total))
+            State::Language { rule, state, chars, decode } => {
+                Some(self.language(rule, state, chars, decode)?.then(top.total))
             }
             State::Word { trie, at, decode } => Some(self.word(trie, at, decode)?.then(top.total)),
             State::ArrayStart { gap } => self.array_start(top, gap.closing()),
@@ -79,6 +73,21 @@ impl JsonMachine {
         let gap = self.program.spacing.bracket.rest(top.depth - 1).closing();
         let first = if top.closable { bracket.after(gap).first } else { b',' };
         Some(Shortest::new(top.total, first))
+    }
+
+    fn language(&self, rule: u32, state: u32, chars: u32, decode: Decode) -> Option<Shortest> {
+        let LanguageRule { language, max, .. } = self.program.language_rules[rule as usize];
+        let texts = &self.program.languages[language as usize];
+        let profile = self.program.profile;
+        match (max, decode) {
+            (None, Decode::Whole) => texts.nearest_any(state),
+            (None, _) => texts.after_char(state, decode, profile, |state| texts.nearest_any(state)),
+            (Some(max), Decode::Whole) => {
+                let (fewest, way) = texts.fewest(state)?;
+                (chars + fewest <= max).then_some(way)
+            }
+            (Some(max), _) => texts.fewest_after_char(state, decode, profile, max.saturating_sub(chars)),
+        }
     }
 
     fn word(&self, trie: u32, at: u32, decode: Decode) -> Option<Shortest> {

@@ -95,10 +95,11 @@ enum State {
         chars: u32,
         decode: Decode,
     },
-    /// Inside a string of a language.
+    /// Inside a string of a language. `chars` stays zero where the rule has no bound.
     Language {
-        language: u32,
+        rule: u32,
         state: u32,
+        chars: u32,
         decode: Decode,
     },
     /// Inside one of several fixed strings.

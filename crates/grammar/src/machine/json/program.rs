@@ -23,6 +23,7 @@ pub(crate) struct JsonProgram {
     pub(crate) words: Vec<Trie>,
     /// Languages of strings, as values and as names.
     pub(crate) languages: Vec<Texts>,
+    pub(crate) language_rules: Vec<LanguageRule>,
     pub(crate) arrays: Vec<ArrayRule>,
     pub(crate) objects: Vec<ObjectRule>,
     pub(crate) spacing: Spacing,
@@ -47,8 +48,7 @@ pub(crate) struct Node {
     pub(crate) number: Option<u32>,
     pub(crate) texts: Vec<u32>,
     pub(crate) words: Option<u32>,
-    /// The strings of one of the languages.
-    pub(crate) language: Option<u32>,
+    pub(crate) languages: Vec<u32>,
     pub(crate) arrays: Vec<u32>,
     pub(crate) objects: Vec<u32>,
     pub(crate) cost: Cost,
@@ -62,6 +62,16 @@ pub(crate) const FREE: u32 = 0;
 pub(crate) struct TextRule {
     pub(crate) min: u32,
     pub(crate) max: Option<u32>,
+}
+
+/// Strings of a language.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct LanguageRule {
+    pub(crate) language: u32,
+    /// Code points at most, where the language has longer ones.
+    pub(crate) max: Option<u32>,
+    /// The rule of strings of that length.
+    pub(crate) free: u32,
 }
 
 impl TextRule {

@@ -1,6 +1,6 @@
 //! One byte of one thread.
 
-use super::program::{Counts, FREE};
+use super::program::{Counts, LanguageRule};
 use super::layout::{Gap, GapStep, Rest};
 use super::spelling::{Decode, Decoded};
 use super::{Frame, JsonMachine, Literal, OUTSIDE, ROOT, StackId, State};
@@ -43,8 +43,8 @@ impl JsonMachine {
                 }
             }
             State::Text { rule, chars, decode } => self.text(stack, (rule, chars, decode), byte),
-            State::Language { language, state, decode } => {
-                self.language_byte(stack, (language, state, decode), byte);
+            State::Language { rule, state, chars, decode } => {
+                self.language_byte(stack, (rule, state, chars, decode), byte);
             }
             State::Word { trie, at, decode } => self.word_byte(stack, (trie, at, decode), byte),
             State::ArrayStart { gap } => self.array_start_byte(stack, gap, byte),
@@ -93,8 +93,9 @@ impl JsonMachine {
                 if let Some(trie) = node.words {
                     self.push(stack, State::Word { trie, at: 0, decode });
                 }
-                if let Some(language) = node.language {
-                    self.push_language(stack, language, program.languages[language as usize].dfa().start());
+                for &rule in &node.languages {
+                    let language = program.language_rules[rule as usize].language;
+                    self.push_language(stack, rule, program.languages[language as usize].dfa().start(), 0);
                 }
             }
             b'[' => {
@@ -183,24 +184,27 @@ impl JsonMachine {
     }
 
     /// Inside a string of a language; where everything may follow it is a string like any other.
-    fn push_language(&mut self, stack: StackId, language: u32, state: u32) {
+    fn push_language(&mut self, stack: StackId, rule: u32, state: u32, chars: u32) {
         let decode = Decode::Whole;
+        let LanguageRule { language, free, .. } = self.program.language_rules[rule as usize];
         if self.program.languages[language as usize].dfa().is_free(state) {
-            self.push(stack, State::Text { rule: FREE, chars: 0, decode });
+            self.push(stack, State::Text { rule: free, chars, decode });
         } else {
-            self.push(stack, State::Language { language, state, decode });
+            self.push(stack, State::Language { rule, state, chars, decode });
         }
     }
 
-    fn language_byte(&mut self, stack: StackId, (language, state, decode): (u32, u32, Decode), byte: u8) {
+    fn language_byte(&mut self, stack: StackId, (rule, state, chars, decode): (u32, u32, u32, Decode), byte: u8) {
+        let LanguageRule { language, max, .. } = self.program.language_rules[rule as usize];
         let dfa = self.program.languages[language as usize].dfa();
         match decode.step(byte, self.program.profile) {
             Decoded::Char(c) => {
-                if let Some(state) = dfa.next(state, c) {
-                    self.push_language(stack, language, state);
+                let chars = if max.is_some() { chars + 1 } else { 0 };
+                if let Some(state) = dfa.next(state, c).filter(|_| max.is_none_or(|max| chars <= max)) {
+                    self.push_language(stack, rule, state, chars);
                 }
             }
-            Decoded::Partial(decode) => self.push(stack, State::Language { language, state, decode }),
+            Decoded::Partial(decode) => self.push(stack, State::Language { rule, state, chars, decode }),
             Decoded::Quote if dfa.label(state) != 0 => self.complete(stack),
             Decoded::Quote | Decoded::Reject => {}
         }
