@@ -167,12 +167,27 @@ impl Expressions {
                 },
             }
         }
-        if let Some((set, min, max)) = run {
+        let excluded = self.union(excluded);
+        if let Some((mut set, min, max)) = run {
+            if (min, max) == (1, Some(1)) {
+                set = self.without_classes(set, excluded);
+            }
             let class = self.class(set);
             flat.push(self.repeat(class, min, max));
         }
-        let excluded = self.union(excluded);
         self.intersect_with(flat, excluded)
+    }
+
+    /// A set without the classes that are excluded.
+    fn without_classes(&self, set: CharSet, excluded: ExprId) -> CharSet {
+        let members = match self.node(excluded) {
+            Node::AnyOf(members) => members,
+            _ => std::slice::from_ref(&excluded),
+        };
+        members.iter().fold(set, |set, &member| match self.node(member) {
+            Node::Class(class) => set.without(class),
+            _ => set,
+        })
     }
 
     /// What is in all of `items` and not in `excluded`.
@@ -186,7 +201,10 @@ impl Expressions {
         if flat.contains(&Self::NOTHING) || excluded == Self::EVERYTHING || flat.iter().any(is_excluded) {
             return Self::NOTHING;
         }
-        if excluded != Self::NOTHING {
+        // Of a class the excluded classes are gone already.
+        let is_class = |item: ExprId| matches!(self.node(item), Node::Class(_));
+        let is_apart = is_class(excluded) && flat.iter().any(|&item| is_class(item));
+        if excluded != Self::NOTHING && !is_apart {
             flat.push(self.not(excluded));
             flat.sort_unstable();
         }

@@ -24,6 +24,8 @@ mod atom;
 mod build;
 mod conjoin;
 mod document;
+#[allow(dead_code, reason = "the reader of strings is to use it")]
+mod format;
 mod logic;
 mod object;
 mod options;
