@@ -1,1 +1,7 @@
-//! Cross-crate benches.
+//! What the benchmarks measure and how. The command line runs them and prints what they find; harnesses for other engines
+//! (`peers/`) run the same measurements beside them.
+
+mod distribution;
+pub mod masks;
+
+pub use distribution::Distribution;

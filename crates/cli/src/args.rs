@@ -10,8 +10,11 @@ pub(crate) struct Args {
     pub(crate) command: Command,
 
     /// Print machine-readable results.
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
+    ///
+    /// The benchmarks take a file for them instead: they have an argument of the same name and type, which stands in for
+    /// this one there.
+    #[arg(long, global = true, num_args = 0, default_missing_value = "-")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
@@ -39,6 +42,9 @@ pub(crate) enum Command {
     /// Check grammars and texts.
     #[command(subcommand)]
     Grammar(GrammarCommand),
+    /// Measure.
+    #[command(subcommand)]
+    Bench(BenchCommand),
 }
 
 #[derive(clap::Args)]
@@ -262,6 +268,55 @@ pub(crate) struct GrammarArgs {
     pub(crate) order: OrderArg,
 }
 
+#[derive(Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Masks, over files of schemas with valid and invalid instances (MaskBench).
+    Masks(BenchMasksArgs),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct BenchMasksArgs {
+    /// A tokenizer: a `tokenizer.json`, a .gguf file, a short name or a hub id.
+    #[arg(long, value_name = "TOKENIZER")]
+    pub(crate) tokenizer: String,
+
+    /// How instances are written.
+    #[arg(long, value_enum, default_value_t = TextArg::Compact)]
+    pub(crate) text: TextArg,
+
+    /// Which JSON texts a schema stands for. `generate` takes one order and spelling, so it may reject valid instances.
+    #[arg(long, value_enum, default_value_t = ProfileArg::Accept)]
+    pub(crate) profile: ProfileArg,
+
+    /// Whether caches start empty for each instance or for each schema.
+    #[arg(long, value_enum, default_value_t = IsolateArg::Test)]
+    pub(crate) isolate: IsolateArg,
+
+    /// Schemas to measure at the same time.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) threads: usize,
+
+    /// A file for the results of each schema and the summary; `-` is standard output.
+    #[arg(long, value_name = "OUT")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Files `{"schema", "tests": [{"valid", "data"}]}`, and folders of them.
+    #[arg(required = true)]
+    pub(crate) path: Vec<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TextArg {
+    Compact,
+    Spaced,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum IsolateArg {
+    Test,
+    Schema,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProfileArg {
     Accept,
@@ -280,4 +335,34 @@ pub(crate) enum LayoutArg {
 pub(crate) enum OrderArg {
     Declared,
     Any,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn json(args: &[&str]) -> Option<PathBuf> {
+        Args::try_parse_from([&["formwork"], args].concat()).unwrap().json
+    }
+
+    #[test]
+    fn json_is_a_flag_and_for_benchmarks_a_file() {
+        assert_eq!(json(&["models"]), None);
+        assert_eq!(json(&["models", "--json"]), Some("-".into()));
+        assert_eq!(json(&["--json", "run", "a prompt"]), Some("-".into()));
+        assert_eq!(json(&["run", "--json", "a prompt"]), Some("-".into()));
+        let bench = ["bench", "masks", "--tokenizer", "t.json", "cases"];
+        assert_eq!(json(&bench), None);
+        assert_eq!(json(&[&bench[..], &["--json", "out.json"]].concat()), Some("out.json".into()));
+        assert_eq!(json(&[&["--json"], &bench[..]].concat()), Some("-".into()));
+    }
+
+    #[test]
+    fn a_benchmark_knows_its_file() {
+        let args = ["formwork", "bench", "masks", "--tokenizer", "t", "--json", "out.json", "cases"];
+        let Command::Bench(BenchCommand::Masks(masks)) = Args::try_parse_from(args).unwrap().command else {
+            panic!("another command");
+        };
+        assert_eq!((masks.json, masks.path), (Some("out.json".into()), vec!["cases".into()]));
+    }
 }

@@ -92,7 +92,7 @@ pub(crate) fn schema_options(profile: ProfileArg, layout: LayoutArg, order: Orde
         OrderArg::Declared => Order::Declared,
         OrderArg::Any => Order::Any,
     };
-    SchemaOptions { profile: Profile::Generate, layout, order }
+    SchemaOptions { layout, order, ..SchemaOptions::default() }
 }
 
 /// A model that is ready to generate.
@@ -136,14 +136,18 @@ fn template(model: &Model, tokenizer: &Tokenizer) -> Result<Arc<dyn ChatTemplate
 
 /// The tokenizer that the command line names, if it names one.
 pub(crate) fn tokenizer(args: &TokenizerArgs) -> Result<Option<Tokenizer>> {
-    let Some(name) = args.tokenizer.as_ref().or(args.model.as_ref()) else { return Ok(None) };
+    args.tokenizer.as_deref().or(args.model.as_deref()).map(tokenizer_of).transpose()
+}
+
+/// The tokenizer in a `tokenizer.json` or of a model.
+pub(crate) fn tokenizer_of(name: &str) -> Result<Tokenizer> {
     let path = Path::new(name);
     if path.extension().is_some_and(|extension| extension == "json") {
-        let json = std::fs::read(path).with_context(|| name.clone())?;
-        return Ok(Some(Tokenizer::from_json(&json).with_context(|| name.clone())?));
+        let json = std::fs::read(path).with_context(|| name.to_owned())?;
+        return Tokenizer::from_json(&json).with_context(|| name.to_owned());
     }
     let file = Gguf::open(resolve(name)?.path)?;
-    Ok(Some(formwork_model::tokenizer(&file)?))
+    Ok(formwork_model::tokenizer(&file)?)
 }
 
 pub(crate) fn read_text(path: &Path) -> Result<String> {

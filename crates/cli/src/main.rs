@@ -6,6 +6,7 @@
 #![allow(clippy::print_stdout, reason = "results go to standard output")]
 
 mod args;
+mod bench;
 mod chat;
 mod generation;
 mod grammar;
@@ -45,15 +46,17 @@ fn main() -> ExitCode {
 
 /// Runs the command; false is a negative answer.
 fn dispatch(args: Args) -> Result<bool> {
+    let as_json = args.json.is_some();
     match args.command {
-        Command::Run(command) => run::run(&command, args.json),
+        Command::Run(command) => run::run(&command, as_json),
         Command::Chat(command) => chat::chat(&command),
         Command::Serve(command) => serve::serve(command),
-        Command::Pull { model } => models::pull(&model, args.json),
-        Command::Models => models::list(args.json),
-        Command::Inspect { model } => inspect::inspect(&model, args.json),
+        Command::Pull { model } => models::pull(&model, as_json),
+        Command::Models => models::list(as_json),
+        Command::Inspect { model } => inspect::inspect(&model, as_json),
         Command::Tokenize(command) => tokenize::tokenize(&command),
-        Command::Grammar(command) => grammar::grammar(&command, args.json),
+        Command::Grammar(command) => grammar::grammar(&command, as_json),
+        Command::Bench(command) => bench::bench(&command, args.json.as_deref()),
     }
 }
 

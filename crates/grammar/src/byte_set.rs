@@ -42,6 +42,11 @@ impl ByteSet {
         self.0[byte as usize / 64] >> (byte % 64) & 1 == 1
     }
 
+    /// The number of members.
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
     /// Whether no byte is in the set.
     pub fn is_empty(&self) -> bool {
         self.0 == [0; 4]

@@ -77,6 +77,8 @@ pub(crate) enum SchemaProblem {
     UnresolvedRef { target: String },
     #[error("`{target}` is outside this document; only local references (`#…`) are supported")]
     RemoteRef { target: String },
+    #[error("{message}")]
+    Pattern { message: String },
     #[error("no value can satisfy this schema")]
     Unsatisfiable,
     #[error("nested deeper than the limit of {limit}")]
@@ -92,6 +94,24 @@ impl GrammarError {
         match &self.0 {
             Kind::Schema { pointer, .. } => Some(pointer),
             _ => None,
+        }
+    }
+
+    /// The keyword that is to blame, when the grammar is a JSON Schema.
+    pub fn keyword(&self) -> Option<&str> {
+        match &self.0 {
+            Kind::Schema { keyword, .. } => Some(keyword),
+            _ => None,
+        }
+    }
+
+    /// What is wrong, without the place.
+    pub fn problem(&self) -> String {
+        match &self.0 {
+            Kind::Gbnf { problem, .. } => problem.to_string(),
+            Kind::Regex { problem, .. } => problem.to_string(),
+            Kind::Schema { problem, .. } => problem.to_string(),
+            other => other.to_string(),
         }
     }
 

@@ -39,13 +39,14 @@ mod limits;
 mod machine;
 mod mask;
 mod matcher;
+mod regular;
 mod tables;
 mod walk;
 
 pub use byte_set::ByteSet;
 pub use constraint::Constraint;
 pub use error::GrammarError;
-pub use frontend::json_schema::{Layout, Order, Profile, SchemaOptions, Warning};
+pub use frontend::json_schema::{Formats, Layout, Order, Profile, SchemaOptions, Warning};
 pub use grammar::{Grammar, Mismatch, Recognizer};
 pub use limits::Limits;
 pub use matcher::{Matcher, NotAllowed};

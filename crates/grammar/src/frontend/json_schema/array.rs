@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::Problem;
-use super::atom::{Atom, Types};
+use super::atom::{Atom, Contains, Types};
 use super::document::Draft;
 use super::read::{Atoms, Keyword};
 use crate::error::SchemaProblem;
@@ -25,12 +25,24 @@ impl Atoms<'_> {
             }
             ("minItems", _) => atom.array.min = keyword.least()?,
             ("maxItems", _) => atom.array.max = keyword.most()?,
+            ("contains", _) => self.read_contains(atom, keyword)?,
             ("uniqueItems", Value::Bool(false)) | ("minContains" | "maxContains", _) => {}
-            ("uniqueItems", Value::Bool(true)) | ("contains" | "unevaluatedItems", _) => {
+            ("uniqueItems", Value::Bool(true)) | ("unevaluatedItems", _) => {
                 atom.refusals.push(keyword.refusal(Types::ARRAY, SchemaProblem::Unsupported));
             }
             _ => return Err(keyword.malformed("a boolean")),
         }
+        Ok(())
+    }
+
+    fn read_contains(&mut self, atom: &mut Atom, keyword: &Keyword<'_>) -> Result<(), Problem> {
+        let counts = keyword.draft >= Draft::D2019;
+        let bound = |name| keyword.sibling(name).filter(|_| counts);
+        let min = bound("minContains").map_or(Ok(1), |bound| bound.least())?;
+        let max = bound("maxContains").map_or(Ok(None), |bound| bound.most())?;
+        let counted = self.at(&keyword.pointer);
+        let pointer = keyword.pointer.clone();
+        atom.array.contains.push(Contains { from: 0, atom: counted, min, max, pointer });
         Ok(())
     }
 

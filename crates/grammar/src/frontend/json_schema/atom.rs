@@ -4,6 +4,7 @@ use std::ops::{BitAnd, BitOr};
 use crate::error::SchemaProblem;
 use crate::machine::json::decimal::Decimal;
 use crate::machine::json::number::NumberRule;
+use crate::regular::{ExprId, Expressions};
 
 /// The index of an [`Atom`].
 pub(super) type AtomId = u32;
@@ -18,8 +19,12 @@ pub(super) struct Atom {
     pub(super) number: NumberRule,
     pub(super) min_length: u32,
     pub(super) max_length: Option<u32>,
+    /// The strings that `pattern` and `format` allow.
+    pub(super) text: ExprId,
     /// `enum` and `const`, as far as they list strings, numbers, booleans and null.
     pub(super) scalars: Option<BTreeSet<Scalar>>,
+    /// What a negated `enum` or `const` leaves out.
+    pub(super) excluded: BTreeSet<Scalar>,
     pub(super) array: ArrayKeywords,
     pub(super) object: ObjectKeywords,
     /// What must hold beside this atom: `allOf`, then `$ref`.
@@ -44,17 +49,48 @@ pub(super) struct ArrayKeywords {
     pub(super) rest: Option<AtomId>,
     pub(super) min: u32,
     pub(super) max: Option<u32>,
+    pub(super) contains: Vec<Contains>,
+}
+
+/// How many items satisfy an atom.
+#[derive(Clone, Debug)]
+pub(super) struct Contains {
+    /// Items before this index do not count.
+    pub(super) from: u32,
+    pub(super) atom: AtomId,
+    pub(super) min: u32,
+    pub(super) max: Option<u32>,
+    /// Where the keyword stands.
+    pub(super) pointer: String,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct ObjectKeywords {
     pub(super) properties: Vec<(String, AtomId)>,
+    /// What applies to the members whose names are in a language.
+    pub(super) patterns: Vec<(ExprId, AtomId)>,
     pub(super) required: Vec<String>,
+    /// What applies to all members that neither `properties` nor `patterns` name.
     pub(super) additional: Option<AtomId>,
+    /// The languages that all names must be in.
+    pub(super) names: Vec<ExprId>,
+    /// Names that are treated as declared, so that each is told apart: those that a finite `propertyNames` lists.
+    pub(super) mentioned: Vec<String>,
+    /// Of each, some member must exist: what the negations of the keywords above say.
+    pub(super) some: Vec<SomeMember>,
     pub(super) min: u32,
     /// Where `minProperties` stands.
     pub(super) min_pointer: String,
     pub(super) max: Option<u32>,
+}
+
+/// A member with a name in a language and a value that satisfies an atom.
+#[derive(Clone, Debug)]
+pub(super) struct SomeMember {
+    pub(super) names: ExprId,
+    pub(super) atom: AtomId,
+    /// Where the negated keyword stands.
+    pub(super) pointer: String,
 }
 
 /// A keyword that would have to be enforced on values of some types.
@@ -126,7 +162,9 @@ impl Atom {
             number: NumberRule::ANY,
             min_length: 0,
             max_length: None,
+            text: Expressions::EVERYTHING,
             scalars: None,
+            excluded: BTreeSet::new(),
             array: ArrayKeywords::default(),
             object: ObjectKeywords::default(),
             all: Vec::new(),
@@ -145,15 +183,24 @@ impl Atom {
         self.types == Types::ALL
             && self.number == NumberRule::ANY
             && (self.min_length, self.max_length) == (0, None)
+            && self.text == Expressions::EVERYTHING
             && self.scalars.is_none()
-            && self.array.prefix.is_empty()
-            && (self.array.rest, self.array.min, self.array.max) == (None, 0, None)
-            && self.object.properties.is_empty()
-            && self.object.required.is_empty()
-            && (self.object.additional, self.object.min, self.object.max) == (None, 0, None)
+            && self.excluded.is_empty()
+            && self.array.is_any()
+            && self.object.is_any()
             && self.all.is_empty()
             && self.any.is_empty()
             && self.refusals.is_empty()
+    }
+
+    /// What holds where all of `atoms` do.
+    pub(super) fn all(atoms: Vec<AtomId>) -> Self {
+        Self { all: atoms, ..Self::any() }
+    }
+
+    /// What holds where one of `branches` does.
+    pub(super) fn one_of(branches: Vec<AtomId>) -> Self {
+        Self { any: vec![Choice { branches, exclusive: None }], ..Self::any() }
     }
 
     /// Narrows the listed scalars to those of `values` too.
@@ -162,5 +209,20 @@ impl Atom {
             Some(before) => before.intersection(&values).cloned().collect(),
             None => values,
         });
+    }
+}
+
+impl ArrayKeywords {
+    const fn is_any(&self) -> bool {
+        let bounds = matches!((self.rest, self.min, self.max), (None, 0, None));
+        bounds && self.prefix.is_empty() && self.contains.is_empty()
+    }
+}
+
+impl ObjectKeywords {
+    const fn is_any(&self) -> bool {
+        let named = self.properties.is_empty() && self.patterns.is_empty() && self.names.is_empty();
+        let bounds = matches!((self.additional, self.min, self.max), (None, 0, None));
+        named && bounds && self.required.is_empty() && self.some.is_empty()
     }
 }

@@ -3,18 +3,20 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Warning;
 use super::atom::{Atom, AtomId, Choice, Types};
-use super::conjoin::{ArraySets, Conjunction, ObjectSets, conjoin};
+use super::conjoin::{Conjunction, StringSet, conjoin};
 use super::document::Document;
-use super::options::Order;
+use super::options::{Order, SchemaOptions};
 use super::read::Atoms;
 use crate::error::GrammarError;
 use crate::limits::Limits;
 use crate::machine::json::number::NumberRule;
-use crate::machine::json::program::{ArrayRule, NodeId, TextRule};
+use crate::machine::json::program::{Counter, NodeId, Way};
+use crate::machine::json::texts::Texts;
+use crate::regular::{ExprId, Expressions};
 
 /// Alternatives that one node may have: the product of its choices.
 const ALTERNATIVES: usize = 4096;
@@ -23,10 +25,15 @@ const ALTERNATIVES: usize = 4096;
 #[derive(Default)]
 pub(super) struct Draft {
     pub(super) nodes: Vec<DraftNode>,
-    /// Conjunctions of two branches of a `oneOf`, which must have no value: the node whose values the `oneOf` is
-    /// about, the conjunction, and where the keyword stands.
-    pub(super) exclusions: Vec<(NodeId, NodeId, String)>,
+    /// Conjunctions of two branches of a `oneOf`, which are hoped to have no value: the node whose values the `oneOf`
+    /// is about, and the conjunction.
+    pub(super) exclusions: Vec<(NodeId, NodeId, Overlap)>,
+    /// Languages of undeclared names.
+    pub(super) languages: Vec<Texts>,
 }
+
+/// Two branches of the `oneOf` at a place that some value may satisfy both, the larger index first.
+pub(super) type Overlap = (String, usize, usize);
 
 /// The values at one place: any of these.
 #[derive(Default)]
@@ -34,32 +41,55 @@ pub(super) struct DraftNode {
     pub(super) null: bool,
     pub(super) bools: [bool; 2],
     pub(super) numbers: Vec<NumberRule>,
-    pub(super) texts: Vec<TextRule>,
+    pub(super) texts: Vec<StringSet>,
     pub(super) words: Vec<String>,
-    pub(super) arrays: Vec<ArrayRule>,
+    pub(super) arrays: Vec<DraftArray>,
     pub(super) objects: Vec<DraftObject>,
+}
+
+#[derive(PartialEq)]
+pub(super) struct DraftArray {
+    pub(super) prefix: Vec<Vec<Way>>,
+    pub(super) rest: Vec<Way>,
+    pub(super) min: u32,
+    pub(super) max: Option<u32>,
+    pub(super) counters: Vec<Counter>,
 }
 
 #[derive(PartialEq)]
 pub(super) struct DraftObject {
     pub(super) members: Vec<(String, NodeId, bool)>,
-    pub(super) additional: NodeId,
+    /// By the label of an undeclared name.
+    pub(super) others: Vec<Vec<Way>>,
+    /// The index of the language that gives the labels.
+    pub(super) labels: Option<u32>,
+    pub(super) obligations: u8,
     pub(super) min: u32,
     pub(super) min_pointer: String,
     pub(super) max: Option<u32>,
 }
 
 pub(super) struct Builder<'a> {
-    atoms: Atoms<'a>,
+    pub(super) atoms: Atoms<'a>,
     order: Order,
-    limits: &'a Limits,
-    draft: Draft,
-    ids: FxHashMap<Box<[AtomId]>, NodeId>,
+    pub(super) limits: &'a Limits,
+    pub(super) draft: Draft,
+    ids: FxHashMap<NodeKey, NodeId>,
     /// Nodes with an id and no content yet.
-    queue: VecDeque<(NodeId, Box<[AtomId]>)>,
+    queue: VecDeque<(NodeId, NodeKey)>,
+    /// Whether the node being built is one that only tells whether some value exists.
+    probing: bool,
+    /// Branches of `oneOf`s that are known to overlap: of these, each keeps out the other.
+    overlaps: FxHashSet<Overlap>,
+    /// By what tells undeclared names apart.
+    pub(super) languages: FxHashMap<Vec<ExprId>, u32>,
     /// Atoms, alternatives and members gone through.
     work: usize,
 }
+
+/// What makes a node: a set of atoms, and whether it is only to tell if some value satisfies all of them. In such a
+/// probe `oneOf` is read as `anyOf`: branches that are found to overlap although they do not are only kept apart twice.
+type NodeKey = (Box<[AtomId]>, bool);
 
 /// A conjunction on the way to an alternative: its choices are still to be made.
 #[derive(Clone)]
@@ -70,14 +100,22 @@ struct Open {
 }
 
 impl<'a> Builder<'a> {
-    pub(super) fn new(document: Document<'a>, order: Order, limits: &'a Limits) -> Self {
+    pub(super) fn new(
+        document: Document<'a>,
+        options: SchemaOptions,
+        limits: &'a Limits,
+        overlaps: FxHashSet<Overlap>,
+    ) -> Self {
         Self {
-            atoms: Atoms::new(document),
-            order,
+            atoms: Atoms::new(document, options.formats),
+            order: options.order,
             limits,
             draft: Draft::default(),
             ids: FxHashMap::default(),
             queue: VecDeque::new(),
+            probing: false,
+            overlaps,
+            languages: FxHashMap::default(),
             work: 0,
         }
     }
@@ -86,19 +124,22 @@ impl<'a> Builder<'a> {
     pub(super) fn build(&mut self) -> Result<NodeId, GrammarError> {
         let root = self.atoms.at("");
         let root = self.node(vec![root])?;
-        while let Some((node, key)) = self.queue.pop_front() {
-            for alternative in self.alternatives(node, &key)? {
+        while let Some((node, (atoms, probe))) = self.queue.pop_front() {
+            self.probing = probe;
+            for alternative in self.alternatives(node, &atoms)? {
                 self.add_alternative(node, &alternative)?;
             }
         }
         Ok(root)
     }
 
-    pub(super) fn finish(self) -> (Draft, Vec<Warning>) {
-        (self.draft, self.atoms.into_warnings())
+    /// The graph, the expressions that its languages are written in, and the warnings.
+    pub(super) fn finish(self) -> (Draft, Expressions, Vec<Warning>) {
+        let (expressions, warnings) = self.atoms.finish();
+        (self.draft, expressions, warnings)
     }
 
-    fn spend(&mut self, work: usize) -> Result<(), GrammarError> {
+    pub(super) fn spend(&mut self, work: usize) -> Result<(), GrammarError> {
         self.work += work;
         if self.work > self.limits.states {
             return Err(GrammarError::limit("steps of schema conjunction", self.work, self.limits.states));
@@ -107,7 +148,7 @@ impl<'a> Builder<'a> {
     }
 
     /// The node of a set of atoms.
-    fn node(&mut self, atoms: Vec<AtomId>) -> Result<NodeId, GrammarError> {
+    pub(super) fn node(&mut self, atoms: Vec<AtomId>) -> Result<NodeId, GrammarError> {
         let mut key: Vec<AtomId> = Vec::with_capacity(atoms.len());
         for id in atoms {
             let atom = self.atoms.get(id)?;
@@ -122,14 +163,15 @@ impl<'a> Builder<'a> {
         if self.order == Order::Any {
             key.sort_unstable();
         }
-        if let Some(&node) = self.ids.get(key.as_slice()) {
+        let key: NodeKey = (key.into(), self.probing);
+        if let Some(&node) = self.ids.get(&key) {
             return Ok(node);
         }
         let node = self.draft.nodes.len() as NodeId;
         self.spend(1 + self.atoms.len() / 1024)?;
         self.draft.nodes.push(DraftNode::default());
-        self.ids.insert(key.clone().into(), node);
-        self.queue.push_back((node, key.into()));
+        self.ids.insert(key.clone(), node);
+        self.queue.push_back((node, key));
         Ok(node)
     }
 
@@ -146,17 +188,27 @@ impl<'a> Builder<'a> {
                 done.push(partial.conjunction);
                 continue;
             };
-            if choice.branches.iter().any(|branch| partial.conjunction.contains(branch)) {
-                open.push(partial); // made already
-                continue;
+            let holds = |branch: &AtomId| partial.conjunction.contains(branch);
+            let mut possible = choice.branches.iter().map(holds).collect::<Vec<_>>();
+            let exclusive = choice.exclusive.as_ref().filter(|_| !self.probing);
+            match (possible.contains(&true), exclusive) {
+                (true, None) => {
+                    open.push(partial);
+                    continue;
+                }
+                (false, _) => possible.fill(true),
+                (true, Some(_)) => {}
             }
             self.spend(partial.conjunction.len() + choice.branches.len())?;
-            if let Some(pointer) = &choice.exclusive {
+            if let Some(pointer) = exclusive {
                 self.exclude(node, &partial, &choice.branches, pointer)?;
             }
-            for &branch in choice.branches.iter().rev() {
+            for (at, &branch) in choice.branches.iter().enumerate().rev().filter(|&(at, _)| possible[at]) {
                 let mut taken = partial.clone();
                 self.include(&mut taken, branch)?;
+                for other in self.overlapping(&choice, at) {
+                    self.include(&mut taken, other)?;
+                }
                 if !taken.types.is_empty() {
                     open.push(taken);
                 }
@@ -198,15 +250,33 @@ impl<'a> Builder<'a> {
         pointer: &str,
     ) -> Result<(), GrammarError> {
         for (at, &a) in branches.iter().enumerate() {
-            for &b in &branches[..at] {
+            for (before, &b) in branches[..at].iter().enumerate() {
+                let overlap = (pointer.to_owned(), at, before);
+                if self.overlaps.contains(&overlap) {
+                    continue;
+                }
                 if a == b || self.types(a)?.has(self.types(b)?) {
                     let pair = open.conjunction.iter().copied().chain([b, a]).collect();
-                    let pair = self.node(pair)?;
-                    self.draft.exclusions.push((node, pair, pointer.to_owned()));
+                    self.probing = true;
+                    let pair = self.node(pair);
+                    self.probing = false;
+                    let pair = pair?;
+                    self.draft.exclusions.push((node, pair, overlap));
                 }
             }
         }
         Ok(())
+    }
+
+    /// The negations of the branches of a `oneOf` that may hold beside one of them.
+    fn overlapping(&mut self, choice: &Choice, at: usize) -> Vec<AtomId> {
+        let Some(pointer) = choice.exclusive.as_ref().filter(|_| !self.probing) else { return Vec::new() };
+        let others = choice.branches.iter().enumerate().filter(|&(other, _)| other != at);
+        let overlapping = others.filter(|&(other, _)| {
+            self.overlaps.contains(&(pointer.clone(), at.max(other), at.min(other)))
+        });
+        let overlapping: Vec<_> = overlapping.map(|(_, &branch)| branch).collect();
+        overlapping.into_iter().map(|branch| self.atoms.negate(branch)).collect()
     }
 
     fn types(&mut self, id: AtomId) -> Result<Types, GrammarError> {
@@ -218,41 +288,19 @@ impl<'a> Builder<'a> {
         for &id in alternative {
             atoms.push(self.atoms.get(id)?);
         }
-        let Conjunction { null, bools, numbers, text, words, array, object } = conjoin(&atoms)?;
+        let Conjunction { null, bools, numbers, text, words, array, object } =
+            conjoin(&atoms, &mut self.atoms)?;
         let array = array.map(|array| self.array(array)).transpose()?;
-        let object = object.map(|object| self.object(object)).transpose()?;
+        let objects = object.map(|object| self.objects(object)).transpose()?;
         let node = &mut self.draft.nodes[node as usize];
         node.null |= null;
         node.bools = [node.bools[0] | bools[0], node.bools[1] | bools[1]];
         add_new(&mut node.numbers, numbers);
         add_new(&mut node.texts, text);
         add_new(&mut node.arrays, array);
-        add_new(&mut node.objects, object);
+        add_new(&mut node.objects, objects.into_iter().flatten());
         node.words.extend(words);
         Ok(())
-    }
-
-    fn array(&mut self, sets: ArraySets) -> Result<ArrayRule, GrammarError> {
-        let mut prefix = Vec::with_capacity(sets.prefix.len());
-        for set in sets.prefix {
-            prefix.push(self.node(set)?);
-        }
-        self.spend(prefix.len())?;
-        let rest = Some(self.node(sets.rest)?);
-        Ok(ArrayRule { prefix, rest, min: sets.min, max: sets.max })
-    }
-
-    fn object(&mut self, sets: ObjectSets) -> Result<DraftObject, GrammarError> {
-        let mut members = Vec::with_capacity(sets.members.len());
-        let mut required = 0;
-        for (name, set, is_required) in sets.members {
-            members.push((name, self.node(set)?, is_required));
-            required += u32::from(is_required);
-        }
-        self.spend(members.len())?;
-        let additional = self.node(sets.additional)?;
-        let min = if sets.min <= required { 0 } else { sets.min };
-        Ok(DraftObject { members, additional, min, min_pointer: sets.min_pointer, max: sets.max })
     }
 }
 

@@ -6,11 +6,14 @@ use std::rc::Rc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Problem;
-use super::atom::{Atom, AtomId, Scalar, Types};
+use super::atom::{Atom, AtomId, Contains, Scalar, SomeMember, Types};
+use super::read::Atoms;
+use super::text::matches;
 use crate::error::{Kind, SchemaProblem};
 use crate::machine::json::decimal::Decimal;
-use crate::machine::json::number::{Multiple, NumberRule};
+use crate::machine::json::number::{Bound, Multiple, NumberRule};
 use crate::machine::json::program::TextRule;
+use crate::regular::{ExprId, Expressions};
 
 /// What the values are that satisfy all of some atoms, apart from their choices. Items and members are given as sets of
 /// atoms again.
@@ -18,10 +21,17 @@ pub(super) struct Conjunction {
     pub(super) null: bool,
     pub(super) bools: [bool; 2],
     pub(super) numbers: Vec<NumberRule>,
-    pub(super) text: Option<TextRule>,
+    pub(super) text: Option<StringSet>,
     pub(super) words: Vec<String>,
     pub(super) array: Option<ArraySets>,
     pub(super) object: Option<ObjectSets>,
+}
+
+/// Strings of a length in a language.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct StringSet {
+    pub(super) length: TextRule,
+    pub(super) language: ExprId,
 }
 
 pub(super) struct ArraySets {
@@ -29,44 +39,90 @@ pub(super) struct ArraySets {
     pub(super) rest: Vec<AtomId>,
     pub(super) min: u32,
     pub(super) max: Option<u32>,
+    pub(super) contains: Vec<Contains>,
 }
 
+#[derive(Clone)]
 pub(super) struct ObjectSets {
-    /// In the declared order: name, what applies to its value, and whether it is required.
-    pub(super) members: Vec<(String, Vec<AtomId>, bool)>,
-    pub(super) additional: Vec<AtomId>,
+    /// In the declared order.
+    pub(super) members: Vec<MemberSet>,
+    /// The languages of `patternProperties`.
+    pub(super) patterns: Vec<ExprId>,
+    /// What applies to an undeclared name, of each subschema.
+    pub(super) scopes: Vec<Scope>,
+    /// What all names must be.
+    pub(super) names: ExprId,
+    pub(super) some: Vec<SomeMember>,
     pub(super) min: u32,
     /// Where the largest `minProperties` stands.
     pub(super) min_pointer: String,
     pub(super) max: Option<u32>,
 }
 
+#[derive(Clone)]
+pub(super) struct MemberSet {
+    pub(super) name: String,
+    pub(super) atoms: Vec<AtomId>,
+    pub(super) required: bool,
+    /// Whether `propertyNames` allows the name.
+    pub(super) allowed: bool,
+}
+
+/// `patternProperties`, by index into [`ObjectSets::patterns`], and `additionalProperties` of one subschema.
+#[derive(Clone)]
+pub(super) struct Scope {
+    patterns: Vec<(usize, AtomId)>,
+    additional: Option<AtomId>,
+}
+
+impl ObjectSets {
+    /// What applies to an undeclared name that some of the patterns match.
+    pub(super) fn of_name(&self, matches: impl Fn(usize) -> bool) -> Vec<AtomId> {
+        let mut atoms = Vec::new();
+        for scope in &self.scopes {
+            let before = atoms.len();
+            let matched = scope.patterns.iter().filter(|(pattern, _)| matches(*pattern));
+            atoms.extend(matched.map(|&(_, atom)| atom));
+            if atoms.len() == before {
+                atoms.extend(scope.additional);
+            }
+        }
+        atoms
+    }
+}
+
 /// Merges the keywords of `atoms`, or refuses one of them that cannot be enforced on what is left.
-pub(super) fn conjoin(atoms: &[Rc<Atom>]) -> Result<Conjunction, Problem> {
+pub(super) fn conjoin(atoms: &[Rc<Atom>], all: &mut Atoms<'_>) -> Result<Conjunction, Problem> {
     let mut types = Types::ALL;
     let mut scalars: Option<BTreeSet<Scalar>> = None;
+    let mut excluded: BTreeSet<&Scalar> = BTreeSet::new();
     for atom in atoms {
         types = types & atom.types;
+        excluded.extend(&atom.excluded);
         if let Some(values) = &atom.scalars {
             let kept = scalars.take().map(|kept| kept.intersection(values).cloned().collect());
             scalars = Some(kept.unwrap_or_else(|| values.clone()));
         }
     }
     let number = conjoin_numbers(atoms, types)?;
-    let text = TextRule {
-        min: atoms.iter().map(|atom| atom.min_length).max().unwrap_or(0),
-        max: atoms.iter().filter_map(|atom| atom.max_length).min(),
-    };
+    let text = conjoin_strings(atoms, &excluded, all);
     let mut conjunction = match scalars {
-        Some(scalars) => listed(&scalars, types, &number, &text),
+        Some(mut scalars) => {
+            scalars.retain(|scalar| !excluded.contains(scalar));
+            listed(&scalars, types, &number, &text, all)
+        }
         None => Conjunction {
-            null: types.has(Types::NULL),
-            bools: [types.has(Types::BOOL); 2],
-            numbers: if types.has(Types::NUMBER) { vec![number] } else { Vec::new() },
-            text: (types.has(Types::STRING) && text.max.is_none_or(|max| max >= text.min)).then_some(text),
+            null: types.has(Types::NULL) && !excluded.contains(&Scalar::Null),
+            bools: [false, true].map(|value| types.has(Types::BOOL) && !excluded.contains(&Scalar::Bool(value))),
+            numbers: if types.has(Types::NUMBER) { without(number, &excluded) } else { Vec::new() },
+            text: Some(text).filter(|text| {
+                types.has(Types::STRING)
+                    && text.length.max.is_none_or(|max| max >= text.length.min)
+                    && text.language != Expressions::NOTHING
+            }),
             words: Vec::new(),
             array: types.has(Types::ARRAY).then(|| conjoin_arrays(atoms)),
-            object: types.has(Types::OBJECT).then(|| conjoin_objects(atoms)),
+            object: types.has(Types::OBJECT).then(|| conjoin_objects(atoms, all)),
         },
     };
     // Nothing is left of either where a bound is empty; costs find the deeper cases.
@@ -97,7 +153,13 @@ impl Conjunction {
     }
 }
 
-fn listed(scalars: &BTreeSet<Scalar>, types: Types, number: &NumberRule, text: &TextRule) -> Conjunction {
+fn listed(
+    scalars: &BTreeSet<Scalar>,
+    types: Types,
+    number: &NumberRule,
+    text: &StringSet,
+    all: &mut Atoms<'_>,
+) -> Conjunction {
     let mut conjunction = Conjunction {
         null: false,
         bools: [false; 2],
@@ -107,6 +169,7 @@ fn listed(scalars: &BTreeSet<Scalar>, types: Types, number: &NumberRule, text: &
         array: None,
         object: None,
     };
+    let TextRule { min, max } = text.length;
     for scalar in scalars {
         match scalar {
             Scalar::Null => conjunction.null = types.has(Types::NULL),
@@ -116,13 +179,50 @@ fn listed(scalars: &BTreeSet<Scalar>, types: Types, number: &NumberRule, text: &
             }
             Scalar::String(word) if types.has(Types::STRING) => {
                 let len = word.chars().count();
-                let fits = len >= text.min as usize && text.max.is_none_or(|max| len <= max as usize);
+                let fits = len >= min as usize && max.is_none_or(|max| len <= max as usize);
+                let fits = fits && matches(&mut all.expressions, text.language, word);
                 conjunction.words.extend(fits.then(|| word.clone()));
             }
             Scalar::Number(_) | Scalar::String(_) => {}
         }
     }
     conjunction
+}
+
+fn conjoin_strings(atoms: &[Rc<Atom>], excluded: &BTreeSet<&Scalar>, all: &mut Atoms<'_>) -> StringSet {
+    let length = TextRule {
+        min: atoms.iter().map(|atom| atom.min_length).max().unwrap_or(0),
+        max: atoms.iter().filter_map(|atom| atom.max_length).min(),
+    };
+    let mut languages: Vec<_> = atoms.iter().map(|atom| atom.text).collect();
+    if excluded.iter().any(|scalar| matches!(scalar, Scalar::String(_))) {
+        let words = all.words(excluded.iter().copied());
+        languages.push(all.expressions.not(words));
+    }
+    StringSet { length, language: all.expressions.all_of(languages) }
+}
+
+/// The numbers of a rule other than those that are excluded: the gaps between them.
+fn without(rule: NumberRule, excluded: &BTreeSet<&Scalar>) -> Vec<NumberRule> {
+    let mut values: Vec<_> = excluded
+        .iter()
+        .filter_map(|scalar| match scalar {
+            Scalar::Number(value) => Some(value),
+            _ => None,
+        })
+        .collect();
+    values.sort_unstable();
+    let mut rest = rule;
+    let mut gaps = Vec::new();
+    for value in values {
+        let bound = Bound { value: value.clone(), inclusive: false };
+        let mut below = rest.clone();
+        below.below(bound.clone());
+        gaps.push(below);
+        rest.above(bound);
+    }
+    gaps.push(rest);
+    gaps
 }
 
 fn conjoin_numbers(atoms: &[Rc<Atom>], types: Types) -> Result<NumberRule, Problem> {
@@ -135,18 +235,30 @@ fn conjoin_numbers(atoms: &[Rc<Atom>], types: Types) -> Result<NumberRule, Probl
         if let Some(high) = &rule.high {
             all.below(high.clone());
         }
+        let forms = [all.other_than, rule.other_than].into_iter().flatten();
+        all.other_than = forms.min();
+        all.indivisible.extend(rule.indivisible.iter().filter(|multiple| !all.indivisible.contains(multiple)).copied().collect::<Vec<_>>());
         if let (Some(a), Some(b)) = (all.multiple_of, rule.multiple_of) {
-            let multiple = common_multiple(a, b);
-            if multiple.is_none() && types.has(Types::NUMBER) {
-                let reason = "two divisors that apply together have too large a common multiple";
-                return Err(Problem::new("", "multipleOf", SchemaProblem::UnsupportedForm { reason }));
+            all.multiple_of = common_multiple(a, b);
+            if all.multiple_of.is_none() {
+                return too_many_remainders(types);
             }
-            all.multiple_of = multiple;
         } else {
             all.multiple_of = all.multiple_of.or(rule.multiple_of);
         }
     }
+    if !all.is_countable() {
+        return too_many_remainders(types);
+    }
     Ok(all)
+}
+
+fn too_many_remainders(types: Types) -> Result<NumberRule, Problem> {
+    if !types.has(Types::NUMBER) {
+        return Ok(NumberRule::ANY);
+    }
+    let reason = "the divisors that apply together have too large a common multiple";
+    Err(Problem::new("", "multipleOf", SchemaProblem::UnsupportedForm { reason }))
 }
 
 fn common_multiple(a: Multiple, b: Multiple) -> Option<Multiple> {
@@ -174,10 +286,42 @@ fn conjoin_arrays(atoms: &[Rc<Atom>]) -> ArraySets {
         rest: arrays().filter_map(|array| array.rest).collect(),
         min: arrays().map(|array| array.min).max().unwrap_or(0),
         max: arrays().filter_map(|array| array.max).min(),
+        contains: arrays().flat_map(|array| array.contains.iter().cloned()).collect(),
     }
 }
 
-fn conjoin_objects(atoms: &[Rc<Atom>]) -> ObjectSets {
+fn conjoin_objects(atoms: &[Rc<Atom>], all: &mut Atoms<'_>) -> ObjectSets {
+    let objects = || atoms.iter().map(|atom| &atom.object);
+    let mut patterns: Vec<ExprId> = Vec::new();
+    let mut scopes = Vec::new();
+    for object in objects() {
+        let mut scope = Scope { patterns: Vec::new(), additional: object.additional };
+        for &(language, atom) in &object.patterns {
+            let known = patterns.iter().position(|&known| known == language);
+            scope.patterns.push((known.unwrap_or(patterns.len()), atom));
+            if known.is_none() {
+                patterns.push(language);
+            }
+        }
+        scopes.push(scope);
+    }
+    let names = all.expressions.all_of(objects().flat_map(|object| object.names.iter().copied()).collect());
+    let least = objects().max_by_key(|object| object.min);
+    let mut sets = ObjectSets {
+        members: Vec::new(),
+        patterns,
+        scopes,
+        names,
+        some: objects().flat_map(|object| object.some.iter().cloned()).collect(),
+        min: least.map_or(0, |object| object.min),
+        min_pointer: least.map(|object| object.min_pointer.clone()).unwrap_or_default(),
+        max: objects().filter_map(|object| object.max).min(),
+    };
+    sets.members = conjoin_members(atoms, &sets, all);
+    sets
+}
+
+fn conjoin_members(atoms: &[Rc<Atom>], sets: &ObjectSets, all: &mut Atoms<'_>) -> Vec<MemberSet> {
     let objects = || atoms.iter().map(|atom| &atom.object);
     let required: FxHashSet<&str> =
         objects().flat_map(|object| object.required.iter().map(String::as_str)).collect();
@@ -185,20 +329,25 @@ fn conjoin_objects(atoms: &[Rc<Atom>]) -> ObjectSets {
         .map(|object| object.properties.iter().map(|(name, atom)| (name.as_str(), *atom)).collect())
         .collect();
     let names = objects().flat_map(|object| object.properties.iter().map(|(name, _)| name));
-    let names = names.chain(objects().flat_map(|object| &object.required));
+    let names = names.chain(objects().flat_map(|object| object.mentioned.iter().chain(&object.required)));
     let mut met = FxHashSet::default();
-    let member = |name: &String| {
-        let atoms = objects().zip(&declared);
-        let atoms =
-            atoms.filter_map(|(object, declared)| declared.get(name.as_str()).copied().or(object.additional));
-        (name.clone(), atoms.collect(), required.contains(name.as_str()))
-    };
-    let least = objects().max_by_key(|object| object.min);
-    ObjectSets {
-        members: names.filter(|name| met.insert(name.as_str())).map(member).collect(),
-        additional: objects().filter_map(|object| object.additional).collect(),
-        min: least.map_or(0, |object| object.min),
-        min_pointer: least.map(|object| object.min_pointer.clone()).unwrap_or_default(),
-        max: objects().filter_map(|object| object.max).min(),
+    let mut members = Vec::new();
+    for name in names.filter(|name| met.insert(name.as_str())) {
+        let matched: Vec<bool> =
+            sets.patterns.iter().map(|&language| matches(&mut all.expressions, language, name)).collect();
+        let mut atoms = Vec::new();
+        for (scope, declared) in sets.scopes.iter().zip(&declared) {
+            let own = declared.get(name.as_str()).copied();
+            let before = atoms.len();
+            atoms.extend(own);
+            atoms.extend(scope.patterns.iter().filter(|(pattern, _)| matched[*pattern]).map(|&(_, atom)| atom));
+            if atoms.len() == before {
+                atoms.extend(scope.additional);
+            }
+        }
+        let required = required.contains(name.as_str());
+        let allowed = matches(&mut all.expressions, sets.names, name);
+        members.push(MemberSet { name: name.clone(), atoms, required, allowed });
     }
+    members
 }

@@ -1,6 +1,4 @@
-//! References, `allOf`, `anyOf`, `oneOf`, and the negations that can be said with other keywords.
-
-use serde_json::{Map, Value};
+//! References, `allOf`, `anyOf`, `oneOf`, `not` and `if`.
 
 use super::atom::{Atom, AtomId, Choice, Types};
 use super::read::{Atoms, Keyword};
@@ -31,10 +29,10 @@ impl Atoms<'_> {
                 let branches = self.branches(keyword)?;
                 atom.any.push(Choice { branches, exclusive: Some(keyword.pointer.clone()) });
             }
-            "not" => match self.negation(keyword.value) {
-                Some(branches) => atom.any.push(Choice { branches, exclusive: None }),
-                None => atom.refusals.push(keyword.refusal(Types::ALL, SchemaProblem::Unsupported)),
-            },
+            "not" => {
+                let negated = self.at(&keyword.pointer);
+                atom.all.push(self.negate(negated));
+            }
             "if" => self.read_if(atom, keyword, schema),
             _ => atom.refusals.push(keyword.refusal(Types::ALL, SchemaProblem::Unsupported)),
         }
@@ -47,96 +45,20 @@ impl Atoms<'_> {
         Ok((0..schemas.len()).map(|at| self.at(&format!("{}/{at}", keyword.pointer))).collect())
     }
 
-    /// `if` with `then` holds together, or the negation of `if` with `else`.
+    /// `if` and `then` hold together, or `else` without `if`.
     fn read_if(&mut self, atom: &mut Atom, keyword: &Keyword<'_>, schema: &str) {
-        let branch = |name| keyword.siblings.contains_key(name).then(|| child_pointer(schema, name));
-        let (then, otherwise) = (branch("then"), branch("else"));
+        let mut consequence = |name| {
+            let place = keyword.siblings.contains_key(name).then(|| child_pointer(schema, name));
+            place.map(|place| self.at(&place))
+        };
+        let (then, otherwise) = (consequence("then"), consequence("else"));
         if then.is_none() && otherwise.is_none() {
             return;
         }
-        let Some(negations) = self.negation(keyword.value) else {
-            atom.refusals.push(keyword.refusal(Types::ALL, SchemaProblem::Unsupported));
-            return;
-        };
         let holds = self.at(&keyword.pointer);
-        let mut branches = Vec::new();
-        let mut both = |atoms: &mut Self, condition: AtomId, consequence: Option<&String>| {
-            let mut all = vec![condition];
-            all.extend(consequence.map(|place| atoms.at(place)));
-            branches.push(atoms.add(Atom { all, ..Atom::any() }));
-        };
-        both(self, holds, then.as_ref());
-        for negation in negations {
-            both(self, negation, otherwise.as_ref());
-        }
-        atom.any.push(Choice { branches, exclusive: None });
+        let fails = self.negate(holds);
+        let branches = [(holds, then), (fails, otherwise)]
+            .map(|(condition, consequence)| self.add(Atom::all([Some(condition), consequence].into_iter().flatten().collect())));
+        atom.any.push(Choice { branches: branches.to_vec(), exclusive: None });
     }
-
-    /// Branches of which one holds exactly where `schema` does not, if it is simple enough for that.
-    fn negation(&mut self, schema: &Value) -> Option<Vec<AtomId>> {
-        let map = match schema {
-            Value::Bool(true) => return Some(vec![self.add(Atom::of(Types::NONE))]),
-            Value::Bool(false) => return Some(vec![self.add(Atom::any())]),
-            Value::Object(map) => map,
-            _ => return None,
-        };
-        if let [(name, Value::Array(schemas))] = &asserting(map)[..]
-            && *name == "anyOf"
-        {
-            return self.none_of(schemas);
-        }
-        let mut branches = Vec::new();
-        for (name, value) in asserting(map) {
-            match name {
-                "type" => branches.push(self.other_types(value)?),
-                "required" => {
-                    for name in value.as_array()? {
-                        let absent = self.absent(name.as_str()?);
-                        branches.push(self.add(Atom { all: vec![absent], ..Atom::of(Types::OBJECT) }));
-                    }
-                }
-                _ => return None,
-            }
-        }
-        if branches.is_empty() {
-            branches.push(self.add(Atom::of(Types::NONE)));
-        }
-        Some(branches)
-    }
-
-    /// All of several negations together.
-    fn none_of(&mut self, schemas: &[Value]) -> Option<Vec<AtomId>> {
-        let mut any = Vec::new();
-        for schema in schemas {
-            any.push(Choice { branches: self.negation(schema)?, exclusive: None });
-        }
-        Some(vec![self.add(Atom { any, ..Atom::any() })])
-    }
-
-    fn other_types(&mut self, value: &Value) -> Option<AtomId> {
-        let names = match value {
-            Value::Array(names) => names.as_slice(),
-            name => std::slice::from_ref(name),
-        };
-        let mut types = Types::ALL;
-        for name in names {
-            types = types.without(match name.as_str()? {
-                "null" => Types::NULL,
-                "boolean" => Types::BOOL,
-                "number" => Types::NUMBER,
-                "string" => Types::STRING,
-                "array" => Types::ARRAY,
-                "object" => Types::OBJECT,
-                _ => return None, // numbers that are no integers cannot be told by the other keywords
-            });
-        }
-        Some(self.add(Atom::of(types)))
-    }
-}
-
-/// The keywords of a subschema that are not mere annotations.
-fn asserting(map: &Map<String, Value>) -> Vec<(&str, &Value)> {
-    let annotation =
-        |name: &str| matches!(name, "title" | "description" | "$comment" | "default" | "examples");
-    map.iter().map(|(name, value)| (name.as_str(), value)).filter(|(name, _)| !annotation(name)).collect()
 }

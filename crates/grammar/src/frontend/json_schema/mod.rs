@@ -23,19 +23,26 @@ mod array;
 mod atom;
 mod build;
 mod conjoin;
+mod containers;
 mod document;
+mod format;
 mod logic;
+mod negate;
 mod object;
 mod options;
 mod read;
 mod scalar;
 mod solve;
+mod text;
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
-pub use options::{Layout, Order, Profile, SchemaOptions};
+use rustc_hash::FxHashSet;
+use solve::Solved;
+
+pub use options::{Formats, Layout, Order, Profile, SchemaOptions};
 
 use crate::error::{GrammarError, Kind, SchemaProblem};
 use crate::limits::Limits;
@@ -66,12 +73,18 @@ pub(crate) fn compile(
     options: SchemaOptions,
     limits: &Limits,
 ) -> Result<Compiled, GrammarError> {
-    let document = document::Document::new(schema, limits.nesting)?;
-    let mut builder = build::Builder::new(document, options.order, limits);
-    let root = builder.build()?;
-    let (draft, warnings) = builder.finish();
-    let program = solve::solve(draft, root, options, limits)?;
-    Ok(Compiled { program: Arc::new(program), warnings })
+    let mut overlaps = FxHashSet::default();
+    loop {
+        let document = document::Document::new(schema, limits.nesting)?;
+        let mut builder = build::Builder::new(document, options, limits, overlaps.clone());
+        let root = builder.build()?;
+        let (draft, expressions, warnings) = builder.finish();
+        match solve::solve(draft, expressions, root, options, limits)? {
+            Solved::Program(program) => return Ok(Compiled { program: Arc::new(program), warnings }),
+            // Each time there are more, and there are finitely many pairs of branches.
+            Solved::Overlapping(more) => overlaps.extend(more),
+        }
+    }
 }
 
 /// What is wrong, and where.

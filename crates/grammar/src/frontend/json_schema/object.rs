@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::atom::{Atom, AtomId, Choice, Types};
+use super::atom::{Atom, AtomId, Choice, Refusal, Scalar, Types};
 use super::read::{Atoms, Keyword};
 use super::{Problem, child_pointer};
 use crate::error::SchemaProblem;
@@ -26,8 +26,29 @@ impl Atoms<'_> {
             "dependencies" | "dependentRequired" | "dependentSchemas" => {
                 self.read_dependent(atom, keyword)?;
             }
-            "patternProperties" if members(keyword)?.is_empty() => {}
-            "propertyNames" if *keyword.value == Value::Bool(true) => {}
+            "patternProperties" => {
+                for source in members(keyword)?.keys() {
+                    let pointer = child_pointer(&keyword.pointer, source);
+                    let names = self.pattern(keyword, &pointer, source)?;
+                    let place = self.at(&pointer);
+                    atom.object.patterns.push((names, place));
+                }
+            }
+            "propertyNames" => {
+                let names = self.at(&keyword.pointer);
+                self.check_grounded(names)?;
+                if let Some(listed) = &self.get(names)?.scalars {
+                    let words = listed.iter().filter_map(|scalar| match scalar {
+                        Scalar::String(word) => Some(word.clone()),
+                        _ => None,
+                    });
+                    atom.object.mentioned = words.collect();
+                }
+                match self.strings_of(names)? {
+                    Ok(language) => atom.object.names.push(language),
+                    Err(refusal) => atom.refusals.push(Refusal { types: Types::OBJECT, ..refusal }),
+                }
+            }
             _ => atom.refusals.push(keyword.refusal(Types::OBJECT, SchemaProblem::Unsupported)),
         }
         Ok(())
@@ -57,7 +78,7 @@ impl Atoms<'_> {
 
     /// Values without a member of that name: other types, too.
     pub(super) fn absent(&mut self, name: &str) -> AtomId {
-        let nothing = self.add(Atom::of(Types::NONE));
+        let nothing = self.nothing();
         let mut atom = Atom::any();
         atom.object.properties.push((name.to_owned(), nothing));
         self.add(atom)

@@ -10,13 +10,15 @@ pub struct SchemaOptions {
     pub layout: Layout,
     /// The order of an object's members.
     pub order: Order,
+    /// Whether `format` is enforced.
+    pub formats: Formats,
 }
 
 impl SchemaOptions {
     /// Every JSON text of every value that the schema accepts: any escapes, any key order, and any whitespace wherever
     /// JSON allows it, before and after the value too.
     pub const fn accept() -> Self {
-        Self { profile: Profile::Accept, layout: Layout::Flexible, order: Order::Any }
+        Self { profile: Profile::Accept, layout: Layout::Flexible, order: Order::Any, formats: Formats::Assert }
     }
 }
 
@@ -58,4 +60,14 @@ pub enum Order {
     Declared,
     /// Any order.
     Any,
+}
+
+/// What `format` means.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Formats {
+    /// Strings must have the format, where the specifications define it.
+    #[default]
+    Assert,
+    /// Nothing: it is an annotation.
+    Annotate,
 }

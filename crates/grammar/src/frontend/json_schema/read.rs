@@ -5,21 +5,35 @@ use serde_json::{Map, Value};
 
 use super::atom::{Atom, AtomId, Refusal, Types};
 use super::document::{Document, Draft};
+use super::options::Formats;
 use super::{Problem, Warning, child_pointer};
 use crate::error::SchemaProblem;
+use crate::regular::{ExprId, Expressions};
 
 /// All subschemas reached so far, each read once, when it is first needed.
 pub(super) struct Atoms<'a> {
     pub(super) document: Document<'a>,
+    pub(super) formats: Formats,
+    /// The languages of the patterns met so far.
+    pub(super) patterns: FxHashMap<String, ExprId>,
     slots: Vec<Slot>,
     by_pointer: FxHashMap<String, AtomId>,
+    places: FxHashMap<AtomId, String>,
     warnings: Vec<Warning>,
     /// Atoms known not to lead back to themselves.
     grounded: FxHashSet<AtomId>,
+    /// Each atom and its negation, both ways.
+    pub(super) negations: FxHashMap<AtomId, AtomId>,
+    pub(super) expressions: Expressions,
+    nothing: Option<AtomId>,
+    anything: Option<AtomId>,
 }
 
-enum Slot {
+pub(super) enum Slot {
+    /// The subschema at a place.
     Unread(String),
+    /// The negation of another atom.
+    Negation(AtomId),
     Read(Rc<Atom>),
 }
 
@@ -45,6 +59,13 @@ impl Keyword<'_> {
 
     pub(super) fn refusal(&self, types: Types, problem: SchemaProblem) -> Refusal {
         Refusal { types, pointer: self.pointer.clone(), keyword: self.name.to_owned(), problem }
+    }
+
+    /// Another keyword of the same subschema.
+    pub(super) fn sibling(&self, name: &'static str) -> Option<Self> {
+        let value = self.siblings.get(name)?;
+        let schema = self.pointer.rfind('/').map_or("", |slash| &self.pointer[..slash]);
+        Some(Self { name, value, pointer: child_pointer(schema, name), siblings: self.siblings, draft: self.draft })
     }
 
     /// A length or a number of items: an integer of at least zero, cut at `u32::MAX`.
@@ -76,18 +97,25 @@ impl Keyword<'_> {
 }
 
 impl<'a> Atoms<'a> {
-    pub(super) fn new(document: Document<'a>) -> Self {
+    pub(super) fn new(document: Document<'a>, formats: Formats) -> Self {
         Self {
             document,
+            formats,
+            patterns: FxHashMap::default(),
             slots: Vec::new(),
             by_pointer: FxHashMap::default(),
+            places: FxHashMap::default(),
             warnings: Vec::new(),
             grounded: FxHashSet::default(),
+            negations: FxHashMap::default(),
+            expressions: Expressions::new(),
+            nothing: None,
+            anything: None,
         }
     }
 
-    pub(super) fn into_warnings(self) -> Vec<Warning> {
-        self.warnings
+    pub(super) fn finish(self) -> (Expressions, Vec<Warning>) {
+        (self.expressions, self.warnings)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -99,24 +127,50 @@ impl<'a> Atoms<'a> {
         if let Some(&id) = self.by_pointer.get(pointer) {
             return id;
         }
-        let id = self.slots.len() as AtomId;
-        self.slots.push(Slot::Unread(pointer.to_owned()));
+        let id = self.add_slot(Slot::Unread(pointer.to_owned()));
         self.by_pointer.insert(pointer.to_owned(), id);
+        self.places.insert(id, pointer.to_owned());
         id
     }
 
     /// An atom that stands nowhere in the document.
     pub(super) fn add(&mut self, atom: Atom) -> AtomId {
-        self.slots.push(Slot::Read(Rc::new(atom)));
+        self.add_slot(Slot::Read(Rc::new(atom)))
+    }
+
+    pub(super) fn add_slot(&mut self, slot: Slot) -> AtomId {
+        self.slots.push(slot);
         self.slots.len() as AtomId - 1
     }
 
+    /// The atom that no value satisfies.
+    pub(super) fn nothing(&mut self) -> AtomId {
+        let id = self.nothing.unwrap_or_else(|| self.add(Atom::of(Types::NONE)));
+        *self.nothing.insert(id)
+    }
+
+    /// The atom that every value satisfies.
+    pub(super) fn anything(&mut self) -> AtomId {
+        let id = self.anything.unwrap_or_else(|| self.add(Atom::any()));
+        *self.anything.insert(id)
+    }
+
+    /// Where an atom, or what it is the negation of, stands in the document; the root for those that stand nowhere.
+    pub(super) fn place(&self, id: AtomId) -> String {
+        let original = self.negations.get(&id).filter(|&&other| other < id).copied().unwrap_or(id);
+        self.places.get(&original).cloned().unwrap_or_default()
+    }
+
     pub(super) fn get(&mut self, id: AtomId) -> Result<Rc<Atom>, Problem> {
-        let pointer = match &self.slots[id as usize] {
+        let atom = match &self.slots[id as usize] {
             Slot::Read(atom) => return Ok(Rc::clone(atom)),
-            Slot::Unread(pointer) => pointer.clone(),
+            Slot::Unread(pointer) => {
+                let pointer = pointer.clone();
+                self.read(&pointer)?
+            }
+            &Slot::Negation(of) => self.read_negation(of)?,
         };
-        let atom = Rc::new(self.read(&pointer)?);
+        let atom = Rc::new(atom);
         self.slots[id as usize] = Slot::Read(Rc::clone(&atom));
         Ok(atom)
     }
@@ -151,10 +205,8 @@ impl<'a> Atoms<'a> {
     }
 
     fn circular(&self, id: AtomId) -> Problem {
-        let place = self.by_pointer.iter().find(|&(_, &other)| other == id);
-        let pointer = place.map_or("", |(pointer, _)| pointer);
         let reason = "the reference leads back to itself for the same value";
-        Problem::new(pointer, "$ref", SchemaProblem::UnsupportedForm { reason })
+        Problem::new(&self.place(id), "$ref", SchemaProblem::UnsupportedForm { reason })
     }
 
     pub(super) fn warn(&mut self, keyword: &Keyword<'_>, reason: &'static str) {

@@ -7,6 +7,8 @@ use serde_json::{Number, Value};
 use super::Problem;
 use super::atom::{ArrayKeywords, Atom, AtomId, Choice, ObjectKeywords, Scalar, Types};
 use super::document::Draft;
+use super::format::format;
+use super::options::Formats;
 use super::read::{Atoms, Keyword};
 use crate::error::SchemaProblem;
 use crate::machine::json::decimal::Decimal;
@@ -14,29 +16,6 @@ use crate::machine::json::number::{Bound, Multiple, NumberForm};
 
 /// The largest number of remainders that `multipleOf` may need.
 const REMAINDERS: u64 = 1 << 16;
-
-/// The formats that the specifications define; other names are annotations.
-const FORMATS: [&str; 19] = [
-    "date",
-    "date-time",
-    "duration",
-    "email",
-    "hostname",
-    "idn-email",
-    "idn-hostname",
-    "ipv4",
-    "ipv6",
-    "iri",
-    "iri-reference",
-    "json-pointer",
-    "regex",
-    "relative-json-pointer",
-    "time",
-    "uri",
-    "uri-reference",
-    "uri-template",
-    "uuid",
-];
 
 impl Atoms<'_> {
     pub(super) fn read_scalar(&mut self, atom: &mut Atom, keyword: &Keyword<'_>) -> Result<(), Problem> {
@@ -57,15 +36,26 @@ impl Atoms<'_> {
                 atom.max_length = keyword.most()?;
                 Ok(())
             }
-            "format" if !keyword.value.as_str().is_some_and(|name| FORMATS.contains(&name)) => {
-                self.warn(keyword, "this format is unknown");
+            "pattern" => {
+                let source = keyword.value.as_str().ok_or_else(|| keyword.malformed("a regular expression"))?;
+                let language = self.pattern(keyword, &keyword.pointer, source)?;
+                atom.text = self.expressions.all_of(vec![atom.text, language]);
                 Ok(())
             }
-            _ => {
-                atom.refusals.push(keyword.refusal(Types::STRING, SchemaProblem::Unsupported));
-                Ok(())
-            }
+            _ => self.read_format(atom, keyword),
         }
+    }
+
+    fn read_format(&mut self, atom: &mut Atom, keyword: &Keyword<'_>) -> Result<(), Problem> {
+        let name = keyword.value.as_str().ok_or_else(|| keyword.malformed("a format's name"))?;
+        if self.formats == Formats::Annotate {
+            return Ok(());
+        }
+        match format(&mut self.expressions, name, keyword.draft) {
+            Some(language) => atom.text = self.expressions.all_of(vec![atom.text, language]),
+            None => self.warn(keyword, "this format is unknown"),
+        }
+        Ok(())
     }
 
     fn one_of_values(
@@ -120,7 +110,7 @@ impl Atoms<'_> {
                 prefix.push(self.value(item, keyword)?);
             }
             let len = items.len() as u32;
-            atom.array = ArrayKeywords { prefix, rest: None, min: len, max: Some(len) };
+            atom.array = ArrayKeywords { prefix, min: len, max: Some(len), ..ArrayKeywords::default() };
         }
         Ok(self.add(atom))
     }

@@ -3,42 +3,63 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Problem;
-use super::build::{Draft, DraftNode, DraftObject};
+use super::build::{Draft, DraftArray, DraftNode, DraftObject, Overlap};
+use super::conjoin::StringSet;
 use super::options::SchemaOptions;
 use crate::error::{GrammarError, SchemaProblem};
 use crate::limits::Limits;
 use crate::machine::json::cost::Cost;
 use crate::machine::json::layout::Spacing;
 use crate::machine::json::number::{NumberDfa, NumberRule};
-use crate::machine::json::program::{ArrayRule, JsonProgram, Member, Node, NodeId, ObjectRule, TextRule};
+use crate::machine::json::program::{
+    ArrayRule, Counts, FREE, JsonProgram, LanguageRule, Member, Node, NodeId, ObjectRule, TextRule, Way,
+};
 use crate::machine::json::shortest_spelling;
+use crate::machine::json::texts::Texts;
 use crate::machine::json::trie::Trie;
+use crate::regular::{CharSet, ExprId, Expressions, TextDfa};
 
-/// Turns the graph into a program, or reports that nothing satisfies the root or that branches of a `oneOf` overlap.
+/// The graph turned into a program.
+pub(super) enum Solved {
+    Program(JsonProgram),
+    /// Some branches of `oneOf`s have values in common: the graph has to be built again with each keeping out the others.
+    Overlapping(Vec<Overlap>),
+}
+
+/// Turns the graph into a program, or reports that nothing satisfies the root.
 pub(super) fn solve(
-    draft: Draft,
+    mut draft: Draft,
+    mut expressions: Expressions,
     root: NodeId,
     options: SchemaOptions,
     limits: &Limits,
-) -> Result<JsonProgram, GrammarError> {
+) -> Result<Solved, GrammarError> {
     let program = JsonProgram {
         nodes: Vec::with_capacity(draft.nodes.len()),
         root,
         numbers: Vec::new(),
-        texts: Vec::new(),
+        texts: vec![TextRule::ANY],
         words: Vec::new(),
+        languages: std::mem::take(&mut draft.languages),
+        language_rules: Vec::new(),
         arrays: Vec::new(),
         objects: Vec::new(),
         spacing: Spacing::new(options.layout, options.profile),
         profile: options.profile,
         order: options.order,
     };
-    let mut solver =
-        Solver { program, limits, automata: FxHashMap::default(), texts: FxHashMap::default(), states: 0 };
+    let mut solver = Solver {
+        program,
+        limits,
+        automata: FxHashMap::default(),
+        texts: FxHashMap::from_iter([(TextRule::ANY, FREE)]),
+        languages: FxHashMap::default(),
+        states: 0,
+    };
     for node in &draft.nodes {
-        solver.add_scalars(node)?;
+        solver.add_scalars(node, &mut expressions)?;
     }
-    solver.find_costs(&draft);
+    solver.find_costs(&draft)?;
     for (id, node) in draft.nodes.into_iter().enumerate() {
         solver.add_containers(id, node)?;
     }
@@ -47,14 +68,11 @@ pub(super) fn solve(
         return Err(Problem::new("", "schema", SchemaProblem::Unsatisfiable).into());
     }
     let reached = reached(&program);
-    for (owner, pair, pointer) in draft.exclusions {
-        if reached.contains(&owner) && !program.nodes[pair as usize].cost.is_none() {
-            let reason = "a value may satisfy two branches at once, which cannot be kept out";
-            let problem = SchemaProblem::UnsupportedForm { reason };
-            return Err(Problem::new(&pointer, "oneOf", problem).into());
-        }
-    }
-    Ok(program)
+    let overlapping = draft.exclusions.into_iter().filter(|(owner, pair, _)| {
+        reached.contains(owner) && !program.nodes[*pair as usize].cost.is_none()
+    });
+    let overlapping: Vec<_> = overlapping.map(|(_, _, overlap)| overlap).collect();
+    if overlapping.is_empty() { Ok(Solved::Program(program)) } else { Ok(Solved::Overlapping(overlapping)) }
 }
 
 /// The nodes that some text leads to.
@@ -64,10 +82,12 @@ fn reached(program: &JsonProgram) -> FxHashSet<NodeId> {
     while let Some(node) = todo.pop() {
         let node = &program.nodes[node as usize];
         let arrays = node.arrays.iter().map(|&rule| &program.arrays[rule as usize]);
-        let items = arrays.flat_map(|rule| rule.prefix.iter().copied().chain(rule.rest));
+        let items = arrays.flat_map(|rule| rule.prefix.iter().flatten().chain(&rule.rest)).map(|way| way.node);
         let objects = node.objects.iter().map(|&rule| &program.objects[rule as usize]);
-        let members = objects
-            .flat_map(|rule| rule.members.iter().filter_map(|member| member.node).chain(rule.additional));
+        let members = objects.flat_map(|rule| {
+            let others = rule.others.iter().flatten().map(|way| way.node);
+            rule.members.iter().filter_map(|member| member.node).chain(others)
+        });
         todo.extend(items.chain(members).filter(|&child| reached.insert(child)));
     }
     reached
@@ -78,6 +98,7 @@ struct Solver<'a> {
     limits: &'a Limits,
     automata: FxHashMap<Vec<NumberRule>, Option<u32>>,
     texts: FxHashMap<TextRule, u32>,
+    languages: FxHashMap<ExprId, Option<u32>>,
     states: usize,
 }
 
@@ -91,7 +112,7 @@ impl Solver<'_> {
     }
 
     /// Adds a node with all but its arrays and objects.
-    fn add_scalars(&mut self, draft: &DraftNode) -> Result<(), GrammarError> {
+    fn add_scalars(&mut self, draft: &DraftNode, expressions: &mut Expressions) -> Result<(), GrammarError> {
         let mut node = Node { null: draft.null, bools: draft.bools, ..Node::default() };
         let scalars = [(draft.null, 4, b'n'), (draft.bools[0], 5, b'f'), (draft.bools[1], 4, b't')];
         for (_, bytes, first) in scalars.iter().filter(|(present, ..)| *present) {
@@ -102,13 +123,46 @@ impl Solver<'_> {
             let (bytes, first) = self.program.numbers[number as usize].closing(0);
             node.cost.or(&Cost::new(bytes, first));
         }
-        let free = TextRule { min: 0, max: None };
-        let texts = if draft.texts.contains(&free) { std::slice::from_ref(&free) } else { &draft.texts[..] };
-        for text in texts {
-            node.texts.push(self.text(text));
-            node.cost.or(&Cost::new(text.min.saturating_add(2), b'"'));
+        self.add_strings(draft, &mut node, expressions)?;
+        self.program.nodes.push(node);
+        Ok(())
+    }
+
+    fn add_strings(
+        &mut self,
+        draft: &DraftNode,
+        node: &mut Node,
+        expressions: &mut Expressions,
+    ) -> Result<(), GrammarError> {
+        let plain = |text: &&StringSet| text.language == Expressions::EVERYTHING;
+        if draft.texts.iter().filter(plain).any(|text| text.length == TextRule::ANY) {
+            node.texts.push(FREE);
+            node.cost.or(&Cost::new(2, b'"'));
+            return Ok(());
         }
-        if !draft.words.is_empty() && *texts != [TextRule { min: 0, max: None }] {
+        for text in draft.texts.iter().filter(plain) {
+            node.texts.push(self.text(&text.length));
+            node.cost.or(&Cost::new(text.length.min.saturating_add(2), b'"'));
+        }
+        // The least length is part of the language; the greatest is counted, for it may be large.
+        let mut languages: Vec<(Option<u32>, Vec<ExprId>)> = Vec::new();
+        for text in draft.texts.iter().filter(|text| !plain(text)) {
+            let any = expressions.class(CharSet::any());
+            let length = expressions.repeat(any, text.length.min, None);
+            let language = expressions.all_of(vec![text.language, length]);
+            match languages.iter_mut().find(|(max, _)| *max == text.length.max) {
+                Some((_, all)) => all.push(language),
+                None => languages.push((text.length.max, vec![language])),
+            }
+        }
+        for (max, all) in languages {
+            let language = expressions.any_of(all);
+            if let Some((rule, cost)) = self.language_rule(language, max, expressions)? {
+                node.languages.push(rule);
+                node.cost.or(&cost);
+            }
+        }
+        if !draft.words.is_empty() {
             let mut words: Vec<&str> = draft.words.iter().map(String::as_str).collect();
             words.sort_unstable();
             words.dedup();
@@ -118,14 +172,62 @@ impl Solver<'_> {
             node.words = Some(self.program.words.len() as u32);
             self.program.words.push(trie);
         }
-        self.program.nodes.push(node);
         Ok(())
+    }
+
+    /// The rule for strings of a language and at most some length, and what the shortest costs, if there are such strings.
+    fn language_rule(
+        &mut self,
+        language: ExprId,
+        max: Option<u32>,
+        expressions: &mut Expressions,
+    ) -> Result<Option<(u32, Cost)>, GrammarError> {
+        let Some(language) = self.language(language, expressions)? else { return Ok(None) };
+        let texts = &self.program.languages[language as usize];
+        let start = texts.dfa().start();
+        let max = max.filter(|&max| texts.longest().is_none_or(|longest| longest > max));
+        let least = match max {
+            None => texts.nearest_any(start),
+            Some(max) => texts.fewest(start).filter(|&(chars, _)| chars <= max).map(|(_, way)| way),
+        };
+        let Some(least) = least else { return Ok(None) };
+        let free = self.text(&TextRule { min: 0, max });
+        let rule = LanguageRule { language, max, free };
+        let rules = &mut self.program.language_rules;
+        let id = rules.iter().position(|known| *known == rule).unwrap_or(rules.len());
+        if id == rules.len() {
+            rules.push(rule);
+        }
+        Ok(Some((id as u32, Cost::new(least.len.saturating_add(1), b'"'))))
+    }
+
+    /// The automaton of a language, unless that is empty.
+    fn language(
+        &mut self,
+        language: ExprId,
+        expressions: &mut Expressions,
+    ) -> Result<Option<u32>, GrammarError> {
+        if let Some(&known) = self.languages.get(&language) {
+            return Ok(known);
+        }
+        let limit = self.limits.states.saturating_sub(self.states);
+        let dfa = TextDfa::new(expressions, &[language], limit).map_err(|given| {
+            GrammarError::limit("automaton states", self.states + given, self.limits.states)
+        })?;
+        self.spend(dfa.len())?;
+        let texts = Texts::new(dfa);
+        let id = texts.nearest_any(texts.dfa().start()).map(|_| self.program.languages.len() as u32);
+        if id.is_some() {
+            self.program.languages.push(texts);
+        }
+        self.languages.insert(language, id);
+        Ok(id)
     }
 
     fn number(&mut self, rules: &[NumberRule]) -> Result<Option<u32>, GrammarError> {
         // A rule without any bound makes all others superfluous.
-        let any = rules.contains(&NumberRule::ANY).then_some(std::slice::from_ref(&NumberRule::ANY));
-        let rules = any.unwrap_or(rules);
+        let any = rules.iter().position(|rule| *rule == NumberRule::ANY);
+        let rules = any.map_or(rules, |any| &rules[any..=any]);
         if rules.is_empty() {
             return Ok(None);
         }
@@ -153,13 +255,13 @@ impl Solver<'_> {
 
     /// The least fixpoint of the costs: rounds over all nodes until none gets cheaper. Children mostly come after their
     /// parents, so a round runs backwards and few are needed.
-    fn find_costs(&mut self, draft: &Draft) {
+    fn find_costs(&mut self, draft: &Draft) -> Result<(), GrammarError> {
         loop {
             let mut changed = false;
             for (id, node) in draft.nodes.iter().enumerate().rev() {
                 let mut cost = self.program.nodes[id].cost.clone();
                 for array in &node.arrays {
-                    cost.or(&self.array_cost(array));
+                    cost.or(&self.array_cost(array)?);
                 }
                 for object in &node.objects {
                     cost.or(&self.object_cost(object));
@@ -170,7 +272,7 @@ impl Solver<'_> {
                 }
             }
             if !changed {
-                return;
+                return Ok(());
             }
         }
     }
@@ -179,61 +281,208 @@ impl Solver<'_> {
         &self.program.nodes[node as usize].cost
     }
 
-    /// The number of items that can follow one another.
-    fn most_items(&self, array: &ArrayRule) -> Option<u32> {
-        let possible = |node: &NodeId| !self.cost(*node).is_none();
-        let prefix = array.prefix.iter().take_while(|node| possible(node)).count();
-        let open = prefix == array.prefix.len() && array.rest.as_ref().is_some_and(possible);
-        let most = if open { None } else { Some(prefix as u32) };
-        [most, array.max].into_iter().flatten().min()
+    /// Of some ways to be an item or a member, those that a value satisfies.
+    fn possible(&self, ways: &[Way]) -> Vec<Way> {
+        ways.iter().copied().filter(|way| !self.cost(way.node).is_none()).collect()
     }
 
-    fn array_cost(&self, array: &ArrayRule) -> Cost {
-        if array.min == 0 {
-            return Cost::new(2, b'[');
+    fn cheapest(&self, ways: &[Way]) -> Cost {
+        let mut cost = Cost::NONE;
+        for way in ways {
+            cost.or(self.cost(way.node));
         }
-        if self.most_items(array).is_some_and(|most| most < array.min) {
-            return Cost::NONE;
+        cost
+    }
+
+    /// The array with what cannot be satisfied cut off, if anything is left.
+    fn array(&mut self, array: &DraftArray) -> Result<Option<ArrayRule>, GrammarError> {
+        let prefix: Vec<_> =
+            array.prefix.iter().map(|ways| self.possible(ways)).take_while(|ways| !ways.is_empty()).collect();
+        let open = prefix.len() == array.prefix.len();
+        let rest = if open { self.possible(&array.rest) } else { Vec::new() };
+        let most = if rest.is_empty() { Some(prefix.len() as u32) } else { None };
+        let max = [most, array.max].into_iter().flatten().min();
+        let (min, counters) = (array.min, array.counters.clone());
+        let mut rule = ArrayRule { prefix, rest, min, max, counters, after: FxHashMap::default() };
+        if let Some(max) = rule.max {
+            if max < rule.min {
+                return Ok(None);
+            }
+            rule.prefix.truncate(max as usize);
+            if rule.prefix.len() == max as usize {
+                rule.rest.clear();
+            }
+        }
+        if !rule.counters.is_empty() {
+            rule.after = self.after_items(&rule)?;
+        }
+        Ok(Some(rule))
+    }
+
+    /// With counters: from the end of an item, in every state that the array can be in, to the end of the array.
+    fn after_items(&mut self, rule: &ArrayRule) -> Result<FxHashMap<(u32, Counts), Cost>, GrammarError> {
+        let start = (0, Counts::default());
+        let mut states = vec![start];
+        let mut edges: Vec<Vec<(usize, Way)>> = Vec::new();
+        let mut ids = FxHashMap::from_iter([(start, 0)]);
+        while let Some(&(items, counts)) = states.get(edges.len()) {
+            let mut out = Vec::new();
+            let more = rule.max.is_none_or(|max| items < max);
+            for &way in rule.item(items).iter().filter(|_| more) {
+                let Some(counts) = rule.raise(counts, way.bits) else { continue };
+                let next = (rule.count(items), counts);
+                let id = *ids.entry(next).or_insert_with(|| {
+                    states.push(next);
+                    states.len() - 1
+                });
+                out.push((id, way));
+            }
+            edges.push(out);
+            self.spend(1)?;
         }
         let spacing = &self.program.spacing;
+        let end = spacing.bracket_cost(0).and(&Cost::new(1, b']'));
         let comma = Cost::new(1, b',').and(&spacing.after_comma_cost(1));
-        let mut cost = Cost::new(1, b'[').and(&spacing.bracket_cost(1)).and(&comma.times(array.min - 1));
-        let prefix = array.prefix.len().min(array.min as usize);
-        for &node in &array.prefix[..prefix] {
-            cost = cost.and(&self.cost(node).indented());
+        let ends = states.iter().map(|(items, counts)| rule.closable(*items, counts));
+        let mut costs: Vec<_> = ends.map(|ends| if ends { end.clone() } else { Cost::NONE }).collect();
+        loop {
+            let mut changed = false;
+            for at in (0..states.len()).rev() {
+                let mut cost = costs[at].clone();
+                for &(to, way) in edges[at].iter().filter(|&&(to, _)| to != at) {
+                    let item = comma.and(&self.cost(way.node).indented());
+                    cost.or(&item.and(&costs[to]));
+                }
+                changed |= cost != costs[at];
+                costs[at] = cost;
+            }
+            if !changed {
+                let states = states.into_iter().zip(costs);
+                return Ok(states.filter(|(_, cost)| !cost.is_none()).collect());
+            }
         }
-        if let Some(rest) = array.rest.filter(|_| array.min as usize > prefix) {
-            cost = cost.and(&self.cost(rest).indented().times(array.min - prefix as u32));
+    }
+
+    fn array_cost(&mut self, array: &DraftArray) -> Result<Cost, GrammarError> {
+        let Some(rule) = self.array(array)? else { return Ok(Cost::NONE) };
+        if rule.closable(0, &Counts::default()) {
+            return Ok(Cost::new(2, b'['));
         }
-        cost.and(&spacing.bracket_cost(0)).and(&Cost::new(1, b']'))
+        let spacing = &self.program.spacing;
+        let start = Cost::new(1, b'[').and(&spacing.bracket_cost(1));
+        if !rule.counters.is_empty() {
+            let mut cost = Cost::NONE;
+            for way in rule.item(0) {
+                let Some(counts) = rule.raise(Counts::default(), way.bits) else { continue };
+                let Some(after) = rule.after.get(&(rule.count(0), counts)) else { continue };
+                cost.or(&start.and(&self.cost(way.node).indented()).and(after));
+            }
+            return Ok(cost);
+        }
+        let comma = Cost::new(1, b',').and(&spacing.after_comma_cost(1));
+        let mut cost = start.and(&comma.times(rule.min - 1));
+        let prefix = rule.prefix.len().min(rule.min as usize);
+        for ways in &rule.prefix[..prefix] {
+            cost = cost.and(&self.cheapest(ways).indented());
+        }
+        if rule.min as usize > prefix {
+            cost = cost.and(&self.cheapest(&rule.rest).indented().times(rule.min - prefix as u32));
+        }
+        Ok(cost.and(&spacing.bracket_cost(0)).and(&Cost::new(1, b']')))
     }
 
     fn object_cost(&self, object: &DraftObject) -> Cost {
         let required: Vec<_> = object.members.iter().filter(|(.., required)| *required).collect();
-        let missing = (object.min as usize).saturating_sub(required.len());
-        let count = required.len() + missing;
-        if object.max.is_some_and(|max| count > max as usize) {
-            return Cost::NONE;
+        let covers = if object.obligations == 0 {
+            vec![Cost::new(0, b'"')]
+        } else {
+            let mut covers = self.covers(object);
+            covers.insert(0, Cost::NONE);
+            covers
+        };
+        let mut cost = Cost::NONE;
+        for (met, cover) in covers.iter().enumerate().filter(|(_, cover)| !cover.is_none()) {
+            let missing = (object.min as usize).saturating_sub(required.len() + met);
+            let count = required.len() + met + missing;
+            if object.max.is_some_and(|max| count > max as usize) {
+                continue;
+            }
+            if count == 0 {
+                return Cost::new(2, b'{');
+            }
+            let spacing = &self.program.spacing;
+            let mut one = Cost::new(1, b'{').and(&spacing.bracket_cost(1));
+            for (name, node, _) in &required {
+                one = one.and(&self.member_cost(name_len(name), *node));
+            }
+            let comma = Cost::new(1, b',').and(&spacing.after_comma_cost(1));
+            one = one.and(&comma.times(count as u32 - 1)).and(cover);
+            one = one.and(&self.cheapest_members(object, missing));
+            cost.or(&one.and(&spacing.bracket_cost(0)).and(&Cost::new(1, b'}')));
         }
-        if count == 0 {
-            return Cost::new(2, b'{');
+        cost
+    }
+
+    /// The least that one, two, … undeclared members cost that meet all obligations together.
+    fn covers(&self, object: &DraftObject) -> Vec<Cost> {
+        let all = usize::from(object.obligations);
+        let mut best = vec![Cost::NONE; all + 1];
+        best[0] = Cost::new(0, b'"');
+        let mut covers = Vec::new();
+        for _ in 0..object.obligations.count_ones() {
+            let mut next = vec![Cost::NONE; all + 1];
+            for (met, before) in best.iter().enumerate().filter(|(_, before)| !before.is_none()) {
+                for meeting in 1..=object.obligations {
+                    let other = self.cheapest_other(object, meeting);
+                    next[met | usize::from(meeting)].or(&before.and(&other));
+                }
+            }
+            covers.push(next[all].clone());
+            best = next;
         }
-        let spacing = &self.program.spacing;
-        let mut cost = Cost::new(1, b'{').and(&spacing.bracket_cost(1));
-        for (name, node, _) in required {
-            cost = cost.and(&self.member_cost(name_len(name), *node));
+        covers
+    }
+
+    /// The cheapest undeclared member that meets some obligations.
+    fn cheapest_other(&self, object: &DraftObject, meeting: u8) -> Cost {
+        let mut cost = Cost::NONE;
+        for (label, ways) in object.others.iter().enumerate() {
+            let ways = ways.iter().filter(|way| meeting & !way.bits == 0 && !self.cost(way.node).is_none());
+            let mut ways = ways.peekable();
+            if ways.peek().is_none() {
+                continue;
+            }
+            let Some(name) = self.other_name_len(object, label as u32) else { continue };
+            for way in ways {
+                cost.or(&self.member_cost(name, way.node));
+            }
         }
-        let comma = Cost::new(1, b',').and(&spacing.after_comma_cost(1));
-        cost = cost.and(&comma.times(count as u32 - 1));
-        cost = cost.and(&self.cheapest_members(object, missing));
-        cost.and(&spacing.bracket_cost(0)).and(&Cost::new(1, b'}'))
+        cost
+    }
+
+    fn other_name_len(&self, object: &DraftObject, label: u32) -> Option<u32> {
+        let end = match object.labels {
+            Some(labels) => {
+                let texts = &self.program.languages[labels as usize];
+                texts.nearest(texts.dfa().start(), label)?
+            }
+            None => names(object).node(0).outside(),
+        };
+        Some(end.len - 1)
+    }
+
+    fn is_open(&self, object: &DraftObject) -> bool {
+        object.others.iter().flatten().any(|way| !self.cost(way.node).is_none())
     }
 
     /// The least cost of some members that are not required.
     fn cheapest_members(&self, object: &DraftObject, missing: usize) -> Cost {
+        if missing == 0 {
+            return Cost::new(0, b'"');
+        }
         let mut optional: Vec<_> = object.members.iter().filter(|(.., required)| !required).collect();
         optional.retain(|(_, node, _)| !self.cost(*node).is_none());
-        let open = !self.cost(object.additional).is_none();
+        let open = self.is_open(object);
         let most = optional.len() + usize::from(open);
         if missing > most && !open {
             return Cost::NONE;
@@ -242,7 +491,7 @@ impl Solver<'_> {
         let missing = missing.min(most);
         let mut best = vec![Cost::NONE; missing + 1];
         best[0] = Cost::new(0, b'"');
-        let other = self.member_cost(self.other_name_len(object), object.additional);
+        let other = self.cheapest_other(object, 0);
         let costs = optional.iter().map(|(name, node, _)| self.member_cost(name_len(name), *node));
         for cost in costs.chain(open.then_some(other)) {
             for chosen in (0..missing).rev() {
@@ -253,13 +502,6 @@ impl Solver<'_> {
         best.swap_remove(missing)
     }
 
-    fn other_name_len(&self, object: &DraftObject) -> u32 {
-        if object.min == 0 || self.cost(object.additional).is_none() {
-            return 0;
-        }
-        names(object).node(0).outside().len - 1
-    }
-
     fn member_cost(&self, name_len: u32, node: NodeId) -> Cost {
         let colon = Cost::new(name_len.saturating_add(3), b'"').and(&self.program.spacing.after_colon_cost());
         colon.and(&self.cost(node).indented())
@@ -267,17 +509,13 @@ impl Solver<'_> {
 
     /// Completes a node with the arrays and objects that can be satisfied.
     fn add_containers(&mut self, id: usize, draft: DraftNode) -> Result<(), GrammarError> {
-        for mut array in draft.arrays {
-            array.max = self.most_items(&array);
-            if array.max.is_some_and(|max| max < array.min) {
+        for array in draft.arrays {
+            if self.array_cost(&array)?.is_none() {
                 continue;
             }
-            if let Some(max) = array.max {
-                array.prefix.truncate(max as usize);
-                array.rest = array.rest.filter(|_| array.prefix.len() < max as usize);
-            }
+            let Some(rule) = self.array(&array)? else { continue };
             self.program.nodes[id].arrays.push(self.program.arrays.len() as u32);
-            self.program.arrays.push(array);
+            self.program.arrays.push(rule);
         }
         for object in draft.objects {
             if self.object_cost(&object).is_none() {
@@ -292,8 +530,8 @@ impl Solver<'_> {
 
     fn object(&mut self, object: &DraftObject) -> Result<ObjectRule, GrammarError> {
         let possible = |node: NodeId| Some(node).filter(|&node| !self.cost(node).is_none());
-        let additional = possible(object.additional);
-        if object.min > 1 && additional.is_some() {
+        let others: Vec<_> = object.others.iter().map(|ways| self.possible(ways)).collect();
+        if object.min > 1 && others.iter().any(|ways| !ways.is_empty()) {
             let reason = "more than one is supported only where all names are declared";
             let problem = SchemaProblem::UnsupportedForm { reason };
             return Err(Problem::new(&object.min_pointer, "minProperties", problem).into());
@@ -313,7 +551,8 @@ impl Solver<'_> {
             next_required[at] = if member.required { at as u32 } else { next_required[at + 1] };
         }
         self.spend(names.len() + members.len())?;
-        Ok(ObjectRule { members, additional, min: object.min, max: object.max, names, next_required })
+        let DraftObject { labels, obligations, min, max, .. } = *object;
+        Ok(ObjectRule { members, others, labels, obligations, min, max, names, next_required })
     }
 }
 

@@ -6,7 +6,9 @@
 //! decoder as the machine.
 
 use super::layout::{Gap, Rest};
+use super::program::{LanguageRule, ObjectRule};
 use super::spelling::{Decode, Decoded};
+use super::texts::Texts;
 use super::trie::TrieNode;
 use super::{Frame, JsonMachine, OUTSIDE, ROOT, StackId, State};
 use crate::ByteSet;
@@ -78,20 +80,33 @@ impl JsonMachine {
             State::Word { trie, at, decode: Decode::Whole } => {
                 add_children(program.words[trie as usize].node(at), bytes);
             }
-            State::Key { at, decode: Decode::Whole } if at != OUTSIDE && self.is_closed(stack) => {
-                if let Some(Frame::Object { rule, .. }) = self.interner.stack(stack).frame {
-                    add_children(program.objects[rule as usize].names.node(at), bytes);
+            State::Language { rule, state, decode: Decode::Whole, .. } => {
+                let language = program.language_rules[rule as usize].language;
+                add_transitions(&program.languages[language as usize], state, bytes);
+            }
+            State::Key { at, other, decode: Decode::Whole } if !self.is_undeclared(stack, at, other) => {
+                let Some(rule) = self.object_rule(stack) else { return };
+                if at != OUTSIDE {
+                    add_children(rule.names.node(at), bytes);
+                }
+                if let Some(labels) = rule.labels
+                    && other != OUTSIDE
+                {
+                    add_transitions(&program.languages[labels as usize], other, bytes);
+                } else if rule.labels.is_none() && !self.is_closed(stack) {
+                    add_character(Decode::Whole, bytes);
                 }
             }
-            State::Text { decode, .. } | State::Word { decode, .. } | State::Key { decode, .. } => {
-                add_character(decode, bytes);
-            }
+            State::Text { decode, .. }
+            | State::Language { decode, .. }
+            | State::Word { decode, .. }
+            | State::Key { decode, .. } => add_character(decode, bytes),
             State::ArrayStart { gap } => {
                 bytes.insert(b']');
-                if let Some(Frame::Array { rule, .. }) = self.interner.stack(stack).frame
-                    && let Some(node) = program.arrays[rule as usize].item(0)
-                {
-                    self.add_value(node, gap, bytes);
+                if let Some(Frame::Array { rule, .. }) = self.interner.stack(stack).frame {
+                    for way in program.arrays[rule as usize].item(0) {
+                        self.add_value(way.node, gap, bytes);
+                    }
                 }
             }
             State::ObjectStart { gap } => {
@@ -115,15 +130,22 @@ impl JsonMachine {
         }
     }
 
-    /// How many digits may follow in a number, whichever they are.
-    pub(super) fn any_digits(&self, config: Config) -> Option<Tolerance> {
+    /// Of the threads in a number or in a string of a language, what the most tolerant of them takes.
+    pub(super) fn any_text(&self, config: Config) -> Option<Tolerance> {
         let threads = self.interner.threads_of(config).iter();
-        let chars = threads.filter_map(|&thread| match self.interner.thread(thread).1 {
-            State::Number { dfa, state } => Some(self.program.numbers[dfa as usize].any_digits(state)),
+        let tolerances = threads.filter_map(|&thread| match self.interner.thread(thread).1 {
+            State::Number { dfa, state } => {
+                let chars = self.program.numbers[dfa as usize].any_digits(state);
+                Some(Tolerance { class: (b'0'..=b'9').collect(), chars })
+            }
+            State::Language { rule, state, chars, decode: Decode::Whole } => {
+                let LanguageRule { language, max, .. } = self.program.language_rules[rule as usize];
+                let left = max.map_or(u32::MAX, |max| max - chars);
+                self.program.languages[language as usize].any_text(state, left)
+            }
             _ => None,
         });
-        let chars = chars.max().filter(|&chars| chars > 0)?;
-        Some(Tolerance { class: (b'0'..=b'9').collect(), chars })
+        tolerances.filter(|tolerance| tolerance.chars > 0).max_by_key(|tolerance| tolerance.class.len())
     }
 
     fn add_value(&self, node: u32, gap: Rest, bytes: &mut ByteSet) {
@@ -134,7 +156,7 @@ impl JsonMachine {
             (node.bools[0], b"f"),
             (node.bools[1], b"t"),
             (node.number.is_some(), b"-0123456789"),
-            (!node.texts.is_empty() || node.words.is_some(), b"\""),
+            (!node.texts.is_empty() || node.words.is_some() || !node.languages.is_empty(), b"\""),
             (!node.arrays.is_empty(), b"["),
             (!node.objects.is_empty(), b"{"),
         ];
@@ -159,10 +181,31 @@ impl JsonMachine {
         }
     }
 
-    /// Whether only declared names may come next in the object on top of `stack`.
+    fn object_rule(&self, stack: StackId) -> Option<&ObjectRule> {
+        match self.interner.stack(stack).frame {
+            Some(Frame::Object { rule, .. }) => Some(&self.program.objects[rule as usize]),
+            _ => None,
+        }
+    }
+
+    /// Whether only declared names may come next in the object on top of `stack`, where undeclared ones are all alike.
     fn is_closed(&self, stack: StackId) -> bool {
-        let state = State::Key { at: OUTSIDE, decode: Decode::Whole };
+        let state = State::Key { at: OUTSIDE, other: 0, decode: Decode::Whole };
         self.interner.find_thread(stack, state).is_none() && self.closing(stack, state).is_none()
+    }
+
+    /// Whether undeclared names may come next in the object on top of `stack`, and are all alike.
+    fn is_open(&self, stack: StackId) -> bool {
+        self.object_rule(stack).is_some_and(|rule| rule.labels.is_none()) && !self.is_closed(stack)
+    }
+
+    /// Whether a name is certainly undeclared, and nothing depends on how it goes on.
+    fn is_undeclared(&self, stack: StackId, at: u32, other: u32) -> bool {
+        let labels = self.object_rule(stack).and_then(|rule| rule.labels);
+        at == OUTSIDE
+            && labels.is_none_or(|labels| {
+                other != OUTSIDE && self.program.languages[labels as usize].dfa().is_free(other)
+            })
     }
 
     pub(super) fn split(&mut self, config: Config, parts: &mut Vec<Part>) {
@@ -209,25 +252,27 @@ impl JsonMachine {
                 self.push(stack, if stack == ROOT { State::End } else { State::AfterValue });
                 Part::Text(Text { min, max, after: self.gathered() })
             }
-            State::Key { at: OUTSIDE, decode: Decode::Whole } => Part::Text(self.undeclared(stack)),
-            State::Key { decode: Decode::Whole, .. } if !self.is_closed(stack) => {
-                Part::Special { config, text: self.undeclared(stack) }
+            State::Key { at, other, decode: Decode::Whole } if self.is_undeclared(stack, at, other) => {
+                Part::Text(self.undeclared(stack, other))
+            }
+            State::Key { decode: Decode::Whole, .. } if self.is_open(stack) => {
+                Part::Special { config, text: self.undeclared(stack, 0) }
             }
             _ => Part::Plain(config),
         }
     }
 
     /// The inside of an undeclared name.
-    fn undeclared(&mut self, stack: StackId) -> Text {
-        self.advance(stack, State::Key { at: OUTSIDE, decode: Decode::Whole }, b'"');
+    fn undeclared(&mut self, stack: StackId, other: u32) -> Text {
+        self.advance(stack, State::Key { at: OUTSIDE, other, decode: Decode::Whole }, b'"');
         Text { min: 0, max: u32::MAX, after: self.gathered() }
     }
 
     pub(super) fn undeclared_likeness(&mut self, config: Config) -> Option<Likeness> {
         let &[thread] = self.interner.threads_of(config) else { return None };
-        let (stack, State::Key { at, decode }) = self.interner.thread(thread) else { return None };
+        let (stack, State::Key { at, other, decode }) = self.interner.thread(thread) else { return None };
         let Some(Frame::Object { rule, .. }) = self.interner.stack(stack).frame else { return None };
-        if at == OUTSIDE || self.is_closed(stack) {
+        if at == OUTSIDE || !self.is_open(stack) {
             return None;
         }
         let mut bytes = ByteSet::default();
@@ -236,7 +281,7 @@ impl JsonMachine {
             _ => add_character(decode, &mut bytes),
         }
         let decode = decode.forget(self.program.profile);
-        self.push(stack, State::Key { at: OUTSIDE, decode });
+        self.push(stack, State::Key { at: OUTSIDE, other, decode });
         Some(Likeness { other: self.gathered(), bytes })
     }
 }
@@ -258,6 +303,57 @@ impl NumberDfa {
     }
 }
 
+impl Texts {
+    /// What text may follow between two characters of a string of which at most `left` more may come: characters of the
+    /// class that the most characters of ASCII are in, as classes go that lead to the same states.
+    fn any_text(&self, state: u32, left: u32) -> Option<Tolerance> {
+        let dfa = self.dfa();
+        let class_to = |from: u32, target: u32| {
+            let ranges = dfa.transitions(from).iter().filter(|&&(.., to)| to == target);
+            plain_class(ranges.map(|&(low, high, _)| (low, high)))
+        };
+        // How many characters may lead to a state, so that its end is still within reach.
+        let within = |state: u32| left.checked_sub(self.fewest(state)?.0);
+        let targets = dfa.transitions(state).iter().map(|&(.., target)| (target, class_to(state, target)));
+        let (mut at, class) = targets.max_by_key(|(_, class)| class.len())?;
+        let first = u32::from(class.iter().next()?);
+        let (mut before, mut chars) = (state, 0);
+        while chars < LONG && within(at).is_some_and(|most| chars < most) {
+            chars += 1;
+            if at == before {
+                return Some(Tolerance { class, chars: within(at)? });
+            }
+            let next = dfa.transitions(at).iter().find(|&&(low, high, _)| (low..=high).contains(&first));
+            let Some(&(.., next)) = next else { break };
+            if class & class_to(at, next) != class {
+                break;
+            }
+            (before, at) = (at, next);
+        }
+        Some(Tolerance { class, chars })
+    }
+}
+
+/// Of some ranges of characters, the bytes of ASCII that stand for themselves in a string, and all bytes beyond where
+/// every other character is among them.
+fn plain_class(ranges: impl Iterator<Item = (u32, u32)>) -> ByteSet {
+    let mut class = ByteSet::default();
+    let mut beyond = 0;
+    for (low, high) in ranges {
+        for byte in low.max(0x20)..=high.min(0x7f) {
+            class.insert(byte as u8);
+        }
+        if high >= 0x80 {
+            let surrogates = if low.max(0x80) < 0xd800 && high > 0xdfff { 0x800 } else { 0 };
+            beyond += high - low.max(0x80) + 1 - surrogates;
+        }
+    }
+    if beyond == 0x11_0000 - 0x80 - 0x800 {
+        class.insert_range(0x80, u8::MAX);
+    }
+    class.without(b"\"\\")
+}
+
 /// Digits that are looked ahead: as many as the longest tokens have, and more.
 const LONG: u32 = 24;
 
@@ -276,6 +372,20 @@ fn add_children(node: &TrieNode, bytes: &mut ByteSet) {
     for (c, _) in &node.children {
         let mut utf8 = [0; 4];
         bytes.insert(c.encode_utf8(&mut utf8).as_bytes()[0]);
+    }
+}
+
+/// The bytes that begin a character which a language goes on with, in some spelling, and the closing quote.
+fn add_transitions(texts: &Texts, state: u32, bytes: &mut ByteSet) {
+    bytes.extend(b"\"\\");
+    for &(low, high, _) in texts.dfa().transitions(state) {
+        for byte in low..=high.min(0x7f) {
+            bytes.insert(byte as u8);
+        }
+        if high >= 0x80 {
+            let first = |code: u32| char::from_u32(code).map_or(0xed, |c| c.encode_utf8(&mut [0; 4]).as_bytes()[0]);
+            bytes.insert_range(first(low.max(0x80)), first(high));
+        }
     }
 }
 

@@ -5,8 +5,9 @@
 
 use super::cost::Shortest;
 use super::intern::Stack;
-use super::program::{ArrayRule, Member, ObjectRule};
+use super::program::{ArrayRule, Counts, LanguageRule, Member, ObjectRule, Way};
 use super::spelling::Decode;
+use super::texts::Texts;
 use super::{Frame, JsonMachine, OUTSIDE, ROOT, StackId, State};
 use crate::frontend::json_schema::Order;
 
@@ -33,15 +34,18 @@ impl JsonMachine {
                 let end = Shortest::new(more.saturating_add(1), if more > 0 { b' ' } else { b'"' });
                 Some(end.after(decode.closing()).then(top.total))
             }
+            State::Language { rule, state, chars, decode } => {
+                Some(self.language(rule, state, chars, decode)?.then(top.total))
+            }
             State::Word { trie, at, decode } => Some(self.word(trie, at, decode)?.then(top.total)),
             State::ArrayStart { gap } => self.array_start(top, gap.closing()),
             State::ObjectStart { .. } if top.closable => {
                 Some(Shortest::new(1, b'}').then(self.interner.stack(top.parent).total))
             }
             State::KeyStart { gap } | State::ObjectStart { gap } => {
-                Some(self.key(top, 0, Decode::Whole)?.after((1, b'"')).after(gap.closing()))
+                Some(self.key_start(top)?.after((1, b'"')).after(gap.closing()))
             }
-            State::Key { at, decode } => self.key(top, at, decode),
+            State::Key { at, other, decode } => self.key(top, at, other, decode),
             State::Colon { node, gap } => {
                 let gap_after = program.spacing.after_colon.least_at(top.depth);
                 let value = self.value(node, top.depth)?.len.saturating_add(gap_after);
@@ -71,6 +75,21 @@ impl JsonMachine {
         Some(Shortest::new(top.total, first))
     }
 
+    fn language(&self, rule: u32, state: u32, chars: u32, decode: Decode) -> Option<Shortest> {
+        let LanguageRule { language, max, .. } = self.program.language_rules[rule as usize];
+        let texts = &self.program.languages[language as usize];
+        let profile = self.program.profile;
+        match (max, decode) {
+            (None, Decode::Whole) => texts.nearest_any(state),
+            (None, _) => texts.after_char(state, decode, profile, |state| texts.nearest_any(state)),
+            (Some(max), Decode::Whole) => {
+                let (fewest, way) = texts.fewest(state)?;
+                (chars + fewest <= max).then_some(way)
+            }
+            (Some(max), _) => texts.fewest_after_char(state, decode, profile, max.saturating_sub(chars)),
+        }
+    }
+
     fn word(&self, trie: u32, at: u32, decode: Decode) -> Option<Shortest> {
         let trie = &self.program.words[trie as usize];
         let node = trie.node(at);
@@ -84,41 +103,54 @@ impl JsonMachine {
     }
 
     fn array_start(&self, top: &Stack, gap: (u32, u8)) -> Option<Shortest> {
-        let Some(Frame::Array { rule, .. }) = top.frame else { return None };
+        let Some(Frame::Array { rule, counts, .. }) = top.frame else { return None };
         let rule = &self.program.arrays[rule as usize];
         let below = self.interner.stack(top.parent).total;
-        if rule.min == 0 {
+        if rule.closable(0, &counts) {
             return Some(Shortest::new(1, b']').then(below));
         }
-        let after = self.after_item(rule, rule.count(0), top.depth)?;
-        Some(self.value(rule.item(0)?, top.depth)?.after(gap).then(after).then(below))
+        let first = |way: &Way| {
+            let counts = rule.raise(counts, way.bits)?;
+            let after = self.after_item(rule, rule.count(0), &counts, top.depth)?;
+            Some(self.value(way.node, top.depth)?.after(gap).then(after).then(below))
+        };
+        rule.item(0).iter().filter_map(first).min_by_key(|way| way.len)
     }
 
     /// From the end of the last of `items` items to the end of the array, whose items stand at `depth`.
-    pub(super) fn after_item(&self, rule: &ArrayRule, items: u32, depth: u32) -> Option<u32> {
+    pub(super) fn after_item(
+        &self,
+        rule: &ArrayRule,
+        items: u32,
+        counts: &Counts,
+        depth: u32,
+    ) -> Option<u32> {
+        if !rule.counters.is_empty() {
+            return Some(rule.after.get(&(items, *counts))?.at(depth - 1)?.len);
+        }
         let spacing = &self.program.spacing;
         let mut total = spacing.bracket.least_at(depth - 1) + 1;
         let comma = 1 + spacing.after_comma.least_at(depth);
         let prefix = rule.prefix.len() as u32;
         for index in items..rule.min.min(prefix) {
-            let item = self.value(rule.item(index)?, depth)?;
+            let item = self.value(rule.item(index).first()?.node, depth)?;
             total = total.saturating_add(comma).saturating_add(item.len);
         }
         let rest = rule.min.saturating_sub(items.max(prefix));
         if rest > 0 {
-            let item = self.value(rule.rest?, depth)?;
+            let item = self.value(rule.rest.first()?.node, depth)?;
             total = total.saturating_add((comma.saturating_add(item.len)).saturating_mul(rest));
         }
         Some(total)
     }
 
-    /// From the end of a member, when `members` are complete, to the end of the object, whose members stand at `depth`.
-    /// Members that `seen` has are not to come.
+    /// From the end of a member, when some are complete and some obligations are pending, to the end of the object, whose
+    /// members stand at `depth`. Members that `seen` has are not to come.
     pub(super) fn after_member(
         &self,
         rule: &ObjectRule,
         seen: impl Fn(usize) -> bool,
-        members: u32,
+        (members, pending): (u32, u8),
         depth: u32,
     ) -> Option<u32> {
         let mut total = self.program.spacing.bracket.least_at(depth - 1) + 1;
@@ -133,21 +165,70 @@ impl JsonMachine {
                 optional.extend(self.member(member, depth));
             }
         }
-        if rule.max.is_some_and(|max| members + required > max) {
+        let after_required = |met: u32| self.missing(rule, &optional, members + required + met, depth);
+        let rest = if pending == 0 {
+            after_required(0)
+        } else {
+            let covers = self.covers(rule, pending, depth).into_iter().zip(1..);
+            covers.filter_map(|(cover, met)| Some(cover?.saturating_add(after_required(met)?))).min()
+        };
+        Some(total.saturating_add(rest?))
+    }
+
+    /// The least that the members cost that are missing to the least number, when `members` are or will be there.
+    fn missing(&self, rule: &ObjectRule, optional: &[u32], members: u32, depth: u32) -> Option<u32> {
+        if rule.max.is_some_and(|max| members > max) {
             return None;
         }
-        let missing = rule.min.saturating_sub(members + required) as usize;
-        if missing > 0 {
-            if let Some(node) = rule.additional {
-                let name = rule.names.node(0).outside().len - 1;
-                let one = self.member_text(name, node, depth)?;
-                optional.extend(std::iter::repeat_n(one, missing));
-            }
-            optional.sort_unstable();
-            let cheapest = optional.get(..missing)?;
-            total = cheapest.iter().fold(total, |total, &member| total.saturating_add(member));
+        let missing = rule.min.saturating_sub(members) as usize;
+        if missing == 0 {
+            return Some(0);
         }
-        Some(total)
+        let mut optional = optional.to_vec();
+        if let Some(one) = self.cheapest_other(rule, 0, depth) {
+            optional.extend(std::iter::repeat_n(one, missing));
+        }
+        optional.sort_unstable();
+        Some(optional.get(..missing)?.iter().fold(0, |total: u32, &member| total.saturating_add(member)))
+    }
+
+    /// The least that one, two, … undeclared members cost that meet all of some obligations together.
+    fn covers(&self, rule: &ObjectRule, pending: u8, depth: u32) -> Vec<Option<u32>> {
+        let all = usize::from(pending);
+        let mut best = vec![None; all + 1];
+        best[0] = Some(0u32);
+        let mut covers = Vec::new();
+        for _ in 0..pending.count_ones() {
+            let mut next = vec![None; all + 1];
+            for met in (0..=all).filter(|met| met & !all == 0) {
+                let Some(before): Option<u32> = best[met] else { continue };
+                for meeting in (1..=pending).filter(|bits| bits & !pending == 0) {
+                    let Some(cost) = self.cheapest_other(rule, meeting, depth) else { continue };
+                    let slot: &mut Option<u32> = &mut next[met | usize::from(meeting)];
+                    let total = before.saturating_add(cost);
+                    *slot = Some(slot.map_or(total, |known| known.min(total)));
+                }
+            }
+            covers.push(next[all]);
+            best = next;
+        }
+        covers
+    }
+
+    /// A comma and the cheapest whole undeclared member that meets some obligations.
+    fn cheapest_other(&self, rule: &ObjectRule, meeting: u8, depth: u32) -> Option<u32> {
+        let ways = rule.others.iter().zip(0..).flat_map(|(ways, label)| ways.iter().map(move |way| (label, way)));
+        let costs = ways.filter(|(_, way)| meeting & !way.bits == 0).filter_map(|(label, way)| {
+            let name = match rule.labels {
+                Some(labels) => {
+                    let texts = &self.program.languages[labels as usize];
+                    texts.nearest(texts.dfa().start(), label)?.len
+                }
+                None => rule.names.node(0).outside().len,
+            };
+            self.member_text(name - 1, way.node, depth)
+        });
+        costs.min()
     }
 
     /// A comma and a whole member.
@@ -166,38 +247,26 @@ impl JsonMachine {
         Some(self.value(node, depth)?.len.saturating_add(colon))
     }
 
+    /// From the first character of a name to the end of everything.
+    fn key_start(&self, top: &Stack) -> Option<Shortest> {
+        let Some(Frame::Object { rule, .. }) = top.frame else { return None };
+        let labels = self.program.objects[rule as usize].labels;
+        let other = labels.map_or(0, |labels| self.program.languages[labels as usize].dfa().start());
+        self.key(top, 0, other, Decode::Whole)
+    }
+
     /// From inside a name to the end of everything, by the best of the names that may still come of it.
-    fn key(&self, top: &Stack, at: u32, decode: Decode) -> Option<Shortest> {
-        let Some(Frame::Object { rule, seen, members }) = top.frame else { return None };
-        let object = Object { machine: self, rule: &self.program.objects[rule as usize], seen, members, top };
-        let names = &object.rule.names;
+    fn key(&self, top: &Stack, at: u32, other: u32, decode: Decode) -> Option<Shortest> {
+        let Some(Frame::Object { rule, seen, members, pending }) = top.frame else { return None };
+        let rule = &self.program.objects[rule as usize];
+        let object = Object { machine: self, rule, seen, members, pending, top };
         let below = self.interner.stack(top.parent).total;
-        let outside = object.after_other();
-        if at == OUTSIDE {
-            return Some(Shortest::new(1, b'"').after(decode.closing()).then(outside?).then(below));
-        }
-        let node = names.node(at);
-        if decode == Decode::Whole {
-            let declared = object.nearest(at);
-            let other = outside.map(|outside| node.outside().then(outside));
-            return Some(Shortest::shorter(declared, other)?.then(below));
-        }
-        let mut best = None;
-        for &(c, child) in &node.children {
-            let Some(end) = decode.finish(c, self.program.profile) else { continue };
-            let declared = object.nearest(child).map(|rest| end.then(rest.len));
-            let other = outside.map(|outside| end.then(names.node(child).outside().len).then(outside));
-            best = Shortest::shorter(best, Shortest::shorter(declared, other));
-        }
-        if let Some(outside) = outside {
-            let ranges = decode.candidates().into_iter();
-            let mut ends = ranges.flat_map(|(low, high)| low..=high).filter_map(|code| {
-                let c = char::from_u32(code).filter(|&c| node.child(c).is_none())?;
-                decode.finish(c, self.program.profile)
-            });
-            best = Shortest::shorter(best, ends.next().map(|end| end.then(1).then(outside)));
-        }
-        Some(best?.then(below))
+        let declared = if at == OUTSIDE { None } else { object.declared(at, decode) };
+        let undeclared = match rule.labels {
+            Some(labels) => object.labelled(&self.program.languages[labels as usize], other, decode),
+            None => object.unlabelled(at, decode),
+        };
+        Some(Shortest::shorter(declared, undeclared)?.then(below))
     }
 }
 
@@ -207,10 +276,66 @@ struct Object<'a> {
     rule: &'a ObjectRule,
     seen: u32,
     members: u32,
+    pending: u8,
     top: &'a Stack,
 }
 
 impl Object<'_> {
+    /// Through the best declared name.
+    fn declared(&self, at: u32, decode: Decode) -> Option<Shortest> {
+        if decode == Decode::Whole {
+            return self.nearest(at);
+        }
+        let children = self.rule.names.node(at).children.iter();
+        let ways = children.filter_map(|&(c, child)| {
+            let end = decode.finish(c, self.machine.program.profile)?;
+            Some(end.then(self.nearest(child)?.len))
+        });
+        ways.min_by_key(|way| way.len)
+    }
+
+    /// Through the best undeclared name, where all of them are alike.
+    fn unlabelled(&self, at: u32, decode: Decode) -> Option<Shortest> {
+        let profile = self.machine.program.profile;
+        let outside = self.after_other(0)?;
+        if at == OUTSIDE {
+            return Some(Shortest::new(1, b'"').after(decode.closing()).then(outside));
+        }
+        let names = &self.rule.names;
+        let node = names.node(at);
+        if decode == Decode::Whole {
+            return Some(node.outside().then(outside));
+        }
+        let through_child = node.children.iter().filter_map(|&(c, child)| {
+            Some(decode.finish(c, profile)?.then(names.node(child).outside().len).then(outside))
+        });
+        let ranges = decode.candidates(profile).into_iter();
+        let mut ends = ranges.flat_map(|(low, high)| low..=high).filter_map(|code| {
+            let c = char::from_u32(code).filter(|&c| node.child(c).is_none())?;
+            decode.finish(c, profile)
+        });
+        let leaving = ends.next().map(|end| end.then(1).then(outside));
+        Shortest::shorter(through_child.min_by_key(|way| way.len), leaving)
+    }
+
+    /// Through the best undeclared name, where a language labels them.
+    fn labelled(&self, texts: &Texts, other: u32, decode: Decode) -> Option<Shortest> {
+        if other == OUTSIDE {
+            return None;
+        }
+        let after: Vec<_> = (0..self.rule.others.len() as u32).map(|label| self.after_other(label)).collect();
+        let rest = |state| {
+            let ways = after.iter().zip(0..).filter_map(|(&after, label)| Some(texts.nearest(state, label)?.then(after?)));
+            ways.min_by_key(|way| way.len)
+        };
+        match decode {
+            Decode::Whole => rest(other),
+            // Which character it is has been forgotten.
+            _ if texts.dfa().is_free(other) => Some(rest(other)?.after(decode.closing())),
+            _ => texts.after_char(other, decode, self.machine.program.profile, rest),
+        }
+    }
+
     /// From a node of the trie through the best declared name below it to the end of the object.
     fn nearest(&self, at: u32) -> Option<Shortest> {
         let below = self.rule.names.words_below(at).filter_map(|(index, rest)| {
@@ -220,28 +345,30 @@ impl Object<'_> {
             }
             let member = &self.rule.members[index];
             let value = self.machine.after_name(member.node?, self.top.depth)?;
-            Some(rest.then(value).then(self.after_choice(Some(index))?))
+            Some(rest.then(value).then(self.after_choice(Some(index), self.pending)?))
         });
         below.min_by_key(|way| way.len)
     }
 
-    /// From the closing quote of an undeclared name to the end of the object.
-    fn after_other(&self) -> Option<u32> {
-        let node = self.rule.additional?;
+    /// From the closing quote of an undeclared name with a label to the end of the object.
+    fn after_other(&self, label: u32) -> Option<u32> {
         let position = self.rule.next_required.get(self.seen as usize);
         if self.machine.program.order == Order::Declared
             && position.is_some_and(|&next| (next as usize) < self.rule.members.len())
         {
             return None;
         }
-        let value = self.machine.after_name(node, self.top.depth)?;
-        Some(value.saturating_add(self.after_choice(None)?))
+        let ways = self.rule.others.get(label as usize)?.iter().filter_map(|way| {
+            let value = self.machine.after_name(way.node, self.top.depth)?;
+            Some(value.saturating_add(self.after_choice(None, self.pending & !way.bits)?))
+        });
+        ways.min()
     }
 
     /// From the end of the value of a chosen member to the end of the object.
-    fn after_choice(&self, index: Option<usize>) -> Option<u32> {
+    fn after_choice(&self, index: Option<usize>, pending: u8) -> Option<u32> {
         let depth = self.top.depth;
-        if !self.rule.counts() {
+        if !self.rule.counts() && self.pending == 0 {
             let required = index.map(|index| &self.rule.members[index]).filter(|member| member.required);
             let paid = required.map_or(Some(0), |member| self.machine.member(member, depth))?;
             return Some(self.top.own - paid);
@@ -252,7 +379,7 @@ impl Object<'_> {
             (Some(index), Order::Any) => other == index || self.machine.has_seen(self.seen, other),
             (None, _) => after_declared || self.machine.has_seen(self.seen, other),
         };
-        self.machine.after_member(self.rule, skipped, self.members + 1, depth)
+        self.machine.after_member(self.rule, skipped, (self.members + 1, pending), depth)
     }
 }
 

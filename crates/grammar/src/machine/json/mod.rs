@@ -25,8 +25,10 @@ mod intern;
 pub(crate) mod layout;
 pub(crate) mod number;
 pub(crate) mod program;
+mod residues;
 mod spelling;
 mod step;
+pub(crate) mod texts;
 pub(crate) mod trie;
 
 #[cfg(test)]
@@ -42,6 +44,7 @@ use crate::ByteSet;
 use crate::frontend::json_schema::Profile;
 use intern::Interner;
 use layout::Rest;
+use program::Counts;
 use spelling::Decode;
 
 /// Runs a [`JsonProgram`].
@@ -63,10 +66,10 @@ const ROOT: StackId = 0;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Frame {
     /// `items` counts the one being read.
-    Array { rule: u32, items: u32 },
+    Array { rule: u32, items: u32, counts: Counts },
     /// `seen` is the position in the declared order, or in any order the id of a set of members. The member whose name
-    /// is being read is not in it.
-    Object { rule: u32, seen: u32, members: u32 },
+    /// is being read is not in it. `pending` are the obligations that no member has met yet.
+    Object { rule: u32, seen: u32, members: u32, pending: u8 },
 }
 
 /// What is being read on top of a stack.
@@ -92,6 +95,13 @@ enum State {
         chars: u32,
         decode: Decode,
     },
+    /// Inside a string of a language. `chars` stays zero where the rule has no bound.
+    Language {
+        rule: u32,
+        state: u32,
+        chars: u32,
+        decode: Decode,
+    },
     /// Inside one of several fixed strings.
     Word {
         trie: u32,
@@ -110,9 +120,11 @@ enum State {
     KeyStart {
         gap: Rest,
     },
-    /// Inside a name: at a node of the object's trie, or [`OUTSIDE`].
+    /// Inside a name: at a node of the object's trie, or [`OUTSIDE`], and at a state of the language that labels
+    /// undeclared names: [`OUTSIDE`] once the name can only be a declared one, zero where there is no such language.
     Key {
         at: u32,
+        other: u32,
         decode: Decode,
     },
     /// After a name.
@@ -130,7 +142,7 @@ enum State {
     End,
 }
 
-/// The name being read has left the trie of declared ones.
+/// The name being read has left the trie of declared ones, or the language of the others.
 const OUTSIDE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -210,7 +222,7 @@ impl Machine for JsonMachine {
     }
 
     fn tolerance(&self, config: Config) -> Option<Tolerance> {
-        self.any_digits(config)
+        self.any_text(config)
     }
 
     fn byte_len(&self) -> usize {

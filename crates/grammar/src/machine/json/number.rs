@@ -12,6 +12,7 @@ use std::cmp::Ordering;
 use rustc_hash::FxHashMap;
 
 use super::decimal::Decimal;
+use super::residues::Residues;
 use crate::frontend::json_schema::Profile;
 
 /// Digits of a generated number, so that it is a finite double and reads back as written.
@@ -24,6 +25,10 @@ pub(crate) struct NumberRule {
     pub(crate) high: Option<Bound>,
     pub(crate) form: NumberForm,
     pub(crate) multiple_of: Option<Multiple>,
+    /// The form that the number must not have.
+    pub(crate) other_than: Option<NumberForm>,
+    /// What it must not be a multiple of.
+    pub(crate) indivisible: Vec<Multiple>,
     /// A value of `enum` or `const`: generated in its shortest spelling only.
     pub(crate) literal: bool,
 }
@@ -53,8 +58,15 @@ pub(crate) enum NumberForm {
 
 impl NumberRule {
     /// Every number.
-    pub(crate) const ANY: Self =
-        Self { low: None, high: None, form: NumberForm::Any, multiple_of: None, literal: false };
+    pub(crate) const ANY: Self = Self {
+        low: None,
+        high: None,
+        form: NumberForm::Any,
+        multiple_of: None,
+        other_than: None,
+        indivisible: Vec::new(),
+        literal: false,
+    };
 
     /// Leaves out what is below `bound`.
     pub(crate) fn above(&mut self, bound: Bound) {
@@ -93,6 +105,7 @@ impl NumberRule {
             Ordering::Greater => false,
         });
         let form = self.form == NumberForm::Any || value.is_integer();
+        let form = form && !(self.other_than == Some(NumberForm::Integer) && value.is_integer());
         let bound = Some(Bound { value: value.clone(), inclusive: true });
         (above && below && form).then(|| Self {
             low: bound.clone(),
@@ -103,7 +116,24 @@ impl NumberRule {
     }
 
     const fn is_bounded(&self) -> bool {
-        self.low.is_some() || self.high.is_some() || self.multiple_of.is_some()
+        self.low.is_some() || self.high.is_some() || self.other_than.is_some()
+    }
+
+    /// Whether the common multiple of the divisors is small enough to tell all remainders apart.
+    pub(crate) fn is_countable(&self) -> bool {
+        Residues::new(std::iter::once(self)).is_some()
+    }
+
+    /// The same apart from the divisors.
+    fn without_divisors(&self) -> Self {
+        Self { multiple_of: None, indivisible: Vec::new(), ..self.clone() }
+    }
+}
+
+impl Multiple {
+    /// In units of `1 / 10^places`.
+    pub(super) fn scaled(self, places: u16) -> Option<u64> {
+        u64::from(self.units).checked_mul(10u64.checked_pow(u32::from(places - self.places))?)
     }
 }
 
@@ -133,7 +163,7 @@ const fn class(byte: u8) -> Option<usize> {
 impl NumberDfa {
     /// The union of `rules`; `None` when no number satisfies any of them, and the number of states when it passes `limit`.
     pub(crate) fn new(rules: &[NumberRule], profile: Profile, limit: usize) -> Result<Option<Self>, usize> {
-        let spans: Vec<_> = rules.iter().map(|rule| Span::new(rule, profile)).collect();
+        let spans = spans(rules, profile);
         let start: Vec<_> = (0..spans.len() as u32).map(Walk::start).collect();
         let mut ids = FxHashMap::from_iter([(start.clone(), 0u32)]);
         let mut states = vec![start];
@@ -208,12 +238,37 @@ impl NumberDfa {
     }
 }
 
+/// The rules with those merged that differ only in their divisors.
+fn spans(rules: &[NumberRule], profile: Profile) -> Vec<Span> {
+    let mut groups: Vec<(NumberRule, Vec<&NumberRule>)> = Vec::new();
+    for rule in rules {
+        let bounds = rule.without_divisors();
+        match groups.iter_mut().find(|(known, _)| *known == bounds) {
+            Some((_, group)) => group.push(rule),
+            None => groups.push((bounds, vec![rule])),
+        }
+    }
+    let mut spans = Vec::new();
+    for (bounds, group) in groups {
+        match Residues::new(group.iter().copied()) {
+            Some(residues) => spans.push(Span::new(&bounds, residues, profile)),
+            None => {
+                let each = group.into_iter().filter_map(|rule| Residues::new(std::iter::once(rule)));
+                spans.extend(each.map(|residues| Span::new(&bounds, residues, profile)));
+            }
+        }
+    }
+    spans
+}
+
 /// A rule prepared for comparing magnitudes: one pair of bounds for each sign.
 struct Span {
     positive: Magnitudes,
     negative: Magnitudes,
     form: NumberForm,
-    multiple_of: Option<Multiple>,
+    other_than: Option<NumberForm>,
+    /// Where there is any divisor.
+    residues: Option<Residues>,
     exponent: bool,
     /// Digits in all, where bounded.
     digits: Option<usize>,
@@ -244,12 +299,13 @@ impl Magnitudes {
 }
 
 impl Span {
-    fn new(rule: &NumberRule, profile: Profile) -> Self {
+    fn new(rule: &NumberRule, residues: Residues, profile: Profile) -> Self {
+        let residues = Some(residues).filter(|residues| !residues.is_any());
         let bounds = || rule.low.iter().chain(&rule.high);
         let fraction = bounds().map(|bound| bound.value.fraction.len()).max().unwrap_or(0);
         let integer = bounds().map(|bound| bound.value.integer.len().max(1)).max().unwrap_or(0);
-        let places = rule.multiple_of.map_or(0, |multiple| usize::from(multiple.places));
-        let units = rule.multiple_of.map_or(0, |multiple| multiple.units.to_string().len());
+        let places = residues.as_ref().map_or(0, |residues| usize::from(residues.places));
+        let units = residues.as_ref().map_or(0, |residues| residues.modulus().to_string().len());
         let generate = profile == Profile::Generate;
         let digits = GENERATED_DIGITS.max(integer + fraction.max(places)).max(units + places);
         let generated_integer = generate && rule.form != NumberForm::Any;
@@ -257,8 +313,12 @@ impl Span {
             positive: Magnitudes::new(rule.low.as_ref(), rule.high.as_ref(), false),
             negative: Magnitudes::new(rule.low.as_ref(), rule.high.as_ref(), true),
             form: if generated_integer { NumberForm::Digits } else { rule.form },
-            multiple_of: rule.multiple_of,
-            exponent: profile == Profile::Accept && rule.form != NumberForm::Digits && !rule.is_bounded(),
+            other_than: rule.other_than,
+            exponent: profile == Profile::Accept
+                && rule.form != NumberForm::Digits
+                && !rule.is_bounded()
+                && residues.is_none(),
+            residues,
             digits: generate.then_some(digits),
             places: (generate && rule.literal).then_some(fraction as u16),
         }
@@ -297,7 +357,11 @@ struct Walk {
     high: Ordering,
     /// Whether all digits are zeros, where that matters: after a minus.
     zero: bool,
+    /// Whether a digit after the point is not zero, where only such numbers are wanted.
+    fractional: bool,
     remainder: u32,
+    /// Whether a digit beyond the places of the modulus is not zero.
+    beyond: bool,
 }
 
 impl Walk {
@@ -313,7 +377,9 @@ impl Walk {
             low: equal,
             high: equal,
             zero: false,
+            fractional: false,
             remainder: 0,
+            beyond: false,
         }
     }
 
@@ -357,9 +423,8 @@ impl Walk {
     }
 
     fn divide_digit(&mut self, span: &Span, digit: u8) {
-        if let Some(multiple) = span.multiple_of {
-            let value = u64::from(self.remainder) * 10 + u64::from(digit);
-            self.remainder = (value % u64::from(multiple.units)) as u32;
+        if let Some(residues) = &span.residues {
+            self.remainder = residues.after(self.remainder, digit);
         }
     }
 
@@ -389,10 +454,14 @@ impl Walk {
 
     fn fraction_digit(&mut self, span: &Span, digit: u8) -> Option<()> {
         let place = usize::from(self.place);
-        let places = span.multiple_of.map_or(usize::MAX, |multiple| usize::from(multiple.places));
-        if digit != 0 && (span.form == NumberForm::Integer || place >= places) {
+        let places = span.residues.as_ref().map_or(usize::MAX, |residues| usize::from(residues.places));
+        let beyond = digit != 0 && place >= places;
+        let too_fine = beyond && span.residues.as_ref().is_some_and(|residues| !residues.beyond);
+        if too_fine || digit != 0 && span.form == NumberForm::Integer {
             return None;
         }
+        self.beyond |= beyond;
+        self.fractional |= digit != 0 && span.other_than == Some(NumberForm::Integer);
         if span.places.is_some_and(|places| self.place >= places) {
             return None;
         }
@@ -409,7 +478,7 @@ impl Walk {
         compare(&mut self.high, &magnitudes.high);
         let decided = self.low.is_ne() && self.high.is_ne();
         let compared = if decided { 0 } else { magnitudes.longest.1 };
-        let divided = span.multiple_of.map_or(0, |multiple| multiple.places);
+        let divided = span.residues.as_ref().map_or(0, |residues| residues.places);
         let longest = compared.max(divided).max(span.places.unwrap_or(0));
         self.place = (self.place + 1).min(longest);
         Some(())
@@ -450,12 +519,20 @@ impl Walk {
             Ordering::Equal => bound.inclusive,
             Ordering::Greater => false,
         });
-        above && below && span.multiple_of.is_none_or(|multiple| self.divides(multiple, after_point))
+        above && below && self.has_form(span) && self.divides(span, after_point)
     }
 
-    fn divides(&self, multiple: Multiple, after_point: usize) -> bool {
-        let units = u64::from(multiple.units);
-        let missing = usize::from(multiple.places).saturating_sub(after_point);
-        (0..missing).fold(u64::from(self.remainder), |rest, _| rest * 10 % units) == 0
+    fn has_form(&self, span: &Span) -> bool {
+        match span.other_than {
+            None => true,
+            Some(NumberForm::Any) => false,
+            Some(NumberForm::Integer) => self.fractional,
+            Some(NumberForm::Digits) => self.phase == Phase::Fraction,
+        }
+    }
+
+    fn divides(&self, span: &Span, after_point: usize) -> bool {
+        let Some(residues) = &span.residues else { return true };
+        if self.beyond { residues.beyond } else { residues.accept(self.remainder, after_point) }
     }
 }

@@ -1,9 +1,12 @@
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
 use super::JsonMachine;
 use super::cost::Cost;
 use super::layout::Spacing;
 use super::number::NumberDfa;
+use super::texts::Texts;
 use super::trie::Trie;
 use crate::frontend::json_schema::{Order, Profile};
 
@@ -15,8 +18,12 @@ pub(crate) struct JsonProgram {
     pub(crate) nodes: Vec<Node>,
     pub(crate) root: NodeId,
     pub(crate) numbers: Vec<NumberDfa>,
+    /// The first is [`FREE`].
     pub(crate) texts: Vec<TextRule>,
     pub(crate) words: Vec<Trie>,
+    /// Languages of strings, as values and as names.
+    pub(crate) languages: Vec<Texts>,
+    pub(crate) language_rules: Vec<LanguageRule>,
     pub(crate) arrays: Vec<ArrayRule>,
     pub(crate) objects: Vec<ObjectRule>,
     pub(crate) spacing: Spacing,
@@ -41,10 +48,14 @@ pub(crate) struct Node {
     pub(crate) number: Option<u32>,
     pub(crate) texts: Vec<u32>,
     pub(crate) words: Option<u32>,
+    pub(crate) languages: Vec<u32>,
     pub(crate) arrays: Vec<u32>,
     pub(crate) objects: Vec<u32>,
     pub(crate) cost: Cost,
 }
+
+/// The text rule of every string.
+pub(crate) const FREE: u32 = 0;
 
 /// Strings of a length in code points.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -53,18 +64,58 @@ pub(crate) struct TextRule {
     pub(crate) max: Option<u32>,
 }
 
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct ArrayRule {
-    pub(crate) prefix: Vec<NodeId>,
-    /// What items after the prefix are.
-    pub(crate) rest: Option<NodeId>,
-    pub(crate) min: u32,
+/// Strings of a language.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct LanguageRule {
+    pub(crate) language: u32,
+    /// Code points at most, where the language has longer ones.
     pub(crate) max: Option<u32>,
+    /// The rule of strings of that length.
+    pub(crate) free: u32,
 }
 
+impl TextRule {
+    pub(crate) const ANY: Self = Self { min: 0, max: None };
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct ArrayRule {
+    /// What each of the first items is: one of these.
+    pub(crate) prefix: Vec<Vec<Way>>,
+    /// What items after the prefix are.
+    pub(crate) rest: Vec<Way>,
+    pub(crate) min: u32,
+    pub(crate) max: Option<u32>,
+    /// Items that are counted by what they satisfy.
+    pub(crate) counters: Vec<Counter>,
+    /// With counters: from the end of the last of some items, with these counts, to the end of the array.
+    pub(crate) after: FxHashMap<(u32, Counts), Cost>,
+}
+
+/// One way to be an item, or a member of some undeclared name: a node, and the counters that it raises or the
+/// obligations that it meets, as bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Way {
+    pub(crate) bits: u8,
+    pub(crate) node: NodeId,
+}
+
+/// How many items may satisfy a subschema.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Counter {
+    pub(crate) min: u16,
+    pub(crate) max: Option<u16>,
+}
+
+/// The most counters of one array.
+pub(crate) const COUNTERS: usize = 4;
+
+/// The counts of an array's counters; counts that make no difference are one.
+pub(crate) type Counts = [u16; COUNTERS];
+
 impl ArrayRule {
-    pub(crate) fn item(&self, index: u32) -> Option<NodeId> {
-        self.prefix.get(index as usize).copied().or(self.rest)
+    pub(crate) fn item(&self, index: u32) -> &[Way] {
+        self.prefix.get(index as usize).unwrap_or(&self.rest)
     }
 
     /// The number of items after one more; those that make no difference are counted as one.
@@ -72,13 +123,33 @@ impl ArrayRule {
         let last = self.max.unwrap_or((self.prefix.len() as u32).max(self.min));
         items.saturating_add(1).min(last)
     }
+
+    /// The counts after an item that raises some, unless that is one too many.
+    pub(crate) fn raise(&self, mut counts: Counts, bits: u8) -> Option<Counts> {
+        for (at, counter) in self.counters.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1) {
+            if counter.max == Some(counts[at]) {
+                return None;
+            }
+            counts[at] = (counts[at] + 1).min(counter.max.unwrap_or(counter.min));
+        }
+        Some(counts)
+    }
+
+    /// Whether the array may end after some items.
+    pub(crate) fn closable(&self, items: u32, counts: &Counts) -> bool {
+        items >= self.min && self.counters.iter().zip(counts).all(|(counter, &count)| count >= counter.min)
+    }
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectRule {
     pub(crate) members: Vec<Member>,
-    /// What a member of any other name is.
-    pub(crate) additional: Option<NodeId>,
+    /// What a member of any other name is, by the label of the name: one of these ways.
+    pub(crate) others: Vec<Vec<Way>>,
+    /// The language that labels undeclared names; without one all have the label 0.
+    pub(crate) labels: Option<u32>,
+    /// Obligations that undeclared members have to meet, as bits.
+    pub(crate) obligations: u8,
     pub(crate) min: u32,
     pub(crate) max: Option<u32>,
     pub(crate) names: Trie,

@@ -34,6 +34,24 @@ pub(super) enum Decoded {
     Reject,
 }
 
+/// Ranges of code points, those with the shortest spellings first.
+const WHOLE: [(u32, u32); 14] = [
+    (0x20, 0x21),
+    (0x23, 0x5b),
+    (0x5d, 0x7f),
+    (0x22, 0x22),
+    (0x5c, 0x5c),
+    (0x8, 0xa),
+    (0xc, 0xd),
+    (0x80, 0x7ff),
+    (0x800, 0xd7ff),
+    (0xe000, 0xffff),
+    (0x1_0000, 0x10_ffff),
+    (0x0, 0x7),
+    (0xb, 0xb),
+    (0xe, 0x1f),
+];
+
 const SHORT_ESCAPES: [(u8, char); 8] = [
     (b'"', '"'),
     (b'\\', '\\'),
@@ -132,10 +150,25 @@ impl Decode {
         shortest
     }
 
+    /// The fewest bytes that complete the character to one of a range of code points, if it can become one.
+    pub(super) fn finish_in(self, low: u32, high: u32, profile: Profile) -> Option<Shortest> {
+        if self == Self::Whole {
+            return WHOLE.iter().find_map(|&(from, to)| {
+                let c = char::from_u32(from.max(low))?;
+                (from.max(low) <= to.min(high)).then(|| shortest_spelling(c))
+            });
+        }
+        let ranges = self.candidates(profile).into_iter();
+        let mut chars = ranges.flat_map(|(from, to)| from.max(low)..=to.min(high)).filter_map(char::from_u32);
+        chars.find_map(|c| self.finish(c, profile))
+    }
+
     /// Ranges of code points that hold all the characters this can become, those with the shortest ends first. A
-    /// range may hold others too; [`Decode::finish`] tells.
-    pub(super) fn candidates(self) -> Vec<(u32, u32)> {
+    /// range may hold others too; [`Decode::finish`] tells. Only surrogates and, in generated texts, control characters
+    /// are such, so that they are soon gone through.
+    pub(super) fn candidates(self, profile: Profile) -> Vec<(u32, u32)> {
         const ALL: u32 = 0x10_ffff;
+        let escaped = if profile == Profile::Generate { 0x1f } else { ALL };
         match self {
             Self::Whole => vec![(0x20, 0x21), (0x23, 0x5b), (0x5d, ALL), (0, ALL)],
             Self::Utf8 { left, low, high, code } => {
@@ -145,12 +178,12 @@ impl Decode {
             }
             Self::Escape => {
                 let short = SHORT_ESCAPES.iter().map(|&(_, c)| (u32::from(c), u32::from(c)));
-                short.chain([(0, 0xffff), (0, ALL)]).collect()
+                short.chain([(0, escaped.min(0xffff)), (0, escaped)]).collect()
             }
             Self::Hex { left, code } => {
                 let span = |code: u16| {
                     let shift = 4 * u32::from(left);
-                    (u32::from(code) << shift, (u32::from(code) << shift) | ((1 << shift) - 1))
+                    (u32::from(code) << shift, ((u32::from(code) << shift) | ((1 << shift) - 1)).min(escaped))
                 };
                 let (low, high) = span(code);
                 let surrogates = (low.max(0xd800), high.min(0xdbff));

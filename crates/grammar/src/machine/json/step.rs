@@ -1,5 +1,6 @@
 //! One byte of one thread.
 
+use super::program::{Counts, LanguageRule};
 use super::layout::{Gap, GapStep, Rest};
 use super::spelling::{Decode, Decoded};
 use super::{Frame, JsonMachine, Literal, OUTSIDE, ROOT, StackId, State};
@@ -42,17 +43,18 @@ impl JsonMachine {
                 }
             }
             State::Text { rule, chars, decode } => self.text(stack, (rule, chars, decode), byte),
+            State::Language { rule, state, chars, decode } => {
+                self.language_byte(stack, (rule, state, chars, decode), byte);
+            }
             State::Word { trie, at, decode } => self.word_byte(stack, (trie, at, decode), byte),
             State::ArrayStart { gap } => self.array_start_byte(stack, gap, byte),
             State::ObjectStart { gap } => self.object_start_byte(stack, gap, byte),
             State::KeyStart { gap } => match gap.step(byte) {
                 GapStep::Within(gap) => self.push(stack, State::KeyStart { gap }),
-                GapStep::Past if byte == b'"' => {
-                    self.push(stack, State::Key { at: 0, decode: Decode::Whole });
-                }
+                GapStep::Past if byte == b'"' => self.begin_key(stack),
                 GapStep::Past | GapStep::Reject => {}
             },
-            State::Key { at, decode } => self.key_byte(stack, at, decode, byte),
+            State::Key { at, other, decode } => self.key_byte(stack, (at, other, decode), byte),
             State::Colon { node, gap } => match gap.step(byte) {
                 GapStep::Within(gap) => self.push(stack, State::Colon { node, gap }),
                 GapStep::Past if byte == b':' => {
@@ -91,15 +93,20 @@ impl JsonMachine {
                 if let Some(trie) = node.words {
                     self.push(stack, State::Word { trie, at: 0, decode });
                 }
+                for &rule in &node.languages {
+                    let language = program.language_rules[rule as usize].language;
+                    self.push_language(stack, rule, program.languages[language as usize].dfa().start(), 0);
+                }
             }
             b'[' => {
                 for &rule in &node.arrays {
-                    self.open(stack, Frame::Array { rule, items: 0 });
+                    self.open(stack, Frame::Array { rule, items: 0, counts: Counts::default() });
                 }
             }
             b'{' => {
                 for &rule in &node.objects {
-                    self.open(stack, Frame::Object { rule, seen: 0, members: 0 });
+                    let pending = program.objects[rule as usize].obligations;
+                    self.open(stack, Frame::Object { rule, seen: 0, members: 0, pending });
                 }
             }
             _ => {}
@@ -123,17 +130,19 @@ impl JsonMachine {
         }
         let depth = self.interner.stack(parent).depth + 1;
         let (own, closable) = match frame {
-            Frame::Array { rule, items } => {
+            Frame::Array { rule, items, counts } => {
                 let rule = &self.program.arrays[rule as usize];
-                (self.after_item(rule, items, depth)?, items >= rule.min)
+                (self.after_item(rule, items, &counts, depth)?, rule.closable(items, &counts))
             }
-            Frame::Object { rule, seen, members } => {
+            Frame::Object { rule, seen, members, pending } => {
                 let rule = &self.program.objects[rule as usize];
                 let missing = |(index, member): (usize, &super::program::Member)| {
                     member.required && !self.has_seen(seen, index)
                 };
-                let closable = members >= rule.min && !rule.members.iter().enumerate().any(missing);
-                (self.after_member(rule, |index| self.has_seen(seen, index), members, depth)?, closable)
+                let met = members >= rule.min && pending == 0;
+                let closable = met && !rule.members.iter().enumerate().any(missing);
+                let seen = |index| self.has_seen(seen, index);
+                (self.after_member(rule, seen, (members, pending), depth)?, closable)
             }
         };
         Some(self.interner.add_stack(parent, frame, own, closable))
@@ -174,6 +183,33 @@ impl JsonMachine {
         }
     }
 
+    /// Inside a string of a language; where everything may follow it is a string like any other.
+    fn push_language(&mut self, stack: StackId, rule: u32, state: u32, chars: u32) {
+        let decode = Decode::Whole;
+        let LanguageRule { language, free, .. } = self.program.language_rules[rule as usize];
+        if self.program.languages[language as usize].dfa().is_free(state) {
+            self.push(stack, State::Text { rule: free, chars, decode });
+        } else {
+            self.push(stack, State::Language { rule, state, chars, decode });
+        }
+    }
+
+    fn language_byte(&mut self, stack: StackId, (rule, state, chars, decode): (u32, u32, u32, Decode), byte: u8) {
+        let LanguageRule { language, max, .. } = self.program.language_rules[rule as usize];
+        let dfa = self.program.languages[language as usize].dfa();
+        match decode.step(byte, self.program.profile) {
+            Decoded::Char(c) => {
+                let chars = if max.is_some() { chars + 1 } else { 0 };
+                if let Some(state) = dfa.next(state, c).filter(|_| max.is_none_or(|max| chars <= max)) {
+                    self.push_language(stack, rule, state, chars);
+                }
+            }
+            Decoded::Partial(decode) => self.push(stack, State::Language { rule, state, chars, decode }),
+            Decoded::Quote if dfa.label(state) != 0 => self.complete(stack),
+            Decoded::Quote | Decoded::Reject => {}
+        }
+    }
+
     fn word_byte(&mut self, stack: StackId, (trie, at, decode): (u32, u32, Decode), byte: u8) {
         let node = self.program.words[trie as usize].node(at);
         match decode.step(byte, self.program.profile) {
@@ -190,11 +226,10 @@ impl JsonMachine {
 
     fn array_start_byte(&mut self, stack: StackId, gap: Rest, byte: u8) {
         let top = *self.interner.stack(stack);
-        let Some(Frame::Array { rule, items: 0 }) = top.frame else { return };
-        let array = &self.program.arrays[rule as usize];
+        let Some(Frame::Array { rule, items: 0, counts }) = top.frame else { return };
         let step = gap.step(byte);
         if byte == b']' {
-            if array.min == 0 {
+            if self.program.arrays[rule as usize].closable(0, &counts) {
                 self.complete(top.parent);
             }
             return;
@@ -204,13 +239,28 @@ impl JsonMachine {
         {
             return self.push(stack, State::ArrayStart { gap });
         }
-        let (items, node) = (array.count(0), array.item(0));
-        let Some(node) = node.filter(|_| array.max != Some(0)) else { return };
-        let Some(stack) = self.stack(top.parent, Frame::Array { rule, items }) else { return };
-        match step {
-            GapStep::Within(gap) => self.push(stack, State::Value { node, gap }),
-            GapStep::Past => self.begin_value(stack, node, byte),
+        self.item(stack, |machine, stack, node| match step {
+            GapStep::Within(gap) => machine.push(stack, State::Value { node, gap }),
+            GapStep::Past => machine.begin_value(stack, node, byte),
             GapStep::Reject => {}
+        });
+    }
+
+    /// Goes on with each way that the next item of an array can be.
+    fn item(&mut self, stack: StackId, mut go_on: impl FnMut(&mut Self, StackId, u32)) {
+        let top = *self.interner.stack(stack);
+        let Some(Frame::Array { rule, items, counts }) = top.frame else { return };
+        let program = std::sync::Arc::clone(&self.program);
+        let array = &program.arrays[rule as usize];
+        if array.max.is_some_and(|max| items >= max) {
+            return;
+        }
+        let next = array.count(items);
+        for way in array.item(items) {
+            let Some(counts) = array.raise(counts, way.bits) else { continue };
+            if let Some(stack) = self.stack(top.parent, Frame::Array { rule, items: next, counts }) {
+                go_on(self, stack, way.node);
+            }
         }
     }
 
@@ -224,37 +274,49 @@ impl JsonMachine {
             }
             GapStep::Within(gap) if gap.is_fixed() => self.push(stack, State::KeyStart { gap }),
             GapStep::Within(gap) => self.push(stack, State::ObjectStart { gap }),
-            GapStep::Past if byte == b'"' => self.push(stack, State::Key { at: 0, decode: Decode::Whole }),
+            GapStep::Past if byte == b'"' => self.begin_key(stack),
             GapStep::Past | GapStep::Reject => {}
         }
     }
 
-    fn key_byte(&mut self, stack: StackId, at: u32, decode: Decode, byte: u8) {
+    fn begin_key(&mut self, stack: StackId) {
+        let Some(Frame::Object { rule, .. }) = self.interner.stack(stack).frame else { return };
+        let labels = self.program.objects[rule as usize].labels;
+        let other = labels.map_or(0, |labels| self.program.languages[labels as usize].dfa().start());
+        self.push(stack, State::Key { at: 0, other, decode: Decode::Whole });
+    }
+
+    fn key_byte(&mut self, stack: StackId, (at, other, decode): (u32, u32, Decode), byte: u8) {
         let Some(Frame::Object { rule, seen, .. }) = self.interner.stack(stack).frame else { return };
         let object = &self.program.objects[rule as usize];
+        let labels = object.labels.map(|labels| self.program.languages[labels as usize].dfa());
         let profile = self.program.profile;
         match decode.step(byte, profile) {
             Decoded::Char(c) => {
                 let child = if at == OUTSIDE { None } else { object.names.node(at).child(c) };
+                let other = match labels {
+                    Some(dfa) if other != OUTSIDE => dfa.next(other, c).unwrap_or(OUTSIDE),
+                    _ => other,
+                };
                 let at = child.unwrap_or(OUTSIDE);
-                self.push(stack, State::Key { at, decode: Decode::Whole });
+                if (at, other) != (OUTSIDE, OUTSIDE) {
+                    self.push(stack, State::Key { at, other, decode: Decode::Whole });
+                }
             }
             Decoded::Partial(decode) => {
-                let decode = if at == OUTSIDE { decode.forget(profile) } else { decode };
-                self.push(stack, State::Key { at, decode });
+                let any = labels.is_none_or(|dfa| other != OUTSIDE && dfa.is_free(other));
+                let decode = if at == OUTSIDE && any { decode.forget(profile) } else { decode };
+                self.push(stack, State::Key { at, other, decode });
             }
             Decoded::Quote => {
                 let word = if at == OUTSIDE { None } else { object.names.node(at).word };
-                let index = word.map(|word| word as usize);
-                match index {
+                match word.map(|word| word as usize) {
                     Some(index) if !self.may_follow(object, seen, index) => {}
-                    Some(index) => {
-                        let node = object.members[index].node;
-                        self.choose(stack, Some(index), node);
-                    }
+                    Some(index) => self.choose_declared(stack, index),
+                    None if other == OUTSIDE => {}
                     None => {
-                        let node = object.additional;
-                        self.choose(stack, None, node);
+                        let label = labels.map_or(0, |dfa| dfa.label(other));
+                        self.choose_other(stack, label);
                     }
                 }
             }
@@ -262,25 +324,42 @@ impl JsonMachine {
         }
     }
 
-    /// After the name of a member, declared or not.
-    fn choose(&mut self, stack: StackId, index: Option<usize>, node: Option<u32>) {
+    /// After the name of a declared member.
+    fn choose_declared(&mut self, stack: StackId, index: usize) {
         let top = *self.interner.stack(stack);
-        let (Some(Frame::Object { rule, seen, members }), Some(node)) = (top.frame, node) else { return };
+        let Some(Frame::Object { rule, seen, members, pending }) = top.frame else { return };
         let object = &self.program.objects[rule as usize];
+        let Some(node) = object.members[index].node else { return };
         let members = object.count(members);
-        if index.is_none() && self.program.order == Order::Declared {
-            let next = object.next_required[seen as usize] as usize;
-            if next < object.members.len() {
+        let seen = match self.program.order {
+            Order::Declared => index as u32 + 1,
+            Order::Any => self.interner.set_with(seen, index),
+        };
+        self.push_member(top.parent, Frame::Object { rule, seen, members, pending }, node);
+    }
+
+    /// After an undeclared name with a label.
+    fn choose_other(&mut self, stack: StackId, label: u32) {
+        let top = *self.interner.stack(stack);
+        let Some(Frame::Object { rule, mut seen, members, pending }) = top.frame else { return };
+        let program = std::sync::Arc::clone(&self.program);
+        let object = &program.objects[rule as usize];
+        if program.order == Order::Declared {
+            if (object.next_required[seen as usize] as usize) < object.members.len() {
                 return;
             }
+            seen = object.members.len() as u32;
         }
-        let seen = match (self.program.order, index) {
-            (Order::Declared, Some(index)) => index as u32 + 1,
-            (Order::Declared, None) => object.members.len() as u32,
-            (Order::Any, Some(index)) => self.interner.set_with(seen, index),
-            (Order::Any, None) => seen,
-        };
-        let Some(stack) = self.stack(top.parent, Frame::Object { rule, seen, members }) else { return };
+        let members = object.count(members);
+        for way in &object.others[label as usize] {
+            let pending = pending & !way.bits;
+            self.push_member(top.parent, Frame::Object { rule, seen, members, pending }, way.node);
+        }
+    }
+
+    /// After the name of a member; `frame` is the object with it.
+    fn push_member(&mut self, parent: StackId, frame: Frame, node: u32) {
+        let Some(stack) = self.stack(parent, frame) else { return };
         let gap = self.program.spacing.before_colon.rest(0);
         self.push(stack, State::Colon { node, gap });
     }
@@ -317,12 +396,8 @@ impl JsonMachine {
         let top = *self.interner.stack(stack);
         let gap = self.program.spacing.after_comma.rest(top.depth);
         match top.frame {
-            Some(Frame::Array { rule, items }) => {
-                let array = &self.program.arrays[rule as usize];
-                let (more, next) = (array.max.is_none_or(|max| items < max), array.count(items));
-                let Some(node) = array.item(items).filter(|_| more) else { return };
-                let Some(stack) = self.stack(top.parent, Frame::Array { rule, items: next }) else { return };
-                self.push(stack, State::Value { node, gap });
+            Some(Frame::Array { .. }) => {
+                self.item(stack, |machine, stack, node| machine.push(stack, State::Value { node, gap }));
             }
             Some(Frame::Object { .. }) => self.push(stack, State::KeyStart { gap }),
             None => {}

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::{accepts, machine};
+use super::{accepts, machine, run};
 use crate::frontend::json_schema::SchemaOptions;
 
 #[derive(Default)]
@@ -32,9 +32,10 @@ impl Counts {
         for (text, valid) in texts {
             self.verdicts += 1;
             if accepts(&mut machine, &text) != valid {
+                let (_, taken) = run(&mut machine, text.as_bytes());
                 let text: String = text.chars().take(200).collect();
-                self.wrong
-                    .push(format!("{name}: should be {}: {text}", if valid { "valid" } else { "invalid" }));
+                let verdict = if valid { "valid" } else { "invalid" };
+                self.wrong.push(format!("{name}: should be {verdict} ({taken} bytes taken): {text}"));
             }
         }
     }

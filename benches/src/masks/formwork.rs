@@ -1,0 +1,97 @@
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use formwork_grammar::{Constraint, Grammar, GrammarError, Limits, Matcher, SchemaOptions};
+use formwork_vocab::{TokenId, Tokenizer, Vocabulary};
+use serde_json::Value;
+
+use super::{Engine, Isolation, Refusal, Sequence};
+
+/// This project's engine.
+pub struct Formwork {
+    vocabulary: Arc<Vocabulary>,
+    settings: Settings,
+}
+
+/// How [`Formwork`] compiles and what it keeps.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Which texts a schema stands for.
+    pub options: SchemaOptions,
+    /// What a grammar may cost.
+    pub limits: Limits,
+    /// What is forgotten between instances.
+    pub isolation: Isolation,
+}
+
+impl Formwork {
+    /// The engine with `tokenizer`'s vocabulary.
+    ///
+    /// # Errors
+    /// When the vocabulary has no token that ends a sequence, for then no output could end.
+    pub fn new(tokenizer: &Tokenizer, settings: Settings) -> Result<Self> {
+        if tokenizer.vocabulary().ends().is_empty() {
+            bail!("the tokenizer names no token that ends a sequence");
+        }
+        Ok(Self { vocabulary: Arc::clone(tokenizer.vocabulary()), settings })
+    }
+
+    fn constraint(&self, grammar: &Grammar) -> Constraint {
+        Constraint::new(grammar, Arc::clone(&self.vocabulary))
+    }
+}
+
+impl Engine for Formwork {
+    type Grammar = Constraint;
+    type Sequence = FormworkSequence;
+
+    fn name(&self) -> String {
+        concat!("formwork ", env!("CARGO_PKG_VERSION")).to_owned()
+    }
+
+    fn compile(&self, schema: Value) -> Result<Constraint, Refusal> {
+        let grammar = Grammar::json_schema(&schema, &self.settings.options, &self.settings.limits)?;
+        let constraint = self.constraint(&grammar);
+        constraint.matcher().mask();
+        Ok(constraint)
+    }
+
+    fn start(&self, constraint: &Constraint) -> FormworkSequence {
+        let matcher = match self.settings.isolation {
+            Isolation::Test => self.constraint(constraint.grammar()).matcher(),
+            Isolation::Schema => constraint.matcher(),
+        };
+        FormworkSequence { matcher, vocabulary: Arc::clone(&self.vocabulary) }
+    }
+}
+
+/// A matcher with its vocabulary.
+pub struct FormworkSequence {
+    matcher: Matcher,
+    vocabulary: Arc<Vocabulary>,
+}
+
+impl Sequence for FormworkSequence {
+    fn advance(&mut self, token: TokenId) -> Result<bool, String> {
+        if !self.matcher.mask().contains(token) {
+            return Ok(false);
+        }
+        self.matcher.commit(token).map_err(|error| format!("the mask allowed it, but {error}"))?;
+        Ok(true)
+    }
+
+    fn may_end(&mut self) -> Result<bool, String> {
+        let mask = self.matcher.mask();
+        Ok(self.vocabulary.ends().iter().any(|&end| mask.contains(end)))
+    }
+}
+
+impl From<GrammarError> for Refusal {
+    fn from(error: GrammarError) -> Self {
+        Self {
+            keyword: error.keyword().map(str::to_owned),
+            reason: error.problem(),
+            message: error.to_string(),
+        }
+    }
+}

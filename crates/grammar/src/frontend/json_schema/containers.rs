@@ -1,0 +1,202 @@
+//! Arrays and objects: the sets of atoms of their items and members become nodes.
+//!
+//! Some keywords ask for an item or a member that is not named: `contains`, and the negations of `items`,
+//! `additionalProperties` and their relatives. An item then is read in one of several ways, each raising the counters of
+//! what it satisfies, and an array ends only with its counters in bounds. For objects the member asked for is either one
+//! of the declared ones, which makes one alternative each, or an undeclared one, which is an obligation of the object.
+
+use rustc_hash::FxHashSet;
+
+use super::Problem;
+use super::atom::{AtomId, Contains, SomeMember};
+use super::build::{Builder, DraftArray, DraftObject};
+use super::conjoin::{ArraySets, ObjectSets};
+use super::text::matches;
+use crate::error::{GrammarError, SchemaProblem};
+use crate::machine::json::program::{COUNTERS, Counter, Way};
+use crate::machine::json::texts::Texts;
+use crate::regular::{ExprId, Expressions, TextDfa};
+
+/// The most that a counter counts to.
+const COUNT: u32 = 1 << 12;
+
+/// The most obligations of one object that only undeclared members can meet.
+const OBLIGATIONS: usize = 3;
+
+/// The most alternatives that the obligations of one object may make.
+const ALTERNATIVES: usize = 4096;
+
+impl Builder<'_> {
+    pub(super) fn array(&mut self, sets: ArraySets) -> Result<DraftArray, GrammarError> {
+        let counters = counters(&sets.contains)?;
+        let ignored = sets.contains.iter().map(|counted| counted.from).max().unwrap_or(0) as usize;
+        let mut prefix = Vec::with_capacity(sets.prefix.len().max(ignored));
+        for index in 0..sets.prefix.len().max(ignored) {
+            let set = sets.prefix.get(index).unwrap_or(&sets.rest);
+            prefix.push(self.item(set, &sets.contains, index)?);
+        }
+        self.spend(prefix.len())?;
+        let rest = self.item(&sets.rest, &sets.contains, usize::MAX)?;
+        Ok(DraftArray { prefix, rest, min: sets.min, max: sets.max, counters })
+    }
+
+    /// The ways to be the item at an index: for each set of counters the item that raises these.
+    fn item(
+        &mut self,
+        base: &[AtomId],
+        contains: &[Contains],
+        index: usize,
+    ) -> Result<Vec<Way>, GrammarError> {
+        let counts = |at: usize| index >= contains[at].from as usize;
+        let mut ways = Vec::new();
+        for bits in 0..1u8 << contains.len() {
+            let raised = |at: usize| bits >> at & 1 == 1;
+            if (0..contains.len()).any(|at| raised(at) && !counts(at)) {
+                continue;
+            }
+            let mut set = base.to_vec();
+            for (at, counted) in contains.iter().enumerate().filter(|&(at, _)| counts(at)) {
+                if raised(at) {
+                    set.push(counted.atom);
+                } else if counted.max.is_some() {
+                    set.push(self.atoms.negate(counted.atom));
+                }
+            }
+            ways.push(Way { bits, node: self.node(set)? });
+        }
+        Ok(ways)
+    }
+
+    /// The alternatives of an object: its obligations met by declared members in every possible way.
+    pub(super) fn objects(&mut self, sets: ObjectSets) -> Result<Vec<DraftObject>, GrammarError> {
+        let mut done = Vec::new();
+        let mut open = vec![(sets, 0)];
+        while let Some((sets, settled)) = open.pop() {
+            let Some(obligation) = sets.some.get(settled).cloned() else {
+                done.push(self.object(&sets)?);
+                continue;
+            };
+            for at in 0..sets.members.len() {
+                let member = &sets.members[at];
+                if member.allowed && matches(&mut self.atoms.expressions, obligation.names, &member.name) {
+                    let mut met = sets.clone();
+                    met.some.remove(settled);
+                    met.members[at].required = true;
+                    met.members[at].atoms.push(obligation.atom);
+                    open.push((met, settled));
+                }
+            }
+            open.push((sets, settled + 1));
+            self.spend(1)?;
+            if done.len() + open.len() > ALTERNATIVES {
+                let given = done.len() + open.len();
+                return Err(GrammarError::limit("alternatives at one place", given, ALTERNATIVES));
+            }
+        }
+        Ok(done)
+    }
+
+    fn object(&mut self, sets: &ObjectSets) -> Result<DraftObject, GrammarError> {
+        let mut members = Vec::with_capacity(sets.members.len());
+        let mut required = 0;
+        for member in &sets.members {
+            let nothing = self.atoms.nothing();
+            let set = if member.allowed { member.atoms.clone() } else { vec![nothing] };
+            members.push((member.name.clone(), self.node(set)?, member.required));
+            required += u32::from(member.required);
+        }
+        self.spend(members.len())?;
+        if let Some(obligation) = sets.some.get(OBLIGATIONS) {
+            let reason = "too many members that a negation asks for are undeclared";
+            let problem = SchemaProblem::UnsupportedForm { reason };
+            return Err(Problem::new(&obligation.pointer, "not", problem).into());
+        }
+        let (labels, others) = self.others(sets)?;
+        let min = if sets.min <= required { 0 } else { sets.min };
+        let obligations = (1u8 << sets.some.len()) - 1;
+        let min_pointer = sets.min_pointer.clone();
+        Ok(DraftObject { members, others, labels, obligations, min, min_pointer, max: sets.max })
+    }
+
+    /// What undeclared members are, by the label of their names, and the language that gives the labels.
+    fn others(&mut self, sets: &ObjectSets) -> Result<(Option<u32>, Vec<Vec<Way>>), GrammarError> {
+        if sets.patterns.is_empty() && sets.some.is_empty() && sets.names == Expressions::EVERYTHING {
+            let node = self.node(sets.of_name(|_| false))?;
+            return Ok((None, vec![vec![Way { bits: 0, node }]]));
+        }
+        let language = self.language(sets)?;
+        let labels = self.draft.languages[language as usize].dfa().labels().to_vec();
+        let mut others = Vec::with_capacity(labels.len());
+        for label in labels {
+            let Some((&true, label)) = label.split_first() else {
+                others.push(Vec::new());
+                continue;
+            };
+            let (matched, meets) = label.split_at(sets.patterns.len());
+            let base = sets.of_name(|pattern| matched[pattern]);
+            others.push(self.ways(&base, &sets.some, meets)?);
+        }
+        Ok((Some(language), others))
+    }
+
+    fn ways(
+        &mut self,
+        base: &[AtomId],
+        some: &[SomeMember],
+        meets: &[bool],
+    ) -> Result<Vec<Way>, GrammarError> {
+        let mut ways = Vec::new();
+        for bits in 0..1u8 << some.len() {
+            let met = |at: usize| bits >> at & 1 == 1;
+            if (0..some.len()).all(|at| meets[at] || !met(at)) {
+                let mut set = base.to_vec();
+                set.extend(some.iter().enumerate().filter(|&(at, _)| met(at)).map(|(_, some)| some.atom));
+                ways.push(Way { bits, node: self.node(set)? });
+            }
+        }
+        Ok(ways)
+    }
+
+    /// The automaton that tells apart undeclared names: whether a name is one, then which patterns match it, then which
+    /// obligations it is of use for.
+    fn language(&mut self, sets: &ObjectSets) -> Result<u32, GrammarError> {
+        let expressions = &mut self.atoms.expressions;
+        let declared: FxHashSet<ExprId> =
+            sets.members.iter().map(|member| expressions.literal(&member.name)).collect();
+        let declared = expressions.any_of(declared.into_iter().collect());
+        let undeclared = expressions.not(declared);
+        let undeclared = expressions.all_of(vec![undeclared, sets.names]);
+        let mut languages = vec![undeclared];
+        for language in sets.patterns.iter().copied().chain(sets.some.iter().map(|some| some.names)) {
+            languages.push(expressions.all_of(vec![undeclared, language]));
+        }
+        if let Some(&known) = self.languages.get(&languages) {
+            return Ok(known);
+        }
+        let limit = self.limits.states;
+        let dfa = TextDfa::new(expressions, &languages, limit)
+            .map_err(|given| GrammarError::limit("automaton states", given, limit))?;
+        self.spend(dfa.len())?;
+        let id = self.draft.languages.len() as u32;
+        self.draft.languages.push(Texts::new(dfa));
+        self.languages.insert(languages, id);
+        Ok(id)
+    }
+}
+
+fn counters(contains: &[Contains]) -> Result<Vec<Counter>, Problem> {
+    let refused = |at: usize, reason| {
+        Problem::new(&contains[at].pointer, "contains", SchemaProblem::UnsupportedForm { reason })
+    };
+    if contains.len() > COUNTERS {
+        return Err(refused(COUNTERS, "too many counts of items apply together"));
+    }
+    let mut counters = Vec::new();
+    for (at, counted) in contains.iter().enumerate() {
+        if counted.min > COUNT || counted.max.is_some_and(|max| max > COUNT) {
+            return Err(refused(at, "a count of items above 4096 is not supported"));
+        }
+        counters.push(Counter { min: counted.min as u16, max: counted.max.map(|max| max as u16) });
+    }
+    Ok(counters)
+}

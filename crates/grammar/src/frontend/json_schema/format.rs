@@ -1,0 +1,74 @@
+//! The languages of `format`.
+//!
+//! Each is built the way its RFC's grammar writes it, or as a pattern where that reads better. What a format asks for
+//! beyond its grammar is enforced too: days of the month, leap years, the hours of leap seconds, lengths of names.
+//!
+//! # Subsets
+//! Where a format's language is not regular, or its automaton would be huge, a part of it stands for the whole:
+//! everything in it is valid, and what is valid but left out is said here.
+//! - `time`, `date-time`: leap seconds at offsets of whole and half hours only; `date-time` has them on any day.
+//! - `hostname`: no labels that begin with `xn--` from draft 7 on (punycode cannot be decoded by an automaton), and
+//!   names whose labels, each rounded up to a multiple of 16 with its dot, fit into 240 characters. `email` likewise.
+//! - `email`: quoted pairs only where they are needed.
+//! - `idn-hostname`, and the domain of `idn-email`: the letters of the most common scripts, where they need no rule about their
+//!   context; labels with up to 7 characters outside of ASCII, so that their punycode fits for certain; no more than 4
+//!   labels unless all are ASCII.
+//! - `uri-template`: no operators reserved for later. `relative-json-pointer`: no index manipulation.
+//! - `regex`: groups nested up to two deep, no back-references, no named groups, and counts of at most three digits.
+
+mod abnf;
+mod calendar;
+mod mail;
+mod name;
+mod regex;
+mod uri;
+
+use abnf::Abnf;
+
+use super::document::Draft;
+use crate::regular::{ExprId, Expressions};
+
+/// The texts of a format; `None` if no specification defines the name.
+pub(super) fn format(expressions: &mut Expressions, name: &str, draft: Draft) -> Option<ExprId> {
+    let rules = &mut Abnf::new(expressions);
+    Some(match name {
+        "date" => calendar::date(rules),
+        "time" => calendar::time(rules),
+        "date-time" => calendar::date_time(rules),
+        "duration" => calendar::duration(rules),
+        "email" => mail::email(rules, draft),
+        "idn-email" => mail::idn_email(rules),
+        "hostname" => name::hostname(rules, draft),
+        "idn-hostname" => name::idn_hostname(rules),
+        "ipv4" => name::ipv4(rules),
+        "ipv6" => name::ipv6(rules),
+        "uri" => uri::absolute(rules, uri::Repertoire::Ascii),
+        "uri-reference" => uri::reference(rules, uri::Repertoire::Ascii),
+        "iri" => uri::absolute(rules, uri::Repertoire::Unicode),
+        "iri-reference" => uri::reference(rules, uri::Repertoire::Unicode),
+        "uri-template" => uri::template(rules),
+        "uuid" => uuid(rules),
+        "json-pointer" => json_pointer(rules),
+        "relative-json-pointer" => relative_json_pointer(rules),
+        "regex" => regex::regex(rules),
+        _ => return None,
+    })
+}
+
+/// RFC 4122, section 3; any version and variant.
+fn uuid(rules: &mut Abnf<'_>) -> ExprId {
+    rules.pattern("[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}")
+}
+
+/// RFC 6901, section 3.
+fn json_pointer(rules: &mut Abnf<'_>) -> ExprId {
+    rules.pattern("(?:/(?:[^/~]|~[01])*)*")
+}
+
+/// draft-handrews-relative-json-pointer-01, section 3.
+fn relative_json_pointer(rules: &mut Abnf<'_>) -> ExprId {
+    rules.pattern("(?:0|[1-9][0-9]*)(?:#|(?:/(?:[^/~]|~[01])*)*)")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,51 @@
+use crate::regular::{ExprId, Expressions, ecma};
+
+/// The ways in which ABNF (RFC 5234) puts rules together, over expressions.
+pub(super) struct Abnf<'a>(&'a mut Expressions);
+
+impl<'a> Abnf<'a> {
+    pub(super) fn new(expressions: &'a mut Expressions) -> Self {
+        Self(expressions)
+    }
+
+    /// The texts that an ECMA-262 pattern matches from end to end. Only for patterns written in the code.
+    pub(super) fn pattern(&mut self, source: &str) -> ExprId {
+        ecma::pattern(self.0, &format!("^(?:{source})$"))
+            .expect("the pattern is written in the code, and a test builds every format")
+    }
+
+    pub(super) fn text(&mut self, text: &str) -> ExprId {
+        self.0.literal(text)
+    }
+
+    /// One after the other.
+    pub(super) fn all<const N: usize>(&mut self, parts: [ExprId; N]) -> ExprId {
+        parts.into_iter().rev().fold(Expressions::EMPTY, |rest, part| self.0.concat(part, rest))
+    }
+
+    pub(super) fn any(&mut self, parts: impl IntoIterator<Item = ExprId>) -> ExprId {
+        self.0.any_of(parts.into_iter().collect())
+    }
+
+    pub(super) fn both(&mut self, a: ExprId, b: ExprId) -> ExprId {
+        self.0.all_of(vec![a, b])
+    }
+
+    /// What is in `a` and not in `b`.
+    pub(super) fn except(&mut self, a: ExprId, b: ExprId) -> ExprId {
+        let not = self.0.not(b);
+        self.both(a, not)
+    }
+
+    pub(super) fn optional(&mut self, part: ExprId) -> ExprId {
+        self.times(part, 0, Some(1))
+    }
+
+    pub(super) fn many(&mut self, part: ExprId) -> ExprId {
+        self.times(part, 0, None)
+    }
+
+    pub(super) fn times(&mut self, part: ExprId, min: u32, max: Option<u32>) -> ExprId {
+        self.0.repeat(part, min, max)
+    }
+}

@@ -1,0 +1,161 @@
+//! Addresses and names of hosts.
+
+use super::{Abnf, Draft};
+use crate::regular::{ExprId, Expressions};
+
+/// The longest label of a name, in octets (RFC 1035, section 2.3.4).
+const LABEL: u32 = 63;
+
+/// Labels are counted in blocks of so many characters, each with the dot behind it. Counting characters exactly would
+/// take a state for each pair of a place in the label and a length of the name: 16,000 of them.
+const BLOCK: u32 = 16;
+
+/// RFC 2673, section 3.2 (`dec-octet` without leading zeros: RFC 3986, section 3.2.2).
+pub(super) fn ipv4(rules: &mut Abnf<'_>) -> ExprId {
+    let octet = r"(?:\d|[1-9]\d|1\d\d|2[0-4]\d|25[0-5])";
+    rules.pattern(&format!(r"(?:{octet}\.){{3}}{octet}"))
+}
+
+/// RFC 4291, section 2.2.
+pub(super) fn ipv6(rules: &mut Abnf<'_>) -> ExprId {
+    ipv6_beside_gap(rules, 7)
+}
+
+/// RFC 5321, section 4.1.3, where `::` stands for two groups at least.
+pub(super) fn ipv6_in_mail(rules: &mut Abnf<'_>) -> ExprId {
+    ipv6_beside_gap(rules, 6)
+}
+
+/// Eight groups, or up to `most` of them with `::` in between; two groups at the end may be written as an IPv4 address.
+fn ipv6_beside_gap(rules: &mut Abnf<'_>, most: u32) -> ExprId {
+    let group = rules.pattern("[0-9A-Fa-f]{1,4}");
+    let (colon, gap, ipv4) = (rules.text(":"), rules.text("::"), ipv4(rules));
+    let (before, after) = (rules.all([group, colon]), rules.all([colon, group]));
+    let mut forms = Vec::new();
+    for (count, last) in [(7, group), (6, ipv4)] {
+        let groups = rules.times(before, count, Some(count));
+        forms.push(rules.all([groups, last]));
+    }
+    for left in 0..=most {
+        let mut right = vec![Expressions::EMPTY];
+        for (width, last) in [(1, group), (2, ipv4)] {
+            if let Some(others) = (most - left).checked_sub(width) {
+                let others = rules.times(before, 0, Some(others));
+                right.push(rules.all([others, last]));
+            }
+        }
+        let right = rules.any(right);
+        let left = match left.checked_sub(1) {
+            None => Expressions::EMPTY,
+            Some(others) => {
+                let others = rules.times(after, others, Some(others));
+                rules.all([group, others])
+            }
+        };
+        forms.push(rules.all([left, gap, right]));
+    }
+    rules.any(forms)
+}
+
+/// RFC 1123, section 2.1, and RFC 5890, section 2.3.1 from draft 7 on: at most 240 characters in blocks.
+pub(super) fn hostname(rules: &mut Abnf<'_>, draft: Draft) -> ExprId {
+    ascii_name(rules, draft, 15)
+}
+
+/// Names of letters, digits and hyphens, whose labels take up to so many blocks together.
+pub(super) fn ascii_name(rules: &mut Abnf<'_>, draft: Draft, blocks: usize) -> ExprId {
+    let (label, dot) = (label(rules, LABEL, draft), rules.text("."));
+    let next = rules.all([dot, label]);
+    let more = rules.many(next);
+    let names = rules.all([label, more]);
+    let fitting = within(rules, blocks);
+    rules.both(names, fitting)
+}
+
+/// Texts whose labels, whatever they are, take up to so many blocks.
+fn within(rules: &mut Abnf<'_>, blocks: usize) -> ExprId {
+    let (other, dot) = (rules.pattern("[^.]"), rules.text("."));
+    let (full, begun) = (rules.times(other, BLOCK, Some(BLOCK)), rules.times(other, 0, Some(BLOCK - 1)));
+    let mut fitting = Expressions::NOTHING;
+    for _ in 0..blocks {
+        let rest = rules.all([dot, fitting]);
+        let rest = rules.optional(rest);
+        let forms = [rules.all([begun, rest]), rules.all([full, fitting])];
+        fitting = rules.any(forms);
+    }
+    fitting
+}
+
+/// Letters, digits and hyphens, which do not stand at the ends.
+fn label(rules: &mut Abnf<'_>, longest: u32, draft: Draft) -> ExprId {
+    let label = rules.pattern(&format!("[0-9A-Za-z](?:[0-9A-Za-z-]{{0,{}}}[0-9A-Za-z])?", longest - 2));
+    if draft < Draft::D7 {
+        return label;
+    }
+    let reserved = rules.pattern("..--.*");
+    rules.except(label, reserved)
+}
+
+/// RFC 5890, section 2.3.2.3: labels of ASCII, or of the letters below.
+pub(super) fn idn_hostname(rules: &mut Abnf<'_>) -> ExprId {
+    let ascii = hostname(rules, Draft::D2020);
+    let international = international_name(rules, "");
+    rules.any([ascii, international])
+}
+
+/// Letters and digits that labels may hold (PVALID in RFC 5892) and that no character here composes with: Latin, Greek,
+/// Cyrillic, Armenian, Devanagari, Thai, Georgian, kana, bopomofo, Han and Hangul.
+const LEFT_TO_RIGHT: &str = r"\u00DF-\u00F6\u00F8-\u00FF\u0101\u0103\u0105\u0107\u0109\u010B\u010D\u010F\u0111\u0113\u0115\u0117\u0119\u011B\u011D\u011F\u0121\u0123\u0125\u0127\u0129\u012B\u012D\u012F\u0131\u0135\u0137\u0138\u013A\u013C\u013E\u0142\u0144\u0146\u0148\u014B\u014D\u014F\u0151\u0153\u0155\u0157\u0159\u015B\u015D\u015F\u0161\u0163\u0165\u0167\u0169\u016B\u016D\u016F\u0171\u0173\u0175\u0177\u017A\u017C\u017E\u03AC-\u03CE\u0430-\u045F\u0561-\u0586\u0904-\u0939\u0966-\u096F\u0E01-\u0E30\u0E32\u0E40-\u0E46\u0E50-\u0E59\u10D0-\u10F0\u3005-\u3007\u3041-\u3096\u30A1-\u30FA\u30FC\u3105-\u312D\u3400-\u4DB5\u4E00-\u9FA5\uAC00-\uD7A3";
+
+/// Signs of Devanagari and Thai, which no label begins with.
+const SIGNS: &str = r"\u0901-\u0903\u093E-\u094D\u0E31\u0E34-\u0E3A\u0E47-\u0E4E";
+
+/// Hebrew and Arabic letters.
+const RIGHT_TO_LEFT: &str = r"\u05D0-\u05EA\u0621-\u063A\u0641-\u064A\u0671-\u0674\u0679-\u06D3";
+
+/// Names of at most four labels. Four labels of 62 octets are no longer than 253 octets with their dots.
+///
+/// `marks` are more characters that may stand inside of labels. All are in the notation of a class.
+pub(super) fn international_name(rules: &mut Abnf<'_>, marks: &str) -> ExprId {
+    let ascii = label(rules, LABEL - 1, Draft::D2020);
+    let left_to_right = unicode_label(rules, LEFT_TO_RIGHT, &format!("{SIGNS}{marks}"), "a-z0-9");
+    // Where a label runs from right to left the others must begin with a letter (RFC 5893, section 2).
+    let right_to_left = unicode_label(rules, RIGHT_TO_LEFT, marks, "");
+    let ascii_beside = rules.pattern("[A-Za-z](?:[0-9A-Za-z-]*[0-9A-Za-z])?");
+    let ascii_beside = rules.both(ascii, ascii_beside);
+    // RFC 3490, section 3.1, for the dots.
+    let dot = rules.pattern(r"[.\u3002\uFF0E\uFF61]");
+    let mut names = Vec::new();
+    for labels in [[ascii, left_to_right], [ascii_beside, right_to_left]] {
+        let label = rules.any(labels);
+        let next = rules.all([dot, label]);
+        let more = rules.times(next, 0, Some(3));
+        names.push(rules.all([label, more]));
+    }
+    rules.any(names)
+}
+
+/// Labels with at least one of `letters`, which begin with such a letter or one of `first`.
+///
+/// In punycode a character outside of ASCII takes 8 digits at most: the deltas are below 2²⁷, and each digit takes a
+/// factor of 10 at least (RFC 3492, section 3.3). With `xn--` and the hyphen behind the ASCII part that fits into 62 octets
+/// if the ASCII characters and 8 for each other are 57 at most.
+fn unicode_label(rules: &mut Abnf<'_>, letters: &str, marks: &str, first: &str) -> ExprId {
+    let label = rules.pattern(&format!(
+        "[{letters}{first}](?:[a-z0-9{letters}{marks}-]*[a-z0-9{letters}{marks}])?"
+    ));
+    let reserved = rules.pattern("[^]{2}--[^]*");
+    let label = rules.except(label, reserved);
+
+    let (plain, other) = (rules.pattern(r"[\u0000-\u007F]*"), rules.pattern(r"[^\u0000-\u007F]"));
+    let next = rules.all([other, plain]);
+    let mut fitting = Vec::new();
+    for count in 1..=7 {
+        let others = rules.times(next, 1, Some(count));
+        let counted = rules.all([plain, others]);
+        let length = rules.times(Expressions::ANY, 1, Some(57 - 7 * count));
+        fitting.push(rules.both(counted, length));
+    }
+    let fitting = rules.any(fitting);
+    rules.both(label, fitting)
+}

@@ -1,0 +1,111 @@
+//! The strings that keywords allow, as regular languages.
+
+use rustc_hash::FxHashMap;
+
+use super::Problem;
+use super::atom::{Atom, AtomId, Choice, Refusal, Scalar, Types};
+use super::read::{Atoms, Keyword};
+use crate::error::SchemaProblem;
+use crate::regular::{CharSet, ExprId, Expressions, ecma};
+
+impl Atoms<'_> {
+    /// The language of a `pattern`, which stands at `pointer`.
+    pub(super) fn pattern(
+        &mut self,
+        keyword: &Keyword<'_>,
+        pointer: &str,
+        source: &str,
+    ) -> Result<ExprId, Problem> {
+        if let Some(&known) = self.patterns.get(source) {
+            return Ok(known);
+        }
+        let language = ecma::pattern(&mut self.expressions, source).map_err(|error| {
+            let problem = SchemaProblem::Pattern { message: error.to_string() };
+            Problem::new(pointer, keyword.name, problem)
+        })?;
+        self.patterns.insert(source.to_owned(), language);
+        Ok(language)
+    }
+
+    /// The strings that satisfy an atom, which must be grounded, or what cannot be enforced on them.
+    pub(super) fn strings_of(&mut self, id: AtomId) -> Result<Result<ExprId, Refusal>, Problem> {
+        let mut known = FxHashMap::default();
+        let mut todo = vec![id];
+        // Depth first without recursion: an atom is worked out once all that it is made of is known.
+        while let Some(&id) = todo.last() {
+            let atom = self.get(id)?;
+            let branches = atom.any.iter().flat_map(|choice| &choice.branches);
+            let parts: Vec<_> = atom.all.iter().chain(branches).copied().collect();
+            let before = todo.len();
+            todo.extend(parts.into_iter().filter(|part| !known.contains_key(part)));
+            if todo.len() > before {
+                continue;
+            }
+            todo.pop();
+            if let Some(refusal) = atom.refusals.iter().find(|refusal| refusal.types.has(Types::STRING)) {
+                return Ok(Err(refusal.clone()));
+            }
+            let strings = self.own_strings(&atom, &known);
+            known.insert(id, strings);
+        }
+        Ok(Ok(known[&id]))
+    }
+
+    fn own_strings(&mut self, atom: &Atom, known: &FxHashMap<AtomId, ExprId>) -> ExprId {
+        if !atom.types.has(Types::STRING) {
+            return Expressions::NOTHING;
+        }
+        let mut all = vec![atom.text, self.length(atom.min_length, atom.max_length)];
+        if let Some(scalars) = &atom.scalars {
+            all.push(self.words(scalars.iter()));
+        }
+        let excluded = self.words(atom.excluded.iter());
+        all.push(self.expressions.not(excluded));
+        all.extend(atom.all.iter().map(|part| known[part]));
+        for choice in &atom.any {
+            all.push(self.choice(choice, known));
+        }
+        self.expressions.all_of(all)
+    }
+
+    fn choice(&mut self, choice: &Choice, known: &FxHashMap<AtomId, ExprId>) -> ExprId {
+        let branches: Vec<_> = choice.branches.iter().map(|branch| known[branch]).collect();
+        if choice.exclusive.is_none() {
+            return self.expressions.any_of(branches);
+        }
+        let only = |at: usize, expressions: &mut Expressions| {
+            let others: Vec<_> =
+                branches.iter().enumerate().filter(|&(other, _)| other != at).map(|(_, &b)| b).collect();
+            let others = expressions.any_of(others);
+            let others = expressions.not(others);
+            expressions.all_of(vec![branches[at], others])
+        };
+        let each = (0..branches.len()).map(|at| only(at, &mut self.expressions)).collect();
+        self.expressions.any_of(each)
+    }
+
+    /// Strings of a length in code points.
+    pub(super) fn length(&mut self, min: u32, max: Option<u32>) -> ExprId {
+        let any = self.expressions.class(CharSet::any());
+        self.expressions.repeat(any, min, max)
+    }
+
+    /// The strings among some values.
+    pub(super) fn words<'a>(&mut self, values: impl Iterator<Item = &'a Scalar>) -> ExprId {
+        let words = values.filter_map(|value| match value {
+            Scalar::String(word) => Some(self.expressions.literal(word)),
+            _ => None,
+        });
+        let words = words.collect();
+        self.expressions.any_of(words)
+    }
+}
+
+/// Whether a text is in a language.
+pub(super) fn matches(expressions: &mut Expressions, language: ExprId, text: &str) -> bool {
+    if language == Expressions::EVERYTHING {
+        return true;
+    }
+    let rest = text.chars().fold(language, |rest, c| expressions.derive(rest, c));
+    expressions.nullable(rest)
+}

@@ -1,0 +1,176 @@
+//! Languages of strings: what `pattern`, `format`, `patternProperties` and `propertyNames` ask for.
+//!
+//! An automaton over characters stands behind the decoder of [`spelling`](super::spelling), so it never sees how a
+//! character is written. For the way to the end of a string it is enough to know, per state and label, the least number
+//! of bytes that spell some text from there and its quote.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::cost::Shortest;
+use super::spelling::Decode;
+use crate::frontend::json_schema::Profile;
+use crate::regular::TextDfa;
+
+/// An automaton over the characters of a string, and how far each of its ends is.
+#[derive(Debug)]
+pub(crate) struct Texts {
+    dfa: TextDfa,
+    /// By label and state: the bytes to the nearest end with that label, its quote included.
+    nearest: Vec<Vec<Option<Shortest>>>,
+    /// By state: the same to the nearest end with any label.
+    any: Vec<Option<Shortest>>,
+    /// By state: the fewest characters to an end with any label, and the bytes of the shortest way with so few.
+    fewest: Vec<Option<(u32, Shortest)>>,
+}
+
+impl Texts {
+    pub(crate) fn new(dfa: TextDfa) -> Self {
+        let ways = Ways::new(&dfa);
+        let labels = dfa.labels().len() as u32;
+        let nearest = |label| ways.nearest(|state| dfa.label(state) == label);
+        let (nearest, any) = match labels {
+            // The label of no language, and that of the one language.
+            2 => (vec![Vec::new(), nearest(1)], nearest(1)),
+            _ => ((0..labels).map(nearest).collect(), ways.nearest(|state| dfa.label(state) != 0)),
+        };
+        let fewest = ways.fewest(|state| dfa.label(state) != 0);
+        Self { dfa, nearest, any, fewest }
+    }
+
+    pub(crate) fn dfa(&self) -> &TextDfa {
+        &self.dfa
+    }
+
+    /// From between two characters to the nearest end with a label, its quote included.
+    pub(crate) fn nearest(&self, state: u32, label: u32) -> Option<Shortest> {
+        *self.nearest[label as usize].get(state as usize)?
+    }
+
+    /// To the nearest end that any label marks.
+    pub(crate) fn nearest_any(&self, state: u32) -> Option<Shortest> {
+        self.any[state as usize]
+    }
+
+    /// The fewest characters to an end that any label marks, and the least bytes of so few, the quote included.
+    pub(crate) fn fewest(&self, state: u32) -> Option<(u32, Shortest)> {
+        self.fewest[state as usize]
+    }
+
+    /// From inside a character to the nearest end with at most `left` more characters, this one included, by a way with
+    /// as few as possible.
+    pub(super) fn fewest_after_char(
+        &self,
+        state: u32,
+        decode: Decode,
+        profile: Profile,
+        left: u32,
+    ) -> Option<Shortest> {
+        let ways = self.dfa.transitions(state).iter().filter_map(|&(low, high, target)| {
+            let (chars, rest) = self.fewest(target).filter(|&(chars, _)| chars < left)?;
+            Some((chars, decode.finish_in(low, high, profile)?.then(rest.len)))
+        });
+        ways.min_by_key(|(chars, way)| (*chars, way.len)).map(|(_, way)| way)
+    }
+
+    /// The most characters that a text has; `None` where there is no end to them.
+    pub(crate) fn longest(&self) -> Option<u32> {
+        // States in the order in which all that lead to them have been done: a circle never comes up.
+        let states = self.dfa.len();
+        let mut into = vec![0u32; states];
+        let targets = |state: usize| self.dfa.transitions(state as u32).iter().map(|&(.., to)| to as usize);
+        for target in (0..states).flat_map(targets) {
+            into[target] += 1;
+        }
+        let mut longest = vec![0; states];
+        let mut ready: Vec<usize> = (0..states).filter(|&state| into[state] == 0).collect();
+        let mut done = 0;
+        while let Some(state) = ready.pop() {
+            done += 1;
+            for target in targets(state) {
+                longest[target] = longest[target].max(longest[state] + 1);
+                into[target] -= 1;
+                if into[target] == 0 {
+                    ready.push(target);
+                }
+            }
+        }
+        (done == states).then(|| longest.into_iter().max().unwrap_or(0))
+    }
+
+    /// The least of what `rest` gives for the states that the character being read may lead to, with the bytes that
+    /// complete the character.
+    pub(super) fn after_char(
+        &self,
+        state: u32,
+        decode: Decode,
+        profile: Profile,
+        rest: impl Fn(u32) -> Option<Shortest>,
+    ) -> Option<Shortest> {
+        let mut best = None;
+        for &(low, high, target) in self.dfa.transitions(state) {
+            if let Some(end) = decode.finish_in(low, high, profile)
+                && let Some(rest) = rest(target)
+            {
+                best = Shortest::shorter(best, Some(end.then(rest.len)));
+            }
+        }
+        best
+    }
+}
+
+/// The edges of an automaton backwards, each with the shortest spelling of one of its characters.
+struct Ways {
+    into: Vec<Vec<(u32, Shortest)>>,
+}
+
+impl Ways {
+    fn new(dfa: &TextDfa) -> Self {
+        let mut into = vec![Vec::new(); dfa.len()];
+        for from in 0..dfa.len() as u32 {
+            for &(low, high, target) in dfa.transitions(from) {
+                // Shortest spellings are the same in both profiles.
+                if let Some(spelling) = Decode::Whole.finish_in(low, high, Profile::Generate) {
+                    into[target as usize].push((from, spelling));
+                }
+            }
+        }
+        Self { into }
+    }
+
+    /// From each state, the bytes to the nearest that `ends` and the quote after it.
+    fn nearest(&self, ends: impl Fn(u32) -> bool) -> Vec<Option<Shortest>> {
+        let ways = self.best(ends, 0);
+        ways.into_iter().map(|way| way.map(|(_, way)| way)).collect()
+    }
+
+    /// From each state, the fewest characters to one that `ends`, and the least bytes of so few.
+    fn fewest(&self, ends: impl Fn(u32) -> bool) -> Vec<Option<(u32, Shortest)>> {
+        self.best(ends, 1)
+    }
+
+    /// The ways with the least `char_cost` per character, and of these with the fewest bytes (Dijkstra, from the ends).
+    fn best(&self, ends: impl Fn(u32) -> bool, char_cost: u32) -> Vec<Option<(u32, Shortest)>> {
+        let mut best = vec![None; self.into.len()];
+        let mut queue = BinaryHeap::new();
+        for state in (0..self.into.len() as u32).filter(|&state| ends(state)) {
+            best[state as usize] = Some((0, Shortest::new(1, b'"')));
+            queue.push(Reverse((0, 1, state)));
+        }
+        while let Some(Reverse((chars, len, state))) = queue.pop() {
+            let known: Option<(u32, Shortest)> = best[state as usize];
+            if known.is_some_and(|(known, way)| (known, way.len) < (chars, len)) {
+                continue;
+            }
+            for &(from, spelling) in &self.into[state as usize] {
+                let way = (chars + char_cost, spelling.then(len));
+                let known = &mut best[from as usize];
+                if known.is_none_or(|(chars, known)| (way.0, way.1.len) < (chars, known.len)) {
+                    *known = Some(way);
+                    queue.push(Reverse((way.0, way.1.len, from)));
+                }
+            }
+        }
+        best
+    }
+}

@@ -1,0 +1,231 @@
+//! From a pattern to a language, back to front.
+//!
+//! What an assertion asks for may depend on all the text behind it, so an expression is built together with what follows:
+//! [`Builder::build`] takes the [`Rest`] behind an expression and gives the rest from its beginning. Look-ahead
+//! intersects the rest with what it asks for, and `$` with the empty text. What `^` and `\b` ask for depends on the text
+//! before, of which three cases matter, so a rest is three expressions.
+
+use super::ast::{Ast, Kind};
+use super::class::word_chars;
+use super::{PatternError, PatternProblem};
+use crate::regular::{ExprId, Expressions};
+
+/// The most rounds of a repetition that are built one by one, because of assertions in them.
+const ROUNDS: u32 = 64;
+
+/// The most steps that rounds built one by one may add up to, beyond those that every node takes.
+const STEPS: usize = 100_000;
+
+/// The texts in which a pattern is found.
+pub(super) fn search(expressions: &mut Expressions, ast: &Ast) -> Result<ExprId, PatternError> {
+    Builder::new(expressions, 2 * ast.size + STEPS).found(ast)
+}
+
+/// What may follow, by what went before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Rest {
+    /// At the start of the text.
+    pub(super) start: ExprId,
+    /// Behind a character of a word.
+    pub(super) word: ExprId,
+    /// Behind another character.
+    pub(super) other: ExprId,
+}
+
+impl Rest {
+    /// The same whatever went before.
+    pub(super) const fn always(expr: ExprId) -> Self {
+        Self { start: expr, word: expr, other: expr }
+    }
+
+    /// The same behind all characters.
+    fn inside(self) -> Option<ExprId> {
+        (self.word == self.other).then_some(self.word)
+    }
+
+    fn each(self, mut f: impl FnMut(ExprId) -> ExprId) -> Self {
+        Self { start: f(self.start), word: f(self.word), other: f(self.other) }
+    }
+
+    fn with(self, other: Self, mut f: impl FnMut(ExprId, ExprId) -> ExprId) -> Self {
+        Self {
+            start: f(self.start, other.start),
+            word: f(self.word, other.word),
+            other: f(self.other, other.other),
+        }
+    }
+}
+
+pub(super) struct Builder<'a> {
+    pub(super) expressions: &'a mut Expressions,
+    /// Σ*`\w` and Σ*`\W`: the texts that end in a word, and those that end otherwise.
+    ends_in_word: ExprId,
+    ends_in_other: ExprId,
+    /// What is left of the steps allowed.
+    steps: usize,
+}
+
+impl<'a> Builder<'a> {
+    fn new(expressions: &'a mut Expressions, steps: usize) -> Self {
+        let mut ends_in = |set| {
+            let class = expressions.class(set);
+            expressions.concat(Expressions::EVERYTHING, class)
+        };
+        let (ends_in_word, ends_in_other) = (ends_in(word_chars()), ends_in(word_chars().complement()));
+        Self { expressions, ends_in_word, ends_in_other, steps }
+    }
+
+    /// `ast`, then `rest`.
+    pub(super) fn build(&mut self, ast: &Ast, rest: Rest) -> Result<Rest, PatternError> {
+        self.steps = self.steps.saturating_sub(1);
+        if self.steps == 0 {
+            return Err(PatternProblem::TooManyRounds.at(ast.offset));
+        }
+        if ast.is_plain() {
+            return Ok(self.attach(ast, rest));
+        }
+        Ok(match &ast.kind {
+            Kind::Class(_) => self.attach(ast, rest),
+            Kind::Concat(items) => items.iter().rev().try_fold(rest, |rest, item| self.build(item, rest))?,
+            Kind::Alternatives(items) => {
+                let parts = items.iter().map(|item| self.build(item, rest)).collect::<Result<Vec<_>, _>>()?;
+                let mut any_of =
+                    |f: fn(&Rest) -> ExprId| self.expressions.any_of(parts.iter().map(f).collect());
+                Rest {
+                    start: any_of(|part| part.start),
+                    word: any_of(|part| part.word),
+                    other: any_of(|part| part.other),
+                }
+            }
+            &Kind::Repeat { ref inner, min, max } => self.rounds(inner, min, max, rest)?,
+            Kind::Start => Rest { start: rest.start, ..Rest::always(Expressions::NOTHING) },
+            Kind::End => rest.each(|rest| self.expressions.all_of(vec![Expressions::EMPTY, rest])),
+            &Kind::WordBoundary { negated } => self.word_boundary(negated, rest),
+            Kind::LookAhead { inner, negated } => {
+                let asked = self.build(inner, Rest::always(Expressions::EVERYTHING))?;
+                asked.with(rest, |asked, rest| {
+                    let asked = if *negated { self.expressions.not(asked) } else { asked };
+                    self.expressions.all_of(vec![asked, rest])
+                })
+            }
+            Kind::LookBehind { .. } => return Err(PatternProblem::NestedLookBehind.at(ast.offset)),
+        })
+    }
+
+    fn word_boundary(&mut self, negated: bool, rest: Rest) -> Rest {
+        let class = self.expressions.class(word_chars());
+        let word = self.expressions.concat(class, Expressions::EVERYTHING);
+        let no_word = self.expressions.not(word);
+        let (behind_word, behind_other) = if negated { (word, no_word) } else { (no_word, word) };
+        let asked = Rest { start: behind_other, word: behind_word, other: behind_other };
+        asked.with(rest, |asked, rest| self.expressions.all_of(vec![asked, rest]))
+    }
+
+    /// A repetition with assertions in it: its rounds are no language, so each is built with what follows it.
+    fn rounds(&mut self, inner: &Ast, min: u32, max: Option<u32>, rest: Rest) -> Result<Rest, PatternError> {
+        if max.unwrap_or(min) > ROUNDS {
+            return Err(PatternProblem::TooManyRounds.at(inner.offset));
+        }
+        let mut from_here = match max {
+            None => self.star(inner, rest)?,
+            Some(max) => {
+                let mut from_here = rest;
+                for _ in min..max {
+                    let round = self.build(inner, from_here)?;
+                    from_here = rest.with(round, |rest, round| self.expressions.any_of(vec![rest, round]));
+                }
+                from_here
+            }
+        };
+        for _ in 0..min {
+            from_here = self.build(inner, from_here)?;
+        }
+        Ok(from_here)
+    }
+
+    /// Any number of rounds: the least solution of X = rest | round·X.
+    fn star(&mut self, inner: &Ast, rest: Rest) -> Result<Rest, PatternError> {
+        if inner.min_len == 0 {
+            return Err(PatternProblem::EmptyRound.at(inner.offset));
+        }
+        let word_nullable = self.expressions.nullable(rest.word);
+        let word = self.expressions.recursive(word_nullable);
+        let other = if inner.facts.looks_back || rest.inside().is_none() {
+            let nullable = self.expressions.nullable(rest.other);
+            self.expressions.recursive(nullable)
+        } else {
+            word
+        };
+        // Behind a round, which is not empty, the start of the text is past.
+        let round = self.build(inner, Rest { start: Expressions::NOTHING, word, other })?;
+        let solution = rest.with(round, |rest, round| self.expressions.any_of(vec![rest, round]));
+        self.expressions.define(word, solution.word);
+        if other != word {
+            self.expressions.define(other, solution.other);
+        }
+        Ok(Rest { start: solution.start, word, other })
+    }
+
+    /// An expression without assertions, then `rest`.
+    fn attach(&mut self, ast: &Ast, rest: Rest) -> Rest {
+        let expr = self.plain(ast);
+        if let Some(inside) = rest.inside()
+            && (inside == rest.start || !self.expressions.nullable(expr))
+        {
+            return Rest::always(self.expressions.concat(expr, inside));
+        }
+        let is_nullable = self.expressions.nullable(expr);
+        let behind = self.behind(expr, rest);
+        rest.each(|rest| if is_nullable { self.expressions.any_of(vec![behind, rest]) } else { behind })
+    }
+
+    /// The texts of `expr` that are not empty, then what may follow them.
+    fn behind(&mut self, expr: ExprId, rest: Rest) -> ExprId {
+        let e = &mut *self.expressions;
+        if let Some(inside) = rest.inside() {
+            let some = e.repeat(Expressions::ANY, 1, None);
+            let some = if e.nullable(expr) { e.all_of(vec![expr, some]) } else { expr };
+            return e.concat(some, inside);
+        }
+        let in_word = e.all_of(vec![expr, self.ends_in_word]);
+        let in_word = e.concat(in_word, rest.word);
+        let in_other = e.all_of(vec![expr, self.ends_in_other]);
+        let in_other = e.concat(in_other, rest.other);
+        e.any_of(vec![in_word, in_other])
+    }
+
+    /// The texts that begin with a text of `left`, followed by what may follow that.
+    pub(super) fn after(&mut self, left: ExprId, rest: Rest) -> ExprId {
+        if rest == Rest::always(rest.start) {
+            return self.expressions.concat(left, rest.start);
+        }
+        let behind = self.behind(left, rest);
+        if self.expressions.nullable(left) {
+            self.expressions.any_of(vec![rest.start, behind])
+        } else {
+            behind
+        }
+    }
+
+    /// The language of an expression without assertions.
+    fn plain(&mut self, ast: &Ast) -> ExprId {
+        self.steps = self.steps.saturating_sub(1);
+        match &ast.kind {
+            Kind::Class(set) => self.expressions.class(set.clone()),
+            Kind::Concat(items) => items.iter().rev().fold(Expressions::EMPTY, |rest, item| {
+                let expr = self.plain(item);
+                self.expressions.concat(expr, rest)
+            }),
+            Kind::Alternatives(items) => {
+                let items = items.iter().map(|item| self.plain(item)).collect();
+                self.expressions.any_of(items)
+            }
+            &Kind::Repeat { ref inner, min, max } => {
+                let inner = self.plain(inner);
+                self.expressions.repeat(inner, min, max)
+            }
+            // Assertions are not plain.
+            _ => Expressions::NOTHING,
+        }
+    }
+}

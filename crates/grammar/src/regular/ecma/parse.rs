@@ -1,0 +1,258 @@
+use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
+
+use super::ast::{Ast, Kind};
+use super::class;
+use super::{NESTING, PatternError, PatternProblem};
+use crate::regular::CharSet;
+
+pub(super) fn parse(source: &str) -> Result<Ast, PatternError> {
+    let mut parser = Parser { source, at: 0, depth: 0, flags: Flags::default() };
+    let ast = parser.alternatives()?;
+    match parser.peek() {
+        None => Ok(ast),
+        Some(_) => Err(PatternProblem::UnopenedGroup.at(parser.at)),
+    }
+}
+
+/// The state of the parser.
+pub(super) struct Parser<'a> {
+    source: &'a str,
+    /// In bytes.
+    pub(super) at: usize,
+    depth: usize,
+    flags: Flags,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Flags {
+    /// `i`: letters stand for both cases.
+    ignore_case: bool,
+    /// `s`: `.` stands for line terminators too.
+    dot_all: bool,
+}
+
+impl<'a> Parser<'a> {
+    pub(super) fn peek(&self) -> Option<char> {
+        self.source[self.at..].chars().next()
+    }
+
+    pub(super) fn next(&mut self) -> Option<char> {
+        let c = self.peek()?;
+        self.at += c.len_utf8();
+        Some(c)
+    }
+
+    /// Passes over `text` if it is next.
+    pub(super) fn eat(&mut self, text: &str) -> bool {
+        let is_next = self.source[self.at..].starts_with(text);
+        if is_next {
+            self.at += text.len();
+        }
+        is_next
+    }
+
+    /// The text up to `end`, which is passed over too.
+    pub(super) fn until(&mut self, end: char) -> Option<&'a str> {
+        let rest = &self.source[self.at..];
+        let len = rest.find(end)?;
+        self.at += len + end.len_utf8();
+        Some(&rest[..len])
+    }
+
+    /// All alternatives up to the end of the group.
+    fn alternatives(&mut self) -> Result<Ast, PatternError> {
+        let offset = self.at;
+        let mut alternatives = vec![self.sequence()?];
+        while self.eat("|") {
+            alternatives.push(self.sequence()?);
+        }
+        Ok(match alternatives.pop() {
+            Some(only) if alternatives.is_empty() => only,
+            last => {
+                alternatives.extend(last);
+                Ast::new(Kind::Alternatives(alternatives), offset)
+            }
+        })
+    }
+
+    fn sequence(&mut self) -> Result<Ast, PatternError> {
+        let offset = self.at;
+        let mut items = Vec::new();
+        while self.peek().is_some_and(|c| c != '|' && c != ')') {
+            let Some(atom) = self.atom()? else { continue };
+            match self.quantified(atom)? {
+                Ast { kind: Kind::Concat(inner), .. } => items.extend(inner),
+                item => items.push(item),
+            }
+        }
+        Ok(Ast::new(Kind::Concat(items), offset))
+    }
+
+    /// One atom or assertion; nothing for a group that only sets flags.
+    fn atom(&mut self) -> Result<Option<Ast>, PatternError> {
+        let offset = self.at;
+        let kind = match self.next() {
+            Some('^') => Kind::Start,
+            Some('$') => Kind::End,
+            Some('(') => return self.group(offset),
+            Some('[') => Kind::Class(self.class(offset)?),
+            Some('.') if self.flags.dot_all => Kind::Class(CharSet::any()),
+            Some('.') => Kind::Class(class::line_terminators().complement()),
+            Some('\\') if self.eat("b") => Kind::WordBoundary { negated: false },
+            Some('\\') if self.eat("B") => Kind::WordBoundary { negated: true },
+            Some('\\') => {
+                let set = self.escape(offset)?.into_set();
+                Kind::Class(self.folded(set))
+            }
+            Some('*' | '+' | '?') => return Err(PatternProblem::NothingToRepeat.at(offset)),
+            Some('{') if self.counts(offset)?.is_some() => {
+                return Err(PatternProblem::NothingToRepeat.at(offset));
+            }
+            Some(c) => Kind::Class(self.folded(CharSet::single(c))),
+            None => Kind::Concat(Vec::new()),
+        };
+        Ok(Some(Ast::new(kind, offset)))
+    }
+
+    /// The set with the other cases of its letters, if the flag says so.
+    pub(super) fn folded(&self, set: CharSet) -> CharSet {
+        if !self.flags.ignore_case {
+            return set;
+        }
+        let chars = set.ranges().iter().filter_map(|&(low, high)| {
+            Some(ClassUnicodeRange::new(char::from_u32(low)?, char::from_u32(high)?))
+        });
+        let mut class = ClassUnicode::new(chars);
+        match class.try_case_fold_simple() {
+            Ok(()) => class::from_unicode(&class),
+            // The tables of cases are left out of the build.
+            Err(_) => set,
+        }
+    }
+
+    fn group(&mut self, offset: usize) -> Result<Option<Ast>, PatternError> {
+        let outer = self.flags;
+        let mut look = None;
+        if self.eat("?=") {
+            look = Some((true, false));
+        } else if self.eat("?!") {
+            look = Some((true, true));
+        } else if self.eat("?<=") {
+            look = Some((false, false));
+        } else if self.eat("?<!") {
+            look = Some((false, true));
+        } else if self.eat("?<") || self.eat("?P<") {
+            self.group_name()?;
+        } else if self.eat("?P=") {
+            return Err(PatternProblem::BackReference.at(offset));
+        } else if self.eat("?>") {
+            return Err(PatternProblem::AtomicGroup.at(offset));
+        } else if self.eat("?") && self.set_flags(offset)? {
+            return Ok(None);
+        }
+        self.depth += 1;
+        if self.depth > NESTING {
+            return Err(PatternProblem::TooDeep.at(offset));
+        }
+        let inner = self.alternatives()?;
+        self.depth -= 1;
+        self.flags = outer;
+        if !self.eat(")") {
+            return Err(PatternProblem::UnclosedGroup.at(offset));
+        }
+        let Some((is_ahead, negated)) = look else { return Ok(Some(inner)) };
+        let inner = Box::new(inner);
+        let kind =
+            if is_ahead { Kind::LookAhead { inner, negated } } else { Kind::LookBehind { inner, negated } };
+        Ok(Some(Ast::new(kind, offset)))
+    }
+
+    fn group_name(&mut self) -> Result<(), PatternError> {
+        let offset = self.at;
+        let name = self.until('>').ok_or_else(|| PatternProblem::GroupName.at(offset))?;
+        let is_start = |c: char| c.is_alphabetic() || c == '_' || c == '$';
+        let is_name = name.starts_with(is_start) && name.chars().all(|c| is_start(c) || c.is_alphanumeric());
+        if is_name { Ok(()) } else { Err(PatternProblem::GroupName.at(offset)) }
+    }
+
+    /// Reads flags up to `:` or to the end of the group, and says whether the group ends there.
+    fn set_flags(&mut self, offset: usize) -> Result<bool, PatternError> {
+        let mut value = true;
+        loop {
+            let at = self.at;
+            match self.next() {
+                Some(':') => return Ok(false),
+                Some(')') if at > offset + 2 => return Ok(true),
+                Some('-') if value => value = false,
+                Some('i') => self.flags.ignore_case = value,
+                Some('s') => self.flags.dot_all = value,
+                // What an expression means here anyway.
+                Some('u') if value => {}
+                Some('m') if !value => {}
+                Some('m') => return Err(PatternProblem::MultiLine.at(at)),
+                Some(c) if c.is_ascii_alphabetic() => return Err(PatternProblem::UnknownFlag.at(at)),
+                _ => return Err(PatternProblem::UnknownGroup.at(offset)),
+            }
+        }
+    }
+
+    fn quantified(&mut self, atom: Ast) -> Result<Ast, PatternError> {
+        let offset = self.at;
+        let (min, max) = if self.eat("*") {
+            (0, None)
+        } else if self.eat("+") {
+            (1, None)
+        } else if self.eat("?") {
+            (0, Some(1))
+        } else if self.eat("{") {
+            let Some(counts) = self.counts(offset)? else {
+                self.at = offset;
+                return Ok(atom);
+            };
+            counts
+        } else {
+            return Ok(atom);
+        };
+        // Which match is found is all that a lazy quantifier changes.
+        self.eat("?");
+        let is_assertion = matches!(
+            atom.kind,
+            Kind::Start
+                | Kind::End
+                | Kind::WordBoundary { .. }
+                | Kind::LookAhead { .. }
+                | Kind::LookBehind { .. }
+        );
+        if is_assertion {
+            return Err(PatternProblem::NothingToRepeat.at(offset));
+        }
+        let from = atom.offset;
+        Ok(Ast::new(Kind::Repeat { inner: Box::new(atom), min, max }, from))
+    }
+
+    /// The counts of `{m}`, `{m,}` or `{m,n}` after its brace; nothing is read if it is none of these.
+    fn counts(&mut self, offset: usize) -> Result<Option<(u32, Option<u32>)>, PatternError> {
+        let rest = &self.source[self.at..];
+        let Some(end) = rest.find('}') else { return Ok(None) };
+        let (min, max) = match rest[..end].split_once(',') {
+            None => (&rest[..end], Some(&rest[..end])),
+            Some((min, "")) => (min, None),
+            Some((min, max)) => (min, Some(max)),
+        };
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        if !max.is_none_or(is_number) {
+            return Ok(None);
+        }
+        if !is_number(min) {
+            let is_missing = min.is_empty() && max.is_some();
+            return if is_missing { Err(PatternProblem::CountWithoutMinimum.at(offset)) } else { Ok(None) };
+        }
+        let number = |text: &str| text.parse().map_err(|_| PatternProblem::CountTooLarge.at(offset));
+        let (min, max) = (number(min)?, max.map(number).transpose()?);
+        if max.is_some_and(|max| max < min) {
+            return Err(PatternProblem::CountsOutOfOrder.at(offset));
+        }
+        self.at += end + 1;
+        Ok(Some((min, max)))
+    }
+}

@@ -1,0 +1,331 @@
+//! Hash-consed regular expressions with intersection and complement.
+//!
+//! Each expression exists once, so equal ids mean equal expressions, and the smart constructors apply the laws that are
+//! cheap to see: neutral and absorbing elements, order and repetition in unions and intersections, classes that join,
+//! counts that add up. That keeps the number of derivatives finite and mostly small; it does not make equal *languages*
+//! equal, which the automaton's minimisation does.
+//!
+//! Counted repetition is never unrolled: the derivative of `r{m,n}` is `r'·r{m-1,n-1}`.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::CharSet;
+use super::derivative::Derivatives;
+
+/// An expression of one [`Expressions`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct ExprId(pub(super) u32);
+
+/// What an expression is made of. Only [`Expressions::intern`] makes ids of these, after normalisation.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Node {
+    /// No text.
+    Nothing,
+    /// The empty text.
+    Empty,
+    /// One code point of a set that is not empty.
+    Class(CharSet),
+    /// One after the other; the first is no concatenation itself.
+    Concat(ExprId, ExprId),
+    /// So many times; never exactly once. Where the repeated expression may be empty, `min` is 0.
+    Repeat { inner: ExprId, min: u32, max: Option<u32> },
+    /// At least two, sorted, none of them a union.
+    AnyOf(Arc<[ExprId]>),
+    /// At least two, sorted, none of them an intersection.
+    AllOf(Arc<[ExprId]>),
+    /// Every other text. The complement of nothing is everything.
+    Not(ExprId),
+    /// The least solution of an equation: see [`Expressions::recursive`].
+    Recursive(u32),
+}
+
+/// Hash-consed regular expressions. Equal expressions (after normalisation) have equal ids.
+#[derive(Debug)]
+pub(crate) struct Expressions {
+    nodes: Vec<Node>,
+    facts: Vec<Facts>,
+    ids: FxHashMap<Node, ExprId>,
+    /// The right sides of the recursive expressions' equations.
+    definitions: Vec<ExprId>,
+    derivatives: Derivatives,
+    work: usize,
+}
+
+/// What is known of an expression once it is made.
+#[derive(Clone, Copy, Debug)]
+struct Facts {
+    nullable: bool,
+    /// Whether a recursive expression occurs in it.
+    recursive: bool,
+}
+
+impl Default for Expressions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Expressions {
+    /// ∅, the language without texts.
+    pub(crate) const NOTHING: ExprId = ExprId(0);
+    /// ε, the empty text alone.
+    pub(crate) const EMPTY: ExprId = ExprId(1);
+    /// Σ*, every text.
+    pub(crate) const EVERYTHING: ExprId = ExprId(2);
+    /// Σ, every text of one code point.
+    pub(crate) const ANY: ExprId = ExprId(3);
+
+    pub(crate) fn new() -> Self {
+        let mut expressions = Self {
+            nodes: Vec::new(),
+            facts: Vec::new(),
+            ids: FxHashMap::default(),
+            definitions: Vec::new(),
+            derivatives: Derivatives::over_code_points(),
+            work: 0,
+        };
+        for node in [Node::Nothing, Node::Empty, Node::Not(Self::NOTHING), Node::Class(CharSet::any())] {
+            expressions.intern(node);
+        }
+        expressions
+    }
+
+    /// One code point of the set.
+    pub(crate) fn class(&mut self, set: CharSet) -> ExprId {
+        if set.is_empty() { Self::NOTHING } else { self.intern(Node::Class(set)) }
+    }
+
+    /// Exactly this text.
+    pub(crate) fn literal(&mut self, text: &str) -> ExprId {
+        let mut expr = Self::EMPTY;
+        for c in text.chars().rev() {
+            let head = self.class(CharSet::single(c));
+            expr = self.concat(head, expr);
+        }
+        expr
+    }
+
+    /// A text of `a`, then one of `b`.
+    pub(crate) fn concat(&mut self, a: ExprId, b: ExprId) -> ExprId {
+        if a == Self::NOTHING || b == Self::NOTHING {
+            return Self::NOTHING;
+        }
+        if (b == Self::EVERYTHING && self.nullable(a)) || (a == Self::EVERYTHING && self.nullable(b)) {
+            return Self::EVERYTHING;
+        }
+        let mut heads = Vec::new();
+        let mut spine = a;
+        while let &Node::Concat(head, tail) = self.node(spine) {
+            heads.push(head);
+            spine = tail;
+        }
+        heads.push(spine);
+        heads.iter().rev().fold(b, |tail, &head| self.prepend(head, tail))
+    }
+
+    /// `head · tail`, where `head` is no concatenation. Neighbouring repetitions of the same expression add up.
+    fn prepend(&mut self, mut head: ExprId, mut tail: ExprId) -> ExprId {
+        loop {
+            if head == Self::EMPTY {
+                return tail;
+            }
+            if tail == Self::EMPTY {
+                return head;
+            }
+            let (next, rest) = self.split(tail);
+            let ((inner, min, max), (other, other_min, other_max)) = (self.counted(head), self.counted(next));
+            let is_counted = inner != head || other != next;
+            let joined = min.checked_add(other_min).filter(|_| inner == other && is_counted);
+            let joined_max = match (max, other_max) {
+                (Some(max), Some(other_max)) => max.checked_add(other_max).map(Some),
+                _ => Some(None),
+            };
+            let (Some(min), Some(max)) = (joined, joined_max) else {
+                return self.intern(Node::Concat(head, tail));
+            };
+            head = self.repeat(inner, min, max);
+            tail = rest;
+        }
+    }
+
+    /// Between `min` and `max` texts of `expr`, one after the other.
+    pub(crate) fn repeat(&mut self, expr: ExprId, min: u32, max: Option<u32>) -> ExprId {
+        if max.is_some_and(|max| max < min) {
+            return Self::NOTHING;
+        }
+        if expr == Self::EMPTY || max == Some(0) {
+            return Self::EMPTY;
+        }
+        if expr == Self::NOTHING {
+            return if min == 0 { Self::EMPTY } else { Self::NOTHING };
+        }
+        let nullable = self.nullable(expr);
+        if expr == Self::EVERYTHING || (max == Some(1) && (min == 1 || nullable)) {
+            return expr;
+        }
+        let min = if nullable { 0 } else { min };
+        if let &Node::Repeat { inner, min: inner_min @ 0..=1, max: inner_max } = self.node(expr) {
+            // Counts below and up to the most of each round leave no gaps.
+            let most = match (inner_max, max) {
+                (Some(inner_max), Some(max)) => inner_max.checked_mul(max).map(Some),
+                _ => Some(None),
+            };
+            if let Some(most) = most {
+                return self.repeat(inner, inner_min * min, most);
+            }
+        }
+        if expr == Self::ANY && min == 0 && max.is_none() {
+            return Self::EVERYTHING;
+        }
+        self.intern(Node::Repeat { inner: expr, min, max })
+    }
+
+    /// The texts of any of these.
+    pub(crate) fn any_of(&mut self, items: Vec<ExprId>) -> ExprId {
+        self.union(items)
+    }
+
+    /// The texts of all of these.
+    pub(crate) fn all_of(&mut self, items: Vec<ExprId>) -> ExprId {
+        self.intersection(items)
+    }
+
+    /// The texts that are not in `expr`.
+    pub(crate) fn not(&mut self, expr: ExprId) -> ExprId {
+        match *self.node(expr) {
+            Node::Not(inner) => inner,
+            _ => self.intern(Node::Not(expr)),
+        }
+    }
+
+    /// A new expression that stands for the least solution of an equation, which [`define`](Self::define) gives.
+    ///
+    /// `nullable` says whether the solution holds the empty text. Only repetitions with look-ahead inside need this:
+    /// each round's condition is about all the text that follows, so a round is not a language by itself.
+    pub(super) fn recursive(&mut self, nullable: bool) -> ExprId {
+        let node = Node::Recursive(self.definitions.len() as u32);
+        self.definitions.push(Self::NOTHING);
+        self.add(node, Facts { nullable, recursive: true })
+    }
+
+    /// Gives the right side of a recursive expression's equation. The expression itself may occur there behind at least
+    /// one code point, and not under a complement.
+    pub(super) fn define(&mut self, recursive: ExprId, definition: ExprId) {
+        if let Node::Recursive(index) = *self.node(recursive) {
+            self.definitions[index as usize] = definition;
+        }
+    }
+
+    /// Whether the empty text is in the language.
+    pub(crate) fn nullable(&self, expr: ExprId) -> bool {
+        self.facts[expr.0 as usize].nullable
+    }
+
+    /// What may follow `c` in the language.
+    pub(crate) fn derive(&mut self, expr: ExprId, c: char) -> ExprId {
+        let pieces = self.pieces(expr);
+        pieces[pieces.partition_point(|&(start, _)| start <= c.into()) - 1].1
+    }
+
+    /// The first code points of the ranges within which all derivatives agree, in order; the first is 0.
+    pub(crate) fn partition(&mut self, expr: ExprId) -> Arc<[u32]> {
+        self.pieces(expr).iter().map(|&(start, _)| start).collect()
+    }
+
+    /// The derivatives by ranges of code points, as [`partition`](Self::partition) gives them.
+    pub(crate) fn pieces(&mut self, expr: ExprId) -> Arc<[(u32, ExprId)]> {
+        let mut derivatives = std::mem::replace(&mut self.derivatives, Derivatives::over_code_points());
+        let pieces = derivatives.of(self, expr);
+        self.derivatives = derivatives;
+        pieces
+    }
+
+    /// The number of expressions made so far.
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Steps taken so far, in proportion to the time spent.
+    pub(crate) fn work(&self) -> usize {
+        self.work
+    }
+
+    pub(super) fn spend(&mut self, work: usize) {
+        self.work += work;
+    }
+
+    pub(super) fn node(&self, expr: ExprId) -> &Node {
+        &self.nodes[expr.0 as usize]
+    }
+
+    pub(super) fn definition(&self, index: u32) -> ExprId {
+        self.definitions[index as usize]
+    }
+
+    /// Whether a recursive expression occurs in it.
+    pub(super) fn is_recursive(&self, expr: ExprId) -> bool {
+        self.facts[expr.0 as usize].recursive
+    }
+
+    /// The first expression of a concatenation, and the rest.
+    pub(super) fn split(&self, expr: ExprId) -> (ExprId, ExprId) {
+        match *self.node(expr) {
+            Node::Concat(head, tail) => (head, tail),
+            _ => (expr, Self::EMPTY),
+        }
+    }
+
+    /// What is repeated, and how often; an expression that is no repetition occurs once.
+    pub(super) fn counted(&self, expr: ExprId) -> (ExprId, u32, Option<u32>) {
+        match *self.node(expr) {
+            Node::Repeat { inner, min, max } => (inner, min, max),
+            _ if expr == Self::EVERYTHING => (Self::ANY, 0, None),
+            _ => (expr, 1, Some(1)),
+        }
+    }
+
+    /// The id of a node that no law makes simpler.
+    pub(super) fn intern(&mut self, node: Node) -> ExprId {
+        self.work += 1;
+        if let Some(&id) = self.ids.get(&node) {
+            return id;
+        }
+        let facts = self.facts_of(&node);
+        let id = self.add(node.clone(), facts);
+        self.ids.insert(node, id);
+        id
+    }
+
+    fn add(&mut self, node: Node, facts: Facts) -> ExprId {
+        let id = ExprId(self.nodes.len() as u32);
+        self.nodes.push(node);
+        self.facts.push(facts);
+        id
+    }
+
+    fn facts_of(&self, node: &Node) -> Facts {
+        let facts = |expr: &ExprId| self.facts[expr.0 as usize];
+        let recursive = |items: &[ExprId]| items.iter().any(|item| facts(item).recursive);
+        match node {
+            Node::Nothing | Node::Class(_) => Facts { nullable: false, recursive: false },
+            Node::Empty => Facts { nullable: true, recursive: false },
+            Node::Concat(a, b) => {
+                Facts { nullable: facts(a).nullable && facts(b).nullable, recursive: recursive(&[*a, *b]) }
+            }
+            Node::Repeat { inner, min, .. } => {
+                Facts { nullable: *min == 0 || facts(inner).nullable, recursive: facts(inner).recursive }
+            }
+            Node::AnyOf(items) => {
+                Facts { nullable: items.iter().any(|item| facts(item).nullable), recursive: recursive(items) }
+            }
+            Node::AllOf(items) => {
+                Facts { nullable: items.iter().all(|item| facts(item).nullable), recursive: recursive(items) }
+            }
+            Node::Not(inner) => Facts { nullable: !facts(inner).nullable, recursive: facts(inner).recursive },
+            // Made by `recursive`, which knows.
+            Node::Recursive(_) => Facts { nullable: false, recursive: true },
+        }
+    }
+}

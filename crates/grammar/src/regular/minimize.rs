@@ -1,0 +1,157 @@
+//! Merging states that no continuation tells apart.
+//!
+//! Hopcroft's idea, in the form for automata whose transitions are few: not only the states are partitioned but the
+//! transitions too, by letter and by the class of their target. A class of transitions splits the states into those that
+//! it leaves and the rest; a class of states splits the transitions into those that enter it and the rest. Each split
+//! makes the smaller part the new class, so no transition is looked at more than O(log n) times: O(m log n) in all, where a
+//! chain of n states takes rounds of refinement n² steps.
+//!
+//! (Valmari and Lehtinen, *Efficient minimization of DFAs with partial transition functions*, 2008.)
+
+/// A transition.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Edge {
+    pub(super) from: u32,
+    pub(super) letter: u32,
+    pub(super) to: u32,
+}
+
+/// The class of each state: states are in one class if they have equal labels after every continuation.
+///
+/// From every state on an edge some label other than 0 can be reached, and edges that are absent lead to label 0 forever.
+pub(super) fn minimize(labels: &[u32], edges: &[Edge]) -> Vec<u32> {
+    let mut states = Partition::by_key(labels);
+    let mut transitions = Partition::by_key(&edges.iter().map(|edge| edge.letter).collect::<Vec<_>>());
+    let incoming = Incoming::new(labels.len(), edges);
+    // Splitting by all classes but one is splitting by all.
+    let mut next_states = 1;
+    let mut next_transitions = 0;
+    while next_transitions < transitions.len() {
+        for at in transitions.range(next_transitions) {
+            states.mark(edges[transitions.elements[at] as usize].from);
+        }
+        states.split();
+        next_transitions += 1;
+        while next_states < states.len() {
+            for at in states.range(next_states) {
+                for &edge in incoming.of(states.elements[at]) {
+                    transitions.mark(edge);
+                }
+            }
+            transitions.split();
+            next_states += 1;
+        }
+    }
+    states.class_of
+}
+
+/// A partition of `0..n` that is refined by marking elements and splitting the marked from the rest.
+struct Partition {
+    /// Grouped by class, the marked first within each.
+    elements: Vec<u32>,
+    /// Where each element is among these.
+    places: Vec<u32>,
+    class_of: Vec<u32>,
+    /// Of each class: where it begins, where it ends, how many are marked.
+    classes: Vec<(u32, u32, u32)>,
+    touched: Vec<u32>,
+}
+
+impl Partition {
+    fn by_key(keys: &[u32]) -> Self {
+        let mut elements = (0..keys.len() as u32).collect::<Vec<_>>();
+        elements.sort_by_key(|&element| keys[element as usize]);
+        let mut partition = Self {
+            places: vec![0; keys.len()],
+            class_of: vec![0; keys.len()],
+            classes: Vec::new(),
+            touched: Vec::new(),
+            elements,
+        };
+        let mut begin = 0;
+        for class in partition.elements.chunk_by(|&a, &b| keys[a as usize] == keys[b as usize]) {
+            for (place, &element) in (begin..).zip(class) {
+                partition.places[element as usize] = place;
+                partition.class_of[element as usize] = partition.classes.len() as u32;
+            }
+            let end = begin + class.len() as u32;
+            partition.classes.push((begin, end, 0));
+            begin = end;
+        }
+        partition
+    }
+
+    fn len(&self) -> usize {
+        self.classes.len()
+    }
+
+    fn range(&self, class: usize) -> std::ops::Range<usize> {
+        let (begin, end, _) = self.classes[class];
+        begin as usize..end as usize
+    }
+
+    fn mark(&mut self, element: u32) {
+        let class = self.class_of[element as usize];
+        let (begin, _, marked) = &mut self.classes[class as usize];
+        let (place, boundary) = (self.places[element as usize], *begin + *marked);
+        if place < boundary {
+            return;
+        }
+        if *marked == 0 {
+            self.touched.push(class);
+        }
+        *marked += 1;
+        let other = self.elements[boundary as usize];
+        self.elements.swap(place as usize, boundary as usize);
+        self.places[other as usize] = place;
+        self.places[element as usize] = boundary;
+    }
+
+    /// Makes the smaller part of each touched class, marked or not, a class of its own, and takes the marks away.
+    fn split(&mut self) {
+        for class in std::mem::take(&mut self.touched) {
+            let (begin, end, marked) = self.classes[class as usize];
+            let boundary = begin + marked;
+            self.classes[class as usize].2 = 0;
+            if boundary == end {
+                continue;
+            }
+            let (kept, new) = if marked <= end - boundary {
+                ((boundary, end, 0), (begin, boundary, 0))
+            } else {
+                ((begin, boundary, 0), (boundary, end, 0))
+            };
+            self.classes[class as usize] = kept;
+            for &element in &self.elements[new.0 as usize..new.1 as usize] {
+                self.class_of[element as usize] = self.classes.len() as u32;
+            }
+            self.classes.push(new);
+        }
+    }
+}
+
+/// The edges that enter each state.
+struct Incoming {
+    offsets: Vec<u32>,
+    edges: Vec<u32>,
+}
+
+impl Incoming {
+    fn new(states: usize, edges: &[Edge]) -> Self {
+        let mut by_target = (0..edges.len() as u32).collect::<Vec<_>>();
+        by_target.sort_by_key(|&edge| edges[edge as usize].to);
+        let mut offsets = vec![0; states + 1];
+        for edge in edges {
+            offsets[edge.to as usize + 1] += 1;
+        }
+        for state in 0..states {
+            offsets[state + 1] += offsets[state];
+        }
+        Self { offsets, edges: by_target }
+    }
+
+    fn of(&self, state: u32) -> &[u32] {
+        let state = state as usize;
+        &self.edges[self.offsets[state] as usize..self.offsets[state + 1] as usize]
+    }
+}

@@ -1,0 +1,265 @@
+//! Unions and intersections, normalised.
+//!
+//! A union's members are read as `head · tail`. Members with equal tails join where their heads are classes or counts of
+//! the same expression, members with equal heads share it: `a·x | b·x` is `[ab]·x`, `r{1,3} | r{2,5}` is `r{1,5}`, and
+//! `a·x | a·y` is `a·(x | y)`. Without that, counted loops whose rounds overlap would keep every count apart.
+
+use super::CharSet;
+use super::expression::{ExprId, Expressions, Node};
+
+/// How deep the tails of equal heads are joined in turn; derivatives join the rest when they get there.
+const FACTORING: u32 = 8;
+
+/// The most members that an intersection of unions is multiplied out to.
+const PARTS: usize = 1 << 10;
+
+impl Expressions {
+    pub(super) fn union(&mut self, items: Vec<ExprId>) -> ExprId {
+        self.union_within(items, FACTORING)
+    }
+
+    fn union_within(&mut self, items: Vec<ExprId>, depth: u32) -> ExprId {
+        let Some(items) = self.flat_union(items) else { return Self::EVERYTHING };
+        if let &[] | &[_] = items.as_slice() {
+            return items.first().copied().unwrap_or(Self::NOTHING);
+        }
+        let count = items.len();
+        let mut terms = items.iter().map(|&item| self.split(item)).collect::<Vec<_>>();
+        self.join_heads(&mut terms);
+        self.join_tails(&mut terms, depth);
+        if terms.len() == count {
+            return self.union_of(items);
+        }
+        let joined = terms.into_iter().map(|(head, tail)| self.concat(head, tail)).collect();
+        match self.flat_union(joined) {
+            Some(items) => self.union_of(items),
+            None => Self::EVERYTHING,
+        }
+    }
+
+    /// Sorted, without unions, repetitions and what others make redundant; `None` is everything.
+    fn flat_union(&mut self, items: Vec<ExprId>) -> Option<Vec<ExprId>> {
+        self.spend(items.len());
+        let mut flat = Vec::with_capacity(items.len());
+        for item in items {
+            match self.node(item) {
+                Node::Nothing => {}
+                Node::AnyOf(members) => flat.extend_from_slice(members),
+                _ => flat.push(item),
+            }
+        }
+        flat.sort_unstable();
+        flat.dedup();
+        let is_complemented =
+            |&item: &ExprId| matches!(self.node(item), Node::Not(inner) if flat.binary_search(inner).is_ok());
+        if flat.contains(&Self::EVERYTHING) || flat.iter().any(is_complemented) {
+            return None;
+        }
+        // The empty text is the first of all but the empty language.
+        if flat.len() > 1 && flat[0] == Self::EMPTY && flat[1..].iter().any(|&item| self.nullable(item)) {
+            flat.remove(0);
+        }
+        Some(flat)
+    }
+
+    fn union_of(&mut self, items: Vec<ExprId>) -> ExprId {
+        match *items.as_slice() {
+            [] => Self::NOTHING,
+            [item] => item,
+            [Self::EMPTY, item] => self.repeat(item, 0, Some(1)),
+            _ => self.intern(Node::AnyOf(items.into())),
+        }
+    }
+
+    /// Joins terms with equal tails whose heads are classes, or counts of one expression that leave no gap.
+    fn join_heads(&mut self, terms: &mut Vec<(ExprId, ExprId)>) {
+        let is_class = |expr: ExprId| matches!(self.node(expr), Node::Class(_));
+        let mut counts = Vec::new();
+        for &(head, tail) in &*terms {
+            let (inner, ..) = self.counted(head);
+            if inner != head && is_class(inner) {
+                counts.push((tail, inner));
+            }
+        }
+        let mut keyed = Vec::with_capacity(terms.len());
+        for &(head, tail) in &*terms {
+            let (inner, min, max) = self.counted(head);
+            // Single classes together, unless there is a count of the same class to join; then the counts.
+            let is_single = is_class(head) && !counts.contains(&(tail, head));
+            keyed.push((tail, if is_single { None } else { Some(inner) }, inner, min, max));
+        }
+        keyed.sort_unstable();
+        if keyed.windows(2).all(|pair| (pair[0].0, pair[0].1) != (pair[1].0, pair[1].1)) {
+            return;
+        }
+        terms.clear();
+        let mut at = 0;
+        while at < keyed.len() {
+            let (tail, key, inner, min, mut max) = keyed[at];
+            at += 1;
+            let head = if key.is_none() {
+                let mut ranges = self.ranges_of(inner).to_vec();
+                while keyed.get(at).is_some_and(|next| (next.0, next.1) == (tail, None)) {
+                    ranges.extend_from_slice(self.ranges_of(keyed[at].2));
+                    at += 1;
+                }
+                self.class(CharSet::from_code_points(ranges))
+            } else {
+                while let Some(&(next_tail, next_key, _, next_min, next_max)) = keyed.get(at) {
+                    let is_gap = max.is_some_and(|max| next_min > max.saturating_add(1));
+                    if (next_tail, next_key) != (tail, key) || is_gap {
+                        break;
+                    }
+                    max = max.zip(next_max).map(|(max, next_max)| max.max(next_max));
+                    at += 1;
+                }
+                self.repeat(inner, min, max)
+            };
+            terms.push((head, tail));
+        }
+    }
+
+    fn ranges_of(&self, class: ExprId) -> &[(u32, u32)] {
+        match self.node(class) {
+            Node::Class(set) => set.ranges(),
+            _ => &[],
+        }
+    }
+
+    /// Joins terms with equal heads.
+    fn join_tails(&mut self, terms: &mut Vec<(ExprId, ExprId)>, depth: u32) {
+        terms.sort_unstable();
+        if depth == 0 || terms.windows(2).all(|pair| pair[0].0 != pair[1].0) {
+            return;
+        }
+        let mut joined = Vec::with_capacity(terms.len());
+        for group in terms.chunk_by(|a, b| a.0 == b.0) {
+            let tail = match *group {
+                [(_, tail)] => tail,
+                _ => self.union_within(group.iter().map(|term| term.1).collect(), depth - 1),
+            };
+            joined.push((group[0].0, tail));
+        }
+        *terms = joined;
+    }
+
+    pub(super) fn intersection(&mut self, items: Vec<ExprId>) -> ExprId {
+        self.spend(items.len());
+        let mut flat = Vec::with_capacity(items.len());
+        let mut excluded = Vec::new();
+        let mut run: Option<(CharSet, u32, Option<u32>)> = None;
+        let mut pending = items;
+        while let Some(item) = pending.pop() {
+            match self.node(item) {
+                Node::Nothing => return Self::NOTHING,
+                Node::AllOf(members) => pending.extend_from_slice(members),
+                &Node::Not(inner) => excluded.push(inner),
+                _ => match (self.run_of_class(item), run.take()) {
+                    (Some(new), None) => run = Some(new),
+                    (Some((set, min, max)), Some((other, other_min, other_max))) => {
+                        let most = max.map_or(other_max, |max| Some(other_max.map_or(max, |o| o.min(max))));
+                        run = Some((set.intersect(&other), min.max(other_min), most));
+                    }
+                    (None, old) => {
+                        run = old;
+                        flat.push(item);
+                    }
+                },
+            }
+        }
+        let excluded = self.union(excluded);
+        if let Some((mut set, min, max)) = run {
+            if (min, max) == (1, Some(1)) {
+                set = self.without_classes(set, excluded);
+            }
+            let class = self.class(set);
+            flat.push(self.repeat(class, min, max));
+        }
+        self.intersect_with(flat, excluded)
+    }
+
+    /// A set without the classes that are excluded.
+    fn without_classes(&self, set: CharSet, excluded: ExprId) -> CharSet {
+        let members = match self.node(excluded) {
+            Node::AnyOf(members) => members,
+            _ => std::slice::from_ref(&excluded),
+        };
+        members.iter().fold(set, |set, &member| match self.node(member) {
+            Node::Class(class) => set.without(class),
+            _ => set,
+        })
+    }
+
+    /// What is in all of `items` and not in `excluded`.
+    fn intersect_with(&mut self, mut flat: Vec<ExprId>, excluded: ExprId) -> ExprId {
+        flat.sort_unstable();
+        flat.dedup();
+        let is_excluded = |&item: &ExprId| match self.node(excluded) {
+            Node::AnyOf(members) => members.binary_search(&item).is_ok(),
+            _ => item == excluded,
+        };
+        if flat.contains(&Self::NOTHING) || excluded == Self::EVERYTHING || flat.iter().any(is_excluded) {
+            return Self::NOTHING;
+        }
+        // Of a class the excluded classes are gone already.
+        let is_class = |item: ExprId| matches!(self.node(item), Node::Class(_));
+        let is_apart = is_class(excluded) && flat.iter().any(|&item| is_class(item));
+        if excluded != Self::NOTHING && !is_apart {
+            flat.push(self.not(excluded));
+            flat.sort_unstable();
+        }
+        if flat.contains(&Self::EMPTY) {
+            let is_empty_text_in = flat.iter().all(|&item| self.nullable(item));
+            return if is_empty_text_in { Self::EMPTY } else { Self::NOTHING };
+        }
+        if let Some(at) = self.recursive_union(&flat) {
+            return self.distribute(flat, at);
+        }
+        match *flat.as_slice() {
+            [] => Self::EVERYTHING,
+            [item] => item,
+            _ => self.intern(Node::AllOf(flat.into())),
+        }
+    }
+
+    /// A class that is repeated: such intersect to one of their kind.
+    fn run_of_class(&self, item: ExprId) -> Option<(CharSet, u32, Option<u32>)> {
+        let (inner, min, max) = self.counted(item);
+        match self.node(inner) {
+            Node::Class(set) => Some((set.clone(), min, max)),
+            _ => None,
+        }
+    }
+
+    /// The first union to distribute over, unless that would make too many parts.
+    fn recursive_union(&self, items: &[ExprId]) -> Option<usize> {
+        let mut first = None;
+        let mut parts = 1_usize;
+        for (at, &item) in items.iter().enumerate() {
+            match self.node(item) {
+                Node::AnyOf(members) if self.is_recursive(item) => {
+                    first = first.or(Some(at));
+                    parts = parts.saturating_mul(members.len());
+                }
+                _ => {}
+            }
+        }
+        first.filter(|_| parts <= PARTS)
+    }
+
+    /// An intersection with a recursive union, as the union of intersections: derivatives of a recursive expression
+    /// hold it again, so only a disjunctive normal form keeps their number finite.
+    fn distribute(&mut self, mut items: Vec<ExprId>, at: usize) -> ExprId {
+        let union = items.remove(at);
+        let Node::AnyOf(members) = self.node(union).clone() else { return Self::NOTHING };
+        let parts = members
+            .iter()
+            .map(|&member| {
+                let mut part = items.clone();
+                part.push(member);
+                self.intersection(part)
+            })
+            .collect();
+        self.union(parts)
+    }
+}
