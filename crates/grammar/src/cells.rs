@@ -151,7 +151,9 @@ fn measure_nodes(
         if let Some(&first) = tokens.first() {
             let (cells, chars) = measure(vocabulary.bytes(first));
             within[node.index()] = cells;
-            tokens.iter().for_each(|&token| group(token, cells, chars));
+            for &token in tokens {
+                group(token, cells, chars);
+            }
         }
         for (_, child) in trie.children(node) {
             within[node.index()] |= within[child.index()];
