@@ -272,9 +272,8 @@ impl<'a> Builder<'a> {
     fn overlapping(&mut self, choice: &Choice, at: usize) -> Vec<AtomId> {
         let Some(pointer) = choice.exclusive.as_ref().filter(|_| !self.probing) else { return Vec::new() };
         let others = choice.branches.iter().enumerate().filter(|&(other, _)| other != at);
-        let overlapping = others.filter(|&(other, _)| {
-            self.overlaps.contains(&(pointer.clone(), at.max(other), at.min(other)))
-        });
+        let overlapping = others
+            .filter(|&(other, _)| self.overlaps.contains(&(pointer.clone(), at.max(other), at.min(other))));
         let overlapping: Vec<_> = overlapping.map(|(_, &branch)| branch).collect();
         overlapping.into_iter().map(|branch| self.atoms.negate(branch)).collect()
     }

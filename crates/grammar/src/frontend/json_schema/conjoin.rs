@@ -113,7 +113,8 @@ pub(super) fn conjoin(atoms: &[Rc<Atom>], all: &mut Atoms<'_>) -> Result<Conjunc
         }
         None => Conjunction {
             null: types.has(Types::NULL) && !excluded.contains(&Scalar::Null),
-            bools: [false, true].map(|value| types.has(Types::BOOL) && !excluded.contains(&Scalar::Bool(value))),
+            bools: [false, true]
+                .map(|value| types.has(Types::BOOL) && !excluded.contains(&Scalar::Bool(value))),
             numbers: if types.has(Types::NUMBER) { without(number, &excluded) } else { Vec::new() },
             text: Some(text).filter(|text| {
                 types.has(Types::STRING)
@@ -237,7 +238,13 @@ fn conjoin_numbers(atoms: &[Rc<Atom>], types: Types) -> Result<NumberRule, Probl
         }
         let forms = [all.other_than, rule.other_than].into_iter().flatten();
         all.other_than = forms.min();
-        all.indivisible.extend(rule.indivisible.iter().filter(|multiple| !all.indivisible.contains(multiple)).copied().collect::<Vec<_>>());
+        all.indivisible.extend(
+            rule.indivisible
+                .iter()
+                .filter(|multiple| !all.indivisible.contains(multiple))
+                .copied()
+                .collect::<Vec<_>>(),
+        );
         if let (Some(a), Some(b)) = (all.multiple_of, rule.multiple_of) {
             all.multiple_of = common_multiple(a, b);
             if all.multiple_of.is_none() {
@@ -340,7 +347,9 @@ fn conjoin_members(atoms: &[Rc<Atom>], sets: &ObjectSets, all: &mut Atoms<'_>) -
             let own = declared.get(name.as_str()).copied();
             let before = atoms.len();
             atoms.extend(own);
-            atoms.extend(scope.patterns.iter().filter(|(pattern, _)| matched[*pattern]).map(|&(_, atom)| atom));
+            atoms.extend(
+                scope.patterns.iter().filter(|(pattern, _)| matched[*pattern]).map(|&(_, atom)| atom),
+            );
             if atoms.len() == before {
                 atoms.extend(scope.additional);
             }

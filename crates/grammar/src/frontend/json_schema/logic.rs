@@ -57,8 +57,9 @@ impl Atoms<'_> {
         }
         let holds = self.at(&keyword.pointer);
         let fails = self.negate(holds);
-        let branches = [(holds, then), (fails, otherwise)]
-            .map(|(condition, consequence)| self.add(Atom::all([Some(condition), consequence].into_iter().flatten().collect())));
+        let branches = [(holds, then), (fails, otherwise)].map(|(condition, consequence)| {
+            self.add(Atom::all([Some(condition), consequence].into_iter().flatten().collect()))
+        });
         atom.any.push(Choice { branches: branches.to_vec(), exclusive: None });
     }
 }

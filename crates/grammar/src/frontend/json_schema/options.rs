@@ -18,7 +18,12 @@ impl SchemaOptions {
     /// Every JSON text of every value that the schema accepts: any escapes, any key order, and any whitespace wherever
     /// JSON allows it, before and after the value too.
     pub const fn accept() -> Self {
-        Self { profile: Profile::Accept, layout: Layout::Flexible, order: Order::Any, formats: Formats::Assert }
+        Self {
+            profile: Profile::Accept,
+            layout: Layout::Flexible,
+            order: Order::Any,
+            formats: Formats::Assert,
+        }
     }
 }
 

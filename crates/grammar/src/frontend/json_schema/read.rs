@@ -65,7 +65,13 @@ impl Keyword<'_> {
     pub(super) fn sibling(&self, name: &'static str) -> Option<Self> {
         let value = self.siblings.get(name)?;
         let schema = self.pointer.rfind('/').map_or("", |slash| &self.pointer[..slash]);
-        Some(Self { name, value, pointer: child_pointer(schema, name), siblings: self.siblings, draft: self.draft })
+        Some(Self {
+            name,
+            value,
+            pointer: child_pointer(schema, name),
+            siblings: self.siblings,
+            draft: self.draft,
+        })
     }
 
     /// A length or a number of items: an integer of at least zero, cut at `u32::MAX`.

@@ -37,7 +37,8 @@ impl Atoms<'_> {
                 Ok(())
             }
             "pattern" => {
-                let source = keyword.value.as_str().ok_or_else(|| keyword.malformed("a regular expression"))?;
+                let source =
+                    keyword.value.as_str().ok_or_else(|| keyword.malformed("a regular expression"))?;
                 let language = self.pattern(keyword, &keyword.pointer, source)?;
                 atom.text = self.expressions.all_of(vec![atom.text, language]);
                 Ok(())

@@ -68,9 +68,10 @@ pub(super) fn solve(
         return Err(Problem::new("", "schema", SchemaProblem::Unsatisfiable).into());
     }
     let reached = reached(&program);
-    let overlapping = draft.exclusions.into_iter().filter(|(owner, pair, _)| {
-        reached.contains(owner) && !program.nodes[*pair as usize].cost.is_none()
-    });
+    let overlapping = draft
+        .exclusions
+        .into_iter()
+        .filter(|(owner, pair, _)| reached.contains(owner) && !program.nodes[*pair as usize].cost.is_none());
     let overlapping: Vec<_> = overlapping.map(|(_, _, overlap)| overlap).collect();
     if overlapping.is_empty() { Ok(Solved::Program(program)) } else { Ok(Solved::Overlapping(overlapping)) }
 }
@@ -82,7 +83,8 @@ fn reached(program: &JsonProgram) -> FxHashSet<NodeId> {
     while let Some(node) = todo.pop() {
         let node = &program.nodes[node as usize];
         let arrays = node.arrays.iter().map(|&rule| &program.arrays[rule as usize]);
-        let items = arrays.flat_map(|rule| rule.prefix.iter().flatten().chain(&rule.rest)).map(|way| way.node);
+        let items =
+            arrays.flat_map(|rule| rule.prefix.iter().flatten().chain(&rule.rest)).map(|way| way.node);
         let objects = node.objects.iter().map(|&rule| &program.objects[rule as usize]);
         let members = objects.flat_map(|rule| {
             let others = rule.others.iter().flatten().map(|way| way.node);

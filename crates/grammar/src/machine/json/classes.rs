@@ -383,7 +383,8 @@ fn add_transitions(texts: &Texts, state: u32, bytes: &mut ByteSet) {
             bytes.insert(byte as u8);
         }
         if high >= 0x80 {
-            let first = |code: u32| char::from_u32(code).map_or(0xed, |c| c.encode_utf8(&mut [0; 4]).as_bytes()[0]);
+            let first =
+                |code: u32| char::from_u32(code).map_or(0xed, |c| c.encode_utf8(&mut [0; 4]).as_bytes()[0]);
             bytes.insert_range(first(low.max(0x80)), first(high));
         }
     }

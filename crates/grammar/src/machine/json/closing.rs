@@ -217,7 +217,8 @@ impl JsonMachine {
 
     /// A comma and the cheapest whole undeclared member that meets some obligations.
     fn cheapest_other(&self, rule: &ObjectRule, meeting: u8, depth: u32) -> Option<u32> {
-        let ways = rule.others.iter().zip(0..).flat_map(|(ways, label)| ways.iter().map(move |way| (label, way)));
+        let ways =
+            rule.others.iter().zip(0..).flat_map(|(ways, label)| ways.iter().map(move |way| (label, way)));
         let costs = ways.filter(|(_, way)| meeting & !way.bits == 0).filter_map(|(label, way)| {
             let name = match rule.labels {
                 Some(labels) => {
@@ -325,7 +326,10 @@ impl Object<'_> {
         }
         let after: Vec<_> = (0..self.rule.others.len() as u32).map(|label| self.after_other(label)).collect();
         let rest = |state| {
-            let ways = after.iter().zip(0..).filter_map(|(&after, label)| Some(texts.nearest(state, label)?.then(after?)));
+            let ways = after
+                .iter()
+                .zip(0..)
+                .filter_map(|(&after, label)| Some(texts.nearest(state, label)?.then(after?)));
             ways.min_by_key(|way| way.len)
         };
         match decode {

@@ -93,7 +93,8 @@ fn common_multiple<'a>(divisors: impl Iterator<Item = &'a Multiple>, places: u16
     let mut units = 1u64;
     for divisor in divisors {
         let scaled = divisor.scaled(places)?;
-        units = units.checked_mul(scaled / common_divisor(units, scaled)).filter(|&units| units <= REMAINDERS)?;
+        units =
+            units.checked_mul(scaled / common_divisor(units, scaled)).filter(|&units| units <= REMAINDERS)?;
     }
     Some(units)
 }

@@ -1,7 +1,7 @@
 //! One byte of one thread.
 
-use super::program::{Counts, LanguageRule};
 use super::layout::{Gap, GapStep, Rest};
+use super::program::{Counts, LanguageRule};
 use super::spelling::{Decode, Decoded};
 use super::{Frame, JsonMachine, Literal, OUTSIDE, ROOT, StackId, State};
 use crate::frontend::json_schema::Order;
@@ -194,7 +194,12 @@ impl JsonMachine {
         }
     }
 
-    fn language_byte(&mut self, stack: StackId, (rule, state, chars, decode): (u32, u32, u32, Decode), byte: u8) {
+    fn language_byte(
+        &mut self,
+        stack: StackId,
+        (rule, state, chars, decode): (u32, u32, u32, Decode),
+        byte: u8,
+    ) {
         let LanguageRule { language, max, .. } = self.program.language_rules[rule as usize];
         let dfa = self.program.languages[language as usize].dfa();
         match decode.step(byte, self.program.profile) {

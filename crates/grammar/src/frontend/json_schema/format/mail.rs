@@ -50,12 +50,7 @@ fn local_part(rules: &mut Abnf<'_>, more: &str) -> ExprId {
 
 /// Texts of up to so many octets in UTF-8.
 fn octets(rules: &mut Abnf<'_>, most: usize) -> ExprId {
-    let widths = [
-        r"[\u0000-\u007F]",
-        r"[\u0080-\u07FF]",
-        r"[\u0800-\uFFFF]",
-        r"[\u{10000}-\u{10FFFF}]",
-    ];
+    let widths = [r"[\u0000-\u007F]", r"[\u0080-\u07FF]", r"[\u0800-\uFFFF]", r"[\u{10000}-\u{10FFFF}]"];
     let widths = widths.map(|class| rules.pattern(class));
     let mut texts = vec![Expressions::EMPTY];
     for octets in 1..=most {

@@ -141,9 +141,8 @@ pub(super) fn international_name(rules: &mut Abnf<'_>, marks: &str) -> ExprId {
 /// factor of 10 at least (RFC 3492, section 3.3). With `xn--` and the hyphen behind the ASCII part that fits into 62 octets
 /// if the ASCII characters and 8 for each other are 57 at most.
 fn unicode_label(rules: &mut Abnf<'_>, letters: &str, marks: &str, first: &str) -> ExprId {
-    let label = rules.pattern(&format!(
-        "[{letters}{first}](?:[a-z0-9{letters}{marks}-]*[a-z0-9{letters}{marks}])?"
-    ));
+    let label =
+        rules.pattern(&format!("[{letters}{first}](?:[a-z0-9{letters}{marks}-]*[a-z0-9{letters}{marks}])?"));
     let reserved = rules.pattern("[^]{2}--[^]*");
     let label = rules.except(label, reserved);
 

@@ -16,7 +16,12 @@ fn options() -> impl Strategy<Value = SchemaOptions> {
         Just(Layout::Flexible)
     ];
     let order = prop_oneof![Just(Order::Declared), Just(Order::Any)];
-    (profile, layout, order).prop_map(|(profile, layout, order)| SchemaOptions { profile, layout, order, ..SchemaOptions::default() })
+    (profile, layout, order).prop_map(|(profile, layout, order)| SchemaOptions {
+        profile,
+        layout,
+        order,
+        ..SchemaOptions::default()
+    })
 }
 
 /// Names and strings share first letters and need escapes, so that tries and decoders are met halfway.
