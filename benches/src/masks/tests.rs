@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use formwork_grammar::{Layout, Limits, Order, Profile, SchemaOptions};
+use formwork_grammar::{Limits, SchemaOptions};
 use formwork_vocab::{Token, TokenId, TokenKind, Tokenizer, Vocabulary};
 use serde_json::{Value, json};
 
@@ -58,8 +58,7 @@ fn right_verdicts_pass_and_every_token_and_end_is_timed() {
 
 #[test]
 fn a_profile_that_generates_one_order_rejects_the_other() {
-    let options =
-        SchemaOptions { profile: Profile::Generate, layout: Layout::Spaced, order: Order::Declared };
+    let options = SchemaOptions::default();
     let outcome = measure(&formwork(options, Isolation::Test), &point());
     assert_eq!(outcome.status, Status::ValidRejected);
     assert_eq!(outcome.error.as_deref(), Some("tests[1]: valid, but not allowed at token 1"));

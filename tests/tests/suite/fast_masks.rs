@@ -153,6 +153,7 @@ fn options(random: &mut Random) -> SchemaOptions {
         profile: *random.pick(&[Profile::Generate, Profile::Accept]),
         layout: *random.pick(&[Layout::Spaced, Layout::Compact, Layout::Pretty, Layout::Flexible]),
         order: *random.pick(&[Order::Declared, Order::Any]),
+        ..SchemaOptions::default()
     }
 }
 

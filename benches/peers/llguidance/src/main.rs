@@ -13,7 +13,7 @@ use clap::{Parser, ValueEnum};
 use formwork_benches::masks::{
     Case, Engine, Formwork, Isolation, Outcome, Settings, Spelling, find, measure,
 };
-use formwork_grammar::{Layout, Limits, Order, Profile, SchemaOptions};
+use formwork_grammar::{Layout, Limits, SchemaOptions};
 use formwork_vocab::Tokenizer;
 
 use comparison::Comparison;
@@ -86,7 +86,7 @@ fn main() -> Result<()> {
     let (options, rigid) = match args.profile {
         ProfileArg::Accept => (SchemaOptions::accept(), None),
         ProfileArg::Generate => {
-            (SchemaOptions { profile: Profile::Generate, layout, order: Order::Declared }, Some(spelling))
+            (SchemaOptions { layout, ..SchemaOptions::default() }, Some(spelling))
         }
     };
     let ours = Formwork::new(&tokenizer, Settings { options, limits: Limits::default(), isolation })?;
