@@ -102,8 +102,34 @@ fn vocabulary(random: &mut Random) -> Arc<Vocabulary> {
     Arc::new(Vocabulary::new(tokens, vec![end]).expect("small and not empty"))
 }
 
+const PATTERNS: [&str; 16] = [
+    "^[a-z]+$",
+    "^[a-z0-9 ]{2,7}$",
+    "[0-9]",
+    "^(red|green|x+)",
+    "^[^\"/]*$",
+    "^a.*[b-e]$",
+    "^\\p{L}+$",
+    "^[A-Z][a-z]+( [a-z]+)*$",
+    "^(\\{[a-z]+\\})|([a-z]+)$",
+    "^[0-9a-f]{2}-[0-9a-f]{4}$",
+    "^[^é]{3,}$",
+    "^(?!the).*$",
+    "^.{0,4}$",
+    "^x{20,30}$",
+    "^[\\s\\S]*$",
+    "^(%[0-9a-f]{2}|[a-z/])+$",
+];
+
+const FORMATS: [&str; 6] = ["date", "uri", "email", "ipv4", "uuid", "hostname"];
+
 fn text(random: &mut Random) -> Value {
     let mut schema = json!({"type": "string"});
+    match random.below(5) {
+        0 | 1 => schema["pattern"] = (*random.pick(&PATTERNS)).into(),
+        2 => schema["format"] = (*random.pick(&FORMATS)).into(),
+        _ => {}
+    }
     let min = *random.pick(&[0, 0, 1, 3, 20]);
     if random.below(2) == 0 {
         schema["minLength"] = min.into();
@@ -140,6 +166,11 @@ fn object(random: &mut Random, depth: usize) -> Value {
     match random.below(3) {
         0 => object["additionalProperties"] = false.into(),
         1 => object["additionalProperties"] = schema(random, depth - 1),
+        _ => {}
+    }
+    match random.below(4) {
+        0 => object["patternProperties"] = json!({*random.pick(&PATTERNS): schema(random, depth - 1)}),
+        1 => object["propertyNames"] = text(random),
         _ => {}
     }
     if random.below(4) == 0 {
