@@ -23,10 +23,33 @@ mod name;
 mod regex;
 mod uri;
 
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
 use abnf::Abnf;
+use rustc_hash::FxHashMap;
 
 use super::document::Draft;
-use crate::regular::{ExprId, Expressions};
+use crate::machine::json::texts::Texts;
+use crate::regular::{ExprId, Expressions, TextDfa};
+
+/// The automaton of a format, whose expression is `language`: built once per process, since formats are the same in every
+/// schema and some take longer to build than all the rest.
+pub(super) fn texts(
+    expressions: &mut Expressions,
+    language: ExprId,
+    name: &str,
+    draft: Draft,
+    limit: usize,
+) -> Result<Arc<Texts>, usize> {
+    static KNOWN: LazyLock<Mutex<FxHashMap<(String, Draft), Arc<Texts>>>> = LazyLock::new(Mutex::default);
+    let key = (name.to_owned(), draft);
+    if let Some(known) = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+        return Ok(Arc::clone(known));
+    }
+    let texts = Arc::new(Texts::new(TextDfa::new(expressions, &[language], limit)?));
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(&texts));
+    Ok(texts)
+}
 
 /// The texts of a format; `None` if no specification defines the name.
 pub(super) fn format(expressions: &mut Expressions, name: &str, draft: Draft) -> Option<ExprId> {
