@@ -55,9 +55,8 @@ fn parts(rules: &mut Abnf<'_>, repertoire: Repertoire, first: &str) -> ExprId {
     let (start, authority) = (rules.text("//"), authority(rules, repertoire));
     let segments = rules.pattern(&format!("(?:/{path_char}*)*"));
     let with_authority = rules.all([start, authority, segments]);
-    let without = rules.pattern(&format!(
-        "(?:/(?:{path_char}+(?:/{path_char}*)*)?|{first}+(?:/{path_char}*)*)?"
-    ));
+    let without =
+        rules.pattern(&format!("(?:/(?:{path_char}+(?:/{path_char}*)*)?|{first}+(?:/{path_char}*)*)?"));
     let path = rules.any([with_authority, without]);
     let query = repertoire.chars(&format!(":@/?{private}"));
     let end = rules.pattern(&format!(r"(?:\?{query}*)?(?:#{}*)?", repertoire.chars(":@/?")));
@@ -81,9 +80,7 @@ fn authority(rules: &mut Abnf<'_>, repertoire: Repertoire) -> ExprId {
 
 /// RFC 6570, section 2, with erratum 6937, which lets an apostrophe stand for itself.
 pub(super) fn template(rules: &mut Abnf<'_>) -> ExprId {
-    let literal = format!(
-        r"(?:[!#$&'(-;=?-\[\]_a-z~{UCSCHAR}{IPRIVATE}]|{PERCENT})"
-    );
+    let literal = format!(r"(?:[!#$&'(-;=?-\[\]_a-z~{UCSCHAR}{IPRIVATE}]|{PERCENT})");
     let name = format!(r"(?:[0-9A-Za-z_]|{PERCENT})(?:\.?(?:[0-9A-Za-z_]|{PERCENT}))*");
     let variable = format!(r"{name}(?::[1-9][0-9]{{0,3}}|\*)?");
     rules.pattern(&format!(r"(?:{literal}|\{{[+#./;?&]?{variable}(?:,{variable})*\}})*"))
