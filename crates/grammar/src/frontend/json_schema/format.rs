@@ -9,10 +9,10 @@
 //! - `time`, `date-time`: leap seconds at offsets of whole and half hours only; `date-time` has them on any day.
 //! - `hostname`: no labels that begin with `xn--` from draft 7 on (punycode cannot be decoded by an automaton), and
 //!   names whose labels, each rounded up to a multiple of 16 with its dot, fit into 240 characters. `email` likewise.
-//! - `email`: quoted pairs only where they are needed.
+//! - `email`: quoted pairs only where they are needed, and no `<` in quoted strings.
 //! - `idn-hostname`, and the domain of `idn-email`: the letters of the most common scripts, where they need no rule about their
-//!   context; labels with up to 7 characters outside of ASCII, so that their punycode fits for certain; no more than 4
-//!   labels unless all are ASCII.
+//!   context, in up to 4 labels, each of up to 7 characters, or of up to 15 with up to 5 outside of ASCII. So their
+//!   punycode fits for certain.
 //! - `uri-template`: no operators reserved for later. `relative-json-pointer`: no index manipulation.
 //! - `regex`: groups nested up to two deep, no back-references, no named groups, and counts of at most three digits.
 
