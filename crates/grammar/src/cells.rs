@@ -60,11 +60,9 @@ impl Cells {
 
     fn new(vocabulary: &Vocabulary) -> Self {
         let mut groups: FxHashMap<CellSet, Vec<(u32, TokenId)>> = FxHashMap::default();
-        for token in vocabulary.ids().filter(|&token| vocabulary.kind(token).is_text()) {
-            let (cells, chars) = measure(vocabulary.bytes(token));
+        let (within, height) = measure_nodes(vocabulary, |token, cells, chars| {
             groups.entry(cells).or_default().push((chars, token));
-        }
-        groups.remove(&0); // the empty token
+        });
         let groups = groups.into_iter().map(|(cells, mut tokens)| {
             tokens.sort_unstable();
             let set = (tokens.len() > LARGE).then(|| {
@@ -77,7 +75,6 @@ impl Cells {
             Group { cells, tokens, set }
         });
         let groups: Vec<Group> = groups.collect();
-        let (within, height) = measure_nodes(vocabulary);
         let longest = groups.iter().filter_map(Group::longest).max().unwrap_or(0);
         Self { groups, within, height, longest, known: Mutex::default() }
     }
@@ -141,13 +138,23 @@ fn measure(bytes: &[u8]) -> (CellSet, u32) {
     }
 }
 
-/// For each node, the cells of the tokens that begin with it, and the bytes by which the longest goes on from it.
-fn measure_nodes(vocabulary: &Vocabulary) -> (Vec<CellSet>, Vec<u32>) {
+/// For each node, the cells of the tokens that begin with it, and the bytes by which the longest goes on from it. Calls
+/// `group` with each token, its cells and its characters.
+fn measure_nodes(
+    vocabulary: &Vocabulary,
+    mut group: impl FnMut(TokenId, CellSet, u32),
+) -> (Vec<CellSet>, Vec<u32>) {
     let trie = vocabulary.trie();
     let (mut within, mut height) = (vec![0; trie.len()], vec![0; trie.len()]);
     for node in trie.nodes().rev() {
-        let own = trie.tokens_at(node).first();
-        within[node.index()] = own.map_or(0, |&token| measure(vocabulary.bytes(token)).0);
+        let tokens = trie.tokens_at(node);
+        if let Some(&first) = tokens.first() {
+            let (cells, chars) = measure(vocabulary.bytes(first));
+            within[node.index()] = cells;
+            for &token in tokens {
+                group(token, cells, chars);
+            }
+        }
         for (_, child) in trie.children(node) {
             within[node.index()] |= within[child.index()];
             height[node.index()] = height[node.index()].max(height[child.index()] + 1);
@@ -185,4 +192,62 @@ const fn cell(byte: u8) -> u32 {
 /// Whether a walk may count `byte` among the characters of these cells.
 pub(crate) const fn has_byte(cells: CellSet, byte: u8) -> bool {
     cells >> cell(byte) & 1 == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use formwork_vocab::{Token, TokenKind};
+
+    use super::*;
+
+    #[test]
+    fn tokens_of_a_class_are_those_all_of_whose_characters_are_in_it() {
+        let texts: [&[u8]; 12] = [
+            b"ab",
+            b"abz",
+            b"a b",
+            b"AB",
+            b"a1",
+            b"\xc3\xa9",
+            b"a\xc3",
+            b"\xa9",
+            b"\xc3a",
+            b"",
+            b"a\n",
+            b"aaaa",
+        ];
+        let token = |bytes: &&[u8]| Token { bytes: bytes.to_vec(), kind: TokenKind::Text };
+        let vocabulary =
+            Vocabulary::new(texts.iter().map(token).collect(), vec![]).expect("a good vocabulary");
+        let cells = Cells::of(&vocabulary);
+        let of = |class: ByteSet, chars: u32| -> Vec<&[u8]> {
+            let tokens = cells.tokens(Tolerance { class, chars }, || vocabulary.empty_set());
+            tokens.iter().map(|token| texts[token.index()]).collect()
+        };
+        let letters: ByteSet = (b'a'..=b'z').collect();
+        assert_eq!(of(letters, u32::MAX), [&b"ab"[..], b"abz", b"aaaa"]);
+        assert_eq!(of(letters, 2), [b"ab"]);
+        let hexadecimal: ByteSet = (b'a'..=b'g').chain(b'0'..=b'9').collect();
+        assert_eq!(
+            of(hexadecimal, 9),
+            [&b"ab"[..], b"a1", b"aaaa"],
+            "no cell has g without the letters after it"
+        );
+        let all: ByteSet = (b' '..=b'~').chain(0x80..=0xff).collect();
+        assert_eq!(of(all, 1), [&b"\xc3\xa9"[..]]);
+        assert_eq!(of(all, 2), [&b"ab"[..], b"AB", b"a1", b"\xc3\xa9", b"a\xc3"]);
+    }
+
+    #[test]
+    fn a_node_is_left_out_only_where_all_of_its_tokens_are_known() {
+        let token = |text: &str| Token { bytes: text.into(), kind: TokenKind::Text };
+        let vocabulary =
+            Vocabulary::new(vec![token("aaa"), token("ab\"")], vec![]).expect("a good vocabulary");
+        let (cells, trie) = (Cells::of(&vocabulary), vocabulary.trie());
+        let letters = within((b'a'..=b'z').collect());
+        let a = trie.child(TrieNode::ROOT, b'a').expect("both begin so");
+        let (aa, ab) = (trie.child(a, b'a').expect("one"), trie.child(a, b'b').expect("the other"));
+        let has_all = |node, depth, chars| cells.has_all(node, depth, letters, chars);
+        assert!(has_all(aa, 2, 3) && !has_all(aa, 2, 2) && !has_all(ab, 2, 9) && !has_all(a, 1, 9));
+    }
 }

@@ -75,7 +75,8 @@ impl Masks {
         }
         let Self { texts, pool, cells, strings, .. } = self;
         let strings = strings.as_deref();
-        Walk { automaton, vocabulary, strings, cells, texts, pool, open: Vec::new() }.mask(config)
+        Walk { automaton, vocabulary, strings, cells, texts, pool, open: Vec::new(), noted: Vec::new() }
+            .mask(config)
     }
 
     /// Bytes of memory, roughly.

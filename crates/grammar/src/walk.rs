@@ -17,7 +17,7 @@ use crate::ByteSet;
 use crate::cells::{self, Cells};
 use crate::machine::automaton::Automaton;
 use crate::machine::{Config, Part, Text, Tolerance};
-use crate::tables::{Inside, Notes, Pool, SPACES, Strings};
+use crate::tables::{Inside, Notes, Pool, SPACES, STARTS, Strings};
 
 /// A walk over the tokens that may follow some config.
 pub(crate) struct Walk<'a> {
@@ -29,8 +29,10 @@ pub(crate) struct Walk<'a> {
     /// The masks inside strings of any text, by the config after the closing quote.
     pub(crate) texts: &'a mut FxHashMap<Config, Arc<TokenSet>>,
     pub(crate) pool: &'a Pool,
-    /// Nodes come to, with the config there.
+    /// Nodes whose children are to be looked at, with the config there.
     pub(crate) open: Vec<(TrieNode, Config)>,
+    /// Nodes of which there is a note of what comes inside a string.
+    pub(crate) noted: Vec<(TrieNode, Config)>,
 }
 
 /// A trie to walk, and which of its tokens count.
@@ -110,7 +112,7 @@ impl<'a> Walk<'a> {
             for &token in &spaced.blank {
                 mask.insert(token);
             }
-            self.expand(ground, (TrieNode::ROOT, after), ByteSet::ALL);
+            self.open.push((TrieNode::ROOT, after));
             self.run(ground, &mut mask);
             if after == config {
                 return mask;
@@ -119,7 +121,7 @@ impl<'a> Walk<'a> {
         }
         match tolerance {
             Some(tolerance) => self.tolerate(config, tolerance, first, &mut mask),
-            None => self.expand(self.tokens(), (TrieNode::ROOT, config), first),
+            None => self.expand(self.tokens(), (TrieNode::ROOT, config), first, &mut mask),
         }
         self.run(self.tokens(), &mut mask);
         mask
@@ -140,16 +142,13 @@ impl<'a> Walk<'a> {
                     continue;
                 }
                 let next = self.automaton.step(config, byte);
-                if next == Config::DEAD {
-                    continue;
-                }
-                if tolerated {
+                if tolerated && next != Config::DEAD {
                     for &token in trie.tokens_at(child) {
                         mask.insert(token);
                     }
                     open.push((child, next, depth + 1));
                 } else {
-                    self.open.push((child, next));
+                    self.arrive(self.tokens(), (child, next), byte == b'"', mask);
                 }
             }
         }
@@ -159,7 +158,11 @@ impl<'a> Walk<'a> {
     fn after_spaces(&mut self, config: Config) -> Option<Config> {
         let after = self.automaton.step(config, SPACES[0]);
         let mut ends_there = |config| SPACES.iter().all(|&space| self.automaton.step(config, space) == after);
-        (after != Config::DEAD && ends_there(config) && ends_there(after)).then_some(after)
+        if after == Config::DEAD || !ends_there(config) || !ends_there(after) {
+            return None;
+        }
+        let others = self.automaton.plausible(after).without(&SPACES).without(&STARTS);
+        others.is_empty().then_some(after)
     }
 
     /// The tokens that may follow inside a string of any text.
@@ -177,7 +180,7 @@ impl<'a> Walk<'a> {
                 mask.insert(token);
             }
             let ground = Ground { trie: &strings.suffixes, notes: Some(&strings.suffix_notes), keep };
-            self.expand(ground, (TrieNode::ROOT, after), ByteSet::ALL);
+            self.open.push((TrieNode::ROOT, after));
             self.run(ground, &mut mask);
         }
         let mask = Arc::new(mask);
@@ -201,37 +204,60 @@ impl<'a> Walk<'a> {
                 mask.remove(token);
             }
         }
-        self.open.extend(different.into_iter().filter(|&(_, after)| after != Config::DEAD));
+        for at in different {
+            self.arrive(ground, at, false, &mut mask);
+        }
         self.run(ground, &mut mask);
         Arc::new(mask)
     }
 
-    /// Goes on from the open nodes, and adds the tokens on the way.
+    /// Goes on from the nodes come to, and adds the tokens on the way.
     fn run(&mut self, ground: Ground, mask: &mut TokenSet) {
-        while let Some((node, config)) = self.open.pop() {
-            for &token in ground.trie.tokens_at(node) {
-                if ground.keep.contains(token) {
-                    mask.insert(token);
-                }
+        loop {
+            while let Some(at) = self.open.pop() {
+                self.expand(ground, at, ByteSet::ALL, mask);
             }
+            let Some((node, config)) = self.noted.pop() else { break };
             match ground.notes.and_then(|notes| notes.inside(node)) {
                 Some(inside) => self.enter(ground, (node, config), inside, mask),
-                None => self.expand(ground, (node, config), ByteSet::ALL),
+                None => self.open.push((node, config)),
             }
         }
     }
 
-    /// Opens the children of a node that the machine can step to, over bytes out of `among`.
-    fn expand(&mut self, ground: Ground, (node, config): (TrieNode, Config), among: ByteSet) {
-        if !ground.trie.has_children(node) {
-            return;
-        }
+    /// Comes to the children of a node that the machine can step to, over bytes out of `among`.
+    fn expand(
+        &mut self,
+        ground: Ground,
+        (node, config): (TrieNode, Config),
+        among: ByteSet,
+        mask: &mut TokenSet,
+    ) {
         let plausible = self.automaton.plausible(config) & among;
         for (byte, child) in ground.trie.children(node).filter(|&(byte, _)| plausible.contains(byte)) {
             let next = self.automaton.step(config, byte);
-            if next != Config::DEAD {
-                self.open.push((child, next));
+            self.arrive(ground, (child, next), byte == b'"' || node == TrieNode::ROOT, mask);
+        }
+    }
+
+    /// Adds the tokens that end at `node`, where the machine has come to `config`.
+    fn arrive(
+        &mut self,
+        ground: Ground,
+        (node, config): (TrieNode, Config),
+        noted: bool,
+        mask: &mut TokenSet,
+    ) {
+        if config == Config::DEAD {
+            return;
+        }
+        for &token in ground.trie.tokens_at(node) {
+            if ground.keep.contains(token) {
+                mask.insert(token);
             }
+        }
+        if ground.trie.has_children(node) {
+            if noted { self.noted.push((node, config)) } else { self.open.push((node, config)) }
         }
     }
 
@@ -242,7 +268,7 @@ impl<'a> Walk<'a> {
         for part in parts {
             let (text, special) = match part {
                 Part::Plain(config) => {
-                    self.expand(ground, (at.0, config), ByteSet::ALL);
+                    self.open.push((at.0, config));
                     continue;
                 }
                 Part::Text(text) => (text, Vec::new()),
@@ -251,11 +277,10 @@ impl<'a> Walk<'a> {
             for token in inside.within(text.max).filter(|&token| ground.keep.contains(token)) {
                 mask.insert(token);
             }
-            let ends = inside.ends(text.min, text.max).map(|node| {
+            for node in inside.ends(text.min, text.max) {
                 let other = special.iter().find(|&&(other, _)| other == node);
-                *other.unwrap_or(&(node, text.after))
-            });
-            self.open.extend(ends.filter(|&(_, after)| after != Config::DEAD));
+                self.arrive(ground, *other.unwrap_or(&(node, text.after)), false, mask);
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! A machine with its steps remembered.
 
-use super::{Config, Likeness, Machine, Part, Tolerance};
+use super::{Config, Likeness, Machine, Part, Tolerance, probe};
 use crate::{ByteSet, Profile};
 
 /// In a block: this step has not been made yet.
@@ -29,55 +29,6 @@ struct Row {
     /// By byte over [`BLOCK`], where the block is.
     blocks: [u32; 256 / BLOCK],
     plausible: Option<ByteSet>,
-}
-
-/// The least number of ASCII characters that make it worth while to look for a [`Tolerance`].
-const WIDE: usize = 8;
-
-/// A continuation byte of UTF-8.
-const NEXT: (u8, u8) = (0x80, 0xbf);
-
-/// The encodings of the characters beyond ASCII: a range of first bytes, and those of the bytes after it.
-const CHARACTERS: [(u8, u8, &[(u8, u8)]); 8] = [
-    (0xc2, 0xdf, &[NEXT]),
-    (0xe0, 0xe0, &[(0xa0, 0xbf), NEXT]),
-    (0xe1, 0xec, &[NEXT, NEXT]),
-    (0xed, 0xed, &[(0x80, 0x9f), NEXT]),
-    (0xee, 0xef, &[NEXT, NEXT]),
-    (0xf0, 0xf0, &[(0x90, 0xbf), NEXT, NEXT]),
-    (0xf1, 0xf3, &[NEXT, NEXT, NEXT]),
-    (0xf4, 0xf4, &[(0x80, 0x8f), NEXT, NEXT]),
-];
-
-/// The search for a way by which some character does not lead back to a config.
-struct Returns {
-    home: Config,
-    /// From this config so many continuation bytes lead home, whichever they are.
-    known: Vec<(Config, usize)>,
-    steps: usize,
-}
-
-impl Returns {
-    /// The most steps of a search. Where all characters share their states, as they mostly do, it takes about 500.
-    const STEPS: usize = 2000;
-
-    /// Whether `byte` and then any bytes of the ranges in `rest` lead from `config` home.
-    fn after(&mut self, automaton: &mut Automaton, config: Config, byte: u8, rest: &[(u8, u8)]) -> bool {
-        self.steps += 1;
-        let next = automaton.step(config, byte);
-        let Some((&(low, high), after)) = rest.split_first() else { return next == self.home };
-        let any = rest.iter().all(|&range| range == NEXT);
-        if any && self.known.contains(&(next, rest.len())) {
-            return true;
-        }
-        let returns = next != Config::DEAD
-            && self.steps < Self::STEPS
-            && (low..=high).all(|byte| self.after(automaton, next, byte, after));
-        if any && returns {
-            self.known.push((next, rest.len()));
-        }
-        returns
-    }
 }
 
 impl Automaton {
@@ -147,26 +98,9 @@ impl Automaton {
         self.machine.likeness(config)
     }
 
-    /// Some text that may follow whatever it is, where much of it can. Machines that do not know are tried out: most
-    /// classes of characters that grammars repeat lead back to the same config.
+    /// Some text that may follow whatever it is, where much of it can.
     pub(crate) fn tolerance(&mut self, config: Config) -> Option<Tolerance> {
-        if self.strings().is_some() {
-            return self.machine.tolerance(config);
-        }
-        let plausible = self.plausible(config);
-        let ascii = plausible.iter().take_while(u8::is_ascii);
-        let mut class: ByteSet = ascii.filter(|&byte| self.step(config, byte) == config).collect();
-        if class.iter().nth(WIDE).is_none() {
-            return None;
-        }
-        let mut returns = Returns { home: config, known: Vec::new(), steps: 0 };
-        let mut characters = CHARACTERS.iter();
-        if characters.all(|&(low, high, rest)| {
-            (low..=high).all(|lead| plausible.contains(lead) && returns.after(self, config, lead, rest))
-        }) {
-            class.insert_range(0x80, u8::MAX);
-        }
-        Some(Tolerance { class, chars: u32::MAX })
+        if self.strings().is_some() { self.machine.tolerance(config) } else { probe::tolerance(self, config) }
     }
 
     /// The config after all of `bytes`, dead as soon as one of them cannot follow.

@@ -8,6 +8,7 @@ use crate::{ByteSet, Profile};
 pub(crate) mod automaton;
 pub(crate) mod cfg;
 pub(crate) mod json;
+mod probe;
 
 /// An interned machine state.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
