@@ -10,6 +10,7 @@
 //! limit, and so does its work, in proportion.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
@@ -17,7 +18,7 @@ use super::alphabet::Alphabet;
 use super::charset::LAST;
 use super::derivative::{Derivatives, Pieces, overlay_each};
 use super::expression::{ExprId, Expressions};
-use super::minimize::{Edge, minimize};
+use super::minimize::{Edge, Incoming, minimize};
 
 /// Steps of work allowed for each state of the limit. Ordinary expressions take 5 to 50 for each of their states.
 const WORK_PER_STATE: usize = 1 << 10;
@@ -89,19 +90,25 @@ impl TextDfa {
     }
 }
 
-/// The derivatives that are not ∅, with the number of their language.
-type Tuple = Box<[(u32, ExprId)]>;
+/// What a language still accepts: the derivative, which is not ∅, with the number of its language.
+type Component = (u32, ExprId);
 
 struct Builder<'a> {
     expressions: &'a mut Expressions,
     derivatives: Derivatives,
     count: usize,
-    tuples: Vec<Tuple>,
-    ids: FxHashMap<Tuple, u32>,
+    /// The components of all states, one after the other, and where each state's end.
+    components: Vec<Component>,
+    ends: Vec<u32>,
+    /// The states of one component, which are most, apart from the others.
+    simple: FxHashMap<Component, u32>,
+    compound: FxHashMap<Box<[Component]>, u32>,
     edges: Vec<Edge>,
     state_labels: Vec<u32>,
     labels: Vec<Box<[bool]>>,
     label_ids: FxHashMap<Box<[bool]>, u32>,
+    /// A label in the making.
+    label: Vec<bool>,
 }
 
 impl<'a> Builder<'a> {
@@ -112,78 +119,137 @@ impl<'a> Builder<'a> {
             expressions,
             derivatives: Derivatives::over(alphabet),
             count: languages.len(),
-            tuples: Vec::new(),
-            ids: FxHashMap::default(),
+            components: Vec::new(),
+            ends: Vec::new(),
+            simple: FxHashMap::default(),
+            compound: FxHashMap::default(),
             edges: Vec::new(),
             state_labels: Vec::new(),
             labels: vec![rejecting.clone()],
             label_ids: FxHashMap::from_iter([(rejecting, 0)]),
+            label: Vec::new(),
         };
-        let alive = |&(_, expr): &(u32, ExprId)| expr != Expressions::NOTHING;
-        let start = (0..).zip(languages.iter().copied()).filter(alive).collect();
-        builder.state(start);
+        let alive = |&(_, expr): &Component| expr != Expressions::NOTHING;
+        let start = (0..).zip(languages.iter().copied()).filter(alive).collect::<Vec<_>>();
+        builder.state(&start);
         builder
     }
 
     /// The id of a state, which is new at its first occurrence.
-    fn state(&mut self, tuple: Tuple) -> u32 {
-        if let Some(&id) = self.ids.get(&tuple) {
+    fn state(&mut self, components: &[Component]) -> u32 {
+        let known = match components {
+            [component] => self.simple.get(component),
+            _ => self.compound.get(components),
+        };
+        if let Some(&id) = known {
             return id;
         }
-        let id = self.tuples.len() as u32;
-        let mut label: Box<[bool]> = vec![false; self.count].into();
-        for &(language, expr) in &*tuple {
-            label[language as usize] = self.expressions.nullable(expr);
+        let id = self.ends.len() as u32;
+        match components {
+            &[component] => self.simple.insert(component, id),
+            _ => self.compound.insert(components.into(), id),
+        };
+        self.components.extend_from_slice(components);
+        self.ends.push(self.components.len() as u32);
+        self.label.clear();
+        self.label.resize(self.count, false);
+        for &(language, expr) in components {
+            self.label[language as usize] = self.expressions.nullable(expr);
         }
-        let next = self.labels.len() as u32;
-        let label_id = *self.label_ids.entry(label).or_insert_with_key(|label| {
-            self.labels.push(label.clone());
-            next
-        });
-        self.state_labels.push(label_id);
-        self.ids.insert(tuple.clone(), id);
-        self.tuples.push(tuple);
+        let label = self.label_id();
+        self.state_labels.push(label);
+        id
+    }
+
+    fn label_id(&mut self) -> u32 {
+        if let Some(&id) = self.label_ids.get(self.label.as_slice()) {
+            return id;
+        }
+        let id = self.labels.len() as u32;
+        let label: Box<[bool]> = self.label.as_slice().into();
+        self.labels.push(label.clone());
+        self.label_ids.insert(label, id);
         id
     }
 
     fn explore(&mut self, limit: usize) -> Result<(), usize> {
         let most_work = self.expressions.work() + limit.saturating_mul(WORK_PER_STATE);
-        let letters = self.derivatives.alphabet().map_or(0, Alphabet::len) as u32;
         let mut state = 0;
-        while let Some(tuple) = self.tuples.get(state).cloned() {
-            let too_far = self.tuples.len() > limit || self.expressions.work() + self.edges.len() > most_work;
+        let mut begin = 0;
+        while let Some(&end) = self.ends.get(state) {
+            let too_far = self.ends.len() > limit || self.expressions.work() + self.edges.len() > most_work;
             if too_far {
-                return Err(self.tuples.len());
+                return Err(self.ends.len());
             }
-            let languages = tuple.iter().map(|component| component.0).collect::<Vec<_>>();
-            let functions = tuple
-                .iter()
-                .map(|&(_, expr)| self.derivatives.of(self.expressions, expr))
-                .collect::<Vec<Pieces>>();
-            let mut pieces: Vec<(u32, Tuple)> = Vec::new();
-            overlay_each(&functions, |first, derivatives| {
-                let components = languages.iter().copied().zip(derivatives.iter().copied());
-                let tuple = components.filter(|component| component.1 != Expressions::NOTHING).collect();
-                pieces.push((first, tuple));
-            });
-            self.expressions.spend(pieces.len() * functions.len());
-            let ends = pieces.iter().skip(1).map(|piece| piece.0).chain([letters]).collect::<Vec<_>>();
-            for ((first, tuple), end) in pieces.into_iter().zip(ends) {
-                if !tuple.is_empty() {
-                    let to = self.state(tuple);
-                    self.edges.extend((first..end).map(|letter| Edge { from: state as u32, letter, to }));
+            match self.components[begin..end as usize] {
+                [component] => self.leave_simple(state as u32, component),
+                ref components => {
+                    let components = components.to_vec();
+                    self.leave(state as u32, &components);
                 }
             }
+            begin = end as usize;
             state += 1;
         }
         Ok(())
     }
 
+    /// The edges of a state of one component.
+    fn leave_simple(&mut self, state: u32, (language, expr): Component) {
+        let pieces = self.derivatives.of(self.expressions, expr);
+        for (at, &(first, derivative)) in pieces.iter().enumerate() {
+            if derivative != Expressions::NOTHING {
+                let end = pieces.get(at + 1).map_or(self.letters(), |piece| piece.0);
+                let to = self.state(&[(language, derivative)]);
+                self.connect(state, first..end, to);
+            }
+        }
+    }
+
+    /// The edges of a state.
+    fn leave(&mut self, state: u32, components: &[Component]) {
+        let functions = components
+            .iter()
+            .map(|&(_, expr)| self.derivatives.of(self.expressions, expr))
+            .collect::<Vec<Pieces>>();
+        // The targets one after the other, with the first letter and the end of each.
+        let mut targets: Vec<Component> = Vec::new();
+        let mut pieces: Vec<(u32, usize)> = Vec::new();
+        overlay_each(&functions, |first, derivatives| {
+            let languages = components.iter().map(|component| component.0);
+            let alive = |component: &Component| component.1 != Expressions::NOTHING;
+            targets.extend(languages.zip(derivatives.iter().copied()).filter(alive));
+            pieces.push((first, targets.len()));
+        });
+        self.expressions.spend(pieces.len() * functions.len());
+        let mut begin = 0;
+        for (at, &(first, until)) in pieces.iter().enumerate() {
+            if until > begin {
+                let end = pieces.get(at + 1).map_or(self.letters(), |piece| piece.0);
+                let to = self.state(&targets[begin..until]);
+                self.connect(state, first..end, to);
+            }
+            begin = until;
+        }
+    }
+
+    fn letters(&self) -> u32 {
+        self.derivatives.alphabet().map_or(0, Alphabet::len) as u32
+    }
+
+    fn connect(&mut self, from: u32, letters: Range<u32>, to: u32) {
+        self.edges.extend(letters.map(|letter| Edge { from, letter, to }));
+    }
+
     fn finish(self) -> TextDfa {
-        let alive = live(&self.edges, &self.state_labels);
         let mut edges = self.edges;
-        edges.retain(|edge| alive[edge.to as usize]);
-        let classes = minimize(&self.state_labels, &edges);
+        let mut incoming = Incoming::new(self.state_labels.len(), &edges);
+        let alive = live(&edges, &incoming, &self.state_labels);
+        if alive.contains(&false) {
+            edges.retain(|edge| alive[edge.to as usize]);
+            incoming = Incoming::new(self.state_labels.len(), &edges);
+        }
+        let classes = minimize(&self.state_labels, &edges, &incoming);
         let numbers = breadth_first(&edges, &classes);
         let (number_of, members) = (&numbers.of_state, &numbers.members);
 
@@ -225,15 +291,12 @@ impl<'a> Builder<'a> {
 const LETTERS: u32 = LAST + 1 - 0x800;
 
 /// Whether from each state some state with a label other than 0 is reached.
-fn live(edges: &[Edge], labels: &[u32]) -> Vec<bool> {
+fn live(edges: &[Edge], incoming: &Incoming, labels: &[u32]) -> Vec<bool> {
     let mut alive = labels.iter().map(|&label| label != 0).collect::<Vec<_>>();
-    let mut backward = edges.iter().map(|edge| (edge.to, edge.from)).collect::<Vec<_>>();
-    backward.sort_unstable();
-    backward.dedup();
     let mut pending = (0..labels.len() as u32).filter(|&state| alive[state as usize]).collect::<Vec<_>>();
     while let Some(state) = pending.pop() {
-        let first = backward.partition_point(|edge| edge.0 < state);
-        for &(_, from) in backward[first..].iter().take_while(|edge| edge.0 == state) {
+        for &edge in incoming.of(state) {
+            let from = edges[edge as usize].from;
             if !std::mem::replace(&mut alive[from as usize], true) {
                 pending.push(from);
             }

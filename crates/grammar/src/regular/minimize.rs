@@ -19,10 +19,9 @@ pub(super) struct Edge {
 /// The class of each state: states are in one class if they have equal labels after every continuation.
 ///
 /// From every state on an edge some label other than 0 can be reached, and edges that are absent lead to label 0 forever.
-pub(super) fn minimize(labels: &[u32], edges: &[Edge]) -> Vec<u32> {
-    let mut states = Partition::by_key(labels);
-    let mut transitions = Partition::by_key(&edges.iter().map(|edge| edge.letter).collect::<Vec<_>>());
-    let incoming = Incoming::new(labels.len(), edges);
+pub(super) fn minimize(labels: &[u32], edges: &[Edge], incoming: &Incoming) -> Vec<u32> {
+    let mut states = Partition::by_key(labels.len(), |state| labels[state]);
+    let mut transitions = Partition::by_key(edges.len(), |edge| edges[edge].letter);
     // Splitting by all classes but one is splitting by all.
     let mut next_states = 1;
     let mut next_transitions = 0;
@@ -58,25 +57,22 @@ struct Partition {
 }
 
 impl Partition {
-    fn by_key(keys: &[u32]) -> Self {
-        let mut elements = (0..keys.len() as u32).collect::<Vec<_>>();
-        elements.sort_by_key(|&element| keys[element as usize]);
+    fn by_key(count: usize, key: impl Fn(usize) -> u32) -> Self {
+        let Groups { offsets, members } = Groups::by_key(count, &key);
         let mut partition = Self {
-            places: vec![0; keys.len()],
-            class_of: vec![0; keys.len()],
+            places: vec![0; count],
+            class_of: vec![0; count],
             classes: Vec::new(),
             touched: Vec::new(),
-            elements,
+            elements: members,
         };
-        let mut begin = 0;
-        for class in partition.elements.chunk_by(|&a, &b| keys[a as usize] == keys[b as usize]) {
-            for (place, &element) in (begin..).zip(class) {
-                partition.places[element as usize] = place;
-                partition.class_of[element as usize] = partition.classes.len() as u32;
+        for group in offsets.windows(2).filter(|group| group[0] < group[1]) {
+            for place in group[0]..group[1] {
+                let element = partition.elements[place as usize] as usize;
+                partition.places[element] = place;
+                partition.class_of[element] = partition.classes.len() as u32;
             }
-            let end = begin + class.len() as u32;
-            partition.classes.push((begin, end, 0));
-            begin = end;
+            partition.classes.push((group[0], group[1], 0));
         }
         partition
     }
@@ -130,28 +126,47 @@ impl Partition {
     }
 }
 
-/// The edges that enter each state.
-struct Incoming {
+/// Numbers up to a count, grouped by a key.
+struct Groups {
+    /// Where the members of each key begin, and the end of the last.
     offsets: Vec<u32>,
-    edges: Vec<u32>,
+    /// In order within each group.
+    members: Vec<u32>,
 }
 
+impl Groups {
+    fn by_key(count: usize, key: impl Fn(usize) -> u32) -> Self {
+        let keys = (0..count).map(&key).max().map_or(0, |most| most as usize + 1);
+        let mut offsets = vec![0; keys + 1];
+        for element in 0..count {
+            offsets[key(element) as usize + 1] += 1;
+        }
+        for at in 0..keys {
+            offsets[at + 1] += offsets[at];
+        }
+        let mut next = offsets.clone();
+        let mut members = vec![0; count];
+        for element in 0..count {
+            let place = &mut next[key(element) as usize];
+            members[*place as usize] = element as u32;
+            *place += 1;
+        }
+        Self { offsets, members }
+    }
+}
+
+/// The edges that enter each state.
+pub(super) struct Incoming(Groups);
+
 impl Incoming {
-    fn new(states: usize, edges: &[Edge]) -> Self {
-        let mut by_target = (0..edges.len() as u32).collect::<Vec<_>>();
-        by_target.sort_by_key(|&edge| edges[edge as usize].to);
-        let mut offsets = vec![0; states + 1];
-        for edge in edges {
-            offsets[edge.to as usize + 1] += 1;
-        }
-        for state in 0..states {
-            offsets[state + 1] += offsets[state];
-        }
-        Self { offsets, edges: by_target }
+    pub(super) fn new(states: usize, edges: &[Edge]) -> Self {
+        let mut groups = Groups::by_key(edges.len(), |edge| edges[edge].to);
+        groups.offsets.resize(states + 1, edges.len() as u32);
+        Self(groups)
     }
 
-    fn of(&self, state: u32) -> &[u32] {
+    pub(super) fn of(&self, state: u32) -> &[u32] {
         let state = state as usize;
-        &self.edges[self.offsets[state] as usize..self.offsets[state + 1] as usize]
+        &self.0.members[self.0.offsets[state] as usize..self.0.offsets[state + 1] as usize]
     }
 }

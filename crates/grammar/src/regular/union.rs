@@ -13,6 +13,9 @@ const FACTORING: u32 = 8;
 /// The most members that an intersection of unions is multiplied out to.
 const PARTS: usize = 1 << 10;
 
+/// Unions of so few members are looked through pair by pair before anything is sorted.
+const SMALL: usize = 6;
+
 impl Expressions {
     pub(super) fn union(&mut self, items: Vec<ExprId>) -> ExprId {
         self.union_within(items, FACTORING)
@@ -25,6 +28,9 @@ impl Expressions {
         }
         let count = items.len();
         let mut terms = items.iter().map(|&item| self.split(item)).collect::<Vec<_>>();
+        if count <= SMALL && !any_pair(&terms, |a, b| a.0 == b.0 || a.1 == b.1) {
+            return self.union_of(items);
+        }
         self.join_heads(&mut terms);
         self.join_tails(&mut terms, depth);
         if terms.len() == count {
@@ -262,4 +268,11 @@ impl Expressions {
             .collect();
         self.union(parts)
     }
+}
+
+fn any_pair(
+    terms: &[(ExprId, ExprId)],
+    holds: impl Fn(&(ExprId, ExprId), &(ExprId, ExprId)) -> bool,
+) -> bool {
+    terms.iter().enumerate().any(|(at, a)| terms[at + 1..].iter().any(|b| holds(a, b)))
 }

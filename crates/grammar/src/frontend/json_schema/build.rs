@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -10,13 +11,13 @@ use super::atom::{Atom, AtomId, Choice, Types};
 use super::conjoin::{Conjunction, StringSet, conjoin};
 use super::document::Document;
 use super::options::{Order, SchemaOptions};
-use super::read::Atoms;
+use super::read::{Atoms, Strings};
 use crate::error::GrammarError;
 use crate::limits::Limits;
 use crate::machine::json::number::NumberRule;
 use crate::machine::json::program::{Counter, NodeId, Way};
 use crate::machine::json::texts::Texts;
-use crate::regular::{ExprId, Expressions};
+use crate::regular::ExprId;
 
 /// Alternatives that one node may have: the product of its choices.
 const ALTERNATIVES: usize = 4096;
@@ -29,7 +30,7 @@ pub(super) struct Draft {
     /// is about, and the conjunction.
     pub(super) exclusions: Vec<(NodeId, NodeId, Overlap)>,
     /// Languages of undeclared names.
-    pub(super) languages: Vec<Texts>,
+    pub(super) languages: Vec<Arc<Texts>>,
 }
 
 /// Two branches of the `oneOf` at a place that some value may satisfy both, the larger index first.
@@ -133,10 +134,10 @@ impl<'a> Builder<'a> {
         Ok(root)
     }
 
-    /// The graph, the expressions that its languages are written in, and the warnings.
-    pub(super) fn finish(self) -> (Draft, Expressions, Vec<Warning>) {
-        let (expressions, warnings) = self.atoms.finish();
-        (self.draft, expressions, warnings)
+    /// The graph, what its languages are written in, and the warnings.
+    pub(super) fn finish(self) -> (Draft, Strings, Vec<Warning>) {
+        let (strings, warnings) = self.atoms.finish();
+        (self.draft, strings, warnings)
     }
 
     pub(super) fn spend(&mut self, work: usize) -> Result<(), GrammarError> {

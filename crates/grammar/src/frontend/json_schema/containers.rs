@@ -5,6 +5,8 @@
 //! what it satisfies, and an array ends only with its counters in bounds. For objects the member asked for is either one
 //! of the declared ones, which makes one alternative each, or an undeclared one, which is an obligation of the object.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashSet;
 
 use super::Problem;
@@ -178,7 +180,7 @@ impl Builder<'_> {
             .map_err(|given| GrammarError::limit("automaton states", given, limit))?;
         self.spend(dfa.len())?;
         let id = self.draft.languages.len() as u32;
-        self.draft.languages.push(Texts::new(dfa));
+        self.draft.languages.push(Arc::new(Texts::new(dfa)));
         self.languages.insert(languages, id);
         Ok(id)
     }

@@ -9,10 +9,10 @@
 //! - `time`, `date-time`: leap seconds at offsets of whole and half hours only; `date-time` has them on any day.
 //! - `hostname`: no labels that begin with `xn--` from draft 7 on (punycode cannot be decoded by an automaton), and
 //!   names whose labels, each rounded up to a multiple of 16 with its dot, fit into 240 characters. `email` likewise.
-//! - `email`: quoted pairs only where they are needed.
+//! - `email`: quoted pairs only where they are needed, and no `<` in quoted strings.
 //! - `idn-hostname`, and the domain of `idn-email`: the letters of the most common scripts, where they need no rule about their
-//!   context; labels with up to 7 characters outside of ASCII, so that their punycode fits for certain; no more than 4
-//!   labels unless all are ASCII.
+//!   context, in up to 4 labels, each of up to 7 characters, or of up to 15 with up to 5 outside of ASCII. So their
+//!   punycode fits for certain.
 //! - `uri-template`: no operators reserved for later. `relative-json-pointer`: no index manipulation.
 //! - `regex`: groups nested up to two deep, no back-references, no named groups, and counts of at most three digits.
 
@@ -23,10 +23,33 @@ mod name;
 mod regex;
 mod uri;
 
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
 use abnf::Abnf;
+use rustc_hash::FxHashMap;
 
 use super::document::Draft;
-use crate::regular::{ExprId, Expressions};
+use crate::machine::json::texts::Texts;
+use crate::regular::{ExprId, Expressions, TextDfa};
+
+/// The automaton of a format, whose expression is `language`: built once per process, since formats are the same in every
+/// schema and some take longer to build than all the rest.
+pub(super) fn texts(
+    expressions: &mut Expressions,
+    language: ExprId,
+    name: &str,
+    draft: Draft,
+    limit: usize,
+) -> Result<Arc<Texts>, usize> {
+    static KNOWN: LazyLock<Mutex<FxHashMap<(String, Draft), Arc<Texts>>>> = LazyLock::new(Mutex::default);
+    let key = (name.to_owned(), draft);
+    if let Some(known) = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+        return Ok(Arc::clone(known));
+    }
+    let texts = Arc::new(Texts::new(TextDfa::new(expressions, &[language], limit)?));
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(&texts));
+    Ok(texts)
+}
 
 /// The texts of a format; `None` if no specification defines the name.
 pub(super) fn format(expressions: &mut Expressions, name: &str, draft: Draft) -> Option<ExprId> {

@@ -78,8 +78,8 @@ pub(crate) fn compile(
         let document = document::Document::new(schema, limits.nesting)?;
         let mut builder = build::Builder::new(document, options, limits, overlaps.clone());
         let root = builder.build()?;
-        let (draft, expressions, warnings) = builder.finish();
-        match solve::solve(draft, expressions, root, options, limits)? {
+        let (draft, strings, warnings) = builder.finish();
+        match solve::solve(draft, strings, root, options, limits)? {
             Solved::Program(program) => return Ok(Compiled { program: Arc::new(program), warnings }),
             // Each time there are more, and there are finitely many pairs of branches.
             Solved::Overlapping(more) => overlaps.extend(more),

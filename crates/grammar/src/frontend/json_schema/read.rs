@@ -14,6 +14,8 @@ use crate::regular::{ExprId, Expressions};
 pub(super) struct Atoms<'a> {
     pub(super) document: Document<'a>,
     pub(super) formats: Formats,
+    /// The languages that are those of a format, with its name.
+    pub(super) formats_met: FxHashMap<ExprId, (String, Draft)>,
     /// The languages of the patterns met so far.
     pub(super) patterns: FxHashMap<String, ExprId>,
     slots: Vec<Slot>,
@@ -27,6 +29,13 @@ pub(super) struct Atoms<'a> {
     pub(super) expressions: Expressions,
     nothing: Option<AtomId>,
     anything: Option<AtomId>,
+}
+
+/// What is known of strings once all is read.
+pub(super) struct Strings {
+    pub(super) expressions: Expressions,
+    /// The languages that are those of a format, with its name.
+    pub(super) formats: FxHashMap<ExprId, (String, Draft)>,
 }
 
 pub(super) enum Slot {
@@ -107,6 +116,7 @@ impl<'a> Atoms<'a> {
         Self {
             document,
             formats,
+            formats_met: FxHashMap::default(),
             patterns: FxHashMap::default(),
             slots: Vec::new(),
             by_pointer: FxHashMap::default(),
@@ -120,8 +130,8 @@ impl<'a> Atoms<'a> {
         }
     }
 
-    pub(super) fn finish(self) -> (Expressions, Vec<Warning>) {
-        (self.expressions, self.warnings)
+    pub(super) fn finish(self) -> (Strings, Vec<Warning>) {
+        (Strings { expressions: self.expressions, formats: self.formats_met }, self.warnings)
     }
 
     pub(super) fn len(&self) -> usize {

@@ -53,7 +53,10 @@ impl Atoms<'_> {
             return Ok(());
         }
         match format(&mut self.expressions, name, keyword.draft) {
-            Some(language) => atom.text = self.expressions.all_of(vec![atom.text, language]),
+            Some(language) => {
+                self.formats_met.insert(language, (name.to_owned(), keyword.draft));
+                atom.text = self.expressions.all_of(vec![atom.text, language]);
+            }
             None => self.warn(keyword, "this format is unknown"),
         }
         Ok(())

@@ -6,6 +6,7 @@ use super::Problem;
 use super::build::{Draft, DraftArray, DraftNode, DraftObject, Overlap};
 use super::conjoin::StringSet;
 use super::options::SchemaOptions;
+use super::read::Strings;
 use crate::error::{GrammarError, SchemaProblem};
 use crate::limits::Limits;
 use crate::machine::json::cost::Cost;
@@ -15,9 +16,8 @@ use crate::machine::json::program::{
     ArrayRule, Counts, FREE, JsonProgram, LanguageRule, Member, Node, NodeId, ObjectRule, TextRule, Way,
 };
 use crate::machine::json::shortest_spelling;
-use crate::machine::json::texts::Texts;
 use crate::machine::json::trie::Trie;
-use crate::regular::{CharSet, ExprId, Expressions, TextDfa};
+use crate::regular::{ExprId, Expressions};
 
 /// The graph turned into a program.
 pub(super) enum Solved {
@@ -29,7 +29,7 @@ pub(super) enum Solved {
 /// Turns the graph into a program, or reports that nothing satisfies the root.
 pub(super) fn solve(
     mut draft: Draft,
-    mut expressions: Expressions,
+    mut strings: Strings,
     root: NodeId,
     options: SchemaOptions,
     limits: &Limits,
@@ -57,7 +57,7 @@ pub(super) fn solve(
         states: 0,
     };
     for node in &draft.nodes {
-        solver.add_scalars(node, &mut expressions)?;
+        solver.add_scalars(node, &mut strings)?;
     }
     solver.find_costs(&draft)?;
     for (id, node) in draft.nodes.into_iter().enumerate() {
@@ -114,7 +114,7 @@ impl Solver<'_> {
     }
 
     /// Adds a node with all but its arrays and objects.
-    fn add_scalars(&mut self, draft: &DraftNode, expressions: &mut Expressions) -> Result<(), GrammarError> {
+    fn add_scalars(&mut self, draft: &DraftNode, strings: &mut Strings) -> Result<(), GrammarError> {
         let mut node = Node { null: draft.null, bools: draft.bools, ..Node::default() };
         let scalars = [(draft.null, 4, b'n'), (draft.bools[0], 5, b'f'), (draft.bools[1], 4, b't')];
         for (_, bytes, first) in scalars.iter().filter(|(present, ..)| *present) {
@@ -125,7 +125,7 @@ impl Solver<'_> {
             let (bytes, first) = self.program.numbers[number as usize].closing(0);
             node.cost.or(&Cost::new(bytes, first));
         }
-        self.add_strings(draft, &mut node, expressions)?;
+        self.add_strings(draft, &mut node, strings)?;
         self.program.nodes.push(node);
         Ok(())
     }
@@ -134,7 +134,7 @@ impl Solver<'_> {
         &mut self,
         draft: &DraftNode,
         node: &mut Node,
-        expressions: &mut Expressions,
+        strings: &mut Strings,
     ) -> Result<(), GrammarError> {
         let plain = |text: &&StringSet| text.language == Expressions::EVERYTHING;
         if draft.texts.iter().filter(plain).any(|text| text.length == TextRule::ANY) {
@@ -149,17 +149,15 @@ impl Solver<'_> {
         // The least length is part of the language; the greatest is counted, for it may be large.
         let mut languages: Vec<(Option<u32>, Vec<ExprId>)> = Vec::new();
         for text in draft.texts.iter().filter(|text| !plain(text)) {
-            let any = expressions.class(CharSet::any());
-            let length = expressions.repeat(any, text.length.min, None);
-            let language = expressions.all_of(vec![text.language, length]);
+            let language = strings.at_least(text.language, text.length.min);
             match languages.iter_mut().find(|(max, _)| *max == text.length.max) {
                 Some((_, all)) => all.push(language),
                 None => languages.push((text.length.max, vec![language])),
             }
         }
         for (max, all) in languages {
-            let language = expressions.any_of(all);
-            if let Some((rule, cost)) = self.language_rule(language, max, expressions)? {
+            let language = strings.expressions.any_of(all);
+            if let Some((rule, cost)) = self.language_rule(language, max, strings)? {
                 node.languages.push(rule);
                 node.cost.or(&cost);
             }
@@ -182,9 +180,9 @@ impl Solver<'_> {
         &mut self,
         language: ExprId,
         max: Option<u32>,
-        expressions: &mut Expressions,
+        strings: &mut Strings,
     ) -> Result<Option<(u32, Cost)>, GrammarError> {
-        let Some(language) = self.language(language, expressions)? else { return Ok(None) };
+        let Some(language) = self.language(language, strings)? else { return Ok(None) };
         let texts = &self.program.languages[language as usize];
         let start = texts.dfa().start();
         let max = max.filter(|&max| texts.longest().is_none_or(|longest| longest > max));
@@ -204,20 +202,15 @@ impl Solver<'_> {
     }
 
     /// The automaton of a language, unless that is empty.
-    fn language(
-        &mut self,
-        language: ExprId,
-        expressions: &mut Expressions,
-    ) -> Result<Option<u32>, GrammarError> {
+    fn language(&mut self, language: ExprId, strings: &mut Strings) -> Result<Option<u32>, GrammarError> {
         if let Some(&known) = self.languages.get(&language) {
             return Ok(known);
         }
         let limit = self.limits.states.saturating_sub(self.states);
-        let dfa = TextDfa::new(expressions, &[language], limit).map_err(|given| {
+        let texts = strings.texts(language, limit).map_err(|given| {
             GrammarError::limit("automaton states", self.states + given, self.limits.states)
         })?;
-        self.spend(dfa.len())?;
-        let texts = Texts::new(dfa);
+        self.spend(texts.dfa().len())?;
         let id = texts.nearest_any(texts.dfa().start()).map(|_| self.program.languages.len() as u32);
         if id.is_some() {
             self.program.languages.push(texts);

@@ -1,12 +1,16 @@
 //! The strings that keywords allow, as regular languages.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 
 use super::Problem;
 use super::atom::{Atom, AtomId, Choice, Refusal, Scalar, Types};
-use super::read::{Atoms, Keyword};
+use super::format;
+use super::read::{Atoms, Keyword, Strings};
 use crate::error::SchemaProblem;
-use crate::regular::{CharSet, ExprId, Expressions, ecma};
+use crate::machine::json::texts::Texts;
+use crate::regular::{CharSet, ExprId, Expressions, TextDfa, ecma};
 
 impl Atoms<'_> {
     /// The language of a `pattern`, which stands at `pointer`.
@@ -98,6 +102,26 @@ impl Atoms<'_> {
         });
         let words = words.collect();
         self.expressions.any_of(words)
+    }
+}
+
+impl Strings {
+    /// Of a language, the texts of at least some length.
+    pub(super) fn at_least(&mut self, language: ExprId, min: u32) -> ExprId {
+        if min == 0 || (min == 1 && !self.expressions.nullable(language)) {
+            return language;
+        }
+        let any = self.expressions.class(CharSet::any());
+        let length = self.expressions.repeat(any, min, None);
+        self.expressions.all_of(vec![language, length])
+    }
+
+    /// The automaton of a language, or the number of states that it would pass `limit` with.
+    pub(super) fn texts(&mut self, language: ExprId, limit: usize) -> Result<Arc<Texts>, usize> {
+        match self.formats.get(&language) {
+            Some((name, draft)) => format::texts(&mut self.expressions, language, name, *draft, limit),
+            None => Ok(Arc::new(Texts::new(TextDfa::new(&mut self.expressions, &[language], limit)?))),
+        }
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct JsonProgram {
     pub(crate) texts: Vec<TextRule>,
     pub(crate) words: Vec<Trie>,
     /// Languages of strings, as values and as names.
-    pub(crate) languages: Vec<Texts>,
+    pub(crate) languages: Vec<Arc<Texts>>,
     pub(crate) language_rules: Vec<LanguageRule>,
     pub(crate) arrays: Vec<ArrayRule>,
     pub(crate) objects: Vec<ObjectRule>,

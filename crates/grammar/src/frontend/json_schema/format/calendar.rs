@@ -23,17 +23,24 @@ pub(super) fn time(rules: &mut Abnf<'_>) -> ExprId {
     let ordinary = rules.pattern(&format!(
         r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d{FRACTION}(?:[Zz]|[+\-](?:[01]\d|2[0-3]):[0-5]\d)"
     ));
+    let leap = rules.pattern(&format!(":60{FRACTION}"));
     let mut times = vec![ordinary];
     for half_hour in 1..=48 {
         // The last minute of each half hour is the last of the day in UTC, at some offset from it.
         let local = half_hour * 30 - 1;
         let (ahead, behind) = ((local + 1) % MINUTES_OF_DAY, MINUTES_OF_DAY - 1 - local);
-        let utc = if ahead == 0 { "[Zz]|" } else { "" };
-        let clock = |minutes: u32| format!("{:02}:{:02}", minutes / 60, minutes % 60);
-        let (local, ahead, behind) = (clock(local), clock(ahead), clock(behind));
-        times.push(rules.pattern(&format!(r"{local}:60{FRACTION}(?:{utc}\+{ahead}|\-{behind})")));
+        let mut offsets = vec![rules.text(&clock("+", ahead)), rules.text(&clock("-", behind))];
+        if ahead == 0 {
+            offsets.push(rules.pattern("[Zz]"));
+        }
+        let parts = [rules.text(&clock("", local)), leap, rules.any(offsets)];
+        times.push(rules.all(parts));
     }
     rules.any(times)
+}
+
+fn clock(sign: &str, minutes: u32) -> String {
+    format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60)
 }
 
 /// `date-time`.

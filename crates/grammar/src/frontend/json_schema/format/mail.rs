@@ -43,8 +43,8 @@ fn mailbox(rules: &mut Abnf<'_>, local: ExprId, domain: ExprId) -> ExprId {
 /// `Local-part`: atoms with dots between them, or a quoted string; with more characters for both, in a class's notation.
 fn local_part(rules: &mut Abnf<'_>, more: &str) -> ExprId {
     let atom = format!(r"[0-9A-Za-z!#$%&'*+\-/=?^_`{{|}}~{more}]+");
-    // A quoted pair may be of any printable character; some validators know only those that need it.
-    let content = format!(r#"(?:[ !#-\[\]-~{more}]|\\["\\])*"#);
+    // A quoted pair may be of any printable character, and a string hold `<`, but some validators know neither.
+    let content = format!(r#"(?:[ !#-;=-\[\]-~{more}]|\\["\\])*"#);
     rules.pattern(&format!(r#"{atom}(?:\.{atom})*|"{content}""#))
 }
 

@@ -113,46 +113,50 @@ const SIGNS: &str = r"\u0901-\u0903\u093E-\u094D\u0E31\u0E34-\u0E3A\u0E47-\u0E4E
 /// Hebrew and Arabic letters.
 const RIGHT_TO_LEFT: &str = r"\u05D0-\u05EA\u0621-\u063A\u0641-\u064A\u0671-\u0674\u0679-\u06D3";
 
-/// Names of at most four labels. Four labels of 62 octets are no longer than 253 octets with their dots.
+/// Names of at most four labels, of which those of ASCII take one block. Four labels of 62 octets are no longer than
+/// 253 octets with their dots.
 ///
-/// `marks` are more characters that may stand inside of labels. All are in the notation of a class.
+/// `marks` are more characters that may stand inside of labels from left to right. All are in the notation of a class.
 pub(super) fn international_name(rules: &mut Abnf<'_>, marks: &str) -> ExprId {
-    let ascii = label(rules, LABEL - 1, Draft::D2020);
-    let left_to_right = unicode_label(rules, LEFT_TO_RIGHT, &format!("{SIGNS}{marks}"), "a-z0-9");
+    let ascii = label(rules, BLOCK - 1, Draft::D2020);
+    let left_to_right = unicode_label(rules, LEFT_TO_RIGHT, "a-z0-9", &format!("a-z0-9{SIGNS}{marks}"));
+    let label = rules.any([ascii, left_to_right]);
+    let left_to_right = name_of(rules, label, label);
+
     // Where a label runs from right to left the others must begin with a letter (RFC 5893, section 2).
-    let right_to_left = unicode_label(rules, RIGHT_TO_LEFT, marks, "");
-    let ascii_beside = rules.pattern("[A-Za-z](?:[0-9A-Za-z-]*[0-9A-Za-z])?");
-    let ascii_beside = rules.both(ascii, ascii_beside);
-    // RFC 3490, section 3.1, for the dots.
-    let dot = rules.pattern(r"[.\u3002\uFF0E\uFF61]");
-    let mut names = Vec::new();
-    for labels in [[ascii, left_to_right], [ascii_beside, right_to_left]] {
-        let label = rules.any(labels);
-        let next = rules.all([dot, label]);
-        let more = rules.times(next, 0, Some(3));
-        names.push(rules.all([label, more]));
-    }
-    rules.any(names)
+    let right_to_left = unicode_label(rules, RIGHT_TO_LEFT, "", "0-9");
+    let beside = rules.pattern("[A-Za-z].*");
+    let beside = rules.both(ascii, beside);
+    let others = rules.any([right_to_left, beside]);
+    let right_to_left = name_of(rules, right_to_left, others);
+    rules.any([left_to_right, right_to_left])
 }
 
-/// Labels with at least one of `letters`, which begin with such a letter or one of `first`.
+fn name_of(rules: &mut Abnf<'_>, first: ExprId, others: ExprId) -> ExprId {
+    // RFC 3490, section 3.1, for the dots.
+    let dot = rules.pattern(r"[.\u3002\uFF0E\uFF61]");
+    let next = rules.all([dot, others]);
+    let more = rules.times(next, 0, Some(3));
+    rules.all([first, more])
+}
+
+/// Labels with at least one of `letters`, which begin with such a letter or one of `first`, and go on with those or of `inside`.
 ///
 /// In punycode a character outside of ASCII takes 8 digits at most: the deltas are below 2²⁷, and each digit takes a
-/// factor of 10 at least (RFC 3492, section 3.3). With `xn--` and the hyphen behind the ASCII part that fits into 62 octets
-/// if the ASCII characters and 8 for each other are 57 at most.
-fn unicode_label(rules: &mut Abnf<'_>, letters: &str, marks: &str, first: &str) -> ExprId {
-    let label =
-        rules.pattern(&format!("[{letters}{first}](?:[a-z0-9{letters}{marks}-]*[a-z0-9{letters}{marks}])?"));
+/// factor of 10 at least (RFC 3492, section 3.3). With `xn--`, ten characters of ASCII and the hyphen behind them, five such
+/// characters take 55 octets; seven with nothing else take 60.
+fn unicode_label(rules: &mut Abnf<'_>, letters: &str, first: &str, inside: &str) -> ExprId {
+    let label = rules.pattern(&format!("[{letters}{first}](?:[{letters}{inside}-]*[{letters}{inside}])?"));
     let reserved = rules.pattern("[^]{2}--[^]*");
     let label = rules.except(label, reserved);
 
     let (plain, other) = (rules.pattern(r"[\u0000-\u007F]*"), rules.pattern(r"[^\u0000-\u007F]"));
     let next = rules.all([other, plain]);
     let mut fitting = Vec::new();
-    for count in 1..=7 {
-        let others = rules.times(next, 1, Some(count));
+    for (most, longest) in [(7, 7), (5, BLOCK - 1)] {
+        let others = rules.times(next, 1, Some(most));
         let counted = rules.all([plain, others]);
-        let length = rules.times(Expressions::ANY, 1, Some(57 - 7 * count));
+        let length = rules.times(Expressions::ANY, 1, Some(longest));
         fitting.push(rules.both(counted, length));
     }
     let fitting = rules.any(fitting);

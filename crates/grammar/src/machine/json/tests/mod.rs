@@ -1,6 +1,8 @@
 //! Tests through [`Machine`]: tables per keyword, laws on random schemas, and the public suites.
 
+mod keywords;
 mod laws;
+mod oracle;
 mod suites;
 mod tables;
 

@@ -1,0 +1,167 @@
+//! Random schemas with every keyword against another validator: its verdict on random values is ours on their text, and
+//! what ours completes to is valid to it, wherever it stands.
+
+use serde_json::{Map, Value, json};
+
+use super::{accepts, close, machine, run};
+use crate::frontend::json_schema::SchemaOptions;
+use crate::machine::{Config, Machine};
+
+/// A small generator (`xorshift64*`): equal seeds give equal inputs.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % bound
+    }
+
+    fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+        &items[self.below(items.len())]
+    }
+}
+
+const NAMES: [&str; 6] = ["a", "b", "ab", "ba", "é", "x\n"];
+const PATTERNS: [&str; 8] = ["^a", "b$", "^[ab]*$", "é", "^.{2}$", "^(?!a)", "^$", "^(ab|ba)+$"];
+
+fn scalar(random: &mut Random) -> Value {
+    match random.below(5) {
+        0 => Value::Null,
+        1 => (random.below(2) == 0).into(),
+        2 => (random.below(9) as i64 - 4).into(),
+        3 => ((random.below(9) as f64 - 4.0) / 2.0).into(),
+        _ => (*random.pick(&NAMES)).into(),
+    }
+}
+
+fn value(random: &mut Random, depth: usize) -> Value {
+    match random.below(if depth == 0 { 1 } else { 3 }) {
+        0 => scalar(random),
+        1 => (0..random.below(4)).map(|_| value(random, depth - 1)).collect(),
+        _ => {
+            let members =
+                (0..random.below(4)).map(|_| ((*random.pick(&NAMES)).into(), value(random, depth - 1)));
+            Value::Object(members.collect())
+        }
+    }
+}
+
+fn schemas(random: &mut Random, depth: usize) -> Value {
+    (0..=random.below(2)).map(|_| schema(random, depth)).collect()
+}
+
+fn schema(random: &mut Random, depth: usize) -> Value {
+    if depth == 0 || random.below(8) == 0 {
+        return match random.below(5) {
+            0 => json!(true),
+            1 => json!({"const": scalar(random)}),
+            2 => json!({"enum": [scalar(random), value(random, 1)]}),
+            _ => json!({"type": *random.pick(&["null", "boolean", "integer", "number", "string"])}),
+        };
+    }
+    let mut keywords = Map::new();
+    for _ in 0..=random.below(3) {
+        let (name, value) = keyword(random, depth - 1);
+        keywords.insert(name.to_owned(), value);
+    }
+    Value::Object(keywords)
+}
+
+fn keyword(random: &mut Random, depth: usize) -> (&'static str, Value) {
+    let count = |random: &mut Random| Value::from(random.below(3));
+    match random.below(27) {
+        0 | 1 => ("type", json!(*random.pick(&["object", "array", "string", "number", "integer"]))),
+        2 => ("type", json!([*random.pick(&["object", "array"]), *random.pick(&["string", "null"])])),
+        3 => ("minimum", json!(random.below(5) as i64 - 2)),
+        4 => ("exclusiveMaximum", json!((random.below(9) as f64 - 4.0) / 2.0)),
+        5 => ("multipleOf", random.pick(&[json!(2), json!(0.5), json!(3)]).clone()),
+        6 => ("minLength", count(random)),
+        7 => ("maxLength", count(random)),
+        8 => ("pattern", json!(*random.pick(&PATTERNS))),
+        9 => ("minItems", count(random)),
+        10 => ("maxItems", count(random)),
+        11 => ("items", schema(random, depth)),
+        12 => ("prefixItems", schemas(random, depth)),
+        13 => ("contains", schema(random, depth)),
+        14 => ("maxContains", json!(1 + random.below(2))),
+        15 | 16 => {
+            let members =
+                (0..=random.below(2)).map(|_| ((*random.pick(&NAMES)).into(), schema(random, depth)));
+            ("properties", Value::Object(members.collect()))
+        }
+        17 => ("required", json!([*random.pick(&NAMES)])),
+        18 => ("additionalProperties", schema(random, depth)),
+        19 => {
+            let names = *random.pick(&PATTERNS);
+            ("patternProperties", json!({names: schema(random, depth)}))
+        }
+        20 => ("propertyNames", json!({"pattern": *random.pick(&PATTERNS)})),
+        21 => ("maxProperties", count(random)),
+        22 => ("anyOf", schemas(random, depth)),
+        23 => ("oneOf", schemas(random, depth)),
+        24 => ("allOf", schemas(random, depth)),
+        25 => ("not", schema(random, depth)),
+        _ => {
+            let (part, other) = (schema(random, depth), schema(random, depth));
+            ("allOf", json!([{"if": schema(random, depth), "then": part, "else": other}]))
+        }
+    }
+}
+
+/// Follows random bytes from the start and, now and then, closes: what comes out must be valid to both.
+fn walk(random: &mut Random, schema: &Value, options: SchemaOptions, validator: &jsonschema::Validator) {
+    let mut machine = machine(schema, options).unwrap();
+    let mut config = machine.start();
+    let mut text = Vec::new();
+    for _ in 0..30 {
+        let following: Vec<u8> =
+            (0..=u8::MAX).filter(|&byte| machine.step(config, byte) != Config::DEAD).collect();
+        let structural: Vec<u8> =
+            following.iter().copied().filter(|byte| b"{}[]\",:abtn1".contains(byte)).collect();
+        let from = if structural.is_empty() || random.below(4) == 0 { &following } else { &structural };
+        if from.is_empty() {
+            break;
+        }
+        let byte = *random.pick(from);
+        text.push(byte);
+        config = machine.step(config, byte);
+    }
+    text.extend(close(&mut machine, config));
+    let shown = String::from_utf8_lossy(&text).into_owned();
+    // The other validator reads numbers into doubles, and some do not fit.
+    let Ok(value) = serde_json::from_slice::<Value>(&text) else {
+        assert!(text.iter().filter(|byte| byte.is_ascii_digit()).count() > 3, "{schema} {shown}");
+        return;
+    };
+    // A name that comes twice is one to the other validator.
+    if serde_json::to_string(&value).unwrap().len()
+        >= text.iter().filter(|b| !b.is_ascii_whitespace()).count()
+    {
+        assert!(validator.is_valid(&value), "{schema} {options:?} {shown}");
+    }
+}
+
+#[test]
+fn verdicts_are_those_of_another_validator() {
+    let random = &mut Random(0x9e37_79b9_7f4a_7c15);
+    let (mut compiled, mut verdicts) = (0, 0);
+    for _ in 0..3000 {
+        let schema = schema(random, 3);
+        let Ok(mut machine) = machine(&schema, SchemaOptions::accept()) else { continue };
+        let validator = jsonschema::draft202012::new(&schema).unwrap();
+        compiled += 1;
+        for _ in 0..12 {
+            let value = value(random, 3);
+            let (text, valid) = (value.to_string(), validator.is_valid(&value));
+            let (_, taken) = run(&mut machine, text.as_bytes());
+            assert_eq!(accepts(&mut machine, &text), valid, "{schema}\n{text} ({taken} bytes taken)");
+            verdicts += 1;
+        }
+        for options in [SchemaOptions::accept(), SchemaOptions::default()] {
+            walk(random, &schema, options, &validator);
+        }
+    }
+    assert!(compiled > 1500 && verdicts > 18_000, "{compiled} schemas, {verdicts} verdicts");
+}
