@@ -236,6 +236,24 @@ fn random_schema(random: &mut Random) -> (String, Option<Grammar>) {
     (format!("{options:?} {schema}"), grammar.ok())
 }
 
+/// Strings and names of a language, with a bound on their length.
+fn random_pattern(random: &mut Random) -> (String, Option<Grammar>) {
+    const MORE: [&str; 5] =
+        ["^a?.*[b-e]$", "^([a-z]{2})+$", "^[ -~]*x[0-9]$", "^(ab|[a-z]7)*$", "^(a[a-f]*|b[a-z]*)[0-9]{3}$"];
+    let all: Vec<&str> = PATTERNS.iter().chain(&MORE).copied().collect();
+    let mut language = json!({"pattern": *random.pick(&all)});
+    if random.below(3) > 0 {
+        language["maxLength"] = (2 + random.below(12)).into();
+    }
+    let schema = match random.below(3) {
+        0 => json!({"type": "object", "propertyNames": language, "properties": {"xx7": true, "abd": true}}),
+        _ => json!({"type": "string", "allOf": [language]}),
+    };
+    let options = options(random);
+    let grammar = Grammar::json_schema(&schema, &options, &Limits::default());
+    (format!("{options:?} {schema}"), grammar.ok())
+}
+
 /// Grammars that repeat wide classes of characters, alone, counted, and in ways that a class does not show.
 fn wide_grammar(random: &mut Random) -> (String, Option<Grammar>) {
     const CLASSES: [&str; 9] = [
@@ -282,6 +300,13 @@ fn masks_of_lifelike_schemas_equal_single_tokens() {
 }
 
 #[test]
+fn masks_of_patterns_equal_single_tokens() {
+    let mut random = Random::new(94);
+    let vocabulary = vocabulary(&mut random);
+    assert!(compare(&vocabulary, &mut random, 1500, random_pattern) >= 1500);
+}
+
+#[test]
 fn masks_of_wide_grammars_equal_single_tokens() {
     let mut random = Random::new(93);
     let vocabulary = vocabulary(&mut random);
@@ -297,6 +322,7 @@ fn fast_masks_equal_single_tokens_on_real_tokenizers() {
         let vocabulary = Arc::clone(model.tokenizer().expect("a good tokenizer").vocabulary());
         let random = &mut Random::new(95);
         let compared = compare(&vocabulary, random, masks, random_schema)
+            + compare(&vocabulary, random, masks / 2, random_pattern)
             + compare(&vocabulary, random, masks / 2, wide_grammar);
         eprintln!("{}: {compared} masks equal", path.display());
     }
