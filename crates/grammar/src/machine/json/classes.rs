@@ -289,8 +289,8 @@ fn add_children(node: &TrieNode, bytes: &mut ByteSet) {
 pub(super) fn add_transitions(texts: &Texts, state: u32, bytes: &mut ByteSet) {
     bytes.extend(b"\"\\");
     for &(low, high, _) in texts.dfa().transitions(state) {
-        for byte in low..=high.min(0x7f) {
-            bytes.insert(byte as u8);
+        if low < 0x80 {
+            bytes.insert_range(low.max(0x20) as u8, high.min(0x7f) as u8);
         }
         if high >= 0x80 {
             let first =
