@@ -94,9 +94,9 @@ type NodeKey = (Box<[AtomId]>, bool);
 
 /// A conjunction on the way to an alternative: its choices are still to be made.
 #[derive(Clone)]
-struct Open {
-    conjunction: Vec<AtomId>,
-    types: Types,
+pub(super) struct Open {
+    pub(super) conjunction: Vec<AtomId>,
+    pub(super) types: Types,
     choices: VecDeque<Choice>,
 }
 
@@ -210,6 +210,7 @@ impl<'a> Builder<'a> {
                 for other in self.overlapping(&choice, at) {
                     self.include(&mut taken, other)?;
                 }
+                self.atoms.narrow(&mut taken)?;
                 if !taken.types.is_empty() {
                     open.push(taken);
                 }
@@ -256,7 +257,7 @@ impl<'a> Builder<'a> {
                 if self.overlaps.contains(&overlap) {
                     continue;
                 }
-                if a == b || self.types(a)?.has(self.types(b)?) {
+                if a == b || self.may_overlap(open, a, b)? {
                     let pair = open.conjunction.iter().copied().chain([b, a]).collect();
                     self.probing = true;
                     let pair = self.node(pair);
@@ -279,8 +280,13 @@ impl<'a> Builder<'a> {
         overlapping.into_iter().map(|branch| self.atoms.negate(branch)).collect()
     }
 
-    fn types(&mut self, id: AtomId) -> Result<Types, GrammarError> {
-        Ok(self.atoms.get(id)?.types)
+    /// Whether it cannot be told at once that nothing satisfies two branches, beside what holds already.
+    fn may_overlap(&mut self, open: &Open, a: AtomId, b: AtomId) -> Result<bool, GrammarError> {
+        let mut both = Open { choices: VecDeque::new(), ..open.clone() };
+        self.include(&mut both, a)?;
+        self.include(&mut both, b)?;
+        self.atoms.narrow(&mut both)?;
+        Ok(!both.types.is_empty())
     }
 
     fn add_alternative(&mut self, node: NodeId, alternative: &[AtomId]) -> Result<(), GrammarError> {

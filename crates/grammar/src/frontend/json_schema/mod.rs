@@ -24,6 +24,7 @@ mod atom;
 mod build;
 mod conjoin;
 mod containers;
+mod contradiction;
 mod document;
 mod format;
 mod logic;

@@ -4,6 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Map, Value};
 
 use super::atom::{Atom, AtomId, Refusal, Types};
+use super::contradiction::Marks;
 use super::document::{Document, Draft};
 use super::options::Formats;
 use super::{Problem, Warning, child_pointer};
@@ -27,6 +28,8 @@ pub(super) struct Atoms<'a> {
     /// Each atom and its negation, both ways.
     pub(super) negations: FxHashMap<AtomId, AtomId>,
     pub(super) expressions: Expressions,
+    /// By what an atom's objects are told from others', as far as it was asked for.
+    pub(super) marks: FxHashMap<AtomId, Marks>,
     nothing: Option<AtomId>,
     anything: Option<AtomId>,
 }
@@ -125,6 +128,7 @@ impl<'a> Atoms<'a> {
             grounded: FxHashSet::default(),
             negations: FxHashMap::default(),
             expressions: Expressions::new(),
+            marks: FxHashMap::default(),
             nothing: None,
             anything: None,
         }
