@@ -39,6 +39,8 @@ pub(super) type Overlap = (String, usize, usize);
 /// The values at one place: any of these.
 #[derive(Default)]
 pub(super) struct DraftNode {
+    /// The first of its atoms.
+    pub(super) place: Option<AtomId>,
     pub(super) null: bool,
     pub(super) bools: [bool; 2],
     pub(super) numbers: Vec<NumberRule>,
@@ -127,8 +129,10 @@ impl<'a> Builder<'a> {
         let root = self.node(vec![root])?;
         while let Some((node, (atoms, probe))) = self.queue.pop_front() {
             self.probing = probe;
-            for alternative in self.alternatives(node, &atoms)? {
-                self.add_alternative(node, &alternative)?;
+            let place =
+                |builder: &Self| atoms.first().map(|&atom| builder.atoms.place(atom)).unwrap_or_default();
+            for alternative in self.alternatives(node, &atoms).map_err(|error| error.at(&place(self)))? {
+                self.add_alternative(node, &alternative).map_err(|error| error.at(&place(self)))?;
             }
         }
         Ok(root)
@@ -170,7 +174,7 @@ impl<'a> Builder<'a> {
         }
         let node = self.draft.nodes.len() as NodeId;
         self.spend(1 + self.atoms.len() / 1024)?;
-        self.draft.nodes.push(DraftNode::default());
+        self.draft.nodes.push(DraftNode { place: key.0.first().copied(), ..DraftNode::default() });
         self.ids.insert(key.clone(), node);
         self.queue.push_back((node, key));
         Ok(node)
@@ -216,11 +220,7 @@ impl<'a> Builder<'a> {
                 }
             }
             if done.len() + open.len() > ALTERNATIVES {
-                return Err(GrammarError::limit(
-                    "alternatives at one place",
-                    done.len() + open.len(),
-                    ALTERNATIVES,
-                ));
+                return Err(GrammarError::limit("alternatives", done.len() + open.len(), ALTERNATIVES));
             }
         }
         Ok(done)

@@ -39,6 +39,8 @@ pub(super) struct Strings {
     pub(super) expressions: Expressions,
     /// The languages that are those of a format, with its name.
     pub(super) formats: FxHashMap<ExprId, (String, Draft)>,
+    /// Where atoms stand in the document.
+    pub(super) places: FxHashMap<AtomId, String>,
 }
 
 pub(super) enum Slot {
@@ -135,7 +137,8 @@ impl<'a> Atoms<'a> {
     }
 
     pub(super) fn finish(self) -> (Strings, Vec<Warning>) {
-        (Strings { expressions: self.expressions, formats: self.formats_met }, self.warnings)
+        let (expressions, formats, places) = (self.expressions, self.formats_met, self.places);
+        (Strings { expressions, formats, places }, self.warnings)
     }
 
     pub(super) fn len(&self) -> usize {

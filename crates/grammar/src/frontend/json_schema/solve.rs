@@ -57,7 +57,8 @@ pub(super) fn solve(
         states: 0,
     };
     for node in &draft.nodes {
-        solver.add_scalars(node, &mut strings)?;
+        let place = node.place.and_then(|atom| strings.places.get(&atom)).cloned().unwrap_or_default();
+        solver.add_scalars(node, &mut strings).map_err(|error| error.at(&place))?;
     }
     solver.find_costs(&draft)?;
     for (id, node) in draft.nodes.into_iter().enumerate() {
@@ -75,6 +76,9 @@ pub(super) fn solve(
     let overlapping: Vec<_> = overlapping.map(|(_, _, overlap)| overlap).collect();
     if overlapping.is_empty() { Ok(Solved::Program(program)) } else { Ok(Solved::Overlapping(overlapping)) }
 }
+
+/// The most states of one language of strings, so that no pattern takes long.
+pub(super) const LANGUAGE_STATES: usize = 1 << 14;
 
 /// The nodes that some text leads to.
 fn reached(program: &JsonProgram) -> FxHashSet<NodeId> {
@@ -206,10 +210,10 @@ impl Solver<'_> {
         if let Some(&known) = self.languages.get(&language) {
             return Ok(known);
         }
-        let limit = self.limits.states.saturating_sub(self.states);
-        let texts = strings.texts(language, limit).map_err(|given| {
-            GrammarError::limit("automaton states", self.states + given, self.limits.states)
-        })?;
+        let limit = LANGUAGE_STATES.min(self.limits.states);
+        let texts = strings
+            .texts(language, limit)
+            .map_err(|given| GrammarError::limit("states of a pattern's automaton", given, limit))?;
         self.spend(texts.dfa().len())?;
         let id = texts.nearest_any(texts.dfa().start()).map(|_| self.program.languages.len() as u32);
         if id.is_some() {
