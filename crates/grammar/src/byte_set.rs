@@ -78,6 +78,22 @@ impl std::ops::BitAnd for ByteSet {
     }
 }
 
+impl std::ops::BitOr for ByteSet {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(std::array::from_fn(|at| self.0[at] | other.0[at]))
+    }
+}
+
+impl std::ops::Not for ByteSet {
+    type Output = Self;
+
+    fn not(self) -> Self {
+        Self(self.0.map(|word| !word))
+    }
+}
+
 impl FromIterator<u8> for ByteSet {
     fn from_iter<I: IntoIterator<Item = u8>>(bytes: I) -> Self {
         let mut set = Self::default();

@@ -15,7 +15,7 @@ use crate::ByteSet;
 use crate::machine::Tolerance;
 
 /// A set of cells, one bit each.
-pub(crate) type CellSet = u64;
+type CellSet = u64;
 
 /// In the cells of tokens that are not UTF-8, apart from a character that they leave unfinished.
 const ILL_FORMED: CellSet = 1 << 63;
@@ -80,7 +80,7 @@ impl Cells {
     }
 
     /// The tokens that `tolerance` allows without looking at the machine.
-    pub(crate) fn tokens(&self, tolerance: Tolerance, none: impl FnOnce() -> TokenSet) -> Arc<TokenSet> {
+    pub(crate) fn tokens(&self, tolerance: &Tolerance, none: impl FnOnce() -> TokenSet) -> Arc<TokenSet> {
         let cells = within(tolerance.class);
         let key = (cells, tolerance.chars.min(self.longest));
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -99,11 +99,37 @@ impl Cells {
         tokens
     }
 
-    /// Whether [`Cells::tokens`] has all tokens that begin with `node`, given that its `depth` bytes are of the class.
-    pub(crate) fn has_all(&self, node: TrieNode, depth: u32, cells: CellSet, chars: u32) -> bool {
+    /// Whether all tokens that begin with `node` are in [`Cells::tokens`] or cannot follow, given that its `depth` bytes are
+    /// of the class.
+    pub(crate) fn settles(&self, node: TrieNode, depth: u32, prospect: &Prospect) -> bool {
         // There are no more characters than bytes.
         let longest = depth + self.height[node.index()];
-        self.within[node.index()] & !cells == 0 && longest <= chars
+        self.within[node.index()] & prospect.exits == 0 && longest <= prospect.bytes
+    }
+}
+
+/// What a walk may leave out of the trie.
+pub(crate) struct Prospect {
+    /// The cells that the class covers.
+    cells: CellSet,
+    /// The cells of which something may come that is not in these.
+    exits: CellSet,
+    /// Up to this many bytes all text in the class is known to follow, or not to.
+    bytes: u32,
+}
+
+impl Prospect {
+    pub(crate) fn new(tolerance: &Tolerance) -> Self {
+        let cells = within(tolerance.class);
+        let plausible = tolerance.class | tolerance.exits;
+        let more = plausible.iter().filter(|&byte| !has_byte(cells, byte));
+        let exits = more.fold(ILL_FORMED, |exits, byte| exits | 1 << cell(byte));
+        Self { cells, exits, bytes: if tolerance.ends { u32::MAX } else { tolerance.chars } }
+    }
+
+    /// Whether `byte` is in a cell that the class covers.
+    pub(crate) const fn tolerates(&self, byte: u8) -> bool {
+        has_byte(self.cells, byte)
     }
 }
 
@@ -164,7 +190,7 @@ fn measure_nodes(
 }
 
 /// The cells all of whose bytes are in `class`.
-pub(crate) fn within(class: ByteSet) -> CellSet {
+fn within(class: ByteSet) -> CellSet {
     let mut outside: CellSet = ILL_FORMED;
     for byte in (0..=u8::MAX).filter(|&byte| !class.contains(byte)) {
         outside |= 1 << cell(byte);
@@ -189,8 +215,7 @@ const fn cell(byte: u8) -> u32 {
     }
 }
 
-/// Whether a walk may count `byte` among the characters of these cells.
-pub(crate) const fn has_byte(cells: CellSet, byte: u8) -> bool {
+const fn has_byte(cells: CellSet, byte: u8) -> bool {
     cells >> cell(byte) & 1 == 1
 }
 
@@ -221,7 +246,7 @@ mod tests {
             Vocabulary::new(texts.iter().map(token).collect(), vec![]).expect("a good vocabulary");
         let cells = Cells::of(&vocabulary);
         let of = |class: ByteSet, chars: u32| -> Vec<&[u8]> {
-            let tokens = cells.tokens(Tolerance { class, chars }, || vocabulary.empty_set());
+            let tokens = cells.tokens(&tolerance(class, chars), || vocabulary.empty_set());
             tokens.iter().map(|token| texts[token.index()]).collect()
         };
         let letters: ByteSet = (b'a'..=b'z').collect();
@@ -244,10 +269,18 @@ mod tests {
         let vocabulary =
             Vocabulary::new(vec![token("aaa"), token("ab\"")], vec![]).expect("a good vocabulary");
         let (cells, trie) = (Cells::of(&vocabulary), vocabulary.trie());
-        let letters = within((b'a'..=b'z').collect());
         let a = trie.child(TrieNode::ROOT, b'a').expect("both begin so");
         let (aa, ab) = (trie.child(a, b'a').expect("one"), trie.child(a, b'b').expect("the other"));
-        let has_all = |node, depth, chars| cells.has_all(node, depth, letters, chars);
-        assert!(has_all(aa, 2, 3) && !has_all(aa, 2, 2) && !has_all(ab, 2, 9) && !has_all(a, 1, 9));
+        let letters: ByteSet = (b'a'..=b'z').collect();
+        let settles = |node, depth, tolerance| cells.settles(node, depth, &Prospect::new(&tolerance));
+        let open = |chars| Tolerance { exits: !letters, ..tolerance(letters, chars) };
+        assert!(settles(aa, 2, open(3)) && !settles(aa, 2, open(2)));
+        assert!(!settles(ab, 2, open(9)) && !settles(a, 1, open(9)));
+        let closed = Tolerance { exits: b"0".iter().copied().collect(), ends: true, ..tolerance(letters, 2) };
+        assert!(settles(aa, 2, closed) && settles(ab, 2, closed) && settles(a, 1, closed));
+    }
+
+    fn tolerance(class: ByteSet, chars: u32) -> Tolerance {
+        Tolerance { class, chars, exits: ByteSet::default(), ends: false }
     }
 }

@@ -14,7 +14,7 @@ use formwork_vocab::{TokenId, TokenSet, TokenTrie, TrieNode, Vocabulary};
 use rustc_hash::FxHashMap;
 
 use crate::ByteSet;
-use crate::cells::{self, Cells};
+use crate::cells::{Cells, Prospect};
 use crate::machine::automaton::Automaton;
 use crate::machine::{Config, Part, Text, Tolerance};
 use crate::tables::{Inside, Notes, Pool, SPACES, STARTS, Strings};
@@ -99,7 +99,7 @@ impl<'a> Walk<'a> {
     fn plain(&mut self, config: Config) -> TokenSet {
         let tolerance = self.automaton.tolerance(config);
         let mut mask = match tolerance {
-            Some(tolerance) => self.pool.copy(&self.cells.tokens(tolerance, || self.pool.empty())),
+            Some(tolerance) => self.pool.copy(&self.cells.tokens(&tolerance, || self.pool.empty())),
             None => self.pool.empty(),
         };
         let mut first = ByteSet::ALL;
@@ -120,7 +120,7 @@ impl<'a> Walk<'a> {
             first = ByteSet::ALL.without(&SPACES);
         }
         match tolerance {
-            Some(tolerance) => self.tolerate(config, tolerance, first, &mut mask),
+            Some(tolerance) => self.tolerate(config, &tolerance, first, &mut mask),
             None => self.expand(self.tokens(), (TrieNode::ROOT, config), first, &mut mask),
         }
         self.run(self.tokens(), &mut mask);
@@ -129,16 +129,16 @@ impl<'a> Walk<'a> {
 
     /// Walks the part of the trie where tokens are not just text that is tolerated, beginning with the bytes in `first`;
     /// where that text ends, nodes are left open.
-    fn tolerate(&mut self, config: Config, tolerance: Tolerance, first: ByteSet, mask: &mut TokenSet) {
+    fn tolerate(&mut self, config: Config, tolerance: &Tolerance, first: ByteSet, mask: &mut TokenSet) {
         let trie = self.vocabulary.trie();
-        let cells = cells::within(tolerance.class);
+        let prospect = Prospect::new(tolerance);
         let mut open = vec![(TrieNode::ROOT, config, 1)];
         while let Some((node, config, depth)) = open.pop() {
             let among = if depth == 1 { first } else { ByteSet::ALL };
             let plausible = self.automaton.plausible(config) & among;
             for (byte, child) in trie.children(node).filter(|&(byte, _)| plausible.contains(byte)) {
-                let tolerated = cells::has_byte(cells, byte);
-                if tolerated && self.cells.has_all(child, depth, cells, tolerance.chars) {
+                let tolerated = prospect.tolerates(byte);
+                if tolerated && self.cells.settles(child, depth, &prospect) {
                     continue;
                 }
                 let next = self.automaton.step(config, byte);

@@ -59,6 +59,10 @@ pub(crate) struct Likeness {
 pub(crate) struct Tolerance {
     pub(crate) class: ByteSet,
     pub(crate) chars: u32,
+    /// All other bytes that may come after such text.
+    pub(crate) exits: ByteSet,
+    /// Whether after `chars` characters none of `class` may come.
+    pub(crate) ends: bool,
 }
 
 /// A deterministic view of a grammar, one byte at a time.

@@ -30,7 +30,8 @@ pub(super) fn tolerance(automaton: &mut Automaton, config: Config) -> Option<Tol
     if beyond_ascii(config) && beyond_ascii(home) {
         class.insert_range(0x80, u8::MAX);
     }
-    Some(Tolerance { class, chars: u32::MAX })
+    let exits = (plausible | automaton.plausible(home)) & !class;
+    Some(Tolerance { class, chars: u32::MAX, exits, ends: false })
 }
 
 /// The least number of ASCII characters that make it worth while to look for a [`Tolerance`].

@@ -6,15 +6,14 @@
 //! decoder as the machine.
 
 use super::layout::{Gap, Rest};
-use super::program::{LanguageRule, ObjectRule};
+use super::program::ObjectRule;
 use super::spelling::{Decode, Decoded};
 use super::texts::Texts;
 use super::trie::TrieNode;
 use super::{Frame, JsonMachine, OUTSIDE, ROOT, StackId, State};
 use crate::ByteSet;
 use crate::frontend::json_schema::Profile;
-use crate::machine::json::number::NumberDfa;
-use crate::machine::{Config, Likeness, Part, Text, Tolerance};
+use crate::machine::{Config, Likeness, Part, Text};
 
 /// Reads the inside of a string of any characters.
 #[derive(Clone, Copy, Debug)]
@@ -130,24 +129,6 @@ impl JsonMachine {
         }
     }
 
-    /// Of the threads in a number or in a string of a language, what the most tolerant of them takes.
-    pub(super) fn any_text(&self, config: Config) -> Option<Tolerance> {
-        let threads = self.interner.threads_of(config).iter();
-        let tolerances = threads.filter_map(|&thread| match self.interner.thread(thread).1 {
-            State::Number { dfa, state } => {
-                let chars = self.program.numbers[dfa as usize].any_digits(state);
-                Some(Tolerance { class: (b'0'..=b'9').collect(), chars })
-            }
-            State::Language { rule, state, chars, decode: Decode::Whole } => {
-                let LanguageRule { language, max, .. } = self.program.language_rules[rule as usize];
-                let left = max.map_or(u32::MAX, |max| max - chars);
-                self.program.languages[language as usize].any_text(state, left)
-            }
-            _ => None,
-        });
-        tolerances.filter(|tolerance| tolerance.chars > 0).max_by_key(|tolerance| tolerance.class.len())
-    }
-
     fn add_value(&self, node: u32, gap: Rest, bytes: &mut ByteSet) {
         let node = &self.program.nodes[node as usize];
         add_gap(gap, bytes);
@@ -181,7 +162,7 @@ impl JsonMachine {
         }
     }
 
-    fn object_rule(&self, stack: StackId) -> Option<&ObjectRule> {
+    pub(super) fn object_rule(&self, stack: StackId) -> Option<&ObjectRule> {
         match self.interner.stack(stack).frame {
             Some(Frame::Object { rule, .. }) => Some(&self.program.objects[rule as usize]),
             _ => None,
@@ -286,77 +267,6 @@ impl JsonMachine {
     }
 }
 
-impl NumberDfa {
-    /// How many digits may follow, whichever they are; `u32::MAX` where there is no end to them.
-    fn any_digits(&self, mut state: u32) -> u32 {
-        for digits in 0..LONG {
-            let Some(next) = self.step(state, b'0') else { return digits };
-            if (b'1'..=b'9').any(|digit| self.step(state, digit) != Some(next)) {
-                return digits;
-            }
-            if next == state {
-                return u32::MAX;
-            }
-            state = next;
-        }
-        LONG
-    }
-}
-
-impl Texts {
-    /// What text may follow between two characters of a string of which at most `left` more may come: characters of the
-    /// class that the most characters of ASCII are in, as classes go that lead to the same states.
-    fn any_text(&self, state: u32, left: u32) -> Option<Tolerance> {
-        let dfa = self.dfa();
-        let class_to = |from: u32, target: u32| {
-            let ranges = dfa.transitions(from).iter().filter(|&&(.., to)| to == target);
-            plain_class(ranges.map(|&(low, high, _)| (low, high)))
-        };
-        // How many characters may lead to a state, so that its end is still within reach.
-        let within = |state: u32| left.checked_sub(self.fewest(state)?.0);
-        let targets = dfa.transitions(state).iter().map(|&(.., target)| (target, class_to(state, target)));
-        let (mut at, class) = targets.max_by_key(|(_, class)| class.len())?;
-        let first = u32::from(class.iter().next()?);
-        let (mut before, mut chars) = (state, 0);
-        while chars < LONG && within(at).is_some_and(|most| chars < most) {
-            chars += 1;
-            if at == before {
-                return Some(Tolerance { class, chars: within(at)? });
-            }
-            let next = dfa.transitions(at).iter().find(|&&(low, high, _)| (low..=high).contains(&first));
-            let Some(&(.., next)) = next else { break };
-            if class & class_to(at, next) != class {
-                break;
-            }
-            (before, at) = (at, next);
-        }
-        Some(Tolerance { class, chars })
-    }
-}
-
-/// Of some ranges of characters, the bytes of ASCII that stand for themselves in a string, and all bytes beyond where
-/// every other character is among them.
-fn plain_class(ranges: impl Iterator<Item = (u32, u32)>) -> ByteSet {
-    let mut class = ByteSet::default();
-    let mut beyond = 0;
-    for (low, high) in ranges {
-        for byte in low.max(0x20)..=high.min(0x7f) {
-            class.insert(byte as u8);
-        }
-        if high >= 0x80 {
-            let surrogates = if low.max(0x80) < 0xd800 && high > 0xdfff { 0x800 } else { 0 };
-            beyond += high - low.max(0x80) + 1 - surrogates;
-        }
-    }
-    if beyond == 0x11_0000 - 0x80 - 0x800 {
-        class.insert_range(0x80, u8::MAX);
-    }
-    class.without(b"\"\\")
-}
-
-/// Digits that are looked ahead: as many as the longest tokens have, and more.
-const LONG: u32 = 24;
-
 fn add_gap(gap: Rest, bytes: &mut ByteSet) {
     match gap {
         Rest::Fixed { left: 0, .. } | Rest::UpTo(0) => {}
@@ -376,7 +286,7 @@ fn add_children(node: &TrieNode, bytes: &mut ByteSet) {
 }
 
 /// The bytes that begin a character which a language goes on with, in some spelling, and the closing quote.
-fn add_transitions(texts: &Texts, state: u32, bytes: &mut ByteSet) {
+pub(super) fn add_transitions(texts: &Texts, state: u32, bytes: &mut ByteSet) {
     bytes.extend(b"\"\\");
     for &(low, high, _) in texts.dfa().transitions(state) {
         for byte in low..=high.min(0x7f) {

@@ -29,6 +29,7 @@ mod residues;
 mod spelling;
 mod step;
 pub(crate) mod texts;
+mod tolerance;
 pub(crate) mod trie;
 
 #[cfg(test)]

@@ -1,0 +1,224 @@
+//! Text that may follow in a number, or in a string or a name of some language, whatever it is.
+//!
+//! In an automaton that is a class of characters together with the states that it leads to: if each of these takes every
+//! character of the class, so does a walk among them. The class shrinks as states are found, so there is a choice between
+//! many characters of a small class and few of a large one.
+
+use super::classes::add_transitions;
+use super::number::NumberDfa;
+use super::program::LanguageRule;
+use super::spelling::Decode;
+use super::texts::Texts;
+use super::{JsonMachine, OUTSIDE, StackId, State};
+use crate::ByteSet;
+use crate::machine::{Config, Tolerance};
+
+/// Characters that are looked ahead. Few tokens are longer.
+const LONG: u32 = 24;
+
+/// Longer tokens are too rare to prefer a smaller class for them.
+const USUAL: u32 = 8;
+
+/// States that are looked at.
+const STATES: usize = 256;
+
+impl JsonMachine {
+    /// What the most tolerant thread of a config takes.
+    pub(super) fn any_text(&self, config: Config) -> Option<Tolerance> {
+        let threads = self.interner.threads_of(config).iter();
+        let tolerances = threads.filter_map(|&thread| {
+            let (stack, state) = self.interner.thread(thread);
+            self.any_text_of(stack, state)
+        });
+        tolerances.filter(|tolerance| tolerance.chars > 0).max_by_key(value)
+    }
+
+    fn any_text_of(&self, stack: StackId, state: State) -> Option<Tolerance> {
+        let program = &*self.program;
+        match state {
+            State::Number { dfa, state } => {
+                let chars = program.numbers[dfa as usize].any_digits(state);
+                let class: ByteSet = (b'0'..=b'9').collect();
+                Some(Tolerance { class, chars, exits: !class, ends: false })
+            }
+            State::Language { rule, state, chars, decode: Decode::Whole } => {
+                let LanguageRule { language, max, .. } = program.language_rules[rule as usize];
+                let left = max.map_or(u32::MAX, |max| max.saturating_sub(chars));
+                program.languages[language as usize].any_text(state, left, |_| true)
+            }
+            State::Key { other, decode: Decode::Whole, .. } if other != OUTSIDE => {
+                let texts = &program.languages[self.object_rule(stack)?.labels? as usize];
+                // A name that may still be an undeclared one may go on, also if it may be a declared one, too.
+                let live = |other| {
+                    let state = State::Key { at: OUTSIDE, other, decode: Decode::Whole };
+                    self.interner.find_thread(stack, state).is_some() || self.closing(stack, state).is_some()
+                };
+                texts.any_text(other, u32::MAX, live)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Which of two tolerances is worth more: roughly, by the tokens that it has.
+fn value(tolerance: &Tolerance) -> usize {
+    tolerance.class.len() * tolerance.chars.min(USUAL) as usize
+}
+
+impl NumberDfa {
+    /// How many digits may follow, whichever they are; `u32::MAX` where there is no end to them.
+    fn any_digits(&self, mut state: u32) -> u32 {
+        for digits in 0..LONG {
+            let Some(next) = self.step(state, b'0') else { return digits };
+            if (b'1'..=b'9').any(|digit| self.step(state, digit) != Some(next)) {
+                return digits;
+            }
+            if next == state {
+                return u32::MAX;
+            }
+            state = next;
+        }
+        LONG
+    }
+}
+
+impl Texts {
+    /// What text may follow between two characters of a string of which at most `left` more may come, where states that
+    /// are not `live` count as none.
+    fn any_text(&self, state: u32, left: u32, live: impl Fn(u32) -> bool) -> Option<Tolerance> {
+        let mut region = Region::new(self, state, left, live)?;
+        let mut best = None;
+        for steps in 1..=LONG {
+            let closed = !region.step();
+            let tolerance = region.tolerance(steps, closed);
+            if best.as_ref().is_none_or(|best| value(best) <= value(&tolerance)) {
+                best = Some(tolerance);
+            }
+            if closed || region.class.is_empty() || region.states.len() > STATES {
+                break;
+            }
+        }
+        best.filter(|best| !best.class.is_empty())
+    }
+
+    /// The characters that a state takes, as [`Tolerance`] has them.
+    fn class(&self, state: u32, live: &impl Fn(u32) -> bool) -> ByteSet {
+        let transitions = self.dfa().transitions(state).iter();
+        plain_class(transitions.filter(|&&(.., target)| live(target)).map(|&(low, high, _)| (low, high)))
+    }
+
+    /// The states that a state leads to over characters of a class, with these characters.
+    fn targets(&self, state: u32, class: ByteSet) -> Vec<(u32, ByteSet)> {
+        let mut targets: Vec<(u32, ByteSet)> = Vec::new();
+        for &(low, high, target) in self.dfa().transitions(state) {
+            let mut own = ByteSet::default();
+            if low < 0x80 {
+                own.insert_range(low as u8, high.min(0x7f) as u8);
+            }
+            if high >= 0x80 {
+                own.insert_range(0x80, u8::MAX);
+            }
+            let own = own & class;
+            match targets.iter_mut().find(|(known, _)| *known == target) {
+                Some((_, known)) => *known = *known | own,
+                None => targets.push((target, own)),
+            }
+        }
+        targets.retain(|(_, own)| !own.is_empty());
+        targets
+    }
+}
+
+/// A class of characters, and the states that text of it leads to.
+struct Region<'a, L> {
+    texts: &'a Texts,
+    live: L,
+    /// How many characters the string may have yet.
+    left: u32,
+    class: ByteSet,
+    states: Vec<u32>,
+    /// How many of the states take the class; the others were found by the last step.
+    settled: usize,
+    /// The characters after which an end is within reach from all states.
+    reach: u32,
+    /// Whether some state was come to twice, maybe after different numbers of characters.
+    meets: bool,
+}
+
+impl<'a, L: Fn(u32) -> bool> Region<'a, L> {
+    fn new(texts: &'a Texts, state: u32, left: u32, live: L) -> Option<Self> {
+        let (class, states) = (ByteSet::ALL, vec![state]);
+        let mut region = Self { texts, live, left, class, states, settled: 0, reach: left, meets: false };
+        region.reach = region.before(state)?;
+        Some(region)
+    }
+
+    /// The characters that may lead to a state so that an end is still within reach.
+    fn before(&self, state: u32) -> Option<u32> {
+        match self.left {
+            u32::MAX => Some(u32::MAX),
+            left => left.checked_sub(self.texts.fewest(state)?.0),
+        }
+    }
+
+    /// Makes the states found last take the class, and finds what they lead to; false when that is nothing new. Where a
+    /// new state would take too little of the class, the characters that lead to it are dropped instead.
+    fn step(&mut self) -> bool {
+        let found = self.states.len();
+        for at in self.settled..found {
+            self.class = self.class & self.texts.class(self.states[at], &self.live);
+        }
+        for at in self.settled..found {
+            for (target, by) in self.texts.targets(self.states[at], self.class) {
+                let by = by & self.class;
+                if self.states.contains(&target) || by.is_empty() {
+                    self.meets |= !by.is_empty();
+                    continue;
+                }
+                let lost = self.class & !self.texts.class(target, &self.live);
+                match self.before(target).filter(|_| lost.len() <= by.len()) {
+                    Some(reach) => {
+                        self.reach = self.reach.min(reach);
+                        self.states.push(target);
+                    }
+                    None => self.class = self.class & !by,
+                }
+            }
+        }
+        self.settled = found;
+        self.states.len() > found
+    }
+
+    /// What is tolerated after so many steps, of which the last one found nothing if the region is `closed`.
+    fn tolerance(&self, steps: u32, closed: bool) -> Tolerance {
+        let (class, chars) = (self.class, if closed { self.reach } else { self.reach.min(steps) });
+        let mut exits = ByteSet::default();
+        for &state in &self.states {
+            add_transitions(self.texts, state, &mut exits);
+        }
+        let ends_at = |&state: &u32| (self.texts.class(state, &self.live) & class).is_empty();
+        let exhausted = !self.meets && chars == steps && self.states[self.settled..].iter().all(ends_at);
+        let ends = (!closed && exhausted) || (self.left != u32::MAX && chars == self.left);
+        Tolerance { class, chars, exits: exits & !class, ends }
+    }
+}
+
+/// Of some ranges of characters that do not overlap, the bytes of ASCII that stand for themselves in a string, and all
+/// bytes beyond where every other character is among them.
+fn plain_class(ranges: impl Iterator<Item = (u32, u32)>) -> ByteSet {
+    let mut class = ByteSet::default();
+    let mut beyond = 0;
+    for (low, high) in ranges {
+        for byte in low.max(0x20)..=high.min(0x7f) {
+            class.insert(byte as u8);
+        }
+        if high >= 0x80 {
+            let surrogates = if low.max(0x80) < 0xd800 && high > 0xdfff { 0x800 } else { 0 };
+            beyond += high - low.max(0x80) + 1 - surrogates;
+        }
+    }
+    if beyond == 0x11_0000 - 0x80 - 0x800 {
+        class.insert_range(0x80, u8::MAX);
+    }
+    class.without(b"\"\\")
+}
