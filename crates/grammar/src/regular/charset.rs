@@ -54,6 +54,7 @@ impl CharSet {
         Self(Arc::new([(c.into(), c.into())]))
     }
 
+    #[cfg(test)]
     pub(crate) fn union(&self, other: &Self) -> Self {
         Self::from_code_points(self.0.iter().chain(&*other.0).copied())
     }

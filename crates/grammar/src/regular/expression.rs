@@ -243,11 +243,12 @@ impl Expressions {
     }
 
     /// The first code points of the ranges within which all derivatives agree, in order; the first is 0.
+    #[cfg(test)]
     pub(crate) fn partition(&mut self, expr: ExprId) -> Arc<[u32]> {
         self.pieces(expr).iter().map(|&(start, _)| start).collect()
     }
 
-    /// The derivatives by ranges of code points, as [`partition`](Self::partition) gives them.
+    /// The derivatives by ranges of code points: within a range all derivatives agree; the first begins at 0.
     pub(crate) fn pieces(&mut self, expr: ExprId) -> Arc<[(u32, ExprId)]> {
         let mut derivatives = std::mem::replace(&mut self.derivatives, Derivatives::over_code_points());
         let pieces = derivatives.of(self, expr);
@@ -256,6 +257,7 @@ impl Expressions {
     }
 
     /// The number of expressions made so far.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }

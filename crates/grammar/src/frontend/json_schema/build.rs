@@ -296,7 +296,7 @@ impl<'a> Builder<'a> {
         }
         let Conjunction { null, bools, numbers, text, words, array, object } =
             conjoin(&atoms, &mut self.atoms)?;
-        let array = array.map(|array| self.array(array)).transpose()?;
+        let array = array.map(|array| self.array(&array)).transpose()?;
         let objects = object.map(|object| self.objects(object)).transpose()?;
         let node = &mut self.draft.nodes[node as usize];
         node.null |= null;

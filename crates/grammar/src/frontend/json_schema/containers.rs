@@ -30,7 +30,7 @@ const OBLIGATIONS: usize = 3;
 const ALTERNATIVES: usize = 4096;
 
 impl Builder<'_> {
-    pub(super) fn array(&mut self, sets: ArraySets) -> Result<DraftArray, GrammarError> {
+    pub(super) fn array(&mut self, sets: &ArraySets) -> Result<DraftArray, GrammarError> {
         let counters = counters(&sets.contains)?;
         let ignored = sets.contains.iter().map(|counted| counted.from).max().unwrap_or(0) as usize;
         let mut prefix = Vec::with_capacity(sets.prefix.len().max(ignored));

@@ -342,7 +342,7 @@ impl Solver<'_> {
         let spacing = &self.program.spacing;
         let end = spacing.bracket_cost(0).and(&Cost::new(1, b']'));
         let comma = Cost::new(1, b',').and(&spacing.after_comma_cost(1));
-        let ends = states.iter().map(|(items, counts)| rule.closable(*items, counts));
+        let ends = states.iter().map(|(items, counts)| rule.closable(*items, *counts));
         let mut costs: Vec<_> = ends.map(|ends| if ends { end.clone() } else { Cost::NONE }).collect();
         loop {
             let mut changed = false;
@@ -364,7 +364,7 @@ impl Solver<'_> {
 
     fn array_cost(&mut self, array: &DraftArray) -> Result<Cost, GrammarError> {
         let Some(rule) = self.array(array)? else { return Ok(Cost::NONE) };
-        if rule.closable(0, &Counts::default()) {
+        if rule.closable(0, Counts::default()) {
             return Ok(Cost::new(2, b'['));
         }
         let spacing = &self.program.spacing;

@@ -250,12 +250,11 @@ fn spans(rules: &[NumberRule], profile: Profile) -> Vec<Span> {
     }
     let mut spans = Vec::new();
     for (bounds, group) in groups {
-        match Residues::new(group.iter().copied()) {
-            Some(residues) => spans.push(Span::new(&bounds, residues, profile)),
-            None => {
-                let each = group.into_iter().filter_map(|rule| Residues::new(std::iter::once(rule)));
-                spans.extend(each.map(|residues| Span::new(&bounds, residues, profile)));
-            }
+        if let Some(residues) = Residues::new(group.iter().copied()) {
+            spans.push(Span::new(&bounds, residues, profile));
+        } else {
+            let each = group.into_iter().filter_map(|rule| Residues::new(std::iter::once(rule)));
+            spans.extend(each.map(|residues| Span::new(&bounds, residues, profile)));
         }
     }
     spans
@@ -357,11 +356,19 @@ struct Walk {
     high: Ordering,
     /// Whether all digits are zeros, where that matters: after a minus.
     zero: bool,
-    /// Whether a digit after the point is not zero, where only such numbers are wanted.
-    fractional: bool,
+    fraction: Fraction,
     remainder: u32,
-    /// Whether a digit beyond the places of the modulus is not zero.
-    beyond: bool,
+}
+
+/// What the digits after the point have been.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+enum Fraction {
+    /// Only zeros, or it does not matter.
+    Zeros,
+    /// One was not zero, where only such numbers are wanted.
+    Some,
+    /// One beyond the places of the modulus was not zero.
+    Beyond,
 }
 
 impl Walk {
@@ -377,9 +384,8 @@ impl Walk {
             low: equal,
             high: equal,
             zero: false,
-            fractional: false,
+            fraction: Fraction::Zeros,
             remainder: 0,
-            beyond: false,
         }
     }
 
@@ -460,8 +466,12 @@ impl Walk {
         if too_fine || digit != 0 && span.form == NumberForm::Integer {
             return None;
         }
-        self.beyond |= beyond;
-        self.fractional |= digit != 0 && span.other_than == Some(NumberForm::Integer);
+        let wanted = digit != 0 && span.other_than == Some(NumberForm::Integer);
+        self.fraction = self.fraction.max(match (beyond, wanted) {
+            (true, _) => Fraction::Beyond,
+            (false, true) => Fraction::Some,
+            (false, false) => Fraction::Zeros,
+        });
         if span.places.is_some_and(|places| self.place >= places) {
             return None;
         }
@@ -526,13 +536,17 @@ impl Walk {
         match span.other_than {
             None => true,
             Some(NumberForm::Any) => false,
-            Some(NumberForm::Integer) => self.fractional,
+            Some(NumberForm::Integer) => self.fraction > Fraction::Zeros,
             Some(NumberForm::Digits) => self.phase == Phase::Fraction,
         }
     }
 
     fn divides(&self, span: &Span, after_point: usize) -> bool {
         let Some(residues) = &span.residues else { return true };
-        if self.beyond { residues.beyond } else { residues.accept(self.remainder, after_point) }
+        if self.fraction == Fraction::Beyond {
+            residues.beyond
+        } else {
+            residues.accept(self.remainder, after_point)
+        }
     }
 }
