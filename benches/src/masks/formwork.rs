@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use formwork_grammar::{Constraint, Grammar, GrammarError, Limits, Matcher, SchemaOptions};
@@ -11,6 +12,7 @@ use super::{Engine, Isolation, Refusal, Sequence};
 pub struct Formwork {
     vocabulary: Arc<Vocabulary>,
     settings: Settings,
+    tables: Duration,
 }
 
 /// How [`Formwork`] compiles and what it keeps.
@@ -25,7 +27,8 @@ pub struct Settings {
 }
 
 impl Formwork {
-    /// The engine with `tokenizer`'s vocabulary.
+    /// The engine with `tokenizer`'s vocabulary. The tables that depend on the vocabulary and on JSON alone are built
+    /// here, so that no schema pays for them.
     ///
     /// # Errors
     /// When the vocabulary has no token that ends a sequence, for then no output could end.
@@ -33,7 +36,19 @@ impl Formwork {
         if tokenizer.vocabulary().ends().is_empty() {
             bail!("the tokenizer names no token that ends a sequence");
         }
-        Ok(Self { vocabulary: Arc::clone(tokenizer.vocabulary()), settings })
+        let vocabulary = Arc::clone(tokenizer.vocabulary());
+        let mut engine = Self { vocabulary, settings, tables: Duration::ZERO };
+        let start = Instant::now();
+        let any =
+            Grammar::json_schema(&Value::Bool(true), &engine.settings.options, &engine.settings.limits)?;
+        engine.constraint(&any).matcher().mask();
+        engine.tables = start.elapsed();
+        Ok(engine)
+    }
+
+    /// The time that the tables took to build.
+    pub const fn tables_time(&self) -> Duration {
+        self.tables
     }
 
     fn constraint(&self, grammar: &Grammar) -> Constraint {

@@ -59,7 +59,8 @@ fn masks(args: &BenchMasksArgs, json_path: Option<&Path>) -> Result<bool> {
         json.flush()?;
     }
     if json_path != Some(Path::new("-")) {
-        write!(io::stdout(), "{summary}")?;
+        let tables = engine.tables_time().as_secs_f64() * 1e3;
+        write!(io::stdout(), "{summary}\ntables of the tokenizer: {tables:.0} ms\n")?;
     }
     Ok(tell_failures(&outcomes, args.profile))
 }

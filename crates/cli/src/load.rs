@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use formwork_engine::prompt::Shape;
 use formwork_engine::{Engine, EngineHandle, EngineOptions};
-use formwork_grammar::{Grammar, Layout, Limits, Order, Profile, SchemaOptions};
+use formwork_grammar::{Grammar, Layout, Limits, Order, SchemaOptions};
 use formwork_lm::ChatTemplate;
 use formwork_model::gguf::Gguf;
 use formwork_model::hub::{Hub, HubOptions, LocalModel, TerminalProgress};

@@ -79,6 +79,8 @@ pub(crate) enum SchemaProblem {
     RemoteRef { target: String },
     #[error("{message}")]
     Pattern { message: String },
+    #[error("this place needs {given} {what}, more than the limit of {limit}")]
+    Limit { what: &'static str, given: usize, limit: usize },
     #[error("no value can satisfy this schema")]
     Unsatisfiable,
     #[error("nested deeper than the limit of {limit}")]
@@ -134,6 +136,15 @@ impl GrammarError {
             }
             _ => None,
         }
+    }
+
+    /// The same, with the place in a schema where a limit was met.
+    pub(crate) fn at(self, pointer: &str) -> Self {
+        let Kind::Limit { what, given, limit } = self.0 else { return self };
+        let name = pointer.rsplit('/').next().filter(|name| !name.is_empty());
+        let keyword = name.unwrap_or("schema").to_owned();
+        let problem = SchemaProblem::Limit { what, given, limit };
+        Kind::Schema { pointer: pointer.to_owned(), keyword, problem }.into()
     }
 
     pub(crate) fn limit(what: &'static str, given: usize, limit: usize) -> Self {

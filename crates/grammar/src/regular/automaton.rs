@@ -21,7 +21,7 @@ use super::expression::{ExprId, Expressions};
 use super::minimize::{Edge, Incoming, minimize};
 
 /// Steps of work allowed for each state of the limit. Ordinary expressions take 5 to 50 for each of their states.
-const WORK_PER_STATE: usize = 1 << 10;
+const WORK_PER_STATE: usize = 1 << 8;
 
 /// A deterministic automaton over code points for several languages: `labels` tell which of them accept at a state.
 ///

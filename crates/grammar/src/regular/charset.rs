@@ -54,6 +54,7 @@ impl CharSet {
         Self(Arc::new([(c.into(), c.into())]))
     }
 
+    #[cfg(test)]
     pub(crate) fn union(&self, other: &Self) -> Self {
         Self::from_code_points(self.0.iter().chain(&*other.0).copied())
     }
@@ -91,6 +92,17 @@ impl CharSet {
     /// What is in this set and not in `other`.
     pub(crate) fn without(&self, other: &Self) -> Self {
         self.intersect(&other.complement())
+    }
+
+    pub(crate) fn is_subset(&self, other: &Self) -> bool {
+        let mut ranges = other.0.iter();
+        let mut outer = ranges.next();
+        self.0.iter().all(|&(low, high)| {
+            while outer.is_some_and(|outer| outer.1 < low) {
+                outer = ranges.next();
+            }
+            outer.is_some_and(|&(first, last)| first <= low && high <= last)
+        })
     }
 
     pub(crate) fn contains(&self, c: char) -> bool {
@@ -139,6 +151,9 @@ mod tests {
         assert_eq!(CharSet::any().complement(), CharSet::none());
         assert_eq!(set.union(&other).complement(), set.complement().intersect(&other.complement()));
         assert_eq!(set.without(&other), set.intersect(&other.complement()));
+        let common = set.intersect(&other);
+        assert!(common.is_subset(&set) && common.is_subset(&other) && CharSet::none().is_subset(&common));
+        assert!(!set.is_subset(&other) && !other.is_subset(&set) && set.is_subset(&CharSet::any()));
         for c in ['\0', 'a', 'b', 'c', 'f', 'g', 'k', 'p', 'q', '\u{CFFF}', '\u{E000}', '\u{F001}'] {
             assert_eq!(set.contains(c), !set.complement().contains(c), "{c:?}");
             assert_eq!(set.intersect(&other).contains(c), set.contains(c) && other.contains(c), "{c:?}");

@@ -125,7 +125,8 @@ impl Expressions {
         heads.iter().rev().fold(b, |tail, &head| self.prepend(head, tail))
     }
 
-    /// `head · tail`, where `head` is no concatenation. Neighbouring repetitions of the same expression add up.
+    /// `head · tail`, where `head` is no concatenation. Neighbouring repetitions of the same expression add up, and
+    /// beside any number of characters of a class more or less of them make no difference.
     fn prepend(&mut self, mut head: ExprId, mut tail: ExprId) -> ExprId {
         loop {
             if head == Self::EMPTY {
@@ -135,18 +136,30 @@ impl Expressions {
                 return head;
             }
             let (next, rest) = self.split(tail);
-            let ((inner, min, max), (other, other_min, other_max)) = (self.counted(head), self.counted(next));
-            let is_counted = inner != head || other != next;
-            let joined = min.checked_add(other_min).filter(|_| inner == other && is_counted);
-            let joined_max = match (max, other_max) {
-                (Some(max), Some(other_max)) => max.checked_add(other_max).map(Some),
-                _ => Some(None),
-            };
-            let (Some(min), Some(max)) = (joined, joined_max) else {
+            let (first, second) = (self.counted(head), self.counted(next));
+            if let Some((inner, min, max)) =
+                added(first, second).filter(|_| first.0 != head || second.0 != next)
+            {
+                head = self.repeat(inner, min, max);
+                tail = rest;
+            } else if first.1 == 0 && self.absorbs(second, first.0) {
+                return tail;
+            } else if second.1 == 0 && self.absorbs(first, second.0) {
+                tail = rest;
+            } else {
+                if first.2 != Some(first.1) && self.absorbs(second, first.0) {
+                    head = self.repeat(first.0, first.1, Some(first.1));
+                }
                 return self.intern(Node::Concat(head, tail));
-            };
-            head = self.repeat(inner, min, max);
-            tail = rest;
+            }
+        }
+    }
+
+    /// Whether a repetition is of any number of a class's characters, among them all those of another class.
+    pub(super) fn absorbs(&self, (outer, min, max): Counted, inner: ExprId) -> bool {
+        match (self.node(outer), self.node(inner)) {
+            (Node::Class(outer), Node::Class(inner)) => (min, max) == (0, None) && inner.is_subset(outer),
+            _ => false,
         }
     }
 
@@ -230,11 +243,12 @@ impl Expressions {
     }
 
     /// The first code points of the ranges within which all derivatives agree, in order; the first is 0.
+    #[cfg(test)]
     pub(crate) fn partition(&mut self, expr: ExprId) -> Arc<[u32]> {
         self.pieces(expr).iter().map(|&(start, _)| start).collect()
     }
 
-    /// The derivatives by ranges of code points, as [`partition`](Self::partition) gives them.
+    /// The derivatives by ranges of code points: within a range all derivatives agree; the first begins at 0.
     pub(crate) fn pieces(&mut self, expr: ExprId) -> Arc<[(u32, ExprId)]> {
         let mut derivatives = std::mem::replace(&mut self.derivatives, Derivatives::over_code_points());
         let pieces = derivatives.of(self, expr);
@@ -243,6 +257,7 @@ impl Expressions {
     }
 
     /// The number of expressions made so far.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }
@@ -278,7 +293,7 @@ impl Expressions {
     }
 
     /// What is repeated, and how often; an expression that is no repetition occurs once.
-    pub(super) fn counted(&self, expr: ExprId) -> (ExprId, u32, Option<u32>) {
+    pub(super) fn counted(&self, expr: ExprId) -> Counted {
         match *self.node(expr) {
             Node::Repeat { inner, min, max } => (inner, min, max),
             _ if expr == Self::EVERYTHING => (Self::ANY, 0, None),
@@ -328,4 +343,17 @@ impl Expressions {
             Node::Recursive(_) => Facts { nullable: false, recursive: true },
         }
     }
+}
+
+/// What is repeated, how often at least, and how often at most.
+pub(super) type Counted = (ExprId, u32, Option<u32>);
+
+/// Two repetitions of the same expression, one after the other, as one.
+fn added((inner, min, max): Counted, (other, other_min, other_max): Counted) -> Option<Counted> {
+    let min = min.checked_add(other_min).filter(|_| inner == other)?;
+    let max = match (max, other_max) {
+        (Some(max), Some(other_max)) => Some(max.checked_add(other_max)?),
+        _ => None,
+    };
+    Some((inner, min, max))
 }

@@ -22,7 +22,8 @@ impl Expressions {
     }
 
     fn union_within(&mut self, items: Vec<ExprId>, depth: u32) -> ExprId {
-        let Some(items) = self.flat_union(items) else { return Self::EVERYTHING };
+        let Some(mut items) = self.flat_union(items) else { return Self::EVERYTHING };
+        self.drop_absorbed(&mut items);
         if let &[] | &[_] = items.as_slice() {
             return items.first().copied().unwrap_or(Self::NOTHING);
         }
@@ -77,6 +78,22 @@ impl Expressions {
         }
     }
 
+    /// Takes out `r·x` where `x` is there too and begins with any number of what `r` holds.
+    fn drop_absorbed(&self, items: &mut Vec<ExprId>) {
+        let is_absorbed = |&item: &ExprId| {
+            let (head, tail) = self.split(item);
+            items.binary_search(&tail).is_ok() && self.begins_with_any_of(tail, self.counted(head).0)
+        };
+        if items.iter().any(is_absorbed) {
+            *items = items.iter().copied().filter(|item| !is_absorbed(item)).collect();
+        }
+    }
+
+    /// Whether `tail` begins with any number of the characters of the class `inner`, and maybe others.
+    fn begins_with_any_of(&self, tail: ExprId, inner: ExprId) -> bool {
+        self.absorbs(self.counted(self.split(tail).0), inner)
+    }
+
     /// Joins terms with equal tails whose heads are classes, or counts of one expression that leave no gap.
     fn join_heads(&mut self, terms: &mut Vec<(ExprId, ExprId)>) {
         let is_class = |expr: ExprId| matches!(self.node(expr), Node::Class(_));
@@ -87,11 +104,14 @@ impl Expressions {
                 counts.push((tail, inner));
             }
         }
+        counts.sort_unstable();
         let mut keyed = Vec::with_capacity(terms.len());
         for &(head, tail) in &*terms {
             let (inner, min, max) = self.counted(head);
             // Single classes together, unless there is a count of the same class to join; then the counts.
-            let is_single = is_class(head) && !counts.contains(&(tail, head));
+            let is_single = is_class(head) && counts.binary_search(&(tail, head)).is_err();
+            // Where the tail takes any number, the least count holds the others.
+            let max = if !is_single && self.begins_with_any_of(tail, inner) { None } else { max };
             keyed.push((tail, if is_single { None } else { Some(inner) }, inner, min, max));
         }
         keyed.sort_unstable();

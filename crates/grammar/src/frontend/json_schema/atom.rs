@@ -111,6 +111,17 @@ pub(super) enum Scalar {
     String(String),
 }
 
+impl Scalar {
+    pub(super) const fn types(&self) -> Types {
+        match self {
+            Self::Null => Types::NULL,
+            Self::Bool(_) => Types::BOOL,
+            Self::Number(_) => Types::NUMBER,
+            Self::String(_) => Types::STRING,
+        }
+    }
+}
+
 /// A set of JSON types.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Types(u8);

@@ -39,6 +39,8 @@ pub(super) type Overlap = (String, usize, usize);
 /// The values at one place: any of these.
 #[derive(Default)]
 pub(super) struct DraftNode {
+    /// The first of its atoms.
+    pub(super) place: Option<AtomId>,
     pub(super) null: bool,
     pub(super) bools: [bool; 2],
     pub(super) numbers: Vec<NumberRule>,
@@ -94,9 +96,9 @@ type NodeKey = (Box<[AtomId]>, bool);
 
 /// A conjunction on the way to an alternative: its choices are still to be made.
 #[derive(Clone)]
-struct Open {
-    conjunction: Vec<AtomId>,
-    types: Types,
+pub(super) struct Open {
+    pub(super) conjunction: Vec<AtomId>,
+    pub(super) types: Types,
     choices: VecDeque<Choice>,
 }
 
@@ -127,8 +129,10 @@ impl<'a> Builder<'a> {
         let root = self.node(vec![root])?;
         while let Some((node, (atoms, probe))) = self.queue.pop_front() {
             self.probing = probe;
-            for alternative in self.alternatives(node, &atoms)? {
-                self.add_alternative(node, &alternative)?;
+            let place =
+                |builder: &Self| atoms.first().map(|&atom| builder.atoms.place(atom)).unwrap_or_default();
+            for alternative in self.alternatives(node, &atoms).map_err(|error| error.at(&place(self)))? {
+                self.add_alternative(node, &alternative).map_err(|error| error.at(&place(self)))?;
             }
         }
         Ok(root)
@@ -170,7 +174,7 @@ impl<'a> Builder<'a> {
         }
         let node = self.draft.nodes.len() as NodeId;
         self.spend(1 + self.atoms.len() / 1024)?;
-        self.draft.nodes.push(DraftNode::default());
+        self.draft.nodes.push(DraftNode { place: key.0.first().copied(), ..DraftNode::default() });
         self.ids.insert(key.clone(), node);
         self.queue.push_back((node, key));
         Ok(node)
@@ -210,16 +214,13 @@ impl<'a> Builder<'a> {
                 for other in self.overlapping(&choice, at) {
                     self.include(&mut taken, other)?;
                 }
+                self.atoms.narrow(&mut taken)?;
                 if !taken.types.is_empty() {
                     open.push(taken);
                 }
             }
             if done.len() + open.len() > ALTERNATIVES {
-                return Err(GrammarError::limit(
-                    "alternatives at one place",
-                    done.len() + open.len(),
-                    ALTERNATIVES,
-                ));
+                return Err(GrammarError::limit("alternatives", done.len() + open.len(), ALTERNATIVES));
             }
         }
         Ok(done)
@@ -256,7 +257,7 @@ impl<'a> Builder<'a> {
                 if self.overlaps.contains(&overlap) {
                     continue;
                 }
-                if a == b || self.types(a)?.has(self.types(b)?) {
+                if a == b || self.may_overlap(open, a, b)? {
                     let pair = open.conjunction.iter().copied().chain([b, a]).collect();
                     self.probing = true;
                     let pair = self.node(pair);
@@ -279,8 +280,13 @@ impl<'a> Builder<'a> {
         overlapping.into_iter().map(|branch| self.atoms.negate(branch)).collect()
     }
 
-    fn types(&mut self, id: AtomId) -> Result<Types, GrammarError> {
-        Ok(self.atoms.get(id)?.types)
+    /// Whether it cannot be told at once that nothing satisfies two branches, beside what holds already.
+    fn may_overlap(&mut self, open: &Open, a: AtomId, b: AtomId) -> Result<bool, GrammarError> {
+        let mut both = Open { choices: VecDeque::new(), ..open.clone() };
+        self.include(&mut both, a)?;
+        self.include(&mut both, b)?;
+        self.atoms.narrow(&mut both)?;
+        Ok(!both.types.is_empty())
     }
 
     fn add_alternative(&mut self, node: NodeId, alternative: &[AtomId]) -> Result<(), GrammarError> {
@@ -290,7 +296,7 @@ impl<'a> Builder<'a> {
         }
         let Conjunction { null, bools, numbers, text, words, array, object } =
             conjoin(&atoms, &mut self.atoms)?;
-        let array = array.map(|array| self.array(array)).transpose()?;
+        let array = array.map(|array| self.array(&array)).transpose()?;
         let objects = object.map(|object| self.objects(object)).transpose()?;
         let node = &mut self.draft.nodes[node as usize];
         node.null |= null;

@@ -13,6 +13,7 @@ use super::Problem;
 use super::atom::{AtomId, Contains, SomeMember};
 use super::build::{Builder, DraftArray, DraftObject};
 use super::conjoin::{ArraySets, ObjectSets};
+use super::solve::LANGUAGE_STATES;
 use super::text::matches;
 use crate::error::{GrammarError, SchemaProblem};
 use crate::machine::json::program::{COUNTERS, Counter, Way};
@@ -29,7 +30,7 @@ const OBLIGATIONS: usize = 3;
 const ALTERNATIVES: usize = 4096;
 
 impl Builder<'_> {
-    pub(super) fn array(&mut self, sets: ArraySets) -> Result<DraftArray, GrammarError> {
+    pub(super) fn array(&mut self, sets: &ArraySets) -> Result<DraftArray, GrammarError> {
         let counters = counters(&sets.contains)?;
         let ignored = sets.contains.iter().map(|counted| counted.from).max().unwrap_or(0) as usize;
         let mut prefix = Vec::with_capacity(sets.prefix.len().max(ignored));
@@ -92,7 +93,7 @@ impl Builder<'_> {
             self.spend(1)?;
             if done.len() + open.len() > ALTERNATIVES {
                 let given = done.len() + open.len();
-                return Err(GrammarError::limit("alternatives at one place", given, ALTERNATIVES));
+                return Err(GrammarError::limit("alternatives", given, ALTERNATIVES));
             }
         }
         Ok(done)
@@ -175,9 +176,9 @@ impl Builder<'_> {
         if let Some(&known) = self.languages.get(&languages) {
             return Ok(known);
         }
-        let limit = self.limits.states;
+        let limit = LANGUAGE_STATES.min(self.limits.states);
         let dfa = TextDfa::new(expressions, &languages, limit)
-            .map_err(|given| GrammarError::limit("automaton states", given, limit))?;
+            .map_err(|given| GrammarError::limit("states of its names' automaton", given, limit))?;
         self.spend(dfa.len())?;
         let id = self.draft.languages.len() as u32;
         self.draft.languages.push(Arc::new(Texts::new(dfa)));

@@ -6,24 +6,27 @@
 //! for the items and members, and since there are finitely many sets, recursion closes by itself. *Solving*: a least
 //! fixpoint finds the shortest value of each node, or that there is none, and what nothing satisfies is cut out.
 //!
-//! `oneOf` is `anyOf` where no value satisfies two branches, and that is decided by the same fixpoint on the
-//! conjunction of each pair; where two branches overlap it is refused. `not` and `if` are enforced where the negation
-//! can be said with the other keywords (`type`, `required`, and `anyOf` of these); `dependentRequired` and its
-//! relatives become a choice between the name's absence and what it asks for.
+//! The negation of an atom is an atom, too ([`negate`]), so `not`, `if` and `oneOf` need nothing of their own. `oneOf` is
+//! read as `anyOf` first, with a conjunction of each pair of branches beside it; where the fixpoint finds a value of both,
+//! the graph is built again with these two keeping each other out.
+//!
+//! What strings must be is a regular language ([`text`], [`format`](mod@format)), and so is what tells undeclared names
+//! apart.
 //!
 //! # What is refused
 //! A keyword that cannot be enforced is refused if values of the types it speaks about can occur at its place:
-//! `pattern`, `patternProperties`, `propertyNames`, `uniqueItems`, `contains`, `unevaluatedProperties`,
-//! `unevaluatedItems`, `$dynamicRef`, `$recursiveRef`, and `format` with a name that the specification defines. So is
-//! `minProperties` above one where undeclared names are open, since the machine does not tell repeated ones apart.
-//! Numbers in the schema that are read into doubles and too large to be exact are refused too; a maximum length or count
-//! of 2³² and more is no bound.
+//! `uniqueItems`, `unevaluatedProperties`, `unevaluatedItems`, `$dynamicRef` and `$recursiveRef`. So is `minProperties`
+//! above one where undeclared names are open, since the machine does not tell repeated ones apart; more than four counts of
+//! items, or three negations that ask for undeclared members, at one place; and a pattern with back-references or with too
+//! many states. Numbers in the schema that are read into doubles and too large to be exact are refused too; a maximum
+//! length or count of 2³² and more is no bound.
 
 mod array;
 mod atom;
 mod build;
 mod conjoin;
 mod containers;
+mod contradiction;
 mod document;
 mod format;
 mod logic;

@@ -4,6 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Map, Value};
 
 use super::atom::{Atom, AtomId, Refusal, Types};
+use super::contradiction::Marks;
 use super::document::{Document, Draft};
 use super::options::Formats;
 use super::{Problem, Warning, child_pointer};
@@ -27,6 +28,8 @@ pub(super) struct Atoms<'a> {
     /// Each atom and its negation, both ways.
     pub(super) negations: FxHashMap<AtomId, AtomId>,
     pub(super) expressions: Expressions,
+    /// By what an atom's objects are told from others', as far as it was asked for.
+    pub(super) marks: FxHashMap<AtomId, Marks>,
     nothing: Option<AtomId>,
     anything: Option<AtomId>,
 }
@@ -36,6 +39,8 @@ pub(super) struct Strings {
     pub(super) expressions: Expressions,
     /// The languages that are those of a format, with its name.
     pub(super) formats: FxHashMap<ExprId, (String, Draft)>,
+    /// Where atoms stand in the document.
+    pub(super) places: FxHashMap<AtomId, String>,
 }
 
 pub(super) enum Slot {
@@ -125,13 +130,15 @@ impl<'a> Atoms<'a> {
             grounded: FxHashSet::default(),
             negations: FxHashMap::default(),
             expressions: Expressions::new(),
+            marks: FxHashMap::default(),
             nothing: None,
             anything: None,
         }
     }
 
     pub(super) fn finish(self) -> (Strings, Vec<Warning>) {
-        (Strings { expressions: self.expressions, formats: self.formats_met }, self.warnings)
+        let (expressions, formats, places) = (self.expressions, self.formats_met, self.places);
+        (Strings { expressions, formats, places }, self.warnings)
     }
 
     pub(super) fn len(&self) -> usize {

@@ -2,8 +2,8 @@
 //!
 //! JSON is deterministic, so no parse forest is needed. A *thread* is a stack and what is being read on top of it: a
 //! stack node is an interned (parent, frame), a frame an open array with its number of items or an open object with the
-//! names it has seen. A config is a set of threads, one for each way of `anyOf` that the text so far leaves open, and
-//! mostly that is a single one.
+//! names it has seen. A config is a set of threads, one for each alternative that the text so far leaves open, and mostly
+//! that is a single one.
 //!
 //! Stacks, threads and configs are interned, so equal states have equal ids: inside a string without bounds every
 //! character leads back to the same config, and counters stop where no bound can tell the counts apart.

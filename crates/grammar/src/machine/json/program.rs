@@ -136,8 +136,8 @@ impl ArrayRule {
     }
 
     /// Whether the array may end after some items.
-    pub(crate) fn closable(&self, items: u32, counts: &Counts) -> bool {
-        items >= self.min && self.counters.iter().zip(counts).all(|(counter, &count)| count >= counter.min)
+    pub(crate) fn closable(&self, items: u32, counts: Counts) -> bool {
+        items >= self.min && self.counters.iter().zip(counts).all(|(counter, count)| count >= counter.min)
     }
 }
 

@@ -50,7 +50,7 @@ impl Residues {
             if factor * factor > rest {
                 factor = rest;
             }
-            if rest % factor != 0 {
+            if !rest.is_multiple_of(factor) {
                 factor += 1;
                 continue;
             }

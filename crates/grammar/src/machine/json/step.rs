@@ -132,7 +132,7 @@ impl JsonMachine {
         let (own, closable) = match frame {
             Frame::Array { rule, items, counts } => {
                 let rule = &self.program.arrays[rule as usize];
-                (self.after_item(rule, items, &counts, depth)?, rule.closable(items, &counts))
+                (self.after_item(rule, items, counts, depth)?, rule.closable(items, counts))
             }
             Frame::Object { rule, seen, members, pending } => {
                 let rule = &self.program.objects[rule as usize];
@@ -234,7 +234,7 @@ impl JsonMachine {
         let Some(Frame::Array { rule, items: 0, counts }) = top.frame else { return };
         let step = gap.step(byte);
         if byte == b']' {
-            if self.program.arrays[rule as usize].closable(0, &counts) {
+            if self.program.arrays[rule as usize].closable(0, counts) {
                 self.complete(top.parent);
             }
             return;

@@ -140,6 +140,14 @@ fn laws_make_equal_expressions_one() {
     let plus = e.repeat(a, 1, None);
     assert_eq!(e.concat(a, star), plus);
     assert_eq!(e.concat(star, a), plus);
+    let (some, all) = (e.repeat(a, 1, Some(3)), e.repeat(ab, 0, None));
+    let least = e.concat(a, all);
+    assert_eq!(e.concat(some, all), least);
+    let maybe = e.repeat(a, 0, Some(3));
+    assert_eq!((e.concat(maybe, all), e.concat(all, maybe)), (all, all));
+    let (two, five) = (e.repeat(a, 2, Some(2)), e.repeat(a, 5, Some(5)));
+    let (two, five) = (e.concat(two, all), e.concat(five, all));
+    assert_eq!((e.any_of(vec![two, five]), e.any_of(vec![five, all])), (two, all));
     let any = e.repeat(Expressions::ANY, 0, None);
     assert_eq!(any, Expressions::EVERYTHING);
     assert_eq!(e.concat(any, any), any);

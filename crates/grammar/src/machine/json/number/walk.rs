@@ -1,245 +1,13 @@
-//! Numbers as automata over their digits.
-//!
-//! A number's text is compared with the bounds digit by digit, on the decimal digits themselves: no arithmetic, so no
-//! rounding. The comparison of an integer part with a bound's is undecided until its length is known, so a state holds
-//! the number of digits (up to one more than the bound has) and the order of the digits so far; in the fraction only the
-//! order is left. States from which no number can be completed are pruned.
-//!
-//! `multipleOf` adds the remainder of the digits so far to the state.
+//! One rule, digit by digit.
 
 use std::cmp::Ordering;
 
-use rustc_hash::FxHashMap;
-
-use super::decimal::Decimal;
-use super::residues::Residues;
+use super::{Bound, GENERATED_DIGITS, NumberForm, NumberRule};
 use crate::frontend::json_schema::Profile;
-
-/// Digits of a generated number, so that it is a finite double and reads back as written.
-const GENERATED_DIGITS: usize = 15;
-
-/// The numbers that one alternative of a schema allows.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct NumberRule {
-    pub(crate) low: Option<Bound>,
-    pub(crate) high: Option<Bound>,
-    pub(crate) form: NumberForm,
-    pub(crate) multiple_of: Option<Multiple>,
-    /// The form that the number must not have.
-    pub(crate) other_than: Option<NumberForm>,
-    /// What it must not be a multiple of.
-    pub(crate) indivisible: Vec<Multiple>,
-    /// A value of `enum` or `const`: generated in its shortest spelling only.
-    pub(crate) literal: bool,
-}
-
-/// One end of a range.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Bound {
-    pub(crate) value: Decimal,
-    pub(crate) inclusive: bool,
-}
-
-/// `units / 10^places`, which every value must be a multiple of.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Multiple {
-    pub(crate) units: u32,
-    pub(crate) places: u16,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) enum NumberForm {
-    Any,
-    /// The value is an integer; `5.0` is one.
-    Integer,
-    /// The text has no fraction: what draft 4 calls an integer.
-    Digits,
-}
-
-impl NumberRule {
-    /// Every number.
-    pub(crate) const ANY: Self = Self {
-        low: None,
-        high: None,
-        form: NumberForm::Any,
-        multiple_of: None,
-        other_than: None,
-        indivisible: Vec::new(),
-        literal: false,
-    };
-
-    /// Leaves out what is below `bound`.
-    pub(crate) fn above(&mut self, bound: Bound) {
-        let tighter = self.low.as_ref().is_none_or(|low| match bound.value.cmp(&low.value) {
-            Ordering::Less => false,
-            Ordering::Equal => !bound.inclusive,
-            Ordering::Greater => true,
-        });
-        if tighter {
-            self.low = Some(bound);
-        }
-    }
-
-    /// Leaves out what is above `bound`.
-    pub(crate) fn below(&mut self, bound: Bound) {
-        let tighter = self.high.as_ref().is_none_or(|high| match bound.value.cmp(&high.value) {
-            Ordering::Less => true,
-            Ordering::Equal => !bound.inclusive,
-            Ordering::Greater => false,
-        });
-        if tighter {
-            self.high = Some(bound);
-        }
-    }
-
-    /// Just `value`, in all spellings that `self` allows, or `None` where `self` excludes it.
-    pub(crate) fn literal(&self, value: &Decimal) -> Option<Self> {
-        let above = self.low.as_ref().is_none_or(|low| match value.cmp(&low.value) {
-            Ordering::Less => false,
-            Ordering::Equal => low.inclusive,
-            Ordering::Greater => true,
-        });
-        let below = self.high.as_ref().is_none_or(|high| match value.cmp(&high.value) {
-            Ordering::Less => true,
-            Ordering::Equal => high.inclusive,
-            Ordering::Greater => false,
-        });
-        let form = self.form == NumberForm::Any || value.is_integer();
-        let form = form && !(self.other_than == Some(NumberForm::Integer) && value.is_integer());
-        let bound = Some(Bound { value: value.clone(), inclusive: true });
-        (above && below && form).then(|| Self {
-            low: bound.clone(),
-            high: bound,
-            literal: true,
-            ..self.clone()
-        })
-    }
-
-    const fn is_bounded(&self) -> bool {
-        self.low.is_some() || self.high.is_some() || self.other_than.is_some()
-    }
-
-    /// Whether the common multiple of the divisors is small enough to tell all remainders apart.
-    pub(crate) fn is_countable(&self) -> bool {
-        Residues::new(std::iter::once(self)).is_some()
-    }
-
-    /// The same apart from the divisors.
-    fn without_divisors(&self) -> Self {
-        Self { multiple_of: None, indivisible: Vec::new(), ..self.clone() }
-    }
-}
-
-impl Multiple {
-    /// In units of `1 / 10^places`.
-    pub(super) fn scaled(self, places: u16) -> Option<u64> {
-        u64::from(self.units).checked_mul(10u64.checked_pow(u32::from(places - self.places))?)
-    }
-}
-
-/// A minimal-effort automaton: pruned, not minimised. State 0 is the start.
-#[derive(Clone, Debug)]
-pub(crate) struct NumberDfa {
-    rows: Vec<[u32; CLASSES]>,
-    /// For each state, the bytes to the nearest end of a number, and the first of them.
-    closing: Vec<(u32, u8)>,
-}
-
-const CLASSES: usize = 14;
-const CLASS_BYTES: [u8; CLASSES] = *b"0123456789-+.e";
-const NONE: u32 = u32::MAX;
-
-const fn class(byte: u8) -> Option<usize> {
-    match byte {
-        b'0'..=b'9' => Some((byte - b'0') as usize),
-        b'-' => Some(10),
-        b'+' => Some(11),
-        b'.' => Some(12),
-        b'e' | b'E' => Some(13),
-        _ => None,
-    }
-}
-
-impl NumberDfa {
-    /// The union of `rules`; `None` when no number satisfies any of them, and the number of states when it passes `limit`.
-    pub(crate) fn new(rules: &[NumberRule], profile: Profile, limit: usize) -> Result<Option<Self>, usize> {
-        let spans = spans(rules, profile);
-        let start: Vec<_> = (0..spans.len() as u32).map(Walk::start).collect();
-        let mut ids = FxHashMap::from_iter([(start.clone(), 0u32)]);
-        let mut states = vec![start];
-        let (mut rows, mut ends) = (Vec::new(), Vec::new());
-        while let Some(state) = states.get(rows.len()).cloned() {
-            ends.push(state.iter().any(|walk| walk.ends(&spans[walk.rule as usize])));
-            let mut row = [NONE; CLASSES];
-            for (class, to) in row.iter_mut().enumerate() {
-                let mut next: Vec<_> = state
-                    .iter()
-                    .filter_map(|walk| walk.step(&spans[walk.rule as usize], CLASS_BYTES[class]))
-                    .collect();
-                next.sort_unstable();
-                next.dedup();
-                if next.is_empty() {
-                    continue;
-                }
-                *to = *ids.entry(next).or_insert_with_key(|next| {
-                    states.push(next.clone());
-                    states.len() as u32 - 1
-                });
-            }
-            rows.push(row);
-            if rows.len() > limit {
-                return Err(rows.len());
-            }
-        }
-        Ok(Self::prune(rows, &ends))
-    }
-
-    /// Finds the way to the nearest end from every state, and cuts the edges into states that have none.
-    fn prune(mut rows: Vec<[u32; CLASSES]>, ends: &[bool]) -> Option<Self> {
-        let mut parents = vec![Vec::new(); rows.len()];
-        for (from, row) in rows.iter().enumerate() {
-            for (class, &to) in row.iter().enumerate().filter(|&(_, &to)| to != NONE) {
-                parents[to as usize].push((from, CLASS_BYTES[class]));
-            }
-        }
-        let mut closing = vec![(NONE, 0); rows.len()];
-        let mut queue: std::collections::VecDeque<_> = (0..rows.len()).filter(|&state| ends[state]).collect();
-        for &state in &queue {
-            closing[state].0 = 0;
-        }
-        while let Some(state) = queue.pop_front() {
-            for &(from, byte) in &parents[state] {
-                if closing[from].0 == NONE {
-                    closing[from] = (closing[state].0 + 1, byte);
-                    queue.push_back(from);
-                }
-            }
-        }
-        for to in rows.iter_mut().flatten() {
-            if *to != NONE && closing[*to as usize].0 == NONE {
-                *to = NONE;
-            }
-        }
-        (closing[0].0 != NONE).then_some(Self { rows, closing })
-    }
-
-    pub(crate) fn step(&self, state: u32, byte: u8) -> Option<u32> {
-        let to = self.rows[state as usize][class(byte)?];
-        (to != NONE).then_some(to)
-    }
-
-    /// The bytes to the nearest end, zero at one, and the first of them.
-    pub(crate) fn closing(&self, state: u32) -> (u32, u8) {
-        self.closing[state as usize]
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.rows.len()
-    }
-}
+use crate::machine::json::residues::Residues;
 
 /// The rules with those merged that differ only in their divisors.
-fn spans(rules: &[NumberRule], profile: Profile) -> Vec<Span> {
+pub(super) fn spans(rules: &[NumberRule], profile: Profile) -> Vec<Span> {
     let mut groups: Vec<(NumberRule, Vec<&NumberRule>)> = Vec::new();
     for rule in rules {
         let bounds = rule.without_divisors();
@@ -250,19 +18,18 @@ fn spans(rules: &[NumberRule], profile: Profile) -> Vec<Span> {
     }
     let mut spans = Vec::new();
     for (bounds, group) in groups {
-        match Residues::new(group.iter().copied()) {
-            Some(residues) => spans.push(Span::new(&bounds, residues, profile)),
-            None => {
-                let each = group.into_iter().filter_map(|rule| Residues::new(std::iter::once(rule)));
-                spans.extend(each.map(|residues| Span::new(&bounds, residues, profile)));
-            }
+        if let Some(residues) = Residues::new(group.iter().copied()) {
+            spans.push(Span::new(&bounds, residues, profile));
+        } else {
+            let each = group.into_iter().filter_map(|rule| Residues::new(std::iter::once(rule)));
+            spans.extend(each.map(|residues| Span::new(&bounds, residues, profile)));
         }
     }
     spans
 }
 
 /// A rule prepared for comparing magnitudes: one pair of bounds for each sign.
-struct Span {
+pub(super) struct Span {
     positive: Magnitudes,
     negative: Magnitudes,
     form: NumberForm,
@@ -344,8 +111,8 @@ enum Phase {
 
 /// How far one rule has read. Fields that can no longer matter are kept at their defaults, so that states coincide.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-struct Walk {
-    rule: u32,
+pub(super) struct Walk {
+    pub(super) rule: u32,
     phase: Phase,
     negative: bool,
     /// Digits in all, where the rule bounds them.
@@ -357,15 +124,23 @@ struct Walk {
     high: Ordering,
     /// Whether all digits are zeros, where that matters: after a minus.
     zero: bool,
-    /// Whether a digit after the point is not zero, where only such numbers are wanted.
-    fractional: bool,
+    fraction: Fraction,
     remainder: u32,
-    /// Whether a digit beyond the places of the modulus is not zero.
-    beyond: bool,
+}
+
+/// What the digits after the point have been.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+enum Fraction {
+    /// Only zeros, or it does not matter.
+    Zeros,
+    /// One was not zero, where only such numbers are wanted.
+    Some,
+    /// One beyond the places of the modulus was not zero.
+    Beyond,
 }
 
 impl Walk {
-    const fn start(rule: u32) -> Self {
+    pub(super) const fn start(rule: u32) -> Self {
         let equal = Ordering::Equal;
         let phase = Phase::Start;
         Self {
@@ -377,13 +152,12 @@ impl Walk {
             low: equal,
             high: equal,
             zero: false,
-            fractional: false,
+            fraction: Fraction::Zeros,
             remainder: 0,
-            beyond: false,
         }
     }
 
-    fn step(&self, span: &Span, byte: u8) -> Option<Self> {
+    pub(super) fn step(&self, span: &Span, byte: u8) -> Option<Self> {
         use Phase::{Exponent, ExponentDigits, ExponentSign, Fraction, Integer, Minus, Point, Start, Zero};
         let mut next = *self;
         next.phase = match (self.phase, byte) {
@@ -460,8 +234,12 @@ impl Walk {
         if too_fine || digit != 0 && span.form == NumberForm::Integer {
             return None;
         }
-        self.beyond |= beyond;
-        self.fractional |= digit != 0 && span.other_than == Some(NumberForm::Integer);
+        let wanted = digit != 0 && span.other_than == Some(NumberForm::Integer);
+        self.fraction = self.fraction.max(match (beyond, wanted) {
+            (true, _) => Fraction::Beyond,
+            (false, true) => Fraction::Some,
+            (false, false) => Fraction::Zeros,
+        });
         if span.places.is_some_and(|places| self.place >= places) {
             return None;
         }
@@ -496,7 +274,7 @@ impl Walk {
         }
     }
 
-    fn ends(&self, span: &Span) -> bool {
+    pub(super) fn ends(&self, span: &Span) -> bool {
         if self.phase == Phase::ExponentDigits {
             return true;
         }
@@ -526,13 +304,17 @@ impl Walk {
         match span.other_than {
             None => true,
             Some(NumberForm::Any) => false,
-            Some(NumberForm::Integer) => self.fractional,
+            Some(NumberForm::Integer) => self.fraction > Fraction::Zeros,
             Some(NumberForm::Digits) => self.phase == Phase::Fraction,
         }
     }
 
     fn divides(&self, span: &Span, after_point: usize) -> bool {
         let Some(residues) = &span.residues else { return true };
-        if self.beyond { residues.beyond } else { residues.accept(self.remainder, after_point) }
+        if self.fraction == Fraction::Beyond {
+            residues.beyond
+        } else {
+            residues.accept(self.remainder, after_point)
+        }
     }
 }

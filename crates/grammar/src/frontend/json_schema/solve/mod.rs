@@ -1,0 +1,179 @@
+//! What can be satisfied, in how few bytes, and the program that is left.
+
+mod arrays;
+mod objects;
+mod scalars;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::Problem;
+use super::build::{Draft, DraftNode, Overlap};
+use super::options::SchemaOptions;
+use super::read::Strings;
+use crate::error::{GrammarError, SchemaProblem};
+use crate::limits::Limits;
+use crate::machine::json::cost::Cost;
+use crate::machine::json::layout::Spacing;
+use crate::machine::json::number::NumberRule;
+use crate::machine::json::program::{FREE, JsonProgram, NodeId, TextRule, Way};
+use crate::regular::ExprId;
+
+/// The graph turned into a program.
+pub(super) enum Solved {
+    Program(JsonProgram),
+    /// Some branches of `oneOf`s have values in common: the graph has to be built again with each keeping out the others.
+    Overlapping(Vec<Overlap>),
+}
+
+/// Turns the graph into a program, or reports that nothing satisfies the root.
+pub(super) fn solve(
+    mut draft: Draft,
+    mut strings: Strings,
+    root: NodeId,
+    options: SchemaOptions,
+    limits: &Limits,
+) -> Result<Solved, GrammarError> {
+    let program = JsonProgram {
+        nodes: Vec::with_capacity(draft.nodes.len()),
+        root,
+        numbers: Vec::new(),
+        texts: vec![TextRule::ANY],
+        words: Vec::new(),
+        languages: std::mem::take(&mut draft.languages),
+        language_rules: Vec::new(),
+        arrays: Vec::new(),
+        objects: Vec::new(),
+        spacing: Spacing::new(options.layout, options.profile),
+        profile: options.profile,
+        order: options.order,
+    };
+    let mut solver = Solver {
+        program,
+        limits,
+        automata: FxHashMap::default(),
+        texts: FxHashMap::from_iter([(TextRule::ANY, FREE)]),
+        languages: FxHashMap::default(),
+        states: 0,
+    };
+    for node in &draft.nodes {
+        let place = node.place.and_then(|atom| strings.places.get(&atom)).cloned().unwrap_or_default();
+        solver.add_scalars(node, &mut strings).map_err(|error| error.at(&place))?;
+    }
+    solver.find_costs(&draft)?;
+    for (id, node) in draft.nodes.into_iter().enumerate() {
+        solver.add_containers(id, node)?;
+    }
+    let Solver { program, .. } = solver;
+    if program.nodes[root as usize].cost.is_none() {
+        return Err(Problem::new("", "schema", SchemaProblem::Unsatisfiable).into());
+    }
+    let reached = reached(&program);
+    let overlapping = draft
+        .exclusions
+        .into_iter()
+        .filter(|(owner, pair, _)| reached.contains(owner) && !program.nodes[*pair as usize].cost.is_none());
+    let overlapping: Vec<_> = overlapping.map(|(_, _, overlap)| overlap).collect();
+    if overlapping.is_empty() { Ok(Solved::Program(program)) } else { Ok(Solved::Overlapping(overlapping)) }
+}
+
+/// The most states of one language of strings, so that no pattern takes long.
+pub(super) const LANGUAGE_STATES: usize = 1 << 14;
+
+/// The nodes that some text leads to.
+fn reached(program: &JsonProgram) -> FxHashSet<NodeId> {
+    let mut reached = FxHashSet::from_iter([program.root]);
+    let mut todo = vec![program.root];
+    while let Some(node) = todo.pop() {
+        let node = &program.nodes[node as usize];
+        let arrays = node.arrays.iter().map(|&rule| &program.arrays[rule as usize]);
+        let items =
+            arrays.flat_map(|rule| rule.prefix.iter().flatten().chain(&rule.rest)).map(|way| way.node);
+        let objects = node.objects.iter().map(|&rule| &program.objects[rule as usize]);
+        let members = objects.flat_map(|rule| {
+            let others = rule.others.iter().flatten().map(|way| way.node);
+            rule.members.iter().filter_map(|member| member.node).chain(others)
+        });
+        todo.extend(items.chain(members).filter(|&child| reached.insert(child)));
+    }
+    reached
+}
+
+struct Solver<'a> {
+    program: JsonProgram,
+    limits: &'a Limits,
+    automata: FxHashMap<Vec<NumberRule>, Option<u32>>,
+    texts: FxHashMap<TextRule, u32>,
+    languages: FxHashMap<ExprId, Option<u32>>,
+    states: usize,
+}
+
+impl Solver<'_> {
+    fn spend(&mut self, states: usize) -> Result<(), GrammarError> {
+        self.states += states;
+        if self.states > self.limits.states {
+            return Err(GrammarError::limit("automaton states", self.states, self.limits.states));
+        }
+        Ok(())
+    }
+    /// The least fixpoint of the costs: rounds over all nodes until none gets cheaper. Children mostly come after their
+    /// parents, so a round runs backwards and few are needed.
+    fn find_costs(&mut self, draft: &Draft) -> Result<(), GrammarError> {
+        loop {
+            let mut changed = false;
+            for (id, node) in draft.nodes.iter().enumerate().rev() {
+                let mut cost = self.program.nodes[id].cost.clone();
+                for array in &node.arrays {
+                    cost.or(&self.array_cost(array)?);
+                }
+                for object in &node.objects {
+                    cost.or(&self.object_cost(object));
+                }
+                if cost != self.program.nodes[id].cost {
+                    self.program.nodes[id].cost = cost;
+                    changed = true;
+                }
+            }
+            if !changed {
+                return Ok(());
+            }
+        }
+    }
+
+    fn cost(&self, node: NodeId) -> &Cost {
+        &self.program.nodes[node as usize].cost
+    }
+
+    /// Of some ways to be an item or a member, those that a value satisfies.
+    fn possible(&self, ways: &[Way]) -> Vec<Way> {
+        ways.iter().copied().filter(|way| !self.cost(way.node).is_none()).collect()
+    }
+
+    fn cheapest(&self, ways: &[Way]) -> Cost {
+        let mut cost = Cost::NONE;
+        for way in ways {
+            cost.or(self.cost(way.node));
+        }
+        cost
+    }
+
+    /// Completes a node with the arrays and objects that can be satisfied.
+    fn add_containers(&mut self, id: usize, draft: DraftNode) -> Result<(), GrammarError> {
+        for array in draft.arrays {
+            if self.array_cost(&array)?.is_none() {
+                continue;
+            }
+            let Some(rule) = self.array(&array)? else { continue };
+            self.program.nodes[id].arrays.push(self.program.arrays.len() as u32);
+            self.program.arrays.push(rule);
+        }
+        for object in draft.objects {
+            if self.object_cost(&object).is_none() {
+                continue;
+            }
+            let rule = self.object(&object)?;
+            self.program.nodes[id].objects.push(self.program.objects.len() as u32);
+            self.program.objects.push(rule);
+        }
+        Ok(())
+    }
+}

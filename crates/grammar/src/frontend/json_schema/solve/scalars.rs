@@ -1,0 +1,157 @@
+//! What a node allows of numbers and strings.
+
+use super::{LANGUAGE_STATES, Solver};
+use crate::error::GrammarError;
+use crate::frontend::json_schema::build::DraftNode;
+use crate::frontend::json_schema::conjoin::StringSet;
+use crate::frontend::json_schema::read::Strings;
+use crate::machine::json::cost::Cost;
+use crate::machine::json::number::{NumberDfa, NumberRule};
+use crate::machine::json::program::{FREE, LanguageRule, Node, TextRule};
+use crate::machine::json::trie::Trie;
+use crate::regular::{ExprId, Expressions};
+
+impl Solver<'_> {
+    /// Adds a node with all but its arrays and objects.
+    pub(super) fn add_scalars(
+        &mut self,
+        draft: &DraftNode,
+        strings: &mut Strings,
+    ) -> Result<(), GrammarError> {
+        let mut node = Node { null: draft.null, bools: draft.bools, ..Node::default() };
+        let scalars = [(draft.null, 4, b'n'), (draft.bools[0], 5, b'f'), (draft.bools[1], 4, b't')];
+        for (_, bytes, first) in scalars.iter().filter(|(present, ..)| *present) {
+            node.cost.or(&Cost::new(*bytes, *first));
+        }
+        node.number = self.number(&draft.numbers)?;
+        if let Some(number) = node.number {
+            let (bytes, first) = self.program.numbers[number as usize].closing(0);
+            node.cost.or(&Cost::new(bytes, first));
+        }
+        self.add_strings(draft, &mut node, strings)?;
+        self.program.nodes.push(node);
+        Ok(())
+    }
+
+    pub(super) fn add_strings(
+        &mut self,
+        draft: &DraftNode,
+        node: &mut Node,
+        strings: &mut Strings,
+    ) -> Result<(), GrammarError> {
+        let plain = |text: &&StringSet| text.language == Expressions::EVERYTHING;
+        if draft.texts.iter().filter(plain).any(|text| text.length == TextRule::ANY) {
+            node.texts.push(FREE);
+            node.cost.or(&Cost::new(2, b'"'));
+            return Ok(());
+        }
+        for text in draft.texts.iter().filter(plain) {
+            node.texts.push(self.text(&text.length));
+            node.cost.or(&Cost::new(text.length.min.saturating_add(2), b'"'));
+        }
+        // The least length is part of the language; the greatest is counted, for it may be large.
+        let mut languages: Vec<(Option<u32>, Vec<ExprId>)> = Vec::new();
+        for text in draft.texts.iter().filter(|text| !plain(text)) {
+            let language = strings.at_least(text.language, text.length.min);
+            match languages.iter_mut().find(|(max, _)| *max == text.length.max) {
+                Some((_, all)) => all.push(language),
+                None => languages.push((text.length.max, vec![language])),
+            }
+        }
+        for (max, all) in languages {
+            let language = strings.expressions.any_of(all);
+            if let Some((rule, cost)) = self.language_rule(language, max, strings)? {
+                node.languages.push(rule);
+                node.cost.or(&cost);
+            }
+        }
+        if !draft.words.is_empty() {
+            let mut words: Vec<&str> = draft.words.iter().map(String::as_str).collect();
+            words.sort_unstable();
+            words.dedup();
+            let trie = Trie::new(words.into_iter());
+            self.spend(trie.len())?;
+            node.cost.or(&Cost::new(trie.node(0).nearest().len.saturating_add(1), b'"'));
+            node.words = Some(self.program.words.len() as u32);
+            self.program.words.push(trie);
+        }
+        Ok(())
+    }
+
+    /// The rule for strings of a language and at most some length, and what the shortest costs, if there are such strings.
+    pub(super) fn language_rule(
+        &mut self,
+        language: ExprId,
+        max: Option<u32>,
+        strings: &mut Strings,
+    ) -> Result<Option<(u32, Cost)>, GrammarError> {
+        let Some(language) = self.language(language, strings)? else { return Ok(None) };
+        let texts = &self.program.languages[language as usize];
+        let start = texts.dfa().start();
+        let max = max.filter(|&max| texts.longest().is_none_or(|longest| longest > max));
+        let least = match max {
+            None => texts.nearest_any(start),
+            Some(max) => texts.fewest(start).filter(|&(chars, _)| chars <= max).map(|(_, way)| way),
+        };
+        let Some(least) = least else { return Ok(None) };
+        let free = self.text(&TextRule { min: 0, max });
+        let rule = LanguageRule { language, max, free };
+        let rules = &mut self.program.language_rules;
+        let id = rules.iter().position(|known| *known == rule).unwrap_or(rules.len());
+        if id == rules.len() {
+            rules.push(rule);
+        }
+        Ok(Some((id as u32, Cost::new(least.len.saturating_add(1), b'"'))))
+    }
+
+    /// The automaton of a language, unless that is empty.
+    pub(super) fn language(
+        &mut self,
+        language: ExprId,
+        strings: &mut Strings,
+    ) -> Result<Option<u32>, GrammarError> {
+        if let Some(&known) = self.languages.get(&language) {
+            return Ok(known);
+        }
+        let limit = LANGUAGE_STATES.min(self.limits.states);
+        let texts = strings
+            .texts(language, limit)
+            .map_err(|given| GrammarError::limit("states of a pattern's automaton", given, limit))?;
+        self.spend(texts.dfa().len())?;
+        let id = texts.nearest_any(texts.dfa().start()).map(|_| self.program.languages.len() as u32);
+        if id.is_some() {
+            self.program.languages.push(texts);
+        }
+        self.languages.insert(language, id);
+        Ok(id)
+    }
+
+    pub(super) fn number(&mut self, rules: &[NumberRule]) -> Result<Option<u32>, GrammarError> {
+        // A rule without any bound makes all others superfluous.
+        let any = rules.iter().position(|rule| *rule == NumberRule::ANY);
+        let rules = any.map_or(rules, |any| &rules[any..=any]);
+        if rules.is_empty() {
+            return Ok(None);
+        }
+        if let Some(&known) = self.automata.get(rules) {
+            return Ok(known);
+        }
+        let limit = self.limits.states.saturating_sub(self.states);
+        let automaton = NumberDfa::new(rules, self.program.profile, limit).map_err(|given| {
+            GrammarError::limit("automaton states", self.states + given, self.limits.states)
+        })?;
+        let id = automaton.as_ref().map(|_| self.program.numbers.len() as u32);
+        self.spend(automaton.as_ref().map_or(0, NumberDfa::len))?;
+        self.program.numbers.extend(automaton);
+        self.automata.insert(rules.to_vec(), id);
+        Ok(id)
+    }
+
+    pub(super) fn text(&mut self, rule: &TextRule) -> u32 {
+        let texts = &mut self.program.texts;
+        *self.texts.entry(rule.clone()).or_insert_with(|| {
+            texts.push(rule.clone());
+            texts.len() as u32 - 1
+        })
+    }
+}
