@@ -146,7 +146,15 @@ fn schema(random: &mut Random, depth: usize) -> Value {
         1 => json!({"type": *random.pick(&["number", "integer", "boolean", "null"])}),
         2 | 3 => text(random),
         4 | 5 => json!({"enum": (0..3).map(|_| *random.pick(&NAMES)).collect::<Vec<_>>()}),
-        6 => json!({"type": "array", "items": schema(random, depth - 1), "minItems": random.below(2)}),
+        6 => {
+            let mut array = json!({"type": "array", "items": schema(random, depth - 1)});
+            match random.below(3) {
+                0 => array["minItems"] = 1.into(),
+                1 => array["items"] = false.into(),
+                _ => array["maxItems"] = random.below(2).into(),
+            }
+            array
+        }
         7 => {
             let branches = (0..2 + random.below(2)).map(|_| schema(random, depth - 1));
             json!({"anyOf": branches.collect::<Vec<_>>()})
@@ -211,7 +219,11 @@ fn compare(
         let mut matcher = Constraint::new(&grammar, Arc::clone(vocabulary)).matcher();
         for _ in 0..24 {
             let mask = matcher.mask();
+            let following = matcher.following();
             for token in vocabulary.ids() {
+                if let &[byte] = vocabulary.bytes(token) {
+                    assert_eq!(mask.contains(token), following.contains(byte), "{byte:?} {source}");
+                }
                 let allowed = matcher.commit(token).is_ok();
                 matcher.rollback(usize::from(allowed));
                 if mask.contains(token) != allowed {

@@ -102,6 +102,7 @@ impl JsonMachine {
             | State::Key { decode, .. } => add_character(decode, bytes),
             State::ArrayStart { gap } => {
                 bytes.insert(b']');
+                add_gap(gap, bytes);
                 if let Some(Frame::Array { rule, .. }) = self.interner.stack(stack).frame {
                     for way in program.arrays[rule as usize].item(0) {
                         self.add_value(way.node, gap, bytes);
