@@ -32,8 +32,11 @@ impl ByteSet {
     }
 
     pub(crate) fn insert_range(&mut self, low: u8, high: u8) {
-        for byte in low..=high {
-            self.insert(byte);
+        for (word, first) in self.0.iter_mut().zip((0..=u8::MAX).step_by(64)) {
+            let (low, high) = (low.max(first), high.min(first + 63));
+            if low <= high {
+                *word |= u64::MAX >> (63 - (high - low)) << (low - first);
+            }
         }
     }
 
@@ -54,7 +57,11 @@ impl ByteSet {
 
     /// The members, in increasing order.
     pub fn iter(&self) -> impl Iterator<Item = u8> + '_ {
-        (0..=u8::MAX).filter(|&byte| self.contains(byte))
+        self.0.iter().zip((0..=u8::MAX).step_by(64)).flat_map(|(&word, first)| {
+            let rest = |&rest: &u64| Some(rest & (rest - 1)).filter(|&rest| rest != 0);
+            let words = std::iter::successors(Some(word).filter(|&word| word != 0), rest);
+            words.map(move |rest| first + rest.trailing_zeros() as u8)
+        })
     }
 
     /// The members as ranges `low..=high` that do not touch.
@@ -133,5 +140,22 @@ fn quoted(byte: u8) -> String {
     match byte {
         b'"' | b'\'' => format!("`{}`", byte as char),
         _ => format!("`{}`", byte.escape_ascii()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_go_in_and_come_out_whole() {
+        for (low, high) in
+            [(0, 0), (0, 255), (3, 70), (63, 64), (64, 127), (191, 192), (200, 255), (255, 255), (9, 8)]
+        {
+            let mut set = ByteSet::default();
+            set.insert_range(low, high);
+            assert_eq!(set.iter().collect::<Vec<_>>(), (low..=high).collect::<Vec<_>>());
+            assert_eq!(set.ranges().len(), usize::from(low <= high));
+        }
     }
 }

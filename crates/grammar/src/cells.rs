@@ -20,10 +20,28 @@ type CellSet = u64;
 /// In the cells of tokens that are not UTF-8, apart from a character that they leave unfinished.
 const ILL_FORMED: CellSet = 1 << 63;
 
-/// The cell of all bytes that are not ASCII.
+/// The cell of characters that are not ASCII.
 const BEYOND_ASCII: u32 = 62;
 
-/// The cell of control characters.
+/// Stands for the characters of [`ODD`] in a class: no UTF-8 has this byte.
+pub(crate) const ODD_BYTE: u8 = 0xff;
+
+/// The cell of those among them that expressions tell from the others most often: [`ODD`].
+const ODD_CELL: u32 = 60;
+
+/// The white space and the line breaks beyond ASCII, which neither `.` nor `\S` takes.
+pub(crate) const ODD: [(char, char); 8] = [
+    ('\u{a0}', '\u{a0}'),
+    ('\u{1680}', '\u{1680}'),
+    ('\u{2000}', '\u{200a}'),
+    ('\u{2028}', '\u{2029}'),
+    ('\u{202f}', '\u{202f}'),
+    ('\u{205f}', '\u{205f}'),
+    ('\u{3000}', '\u{3000}'),
+    ('\u{feff}', '\u{feff}'),
+];
+
+/// The cell of control characters that JSON has no place for in a string.
 const CONTROL: u32 = 61;
 
 /// The tokens of a vocabulary by their cells.
@@ -123,14 +141,22 @@ impl Prospect {
         let cells = within(tolerance.class);
         let plausible = tolerance.class | tolerance.exits;
         let more = plausible.iter().filter(|&byte| !has_byte(cells, byte));
-        let exits = more.fold(ILL_FORMED, |exits, byte| exits | 1 << cell(byte));
+        let exits = more.fold(ILL_FORMED | 1 << ODD_CELL & !cells, |exits, byte| exits | 1 << cell(byte));
         Self { cells, exits, bytes: if tolerance.ends { u32::MAX } else { tolerance.chars } }
     }
 
-    /// Whether `byte` is in a cell that the class covers.
-    pub(crate) const fn tolerates(&self, byte: u8) -> bool {
+    /// Whether text may go on with `byte`, the last of `recent`, without leaving the cells.
+    pub(crate) fn tolerates(&self, byte: u8, recent: u32) -> bool {
         has_byte(self.cells, byte)
+            && (has_byte(self.cells, ODD_BYTE) || byte.is_ascii() || !ends_in_odd(recent))
     }
+}
+
+/// Whether a text that ends in these bytes ends in a character of [`ODD`].
+fn ends_in_odd(recent: u32) -> bool {
+    let bytes = recent.to_be_bytes();
+    let last = (1..=2).find_map(|from| str::from_utf8(&bytes[from..]).ok());
+    last.and_then(|text| text.chars().next_back()).is_some_and(is_odd)
 }
 
 impl Group {
@@ -153,15 +179,30 @@ impl Group {
 
 /// The cells of a token, and its characters, an unfinished one included.
 fn measure(bytes: &[u8]) -> (CellSet, u32) {
-    let cells = bytes.iter().fold(0, |cells, &byte| cells | 1 << cell(byte));
-    match str::from_utf8(bytes) {
-        Ok(text) => (cells, text.chars().count() as u32),
-        Err(error) if error.error_len().is_none() => {
-            let whole = str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default();
-            (cells, whole.chars().count() as u32 + 1)
+    let mut cells = bytes.iter().fold(0, |cells, &byte| cells | 1 << cell(byte));
+    let mut chars = 0;
+    let mut left = bytes;
+    while let Some((&first, rest)) = left.split_first() {
+        chars += 1;
+        left = rest;
+        if !first.is_ascii() {
+            let len = [0xc0, 0xe0, 0xf0].iter().filter(|&&lead| first >= lead).count() + 1;
+            let whole = &bytes[bytes.len() - rest.len() - 1..][..len.min(rest.len() + 1)];
+            match str::from_utf8(whole) {
+                Ok(text) => cells |= CellSet::from(text.chars().any(is_odd)) << ODD_CELL,
+                Err(error) if error.error_len().is_some() || whole.len() == len => {
+                    return (cells | ILL_FORMED, bytes.len() as u32);
+                }
+                Err(_) => {}
+            }
+            left = &rest[whole.len() - 1..];
         }
-        Err(_) => (cells | ILL_FORMED, bytes.len() as u32),
     }
+    (cells, chars)
+}
+
+fn is_odd(c: char) -> bool {
+    ODD.iter().any(|&(low, high)| (low..=high).contains(&c))
 }
 
 /// For each node, the cells of the tokens that begin with it, and the bytes by which the longest goes on from it. Calls
@@ -191,7 +232,7 @@ fn measure_nodes(
 
 /// The cells all of whose bytes are in `class`.
 fn within(class: ByteSet) -> CellSet {
-    let mut outside: CellSet = ILL_FORMED;
+    let mut outside = ILL_FORMED;
     for byte in (0..=u8::MAX).filter(|&byte| !class.contains(byte)) {
         outside |= 1 << cell(byte);
     }
@@ -210,7 +251,9 @@ const fn cell(byte: u8) -> u32 {
         b':'..=b'@' => 21 + (byte - b':') as u32, // 21..=27
         b'['..=b'`' => 28 + (byte - b'[') as u32, // 28..=33
         b'{'..=b'~' => 34 + (byte - b'{') as u32, // 34..=37
-        0..=0x1f | 0x7f => CONTROL,
+        0..=0x1f => CONTROL,
+        0x7f => 38,
+        ODD_BYTE => ODD_CELL,
         _ => BEYOND_ASCII,
     }
 }

@@ -132,12 +132,13 @@ impl<'a> Walk<'a> {
     fn tolerate(&mut self, config: Config, tolerance: &Tolerance, first: ByteSet, mask: &mut TokenSet) {
         let trie = self.vocabulary.trie();
         let prospect = Prospect::new(tolerance);
-        let mut open = vec![(TrieNode::ROOT, config, 1)];
-        while let Some((node, config, depth)) = open.pop() {
+        let mut open = vec![(TrieNode::ROOT, config, 1, 0u32)];
+        while let Some((node, config, depth, recent)) = open.pop() {
             let among = if depth == 1 { first } else { ByteSet::ALL };
             let plausible = self.automaton.plausible(config) & among;
             for (byte, child) in trie.children(node).filter(|&(byte, _)| plausible.contains(byte)) {
-                let tolerated = prospect.tolerates(byte);
+                let recent = recent << 8 | u32::from(byte);
+                let tolerated = prospect.tolerates(byte, recent);
                 if tolerated && self.cells.settles(child, depth, &prospect) {
                     continue;
                 }
@@ -146,7 +147,7 @@ impl<'a> Walk<'a> {
                     for &token in trie.tokens_at(child) {
                         mask.insert(token);
                     }
-                    open.push((child, next, depth + 1));
+                    open.push((child, next, depth + 1, recent));
                 } else {
                     self.arrive(self.tokens(), (child, next), byte == b'"', mask);
                 }

@@ -53,8 +53,11 @@ pub(crate) struct Likeness {
     pub(crate) bytes: ByteSet,
 }
 
-/// Text that may follow whatever it is: up to `chars` characters, all of them in `class`, which holds the bytes beyond ASCII
-/// either all, and then they stand for any characters there are, or not at all. The last character may be unfinished.
+/// Text that may follow whatever it is: up to `chars` characters, all of them in `class`. The last one may be unfinished.
+///
+/// The class holds the bytes beyond ASCII either all, and then they stand for all characters that there are, or not at all.
+/// But [`ODD_BYTE`](crate::cells::ODD_BYTE), which no text has, stands for some of these characters of which the others
+/// are independent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Tolerance {
     pub(crate) class: ByteSet,

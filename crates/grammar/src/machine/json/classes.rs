@@ -195,7 +195,7 @@ impl JsonMachine {
             return parts.push(self.part_of(config, stack, state));
         }
         let threads = self.interner.threads_of(config).to_vec();
-        let mut plain = Vec::new();
+        let (mut plain, mut special, mut after_special) = (Vec::new(), Vec::new(), Vec::new());
         // What may follow strings with the same bounds is followed together.
         let mut texts: Vec<((u32, u32), Vec<u32>)> = Vec::new();
         for thread in threads {
@@ -210,17 +210,29 @@ impl JsonMachine {
                         None => texts.push(((min, max), after.to_vec())),
                     }
                 }
-                special @ Part::Special { .. } => parts.push(special),
+                Part::Special { text, .. } => {
+                    special.push(thread);
+                    after_special.extend(self.interner.threads_of(text.after));
+                }
             }
         }
         for ((min, max), after) in texts {
-            self.next.extend(after);
-            let after = self.gathered();
+            let after = self.config_of(after);
             parts.push(Part::Text(Text { min, max, after }));
         }
-        if !plain.is_empty() {
-            parts.push(Part::Plain(self.interner.config(&plain)));
+        if !special.is_empty() {
+            let after = self.config_of(after_special);
+            let config = self.config_of(special);
+            parts.push(Part::Special { config, text: Text { min: 0, max: u32::MAX, after } });
         }
+        if !plain.is_empty() {
+            parts.push(Part::Plain(self.config_of(plain)));
+        }
+    }
+
+    fn config_of(&mut self, threads: Vec<u32>) -> Config {
+        self.next.extend(threads);
+        self.gathered()
     }
 
     /// The part that a config of one thread is.
@@ -249,21 +261,40 @@ impl JsonMachine {
         Text { min: 0, max: u32::MAX, after: self.gathered() }
     }
 
+    /// What a config in names that may yet be declared ones is like, if all undeclared ones are alike.
     pub(super) fn undeclared_likeness(&mut self, config: Config) -> Option<Likeness> {
-        let &[thread] = self.interner.threads_of(config) else { return None };
-        let (stack, State::Key { at, other, decode }) = self.interner.thread(thread) else { return None };
-        let Some(Frame::Object { rule, .. }) = self.interner.stack(stack).frame else { return None };
-        if at == OUTSIDE || !self.is_open(stack) {
-            return None;
-        }
         let mut bytes = ByteSet::default();
+        let threads = self.interner.threads_of(config).len();
+        for at in 0..threads {
+            let thread = self.interner.threads_of(config)[at];
+            if !self.add_undeclared(thread, &mut bytes) {
+                self.next.clear();
+                return None;
+            }
+        }
+        let other = self.gathered();
+        (other != config).then_some(Likeness { other, bytes })
+    }
+
+    /// Adds the thread in an undeclared name that one in a name is like, and the bytes over which they may part; false
+    /// where there is none.
+    fn add_undeclared(&mut self, thread: u32, bytes: &mut ByteSet) -> bool {
+        let (stack, State::Key { at, other, decode }) = self.interner.thread(thread) else { return false };
+        if !self.is_open(stack) {
+            return false;
+        }
+        if at == OUTSIDE {
+            self.next.push(thread);
+            return true;
+        }
+        let Some(rule) = self.object_rule(stack) else { return false };
         match decode {
-            Decode::Whole => add_children(self.program.objects[rule as usize].names.node(at), &mut bytes),
-            _ => add_character(decode, &mut bytes),
+            Decode::Whole => add_children(rule.names.node(at), bytes),
+            _ => add_character(decode, bytes),
         }
         let decode = decode.forget(self.program.profile);
         self.push(stack, State::Key { at: OUTSIDE, other, decode });
-        Some(Likeness { other: self.gathered(), bytes })
+        true
     }
 }
 
@@ -289,8 +320,8 @@ fn add_children(node: &TrieNode, bytes: &mut ByteSet) {
 pub(super) fn add_transitions(texts: &Texts, state: u32, bytes: &mut ByteSet) {
     bytes.extend(b"\"\\");
     for &(low, high, _) in texts.dfa().transitions(state) {
-        for byte in low..=high.min(0x7f) {
-            bytes.insert(byte as u8);
+        if low < 0x80 {
+            bytes.insert_range(low.max(0x20) as u8, high.min(0x7f) as u8);
         }
         if high >= 0x80 {
             let first =

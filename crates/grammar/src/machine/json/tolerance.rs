@@ -11,6 +11,7 @@ use super::spelling::Decode;
 use super::texts::Texts;
 use super::{JsonMachine, OUTSIDE, StackId, State};
 use crate::ByteSet;
+use crate::cells::{ODD, ODD_BYTE};
 use crate::machine::{Config, Tolerance};
 
 /// Characters that are looked ahead. Few tokens are longer.
@@ -115,8 +116,12 @@ impl Texts {
             if low < 0x80 {
                 own.insert_range(low as u8, high.min(0x7f) as u8);
             }
-            if high >= 0x80 {
-                own.insert_range(0x80, u8::MAX);
+            let (usual, odd) = beyond_ascii(low, high);
+            if usual > 0 {
+                own.insert_range(0x80, ODD_BYTE - 1);
+            }
+            if odd > 0 {
+                own.insert(ODD_BYTE);
             }
             let own = own & class;
             match targets.iter_mut().find(|(known, _)| *known == target) {
@@ -203,22 +208,31 @@ impl<'a, L: Fn(u32) -> bool> Region<'a, L> {
     }
 }
 
-/// Of some ranges of characters that do not overlap, the bytes of ASCII that stand for themselves in a string, and all
-/// bytes beyond where every other character is among them.
+/// Of some ranges of characters that do not overlap, the bytes of ASCII that stand for themselves in a string, and those
+/// that stand for all characters beyond, as [`Tolerance`] has it.
 fn plain_class(ranges: impl Iterator<Item = (u32, u32)>) -> ByteSet {
     let mut class = ByteSet::default();
-    let mut beyond = 0;
+    let (mut usual, mut odd) = (0, 0);
     for (low, high) in ranges {
-        for byte in low.max(0x20)..=high.min(0x7f) {
-            class.insert(byte as u8);
+        if low < 0x80 {
+            class.insert_range(low.max(0x20) as u8, high.min(0x7f) as u8);
         }
-        if high >= 0x80 {
-            let surrogates = if low.max(0x80) < 0xd800 && high > 0xdfff { 0x800 } else { 0 };
-            beyond += high - low.max(0x80) + 1 - surrogates;
-        }
+        let beyond = beyond_ascii(low, high);
+        (usual, odd) = (usual + beyond.0, odd + beyond.1);
     }
-    if beyond == 0x11_0000 - 0x80 - 0x800 {
-        class.insert_range(0x80, u8::MAX);
+    let all = beyond_ascii(0, u32::from(char::MAX));
+    if usual == all.0 {
+        class.insert_range(0x80, ODD_BYTE - 1);
+    }
+    if odd == all.1 {
+        class.insert(ODD_BYTE);
     }
     class.without(b"\"\\")
+}
+
+/// The number of characters beyond ASCII in a range, without those of [`ODD`], and with these only.
+fn beyond_ascii(low: u32, high: u32) -> (u32, u32) {
+    let overlap = |from: u32, to: u32| (high.min(to) + 1).saturating_sub(low.max(from));
+    let odd = ODD.iter().map(|&(from, to)| overlap(from.into(), to.into())).sum();
+    (overlap(0x80, 0xd7ff) + overlap(0xe000, char::MAX.into()) - odd, odd)
 }
