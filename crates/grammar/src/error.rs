@@ -1,5 +1,7 @@
 use thiserror::Error;
 
+use crate::regular::TooLarge;
+
 /// Why a grammar was refused.
 ///
 /// The message is one line that names the place: a JSON pointer for a schema, line and column for GBNF, an offset for a
@@ -75,7 +77,7 @@ pub(crate) enum SchemaProblem {
     Malformed { expected: &'static str },
     #[error("nothing is found at `{target}`")]
     UnresolvedRef { target: String },
-    #[error("`{target}` is outside this document; only local references (`#…`) are supported")]
+    #[error("`{target}` is in another document, which was not given")]
     RemoteRef { target: String },
     #[error("{message}")]
     Pattern { message: String },
@@ -152,7 +154,13 @@ impl GrammarError {
     }
 }
 
-/// The root's pointer is empty: show it as `#`, and others as `#/a/b`.
+impl From<TooLarge> for GrammarError {
+    fn from(TooLarge { what, given, limit }: TooLarge) -> Self {
+        Self::limit(what, given, limit)
+    }
+}
+
+/// The root's pointer is empty: show it as `#`, and others as `#/a/b`. Those in other documents have their URI already.
 fn display_pointer(pointer: &str) -> String {
-    format!("#{pointer}")
+    if pointer.is_empty() || pointer.starts_with('/') { format!("#{pointer}") } else { pointer.to_owned() }
 }

@@ -8,7 +8,7 @@ use crate::machine::automaton::Automaton;
 use crate::machine::cfg::{CfgMachine, Program};
 use crate::machine::json::JsonProgram;
 use crate::machine::{Config, Machine};
-use crate::{ByteSet, GrammarError, Limits, SchemaOptions, Warning};
+use crate::{ByteSet, GrammarError, Limits, Remotes, SchemaOptions, Warning};
 
 /// A compiled grammar. Immutable, cheap to clone, and independent of any tokenizer.
 ///
@@ -43,7 +43,31 @@ impl Grammar {
         options: &SchemaOptions,
         limits: &Limits,
     ) -> Result<Self, GrammarError> {
-        let compiled = json_schema::compile(schema, *options, limits)?;
+        Self::json_schema_with_remotes(schema, &Remotes::new(), options, limits)
+    }
+
+    /// Compiles a JSON Schema whose references may lead to other documents, by the URIs without fragment that these are
+    /// retrieved from. Nothing is fetched.
+    ///
+    /// ```
+    /// use formwork_grammar::{Grammar, Limits, Remotes, SchemaOptions};
+    /// let remotes = Remotes::from([("https://example.com/size".to_owned(), serde_json::json!({ "minimum": 0 }))]);
+    /// let schema = serde_json::json!({ "type": "integer", "$ref": "https://example.com/size" });
+    /// let options = SchemaOptions::default();
+    /// let grammar = Grammar::json_schema_with_remotes(&schema, &remotes, &options, &Limits::default())?;
+    /// assert!(grammar.accepts(b"3") && !grammar.accepts(b"-3"));
+    /// # Ok::<(), formwork_grammar::GrammarError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Like [`json_schema`](Self::json_schema); a place in another document has its URI before the pointer.
+    pub fn json_schema_with_remotes(
+        schema: &Value,
+        remotes: &Remotes,
+        options: &SchemaOptions,
+        limits: &Limits,
+    ) -> Result<Self, GrammarError> {
+        let compiled = json_schema::compile(schema, remotes, *options, limits)?;
         let program = AnyProgram::Json(compiled.program);
         let grammar = Self { program, limits: limits.clone(), warnings: compiled.warnings.into() };
         let automaton = grammar.automaton();

@@ -46,7 +46,7 @@ mod walk;
 pub use byte_set::ByteSet;
 pub use constraint::Constraint;
 pub use error::GrammarError;
-pub use frontend::json_schema::{Formats, Layout, Order, Profile, SchemaOptions, Warning};
+pub use frontend::json_schema::{Formats, Layout, Order, Profile, Remotes, SchemaOptions, Warning};
 pub use grammar::{Grammar, Mismatch, Recognizer};
 pub use limits::Limits;
 pub use matcher::{Matcher, NotAllowed};

@@ -38,12 +38,12 @@ pub(crate) struct TextDfa {
 }
 
 impl TextDfa {
-    /// The automaton of `languages`, or the number of states reached when their number or the work went beyond `limit`.
+    /// The automaton of `languages`, with at most `limit` states, and work in proportion.
     pub(crate) fn new(
         expressions: &mut Expressions,
         languages: &[ExprId],
         limit: usize,
-    ) -> Result<Self, usize> {
+    ) -> Result<Self, TooLarge> {
         let mut builder = Builder::new(expressions, languages);
         builder.explore(limit)?;
         Ok(builder.finish())
@@ -88,6 +88,15 @@ impl TextDfa {
     pub(crate) fn is_free(&self, state: u32) -> bool {
         self.free[state as usize]
     }
+}
+
+/// An automaton that was given up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TooLarge {
+    /// What there was too much of.
+    pub(crate) what: &'static str,
+    pub(crate) given: usize,
+    pub(crate) limit: usize,
 }
 
 /// What a language still accepts: the derivative, which is not ∅, with the number of its language.
@@ -172,14 +181,18 @@ impl<'a> Builder<'a> {
         id
     }
 
-    fn explore(&mut self, limit: usize) -> Result<(), usize> {
-        let most_work = self.expressions.work() + limit.saturating_mul(WORK_PER_STATE);
+    fn explore(&mut self, limit: usize) -> Result<(), TooLarge> {
+        let before = self.expressions.work();
+        let most_work = limit.saturating_mul(WORK_PER_STATE);
         let mut state = 0;
         let mut begin = 0;
         while let Some(&end) = self.ends.get(state) {
-            let too_far = self.ends.len() > limit || self.expressions.work() + self.edges.len() > most_work;
-            if too_far {
-                return Err(self.ends.len());
+            if self.ends.len() > limit {
+                return Err(TooLarge { what: "states of its automaton", given: self.ends.len(), limit });
+            }
+            let work = self.expressions.work() - before + self.edges.len();
+            if work > most_work {
+                return Err(TooLarge { what: "steps to build its automaton", given: work, limit: most_work });
             }
             match self.components[begin..end as usize] {
                 [component] => self.leave_simple(state as u32, component),

@@ -24,6 +24,6 @@ mod minimize;
 mod tests;
 mod union;
 
-pub(crate) use automaton::TextDfa;
+pub(crate) use automaton::{TextDfa, TooLarge};
 pub(crate) use charset::CharSet;
 pub(crate) use expression::{ExprId, Expressions};

@@ -27,7 +27,8 @@ impl Atoms<'_> {
             ("maxItems", _) => atom.array.max = keyword.most()?,
             ("contains", _) => self.read_contains(atom, keyword)?,
             ("uniqueItems", Value::Bool(false)) | ("minContains" | "maxContains", _) => {}
-            ("uniqueItems", Value::Bool(true)) | ("unevaluatedItems", _) => {
+            ("unevaluatedItems", _) => atom.array.unevaluated = Some(self.at(&keyword.pointer)),
+            ("uniqueItems", Value::Bool(true)) => {
                 atom.refusals.push(keyword.refusal(Types::ARRAY, SchemaProblem::Unsupported));
             }
             _ => return Err(keyword.malformed("a boolean")),
@@ -41,6 +42,12 @@ impl Atoms<'_> {
         let min = bound("minContains").map_or(Ok(1), |bound| bound.least())?;
         let max = bound("maxContains").map_or(Ok(None), |bound| bound.most())?;
         let counted = self.at(&keyword.pointer);
+        if keyword.draft >= Draft::D2020 {
+            atom.array.contained.push(counted);
+        }
+        if (min, max) == (0, None) {
+            return Ok(());
+        }
         let pointer = keyword.pointer.clone();
         atom.array.contains.push(Contains { from: 0, atom: counted, min, max, pointer });
         Ok(())

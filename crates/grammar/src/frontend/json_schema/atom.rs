@@ -33,14 +33,28 @@ pub(super) struct Atom {
     pub(super) any: Vec<Choice>,
     /// Keywords that cannot be enforced.
     pub(super) refusals: Vec<Refusal>,
+    /// Whether what it evaluates counts for nothing, as under `not`.
+    pub(super) silent: bool,
 }
 
 /// A branch of `anyOf`, `oneOf` or of what can be written with them.
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
     pub(super) branches: Vec<AtomId>,
-    /// For `oneOf`: no value may satisfy two branches, or the keyword at this place is refused.
-    pub(super) exclusive: Option<String>,
+    pub(super) kind: ChoiceKind,
+}
+
+/// How many branches may hold.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum ChoiceKind {
+    /// One or more, and which of them do makes no difference.
+    Any,
+    /// One or more, and each that holds evaluates items and members: `anyOf`.
+    Each,
+    /// Any number: which of them do matters only for what they evaluate.
+    Optional,
+    /// Exactly one: the `oneOf` at this place.
+    One(String),
 }
 
 #[derive(Clone, Debug, Default)]
@@ -50,6 +64,10 @@ pub(super) struct ArrayKeywords {
     pub(super) min: u32,
     pub(super) max: Option<u32>,
     pub(super) contains: Vec<Contains>,
+    /// Items that satisfy one of these are evaluated.
+    pub(super) contained: Vec<AtomId>,
+    /// What applies to the items that nothing else evaluates.
+    pub(super) unevaluated: Option<AtomId>,
 }
 
 /// How many items satisfy an atom.
@@ -72,6 +90,8 @@ pub(super) struct ObjectKeywords {
     pub(super) required: Vec<String>,
     /// What applies to all members that neither `properties` nor `patterns` name.
     pub(super) additional: Option<AtomId>,
+    /// What applies to the members that nothing else evaluates.
+    pub(super) unevaluated: Option<AtomId>,
     /// The languages that all names must be in.
     pub(super) names: Vec<ExprId>,
     /// Names that are treated as declared, so that each is told apart: those that a finite `propertyNames` lists.
@@ -181,6 +201,7 @@ impl Atom {
             all: Vec::new(),
             any: Vec::new(),
             refusals: Vec::new(),
+            silent: false,
         }
     }
 
@@ -211,7 +232,7 @@ impl Atom {
 
     /// What holds where one of `branches` does.
     pub(super) fn one_of(branches: Vec<AtomId>) -> Self {
-        Self { any: vec![Choice { branches, exclusive: None }], ..Self::any() }
+        Self { any: vec![Choice { branches, kind: ChoiceKind::Any }], ..Self::any() }
     }
 
     /// Narrows the listed scalars to those of `values` too.
@@ -226,7 +247,8 @@ impl Atom {
 impl ArrayKeywords {
     const fn is_any(&self) -> bool {
         let bounds = matches!((self.rest, self.min, self.max), (None, 0, None));
-        bounds && self.prefix.is_empty() && self.contains.is_empty()
+        let counted = self.contains.is_empty() && self.contained.is_empty();
+        bounds && counted && self.prefix.is_empty() && self.unevaluated.is_none()
     }
 }
 
@@ -234,6 +256,7 @@ impl ObjectKeywords {
     const fn is_any(&self) -> bool {
         let named = self.properties.is_empty() && self.patterns.is_empty() && self.names.is_empty();
         let bounds = matches!((self.additional, self.min, self.max), (None, 0, None));
+        let bounds = bounds && self.unevaluated.is_none();
         named && bounds && self.required.is_empty() && self.some.is_empty()
     }
 }

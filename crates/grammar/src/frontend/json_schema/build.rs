@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Warning;
-use super::atom::{Atom, AtomId, Choice, Types};
+use super::atom::{Atom, AtomId, Choice, ChoiceKind, Types};
 use super::conjoin::{Conjunction, StringSet, conjoin};
 use super::document::Document;
 use super::options::{Order, SchemaOptions};
@@ -100,6 +100,18 @@ pub(super) struct Open {
     pub(super) conjunction: Vec<AtomId>,
     pub(super) types: Types,
     choices: VecDeque<Choice>,
+    /// Whether it matters what has been evaluated.
+    unevaluated: bool,
+}
+
+impl Choice {
+    /// What is left to choose once one branch holds, of those from an index on: each other may hold too.
+    fn left(&self, open: &Open, from: usize) -> Option<Self> {
+        let counts = open.unevaluated && matches!(self.kind, ChoiceKind::Each | ChoiceKind::Optional);
+        let branches = self.branches[from..].iter().copied();
+        let branches: Vec<_> = branches.filter(|branch| !open.conjunction.contains(branch)).collect();
+        (counts && !branches.is_empty()).then_some(Self { branches, kind: ChoiceKind::Optional })
+    }
 }
 
 impl<'a> Builder<'a> {
@@ -129,13 +141,20 @@ impl<'a> Builder<'a> {
         let root = self.node(vec![root])?;
         while let Some((node, (atoms, probe))) = self.queue.pop_front() {
             self.probing = probe;
-            let place =
-                |builder: &Self| atoms.first().map(|&atom| builder.atoms.place(atom)).unwrap_or_default();
-            for alternative in self.alternatives(node, &atoms).map_err(|error| error.at(&place(self)))? {
-                self.add_alternative(node, &alternative).map_err(|error| error.at(&place(self)))?;
-            }
+            self.fill(node, &atoms).map_err(|error| {
+                let place = atoms.first().map(|&atom| self.atoms.place(atom));
+                error.at(&place.unwrap_or_default())
+            })?;
         }
         Ok(root)
+    }
+
+    /// Gives a node its content.
+    fn fill(&mut self, node: NodeId, atoms: &[AtomId]) -> Result<(), GrammarError> {
+        for alternative in self.alternatives(node, atoms)? {
+            self.add_alternative(node, &alternative)?;
+        }
+        Ok(())
     }
 
     /// The graph, what its languages are written in, and the warnings.
@@ -183,7 +202,12 @@ impl<'a> Builder<'a> {
     /// The atoms of each way to satisfy all of `key`, every choice made.
     fn alternatives(&mut self, node: NodeId, key: &[AtomId]) -> Result<Vec<Vec<AtomId>>, GrammarError> {
         let mut done = Vec::new();
-        let mut start = Open { conjunction: Vec::new(), types: Types::ALL, choices: VecDeque::new() };
+        let mut start = Open {
+            conjunction: Vec::new(),
+            types: Types::ALL,
+            choices: VecDeque::new(),
+            unevaluated: false,
+        };
         for &id in key {
             self.include(&mut start, id)?;
         }
@@ -195,9 +219,13 @@ impl<'a> Builder<'a> {
             };
             let holds = |branch: &AtomId| partial.conjunction.contains(branch);
             let mut possible = choice.branches.iter().map(holds).collect::<Vec<_>>();
-            let exclusive = choice.exclusive.as_ref().filter(|_| !self.probing);
+            let exclusive = match &choice.kind {
+                ChoiceKind::One(pointer) if !self.probing => Some(pointer),
+                _ => None,
+            };
             match (possible.contains(&true), exclusive) {
                 (true, None) => {
+                    partial.choices.extend(choice.left(&partial, 0));
                     open.push(partial);
                     continue;
                 }
@@ -208,6 +236,9 @@ impl<'a> Builder<'a> {
             if let Some(pointer) = exclusive {
                 self.exclude(node, &partial, &choice.branches, pointer)?;
             }
+            if choice.kind == ChoiceKind::Optional {
+                open.push(partial.clone());
+            }
             for (at, &branch) in choice.branches.iter().enumerate().rev().filter(|&(at, _)| possible[at]) {
                 let mut taken = partial.clone();
                 self.include(&mut taken, branch)?;
@@ -216,6 +247,7 @@ impl<'a> Builder<'a> {
                 }
                 self.atoms.narrow(&mut taken)?;
                 if !taken.types.is_empty() {
+                    taken.choices.extend(choice.left(&taken, at + 1));
                     open.push(taken);
                 }
             }
@@ -237,6 +269,7 @@ impl<'a> Builder<'a> {
             let atom = self.atoms.get(id)?;
             open.conjunction.push(id);
             open.types = open.types & atom.types;
+            open.unevaluated |= atom.array.unevaluated.is_some() || atom.object.unevaluated.is_some();
             open.choices.extend(atom.any.iter().cloned());
             todo.extend(atom.all.iter().rev());
         }
@@ -272,7 +305,10 @@ impl<'a> Builder<'a> {
 
     /// The negations of the branches of a `oneOf` that may hold beside one of them.
     fn overlapping(&mut self, choice: &Choice, at: usize) -> Vec<AtomId> {
-        let Some(pointer) = choice.exclusive.as_ref().filter(|_| !self.probing) else { return Vec::new() };
+        let ChoiceKind::One(pointer) = &choice.kind else { return Vec::new() };
+        if self.probing {
+            return Vec::new();
+        }
         let others = choice.branches.iter().enumerate().filter(|&(other, _)| other != at);
         let overlapping = others
             .filter(|&(other, _)| self.overlaps.contains(&(pointer.clone(), at.max(other), at.min(other))));
@@ -295,7 +331,7 @@ impl<'a> Builder<'a> {
             atoms.push(self.atoms.get(id)?);
         }
         let Conjunction { null, bools, numbers, text, words, array, object } =
-            conjoin(&atoms, &mut self.atoms)?;
+            conjoin(alternative, &atoms, &mut self.atoms)?;
         let array = array.map(|array| self.array(&array)).transpose()?;
         let objects = object.map(|object| self.objects(object)).transpose()?;
         let node = &mut self.draft.nodes[node as usize];

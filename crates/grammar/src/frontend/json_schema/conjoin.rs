@@ -9,9 +9,9 @@ use super::Problem;
 use super::atom::{Atom, AtomId, Contains, Scalar, SomeMember, Types};
 use super::read::Atoms;
 use super::text::matches;
+use super::unevaluated::{self, Members};
 use crate::error::{Kind, SchemaProblem};
-use crate::machine::json::decimal::Decimal;
-use crate::machine::json::number::{Bound, Multiple, NumberRule};
+use crate::machine::json::number::{Bound, NumberRule};
 use crate::machine::json::program::TextRule;
 use crate::regular::{ExprId, Expressions};
 
@@ -68,31 +68,37 @@ pub(super) struct MemberSet {
     pub(super) allowed: bool,
 }
 
-/// `patternProperties`, by index into [`ObjectSets::patterns`], and `additionalProperties` of one subschema.
+/// What one subschema says about names: `patternProperties`, by index into [`ObjectSets::patterns`], and
+/// `additionalProperties`; or those that it takes for evaluated, and `unevaluatedProperties`.
 #[derive(Clone)]
 pub(super) struct Scope {
-    patterns: Vec<(usize, AtomId)>,
+    patterns: Vec<(usize, Option<AtomId>)>,
     additional: Option<AtomId>,
+}
+
+impl Scope {
+    /// What applies to a name that some of the patterns match, and that has an entry of its own or not.
+    fn of_name(&self, own: Option<Option<AtomId>>, matches: impl Fn(usize) -> bool) -> Vec<AtomId> {
+        let patterns = self.patterns.iter().filter(|(pattern, _)| matches(*pattern)).map(|&(_, atom)| atom);
+        let named: Vec<_> = own.into_iter().chain(patterns).collect();
+        if named.is_empty() { self.additional.into_iter().collect() } else { named.into_iter().flatten().collect() }
+    }
 }
 
 impl ObjectSets {
     /// What applies to an undeclared name that some of the patterns match.
     pub(super) fn of_name(&self, matches: impl Fn(usize) -> bool) -> Vec<AtomId> {
-        let mut atoms = Vec::new();
-        for scope in &self.scopes {
-            let before = atoms.len();
-            let matched = scope.patterns.iter().filter(|(pattern, _)| matches(*pattern));
-            atoms.extend(matched.map(|&(_, atom)| atom));
-            if atoms.len() == before {
-                atoms.extend(scope.additional);
-            }
-        }
-        atoms
+        self.scopes.iter().flat_map(|scope| scope.of_name(None, &matches)).collect()
     }
 }
 
 /// Merges the keywords of `atoms`, or refuses one of them that cannot be enforced on what is left.
-pub(super) fn conjoin(atoms: &[Rc<Atom>], all: &mut Atoms<'_>) -> Result<Conjunction, Problem> {
+pub(super) fn conjoin(
+    ids: &[AtomId],
+    atoms: &[Rc<Atom>],
+    all: &mut Atoms<'_>,
+) -> Result<Conjunction, Problem> {
+    let by_id: Members<'_> = ids.iter().copied().zip(atoms).collect();
     let mut types = Types::ALL;
     let mut scalars: Option<BTreeSet<Scalar>> = None;
     let mut excluded: BTreeSet<&Scalar> = BTreeSet::new();
@@ -122,8 +128,8 @@ pub(super) fn conjoin(atoms: &[Rc<Atom>], all: &mut Atoms<'_>) -> Result<Conjunc
                     && text.language != Expressions::NOTHING
             }),
             words: Vec::new(),
-            array: types.has(Types::ARRAY).then(|| conjoin_arrays(atoms)),
-            object: types.has(Types::OBJECT).then(|| conjoin_objects(atoms, all)),
+            array: types.has(Types::ARRAY).then(|| conjoin_arrays(ids, &by_id, all)),
+            object: types.has(Types::OBJECT).then(|| conjoin_objects(ids, &by_id, all)),
         },
     };
     // Nothing is left of either where a bound is empty; costs find the deeper cases.
@@ -246,7 +252,7 @@ fn conjoin_numbers(atoms: &[Rc<Atom>], types: Types) -> Result<NumberRule, Probl
                 .collect::<Vec<_>>(),
         );
         if let (Some(a), Some(b)) = (all.multiple_of, rule.multiple_of) {
-            all.multiple_of = common_multiple(a, b);
+            all.multiple_of = a.common(b);
             if all.multiple_of.is_none() {
                 return too_many_remainders(types);
             }
@@ -268,49 +274,44 @@ fn too_many_remainders(types: Types) -> Result<NumberRule, Problem> {
     Err(Problem::new("", "multipleOf", SchemaProblem::UnsupportedForm { reason }))
 }
 
-fn common_multiple(a: Multiple, b: Multiple) -> Option<Multiple> {
-    const fn divisor(a: u64, b: u64) -> u64 {
-        if b == 0 { a } else { divisor(b, a % b) }
-    }
-    let places = a.places.max(b.places);
-    let scaled = |multiple: Multiple| {
-        u64::from(multiple.units).checked_mul(10u64.checked_pow(u32::from(places - multiple.places))?)
-    };
-    let (a, b) = (scaled(a)?, scaled(b)?);
-    let value = Decimal::from_scaled(a.checked_mul(b / divisor(a, b))?, usize::from(places));
-    let places = value.fraction.len();
-    let units = value.scaled(places).filter(|&units| units <= 1 << 20)?;
-    Some(Multiple { units: units as u32, places: places as u16 })
-}
-
-fn conjoin_arrays(atoms: &[Rc<Atom>]) -> ArraySets {
-    let arrays = || atoms.iter().map(|atom| &atom.array);
+fn conjoin_arrays(ids: &[AtomId], by_id: &Members<'_>, all: &mut Atoms<'_>) -> ArraySets {
+    let arrays = || ids.iter().map(|id| &by_id[id].array);
+    let unevaluated = unevaluated::items(by_id, ids, all);
     let longest = arrays().map(|array| array.prefix.len()).max().unwrap_or(0);
-    let item =
-        |at: usize| arrays().filter_map(|array| array.prefix.get(at).copied().or(array.rest)).collect();
+    let item = |at: usize| {
+        let own = arrays().filter_map(|array| array.prefix.get(at).copied().or(array.rest));
+        own.chain(unevaluated.iter().filter(|items| at >= items.from).map(|items| items.atom)).collect()
+    };
     ArraySets {
         prefix: (0..longest).map(item).collect(),
-        rest: arrays().filter_map(|array| array.rest).collect(),
+        rest: item(longest),
         min: arrays().map(|array| array.min).max().unwrap_or(0),
         max: arrays().filter_map(|array| array.max).min(),
         contains: arrays().flat_map(|array| array.contains.iter().cloned()).collect(),
     }
 }
 
-fn conjoin_objects(atoms: &[Rc<Atom>], all: &mut Atoms<'_>) -> ObjectSets {
-    let objects = || atoms.iter().map(|atom| &atom.object);
+fn conjoin_objects(ids: &[AtomId], by_id: &Members<'_>, all: &mut Atoms<'_>) -> ObjectSets {
+    let objects = || ids.iter().map(|id| &by_id[id].object);
     let mut patterns: Vec<ExprId> = Vec::new();
+    let mut index = |language: ExprId| {
+        let known = patterns.iter().position(|&known| known == language);
+        known.unwrap_or_else(|| {
+            patterns.push(language);
+            patterns.len() - 1
+        })
+    };
     let mut scopes = Vec::new();
+    let mut declared: Vec<Declared<'_>> = Vec::new();
     for object in objects() {
-        let mut scope = Scope { patterns: Vec::new(), additional: object.additional };
-        for &(language, atom) in &object.patterns {
-            let known = patterns.iter().position(|&known| known == language);
-            scope.patterns.push((known.unwrap_or(patterns.len()), atom));
-            if known.is_none() {
-                patterns.push(language);
-            }
-        }
-        scopes.push(scope);
+        let patterns = object.patterns.iter().map(|&(names, atom)| (index(names), Some(atom))).collect();
+        scopes.push(Scope { patterns, additional: object.additional });
+        declared.push(object.properties.iter().map(|(name, atom)| (name.as_str(), Some(*atom))).collect());
+    }
+    for unevaluated in unevaluated::properties(by_id, ids) {
+        let patterns = unevaluated.patterns.into_iter().map(|names| (index(names), None)).collect();
+        scopes.push(Scope { patterns, additional: Some(unevaluated.atom) });
+        declared.push(unevaluated.names.into_iter().map(|name| (name, None)).collect());
     }
     let names = all.expressions.all_of(objects().flat_map(|object| object.names.iter().copied()).collect());
     let least = objects().max_by_key(|object| object.min);
@@ -324,39 +325,33 @@ fn conjoin_objects(atoms: &[Rc<Atom>], all: &mut Atoms<'_>) -> ObjectSets {
         min_pointer: least.map(|object| object.min_pointer.clone()).unwrap_or_default(),
         max: objects().filter_map(|object| object.max).min(),
     };
-    sets.members = conjoin_members(atoms, &sets, all);
+    let required: FxHashSet<&str> =
+        objects().flat_map(|object| object.required.iter().map(String::as_str)).collect();
+    let own = objects().flat_map(|object| object.properties.iter().map(|(name, _)| name));
+    let names = own.chain(objects().flat_map(|object| object.mentioned.iter().chain(&object.required)));
+    let mut met = FxHashSet::default();
+    for name in names.filter(|name| met.insert(name.as_str())) {
+        let atoms = of_declared(name, &sets, &declared, all);
+        let required = required.contains(name.as_str());
+        let allowed = matches(&mut all.expressions, sets.names, name);
+        sets.members.push(MemberSet { name: name.clone(), atoms, required, allowed });
+    }
     sets
 }
 
-fn conjoin_members(atoms: &[Rc<Atom>], sets: &ObjectSets, all: &mut Atoms<'_>) -> Vec<MemberSet> {
-    let objects = || atoms.iter().map(|atom| &atom.object);
-    let required: FxHashSet<&str> =
-        objects().flat_map(|object| object.required.iter().map(String::as_str)).collect();
-    let declared: Vec<FxHashMap<&str, AtomId>> = objects()
-        .map(|object| object.properties.iter().map(|(name, atom)| (name.as_str(), *atom)).collect())
-        .collect();
-    let names = objects().flat_map(|object| object.properties.iter().map(|(name, _)| name));
-    let names = names.chain(objects().flat_map(|object| object.mentioned.iter().chain(&object.required)));
-    let mut met = FxHashSet::default();
-    let mut members = Vec::new();
-    for name in names.filter(|name| met.insert(name.as_str())) {
-        let matched: Vec<bool> =
-            sets.patterns.iter().map(|&language| matches(&mut all.expressions, language, name)).collect();
-        let mut atoms = Vec::new();
-        for (scope, declared) in sets.scopes.iter().zip(&declared) {
-            let own = declared.get(name.as_str()).copied();
-            let before = atoms.len();
-            atoms.extend(own);
-            atoms.extend(
-                scope.patterns.iter().filter(|(pattern, _)| matched[*pattern]).map(|&(_, atom)| atom),
-            );
-            if atoms.len() == before {
-                atoms.extend(scope.additional);
-            }
-        }
-        let required = required.contains(name.as_str());
-        let allowed = matches(&mut all.expressions, sets.names, name);
-        members.push(MemberSet { name: name.clone(), atoms, required, allowed });
-    }
-    members
+/// The `properties` of one subschema, or the names that an `unevaluatedProperties` does not apply to.
+type Declared<'a> = FxHashMap<&'a str, Option<AtomId>>;
+
+/// What applies to a declared name.
+fn of_declared(
+    name: &str,
+    sets: &ObjectSets,
+    declared: &[Declared<'_>],
+    all: &mut Atoms<'_>,
+) -> Vec<AtomId> {
+    let expressions = &mut all.expressions;
+    let matched: Vec<bool> =
+        sets.patterns.iter().map(|&language| matches(expressions, language, name)).collect();
+    let scopes = sets.scopes.iter().zip(declared);
+    scopes.flat_map(|(scope, declared)| scope.of_name(declared.get(name).copied(), |at| matched[at])).collect()
 }

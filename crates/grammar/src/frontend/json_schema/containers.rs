@@ -177,8 +177,7 @@ impl Builder<'_> {
             return Ok(known);
         }
         let limit = LANGUAGE_STATES.min(self.limits.states);
-        let dfa = TextDfa::new(expressions, &languages, limit)
-            .map_err(|given| GrammarError::limit("states of its names' automaton", given, limit))?;
+        let dfa = TextDfa::new(expressions, &languages, limit)?;
         self.spend(dfa.len())?;
         let id = self.draft.languages.len() as u32;
         self.draft.languages.push(Arc::new(Texts::new(dfa)));

@@ -1,8 +1,11 @@
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 use serde_json::{Map, Value};
 
+use super::read::Keyword;
 use super::{Problem, child_pointer};
 use crate::error::SchemaProblem;
 
@@ -32,17 +35,34 @@ impl Draft {
     }
 }
 
-/// A schema document with its identifiers, so that a reference can be followed. Places are JSON pointers from its root.
+/// Schema documents by the URI that they are found at.
+pub type Remotes = BTreeMap<String, Value>;
+
+/// A schema document and those that it refers to, with their identifiers, so that references can be followed.
+///
+/// A place is a JSON pointer from the root of the document, or of another one after its URI and a `#`.
 pub(super) struct Document<'a> {
     root: &'a Value,
+    remotes: &'a Remotes,
     /// By absolute URI without fragment.
     resources: FxHashMap<String, String>,
     /// By the URI of the resource and the name.
     anchors: FxHashMap<(String, String), String>,
+    /// By the URI of a resource, the names of its dynamic anchors; [`RECURSIVE`] for `$recursiveAnchor`.
+    dynamic: FxHashMap<String, Vec<String>>,
     /// At the root and wherever an identifier changes them.
     scopes: FxHashMap<String, (String, Draft)>,
+    /// Whether some keyword depends on what others have evaluated.
+    unevaluated: bool,
     nesting: usize,
 }
+
+/// The dynamic anchor that `$recursiveAnchor` is; it has the name that no other has.
+const RECURSIVE: &str = "";
+
+/// The resources with dynamic anchors that evaluation has come through, the outermost first; of those with the same
+/// anchors only the first.
+pub(super) type DynamicScope = Rc<[String]>;
 
 const IN_SCHEMA: [&str; 12] = [
     "additionalItems",
@@ -63,12 +83,15 @@ const IN_MAP: [&str; 6] =
     ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
 
 impl<'a> Document<'a> {
-    pub(super) fn new(root: &'a Value, nesting: usize) -> Result<Self, Problem> {
+    pub(super) fn new(root: &'a Value, remotes: &'a Remotes, nesting: usize) -> Result<Self, Problem> {
         let mut document = Self {
             root,
+            remotes,
             resources: FxHashMap::from_iter([(String::new(), String::new())]),
             anchors: FxHashMap::default(),
+            dynamic: FxHashMap::default(),
             scopes: FxHashMap::from_iter([(String::new(), (String::new(), Draft::D2020))]),
+            unevaluated: false,
             nesting,
         };
         document.index(root, "", (String::new(), Draft::D2020), 0)?;
@@ -92,6 +115,7 @@ impl<'a> Document<'a> {
             scope.1 = draft(pointer, uri)?;
         }
         self.identify(map, pointer, &mut scope);
+        self.unevaluated |= map.contains_key("unevaluatedItems") || map.contains_key("unevaluatedProperties");
         self.scopes.insert(pointer.to_owned(), scope.clone());
         for (key, value) in map {
             let pointer = child_pointer(pointer, key);
@@ -134,10 +158,19 @@ impl<'a> Document<'a> {
                 self.anchors.insert((scope.0.clone(), name.to_owned()), pointer.to_owned());
             }
         }
+        let recursive = scope.1 == Draft::D2019 && map.get("$recursiveAnchor") == Some(&Value::Bool(true));
+        let name = text("$dynamicAnchor").filter(|_| scope.1 >= Draft::D2020);
+        if let Some(name) = name.or(recursive.then_some(RECURSIVE)) {
+            self.dynamic.entry(scope.0.clone()).or_default().push(name.to_owned());
+        }
     }
 
-    pub(super) fn get(&self, pointer: &str) -> Option<&'a Value> {
-        self.root.pointer(pointer)
+    pub(super) fn get(&self, place: &str) -> Option<&'a Value> {
+        if place.is_empty() || place.starts_with('/') {
+            return self.root.pointer(place);
+        }
+        let (uri, pointer) = place.split_once('#')?;
+        self.remotes.get(uri)?.pointer(pointer)
     }
 
     fn scope(&self, pointer: &str) -> (&str, Draft) {
@@ -154,24 +187,94 @@ impl<'a> Document<'a> {
         self.scope(pointer).1
     }
 
-    /// The place that a `$ref` in the subschema at `pointer` leads to.
-    pub(super) fn follow(&self, pointer: &str, reference: &str) -> Result<String, SchemaProblem> {
+    /// Whether some keyword depends on what others have evaluated.
+    pub(super) const fn has_unevaluated(&self) -> bool {
+        self.unevaluated
+    }
+
+    /// The place that the reference in a keyword of the subschema at `place` leads to.
+    pub(super) fn follow(&mut self, place: &str, keyword: &Keyword<'_>) -> Result<String, Problem> {
+        let reference = keyword.value.as_str().ok_or_else(|| keyword.malformed("a URI reference"))?;
         let (uri, fragment) = reference.split_once('#').unwrap_or((reference, ""));
-        let base = self.scope(pointer).0;
+        let base = self.scope(place).0;
         let uri = if uri.is_empty() { base.to_owned() } else { resolve(base, uri) };
         let target = || reference.to_owned();
+        if !self.resources.contains_key(&uri) {
+            self.load(&uri, self.draft(""))?;
+        }
         let Some(resource) = self.resources.get(&uri) else {
-            return Err(SchemaProblem::RemoteRef { target: target() });
+            return Err(keyword.problem(SchemaProblem::RemoteRef { target: target() }));
         };
         let fragment = percent_decoded(fragment);
-        let place = if fragment.is_empty() || fragment.starts_with('/') {
+        let place = if fragment.is_empty() {
+            Some(resource.clone())
+        } else if fragment.starts_with('/') {
             Some(format!("{resource}{fragment}"))
         } else {
-            self.anchors.get(&(uri, fragment.into_owned())).cloned()
+            self.anchors.get(&(self.scope(resource).0.to_owned(), fragment.into_owned())).cloned()
         };
         let place = place.filter(|place| self.get(place).is_some());
-        place.ok_or_else(|| SchemaProblem::UnresolvedRef { target: target() })
+        place.ok_or_else(|| keyword.problem(SchemaProblem::UnresolvedRef { target: target() }))
     }
+
+    /// Reads the identifiers of a remote document, if there is one at that URI.
+    fn load(&mut self, uri: &str, draft: Draft) -> Result<(), Problem> {
+        let Some(schema) = self.remotes.get(uri) else { return Ok(()) };
+        let place = format!("{uri}#");
+        self.resources.insert(uri.to_owned(), place.clone());
+        self.scopes.insert(place.clone(), (uri.to_owned(), draft));
+        self.index(schema, &place, (uri.to_owned(), draft), 0)
+    }
+
+    /// The place that a `$dynamicRef` or `$recursiveRef` leads to where evaluation has come through `scope`.
+    pub(super) fn follow_dynamic(
+        &mut self,
+        place: &str,
+        keyword: &Keyword<'_>,
+        scope: &DynamicScope,
+    ) -> Result<String, Problem> {
+        let target = self.follow(place, keyword)?;
+        let name = match self.get(&target) {
+            Some(Value::Object(schema)) if keyword.name == "$recursiveRef" => {
+                (schema.get("$recursiveAnchor") == Some(&Value::Bool(true))).then_some(RECURSIVE)
+            }
+            Some(Value::Object(schema)) => {
+                let name = schema.get("$dynamicAnchor").and_then(Value::as_str);
+                name.filter(|name| keyword.value.as_str().is_some_and(|uri| ends_with_anchor(uri, name)))
+            }
+            _ => None,
+        };
+        let Some(name) = name else { return Ok(target) };
+        let outermost = scope.iter().find(|resource| self.has_dynamic(resource, name));
+        let found = outermost.and_then(|resource| match name {
+            RECURSIVE => self.resources.get(resource),
+            name => self.anchors.get(&(resource.clone(), name.to_owned())),
+        });
+        Ok(found.cloned().unwrap_or(target))
+    }
+
+    fn has_dynamic(&self, resource: &str, name: &str) -> bool {
+        self.dynamic.get(resource).is_some_and(|names| names.iter().any(|known| known == name))
+    }
+
+    /// The dynamic scope of a subschema that evaluation comes to from `scope`.
+    pub(super) fn enter(&self, scope: &DynamicScope, place: &str) -> DynamicScope {
+        if self.dynamic.is_empty() {
+            return Rc::clone(scope);
+        }
+        let resource = self.scope(place).0;
+        let names = self.dynamic.get(resource).into_iter().flatten();
+        let mut new = names.filter(|name| !scope.iter().any(|outer| self.has_dynamic(outer, name)));
+        if new.next().is_none() {
+            return Rc::clone(scope);
+        }
+        scope.iter().cloned().chain([resource.to_owned()]).collect()
+    }
+}
+
+/// Whether the fragment of a URI reference is the name of an anchor.
+fn ends_with_anchor(reference: &str, name: &str) -> bool {
+    reference.split_once('#').is_some_and(|(_, fragment)| percent_decoded(fragment) == name)
 }
 
 fn draft(pointer: &str, uri: &str) -> Result<Draft, Problem> {

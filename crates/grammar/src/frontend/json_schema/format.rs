@@ -30,7 +30,7 @@ use rustc_hash::FxHashMap;
 
 use super::document::Draft;
 use crate::machine::json::texts::Texts;
-use crate::regular::{ExprId, Expressions, TextDfa};
+use crate::regular::{ExprId, Expressions, TextDfa, TooLarge};
 
 type Known = FxHashMap<(String, Draft), Arc<Texts>>;
 
@@ -42,7 +42,7 @@ pub(super) fn texts(
     name: &str,
     draft: Draft,
     limit: usize,
-) -> Result<Arc<Texts>, usize> {
+) -> Result<Arc<Texts>, TooLarge> {
     static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
     let key = (name.to_owned(), draft);
     if let Some(known) = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {

@@ -1,9 +1,8 @@
 //! References, `allOf`, `anyOf`, `oneOf`, `not` and `if`.
 
-use super::atom::{Atom, AtomId, Choice, Types};
+use super::atom::{Atom, AtomId, Choice, ChoiceKind};
 use super::read::{Atoms, Keyword};
 use super::{Problem, child_pointer};
-use crate::error::SchemaProblem;
 
 impl Atoms<'_> {
     pub(super) fn read_logic(
@@ -14,27 +13,25 @@ impl Atoms<'_> {
     ) -> Result<(), Problem> {
         match keyword.name {
             "$ref" => {
-                let target = keyword.value.as_str().ok_or_else(|| keyword.malformed("a URI reference"))?;
-                let place =
-                    self.document.follow(schema, target).map_err(|problem| keyword.problem(problem))?;
+                let place = self.document.follow(schema, keyword)?;
                 atom.all.push(self.at(&place));
             }
+            "$dynamicRef" | "$recursiveRef" => atom.all.push(self.at_dynamic(schema, keyword)?),
             "allOf" => {
                 let members = self.branches(keyword)?;
                 // The order of declaration: those of `allOf` before those of `$ref`.
                 atom.all.splice(0..0, members);
             }
-            "anyOf" => atom.any.push(Choice { branches: self.branches(keyword)?, exclusive: None }),
+            "anyOf" => atom.any.push(Choice { branches: self.branches(keyword)?, kind: ChoiceKind::Each }),
             "oneOf" => {
                 let branches = self.branches(keyword)?;
-                atom.any.push(Choice { branches, exclusive: Some(keyword.pointer.clone()) });
+                atom.any.push(Choice { branches, kind: ChoiceKind::One(keyword.pointer.clone()) });
             }
             "not" => {
                 let negated = self.at(&keyword.pointer);
                 atom.all.push(self.negate(negated));
             }
-            "if" => self.read_if(atom, keyword, schema),
-            _ => atom.refusals.push(keyword.refusal(Types::ALL, SchemaProblem::Unsupported)),
+            _ => self.read_if(atom, keyword, schema),
         }
         Ok(())
     }
@@ -52,7 +49,7 @@ impl Atoms<'_> {
             place.map(|place| self.at(&place))
         };
         let (then, otherwise) = (consequence("then"), consequence("else"));
-        if then.is_none() && otherwise.is_none() {
+        if then.is_none() && otherwise.is_none() && !self.document.has_unevaluated() {
             return;
         }
         let holds = self.at(&keyword.pointer);
@@ -60,6 +57,6 @@ impl Atoms<'_> {
         let branches = [(holds, then), (fails, otherwise)].map(|(condition, consequence)| {
             self.add(Atom::all([Some(condition), consequence].into_iter().flatten().collect()))
         });
-        atom.any.push(Choice { branches: branches.to_vec(), exclusive: None });
+        atom.any.push(Choice { branches: branches.to_vec(), kind: ChoiceKind::Any });
     }
 }

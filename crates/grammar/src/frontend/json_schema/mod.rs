@@ -15,7 +15,7 @@
 //!
 //! # What is refused
 //! A keyword that cannot be enforced is refused if values of the types it speaks about can occur at its place:
-//! `uniqueItems`, `unevaluatedProperties`, `unevaluatedItems`, `$dynamicRef` and `$recursiveRef`. So is `minProperties`
+//! `uniqueItems`, and negations of `unevaluatedProperties` and `unevaluatedItems`. So is `minProperties`
 //! above one where undeclared names are open, since the machine does not tell repeated ones apart; more than four counts of
 //! items, or three negations that ask for undeclared members, at one place; and a pattern with back-references or with too
 //! many states. Numbers in the schema that are read into doubles and too large to be exact are refused too; a maximum
@@ -37,6 +37,7 @@ mod read;
 mod scalar;
 mod solve;
 mod text;
+mod unevaluated;
 
 use std::sync::Arc;
 
@@ -45,6 +46,7 @@ use serde_json::Value;
 use rustc_hash::FxHashSet;
 use solve::Solved;
 
+pub use document::Remotes;
 pub use options::{Formats, Layout, Order, Profile, SchemaOptions};
 
 use crate::error::{GrammarError, Kind, SchemaProblem};
@@ -73,12 +75,13 @@ pub struct Warning {
 /// Compiles a schema of drafts 4 to 2020-12; without `$schema` it is read as 2020-12.
 pub(crate) fn compile(
     schema: &Value,
+    remotes: &Remotes,
     options: SchemaOptions,
     limits: &Limits,
 ) -> Result<Compiled, GrammarError> {
     let mut overlaps = FxHashSet::default();
     loop {
-        let document = document::Document::new(schema, limits.nesting)?;
+        let document = document::Document::new(schema, remotes, limits.nesting)?;
         let mut builder = build::Builder::new(document, options, limits, overlaps.clone());
         let root = builder.build()?;
         let (draft, strings, warnings) = builder.finish();

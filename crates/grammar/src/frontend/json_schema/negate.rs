@@ -8,9 +8,12 @@
 
 use std::rc::Rc;
 
-use super::Problem;
-use super::atom::{ArrayKeywords, Atom, AtomId, Choice, Contains, ObjectKeywords, SomeMember, Types};
+use super::{Problem, child_pointer};
+use super::atom::{
+    ArrayKeywords, Atom, AtomId, Choice, ChoiceKind, Contains, ObjectKeywords, Refusal, SomeMember, Types,
+};
 use super::read::{Atoms, Slot};
+use crate::error::SchemaProblem;
 use crate::machine::json::number::{Bound, NumberForm, NumberRule};
 use crate::regular::Expressions;
 
@@ -52,14 +55,25 @@ impl Atoms<'_> {
         for refusal in &atom.refusals {
             branches.push(Atom { refusals: vec![refusal.clone()], ..Atom::of(refusal.types) });
         }
+        let unevaluated = [
+            (atom.array.unevaluated, "unevaluatedItems", Types::ARRAY),
+            (atom.object.unevaluated, "unevaluatedProperties", Types::OBJECT),
+        ];
+        for (_, keyword, types) in unevaluated.into_iter().filter(|(of, ..)| of.is_some()) {
+            let reason = "the negation of this keyword is not supported";
+            let pointer = child_pointer(&self.place(id), keyword);
+            let problem = SchemaProblem::UnsupportedForm { reason };
+            let refusal = Refusal { types, pointer, keyword: keyword.to_owned(), problem };
+            branches.push(Atom { refusals: vec![refusal], ..Atom::of(types) });
+        }
         if branches.len() == 1 {
-            return Ok(branches.swap_remove(0));
+            return Ok(Atom { silent: true, ..branches.swap_remove(0) });
         }
         if branches.is_empty() {
             return Ok(Atom::of(Types::NONE));
         }
         let branches = branches.into_iter().map(|branch| self.add(branch)).collect();
-        Ok(Atom::one_of(branches))
+        Ok(Atom { silent: true, ..Atom::one_of(branches) })
     }
 
     fn negate_text(&mut self, atom: &Rc<Atom>, branches: &mut Vec<Atom>) {
@@ -178,7 +192,7 @@ impl Atoms<'_> {
     fn negate_choice(&mut self, choice: &Choice, branches: &mut Vec<Atom>) {
         let none = choice.branches.iter().map(|&branch| self.negate(branch)).collect();
         branches.push(Atom::all(none));
-        if choice.exclusive.is_some() {
+        if matches!(choice.kind, ChoiceKind::One(_)) {
             for (at, &a) in choice.branches.iter().enumerate() {
                 branches.extend(choice.branches[..at].iter().map(|&b| Atom::all(vec![b, a])));
             }

@@ -2,10 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use super::atom::{Atom, AtomId, Choice, Refusal, Scalar, Types};
+use super::atom::{Atom, AtomId, Choice, ChoiceKind, Refusal, Scalar, Types};
 use super::read::{Atoms, Keyword};
 use super::{Problem, child_pointer};
-use crate::error::SchemaProblem;
 
 impl Atoms<'_> {
     pub(super) fn read_object(&mut self, atom: &mut Atom, keyword: &Keyword<'_>) -> Result<(), Problem> {
@@ -49,7 +48,7 @@ impl Atoms<'_> {
                     Err(refusal) => atom.refusals.push(Refusal { types: Types::OBJECT, ..refusal }),
                 }
             }
-            _ => atom.refusals.push(keyword.refusal(Types::OBJECT, SchemaProblem::Unsupported)),
+            _ => atom.object.unevaluated = Some(self.at(&keyword.pointer)),
         }
         Ok(())
     }
@@ -71,7 +70,7 @@ impl Atoms<'_> {
             }
             present.types = Types::OBJECT;
             let branches = vec![self.absent(name), self.add(present)];
-            atom.any.push(Choice { branches, exclusive: None });
+            atom.any.push(Choice { branches, kind: ChoiceKind::Any });
         }
         Ok(())
     }

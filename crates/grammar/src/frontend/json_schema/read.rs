@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::atom::{Atom, AtomId, Refusal, Types};
 use super::contradiction::Marks;
-use super::document::{Document, Draft};
+use super::document::{Document, Draft, DynamicScope};
 use super::options::Formats;
 use super::{Problem, Warning, child_pointer};
 use crate::error::SchemaProblem;
@@ -20,7 +20,9 @@ pub(super) struct Atoms<'a> {
     /// The languages of the patterns met so far.
     pub(super) patterns: FxHashMap<String, ExprId>,
     slots: Vec<Slot>,
-    by_pointer: FxHashMap<String, AtomId>,
+    by_place: FxHashMap<(String, DynamicScope), AtomId>,
+    /// That of the subschema being read.
+    scope: DynamicScope,
     places: FxHashMap<AtomId, String>,
     warnings: Vec<Warning>,
     /// Atoms known not to lead back to themselves.
@@ -30,6 +32,7 @@ pub(super) struct Atoms<'a> {
     pub(super) expressions: Expressions,
     /// By what an atom's objects are told from others', as far as it was asked for.
     pub(super) marks: FxHashMap<AtomId, Marks>,
+    unions: FxHashMap<Vec<AtomId>, AtomId>,
     nothing: Option<AtomId>,
     anything: Option<AtomId>,
 }
@@ -44,8 +47,8 @@ pub(super) struct Strings {
 }
 
 pub(super) enum Slot {
-    /// The subschema at a place.
-    Unread(String),
+    /// The subschema at a place, and where evaluation has come through.
+    Unread(String, DynamicScope),
     /// The negation of another atom.
     Negation(AtomId),
     Read(Rc<Atom>),
@@ -124,13 +127,15 @@ impl<'a> Atoms<'a> {
             formats_met: FxHashMap::default(),
             patterns: FxHashMap::default(),
             slots: Vec::new(),
-            by_pointer: FxHashMap::default(),
+            by_place: FxHashMap::default(),
+            scope: DynamicScope::default(),
             places: FxHashMap::default(),
             warnings: Vec::new(),
             grounded: FxHashSet::default(),
             negations: FxHashMap::default(),
             expressions: Expressions::new(),
             marks: FxHashMap::default(),
+            unions: FxHashMap::default(),
             nothing: None,
             anything: None,
         }
@@ -145,15 +150,23 @@ impl<'a> Atoms<'a> {
         self.slots.len()
     }
 
-    /// The atom of the subschema at a place.
-    pub(super) fn at(&mut self, pointer: &str) -> AtomId {
-        if let Some(&id) = self.by_pointer.get(pointer) {
+    /// The atom of the subschema at a place, come to from the one being read.
+    pub(super) fn at(&mut self, place: &str) -> AtomId {
+        let scope = self.document.enter(&self.scope, place);
+        let key = (place.to_owned(), scope);
+        if let Some(&id) = self.by_place.get(&key) {
             return id;
         }
-        let id = self.add_slot(Slot::Unread(pointer.to_owned()));
-        self.by_pointer.insert(pointer.to_owned(), id);
-        self.places.insert(id, pointer.to_owned());
+        let id = self.add_slot(Slot::Unread(key.0.clone(), Rc::clone(&key.1)));
+        self.by_place.insert(key, id);
+        self.places.insert(id, place.to_owned());
         id
+    }
+
+    /// The atom that a `$dynamicRef` or `$recursiveRef` of the subschema being read leads to.
+    pub(super) fn at_dynamic(&mut self, schema: &str, keyword: &Keyword<'_>) -> Result<AtomId, Problem> {
+        let place = self.document.follow_dynamic(schema, keyword, &self.scope)?;
+        Ok(self.at(&place))
     }
 
     /// An atom that stands nowhere in the document.
@@ -178,6 +191,19 @@ impl<'a> Atoms<'a> {
         *self.anything.insert(id)
     }
 
+    /// The atom that is satisfied where one of some is.
+    pub(super) fn any_of(&mut self, branches: Vec<AtomId>) -> AtomId {
+        if let [only] = *branches {
+            return only;
+        }
+        if let Some(&known) = self.unions.get(&branches) {
+            return known;
+        }
+        let id = self.add(Atom::one_of(branches.clone()));
+        self.unions.insert(branches, id);
+        id
+    }
+
     /// Where an atom, or what it is the negation of, stands in the document; the root for those that stand nowhere.
     pub(super) fn place(&self, id: AtomId) -> String {
         let original = self.negations.get(&id).filter(|&&other| other < id).copied().unwrap_or(id);
@@ -187,9 +213,12 @@ impl<'a> Atoms<'a> {
     pub(super) fn get(&mut self, id: AtomId) -> Result<Rc<Atom>, Problem> {
         let atom = match &self.slots[id as usize] {
             Slot::Read(atom) => return Ok(Rc::clone(atom)),
-            Slot::Unread(pointer) => {
-                let pointer = pointer.clone();
-                self.read(&pointer)?
+            Slot::Unread(place, scope) => {
+                let (place, scope) = (place.clone(), Rc::clone(scope));
+                let outer = std::mem::replace(&mut self.scope, scope);
+                let atom = self.read(&place);
+                self.scope = outer;
+                atom?
             }
             &Slot::Negation(of) => self.read_negation(of)?,
         };

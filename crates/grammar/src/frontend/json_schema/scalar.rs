@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Number, Value};
 
 use super::Problem;
-use super::atom::{ArrayKeywords, Atom, AtomId, Choice, ObjectKeywords, Scalar, Types};
+use super::atom::{ArrayKeywords, Atom, AtomId, Choice, ChoiceKind, ObjectKeywords, Scalar, Types};
 use super::document::Draft;
 use super::format::format;
 use super::options::Formats;
@@ -84,7 +84,7 @@ impl Atoms<'_> {
             if !scalars.is_empty() {
                 branches.insert(0, self.add(Atom { scalars: Some(scalars), ..Atom::any() }));
             }
-            atom.any.push(Choice { branches, exclusive: None });
+            atom.any.push(Choice { branches, kind: ChoiceKind::Any });
         }
         Ok(())
     }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::Problem;
-use super::atom::{Atom, AtomId, Choice, Refusal, Scalar, Types};
+use super::atom::{Atom, AtomId, Choice, ChoiceKind, Refusal, Scalar, Types};
 use super::format;
 use super::read::{Atoms, Keyword, Strings};
 use crate::error::SchemaProblem;
 use crate::machine::json::texts::Texts;
-use crate::regular::{CharSet, ExprId, Expressions, TextDfa, ecma};
+use crate::regular::{CharSet, ExprId, Expressions, TextDfa, TooLarge, ecma};
 
 impl Atoms<'_> {
     /// The language of a `pattern`, which stands at `pointer`.
@@ -74,7 +74,7 @@ impl Atoms<'_> {
 
     fn choice(&mut self, choice: &Choice, known: &FxHashMap<AtomId, ExprId>) -> ExprId {
         let branches: Vec<_> = choice.branches.iter().map(|branch| known[branch]).collect();
-        if choice.exclusive.is_none() {
+        if !matches!(choice.kind, ChoiceKind::One(_)) {
             return self.expressions.any_of(branches);
         }
         let only = |at: usize, expressions: &mut Expressions| {
@@ -116,8 +116,8 @@ impl Strings {
         self.expressions.all_of(vec![language, length])
     }
 
-    /// The automaton of a language, or the number of states that it would pass `limit` with.
-    pub(super) fn texts(&mut self, language: ExprId, limit: usize) -> Result<Arc<Texts>, usize> {
+    /// The automaton of a language.
+    pub(super) fn texts(&mut self, language: ExprId, limit: usize) -> Result<Arc<Texts>, TooLarge> {
         match self.formats.get(&language) {
             Some((name, draft)) => format::texts(&mut self.expressions, language, name, *draft, limit),
             None => Ok(Arc::new(Texts::new(TextDfa::new(&mut self.expressions, &[language], limit)?))),

@@ -56,13 +56,6 @@ impl Decimal {
         Some(value)
     }
 
-    /// `value / 10^places`.
-    pub(crate) fn from_scaled(value: u64, places: usize) -> Self {
-        let digits = format!("{value:0>width$}", width = places + 1);
-        let (integer, fraction) = digits.split_at(digits.len() - places);
-        Self::parse(&format!("{integer}.{fraction}"))
-    }
-
     fn compare_magnitude(&self, other: &Self) -> Ordering {
         (self.integer.len().cmp(&other.integer.len()))
             .then_with(|| self.integer.cmp(&other.integer))
@@ -105,7 +98,7 @@ mod tests {
             }
         }
         assert_eq!(decimal("-0.0"), decimal("0"));
-        assert_eq!(decimal("2.50"), Decimal::from_scaled(25, 1));
+        assert_eq!(decimal("2.50"), decimal("2.5"));
     }
 
     #[test]

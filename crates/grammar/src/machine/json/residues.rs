@@ -25,7 +25,8 @@ impl Residues {
     pub(super) fn new<'a>(rules: impl Iterator<Item = &'a NumberRule> + Clone) -> Option<Self> {
         let divisors = || rules.clone().flat_map(|rule| rule.multiple_of.iter().chain(&rule.indivisible));
         let places = divisors().map(|divisor| divisor.places).max().unwrap_or(0);
-        let modulus = common_multiple(divisors(), places)?;
+        let all = divisors().try_fold(Multiple { units: 1, places }, |all, &divisor| all.common(divisor))?;
+        let modulus = all.scaled(places).filter(|&modulus| modulus <= REMAINDERS)?;
         let mut accepted = vec![false; modulus as usize];
         let mut beyond = false;
         for rule in rules {
@@ -83,20 +84,6 @@ impl Residues {
         let remainder = (0..missing).fold(remainder, |rest, _| self.after(rest, 0));
         self.accepted[remainder as usize]
     }
-}
-
-/// In units of `1 / 10^places`.
-fn common_multiple<'a>(divisors: impl Iterator<Item = &'a Multiple>, places: u16) -> Option<u64> {
-    const fn common_divisor(a: u64, b: u64) -> u64 {
-        if b == 0 { a } else { common_divisor(b, a % b) }
-    }
-    let mut units = 1u64;
-    for divisor in divisors {
-        let scaled = divisor.scaled(places)?;
-        units =
-            units.checked_mul(scaled / common_divisor(units, scaled)).filter(|&units| units <= REMAINDERS)?;
-    }
-    Some(units)
 }
 
 #[cfg(test)]

@@ -29,10 +29,11 @@ impl Texts {
         let ways = Ways::new(&dfa);
         let labels = dfa.labels().len() as u32;
         let nearest = |label| ways.nearest(|state| dfa.label(state) == label);
-        let (nearest, any) = match labels {
+        let any = ways.nearest(|state| dfa.label(state) != 0);
+        let nearest = match labels {
             // The label of no language, and that of the one language.
-            2 => (vec![Vec::new(), nearest(1)], nearest(1)),
-            _ => ((0..labels).map(nearest).collect(), ways.nearest(|state| dfa.label(state) != 0)),
+            2 => vec![Vec::new(), any.clone()],
+            _ => (0..labels).map(nearest).collect(),
         };
         let fewest = ways.fewest(|state| dfa.label(state) != 0);
         Self { dfa, nearest, any, fewest }

@@ -192,8 +192,9 @@ fn states_beyond_the_limit_are_counted() {
     let tail = e.repeat(Expressions::ANY, 20, Some(20));
     let tail = e.concat(x, tail);
     let expr: ExprId = e.concat(Expressions::EVERYTHING, tail);
-    let reached = TextDfa::new(&mut e, &[expr], 1000).unwrap_err();
-    assert!(reached > 0 && reached < 3000, "{reached}");
+    let error = TextDfa::new(&mut e, &[expr], 1000).unwrap_err();
+    assert_eq!((error.what, error.limit), ("states of its automaton", 1000));
+    assert!(error.given > 1000 && error.given < 3000, "{error:?}");
 }
 
 #[test]

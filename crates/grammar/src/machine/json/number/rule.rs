@@ -1,7 +1,7 @@
 use std::cmp::Ordering;
 
 use crate::machine::json::decimal::Decimal;
-use crate::machine::json::residues::Residues;
+use crate::machine::json::residues::{REMAINDERS, Residues};
 
 /// The numbers that one alternative of a schema allows.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -116,6 +116,20 @@ impl NumberRule {
 }
 
 impl Multiple {
+    /// The least number that both divide, unless it is too large to count with.
+    pub(crate) fn common(self, other: Self) -> Option<Self> {
+        const fn common_divisor(a: u64, b: u64) -> u64 {
+            if b == 0 { a } else { common_divisor(b, a % b) }
+        }
+        let mut places = self.places.max(other.places);
+        let (a, b) = (self.scaled(places)?, other.scaled(places)?);
+        let mut units = a.checked_mul(b / common_divisor(a, b))?;
+        while places > 0 && units.is_multiple_of(10) {
+            (units, places) = (units / 10, places - 1);
+        }
+        (units <= REMAINDERS).then_some(Self { units: units as u32, places })
+    }
+
     /// In units of `1 / 10^places`.
     pub(in crate::machine::json) fn scaled(self, places: u16) -> Option<u64> {
         u64::from(self.units).checked_mul(10u64.checked_pow(u32::from(places - self.places))?)

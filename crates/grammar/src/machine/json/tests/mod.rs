@@ -10,12 +10,20 @@ use serde_json::Value;
 
 use super::JsonMachine;
 use crate::error::GrammarError;
-use crate::frontend::json_schema::{SchemaOptions, compile};
+use crate::frontend::json_schema::{Remotes, SchemaOptions, compile};
 use crate::limits::Limits;
 use crate::machine::{Config, Machine};
 
 fn machine(schema: &Value, options: SchemaOptions) -> Result<JsonMachine, GrammarError> {
-    Ok(compile(schema, options, &Limits::default())?.program.machine())
+    machine_among(schema, &Remotes::new(), options)
+}
+
+fn machine_among(
+    schema: &Value,
+    remotes: &Remotes,
+    options: SchemaOptions,
+) -> Result<JsonMachine, GrammarError> {
+    Ok(compile(schema, remotes, options, &Limits::default())?.program.machine())
 }
 
 /// The config after `text`, and how many of its bytes were taken.

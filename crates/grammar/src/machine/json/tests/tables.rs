@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{accepts, close, machine, run};
-use crate::frontend::json_schema::{Layout, Order, SchemaOptions, compile};
+use crate::frontend::json_schema::{Layout, Order, Remotes, SchemaOptions, compile};
 use crate::limits::Limits;
 use crate::machine::Machine;
 
@@ -428,7 +428,7 @@ fn what_cannot_be_enforced_is_refused_with_its_place() {
         (json!({"type": "array", "items": {"$ref": "#"}, "minItems": 1}), "", "schema"),
     ];
     for (schema, pointer, keyword) in cases {
-        let error = compile(&schema, generate(), &Limits::default()).unwrap_err();
+        let error = compile(&schema, &Remotes::new(), generate(), &Limits::default()).unwrap_err();
         assert_eq!(error.pointer(), Some(pointer), "{schema}: {error}");
         assert!(error.to_string().contains(&format!("`{keyword}`")), "{schema}: {error}");
     }
@@ -438,7 +438,7 @@ fn what_cannot_be_enforced_is_refused_with_its_place() {
 fn keywords_without_effect_are_listed() {
     let schema =
         json!({"format": "colour", "x-note": 1, "title": "t", "items": {"$schema": DRAFT_7, "const": 1}});
-    let warnings = compile(&schema, generate(), &Limits::default()).unwrap().warnings;
+    let warnings = compile(&schema, &Remotes::new(), generate(), &Limits::default()).unwrap().warnings;
     let places: Vec<_> = warnings.iter().map(|warning| warning.pointer.as_str()).collect();
     assert_eq!(places, ["/format", "/x-note"]);
 }
@@ -449,10 +449,10 @@ fn hostile_schemas_stop_at_a_limit() {
     for _ in 0..400 {
         nested = json!({"items": nested});
     }
-    assert!(compile(&nested, generate(), &Limits::default()).is_err());
+    assert!(compile(&nested, &Remotes::new(), generate(), &Limits::default()).is_err());
     let pair = |name: String| json!({"anyOf": [{"required": [name]}, {"maxProperties": 3, "title": name}]});
     let product: Vec<_> = (0..40).map(|at| pair(format!("p{at}"))).collect();
-    assert!(compile(&json!({"allOf": product}), generate(), &Limits::default()).is_err());
+    assert!(compile(&json!({"allOf": product}), &Remotes::new(), generate(), &Limits::default()).is_err());
     let words: Vec<_> = (0..50_000).map(|at| format!("word {at}")).collect();
     let mut machine = machine(&json!({"enum": words}), generate()).unwrap();
     assert!(accepts(&mut machine, "\"word 49999\""));
