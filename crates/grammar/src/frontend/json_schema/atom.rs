@@ -33,7 +33,7 @@ pub(super) struct Atom {
     pub(super) any: Vec<Choice>,
     /// Keywords that cannot be enforced.
     pub(super) refusals: Vec<Refusal>,
-    /// Whether what it evaluates counts for nothing, as under `not`.
+    /// Whether it evaluates nothing, as under `not`.
     pub(super) silent: bool,
 }
 

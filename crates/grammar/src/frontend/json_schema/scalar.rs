@@ -98,7 +98,8 @@ impl Atoms<'_> {
     }
 
     fn container(&mut self, value: &Value, keyword: &Keyword<'_>) -> Result<AtomId, Problem> {
-        let mut atom = Atom::of(Types::ARRAY);
+        // `enum` and `const` evaluate neither items nor members.
+        let mut atom = Atom { silent: true, ..Atom::of(Types::ARRAY) };
         if let Value::Object(members) = value {
             let mut properties = Vec::new();
             for (name, value) in members {
