@@ -116,6 +116,12 @@ pub(crate) trait Machine: Send {
         None
     }
 
+    /// What may follow a config, of which `following` are the next bytes, in words; nothing where only the bytes are known.
+    fn expected(&self, config: Config, following: ByteSet) -> Vec<String> {
+        let _ = (config, following);
+        Vec::new()
+    }
+
     /// Bytes of memory that the interned states take, roughly.
     fn byte_len(&self) -> usize;
 }

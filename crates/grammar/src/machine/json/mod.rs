@@ -21,11 +21,13 @@ pub(crate) mod classes;
 mod closing;
 pub(crate) mod cost;
 pub(crate) mod decimal;
+mod describe;
 mod intern;
 pub(crate) mod layout;
 pub(crate) mod number;
 pub(crate) mod program;
 mod residues;
+mod rules;
 mod spelling;
 mod step;
 pub(crate) mod texts;
@@ -224,6 +226,10 @@ impl Machine for JsonMachine {
 
     fn tolerance(&self, config: Config) -> Option<Tolerance> {
         self.any_text(config)
+    }
+
+    fn expected(&self, config: Config, following: ByteSet) -> Vec<String> {
+        self.describe(config, following)
     }
 
     fn byte_len(&self) -> usize {

@@ -8,7 +8,7 @@ use crate::frontend::json_schema::SchemaOptions;
 use crate::machine::{Config, Machine};
 
 /// A small generator (`xorshift64*`): equal seeds give equal inputs.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
     fn below(&mut self, bound: usize) -> usize {
@@ -18,7 +18,7 @@ impl Random {
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % bound
     }
 
-    fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+    pub(super) fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.below(items.len())]
     }
 }
@@ -52,7 +52,7 @@ fn schemas(random: &mut Random, depth: usize) -> Value {
     (0..=random.below(2)).map(|_| schema(random, depth)).collect()
 }
 
-fn schema(random: &mut Random, depth: usize) -> Value {
+pub(super) fn schema(random: &mut Random, depth: usize) -> Value {
     if depth == 0 || random.below(8) == 0 {
         return match random.below(5) {
             0 => json!(true),
