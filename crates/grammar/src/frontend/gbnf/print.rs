@@ -182,7 +182,7 @@ fn class_character(c: char, text: &mut String) {
     match c {
         '\\' | ']' | '[' => text.extend(['\\', c]),
         // As escapes these are not known everywhere.
-        '-' | '^' => text.push_str(&format!("\\x{:02X}", u32::from(c))),
+        '-' | '^' => escape('x', 2, c, text),
         _ => character(c, text),
     }
 }
@@ -194,11 +194,16 @@ fn character(c: char, text: &mut String) {
         '\r' => text.push_str("\\r"),
         '\t' => text.push_str("\\t"),
         ' '..='~' => text.push(c),
-        _ if code < 0x100 => text.push_str(&format!("\\x{code:02X}")),
+        _ if code < 0x100 => escape('x', 2, c, text),
         _ if c.is_alphanumeric() => text.push(c),
-        _ if code < 0x1_0000 => text.push_str(&format!("\\u{code:04X}")),
-        _ => text.push_str(&format!("\\U{code:08X}")),
+        _ if code < 0x1_0000 => escape('u', 4, c, text),
+        _ => escape('U', 8, c, text),
     }
+}
+
+fn escape(letter: char, digits: usize, c: char, text: &mut String) {
+    // Writing to a `String` cannot fail.
+    let _ = write!(text, "\\{letter}{:0digits$X}", u32::from(c));
 }
 
 /// Bytes that are characters by themselves.

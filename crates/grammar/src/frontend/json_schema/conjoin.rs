@@ -77,10 +77,10 @@ pub(super) struct Scope {
 }
 
 impl Scope {
-    /// What applies to a name that some of the patterns match, and that has an entry of its own or not.
-    fn of_name(&self, own: Option<Option<AtomId>>, matches: impl Fn(usize) -> bool) -> Vec<AtomId> {
+    /// What applies to a name that some of the patterns match, and that may have an entry of its `own`.
+    fn of_name(&self, own: &[Option<AtomId>], matches: impl Fn(usize) -> bool) -> Vec<AtomId> {
         let patterns = self.patterns.iter().filter(|(pattern, _)| matches(*pattern)).map(|&(_, atom)| atom);
-        let named: Vec<_> = own.into_iter().chain(patterns).collect();
+        let named: Vec<_> = own.iter().copied().chain(patterns).collect();
         if named.is_empty() {
             self.additional.into_iter().collect()
         } else {
@@ -92,7 +92,7 @@ impl Scope {
 impl ObjectSets {
     /// What applies to an undeclared name that some of the patterns match.
     pub(super) fn of_name(&self, matches: impl Fn(usize) -> bool) -> Vec<AtomId> {
-        self.scopes.iter().flat_map(|scope| scope.of_name(None, &matches)).collect()
+        self.scopes.iter().flat_map(|scope| scope.of_name(&[], &matches)).collect()
     }
 }
 
@@ -353,6 +353,8 @@ fn of_declared(name: &str, sets: &ObjectSets, declared: &[Declared<'_>], all: &m
         sets.patterns.iter().map(|&language| matches(expressions, language, name)).collect();
     let scopes = sets.scopes.iter().zip(declared);
     scopes
-        .flat_map(|(scope, declared)| scope.of_name(declared.get(name).copied(), |at| matched[at]))
+        .flat_map(|(scope, declared)| {
+            scope.of_name(declared.get(name).map_or(&[], std::slice::from_ref), |at| matched[at])
+        })
         .collect()
 }
