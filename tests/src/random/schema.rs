@@ -33,11 +33,11 @@ pub fn finite(random: &mut Random, options: &SchemaOptions) -> Value {
     let drafts = ["https://json-schema.org/draft/2019-09/schema", "http://json-schema.org/draft-07/schema#"];
     let draft = *random.pick(&[2020, 2020, 2020, 2020, 2019, 7]);
     let depth = random.below(4);
-    let mut writer = Writer { random, options, draft, first: 1 };
+    let mut writer = Writer { random, options, draft, first: 1, about: About::Any };
     let mut root = writer.universe(depth);
     let mut defs = Map::new();
     for target in 1..TARGETS.len() {
-        writer.first = target + 1;
+        (writer.first, writer.about) = (target + 1, About::Any);
         defs.insert(format!("r{target}"), writer.rule(2));
     }
     defs.insert("u".to_owned(), writer.universe(0));
@@ -59,6 +59,19 @@ struct Writer<'a> {
     draft: u32,
     /// The first of the targets that what is being written may refer to for the same value. Earlier ones lead here.
     first: usize,
+    /// What most rules are to be about.
+    about: About,
+}
+
+/// The types that keywords speak about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum About {
+    Any,
+    Numbers,
+    Strings,
+    Arrays,
+    Objects,
+    Logic,
 }
 
 type Keywords = Map<String, Value>;
@@ -93,12 +106,16 @@ impl Writer<'_> {
             9 => return json!({"$ref": "#/$defs/u"}),
             _ => self.members(depth),
         };
-        // Among the members of listed objects rules would have the first place, and the reference does not know how it is
-        // divided.
-        let listed = matches!(kind, 4 | 5) && self.options.order == Order::Declared;
-        if listed || self.one_in(5) {
+        if self.one_in(5) {
             return confined;
         }
+        self.about = match kind {
+            1 => About::Numbers,
+            2 | 3 => About::Strings,
+            6 | 7 => About::Arrays,
+            10.. => About::Objects,
+            _ => About::Any,
+        };
         let rule = self.rule(2);
         self.both(confined, rule)
     }
@@ -146,6 +163,10 @@ impl Writer<'_> {
             open["additionalProperties"] = universe(self);
             return open;
         }
+        if self.options.order == Order::Any && self.one_in(6) {
+            let names = *self.random.pick(&[&NAMES[..2], &NAMES[2..4], &NAMES[1..4]]);
+            return json!({"type": "object", "propertyNames": {"enum": names}, "additionalProperties": universe(self)});
+        }
         let mut properties = Keywords::new();
         for _ in 0..=self.below(3) {
             properties.insert((*self.random.pick(&NAMES)).to_owned(), universe(self));
@@ -160,8 +181,10 @@ impl Writer<'_> {
 
     /// What holds where two schemas do, as one of several forms.
     fn both(&mut self, universe: Value, rule: Value) -> Value {
-        let (Value::Object(mut both), Value::Object(rule)) = (universe, rule.clone()) else {
-            return json!({"allOf": [rule]});
+        let Value::Object(mut both) = universe else { return universe };
+        let Value::Object(rule) = rule else {
+            both.insert("allOf".to_owned(), json!([rule]));
+            return both.into();
         };
         // Beside `additionalProperties` patterns would open a closed object, and draft 7 reads nothing beside a reference.
         let apart = |name: &String| self.draft == 7 && name == "$ref" || name == "patternProperties";
@@ -175,9 +198,11 @@ impl Writer<'_> {
 
     /// A schema of a member or an item: there any rule may apply, since the value is a smaller one.
     fn child(&mut self, schema: impl FnOnce(&mut Self) -> Value) -> Value {
-        let first = std::mem::take(&mut self.first);
+        let kinds = [About::Any, About::Any, About::Numbers, About::Strings, About::Arrays, About::Objects];
+        let about = *self.random.pick(&kinds);
+        let outer = (std::mem::take(&mut self.first), std::mem::replace(&mut self.about, about));
         let schema = schema(self);
-        self.first = first;
+        (self.first, self.about) = outer;
         schema
     }
 
@@ -191,8 +216,10 @@ impl Writer<'_> {
             6 => (0..self.below(3)).map(|_| self.value(depth - 1)).collect(),
             _ => {
                 let mut members = Keywords::new();
-                for name in NAMES.iter().take(3) {
-                    if self.one_in(2) {
+                // What order rules and listed values give together is not for the reference to say.
+                let most = if self.options.order == Order::Declared { 1 } else { 3 };
+                for name in &NAMES[..3] {
+                    if members.len() < most && self.one_in(2) {
                         members.insert((*name).to_owned(), self.value(depth - 1));
                     }
                 }
@@ -210,15 +237,19 @@ impl Writer<'_> {
         }
         let mut rule = Keywords::new();
         for _ in 0..=self.below(2) {
-            match self.below(if depth == 0 { 3 } else { 10 }) {
-                0 => self.any_keyword(&mut rule),
-                1 => self.number_keyword(&mut rule),
-                2 => self.string_keyword(&mut rule),
-                3..=5 => self.object_keyword(&mut rule, depth),
-                6 | 7 => self.array_keyword(&mut rule, depth),
-                _ => {
+            let kinds =
+                [About::Any, About::Numbers, About::Strings, About::Arrays, About::Objects, About::Logic];
+            let kind = *self.random.pick(&kinds);
+            let kind = if kind != About::Logic && self.one_in(2) { self.about } else { kind };
+            match kind {
+                About::Numbers => self.number_keyword(&mut rule),
+                About::Strings => self.string_keyword(&mut rule),
+                About::Arrays => self.array_keyword(&mut rule, depth),
+                About::Objects => self.object_keyword(&mut rule, depth),
+                About::Logic if depth > 0 => {
                     self.logic_keyword(&mut rule, depth);
                 }
+                About::Any | About::Logic => self.any_keyword(&mut rule),
             }
         }
         rule.into()
@@ -262,41 +293,46 @@ impl Writer<'_> {
         let sub = |writer: &mut Self| writer.child(|writer| writer.rule(depth - 1));
         let old = self.draft == 7;
         let (name, other) = (*self.random.pick(&NAMES), *self.random.pick(&NAMES));
-        match self.below(13) {
-            0 | 1 => rule.insert("properties".into(), json!({name: sub(self), other: sub(self)})),
-            2 => rule
+        match self.below(if depth == 0 { 6 } else { 13 }) {
+            0 => rule
                 .insert("required".into(), if name == other { json!([name]) } else { json!([name, other]) }),
-            3 => rule.insert("patternProperties".into(), json!({*self.random.pick(&PATTERNS): sub(self)})),
-            4 => rule.insert("additionalProperties".into(), sub(self)),
-            5 => {
+            1 => rule.insert("minProperties".into(), self.below(4).into()),
+            2 => rule.insert("maxProperties".into(), self.below(4).into()),
+            3 if old => rule.insert("dependencies".into(), json!({name: [other]})),
+            3 => rule.insert("dependentRequired".into(), json!({name: [other]})),
+            4 => {
                 let mut names = Keywords::new();
                 self.string_keyword(&mut names);
                 let enumerated = json!({"enum": self.random.pick(&[&NAMES[..2], &NAMES[1..4]])});
                 rule.insert("propertyNames".into(), if self.one_in(2) { names.into() } else { enumerated })
             }
-            6 => rule.insert("minProperties".into(), self.below(4).into()),
-            7 => rule.insert("maxProperties".into(), self.below(4).into()),
-            8 if old => rule.insert("dependencies".into(), json!({name: [other]})),
-            9 if old => rule.insert("dependencies".into(), json!({name: self.rule(depth - 1)})),
-            8 => rule.insert("dependentRequired".into(), json!({name: [other]})),
-            9 => rule.insert("dependentSchemas".into(), json!({name: self.rule(depth - 1)})),
-            _ if old => None,
-            10 => rule.insert("unevaluatedProperties".into(), sub(self)),
-            _ => rule.insert("unevaluatedProperties".into(), false.into()),
+            5 if old => rule.insert("additionalProperties".into(), false.into()),
+            5 => rule.insert("unevaluatedProperties".into(), false.into()),
+            6 | 7 => rule.insert("properties".into(), json!({name: sub(self), other: sub(self)})),
+            8 => rule.insert("patternProperties".into(), json!({*self.random.pick(&PATTERNS): sub(self)})),
+            9 => rule.insert("additionalProperties".into(), sub(self)),
+            10 | 11 if old => rule.insert("dependencies".into(), json!({name: self.rule(depth - 1)})),
+            10 | 11 => rule.insert("dependentSchemas".into(), json!({name: self.rule(depth - 1)})),
+            _ => rule.insert("unevaluatedProperties".into(), sub(self)),
         };
     }
 
     fn array_keyword(&mut self, rule: &mut Keywords, depth: usize) {
-        let sub = |writer: &mut Self| writer.child(|writer| writer.rule(depth - 1));
+        let sub = |writer: &mut Self| writer.child(|writer| writer.rule(depth.saturating_sub(1)));
         let (prefix, rest) =
             if self.draft < 2020 { ("items", "additionalItems") } else { ("prefixItems", "items") };
-        match self.below(9) {
-            0 => rule.insert("items".into(), sub(self)),
-            1 => {
+        match self.below(if depth == 0 { 4 } else { 10 }) {
+            0 => rule.insert("minItems".into(), self.below(3).into()),
+            1 => rule.insert("maxItems".into(), self.below(3).into()),
+            2 if self.one_in(3) => rule.insert("uniqueItems".into(), true.into()),
+            2 | 3 => rule.insert("unevaluatedItems".into(), false.into()),
+            4 => rule.insert("items".into(), sub(self)),
+            5 => {
                 rule.insert(prefix.into(), json!([sub(self), sub(self)]));
                 rule.insert(rest.into(), sub(self))
             }
-            2..=4 => {
+            6 => rule.insert("unevaluatedItems".into(), sub(self)),
+            _ => {
                 if self.draft > 7 && self.one_in(2) {
                     rule.insert("minContains".into(), self.below(3).into());
                 }
@@ -305,13 +341,6 @@ impl Writer<'_> {
                 }
                 rule.insert("contains".into(), sub(self))
             }
-            5 => rule.insert("minItems".into(), self.below(3).into()),
-            6 => rule.insert("maxItems".into(), self.below(3).into()),
-            7 if self.draft > 7 => {
-                let items = if self.one_in(2) { false.into() } else { sub(self) };
-                rule.insert("unevaluatedItems".into(), items)
-            }
-            _ => rule.insert("uniqueItems".into(), self.one_in(2).into()),
         };
     }
 

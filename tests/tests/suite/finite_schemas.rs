@@ -11,7 +11,7 @@ use formwork_vocab::{TokenId, TokenSet, Tokenizer, Vocabulary};
 use serde_json::{Value, json};
 
 /// The masks compared of one schema.
-const STEPS: usize = 10;
+const STEPS: usize = 16;
 
 fn options(random: &mut Random) -> SchemaOptions {
     SchemaOptions {

@@ -7,7 +7,7 @@
 use serde_json::{Map, Value};
 
 use super::containers::member_schemas;
-use super::valid::{Validator, thousandths};
+use super::valid::{Draft, Validator, thousandths};
 use super::{ALPHABET, MOST_VALUES, OTHER};
 
 /// Enumerates the values of the subschemas of a document.
@@ -45,6 +45,10 @@ impl<'a> Values<'a> {
     }
 
     fn candidates(&self, map: &Keywords, depth: usize) -> Option<Vec<Value>> {
+        let reference = map.get("$ref").map(|target| self.validator.target(target));
+        if let (Some(target), Draft::D7) = (reference, self.validator.draft) {
+            return self.within(target, depth); // it replaces what stands beside it
+        }
         if let Some(value) = map.get("const") {
             return Some(vec![value.clone()]);
         }
@@ -54,8 +58,8 @@ impl<'a> Values<'a> {
         if let Some(values) = self.typed(map, depth) {
             return Some(values);
         }
-        if let Some(target) = map.get("$ref") {
-            return self.within(self.validator.target(target), depth);
+        if let Some(target) = reference {
+            return self.within(target, depth);
         }
         let schemas = |name| map.get(name).and_then(Value::as_array);
         if let Some(values) =
@@ -134,15 +138,10 @@ impl<'a> Values<'a> {
         let listed = names.and_then(|names| names.get("enum")).and_then(Value::as_array);
         let closed = map.get("additionalProperties") == Some(&Value::Bool(false))
             && !map.contains_key("patternProperties");
+        let declared = map.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys);
         let names: Vec<&str> = match listed {
+            _ if closed => declared.map(String::as_str).collect(),
             Some(names) => names.iter().filter_map(Value::as_str).collect(),
-            None if closed => map
-                .get("properties")
-                .and_then(Value::as_object)
-                .into_iter()
-                .flat_map(Map::keys)
-                .map(|name| &**name)
-                .collect(),
             None => return None,
         };
         let mut objects = vec![Keywords::new()];
