@@ -160,7 +160,7 @@ impl Writer<'_> {
             if self.one_in(3) {
                 open["patternProperties"] = json!({*self.random.pick(&PATTERNS): universe(self)});
             }
-            open["additionalProperties"] = universe(self);
+            open["additionalProperties"] = if self.one_in(3) { false.into() } else { universe(self) };
             return open;
         }
         if self.options.order == Order::Any && self.one_in(6) {
