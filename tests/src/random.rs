@@ -1,5 +1,7 @@
 //! Random inputs, the same on every run.
 
+pub mod schema;
+
 use std::fmt::Write;
 
 use formwork_vocab::{Token, TokenId, TokenKind, Vocabulary};

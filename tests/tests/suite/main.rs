@@ -2,6 +2,7 @@
 
 mod architecture;
 mod fast_masks;
+mod finite_schemas;
 mod grammars;
 mod hostile;
 mod json_schema;

@@ -26,12 +26,15 @@ const STATES: usize = 256;
 impl JsonMachine {
     /// What the most tolerant thread of a config takes.
     pub(super) fn any_text(&self, config: Config) -> Option<Tolerance> {
-        let threads = self.interner.threads_of(config).iter();
-        let tolerances = threads.filter_map(|&thread| {
+        let threads = self.interner.threads_of(config);
+        let tolerances = threads.iter().filter_map(|&thread| {
             let (stack, state) = self.interner.thread(thread);
             self.any_text_of(stack, state)
         });
-        tolerances.filter(|tolerance| tolerance.chars > 0).max_by_key(value)
+        let most = tolerances.filter(|tolerance| tolerance.chars > 0).max_by_key(value)?;
+        // Where the text of this thread ends, or has no other byte, those of others may go on.
+        let alone = threads.len() == 1;
+        Some(if alone { most } else { Tolerance { exits: !most.class, ends: false, ..most } })
     }
 
     fn any_text_of(&self, stack: StackId, state: State) -> Option<Tolerance> {
@@ -47,14 +50,16 @@ impl JsonMachine {
                 let left = max.map_or(u32::MAX, |max| max.saturating_sub(chars));
                 program.languages[language as usize].any_text(state, left, |_| true)
             }
-            State::Key { other, decode: Decode::Whole, .. } if other != OUTSIDE => {
+            State::Key { at, other, decode: Decode::Whole } if other != OUTSIDE => {
                 let texts = &program.languages[self.object_rule(stack)?.labels? as usize];
                 // A name that may still be an undeclared one may go on, also if it may be a declared one, too.
                 let live = |other| {
                     let state = State::Key { at: OUTSIDE, other, decode: Decode::Whole };
                     self.interner.find_thread(stack, state).is_some() || self.closing(stack, state).is_some()
                 };
-                texts.any_text(other, u32::MAX, live)
+                let tolerance = texts.any_text(other, u32::MAX, live)?;
+                // A declared name may be longer than all others.
+                Some(Tolerance { ends: tolerance.ends && at == OUTSIDE, ..tolerance })
             }
             _ => None,
         }

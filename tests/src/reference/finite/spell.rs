@@ -1,0 +1,130 @@
+//! The texts of a value as symbols: its layouts and the orders of its members written out, but the spellings of its
+//! characters and numbers, and white space of any length, left to the reader of the symbols.
+
+use formwork_grammar::{Layout, Order, Profile, SchemaOptions};
+use serde_json::Value;
+
+/// A part of a text.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Symbol {
+    /// Just this byte.
+    Byte(u8),
+    /// One character of a string, in any of its spellings.
+    Char(char),
+    /// A number, given in its shortest spelling.
+    Number(String),
+    /// White space: at most so many spaces and line breaks, or any.
+    Space(Option<u8>),
+}
+
+/// Every sequence of symbols that is a text of `value`.
+pub(super) fn texts(value: &Value, options: &SchemaOptions) -> Vec<Vec<Symbol>> {
+    let writer = Writer { options };
+    let around = writer.anywhere();
+    let texts = writer.value(value, 0);
+    texts.into_iter().map(|text| [around.clone(), text, around.clone()].concat()).collect()
+}
+
+struct Writer<'a> {
+    options: &'a SchemaOptions,
+}
+
+type Texts = Vec<Vec<Symbol>>;
+
+impl Writer<'_> {
+    /// White space where only the accepting profile has any.
+    fn anywhere(&self) -> Vec<Symbol> {
+        match (self.options.layout, self.options.profile) {
+            (Layout::Flexible, Profile::Accept) => vec![Symbol::Space(None)],
+            _ => Vec::new(),
+        }
+    }
+
+    /// White space at a place where some layout has it: `line` where the one on lines breaks it.
+    fn gap(&self, line: bool, depth: usize) -> Vec<Symbol> {
+        match (self.options.layout, self.options.profile) {
+            (Layout::Compact, _) => Vec::new(),
+            (Layout::Flexible, Profile::Generate) => vec![Symbol::Space(Some(16))],
+            (Layout::Flexible, Profile::Accept) => vec![Symbol::Space(None)],
+            (Layout::Pretty, _) if line => bytes(&format!("\n{}", "  ".repeat(depth))),
+            (Layout::Spaced | Layout::Pretty, _) => bytes(" "),
+        }
+    }
+
+    /// White space inside a bracket.
+    fn inside(&self, depth: usize) -> Vec<Symbol> {
+        if self.options.layout == Layout::Spaced { Vec::new() } else { self.gap(true, depth) }
+    }
+
+    fn value(&self, value: &Value, depth: usize) -> Texts {
+        match value {
+            Value::Null | Value::Bool(_) => vec![bytes(&value.to_string())],
+            Value::Number(_) => {
+                let text = value.to_string();
+                let shortest =
+                    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+                vec![vec![Symbol::Number(shortest.to_owned())]]
+            }
+            Value::String(text) => vec![string(text)],
+            Value::Array(items) => {
+                let items: Vec<Texts> = items.iter().map(|item| self.value(item, depth + 1)).collect();
+                self.bracketed("[]", &items, depth)
+            }
+            Value::Object(members) => {
+                let member = |(name, value): (&String, &Value)| {
+                    let colon = [string(name), self.anywhere(), bytes(":"), self.gap(false, 0)].concat();
+                    let values = self.value(value, depth + 1).into_iter();
+                    values.map(|value| [&colon[..], &value].concat()).collect()
+                };
+                let members: Vec<Texts> = members.iter().map(member).collect();
+                let orders = match self.options.order {
+                    Order::Declared => vec![(0..members.len()).collect()],
+                    Order::Any => permutations(members.len()),
+                };
+                let ordered = |order: Vec<usize>| order.into_iter().map(|at| members[at].clone()).collect();
+                let ordered = orders.into_iter().map(ordered);
+                ordered.flat_map(|members: Vec<Texts>| self.bracketed("{}", &members, depth)).collect()
+            }
+        }
+    }
+
+    /// All combinations of the texts of some parts, in brackets and with commas.
+    fn bracketed(&self, brackets: &str, parts: &[Texts], depth: usize) -> Texts {
+        let (open, close) = brackets.split_at(1);
+        if parts.is_empty() {
+            let free = self.options.layout == Layout::Flexible;
+            let inside = if free { self.inside(depth) } else { Vec::new() };
+            return vec![[bytes(open), inside, bytes(close)].concat()];
+        }
+        let comma = [self.anywhere(), bytes(","), self.gap(true, depth + 1)].concat();
+        let mut texts = vec![[bytes(open), self.inside(depth + 1)].concat()];
+        for (at, part) in parts.iter().enumerate() {
+            let between = if at > 0 { &comma[..] } else { &[] };
+            let with = |text: &Vec<Symbol>, part: &Vec<Symbol>| [text, between, part].concat();
+            texts = texts.iter().flat_map(|text| part.iter().map(move |part| with(text, part))).collect();
+        }
+        let end = [self.inside(depth), bytes(close)].concat();
+        texts.into_iter().map(|text| [&text[..], &end].concat()).collect()
+    }
+}
+
+fn bytes(text: &str) -> Vec<Symbol> {
+    text.bytes().map(Symbol::Byte).collect()
+}
+
+fn string(text: &str) -> Vec<Symbol> {
+    let quote = [Symbol::Byte(b'"')];
+    quote.iter().cloned().chain(text.chars().map(Symbol::Char)).chain(quote.iter().cloned()).collect()
+}
+
+fn permutations(len: usize) -> Vec<Vec<usize>> {
+    let mut all = vec![Vec::new()];
+    for _ in 0..len {
+        let longer = |order: &Vec<usize>| {
+            let left = (0..len).filter(|at| !order.contains(at)).collect::<Vec<_>>();
+            left.into_iter().map(|at| [&order[..], &[at]].concat()).collect::<Vec<_>>()
+        };
+        all = all.iter().flat_map(longer).collect();
+    }
+    all
+}
