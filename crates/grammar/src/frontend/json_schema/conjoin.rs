@@ -40,6 +40,8 @@ pub(super) struct ArraySets {
     pub(super) min: u32,
     pub(super) max: Option<u32>,
     pub(super) contains: Vec<Contains>,
+    /// Where it stands that no two items may be equal.
+    pub(super) unique: Option<String>,
 }
 
 #[derive(Clone)]
@@ -81,7 +83,11 @@ impl Scope {
     fn of_name(&self, own: Option<Option<AtomId>>, matches: impl Fn(usize) -> bool) -> Vec<AtomId> {
         let patterns = self.patterns.iter().filter(|(pattern, _)| matches(*pattern)).map(|&(_, atom)| atom);
         let named: Vec<_> = own.into_iter().chain(patterns).collect();
-        if named.is_empty() { self.additional.into_iter().collect() } else { named.into_iter().flatten().collect() }
+        if named.is_empty() {
+            self.additional.into_iter().collect()
+        } else {
+            named.into_iter().flatten().collect()
+        }
     }
 }
 
@@ -288,6 +294,7 @@ fn conjoin_arrays(ids: &[AtomId], by_id: &Members<'_>, all: &mut Atoms<'_>) -> A
         min: arrays().map(|array| array.min).max().unwrap_or(0),
         max: arrays().filter_map(|array| array.max).min(),
         contains: arrays().flat_map(|array| array.contains.iter().cloned()).collect(),
+        unique: arrays().find_map(|array| array.unique.clone()),
     }
 }
 
@@ -343,15 +350,12 @@ fn conjoin_objects(ids: &[AtomId], by_id: &Members<'_>, all: &mut Atoms<'_>) -> 
 type Declared<'a> = FxHashMap<&'a str, Option<AtomId>>;
 
 /// What applies to a declared name.
-fn of_declared(
-    name: &str,
-    sets: &ObjectSets,
-    declared: &[Declared<'_>],
-    all: &mut Atoms<'_>,
-) -> Vec<AtomId> {
+fn of_declared(name: &str, sets: &ObjectSets, declared: &[Declared<'_>], all: &mut Atoms<'_>) -> Vec<AtomId> {
     let expressions = &mut all.expressions;
     let matched: Vec<bool> =
         sets.patterns.iter().map(|&language| matches(expressions, language, name)).collect();
     let scopes = sets.scopes.iter().zip(declared);
-    scopes.flat_map(|(scope, declared)| scope.of_name(declared.get(name).copied(), |at| matched[at])).collect()
+    scopes
+        .flat_map(|(scope, declared)| scope.of_name(declared.get(name).copied(), |at| matched[at]))
+        .collect()
 }

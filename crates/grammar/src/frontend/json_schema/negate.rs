@@ -8,11 +8,11 @@
 
 use std::rc::Rc;
 
-use super::{Problem, child_pointer};
 use super::atom::{
     ArrayKeywords, Atom, AtomId, Choice, ChoiceKind, Contains, ObjectKeywords, Refusal, SomeMember, Types,
 };
 use super::read::{Atoms, Slot};
+use super::{Problem, child_pointer};
 use crate::error::SchemaProblem;
 use crate::machine::json::number::{Bound, NumberForm, NumberRule};
 use crate::regular::Expressions;
@@ -55,11 +55,12 @@ impl Atoms<'_> {
         for refusal in &atom.refusals {
             branches.push(Atom { refusals: vec![refusal.clone()], ..Atom::of(refusal.types) });
         }
-        let unevaluated = [
-            (atom.array.unevaluated, "unevaluatedItems", Types::ARRAY),
-            (atom.object.unevaluated, "unevaluatedProperties", Types::OBJECT),
+        let refused = [
+            (atom.array.unique.is_some(), "uniqueItems", Types::ARRAY),
+            (atom.array.unevaluated.is_some(), "unevaluatedItems", Types::ARRAY),
+            (atom.object.unevaluated.is_some(), "unevaluatedProperties", Types::OBJECT),
         ];
-        for (_, keyword, types) in unevaluated.into_iter().filter(|(of, ..)| of.is_some()) {
+        for (_, keyword, types) in refused.into_iter().filter(|&(present, ..)| present) {
             let reason = "the negation of this keyword is not supported";
             let pointer = child_pointer(&self.place(id), keyword);
             let problem = SchemaProblem::UnsupportedForm { reason };

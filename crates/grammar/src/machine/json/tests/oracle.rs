@@ -71,7 +71,7 @@ fn schema(random: &mut Random, depth: usize) -> Value {
 
 fn keyword(random: &mut Random, depth: usize) -> (&'static str, Value) {
     let count = |random: &mut Random| Value::from(random.below(3));
-    match random.below(27) {
+    match random.below(29) {
         0 | 1 => ("type", json!(*random.pick(&["object", "array", "string", "number", "integer"]))),
         2 => ("type", json!([*random.pick(&["object", "array"]), *random.pick(&["string", "null"])])),
         3 => ("minimum", json!(random.below(5) as i64 - 2)),
@@ -103,6 +103,7 @@ fn keyword(random: &mut Random, depth: usize) -> (&'static str, Value) {
         23 => ("oneOf", schemas(random, depth)),
         24 => ("allOf", schemas(random, depth)),
         25 => ("not", schema(random, depth)),
+        26 | 27 => ("uniqueItems", json!(random.below(4) > 0)),
         _ => {
             let (part, other) = (schema(random, depth), schema(random, depth));
             ("allOf", json!([{"if": schema(random, depth), "then": part, "else": other}]))
