@@ -71,8 +71,6 @@ pub(crate) enum RegexProblem {
 /// What is wrong with a keyword of a schema.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub(crate) enum SchemaProblem {
-    #[error("this keyword is not supported")]
-    Unsupported,
     #[error("{reason}")]
     UnsupportedForm { reason: &'static str },
     #[error("expected {expected}")]

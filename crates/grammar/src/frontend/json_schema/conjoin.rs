@@ -40,6 +40,8 @@ pub(super) struct ArraySets {
     pub(super) min: u32,
     pub(super) max: Option<u32>,
     pub(super) contains: Vec<Contains>,
+    /// Where it stands that no two items may be equal.
+    pub(super) unique: Option<String>,
 }
 
 #[derive(Clone)]
@@ -292,6 +294,7 @@ fn conjoin_arrays(ids: &[AtomId], by_id: &Members<'_>, all: &mut Atoms<'_>) -> A
         min: arrays().map(|array| array.min).max().unwrap_or(0),
         max: arrays().filter_map(|array| array.max).min(),
         contains: arrays().flat_map(|array| array.contains.iter().cloned()).collect(),
+        unique: arrays().find_map(|array| array.unique.clone()),
     }
 }
 

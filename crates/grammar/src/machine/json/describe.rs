@@ -15,8 +15,8 @@ impl JsonMachine {
     pub(super) fn describe(&self, config: Config, following: ByteSet) -> Vec<String> {
         let mut lines = Vec::new();
         for &thread in self.interner.threads_of(config) {
-            let (stack, state) = self.interner.thread(thread);
-            self.describe_thread(stack, state, following, &mut lines);
+            let thread = self.interner.thread(thread);
+            self.describe_thread(thread.stack, thread.state, following, &mut lines);
         }
         let mut met = rustc_hash::FxHashSet::default();
         lines.retain(|line| met.insert(line.clone()));

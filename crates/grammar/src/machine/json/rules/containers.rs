@@ -72,6 +72,9 @@ impl Writer<'_> {
 
     pub(super) fn array(&mut self, array: u32, name: RuleId) -> Result<Expr, GrammarError> {
         let array = &self.program.arrays[array as usize];
+        if array.unique {
+            return Err(GrammarError::not_gbnf("items of an array must differ"));
+        }
         let empty = array.closable(0, Counts::default());
         let inside = if array.max == Some(0) {
             alternatives(Vec::new())

@@ -6,6 +6,7 @@ mod laws;
 mod oracle;
 mod suites;
 mod tables;
+mod unique;
 
 use serde_json::Value;
 
