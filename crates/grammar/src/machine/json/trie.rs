@@ -102,6 +102,11 @@ impl Trie {
         })
     }
 
+    /// All words with their indexes.
+    pub(super) fn words(&self) -> impl Iterator<Item = (u32, String)> {
+        self.words.iter().map(|(index, chars, _)| (*index, chars.iter().collect()))
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }

@@ -55,8 +55,8 @@ pub(super) struct Values {
     /// The path that each one goes on from, and its last step.
     paths: Vec<(PathId, Step)>,
     path_ids: FxHashMap<(PathId, Step), PathId>,
-    /// Sorted leaves.
-    values: Vec<Box<[(PathId, Leaf)]>>,
+    /// By id: sorted leaves.
+    leaves: Vec<Box<[(PathId, Leaf)]>>,
     value_ids: FxHashMap<Box<[(PathId, Leaf)]>, ValueId>,
     /// Sorted values.
     sets: Vec<Box<[ValueId]>>,
@@ -90,7 +90,7 @@ impl Default for Values {
             word_ids: FxHashMap::default(),
             paths: vec![(HERE, Step::Item(u32::MAX))],
             path_ids: FxHashMap::default(),
-            values: Vec::new(),
+            leaves: Vec::new(),
             value_ids: FxHashMap::default(),
             sets: vec![Box::default()],
             set_ids: FxHashMap::from_iter([(Box::default(), NOTHING)]),
@@ -110,14 +110,25 @@ impl Values {
         }
         leaves.sort_unstable();
         leaves.dedup();
+        Some(self.of_leaves(leaves))
+    }
+
+    /// The value with some sorted leaves.
+    fn of_leaves(&mut self, leaves: Vec<(PathId, Leaf)>) -> ValueId {
         if let Some(&known) = self.value_ids.get(leaves.as_slice()) {
-            return Some(known);
+            return known;
         }
-        let id = self.values.len() as ValueId;
+        let id = self.leaves.len() as ValueId;
         self.byte_len += 2 * size_of_val(leaves.as_slice()) + 64;
-        self.values.push(leaves.clone().into());
+        self.leaves.push(leaves.clone().into());
         self.value_ids.insert(leaves.into(), id);
-        Some(id)
+        id
+    }
+
+    /// The value of a string.
+    pub(super) fn text(&mut self, text: &str) -> ValueId {
+        let word = self.word(text);
+        self.of_leaves(vec![(HERE, Leaf::Text(word))])
     }
 
     pub(super) fn has(&self, set: SetId, value: ValueId) -> bool {
@@ -172,7 +183,7 @@ impl Values {
 
     /// Whether what has been read may go on to a value; it may be said of one that it cannot become, never the reverse.
     fn may_be(&self, value: ValueId, reading: &Reading) -> bool {
-        let leaves = &self.values[value as usize];
+        let leaves = &self.leaves[value as usize];
         if !reading.leaves.iter().all(|leaf| leaves.binary_search(leaf).is_ok()) {
             return false;
         }
@@ -182,14 +193,17 @@ impl Values {
             Open::Text(path, start) => {
                 self.text_at(value, *path).is_some_and(|text| text.starts_with(&**start))
             }
-            Open::Number(path, _) => matches!(self.leaf_at(value, *path), Some(Leaf::Number(_))),
+            Open::Number(path, digits) => match self.leaf_at(value, *path) {
+                Some(Leaf::Number(number)) => may_be_number(digits, &self.words[number as usize]),
+                _ => false,
+            },
             Open::Literal(path) => matches!(self.leaf_at(value, *path), Some(Leaf::Null | Leaf::Bool(_))),
             Open::Unreadable => false,
         }
     }
 
     fn leaf_at(&self, value: ValueId, path: PathId) -> Option<Leaf> {
-        let leaves = &self.values[value as usize];
+        let leaves = &self.leaves[value as usize];
         let at = leaves.partition_point(|&(other, _)| other < path);
         leaves.get(at).filter(|(other, _)| *other == path).map(|&(_, leaf)| leaf)
     }
@@ -203,7 +217,7 @@ impl Values {
 
     /// The names of the members that a value has at a path, some of them maybe several times.
     fn names_at(&self, value: ValueId, path: PathId) -> impl Iterator<Item = &str> {
-        self.values[value as usize].iter().filter_map(move |&(mut at, _)| {
+        self.leaves[value as usize].iter().filter_map(move |&(mut at, _)| {
             loop {
                 match self.paths[at as usize] {
                     _ if at == HERE => return None,
@@ -273,6 +287,18 @@ impl Values {
     pub(super) const fn byte_len(&self) -> usize {
         self.byte_len
     }
+}
+
+/// Whether the beginning of a number may go on to one in its own spelling: its digits, as far as they are there, must be
+/// that one's, with any zeros around them.
+fn may_be_number(text: &str, number: &str) -> bool {
+    let (sign, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
+    let (negative, number) = number.strip_prefix('-').map_or((false, number), |rest| (true, rest));
+    let digits = text.bytes().take_while(|byte| !matches!(byte, b'e' | b'E')).filter(|&byte| byte != b'.');
+    let mut digits = digits.skip_while(|&byte| byte == b'0');
+    let Some((significant, _)) = number.split_once('e') else { return digits.next().is_none() };
+    let expected = significant.bytes().chain(std::iter::repeat(b'0'));
+    sign == negative && digits.zip(expected).all(|(digit, expected)| digit == expected)
 }
 
 /// An array or object being read.
@@ -421,6 +447,14 @@ mod tests {
         let set = values.with(NOTHING, value).unwrap();
         for text in ["", "{", "{\"s", "{\"name\":\"ab", "{\"size\":1", "{\"size\":12,\"name\":"] {
             assert!(values.may_become(set, text.as_bytes()), "{text}");
+        }
+        let number = values.value(b"-120").unwrap();
+        let numbers = values.with(NOTHING, number).unwrap();
+        for text in ["-", "-1", "-12", "-1200", "-0.0", "-1.2e", "-120.00"] {
+            assert!(values.may_become(numbers, text.as_bytes()), "{text}");
+        }
+        for text in ["1", "0", "-2", "-121", "-0.2"] {
+            assert!(!values.may_become(numbers, text.as_bytes()), "{text}");
         }
         for text in ["1", "\"", "{\"x", "{\"name\":\"b", "{\"size\":13,", "{\"name\":\"ab\""] {
             assert!(!values.may_become(set, text.as_bytes()), "{text}");
