@@ -29,6 +29,7 @@ mod intern;
 pub(crate) mod layout;
 pub(crate) mod number;
 pub(crate) mod program;
+mod reading;
 mod residues;
 pub(crate) mod search;
 mod spelling;
