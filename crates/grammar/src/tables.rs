@@ -120,9 +120,9 @@ impl Strings {
             before.extend(here.iter().chain(below).map(|&token| (token, chars)));
         }
         let suffixes = TokenTrie::new(suffixes.into_iter());
-        let quotes = |token: TokenId| vocabulary.bytes(token).iter().filter(|&&byte| byte == b'"').count();
-        let texts = vocabulary.ids().filter(|&token| vocabulary.kind(token).is_text());
-        let repeats = texts.filter(|&token| quotes(token) >= 3).collect();
+        let mut repeats: Vec<_> =
+            vocabulary.ids().filter(|&token| vocabulary.kind(token).is_text()).collect();
+        repeats.retain(|&token| vocabulary.bytes(token).split(|&byte| byte == b'"').count() > 3);
         Self {
             inside,
             shorter,

@@ -315,53 +315,41 @@ impl<'a> Walk<'a> {
                 }
                 Part::Text(text) => (text, Vec::new()),
                 Part::Special { config, text } => (text, self.differ(ground, at.0, config, true)),
-                Part::Like { config, other } => {
-                    self.likened = true;
-                    self.enter_like(ground, (at.0, config), other, inside, mask);
-                    continue;
-                }
+                Part::Like { config, other } => match self.alike(ground, (at.0, config), other) {
+                    Some(text) => text,
+                    None => continue,
+                },
             };
-            self.enter_text(ground, text, inside, &special, mask);
+            for token in inside.within(text.max).filter(|&token| ground.keep.contains(token)) {
+                mask.insert(token);
+            }
+            for node in inside.ends(text.min, text.max) {
+                let other = special.iter().find(|&&(other, _)| other == node);
+                self.arrive(ground, *other.unwrap_or(&(node, text.after)), false, mask);
+            }
         }
     }
 
-    /// The same where any text may follow, but for some special ends of it.
-    fn enter_text(
-        &mut self,
-        ground: Ground,
-        text: Text,
-        inside: &Inside,
-        special: &[(TrieNode, Config)],
-        mask: &mut TokenSet,
-    ) {
-        for token in inside.within(text.max).filter(|&token| ground.keep.contains(token)) {
-            mask.insert(token);
-        }
-        for node in inside.ends(text.min, text.max) {
-            let other = special.iter().find(|&&(other, _)| other == node);
-            self.arrive(ground, *other.unwrap_or(&(node, text.after)), false, mask);
-        }
-    }
-
-    /// The same where the same may follow as at `other`, but for some strings.
-    fn enter_like(
+    /// At such a node where the same may follow as at `other`, but for some strings: what text may follow with what ends
+    /// of it, where it is as simple as that. Else the node is left to be gone on from.
+    fn alike(
         &mut self,
         ground: Ground,
         at: (TrieNode, Config),
         other: Config,
-        inside: &Inside,
-        mask: &mut TokenSet,
-    ) {
+    ) -> Option<(Text, Vec<(TrieNode, Config)>)> {
+        self.likened = true;
         let different = self.differ(ground, at.0, at.1, false);
         let mut parts = Vec::with_capacity(1);
         self.automaton.parts(other, &mut parts);
         match parts[..] {
             [Part::Text(text)] if different.iter().all(|(_, config)| *config != Config::DEAD) => {
-                self.enter_text(ground, text, inside, &different, mask);
+                return Some((text, different));
             }
             _ if different.is_empty() => self.noted.push((at.0, other)),
             _ => self.open.push(at),
         }
+        None
     }
 
     /// The nodes below `node`, right after a string's closing quote, where `config` has come to something else than a

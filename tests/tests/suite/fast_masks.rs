@@ -248,6 +248,38 @@ fn random_schema(random: &mut Random) -> (String, Option<Grammar>) {
     (format!("{options:?} {schema}"), grammar.ok())
 }
 
+/// Arrays whose items must differ, in each other and in objects.
+fn random_unique(random: &mut Random) -> (String, Option<Grammar>) {
+    fn items(random: &mut Random, depth: usize) -> Value {
+        match random.below(if depth == 0 { 6 } else { 8 }) {
+            0 => json!({}),
+            1 => json!({"type": *random.pick(&["number", "integer", "boolean"])}),
+            2 | 3 => text(random),
+            4 => json!({"enum": (0..3).map(|_| *random.pick(&NAMES)).collect::<Vec<_>>()}),
+            5 => json!({"type": "string", "pattern": "^[a-z\"é]*$", "maxLength": 1 + random.below(3)}),
+            6 => unique(random, depth - 1),
+            _ => {
+                let mut object = object(random, 1);
+                object["properties"]["id"] = items(random, depth - 1);
+                object
+            }
+        }
+    }
+    fn unique(random: &mut Random, depth: usize) -> Value {
+        let mut array = json!({"type": "array", "items": items(random, depth), "uniqueItems": true});
+        if random.below(2) == 0 {
+            array["minItems"] = random.below(4).into();
+        }
+        if random.below(4) == 0 {
+            array["prefixItems"] = json!([items(random, depth)]);
+        }
+        array
+    }
+    let (schema, options) = (unique(random, 2), options(random));
+    let grammar = Grammar::json_schema(&schema, &options, &Limits::default());
+    (format!("{options:?} {schema}"), grammar.ok())
+}
+
 /// Strings and names of a language, with a bound on their length.
 fn random_pattern(random: &mut Random) -> (String, Option<Grammar>) {
     const MORE: [&str; 5] =
@@ -308,6 +340,15 @@ fn masks_of_lifelike_schemas_equal_single_tokens() {
         let mut random = Random::new(90 + seed);
         let vocabulary = vocabulary(&mut random);
         assert!(compare(&vocabulary, &mut random, 800, random_schema) >= 800);
+    }
+}
+
+#[test]
+fn masks_of_items_that_differ_equal_single_tokens() {
+    for seed in 0..2 {
+        let mut random = Random::new(95 + seed);
+        let vocabulary = vocabulary(&mut random);
+        assert!(compare(&vocabulary, &mut random, 700, random_unique) >= 700);
     }
 }
 

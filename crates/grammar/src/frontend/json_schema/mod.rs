@@ -15,11 +15,12 @@
 //!
 //! # What is refused
 //! A keyword that cannot be enforced is refused if values of the types it speaks about can occur at its place:
-//! `uniqueItems`, and negations of `unevaluatedProperties` and `unevaluatedItems`. So is `minProperties`
-//! above one where undeclared names are open, since the machine does not tell repeated ones apart; more than four counts of
-//! items, or three negations that ask for undeclared members, at one place; and a pattern with back-references or with too
-//! many states. Numbers in the schema that are read into doubles and too large to be exact are refused too; a maximum
-//! length or count of 2³² and more is no bound.
+//! negations of `uniqueItems`, `unevaluatedProperties` and `unevaluatedItems`. So is `minProperties` above one where
+//! undeclared names are open, since the machine does not tell repeated ones apart; `uniqueItems` where several required
+//! items are not scalars of one kind, or `contains` asks for several; more than four counts of items, or three negations
+//! that ask for undeclared members, at one place; and a pattern with back-references or with too many states. Numbers in
+//! the schema that are read into doubles and too large to be exact are refused too; a maximum length or count of 2³² and
+//! more is no bound.
 
 mod array;
 mod atom;

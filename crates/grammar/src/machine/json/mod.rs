@@ -30,6 +30,7 @@ mod intern;
 pub(crate) mod layout;
 pub(crate) mod number;
 pub(crate) mod program;
+mod reading;
 mod residues;
 mod rules;
 pub(crate) mod search;

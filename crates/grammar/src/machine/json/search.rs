@@ -51,6 +51,20 @@ impl Known {
     }
 }
 
+/// What is known of a thread's completions without a search.
+enum Outlook {
+    Unknown,
+    /// It has none.
+    Dead,
+    Closing(Shortest),
+}
+
+impl Outlook {
+    fn of(closing: Option<Shortest>) -> Self {
+        closing.map_or(Self::Dead, Self::Closing)
+    }
+}
+
 /// A thread that a search has come to.
 struct Place {
     thread: Thread,
@@ -100,32 +114,32 @@ impl JsonMachine {
     /// The shortest completion of a thread.
     pub(super) fn exact_closing(&mut self, thread: Thread) -> Option<Shortest> {
         let relaxed = self.closing(thread.stack, thread.state)?;
-        if let Some(known) = self.known_closing(thread, relaxed) {
-            return Some(known);
+        match self.known_closing(thread, relaxed) {
+            Outlook::Closing(closing) => return Some(closing),
+            Outlook::Dead => return None,
+            Outlook::Unknown => {}
         }
         let State::Value { node, gap } = thread.state else { return self.search(thread, relaxed) };
         // The white space before an item makes no difference to it.
         let start = Thread { state: State::Value { node, gap: NO_GAP }, ..thread };
-        let known = match self.items.known.starts.get(&start) {
-            Some(&known) => known,
-            None => {
-                let least = self.closing(start.stack, start.state)?;
-                let found = self.search(start, least);
-                self.items.known.starts.insert(start, found);
-                found
-            }
-        };
-        Some(known?.after(gap.closing()))
+        if let Some(known) = self.items.known.starts.get(&start) {
+            return Some((*known)?.after(gap.closing()));
+        }
+        let least = self.closing(start.stack, start.state)?;
+        let found = self.search(start, least);
+        self.items.known.starts.insert(start, found);
+        Some(found?.after(gap.closing()))
     }
 
-    /// The shortest completion of a thread where it is known without a search; `relaxed` is it if items need not differ.
-    fn known_closing(&mut self, thread: Thread, relaxed: Shortest) -> Option<Shortest> {
+    /// The shortest completion of a thread, or that it has none, where that is known without a search; `relaxed` is it if
+    /// items need not differ.
+    fn known_closing(&mut self, thread: Thread, relaxed: Shortest) -> Outlook {
         let Thread { stack, state, text } = thread;
         let mut at = self.interner.stack(stack).contested;
-        let mut closing = relaxed;
+        let mut closing = Some(relaxed);
         while at != ROOT {
             let top = *self.interner.stack(at);
-            let Some(Frame::Array { rule, items, counts, seen, start }) = top.frame else { return None };
+            let Some(Frame::Array { rule, items, counts, seen, start }) = top.frame else { break };
             let array = &self.program.arrays[rule as usize];
             let enough = array.closable(items, counts);
             let settled = match state {
@@ -136,18 +150,24 @@ impl JsonMachine {
                 State::Value { gap, .. }
                     if at == stack && items <= array.min && self.items.least.contains_key(&rule) =>
                 {
-                    closing = self.distinct_item(rule, (items, seen), top.depth)?.after(gap.closing());
-                    closing = closing.then(self.interner.stack(top.parent).total);
+                    let item = self.distinct_item(rule, (items, seen), top.depth);
+                    let below = self.interner.stack(top.parent).total;
+                    closing = item.map(|item| item.after(gap.closing()).then(below));
+                    true
+                }
+                // The string is the item.
+                State::Word { trie, at: node, decode: Decode::Whole } if at == stack && enough => {
+                    closing = self.nearest_unseen(trie, node, seen).map(|word| word.then(top.total));
                     true
                 }
                 _ => enough && self.is_apart(at, (seen, start), text),
             };
             if !settled {
-                return None;
+                return Outlook::Unknown;
             }
             at = self.interner.stack(top.parent).contested;
         }
-        Some(closing)
+        Outlook::of(closing)
     }
 
     /// A required item and all after it.
@@ -168,20 +188,22 @@ impl JsonMachine {
             let Some(id) = frontier.next() else { break };
             let Place { thread, least, .. } = frontier.places[id as usize];
             let known = match self.interner.find_thread(thread) {
-                Some(known) => Some(self.interner.thread_closing(known)),
+                Some(known) => Outlook::Closing(self.interner.thread_closing(known)),
                 None => self.known_closing(thread, least),
             };
-            if let Some(closing) = known {
-                // An estimate may have been too low; others may be better now.
-                if closing.len > least.len {
+            match known {
+                // The estimate was too low; others may be better now.
+                Outlook::Closing(closing) if closing.len > least.len => {
                     frontier.places[id as usize].least = closing;
                     frontier.reopen(id);
-                    continue;
                 }
-                found = Some(self.note_way(&frontier, id, closing));
-                break;
+                Outlook::Closing(closing) => {
+                    found = Some(self.note_way(&frontier, id, closing));
+                    break;
+                }
+                Outlook::Dead => {}
+                Outlook::Unknown => self.expand(&mut frontier, id),
             }
-            self.expand(&mut frontier, id);
         }
         (self.items.before, self.items.text) = registers;
         found
@@ -216,7 +238,7 @@ impl JsonMachine {
             self.items.searching = false;
             let place = &frontier.places[id as usize];
             let chosen = chosen || is_between(thread.state);
-            let zeros = if byte == b'0' { place.zeros + 1 } else { 0 };
+            let zeros = if byte == b'0' { zeros + 1 } else { 0 };
             let bytes = place.bytes + 1;
             for (thread, least) in self.items.known.found.drain(..) {
                 frontier.add(Place { thread, least, parent: id, byte, bytes, chosen, zeros, tried: None });
@@ -248,7 +270,7 @@ impl JsonMachine {
                 is_generated(decode, chosen, byte)
             }
             State::Number { .. } => {
-                !chosen || (!matches!(byte, b'e' | b'E' | b'+') && (byte != b'0' || zeros < ZEROS))
+                (byte != b'0' || zeros < ZEROS) && !(chosen && matches!(byte, b'e' | b'E'))
             }
             State::Value { gap, .. }
             | State::ArrayStart { gap }

@@ -102,14 +102,15 @@ impl Trie {
         })
     }
 
-    /// The words, sorted.
-    pub(super) fn words(&self) -> impl Iterator<Item = &[char]> {
-        self.words.iter().map(|(_, word, _)| &**word)
+    /// All words, sorted, with their indexes.
+    pub(super) fn words(&self) -> impl Iterator<Item = (u32, String)> {
+        self.words.iter().map(|(index, chars, _)| (*index, chars.iter().collect()))
     }
 
     /// The word with that index in the list that the trie was built from.
-    pub(super) fn word(&self, index: u32) -> &[char] {
-        self.words.iter().find(|(other, ..)| *other == index).map_or(&[], |(_, word, _)| word)
+    pub(super) fn word(&self, index: u32) -> String {
+        let word = self.words.iter().find(|(other, ..)| *other == index);
+        word.map(|(_, chars, _)| chars.iter().collect()).unwrap_or_default()
     }
 
     pub(crate) fn len(&self) -> usize {

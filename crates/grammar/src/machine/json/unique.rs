@@ -12,6 +12,7 @@
 use rustc_hash::FxHashMap;
 
 use super::classes::add_character;
+use super::cost::Shortest;
 use super::intern::Thread;
 use super::program::JsonProgram;
 use super::search::Known;
@@ -32,6 +33,8 @@ pub(super) struct Items {
     pub(super) text: TextId,
     /// By rule, the values of [`ArrayRule::distinct`](super::program::ArrayRule::distinct) with their bytes.
     pub(super) least: FxHashMap<u32, Vec<(ValueId, u32)>>,
+    /// By trie, the values of its words by their indexes.
+    words: FxHashMap<u32, Vec<ValueId>>,
     /// By the stack of an array and the text of an item: whether it is certainly no value seen.
     apart: FxHashMap<(StackId, TextId), bool>,
     /// Whether threads are gathered for a search instead of the next config.
@@ -143,6 +146,22 @@ impl JsonMachine {
         let is_apart = before || !values.may_become(seen, &trace.bytes(text, start));
         apart.insert((stack, text), is_apart);
         is_apart
+    }
+
+    /// From a node of some fixed strings, the way to the shortest that has not been seen.
+    pub(super) fn nearest_unseen(&mut self, trie: u32, at: u32, seen: SetId) -> Option<Shortest> {
+        let Items { values, words, .. } = &mut self.items;
+        let program = &self.program;
+        let fixed = &program.words[trie as usize];
+        let ids = words.entry(trie).or_insert_with(|| {
+            let mut ids = vec![0; fixed.words().count()];
+            for (index, word) in fixed.words() {
+                ids[index as usize] = values.text(&word);
+            }
+            ids
+        });
+        let unseen = fixed.words_below(at).filter(|&(index, _)| !values.has(seen, ids[index as usize]));
+        unseen.map(|(_, rest)| rest).min_by_key(|rest| rest.len)
     }
 
     /// Of a thread in a string or a name, the thread at the same place of an item of which it is not known what it is,

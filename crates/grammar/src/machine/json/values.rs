@@ -10,8 +10,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::spelling::{Decode, Decoded};
-use crate::frontend::json_schema::Profile;
+use super::reading::{Open, Reading};
 
 pub(super) type ValueId = u32;
 
@@ -21,17 +20,17 @@ pub(super) type SetId = u32;
 /// The empty set.
 pub(super) const NOTHING: SetId = 0;
 
-type PathId = u32;
-type WordId = u32;
+pub(super) type PathId = u32;
+pub(super) type WordId = u32;
 
 /// The path to a value itself.
-const HERE: PathId = 0;
+pub(super) const HERE: PathId = 0;
 
 /// The most digits of an exponent; a number with more is no item of an array whose items must differ.
 const EXPONENT_DIGITS: usize = 17;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-enum Leaf {
+pub(super) enum Leaf {
     Null,
     Bool(bool),
     Number(WordId),
@@ -41,7 +40,7 @@ enum Leaf {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Step {
+pub(super) enum Step {
     Item(u32),
     Member(WordId),
 }
@@ -55,32 +54,13 @@ pub(super) struct Values {
     /// The path that each one goes on from, and its last step.
     paths: Vec<(PathId, Step)>,
     path_ids: FxHashMap<(PathId, Step), PathId>,
-    /// Sorted leaves.
-    values: Vec<Box<[(PathId, Leaf)]>>,
+    /// By id: sorted leaves.
+    leaves: Vec<Box<[(PathId, Leaf)]>>,
     value_ids: FxHashMap<Box<[(PathId, Leaf)]>, ValueId>,
     /// Sorted values.
     sets: Vec<Box<[ValueId]>>,
     set_ids: FxHashMap<Box<[ValueId]>, SetId>,
     byte_len: usize,
-}
-
-/// What has been read of a value.
-pub(super) struct Reading {
-    leaves: Vec<(PathId, Leaf)>,
-    open: Open,
-}
-
-/// What the text ends in.
-enum Open {
-    /// Anything but what follows.
-    Between,
-    Name(PathId, String),
-    Text(PathId, String),
-    Number(PathId, String),
-    /// `null`, `false` or `true`, not complete.
-    Literal(PathId),
-    /// A number that cannot be compared.
-    Unreadable,
 }
 
 impl Default for Values {
@@ -90,7 +70,7 @@ impl Default for Values {
             word_ids: FxHashMap::default(),
             paths: vec![(HERE, Step::Item(u32::MAX))],
             path_ids: FxHashMap::default(),
-            values: Vec::new(),
+            leaves: Vec::new(),
             value_ids: FxHashMap::default(),
             sets: vec![Box::default()],
             set_ids: FxHashMap::from_iter([(Box::default(), NOTHING)]),
@@ -102,7 +82,7 @@ impl Default for Values {
 impl Values {
     /// The value of a complete text without white space around its tokens.
     pub(super) fn value(&mut self, text: &[u8]) -> Option<ValueId> {
-        let Reading { mut leaves, open } = self.read(text);
+        let Reading { mut leaves, open } = Reading::of(text, self);
         match open {
             Open::Between => {}
             Open::Number(path, digits) => leaves.push((path, Leaf::Number(self.number(&digits)?))),
@@ -110,14 +90,25 @@ impl Values {
         }
         leaves.sort_unstable();
         leaves.dedup();
+        Some(self.of_leaves(leaves))
+    }
+
+    /// The value with some sorted leaves.
+    fn of_leaves(&mut self, leaves: Vec<(PathId, Leaf)>) -> ValueId {
         if let Some(&known) = self.value_ids.get(leaves.as_slice()) {
-            return Some(known);
+            return known;
         }
-        let id = self.values.len() as ValueId;
+        let id = self.leaves.len() as ValueId;
         self.byte_len += 2 * size_of_val(leaves.as_slice()) + 64;
-        self.values.push(leaves.clone().into());
+        self.leaves.push(leaves.clone().into());
         self.value_ids.insert(leaves.into(), id);
-        Some(id)
+        id
+    }
+
+    /// The value of a string.
+    pub(super) fn text(&mut self, text: &str) -> ValueId {
+        let word = self.word(text);
+        self.of_leaves(vec![(HERE, Leaf::Text(word))])
     }
 
     pub(super) fn has(&self, set: SetId, value: ValueId) -> bool {
@@ -141,14 +132,14 @@ impl Values {
 
     /// Whether a text may go on to one of the values of a set.
     pub(super) fn may_become(&mut self, set: SetId, text: &[u8]) -> bool {
-        let reading = self.read(text);
+        let reading = Reading::of(text, self);
         self.sets[set as usize].iter().any(|&value| self.may_be(value, &reading))
     }
 
     /// Where a text ends inside a string or a name: the characters by which it may go on to one of the values of a set,
     /// and whether the string may end for that.
     pub(super) fn next_chars(&mut self, set: SetId, text: &[u8]) -> (Vec<char>, bool) {
-        let reading = self.read(text);
+        let reading = Reading::of(text, self);
         let (mut chars, mut ends) = (Vec::new(), false);
         let mut add = |rest: &str| match rest.chars().next() {
             Some(c) => chars.push(c),
@@ -172,7 +163,7 @@ impl Values {
 
     /// Whether what has been read may go on to a value; it may be said of one that it cannot become, never the reverse.
     fn may_be(&self, value: ValueId, reading: &Reading) -> bool {
-        let leaves = &self.values[value as usize];
+        let leaves = &self.leaves[value as usize];
         if !reading.leaves.iter().all(|leaf| leaves.binary_search(leaf).is_ok()) {
             return false;
         }
@@ -182,14 +173,17 @@ impl Values {
             Open::Text(path, start) => {
                 self.text_at(value, *path).is_some_and(|text| text.starts_with(&**start))
             }
-            Open::Number(path, _) => matches!(self.leaf_at(value, *path), Some(Leaf::Number(_))),
+            Open::Number(path, digits) => match self.leaf_at(value, *path) {
+                Some(Leaf::Number(number)) => may_be_number(digits, &self.words[number as usize]),
+                _ => false,
+            },
             Open::Literal(path) => matches!(self.leaf_at(value, *path), Some(Leaf::Null | Leaf::Bool(_))),
             Open::Unreadable => false,
         }
     }
 
     fn leaf_at(&self, value: ValueId, path: PathId) -> Option<Leaf> {
-        let leaves = &self.values[value as usize];
+        let leaves = &self.leaves[value as usize];
         let at = leaves.partition_point(|&(other, _)| other < path);
         leaves.get(at).filter(|(other, _)| *other == path).map(|&(_, leaf)| leaf)
     }
@@ -203,7 +197,7 @@ impl Values {
 
     /// The names of the members that a value has at a path, some of them maybe several times.
     fn names_at(&self, value: ValueId, path: PathId) -> impl Iterator<Item = &str> {
-        self.values[value as usize].iter().filter_map(move |&(mut at, _)| {
+        self.leaves[value as usize].iter().filter_map(move |&(mut at, _)| {
             loop {
                 match self.paths[at as usize] {
                     _ if at == HERE => return None,
@@ -216,7 +210,7 @@ impl Values {
         })
     }
 
-    fn word(&mut self, word: &str) -> WordId {
+    pub(super) fn word(&mut self, word: &str) -> WordId {
         if let Some(&known) = self.word_ids.get(word) {
             return known;
         }
@@ -227,7 +221,7 @@ impl Values {
         id
     }
 
-    fn path(&mut self, parent: PathId, step: Step) -> PathId {
+    pub(super) fn path(&mut self, parent: PathId, step: Step) -> PathId {
         if let Some(&known) = self.path_ids.get(&(parent, step)) {
             return known;
         }
@@ -239,7 +233,7 @@ impl Values {
     }
 
     /// The one spelling of a number that stands for all: its digits without zeros at either end, and a power of ten.
-    fn number(&mut self, text: &str) -> Option<WordId> {
+    pub(super) fn number(&mut self, text: &str) -> Option<WordId> {
         let (sign, text) = text.strip_prefix('-').map_or(("", text), |rest| ("-", rest));
         let (digits, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
         let (integer, fraction) = digits.split_once('.').unwrap_or((digits, ""));
@@ -257,126 +251,21 @@ impl Values {
         Some(self.word(&format!("{sign}{significant}e{exponent}")))
     }
 
-    fn read(&mut self, text: &[u8]) -> Reading {
-        let mut reader = Reader { values: self, at: HERE, open: Vec::new(), name: false, leaves: Vec::new() };
-        let mut rest = text;
-        let open = loop {
-            match reader.token(rest) {
-                Ok([]) => break Open::Between,
-                Ok(after) => rest = after,
-                Err(open) => break open,
-            }
-        };
-        Reading { leaves: reader.leaves, open }
-    }
-
     pub(super) const fn byte_len(&self) -> usize {
         self.byte_len
     }
 }
 
-/// An array or object being read.
-struct Container {
-    path: PathId,
-    object: bool,
-    /// Items or members before the one being read.
-    before: u32,
-}
-
-struct Reader<'a> {
-    values: &'a mut Values,
-    /// Where the next value is.
-    at: PathId,
-    open: Vec<Container>,
-    /// Whether the next string is a name.
-    name: bool,
-    leaves: Vec<(PathId, Leaf)>,
-}
-
-impl Reader<'_> {
-    /// Reads a token and gives what is left, or what the text ends in. The text is well-formed as far as it goes.
-    fn token<'t>(&mut self, text: &'t [u8]) -> Result<&'t [u8], Open> {
-        let Some((&byte, rest)) = text.split_first() else { return Ok(text) };
-        let start = self.at;
-        match byte {
-            b'{' | b'[' => {
-                let object = byte == b'{';
-                let closed = rest.first().is_some_and(|&next| next == b'}' || next == b']');
-                if closed {
-                    self.leaves.push((start, if object { Leaf::EmptyObject } else { Leaf::EmptyArray }));
-                }
-                self.open.push(Container { path: start, object, before: 0 });
-                self.name = object;
-                if !object && !closed {
-                    self.at = self.values.path(start, Step::Item(0));
-                }
-                Ok(rest)
-            }
-            b'}' | b']' => {
-                self.open.pop();
-                self.name = false;
-                Ok(rest)
-            }
-            b',' => {
-                if let Some(container) = self.open.last_mut() {
-                    container.before += 1;
-                    self.name = container.object;
-                    if !container.object {
-                        self.at = self.values.path(container.path, Step::Item(container.before));
-                    }
-                }
-                Ok(rest)
-            }
-            b'"' => self.string(rest),
-            b'-' | b'0'..=b'9' => {
-                let len = text.iter().take_while(|byte| b"+-.eE0123456789".contains(byte)).count();
-                let digits: String = text[..len].iter().map(|&byte| char::from(byte)).collect();
-                if len == text.len() {
-                    return Err(Open::Number(start, digits));
-                }
-                let number = self.values.number(&digits).ok_or(Open::Unreadable)?;
-                self.leaves.push((start, Leaf::Number(number)));
-                Ok(&text[len..])
-            }
-            b'n' | b'f' | b't' => {
-                let (literal, leaf) = match byte {
-                    b'n' => (4, Leaf::Null),
-                    b'f' => (5, Leaf::Bool(false)),
-                    _ => (4, Leaf::Bool(true)),
-                };
-                let after = text.get(literal..).ok_or(Open::Literal(start))?;
-                self.leaves.push((start, leaf));
-                Ok(after)
-            }
-            _ => Ok(rest),
-        }
-    }
-
-    fn string<'t>(&mut self, text: &'t [u8]) -> Result<&'t [u8], Open> {
-        let owner = self.open.last().map_or(HERE, |container| container.path);
-        let mut word = String::new();
-        let mut decode = Decode::Whole;
-        for (at, &byte) in text.iter().enumerate() {
-            match decode.step(byte, Profile::Accept) {
-                Decoded::Char(c) => {
-                    word.push(c);
-                    decode = Decode::Whole;
-                }
-                Decoded::Partial(next) => decode = next,
-                Decoded::Quote | Decoded::Reject => {
-                    let word = self.values.word(&word);
-                    if self.name {
-                        self.at = self.values.path(owner, Step::Member(word));
-                        self.name = false;
-                    } else {
-                        self.leaves.push((self.at, Leaf::Text(word)));
-                    }
-                    return Ok(&text[at + 1..]);
-                }
-            }
-        }
-        Err(if self.name { Open::Name(owner, word) } else { Open::Text(self.at, word) })
-    }
+/// Whether the beginning of a number may go on to one in its own spelling: its digits, as far as they are there, must be
+/// that one's, with any zeros around them.
+fn may_be_number(text: &str, number: &str) -> bool {
+    let (sign, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
+    let (negative, number) = number.strip_prefix('-').map_or((false, number), |rest| (true, rest));
+    let digits = text.bytes().take_while(|byte| !matches!(byte, b'e' | b'E')).filter(|&byte| byte != b'.');
+    let mut digits = digits.skip_while(|&byte| byte == b'0');
+    let Some((significant, _)) = number.split_once('e') else { return digits.next().is_none() };
+    let expected = significant.bytes().chain(std::iter::repeat(b'0'));
+    sign == negative && digits.zip(expected).all(|(digit, expected)| digit == expected)
 }
 
 #[cfg(test)]
@@ -421,6 +310,14 @@ mod tests {
         let set = values.with(NOTHING, value).unwrap();
         for text in ["", "{", "{\"s", "{\"name\":\"ab", "{\"size\":1", "{\"size\":12,\"name\":"] {
             assert!(values.may_become(set, text.as_bytes()), "{text}");
+        }
+        let number = values.value(b"-120").unwrap();
+        let numbers = values.with(NOTHING, number).unwrap();
+        for text in ["-", "-1", "-12", "-1200", "-0.0", "-1.2e", "-120.00"] {
+            assert!(values.may_become(numbers, text.as_bytes()), "{text}");
+        }
+        for text in ["1", "0", "-2", "-121", "-0.2"] {
+            assert!(!values.may_become(numbers, text.as_bytes()), "{text}");
         }
         for text in ["1", "\"", "{\"x", "{\"name\":\"b", "{\"size\":13,", "{\"name\":\"ab\""] {
             assert!(!values.may_become(set, text.as_bytes()), "{text}");

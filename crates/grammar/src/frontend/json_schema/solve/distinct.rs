@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::Solver;
+use super::{Scalars, Solver};
 use crate::error::{GrammarError, SchemaProblem};
 use crate::frontend::json_schema::Problem;
 use crate::frontend::json_schema::SchemaOptions;
@@ -16,21 +16,14 @@ use crate::machine::json::program::{ArrayRule, NodeId};
 
 impl Solver<'_> {
     /// The shortest texts of as many different items as an array needs, if they are known.
-    pub(super) fn distinct_items(
-        &mut self,
-        rule: &ArrayRule,
-    ) -> Result<Option<Vec<Box<[u8]>>>, GrammarError> {
+    pub(super) fn distinct_items(&mut self, rule: &ArrayRule) -> Result<Option<Scalars>, GrammarError> {
         let Some(node) = required_node(rule) else { return Ok(None) };
-        let known = self.distinct.get(&(node, rule.min)).cloned();
-        let texts = match known {
-            Some(texts) => texts,
-            None => {
-                let texts = self.cheapest_scalars(node, rule.min);
-                self.spend(rule.min as usize)?;
-                self.distinct.insert((node, rule.min), texts.clone());
-                texts
-            }
-        };
+        if !self.distinct.contains_key(&(node, rule.min)) {
+            self.spend(rule.min as usize)?;
+            let texts = self.cheapest_scalars(node, rule.min);
+            self.distinct.insert((node, rule.min), texts);
+        }
+        let texts = self.distinct[&(node, rule.min)].clone();
         Ok(texts.filter(|texts| texts.len() == rule.min as usize))
     }
 
@@ -72,7 +65,7 @@ impl Solver<'_> {
     }
 
     /// The cheapest scalars of a node, which has nothing else yet.
-    fn cheapest_scalars(&mut self, node: NodeId, count: u32) -> Option<Vec<Box<[u8]>>> {
+    fn cheapest_scalars(&mut self, node: NodeId, count: u32) -> Option<Scalars> {
         let empty = JsonProgram::empty(SchemaOptions::default());
         let program = Arc::new(std::mem::replace(&mut self.program, empty));
         let texts = program.machine().cheapest(node, count as usize);

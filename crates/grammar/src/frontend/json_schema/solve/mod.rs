@@ -96,6 +96,9 @@ fn reached(program: &JsonProgram) -> FxHashSet<NodeId> {
     reached
 }
 
+/// The texts of some scalars, the shortest first.
+type Scalars = Vec<Box<[u8]>>;
+
 struct Solver<'a> {
     program: JsonProgram,
     limits: &'a Limits,
@@ -104,7 +107,7 @@ struct Solver<'a> {
     languages: FxHashMap<ExprId, Option<u32>>,
     states: usize,
     /// By node and number: so many of its cheapest scalars, unless they take too long to find.
-    distinct: FxHashMap<(NodeId, u32), Option<Vec<Box<[u8]>>>>,
+    distinct: FxHashMap<(NodeId, u32), Option<Scalars>>,
 }
 
 impl Solver<'_> {

@@ -218,7 +218,7 @@ impl Writer<'_> {
     ) -> Result<Option<Expr>, GrammarError> {
         let Some(node) = object.members[index as usize].node else { return Ok(None) };
         self.spend(1)?;
-        let word: String = object.names.word(index).iter().collect();
+        let word = object.names.word(index);
         let value = Expr::Rule(self.node(node, &self.name_in(name, &word)));
         self.member(text(&super::strings::json(word)), value).map(Some)
     }

@@ -152,7 +152,7 @@ impl Writer<'_> {
         }
         if let Some(words) = node.words {
             let words = program.words[words as usize].words();
-            ways.extend(words.map(|word| Expr::Literal(strings::json(word.iter().collect()).into_bytes())));
+            ways.extend(words.map(|(_, word)| Expr::Literal(strings::json(word).into_bytes())));
         }
         for &language in &node.languages {
             ways.push(self.language(language)?);
