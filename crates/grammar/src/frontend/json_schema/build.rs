@@ -202,12 +202,8 @@ impl<'a> Builder<'a> {
     /// The atoms of each way to satisfy all of `key`, every choice made.
     fn alternatives(&mut self, node: NodeId, key: &[AtomId]) -> Result<Vec<Vec<AtomId>>, GrammarError> {
         let mut done = Vec::new();
-        let mut start = Open {
-            conjunction: Vec::new(),
-            types: Types::ALL,
-            choices: VecDeque::new(),
-            unevaluated: false,
-        };
+        let mut start =
+            Open { conjunction: Vec::new(), types: Types::ALL, choices: VecDeque::new(), unevaluated: false };
         for &id in key {
             self.include(&mut start, id)?;
         }

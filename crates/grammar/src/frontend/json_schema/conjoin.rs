@@ -81,7 +81,11 @@ impl Scope {
     fn of_name(&self, own: Option<Option<AtomId>>, matches: impl Fn(usize) -> bool) -> Vec<AtomId> {
         let patterns = self.patterns.iter().filter(|(pattern, _)| matches(*pattern)).map(|&(_, atom)| atom);
         let named: Vec<_> = own.into_iter().chain(patterns).collect();
-        if named.is_empty() { self.additional.into_iter().collect() } else { named.into_iter().flatten().collect() }
+        if named.is_empty() {
+            self.additional.into_iter().collect()
+        } else {
+            named.into_iter().flatten().collect()
+        }
     }
 }
 
@@ -343,15 +347,12 @@ fn conjoin_objects(ids: &[AtomId], by_id: &Members<'_>, all: &mut Atoms<'_>) -> 
 type Declared<'a> = FxHashMap<&'a str, Option<AtomId>>;
 
 /// What applies to a declared name.
-fn of_declared(
-    name: &str,
-    sets: &ObjectSets,
-    declared: &[Declared<'_>],
-    all: &mut Atoms<'_>,
-) -> Vec<AtomId> {
+fn of_declared(name: &str, sets: &ObjectSets, declared: &[Declared<'_>], all: &mut Atoms<'_>) -> Vec<AtomId> {
     let expressions = &mut all.expressions;
     let matched: Vec<bool> =
         sets.patterns.iter().map(|&language| matches(expressions, language, name)).collect();
     let scopes = sets.scopes.iter().zip(declared);
-    scopes.flat_map(|(scope, declared)| scope.of_name(declared.get(name).copied(), |at| matched[at])).collect()
+    scopes
+        .flat_map(|(scope, declared)| scope.of_name(declared.get(name).copied(), |at| matched[at]))
+        .collect()
 }

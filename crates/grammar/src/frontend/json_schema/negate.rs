@@ -8,11 +8,11 @@
 
 use std::rc::Rc;
 
-use super::{Problem, child_pointer};
 use super::atom::{
     ArrayKeywords, Atom, AtomId, Choice, ChoiceKind, Contains, ObjectKeywords, Refusal, SomeMember, Types,
 };
 use super::read::{Atoms, Slot};
+use super::{Problem, child_pointer};
 use crate::error::SchemaProblem;
 use crate::machine::json::number::{Bound, NumberForm, NumberRule};
 use crate::regular::Expressions;

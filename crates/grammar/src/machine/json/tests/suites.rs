@@ -169,7 +169,11 @@ fn json_schema_test_suite() {
         }
         counts.report(&title);
         let refusals = counts.refusals.iter().map(|refusal| format!("\n  {refusal}"));
-        expectations.push(format!("{title}: {} verdicts{}", counts.verdicts / 2, refusals.collect::<String>()));
+        expectations.push(format!(
+            "{title}: {} verdicts{}",
+            counts.verdicts / 2,
+            refusals.collect::<String>()
+        ));
         // Formats that are not regular are enforced by a subset that is: texts outside it are rejected though valid.
         let subset = |wrong: &&String| !folder.is_empty() && wrong.contains("should be valid");
         wrong += counts.wrong.iter().filter(|wrong| !subset(wrong)).count();
