@@ -5,9 +5,10 @@
 //! first, then one of its bytes. So branches, optional members, lengths and the sizes of numbers vary without anything
 //! being known of the kind of grammar.
 //!
-//! A walk ends for three reasons. Ways that lead towards the end are favoured, some samples more than others. A byte is
+//! A walk ends for these reasons. Ways that lead towards the end are favoured, some samples more than others. A byte is
 //! taken only if what is then the shortest completion still fits, so a sample that grows (as recursive grammars make
-//! them do) is closed in time. And where the output may end, ending is a choice like others.
+//! them do) is closed in time; so is one for which the automaton would have to grow too large. And where the output may
+//! end, ending is a choice like others.
 //!
 //! The samples are varied, not uniform: no distribution over outputs is promised, only that it depends on nothing but the
 //! grammar, the bound and the seed.
@@ -36,6 +37,12 @@ pub struct Samples {
 
 /// Bytes that a sample may have, unless told otherwise, on top of twice those of the shortest output.
 const SPARE: usize = 1000;
+
+/// Bytes of memory by which the automaton may grow for a sample before that is closed.
+///
+/// A thousand bytes of a long string with a maximum length take one of the eight mebibytes. Nested alternatives that agree
+/// on a long prefix take more with each level, until no step is fast.
+const GROWTH: usize = 8 << 20;
 
 impl Samples {
     pub(crate) fn new(grammar: &Grammar, seed: u64) -> Self {
@@ -66,8 +73,13 @@ impl Samples {
         let habit = Habit::draw(&mut self.random);
         let mut on_track = false;
         let mut output = Vec::new();
+        let byte_len = self.automaton.byte_len();
         // Each turn adds a byte after which the shortest completion still fits, so there are at most `limit` turns.
         loop {
+            if self.automaton.byte_len() > byte_len + GROWTH {
+                output.extend(self.automaton.closing(at));
+                return output;
+            }
             self.choices.gather(&mut self.automaton, at, limit - output.len());
             let Some(choice) = self.choices.draw(&mut self.random, habit, &mut on_track) else {
                 return output;
