@@ -83,15 +83,42 @@ pub(crate) struct ShapeArgs {
     pub(crate) json_object: bool,
 }
 
+/// What a schema means.
 #[derive(clap::Args)]
 pub(crate) struct SchemaArgs {
     /// The whitespace of generated JSON.
     #[arg(long, value_enum, default_value_t = LayoutArg::Spaced)]
     pub(crate) layout: LayoutArg,
 
-    /// The order of an object's members.
+    /// The order of an object's members in generated JSON.
     #[arg(long, value_enum, default_value_t = OrderArg::Declared)]
     pub(crate) order: OrderArg,
+
+    /// Whether strings must have the `format` that a schema gives them.
+    #[arg(long, value_enum, default_value_t = FormatsArg::Assert)]
+    pub(crate) formats: FormatsArg,
+
+    /// A document that the schema refers to, by its URI without fragment; give it once for each. Nothing is fetched.
+    #[arg(long, value_name = "URI=FILE", value_parser = remote, requires = "schema")]
+    pub(crate) remote: Vec<Remote>,
+}
+
+/// A schema document and the URI that references find it at.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Remote {
+    pub(crate) uri: String,
+    pub(crate) file: PathBuf,
+}
+
+/// Reads `URI=FILE`. The last `=` counts, since URIs have some more often than names of files.
+fn remote(text: &str) -> Result<Remote, &'static str> {
+    match text.rsplit_once('=') {
+        Some((uri, _)) if uri.contains('#') => Err("the URI must be that of a whole document, without `#`"),
+        Some((uri, file)) if !uri.is_empty() && !file.is_empty() => {
+            Ok(Remote { uri: uri.to_owned(), file: file.into() })
+        }
+        _ => Err("expected URI=FILE"),
+    }
 }
 
 #[derive(clap::Args)]
@@ -245,6 +272,10 @@ pub(crate) enum GrammarCommand {
         #[arg(required = true)]
         input: Vec<PathBuf>,
     },
+    /// Print random outputs, one a line.
+    ///
+    /// With --json each is a JSON string, which an output with line breaks needs to stay on its line.
+    Sample(SampleArgs),
 }
 
 #[derive(clap::Args)]
@@ -253,19 +284,39 @@ pub(crate) struct GrammarArgs {
     pub(crate) shape: ShapeArgs,
 
     #[command(flatten)]
+    pub(crate) schema: SchemaArgs,
+
+    #[command(flatten)]
     pub(crate) tokenizer: TokenizerArgs,
 
     /// Which JSON texts a schema stands for: what a model should write, or all that a checker should take.
     #[arg(long, value_enum, default_value_t = ProfileArg::Accept)]
     pub(crate) profile: ProfileArg,
+}
 
-    /// The whitespace, in profile `generate`.
-    #[arg(long, value_enum, default_value_t = LayoutArg::Spaced)]
-    pub(crate) layout: LayoutArg,
+#[derive(clap::Args)]
+pub(crate) struct SampleArgs {
+    #[command(flatten)]
+    pub(crate) shape: ShapeArgs,
 
-    /// The order of an object's members, in profile `generate`.
-    #[arg(long, value_enum, default_value_t = OrderArg::Declared)]
-    pub(crate) order: OrderArg,
+    #[command(flatten)]
+    pub(crate) schema: SchemaArgs,
+
+    /// Which JSON texts a schema stands for: what a model should write, or all that a checker should take.
+    #[arg(long, value_enum, default_value_t = ProfileArg::Generate)]
+    pub(crate) profile: ProfileArg,
+
+    /// How many outputs.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 1)]
+    pub(crate) count: usize,
+
+    /// Equal seeds give equal outputs [default: random].
+    #[arg(long, value_name = "S", allow_negative_numbers = true)]
+    pub(crate) seed: Option<u64>,
+
+    /// The most bytes of an output [default: 1000 and twice those of the shortest].
+    #[arg(long, value_name = "B", allow_negative_numbers = true)]
+    pub(crate) max_bytes: Option<usize>,
 }
 
 #[derive(Subcommand)]
@@ -337,6 +388,12 @@ pub(crate) enum OrderArg {
     Any,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FormatsArg {
+    Assert,
+    Annotate,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -364,5 +421,22 @@ mod tests {
             panic!("another command");
         };
         assert_eq!((masks.json, masks.path), (Some("out.json".into()), vec!["cases".into()]));
+    }
+
+    #[test]
+    fn a_remote_is_a_uri_and_a_file() {
+        let of = |uri: &str, file: &str| Ok(Remote { uri: uri.to_owned(), file: file.into() });
+        assert_eq!(remote("https://example.com/a=a.json"), of("https://example.com/a", "a.json"));
+        assert_eq!(remote("https://example.com/?a=b=a.json"), of("https://example.com/?a=b", "a.json"));
+        assert!(remote("https://example.com/a#b=a.json").is_err());
+        assert!(remote("a.json").is_err() && remote("=a.json").is_err() && remote("urn:a=").is_err());
+    }
+
+    #[test]
+    fn remotes_belong_to_a_schema() {
+        let parse =
+            |args: &[&str]| Args::try_parse_from([&["formwork", "grammar", "sample"], args].concat()).is_ok();
+        assert!(parse(&["--schema", "s.json", "--remote", "urn:a=a.json", "--remote", "urn:b=b.json"]));
+        assert!(!parse(&["--regex", "a", "--remote", "urn:a=a.json"]));
     }
 }

@@ -11,7 +11,10 @@ use formwork_benches::masks::{
 use formwork_grammar::Limits;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::args::{BenchCommand, BenchMasksArgs, IsolateArg, LayoutArg, OrderArg, ProfileArg, TextArg};
+use crate::args::{
+    BenchCommand, BenchMasksArgs, FormatsArg, IsolateArg, LayoutArg, OrderArg, ProfileArg, SchemaArgs,
+    TextArg,
+};
 use crate::load;
 
 pub(crate) fn bench(command: &BenchCommand, json: Option<&Path>) -> Result<bool> {
@@ -35,7 +38,9 @@ fn masks(args: &BenchMasksArgs, json_path: Option<&Path>) -> Result<bool> {
         IsolateArg::Test => Isolation::Test,
         IsolateArg::Schema => Isolation::Schema,
     };
-    let options = load::schema_options(args.profile, layout, OrderArg::Declared);
+    let schema =
+        SchemaArgs { layout, order: OrderArg::Declared, formats: FormatsArg::Assert, remote: Vec::new() };
+    let options = load::schema_options(args.profile, &schema);
     let engine = Formwork::new(&tokenizer, Settings { options, limits: Limits::default(), isolation })?;
     // Made before the run, which may take long.
     let mut json = json_path.map(output).transpose()?;

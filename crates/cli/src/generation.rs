@@ -24,8 +24,8 @@ impl Generator {
     pub(crate) fn new(args: &GenerateArgs) -> Result<Self> {
         // The shape comes first: a broken schema is told at once, before any download.
         let shape = ShapeSource::read(&args.shape)?;
-        let options = load::schema_options(ProfileArg::Generate, args.schema.layout, args.schema.order);
-        let grammar = shape.as_ref().map(|shape| shape.compile(&args.shape, options)).transpose()?;
+        let compile = |shape: &ShapeSource| shape.compile(&args.shape, ProfileArg::Generate, &args.schema);
+        let grammar = shape.as_ref().map(compile).transpose()?;
         let loaded = load::load(&args.model.model, args.model.ctx, EngineOptions::default())?;
         let vocabulary = loaded.engine.tokenizer().vocabulary();
         let constraint = grammar.map(|grammar| Constraint::new(&grammar, vocabulary.clone()));

@@ -1,5 +1,6 @@
-//! `formwork grammar check` and `formwork grammar test`
+//! `formwork grammar check`, `formwork grammar test` and `formwork grammar sample`
 
+use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use formwork_grammar::{Constraint, Grammar};
 use formwork_vocab::Tokenizer;
 use serde_json::json;
 
-use crate::args::{GrammarArgs, GrammarCommand};
+use crate::args::{GrammarArgs, GrammarCommand, ProfileArg, SampleArgs, SchemaArgs, ShapeArgs};
 use crate::load::{self, ShapeSource};
 
 /// The most bytes of a shortest output that are shown.
@@ -19,18 +20,19 @@ pub(crate) fn grammar(command: &GrammarCommand, as_json: bool) -> Result<bool> {
     match command {
         GrammarCommand::Check { grammar } => check(grammar, as_json),
         GrammarCommand::Test { grammar, input } => test(grammar, input, as_json),
+        GrammarCommand::Sample(args) => sample(args, as_json, std::io::stdout().lock()),
     }
 }
 
-fn compile(args: &GrammarArgs) -> Result<Grammar> {
-    let Some(source) = ShapeSource::read(&args.shape)? else {
+fn compile(shape: &ShapeArgs, profile: ProfileArg, schema: &SchemaArgs) -> Result<Grammar> {
+    let Some(source) = ShapeSource::read(shape)? else {
         bail!("name a grammar with --schema, --gbnf, --regex, --choice or --json-object");
     };
-    source.compile(&args.shape, load::schema_options(args.profile, args.layout, args.order))
+    source.compile(shape, profile, schema)
 }
 
 fn check(args: &GrammarArgs, as_json: bool) -> Result<bool> {
-    let grammar = compile(args)?;
+    let grammar = compile(&args.shape, args.profile, &args.schema)?;
     let shortest = grammar.shortest();
     let tokens = load::tokenizer(&args.tokenizer)?
         .map(|tokenizer| Constraint::new(&grammar, Arc::clone(tokenizer.vocabulary())).minimum_tokens());
@@ -73,7 +75,7 @@ struct Verdict {
 }
 
 fn test(args: &GrammarArgs, inputs: &[std::path::PathBuf], as_json: bool) -> Result<bool> {
-    let grammar = compile(args)?;
+    let grammar = compile(&args.shape, args.profile, &args.schema)?;
     let tokenizer = load::tokenizer(&args.tokenizer)?;
     let constraint =
         tokenizer.as_ref().map(|tokenizer| Constraint::new(&grammar, Arc::clone(tokenizer.vocabulary())));
@@ -139,4 +141,106 @@ fn by_tokens(
         bail!("the masks and the recogniser differ at byte {at}: please report this grammar and input");
     }
     Ok(verdict)
+}
+
+fn sample(args: &SampleArgs, as_json: bool, mut out: impl Write) -> Result<bool> {
+    let grammar = compile(&args.shape, args.profile, &args.schema)?;
+    let seed = args.seed.unwrap_or_else(|| RandomState::new().hash_one(0));
+    let mut samples = grammar.samples(seed);
+    if let Some(max_bytes) = args.max_bytes {
+        let shortest = grammar.shortest().len();
+        if shortest > max_bytes {
+            bail!("the shortest output has {shortest} bytes, more than the {max_bytes} of --max-bytes");
+        }
+        samples = samples.max_bytes(max_bytes);
+    }
+    for output in samples.take(args.count) {
+        if as_json {
+            writeln!(out, "{}", json!(String::from_utf8_lossy(&output)))?;
+        } else {
+            out.write_all(&output)?;
+            writeln!(out)?;
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Args, Command};
+
+    /// What `formwork grammar sample` prints.
+    fn samples(args: &[&str]) -> Result<Vec<String>> {
+        let args = Args::try_parse_from([&["formwork", "grammar", "sample"], args].concat())?;
+        let as_json = args.json.is_some();
+        let Command::Grammar(GrammarCommand::Sample(args)) = args.command else { panic!("another command") };
+        let mut out = Vec::new();
+        sample(&args, as_json, &mut out)?;
+        Ok(String::from_utf8(out)?.lines().map(ToOwned::to_owned).collect())
+    }
+
+    fn shipped(name: &str) -> String {
+        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../grammars");
+        folder.join(name).display().to_string()
+    }
+
+    #[test]
+    fn samples_come_one_a_line() -> Result<()> {
+        let lines = samples(&["--regex", "[a-f]{2}", "-n", "20", "--seed", "1"])?;
+        assert_eq!(lines.len(), 20);
+        assert!(lines.iter().all(|line| line.len() == 2));
+        assert_eq!(lines, samples(&["--regex", "[a-f]{2}", "-n", "20", "--seed", "1"])?);
+        assert_ne!(lines, samples(&["--regex", "[a-f]{2}", "-n", "20", "--seed", "2"])?);
+        assert_eq!(samples(&["--choice", "a\nb", "--json"])?, ["\"a\\nb\""]);
+        Ok(())
+    }
+
+    #[test]
+    fn samples_keep_to_layout_and_bound() -> Result<()> {
+        let schema = shipped("address.schema.json");
+        let args = ["--schema", &schema, "-n", "20", "--max-bytes", "300"];
+        let spaced = samples(&args)?;
+        assert!(spaced.iter().all(|line| line.len() <= 300 && line.starts_with("{\"street\": ")));
+        let compact = samples(&[&args[..], &["--layout", "compact"]].concat())?;
+        assert!(compact.iter().all(|line| line.starts_with("{\"street\":\"")));
+        let error = samples(&["--schema", &schema, "--max-bytes", "3"]).unwrap_err().to_string();
+        assert!(error.contains("more than the 3 of --max-bytes"), "{error}");
+        Ok(())
+    }
+
+    #[test]
+    fn remotes_and_formats_reach_the_grammar() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let file = |name: &str, text: &str| -> Result<String> {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text)?;
+            Ok(path.display().to_string())
+        };
+        let schema = file("schema.json", r#"{"$ref": "https://example.com/day"}"#)?;
+        let day = format!(
+            "https://example.com/day={}",
+            file("day.json", r#"{"format": "date", "type": "string"}"#)?
+        );
+        let args = ["--schema", &schema, "--remote", &day, "-n", "20", "--seed", "1"];
+        let dates = samples(&args)?;
+        assert!(dates.iter().all(|line| line.len() == "\"2000-01-01\"".len()));
+        let any = samples(&[&args[..], &["--formats", "annotate"]].concat())?;
+        assert!(any.iter().any(|line| line.len() != "\"2000-01-01\"".len()));
+        let error = samples(&["--schema", &schema]).unwrap_err().to_string();
+        assert!(error.contains("`https://example.com/day` is in another document"), "{error}");
+        let error = samples(&[&args[..], &["--remote", &day]].concat()).unwrap_err().to_string();
+        assert_eq!(error, "--remote names https://example.com/day twice");
+        Ok(())
+    }
+
+    #[test]
+    fn a_sample_needs_a_grammar() {
+        let error = samples(&[]).unwrap_err().to_string();
+        assert!(error.starts_with("name a grammar with --schema"), "{error}");
+    }
 }

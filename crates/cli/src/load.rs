@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use formwork_engine::prompt::Shape;
 use formwork_engine::{Engine, EngineHandle, EngineOptions};
-use formwork_grammar::{Grammar, Layout, Limits, Order, SchemaOptions};
+use formwork_grammar::{Formats, Grammar, Layout, Limits, Order, Remotes, SchemaOptions};
 use formwork_lm::ChatTemplate;
 use formwork_model::gguf::Gguf;
 use formwork_model::hub::{Hub, HubOptions, LocalModel, TerminalProgress};
@@ -16,7 +16,7 @@ use formwork_model::{Model, OpenOptions};
 use formwork_vocab::Tokenizer;
 use serde_json::Value;
 
-use crate::args::{LayoutArg, OrderArg, ProfileArg, ShapeArgs, TokenizerArgs};
+use crate::args::{FormatsArg, LayoutArg, OrderArg, ProfileArg, SchemaArgs, ShapeArgs, TokenizerArgs};
 
 /// What the output must match, read and parsed.
 pub(crate) enum ShapeSource {
@@ -53,10 +53,17 @@ impl ShapeSource {
     }
 
     /// Compiles; `place` names the source in errors.
-    pub(crate) fn compile(&self, place: &ShapeArgs, options: SchemaOptions) -> Result<Grammar> {
+    pub(crate) fn compile(
+        &self,
+        place: &ShapeArgs,
+        profile: ProfileArg,
+        schema: &SchemaArgs,
+    ) -> Result<Grammar> {
         let limits = Limits::default();
+        let options = schema_options(profile, schema);
+        let remotes = read_remotes(schema)?;
         let grammar = match self {
-            Self::Schema(schema) => Grammar::json_schema(schema, &options, &limits),
+            Self::Schema(schema) => Grammar::json_schema_with_remotes(schema, &remotes, &options, &limits),
             Self::JsonObject => {
                 Grammar::json_schema(&serde_json::json!({ "type": "object" }), &options, &limits)
             }
@@ -78,21 +85,36 @@ impl ShapeSource {
     }
 }
 
-pub(crate) fn schema_options(profile: ProfileArg, layout: LayoutArg, order: OrderArg) -> SchemaOptions {
+pub(crate) fn schema_options(profile: ProfileArg, args: &SchemaArgs) -> SchemaOptions {
+    let formats = match args.formats {
+        FormatsArg::Assert => Formats::Assert,
+        FormatsArg::Annotate => Formats::Annotate,
+    };
     if profile == ProfileArg::Accept {
-        return SchemaOptions::accept();
+        return SchemaOptions { formats, ..SchemaOptions::accept() };
     }
-    let layout = match layout {
+    let layout = match args.layout {
         LayoutArg::Spaced => Layout::Spaced,
         LayoutArg::Compact => Layout::Compact,
         LayoutArg::Pretty => Layout::Pretty,
         LayoutArg::Flexible => Layout::Flexible,
     };
-    let order = match order {
+    let order = match args.order {
         OrderArg::Declared => Order::Declared,
         OrderArg::Any => Order::Any,
     };
-    SchemaOptions { layout, order, ..SchemaOptions::default() }
+    SchemaOptions { layout, order, formats, ..SchemaOptions::default() }
+}
+
+/// The documents that a schema may refer to.
+fn read_remotes(args: &SchemaArgs) -> Result<Remotes> {
+    let mut remotes = Remotes::new();
+    for remote in &args.remote {
+        if remotes.insert(remote.uri.clone(), read_json(&remote.file)?).is_some() {
+            bail!("--remote names {} twice", remote.uri);
+        }
+    }
+    Ok(remotes)
 }
 
 /// A model that is ready to generate.

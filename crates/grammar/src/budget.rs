@@ -3,12 +3,23 @@
 //! The bound of a config is the least number of tokens that spell its shortest completion. Following that completion may
 //! lead to a config whose own shortest completion is another text with a larger bound, so the tokens chosen are written
 //! down for every config on the way: a bound, once given, can be kept.
+//!
+//! The text with the fewest bytes need not have the fewest tokens: a long word may be one token where a short one is
+//! three. So the bound of the start, which is what a request must allow at least, is looked for in more texts ([`search`]),
+//! by steps that depend on nothing but the grammar and the vocabulary: each generation of the caches finds the same.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use formwork_vocab::{TokenId, Vocabulary};
 use rustc_hash::FxHashMap;
 
 use crate::machine::Config;
 use crate::machine::automaton::Automaton;
+use crate::mask;
+
+#[cfg(test)]
+mod tests;
 
 /// The first step of a way to close.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +34,8 @@ struct Plan {
 #[derive(Default)]
 pub(crate) struct Budget {
     plans: FxHashMap<Config, Plan>,
+    /// Whether the way from the start is among them.
+    started: bool,
 }
 
 /// The bound where no sequence of tokens spells the completion.
@@ -36,12 +49,22 @@ impl Budget {
         vocabulary: &Vocabulary,
         config: Config,
     ) -> Option<u32> {
+        self.begin(automaton, vocabulary);
         if !self.plans.contains_key(&config) {
             let bytes = automaton.closing(config);
             let tokens = spell(&bytes, vocabulary);
             self.remember(automaton, vocabulary, config, tokens.as_deref());
         }
         self.plans.get(&config).map(|plan| plan.tokens).filter(|&tokens| tokens != NEVER)
+    }
+
+    /// Finds the way from the start, whichever config is asked for first: a bound that an earlier generation gave holds.
+    fn begin(&mut self, automaton: &mut Automaton, vocabulary: &Vocabulary) {
+        if !std::mem::replace(&mut self.started, true) {
+            let start = automaton.start();
+            let tokens = search(automaton, vocabulary, start);
+            self.remember(automaton, vocabulary, start, tokens.as_deref());
+        }
     }
 
     /// Whether `config` can be closed within `limit` tokens.
@@ -110,6 +133,73 @@ impl Budget {
     pub(crate) fn byte_len(&self) -> usize {
         self.plans.len() * (size_of::<Config>() + size_of::<Plan>())
     }
+}
+
+/// Configs that a search goes on from.
+const EXPANSIONS: usize = 64;
+/// Bytes of completions that a search spells.
+const SPELT_BYTES: usize = 1 << 18;
+
+/// A config that a search has come to.
+struct Visit {
+    config: Config,
+    /// The visit before and the token that led on from it.
+    from: Option<(usize, TokenId)>,
+    tokens: usize,
+}
+
+/// A way to close in few tokens, if the vocabulary spells one.
+///
+/// Best first: the next config to go on from is the one whose shortest completion, spelt, makes the shortest way so far.
+/// What is found is a way however early the search ends.
+fn search(automaton: &mut Automaton, vocabulary: &Vocabulary, start: Config) -> Option<Vec<TokenId>> {
+    let mut best = spell(&automaton.closing(start), vocabulary);
+    let mut visits = vec![Visit { config: start, from: None, tokens: 0 }];
+    let mut fewest = FxHashMap::from_iter([(start, 0)]);
+    let mut open = BinaryHeap::from([Reverse((0, 0))]);
+    let mut bytes_left = SPELT_BYTES;
+    for _ in 0..EXPANSIONS {
+        let Some(Reverse((_, at))) = open.pop() else { break };
+        let Visit { config, tokens, .. } = visits[at];
+        // Another token makes a way that is no shorter than the best unless the output can end after it.
+        if best.as_ref().is_some_and(|best| tokens + 1 >= best.len()) {
+            continue;
+        }
+        let mut found: Vec<(TokenId, Config)> = Vec::new();
+        mask::plain(automaton, vocabulary, config, |_, ids, next| {
+            let known = fewest.entry(next).or_insert(usize::MAX);
+            if tokens + 1 < *known {
+                *known = tokens + 1;
+                found.push((ids[0], next));
+            }
+        });
+        for (token, next) in found {
+            visits.push(Visit { config: next, from: Some((at, token)), tokens: tokens + 1 });
+            let len = automaton.closing_len(next) as usize;
+            if len > bytes_left {
+                return best;
+            }
+            bytes_left -= len;
+            let Some(rest) = spell(&automaton.closing(next), vocabulary) else { continue };
+            let whole = tokens + 1 + rest.len();
+            open.push(Reverse((whole, visits.len() - 1)));
+            if best.as_ref().is_none_or(|best| whole < best.len()) {
+                best = Some([way_to(&visits, visits.len() - 1), rest].concat());
+            }
+        }
+    }
+    best
+}
+
+/// The tokens that led to a visit.
+fn way_to(visits: &[Visit], mut at: usize) -> Vec<TokenId> {
+    let mut tokens = Vec::with_capacity(visits[at].tokens);
+    while let Some((before, token)) = visits[at].from {
+        tokens.push(token);
+        at = before;
+    }
+    tokens.reverse();
+    tokens
 }
 
 /// The fewest tokens that spell `bytes`, if any do.

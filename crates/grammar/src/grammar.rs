@@ -8,7 +8,7 @@ use crate::machine::automaton::Automaton;
 use crate::machine::cfg::{CfgMachine, Program};
 use crate::machine::json::JsonProgram;
 use crate::machine::{Config, Machine};
-use crate::{ByteSet, GrammarError, Limits, Remotes, SchemaOptions, Warning};
+use crate::{ByteSet, GrammarError, Limits, Remotes, Samples, SchemaOptions, Warning};
 
 /// A compiled grammar. Immutable, cheap to clone, and independent of any tokenizer.
 ///
@@ -169,6 +169,19 @@ impl Grammar {
     pub fn recognizer(&self) -> Recognizer {
         let automaton = self.automaton();
         Recognizer { config: automaton.start(), automaton, len: 0 }
+    }
+
+    /// Random outputs: varied in what the grammar leaves open, bounded in length, and the same for equal seeds.
+    ///
+    /// ```
+    /// use formwork_grammar::{Grammar, Limits};
+    /// let grammar = Grammar::regex("[a-z]+(-[0-9]{2})?", &Limits::default())?;
+    /// let outputs: Vec<_> = grammar.samples(42).take(3).collect();
+    /// assert!(outputs.iter().all(|output| grammar.accepts(output)));
+    /// # Ok::<(), formwork_grammar::GrammarError>(())
+    /// ```
+    pub fn samples(&self, seed: u64) -> Samples {
+        Samples::new(self, seed)
     }
 
     pub(crate) fn automaton(&self) -> Automaton {

@@ -25,7 +25,7 @@
 //! ```
 //!
 //! # What is not here
-//! No I/O, no tokenizer training, no sampling. Nothing in this crate panics on input: a grammar that cannot be enforced
+//! No I/O, no tokenizer training, no sampling of tokens by their probability. Nothing in this crate panics on input: a grammar that cannot be enforced
 //! exactly is an error that names the place.
 
 mod budget;
@@ -40,6 +40,7 @@ mod machine;
 mod mask;
 mod matcher;
 mod regular;
+mod samples;
 mod tables;
 mod walk;
 
@@ -50,3 +51,4 @@ pub use frontend::json_schema::{Formats, Layout, Order, Profile, Remotes, Schema
 pub use grammar::{Grammar, Mismatch, Recognizer};
 pub use limits::Limits;
 pub use matcher::{Explanation, Matcher, NotAllowed, Rejection};
+pub use samples::Samples;

@@ -1,0 +1,330 @@
+//! Random outputs of a grammar.
+//!
+//! A sample is a walk through the automaton, a byte at a time. The bytes that may follow are put together by where they
+//! lead, since ninety letters that continue a string are one choice and the quote that ends it another; a choice is drawn
+//! first, then one of its bytes. So branches, optional members, lengths and the sizes of numbers vary without anything
+//! being known of the kind of grammar.
+//!
+//! A walk ends for these reasons. Ways that lead towards the end are favoured, some samples more than others. A byte is
+//! taken only if what is then the shortest completion still fits, so a sample that grows (as recursive grammars make
+//! them do) is closed in time; so is one for which the automaton would have to grow too large. And where the output may
+//! end, ending is a choice like others.
+//!
+//! The samples are varied, not uniform: no distribution over outputs is promised, only that it depends on nothing but the
+//! grammar, the bound and the seed.
+
+use crate::Grammar;
+use crate::machine::Config;
+use crate::machine::automaton::Automaton;
+
+/// Random outputs of a grammar, without end; from [`Grammar::samples`].
+///
+/// ```
+/// use formwork_grammar::{Grammar, Limits};
+/// let grammar = Grammar::gbnf("root ::= \"(\" root* \")\"", &Limits::default())?;
+/// for output in grammar.samples(7).max_bytes(100).take(20) {
+///     assert!(grammar.accepts(&output) && output.len() <= 100);
+/// }
+/// # Ok::<(), formwork_grammar::GrammarError>(())
+/// ```
+pub struct Samples {
+    grammar: Grammar,
+    automaton: Automaton,
+    random: Random,
+    max_bytes: usize,
+    choices: Choices,
+}
+
+/// Bytes that a sample may have, unless told otherwise, on top of twice those of the shortest output.
+const SPARE: usize = 1000;
+
+/// Bytes of memory by which the automaton may grow for a sample before that is closed.
+///
+/// A thousand bytes of a long string with a maximum length take one of the eight mebibytes. Nested alternatives that agree
+/// on a long prefix take more with each level, until no step is fast.
+const GROWTH: usize = 8 << 20;
+
+impl Samples {
+    pub(crate) fn new(grammar: &Grammar, seed: u64) -> Self {
+        let automaton = grammar.automaton();
+        let max_bytes = automaton.closing_len(automaton.start()) as usize * 2 + SPARE;
+        Self {
+            grammar: grammar.clone(),
+            automaton,
+            random: Random(seed),
+            max_bytes,
+            choices: Choices::default(),
+        }
+    }
+
+    /// Bounds the samples that follow. Where no output is that short, each sample is a shortest one.
+    #[must_use]
+    pub const fn max_bytes(mut self, max_bytes: usize) -> Self {
+        self.max_bytes = max_bytes;
+        self
+    }
+
+    fn sample(&mut self) -> Vec<u8> {
+        if self.automaton.byte_len() > self.grammar.limits().cache_bytes {
+            self.automaton = self.grammar.automaton();
+        }
+        let mut at = self.automaton.start();
+        let limit = self.max_bytes.max(self.automaton.closing_len(at) as usize);
+        let habit = Habit::draw(&mut self.random);
+        let mut on_track = false;
+        let mut output = Vec::new();
+        let byte_len = self.automaton.byte_len();
+        // Each turn adds a byte after which the shortest completion still fits, so there are at most `limit` turns.
+        loop {
+            if self.automaton.byte_len() > byte_len + GROWTH {
+                output.extend(self.automaton.closing(at));
+                return output;
+            }
+            self.choices.gather(&mut self.automaton, at, limit - output.len());
+            let Some(choice) = self.choices.draw(&mut self.random, habit, &mut on_track) else {
+                return output;
+            };
+            output.push(self.choices.byte_of(choice, &mut self.random));
+            at = choice.next;
+        }
+    }
+}
+
+impl Iterator for Samples {
+    type Item = Vec<u8>;
+
+    fn next(&mut self) -> Option<Vec<u8>> {
+        Some(self.sample())
+    }
+}
+
+/// What one sample tends to; drawn for each, so that there are short and long ones, and plain and exotic ones.
+#[derive(Clone, Copy)]
+struct Habit {
+    /// The weight of a way towards the end, in halves.
+    haste: u32,
+    /// The weight of all characters beyond ASCII where there are many within.
+    exotic: u32,
+}
+
+impl Habit {
+    fn draw(random: &mut Random) -> Self {
+        Self { haste: 1 << random.below(4), exotic: [0, 0, 1, 8][random.below(4) as usize] }
+    }
+}
+
+/// The bytes that lead from one config to another.
+#[derive(Clone, Copy)]
+struct Choice {
+    next: Config,
+    /// Where its bytes are, those within ASCII first.
+    first: usize,
+    ascii: usize,
+    len: usize,
+    /// On a shortest way to the end.
+    closes: bool,
+}
+
+/// Where a walk may go from a config.
+#[derive(Default)]
+struct Choices {
+    /// Sorted by where they lead.
+    bytes: Vec<(Config, u8)>,
+    choices: Vec<Choice>,
+    may_end: bool,
+}
+
+/// As many ASCII bytes as no numeral, bracket or escape offers: any text may follow.
+const MANY: usize = 16;
+
+/// The weight of a byte that leads where no other does.
+const WEIGHT: u32 = 4;
+
+impl Choices {
+    /// All choices at `config` after which the output can close within `left` bytes, this one included.
+    fn gather(&mut self, automaton: &mut Automaton, config: Config, left: usize) {
+        self.may_end = automaton.accepting(config);
+        self.bytes.clear();
+        for byte in automaton.plausible(config).iter() {
+            let next = automaton.step(config, byte);
+            if next != Config::DEAD && (automaton.closing_len(next) as usize) < left {
+                self.bytes.push((next, byte));
+            }
+        }
+        self.bytes.sort_unstable();
+        self.choices.clear();
+        let mut first = 0;
+        for group in self.bytes.chunk_by(|one, other| one.0 == other.0) {
+            self.choices.push(Choice {
+                next: group[0].0,
+                first,
+                ascii: group.iter().filter(|(_, byte)| byte.is_ascii()).count(),
+                len: group.len(),
+                closes: automaton.closing_len(group[0].0) < automaton.closing_len(config),
+            });
+            first += group.len();
+        }
+        // Configs are numbered as they are met, which depends on the samples before.
+        self.choices.sort_unstable_by_key(|choice| self.bytes[choice.first].1);
+    }
+
+    /// Draws a choice; `None` is to end.
+    ///
+    /// A letter that leads elsewhere than the many around it is the way into something particular, such as a declared
+    /// name where any name may stand. By chance alone a walk would hardly ever follow it to its last letter, so such a
+    /// track is taken more often than not, and then rarely left.
+    fn draw(&self, random: &mut Random, habit: Habit, on_track: &mut bool) -> Option<Choice> {
+        let many = self.choices.iter().any(|choice| choice.ascii >= MANY);
+        let stays = random.below(16) < if *on_track { 15 } else { 12 };
+        if many && stays {
+            let single = |choice: &&Choice| choice.ascii == 1 && choice.len == 1;
+            let letters: Vec<_> =
+                self.choices.iter().filter(single).filter(|choice| self.is_letter(choice)).collect();
+            let ends: Vec<_> = self.choices.iter().filter(single).filter(|choice| choice.closes).collect();
+            let track = if letters.is_empty() && *on_track { ends } else { letters };
+            *on_track = track.iter().any(|choice| self.is_letter(choice));
+            if !track.is_empty() {
+                return Some(*track[random.below(track.len() as u32) as usize]);
+            }
+        }
+        *on_track = false;
+        let weights: Vec<u32> = self.choices.iter().map(|choice| self.weight(choice, habit, many)).collect();
+        let end = if self.may_end { WEIGHT * habit.haste / 2 } else { 0 };
+        let total = weights.iter().sum::<u32>() + end;
+        if total == 0 {
+            // Nothing but what this sample avoids.
+            return self.choices.get(random.below(self.choices.len().max(1) as u32) as usize).copied();
+        }
+        let mut drawn = random.below(total);
+        for (choice, weight) in self.choices.iter().zip(weights) {
+            if drawn < weight {
+                return Some(*choice);
+            }
+            drawn -= weight;
+        }
+        None
+    }
+
+    fn weight(&self, choice: &Choice, habit: Habit, many: bool) -> u32 {
+        let bytes = &self.bytes[choice.first..choice.first + choice.ascii];
+        let all = |of: fn(u8) -> bool| bytes.iter().all(|&(_, byte)| of(byte));
+        let weight = match choice.ascii {
+            0 if many => habit.exotic,
+            0 => WEIGHT,
+            _ if all(|byte| byte.is_ascii_whitespace() || byte == b'\\') => 1,
+            ascii => WEIGHT * (1 + ascii.ilog2()),
+        };
+        if choice.closes { (weight * habit.haste).div_ceil(2) } else { weight }
+    }
+
+    fn is_letter(&self, choice: &Choice) -> bool {
+        let (_, byte) = self.bytes[choice.first];
+        byte.is_ascii_alphanumeric() || byte == b'_'
+    }
+
+    /// One of the bytes of a choice; of many a letter or digit mostly.
+    fn byte_of(&self, choice: Choice, random: &mut Random) -> u8 {
+        let bytes = &self.bytes[choice.first..choice.first + choice.len];
+        let any = |random: &mut Random| bytes[random.below(bytes.len() as u32) as usize].1;
+        let byte = any(random);
+        let again = choice.ascii >= MANY && !byte.is_ascii_alphanumeric() && random.below(4) > 0;
+        if again { any(random) } else { byte }
+    }
+}
+
+/// `SplitMix64` (Steele, Lea and Flood 2014).
+struct Random(u64);
+
+impl Random {
+    /// A number below `bound`, which is positive and so small that the bias does not matter.
+    const fn below(&mut self, bound: u32) -> u32 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+        ((mixed >> 32) * bound as u64 >> 32) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::{Limits, SchemaOptions};
+
+    fn schema(schema: &serde_json::Value) -> Grammar {
+        Grammar::json_schema(schema, &SchemaOptions::default(), &Limits::default()).unwrap()
+    }
+
+    fn texts(grammar: &Grammar, count: usize) -> Vec<String> {
+        let outputs: Vec<Vec<u8>> = grammar.samples(1).take(count).collect();
+        assert!(outputs.iter().all(|output| grammar.accepts(output)));
+        outputs.into_iter().map(|output| String::from_utf8(output).unwrap()).collect()
+    }
+
+    #[test]
+    fn equal_seeds_give_equal_samples() {
+        let grammar = schema(&serde_json::json!({}));
+        let take = |seed| grammar.samples(seed).take(20).collect::<Vec<_>>();
+        assert_eq!(take(1), take(1));
+        assert_ne!(take(1), take(2));
+    }
+
+    #[test]
+    fn starting_over_changes_nothing() {
+        let rules = "root ::= \"(\" root* \")\" | [a-z]+";
+        let small = Limits { cache_bytes: 1, ..Limits::default() };
+        let [plain, small] = [Limits::default(), small].map(|limits| Grammar::gbnf(rules, &limits).unwrap());
+        assert!(plain.samples(3).take(50).eq(small.samples(3).take(50)));
+    }
+
+    #[test]
+    fn what_matters_varies() {
+        let grammar = schema(&serde_json::json!({
+            "properties": {
+                "name": { "type": "string" },
+                "size": { "type": "integer" },
+                "tags": { "type": "array", "items": { "enum": ["red", "green"] } },
+            },
+            "required": ["size"],
+            "type": "object",
+        }));
+        let texts = texts(&grammar, 500);
+        let count = |part: &str| texts.iter().filter(|text| text.contains(part)).count();
+        for part in ["\"name\": ", "\"tags\": []", "\"tags\": [\"", "\"red\"", "\"green\"", "\", \""] {
+            assert!(count(part) > 5, "{part}: {}", count(part));
+        }
+        assert!(texts.iter().filter(|text| text.starts_with("{\"size\"")).count() > 50);
+        let values = texts.iter().map(|text| serde_json::from_str::<serde_json::Value>(text).unwrap());
+        let values: Vec<_> = values.collect();
+        let digits = |value: &serde_json::Value| value["size"].as_f64().unwrap().abs().to_string().len();
+        assert_eq!(values.iter().map(digits).filter(|&digits| digits <= 4).collect::<BTreeSet<_>>().len(), 4);
+        let other = |value: &&serde_json::Value| {
+            value.as_object().unwrap().keys().any(|name| !["name", "size", "tags"].contains(&name.as_str()))
+        };
+        assert!(values.iter().filter(other).count() > 20);
+        assert!(texts.iter().any(|text| !text.is_ascii()));
+        assert!(texts.iter().filter(|text| text.is_ascii()).count() > 200);
+    }
+
+    #[test]
+    fn every_choice_comes() {
+        let grammar = Grammar::choices(&["yes", "no", "maybe"], &Limits::default()).unwrap();
+        assert_eq!(texts(&grammar, 50).into_iter().collect::<BTreeSet<_>>().len(), 3);
+    }
+
+    #[test]
+    fn no_sample_exceeds_the_bound() {
+        let endless =
+            Grammar::gbnf("root ::= \"[\" (root (\",\" root)*)? \"]\"", &Limits::default()).unwrap();
+        for max in [0, 1, 2, 7, 300] {
+            for output in endless.samples(5).max_bytes(max).take(100) {
+                assert!(output.len() <= max.max(2) && endless.accepts(&output));
+            }
+        }
+        let long = Grammar::regex("a{500}b?", &Limits::default()).unwrap();
+        assert!(long.samples(5).max_bytes(10).take(5).all(|output| output == long.shortest()));
+    }
+}
