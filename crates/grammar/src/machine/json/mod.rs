@@ -12,10 +12,13 @@
 //! of the token being read plus, from the stack node, that of everything still open, which is summed as frames are
 //! pushed. What has no such length is left out. Nothing here recurses, however deep the text nests.
 //!
+//! Where threads that differ only below open the same array or object, it is opened once, on a parent that stands for all
+//! of their stacks, and when it closes each goes on. So alternatives of a recursive schema do not multiply with the depth:
+//! a config has at most one stack for each way to be inside one value of each rule.
+//!
 //! # What it does not do
 //! The names of undeclared members are not remembered, so one may be repeated; declared names may not. Alternatives that
-//! agree on a long prefix and differ only inside nested arrays or objects are followed side by side, so many nested
-//! ambiguous `anyOf`s can make configs large.
+//! agree on a long prefix of one array or object are followed side by side.
 
 pub(crate) mod classes;
 mod closing;
@@ -55,6 +58,8 @@ pub(crate) struct JsonMachine {
     interner: Interner,
     /// The threads of the config being built.
     next: Vec<u32>,
+    /// The arrays and objects that the byte being read opens, and on which stacks.
+    opened: Vec<(Frame, StackId)>,
 }
 
 /// An interned stack.
@@ -64,7 +69,7 @@ type StackId = u32;
 const ROOT: StackId = 0;
 
 /// An open array or object.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 enum Frame {
     /// `items` counts the one being read.
     Array { rule: u32, items: u32, counts: Counts },
@@ -165,11 +170,14 @@ impl Literal {
 
 impl JsonMachine {
     fn new(program: Arc<JsonProgram>) -> Self {
-        Self { program, interner: Interner::default(), next: Vec::new() }
+        Self { program, interner: Interner::default(), next: Vec::new(), opened: Vec::new() }
     }
 
     /// Interns the threads gathered in `next`.
     fn gathered(&mut self) -> Config {
+        if !self.opened.is_empty() {
+            self.enter_opened();
+        }
         self.next.sort_unstable();
         self.next.dedup();
         let config = self.interner.config(&self.next);

@@ -113,7 +113,28 @@ impl JsonMachine {
         }
     }
 
+    /// Opens an array or object once all threads have taken the byte: then it is known on which stacks.
     fn open(&mut self, parent: StackId, frame: Frame) {
+        self.opened.push((frame, parent));
+    }
+
+    /// Adds the threads in what was opened, each kind of it once on all of its stacks together.
+    pub(super) fn enter_opened(&mut self) {
+        let mut opened = std::mem::take(&mut self.opened);
+        opened.sort_unstable();
+        opened.dedup();
+        for group in opened.chunk_by(|a, b| a.0 == b.0) {
+            let parent = match *group {
+                [(_, parent)] => parent,
+                _ => self.interner.join(&group.iter().map(|&(_, parent)| parent).collect::<Vec<_>>()),
+            };
+            self.enter(parent, group[0].0);
+        }
+        opened.clear();
+        self.opened = opened;
+    }
+
+    fn enter(&mut self, parent: StackId, frame: Frame) {
         let Some(stack) = self.stack(parent, frame) else { return };
         let gap = self.program.spacing.bracket.rest(self.interner.stack(stack).depth);
         let state = match frame {
@@ -149,8 +170,11 @@ impl JsonMachine {
     }
 
     /// Adds what follows a value that has just ended.
-    fn complete(&mut self, stack: StackId) {
-        self.push(stack, if stack == ROOT { State::End } else { State::AfterValue });
+    fn complete(&mut self, parent: StackId) {
+        for at in 0..self.interner.joined(&parent).len() {
+            let stack = self.interner.joined(&parent)[at];
+            self.push(stack, if stack == ROOT { State::End } else { State::AfterValue });
+        }
     }
 
     fn literal(&mut self, stack: StackId, literal: Literal, at: u8, byte: u8) {
