@@ -16,9 +16,9 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            source_bytes: 16 << 20,
+            source_bytes: 4 << 20,
             nesting: 256,
-            states: 2_000_000,
+            states: 1 << 18,
             shortest_bytes: 1 << 16,
             cache_bytes: 256 << 20,
         }

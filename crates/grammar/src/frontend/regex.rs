@@ -10,10 +10,14 @@ use super::expr::{Expr, Rules};
 use crate::error::{Kind, RegexProblem};
 use crate::{GrammarError, Limits};
 
+/// Bytes of a pattern. What the parser makes of one takes many times its length.
+const BYTES: usize = 1 << 17;
+
 /// Parses `pattern` into a one-rule grammar.
 pub(crate) fn parse(pattern: &str, limits: &Limits) -> Result<Rules, GrammarError> {
-    if pattern.len() > limits.source_bytes {
-        return Err(GrammarError::limit("bytes of source", pattern.len(), limits.source_bytes));
+    let limit = limits.source_bytes.min(BYTES);
+    if pattern.len() > limit {
+        return Err(GrammarError::limit("bytes of source", pattern.len(), limit));
     }
     let hir = regex_syntax::ParserBuilder::new()
         .nest_limit(limits.nesting as u32)

@@ -1,10 +1,11 @@
 //! The graph of nodes: one for each set of atoms that applies to one place.
 
 use std::collections::VecDeque;
+use std::hash::{BuildHasher, Hash};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::Warning;
 use super::atom::{Atom, AtomId, Choice, ChoiceKind, Types};
@@ -21,6 +22,9 @@ use crate::regular::ExprId;
 
 /// Alternatives that one node may have: the product of its choices.
 const ALTERNATIVES: usize = 4096;
+
+/// Steps of conjunction for each state that the limits allow.
+const STEPS: usize = 1;
 
 /// The graph before it is known what can be satisfied.
 #[derive(Default)]
@@ -50,7 +54,7 @@ pub(super) struct DraftNode {
     pub(super) objects: Vec<DraftObject>,
 }
 
-#[derive(PartialEq)]
+#[derive(PartialEq, Eq, Hash)]
 pub(super) struct DraftArray {
     pub(super) prefix: Vec<Vec<Way>>,
     pub(super) rest: Vec<Way>,
@@ -61,7 +65,7 @@ pub(super) struct DraftArray {
     pub(super) unique: Option<String>,
 }
 
-#[derive(PartialEq)]
+#[derive(PartialEq, Eq, Hash)]
 pub(super) struct DraftObject {
     pub(super) members: Vec<(String, NodeId, bool)>,
     /// By the label of an undeclared name.
@@ -153,8 +157,9 @@ impl<'a> Builder<'a> {
 
     /// Gives a node its content.
     fn fill(&mut self, node: NodeId, atoms: &[AtomId]) -> Result<(), GrammarError> {
+        let mut known: [Known; 4] = Default::default();
         for alternative in self.alternatives(node, atoms)? {
-            self.add_alternative(node, &alternative)?;
+            self.add_alternative(node, &alternative, &mut known)?;
         }
         Ok(())
     }
@@ -167,8 +172,9 @@ impl<'a> Builder<'a> {
 
     pub(super) fn spend(&mut self, work: usize) -> Result<(), GrammarError> {
         self.work += work;
-        if self.work > self.limits.states {
-            return Err(GrammarError::limit("steps of schema conjunction", self.work, self.limits.states));
+        let limit = self.limits.states.saturating_mul(STEPS);
+        if self.work > limit {
+            return Err(GrammarError::limit("steps of schema conjunction", self.work, limit));
         }
         Ok(())
     }
@@ -323,7 +329,12 @@ impl<'a> Builder<'a> {
         Ok(!both.types.is_empty())
     }
 
-    fn add_alternative(&mut self, node: NodeId, alternative: &[AtomId]) -> Result<(), GrammarError> {
+    fn add_alternative(
+        &mut self,
+        node: NodeId,
+        alternative: &[AtomId],
+        known: &mut [Known; 4],
+    ) -> Result<(), GrammarError> {
         let mut atoms: Vec<Rc<Atom>> = Vec::with_capacity(alternative.len());
         for &id in alternative {
             atoms.push(self.atoms.get(id)?);
@@ -335,19 +346,28 @@ impl<'a> Builder<'a> {
         let node = &mut self.draft.nodes[node as usize];
         node.null |= null;
         node.bools = [node.bools[0] | bools[0], node.bools[1] | bools[1]];
-        add_new(&mut node.numbers, numbers);
-        add_new(&mut node.texts, text);
-        add_new(&mut node.arrays, array);
-        add_new(&mut node.objects, objects.into_iter().flatten());
+        let [known_numbers, known_texts, known_arrays, known_objects] = known;
+        known_numbers.add_new(&mut node.numbers, numbers);
+        known_texts.add_new(&mut node.texts, text);
+        known_arrays.add_new(&mut node.arrays, array);
+        known_objects.add_new(&mut node.objects, objects.into_iter().flatten());
         node.words.extend(words);
         Ok(())
     }
 }
 
-fn add_new<T: PartialEq>(all: &mut Vec<T>, new: impl IntoIterator<Item = T>) {
-    for one in new {
-        if !all.contains(&one) {
-            all.push(one);
+/// What is in a list already, by hash: alternatives are many, and long to compare.
+#[derive(Default)]
+struct Known(FxHashMap<u64, Vec<usize>>);
+
+impl Known {
+    fn add_new<T: Eq + Hash>(&mut self, all: &mut Vec<T>, new: impl IntoIterator<Item = T>) {
+        for one in new {
+            let same = self.0.entry(FxBuildHasher.hash_one(&one)).or_default();
+            if !same.iter().any(|&at| all[at] == one) {
+                same.push(all.len());
+                all.push(one);
+            }
         }
     }
 }

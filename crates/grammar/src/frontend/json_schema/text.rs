@@ -12,6 +12,9 @@ use crate::error::SchemaProblem;
 use crate::machine::json::texts::Texts;
 use crate::regular::{CharSet, ExprId, Expressions, TextDfa, TooLarge, ecma};
 
+/// Bytes of one pattern.
+const PATTERN_BYTES: usize = 1 << 16;
+
 impl Atoms<'_> {
     /// The language of a `pattern`, which stands at `pointer`.
     pub(super) fn pattern(
@@ -22,6 +25,10 @@ impl Atoms<'_> {
     ) -> Result<ExprId, Problem> {
         if let Some(&known) = self.patterns.get(source) {
             return Ok(known);
+        }
+        if source.len() > PATTERN_BYTES {
+            let problem = SchemaProblem::Limit { what: "bytes", given: source.len(), limit: PATTERN_BYTES };
+            return Err(Problem::new(pointer, keyword.name, problem));
         }
         let language = ecma::pattern(&mut self.expressions, source).map_err(|error| {
             let problem = SchemaProblem::Pattern { message: error.to_string() };

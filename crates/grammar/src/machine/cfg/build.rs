@@ -6,9 +6,11 @@ use std::collections::BinaryHeap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::nfa::Nfa;
 use super::program::{ByteEdge, CallEdge, Dot, Program, Shortest, State};
+use super::simplify::{simplified, size};
 use crate::error::Kind;
-use crate::frontend::expr::{Expr, RuleId, Rules};
+use crate::frontend::expr::Rules;
 use crate::{GrammarError, Limits};
 
 /// Determinisation may give this many times the states of the automaton that it starts from, and never fewer than
@@ -16,16 +18,23 @@ use crate::{GrammarError, Limits};
 const GROWTH: usize = 2;
 const SMALL: usize = 64;
 
-/// How many edges there may be for every state that the limits allow. Repeated optional parts have quadratically many.
-const EDGES: usize = 8;
+/// Steps that determinisation may take besides, for each edge.
+const STEPS: usize = 8;
 
 pub(super) fn build(rules: &Rules, limits: &Limits) -> Result<Program, GrammarError> {
     let mut states: Vec<State> = Vec::new();
     let mut starts = Vec::with_capacity(rules.exprs.len());
     for expr in &rules.exprs {
-        let nfa = Nfa::new(expr, limits.states.saturating_sub(states.len()), limits)?;
-        let automaton = nfa.without_empty_edges(limits)?;
-        let automaton = determinise(&automaton).unwrap_or(automaton);
+        let expr = simplified(expr);
+        let needed = states.len().saturating_add(size(&expr));
+        if needed > limits.states {
+            return Err(GrammarError::limit("states", needed, limits.states));
+        }
+        let automaton = Nfa::new(&expr).without_empty_edges(limits)?;
+        let automaton = match is_deterministic(&automaton) {
+            true => automaton,
+            false => determinise(&automaton).unwrap_or(automaton),
+        };
         let offset = states.len() as u32;
         if states.len() + automaton.len() > limits.states {
             return Err(GrammarError::limit("states", states.len() + automaton.len(), limits.states));
@@ -128,191 +137,12 @@ impl Waiting {
     }
 }
 
-/// A Thompson automaton with empty edges.
-struct Nfa {
-    nodes: Vec<Node>,
-    start: usize,
-    end: usize,
-    limit: usize,
-}
-
-#[derive(Default)]
-struct Node {
-    empty: Vec<usize>,
-    bytes: Vec<(u8, u8, usize)>,
-    calls: Vec<(RuleId, usize)>,
-}
-
-impl Nfa {
-    fn new(expr: &Expr, limit: usize, limits: &Limits) -> Result<Self, GrammarError> {
-        let mut nfa = Self { nodes: Vec::new(), start: 0, end: 0, limit };
-        nfa.start = nfa.node(limits)?;
-        nfa.end = nfa.add(expr, nfa.start, limits)?;
-        Ok(nfa)
-    }
-
-    fn node(&mut self, limits: &Limits) -> Result<usize, GrammarError> {
-        if self.nodes.len() >= self.limit {
-            let used = limits.states - self.limit;
-            return Err(GrammarError::limit("states", used + self.nodes.len() + 1, limits.states));
-        }
-        self.nodes.push(Node::default());
-        Ok(self.nodes.len() - 1)
-    }
-
-    /// Adds `expr` from `from` on and gives the node after it. Depth is bounded by the front ends' nesting limit.
-    fn add(&mut self, expr: &Expr, from: usize, limits: &Limits) -> Result<usize, GrammarError> {
-        match expr {
-            Expr::Literal(bytes) => self.sequence_of(bytes.iter().map(|&byte| (byte, byte)), from, limits),
-            Expr::Class(ranges) => self.class(ranges, from, limits),
-            Expr::Bytes(ranges) => {
-                let to = self.node(limits)?;
-                self.nodes[from].bytes.extend(ranges.iter().map(|&(low, high)| (low, high, to)));
-                Ok(to)
-            }
-            Expr::Rule(rule) => {
-                let to = self.node(limits)?;
-                self.nodes[from].calls.push((*rule, to));
-                Ok(to)
-            }
-            Expr::Sequence(parts) => parts.iter().try_fold(from, |at, part| self.add(part, at, limits)),
-            Expr::Alternatives(parts) => {
-                let to = self.node(limits)?;
-                for part in parts {
-                    // Its own start, so that loops at the start of one alternative do not reach the others.
-                    let start = self.node(limits)?;
-                    self.nodes[from].empty.push(start);
-                    let end = self.add(part, start, limits)?;
-                    self.nodes[end].empty.push(to);
-                }
-                Ok(to)
-            }
-            Expr::Repeat { expr, min, max } => self.repeat(expr, (*min, *max), from, limits),
-        }
-    }
-
-    fn sequence_of(
-        &mut self,
-        ranges: impl Iterator<Item = (u8, u8)>,
-        from: usize,
-        limits: &Limits,
-    ) -> Result<usize, GrammarError> {
-        let mut at = from;
-        for (low, high) in ranges {
-            let next = self.node(limits)?;
-            self.nodes[at].bytes.push((low, high, next));
-            at = next;
-        }
-        Ok(at)
-    }
-
-    /// Characters as the UTF-8 byte sequences that encode them.
-    fn class(
-        &mut self,
-        ranges: &[(char, char)],
-        from: usize,
-        limits: &Limits,
-    ) -> Result<usize, GrammarError> {
-        let to = self.node(limits)?;
-        for &(low, high) in ranges {
-            for sequence in regex_syntax::utf8::Utf8Sequences::new(low, high) {
-                let (last, leading) =
-                    sequence.as_slice().split_last().unwrap_or_else(|| unreachable!("no empty character"));
-                let at =
-                    self.sequence_of(leading.iter().map(|range| (range.start, range.end)), from, limits)?;
-                self.nodes[at].bytes.push((last.start, last.end, to));
-            }
-        }
-        Ok(to)
-    }
-
-    fn repeat(
-        &mut self,
-        expr: &Expr,
-        (min, max): (u32, Option<u32>),
-        from: usize,
-        limits: &Limits,
-    ) -> Result<usize, GrammarError> {
-        let mut at = from;
-        for _ in 0..min {
-            let next = self.add(expr, at, limits)?;
-            if next == at {
-                break; // the empty text, however often
-            }
-            at = next;
-        }
-        let to = self.node(limits)?;
-        let Some(max) = max else {
-            let head = self.node(limits)?;
-            self.nodes[at].empty.push(head);
-            let end = self.add(expr, head, limits)?;
-            self.nodes[end].empty.push(head);
-            self.nodes[head].empty.push(to);
-            return Ok(to);
-        };
-        for _ in min..max {
-            self.nodes[at].empty.push(to);
-            let next = self.add(expr, at, limits)?;
-            if next == at {
-                break;
-            }
-            at = next;
-        }
-        self.nodes[at].empty.push(to);
-        Ok(to)
-    }
-
-    /// The same automaton without empty edges; its start is state 0.
-    ///
-    /// States stand for nodes that are the start or that a byte or call edge enters; their edges are those of all nodes
-    /// that empty edges reach.
-    fn without_empty_edges(&self, limits: &Limits) -> Result<Vec<State>, GrammarError> {
-        let mut dots: FxHashMap<usize, u32> = FxHashMap::default();
-        let mut order = vec![self.start];
-        dots.insert(self.start, 0);
-        let mut states = Vec::new();
-        let mut reached = vec![usize::MAX; self.nodes.len()];
-        // Edges made, and empty edges followed to make them.
-        let mut work = 0;
-        while let Some(&node) = order.get(states.len()) {
-            let mut state = State::default();
-            let mut dot_of = |node: usize| {
-                let next = dots.len() as u32;
-                Dot(*dots.entry(node).or_insert_with(|| {
-                    order.push(node);
-                    next
-                }))
-            };
-            let mut open = vec![node];
-            reached[node] = states.len();
-            while let Some(at) = open.pop() {
-                work += 1;
-                state.accepting |= at == self.end;
-                for &(low, high, to) in &self.nodes[at].bytes {
-                    state.bytes.push(ByteEdge { low, high, target: dot_of(to) });
-                }
-                for &(rule, to) in &self.nodes[at].calls {
-                    state.calls.push(CallEdge { rule, target: dot_of(to) });
-                }
-                for &to in &self.nodes[at].empty {
-                    if reached[to] != states.len() {
-                        reached[to] = states.len();
-                        open.push(to);
-                    }
-                }
-            }
-            state.bytes.sort_unstable();
-            state.bytes.dedup();
-            state.calls.sort_unstable();
-            state.calls.dedup();
-            work += state.bytes.len() + state.calls.len();
-            if work > limits.states.saturating_mul(EDGES) {
-                return Err(GrammarError::limit("edges", work, limits.states.saturating_mul(EDGES)));
-            }
-            states.push(state);
-        }
-        Ok(states)
-    }
+/// Whether no byte and no rule leads from a state to two.
+fn is_deterministic(states: &[State]) -> bool {
+    states.iter().all(|state| {
+        let bytes = state.bytes.windows(2).all(|pair| pair[0].high < pair[1].low);
+        bytes && state.calls.windows(2).all(|pair| pair[0].rule != pair[1].rule)
+    })
 }
 
 /// The subset construction over bytes and calls, unless it grows too much.
@@ -320,7 +150,7 @@ fn determinise(states: &[State]) -> Option<Vec<State>> {
     let limit = (states.len() * GROWTH).max(SMALL);
     let edges: usize = states.iter().map(|state| state.bytes.len() + state.calls.len()).sum();
     let edge_limit = edges * GROWTH + SMALL * SMALL;
-    let mut work = 0;
+    let (mut work, mut steps) = (0, 0);
     let mut ids: FxHashMap<Vec<Dot>, u32> = FxHashMap::default();
     let mut order = vec![vec![Dot(0)]];
     ids.insert(order[0].clone(), 0);
@@ -348,9 +178,10 @@ fn determinise(states: &[State]) -> Option<Vec<State>> {
             let target = id_of(group.iter().map(|edge| edge.target).collect());
             state.calls.push(CallEdge { rule: group[0].rule, target });
         }
-        result.push(state);
         work += bytes.len() + calls.len();
-        if order.len() > limit || work > edge_limit {
+        steps += bytes.len() * state.bytes.len();
+        result.push(state);
+        if order.len() > limit || work > edge_limit || steps > STEPS * edge_limit {
             return None;
         }
     }

@@ -6,8 +6,10 @@
 //! (row, byte) → row steps can be remembered for good.
 
 mod build;
+mod nfa;
 mod program;
 mod rows;
+mod simplify;
 
 pub(crate) use program::Program;
 pub(crate) use rows::CfgMachine;

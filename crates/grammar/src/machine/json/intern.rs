@@ -10,6 +10,9 @@ use crate::machine::Config;
 pub(super) struct Interner {
     stacks: Vec<Stack>,
     stack_ids: FxHashMap<(StackId, Frame), StackId>,
+    /// What the stacks that join several stand for; by its index in each.
+    joins: Vec<Box<[StackId]>>,
+    join_ids: FxHashMap<Box<[StackId]>, StackId>,
     threads: Vec<(Thread, Shortest)>,
     thread_ids: FxHashMap<Thread, u32>,
     configs: Vec<Threads>,
@@ -21,12 +24,15 @@ pub(super) struct Interner {
     byte_len: usize,
 }
 
-/// An interned stack: its top frame and what depends on it alone.
+/// An interned stack: its top frame and what depends on it alone; or the *join* of several stacks, on which one frame was
+/// pushed at the same byte. A join is the parent of stacks and never that of a thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stack {
     pub(super) parent: StackId,
-    /// `None` for the stack with nothing open.
+    /// `None` for the stack with nothing open, and for joins.
     pub(super) frame: Option<Frame>,
+    /// For a join, one more than its index.
+    join: u32,
     /// The number of open arrays and objects.
     pub(super) depth: u32,
     /// From the end of the current item to the end of this array or object, at least.
@@ -66,6 +72,7 @@ impl Default for Interner {
         let root = Stack {
             parent: ROOT,
             frame: None,
+            join: 0,
             depth: 0,
             own: 0,
             total: 0,
@@ -76,6 +83,8 @@ impl Default for Interner {
         Self {
             stacks: vec![root],
             stack_ids: FxHashMap::default(),
+            joins: Vec::new(),
+            join_ids: FxHashMap::default(),
             threads: Vec::new(),
             thread_ids: FxHashMap::default(),
             configs: Vec::new(),
@@ -110,6 +119,7 @@ impl Interner {
         self.stacks.push(Stack {
             parent,
             frame: Some(frame),
+            join: 0,
             depth: depth + 1,
             own,
             total: total.saturating_add(own),
@@ -120,6 +130,45 @@ impl Interner {
         self.stack_ids.insert((parent, frame), id);
         self.byte_len += 2 * size_of::<Stack>();
         id
+    }
+
+    /// Some stacks, sorted and not empty, as one parent. They are equally deep, since they come of one text.
+    pub(super) fn join(&mut self, stacks: &[StackId]) -> StackId {
+        if let &[only] = stacks {
+            return only;
+        }
+        if let Some(&known) = self.join_ids.get(stacks) {
+            return known;
+        }
+        let depth = self.stack(stacks[0]).depth;
+        let total = stacks.iter().map(|&stack| self.stack(stack).total).min().unwrap_or(u32::MAX);
+        let id = self.stacks.len() as StackId;
+        let all: Box<[StackId]> = stacks.into();
+        self.byte_len += 2 * size_of_val(stacks) + size_of::<Stack>() + 64;
+        self.joins.push(all.clone());
+        self.join_ids.insert(all, id);
+        let join = self.joins.len() as u32;
+        // Stacks in items that must differ are never joined.
+        self.stacks.push(Stack {
+            parent: ROOT,
+            frame: None,
+            join,
+            depth,
+            own: 0,
+            total,
+            closable: false,
+            tracking: ROOT,
+            contested: ROOT,
+        });
+        id
+    }
+
+    /// The stacks that a parent stands for: itself, unless it is a join.
+    pub(super) fn joined<'a>(&'a self, parent: &'a StackId) -> &'a [StackId] {
+        match self.stack(*parent).join {
+            0 => std::slice::from_ref(parent),
+            join => &self.joins[join as usize - 1],
+        }
     }
 
     pub(super) fn find_thread(&self, thread: Thread) -> Option<u32> {

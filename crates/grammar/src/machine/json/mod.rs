@@ -16,10 +16,13 @@
 //! item has the text of it ([`unique`]). Whether such an item can still become another value than those seen, and in how
 //! few bytes, takes a search ([`search`]), unless its beginning tells it from all of them.
 //!
+//! Where threads that differ only below open the same array or object, it is opened once, on a parent that stands for all
+//! of their stacks, and when it closes each goes on. So alternatives of a recursive schema do not multiply with the depth:
+//! a config has at most one stack for each way to be inside one value of each rule.
+//!
 //! # What it does not do
 //! The names of undeclared members are not remembered, so one may be repeated; declared names may not. Alternatives that
-//! agree on a long prefix and differ only inside nested arrays or objects are followed side by side, so many nested
-//! ambiguous `anyOf`s can make configs large.
+//! agree on a long prefix of one array or object are followed side by side.
 
 pub(crate) mod classes;
 mod closing;
@@ -71,6 +74,8 @@ pub(crate) struct JsonMachine {
     next: Vec<u32>,
     /// What is known of items that must differ.
     items: Items,
+    /// The arrays and objects that the byte being read opens, and on which stacks.
+    opened: Vec<(Frame, StackId)>,
 }
 
 /// An interned stack.
@@ -80,7 +85,7 @@ type StackId = u32;
 const ROOT: StackId = 0;
 
 /// An open array or object.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 enum Frame {
     /// `items` counts the one being read. Where items must differ, `seen` are the values before it, and `start` is where
     /// it begins in the text of the thread.
@@ -183,11 +188,14 @@ impl Literal {
 impl JsonMachine {
     fn new(program: Arc<JsonProgram>) -> Self {
         let items = Items::new(&program);
-        Self { program, interner: Interner::default(), next: Vec::new(), items }
+        Self { program, interner: Interner::default(), next: Vec::new(), opened: Vec::new(), items }
     }
 
     /// Interns the threads gathered in `next`.
     fn gathered(&mut self) -> Config {
+        if !self.opened.is_empty() {
+            self.enter_opened();
+        }
         self.next.sort_unstable();
         self.next.dedup();
         let config = self.interner.config(&self.next);

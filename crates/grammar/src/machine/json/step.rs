@@ -128,7 +128,34 @@ impl JsonMachine {
         }
     }
 
+    /// Opens an array or object once all threads have taken the byte: then it is known on which stacks.
     fn open(&mut self, parent: StackId, frame: Frame) {
+        if self.interner.stack(parent).tracking == ROOT {
+            self.opened.push((frame, parent));
+        } else {
+            // Threads in items that must differ have texts of their own.
+            self.enter(parent, frame);
+        }
+    }
+
+    /// Adds the threads in what was opened, each kind of it once on all of its stacks together.
+    pub(super) fn enter_opened(&mut self) {
+        let mut opened = std::mem::take(&mut self.opened);
+        opened.sort_unstable();
+        opened.dedup();
+        self.items.text = EMPTY;
+        for group in opened.chunk_by(|a, b| a.0 == b.0) {
+            let parent = match *group {
+                [(_, parent)] => parent,
+                _ => self.interner.join(&group.iter().map(|&(_, parent)| parent).collect::<Vec<_>>()),
+            };
+            self.enter(parent, group[0].0);
+        }
+        opened.clear();
+        self.opened = opened;
+    }
+
+    fn enter(&mut self, parent: StackId, frame: Frame) {
         let Some(stack) = self.stack(parent, frame) else { return };
         let gap = self.program.spacing.bracket.rest(self.interner.stack(stack).depth);
         let state = match frame {
@@ -169,15 +196,17 @@ impl JsonMachine {
     }
 
     /// Adds what follows a value that has just ended.
-    pub(super) fn complete(&mut self, stack: StackId) {
-        if stack == ROOT {
-            return self.push(ROOT, State::End);
-        }
+    pub(super) fn complete(&mut self, parent: StackId) {
         let text = self.items.text;
-        if let Some(stack) = self.end_item(stack) {
-            self.push(stack, State::AfterValue);
+        for at in 0..self.interner.joined(&parent).len() {
+            let stack = self.interner.joined(&parent)[at];
+            if stack == ROOT {
+                self.push(ROOT, State::End);
+            } else if let Some(stack) = self.end_item(stack) {
+                self.push(stack, State::AfterValue);
+            }
+            self.items.text = text;
         }
-        self.items.text = text;
     }
 
     fn literal(&mut self, stack: StackId, literal: Literal, at: u8, byte: u8) {

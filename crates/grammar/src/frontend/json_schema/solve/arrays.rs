@@ -8,6 +8,9 @@ use crate::frontend::json_schema::build::DraftArray;
 use crate::machine::json::cost::Cost;
 use crate::machine::json::program::{ArrayRule, Counts, Way};
 
+/// What a step between counts takes, in states of automata.
+const STEPS: usize = 4;
+
 impl Solver<'_> {
     /// The array with what cannot be satisfied cut off, if anything is left.
     pub(super) fn array(&mut self, array: &DraftArray) -> Result<Option<ArrayRule>, GrammarError> {
@@ -75,8 +78,8 @@ impl Solver<'_> {
                 });
                 out.push((id, way));
             }
+            self.spend(1 + STEPS * out.len())?;
             edges.push(out);
-            self.spend(1)?;
         }
         let spacing = &self.program.spacing;
         let end = spacing.bracket_cost(0).and(&Cost::new(1, b']'));

@@ -50,23 +50,30 @@ impl NumberDfa {
         let mut ids = FxHashMap::from_iter([(start.clone(), 0u32)]);
         let mut states = vec![start];
         let (mut rows, mut ends) = (Vec::new(), Vec::new());
+        let mut next = Vec::new();
         while let Some(state) = states.get(rows.len()).cloned() {
             ends.push(state.iter().any(|walk| walk.ends(&spans[walk.rule as usize])));
             let mut row = [NONE; CLASSES];
             for (class, to) in row.iter_mut().enumerate() {
-                let mut next: Vec<_> = state
-                    .iter()
-                    .filter_map(|walk| walk.step(&spans[walk.rule as usize], CLASS_BYTES[class]))
-                    .collect();
+                next.clear();
+                let walks = state.iter();
+                next.extend(
+                    walks.filter_map(|walk| walk.step(&spans[walk.rule as usize], CLASS_BYTES[class])),
+                );
                 next.sort_unstable();
                 next.dedup();
                 if next.is_empty() {
                     continue;
                 }
-                *to = *ids.entry(next).or_insert_with_key(|next| {
-                    states.push(next.clone());
-                    states.len() as u32 - 1
-                });
+                *to = match ids.get(&next) {
+                    Some(&known) => known,
+                    None => {
+                        let id = states.len() as u32;
+                        ids.insert(next.clone(), id);
+                        states.push(next.clone());
+                        id
+                    }
+                };
             }
             rows.push(row);
             if rows.len() > limit {

@@ -1,6 +1,7 @@
 //! Tests through [`Machine`]: tables per keyword, laws on random schemas, and the public suites.
 
 mod gbnf;
+mod joins;
 mod keywords;
 mod laws;
 mod oracle;

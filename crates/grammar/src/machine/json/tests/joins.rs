@@ -1,0 +1,52 @@
+//! Alternatives that differ below what is being read are followed as one.
+
+use serde_json::json;
+
+use super::{accepts, close, machine, run};
+use crate::frontend::json_schema::SchemaOptions;
+use crate::machine::json::JsonMachine;
+use crate::machine::{Config, Machine};
+
+/// Objects nested in objects or arrays, each of one of three kinds.
+fn ambiguous() -> JsonMachine {
+    let kind = |name: &str| {
+        let inner =
+            json!({"anyOf": [{"$ref": "#"}, {"type": "array", "items": {"$ref": "#"}, "minItems": 1}]});
+        json!({"type": "object", "properties": {"a": inner, name: {"const": name}}, "additionalProperties": false})
+    };
+    let schema = json!({"anyOf": [kind("x"), kind("y"), kind("zz")]});
+    machine(&schema, SchemaOptions::accept()).expect("supported")
+}
+
+#[test]
+fn alternatives_do_not_multiply_with_the_depth() {
+    let mut machine = ambiguous();
+    let mut config = machine.start();
+    for depth in 0..200 {
+        for &byte in if depth % 3 == 0 { b"{\"a\":[".as_slice() } else { b"{\"a\":" } {
+            config = machine.step(config, byte);
+            assert!(machine.interner.threads_of(config).len() <= 3, "{depth}");
+        }
+    }
+    let end = close(&mut machine, config);
+    assert_eq!(end.iter().filter(|&&byte| byte == b'}').count(), 201);
+}
+
+#[test]
+fn each_alternative_goes_on_by_itself_after_what_they_share() {
+    let mut machine = ambiguous();
+    for text in [
+        r#"{"a":{"a":[{"x":"x"},{}],"y":"y"},"zz":"zz"}"#,
+        r#"{"a":{"a":{"a":{},"zz":"zz"},"zz":"zz"},"x":"x"}"#,
+        r#"{"x":"x","a":{"y":"y","a":[{"a":{}}]}}"#,
+    ] {
+        assert!(accepts(&mut machine, text), "{text}");
+    }
+    for (text, at) in [
+        (r#"{"a":{"a":{},"y":"y"},"y":"y","x":"x"}"#, 29),
+        (r#"{"x":"x","a":{"a":{}},"y":"y"}"#, 21),
+        (r#"{"a":{"a":[{"x":"x"},{}],"y":"y"},"zz":"zz","a":{}}"#, 43),
+    ] {
+        assert_eq!(run(&mut machine, text.as_bytes()), (Config::DEAD, at), "{text}");
+    }
+}
