@@ -53,7 +53,7 @@ impl Reference {
         let mut tree = Tree::new(options.profile);
         let mut count = 0;
         for value in &values {
-            let texts = spell::texts(value, options);
+            let texts = spell::texts(value, *options);
             count += texts.len();
             if count > MOST_TEXTS {
                 return None;
