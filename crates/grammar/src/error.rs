@@ -22,6 +22,8 @@ pub(crate) enum Kind {
     EmptyLanguage,
     #[error("no choices were given")]
     NoChoices,
+    #[error("the grammar cannot be written as GBNF: {reason}")]
+    NotGbnf { reason: &'static str },
     #[error("the grammar needs {given} {what}, more than the limit of {limit}")]
     Limit { what: &'static str, given: usize, limit: usize },
 }
@@ -69,8 +71,6 @@ pub(crate) enum RegexProblem {
 /// What is wrong with a keyword of a schema.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub(crate) enum SchemaProblem {
-    #[error("this keyword is not supported")]
-    Unsupported,
     #[error("{reason}")]
     UnsupportedForm { reason: &'static str },
     #[error("expected {expected}")]
@@ -147,6 +147,10 @@ impl GrammarError {
         let keyword = name.unwrap_or("schema").to_owned();
         let problem = SchemaProblem::Limit { what, given, limit };
         Kind::Schema { pointer: pointer.to_owned(), keyword, problem }.into()
+    }
+
+    pub(crate) fn not_gbnf(reason: &'static str) -> Self {
+        Kind::NotGbnf { reason }.into()
     }
 
     pub(crate) fn limit(what: &'static str, given: usize, limit: usize) -> Self {

@@ -29,7 +29,7 @@ pub struct Grammar {
 
 #[derive(Clone, Debug)]
 enum AnyProgram {
-    Cfg(Arc<Program>),
+    Cfg { program: Arc<Program>, rules: Arc<Rules> },
     Json(Arc<JsonProgram>),
 }
 
@@ -87,7 +87,7 @@ impl Grammar {
     /// # Errors
     /// On a syntax error, an undefined rule, or a language without any finite text.
     pub fn gbnf(source: &str, limits: &Limits) -> Result<Self, GrammarError> {
-        Self::from_rules(&gbnf::parse(source, limits)?, limits)
+        Self::from_rules(gbnf::parse(source, limits)?, limits)
     }
 
     /// Compiles a regular expression that the whole output must match.
@@ -95,7 +95,7 @@ impl Grammar {
     /// # Errors
     /// On a syntax error, or where the expression asks for look-around, backreferences or inner anchors.
     pub fn regex(pattern: &str, limits: &Limits) -> Result<Self, GrammarError> {
-        Self::from_rules(&regex::parse(pattern, limits)?, limits)
+        Self::from_rules(regex::parse(pattern, limits)?, limits)
     }
 
     /// The grammar of exactly these outputs.
@@ -103,11 +103,12 @@ impl Grammar {
     /// # Errors
     /// When there are none.
     pub fn choices<S: AsRef<str>>(choices: &[S], limits: &Limits) -> Result<Self, GrammarError> {
-        Self::from_rules(&choice::parse(choices)?, limits)
+        Self::from_rules(choice::parse(choices)?, limits)
     }
 
-    fn from_rules(rules: &Rules, limits: &Limits) -> Result<Self, GrammarError> {
-        let program = AnyProgram::Cfg(Arc::new(Program::new(rules, limits)?));
+    fn from_rules(rules: Rules, limits: &Limits) -> Result<Self, GrammarError> {
+        let program = Arc::new(Program::new(&rules, limits)?);
+        let program = AnyProgram::Cfg { program, rules: Arc::new(rules) };
         Ok(Self { program, limits: limits.clone(), warnings: Arc::new([]) })
     }
 
@@ -116,10 +117,32 @@ impl Grammar {
         &self.warnings
     }
 
+    /// The same language as GBNF, which llama.cpp reads too.
+    ///
+    /// A schema is written as it is compiled, so with its layout and one spelling of everything:
+    ///
+    /// ```
+    /// use formwork_grammar::{Grammar, Limits, SchemaOptions};
+    /// let schema = serde_json::json!({ "type": "array", "items": { "enum": [1, "a"] }, "maxItems": 2 });
+    /// let grammar = Grammar::json_schema(&schema, &SchemaOptions::default(), &Limits::default())?;
+    /// let gbnf = Grammar::gbnf(&grammar.to_gbnf()?, &Limits::default())?;
+    /// assert!(gbnf.accepts(br#"[1, "a"]"#) && !gbnf.accepts(b"[2]"));
+    /// # Ok::<(), formwork_grammar::GrammarError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// For what GBNF cannot say: members in any order, every spelling of a value, indentation, bytes that are no characters.
+    pub fn to_gbnf(&self) -> Result<String, GrammarError> {
+        match &self.program {
+            AnyProgram::Cfg { rules, .. } => gbnf::print(rules),
+            AnyProgram::Json(program) => gbnf::print(&program.to_rules(&self.limits)?),
+        }
+    }
+
     /// How large the compiled form is: states of the automata, or nodes of the schema.
     pub fn size(&self) -> usize {
         match &self.program {
-            AnyProgram::Cfg(program) => program.states.len(),
+            AnyProgram::Cfg { program, .. } => program.states.len(),
             AnyProgram::Json(program) => program.nodes.len(),
         }
     }
@@ -150,7 +173,7 @@ impl Grammar {
 
     pub(crate) fn automaton(&self) -> Automaton {
         let machine: Box<dyn Machine> = match &self.program {
-            AnyProgram::Cfg(program) => Box::new(CfgMachine::new(Arc::clone(program))),
+            AnyProgram::Cfg { program, .. } => Box::new(CfgMachine::new(Arc::clone(program))),
             AnyProgram::Json(program) => Box::new(program.machine()),
         };
         Automaton::new(machine)
@@ -219,6 +242,11 @@ impl Recognizer {
     /// The bytes that may come next.
     pub fn following(&mut self) -> ByteSet {
         self.automaton.following(self.config)
+    }
+
+    /// What may come next in words, one line for each way on; empty where only the bytes are known.
+    pub fn expected(&mut self) -> Vec<String> {
+        self.automaton.expected(self.config)
     }
 
     fn mismatch(&mut self) -> Mismatch {

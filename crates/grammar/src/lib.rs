@@ -49,4 +49,4 @@ pub use error::GrammarError;
 pub use frontend::json_schema::{Formats, Layout, Order, Profile, Remotes, SchemaOptions, Warning};
 pub use grammar::{Grammar, Mismatch, Recognizer};
 pub use limits::Limits;
-pub use matcher::{Matcher, NotAllowed};
+pub use matcher::{Explanation, Matcher, NotAllowed, Rejection};

@@ -22,6 +22,8 @@ pub(crate) struct Masks {
     known: FxHashMap<Config, Arc<TokenSet>>,
     /// Those inside strings of any text, by the config after the closing quote.
     texts: FxHashMap<Config, Arc<TokenSet>>,
+    /// Those of configs that others are like.
+    likes: FxHashMap<Config, Arc<TokenSet>>,
     /// The tables of the machine's strings, if it has such.
     strings: Option<Arc<Strings>>,
     cells: Arc<Cells>,
@@ -34,6 +36,7 @@ impl Masks {
         Self {
             known: FxHashMap::default(),
             texts: FxHashMap::default(),
+            likes: FxHashMap::default(),
             strings: automaton.strings().map(|profile| Strings::of(vocabulary, profile)),
             cells: Cells::of(vocabulary),
             pool: Pool::of(vocabulary),
@@ -73,9 +76,10 @@ impl Masks {
         if config == Config::DEAD {
             return Arc::new(self.pool.empty());
         }
-        let Self { texts, pool, cells, strings, .. } = self;
+        let Self { texts, likes, pool, cells, strings, .. } = self;
         let strings = strings.as_deref();
-        Walk { automaton, vocabulary, strings, cells, texts, pool, open: Vec::new(), noted: Vec::new() }
+        let (open, noted) = (Vec::new(), Vec::new());
+        Walk { automaton, vocabulary, strings, cells, texts, pool, open, noted, likes, likened: false }
             .mask(config)
     }
 
@@ -88,6 +92,7 @@ impl Masks {
 impl Drop for Masks {
     fn drop(&mut self) {
         self.texts.clear();
+        self.likes.clear();
         self.pool.take_back(self.known.drain().filter_map(|(_, mask)| Arc::into_inner(mask)));
     }
 }

@@ -39,6 +39,30 @@ pub struct Matcher {
     tokens: Vec<TokenId>,
 }
 
+/// What may come next.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Explanation {
+    /// Each way on in words, for a schema; empty for other grammars, of which the bytes tell.
+    pub expected: Vec<String>,
+    /// The next bytes.
+    pub bytes: ByteSet,
+    /// The number of allowed tokens.
+    pub tokens: usize,
+    /// Whether the output may end.
+    pub may_end: bool,
+}
+
+/// What stopped a token.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rejection {
+    /// The offset in the token of the first byte that may not come.
+    pub offset: usize,
+    /// What may come there in words, as in [`Explanation`].
+    pub expected: Vec<String>,
+    /// The bytes that may come there.
+    pub bytes: ByteSet,
+}
+
 /// A token that the grammar does not allow where it was committed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("token {token} is not allowed at position {position}: expected {expected}")]
@@ -176,6 +200,55 @@ impl Matcher {
     /// The bytes that may come next.
     pub fn following(&mut self) -> ByteSet {
         self.with_caches(|matcher, caches| matcher.following_in(caches))
+    }
+
+    /// What may come next, for a person.
+    pub fn explain(&mut self) -> Explanation {
+        let tokens = self.mask().iter().count();
+        let may_end = self.accepting();
+        self.with_caches(|matcher, caches| Explanation {
+            expected: matcher.expected_in(caches, &[]),
+            bytes: matcher.following_in(caches),
+            tokens,
+            may_end,
+        })
+    }
+
+    /// Why `token` may not come next; `None` if it may.
+    pub fn explain_rejection(&mut self, token: TokenId) -> Option<Rejection> {
+        if self.mask().contains(token) {
+            return None;
+        }
+        self.with_caches(|matcher, caches| {
+            let vocabulary = matcher.constraint.vocabulary();
+            let text = vocabulary.kind(token).is_text();
+            let bytes = if text { vocabulary.bytes(token) } else { &[] };
+            let runs = |caches: &mut Caches, len: usize| {
+                matcher.config() != Config::DEAD
+                    && caches.automaton.run(matcher.config(), &bytes[..len]) != Config::DEAD
+            };
+            let offset = (0..bytes.len()).find(|&at| !runs(caches, at + 1)).unwrap_or(0);
+            let expected = matcher.expected_in(caches, &bytes[..offset]);
+            let bytes = match matcher.config() {
+                Config::DEAD => ByteSet::default(),
+                config => {
+                    let at = caches.automaton.run(config, &bytes[..offset]);
+                    caches.automaton.following(at)
+                }
+            };
+            Some(Rejection { offset, expected, bytes })
+        })
+    }
+
+    /// What may follow some bytes, in words.
+    fn expected_in(&self, caches: &mut Caches, bytes: &[u8]) -> Vec<String> {
+        match self.config() {
+            Config::DEAD => Vec::new(),
+            config => {
+                let at = caches.automaton.run(config, bytes);
+                caches.automaton.expected(at)
+            }
+        }
     }
 
     /// The bytes that every completion starts with, as far as they are looked ahead.

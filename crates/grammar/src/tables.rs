@@ -70,6 +70,8 @@ pub(crate) struct Strings {
     pub(crate) suffixes: TokenTrie,
     /// For the tokens in `closers` and `suffixes`, the characters before the quote.
     before: FxHashMap<TokenId, u32>,
+    /// The tokens that may end a string and have another whole one after it.
+    pub(crate) repeats: Vec<TokenId>,
     pub(crate) spaced: Arc<Spaced>,
     pub(crate) token_notes: Notes,
     pub(crate) spaced_notes: Notes,
@@ -118,12 +120,16 @@ impl Strings {
             before.extend(here.iter().chain(below).map(|&token| (token, chars)));
         }
         let suffixes = TokenTrie::new(suffixes.into_iter());
+        let quotes = |token: TokenId| vocabulary.bytes(token).iter().filter(|&&byte| byte == b'"').count();
+        let texts = vocabulary.ids().filter(|&token| vocabulary.kind(token).is_text());
+        let repeats = texts.filter(|&token| quotes(token) >= 3).collect();
         Self {
             inside,
             shorter,
             longer,
             longest,
             closers,
+            repeats,
             before,
             token_notes: Notes::new(trie, profile, true),
             spaced_notes: Notes::new(&spaced.trie, profile, false),

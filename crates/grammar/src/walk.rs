@@ -33,6 +33,10 @@ pub(crate) struct Walk<'a> {
     pub(crate) open: Vec<(TrieNode, Config)>,
     /// Nodes of which there is a note of what comes inside a string.
     pub(crate) noted: Vec<(TrieNode, Config)>,
+    /// The masks of configs that others are like ([`Part::Like`]).
+    pub(crate) likes: &'a mut FxHashMap<Config, Arc<TokenSet>>,
+    /// Whether such a mask, or such a config, has been used.
+    pub(crate) likened: bool,
 }
 
 /// A trie to walk, and which of its tokens count.
@@ -78,15 +82,54 @@ impl<'a> Walk<'a> {
             let more = self.part(strings, part);
             Arc::make_mut(&mut mask).extend(&more);
         }
+        if self.likened {
+            self.decide(config, &strings.repeats, Arc::make_mut(&mut mask));
+        }
         mask
+    }
+
+    /// Judges some tokens each by itself.
+    fn decide(&mut self, config: Config, tokens: &[TokenId], mask: &mut TokenSet) {
+        for &token in tokens {
+            if self.automaton.run(config, self.vocabulary.bytes(token)) == Config::DEAD {
+                mask.remove(token);
+            } else {
+                mask.insert(token);
+            }
+        }
     }
 
     fn part(&mut self, strings: &'a Strings, part: Part) -> Arc<TokenSet> {
         match part {
             Part::Plain(config) => Arc::new(self.plain(config)),
             Part::Text(text) => self.text(strings, text),
-            Part::Special { config, text } => self.special(strings, config, text),
+            Part::Special { config, text } => {
+                let ordinary = self.text(strings, text);
+                let different = self.differ(self.tokens(), TrieNode::ROOT, config, true);
+                self.except(ordinary, different)
+            }
+            Part::Like { config, other } => {
+                let ordinary = self.like(strings, other);
+                let different = self.differ(self.tokens(), TrieNode::ROOT, config, false);
+                self.except(ordinary, different)
+            }
         }
+    }
+
+    /// The tokens that may follow a config that others are like.
+    fn like(&mut self, strings: &'a Strings, config: Config) -> Arc<TokenSet> {
+        self.likened = true;
+        if let Some(known) = self.likes.get(&config) {
+            return Arc::clone(known);
+        }
+        let mut parts = Vec::with_capacity(1);
+        self.automaton.parts(config, &mut parts);
+        let mask = match parts[..] {
+            [part @ (Part::Text(_) | Part::Special { .. })] => self.part(strings, part),
+            _ => Arc::new(self.plain(config)),
+        };
+        self.likes.insert(config, Arc::clone(&mask));
+        mask
     }
 
     /// All tokens, from their first byte.
@@ -191,15 +234,13 @@ impl<'a> Walk<'a> {
         mask
     }
 
-    /// The tokens that may follow inside a string that may turn out to be special.
-    fn special(&mut self, strings: &'a Strings, config: Config, text: Text) -> Arc<TokenSet> {
-        let ordinary = self.text(strings, text);
-        let ground = self.tokens();
-        let different = self.differ(ground, TrieNode::ROOT, config);
+    /// Some tokens, but from some nodes on what the configs there say.
+    fn except(&mut self, tokens: Arc<TokenSet>, different: Vec<(TrieNode, Config)>) -> Arc<TokenSet> {
         if different.is_empty() {
-            return ordinary;
+            return tokens;
         }
-        let mut mask = self.pool.copy(&ordinary);
+        let ground = self.tokens();
+        let mut mask = self.pool.copy(&tokens);
         for &(node, _) in &different {
             for &token in ground.trie.tokens_below(node) {
                 mask.remove(token);
@@ -273,28 +314,74 @@ impl<'a> Walk<'a> {
                     continue;
                 }
                 Part::Text(text) => (text, Vec::new()),
-                Part::Special { config, text } => (text, self.differ(ground, at.0, config)),
+                Part::Special { config, text } => (text, self.differ(ground, at.0, config, true)),
+                Part::Like { config, other } => {
+                    self.likened = true;
+                    self.enter_like(ground, (at.0, config), other, inside, mask);
+                    continue;
+                }
             };
-            for token in inside.within(text.max).filter(|&token| ground.keep.contains(token)) {
-                mask.insert(token);
+            self.enter_text(ground, text, inside, &special, mask);
+        }
+    }
+
+    /// The same where any text may follow, but for some special ends of it.
+    fn enter_text(
+        &mut self,
+        ground: Ground,
+        text: Text,
+        inside: &Inside,
+        special: &[(TrieNode, Config)],
+        mask: &mut TokenSet,
+    ) {
+        for token in inside.within(text.max).filter(|&token| ground.keep.contains(token)) {
+            mask.insert(token);
+        }
+        for node in inside.ends(text.min, text.max) {
+            let other = special.iter().find(|&&(other, _)| other == node);
+            self.arrive(ground, *other.unwrap_or(&(node, text.after)), false, mask);
+        }
+    }
+
+    /// The same where the same may follow as at `other`, but for some strings.
+    fn enter_like(
+        &mut self,
+        ground: Ground,
+        at: (TrieNode, Config),
+        other: Config,
+        inside: &Inside,
+        mask: &mut TokenSet,
+    ) {
+        let different = self.differ(ground, at.0, at.1, false);
+        let mut parts = Vec::with_capacity(1);
+        self.automaton.parts(other, &mut parts);
+        match parts[..] {
+            [Part::Text(text)] if different.iter().all(|(_, config)| *config != Config::DEAD) => {
+                self.enter_text(ground, text, inside, &different, mask);
             }
-            for node in inside.ends(text.min, text.max) {
-                let other = special.iter().find(|&&(other, _)| other == node);
-                self.arrive(ground, *other.unwrap_or(&(node, text.after)), false, mask);
-            }
+            _ if different.is_empty() => self.noted.push((at.0, other)),
+            _ => self.open.push(at),
         }
     }
 
     /// The nodes below `node`, right after a string's closing quote, where `config` has come to something else than a
     /// string has that was never special, and what it has come to.
-    fn differ(&mut self, ground: Ground, node: TrieNode, config: Config) -> Vec<(TrieNode, Config)> {
+    ///
+    /// With `ends` the two differ only once the string has ended.
+    fn differ(
+        &mut self,
+        ground: Ground,
+        node: TrieNode,
+        config: Config,
+        ends: bool,
+    ) -> Vec<(TrieNode, Config)> {
         let mut different = Vec::new();
         let mut open = vec![(node, config)];
         while let Some((node, config)) = open.pop() {
             let Some(likeness) = self.automaton.likeness(config) else { continue };
             for (byte, child) in ground.trie.children(node) {
-                let ends = byte == b'"' || ground.notes.is_none_or(|notes| notes.quote_below(child));
-                if !ends || !likeness.bytes.contains(byte) {
+                let quote = || byte == b'"' || ground.notes.is_none_or(|notes| notes.quote_below(child));
+                if (ends && !quote()) || !likeness.bytes.contains(byte) {
                     continue;
                 }
                 let next = self.automaton.step(config, byte);

@@ -88,8 +88,9 @@ impl App {
                 }
             }
         }
-        let serve = |model| {
+        let serve = |model: ServedModel| {
             let constraints = Constraints::new(options.cached_constraints, options.grammar_limits.clone());
+            constraints.prepare(model.engine.tokenizer().vocabulary());
             Arc::new(Served { model, constraints })
         };
         let models = models.into_iter().map(serve).collect();

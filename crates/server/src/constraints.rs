@@ -53,6 +53,12 @@ impl Constraints {
         Ok(compiled)
     }
 
+    /// Builds what all constraints of a vocabulary share, so that no request has to wait for it.
+    pub(crate) fn prepare(&self, vocabulary: &Arc<Vocabulary>) {
+        // A vocabulary that cannot spell an object has no constraints to prepare for.
+        let _ = self.get(&Format::JsonObject, vocabulary);
+    }
+
     fn lock(&self) -> MutexGuard<'_, VecDeque<(Key, Constraint)>> {
         // Entries are moved whole, so a panic elsewhere leaves the list in order.
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)

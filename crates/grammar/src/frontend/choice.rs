@@ -1,6 +1,6 @@
 //! A list of literal outputs.
 
-use super::expr::{Expr, RuleId, Rules};
+use super::expr::{Expr, Rules};
 use crate::GrammarError;
 use crate::error::Kind;
 
@@ -10,5 +10,5 @@ pub(crate) fn parse<S: AsRef<str>>(choices: &[S]) -> Result<Rules, GrammarError>
         return Err(Kind::NoChoices.into());
     }
     let literals = choices.iter().map(|choice| Expr::Literal(choice.as_ref().into())).collect();
-    Ok(Rules { exprs: vec![Expr::Alternatives(literals)], root: RuleId(0) })
+    Ok(Rules::of(Expr::Alternatives(literals)))
 }

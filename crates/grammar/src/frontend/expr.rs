@@ -40,7 +40,16 @@ impl Expr {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Rules {
     pub(crate) exprs: Vec<Expr>,
+    /// By rule.
+    pub(crate) names: Vec<String>,
     pub(crate) root: RuleId,
+}
+
+impl Rules {
+    /// A root alone.
+    pub(crate) fn of(expr: Expr) -> Self {
+        Self { exprs: vec![expr], names: vec!["root".to_owned()], root: RuleId(0) }
+    }
 }
 
 /// Sorts ranges and joins those that touch; `next` is the successor of a value, if it has one.

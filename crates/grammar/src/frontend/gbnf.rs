@@ -5,7 +5,11 @@
 //! rule ends at a line break outside parentheses; alternatives may go on over lines that end or begin with `|`.
 //! Characters are Unicode scalar values, encoded as UTF-8. Left recursion is fine.
 
+mod print;
+
 use std::collections::HashMap;
+
+pub(crate) use print::print;
 
 use super::expr::{Expr, RuleId, Rules, complement, next_char, normalise};
 use crate::error::{GbnfProblem, Kind};
@@ -74,7 +78,8 @@ impl<'s> Parser<'s> {
                 }
             }
         }
-        Ok(Rules { exprs, root })
+        let names = self.rules.iter().map(|rule| rule.name.to_owned()).collect();
+        Ok(Rules { exprs, names, root })
     }
 
     /// `name ::= alternatives`, up to the end of the line.

@@ -6,7 +6,7 @@
 
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
-use super::expr::{Expr, RuleId, Rules};
+use super::expr::{Expr, Rules};
 use crate::error::{Kind, RegexProblem};
 use crate::{GrammarError, Limits};
 
@@ -21,7 +21,7 @@ pub(crate) fn parse(pattern: &str, limits: &Limits) -> Result<Rules, GrammarErro
         .parse(pattern)
         .map_err(|error| syntax_error(&error))?;
     let expr = anchored(&hir)?;
-    Ok(Rules { exprs: vec![expr], root: RuleId(0) })
+    Ok(Rules::of(expr))
 }
 
 fn syntax_error(error: &regex_syntax::Error) -> GrammarError {

@@ -86,6 +86,12 @@ impl Automaton {
         plausible
     }
 
+    /// What may follow a config, in words.
+    pub(crate) fn expected(&mut self, config: Config) -> Vec<String> {
+        let following = self.following(config);
+        self.machine.expected(config, following)
+    }
+
     pub(crate) fn strings(&self) -> Option<Profile> {
         self.machine.strings()
     }

@@ -31,6 +31,13 @@ pub(crate) enum Part {
         config: Config,
         text: Text,
     },
+    /// A place in a JSON string, between two characters, where the same tokens may follow as at `other`, unless the string
+    /// turns out to be a special one ([`Machine::likeness`]), and but for tokens that end the string and have another
+    /// whole one after it.
+    Like {
+        config: Config,
+        other: Config,
+    },
 }
 
 /// A place in a JSON string, between two characters, that between `min` and `max` more characters may follow, whichever
@@ -114,6 +121,12 @@ pub(crate) trait Machine: Send {
     fn tolerance(&self, config: Config) -> Option<Tolerance> {
         let _ = config;
         None
+    }
+
+    /// What may follow a config, of which `following` are the next bytes, in words; nothing where only the bytes are known.
+    fn expected(&self, config: Config, following: ByteSet) -> Vec<String> {
+        let _ = (config, following);
+        Vec::new()
     }
 
     /// Bytes of memory that the interned states take, roughly.

@@ -3,10 +3,9 @@
 use serde_json::Value;
 
 use super::Problem;
-use super::atom::{Atom, Contains, Types};
+use super::atom::{Atom, Contains};
 use super::document::Draft;
 use super::read::{Atoms, Keyword};
-use crate::error::SchemaProblem;
 
 impl Atoms<'_> {
     pub(super) fn read_array(&mut self, atom: &mut Atom, keyword: &Keyword<'_>) -> Result<(), Problem> {
@@ -28,9 +27,7 @@ impl Atoms<'_> {
             ("contains", _) => self.read_contains(atom, keyword)?,
             ("uniqueItems", Value::Bool(false)) | ("minContains" | "maxContains", _) => {}
             ("unevaluatedItems", _) => atom.array.unevaluated = Some(self.at(&keyword.pointer)),
-            ("uniqueItems", Value::Bool(true)) => {
-                atom.refusals.push(keyword.refusal(Types::ARRAY, SchemaProblem::Unsupported));
-            }
+            ("uniqueItems", Value::Bool(true)) => atom.array.unique = Some(keyword.pointer.clone()),
             _ => return Err(keyword.malformed("a boolean")),
         }
         Ok(())

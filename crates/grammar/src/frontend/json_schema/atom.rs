@@ -64,6 +64,8 @@ pub(super) struct ArrayKeywords {
     pub(super) min: u32,
     pub(super) max: Option<u32>,
     pub(super) contains: Vec<Contains>,
+    /// Where it stands that no two items may be equal.
+    pub(super) unique: Option<String>,
     /// Items that satisfy one of these are evaluated.
     pub(super) contained: Vec<AtomId>,
     /// What applies to the items that nothing else evaluates.
@@ -247,7 +249,7 @@ impl Atom {
 impl ArrayKeywords {
     const fn is_any(&self) -> bool {
         let bounds = matches!((self.rest, self.min, self.max), (None, 0, None));
-        let counted = self.contains.is_empty() && self.contained.is_empty();
+        let counted = self.contains.is_empty() && self.contained.is_empty() && self.unique.is_none();
         bounds && counted && self.prefix.is_empty() && self.unevaluated.is_none()
     }
 }

@@ -57,6 +57,8 @@ pub(super) struct DraftArray {
     pub(super) min: u32,
     pub(super) max: Option<u32>,
     pub(super) counters: Vec<Counter>,
+    /// Where it stands that no two items may be equal.
+    pub(super) unique: Option<String>,
 }
 
 #[derive(PartialEq)]

@@ -40,6 +40,8 @@ pub(super) struct ArraySets {
     pub(super) min: u32,
     pub(super) max: Option<u32>,
     pub(super) contains: Vec<Contains>,
+    /// Where it stands that no two items may be equal.
+    pub(super) unique: Option<String>,
 }
 
 #[derive(Clone)]
@@ -77,10 +79,10 @@ pub(super) struct Scope {
 }
 
 impl Scope {
-    /// What applies to a name that some of the patterns match, and that has an entry of its own or not.
-    fn of_name(&self, own: Option<Option<AtomId>>, matches: impl Fn(usize) -> bool) -> Vec<AtomId> {
+    /// What applies to a name that some of the patterns match, and that may have an entry of its `own`.
+    fn of_name(&self, own: &[Option<AtomId>], matches: impl Fn(usize) -> bool) -> Vec<AtomId> {
         let patterns = self.patterns.iter().filter(|(pattern, _)| matches(*pattern)).map(|&(_, atom)| atom);
-        let named: Vec<_> = own.into_iter().chain(patterns).collect();
+        let named: Vec<_> = own.iter().copied().chain(patterns).collect();
         if named.is_empty() {
             self.additional.into_iter().collect()
         } else {
@@ -92,7 +94,7 @@ impl Scope {
 impl ObjectSets {
     /// What applies to an undeclared name that some of the patterns match.
     pub(super) fn of_name(&self, matches: impl Fn(usize) -> bool) -> Vec<AtomId> {
-        self.scopes.iter().flat_map(|scope| scope.of_name(None, &matches)).collect()
+        self.scopes.iter().flat_map(|scope| scope.of_name(&[], &matches)).collect()
     }
 }
 
@@ -292,6 +294,7 @@ fn conjoin_arrays(ids: &[AtomId], by_id: &Members<'_>, all: &mut Atoms<'_>) -> A
         min: arrays().map(|array| array.min).max().unwrap_or(0),
         max: arrays().filter_map(|array| array.max).min(),
         contains: arrays().flat_map(|array| array.contains.iter().cloned()).collect(),
+        unique: arrays().find_map(|array| array.unique.clone()),
     }
 }
 
@@ -353,6 +356,8 @@ fn of_declared(name: &str, sets: &ObjectSets, declared: &[Declared<'_>], all: &m
         sets.patterns.iter().map(|&language| matches(expressions, language, name)).collect();
     let scopes = sets.scopes.iter().zip(declared);
     scopes
-        .flat_map(|(scope, declared)| scope.of_name(declared.get(name).copied(), |at| matched[at]))
+        .flat_map(|(scope, declared)| {
+            scope.of_name(declared.get(name).map_or(&[], std::slice::from_ref), |at| matched[at])
+        })
         .collect()
 }

@@ -23,6 +23,9 @@ use crate::regular::{ExprId, Expressions, TextDfa};
 /// The most that a counter counts to.
 const COUNT: u32 = 1 << 12;
 
+/// The most required items that must differ.
+const DISTINCT: u32 = 64;
+
 /// The most obligations of one object that only undeclared members can meet.
 const OBLIGATIONS: usize = 3;
 
@@ -40,7 +43,11 @@ impl Builder<'_> {
         }
         self.spend(prefix.len())?;
         let rest = self.item(&sets.rest, &sets.contains, usize::MAX)?;
-        Ok(DraftArray { prefix, rest, min: sets.min, max: sets.max, counters })
+        let unique = sets.unique.clone().filter(|_| sets.max.is_none_or(|max| max > 1));
+        if let Some(pointer) = &unique {
+            check_unique(sets, pointer)?;
+        }
+        Ok(DraftArray { prefix, rest, min: sets.min, max: sets.max, counters, unique })
     }
 
     /// The ways to be the item at an index: for each set of counters the item that raises these.
@@ -184,6 +191,21 @@ impl Builder<'_> {
         self.languages.insert(languages, id);
         Ok(id)
     }
+}
+
+/// Refuses what would need to know the cheapest combinations of items that differ.
+fn check_unique(sets: &ArraySets, pointer: &str) -> Result<(), Problem> {
+    let refused = |reason| Problem::new(pointer, "uniqueItems", SchemaProblem::UnsupportedForm { reason });
+    if sets.min > DISTINCT {
+        return Err(refused("more than 64 required items that must differ are not supported"));
+    }
+    let asked = sets.contains.iter().filter(|counted| counted.min > 0);
+    let single =
+        sets.min <= 1 && asked.clone().count() <= 1 && asked.clone().all(|c| c.min == 1 && c.from == 0);
+    if asked.clone().next().is_some() && !single {
+        return Err(refused("items that must differ, and several of which must satisfy other subschemas"));
+    }
+    Ok(())
 }
 
 fn counters(contains: &[Contains]) -> Result<Vec<Counter>, Problem> {

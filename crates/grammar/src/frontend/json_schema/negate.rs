@@ -55,11 +55,12 @@ impl Atoms<'_> {
         for refusal in &atom.refusals {
             branches.push(Atom { refusals: vec![refusal.clone()], ..Atom::of(refusal.types) });
         }
-        let unevaluated = [
-            (atom.array.unevaluated, "unevaluatedItems", Types::ARRAY),
-            (atom.object.unevaluated, "unevaluatedProperties", Types::OBJECT),
+        let refused = [
+            (atom.array.unique.is_some(), "uniqueItems", Types::ARRAY),
+            (atom.array.unevaluated.is_some(), "unevaluatedItems", Types::ARRAY),
+            (atom.object.unevaluated.is_some(), "unevaluatedProperties", Types::OBJECT),
         ];
-        for (_, keyword, types) in unevaluated.into_iter().filter(|(of, ..)| of.is_some()) {
+        for (_, keyword, types) in refused.into_iter().filter(|&(present, ..)| present) {
             let reason = "the negation of this keyword is not supported";
             let pointer = child_pointer(&self.place(id), keyword);
             let problem = SchemaProblem::UnsupportedForm { reason };

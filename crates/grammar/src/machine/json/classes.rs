@@ -5,10 +5,12 @@
 //! that masks take these tokens from tables. [`Reader`] is what the tables are made with: it reads strings with the same
 //! decoder as the machine.
 
+use super::intern::Thread;
 use super::layout::{Gap, Rest};
 use super::program::ObjectRule;
 use super::spelling::{Decode, Decoded};
 use super::texts::Texts;
+use super::trace::EMPTY;
 use super::trie::TrieNode;
 use super::{Frame, JsonMachine, OUTSIDE, ROOT, StackId, State};
 use crate::ByteSet;
@@ -57,9 +59,15 @@ impl JsonMachine {
     pub(super) fn plausible_bytes(&self, config: Config) -> ByteSet {
         let mut bytes = ByteSet::default();
         for &thread in self.interner.threads_of(config) {
-            let (stack, state) = self.interner.thread(thread);
+            let Thread { stack, state, .. } = self.interner.thread(thread);
             self.add_plausible(stack, state, &mut bytes);
         }
+        bytes
+    }
+
+    pub(super) fn plausible_in(&self, stack: StackId, state: State) -> ByteSet {
+        let mut bytes = ByteSet::default();
+        self.add_plausible(stack, state, &mut bytes);
         bytes
     }
 
@@ -170,10 +178,15 @@ impl JsonMachine {
         }
     }
 
+    /// A thread outside of items that must differ, if it has been met.
+    pub(super) fn find_plain(&self, stack: StackId, state: State) -> Option<u32> {
+        self.interner.find_thread(Thread { stack, state, text: EMPTY })
+    }
+
     /// Whether only declared names may come next in the object on top of `stack`, where undeclared ones are all alike.
     fn is_closed(&self, stack: StackId) -> bool {
         let state = State::Key { at: OUTSIDE, other: 0, decode: Decode::Whole };
-        self.interner.find_thread(stack, state).is_none() && self.closing(stack, state).is_none()
+        self.find_plain(stack, state).is_none() && self.closing(stack, state).is_none()
     }
 
     /// Whether undeclared names may come next in the object on top of `stack`, and are all alike.
@@ -192,18 +205,17 @@ impl JsonMachine {
 
     pub(super) fn split(&mut self, config: Config, parts: &mut Vec<Part>) {
         if let &[thread] = self.interner.threads_of(config) {
-            let (stack, state) = self.interner.thread(thread);
-            return parts.push(self.part_of(config, stack, state));
+            return parts.push(self.part_of(config, self.interner.thread(thread)));
         }
         let threads = self.interner.threads_of(config).to_vec();
         let (mut plain, mut special, mut after_special) = (Vec::new(), Vec::new(), Vec::new());
         // What may follow strings with the same bounds is followed together.
         let mut texts: Vec<((u32, u32), Vec<u32>)> = Vec::new();
         for thread in threads {
-            let (stack, state) = self.interner.thread(thread);
             let single = self.interner.config(&[thread]);
-            match self.part_of(single, stack, state) {
+            match self.part_of(single, self.interner.thread(thread)) {
                 Part::Plain(_) => plain.push(thread),
+                like @ Part::Like { .. } => parts.push(like),
                 Part::Text(Text { min, max, after }) => {
                     let after = self.interner.threads_of(after);
                     match texts.iter_mut().find(|(bounds, _)| *bounds == (min, max)) {
@@ -237,28 +249,43 @@ impl JsonMachine {
     }
 
     /// The part that a config of one thread is.
-    fn part_of(&mut self, config: Config, stack: StackId, state: State) -> Part {
+    fn part_of(&mut self, config: Config, thread: Thread) -> Part {
+        if let State::Text { decode: Decode::Whole, .. }
+        | State::Language { decode: Decode::Whole, .. }
+        | State::Key { decode: Decode::Whole, .. } = thread.state
+            && let Some(unseen) = self.unseen(thread)
+        {
+            self.items.text = unseen.text;
+            self.push(unseen.stack, unseen.state);
+            return Part::Like { config, other: self.gathered() };
+        }
+        let Thread { stack, state, text } = thread;
+        let known = self.interner.stack(stack).tracking != ROOT && !self.is_unknown(stack, text);
         match state {
+            // What comes after it depends on what it is.
+            State::Text { .. } | State::Key { .. } if known => Part::Plain(config),
             State::Text { rule, chars, decode: Decode::Whole } => {
                 let rule = &self.program.texts[rule as usize];
                 let min = rule.min.saturating_sub(chars);
                 let max = rule.max.map_or(u32::MAX, |max| max.saturating_sub(chars));
-                self.push(stack, if stack == ROOT { State::End } else { State::AfterValue });
+                self.items.text = text;
+                self.complete(stack);
                 Part::Text(Text { min, max, after: self.gathered() })
             }
             State::Key { at, other, decode: Decode::Whole } if self.is_undeclared(stack, at, other) => {
-                Part::Text(self.undeclared(stack, other))
+                Part::Text(self.undeclared(thread, other))
             }
             State::Key { decode: Decode::Whole, .. } if self.is_open(stack) => {
-                Part::Special { config, text: self.undeclared(stack, 0) }
+                Part::Special { config, text: self.undeclared(thread, 0) }
             }
             _ => Part::Plain(config),
         }
     }
 
     /// The inside of an undeclared name.
-    fn undeclared(&mut self, stack: StackId, other: u32) -> Text {
-        self.advance(stack, State::Key { at: OUTSIDE, other, decode: Decode::Whole }, b'"');
+    fn undeclared(&mut self, thread: Thread, other: u32) -> Text {
+        let state = State::Key { at: OUTSIDE, other, decode: Decode::Whole };
+        self.advance(Thread { state, ..thread }, b'"');
         Text { min: 0, max: u32::MAX, after: self.gathered() }
     }
 
@@ -280,7 +307,10 @@ impl JsonMachine {
     /// Adds the thread in an undeclared name that one in a name is like, and the bytes over which they may part; false
     /// where there is none.
     fn add_undeclared(&mut self, thread: u32, bytes: &mut ByteSet) -> bool {
-        let (stack, State::Key { at, other, decode }) = self.interner.thread(thread) else { return false };
+        let Thread { stack, state: State::Key { at, other, decode }, text } = self.interner.thread(thread)
+        else {
+            return false;
+        };
         if !self.is_open(stack) {
             return false;
         }
@@ -294,6 +324,7 @@ impl JsonMachine {
             _ => add_character(decode, bytes),
         }
         let decode = decode.forget(self.program.profile);
+        self.items.text = text;
         self.push(stack, State::Key { at: OUTSIDE, other, decode });
         true
     }
@@ -333,7 +364,7 @@ pub(super) fn add_transitions(texts: &Texts, state: u32, bytes: &mut ByteSet) {
 }
 
 /// The bytes that go on with a character, or end the string.
-fn add_character(decode: Decode, bytes: &mut ByteSet) {
+pub(super) fn add_character(decode: Decode, bytes: &mut ByteSet) {
     match decode {
         Decode::Whole => bytes.insert_range(b' ', u8::MAX),
         Decode::Utf8 { low, high, .. } => bytes.insert_range(low, high),

@@ -8,6 +8,7 @@ use super::intern::Stack;
 use super::program::{ArrayRule, Counts, LanguageRule, Member, ObjectRule, Way};
 use super::spelling::Decode;
 use super::texts::Texts;
+use super::values::{SetId, ValueId};
 use super::{Frame, JsonMachine, OUTSIDE, ROOT, StackId, State};
 use crate::frontend::json_schema::Order;
 
@@ -60,7 +61,7 @@ impl JsonMachine {
         }
     }
 
-    fn value(&self, node: u32, depth: u32) -> Option<Shortest> {
+    pub(super) fn value(&self, node: u32, depth: u32) -> Option<Shortest> {
         self.program.nodes[node as usize].cost.at(depth)
     }
 
@@ -109,6 +110,11 @@ impl JsonMachine {
         if rule.closable(0, counts) {
             return Some(Shortest::new(1, b']').then(below));
         }
+        if let Some(first) = rule.distinct.first() {
+            let items = rule.distinct.iter().fold(0, |sum: u32, text| sum.saturating_add(text.len() as u32));
+            let rest = self.between(rule.min - 1, top.depth).saturating_add(items);
+            return Some(Shortest::new(rest, first[0]).after(gap).then(below));
+        }
         let first = |way: &Way| {
             let counts = rule.raise(counts, way.bits)?;
             let after = self.after_item(rule, rule.count(0), counts, top.depth)?;
@@ -136,6 +142,31 @@ impl JsonMachine {
             total = total.saturating_add((comma.saturating_add(item.len)).saturating_mul(rest));
         }
         Some(total)
+    }
+
+    /// From the end of an item to the end of the array at `depth`, where items must differ and those to come are among the
+    /// `least` values.
+    pub(super) fn after_distinct(
+        &self,
+        least: &[(ValueId, u32)],
+        (items, min): (u32, u32),
+        seen: SetId,
+        depth: u32,
+    ) -> Option<u32> {
+        let more = min.saturating_sub(items);
+        let mut left = least.iter().filter(|&&(value, _)| !self.items.values.has(seen, value));
+        let mut total = self.between(more, depth);
+        for _ in 0..more {
+            total = total.saturating_add(left.next()?.1);
+        }
+        Some(total)
+    }
+
+    /// All that comes beside items from the end of one to that of the array, when so many more come, which stand at `depth`.
+    fn between(&self, items: u32, depth: u32) -> u32 {
+        let spacing = &self.program.spacing;
+        let comma = 1 + spacing.after_comma.least_at(depth);
+        (spacing.bracket.least_at(depth - 1) + 1).saturating_add(comma.saturating_mul(items))
     }
 
     /// From the end of a member, when some are complete and some obligations are pending, to the end of the object, whose

@@ -1,6 +1,7 @@
 use rustc_hash::FxHashMap;
 
 use super::cost::Shortest;
+use super::trace::TextId;
 use super::{Frame, ROOT, StackId, State};
 use crate::machine::Config;
 
@@ -9,8 +10,8 @@ use crate::machine::Config;
 pub(super) struct Interner {
     stacks: Vec<Stack>,
     stack_ids: FxHashMap<(StackId, Frame), StackId>,
-    threads: Vec<Thread>,
-    thread_ids: FxHashMap<(StackId, State), u32>,
+    threads: Vec<(Thread, Shortest)>,
+    thread_ids: FxHashMap<Thread, u32>,
     configs: Vec<Threads>,
     /// The configs of one thread, by thread; [`NO_CONFIG`] where there is none yet.
     singles: Vec<u32>,
@@ -34,6 +35,19 @@ pub(super) struct Stack {
     pub(super) total: u32,
     /// Whether the array or object may close after the current item.
     pub(super) closable: bool,
+    /// The stack from its nearest array on whose items must differ, the top included; [`ROOT`] where there is none.
+    pub(super) tracking: StackId,
+    /// The same of those arrays only that have items already, or need more.
+    pub(super) contested: StackId,
+}
+
+/// One of the alternatives that the text so far leaves open.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Thread {
+    pub(super) stack: StackId,
+    pub(super) state: State,
+    /// The outermost item being read that must differ from others.
+    pub(super) text: TextId,
 }
 
 /// The sorted threads of a config. Nearly all have one.
@@ -47,16 +61,18 @@ struct Threads {
 
 const NO_CONFIG: u32 = u32::MAX;
 
-#[derive(Clone, Copy, Debug)]
-struct Thread {
-    stack: StackId,
-    state: State,
-    closing: Shortest,
-}
-
 impl Default for Interner {
     fn default() -> Self {
-        let root = Stack { parent: ROOT, frame: None, depth: 0, own: 0, total: 0, closable: false };
+        let root = Stack {
+            parent: ROOT,
+            frame: None,
+            depth: 0,
+            own: 0,
+            total: 0,
+            closable: false,
+            tracking: ROOT,
+            contested: ROOT,
+        };
         Self {
             stacks: vec![root],
             stack_ids: FxHashMap::default(),
@@ -81,33 +97,50 @@ impl Interner {
         self.stack_ids.get(&(parent, frame)).copied()
     }
 
-    pub(super) fn add_stack(&mut self, parent: StackId, frame: Frame, own: u32, closable: bool) -> StackId {
-        let below = self.stack(parent);
-        let total = below.total.saturating_add(own);
-        let stack = Stack { parent, frame: Some(frame), depth: below.depth + 1, own, total, closable };
+    /// Adds a stack; `unique` says of an array whose items must differ whether it has some already, or needs more.
+    pub(super) fn add_stack(
+        &mut self,
+        parent: StackId,
+        frame: Frame,
+        (own, closable): (u32, bool),
+        unique: Option<bool>,
+    ) -> StackId {
         let id = self.stacks.len() as StackId;
-        self.stacks.push(stack);
+        let &Stack { total, depth, tracking, contested, .. } = self.stack(parent);
+        self.stacks.push(Stack {
+            parent,
+            frame: Some(frame),
+            depth: depth + 1,
+            own,
+            total: total.saturating_add(own),
+            closable,
+            tracking: if unique.is_some() { id } else { tracking },
+            contested: if unique == Some(true) { id } else { contested },
+        });
         self.stack_ids.insert((parent, frame), id);
         self.byte_len += 2 * size_of::<Stack>();
         id
     }
 
-    pub(super) fn find_thread(&self, stack: StackId, state: State) -> Option<u32> {
-        self.thread_ids.get(&(stack, state)).copied()
+    pub(super) fn find_thread(&self, thread: Thread) -> Option<u32> {
+        self.thread_ids.get(&thread).copied()
     }
 
-    pub(super) fn add_thread(&mut self, stack: StackId, state: State, closing: Shortest) -> u32 {
+    pub(super) fn add_thread(&mut self, thread: Thread, closing: Shortest) -> u32 {
         let id = self.threads.len() as u32;
-        self.threads.push(Thread { stack, state, closing });
+        self.threads.push((thread, closing));
         self.singles.push(NO_CONFIG);
-        self.thread_ids.insert((stack, state), id);
-        self.byte_len += 2 * size_of::<Thread>();
+        self.thread_ids.insert(thread, id);
+        self.byte_len += 2 * size_of::<(Thread, Shortest)>();
         id
     }
 
-    pub(super) fn thread(&self, id: u32) -> (StackId, State) {
-        let thread = &self.threads[id as usize];
-        (thread.stack, thread.state)
+    pub(super) fn thread(&self, id: u32) -> Thread {
+        self.threads[id as usize].0
+    }
+
+    pub(super) fn thread_closing(&self, id: u32) -> Shortest {
+        self.threads[id as usize].1
     }
 
     /// The config of a sorted set of threads.
@@ -122,7 +155,7 @@ impl Interner {
 
     fn add_config(&mut self, threads: &[u32]) -> Config {
         let id = self.configs.len() as u32;
-        let closings = threads.iter().map(|&thread| self.threads[thread as usize].closing);
+        let closings = threads.iter().map(|&thread| self.thread_closing(thread));
         let Some(closing) = closings.min_by_key(|closing| closing.len) else { return Config::DEAD };
         let first = threads[0];
         let all: Box<[u32]> = if threads.len() == 1 { Box::default() } else { Box::from(threads) };

@@ -12,6 +12,10 @@
 //! of the token being read plus, from the stack node, that of everything still open, which is summed as frames are
 //! pushed. What has no such length is left out. Nothing here recurses, however deep the text nests.
 //!
+//! Where the items of an array must differ (`uniqueItems`), its frame has the set of the values seen, and a thread in an
+//! item has the text of it ([`unique`]). Whether such an item can still become another value than those seen, and in how
+//! few bytes, takes a search ([`search`]), unless its beginning tells it from all of them.
+//!
 //! # What it does not do
 //! The names of undeclared members are not remembered, so one may be repeated; declared names may not. Alternatives that
 //! agree on a long prefix and differ only inside nested arrays or objects are followed side by side, so many nested
@@ -21,16 +25,22 @@ pub(crate) mod classes;
 mod closing;
 pub(crate) mod cost;
 pub(crate) mod decimal;
+mod describe;
 mod intern;
 pub(crate) mod layout;
 pub(crate) mod number;
 pub(crate) mod program;
 mod residues;
+mod rules;
+pub(crate) mod search;
 mod spelling;
 mod step;
 pub(crate) mod texts;
 mod tolerance;
+mod trace;
 pub(crate) mod trie;
+mod unique;
+mod values;
 
 #[cfg(test)]
 mod tests;
@@ -47,6 +57,9 @@ use intern::Interner;
 use layout::Rest;
 use program::Counts;
 use spelling::Decode;
+use trace::EMPTY;
+use unique::Items;
+use values::SetId;
 
 /// Runs a [`JsonProgram`].
 #[derive(Debug)]
@@ -55,6 +68,8 @@ pub(crate) struct JsonMachine {
     interner: Interner,
     /// The threads of the config being built.
     next: Vec<u32>,
+    /// What is known of items that must differ.
+    items: Items,
 }
 
 /// An interned stack.
@@ -66,8 +81,9 @@ const ROOT: StackId = 0;
 /// An open array or object.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Frame {
-    /// `items` counts the one being read.
-    Array { rule: u32, items: u32, counts: Counts },
+    /// `items` counts the one being read. Where items must differ, `seen` are the values before it, and `start` is where
+    /// it begins in the text of the thread.
+    Array { rule: u32, items: u32, counts: Counts, seen: SetId, start: u32 },
     /// `seen` is the position in the declared order, or in any order the id of a set of members. The member whose name
     /// is being read is not in it. `pending` are the obligations that no member has met yet.
     Object { rule: u32, seen: u32, members: u32, pending: u8 },
@@ -165,7 +181,8 @@ impl Literal {
 
 impl JsonMachine {
     fn new(program: Arc<JsonProgram>) -> Self {
-        Self { program, interner: Interner::default(), next: Vec::new() }
+        let items = Items::new(&program);
+        Self { program, interner: Interner::default(), next: Vec::new(), items }
     }
 
     /// Interns the threads gathered in `next`.
@@ -181,6 +198,7 @@ impl JsonMachine {
 impl Machine for JsonMachine {
     fn start(&mut self) -> Config {
         let gap = self.program.spacing.around.rest(0);
+        self.items.text = EMPTY;
         self.push(ROOT, State::Value { node: self.program.root, gap });
         self.gathered()
     }
@@ -188,8 +206,8 @@ impl Machine for JsonMachine {
     fn step(&mut self, config: Config, byte: u8) -> Config {
         for at in 0..self.interner.threads_of(config).len() {
             let thread = self.interner.threads_of(config)[at];
-            let (stack, state) = self.interner.thread(thread);
-            self.advance(stack, state, byte);
+            let thread = self.interner.thread(thread);
+            self.advance(thread, byte);
         }
         self.gathered()
     }
@@ -219,14 +237,18 @@ impl Machine for JsonMachine {
     }
 
     fn likeness(&mut self, config: Config) -> Option<Likeness> {
-        self.undeclared_likeness(config)
+        self.unseen_likeness(config).or_else(|| self.undeclared_likeness(config))
     }
 
     fn tolerance(&self, config: Config) -> Option<Tolerance> {
         self.any_text(config)
     }
 
+    fn expected(&self, config: Config, following: ByteSet) -> Vec<String> {
+        self.describe(config, following)
+    }
+
     fn byte_len(&self) -> usize {
-        self.interner.byte_len()
+        self.interner.byte_len() + self.items.byte_len()
     }
 }

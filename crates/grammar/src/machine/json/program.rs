@@ -8,7 +8,7 @@ use super::layout::Spacing;
 use super::number::NumberDfa;
 use super::texts::Texts;
 use super::trie::Trie;
-use crate::frontend::json_schema::{Order, Profile};
+use crate::frontend::json_schema::{Order, Profile, SchemaOptions};
 
 /// A compiled schema: a graph of nodes, one for each set of subschemas that apply to one value together.
 ///
@@ -32,6 +32,24 @@ pub(crate) struct JsonProgram {
 }
 
 impl JsonProgram {
+    /// A program without nodes.
+    pub(crate) const fn empty(options: SchemaOptions) -> Self {
+        Self {
+            nodes: Vec::new(),
+            root: 0,
+            numbers: Vec::new(),
+            texts: Vec::new(),
+            words: Vec::new(),
+            languages: Vec::new(),
+            language_rules: Vec::new(),
+            arrays: Vec::new(),
+            objects: Vec::new(),
+            spacing: Spacing::new(options.layout, options.profile),
+            profile: options.profile,
+            order: options.order,
+        }
+    }
+
     /// A machine at the start of a value.
     pub(crate) fn machine(self: &Arc<Self>) -> JsonMachine {
         JsonMachine::new(Arc::clone(self))
@@ -90,6 +108,13 @@ pub(crate) struct ArrayRule {
     pub(crate) counters: Vec<Counter>,
     /// With counters: from the end of the last of some items, with these counts, to the end of the array.
     pub(crate) after: FxHashMap<(u32, Counts), Cost>,
+    /// Whether no two items may be equal.
+    pub(crate) unique: bool,
+    /// Of items that must differ, where `min` is above one: the shortest texts of as many values. All required items are
+    /// of the same node, and no other value of it has a shorter text than the last of these.
+    pub(crate) distinct: Vec<Box<[u8]>>,
+    /// Of items that must differ: whether at every place there are more values than any text has items.
+    pub(crate) ample: bool,
 }
 
 /// One way to be an item, or a member of some undeclared name: a node, and the counters that it raises or the

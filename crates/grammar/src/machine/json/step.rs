@@ -1,8 +1,11 @@
 //! One byte of one thread.
 
+use super::intern::Thread;
 use super::layout::{Gap, GapStep, Rest};
 use super::program::{Counts, LanguageRule};
 use super::spelling::{Decode, Decoded};
+use super::trace::{EMPTY, TextId};
+use super::values::NOTHING;
 use super::{Frame, JsonMachine, Literal, OUTSIDE, ROOT, StackId, State};
 use crate::frontend::json_schema::Order;
 
@@ -18,15 +21,24 @@ impl Frame {
 impl JsonMachine {
     /// Adds a thread to the config being built, unless it cannot be completed.
     pub(super) fn push(&mut self, stack: StackId, state: State) {
-        let thread = self.interner.find_thread(stack, state).or_else(|| {
-            let closing = self.closing(stack, state)?;
-            Some(self.interner.add_thread(stack, state, closing))
+        let tracked = self.interner.stack(stack).tracking != ROOT;
+        let thread = Thread { stack, state, text: if tracked { self.items.text } else { EMPTY } };
+        if self.items.searching {
+            return self.push_found(thread);
+        }
+        let id = self.interner.find_thread(thread).or_else(|| {
+            let closing = self.exact_closing(thread)?;
+            // The search for it may have added the thread.
+            let known = self.interner.find_thread(thread);
+            Some(known.unwrap_or_else(|| self.interner.add_thread(thread, closing)))
         });
-        self.next.extend(thread);
+        self.next.extend(id);
     }
 
     /// Adds the threads that `byte` leads to.
-    pub(super) fn advance(&mut self, stack: StackId, state: State, byte: u8) {
+    pub(super) fn advance(&mut self, thread: Thread, byte: u8) {
+        self.record(thread, byte);
+        let Thread { stack, state, .. } = thread;
         match state {
             State::Value { node, gap } => match gap.step(byte) {
                 GapStep::Within(gap) => self.push(stack, State::Value { node, gap }),
@@ -38,7 +50,9 @@ impl JsonMachine {
                 let automaton = &self.program.numbers[dfa as usize];
                 if let Some(state) = automaton.step(state, byte) {
                     self.push(stack, State::Number { dfa, state });
-                } else if automaton.closing(state).0 == 0 {
+                } else if automaton.closing(state).0 == 0
+                    && let Some(stack) = self.end_number(stack, byte)
+                {
                     self.advance_past_value(stack, byte);
                 }
             }
@@ -100,7 +114,8 @@ impl JsonMachine {
             }
             b'[' => {
                 for &rule in &node.arrays {
-                    self.open(stack, Frame::Array { rule, items: 0, counts: Counts::default() });
+                    let counts = Counts::default();
+                    self.open(stack, Frame::Array { rule, items: 0, counts, seen: NOTHING, start: 0 });
                 }
             }
             b'{' => {
@@ -124,15 +139,20 @@ impl JsonMachine {
     }
 
     /// The stack with `frame` on top of `parent`, if that can be completed.
-    fn stack(&mut self, parent: StackId, frame: Frame) -> Option<StackId> {
+    pub(super) fn stack(&mut self, parent: StackId, frame: Frame) -> Option<StackId> {
         if let Some(id) = self.interner.find_stack(parent, frame) {
             return Some(id);
         }
         let depth = self.interner.stack(parent).depth + 1;
-        let (own, closable) = match frame {
-            Frame::Array { rule, items, counts } => {
-                let rule = &self.program.arrays[rule as usize];
-                (self.after_item(rule, items, counts, depth)?, rule.closable(items, counts))
+        let (own, unique) = match frame {
+            Frame::Array { rule, items, counts, seen, .. } => {
+                let array = &self.program.arrays[rule as usize];
+                let closable = array.closable(items, counts);
+                let own = match self.items.least.get(&rule) {
+                    Some(least) => self.after_distinct(least, (items, array.min), seen, depth)?,
+                    None => self.after_item(array, items, counts, depth)?,
+                };
+                ((own, closable), array.unique.then_some(seen != NOTHING || !closable))
             }
             Frame::Object { rule, seen, members, pending } => {
                 let rule = &self.program.objects[rule as usize];
@@ -142,15 +162,22 @@ impl JsonMachine {
                 let met = members >= rule.min && pending == 0;
                 let closable = met && !rule.members.iter().enumerate().any(missing);
                 let seen = |index| self.has_seen(seen, index);
-                (self.after_member(rule, seen, (members, pending), depth)?, closable)
+                ((self.after_member(rule, seen, (members, pending), depth)?, closable), None)
             }
         };
-        Some(self.interner.add_stack(parent, frame, own, closable))
+        Some(self.interner.add_stack(parent, frame, own, unique))
     }
 
     /// Adds what follows a value that has just ended.
-    fn complete(&mut self, stack: StackId) {
-        self.push(stack, if stack == ROOT { State::End } else { State::AfterValue });
+    pub(super) fn complete(&mut self, stack: StackId) {
+        if stack == ROOT {
+            return self.push(ROOT, State::End);
+        }
+        let text = self.items.text;
+        if let Some(stack) = self.end_item(stack) {
+            self.push(stack, State::AfterValue);
+        }
+        self.items.text = text;
     }
 
     fn literal(&mut self, stack: StackId, literal: Literal, at: u8, byte: u8) {
@@ -231,7 +258,7 @@ impl JsonMachine {
 
     fn array_start_byte(&mut self, stack: StackId, gap: Rest, byte: u8) {
         let top = *self.interner.stack(stack);
-        let Some(Frame::Array { rule, items: 0, counts }) = top.frame else { return };
+        let Some(Frame::Array { rule, items: 0, counts, .. }) = top.frame else { return };
         let step = gap.step(byte);
         if byte == b']' {
             if self.program.arrays[rule as usize].closable(0, counts) {
@@ -244,26 +271,29 @@ impl JsonMachine {
         {
             return self.push(stack, State::ArrayStart { gap });
         }
-        self.item(stack, |machine, stack, node| match step {
+        self.item(stack, self.items.before, |machine, stack, node| match step {
             GapStep::Within(gap) => machine.push(stack, State::Value { node, gap }),
             GapStep::Past => machine.begin_value(stack, node, byte),
             GapStep::Reject => {}
         });
     }
 
-    /// Goes on with each way that the next item of an array can be.
-    fn item(&mut self, stack: StackId, mut go_on: impl FnMut(&mut Self, StackId, u32)) {
+    /// Goes on with each way that the next item of an array can be, which begins after `text`.
+    fn item(&mut self, stack: StackId, text: TextId, mut go_on: impl FnMut(&mut Self, StackId, u32)) {
         let top = *self.interner.stack(stack);
-        let Some(Frame::Array { rule, items, counts }) = top.frame else { return };
+        let Some(Frame::Array { rule, items, counts, seen, .. }) = top.frame else { return };
         let program = std::sync::Arc::clone(&self.program);
         let array = &program.arrays[rule as usize];
         if array.max.is_some_and(|max| items >= max) {
             return;
         }
         let next = array.count(items);
+        let start = if array.unique { self.items.trace.len(text) } else { 0 };
         for way in array.item(items) {
             let Some(counts) = array.raise(counts, way.bits) else { continue };
-            if let Some(stack) = self.stack(top.parent, Frame::Array { rule, items: next, counts }) {
+            if let Some(stack) =
+                self.stack(top.parent, Frame::Array { rule, items: next, counts, seen, start })
+            {
                 go_on(self, stack, way.node);
             }
         }
@@ -402,7 +432,12 @@ impl JsonMachine {
         let gap = self.program.spacing.after_comma.rest(top.depth);
         match top.frame {
             Some(Frame::Array { .. }) => {
-                self.item(stack, |machine, stack, node| machine.push(stack, State::Value { node, gap }));
+                if self.is_outermost(stack) {
+                    self.items.text = EMPTY;
+                }
+                self.item(stack, self.items.text, |machine, stack, node| {
+                    machine.push(stack, State::Value { node, gap });
+                });
             }
             Some(Frame::Object { .. }) => self.push(stack, State::KeyStart { gap }),
             None => {}

@@ -5,11 +5,12 @@
 //! many characters of a small class and few of a large one.
 
 use super::classes::add_transitions;
+use super::intern::Thread;
 use super::number::NumberDfa;
 use super::program::LanguageRule;
 use super::spelling::Decode;
 use super::texts::Texts;
-use super::{JsonMachine, OUTSIDE, StackId, State};
+use super::{JsonMachine, OUTSIDE, ROOT, State};
 use crate::ByteSet;
 use crate::cells::{ODD, ODD_BYTE};
 use crate::machine::{Config, Tolerance};
@@ -27,17 +28,17 @@ impl JsonMachine {
     /// What the most tolerant thread of a config takes.
     pub(super) fn any_text(&self, config: Config) -> Option<Tolerance> {
         let threads = self.interner.threads_of(config);
-        let tolerances = threads.iter().filter_map(|&thread| {
-            let (stack, state) = self.interner.thread(thread);
-            self.any_text_of(stack, state)
-        });
+        let tolerances = threads.iter().filter_map(|&thread| self.any_text_of(self.interner.thread(thread)));
         let most = tolerances.filter(|tolerance| tolerance.chars > 0).max_by_key(value)?;
         // Where the text of this thread ends, or has no other byte, those of others may go on.
         let alone = threads.len() == 1;
         Some(if alone { most } else { Tolerance { exits: !most.class, ends: false, ..most } })
     }
 
-    fn any_text_of(&self, stack: StackId, state: State) -> Option<Tolerance> {
+    fn any_text_of(&self, Thread { stack, state, text }: Thread) -> Option<Tolerance> {
+        if self.interner.stack(stack).contested != ROOT && !self.is_unknown(stack, text) {
+            return None;
+        }
         let program = &*self.program;
         match state {
             State::Number { dfa, state } => {
@@ -55,7 +56,7 @@ impl JsonMachine {
                 // A name that may still be an undeclared one may go on, also if it may be a declared one, too.
                 let live = |other| {
                     let state = State::Key { at: OUTSIDE, other, decode: Decode::Whole };
-                    self.interner.find_thread(stack, state).is_some() || self.closing(stack, state).is_some()
+                    self.find_plain(stack, state).is_some() || self.closing(stack, state).is_some()
                 };
                 let tolerance = texts.any_text(other, u32::MAX, live)?;
                 // A declared name may be longer than all others.

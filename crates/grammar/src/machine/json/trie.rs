@@ -102,6 +102,16 @@ impl Trie {
         })
     }
 
+    /// The words, sorted.
+    pub(super) fn words(&self) -> impl Iterator<Item = &[char]> {
+        self.words.iter().map(|(_, word, _)| &**word)
+    }
+
+    /// The word with that index in the list that the trie was built from.
+    pub(super) fn word(&self, index: u32) -> &[char] {
+        self.words.iter().find(|(other, ..)| *other == index).map_or(&[], |(_, word, _)| word)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }

@@ -11,6 +11,16 @@ use crate::machine::json::program::{ArrayRule, Counts, Way};
 impl Solver<'_> {
     /// The array with what cannot be satisfied cut off, if anything is left.
     pub(super) fn array(&mut self, array: &DraftArray) -> Result<Option<ArrayRule>, GrammarError> {
+        let Some(mut rule) = self.array_of_any(array)? else { return Ok(None) };
+        if rule.unique && rule.min > 1 {
+            let Some(distinct) = self.distinct_items(&rule)? else { return Ok(None) };
+            rule.distinct = distinct;
+        }
+        Ok(Some(rule))
+    }
+
+    /// The same as if its items need not differ.
+    pub(super) fn array_of_any(&mut self, array: &DraftArray) -> Result<Option<ArrayRule>, GrammarError> {
         let prefix: Vec<_> =
             array.prefix.iter().map(|ways| self.possible(ways)).take_while(|ways| !ways.is_empty()).collect();
         let open = prefix.len() == array.prefix.len();
@@ -18,7 +28,17 @@ impl Solver<'_> {
         let most = if rest.is_empty() { Some(prefix.len() as u32) } else { None };
         let max = [most, array.max].into_iter().flatten().min();
         let (min, counters) = (array.min, array.counters.clone());
-        let mut rule = ArrayRule { prefix, rest, min, max, counters, after: FxHashMap::default() };
+        let mut rule = ArrayRule {
+            prefix,
+            rest,
+            min,
+            max,
+            counters,
+            after: FxHashMap::default(),
+            unique: array.unique.is_some() && max.is_none_or(|max| max > 1),
+            distinct: Vec::new(),
+            ample: false,
+        };
         if let Some(max) = rule.max {
             if max < rule.min {
                 return Ok(None);
@@ -99,6 +119,11 @@ impl Solver<'_> {
         }
         let comma = Cost::new(1, b',').and(&spacing.after_comma_cost(1));
         let mut cost = start.and(&comma.times(rule.min - 1));
+        if let Some(first) = rule.distinct.first() {
+            let bytes = rule.distinct.iter().fold(0, |sum: u32, text| sum.saturating_add(text.len() as u32));
+            let items = Cost::new(bytes, first[0]);
+            return Ok(cost.and(&items).and(&spacing.bracket_cost(0)).and(&Cost::new(1, b']')));
+        }
         let prefix = rule.prefix.len().min(rule.min as usize);
         for ways in &rule.prefix[..prefix] {
             cost = cost.and(&self.cheapest(ways).indented());

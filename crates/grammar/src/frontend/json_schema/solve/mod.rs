@@ -1,6 +1,8 @@
 //! What can be satisfied, in how few bytes, and the program that is left.
 
+mod ample;
 mod arrays;
+mod distinct;
 mod objects;
 mod scalars;
 
@@ -13,10 +15,10 @@ use super::read::Strings;
 use crate::error::{GrammarError, SchemaProblem};
 use crate::limits::Limits;
 use crate::machine::json::cost::Cost;
-use crate::machine::json::layout::Spacing;
 use crate::machine::json::number::NumberRule;
 use crate::machine::json::program::{FREE, JsonProgram, NodeId, TextRule, Way};
 use crate::regular::ExprId;
+use ample::mark_ample;
 
 /// The graph turned into a program.
 pub(super) enum Solved {
@@ -36,16 +38,9 @@ pub(super) fn solve(
     let program = JsonProgram {
         nodes: Vec::with_capacity(draft.nodes.len()),
         root,
-        numbers: Vec::new(),
         texts: vec![TextRule::ANY],
-        words: Vec::new(),
         languages: std::mem::take(&mut draft.languages),
-        language_rules: Vec::new(),
-        arrays: Vec::new(),
-        objects: Vec::new(),
-        spacing: Spacing::new(options.layout, options.profile),
-        profile: options.profile,
-        order: options.order,
+        ..JsonProgram::empty(options)
     };
     let mut solver = Solver {
         program,
@@ -54,16 +49,19 @@ pub(super) fn solve(
         texts: FxHashMap::from_iter([(TextRule::ANY, FREE)]),
         languages: FxHashMap::default(),
         states: 0,
+        distinct: FxHashMap::default(),
     };
     for node in &draft.nodes {
         let place = node.place.and_then(|atom| strings.places.get(&atom)).cloned().unwrap_or_default();
         solver.add_scalars(node, &mut strings).map_err(|error| error.at(&place))?;
     }
     solver.find_costs(&draft)?;
+    solver.check_distinct(&draft)?;
     for (id, node) in draft.nodes.into_iter().enumerate() {
         solver.add_containers(id, node)?;
     }
-    let Solver { program, .. } = solver;
+    let Solver { mut program, .. } = solver;
+    mark_ample(&mut program);
     if program.nodes[root as usize].cost.is_none() {
         return Err(Problem::new("", "schema", SchemaProblem::Unsatisfiable).into());
     }
@@ -105,6 +103,8 @@ struct Solver<'a> {
     texts: FxHashMap<TextRule, u32>,
     languages: FxHashMap<ExprId, Option<u32>>,
     states: usize,
+    /// By node and number: so many of its cheapest scalars, unless they take too long to find.
+    distinct: FxHashMap<(NodeId, u32), Option<Vec<Box<[u8]>>>>,
 }
 
 impl Solver<'_> {

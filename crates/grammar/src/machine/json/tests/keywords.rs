@@ -3,7 +3,9 @@
 use serde_json::json;
 
 use super::tables::check;
+use super::{machine, run};
 use crate::frontend::json_schema::{Formats, SchemaOptions};
+use crate::machine::{Config, Machine};
 
 fn generate() -> SchemaOptions {
     SchemaOptions::default()
@@ -225,4 +227,32 @@ fn conditions() {
         &["{}", r#"{"kind": "x", "x": 1}"#, r#"{"kind": "y"}"#],
         &[r#"{"kind": "x"}"#, r#"{"x": 1}"#, r#"{"kind": "y", "x": 1}"#],
     )]);
+}
+
+#[test]
+fn what_may_come_next_is_said_in_words() {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "maxLength": 3},
+            "kind": {"enum": ["a", "b", null]},
+            "sizes": {"type": "array", "items": {"type": "integer"}, "minItems": 1}
+        },
+        "required": ["name"]
+    });
+    let mut machine = machine(&schema, generate()).unwrap();
+    let mut at = |text: &str| {
+        let (config, _) = run(&mut machine, text.as_bytes());
+        let following = (0..=u8::MAX).filter(|&byte| machine.step(config, byte) != Config::DEAD).collect();
+        machine.expected(config, following)
+    };
+    assert_eq!(at(""), ["an object"]);
+    assert_eq!(at("{"), ["the name \"name\""]);
+    assert_eq!(at("{\"name\": "), ["a string of at most 3 characters"]);
+    assert_eq!(at("{\"name\": \"xy"), ["the rest of a string of at most 1 more characters"]);
+    assert_eq!(at("{\"name\": \"x\""), ["`,` and another member", "`}`"]);
+    assert_eq!(at("{\"name\": \"x\", "), ["the name \"kind\", \"sizes\"", "another name"]);
+    assert_eq!(at("{\"name\": \"x\", \"kind\": "), ["`null`", "\"a\", \"b\""]);
+    assert_eq!(at("{\"name\": \"x\", \"sizes\": ["), ["a number"]);
+    assert_eq!(at("{\"name\": \"x\", \"sizes\": [1"), ["more of the number", "`,` and another item", "`]`"]);
 }

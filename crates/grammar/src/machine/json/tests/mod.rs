@@ -1,10 +1,12 @@
 //! Tests through [`Machine`]: tables per keyword, laws on random schemas, and the public suites.
 
+mod gbnf;
 mod keywords;
 mod laws;
 mod oracle;
 mod suites;
 mod tables;
+mod unique;
 
 use serde_json::Value;
 

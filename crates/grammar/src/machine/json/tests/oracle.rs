@@ -8,7 +8,7 @@ use crate::frontend::json_schema::SchemaOptions;
 use crate::machine::{Config, Machine};
 
 /// A small generator (`xorshift64*`): equal seeds give equal inputs.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
     fn below(&mut self, bound: usize) -> usize {
@@ -18,7 +18,7 @@ impl Random {
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % bound
     }
 
-    fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+    pub(super) fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.below(items.len())]
     }
 }
@@ -52,7 +52,7 @@ fn schemas(random: &mut Random, depth: usize) -> Value {
     (0..=random.below(2)).map(|_| schema(random, depth)).collect()
 }
 
-fn schema(random: &mut Random, depth: usize) -> Value {
+pub(super) fn schema(random: &mut Random, depth: usize) -> Value {
     if depth == 0 || random.below(8) == 0 {
         return match random.below(5) {
             0 => json!(true),
@@ -71,7 +71,7 @@ fn schema(random: &mut Random, depth: usize) -> Value {
 
 fn keyword(random: &mut Random, depth: usize) -> (&'static str, Value) {
     let count = |random: &mut Random| Value::from(random.below(3));
-    match random.below(32) {
+    match random.below(34) {
         0 | 1 => ("type", json!(*random.pick(&["object", "array", "string", "number", "integer"]))),
         2 => ("type", json!([*random.pick(&["object", "array"]), *random.pick(&["string", "null"])])),
         3 => ("minimum", json!(random.below(5) as i64 - 2)),
@@ -107,6 +107,7 @@ fn keyword(random: &mut Random, depth: usize) -> (&'static str, Value) {
         27 | 28 => ("unevaluatedProperties", schema(random, depth)),
         29 => ("dependentSchemas", json!({*random.pick(&NAMES): schema(random, depth)})),
         30 => ("minContains", count(random)),
+        31 | 32 => ("uniqueItems", json!(random.below(4) > 0)),
         _ => {
             let (part, other) = (schema(random, depth), schema(random, depth));
             ("allOf", json!([{"if": schema(random, depth), "then": part, "else": other}]))

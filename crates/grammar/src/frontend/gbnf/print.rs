@@ -1,0 +1,220 @@
+//! Rules as GBNF text, in the syntax that llama.cpp reads too.
+
+use std::fmt::Write;
+
+use super::super::expr::{Expr, RuleId, Rules, complement};
+use crate::GrammarError;
+
+/// The longest line that is not broken at its alternatives.
+const LINE: usize = 100;
+
+/// The largest repetition count that is written; llama.cpp refuses those above 2,000.
+const COUNT: u32 = 1000;
+
+/// Writes the root, which is named so, and then the others in their order.
+pub(crate) fn print(rules: &Rules) -> Result<String, GrammarError> {
+    let printer = Printer { names: &rules.names };
+    let mut text = String::new();
+    let others = (0..rules.exprs.len() as u32).map(RuleId).filter(|&rule| rule != rules.root);
+    for rule in [rules.root].into_iter().chain(others) {
+        let expr = &rules.exprs[rule.index()];
+        let name = &rules.names[rule.index()];
+        let parts = match expr {
+            Expr::Alternatives(parts) if !parts.is_empty() => parts.as_slice(),
+            other => std::slice::from_ref(other),
+        };
+        let mut written = Vec::with_capacity(parts.len());
+        for part in parts {
+            let mut text = String::new();
+            printer.expr(part, Place::Alternative, &mut text)?;
+            written.push(text);
+        }
+        let length = written.iter().map(|part| part.len() + 3).sum::<usize>() + name.len();
+        let bar = if length > LINE { " |\n  " } else { " | " };
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(text, "{name} ::= {}", written.join(bar));
+    }
+    Ok(text)
+}
+
+/// What an expression stands in, from the loosest to the tightest.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Alternative,
+    Sequence,
+    Repeat,
+}
+
+struct Printer<'r> {
+    names: &'r [String],
+}
+
+impl Printer<'_> {
+    fn expr(&self, expr: &Expr, place: Place, text: &mut String) -> Result<(), GrammarError> {
+        let group = match expr {
+            Expr::Alternatives(parts) => parts.len() != 1,
+            Expr::Sequence(parts) => parts.len() > 1 && place > Place::Sequence,
+            // A repetition of a repetition.
+            Expr::Repeat { .. } => place == Place::Repeat,
+            _ => false,
+        };
+        if group {
+            text.push('(');
+        }
+        match expr {
+            Expr::Literal(bytes) => literal(bytes, text)?,
+            Expr::Class(ranges) => class(ranges, text),
+            Expr::Bytes(ranges) => ascii_class(ranges, text)?,
+            Expr::Rule(rule) => text.push_str(&self.names[rule.index()]),
+            Expr::Sequence(parts) if parts.is_empty() => text.push_str("\"\""),
+            Expr::Sequence(parts) => {
+                let place = if parts.len() > 1 { Place::Sequence } else { place };
+                self.list(parts, " ", place, text)?;
+            }
+            // Nothing matches it: a class without characters.
+            Expr::Alternatives(parts) if parts.is_empty() => text.push_str("[]"),
+            Expr::Alternatives(parts) => self.list(parts, " | ", Place::Alternative, text)?,
+            Expr::Repeat { expr, min, max } => self.repeat(expr, *min, *max, text)?,
+        }
+        if group {
+            text.push(')');
+        }
+        Ok(())
+    }
+
+    fn list(
+        &self,
+        parts: &[Expr],
+        between: &str,
+        place: Place,
+        text: &mut String,
+    ) -> Result<(), GrammarError> {
+        for (at, part) in parts.iter().enumerate() {
+            text.push_str(if at > 0 { between } else { "" });
+            self.expr(part, place, text)?;
+        }
+        Ok(())
+    }
+
+    fn repeat(&self, expr: &Expr, min: u32, max: Option<u32>, text: &mut String) -> Result<(), GrammarError> {
+        let mut item = String::new();
+        self.expr(expr, Place::Repeat, &mut item)?;
+        let counts = match (min, max) {
+            (0, None) => "*".to_owned(),
+            (1, None) => "+".to_owned(),
+            (0, Some(1)) => "?".to_owned(),
+            (min, None) if min <= COUNT => format!("{{{min},}}"),
+            (min, None) => {
+                text.push_str(&large(&item, min, "{}"));
+                text.push(' ');
+                "*".to_owned()
+            }
+            (min, Some(max)) if min == max && max <= COUNT => format!("{{{max}}}"),
+            (min, Some(max)) if max <= COUNT => format!("{{{min},{max}}}"),
+            (min, Some(max)) => {
+                let required = if min > 0 { large(&item, min, "{}") } else { String::new() };
+                let optional = if max > min { large(&item, max - min, "{0,}") } else { String::new() };
+                let space = if required.is_empty() || optional.is_empty() { "" } else { " " };
+                let _ = write!(text, "({required}{space}{optional})");
+                return Ok(());
+            }
+        };
+        text.push_str(&item);
+        text.push_str(&counts);
+        Ok(())
+    }
+}
+
+/// Exactly (`form` is `{}`) or at most (`{0,}`) so many of an item, in counts that are not too large.
+fn large(item: &str, count: u32, form: &str) -> String {
+    let counted = |item: &str, count: u32| {
+        let (open, close) = form.split_at(form.len() - 1);
+        format!("{item}{open}{count}{close}")
+    };
+    let (groups, rest) = (count / COUNT, count % COUNT);
+    let mut text = String::new();
+    if groups > 0 {
+        let group = format!("({})", counted(item, COUNT));
+        text = if groups > COUNT { large(&group, groups, form) } else { counted(&group, groups) };
+    }
+    if rest > 0 {
+        text.push_str(if groups > 0 { " " } else { "" });
+        text.push_str(&counted(item, rest));
+    }
+    text
+}
+
+fn literal(bytes: &[u8], text: &mut String) -> Result<(), GrammarError> {
+    let chars = std::str::from_utf8(bytes).map_err(|_| not_characters())?;
+    text.push('"');
+    for c in chars.chars() {
+        match c {
+            '"' | '\\' => text.extend(['\\', c]),
+            _ => character(c, text),
+        }
+    }
+    text.push('"');
+    Ok(())
+}
+
+fn class(ranges: &[(char, char)], text: &mut String) {
+    if ranges == [('\0', char::MAX)] {
+        text.push('.');
+        return;
+    }
+    // Classes that reach the last character are mostly what a few others leave.
+    let outside = complement(ranges);
+    let negated = !outside.is_empty()
+        && outside.len() < ranges.len() + 1
+        && ranges.last().is_some_and(|last| last.1 == char::MAX);
+    text.push_str(if negated { "[^" } else { "[" });
+    for &(low, high) in if negated { &outside } else { ranges } {
+        class_character(low, text);
+        if low < high {
+            text.push_str(if u32::from(high) - u32::from(low) > 1 { "-" } else { "" });
+            class_character(high, text);
+        }
+    }
+    text.push(']');
+}
+
+fn class_character(c: char, text: &mut String) {
+    match c {
+        '\\' | ']' | '[' => text.extend(['\\', c]),
+        // As escapes these are not known everywhere.
+        '-' | '^' => escape('x', 2, c, text),
+        _ => character(c, text),
+    }
+}
+
+fn character(c: char, text: &mut String) {
+    let code = u32::from(c);
+    match c {
+        '\n' => text.push_str("\\n"),
+        '\r' => text.push_str("\\r"),
+        '\t' => text.push_str("\\t"),
+        ' '..='~' => text.push(c),
+        _ if code < 0x100 => escape('x', 2, c, text),
+        _ if c.is_alphanumeric() => text.push(c),
+        _ if code < 0x1_0000 => escape('u', 4, c, text),
+        _ => escape('U', 8, c, text),
+    }
+}
+
+fn escape(letter: char, digits: usize, c: char, text: &mut String) {
+    // Writing to a `String` cannot fail.
+    let _ = write!(text, "\\{letter}{:0digits$X}", u32::from(c));
+}
+
+/// Bytes that are characters by themselves.
+fn ascii_class(ranges: &[(u8, u8)], text: &mut String) -> Result<(), GrammarError> {
+    if ranges.iter().any(|&(_, high)| !high.is_ascii()) {
+        return Err(not_characters());
+    }
+    class(&ranges.iter().map(|&(low, high)| (low.into(), high.into())).collect::<Vec<_>>(), text);
+    Ok(())
+}
+
+fn not_characters() -> GrammarError {
+    GrammarError::not_gbnf("it matches bytes that are no characters")
+}

@@ -1,0 +1,207 @@
+//! Automata as expressions.
+//!
+//! A state that one other leads to is written where it is led to; all others have a rule. A state that leads to itself is
+//! a repetition. So a chain of digits or letters comes out as a counted repetition.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::{Shared, Writer, alternatives, class, possibly, sequence};
+use crate::error::GrammarError;
+use crate::frontend::expr::{Expr, RuleId};
+use crate::machine::json::number::NumberDfa;
+
+/// States that are written inside others, at most.
+const DEPTH: usize = 48;
+
+/// An automaton over characters.
+pub(super) struct Automaton {
+    pub(super) states: Vec<State>,
+    pub(super) start: usize,
+}
+
+#[derive(Clone, Default)]
+pub(super) struct State {
+    /// Targets, each with a range of code points.
+    pub(super) edges: Vec<(usize, (u32, u32))>,
+    pub(super) ends: bool,
+}
+
+impl Automaton {
+    /// The same without states that lead to no end.
+    pub(super) fn trimmed(mut self) -> Self {
+        let mut into = vec![Vec::new(); self.states.len()];
+        for (from, state) in self.states.iter().enumerate() {
+            for &(to, _) in &state.edges {
+                into[to].push(from);
+            }
+        }
+        let mut alive: Vec<bool> = self.states.iter().map(|state| state.ends).collect();
+        let mut todo: Vec<usize> = (0..alive.len()).filter(|&state| alive[state]).collect();
+        while let Some(state) = todo.pop() {
+            for &from in &into[state] {
+                if !std::mem::replace(&mut alive[from], true) {
+                    todo.push(from);
+                }
+            }
+        }
+        for state in &mut self.states {
+            state.edges.retain(|&(to, _)| alive[to]);
+        }
+        self
+    }
+
+    /// Whether a state is entered from more than one other, which asks for a rule of its own.
+    fn joints(&self) -> Vec<bool> {
+        let mut from = vec![None; self.states.len()];
+        let mut joints = vec![false; self.states.len()];
+        let mut reached = vec![false; self.states.len()];
+        let mut todo = vec![self.start];
+        while let Some(state) = todo.pop() {
+            if std::mem::replace(&mut reached[state], true) {
+                continue;
+            }
+            for &(to, _) in self.states[state].edges.iter().filter(|&&(to, _)| to != state) {
+                joints[to] |= from[to].is_some_and(|other| other != state);
+                from[to] = Some(state);
+                todo.push(to);
+            }
+        }
+        // The way back to the start is one more than the way in.
+        joints[self.start] = from[self.start].is_some();
+        joints
+    }
+}
+
+/// An automaton being written.
+struct Text<'a> {
+    automaton: &'a Automaton,
+    joints: Vec<bool>,
+    rules: FxHashMap<usize, RuleId>,
+    /// What states are that are written out wherever something leads to them.
+    short: FxHashMap<usize, Expr>,
+    /// States being written.
+    open: FxHashSet<usize>,
+    todo: Vec<(usize, RuleId)>,
+    name: RuleId,
+    /// Whether its characters are those of a string.
+    string: bool,
+}
+
+impl Writer<'_> {
+    /// The texts of an automaton over the characters of a string; rules that it needs are named after `name`.
+    pub(super) fn automaton(&mut self, automaton: &Automaton, name: RuleId) -> Result<Expr, GrammarError> {
+        self.write(automaton, name, true)
+    }
+
+    pub(super) fn number(&mut self, number: u32) -> Result<Expr, GrammarError> {
+        self.shared(Shared::Number(number), "number", |writer, name| {
+            let automaton = of_number(&writer.program.numbers[number as usize]);
+            writer.write(&automaton, name, false)
+        })
+    }
+
+    fn write(&mut self, automaton: &Automaton, name: RuleId, string: bool) -> Result<Expr, GrammarError> {
+        let mut text = Text {
+            automaton,
+            joints: automaton.joints(),
+            rules: FxHashMap::default(),
+            short: FxHashMap::default(),
+            open: FxHashSet::default(),
+            todo: Vec::new(),
+            name,
+            string,
+        };
+        let start = self.target(&mut text, automaton.start, 0)?;
+        while let Some((state, rule)) = text.todo.pop() {
+            let expr = self.state(&mut text, state, 0)?;
+            self.define(rule, expr)?;
+        }
+        Ok(start)
+    }
+
+    fn state_rule(&mut self, text: &mut Text<'_>, state: usize) -> RuleId {
+        if let Some(&known) = text.rules.get(&state) {
+            return known;
+        }
+        let rule = self.rule(&self.name_in(text.name, "more"));
+        text.rules.insert(state, rule);
+        text.todo.push((state, rule));
+        rule
+    }
+
+    /// What is read from a state that another leads to: a rule, unless it is short or nowhere else.
+    fn target(&mut self, text: &mut Text<'_>, to: usize, depth: usize) -> Result<Expr, GrammarError> {
+        if let Some(&rule) = text.rules.get(&to) {
+            return Ok(Expr::Rule(rule));
+        }
+        if let Some(short) = text.short.get(&to) {
+            return Ok(short.clone());
+        }
+        if depth == DEPTH || !text.open.insert(to) {
+            return Ok(Expr::Rule(self.state_rule(text, to)));
+        }
+        let expr = self.state(text, to, depth + 1)?;
+        text.open.remove(&to);
+        if let Some(&rule) = text.rules.get(&to) {
+            return Ok(Expr::Rule(rule)); // it leads back to itself, and is written later
+        }
+        if is_short(&expr) {
+            text.short.insert(to, expr.clone());
+        } else if text.joints[to] {
+            let rule = self.rule(&self.name_in(text.name, "more"));
+            text.rules.insert(to, rule);
+            self.define(rule, expr)?;
+            return Ok(Expr::Rule(rule));
+        }
+        Ok(expr)
+    }
+
+    /// What is read from a state to an end.
+    fn state(&mut self, text: &mut Text<'_>, at: usize, depth: usize) -> Result<Expr, GrammarError> {
+        let state = &text.automaton.states[at];
+        let mut targets: Vec<(usize, Vec<(u32, u32)>)> = Vec::new();
+        for &(to, range) in &state.edges {
+            match targets.iter_mut().find(|(known, _)| *known == to) {
+                Some((_, ranges)) => ranges.push(range),
+                None => targets.push((to, vec![range])),
+            }
+        }
+        self.spend(1 + targets.len())?;
+        let (mut ways, mut again) = (Vec::new(), None);
+        for (to, ranges) in targets {
+            let class = if text.string { self.chars(&ranges)? } else { plain(&ranges) };
+            if to == at {
+                again = Some(Expr::Repeat { expr: Box::new(class), min: 0, max: None });
+                continue;
+            }
+            ways.push(sequence([class, self.target(text, to, depth)?]));
+        }
+        let rest = if ways.is_empty() { Expr::empty() } else { possibly(alternatives(ways), state.ends) };
+        Ok(sequence(again.into_iter().chain([rest])))
+    }
+}
+
+/// Whether an expression is as short as a reference to it.
+fn is_short(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(_) | Expr::Class(_) | Expr::Rule(_) => true,
+        Expr::Repeat { expr, .. } => matches!(**expr, Expr::Literal(_) | Expr::Class(_) | Expr::Rule(_)),
+        Expr::Sequence(parts) => parts.is_empty(),
+        Expr::Bytes(_) | Expr::Alternatives(_) => false,
+    }
+}
+
+/// Characters that stand for themselves.
+fn plain(ranges: &[(u32, u32)]) -> Expr {
+    let chars = |&(low, high): &(u32, u32)| char::from_u32(low).zip(char::from_u32(high));
+    class(ranges.iter().filter_map(chars).collect())
+}
+
+fn of_number(dfa: &NumberDfa) -> Automaton {
+    let state = |at: u32| {
+        let edges =
+            (b'+'..=b'9').filter_map(|byte| Some((dfa.step(at, byte)? as usize, (byte.into(), byte.into()))));
+        State { edges: edges.collect(), ends: dfa.closing(at).0 == 0 }
+    };
+    Automaton { states: (0..dfa.len() as u32).map(state).collect(), start: 0 }
+}

@@ -1,0 +1,314 @@
+//! Arrays and objects.
+
+use rustc_hash::FxHashMap;
+
+use super::{Writer, alternatives, optional, sequence};
+use crate::error::GrammarError;
+use crate::frontend::expr::{Expr, RuleId};
+use crate::machine::json::program::{ArrayRule, Counts, ObjectRule, Way};
+
+/// Optional items that are written inside each other, at most.
+const DEPTH: u32 = 32;
+
+/// What is left of an object: the position in the declared order, the members so far, the obligations that are not met
+/// yet, and whether a member came before.
+type Rest = (u32, u32, u8, bool);
+
+/// Rules for the states of an array or object.
+struct States<S> {
+    rules: FxHashMap<S, RuleId>,
+    todo: Vec<(S, RuleId)>,
+    name: RuleId,
+}
+
+impl<S: Copy + Eq + std::hash::Hash> States<S> {
+    fn new(name: RuleId) -> Self {
+        Self { rules: FxHashMap::default(), todo: Vec::new(), name }
+    }
+
+    fn rule(&mut self, state: S, writer: &mut Writer<'_>) -> Expr {
+        let rule = *self.rules.entry(state).or_insert_with(|| {
+            let rule = writer.rule(&writer.name_in(self.name, "rest"));
+            self.todo.push((state, rule));
+            rule
+        });
+        Expr::Rule(rule)
+    }
+}
+
+fn text(text: &str) -> Expr {
+    Expr::Literal(text.into())
+}
+
+impl Writer<'_> {
+    fn comma(&mut self) -> Result<Expr, GrammarError> {
+        let gap = self.gap(self.program.spacing.after_comma)?;
+        Ok(sequence([text(","), gap]))
+    }
+
+    /// What is between brackets, which may be nothing.
+    fn bracketed(
+        &mut self,
+        open: &str,
+        inside: Expr,
+        empty: bool,
+        close: &str,
+    ) -> Result<Expr, GrammarError> {
+        let gap = self.gap(self.program.spacing.bracket)?;
+        let inside = match inside {
+            // Nothing is possible but the empty one.
+            Expr::Alternatives(ways) if ways.is_empty() => Expr::empty(),
+            inside if empty => optional(sequence([inside, gap.clone()])),
+            inside => sequence([inside, gap.clone()]),
+        };
+        Ok(sequence([text(open), gap, inside, text(close)]))
+    }
+
+    /// Any of some ways to be an item or a member.
+    fn ways(&mut self, ways: &[Way], name: &str) -> Result<Expr, GrammarError> {
+        self.spend(ways.len())?;
+        Ok(alternatives(ways.iter().map(|way| Expr::Rule(self.node(way.node, name))).collect()))
+    }
+
+    pub(super) fn array(&mut self, array: u32, name: RuleId) -> Result<Expr, GrammarError> {
+        let array = &self.program.arrays[array as usize];
+        if array.unique {
+            return Err(GrammarError::not_gbnf("items of an array must differ"));
+        }
+        let empty = array.closable(0, Counts::default());
+        let inside = if array.max == Some(0) {
+            alternatives(Vec::new())
+        } else if array.counters.is_empty() {
+            let first = self.ways(array.item(0), &self.name_in(name, "item"))?;
+            let rest = self.items(array, 1, name, 0)?;
+            sequence([first, rest])
+        } else {
+            self.counted(array, name)?
+        };
+        self.bracketed("[", inside, empty, "]")
+    }
+
+    /// The items from an index on, with the commas before them.
+    fn items(
+        &mut self,
+        array: &ArrayRule,
+        from: u32,
+        name: RuleId,
+        depth: u32,
+    ) -> Result<Expr, GrammarError> {
+        let prefix = array.prefix.len() as u32;
+        let end = array.max.unwrap_or(u32::MAX).min(prefix);
+        let item_name = self.name_in(name, "item");
+        let mut parts = Vec::new();
+        for index in from..end {
+            let item = sequence([self.comma()?, self.ways(array.item(index), &item_name)?]);
+            if index >= array.min {
+                let rest = if depth == DEPTH {
+                    let rule = self.rule(&self.name_in(name, "rest"));
+                    let rest = self.items(array, index + 1, name, 0)?;
+                    self.define(rule, rest)?;
+                    Expr::Rule(rule)
+                } else {
+                    self.items(array, index + 1, name, depth + 1)?
+                };
+                parts.push(optional(sequence([item, rest])));
+                return Ok(sequence(parts));
+            }
+            parts.push(item);
+        }
+        let before = from.max(prefix);
+        if !array.rest.is_empty() && array.max.is_none_or(|max| max > before) {
+            let item = sequence([self.comma()?, self.ways(&array.rest, &item_name)?]);
+            let min = array.min.saturating_sub(before);
+            let max = array.max.map(|max| max - before);
+            parts.push(Expr::Repeat { expr: Box::new(item), min, max });
+        }
+        Ok(sequence(parts))
+    }
+
+    /// The items of an array with counters: a rule for each state of these.
+    fn counted(&mut self, array: &ArrayRule, name: RuleId) -> Result<Expr, GrammarError> {
+        let mut states = States::new(name);
+        let start = self.counted_from(array, (0, Counts::default()), &mut states)?;
+        while let Some((state, rule)) = states.todo.pop() {
+            let more = self.counted_from(array, state, &mut states)?;
+            let more = sequence([self.comma()?, more]);
+            let rest = if array.closable(state.0, state.1) { optional(more) } else { more };
+            self.define(rule, rest)?;
+        }
+        Ok(start)
+    }
+
+    /// The next item of an array with counters, and the rest.
+    fn counted_from(
+        &mut self,
+        array: &ArrayRule,
+        (items, counts): (u32, Counts),
+        states: &mut States<(u32, Counts)>,
+    ) -> Result<Expr, GrammarError> {
+        let mut ways = Vec::new();
+        let item_name = self.name_in(states.name, "item");
+        for &way in array.item(items).iter().filter(|_| array.max.is_none_or(|max| items < max)) {
+            let Some(counts) = array.raise(counts, way.bits) else { continue };
+            let next = (array.count(items), counts);
+            if array.after.contains_key(&next) {
+                let rest = states.rule(next, self);
+                ways.push(sequence([self.ways(&[way], &item_name)?, rest]));
+            }
+        }
+        Ok(alternatives(ways))
+    }
+
+    pub(super) fn object(&mut self, object: u32, name: RuleId) -> Result<Expr, GrammarError> {
+        let object = &self.program.objects[object as usize];
+        let start = (0, 0, object.obligations, false);
+        let inside = if object.counts() || object.obligations > 0 {
+            let mut states = States::new(name);
+            let inside = self.members(object, start, &mut states)?;
+            while let Some((state, rule)) = states.todo.pop() {
+                let rest = self.members(object, state, &mut states)?;
+                self.define(rule, rest)?;
+            }
+            inside
+        } else {
+            self.plain_members(object, name)?
+        };
+        self.bracketed("{", inside, may_end(object, start), "}")
+    }
+
+    /// The members of an object that counts nothing: whichever comes first, and then the others after it.
+    fn plain_members(&mut self, object: &ObjectRule, name: RuleId) -> Result<Expr, GrammarError> {
+        let count = object.members.len() as u32;
+        let required = object.next_required[0];
+        let mut ways = Vec::new();
+        // What may follow a member: from the last on, each with the one after it.
+        let mut rest = Expr::empty();
+        if let Some(other) = self.other(object, name)? {
+            let more = sequence([self.comma()?, other.clone()]);
+            rest = Expr::Repeat { expr: Box::new(more), min: 0, max: None };
+            if required == count {
+                ways.push(sequence([other, rest.clone()]));
+            }
+        }
+        for index in (0..count).rev() {
+            let Some(member) = self.declared(object, index, name)? else { continue };
+            if index <= required {
+                ways.push(sequence([member.clone(), rest.clone()]));
+            }
+            let after = sequence([self.comma()?, member]);
+            let required = object.members[index as usize].required;
+            rest = sequence([if required { after } else { optional(after) }, rest]);
+            // Where several members may come first, their ends are shared.
+            if index > 0 && index <= object.next_required[0] {
+                let rule = self.rule(&self.name_in(name, "rest"));
+                self.define(rule, rest)?;
+                rest = Expr::Rule(rule);
+            }
+        }
+        ways.reverse();
+        Ok(alternatives(ways))
+    }
+
+    /// A declared member, if it can be there.
+    fn declared(
+        &mut self,
+        object: &ObjectRule,
+        index: u32,
+        name: RuleId,
+    ) -> Result<Option<Expr>, GrammarError> {
+        let Some(node) = object.members[index as usize].node else { return Ok(None) };
+        self.spend(1)?;
+        let word: String = object.names.word(index).iter().collect();
+        let value = Expr::Rule(self.node(node, &self.name_in(name, &word)));
+        self.member(text(&super::strings::json(word)), value).map(Some)
+    }
+
+    /// Any undeclared member, if there can be any.
+    fn other(&mut self, object: &ObjectRule, name: RuleId) -> Result<Option<Expr>, GrammarError> {
+        let mut ways = Vec::new();
+        for (label, others) in object.others.iter().enumerate().filter(|(_, others)| !others.is_empty()) {
+            let key = self.other_name(object, label as u32, name)?;
+            let value = self.ways(others, &self.name_in(name, "value"))?;
+            ways.push(self.member(key, value)?);
+        }
+        if ways.is_empty() {
+            return Ok(None);
+        }
+        let rule = self.rule(&self.name_in(name, "other"));
+        self.define(rule, alternatives(ways))?;
+        Ok(Some(Expr::Rule(rule)))
+    }
+
+    /// The members from a state on.
+    fn members(
+        &mut self,
+        object: &ObjectRule,
+        state: Rest,
+        states: &mut States<Rest>,
+    ) -> Result<Expr, GrammarError> {
+        let (at, members, pending, begun) = state;
+        let required = object.next_required[at as usize];
+        let count = object.members.len() as u32;
+        let next = (object.count(members), true);
+        let mut ways = Vec::new();
+        for index in at..count.min(required + 1) {
+            if let Some(member) = self.declared(object, index, states.name)? {
+                ways.push((member, (index + 1, next.0, pending, next.1)));
+            }
+        }
+        if required == count {
+            for (label, others) in object.others.iter().enumerate().filter(|(_, others)| !others.is_empty()) {
+                let key = self.other_name(object, label as u32, states.name)?;
+                for way in others {
+                    let value = self.ways(&[*way], &self.name_in(states.name, "value"))?;
+                    let state = (count, next.0, pending & !way.bits, next.1);
+                    ways.push((self.member(key.clone(), value)?, state));
+                }
+            }
+        }
+        self.spend(ways.len())?;
+        let full = object.counts() && object.max == Some(members);
+        ways.retain(|(_, next)| !full && can_end(object, *next));
+        let comma = if begun { self.comma()? } else { Expr::empty() };
+        let ways: Vec<_> = ways
+            .into_iter()
+            .map(|(member, next)| sequence([comma.clone(), member, states.rule(next, self)]))
+            .collect();
+        Ok(match (begun, ways.is_empty()) {
+            (true, true) => Expr::empty(),
+            (true, false) if may_end(object, state) => optional(alternatives(ways)),
+            _ => alternatives(ways),
+        })
+    }
+
+    fn member(&mut self, key: Expr, value: Expr) -> Result<Expr, GrammarError> {
+        let gap = self.gap(self.program.spacing.after_colon)?;
+        Ok(sequence([key, text(":"), gap, value]))
+    }
+}
+
+fn may_end(object: &ObjectRule, (at, members, pending, _): Rest) -> bool {
+    let required = object.next_required[at as usize] as usize;
+    required == object.members.len() && members >= object.min && pending == 0
+}
+
+/// Whether some members complete the object from a state.
+fn can_end(object: &ObjectRule, (at, members, pending, _): Rest) -> bool {
+    let left = &object.members[at as usize..];
+    let required = left.iter().filter(|member| member.required).count() as u32;
+    let possible = left.iter().filter(|member| member.node.is_some()).count() as u32;
+    let ways = || object.others.iter().flatten();
+    // Undeclared members that meet all obligations, at least: by the obligations met so far.
+    let mut least = [u32::MAX; 256];
+    least[0] = 0;
+    for met in 0..=usize::from(pending) {
+        for way in ways() {
+            let next = met | usize::from(way.bits & pending);
+            least[next] = least[next].min(least[met].saturating_add(1));
+        }
+    }
+    let others = least[usize::from(pending)];
+    let fits = object.max.is_none_or(|max| members.saturating_add(required).saturating_add(others) <= max);
+    let enough = ways().next().is_some() || members + possible >= object.min;
+    others < u32::MAX && fits && enough
+}

@@ -1,0 +1,307 @@
+//! A program as context-free rules.
+//!
+//! A schema's language is context-free as long as it is written in one way: members in the declared order and without
+//! indentation that depends on the depth. Nodes become rules, named after the way that leads to them; the automata of
+//! numbers and strings become expressions, with a rule for each state that several others lead to; counters and
+//! obligations become rules for the states that they can be in.
+
+mod automata;
+mod containers;
+mod strings;
+
+use std::collections::VecDeque;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::layout::Gap;
+use super::program::{JsonProgram, NodeId};
+use crate::error::GrammarError;
+use crate::frontend::expr::{Expr, RuleId, Rules, next_char, normalise};
+use crate::frontend::json_schema::{Order, Profile};
+use crate::limits::Limits;
+
+/// The longest name that is made longer by what it leads to.
+const NAME: usize = 40;
+
+impl JsonProgram {
+    /// The same language as rules.
+    pub(crate) fn to_rules(&self, limits: &Limits) -> Result<Rules, GrammarError> {
+        if self.profile == Profile::Accept {
+            return Err(GrammarError::not_gbnf("it accepts every spelling of a value"));
+        }
+        if self.order == Order::Any {
+            return Err(GrammarError::not_gbnf("members may come in any order"));
+        }
+        if self.spacing.bracket == Gap::Line {
+            return Err(GrammarError::not_gbnf("its indentation depends on the depth"));
+        }
+        let mut writer = Writer {
+            program: self,
+            limit: limits.states,
+            rules: Vec::new(),
+            names: FxHashSet::default(),
+            nodes: FxHashMap::default(),
+            shared: FxHashMap::default(),
+            todo: VecDeque::new(),
+            size: 0,
+        };
+        let root = writer.node(self.root, "root");
+        while let Some((node, rule)) = writer.todo.pop_front() {
+            let expr = writer.value(node, rule)?;
+            writer.define(rule, expr)?;
+        }
+        Ok(writer.finish(root))
+    }
+}
+
+struct Writer<'p> {
+    program: &'p JsonProgram,
+    limit: usize,
+    /// A name, and what it stands for once that is known.
+    rules: Vec<(String, Expr)>,
+    names: FxHashSet<String>,
+    nodes: FxHashMap<NodeId, RuleId>,
+    shared: FxHashMap<Shared, RuleId>,
+    /// Nodes that have a rule and are still to be written.
+    todo: VecDeque<(NodeId, RuleId)>,
+    size: usize,
+}
+
+/// What several nodes have in common.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Shared {
+    Space,
+    Char,
+    String,
+    Number(u32),
+    Language(u32),
+}
+
+impl Writer<'_> {
+    /// The rule of a node, named so if it is met for the first time.
+    fn node(&mut self, node: NodeId, name: &str) -> RuleId {
+        if let Some(&known) = self.nodes.get(&node) {
+            return known;
+        }
+        let rule = self.rule(name);
+        self.nodes.insert(node, rule);
+        self.todo.push_back((node, rule));
+        rule
+    }
+
+    /// A new rule with a name like that.
+    fn rule(&mut self, name: &str) -> RuleId {
+        let name = name.get(..NAME).unwrap_or(name).trim_matches('-');
+        let name = if name.is_empty() { "rule" } else { name };
+        let numbered = (2..).map(|number| format!("{name}-{number}"));
+        let mut names = [name.to_owned()].into_iter().chain(numbered);
+        let free = names.find(|name| !self.names.contains(name)).unwrap_or_default();
+        self.names.insert(free.clone());
+        self.rules.push((free, Expr::empty()));
+        RuleId(self.rules.len() as u32 - 1)
+    }
+
+    /// The name of a rule and of something in it.
+    fn name_in(&self, rule: RuleId, part: &str) -> String {
+        let part: String = part.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        format!("{}-{part}", self.rules[rule.index()].0)
+    }
+
+    fn define(&mut self, rule: RuleId, expr: Expr) -> Result<(), GrammarError> {
+        self.rules[rule.index()].1 = expr;
+        self.spend(1)
+    }
+
+    fn spend(&mut self, size: usize) -> Result<(), GrammarError> {
+        self.size += size;
+        if self.size > self.limit {
+            return Err(GrammarError::limit("parts of GBNF rules", self.size, self.limit));
+        }
+        Ok(())
+    }
+
+    /// The rule of something shared, written when it is first asked for.
+    fn shared(
+        &mut self,
+        shared: Shared,
+        name: &str,
+        write: impl FnOnce(&mut Self, RuleId) -> Result<Expr, GrammarError>,
+    ) -> Result<Expr, GrammarError> {
+        if let Some(&known) = self.shared.get(&shared) {
+            return Ok(Expr::Rule(known));
+        }
+        let rule = self.rule(name);
+        self.shared.insert(shared, rule);
+        let expr = write(self, rule)?;
+        self.define(rule, expr)?;
+        Ok(Expr::Rule(rule))
+    }
+
+    /// The values of a node.
+    fn value(&mut self, node: NodeId, rule: RuleId) -> Result<Expr, GrammarError> {
+        let program = self.program;
+        let node = &program.nodes[node as usize];
+        let literals = [(node.null, "null"), (node.bools[0], "false"), (node.bools[1], "true")];
+        let literals = literals.into_iter().filter(|(present, _)| *present);
+        let mut ways: Vec<Expr> = literals.map(|(_, text)| Expr::Literal(text.into())).collect();
+        if let Some(number) = node.number {
+            ways.push(self.number(number)?);
+        }
+        for &text in &node.texts {
+            ways.push(self.text(text)?);
+        }
+        if let Some(words) = node.words {
+            let words = program.words[words as usize].words();
+            ways.extend(words.map(|word| Expr::Literal(strings::json(word.iter().collect()).into_bytes())));
+        }
+        for &language in &node.languages {
+            ways.push(self.language(language)?);
+        }
+        for &array in &node.arrays {
+            ways.push(self.array(array, rule)?);
+        }
+        for &object in &node.objects {
+            ways.push(self.object(object, rule)?);
+        }
+        self.spend(ways.len())?;
+        Ok(alternatives(ways))
+    }
+
+    /// White space inside brackets or after a comma or colon, if the layout has any there.
+    fn gap(&mut self, gap: Gap) -> Result<Expr, GrammarError> {
+        match gap {
+            Gap::Space => Ok(Expr::Literal(b" ".into())),
+            Gap::UpTo(bytes) => self.shared(Shared::Space, "ws", |_, _| {
+                let space = Expr::Class(vec![('\n', '\n'), (' ', ' ')]);
+                Ok(Expr::Repeat { expr: Box::new(space), min: 0, max: Some(bytes.into()) })
+            }),
+            Gap::None | Gap::Line | Gap::Any => Ok(Expr::empty()),
+        }
+    }
+
+    /// With rules that only stand for another one or for a literal replaced by those, and only what is reached.
+    fn finish(self, root: RuleId) -> Rules {
+        let mut rules = self.rules;
+        let short = |expr: &Expr| matches!(expr, Expr::Rule(_) | Expr::Literal(_) | Expr::Class(_));
+        let mut stands_for: Vec<Option<Expr>> = Vec::with_capacity(rules.len());
+        for (at, (_, expr)) in rules.iter().enumerate() {
+            let replaced = short(expr) && at != root.index() && *expr != Expr::Rule(RuleId(at as u32));
+            stands_for.push(replaced.then(|| expr.clone()));
+        }
+        for (_, expr) in &mut rules {
+            replace(expr, &stands_for);
+        }
+        let mut ids: FxHashMap<RuleId, RuleId> = FxHashMap::from_iter([(root, RuleId(0))]);
+        let mut order = vec![root];
+        let mut done = 0;
+        while let Some(&rule) = order.get(done) {
+            each_rule(&mut rules[rule.index()].1, &mut |rule| {
+                let next = RuleId(order.len() as u32);
+                let id = *ids.entry(*rule).or_insert(next);
+                if id == next {
+                    order.push(*rule);
+                }
+                *rule = id;
+            });
+            done += 1;
+        }
+        let mut taken: Vec<Option<(String, Expr)>> = rules.into_iter().map(Some).collect();
+        let (names, exprs) = order.into_iter().filter_map(|rule| taken[rule.index()].take()).unzip();
+        Rules { exprs, names, root: RuleId(0) }
+    }
+}
+
+/// Puts in place of each reference what it stands for.
+fn replace(expr: &mut Expr, stands_for: &[Option<Expr>]) {
+    let mut parts = vec![expr];
+    while let Some(part) = parts.pop() {
+        // A circle of references, which no program leads to, would not end.
+        for _ in 0..stands_for.len() {
+            let Expr::Rule(rule) = *part else { break };
+            let Some(other) = &stands_for[rule.index()] else { break };
+            *part = other.clone();
+        }
+        push_parts(part, &mut parts);
+    }
+}
+
+/// Calls back with every reference.
+fn each_rule(expr: &mut Expr, with: &mut impl FnMut(&mut RuleId)) {
+    let mut parts = vec![expr];
+    while let Some(part) = parts.pop() {
+        if let Expr::Rule(rule) = part {
+            with(rule);
+        } else {
+            push_parts(part, &mut parts);
+        }
+    }
+}
+
+/// Adds the parts of an expression, the first on top.
+fn push_parts<'e>(expr: &'e mut Expr, parts: &mut Vec<&'e mut Expr>) {
+    match expr {
+        Expr::Sequence(inner) | Expr::Alternatives(inner) => parts.extend(inner.iter_mut().rev()),
+        Expr::Repeat { expr, .. } => parts.push(expr),
+        Expr::Literal(_) | Expr::Class(_) | Expr::Bytes(_) | Expr::Rule(_) => {}
+    }
+}
+
+fn alternatives(mut ways: Vec<Expr>) -> Expr {
+    if ways.len() == 1 { ways.swap_remove(0) } else { Expr::Alternatives(ways) }
+}
+
+/// One after the other: literals that meet are joined, and so are repetitions of the same.
+fn sequence(parts: impl IntoIterator<Item = Expr>) -> Expr {
+    let mut joined: Vec<Expr> = Vec::new();
+    let flat = parts.into_iter().flat_map(|part| match part {
+        Expr::Sequence(inner) => inner,
+        other => vec![other],
+    });
+    for part in flat {
+        match (joined.last_mut(), part) {
+            (_, Expr::Literal(text)) if text.is_empty() => {}
+            (Some(Expr::Literal(before)), Expr::Literal(text)) => before.extend(text),
+            (Some(last), part) => match repeated(last, &part) {
+                Some(both) => *last = both,
+                None => joined.push(part),
+            },
+            (None, part) => joined.push(part),
+        }
+    }
+    if joined.len() == 1 { joined.swap_remove(0) } else { Expr::Sequence(joined) }
+}
+
+/// Two expressions as repetitions of one, if they are.
+fn repeated(a: &Expr, b: &Expr) -> Option<Expr> {
+    let counts = |expr: &Expr| match expr {
+        Expr::Repeat { expr, min, max } => ((**expr).clone(), *min, *max),
+        other => (other.clone(), 1, Some(1)),
+    };
+    let repeats = matches!(a, Expr::Repeat { .. }) || matches!(b, Expr::Repeat { .. });
+    let ((a, a_min, a_max), (b, b_min, b_max)) = (counts(a), counts(b));
+    let same = a == b && (repeats || matches!(a, Expr::Class(_) | Expr::Rule(_)));
+    let max = a_max.zip(b_max).map(|(a, b)| a + b);
+    same.then(|| Expr::Repeat { expr: Box::new(a), min: a_min + b_min, max })
+}
+
+/// The expression or nothing.
+fn optional(expr: Expr) -> Expr {
+    match expr {
+        Expr::Repeat { min: 0, .. } => expr,
+        Expr::Repeat { expr, min: 1, max } => Expr::Repeat { expr, min: 0, max },
+        other => Expr::Repeat { expr: Box::new(other), min: 0, max: Some(1) },
+    }
+}
+
+fn possibly(expr: Expr, ends: bool) -> Expr {
+    if ends { optional(expr) } else { expr }
+}
+
+/// One of some characters.
+fn class(mut ranges: Vec<(char, char)>) -> Expr {
+    normalise(&mut ranges, next_char);
+    match *ranges {
+        [(low, high)] if low == high => Expr::Literal(low.to_string().into_bytes()),
+        _ => Expr::Class(ranges),
+    }
+}

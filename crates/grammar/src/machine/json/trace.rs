@@ -1,0 +1,85 @@
+//! The text of an item that must differ from others, byte by byte.
+//!
+//! A text is interned as the text before its last byte and that byte. One may begin with a part that is not known, only
+//! that it makes the item differ from all others; masks look ahead with such texts.
+
+use rustc_hash::FxHashMap;
+
+pub(super) type TextId = u32;
+
+/// The text with nothing in it.
+pub(super) const EMPTY: TextId = 0;
+
+#[derive(Debug)]
+pub(super) struct Trace {
+    nodes: Vec<Node>,
+    ids: FxHashMap<(TextId, u8), TextId>,
+    /// Texts of which nothing is known, by their length.
+    unknown: FxHashMap<u32, TextId>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    before: TextId,
+    byte: u8,
+    len: u32,
+    /// The length of the part that is not known.
+    unknown: u32,
+}
+
+impl Default for Trace {
+    fn default() -> Self {
+        let empty = Node { before: EMPTY, byte: 0, len: 0, unknown: 0 };
+        Self { nodes: vec![empty], ids: FxHashMap::default(), unknown: FxHashMap::default() }
+    }
+}
+
+impl Trace {
+    /// A text and one more byte.
+    pub(super) fn then(&mut self, text: TextId, byte: u8) -> TextId {
+        let Node { len, unknown, .. } = self.nodes[text as usize];
+        *self.ids.entry((text, byte)).or_insert_with(|| {
+            self.nodes.push(Node { before: text, byte, len: len + 1, unknown });
+            self.nodes.len() as TextId - 1
+        })
+    }
+
+    /// A text of which only the length is known.
+    pub(super) fn unknown(&mut self, len: u32) -> TextId {
+        *self.unknown.entry(len).or_insert_with(|| {
+            self.nodes.push(Node { before: EMPTY, byte: 0, len, unknown: len });
+            self.nodes.len() as TextId - 1
+        })
+    }
+
+    pub(super) fn len(&self, text: TextId) -> u32 {
+        self.nodes[text as usize].len
+    }
+
+    /// The text before the last byte.
+    pub(super) fn before(&self, text: TextId) -> TextId {
+        self.nodes[text as usize].before
+    }
+
+    /// Whether some of what comes after the first `start` bytes is not known.
+    pub(super) fn hides(&self, text: TextId, start: u32) -> bool {
+        self.nodes[text as usize].unknown > start
+    }
+
+    /// What comes after the first `start` bytes, where that is known.
+    pub(super) fn bytes(&self, text: TextId, start: u32) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.len(text).saturating_sub(start) as usize);
+        let mut at = text;
+        while self.len(at) > start {
+            let node = self.nodes[at as usize];
+            bytes.push(node.byte);
+            at = node.before;
+        }
+        bytes.reverse();
+        bytes
+    }
+
+    pub(super) fn byte_len(&self) -> usize {
+        self.nodes.len() * (size_of::<Node>() + 2 * size_of::<(TextId, u8, TextId)>())
+    }
+}

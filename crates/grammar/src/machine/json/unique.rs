@@ -1,0 +1,216 @@
+//! Arrays whose items must differ (`uniqueItems`).
+//!
+//! The frame of such an array has the set of the values seen. A thread in one of its items has the text of the item; of
+//! nested items, that of the outermost, for the others are parts of it. Where an item ends, its text is read as a value,
+//! which must not be in the set and then is.
+//!
+//! Mostly an item is told from all values seen long before its end. From then on it is *apart*: nothing that it can become
+//! is forbidden, and everything is as if items need not differ. The same goes for masks: a thread in a string or a name is
+//! [like](crate::machine::Part::Like) one whose text is not known, except over the few characters by which the item may
+//! still become a value seen.
+
+use rustc_hash::FxHashMap;
+
+use super::classes::add_character;
+use super::intern::Thread;
+use super::program::JsonProgram;
+use super::search::Known;
+use super::spelling::Decode;
+use super::trace::{EMPTY, TextId, Trace};
+use super::values::{NOTHING, SetId, ValueId, Values};
+use super::{Frame, JsonMachine, ROOT, StackId, State};
+use crate::ByteSet;
+use crate::machine::{Config, Likeness};
+
+/// What is known of items that must differ.
+#[derive(Debug, Default)]
+pub(super) struct Items {
+    pub(super) values: Values,
+    pub(super) trace: Trace,
+    /// Of the thread being advanced, before the byte and after it.
+    pub(super) before: TextId,
+    pub(super) text: TextId,
+    /// By rule, the values of [`ArrayRule::distinct`](super::program::ArrayRule::distinct) with their bytes.
+    pub(super) least: FxHashMap<u32, Vec<(ValueId, u32)>>,
+    /// By the stack of an array and the text of an item: whether it is certainly no value seen.
+    apart: FxHashMap<(StackId, TextId), bool>,
+    /// Whether threads are gathered for a search instead of the next config.
+    pub(super) searching: bool,
+    pub(super) known: Known,
+}
+
+impl Items {
+    pub(super) fn new(program: &JsonProgram) -> Self {
+        let mut items = Self::default();
+        for (rule, array) in program.arrays.iter().enumerate().filter(|(_, array)| !array.distinct.is_empty())
+        {
+            let texts = array.distinct.iter();
+            let least =
+                texts.filter_map(|text| Some((items.values.value(text)?, text.len() as u32))).collect();
+            items.least.insert(rule as u32, least);
+        }
+        items
+    }
+
+    pub(super) fn byte_len(&self) -> usize {
+        let known = self.apart.len() * 2 * size_of::<((StackId, TextId), bool)>();
+        known + self.values.byte_len() + self.trace.byte_len() + self.known.byte_len()
+    }
+}
+
+const fn in_string(state: State) -> bool {
+    matches!(state, State::Text { .. } | State::Language { .. } | State::Word { .. } | State::Key { .. })
+}
+
+impl JsonMachine {
+    /// Notes the text of a thread before and after a byte. White space between tokens is left out, and so is what belongs
+    /// to an item that is not known anyway.
+    pub(super) fn record(&mut self, Thread { stack, state, text }: Thread, byte: u8) {
+        self.items.before = text;
+        self.items.text = text;
+        let tracking = self.interner.stack(stack).tracking;
+        if tracking != ROOT
+            && (in_string(state) || !byte.is_ascii_whitespace())
+            && !self.is_unknown(stack, text)
+        {
+            self.items.text = self.items.trace.then(text, byte);
+        }
+    }
+
+    /// Whether the innermost item that must differ is not known, and with it all those around it.
+    pub(super) fn is_unknown(&self, stack: StackId, text: TextId) -> bool {
+        let tracking = self.interner.stack(stack).tracking;
+        let Some(Frame::Array { start, .. }) = self.interner.stack(tracking).frame else { return false };
+        self.items.trace.hides(text, start)
+    }
+
+    /// Whether `stack` is an array whose items must differ, in no other one's item.
+    pub(super) fn is_outermost(&self, stack: StackId) -> bool {
+        let top = self.interner.stack(stack);
+        top.tracking == stack && self.interner.stack(top.parent).tracking == ROOT
+    }
+
+    /// The stack after an item of it, whose text has been recorded; `None` where the item had to be another one.
+    pub(super) fn end_item(&mut self, stack: StackId) -> Option<StackId> {
+        let top = *self.interner.stack(stack);
+        let Some(Frame::Array { rule, items, counts, seen, start }) = top.frame else { return Some(stack) };
+        let array = &self.program.arrays[rule as usize];
+        if !array.unique {
+            return Some(stack);
+        }
+        let last = array.max == Some(items);
+        let Items { values, trace, text, .. } = &mut self.items;
+        let mut seen = seen;
+        if !trace.hides(*text, start) {
+            let value = values.value(&trace.bytes(*text, start))?;
+            seen = values.with(seen, value)?;
+        }
+        if self.is_outermost(stack) {
+            self.items.text = EMPTY;
+        }
+        let seen = if last { NOTHING } else { seen };
+        self.stack(top.parent, Frame::Array { rule, items, counts, seen, start: 0 })
+    }
+
+    /// The stack after a number that `byte` does not belong to.
+    pub(super) fn end_number(&mut self, stack: StackId, byte: u8) -> Option<StackId> {
+        if stack == ROOT || self.interner.stack(stack).tracking != stack {
+            return Some(stack);
+        }
+        self.items.text = self.items.before;
+        let stack = self.end_item(stack)?;
+        let text = self.items.text;
+        if !self.is_outermost(stack) && !byte.is_ascii_whitespace() && !self.is_unknown(stack, text) {
+            self.items.text = self.items.trace.then(text, byte);
+        }
+        Some(stack)
+    }
+
+    /// Whether the item of an array that a text holds from `start` on is certainly none of the values seen, whatever it
+    /// becomes.
+    pub(super) fn is_apart(&mut self, stack: StackId, (seen, start): (SetId, u32), text: TextId) -> bool {
+        let Items { values, trace, apart, .. } = &mut self.items;
+        if seen == NOTHING || trace.hides(text, start) {
+            return true;
+        }
+        if trace.len(text) <= start {
+            return false;
+        }
+        if let Some(&known) = apart.get(&(stack, text)) {
+            return known;
+        }
+        let before = apart.get(&(stack, trace.before(text))) == Some(&true);
+        let is_apart = before || !values.may_become(seen, &trace.bytes(text, start));
+        apart.insert((stack, text), is_apart);
+        is_apart
+    }
+
+    /// Of a thread in a string or a name, the thread at the same place of an item of which it is not known what it is,
+    /// only that no other is the same. The two have the same future where the item cannot become a value seen, but for
+    /// texts with whole strings that come after this one.
+    pub(super) fn unseen(&mut self, thread: Thread) -> Option<Thread> {
+        let tracking = self.interner.stack(thread.stack).tracking;
+        if tracking == ROOT || !in_string(thread.state) || matches!(thread.state, State::Word { .. }) {
+            return None;
+        }
+        let Frame::Array { start, .. } = self.interner.stack(tracking).frame? else { return None };
+        if self.items.trace.hides(thread.text, start) {
+            return None;
+        }
+        let mut at = tracking;
+        while at != ROOT {
+            let stack = self.interner.stack(at);
+            let Frame::Array { rule, .. } = stack.frame? else { return None };
+            if !self.program.arrays[rule as usize].ample {
+                return None;
+            }
+            at = self.interner.stack(stack.parent).tracking;
+        }
+        Some(Thread { text: self.items.trace.unknown(start + 1), ..thread })
+    }
+
+    /// The config of [`JsonMachine::unseen`], and the bytes over which the item may go on to a value seen.
+    pub(super) fn unseen_likeness(&mut self, config: Config) -> Option<Likeness> {
+        let &[thread] = self.interner.threads_of(config) else { return None };
+        let thread = self.interner.thread(thread);
+        let unseen = self.unseen(thread)?;
+        self.items.text = unseen.text;
+        self.push(unseen.stack, unseen.state);
+        let other = self.gathered();
+        Some(Likeness { other, bytes: self.towards_seen(thread) })
+    }
+
+    /// The bytes over which an item may go on to a value seen.
+    fn towards_seen(&mut self, Thread { stack, state, text }: Thread) -> ByteSet {
+        let mut bytes = ByteSet::default();
+        let mut at = self.interner.stack(stack).contested;
+        while at != ROOT {
+            let stack = *self.interner.stack(at);
+            if let Some(Frame::Array { seen, start, .. }) = stack.frame
+                && !self.is_apart(at, (seen, start), text)
+            {
+                let Items { values, trace, .. } = &mut self.items;
+                let (chars, ends) = values.next_chars(seen, &trace.bytes(text, start));
+                add_next(state, &chars, ends, &mut bytes);
+            }
+            at = self.interner.stack(stack.parent).contested;
+        }
+        bytes
+    }
+}
+
+/// The bytes that begin some characters in any spelling, or go on with the one being read.
+fn add_next(state: State, chars: &[char], ends: bool, bytes: &mut ByteSet) {
+    if let State::Text { decode, .. } | State::Language { decode, .. } | State::Key { decode, .. } = state
+        && decode != Decode::Whole
+    {
+        return add_character(decode, bytes);
+    }
+    if ends {
+        bytes.insert(b'"');
+    }
+    for c in chars {
+        bytes.insert(b'\\');
+        bytes.insert(c.encode_utf8(&mut [0; 4]).as_bytes()[0]);
+    }
+}
