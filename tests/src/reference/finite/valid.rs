@@ -16,7 +16,7 @@ pub(super) enum Draft {
 
 /// Judges values by the subschemas of one document.
 pub(super) struct Validator<'a> {
-    root: &'a Value,
+    pub(super) root: &'a Value,
     pub(super) draft: Draft,
 }
 
