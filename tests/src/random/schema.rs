@@ -324,8 +324,8 @@ impl Writer<'_> {
         match self.below(if depth == 0 { 4 } else { 10 }) {
             0 => rule.insert("minItems".into(), self.below(3).into()),
             1 => rule.insert("maxItems".into(), self.below(3).into()),
-            2 if self.one_in(3) => rule.insert("uniqueItems".into(), true.into()),
-            2 | 3 => rule.insert("unevaluatedItems".into(), false.into()),
+            2 => rule.insert("uniqueItems".into(), true.into()),
+            3 => rule.insert("unevaluatedItems".into(), false.into()),
             4 => rule.insert("items".into(), sub(self)),
             5 => {
                 rule.insert(prefix.into(), json!([sub(self), sub(self)]));

@@ -7,12 +7,16 @@
 //! Meant for schemas with small bounds and numbers below 10¹⁴: any number that can be finished is so with two more
 //! characters or as one of four, and values nested eight deep satisfy whatever can be satisfied.
 
+mod number;
+mod object;
 mod text;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt::Write;
 
+use number::{SCALE, json_number, scaled};
+use object::Object;
 use serde_json::{Map, Value, json};
 use text::{End, Part, Reader, Text};
 
@@ -347,45 +351,6 @@ impl Reference {
     }
 }
 
-/// What some maps together say about an object.
-struct Object<'a> {
-    maps: &'a [Map<String, Value>],
-    names: Vec<String>,
-    required: Vec<String>,
-    min: usize,
-    max: usize,
-}
-
-impl<'a> Object<'a> {
-    fn new(maps: &'a [Map<String, Value>]) -> Self {
-        let required = maps.iter().filter_map(|map| map.get("required").and_then(Value::as_array)).flatten();
-        let required: Vec<String> = required.filter_map(|name| name.as_str().map(str::to_owned)).collect();
-        let properties = maps.iter().filter_map(|map| map.get("properties").and_then(Value::as_object));
-        let mut names: Vec<String> = Vec::new();
-        for name in properties.flat_map(Map::keys).chain(&required) {
-            if !names.contains(name) {
-                names.push(name.clone());
-            }
-        }
-        let min = counts(maps, "minProperties").max().unwrap_or(0) as usize;
-        let max = counts(maps, "maxProperties").min().map_or(usize::MAX, |max| max as usize);
-        Self { maps, names, required, min, max }
-    }
-
-    fn schemas(&self, name: &str) -> Vec<Value> {
-        let of = |map: &Map<String, Value>| {
-            let declared = map.get("properties").and_then(|properties| properties.get(name));
-            declared.or(map.get("additionalProperties")).cloned()
-        };
-        self.maps.iter().filter_map(of).collect()
-    }
-
-    /// A name that is not declared, like any other such name.
-    fn other_name(&self) -> String {
-        self.names.iter().fold("z".to_owned(), |longer, name| longer + name)
-    }
-}
-
 fn counts(maps: &[Map<String, Value>], key: &'static str) -> impl Iterator<Item = u64> {
     maps.iter().filter_map(move |map| map.get(key).and_then(Value::as_u64))
 }
@@ -412,26 +377,4 @@ fn constant(value: Value) -> Value {
         }),
         scalar => json!({"is": scalar}),
     }
-}
-
-fn json_number(text: &str) -> bool {
-    let text = text.strip_prefix('-').unwrap_or(text);
-    let (mantissa, exponent) = text.split_once(['e', 'E']).map_or((text, None), |(m, e)| (m, Some(e)));
-    let (integer, fraction) = mantissa.split_once('.').map_or((mantissa, None), |(i, f)| (i, Some(f)));
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    digits(integer)
-        && (integer == "0" || !integer.starts_with('0'))
-        && fraction.is_none_or(digits)
-        && exponent.is_none_or(|exponent| digits(exponent.strip_prefix(['+', '-']).unwrap_or(exponent)))
-}
-
-/// 10¹⁸: numbers have at most as many digits before the point, and after it.
-const SCALE: i128 = 1_000_000_000_000_000_000;
-
-/// A number without exponent, times [`SCALE`].
-fn scaled(text: &str) -> i128 {
-    let (negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
-    let (integer, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let value = format!("{integer}{fraction:0<18}").parse().unwrap_or(i128::MAX / 2);
-    if negative { -value } else { value }
 }

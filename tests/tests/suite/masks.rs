@@ -5,8 +5,9 @@ use std::sync::Arc;
 use formwork_grammar::{Constraint, Grammar, Limits};
 use formwork_model::{Model, OpenOptions};
 use formwork_tests::random::{self, Random};
-use formwork_tests::reference::cfg::{Chart, Reference};
-use formwork_vocab::{TokenId, TokenSet, Vocabulary};
+use formwork_tests::reference::cfg::Reference;
+use formwork_tests::reference::{TextTokens, reference_mask};
+use formwork_vocab::{TokenId, Vocabulary};
 
 /// Prefixes end once they are longer than this many bytes: the reference's time grows with the cube of it.
 const LONGEST: usize = 10;
@@ -16,7 +17,7 @@ const WIDEST: usize = 400;
 
 /// Walks random prefixes of random grammars and compares the mask at each step; gives the number of masks compared.
 fn compare(vocabulary: &Arc<Vocabulary>, random: &mut Random, (pairs, wide_every): (usize, usize)) -> usize {
-    let sorted = text_tokens(vocabulary);
+    let tokens = TextTokens::new(vocabulary);
     let mut compared = 0;
     while compared < pairs {
         // Classes of most characters make the reference simulate most of the vocabulary.
@@ -31,7 +32,12 @@ fn compare(vocabulary: &Arc<Vocabulary>, random: &mut Random, (pairs, wide_every
                 break;
             }
             let mask = matcher.mask();
-            let expected = reference_mask(&reference, &chart, vocabulary, &sorted);
+            let accepting = reference.accepting(&chart);
+            let expected = reference_mask(&tokens, &chart, accepting, |chart, byte| {
+                let mut next = chart.clone();
+                reference.push(&mut next, byte);
+                reference.viable(&next).then_some(next)
+            });
             for token in vocabulary.ids() {
                 assert_eq!(
                     mask.contains(token),
@@ -40,7 +46,7 @@ fn compare(vocabulary: &Arc<Vocabulary>, random: &mut Random, (pairs, wide_every
                     String::from_utf8_lossy(vocabulary.bytes(token)),
                 );
             }
-            assert_eq!(matcher.accepting(), reference.accepting(&chart), "{source}");
+            assert_eq!(matcher.accepting(), accepting, "{source}");
             compared += 1;
             let allowed: Vec<TokenId> = mask.iter().filter(|&token| !vocabulary.is_end(token)).collect();
             if allowed.is_empty() {
@@ -57,55 +63,6 @@ fn compare(vocabulary: &Arc<Vocabulary>, random: &mut Random, (pairs, wide_every
         }
     }
     compared
-}
-
-/// All text tokens, in the order of their bytes.
-fn text_tokens(vocabulary: &Vocabulary) -> Vec<TokenId> {
-    let mut tokens: Vec<TokenId> =
-        vocabulary.ids().filter(|&token| vocabulary.kind(token).is_text()).collect();
-    tokens.sort_by_key(|&token| vocabulary.bytes(token));
-    tokens
-}
-
-/// The mask by simulating each token byte by byte. Tokens are visited in the order of their bytes, so that what two of
-/// them share is simulated once.
-fn reference_mask(
-    reference: &Reference,
-    chart: &Chart,
-    vocabulary: &Vocabulary,
-    sorted: &[TokenId],
-) -> TokenSet {
-    let mut mask = vocabulary.empty_set();
-    let mut path: Vec<(u8, Chart)> = Vec::new();
-    let mut dead: Option<Vec<u8>> = None;
-    for &token in sorted {
-        let bytes = vocabulary.bytes(token);
-        if bytes.is_empty() || dead.as_ref().is_some_and(|dead| bytes.starts_with(dead)) {
-            continue;
-        }
-        let shared = path.iter().zip(bytes).take_while(|((have, _), byte)| have == *byte).count();
-        path.truncate(shared);
-        let mut viable = true;
-        for &byte in &bytes[shared..] {
-            let mut next = path.last().map_or(chart, |(_, chart)| chart).clone();
-            reference.push(&mut next, byte);
-            viable = reference.viable(&next);
-            if !viable {
-                dead = Some(bytes[..=path.len()].to_vec());
-                break;
-            }
-            path.push((byte, next));
-        }
-        if viable {
-            mask.insert(token);
-        }
-    }
-    if reference.accepting(chart) {
-        for &end in vocabulary.ends() {
-            mask.insert(end);
-        }
-    }
-    mask
 }
 
 /// On the real tokenizers, where they are at hand, and grammars without wide classes; `FORMWORK_TEST_PAIRS` sets the number

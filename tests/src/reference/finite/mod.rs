@@ -9,6 +9,8 @@
 //! apart no others: their words, names and patterns are made of the alphabet, and their classes are of its letters or all
 //! but them. So strings of free text are finite, too, as long as they are short.
 //!
+//! Where `uniqueItems` compares values, that one character will not do, and free text is not confined then.
+//!
 //! What it does not know: `format`, numbers without bounds, strings without a maximum, objects open to more than one
 //! undeclared name, references between documents. [`json_schema`](super::json_schema) has some of these.
 
@@ -53,7 +55,7 @@ impl Reference {
         let mut tree = Tree::new(options.profile);
         let mut count = 0;
         for value in &values {
-            let texts = spell::texts(value, options);
+            let texts = spell::texts(value, *options);
             count += texts.len();
             if count > MOST_TEXTS {
                 return None;

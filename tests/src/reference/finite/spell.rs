@@ -18,20 +18,20 @@ pub(super) enum Symbol {
 }
 
 /// Every sequence of symbols that is a text of `value`.
-pub(super) fn texts(value: &Value, options: &SchemaOptions) -> Vec<Vec<Symbol>> {
+pub(super) fn texts(value: &Value, options: SchemaOptions) -> Vec<Vec<Symbol>> {
     let writer = Writer { options };
     let around = writer.anywhere();
     let texts = writer.value(value, 0);
     texts.into_iter().map(|text| [around.clone(), text, around.clone()].concat()).collect()
 }
 
-struct Writer<'a> {
-    options: &'a SchemaOptions,
+struct Writer {
+    options: SchemaOptions,
 }
 
 type Texts = Vec<Vec<Symbol>>;
 
-impl Writer<'_> {
+impl Writer {
     /// White space where only the accepting profile has any.
     fn anywhere(&self) -> Vec<Symbol> {
         match (self.options.layout, self.options.profile) {

@@ -51,14 +51,13 @@ impl Tree {
         for symbol in text {
             let known =
                 self.nodes[at].children.iter().find(|&&child| self.nodes[child as usize].symbol == symbol);
-            at = match known {
-                Some(&known) => known as usize,
-                None => {
-                    let node = self.nodes.len();
-                    self.nodes.push(Node { symbol, children: Vec::new(), ends: false });
-                    self.nodes[at].children.push(node as u32);
-                    node
-                }
+            at = if let Some(&known) = known {
+                known as usize
+            } else {
+                let node = self.nodes.len();
+                self.nodes.push(Node { symbol, children: Vec::new(), ends: false });
+                self.nodes[at].children.push(node as u32);
+                node
             };
         }
         self.nodes[at].ends = true;
@@ -188,20 +187,18 @@ fn number_spelled(number: &str, bytes: &[u8], profile: Profile) -> Spelled {
 /// What some bytes are of the spellings of `c`, or of any character outside the alphabet.
 fn char_spelled(c: char, bytes: &[u8], profile: Profile) -> Spelled {
     match (decode(bytes, profile), c) {
-        (Decoded::Nothing, _) => Spelled::No,
         // Whatever can be finished at all can be finished as more than the alphabet's characters.
         (Decoded::Begun, OTHER) => Spelled::Begun,
         (Decoded::Whole(read), OTHER) if !ALPHABET.contains(&read) => Spelled::Whole,
         (Decoded::Whole(read), c) if read == c => Spelled::Whole,
-        (Decoded::Whole(_), _) => Spelled::No,
+        (Decoded::Nothing | Decoded::Whole(_), _) => Spelled::No,
         (Decoded::Begun, c) => {
             let mut spellings = vec![c.to_string()];
             if c == '"' {
                 spellings.push("\\\"".to_owned());
             }
             if profile == Profile::Accept {
-                spellings
-                    .push(c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect());
+                spellings.push(format!("\\u{:04x}", u32::from(c))); // none of the alphabet needs two units
             }
             let bytes = bytes.to_ascii_lowercase();
             let begun = spellings.iter().any(|spelling| spelling.as_bytes().starts_with(&bytes));

@@ -16,7 +16,7 @@ pub(super) enum Draft {
 
 /// Judges values by the subschemas of one document.
 pub(super) struct Validator<'a> {
-    root: &'a Value,
+    pub(super) root: &'a Value,
     pub(super) draft: Draft,
 }
 
@@ -98,7 +98,9 @@ impl<'a> Validator<'a> {
             if held.is_empty() || held.len() > most {
                 return false;
             }
-            held.into_iter().for_each(|part| evaluated.add(part));
+            for part in held {
+                evaluated.add(part);
+            }
         }
         if map.get("not").is_some_and(|schema| self.accepts(schema, value)) {
             return false;

@@ -13,13 +13,15 @@ use super::{ALPHABET, MOST_VALUES, OTHER};
 /// Enumerates the values of the subschemas of a document.
 pub(super) struct Values<'a> {
     validator: &'a Validator<'a>,
+    /// Whether values are compared with each other: [`OTHER`] stands for characters that may be equal or not.
+    compared: bool,
 }
 
 type Keywords = Map<String, Value>;
 
 impl<'a> Values<'a> {
-    pub(super) const fn new(validator: &'a Validator<'a>) -> Self {
-        Self { validator }
+    pub(super) fn new(validator: &'a Validator<'a>) -> Self {
+        Self { validator, compared: validator.root.to_string().contains("\"uniqueItems\":true") }
     }
 
     /// The values of `schema`, each once for each order of its members; `None` where they are not confined.
@@ -85,13 +87,18 @@ impl<'a> Values<'a> {
                 "boolean" => vec![true.into(), false.into()],
                 "integer" => numbers(map, 1000)?,
                 "number" => numbers(map, thousandths(map.get("multipleOf")?))?,
-                "string" => texts(most(map, "maxLength", 3)?),
+                "string" => self.texts(most(map, "maxLength", 3)?)?,
                 "array" => self.arrays(map, depth)?,
                 "object" => self.objects(map, depth)?,
                 _ => return None,
             });
         }
         (values.len() <= MOST_VALUES).then_some(values)
+    }
+
+    /// Every string of at most so many characters.
+    fn texts(&self, longest: usize) -> Option<Vec<Value>> {
+        (longest == 0 || !self.compared).then(|| texts(longest))
     }
 
     fn arrays(&self, map: &Keywords, depth: usize) -> Option<Vec<Value>> {
@@ -126,7 +133,7 @@ impl<'a> Values<'a> {
             && let Some(longest) = most(names, "maxLength", 2)
         {
             let mut objects = vec![Value::Object(Map::new())];
-            for name in texts(longest) {
+            for name in self.texts(longest)? {
                 let Value::String(name) = name else { continue };
                 let values = member(&name)?;
                 objects.extend(
