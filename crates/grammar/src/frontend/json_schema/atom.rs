@@ -214,6 +214,11 @@ impl Atom {
 
     /// Whether every value satisfies it, which is certain only if so.
     pub(super) fn is_any(&self) -> bool {
+        self.is_all() && self.all.is_empty()
+    }
+
+    /// Whether it is no more than all of the atoms that must hold beside it, like a lone reference.
+    pub(super) fn is_all(&self) -> bool {
         self.types == Types::ALL
             && self.number == NumberRule::ANY
             && (self.min_length, self.max_length) == (0, None)
@@ -222,7 +227,6 @@ impl Atom {
             && self.excluded.is_empty()
             && self.array.is_any()
             && self.object.is_any()
-            && self.all.is_empty()
             && self.any.is_empty()
             && self.refusals.is_empty()
     }

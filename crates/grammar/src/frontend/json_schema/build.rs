@@ -182,13 +182,18 @@ impl<'a> Builder<'a> {
     /// The node of a set of atoms.
     pub(super) fn node(&mut self, atoms: Vec<AtomId>) -> Result<NodeId, GrammarError> {
         let mut key: Vec<AtomId> = Vec::with_capacity(atoms.len());
-        for id in atoms {
+        let mut todo: Vec<AtomId> = atoms.into_iter().rev().collect();
+        while let Some(id) = todo.pop() {
+            self.atoms.check_grounded(id)?;
             let atom = self.atoms.get(id)?;
             if atom.types.is_empty() {
                 key = vec![id];
                 break;
             }
-            if !atom.is_any() && !key.contains(&id) {
+            // A lone reference is what it leads to: so all that lead there share a node.
+            if atom.is_all() {
+                todo.extend(atom.all.iter().rev());
+            } else if !key.contains(&id) {
                 key.push(id);
             }
         }

@@ -134,8 +134,7 @@ fn bounds(rule: &TextRule, more: &str) -> String {
 /// Some of the words below a place.
 fn listed(words: &Trie, at: u32, which: impl Fn(u32) -> bool) -> String {
     let all: Vec<_> = words.words_below(at).map(|(index, _)| index).filter(|&index| which(index)).collect();
-    let shown =
-        all.iter().take(SHOWN).map(|&index| serde_json::Value::String(words.word(index)).to_string());
+    let shown = all.iter().take(SHOWN).map(|&index| serde_json::Value::String(words.word(index)).to_string());
     let shown = shown.collect::<Vec<_>>().join(", ");
     match all.len().saturating_sub(SHOWN) {
         0 => shown,

@@ -9,7 +9,7 @@ mod scalars;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Problem;
-use super::build::{Draft, DraftNode, Overlap};
+use super::build::{Draft, DraftArray, DraftNode, DraftObject, Overlap};
 use super::options::SchemaOptions;
 use super::read::Strings;
 use crate::error::{GrammarError, SchemaProblem};
@@ -48,6 +48,8 @@ pub(super) fn solve(
         automata: FxHashMap::default(),
         texts: FxHashMap::from_iter([(TextRule::ANY, FREE)]),
         languages: FxHashMap::default(),
+        arrays: FxHashMap::default(),
+        objects: FxHashMap::default(),
         states: 0,
         distinct: FxHashMap::default(),
     };
@@ -105,6 +107,9 @@ struct Solver<'a> {
     automata: FxHashMap<Vec<NumberRule>, Option<u32>>,
     texts: FxHashMap<TextRule, u32>,
     languages: FxHashMap<ExprId, Option<u32>>,
+    /// The rules made so far: threads in equal ones can be joined.
+    arrays: FxHashMap<DraftArray, u32>,
+    objects: FxHashMap<DraftObject, u32>,
     states: usize,
     /// By node and number: so many of its cheapest scalars, unless they take too long to find.
     distinct: FxHashMap<(NodeId, u32), Option<Scalars>>,
@@ -166,15 +171,25 @@ impl Solver<'_> {
                 continue;
             }
             let Some(rule) = self.array(&array)? else { continue };
-            self.program.nodes[id].arrays.push(self.program.arrays.len() as u32);
-            self.program.arrays.push(rule);
+            let next = self.program.arrays.len() as u32;
+            let known = *self.arrays.entry(array).or_insert(next);
+            self.program.nodes[id].arrays.push(known);
+            if known == next {
+                self.program.arrays.push(rule);
+            }
         }
         for object in draft.objects {
             if self.object_cost(&object).is_none() {
                 continue;
             }
+            if let Some(&known) = self.objects.get(&object) {
+                self.program.nodes[id].objects.push(known);
+                continue;
+            }
             let rule = self.object(&object)?;
-            self.program.nodes[id].objects.push(self.program.objects.len() as u32);
+            let next = self.program.objects.len() as u32;
+            self.objects.insert(object, next);
+            self.program.nodes[id].objects.push(next);
             self.program.objects.push(rule);
         }
         Ok(())
