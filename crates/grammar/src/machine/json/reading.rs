@@ -1,16 +1,11 @@
 //! Reads the text of a value, or its beginning, into leaves.
 
 use super::spelling::{Decode, Decoded};
-use super::values::{HERE, Leaf, PathId, Step, Values};
+use super::values::{HERE, Leaf, Leaves, PathId, Step, Values};
 use crate::frontend::json_schema::Profile;
 
-/// What has been read of a value.
-pub(super) struct Reading {
-    pub(super) leaves: Vec<(PathId, Leaf)>,
-    pub(super) open: Open,
-}
-
-/// What the text ends in.
+/// What a text ends in.
+#[derive(Clone, Debug)]
 pub(super) enum Open {
     /// Anything but what follows.
     Between,
@@ -23,23 +18,8 @@ pub(super) enum Open {
     Unreadable,
 }
 
-impl Reading {
-    /// Reads a text without white space between its tokens, well-formed as far as it goes.
-    pub(super) fn of(text: &[u8], values: &mut Values) -> Self {
-        let mut reader = Reader { values, at: HERE, open: Vec::new(), name: false, leaves: Vec::new() };
-        let mut rest = text;
-        let open = loop {
-            match reader.token(rest) {
-                Ok([]) => break Open::Between,
-                Ok(after) => rest = after,
-                Err(open) => break open,
-            }
-        };
-        Self { leaves: reader.leaves, open }
-    }
-}
-
 /// An array or object being read.
+#[derive(Clone, Debug)]
 struct Container {
     path: PathId,
     object: bool,
@@ -47,32 +27,58 @@ struct Container {
     before: u32,
 }
 
-struct Reader<'a> {
-    values: &'a mut Values,
+/// Between two tokens of a text without white space between them, well-formed as far as it goes.
+#[derive(Clone, Debug)]
+pub(super) struct Reader {
     /// Where the next value is.
     at: PathId,
     open: Vec<Container>,
     /// Whether the next string is a name.
     name: bool,
-    leaves: Vec<(PathId, Leaf)>,
 }
 
-impl Reader<'_> {
-    /// Reads a token and gives what is left, or what the text ends in. The text is well-formed as far as it goes.
-    fn token<'t>(&mut self, text: &'t [u8]) -> Result<&'t [u8], Open> {
+impl Reader {
+    /// At the start of a value.
+    pub(super) const fn new() -> Self {
+        Self { at: HERE, open: Vec::new(), name: false }
+    }
+
+    /// Reads the tokens that are complete; gives how many bytes that were, and what the rest is the beginning of.
+    pub(super) fn read(&mut self, text: &[u8], values: &mut Values, leaves: &mut Leaves) -> (usize, Open) {
+        let mut rest = text;
+        loop {
+            match self.token(rest, values, leaves) {
+                Ok([]) => return (text.len(), Open::Between),
+                Ok(after) => rest = after,
+                Err(open) => return (text.len() - rest.len(), open),
+            }
+        }
+    }
+
+    /// Reads a token and gives what is left, or what the text ends in.
+    fn token<'t>(
+        &mut self,
+        text: &'t [u8],
+        values: &mut Values,
+        leaves: &mut Leaves,
+    ) -> Result<&'t [u8], Open> {
         let Some((&byte, rest)) = text.split_first() else { return Ok(text) };
         let start = self.at;
         match byte {
             b'{' | b'[' => {
+                // Whether it is empty has to be seen first.
+                if rest.is_empty() {
+                    return Err(Open::Between);
+                }
                 let object = byte == b'{';
                 let closed = rest.first().is_some_and(|&next| next == b'}' || next == b']');
                 if closed {
-                    self.leaves.push((start, if object { Leaf::EmptyObject } else { Leaf::EmptyArray }));
+                    leaves.push((start, if object { Leaf::EmptyObject } else { Leaf::EmptyArray }));
                 }
                 self.open.push(Container { path: start, object, before: 0 });
                 self.name = object;
                 if !object && !closed {
-                    self.at = self.values.path(start, Step::Item(0));
+                    self.at = values.path(start, Step::Item(0));
                 }
                 Ok(rest)
             }
@@ -86,20 +92,20 @@ impl Reader<'_> {
                     container.before += 1;
                     self.name = container.object;
                     if !container.object {
-                        self.at = self.values.path(container.path, Step::Item(container.before));
+                        self.at = values.path(container.path, Step::Item(container.before));
                     }
                 }
                 Ok(rest)
             }
-            b'"' => self.string(rest),
+            b'"' => self.string(rest, values, leaves),
             b'-' | b'0'..=b'9' => {
                 let len = text.iter().take_while(|byte| b"+-.eE0123456789".contains(byte)).count();
                 let digits: String = text[..len].iter().map(|&byte| char::from(byte)).collect();
                 if len == text.len() {
                     return Err(Open::Number(start, digits));
                 }
-                let number = self.values.number(&digits).ok_or(Open::Unreadable)?;
-                self.leaves.push((start, Leaf::Number(number)));
+                let number = values.number(&digits).ok_or(Open::Unreadable)?;
+                leaves.push((start, Leaf::Number(number)));
                 Ok(&text[len..])
             }
             b'n' | b'f' | b't' => {
@@ -109,14 +115,19 @@ impl Reader<'_> {
                     _ => (4, Leaf::Bool(true)),
                 };
                 let after = text.get(literal..).ok_or(Open::Literal(start))?;
-                self.leaves.push((start, leaf));
+                leaves.push((start, leaf));
                 Ok(after)
             }
             _ => Ok(rest),
         }
     }
 
-    fn string<'t>(&mut self, text: &'t [u8]) -> Result<&'t [u8], Open> {
+    fn string<'t>(
+        &mut self,
+        text: &'t [u8],
+        values: &mut Values,
+        leaves: &mut Leaves,
+    ) -> Result<&'t [u8], Open> {
         let owner = self.open.last().map_or(HERE, |container| container.path);
         let mut word = String::new();
         let mut decode = Decode::Whole;
@@ -128,12 +139,12 @@ impl Reader<'_> {
                 }
                 Decoded::Partial(next) => decode = next,
                 Decoded::Quote | Decoded::Reject => {
-                    let word = self.values.word(&word);
+                    let word = values.word(&word);
                     if self.name {
-                        self.at = self.values.path(owner, Step::Member(word));
+                        self.at = values.path(owner, Step::Member(word));
                         self.name = false;
                     } else {
-                        self.leaves.push((self.at, Leaf::Text(word)));
+                        leaves.push((self.at, Leaf::Text(word)));
                     }
                     return Ok(&text[at + 1..]);
                 }

@@ -18,7 +18,7 @@ use super::program::JsonProgram;
 use super::search::Known;
 use super::spelling::Decode;
 use super::trace::{EMPTY, TextId, Trace};
-use super::values::{NOTHING, SetId, ValueId, Values};
+use super::values::{NOTHING, Prospect, SetId, ValueId, Values};
 use super::{Frame, JsonMachine, ROOT, StackId, State};
 use crate::ByteSet;
 use crate::machine::{Config, Likeness};
@@ -35,8 +35,9 @@ pub(super) struct Items {
     pub(super) least: FxHashMap<u32, Vec<(ValueId, u32)>>,
     /// By trie, the values of its words by their indexes.
     words: FxHashMap<u32, Vec<ValueId>>,
-    /// By the stack of an array and the text of an item: whether it is certainly no value seen.
-    apart: FxHashMap<(StackId, TextId), bool>,
+    /// By the stack of an array and the text of an item: what value seen it may still become, if any.
+    prospects: FxHashMap<(StackId, TextId), Option<Prospect>>,
+    prospect_bytes: usize,
     /// Whether threads are gathered for a search instead of the next config.
     pub(super) searching: bool,
     pub(super) known: Known,
@@ -56,8 +57,7 @@ impl Items {
     }
 
     pub(super) fn byte_len(&self) -> usize {
-        let known = self.apart.len() * 2 * size_of::<((StackId, TextId), bool)>();
-        known + self.values.byte_len() + self.trace.byte_len() + self.known.byte_len()
+        self.prospect_bytes + self.values.byte_len() + self.trace.byte_len() + self.known.byte_len()
     }
 }
 
@@ -132,19 +132,24 @@ impl JsonMachine {
     /// Whether the item of an array that a text holds from `start` on is certainly none of the values seen, whatever it
     /// becomes.
     pub(super) fn is_apart(&mut self, stack: StackId, (seen, start): (SetId, u32), text: TextId) -> bool {
-        let Items { values, trace, apart, .. } = &mut self.items;
+        let Items { values, trace, prospects, prospect_bytes, .. } = &mut self.items;
         if seen == NOTHING || trace.hides(text, start) {
             return true;
         }
         if trace.len(text) <= start {
             return false;
         }
-        if let Some(&known) = apart.get(&(stack, text)) {
-            return known;
+        if let Some(known) = prospects.get(&(stack, text)) {
+            return known.is_none();
         }
-        let before = apart.get(&(stack, trace.before(text))) == Some(&true);
-        let is_apart = before || !values.may_become(seen, &trace.bytes(text, start));
-        apart.insert((stack, text), is_apart);
+        let prospect = match prospects.get(&(stack, trace.before(text))) {
+            Some(None) => None,
+            Some(Some(before)) => values.go_on(before, &trace.bytes(text, start + before.read)),
+            None => values.go_on(&values.start(seen), &trace.bytes(text, start)),
+        };
+        *prospect_bytes += 64 + prospect.as_ref().map_or(0, Prospect::byte_len);
+        let is_apart = prospect.is_none();
+        prospects.insert((stack, text), prospect);
         is_apart
     }
 
@@ -208,8 +213,9 @@ impl JsonMachine {
             if let Some(Frame::Array { seen, start, .. }) = stack.frame
                 && !self.is_apart(at, (seen, start), text)
             {
-                let Items { values, trace, .. } = &mut self.items;
-                let (chars, ends) = values.next_chars(seen, &trace.bytes(text, start));
+                let prospect = self.items.prospects.get(&(at, text)).and_then(Option::as_ref);
+                let (chars, ends) =
+                    prospect.map(|known| self.items.values.next_chars(known)).unwrap_or_default();
                 add_next(state, &chars, ends, &mut bytes);
             }
             at = self.interner.stack(stack.parent).contested;

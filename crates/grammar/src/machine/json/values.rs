@@ -10,7 +10,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::reading::{Open, Reading};
+use super::reading::{Open, Reader};
 
 pub(super) type ValueId = u32;
 
@@ -63,6 +63,25 @@ pub(super) struct Values {
     byte_len: usize,
 }
 
+/// The leaves of a value.
+pub(super) type Leaves = Vec<(PathId, Leaf)>;
+
+/// What has been read of an item, and the values seen that it may still become.
+#[derive(Debug)]
+pub(super) struct Prospect {
+    reader: Reader,
+    /// The bytes of the tokens that are complete.
+    pub(super) read: u32,
+    rivals: Vec<ValueId>,
+    open: Open,
+}
+
+impl Prospect {
+    pub(super) const fn byte_len(&self) -> usize {
+        size_of::<Self>() + 4 * self.rivals.len() + 64
+    }
+}
+
 impl Default for Values {
     fn default() -> Self {
         Self {
@@ -82,7 +101,8 @@ impl Default for Values {
 impl Values {
     /// The value of a complete text without white space around its tokens.
     pub(super) fn value(&mut self, text: &[u8]) -> Option<ValueId> {
-        let Reading { mut leaves, open } = Reading::of(text, self);
+        let mut leaves = Leaves::new();
+        let (_, open) = Reader::new().read(text, self, &mut leaves);
         match open {
             Open::Between => {}
             Open::Number(path, digits) => leaves.push((path, Leaf::Number(self.number(&digits)?))),
@@ -94,7 +114,7 @@ impl Values {
     }
 
     /// The value with some sorted leaves.
-    fn of_leaves(&mut self, leaves: Vec<(PathId, Leaf)>) -> ValueId {
+    fn of_leaves(&mut self, leaves: Leaves) -> ValueId {
         if let Some(&known) = self.value_ids.get(leaves.as_slice()) {
             return known;
         }
@@ -130,23 +150,37 @@ impl Values {
         Some(id)
     }
 
-    /// Whether a text may go on to one of the values of a set.
-    pub(super) fn may_become(&mut self, set: SetId, text: &[u8]) -> bool {
-        let reading = Reading::of(text, self);
-        self.sets[set as usize].iter().any(|&value| self.may_be(value, &reading))
+    /// The start of an item, where some values have been seen.
+    pub(super) fn start(&self, seen: SetId) -> Prospect {
+        Prospect {
+            reader: Reader::new(),
+            read: 0,
+            rivals: self.sets[seen as usize].to_vec(),
+            open: Open::Between,
+        }
     }
 
-    /// Where a text ends inside a string or a name: the characters by which it may go on to one of the values of a set,
-    /// and whether the string may end for that.
-    pub(super) fn next_chars(&mut self, set: SetId, text: &[u8]) -> (Vec<char>, bool) {
-        let reading = Reading::of(text, self);
+    /// After more of an item: all that comes after what has been read. `None` where it can be no value seen any more.
+    pub(super) fn go_on(&mut self, before: &Prospect, text: &[u8]) -> Option<Prospect> {
+        let mut reader = before.reader.clone();
+        let mut leaves = Leaves::new();
+        let (read, open) = reader.read(text, self, &mut leaves);
+        let rivals = before.rivals.iter().copied();
+        let rivals: Vec<_> = rivals.filter(|&value| self.may_be(value, &leaves, &open)).collect();
+        let read = before.read + read as u32;
+        (!rivals.is_empty()).then_some(Prospect { reader, read, rivals, open })
+    }
+
+    /// Where an item is inside a string or a name: the characters by which it may go on to a value seen, and whether the
+    /// string may end for that.
+    pub(super) fn next_chars(&self, Prospect { rivals, open, .. }: &Prospect) -> (Vec<char>, bool) {
         let (mut chars, mut ends) = (Vec::new(), false);
         let mut add = |rest: &str| match rest.chars().next() {
             Some(c) => chars.push(c),
             None => ends = true,
         };
-        for &value in self.sets[set as usize].iter().filter(|&&value| self.may_be(value, &reading)) {
-            match &reading.open {
+        for &value in rivals {
+            match open {
                 Open::Text(path, start) => {
                     self.text_at(value, *path).and_then(|text| text.strip_prefix(&**start)).map(&mut add);
                 }
@@ -161,13 +195,13 @@ impl Values {
         (chars, ends)
     }
 
-    /// Whether what has been read may go on to a value; it may be said of one that it cannot become, never the reverse.
-    fn may_be(&self, value: ValueId, reading: &Reading) -> bool {
+    /// Whether what has been read may be of a value; it may be said of one that it cannot become, never the reverse.
+    fn may_be(&self, value: ValueId, read: &Leaves, open: &Open) -> bool {
         let leaves = &self.leaves[value as usize];
-        if !reading.leaves.iter().all(|leaf| leaves.binary_search(leaf).is_ok()) {
+        if !read.iter().all(|leaf| leaves.binary_search(leaf).is_ok()) {
             return false;
         }
-        match &reading.open {
+        match open {
             Open::Between => true,
             Open::Name(path, start) => self.names_at(value, *path).any(|name| name.starts_with(&**start)),
             Open::Text(path, start) => {
@@ -308,23 +342,31 @@ mod tests {
         let values = &mut Values::default();
         let value = values.value(b"{\"name\":\"abc\",\"size\":12}").unwrap();
         let set = values.with(NOTHING, value).unwrap();
-        for text in ["", "{", "{\"s", "{\"name\":\"ab", "{\"size\":1", "{\"size\":12,\"name\":"] {
-            assert!(values.may_become(set, text.as_bytes()), "{text}");
-        }
         let number = values.value(b"-120").unwrap();
         let numbers = values.with(NOTHING, number).unwrap();
-        for text in ["-", "-1", "-12", "-1200", "-0.0", "-1.2e", "-120.00"] {
-            assert!(values.may_become(numbers, text.as_bytes()), "{text}");
-        }
-        for text in ["1", "0", "-2", "-121", "-0.2"] {
-            assert!(!values.may_become(numbers, text.as_bytes()), "{text}");
+        assert_eq!(values.with(set, value), None);
+        // Byte by byte, as texts grow.
+        let mut after = |set, text: &str| {
+            let mut prospect = values.start(set);
+            for end in 1..=text.len() {
+                prospect = values.go_on(&prospect, &text.as_bytes()[prospect.read as usize..end])?;
+            }
+            Some(values.next_chars(&prospect))
+        };
+        for text in ["", "{", "{\"s", "{\"name\":\"ab", "{\"size\":1", "{\"size\":12,\"name\":"] {
+            assert!(after(set, text).is_some(), "{text}");
         }
         for text in ["1", "\"", "{\"x", "{\"name\":\"b", "{\"size\":13,", "{\"name\":\"ab\""] {
-            assert!(!values.may_become(set, text.as_bytes()), "{text}");
+            assert!(after(set, text).is_none(), "{text}");
         }
-        assert_eq!(values.next_chars(set, b"{\"name\":\"ab"), (vec!['c'], false));
-        assert_eq!(values.next_chars(set, b"{\"name\":\"abc"), (vec![], true));
-        assert_eq!(values.next_chars(set, b"{\""), (vec!['n', 's'], false));
-        assert_eq!(values.with(set, value), None);
+        for text in ["-", "-1", "-12", "-1200", "-0.0", "-1.2e", "-120.00"] {
+            assert!(after(numbers, text).is_some(), "{text}");
+        }
+        for text in ["1", "0", "-2", "-121", "-0.2"] {
+            assert!(after(numbers, text).is_none(), "{text}");
+        }
+        assert_eq!(after(set, "{\"name\":\"ab"), Some((vec!['c'], false)));
+        assert_eq!(after(set, "{\"name\":\"abc"), Some((vec![], true)));
+        assert_eq!(after(set, "{\""), Some((vec!['n', 's'], false)));
     }
 }
