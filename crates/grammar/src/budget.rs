@@ -137,6 +137,9 @@ impl Budget {
 
 /// Configs that a search goes on from.
 const EXPANSIONS: usize = 64;
+/// Tokens that a search looks at before it goes on from no more configs: one walk inside a string of a large vocabulary, or
+/// hundreds outside.
+const TOKENS: usize = 1 << 16;
 /// Bytes of completions that a search spells.
 const SPELT_BYTES: usize = 1 << 18;
 
@@ -158,7 +161,11 @@ fn search(automaton: &mut Automaton, vocabulary: &Vocabulary, start: Config) -> 
     let mut fewest = FxHashMap::from_iter([(start, 0)]);
     let mut open = BinaryHeap::from([Reverse((0, 0))]);
     let mut bytes_left = SPELT_BYTES;
+    let mut looked_at = 0;
     for _ in 0..EXPANSIONS {
+        if looked_at > TOKENS {
+            break;
+        }
         let Some(Reverse((_, at))) = open.pop() else { break };
         let Visit { config, tokens, .. } = visits[at];
         // Another token makes a way that is no shorter than the best unless the output can end after it.
@@ -167,6 +174,7 @@ fn search(automaton: &mut Automaton, vocabulary: &Vocabulary, start: Config) -> 
         }
         let mut found: Vec<(TokenId, Config)> = Vec::new();
         mask::plain(automaton, vocabulary, config, |_, ids, next| {
+            looked_at += 1;
             let known = fewest.entry(next).or_insert(usize::MAX);
             if tokens + 1 < *known {
                 *known = tokens + 1;

@@ -130,7 +130,7 @@ struct Choice {
 struct Choices {
     /// Sorted by where they lead.
     bytes: Vec<(Config, u8)>,
-    choices: Vec<Choice>,
+    ways: Vec<Choice>,
     may_end: bool,
 }
 
@@ -152,10 +152,10 @@ impl Choices {
             }
         }
         self.bytes.sort_unstable();
-        self.choices.clear();
+        self.ways.clear();
         let mut first = 0;
         for group in self.bytes.chunk_by(|one, other| one.0 == other.0) {
-            self.choices.push(Choice {
+            self.ways.push(Choice {
                 next: group[0].0,
                 first,
                 ascii: group.iter().filter(|(_, byte)| byte.is_ascii()).count(),
@@ -165,7 +165,7 @@ impl Choices {
             first += group.len();
         }
         // Configs are numbered as they are met, which depends on the samples before.
-        self.choices.sort_unstable_by_key(|choice| self.bytes[choice.first].1);
+        self.ways.sort_unstable_by_key(|choice| self.bytes[choice.first].1);
     }
 
     /// Draws a choice; `None` is to end.
@@ -174,13 +174,13 @@ impl Choices {
     /// name where any name may stand. By chance alone a walk would hardly ever follow it to its last letter, so such a
     /// track is taken more often than not, and then rarely left.
     fn draw(&self, random: &mut Random, habit: Habit, on_track: &mut bool) -> Option<Choice> {
-        let many = self.choices.iter().any(|choice| choice.ascii >= MANY);
+        let many = self.ways.iter().any(|choice| choice.ascii >= MANY);
         let stays = random.below(16) < if *on_track { 15 } else { 12 };
         if many && stays {
             let single = |choice: &&Choice| choice.ascii == 1 && choice.len == 1;
             let letters: Vec<_> =
-                self.choices.iter().filter(single).filter(|choice| self.is_letter(choice)).collect();
-            let ends: Vec<_> = self.choices.iter().filter(single).filter(|choice| choice.closes).collect();
+                self.ways.iter().filter(single).filter(|choice| self.is_letter(choice)).collect();
+            let ends: Vec<_> = self.ways.iter().filter(single).filter(|choice| choice.closes).collect();
             let track = if letters.is_empty() && *on_track { ends } else { letters };
             *on_track = track.iter().any(|choice| self.is_letter(choice));
             if !track.is_empty() {
@@ -188,15 +188,15 @@ impl Choices {
             }
         }
         *on_track = false;
-        let weights: Vec<u32> = self.choices.iter().map(|choice| self.weight(choice, habit, many)).collect();
+        let weights: Vec<u32> = self.ways.iter().map(|choice| self.weight(choice, habit, many)).collect();
         let end = if self.may_end { WEIGHT * habit.haste / 2 } else { 0 };
         let total = weights.iter().sum::<u32>() + end;
         if total == 0 {
             // Nothing but what this sample avoids.
-            return self.choices.get(random.below(self.choices.len().max(1) as u32) as usize).copied();
+            return self.ways.get(random.below(self.ways.len().max(1) as u32) as usize).copied();
         }
         let mut drawn = random.below(total);
-        for (choice, weight) in self.choices.iter().zip(weights) {
+        for (choice, weight) in self.ways.iter().zip(weights) {
             if drawn < weight {
                 return Some(*choice);
             }
@@ -243,7 +243,7 @@ impl Random {
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^= mixed >> 31;
-        ((mixed >> 32) * bound as u64 >> 32) as u32
+        (((mixed >> 32) * bound as u64) >> 32) as u32
     }
 }
 

@@ -1,6 +1,7 @@
 //! Suites that cross crates.
 
 mod architecture;
+mod budgets;
 mod fast_masks;
 mod finite_schemas;
 mod grammars;

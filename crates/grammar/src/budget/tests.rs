@@ -92,7 +92,7 @@ fn grammars() -> Vec<(String, Grammar)> {
 
 fn true_minimum(automaton: &mut Automaton, vocabulary: &Vocabulary, bound: usize) -> usize {
     let mut level = vec![automaton.start()];
-    let mut met = FxHashSet::from_iter(level.iter().copied());
+    let mut met: FxHashSet<_> = level.iter().copied().collect();
     let longest = vocabulary.trie().max_depth();
     for tokens in 0..bound {
         let mut next_level = Vec::new();
