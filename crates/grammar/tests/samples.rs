@@ -12,7 +12,11 @@ const SCHEMAS: usize = 2000;
 const SAMPLES: usize = 10;
 
 /// Files with samples that the crate calls invalid, and why they are valid nevertheless.
-const DIFFERENCES: [(&str, &str); 0] = [];
+const DIFFERENCES: [(&str, &str); 2] = [
+    // ECMA-262 leaves all four line terminators out of `.`, the crate's regular expressions only `\n`.
+    ("Github_easy---o37070.json", "a name with a carriage return does not match `^.*$`"),
+    ("Github_hard---o35186.json", "a name with a carriage return does not match `^.*$`"),
+];
 
 fn validator(schema: &Value) -> Option<Validator> {
     jsonschema::options().should_validate_formats(true).build(schema).ok()
