@@ -276,6 +276,37 @@ pub(crate) enum GrammarCommand {
     ///
     /// With --json each is a JSON string, which an output with line breaks needs to stay on its line.
     Sample(SampleArgs),
+    /// Say what may come next after a text, and what stops a token.
+    Explain {
+        #[command(flatten)]
+        grammar: GrammarArgs,
+
+        /// The text so far.
+        #[arg(long, value_name = "TEXT", default_value = "")]
+        text: String,
+
+        /// A text that is asked about: where it goes wrong.
+        #[arg(long, value_name = "TEXT")]
+        next: Option<String>,
+    },
+    /// Print a grammar in another notation.
+    Convert {
+        #[command(flatten)]
+        shape: ShapeArgs,
+
+        #[command(flatten)]
+        schema: SchemaArgs,
+
+        /// The notation.
+        #[arg(long, value_enum, default_value_t = NotationArg::Gbnf)]
+        to: NotationArg,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NotationArg {
+    /// llama.cpp's grammars.
+    Gbnf,
 }
 
 #[derive(clap::Args)]

@@ -1,4 +1,4 @@
-//! `formwork grammar check`, `formwork grammar test` and `formwork grammar sample`
+//! `formwork grammar check`, `test`, `sample`, `explain` and `convert`
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
@@ -10,7 +10,7 @@ use formwork_grammar::{Constraint, Grammar};
 use formwork_vocab::Tokenizer;
 use serde_json::json;
 
-use crate::args::{GrammarArgs, GrammarCommand, ProfileArg, SampleArgs, SchemaArgs, ShapeArgs};
+use crate::args::{GrammarArgs, GrammarCommand, NotationArg, ProfileArg, SampleArgs, SchemaArgs, ShapeArgs};
 use crate::load::{self, ShapeSource};
 
 /// The most bytes of a shortest output that are shown.
@@ -21,7 +21,82 @@ pub(crate) fn grammar(command: &GrammarCommand, as_json: bool) -> Result<bool> {
         GrammarCommand::Check { grammar } => check(grammar, as_json),
         GrammarCommand::Test { grammar, input } => test(grammar, input, as_json),
         GrammarCommand::Sample(args) => sample(args, as_json, std::io::stdout().lock()),
+        GrammarCommand::Explain { grammar, text, next } => {
+            explain(grammar, text, next.as_deref(), as_json, std::io::stdout().lock())
+        }
+        GrammarCommand::Convert { shape, schema, to: NotationArg::Gbnf } => {
+            let gbnf = compile(shape, ProfileArg::Generate, schema)?.to_gbnf()?;
+            if as_json {
+                writeln!(std::io::stdout().lock(), "{}", json!({ "gbnf": gbnf }))?;
+            } else {
+                write!(std::io::stdout().lock(), "{gbnf}")?;
+            }
+            Ok(true)
+        }
     }
+}
+
+/// Says what may follow `text`, and whether `next` does; the answer is no where one of them does not match.
+fn explain(
+    args: &GrammarArgs,
+    text: &str,
+    next: Option<&str>,
+    as_json: bool,
+    mut out: impl Write,
+) -> Result<bool> {
+    let grammar = compile(&args.shape, args.profile, &args.schema)?;
+    let mut recognizer = grammar.recognizer();
+    let read = recognizer.extend(text.as_bytes()).and_then(|()| match next {
+        Some(next) => recognizer.extend(next.as_bytes()),
+        None => Ok(()),
+    });
+    let (at, matches) = match &read {
+        Ok(()) => (text.len() + next.map_or(0, str::len), true),
+        Err(mismatch) => (mismatch.at, false),
+    };
+    let tokens = match load::tokenizer(&args.tokenizer)? {
+        Some(tokenizer) if matches => Some(allowed_after(&tokenizer, &grammar, text, next)?),
+        _ => None,
+    };
+    let (expected, bytes) = (recognizer.expected(), recognizer.following());
+    let accepting = recognizer.accepting();
+    if as_json {
+        let result = json!({
+            "at": at,
+            "matches": matches,
+            "expected": expected,
+            "bytes": bytes.to_string(),
+            "may_end": accepting,
+            "tokens": tokens,
+        });
+        writeln!(out, "{result}")?;
+        return Ok(matches);
+    }
+    if !matches {
+        writeln!(out, "byte {at} may not come")?;
+    }
+    writeln!(out, "at byte {at} may come:")?;
+    for line in &expected {
+        writeln!(out, "  {line}")?;
+    }
+    if accepting {
+        writeln!(out, "  the end")?;
+    }
+    writeln!(out, "bytes: {bytes}")?;
+    if let Some(tokens) = tokens {
+        writeln!(out, "allowed tokens: {tokens}")?;
+    }
+    Ok(matches)
+}
+
+/// How many tokens the mask allows after a text.
+fn allowed_after(tokenizer: &Tokenizer, grammar: &Grammar, text: &str, next: Option<&str>) -> Result<usize> {
+    let mut matcher = Constraint::new(grammar, Arc::clone(tokenizer.vocabulary())).matcher();
+    let text = format!("{text}{}", next.unwrap_or_default());
+    for token in tokenizer.encode_fragment(&text)? {
+        matcher.commit(token)?;
+    }
+    Ok(matcher.explain().tokens)
 }
 
 fn compile(shape: &ShapeArgs, profile: ProfileArg, schema: &SchemaArgs) -> Result<Grammar> {

@@ -31,9 +31,10 @@ pub(super) fn build(rules: &Rules, limits: &Limits) -> Result<Program, GrammarEr
             return Err(GrammarError::limit("states", needed, limits.states));
         }
         let automaton = Nfa::new(&expr).without_empty_edges(limits)?;
-        let automaton = match is_deterministic(&automaton) {
-            true => automaton,
-            false => determinise(&automaton).unwrap_or(automaton),
+        let automaton = if is_deterministic(&automaton) {
+            automaton
+        } else {
+            determinise(&automaton).unwrap_or(automaton)
         };
         let offset = states.len() as u32;
         if states.len() + automaton.len() > limits.states {

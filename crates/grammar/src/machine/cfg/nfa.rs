@@ -102,13 +102,12 @@ impl Nfa {
 
     /// Characters as the UTF-8 byte sequences that encode them.
     fn class(&mut self, ranges: &[(char, char)], from: usize) -> usize {
-        let shape = match self.shapes.get(ranges) {
-            Some(known) => Rc::clone(known),
-            None => {
-                let shape: Rc<[Link]> = shape(ranges).into();
-                self.shapes.insert(ranges.to_vec(), Rc::clone(&shape));
-                shape
-            }
+        let shape = if let Some(known) = self.shapes.get(ranges) {
+            Rc::clone(known)
+        } else {
+            let shape: Rc<[Link]> = shape(ranges).into();
+            self.shapes.insert(ranges.to_vec(), Rc::clone(&shape));
+            shape
         };
         let to = self.node();
         // The nodes between are numbered from 2 on, and `to` is the one before them.

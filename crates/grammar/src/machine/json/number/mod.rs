@@ -65,14 +65,13 @@ impl NumberDfa {
                 if next.is_empty() {
                     continue;
                 }
-                *to = match ids.get(&next) {
-                    Some(&known) => known,
-                    None => {
-                        let id = states.len() as u32;
-                        ids.insert(next.clone(), id);
-                        states.push(next.clone());
-                        id
-                    }
+                *to = if let Some(&known) = ids.get(&next) {
+                    known
+                } else {
+                    let id = states.len() as u32;
+                    ids.insert(next.clone(), id);
+                    states.push(next.clone());
+                    id
                 };
             }
             rows.push(row);

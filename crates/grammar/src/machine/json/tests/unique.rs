@@ -15,7 +15,7 @@ fn accept() -> SchemaOptions {
     SchemaOptions::accept()
 }
 
-fn unique(items: Value) -> Value {
+fn unique(items: &Value) -> Value {
     json!({"type": "array", "items": items, "uniqueItems": true})
 }
 
@@ -23,7 +23,7 @@ fn unique(items: Value) -> Value {
 fn items_differ() {
     check(vec![
         (
-            unique(json!({})),
+            unique(&json!({})),
             accept(),
             &[
                 "[]",
@@ -53,31 +53,31 @@ fn items_differ() {
             ],
         ),
         (
-            unique(json!({"enum": ["a", "ab", "b", 1]})),
+            unique(&json!({"enum": ["a", "ab", "b", 1]})),
             generate(),
             &["[\"a\", \"ab\", \"b\", 1]", "[]"],
             &["[\"a\", \"a", "[\"b\", \"b", "[\"ab\", \"ab\"]", "[\"a\", \"ab\", \"b\", 1,", "[1, 1"],
         ),
         (
-            unique(json!({"type": "boolean"})),
+            unique(&json!({"type": "boolean"})),
             generate(),
             &["[true, false]"],
             &["[true, false,", "[true, t", "[false, f"],
         ),
         (
-            unique(json!({"type": "integer", "minimum": 0, "maximum": 3})),
+            unique(&json!({"type": "integer", "minimum": 0, "maximum": 3})),
             accept(),
             &["[0, 1, 2, 3]", "[0, 1.0]"],
             &["[0, 1, 2, 3,", "[0, 0.0]", "[3, 2, 3"],
         ),
         (
-            unique(json!({"type": "string", "maxLength": 1, "pattern": "^[ab]?$"})),
+            unique(&json!({"type": "string", "maxLength": 1, "pattern": "^[ab]?$"})),
             accept(),
             &["[\"\", \"a\", \"b\"]"],
             &["[\"a\", \"a", "[\"\", \"\"", "[\"\", \"a\", \"b\","],
         ),
         (
-            unique(unique(json!({"type": "string"}))),
+            unique(&unique(&json!({"type": "string"}))),
             accept(),
             &["[[\"a\", \"b\"], [\"b\", \"a\"], []]", "[[\"a\"], [\"a\", \"b\"]]"],
             &["[[\"a\", \"a\"", "[[\"a\", \"b\"], [\"a\", \"b\"]]", "[[], []]"],
@@ -115,13 +115,13 @@ fn completions_are_exact() {
         "required": ["name", "size"]
     });
     let rows: Vec<(Value, &str, &str)> = vec![
-        (unique(json!({"type": "string"})), "[\"\",", "\" \"]"),
-        (unique(json!({"enum": ["a", "ab", "b"]})), "[\"a\",\"", "b\"]"),
-        (unique(json!({"enum": ["a", "ab", "b"]})), "[\"a\",\"b\",", "\"ab\"]"),
-        (unique(json!({"type": "integer"})), "[0,1,2,3,4,5,6,7,8,9,1", "0]"),
-        (unique(objects.clone()), "[{\"name\":\"\",\"size\":1},{", "\"name\":\"\",\"size\":2}]"),
-        (unique(objects.clone()), "[{\"name\":\"x\",\"size\":1},{\"name\":\"x\"", ",\"size\":2}]"),
-        (unique(objects), "[{\"name\":\"x\",\"size\":1},{\"name\":\"x", "\",\"size\":2}]"),
+        (unique(&json!({"type": "string"})), "[\"\",", "\" \"]"),
+        (unique(&json!({"enum": ["a", "ab", "b"]})), "[\"a\",\"", "b\"]"),
+        (unique(&json!({"enum": ["a", "ab", "b"]})), "[\"a\",\"b\",", "\"ab\"]"),
+        (unique(&json!({"type": "integer"})), "[0,1,2,3,4,5,6,7,8,9,1", "0]"),
+        (unique(&objects), "[{\"name\":\"\",\"size\":1},{", "\"name\":\"\",\"size\":2}]"),
+        (unique(&objects), "[{\"name\":\"x\",\"size\":1},{\"name\":\"x\"", ",\"size\":2}]"),
+        (unique(&objects), "[{\"name\":\"x\",\"size\":1},{\"name\":\"x", "\",\"size\":2}]"),
         (
             json!({"type": "array", "minItems": 3, "uniqueItems": true, "items": {"type": "integer"}}),
             "",
