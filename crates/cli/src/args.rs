@@ -99,7 +99,14 @@ pub(crate) struct SchemaArgs {
     pub(crate) formats: FormatsArg,
 
     /// A document that the schema refers to, by its URI without fragment; give it once for each. Nothing is fetched.
-    #[arg(long, value_name = "URI=FILE", value_parser = remote, requires = "schema")]
+    #[arg(
+        long,
+        value_name = "URI=FILE",
+        value_parser = remote,
+        requires = "schema",
+        // Where one of these is given, clap no longer asks for the schema, since the two exclude each other.
+        conflicts_with_all = ["gbnf", "regex", "choice", "json_object"]
+    )]
     pub(crate) remote: Vec<Remote>,
 }
 
