@@ -151,7 +151,7 @@ mod tests {
         for (pattern, yes, no) in [
             ("([a-c]?){0,40}", "abcabc", "abd"),
             ("( ?[a-c]?){0,40}", " a bc  c", "d"),
-            ("(a?b?c?){3}", "abcbccab", "cbacba"),
+            ("(a?b?c?){3}", "abcbcab", "cbacba"),
             ("((a{0,3}){0,4}){2,5}", "aaaaaaaaaaa", "b"),
             ("((a?b*)*c?){2}", "aabbcbac", "cac c"),
             ("(|a|){3}", "aaa", "aaaa"),

@@ -7,7 +7,7 @@ mod scalars;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Problem;
-use super::build::{Draft, DraftNode, Overlap};
+use super::build::{Draft, DraftArray, DraftNode, DraftObject, Overlap};
 use super::options::SchemaOptions;
 use super::read::Strings;
 use crate::error::{GrammarError, SchemaProblem};
@@ -53,6 +53,8 @@ pub(super) fn solve(
         automata: FxHashMap::default(),
         texts: FxHashMap::from_iter([(TextRule::ANY, FREE)]),
         languages: FxHashMap::default(),
+        arrays: FxHashMap::default(),
+        objects: FxHashMap::default(),
         states: 0,
     };
     for node in &draft.nodes {
@@ -79,6 +81,10 @@ pub(super) fn solve(
 /// The most states of one language of strings, so that no pattern takes long.
 pub(super) const LANGUAGE_STATES: usize = 1 << 14;
 
+/// How many times the states that the limits allow the languages of one schema may have together: they are built one by
+/// one, and each is small.
+const LANGUAGES: usize = 8;
+
 /// The nodes that some text leads to.
 fn reached(program: &JsonProgram) -> FxHashSet<NodeId> {
     let mut reached = FxHashSet::from_iter([program.root]);
@@ -104,17 +110,25 @@ struct Solver<'a> {
     automata: FxHashMap<Vec<NumberRule>, Option<u32>>,
     texts: FxHashMap<TextRule, u32>,
     languages: FxHashMap<ExprId, Option<u32>>,
+    arrays: FxHashMap<DraftArray, Option<u32>>,
+    objects: FxHashMap<DraftObject, Option<u32>>,
     states: usize,
 }
 
 impl Solver<'_> {
     fn spend(&mut self, states: usize) -> Result<(), GrammarError> {
         self.states += states;
-        if self.states > self.limits.states {
-            return Err(GrammarError::limit("automaton states", self.states, self.limits.states));
+        let limit = self.states_limit();
+        if self.states > limit {
+            return Err(GrammarError::limit("automaton states", self.states, limit));
         }
         Ok(())
     }
+
+    const fn states_limit(&self) -> usize {
+        self.limits.states.saturating_mul(LANGUAGES)
+    }
+
     /// The least fixpoint of the costs: rounds over all nodes until none gets cheaper. Children mostly come after their
     /// parents, so a round runs backwards and few are needed.
     fn find_costs(&mut self, draft: &Draft) -> Result<(), GrammarError> {
@@ -156,24 +170,39 @@ impl Solver<'_> {
         cost
     }
 
-    /// Completes a node with the arrays and objects that can be satisfied.
+    /// Completes a node with the arrays and objects that can be satisfied. Equal ones of several nodes are one, so that
+    /// what may follow in them is followed once.
     fn add_containers(&mut self, id: usize, draft: DraftNode) -> Result<(), GrammarError> {
         for array in draft.arrays {
-            if self.array_cost(&array)?.is_none() {
-                continue;
-            }
-            let Some(rule) = self.array(&array)? else { continue };
-            self.program.nodes[id].arrays.push(self.program.arrays.len() as u32);
-            self.program.arrays.push(rule);
+            let rule = match self.arrays.get(&array) {
+                Some(&known) => known,
+                None => self.add_array(array)?,
+            };
+            self.program.nodes[id].arrays.extend(rule);
         }
         for object in draft.objects {
-            if self.object_cost(&object).is_none() {
-                continue;
-            }
-            let rule = self.object(&object)?;
-            self.program.nodes[id].objects.push(self.program.objects.len() as u32);
-            self.program.objects.push(rule);
+            let rule = match self.objects.get(&object) {
+                Some(&known) => known,
+                None => self.add_object(object)?,
+            };
+            self.program.nodes[id].objects.extend(rule);
         }
         Ok(())
+    }
+
+    fn add_array(&mut self, array: DraftArray) -> Result<Option<u32>, GrammarError> {
+        let rule = if self.array_cost(&array)?.is_none() { None } else { self.array(&array)? };
+        let id = rule.as_ref().map(|_| self.program.arrays.len() as u32);
+        self.program.arrays.extend(rule);
+        self.arrays.insert(array, id);
+        Ok(id)
+    }
+
+    fn add_object(&mut self, object: DraftObject) -> Result<Option<u32>, GrammarError> {
+        let rule = if self.object_cost(&object).is_none() { None } else { Some(self.object(&object)?) };
+        let id = rule.as_ref().map(|_| self.program.objects.len() as u32);
+        self.program.objects.extend(rule);
+        self.objects.insert(object, id);
+        Ok(id)
     }
 }
