@@ -24,7 +24,7 @@ use crate::regular::ExprId;
 const ALTERNATIVES: usize = 4096;
 
 /// Steps of conjunction for each state that the limits allow.
-const STEPS: usize = 1;
+const STEPS: usize = 8;
 
 /// The graph before it is known what can be satisfied.
 #[derive(Default)]
@@ -259,9 +259,9 @@ impl<'a> Builder<'a> {
                     taken.choices.extend(choice.left(&taken, at + 1));
                     open.push(taken);
                 }
-            }
-            if done.len() + open.len() > ALTERNATIVES {
-                return Err(GrammarError::limit("alternatives", done.len() + open.len(), ALTERNATIVES));
+                if done.len() + open.len() > ALTERNATIVES {
+                    return Err(GrammarError::limit("alternatives", done.len() + open.len(), ALTERNATIVES));
+                }
             }
         }
         Ok(done)

@@ -9,7 +9,7 @@ use crate::machine::json::cost::Cost;
 use crate::machine::json::program::{ArrayRule, Counts, Way};
 
 /// What a step between counts takes, in states of automata.
-const STEPS: usize = 4;
+const STEPS: usize = 32;
 
 impl Solver<'_> {
     /// The array with what cannot be satisfied cut off, if anything is left.

@@ -79,6 +79,10 @@ pub(super) fn solve(
 /// The most states of one language of strings, so that no pattern takes long.
 pub(super) const LANGUAGE_STATES: usize = 1 << 14;
 
+/// How many times the states that the limits allow the languages of one schema may have together: they are built one by
+/// one, and each is small.
+const LANGUAGES: usize = 8;
+
 /// The nodes that some text leads to.
 fn reached(program: &JsonProgram) -> FxHashSet<NodeId> {
     let mut reached = FxHashSet::from_iter([program.root]);
@@ -107,9 +111,8 @@ struct Solver<'a> {
     automata: FxHashMap<Vec<NumberRule>, Option<u32>>,
     texts: FxHashMap<TextRule, u32>,
     languages: FxHashMap<ExprId, Option<u32>>,
-    /// The rules made so far: threads in equal ones can be joined.
-    arrays: FxHashMap<DraftArray, u32>,
-    objects: FxHashMap<DraftObject, u32>,
+    arrays: FxHashMap<DraftArray, Option<u32>>,
+    objects: FxHashMap<DraftObject, Option<u32>>,
     states: usize,
     /// By node and number: so many of its cheapest scalars, unless they take too long to find.
     distinct: FxHashMap<(NodeId, u32), Option<Scalars>>,
@@ -118,11 +121,17 @@ struct Solver<'a> {
 impl Solver<'_> {
     fn spend(&mut self, states: usize) -> Result<(), GrammarError> {
         self.states += states;
-        if self.states > self.limits.states {
-            return Err(GrammarError::limit("automaton states", self.states, self.limits.states));
+        let limit = self.states_limit();
+        if self.states > limit {
+            return Err(GrammarError::limit("automaton states", self.states, limit));
         }
         Ok(())
     }
+
+    const fn states_limit(&self) -> usize {
+        self.limits.states.saturating_mul(LANGUAGES)
+    }
+
     /// The least fixpoint of the costs: rounds over all nodes until none gets cheaper. Children mostly come after their
     /// parents, so a round runs backwards and few are needed.
     fn find_costs(&mut self, draft: &Draft) -> Result<(), GrammarError> {
@@ -164,34 +173,35 @@ impl Solver<'_> {
         cost
     }
 
-    /// Completes a node with the arrays and objects that can be satisfied.
+    /// Completes a node with the arrays and objects that can be satisfied. Equal ones of several nodes are one, so that
+    /// what may follow in them is followed once.
     fn add_containers(&mut self, id: usize, draft: DraftNode) -> Result<(), GrammarError> {
         for array in draft.arrays {
-            if self.array_cost(&array)?.is_none() {
-                continue;
-            }
-            let Some(rule) = self.array(&array)? else { continue };
-            let next = self.program.arrays.len() as u32;
-            let known = *self.arrays.entry(array).or_insert(next);
-            self.program.nodes[id].arrays.push(known);
-            if known == next {
-                self.program.arrays.push(rule);
-            }
+            let rule =
+                if let Some(&known) = self.arrays.get(&array) { known } else { self.add_array(array)? };
+            self.program.nodes[id].arrays.extend(rule);
         }
         for object in draft.objects {
-            if self.object_cost(&object).is_none() {
-                continue;
-            }
-            if let Some(&known) = self.objects.get(&object) {
-                self.program.nodes[id].objects.push(known);
-                continue;
-            }
-            let rule = self.object(&object)?;
-            let next = self.program.objects.len() as u32;
-            self.objects.insert(object, next);
-            self.program.nodes[id].objects.push(next);
-            self.program.objects.push(rule);
+            let rule =
+                if let Some(&known) = self.objects.get(&object) { known } else { self.add_object(object)? };
+            self.program.nodes[id].objects.extend(rule);
         }
         Ok(())
+    }
+
+    fn add_array(&mut self, array: DraftArray) -> Result<Option<u32>, GrammarError> {
+        let rule = if self.array_cost(&array)?.is_none() { None } else { self.array(&array)? };
+        let id = rule.as_ref().map(|_| self.program.arrays.len() as u32);
+        self.program.arrays.extend(rule);
+        self.arrays.insert(array, id);
+        Ok(id)
+    }
+
+    fn add_object(&mut self, object: DraftObject) -> Result<Option<u32>, GrammarError> {
+        let rule = if self.object_cost(&object).is_none() { None } else { Some(self.object(&object)?) };
+        let id = rule.as_ref().map(|_| self.program.objects.len() as u32);
+        self.program.objects.extend(rule);
+        self.objects.insert(object, id);
+        Ok(id)
     }
 }

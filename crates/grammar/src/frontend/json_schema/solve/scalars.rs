@@ -134,9 +134,9 @@ impl Solver<'_> {
         if let Some(&known) = self.automata.get(rules) {
             return Ok(known);
         }
-        let limit = self.limits.states.saturating_sub(self.states);
+        let limit = self.states_limit().saturating_sub(self.states);
         let automaton = NumberDfa::new(rules, self.program.profile, limit).map_err(|given| {
-            GrammarError::limit("automaton states", self.states + given, self.limits.states)
+            GrammarError::limit("automaton states", self.states + given, self.states_limit())
         })?;
         let id = automaton.as_ref().map(|_| self.program.numbers.len() as u32);
         self.spend(automaton.as_ref().map_or(0, NumberDfa::len))?;

@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use rustc_hash::FxHashMap;
+
 use super::{Bound, GENERATED_DIGITS, NumberForm, NumberRule};
 use crate::frontend::json_schema::Profile;
 use crate::machine::json::residues::Residues;
@@ -9,12 +11,14 @@ use crate::machine::json::residues::Residues;
 /// The rules with those merged that differ only in their divisors.
 pub(super) fn spans(rules: &[NumberRule], profile: Profile) -> Vec<Span> {
     let mut groups: Vec<(NumberRule, Vec<&NumberRule>)> = Vec::new();
+    let mut known: FxHashMap<NumberRule, usize> = FxHashMap::default();
     for rule in rules {
         let bounds = rule.without_divisors();
-        match groups.iter_mut().find(|(known, _)| *known == bounds) {
-            Some((_, group)) => group.push(rule),
-            None => groups.push((bounds, vec![rule])),
-        }
+        let at = *known.entry(bounds).or_insert_with_key(|bounds| {
+            groups.push((bounds.clone(), Vec::new()));
+            groups.len() - 1
+        });
+        groups[at].1.push(rule);
     }
     let mut spans = Vec::new();
     for (bounds, group) in groups {
@@ -41,6 +45,8 @@ pub(super) struct Span {
     digits: Option<usize>,
     /// Digits after the point, where bounded.
     places: Option<u16>,
+    /// Whether there is one value only.
+    single: bool,
 }
 
 /// The bounds of a number's absolute value.
@@ -88,6 +94,7 @@ impl Span {
             residues,
             digits: generate.then_some(digits),
             places: (generate && rule.literal).then_some(fraction as u16),
+            single: rule.low.as_ref().is_some_and(|low| low.inclusive) && rule.low == rule.high,
         }
     }
 
@@ -182,7 +189,20 @@ impl Walk {
             Fraction => next.fraction_digit(span, byte - b'0')?,
             _ => next = Self { phase: next.phase, ..Self::start(self.rule) },
         }
-        Some(next)
+        Some(next).filter(|next| !span.single || next.is_on(span))
+    }
+
+    /// Whether the digits so far are those of the only value that the rule has: where they once differ, no others make up
+    /// for it. So of many listed numbers each is left as soon as it can be.
+    fn is_on(&self, span: &Span) -> bool {
+        match self.phase {
+            Phase::Zero => {
+                let low = &span.magnitudes(self.negative).low;
+                low.as_ref().is_none_or(|low| low.value.integer.is_empty())
+            }
+            Phase::Integer | Phase::Point | Phase::Fraction => self.low.is_eq() && self.high.is_eq(),
+            _ => true,
+        }
     }
 
     fn count_digit(&mut self, span: &Span, digit: u8) -> Option<()> {
