@@ -72,3 +72,35 @@ fn bounds_in_the_millions_cost_nothing_until_they_are_reached() {
     let grammar = Grammar::choices(&choices, &Limits::default()).expect("small enough");
     assert!(grammar.accepts(b"choice number 19999") && !grammar.accepts(b"choice number 20000"));
 }
+
+#[test]
+fn what_repetition_unrolls_to_is_told_before_it_is_unrolled() {
+    for source in
+        ["root ::= (\"a\"{0,1000}){0,1000}", "root ::= .{0,1000000}", "root ::= (([a-z]{9}){99}){999}"]
+    {
+        assert!(gbnf_error(source).contains("states, more than the limit of"), "{source}");
+    }
+    let pattern = "((ab{0,100}){0,100}){0,100}";
+    let error = Grammar::regex(pattern, &Limits::default()).expect_err("refused").to_string();
+    assert!(error.contains("states, more than the limit of"), "{error}");
+}
+
+#[test]
+fn alternatives_of_a_recursive_schema_do_not_multiply() {
+    let kind = |name: &str| json!({"type": "object", "properties": {"a": {"$ref": "#"}, name: {}}, "additionalProperties": false});
+    let schema = json!({"anyOf": [kind("x"), kind("y"), kind("z"), kind("u"), kind("v"), kind("w")]});
+    let grammar =
+        Grammar::json_schema(&schema, &SchemaOptions::accept(), &Limits::default()).expect("supported");
+    let text = |end: &str| format!("{}{{}}{}{end}", "{\"a\":".repeat(300), ",\"x\":1}".repeat(299));
+    assert!(grammar.accepts(text(",\"w\":1}").as_bytes()));
+    assert!(!grammar.accepts(text(",\"q\":1}").as_bytes()));
+}
+
+#[test]
+fn long_lists_of_numbers_are_read_together() {
+    let numbers: Vec<_> = (0..20_000).map(|at| at * 7919).collect();
+    let grammar =
+        Grammar::json_schema(&json!({"enum": numbers}), &SchemaOptions::accept(), &Limits::default())
+            .expect("supported");
+    assert!(grammar.accepts(b"15838") && grammar.accepts(b"158372081.0") && !grammar.accepts(b"15839"));
+}

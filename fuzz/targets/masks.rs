@@ -1,0 +1,23 @@
+//! A byte that says what the rest is, one that chooses options, and a grammar: every bit of its masks, against the same
+//! token byte by byte.
+#![no_main]
+
+use formwork_fuzz::{compare_masks, limits, options, seed_of};
+use formwork_grammar::Grammar;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let [kind, first, text @ ..] = data else { return };
+    let Ok(text) = str::from_utf8(text) else { return };
+    let grammar = match kind % 4 {
+        0 => Grammar::gbnf(text, &limits()),
+        1 => Grammar::regex(text, &limits()),
+        _ => match serde_json::from_str(text) {
+            Ok(schema) => Grammar::json_schema(&schema, &options(*first), &limits()),
+            Err(_) => return,
+        },
+    };
+    if let Ok(grammar) = grammar {
+        compare_masks(&grammar, seed_of(data));
+    }
+});
