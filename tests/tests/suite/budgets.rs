@@ -18,7 +18,10 @@ use super::real_models;
 const SCHEMAS: usize = 300;
 
 /// Files with outputs that the `jsonschema` crate calls invalid, and why they are valid nevertheless.
-const DIFFERENCES: [(&str, &str); 0] = [];
+const DIFFERENCES: [(&str, &str); 1] = [
+    // ECMA-262 leaves all four line terminators out of `.`, the crate's regular expressions only `\n`.
+    ("Github_easy---o37070.json", "a name with a carriage return does not match `^.*$`"),
+];
 
 fn files() -> Vec<PathBuf> {
     let Some(folder) = std::env::var_os("FORMWORK_MASKBENCH") else { return Vec::new() };
