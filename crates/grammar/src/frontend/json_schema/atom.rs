@@ -70,6 +70,8 @@ pub(super) struct ArrayKeywords {
     pub(super) contained: Vec<AtomId>,
     /// What applies to the items that nothing else evaluates.
     pub(super) unevaluated: Option<AtomId>,
+    /// What one of these satisfies at least: the negation of an `unevaluatedItems`.
+    pub(super) some_unevaluated: Option<AtomId>,
 }
 
 /// How many items satisfy an atom.
@@ -94,6 +96,8 @@ pub(super) struct ObjectKeywords {
     pub(super) additional: Option<AtomId>,
     /// What applies to the members that nothing else evaluates.
     pub(super) unevaluated: Option<AtomId>,
+    /// What one of these satisfies at least: the negation of an `unevaluatedProperties`.
+    pub(super) some_unevaluated: Option<AtomId>,
     /// The languages that all names must be in.
     pub(super) names: Vec<ExprId>,
     /// Names that are treated as declared, so that each is told apart: those that a finite `propertyNames` lists.
@@ -188,6 +192,16 @@ impl BitOr for Types {
 }
 
 impl Atom {
+    /// Whether it says something about what nothing else evaluates.
+    pub(super) const fn has_unevaluated(&self) -> bool {
+        self.array.unevaluated.is_some() || self.object.unevaluated.is_some() || self.has_some_unevaluated()
+    }
+
+    /// Whether it asks for something that nothing else evaluates.
+    pub(super) const fn has_some_unevaluated(&self) -> bool {
+        self.array.some_unevaluated.is_some() || self.object.some_unevaluated.is_some()
+    }
+
     /// No keyword at all: every value.
     pub(super) fn any() -> Self {
         Self {
@@ -254,7 +268,8 @@ impl ArrayKeywords {
     const fn is_any(&self) -> bool {
         let bounds = matches!((self.rest, self.min, self.max), (None, 0, None));
         let counted = self.contains.is_empty() && self.contained.is_empty() && self.unique.is_none();
-        bounds && counted && self.prefix.is_empty() && self.unevaluated.is_none()
+        let evaluated = self.unevaluated.is_none() && self.some_unevaluated.is_none();
+        bounds && counted && evaluated && self.prefix.is_empty()
     }
 }
 
@@ -262,7 +277,7 @@ impl ObjectKeywords {
     const fn is_any(&self) -> bool {
         let named = self.properties.is_empty() && self.patterns.is_empty() && self.names.is_empty();
         let bounds = matches!((self.additional, self.min, self.max), (None, 0, None));
-        let bounds = bounds && self.unevaluated.is_none();
-        named && bounds && self.required.is_empty() && self.some.is_empty()
+        let evaluated = self.unevaluated.is_none() && self.some_unevaluated.is_none();
+        named && bounds && evaluated && self.required.is_empty() && self.some.is_empty()
     }
 }

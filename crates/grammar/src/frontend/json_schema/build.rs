@@ -111,12 +111,17 @@ pub(super) struct Open {
 }
 
 impl Choice {
+    /// Whether it matters for a conjunction which of the branches hold.
+    fn counts(&self, open: &Open) -> bool {
+        open.unevaluated && matches!(self.kind, ChoiceKind::Each | ChoiceKind::Optional)
+    }
+
     /// What is left to choose once one branch holds, of those from an index on: each other may hold too.
     fn left(&self, open: &Open, from: usize) -> Option<Self> {
-        let counts = open.unevaluated && matches!(self.kind, ChoiceKind::Each | ChoiceKind::Optional);
         let branches = self.branches[from..].iter().copied();
         let branches: Vec<_> = branches.filter(|branch| !open.conjunction.contains(branch)).collect();
-        (counts && !branches.is_empty()).then_some(Self { branches, kind: ChoiceKind::Optional })
+        let some = self.counts(open) && !branches.is_empty();
+        some.then_some(Self { branches, kind: ChoiceKind::Optional })
     }
 }
 
@@ -214,9 +219,23 @@ impl<'a> Builder<'a> {
 
     /// The atoms of each way to satisfy all of `key`, every choice made.
     fn alternatives(&mut self, node: NodeId, key: &[AtomId]) -> Result<Vec<Vec<AtomId>>, GrammarError> {
+        let known = self.atoms.asks_for_unevaluated;
+        let alternatives = self.choose(node, key)?;
+        if known == self.atoms.asks_for_unevaluated {
+            return Ok(alternatives);
+        }
+        // On the way an atom was read for which each choice has to be exact.
+        self.choose(node, key)
+    }
+
+    fn choose(&mut self, node: NodeId, key: &[AtomId]) -> Result<Vec<Vec<AtomId>>, GrammarError> {
         let mut done = Vec::new();
-        let mut start =
-            Open { conjunction: Vec::new(), types: Types::ALL, choices: VecDeque::new(), unevaluated: false };
+        let mut start = Open {
+            conjunction: Vec::new(),
+            types: Types::ALL,
+            choices: VecDeque::new(),
+            unevaluated: self.atoms.asks_for_unevaluated,
+        };
         for &id in key {
             self.include(&mut start, id)?;
         }
@@ -246,7 +265,10 @@ impl<'a> Builder<'a> {
                 self.exclude(node, &partial, &choice.branches, pointer)?;
             }
             if choice.kind == ChoiceKind::Optional {
-                open.push(partial.clone());
+                let mut none = partial.clone();
+                if self.leave_out(&choice, choice.branches.len(), &mut none)? {
+                    open.push(none);
+                }
             }
             for (at, &branch) in choice.branches.iter().enumerate().rev().filter(|&(at, _)| possible[at]) {
                 let mut taken = partial.clone();
@@ -254,8 +276,7 @@ impl<'a> Builder<'a> {
                 for other in self.overlapping(&choice, at) {
                     self.include(&mut taken, other)?;
                 }
-                self.atoms.narrow(&mut taken)?;
-                if !taken.types.is_empty() {
+                if self.leave_out(&choice, at, &mut taken)? {
                     taken.choices.extend(choice.left(&taken, at + 1));
                     open.push(taken);
                 }
@@ -265,6 +286,18 @@ impl<'a> Builder<'a> {
             }
         }
         Ok(done)
+    }
+
+    /// Has the branches before an index not hold, where it matters that they do not; returns whether anything is left.
+    fn leave_out(&mut self, choice: &Choice, end: usize, open: &mut Open) -> Result<bool, GrammarError> {
+        if self.atoms.asks_for_unevaluated && choice.counts(open) {
+            for &branch in &choice.branches[..end] {
+                let negation = self.atoms.negate(branch);
+                self.include(open, negation)?;
+            }
+        }
+        self.atoms.narrow(open)?;
+        Ok(!open.types.is_empty())
     }
 
     /// Adds an atom and all that must hold beside it.
@@ -278,7 +311,7 @@ impl<'a> Builder<'a> {
             let atom = self.atoms.get(id)?;
             open.conjunction.push(id);
             open.types = open.types & atom.types;
-            open.unevaluated |= atom.array.unevaluated.is_some() || atom.object.unevaluated.is_some();
+            open.unevaluated |= atom.has_unevaluated();
             open.choices.extend(atom.any.iter().cloned());
             todo.extend(atom.all.iter().rev());
         }

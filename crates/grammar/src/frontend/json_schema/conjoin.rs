@@ -134,8 +134,8 @@ pub(super) fn conjoin(
                     && text.language != Expressions::NOTHING
             }),
             words: Vec::new(),
-            array: types.has(Types::ARRAY).then(|| conjoin_arrays(ids, &by_id, all)),
-            object: types.has(Types::OBJECT).then(|| conjoin_objects(ids, &by_id, all)),
+            array: types.has(Types::ARRAY).then(|| conjoin_arrays(ids, &by_id, all)).flatten(),
+            object: types.has(Types::OBJECT).then(|| conjoin_objects(ids, &by_id, all)).flatten(),
         },
     };
     // Nothing is left of either where a bound is empty; costs find the deeper cases.
@@ -280,7 +280,9 @@ fn too_many_remainders(types: Types) -> Result<NumberRule, Problem> {
     Err(Problem::new("", "multipleOf", SchemaProblem::UnsupportedForm { reason }))
 }
 
-fn conjoin_arrays(ids: &[AtomId], by_id: &Members<'_>, all: &mut Atoms<'_>) -> ArraySets {
+/// The arrays of a conjunction, if any are left.
+fn conjoin_arrays(ids: &[AtomId], by_id: &Members<'_>, all: &mut Atoms<'_>) -> Option<ArraySets> {
+    let some = unevaluated::some_items(by_id, ids, all)?;
     let arrays = || ids.iter().map(|id| &by_id[id].array);
     let unevaluated = unevaluated::items(by_id, ids, all);
     let longest = arrays().map(|array| array.prefix.len()).max().unwrap_or(0);
@@ -288,17 +290,19 @@ fn conjoin_arrays(ids: &[AtomId], by_id: &Members<'_>, all: &mut Atoms<'_>) -> A
         let own = arrays().filter_map(|array| array.prefix.get(at).copied().or(array.rest));
         own.chain(unevaluated.iter().filter(|items| at >= items.from).map(|items| items.atom)).collect()
     };
-    ArraySets {
+    Some(ArraySets {
         prefix: (0..longest).map(item).collect(),
         rest: item(longest),
         min: arrays().map(|array| array.min).max().unwrap_or(0),
         max: arrays().filter_map(|array| array.max).min(),
-        contains: arrays().flat_map(|array| array.contains.iter().cloned()).collect(),
+        contains: arrays().flat_map(|array| array.contains.iter().cloned()).chain(some).collect(),
         unique: arrays().find_map(|array| array.unique.clone()),
-    }
+    })
 }
 
-fn conjoin_objects(ids: &[AtomId], by_id: &Members<'_>, all: &mut Atoms<'_>) -> ObjectSets {
+/// The objects of a conjunction, if any are left.
+fn conjoin_objects(ids: &[AtomId], by_id: &Members<'_>, all: &mut Atoms<'_>) -> Option<ObjectSets> {
+    let some = unevaluated::some_properties(by_id, ids, all)?;
     let objects = || ids.iter().map(|id| &by_id[id].object);
     let mut patterns: Vec<ExprId> = Vec::new();
     let mut index = |language: ExprId| {
@@ -327,7 +331,7 @@ fn conjoin_objects(ids: &[AtomId], by_id: &Members<'_>, all: &mut Atoms<'_>) -> 
         patterns,
         scopes,
         names,
-        some: objects().flat_map(|object| object.some.iter().cloned()).collect(),
+        some: objects().flat_map(|object| object.some.iter().cloned()).chain(some).collect(),
         min: least.map_or(0, |object| object.min),
         min_pointer: least.map(|object| object.min_pointer.clone()).unwrap_or_default(),
         max: objects().filter_map(|object| object.max).min(),
@@ -343,7 +347,7 @@ fn conjoin_objects(ids: &[AtomId], by_id: &Members<'_>, all: &mut Atoms<'_>) -> 
         let allowed = matches(&mut all.expressions, sets.names, name);
         sets.members.push(MemberSet { name: name.clone(), atoms, required, allowed });
     }
-    sets
+    Some(sets)
 }
 
 /// The `properties` of one subschema, or the names that an `unevaluatedProperties` does not apply to.

@@ -15,7 +15,7 @@
 //!
 //! # What is refused
 //! A keyword that cannot be enforced is refused if values of the types it speaks about can occur at its place:
-//! negations of `uniqueItems`, `unevaluatedProperties` and `unevaluatedItems`. So is `minProperties` above one where
+//! the negation of `uniqueItems`. So is `minProperties` above one where
 //! undeclared names are open, since the machine does not tell repeated ones apart; `uniqueItems` where several required
 //! items are not scalars of one kind, or `contains` asks for several; more than four counts of items, or three negations
 //! that ask for undeclared members, at one place; and a pattern with back-references or with too many states. Numbers in

@@ -55,19 +55,15 @@ impl Atoms<'_> {
         for refusal in &atom.refusals {
             branches.push(Atom { refusals: vec![refusal.clone()], ..Atom::of(refusal.types) });
         }
-        let refused = [
-            (atom.array.unique.is_some(), "uniqueItems", Types::ARRAY),
-            (atom.array.unevaluated.is_some(), "unevaluatedItems", Types::ARRAY),
-            (atom.object.unevaluated.is_some(), "unevaluatedProperties", Types::OBJECT),
-        ];
-        for (_, keyword, types) in refused.into_iter().filter(|&(present, ..)| present) {
+        self.negate_unevaluated(&atom, &mut branches)?;
+        if atom.array.unique.is_some() {
             let reason = "the negation of this keyword is not supported";
-            let pointer = child_pointer(&self.place(id), keyword);
+            let pointer = child_pointer(&self.place(id), "uniqueItems");
             let problem = SchemaProblem::UnsupportedForm { reason };
-            let refusal = Refusal { types, pointer, keyword: keyword.to_owned(), problem };
-            branches.push(Atom { refusals: vec![refusal], ..Atom::of(types) });
+            let refusal = Refusal { types: Types::ARRAY, pointer, keyword: "uniqueItems".to_owned(), problem };
+            branches.push(Atom { refusals: vec![refusal], ..Atom::of(Types::ARRAY) });
         }
-        if branches.len() == 1 {
+        if branches.len() == 1 && !branches[0].has_some_unevaluated() {
             return Ok(Atom { silent: true, ..branches.swap_remove(0) });
         }
         if branches.is_empty() {
@@ -177,6 +173,32 @@ impl Atoms<'_> {
         for member in &object.some {
             let patterns = vec![(member.names, self.negate(member.atom))];
             push(ObjectKeywords { patterns, ..none() });
+        }
+        Ok(())
+    }
+
+    /// All else holds, and something that it does not evaluate is not as it should be.
+    fn negate_unevaluated(&mut self, atom: &Rc<Atom>, branches: &mut Vec<Atom>) -> Result<(), Problem> {
+        let rest = |types| {
+            let mut rest = Atom { types: atom.types & types, ..Atom::clone(atom) };
+            (rest.array.unevaluated, rest.object.unevaluated) = (None, None);
+            rest
+        };
+        if let Some(items) = atom.array.unevaluated
+            && !self.get(items)?.is_any()
+        {
+            let mut rest = rest(Types::ARRAY);
+            rest.array.some_unevaluated = Some(self.negate(items));
+            branches.push(rest);
+            self.asks_for_unevaluated = true;
+        }
+        if let Some(members) = atom.object.unevaluated
+            && !self.get(members)?.is_any()
+        {
+            let mut rest = rest(Types::OBJECT);
+            rest.object.some_unevaluated = Some(self.negate(members));
+            branches.push(rest);
+            self.asks_for_unevaluated = true;
         }
         Ok(())
     }

@@ -32,6 +32,8 @@ pub(super) struct Atoms<'a> {
     pub(super) expressions: Expressions,
     /// By what an atom's objects are told from others', as far as it was asked for.
     pub(super) marks: FxHashMap<AtomId, Marks>,
+    /// Whether some atom asks for an item or a member that nothing else evaluates.
+    pub(super) asks_for_unevaluated: bool,
     unions: FxHashMap<Vec<AtomId>, AtomId>,
     nothing: Option<AtomId>,
     anything: Option<AtomId>,
@@ -135,6 +137,7 @@ impl<'a> Atoms<'a> {
             negations: FxHashMap::default(),
             expressions: Expressions::new(),
             marks: FxHashMap::default(),
+            asks_for_unevaluated: false,
             unions: FxHashMap::default(),
             nothing: None,
             anything: None,
