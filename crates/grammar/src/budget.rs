@@ -17,6 +17,7 @@ use rustc_hash::FxHashMap;
 use crate::machine::Config;
 use crate::machine::automaton::Automaton;
 use crate::mask;
+use crate::tokens::{TokenEdges, is_lead, spelt};
 
 #[cfg(test)]
 mod tests;
@@ -52,7 +53,7 @@ impl Budget {
         self.begin(automaton, vocabulary);
         if !self.plans.contains_key(&config) {
             let bytes = automaton.closing(config);
-            let tokens = spell(&bytes, vocabulary);
+            let tokens = spell(&bytes, automaton.edges(), vocabulary);
             self.remember(automaton, vocabulary, config, tokens.as_deref());
         }
         self.plans.get(&config).map(|plan| plan.tokens).filter(|&tokens| tokens != NEVER)
@@ -80,8 +81,8 @@ impl Budget {
         if bytes <= limit && vocabulary.spells_utf8() {
             return true;
         }
-        // No token has more bytes than the deepest node of the trie.
-        if bytes.div_ceil(vocabulary.trie().max_depth().max(1)) > limit {
+        // No token has more bytes than the deepest node of the trie, or the two that spell a token terminal.
+        if bytes.div_ceil(vocabulary.trie().max_depth().max(2)) > limit {
             return false;
         }
         self.closing_tokens(automaton, vocabulary, config).is_some_and(|tokens| tokens as usize <= limit)
@@ -98,7 +99,7 @@ impl Budget {
         let mut at = config;
         while let Some(Plan { next: Some(token), .. }) = self.plans.get(&at) {
             tokens.push(*token);
-            at = automaton.run(at, vocabulary.bytes(*token));
+            at = automaton.after(at, *token, vocabulary);
         }
         tokens
     }
@@ -118,7 +119,7 @@ impl Budget {
         let mut at = config;
         for (index, &token) in tokens.iter().enumerate() {
             self.improve(at, Plan { tokens: (tokens.len() - index) as u32, next: Some(token) });
-            at = automaton.run(at, vocabulary.bytes(token));
+            at = automaton.after(at, token, vocabulary);
         }
         self.improve(at, Plan { tokens: 0, next: None });
     }
@@ -156,7 +157,7 @@ struct Visit {
 /// Best first: the next config to go on from is the one whose shortest completion, spelt, makes the shortest way so far.
 /// What is found is a way however early the search ends.
 fn search(automaton: &mut Automaton, vocabulary: &Vocabulary, start: Config) -> Option<Vec<TokenId>> {
-    let mut best = spell(&automaton.closing(start), vocabulary);
+    let mut best = spell(&automaton.closing(start), automaton.edges(), vocabulary);
     let mut visits = vec![Visit { config: start, from: None, tokens: 0 }];
     let mut fewest = FxHashMap::from_iter([(start, 0)]);
     let mut open = BinaryHeap::from([Reverse((0, 0))]);
@@ -188,7 +189,7 @@ fn search(automaton: &mut Automaton, vocabulary: &Vocabulary, start: Config) -> 
                 return best;
             }
             bytes_left -= len;
-            let Some(rest) = spell(&automaton.closing(next), vocabulary) else { continue };
+            let Some(rest) = spell(&automaton.closing(next), automaton.edges(), vocabulary) else { continue };
             let whole = tokens + 1 + rest.len();
             open.push(Reverse((whole, visits.len() - 1)));
             if best.as_ref().is_none_or(|best| whole < best.len()) {
@@ -210,14 +211,27 @@ fn way_to(visits: &[Visit], mut at: usize) -> Vec<TokenId> {
     tokens
 }
 
-/// The fewest tokens that spell `bytes`, if any do.
-fn spell(bytes: &[u8], vocabulary: &Vocabulary) -> Option<Vec<TokenId>> {
+/// The fewest tokens that spell `bytes`, among them those of token terminals, if any do.
+fn spell(bytes: &[u8], edges: &TokenEdges, vocabulary: &Vocabulary) -> Option<Vec<TokenId>> {
     // Per offset, from the end: the first token of the best spelling with its length, and how many it has.
     let mut best: Vec<Option<(usize, TokenId)>> = vec![None; bytes.len() + 1];
     let mut count = vec![NEVER; bytes.len() + 1];
     count[bytes.len()] = 0;
     for at in (0..bytes.len()).rev() {
-        for (len, token) in vocabulary.trie().prefixes(&bytes[at..]) {
+        if let &[lead, rest, ..] = &bytes[at..]
+            && is_lead(lead)
+        {
+            let tokens = spelt([lead, rest]).and_then(|index| edges.tokens(index));
+            if let Some(token) = tokens.and_then(|tokens| tokens.iter().next())
+                && count[at + 2] != NEVER
+            {
+                count[at] = count[at + 2] + 1;
+                best[at] = Some((2, token));
+            }
+            continue;
+        }
+        let text = bytes[at..].iter().take_while(|&&byte| !is_lead(byte)).count();
+        for (len, token) in vocabulary.trie().prefixes(&bytes[at..at + text]) {
             let rest = count[at + len];
             if rest != NEVER && rest + 1 < count[at] {
                 count[at] = rest + 1;

@@ -7,7 +7,8 @@ use crate::budget::Budget;
 use crate::machine::Config;
 use crate::machine::automaton::Automaton;
 use crate::mask::Masks;
-use crate::{Grammar, Matcher};
+use crate::tokens::TokenEdges;
+use crate::{Grammar, GrammarError, Matcher};
 
 /// A grammar bound to a vocabulary, with the caches that all matchers of it share.
 ///
@@ -49,11 +50,12 @@ impl Caches {
 }
 
 impl Generation {
-    fn new(grammar: &Grammar, vocabulary: &Vocabulary) -> Self {
-        let automaton = grammar.automaton();
+    fn new(grammar: &Grammar, vocabulary: &Vocabulary) -> Result<Self, GrammarError> {
+        let edges = TokenEdges::new(grammar.token_terminals(), vocabulary)?;
+        let automaton = grammar.automaton().with_edges(edges);
         let masks = Masks::new(&automaton, vocabulary);
         let caches = Caches { automaton, budget: Budget::default(), masks };
-        Self { full: AtomicBool::new(false), caches: Mutex::new(caches) }
+        Ok(Self { full: AtomicBool::new(false), caches: Mutex::new(caches) })
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -71,9 +73,12 @@ impl Generation {
 
 impl Constraint {
     /// Binds `grammar` to `vocabulary`.
-    pub fn new(grammar: &Grammar, vocabulary: Arc<Vocabulary>) -> Self {
-        let current = Mutex::new(Arc::new(Generation::new(grammar, &vocabulary)));
-        Self { shared: Arc::new(Shared { grammar: grammar.clone(), vocabulary, current }) }
+    ///
+    /// # Errors
+    /// When a token terminal of the grammar (`<[7]>`, `<think>`) names no token of the vocabulary.
+    pub fn new(grammar: &Grammar, vocabulary: Arc<Vocabulary>) -> Result<Self, GrammarError> {
+        let current = Mutex::new(Arc::new(Generation::new(grammar, &vocabulary)?));
+        Ok(Self { shared: Arc::new(Shared { grammar: grammar.clone(), vocabulary, current }) })
     }
 
     /// A matcher at the start of an output.
@@ -100,7 +105,10 @@ impl Constraint {
     pub(crate) fn generation(&self) -> Arc<Generation> {
         let mut current = self.shared.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.is_full() {
-            *current = Arc::new(Generation::new(&self.shared.grammar, &self.shared.vocabulary));
+            // What the terminals stand for was found when this was made.
+            if let Ok(fresh) = Generation::new(&self.shared.grammar, &self.shared.vocabulary) {
+                *current = Arc::new(fresh);
+            }
         }
         Arc::clone(&current)
     }

@@ -24,6 +24,8 @@ pub(crate) enum Kind {
     NoChoices,
     #[error("the grammar cannot be written as GBNF: {reason}")]
     NotGbnf { reason: &'static str },
+    #[error("the vocabulary has no token `{terminal}`")]
+    NoToken { terminal: String },
     #[error("the grammar needs {given} {what}, more than the limit of {limit}")]
     Limit { what: &'static str, given: usize, limit: usize },
 }
@@ -55,8 +57,14 @@ pub(crate) enum GbnfProblem {
     HugeRepetition { given: String, limit: u32 },
     #[error("nested deeper than the limit of {limit}")]
     Nesting { limit: usize },
-    #[error("token terminals such as `{text}` are not supported yet")]
+    #[error("`{text}` is not a token terminal; these are <[id]> and <text>, and !<[id]> and !<text> for all others")]
     TokenTerminal { text: String },
+    #[error("more than {limit} token terminals")]
+    TokenTerminals { limit: usize },
+    #[error("the schema is not JSON: {message}")]
+    NotJson { message: String },
+    #[error("schema: {error}")]
+    Schema { error: String },
 }
 
 /// What is wrong at a place of a regular expression.

@@ -8,6 +8,7 @@ use crate::machine::automaton::Automaton;
 use crate::machine::cfg::{CfgMachine, Program};
 use crate::machine::json::JsonProgram;
 use crate::machine::{Config, Machine};
+use crate::tokens::{self, TokenTerminal};
 use crate::{ByteSet, GrammarError, Limits, Remotes, Samples, SchemaOptions, Warning};
 
 /// A compiled grammar. Immutable, cheap to clone, and independent of any tokenizer.
@@ -87,7 +88,29 @@ impl Grammar {
     /// # Errors
     /// On a syntax error, an undefined rule, or a language without any finite text.
     pub fn gbnf(source: &str, limits: &Limits) -> Result<Self, GrammarError> {
-        Self::from_rules(gbnf::parse(source, limits)?, limits)
+        Self::gbnf_with_schemas(source, &SchemaOptions::default(), limits)
+    }
+
+    /// Compiles a GBNF grammar, the JSON Schemas in it with these options.
+    ///
+    /// `%json` and a schema are a terminal: a JSON text that the schema accepts, as exact as alone.
+    ///
+    /// ```
+    /// use formwork_grammar::{Grammar, Limits, SchemaOptions};
+    /// let source = r#"root ::= "<answer>" %json { "type": "integer", "minimum": 1 } "</answer>""#;
+    /// let grammar = Grammar::gbnf_with_schemas(source, &SchemaOptions::default(), &Limits::default())?;
+    /// assert!(grammar.accepts(b"<answer>42</answer>") && !grammar.accepts(b"<answer>0</answer>"));
+    /// # Ok::<(), formwork_grammar::GrammarError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As with [`gbnf`](Self::gbnf), and as with [`json_schema`](Self::json_schema) at the place of a schema.
+    pub fn gbnf_with_schemas(
+        source: &str,
+        options: &SchemaOptions,
+        limits: &Limits,
+    ) -> Result<Self, GrammarError> {
+        Self::from_rules(gbnf::parse(source, options, limits)?, limits)
     }
 
     /// Compiles a regular expression that the whole output must match.
@@ -108,8 +131,17 @@ impl Grammar {
 
     fn from_rules(rules: Rules, limits: &Limits) -> Result<Self, GrammarError> {
         let program = Arc::new(Program::new(&rules, limits)?);
+        let warnings = rules.schemas.values().flat_map(|schema| &schema.warnings).cloned().collect();
         let program = AnyProgram::Cfg { program, rules: Arc::new(rules) };
-        Ok(Self { program, limits: limits.clone(), warnings: Arc::new([]) })
+        Ok(Self { program, limits: limits.clone(), warnings })
+    }
+
+    /// What the token terminals of the automata's spellings are.
+    pub(crate) fn token_terminals(&self) -> &[TokenTerminal] {
+        match &self.program {
+            AnyProgram::Cfg { program, .. } => &program.tokens,
+            AnyProgram::Json(_) => &[],
+        }
     }
 
     /// Annotations of a schema that are not enforced.
@@ -152,11 +184,11 @@ impl Grammar {
         &self.limits
     }
 
-    /// A shortest output.
+    /// A shortest output, with the notation of token terminals for these.
     pub fn shortest(&self) -> Vec<u8> {
         let mut automaton = self.automaton();
         let start = automaton.start();
-        automaton.closing(start)
+        tokens::readable(automaton.closing(start), self.token_terminals())
     }
 
     /// Whether `bytes` are a complete output.
@@ -229,7 +261,7 @@ impl Recognizer {
     /// At the first byte that cannot follow; the bytes before it have been read.
     pub fn extend(&mut self, bytes: &[u8]) -> Result<(), Mismatch> {
         for &byte in bytes {
-            let next = self.automaton.step(self.config, byte);
+            let next = self.automaton.run(self.config, &[byte]);
             if next == Config::DEAD {
                 return Err(self.mismatch());
             }

@@ -42,6 +42,7 @@ mod matcher;
 mod regular;
 mod samples;
 mod tables;
+mod tokens;
 mod walk;
 
 pub use byte_set::ByteSet;

@@ -56,6 +56,12 @@ impl Masks {
             return Arc::clone(known);
         }
         let mut mask = self.compute(automaton, vocabulary, config);
+        if config != Config::DEAD {
+            for (index, _) in automaton.terminals(config) {
+                let tokens = automaton.edges().tokens(index);
+                tokens.into_iter().for_each(|tokens| Arc::make_mut(&mut mask).extend(tokens));
+            }
+        }
         if config != Config::DEAD && automaton.accepting(config) {
             let mask = Arc::make_mut(&mut mask);
             for &end in vocabulary.ends() {

@@ -114,20 +114,27 @@ impl Matcher {
         self.with_caches(|matcher, caches| {
             let vocabulary = matcher.constraint.vocabulary();
             let config = matcher.config();
-            let mut mask = (*caches.mask(vocabulary, config)).clone();
+            let mut mask = vocabulary.empty_set();
             if config == Config::DEAD {
                 return mask;
             }
             let Caches { automaton, budget, .. } = caches;
+            if automaton.accepting(config) {
+                vocabulary.ends().iter().for_each(|&end| mask.insert(end));
+            }
+            let Some(left) = remaining.checked_sub(1) else { return mask };
             mask::plain(automaton, vocabulary, config, |automaton, tokens, next| {
-                let closes =
-                    remaining > 0 && budget.closes_within(automaton, vocabulary, next, remaining - 1);
-                if !closes {
-                    for &token in tokens {
-                        mask.remove(token);
-                    }
+                if budget.closes_within(automaton, vocabulary, next, left) {
+                    tokens.iter().for_each(|&token| mask.insert(token));
                 }
             });
+            for (index, next) in automaton.terminals(config) {
+                if budget.closes_within(automaton, vocabulary, next, left)
+                    && let Some(tokens) = automaton.edges().tokens(index)
+                {
+                    mask.extend(tokens);
+                }
+            }
             mask
         })
     }
@@ -135,11 +142,11 @@ impl Matcher {
     /// Whether `token` may come next and the output can still close within `remaining - 1` more tokens after it.
     pub fn allows_within(&mut self, token: TokenId, remaining: usize) -> bool {
         self.with_caches(|matcher, caches| {
+            if matcher.constraint.is_end(token) && matcher.accepting_in(caches) {
+                return true;
+            }
             let next = matcher.after(caches, token);
             let vocabulary = matcher.constraint.vocabulary();
-            if matcher.constraint.is_end(token) {
-                return matcher.accepting_in(caches);
-            }
             next != Config::DEAD
                 && remaining > 0
                 && caches.budget.closes_within(&mut caches.automaton, vocabulary, next, remaining - 1)
@@ -152,8 +159,8 @@ impl Matcher {
     /// When the grammar does not allow it here; nothing is changed then.
     pub fn commit(&mut self, token: TokenId) -> Result<(), NotAllowed> {
         self.with_caches(|matcher, caches| {
-            let next = matcher.after(caches, token);
             let ends = matcher.constraint.is_end(token) && matcher.accepting_in(caches);
+            let next = if ends { Config::DEAD } else { matcher.after(caches, token) };
             if next == Config::DEAD && !ends {
                 let expected = matcher.following_in(caches);
                 return Err(NotAllowed { token, position: matcher.tokens.len(), expected });
@@ -179,7 +186,7 @@ impl Matcher {
     pub fn complete(&mut self) -> bool {
         self.with_caches(|matcher, caches| {
             matcher.config() == Config::DEAD
-                || (matcher.accepting_in(caches) && matcher.following_in(caches).is_empty())
+                || caches.automaton.only_ends(matcher.config())
         })
     }
 
@@ -296,7 +303,7 @@ impl Matcher {
     fn ends_after(&mut self, bytes: &[u8]) -> bool {
         self.with_caches(|matcher, caches| {
             let at = caches.automaton.run(matcher.config(), bytes);
-            at != Config::DEAD && caches.automaton.accepting(at) && caches.automaton.following(at).is_empty()
+            at != Config::DEAD && caches.automaton.only_ends(at)
         })
     }
 
@@ -306,12 +313,7 @@ impl Matcher {
 
     /// The config after `token`, dead when it may not follow.
     fn after(&self, caches: &mut Caches, token: TokenId) -> Config {
-        let vocabulary = self.constraint.vocabulary();
-        let bytes = vocabulary.bytes(token);
-        if bytes.is_empty() || !vocabulary.kind(token).is_text() {
-            return Config::DEAD;
-        }
-        caches.automaton.run(self.config(), bytes)
+        caches.automaton.after(self.config(), token, self.constraint.vocabulary())
     }
 
     fn accepting_in(&self, caches: &Caches) -> bool {
@@ -351,11 +353,9 @@ impl Matcher {
         self.configs.truncate(1);
         self.configs[0] = config;
         for &token in &self.tokens {
-            config = if vocabulary.is_end(token) {
-                Config::DEAD
-            } else {
-                automaton.run(config, vocabulary.bytes(token))
-            };
+            let ends =
+                vocabulary.is_end(token) && (config == Config::DEAD || automaton.accepting(config));
+            config = if ends { Config::DEAD } else { automaton.after(config, token, &vocabulary) };
             self.configs.push(config);
         }
         if !way.is_empty() {

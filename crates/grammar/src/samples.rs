@@ -13,7 +13,7 @@
 //! The samples are varied, not uniform: no distribution over outputs is promised, only that it depends on nothing but the
 //! grammar, the bound and the seed.
 
-use crate::Grammar;
+use crate::{Grammar, tokens};
 use crate::machine::Config;
 use crate::machine::automaton::Automaton;
 
@@ -78,11 +78,11 @@ impl Samples {
         loop {
             if self.automaton.byte_len() > byte_len + GROWTH {
                 output.extend(self.automaton.closing(at));
-                return output;
+                return tokens::readable(output, self.grammar.token_terminals());
             }
             self.choices.gather(&mut self.automaton, at, limit - output.len());
             let Some(choice) = self.choices.draw(&mut self.random, habit, &mut on_track) else {
-                return output;
+                return tokens::readable(output, self.grammar.token_terminals());
             };
             output.push(self.choices.byte_of(choice, &mut self.random));
             at = choice.next;
@@ -145,7 +145,7 @@ impl Choices {
     fn gather(&mut self, automaton: &mut Automaton, config: Config, left: usize) {
         self.may_end = automaton.accepting(config);
         self.bytes.clear();
-        for byte in automaton.plausible(config).iter() {
+        for byte in automaton.plausible_with_spellings(config).iter() {
             let next = automaton.step(config, byte);
             if next != Config::DEAD && (automaton.closing_len(next) as usize) < left {
                 self.bytes.push((next, byte));

@@ -1,5 +1,13 @@
 //! The common form of the context-free front ends: rules over expressions.
 
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::json_schema::Warning;
+use crate::machine::json::JsonProgram;
+use crate::tokens::TokenTerminal;
+
 /// The index of a rule in [`Rules`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct RuleId(pub(crate) u32);
@@ -37,18 +45,36 @@ impl Expr {
 }
 
 /// A context-free grammar: one expression per rule, indexed by [`RuleId`].
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Rules {
     pub(crate) exprs: Vec<Expr>,
     /// By rule.
     pub(crate) names: Vec<String>,
     pub(crate) root: RuleId,
+    /// The rules that are JSON texts of a schema. Their expressions say nothing.
+    pub(crate) schemas: FxHashMap<RuleId, EmbeddedSchema>,
+    /// What the spellings of [`crate::tokens`] stand for.
+    pub(crate) tokens: Vec<TokenTerminal>,
+}
+
+/// A JSON Schema inside a grammar.
+#[derive(Clone, Debug)]
+pub(crate) struct EmbeddedSchema {
+    /// As it was written.
+    pub(crate) source: String,
+    pub(crate) program: Arc<JsonProgram>,
+    pub(crate) warnings: Vec<Warning>,
 }
 
 impl Rules {
+    /// Rules without schemas and token terminals.
+    pub(crate) fn new(exprs: Vec<Expr>, names: Vec<String>, root: RuleId) -> Self {
+        Self { exprs, names, root, schemas: FxHashMap::default(), tokens: Vec::new() }
+    }
+
     /// A root alone.
     pub(crate) fn of(expr: Expr) -> Self {
-        Self { exprs: vec![expr], names: vec!["root".to_owned()], root: RuleId(0) }
+        Self::new(vec![expr], vec!["root".to_owned()], RuleId(0))
     }
 }
 

@@ -4,22 +4,29 @@
 //! `.` (any character); `( )` groups, `|` separates alternatives, `* + ? {n} {n,} {n,m}` repeat, `#` starts a comment. A
 //! rule ends at a line break outside parentheses; alternatives may go on over lines that end or begin with `|`.
 //! Characters are Unicode scalar values, encoded as UTF-8. Left recursion is fine.
+//!
+//! `<[7]>` is the token with that id, `<think>` the token whose text that is, and `!` before either stands for any other
+//! token. `%json` and a JSON Schema are a JSON text that the schema accepts.
 
 mod print;
+mod terminals;
 
 use std::collections::HashMap;
 
+use rustc_hash::FxHashMap;
+
 pub(crate) use print::print;
 
-use super::expr::{Expr, RuleId, Rules, complement, next_char, normalise};
+use super::expr::{EmbeddedSchema, Expr, RuleId, Rules, complement, next_char, normalise};
 use crate::error::{GbnfProblem, Kind};
-use crate::{GrammarError, Limits};
+use crate::tokens::TokenTerminal;
+use crate::{GrammarError, Limits, SchemaOptions};
 
 /// The largest number in a repetition `{m,n}`.
 const MAX_REPETITION: u32 = 1 << 20;
 
-/// Parses a whole grammar.
-pub(crate) fn parse(source: &str, limits: &Limits) -> Result<Rules, GrammarError> {
+/// Parses a whole grammar, the schemas in it with `options`.
+pub(crate) fn parse(source: &str, options: &SchemaOptions, limits: &Limits) -> Result<Rules, GrammarError> {
     if source.len() > limits.source_bytes {
         return Err(GrammarError::limit("bytes of source", source.len(), limits.source_bytes));
     }
@@ -28,9 +35,12 @@ pub(crate) fn parse(source: &str, limits: &Limits) -> Result<Rules, GrammarError
         at: 0,
         depth: 0,
         stacked: 0,
-        nesting: limits.nesting,
+        limits,
+        options: *options,
         names: HashMap::new(),
         rules: Vec::new(),
+        schemas: FxHashMap::default(),
+        tokens: Vec::new(),
     };
     parser.skip_blank();
     while parser.at < source.len() {
@@ -55,9 +65,12 @@ struct Parser<'s> {
     depth: usize,
     /// Repetitions of repetitions in this rule: they nest as groups do.
     stacked: usize,
-    nesting: usize,
+    limits: &'s Limits,
+    options: SchemaOptions,
     names: HashMap<&'s str, RuleId>,
     rules: Vec<Rule<'s>>,
+    schemas: FxHashMap<RuleId, EmbeddedSchema>,
+    tokens: Vec<TokenTerminal>,
 }
 
 impl<'s> Parser<'s> {
@@ -79,7 +92,7 @@ impl<'s> Parser<'s> {
             }
         }
         let names = self.rules.iter().map(|rule| rule.name.to_owned()).collect();
-        Ok(Rules { exprs, names, root })
+        Ok(Rules { exprs, names, root, schemas: self.schemas, tokens: self.tokens })
     }
 
     /// `name ::= alternatives`, up to the end of the line.
@@ -146,8 +159,9 @@ impl<'s> Parser<'s> {
                 Ok(Some(Expr::Class(vec![('\0', char::MAX)])))
             }
             Some('(') => self.group().map(Some),
-            Some('<') => Err(self.token_terminal(start)),
-            Some('!') if self.source[self.at..].starts_with("!<") => Err(self.token_terminal(start)),
+            Some('<') => self.token().map(Some),
+            Some('!') if self.source[self.at..].starts_with("!<") => self.token().map(Some),
+            Some('%') if self.source[self.at..].starts_with(terminals::JSON) => self.json().map(Some),
             _ => match self.name() {
                 Some(name) => Ok(Some(Expr::Rule(self.intern(name, start)))),
                 None => Ok(None),
@@ -156,8 +170,8 @@ impl<'s> Parser<'s> {
     }
 
     fn group(&mut self) -> Result<Expr, GrammarError> {
-        if self.depth == self.nesting {
-            return Err(self.error(self.at, GbnfProblem::Nesting { limit: self.nesting }));
+        if self.depth == self.limits.nesting {
+            return Err(self.error(self.at, GbnfProblem::Nesting { limit: self.limits.nesting }));
         }
         self.at += 1;
         self.depth += 1;
@@ -190,8 +204,8 @@ impl<'s> Parser<'s> {
             self.at += 1; // the operator, or the closing brace
             self.stacked += usize::from(layers > 0);
             layers += 1;
-            if self.stacked > self.nesting {
-                return Err(self.error(before, GbnfProblem::Nesting { limit: self.nesting }));
+            if self.stacked > self.limits.nesting {
+                return Err(self.error(before, GbnfProblem::Nesting { limit: self.limits.nesting }));
             }
             expr = Expr::Repeat { expr: Box::new(expr), min, max };
         }
@@ -341,6 +355,13 @@ impl<'s> Parser<'s> {
         })
     }
 
+    /// A rule that no name leads to, and of which the expression says nothing.
+    fn unnamed(&mut self, mentioned: usize) -> RuleId {
+        let nothing = Expr::Alternatives(Vec::new());
+        self.rules.push(Rule { name: "", mentioned, defined: Some((mentioned, nothing)) });
+        RuleId(self.rules.len() as u32 - 1)
+    }
+
     fn peek(&self) -> Option<char> {
         self.source[self.at..].chars().next()
     }
@@ -388,12 +409,6 @@ impl<'s> Parser<'s> {
         if nested { self.skip_blank() } else { self.skip_space() }
     }
 
-    fn token_terminal(&self, start: usize) -> GrammarError {
-        let rest = &self.source[start..];
-        let len = rest.find(['>', '\n']).map_or(rest.len(), |end| end + 1);
-        self.error(start, GbnfProblem::TokenTerminal { text: rest[..len].trim_end().to_owned() })
-    }
-
     fn expected(&self, expected: &'static str) -> GrammarError {
         let found = match self.peek() {
             None => "the end of the grammar".to_owned(),
@@ -421,8 +436,12 @@ impl<'s> Parser<'s> {
 mod tests {
     use super::*;
 
+    fn parsed(source: &str) -> Result<Rules, GrammarError> {
+        parse(source, &SchemaOptions::default(), &Limits::default())
+    }
+
     fn message(source: &str) -> String {
-        parse(source, &Limits::default()).expect_err(source).to_string()
+        parsed(source).expect_err(source).to_string()
     }
 
     #[test]
@@ -445,7 +464,12 @@ mod tests {
                 "root ::= \"a\"{3,2}",
                 "root ::= \"a\"{99999999999}",
                 "root ::= \"a\"{,}",
-                "root ::= <[7]>",
+                "root ::= <[7>",
+                "root ::= <>",
+                "root ::= !<a\n>",
+                "root ::= %json {\"type\": }",
+                "root ::= %json\n  {\"type\": \"text\"}",
+                "root ::= %json",
             ]
             .map(message)
             .join("\n")
@@ -455,7 +479,7 @@ mod tests {
     #[test]
     fn the_excerpt_points_at_the_place() {
         let error =
-            parse("root ::= item\nitem ::= \"a\" missing", &Limits::default()).expect_err("undefined");
+            parsed("root ::= item\nitem ::= \"a\" missing").expect_err("undefined");
         assert_eq!(error.excerpt().as_deref(), Some("item ::= \"a\" missing\n             ^"));
         assert_eq!(error.line_column(), Some((2, 14)));
     }
@@ -469,7 +493,7 @@ mod tests {
     #[test]
     fn rules_end_at_line_breaks_but_alternatives_go_on() {
         let grammar = "root ::= \"a\" # comment\n  | \"b\" |\n \"c\" (\n x\n)\n\nx ::= [^a-c\\]-]";
-        let rules = parse(grammar, &Limits::default()).expect("valid");
+        let rules = parsed(grammar).expect("valid");
         assert_eq!(rules.exprs.len(), 2);
         assert!(matches!(&rules.exprs[0], Expr::Alternatives(parts) if parts.len() == 3));
     }

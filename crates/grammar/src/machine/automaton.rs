@@ -1,6 +1,9 @@
 //! A machine with its steps remembered.
 
+use formwork_vocab::{TokenId, Vocabulary};
+
 use super::{Config, Likeness, Machine, Part, Tolerance, probe};
+use crate::tokens::{TokenEdges, is_lead, spelling};
 use crate::{ByteSet, Profile};
 
 /// In a block: this step has not been made yet.
@@ -19,6 +22,8 @@ pub(crate) struct Automaton {
     rows: Vec<Row>,
     blocks: Vec<[u32; BLOCK]>,
     start: Config,
+    /// What the machine's token terminals stand for.
+    edges: TokenEdges,
 }
 
 /// Bytes of input per block.
@@ -28,13 +33,19 @@ const BLOCK: usize = 16;
 struct Row {
     /// By byte over [`BLOCK`], where the block is.
     blocks: [u32; 256 / BLOCK],
-    plausible: Option<ByteSet>,
+    /// Bytes of text that may lead on, and whether a token terminal may.
+    plausible: Option<(ByteSet, bool)>,
 }
 
 impl Automaton {
     pub(crate) fn new(mut machine: Box<dyn Machine>) -> Self {
         let start = machine.start();
-        Self { machine, rows: Vec::new(), blocks: Vec::new(), start }
+        Self { machine, rows: Vec::new(), blocks: Vec::new(), start, edges: TokenEdges::default() }
+    }
+
+    /// The same with tokens for the token terminals.
+    pub(crate) fn with_edges(self, edges: TokenEdges) -> Self {
+        Self { edges, ..self }
     }
 
     pub(crate) const fn start(&self) -> Config {
@@ -76,14 +87,74 @@ impl Automaton {
         &mut self.rows[index]
     }
 
-    /// A set of bytes that holds all those which lead on.
+    /// A set of bytes that holds all those of text which lead on.
     pub(crate) fn plausible(&mut self, config: Config) -> ByteSet {
+        self.plausible_and_tokens(config).0
+    }
+
+    /// The same with the bytes of which token terminals' spellings consist.
+    pub(crate) fn plausible_with_spellings(&self, config: Config) -> ByteSet {
+        self.machine.plausible(config)
+    }
+
+    /// Whether a token terminal may lead on.
+    pub(crate) fn takes_tokens(&mut self, config: Config) -> bool {
+        self.plausible_and_tokens(config).1
+    }
+
+    fn plausible_and_tokens(&mut self, config: Config) -> (ByteSet, bool) {
         if let Some(known) = self.row(config).plausible {
             return known;
         }
         let plausible = self.machine.plausible(config);
-        self.row(config).plausible = Some(plausible);
-        plausible
+        let text: ByteSet = plausible.iter().take_while(|&byte| !is_lead(byte)).collect();
+        let known = (text, text != plausible);
+        self.row(config).plausible = Some(known);
+        known
+    }
+
+    /// The config after the token terminal with an index.
+    pub(crate) fn terminal(&mut self, config: Config, index: usize) -> Config {
+        let [lead, rest] = spelling(index);
+        match self.step(config, lead) {
+            Config::DEAD => Config::DEAD,
+            next => self.step(next, rest),
+        }
+    }
+
+    /// What the token terminals stand for.
+    pub(crate) const fn edges(&self) -> &TokenEdges {
+        &self.edges
+    }
+
+    /// The configs after the token terminals that may follow, by index.
+    pub(crate) fn terminals(&mut self, config: Config) -> Vec<(usize, Config)> {
+        if self.edges.is_empty() || !self.takes_tokens(config) {
+            return Vec::new();
+        }
+        let indices: Vec<usize> = self.edges.iter().map(|(index, _)| index).collect();
+        let next = indices.into_iter().map(|index| (index, self.terminal(config, index)));
+        next.filter(|&(_, next)| next != Config::DEAD).collect()
+    }
+
+    /// The config after a token, dead when it may not follow.
+    pub(crate) fn after(&mut self, config: Config, token: TokenId, vocabulary: &Vocabulary) -> Config {
+        if config == Config::DEAD {
+            return Config::DEAD;
+        }
+        let bytes = if vocabulary.kind(token).is_text() { vocabulary.bytes(token) } else { &[] };
+        let text = if bytes.is_empty() { Config::DEAD } else { self.run(config, bytes) };
+        let mut ways: Vec<Config> = self.terminals(config).into_iter().filter_map(|(index, next)| {
+            self.edges.tokens(index).filter(|tokens| tokens.contains(token)).map(|_| next)
+        }).collect();
+        if ways.is_empty() {
+            return text;
+        }
+        ways.extend(Some(text).filter(|&text| text != Config::DEAD));
+        match *ways {
+            [only] => only,
+            _ => self.machine.join(&ways),
+        }
     }
 
     /// What may follow a config, in words.
@@ -106,7 +177,11 @@ impl Automaton {
 
     /// Some text that may follow whatever it is, where much of it can.
     pub(crate) fn tolerance(&mut self, config: Config) -> Option<Tolerance> {
-        if self.strings().is_some() { self.machine.tolerance(config) } else { probe::tolerance(self, config) }
+        if self.machine.tells_tolerance(config) {
+            self.machine.tolerance(config)
+        } else {
+            probe::tolerance(self, config)
+        }
     }
 
     /// The config after all of `bytes`, dead as soon as one of them cannot follow.
@@ -116,7 +191,7 @@ impl Automaton {
             if at == Config::DEAD {
                 break;
             }
-            at = self.step(at, byte);
+            at = if is_lead(byte) { Config::DEAD } else { self.step(at, byte) };
         }
         at
     }
@@ -143,10 +218,15 @@ impl Automaton {
         bytes
     }
 
-    /// The bytes that may follow.
+    /// The bytes of text that may follow.
     pub(crate) fn following(&mut self, config: Config) -> ByteSet {
         let plausible = self.plausible(config);
         plausible.iter().filter(|&byte| self.step(config, byte) != Config::DEAD).collect()
+    }
+
+    /// Whether the output may end and nothing else may follow.
+    pub(crate) fn only_ends(&mut self, config: Config) -> bool {
+        self.accepting(config) && self.following(config).is_empty() && self.terminals(config).is_empty()
     }
 
     /// The bytes that every completion starts with, up to `limit` of them.
@@ -162,6 +242,9 @@ impl Automaton {
     }
 
     fn only_byte(&mut self, config: Config) -> Option<u8> {
+        if self.takes_tokens(config) {
+            return None;
+        }
         let mut only = None;
         for byte in self.plausible(config).iter() {
             if self.step(config, byte) != Config::DEAD && only.replace(byte).is_some() {

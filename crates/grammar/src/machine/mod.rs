@@ -123,10 +123,22 @@ pub(crate) trait Machine: Send {
         None
     }
 
+    /// Whether [`Machine::tolerance`] says all that there is to say of a config. Where not, it is found by trying.
+    fn tells_tolerance(&self, config: Config) -> bool {
+        let _ = config;
+        false
+    }
+
     /// What may follow a config, of which `following` are the next bytes, in words; nothing where only the bytes are known.
     fn expected(&self, config: Config, following: ByteSet) -> Vec<String> {
         let _ = (config, following);
         Vec::new()
+    }
+
+    /// The config after which may follow what may follow any of some. Asked only where token terminals and text agree on a
+    /// token, which machines without such terminals never do.
+    fn join(&mut self, configs: &[Config]) -> Config {
+        configs.first().copied().unwrap_or(Config::DEAD)
     }
 
     /// Bytes of memory that the interned states take, roughly.

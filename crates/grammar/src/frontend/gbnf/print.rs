@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use super::super::expr::{Expr, RuleId, Rules, complement};
+use super::terminals::JSON;
 use crate::GrammarError;
+use crate::tokens::{TokenTerminal, spelt};
 
 /// The longest line that is not broken at its alternatives.
 const LINE: usize = 100;
@@ -13,9 +15,10 @@ const COUNT: u32 = 1000;
 
 /// Writes the root, which is named so, and then the others in their order.
 pub(crate) fn print(rules: &Rules) -> Result<String, GrammarError> {
-    let printer = Printer { names: &rules.names };
+    let printer = Printer { rules };
     let mut text = String::new();
-    let others = (0..rules.exprs.len() as u32).map(RuleId).filter(|&rule| rule != rules.root);
+    let others = (0..rules.exprs.len() as u32).map(RuleId);
+    let others = others.filter(|rule| *rule != rules.root && !rules.schemas.contains_key(rule));
     for rule in [rules.root].into_iter().chain(others) {
         let expr = &rules.exprs[rule.index()];
         let name = &rules.names[rule.index()];
@@ -46,7 +49,7 @@ enum Place {
 }
 
 struct Printer<'r> {
-    names: &'r [String],
+    rules: &'r Rules,
 }
 
 impl Printer<'_> {
@@ -62,10 +65,18 @@ impl Printer<'_> {
             text.push('(');
         }
         match expr {
-            Expr::Literal(bytes) => literal(bytes, text)?,
+            Expr::Literal(bytes) => match self.token(bytes) {
+                Some(token) => text.push_str(&token.to_string()),
+                None => literal(bytes, text)?,
+            },
             Expr::Class(ranges) => class(ranges, text),
             Expr::Bytes(ranges) => ascii_class(ranges, text)?,
-            Expr::Rule(rule) => text.push_str(&self.names[rule.index()]),
+            Expr::Rule(rule) => match self.rules.schemas.get(rule) {
+                Some(schema) => {
+                    let _ = write!(text, "{JSON} {}", schema.source);
+                }
+                None => text.push_str(&self.rules.names[rule.index()]),
+            },
             Expr::Sequence(parts) if parts.is_empty() => text.push_str("\"\""),
             Expr::Sequence(parts) => {
                 let place = if parts.len() > 1 { Place::Sequence } else { place };
@@ -80,6 +91,11 @@ impl Printer<'_> {
             text.push(')');
         }
         Ok(())
+    }
+
+    /// The token terminal that is spelt so.
+    fn token(&self, bytes: &[u8]) -> Option<&TokenTerminal> {
+        self.rules.tokens.get(spelt(bytes.try_into().ok()?)?)
     }
 
     fn list(

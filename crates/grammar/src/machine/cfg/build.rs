@@ -3,6 +3,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -10,7 +11,8 @@ use super::nfa::Nfa;
 use super::program::{ByteEdge, CallEdge, Dot, Program, Shortest, State};
 use super::simplify::{simplified, size};
 use crate::error::Kind;
-use crate::frontend::expr::Rules;
+use crate::frontend::expr::{RuleId, Rules};
+use crate::machine::Machine;
 use crate::{GrammarError, Limits};
 
 /// Determinisation may give this many times the states of the automaton that it starts from, and never fewer than
@@ -24,7 +26,14 @@ const STEPS: usize = 8;
 pub(super) fn build(rules: &Rules, limits: &Limits) -> Result<Program, GrammarError> {
     let mut states: Vec<State> = Vec::new();
     let mut starts = Vec::with_capacity(rules.exprs.len());
-    for expr in &rules.exprs {
+    let mut schemas = Vec::with_capacity(rules.schemas.len());
+    for (index, expr) in rules.exprs.iter().enumerate() {
+        if let Some(embedded) = rules.schemas.get(&RuleId(index as u32)) {
+            starts.push(Dot(states.len() as u32));
+            states.push(State { schema: Some(schemas.len() as u32), ..State::default() });
+            schemas.push(Arc::clone(&embedded.program));
+            continue;
+        }
         let expr = simplified(expr);
         let needed = states.len().saturating_add(size(&expr));
         if needed > limits.states {
@@ -43,7 +52,8 @@ pub(super) fn build(rules: &Rules, limits: &Limits) -> Result<Program, GrammarEr
         starts.push(Dot(offset));
         states.extend(automaton.into_iter().map(|state| shifted(state, offset)));
     }
-    let mut program = Program { states, shortest: Vec::new(), starts, root: rules.root };
+    let (root, tokens) = (rules.root, rules.tokens.clone());
+    let mut program = Program { states, shortest: Vec::new(), starts, root, schemas, tokens };
     program.shortest = shortest(&program, limits)?;
     if program.shortest[program.start(program.root).index()].len == Shortest::NEVER {
         return Err(Kind::EmptyLanguage.into());
@@ -82,6 +92,11 @@ fn shortest(program: &Program, limits: &Limits) -> Result<Vec<Shortest>, Grammar
     for (index, state) in program.states.iter().enumerate() {
         if state.accepting {
             open.push(Reverse((0, index as u32, 0)));
+        } else if let Some(schema) = state.schema {
+            let mut machine = program.schemas[schema as usize].machine();
+            let start = machine.start();
+            let (len, first) = (machine.closing_len(start), machine.closing_byte(start));
+            open.push(Reverse((len, index as u32, first)));
         }
     }
     while let Some(Reverse((len, index, first))) = open.pop() {

@@ -6,6 +6,7 @@
 //! (row, byte) → row steps can be remembered for good.
 
 mod build;
+mod embedded;
 mod nfa;
 mod program;
 mod rows;

@@ -1,7 +1,11 @@
 //! The compiled form of the rules.
 
+use std::sync::Arc;
+
 use crate::frontend::expr::{RuleId, Rules};
 use crate::machine::cfg::build;
+use crate::machine::json::JsonProgram;
+use crate::tokens::TokenTerminal;
 use crate::{GrammarError, Limits};
 
 /// A place in a rule's automaton.
@@ -36,12 +40,19 @@ pub(crate) struct State {
     pub(crate) accepting: bool,
     pub(crate) bytes: Vec<ByteEdge>,
     pub(crate) calls: Vec<CallEdge>,
+    /// The schema, by index, that the rest of the rule is a JSON text of.
+    pub(crate) schema: Option<u32>,
 }
 
 impl State {
     /// Whether the rule must end here: a call whose target is final is a tail call.
     pub(crate) const fn is_final(&self) -> bool {
-        self.accepting && self.bytes.is_empty() && self.calls.is_empty()
+        self.accepting && !self.goes_on()
+    }
+
+    /// Whether anything may follow within the rule.
+    pub(crate) const fn goes_on(&self) -> bool {
+        !self.bytes.is_empty() || !self.calls.is_empty() || self.schema.is_some()
     }
 }
 
@@ -66,6 +77,8 @@ pub(crate) struct Program {
     /// Where each rule starts.
     pub(crate) starts: Vec<Dot>,
     pub(crate) root: RuleId,
+    pub(crate) schemas: Vec<Arc<JsonProgram>>,
+    pub(crate) tokens: Vec<TokenTerminal>,
 }
 
 impl Program {

@@ -17,10 +17,11 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::embedded::Embedded;
 use super::program::{Dot, Program, Shortest};
-use crate::ByteSet;
 use crate::frontend::expr::RuleId;
-use crate::machine::{Config, Machine};
+use crate::machine::{Config, Likeness, Machine, Part, Text, Tolerance};
+use crate::{ByteSet, Profile};
 
 /// Where a rule goes on when it ends: an index into [`CfgMachine::returns`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -72,6 +73,7 @@ pub(crate) struct CfgMachine {
     ids: FxHashMap<(Box<[Item]>, bool), Config>,
     /// Returns by their callers, so that equal contexts in different rows are one.
     return_ids: FxHashMap<Box<[Item]>, ReturnId>,
+    embedded: Embedded,
     byte_len: usize,
 }
 
@@ -79,6 +81,7 @@ impl CfgMachine {
     pub(crate) fn new(program: Arc<Program>) -> Self {
         let output_end = Return { callers: Box::new([]), closing: Shortest { len: 0, first: 0 } };
         Self {
+            embedded: Embedded::new(&program.schemas),
             program,
             rows: Vec::new(),
             returns: vec![output_end],
@@ -96,13 +99,18 @@ impl CfgMachine {
         let mut kernel = Vec::new();
         let mut accepting = false;
         while let Some(item) = open.pop() {
-            let state = self.program.state(item.dot);
-            if state.accepting {
+            let (ends, goes_on) = if Embedded::holds(item.dot) {
+                (self.embedded.ends(item.dot), !self.embedded.plausible(item.dot).is_empty())
+            } else {
+                let state = self.program.state(item.dot);
+                (state.accepting, state.goes_on())
+            };
+            if ends {
                 accepting |= item.returns == OUTPUT_END;
                 let callers = &self.returns[item.returns.0 as usize].callers;
                 open.extend(callers.iter().filter(|caller| seen.insert(**caller)));
             }
-            if !(state.bytes.is_empty() && state.calls.is_empty()) {
+            if goes_on {
                 kernel.push(item);
             }
         }
@@ -115,6 +123,10 @@ impl CfgMachine {
             return Config::DEAD;
         }
         let (kernel, accepting) = self.completed(scanned);
+        self.intern_kernel(kernel, accepting)
+    }
+
+    fn intern_kernel(&mut self, kernel: Vec<Item>, accepting: bool) -> Config {
         let key = (kernel.into_boxed_slice(), accepting);
         if let Some(&config) = self.ids.get(&key) {
             return config;
@@ -138,9 +150,15 @@ impl CfgMachine {
         let mut next = 0;
         while let Some(&item) = items.get(next) {
             next += 1;
+            if Embedded::holds(item.dot) {
+                continue;
+            }
             let program = &*self.program;
             let state = program.state(item.dot);
             let mut found = Vec::new();
+            if let Some(dot) = state.schema.and_then(|schema| self.embedded.start(schema)) {
+                found.push(Item { dot, returns: item.returns });
+            }
             // A rule that ends at once and returns to this row is nullable: its callers are moved on below.
             if state.accepting && item.returns.slot().is_none() {
                 accepting |= item.returns == OUTPUT_END;
@@ -168,7 +186,9 @@ impl CfgMachine {
         let resolved = self.resolve(callers);
         redirect(&mut items, &resolved);
         let closing = self.best(&items);
-        items.retain(|item| !self.program.state(item.dot).bytes.is_empty());
+        items.retain(|item| {
+            Embedded::holds(item.dot) || !self.program.state(item.dot).bytes.is_empty()
+        });
         Row { items: items.into_boxed_slice(), accepting, closing }
     }
 
@@ -238,7 +258,11 @@ impl CfgMachine {
     /// The shortest way to the end of the output from any of `items`.
     fn best(&self, items: &[Item]) -> Shortest {
         let to_end = |item: &Item| {
-            let inside = self.program.shortest[item.dot.index()];
+            let inside = if Embedded::holds(item.dot) {
+                self.embedded.shortest(item.dot)
+            } else {
+                self.program.shortest[item.dot.index()]
+            };
             let after = self.returns[item.returns.0 as usize].closing;
             let first = if inside.len > 0 { inside.first } else { after.first };
             Shortest { len: inside.len.saturating_add(after.len), first }
@@ -248,6 +272,19 @@ impl CfgMachine {
             .map(to_end)
             .min_by_key(|closing| closing.len)
             .unwrap_or(Shortest { len: Shortest::NEVER, first: 0 })
+    }
+
+    /// The one item of a row that has no other and is inside a JSON text.
+    fn lone_embedded(&self, config: Config) -> Option<Item> {
+        match *self.rows[config.0 as usize].items {
+            [item] if Embedded::holds(item.dot) => Some(item),
+            _ => None,
+        }
+    }
+
+    /// The config of a lone item with another dot.
+    fn with_dot(&mut self, item: Item, dot: Option<Dot>) -> Config {
+        self.intern(dot.map(|dot| Item { dot, ..item }).into_iter().collect())
     }
 }
 
@@ -275,6 +312,11 @@ impl Machine for CfgMachine {
     fn step(&mut self, config: Config, byte: u8) -> Config {
         let mut scanned = Vec::new();
         for item in &self.rows[config.0 as usize].items {
+            if Embedded::holds(item.dot) {
+                let next = self.embedded.step(item.dot, byte);
+                scanned.extend(next.map(|dot| Item { dot, ..*item }));
+                continue;
+            }
             for edge in &self.program.state(item.dot).bytes {
                 if edge.low > byte {
                     break;
@@ -292,11 +334,63 @@ impl Machine for CfgMachine {
     fn plausible(&self, config: Config) -> ByteSet {
         let mut bytes = ByteSet::default();
         for item in &self.rows[config.0 as usize].items {
+            if Embedded::holds(item.dot) {
+                bytes = bytes | self.embedded.plausible(item.dot);
+                continue;
+            }
             for edge in &self.program.state(item.dot).bytes {
                 bytes.insert_range(edge.low, edge.high);
             }
         }
         bytes
+    }
+
+    fn strings(&self) -> Option<Profile> {
+        self.program.schemas.first().map(|schema| schema.profile)
+    }
+
+    fn parts(&mut self, config: Config, parts: &mut Vec<Part>) {
+        let Some(item) = self.lone_embedded(config) else { return parts.push(Part::Plain(config)) };
+        for (part, dots) in self.embedded.parts(item.dot) {
+            let [first, second] = dots.map(|dot| self.with_dot(item, dot));
+            parts.push(match part {
+                Part::Plain(_) => Part::Plain(first),
+                Part::Text(text) => Part::Text(Text { after: first, ..text }),
+                Part::Special { text, .. } => {
+                    Part::Special { config: first, text: Text { after: second, ..text } }
+                }
+                Part::Like { .. } => Part::Like { config: first, other: second },
+            });
+        }
+    }
+
+    fn likeness(&mut self, config: Config) -> Option<Likeness> {
+        let item = self.lone_embedded(config)?;
+        let (other, bytes) = self.embedded.likeness(item.dot)?;
+        Some(Likeness { other: self.with_dot(item, Some(other)), bytes })
+    }
+
+    fn tolerance(&self, config: Config) -> Option<Tolerance> {
+        self.embedded.tolerance(self.lone_embedded(config)?.dot)
+    }
+
+    fn tells_tolerance(&self, config: Config) -> bool {
+        self.lone_embedded(config).is_some()
+    }
+
+    fn expected(&self, config: Config, following: ByteSet) -> Vec<String> {
+        let item = self.lone_embedded(config);
+        item.map_or_else(Vec::new, |item| self.embedded.expected(item.dot, following))
+    }
+
+    fn join(&mut self, configs: &[Config]) -> Config {
+        let rows = || configs.iter().map(|config| &self.rows[config.0 as usize]);
+        let mut items: Vec<Item> = rows().flat_map(|row| row.items.iter().copied()).collect();
+        let may_end = rows().any(|row| row.accepting);
+        items.sort_unstable();
+        items.dedup();
+        let (kernel, accepting) = self.completed(items);
+        self.intern_kernel(kernel, accepting || may_end)
     }
 
     fn accepting(&self, config: Config) -> bool {
@@ -313,6 +407,6 @@ impl Machine for CfgMachine {
     }
 
     fn byte_len(&self) -> usize {
-        self.byte_len
+        self.byte_len + self.embedded.byte_len()
     }
 }

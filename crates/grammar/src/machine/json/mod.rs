@@ -253,6 +253,10 @@ impl Machine for JsonMachine {
         self.any_text(config)
     }
 
+    fn tells_tolerance(&self, _: Config) -> bool {
+        true
+    }
+
     fn expected(&self, config: Config, following: ByteSet) -> Vec<String> {
         self.describe(config, following)
     }

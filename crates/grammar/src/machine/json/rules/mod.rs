@@ -207,7 +207,7 @@ impl Writer<'_> {
         }
         let mut taken: Vec<Option<(String, Expr)>> = rules.into_iter().map(Some).collect();
         let (names, exprs) = order.into_iter().filter_map(|rule| taken[rule.index()].take()).unzip();
-        Rules { exprs, names, root: RuleId(0) }
+        Rules::new(exprs, names, RuleId(0))
     }
 }
 

@@ -1,0 +1,92 @@
+//! Terminals that llama.cpp's notation has for tokens, and `%json` for JSON texts.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::super::expr::{EmbeddedSchema, Expr};
+use super::super::json_schema::{self, Remotes};
+use super::Parser;
+use crate::GrammarError;
+use crate::error::GbnfProblem;
+use crate::tokens::{NamedToken, TERMINALS, TokenTerminal, spelling};
+
+/// What a JSON Schema comes after.
+pub(super) const JSON: &str = "%json";
+
+impl Parser<'_> {
+    /// `<[id]>` or `<text>`, after `!` for all others.
+    pub(super) fn token(&mut self) -> Result<Expr, GrammarError> {
+        let start = self.at;
+        let negated = self.take("!");
+        let rest = &self.source[self.at..];
+        let end = rest.find(['>', '\n']).filter(|&end| rest[end..].starts_with('>'));
+        let Some(end) = end else { return Err(self.bad_token(start)) };
+        let text = &rest[..=end];
+        let id = text.strip_prefix("<[").and_then(|text| text.strip_suffix("]>"));
+        let token = match id {
+            Some(id) if !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()) => {
+                NamedToken::Id(id.parse().map_err(|_| self.bad_token(start))?)
+            }
+            _ if text.len() > 2 && id.is_none() => NamedToken::Text(text.to_owned()),
+            _ => return Err(self.bad_token(start)),
+        };
+        self.at += text.len();
+        let terminal = TokenTerminal { negated, token };
+        let known = self.tokens.iter().position(|known| *known == terminal);
+        let index = known.unwrap_or(self.tokens.len());
+        if index == TERMINALS {
+            return Err(self.error(start, GbnfProblem::TokenTerminals { limit: TERMINALS }));
+        }
+        if known.is_none() {
+            self.tokens.push(terminal);
+        }
+        Ok(Expr::Literal(spelling(index).to_vec()))
+    }
+
+    fn bad_token(&self, start: usize) -> GrammarError {
+        let rest = &self.source[start..];
+        let len = rest.find(['>', '\n']).map_or(rest.len(), |end| end + 1);
+        self.error(start, GbnfProblem::TokenTerminal { text: rest[..len].trim_end().to_owned() })
+    }
+
+    /// `%json` and a schema, which becomes a rule of its own.
+    pub(super) fn json(&mut self) -> Result<Expr, GrammarError> {
+        let start = self.at;
+        self.at += JSON.len();
+        self.skip_blank();
+        let from = self.at;
+        let mut values = serde_json::Deserializer::from_str(&self.source[from..]).into_iter::<Value>();
+        let schema = match values.next() {
+            Some(Ok(schema)) => schema,
+            Some(Err(error)) => {
+                let message = error.to_string();
+                let message = message.split(" at line ").next().unwrap_or_default().to_owned();
+                let at = self.offset(from, error.line(), error.column());
+                return Err(self.error(at, GbnfProblem::NotJson { message }));
+            }
+            None => return Err(self.expected("a JSON Schema")),
+        };
+        self.at += values.byte_offset();
+        let compiled = json_schema::compile(&schema, &Remotes::new(), self.options, self.limits);
+        let compiled = compiled.map_err(|error| {
+            self.error(start, GbnfProblem::Schema { error: error.to_string() })
+        })?;
+        let source = self.source[from..self.at].to_owned();
+        let rule = self.unnamed(start);
+        let (program, warnings) = (Arc::clone(&compiled.program), compiled.warnings);
+        self.schemas.insert(rule, EmbeddedSchema { source, program, warnings });
+        Ok(Expr::Rule(rule))
+    }
+
+    /// The offset of a line and column, both from 1, of the text that begins at `from`.
+    fn offset(&self, from: usize, line: usize, column: usize) -> usize {
+        let text = &self.source[from..];
+        let before: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
+        let mut at = (before + column.saturating_sub(1)).min(text.len());
+        while !text.is_char_boundary(at) {
+            at -= 1;
+        }
+        from + at
+    }
+}

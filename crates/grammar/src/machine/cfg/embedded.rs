@@ -1,0 +1,120 @@
+//! JSON texts inside a context-free grammar.
+//!
+//! Where a rule is a JSON text, the JSON machine reads it: its configs stand for the dots of an automaton that is written
+//! down as it is explored. What a config is to the JSON machine, an item with its dot is to the rows, return and all.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::program::{Dot, Shortest};
+use crate::ByteSet;
+use crate::machine::json::JsonProgram;
+use crate::machine::{Config, Likeness, Machine, Part, Tolerance};
+
+/// The JSON machines of a grammar, and the dots that stand for their configs.
+pub(super) struct Embedded {
+    machines: Vec<Box<dyn Machine>>,
+    /// By dot, from [`FIRST`] on: the machine and its config.
+    places: Vec<(u32, Config)>,
+    dots: FxHashMap<(u32, Config), Dot>,
+}
+
+/// Dots from here on stand for configs; a grammar has fewer of its own.
+const FIRST: u32 = 1 << 31;
+
+impl Embedded {
+    pub(super) fn new(schemas: &[Arc<JsonProgram>]) -> Self {
+        let machines = schemas.iter().map(|schema| Box::new(schema.machine()) as Box<dyn Machine>);
+        Self { machines: machines.collect(), places: Vec::new(), dots: FxHashMap::default() }
+    }
+
+    pub(super) const fn holds(dot: Dot) -> bool {
+        dot.0 >= FIRST
+    }
+
+    fn place(&self, dot: Dot) -> (&dyn Machine, Config) {
+        let (machine, config) = self.places[(dot.0 - FIRST) as usize];
+        (&*self.machines[machine as usize], config)
+    }
+
+    fn dot(&mut self, machine: u32, config: Config) -> Option<Dot> {
+        if config == Config::DEAD {
+            return None;
+        }
+        Some(*self.dots.entry((machine, config)).or_insert_with(|| {
+            self.places.push((machine, config));
+            Dot(FIRST + self.places.len() as u32 - 1)
+        }))
+    }
+
+    /// Before a JSON text of a schema, of which there is one.
+    pub(super) fn start(&mut self, schema: u32) -> Option<Dot> {
+        let config = self.machines[schema as usize].start();
+        self.dot(schema, config)
+    }
+
+    pub(super) fn step(&mut self, dot: Dot, byte: u8) -> Option<Dot> {
+        let (machine, config) = self.places[(dot.0 - FIRST) as usize];
+        let next = self.machines[machine as usize].step(config, byte);
+        self.dot(machine, next)
+    }
+
+    /// Whether the text may end here.
+    pub(super) fn ends(&self, dot: Dot) -> bool {
+        let (machine, config) = self.place(dot);
+        machine.accepting(config)
+    }
+
+    /// A set of bytes that holds all those which may follow within the text.
+    pub(super) fn plausible(&self, dot: Dot) -> ByteSet {
+        let (machine, config) = self.place(dot);
+        machine.plausible(config)
+    }
+
+    /// The shortest way to the end of the text.
+    pub(super) fn shortest(&self, dot: Dot) -> Shortest {
+        let (machine, config) = self.place(dot);
+        let len = machine.closing_len(config);
+        Shortest { len, first: if len > 0 { machine.closing_byte(config) } else { 0 } }
+    }
+
+    pub(super) fn tolerance(&self, dot: Dot) -> Option<Tolerance> {
+        let (machine, config) = self.place(dot);
+        machine.tolerance(config)
+    }
+
+    pub(super) fn expected(&self, dot: Dot, following: ByteSet) -> Vec<String> {
+        let (machine, config) = self.place(dot);
+        machine.expected(config, following)
+    }
+
+    /// The parts of a dot's config, and the dots that stand for the configs in these.
+    pub(super) fn parts(&mut self, dot: Dot) -> Vec<(Part, [Option<Dot>; 2])> {
+        let (machine, config) = self.places[(dot.0 - FIRST) as usize];
+        let mut parts = Vec::with_capacity(1);
+        self.machines[machine as usize].parts(config, &mut parts);
+        let with_dots = |part: Part| {
+            let [first, second] = match part {
+                Part::Plain(config) => [config, Config::DEAD],
+                Part::Text(text) => [text.after, Config::DEAD],
+                Part::Special { config, text } => [config, text.after],
+                Part::Like { config, other } => [config, other],
+            };
+            (part, [self.dot(machine, first), self.dot(machine, second)])
+        };
+        parts.into_iter().map(with_dots).collect()
+    }
+
+    pub(super) fn likeness(&mut self, dot: Dot) -> Option<(Dot, ByteSet)> {
+        let (machine, config) = self.places[(dot.0 - FIRST) as usize];
+        let Likeness { other, bytes } = self.machines[machine as usize].likeness(config)?;
+        Some((self.dot(machine, other)?, bytes))
+    }
+
+    /// Bytes of memory, roughly.
+    pub(super) fn byte_len(&self) -> usize {
+        let places = 3 * self.places.len() * size_of::<(u32, Config)>();
+        self.machines.iter().map(|machine| machine.byte_len()).sum::<usize>() + places
+    }
+}
