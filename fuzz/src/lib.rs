@@ -43,7 +43,7 @@ fn next(seed: &mut u64) -> usize {
 /// number of bytes closes the output.
 pub fn walk(grammar: &Grammar, mut seed: u64) {
     assert!(grammar.accepts(&grammar.shortest()), "the shortest output is not accepted");
-    let mut matcher = Constraint::new(grammar, Arc::clone(&BYTES)).matcher();
+    let mut matcher = Constraint::new(grammar, Arc::clone(&BYTES)).expect("every token is in the vocabulary").matcher();
     let mut recognizer = grammar.recognizer();
     for _ in 0..next(&mut seed) % STEPS {
         let following: Vec<u8> = recognizer.following().iter().collect();
@@ -71,7 +71,7 @@ pub fn walk(grammar: &Grammar, mut seed: u64) {
 
 /// Along a random walk every bit of the mask is what the token's bytes say, one after the other.
 pub fn compare_masks(grammar: &Grammar, mut seed: u64) {
-    let mut matcher = Constraint::new(grammar, Arc::clone(&PIECES)).matcher();
+    let mut matcher = Constraint::new(grammar, Arc::clone(&PIECES)).expect("every token is in the vocabulary").matcher();
     let mut text = Vec::new();
     for _ in 0..TOKENS {
         let mask = matcher.mask();

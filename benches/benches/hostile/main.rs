@@ -84,7 +84,10 @@ fn run_one(tokenizer: Option<&str>) -> Result<()> {
         Grammar::json_schema(&serde_json::json!({}), &SchemaOptions::accept(), &Limits::default())?,
         Grammar::regex("a+", &Limits::default())?,
     ] {
-        Constraint::new(&grammar, Arc::clone(&vocabulary)).matcher().mask();
+        Constraint::new(&grammar, Arc::clone(&vocabulary))
+            .expect("every token is in the vocabulary")
+            .matcher()
+            .mask();
     }
     let before = reset_peak();
     let start = spent();
@@ -95,7 +98,8 @@ fn run_one(tokenizer: Option<&str>) -> Result<()> {
     match &compiled {
         Err(error) => said = error.to_string().chars().take(100).collect(),
         Ok(grammar) => {
-            let constraint = Constraint::new(grammar, Arc::clone(&vocabulary));
+            let constraint =
+                Constraint::new(grammar, Arc::clone(&vocabulary)).expect("every token is in the vocabulary");
             let mut matcher = constraint.matcher();
             let mut mask = matcher.mask();
             first = spent().saturating_sub(start);

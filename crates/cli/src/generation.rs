@@ -28,7 +28,7 @@ impl Generator {
         let grammar = shape.as_ref().map(compile).transpose()?;
         let loaded = load::load(&args.model.model, args.model.ctx, EngineOptions::default())?;
         let vocabulary = loaded.engine.tokenizer().vocabulary();
-        let constraint = grammar.map(|grammar| Constraint::new(&grammar, vocabulary.clone()));
+        let constraint = grammar.map(|grammar| Constraint::new(&grammar, vocabulary.clone())).transpose()?;
         let sampling = Sampling {
             temperature: args.temperature,
             top_k: args.top_k,

@@ -91,12 +91,17 @@ fn explain(
 
 /// How many tokens the mask allows after a text.
 fn allowed_after(tokenizer: &Tokenizer, grammar: &Grammar, text: &str, next: Option<&str>) -> Result<usize> {
-    let mut matcher = Constraint::new(grammar, Arc::clone(tokenizer.vocabulary())).matcher();
+    let mut matcher = Constraint::new(grammar, Arc::clone(tokenizer.vocabulary()))?.matcher();
     let text = format!("{text}{}", next.unwrap_or_default());
     for token in tokenizer.encode_fragment(&text)? {
         matcher.commit(token)?;
     }
     Ok(matcher.explain().tokens)
+}
+
+fn constraint_of(grammar: &Grammar, tokenizer: Option<&Tokenizer>) -> Result<Option<Constraint>> {
+    let constraint = tokenizer.map(|tokenizer| Constraint::new(grammar, Arc::clone(tokenizer.vocabulary())));
+    Ok(constraint.transpose()?)
 }
 
 fn compile(shape: &ShapeArgs, profile: ProfileArg, schema: &SchemaArgs) -> Result<Grammar> {
@@ -109,8 +114,8 @@ fn compile(shape: &ShapeArgs, profile: ProfileArg, schema: &SchemaArgs) -> Resul
 fn check(args: &GrammarArgs, as_json: bool) -> Result<bool> {
     let grammar = compile(&args.shape, args.profile, &args.schema)?;
     let shortest = grammar.shortest();
-    let tokens = load::tokenizer(&args.tokenizer)?
-        .map(|tokenizer| Constraint::new(&grammar, Arc::clone(tokenizer.vocabulary())).minimum_tokens());
+    let tokenizer = load::tokenizer(&args.tokenizer)?;
+    let tokens = constraint_of(&grammar, tokenizer.as_ref())?.map(|constraint| constraint.minimum_tokens());
     let spellable = tokens != Some(None);
     let mut stdout = std::io::stdout().lock();
     if as_json {
@@ -152,8 +157,7 @@ struct Verdict {
 fn test(args: &GrammarArgs, inputs: &[std::path::PathBuf], as_json: bool) -> Result<bool> {
     let grammar = compile(&args.shape, args.profile, &args.schema)?;
     let tokenizer = load::tokenizer(&args.tokenizer)?;
-    let constraint =
-        tokenizer.as_ref().map(|tokenizer| Constraint::new(&grammar, Arc::clone(tokenizer.vocabulary())));
+    let constraint = constraint_of(&grammar, tokenizer.as_ref())?;
     let mut all = true;
     for path in inputs {
         let bytes = load::read_input(Some(path.as_path()))?;

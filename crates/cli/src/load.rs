@@ -67,7 +67,7 @@ impl ShapeSource {
             Self::JsonObject => {
                 Grammar::json_schema(&serde_json::json!({ "type": "object" }), &options, &limits)
             }
-            Self::Gbnf(source) => Grammar::gbnf(source, &limits),
+            Self::Gbnf(source) => Grammar::gbnf_with_schemas(source, &options, &limits),
             Self::Regex(pattern) => Grammar::regex(pattern, &limits),
             Self::Choices(choices) => Grammar::choices(choices, &limits),
         };

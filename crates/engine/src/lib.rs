@@ -21,7 +21,7 @@
 //!
 //! let grammar = Grammar::choices(&["true", "false"], &Limits::default())?;
 //! let mut request = Request::new(tokenizer.encode_fragment("Is it? ")?);
-//! request.constraint = Some(Constraint::new(&grammar, Arc::clone(tokenizer.vocabulary())));
+//! request.constraint = Some(Constraint::new(&grammar, Arc::clone(tokenizer.vocabulary()))?);
 //! let (text, finish) = engine.generate(request)?.collect()?;
 //! assert!(text == "true" || text == "false");
 //! assert_eq!(finish.usage.completion_tokens, text.len());

@@ -57,7 +57,9 @@ pub(crate) enum GbnfProblem {
     HugeRepetition { given: String, limit: u32 },
     #[error("nested deeper than the limit of {limit}")]
     Nesting { limit: usize },
-    #[error("`{text}` is not a token terminal; these are <[id]> and <text>, and !<[id]> and !<text> for all others")]
+    #[error(
+        "`{text}` is not a token terminal; these are <[id]> and <text>, and !<[id]> and !<text> for all others"
+    )]
     TokenTerminal { text: String },
     #[error("more than {limit} token terminals")]
     TokenTerminals { limit: usize },

@@ -110,7 +110,7 @@ impl Grammar {
         options: &SchemaOptions,
         limits: &Limits,
     ) -> Result<Self, GrammarError> {
-        Self::from_rules(gbnf::parse(source, options, limits)?, limits)
+        Self::from_rules(gbnf::parse(source, *options, limits)?, limits)
     }
 
     /// Compiles a regular expression that the whole output must match.

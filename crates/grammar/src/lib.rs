@@ -14,7 +14,7 @@
 //! let end = Token { bytes: vec![], kind: TokenKind::Control };
 //! let vocabulary = Vocabulary::new(vec![text("y"), text("ye"), text("es"), text("no"), end], vec![TokenId(4)])?;
 //! let grammar = Grammar::choices(&["yes", "no"], &Limits::default())?;
-//! let mut matcher = Constraint::new(&grammar, Arc::new(vocabulary)).matcher();
+//! let mut matcher = Constraint::new(&grammar, Arc::new(vocabulary))?.matcher();
 //! let ids = |m: &mut formwork_grammar::Matcher| m.mask().iter().map(|t| t.0).collect::<Vec<_>>();
 //! assert_eq!(ids(&mut matcher), [0, 1, 3]);
 //! matcher.commit(TokenId(0))?;

@@ -58,8 +58,9 @@ impl Masks {
         let mut mask = self.compute(automaton, vocabulary, config);
         if config != Config::DEAD {
             for (index, _) in automaton.terminals(config) {
-                let tokens = automaton.edges().tokens(index);
-                tokens.into_iter().for_each(|tokens| Arc::make_mut(&mut mask).extend(tokens));
+                if let Some(tokens) = automaton.edges().tokens(index) {
+                    Arc::make_mut(&mut mask).extend(tokens);
+                }
             }
         }
         if config != Config::DEAD && automaton.accepting(config) {

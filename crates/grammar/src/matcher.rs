@@ -20,7 +20,7 @@ const FORCED_BYTES: usize = 512;
 /// # let end = Token { bytes: vec![], kind: TokenKind::Control };
 /// # let vocabulary = Vocabulary::new(vec![text("a"), text("b"), end], vec![TokenId(2)])?;
 /// let grammar = Grammar::regex("ab?", &Limits::default())?;
-/// let mut matcher = Constraint::new(&grammar, Arc::new(vocabulary)).matcher();
+/// let mut matcher = Constraint::new(&grammar, Arc::new(vocabulary))?.matcher();
 /// assert_eq!(matcher.forced_bytes(), b"a");
 /// matcher.commit(TokenId(0))?;
 /// assert!(matcher.accepting() && !matcher.complete());
@@ -120,12 +120,16 @@ impl Matcher {
             }
             let Caches { automaton, budget, .. } = caches;
             if automaton.accepting(config) {
-                vocabulary.ends().iter().for_each(|&end| mask.insert(end));
+                for &end in vocabulary.ends() {
+                    mask.insert(end);
+                }
             }
             let Some(left) = remaining.checked_sub(1) else { return mask };
             mask::plain(automaton, vocabulary, config, |automaton, tokens, next| {
                 if budget.closes_within(automaton, vocabulary, next, left) {
-                    tokens.iter().for_each(|&token| mask.insert(token));
+                    for &token in tokens {
+                        mask.insert(token);
+                    }
                 }
             });
             for (index, next) in automaton.terminals(config) {
@@ -185,8 +189,7 @@ impl Matcher {
     /// Whether the output is finished: it may end and nothing more can follow.
     pub fn complete(&mut self) -> bool {
         self.with_caches(|matcher, caches| {
-            matcher.config() == Config::DEAD
-                || caches.automaton.only_ends(matcher.config())
+            matcher.config() == Config::DEAD || caches.automaton.only_ends(matcher.config())
         })
     }
 
@@ -353,8 +356,7 @@ impl Matcher {
         self.configs.truncate(1);
         self.configs[0] = config;
         for &token in &self.tokens {
-            let ends =
-                vocabulary.is_end(token) && (config == Config::DEAD || automaton.accepting(config));
+            let ends = vocabulary.is_end(token) && (config == Config::DEAD || automaton.accepting(config));
             config = if ends { Config::DEAD } else { automaton.after(config, token, &vocabulary) };
             self.configs.push(config);
         }

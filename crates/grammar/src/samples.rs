@@ -13,9 +13,9 @@
 //! The samples are varied, not uniform: no distribution over outputs is promised, only that it depends on nothing but the
 //! grammar, the bound and the seed.
 
-use crate::{Grammar, tokens};
 use crate::machine::Config;
 use crate::machine::automaton::Automaton;
+use crate::{Grammar, tokens};
 
 /// Random outputs of a grammar, without end; from [`Grammar::samples`].
 ///

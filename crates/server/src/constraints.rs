@@ -41,7 +41,7 @@ impl Constraints {
             return Ok(known);
         }
         // Not under the lock: a large schema must not hold up other requests.
-        let compiled = Constraint::new(&compile(format, &self.limits)?, Arc::clone(vocabulary));
+        let compiled = Constraint::new(&compile(format, &self.limits)?, Arc::clone(vocabulary))?;
         let mut recent = self.lock();
         if let Some(known) = touch(&mut recent, &key) {
             return Ok(known);

@@ -87,7 +87,8 @@ fn generation_within_budgets_closes_and_is_valid() {
         let Ok(grammar) = Grammar::json_schema(schema, &options, &Limits::default()) else { continue };
         let validator = jsonschema::options().should_validate_formats(true).build(schema);
         let Ok(validator) = validator else { continue };
-        let constraint = Constraint::new(&grammar, Arc::clone(vocabulary));
+        let constraint =
+            Constraint::new(&grammar, Arc::clone(vocabulary)).expect("every token is in the vocabulary");
         let minimum = constraint.minimum_tokens().expect("every byte is a token");
         for budget in [minimum, minimum + 1, minimum + 5, minimum * 2] {
             let output = generate(&constraint, budget, &mut random);

@@ -216,7 +216,9 @@ fn compare(
     while compared < masks {
         let (source, grammar) = grammar(random);
         let Some(grammar) = grammar else { continue };
-        let mut matcher = Constraint::new(&grammar, Arc::clone(vocabulary)).matcher();
+        let mut matcher = Constraint::new(&grammar, Arc::clone(vocabulary))
+            .expect("every token is in the vocabulary")
+            .matcher();
         for _ in 0..24 {
             let mask = matcher.mask();
             let following = matcher.following();

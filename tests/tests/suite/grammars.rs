@@ -36,7 +36,8 @@ fn cases(path: &Path) -> (Vec<String>, Vec<String>) {
 
 fn check(path: &Path, grammar: &Grammar, vocabulary: &Arc<Vocabulary>) {
     let tokenizer = Tokenizer::greedy((**vocabulary).clone());
-    let constraint = Constraint::new(grammar, Arc::clone(vocabulary));
+    let constraint =
+        Constraint::new(grammar, Arc::clone(vocabulary)).expect("every token is in the vocabulary");
     let (accept, reject) = cases(path);
     assert!(!accept.is_empty() && !reject.is_empty());
     for (texts, expected) in [(accept, true), (reject, false)] {

@@ -150,7 +150,9 @@ fn compare_masks(
         let options = SchemaOptions::default();
         let Ok(grammar) = Grammar::json_schema(&schema, &options, &Limits::default()) else { continue };
         let reference = Reference::new(&schema, Style::Generate);
-        let mut matcher = Constraint::new(&grammar, Arc::clone(vocabulary)).matcher();
+        let mut matcher = Constraint::new(&grammar, Arc::clone(vocabulary))
+            .expect("every token is in the vocabulary")
+            .matcher();
         let mut text = Vec::new();
         for _ in 0..5 {
             let mask = matcher.mask();

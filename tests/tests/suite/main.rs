@@ -10,3 +10,4 @@ mod json_schema;
 mod masks;
 mod matcher;
 mod real_models;
+mod terminals;

@@ -25,7 +25,9 @@ fn compare(vocabulary: &Arc<Vocabulary>, random: &mut Random, (pairs, wide_every
         let source = random::gbnf(random, wide);
         let Ok(grammar) = Grammar::gbnf(&source, &Limits::default()) else { continue };
         let reference = Reference::new(&source);
-        let mut matcher = Constraint::new(&grammar, Arc::clone(vocabulary)).matcher();
+        let mut matcher = Constraint::new(&grammar, Arc::clone(vocabulary))
+            .expect("every token is in the vocabulary")
+            .matcher();
         let mut chart = reference.start();
         for _ in 0..6 {
             if Reference::width(&chart) > WIDEST {

@@ -32,8 +32,12 @@ fn tiny_caches_clones_and_rollback_give_the_same_masks() {
         let mut random = Random::new(1000 + seed);
         let grammar = &grammars(&mut random.clone(), 1, &Limits::default())[0];
         let small = &grammars(&mut random, 1, &tiny)[0];
-        let mut matcher = Constraint::new(grammar, Arc::clone(&vocabulary)).matcher();
-        let mut bounded = Constraint::new(small, Arc::clone(&vocabulary)).matcher();
+        let mut matcher = Constraint::new(grammar, Arc::clone(&vocabulary))
+            .expect("every token is in the vocabulary")
+            .matcher();
+        let mut bounded = Constraint::new(small, Arc::clone(&vocabulary))
+            .expect("every token is in the vocabulary")
+            .matcher();
         let mut masks = vec![matcher.mask()];
         for _ in 0..8 {
             if !random_step(&mut matcher, &vocabulary, &mut random) {
@@ -41,7 +45,9 @@ fn tiny_caches_clones_and_rollback_give_the_same_masks() {
             }
             masks.push(matcher.mask());
         }
-        let mut replay = Constraint::new(grammar, Arc::clone(&vocabulary)).matcher();
+        let mut replay = Constraint::new(grammar, Arc::clone(&vocabulary))
+            .expect("every token is in the vocabulary")
+            .matcher();
         for (position, token) in tokens_of(&matcher).into_iter().enumerate() {
             assert_eq!(bounded.mask(), masks[position]);
             assert_eq!(replay.clone().mask(), masks[position]);
@@ -67,7 +73,8 @@ fn random_walks_within_a_budget_always_close() {
     for cache_bytes in [usize::MAX, 50_000] {
         let limits = Limits { cache_bytes, ..Limits::default() };
         for grammar in grammars(&mut random, 50, &limits) {
-            let constraint = Constraint::new(&grammar, Arc::clone(&vocabulary));
+            let constraint =
+                Constraint::new(&grammar, Arc::clone(&vocabulary)).expect("every token is in the vocabulary");
             let minimum = constraint.minimum_tokens().expect("every byte is a token");
             let mut remaining = minimum + random.below(6);
             let mut matcher = constraint.matcher();
@@ -94,7 +101,8 @@ fn the_closing_bound_is_near_the_true_minimum() {
     let vocabulary = Arc::new(random::vocabulary(&mut random));
     let mut compared = 0;
     for grammar in grammars(&mut random, 200, &Limits::default()) {
-        let constraint = Constraint::new(&grammar, Arc::clone(&vocabulary));
+        let constraint =
+            Constraint::new(&grammar, Arc::clone(&vocabulary)).expect("every token is in the vocabulary");
         let bound = constraint.minimum_tokens().expect("every byte is a token");
         if bound > 2 {
             continue;
@@ -130,7 +138,8 @@ fn forced_tokens_are_allowed_one_after_the_other() {
         &Limits::default(),
     )
     .expect("valid");
-    let mut matcher = Constraint::new(&grammar, Arc::new(vocabulary)).matcher();
+    let mut matcher =
+        Constraint::new(&grammar, Arc::new(vocabulary)).expect("every token is in the vocabulary").matcher();
     let forced = matcher.forced_tokens(&tokenizer);
     let text = tokenizer.decode(&forced);
     assert!(b"{\"abcab\": ".starts_with(&text) && text.len() >= 5, "{:?}", String::from_utf8_lossy(&text));

@@ -76,7 +76,8 @@ fn hot_sampling_with_tight_budgets_is_always_complete_and_valid() {
         let cases: Vec<(Case, Constraint)> = load_cases()
             .into_iter()
             .map(|case| {
-                let constraint = Constraint::new(&case.grammar, Arc::clone(tokenizer.vocabulary()));
+                let constraint = Constraint::new(&case.grammar, Arc::clone(tokenizer.vocabulary()))
+                    .expect("every token is in the vocabulary");
                 (case, constraint)
             })
             .collect();

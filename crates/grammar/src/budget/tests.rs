@@ -121,7 +121,7 @@ fn the_bound_of_the_start_is_near_the_true_minimum() {
         let mut automaton = grammar.automaton();
         let start = automaton.start();
         let bound = Budget::default().closing_tokens(&mut automaton, &vocabulary, start).unwrap() as usize;
-        let plain = super::spell(&automaton.closing(start), &vocabulary).unwrap().len();
+        let plain = super::spell(&automaton.closing(start), automaton.edges(), &vocabulary).unwrap().len();
         let minimum = true_minimum(&mut automaton, &vocabulary, bound);
         let ratio = |bound: usize| bound.max(1) as f64 / minimum.max(1) as f64;
         compared += 1;

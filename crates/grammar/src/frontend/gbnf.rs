@@ -26,7 +26,7 @@ use crate::{GrammarError, Limits, SchemaOptions};
 const MAX_REPETITION: u32 = 1 << 20;
 
 /// Parses a whole grammar, the schemas in it with `options`.
-pub(crate) fn parse(source: &str, options: &SchemaOptions, limits: &Limits) -> Result<Rules, GrammarError> {
+pub(crate) fn parse(source: &str, options: SchemaOptions, limits: &Limits) -> Result<Rules, GrammarError> {
     if source.len() > limits.source_bytes {
         return Err(GrammarError::limit("bytes of source", source.len(), limits.source_bytes));
     }
@@ -36,7 +36,7 @@ pub(crate) fn parse(source: &str, options: &SchemaOptions, limits: &Limits) -> R
         depth: 0,
         stacked: 0,
         limits,
-        options: *options,
+        options,
         names: HashMap::new(),
         rules: Vec::new(),
         schemas: FxHashMap::default(),
@@ -437,7 +437,7 @@ mod tests {
     use super::*;
 
     fn parsed(source: &str) -> Result<Rules, GrammarError> {
-        parse(source, &SchemaOptions::default(), &Limits::default())
+        parse(source, SchemaOptions::default(), &Limits::default())
     }
 
     fn message(source: &str) -> String {
@@ -478,8 +478,7 @@ mod tests {
 
     #[test]
     fn the_excerpt_points_at_the_place() {
-        let error =
-            parsed("root ::= item\nitem ::= \"a\" missing").expect_err("undefined");
+        let error = parsed("root ::= item\nitem ::= \"a\" missing").expect_err("undefined");
         assert_eq!(error.excerpt().as_deref(), Some("item ::= \"a\" missing\n             ^"));
         assert_eq!(error.line_column(), Some((2, 14)));
     }

@@ -144,9 +144,13 @@ impl Automaton {
         }
         let bytes = if vocabulary.kind(token).is_text() { vocabulary.bytes(token) } else { &[] };
         let text = if bytes.is_empty() { Config::DEAD } else { self.run(config, bytes) };
-        let mut ways: Vec<Config> = self.terminals(config).into_iter().filter_map(|(index, next)| {
-            self.edges.tokens(index).filter(|tokens| tokens.contains(token)).map(|_| next)
-        }).collect();
+        let mut ways: Vec<Config> = self
+            .terminals(config)
+            .into_iter()
+            .filter_map(|(index, next)| {
+                self.edges.tokens(index).filter(|tokens| tokens.contains(token)).map(|_| next)
+            })
+            .collect();
         if ways.is_empty() {
             return text;
         }

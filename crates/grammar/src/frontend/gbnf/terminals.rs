@@ -23,13 +23,13 @@ impl Parser<'_> {
         let end = rest.find(['>', '\n']).filter(|&end| rest[end..].starts_with('>'));
         let Some(end) = end else { return Err(self.bad_token(start)) };
         let text = &rest[..=end];
-        let id = text.strip_prefix("<[").and_then(|text| text.strip_suffix("]>"));
-        let token = match id {
-            Some(id) if !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()) => {
-                NamedToken::Id(id.parse().map_err(|_| self.bad_token(start))?)
+        let token = match text.strip_prefix("<[") {
+            Some(rest) => {
+                let id = rest.strip_suffix("]>").filter(|id| id.bytes().all(|byte| byte.is_ascii_digit()));
+                NamedToken::Id(id.and_then(|id| id.parse().ok()).ok_or_else(|| self.bad_token(start))?)
             }
-            _ if text.len() > 2 && id.is_none() => NamedToken::Text(text.to_owned()),
-            _ => return Err(self.bad_token(start)),
+            None if text.len() > "<>".len() => NamedToken::Text(text.to_owned()),
+            None => return Err(self.bad_token(start)),
         };
         self.at += text.len();
         let terminal = TokenTerminal { negated, token };
@@ -69,9 +69,8 @@ impl Parser<'_> {
         };
         self.at += values.byte_offset();
         let compiled = json_schema::compile(&schema, &Remotes::new(), self.options, self.limits);
-        let compiled = compiled.map_err(|error| {
-            self.error(start, GbnfProblem::Schema { error: error.to_string() })
-        })?;
+        let compiled =
+            compiled.map_err(|error| self.error(start, GbnfProblem::Schema { error: error.to_string() }))?;
         let source = self.source[from..self.at].to_owned();
         let rule = self.unnamed(start);
         let (program, warnings) = (Arc::clone(&compiled.program), compiled.warnings);

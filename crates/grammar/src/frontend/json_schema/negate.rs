@@ -60,7 +60,8 @@ impl Atoms<'_> {
             let reason = "the negation of this keyword is not supported";
             let pointer = child_pointer(&self.place(id), "uniqueItems");
             let problem = SchemaProblem::UnsupportedForm { reason };
-            let refusal = Refusal { types: Types::ARRAY, pointer, keyword: "uniqueItems".to_owned(), problem };
+            let refusal =
+                Refusal { types: Types::ARRAY, pointer, keyword: "uniqueItems".to_owned(), problem };
             branches.push(Atom { refusals: vec![refusal], ..Atom::of(Types::ARRAY) });
         }
         if branches.len() == 1 && !branches[0].has_some_unevaluated() {

@@ -186,9 +186,7 @@ impl CfgMachine {
         let resolved = self.resolve(callers);
         redirect(&mut items, &resolved);
         let closing = self.best(&items);
-        items.retain(|item| {
-            Embedded::holds(item.dot) || !self.program.state(item.dot).bytes.is_empty()
-        });
+        items.retain(|item| Embedded::holds(item.dot) || !self.program.state(item.dot).bytes.is_empty());
         Row { items: items.into_boxed_slice(), accepting, closing }
     }
 

@@ -1,0 +1,187 @@
+//! JSON texts and tokens as terminals of a GBNF grammar.
+
+use std::sync::Arc;
+
+use formwork_grammar::{Constraint, Grammar, Limits, Matcher, SchemaOptions};
+use formwork_tests::random::{self, Random};
+use formwork_vocab::{Token, TokenId, TokenKind, Vocabulary};
+
+/// Grammars in which a JSON text stands beside, inside and after other things, with a text of each.
+const MIXED: [(&str, &str); 6] = [
+    (
+        r#"root ::= "<a>" %json { "type": "object", "properties": { "a": { "type": "string" } } } "</a>""#,
+        r#"<a>{"a": "b, \" and 日"}</a>"#,
+    ),
+    (r#"root ::= [abc ]* (%json { "type": "integer" } [abc ]+)*"#, "a -12 b0 c"),
+    (
+        "root ::= call (\"\\n\" call)*\ncall ::= name \": \" %json {\"type\": \"array\", \"items\": {\"maxLength\": 3}}\nname ::= [a-c]+",
+        "ab: [1, \"abc\", {}]\na: []",
+    ),
+    // Ambiguous: the text may be either of two schemas, or plain.
+    (
+        r#"root ::= (%json { "enum": ["ab", 1] } | %json { "type": "string", "pattern": "^a" } | [^0-9]{0,5}) "a"?"#,
+        r#""ab"a"#,
+    ),
+    (r#"root ::= "[" (root | %json { "type": ["number", "string"] }) "]""#, r#"[[["a"]]]"#),
+    (r#"root ::= %json { "type": "number", "minimum": 0 } "0"{2} "."?"#, "1.500."),
+];
+
+fn options(at: usize) -> SchemaOptions {
+    if at.is_multiple_of(2) { SchemaOptions::default() } else { SchemaOptions::accept() }
+}
+
+/// Every bit of the mask, by running each token through the bytes.
+fn check_mask(matcher: &mut Matcher, grammar: &Grammar, vocabulary: &Vocabulary, text: &[u8]) {
+    let mask = matcher.mask();
+    for token in vocabulary.ids().filter(|&token| !vocabulary.is_end(token)) {
+        let mut recognizer = grammar.recognizer();
+        recognizer.extend(text).expect("what was allowed");
+        let allowed = recognizer.extend(vocabulary.bytes(token)).is_ok();
+        assert_eq!(mask.contains(token), allowed, "{:?} after {text:?}", vocabulary.bytes(token));
+    }
+}
+
+#[test]
+fn masks_around_json_are_those_of_the_bytes() {
+    let mut random = Random::new(31);
+    let vocabulary = Arc::new(random::vocabulary(&mut random));
+    for (at, (source, text)) in MIXED.iter().enumerate() {
+        let options = options(at);
+        let grammar = Grammar::gbnf_with_schemas(source, &options, &Limits::default()).expect(source);
+        assert!(grammar.accepts(text.as_bytes()), "{source}");
+        assert!(grammar.accepts(&grammar.shortest()), "{source}");
+        let constraint = Constraint::new(&grammar, Arc::clone(&vocabulary)).expect("no token terminals");
+        let mut outputs: Vec<Vec<u8>> = grammar.samples(at as u64).max_bytes(60).take(8).collect();
+        outputs.push(text.as_bytes().to_vec());
+        for output in outputs {
+            let mut matcher = constraint.matcher();
+            for (at, &byte) in output.iter().enumerate().take(40) {
+                check_mask(&mut matcher, &grammar, &vocabulary, &output[..at]);
+                matcher.commit(TokenId(u32::from(byte))).expect("a byte of an output");
+            }
+        }
+    }
+}
+
+#[test]
+fn outputs_with_json_close_within_their_budget() {
+    let vocabulary = Arc::new(random::vocabulary(&mut Random::new(32)));
+    for (at, (source, _)) in MIXED.iter().enumerate() {
+        let grammar = Grammar::gbnf_with_schemas(source, &options(at), &Limits::default()).expect(source);
+        let constraint = Constraint::new(&grammar, Arc::clone(&vocabulary)).expect("no token terminals");
+        let minimum = constraint.minimum_tokens().expect("every byte is a token");
+        for spare in 0..12 {
+            let mut random = Random::new(spare as u64);
+            let mut matcher = constraint.matcher();
+            for left in (1..=minimum + spare).rev() {
+                let mask = matcher.mask_within(left);
+                let tokens: Vec<_> = mask.iter().filter(|&token| !vocabulary.is_end(token)).collect();
+                if tokens.is_empty() || (matcher.accepting() && random.below(8) == 0) {
+                    break;
+                }
+                matcher.commit(*random.pick(&tokens)).expect("in the mask");
+            }
+            assert!(matcher.accepting(), "{source}");
+        }
+    }
+}
+
+/// Bytes, some words, and special tokens; one of them has a text that is spelt by others, too.
+fn with_specials() -> Arc<Vocabulary> {
+    let text = |bytes: &[u8], kind| Token { bytes: bytes.to_vec(), kind };
+    let mut tokens: Vec<Token> = (0..=255).map(|byte| text(&[byte], TokenKind::Byte)).collect();
+    tokens.push(text(b"think", TokenKind::Text));
+    tokens.push(text(b"<think>", TokenKind::Control));
+    tokens.push(text(b"</think>", TokenKind::Control));
+    tokens.push(text(b"</s>", TokenKind::Control));
+    Arc::new(Vocabulary::new(tokens, vec![TokenId(259)]).expect("valid"))
+}
+
+const OPEN: TokenId = TokenId(257);
+const CLOSE: TokenId = TokenId(258);
+const END: TokenId = TokenId(259);
+
+fn matcher(source: &str) -> Matcher {
+    let grammar = Grammar::gbnf(source, &Limits::default()).expect(source);
+    Constraint::new(&grammar, with_specials()).expect(source).matcher()
+}
+
+fn allowed(matcher: &mut Matcher) -> Vec<u32> {
+    matcher.mask().iter().map(|token| token.0).collect()
+}
+
+#[test]
+fn tokens_stand_where_the_grammar_says() {
+    let mut matcher = matcher("root ::= <think> (!</think>){2} </think> <[97]> \"b\"?");
+    assert_eq!(allowed(&mut matcher), [257]);
+    assert_eq!(matcher.closing_tokens(), Some(5));
+    assert!(matcher.forced_bytes().is_empty());
+    matcher.commit(OPEN).expect("the only one");
+    // All but the named one and the end of sequence.
+    assert_eq!(allowed(&mut matcher).len(), 258);
+    matcher.commit(OPEN).expect("any other");
+    matcher.commit(TokenId(0xf8)).expect("any other");
+    assert_eq!(allowed(&mut matcher), [258]);
+    assert!(matcher.commit(TokenId(0xf8)).is_err());
+    matcher.commit(CLOSE).expect("the only one");
+    assert!(!matcher.accepting());
+    matcher.commit(TokenId(97)).expect("by its id");
+    assert_eq!(allowed(&mut matcher), [u32::from(b'b'), END.0]);
+    matcher.rollback(2);
+    assert_eq!(allowed(&mut matcher), [258]);
+}
+
+#[test]
+fn a_token_and_its_text_may_both_be_meant() {
+    // After `a` both ways are open, whether it was read as a token or as text.
+    let mut matcher = matcher("root ::= <[97]> \"x\" | \"a\" [yz] | \"ab\"");
+    assert_eq!(allowed(&mut matcher), [u32::from(b'a')]);
+    assert_eq!(matcher.closing_tokens(), Some(2));
+    matcher.commit(TokenId(97)).expect("allowed");
+    assert_eq!(allowed(&mut matcher), b"bxyz".map(u32::from));
+    matcher.commit(TokenId(u32::from(b'x'))).expect("allowed");
+    assert!(matcher.complete());
+}
+
+#[test]
+fn budgets_count_a_token_as_one() {
+    let mut matcher = matcher("root ::= [a-z]* <think> \"ok\" </think>");
+    assert_eq!(matcher.closing_tokens(), Some(4));
+    assert_eq!(matcher.mask_within(4).iter().collect::<Vec<_>>(), [OPEN]);
+    assert_eq!(matcher.mask_within(5).count(), 28); // with 26 letters and a word
+    for token in [OPEN, TokenId(u32::from(b'o')), TokenId(u32::from(b'k')), CLOSE] {
+        let left = matcher.closing_tokens().expect("closable");
+        assert!(matcher.allows_within(token, left));
+        matcher.commit(token).expect("allowed");
+    }
+    assert!(matcher.complete());
+}
+
+#[test]
+fn bytes_that_spell_no_text_are_no_tokens() {
+    let mut matcher = matcher("root ::= .* <think> [^a]");
+    // The first bytes of characters, and ASCII; but none that begin the spelling of a terminal.
+    let all = allowed(&mut matcher);
+    assert!(
+        all.contains(&0xf4) && all.contains(&257) && !all.iter().any(|token| (0xf5..=0xff).contains(token))
+    );
+}
+
+#[test]
+fn unknown_tokens_are_refused() {
+    for (source, token) in [("root ::= <[260]>", "<[260]>"), ("root ::= \"a\" !<tool>", "!<tool>")] {
+        let grammar = Grammar::gbnf(source, &Limits::default()).expect(source);
+        let error = Constraint::new(&grammar, with_specials()).err().expect("no such token");
+        assert_eq!(error.to_string(), format!("the vocabulary has no token `{token}`"));
+    }
+}
+
+#[test]
+fn what_is_printed_reads_back() {
+    let source = "root ::= <think> item* !<[3]>\nitem ::= %json {\"type\": \"null\"} | \"x\"\n";
+    let grammar = Grammar::gbnf(source, &Limits::default()).expect(source);
+    let printed = grammar.to_gbnf().expect("writable");
+    assert_eq!(printed, source);
+    assert_eq!(String::from_utf8_lossy(&grammar.shortest()), "<think>!<[3]>");
+    assert!(grammar.samples(1).take(20).all(|sample| sample.starts_with(b"<think>")));
+}
