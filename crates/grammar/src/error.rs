@@ -49,6 +49,10 @@ pub(crate) enum GbnfProblem {
     Escape { text: String },
     #[error("U+{given:04X} is not a character")]
     NotACharacter { given: u32 },
+    #[error("there is nothing to repeat here")]
+    NothingToRepeat,
+    #[error("`{name} ::=` begins a rule, but the one before it goes on up to here")]
+    RuleInside { name: String },
     #[error("the range runs backwards")]
     BackwardRange,
     #[error("at least {min} but at most {max} repetitions is impossible")]

@@ -53,7 +53,8 @@ fn check(path: &Path, grammar: &Grammar, vocabulary: &Arc<Vocabulary>) {
     }
 }
 
-fn through_masks(constraint: &Constraint, tokenizer: &Tokenizer, text: &str) -> bool {
+/// Whether a text may be written token by token, and end.
+pub(crate) fn through_masks(constraint: &Constraint, tokenizer: &Tokenizer, text: &str) -> bool {
     let mut matcher = constraint.matcher();
     for token in tokenizer.encode_fragment(text).expect("every byte is a token") {
         if !matcher.mask().contains(token) {

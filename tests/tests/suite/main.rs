@@ -10,4 +10,5 @@ mod json_schema;
 mod masks;
 mod matcher;
 mod real_models;
+mod syntax;
 mod terminals;

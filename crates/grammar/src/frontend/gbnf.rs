@@ -25,6 +25,9 @@ use crate::{GrammarError, Limits, SchemaOptions};
 /// The largest number in a repetition `{m,n}`.
 const MAX_REPETITION: u32 = 1 << 20;
 
+/// The digits of a number that an error shows.
+const DIGITS: usize = 20;
+
 /// Parses a whole grammar, the schemas in it with `options`.
 pub(crate) fn parse(source: &str, options: SchemaOptions, limits: &Limits) -> Result<Rules, GrammarError> {
     if source.len() > limits.source_bytes {
@@ -162,10 +165,18 @@ impl<'s> Parser<'s> {
             Some('<') => self.token().map(Some),
             Some('!') if self.source[self.at..].starts_with("!<") => self.token().map(Some),
             Some('%') if self.source[self.at..].starts_with(terminals::JSON) => self.json().map(Some),
-            _ => match self.name() {
-                Some(name) => Ok(Some(Expr::Rule(self.intern(name, start)))),
-                None => Ok(None),
-            },
+            Some('*' | '+' | '?' | '{') => Err(self.error(start, GbnfProblem::NothingToRepeat)),
+            _ => {
+                let Some(name) = self.name() else { return Ok(None) };
+                let after = self.at;
+                self.skip_space();
+                if self.source[self.at..].starts_with("::=") {
+                    let name = name.to_owned();
+                    return Err(self.error(start, GbnfProblem::RuleInside { name }));
+                }
+                self.at = after;
+                Ok(Some(Expr::Rule(self.intern(name, start))))
+            }
         }
     }
 
@@ -179,7 +190,7 @@ impl<'s> Parser<'s> {
         let expr = self.alternatives(true)?;
         self.skip_blank();
         if !self.take(")") {
-            return Err(self.expected("`)`"));
+            return Err(self.expected("`|`, a terminal, a rule name or `)`"));
         }
         self.depth -= 1;
         Ok(expr)
@@ -195,7 +206,7 @@ impl<'s> Parser<'s> {
                 Some('*') => (0, None),
                 Some('+') => (1, None),
                 Some('?') => (0, Some(1)),
-                Some('{') => self.counts()?,
+                Some('{') => self.counts(nested)?,
                 _ => {
                     self.at = before;
                     return Ok(expr);
@@ -212,14 +223,14 @@ impl<'s> Parser<'s> {
     }
 
     /// `{m}`, `{m,}`, `{,n}` or `{m,n}`; stops at the closing brace.
-    fn counts(&mut self) -> Result<(u32, Option<u32>), GrammarError> {
+    fn counts(&mut self, nested: bool) -> Result<(u32, Option<u32>), GrammarError> {
         let start = self.at;
         self.at += 1;
-        self.skip_space();
+        self.skip(nested);
         let min = self.number()?;
-        self.skip_space();
+        self.skip(nested);
         let (min, max) = if self.take(",") {
-            self.skip_space();
+            self.skip(nested);
             let max = self.number()?;
             if min.is_none() && max.is_none() {
                 return Err(self.expected("a number"));
@@ -229,7 +240,7 @@ impl<'s> Parser<'s> {
             let exact = min.ok_or_else(|| self.expected("a number"))?;
             (exact, Some(exact))
         };
-        self.skip_space();
+        self.skip(nested);
         if self.peek() != Some('}') {
             return Err(self.expected("`}`"));
         }
@@ -251,7 +262,12 @@ impl<'s> Parser<'s> {
         match digits.parse() {
             Ok(number) if number <= MAX_REPETITION => Ok(Some(number)),
             _ => {
-                let problem = GbnfProblem::HugeRepetition { given: digits.to_owned(), limit: MAX_REPETITION };
+                let given = if digits.len() > DIGITS {
+                    format!("{}…", &digits[..DIGITS])
+                } else {
+                    digits.to_owned()
+                };
+                let problem = GbnfProblem::HugeRepetition { given, limit: MAX_REPETITION };
                 Err(self.error(start, problem))
             }
         }
@@ -285,6 +301,9 @@ impl<'s> Parser<'s> {
             }
         }
         self.at += 1;
+        if ranges.is_empty() {
+            return Ok(Expr::empty()); // `[]` and `[^]` alike, as llama.cpp reads them
+        }
         normalise(&mut ranges, next_char);
         Ok(Expr::Class(if negated { complement(&ranges) } else { ranges }))
     }
@@ -322,7 +341,7 @@ impl<'s> Parser<'s> {
             'u' => self.hex(start, 4),
             'U' => self.hex(start, 8),
             _ => {
-                let text = self.source[start..self.at].to_owned();
+                let text = shown(&self.source[start..self.at]);
                 Err(self.error(start, GbnfProblem::Escape { text }))
             }
         }
@@ -330,12 +349,13 @@ impl<'s> Parser<'s> {
 
     /// The code point in the next `digits` hexadecimal digits.
     fn hex(&mut self, start: usize, digits: usize) -> Result<char, GrammarError> {
-        let text =
-            self.source.get(self.at..self.at + digits).filter(|t| t.bytes().all(|b| b.is_ascii_hexdigit()));
-        let Some(value) = text.and_then(|text| u32::from_str_radix(text, 16).ok()) else {
-            return Err(self.expected("hexadecimal digits"));
-        };
-        self.at += digits;
+        let mut value = 0;
+        for _ in 0..digits {
+            let digit = self.peek().and_then(|c| c.to_digit(16));
+            let digit = digit.ok_or_else(|| self.expected("a hexadecimal digit"))?;
+            value = value << 4 | digit;
+            self.at += 1;
+        }
         char::from_u32(value).ok_or_else(|| self.error(start, GbnfProblem::NotACharacter { given: value }))
     }
 
@@ -387,7 +407,7 @@ impl<'s> Parser<'s> {
                 Some(' ' | '\t') => self.at += 1,
                 Some('#') => {
                     let rest = &self.source[self.at..];
-                    self.at += rest.find('\n').unwrap_or(rest.len());
+                    self.at += rest.find(['\n', '\r']).unwrap_or(rest.len());
                 }
                 _ => return,
             }
@@ -413,23 +433,38 @@ impl<'s> Parser<'s> {
         let found = match self.peek() {
             None => "the end of the grammar".to_owned(),
             Some('\n' | '\r') => "the end of the line".to_owned(),
-            Some(c) => format!("`{}`", c.escape_debug()),
+            Some(c) => format!("`{}`", shown(&c.to_string())),
         };
         self.error(self.at, GbnfProblem::Expected { expected, found })
     }
 
     fn error(&self, at: usize, problem: GbnfProblem) -> GrammarError {
         let (line, column) = self.line_column(at);
-        let source_line = self.source.lines().nth(line - 1).unwrap_or("").replace('\t', " ");
+        let before = &self.source[..at];
+        let start = before.rfind(['\n', '\r']).map_or(0, |end| end + 1);
+        let source_line = self.source[start..].split(['\n', '\r']).next().unwrap_or("").replace('\t', " ");
         Kind::Gbnf { line, column, source_line, problem }.into()
     }
 
     /// Line and column of an offset, both from 1; columns count characters.
     fn line_column(&self, at: usize) -> (usize, usize) {
         let before = &self.source[..at];
-        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+        let line_start = before.rfind(['\n', '\r']).map_or(0, |end| end + 1);
+        // Each of the two ends a line, and both together end one.
+        let ends = before.matches(['\n', '\r']).count() - before.matches("\r\n").count();
+        (ends + 1, before[line_start..].chars().count() + 1)
     }
+}
+
+/// Text of the grammar for one line of a message.
+fn shown(text: &str) -> String {
+    text.chars()
+        .flat_map(|c| {
+            if c.is_control() { c.escape_default().to_string() } else { c.to_string() }
+                .chars()
+                .collect::<Vec<_>>()
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -40,6 +40,9 @@ pub(crate) fn print(rules: &Rules) -> Result<String, GrammarError> {
     Ok(text)
 }
 
+/// A class that no character is in.
+const NOTHING: &str = "[^\\x00-\\U0010FFFF]";
+
 /// What an expression stands in, from the loosest to the tightest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
@@ -83,7 +86,7 @@ impl Printer<'_> {
                 self.list(parts, " ", place, text)?;
             }
             // Nothing matches it: a class without characters.
-            Expr::Alternatives(parts) if parts.is_empty() => text.push_str("[]"),
+            Expr::Alternatives(parts) if parts.is_empty() => text.push_str(NOTHING),
             Expr::Alternatives(parts) => self.list(parts, " | ", Place::Alternative, text)?,
             Expr::Repeat { expr, min, max } => self.repeat(expr, *min, *max, text)?,
         }
@@ -176,6 +179,10 @@ fn literal(bytes: &[u8], text: &mut String) -> Result<(), GrammarError> {
 fn class(ranges: &[(char, char)], text: &mut String) {
     if ranges == [('\0', char::MAX)] {
         text.push('.');
+        return;
+    }
+    if ranges.is_empty() {
+        text.push_str(NOTHING);
         return;
     }
     // Classes that reach the last character are mostly what a few others leave.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::super::expr::{EmbeddedSchema, Expr};
 use super::super::json_schema::{self, Remotes};
-use super::Parser;
+use super::{Parser, shown};
 use crate::GrammarError;
 use crate::error::GbnfProblem;
 use crate::tokens::{NamedToken, TERMINALS, TokenTerminal, spelling};
@@ -47,7 +47,7 @@ impl Parser<'_> {
     fn bad_token(&self, start: usize) -> GrammarError {
         let rest = &self.source[start..];
         let len = rest.find(['>', '\n']).map_or(rest.len(), |end| end + 1);
-        self.error(start, GbnfProblem::TokenTerminal { text: rest[..len].trim_end().to_owned() })
+        self.error(start, GbnfProblem::TokenTerminal { text: shown(rest[..len].trim_end()) })
     }
 
     /// `%json` and a schema, which becomes a rule of its own.
