@@ -49,6 +49,8 @@ pub(crate) struct Cells {
     groups: Vec<Group>,
     /// For each node of the trie, the cells of all tokens that begin with it.
     within: Vec<CellSet>,
+    /// For each node, the cells of what comes after it. What is not ASCII counts as ill-formed.
+    below: Vec<CellSet>,
     /// For each node, the bytes by which the longest token goes on from it.
     height: Vec<u32>,
     /// The most characters of a token.
@@ -78,7 +80,7 @@ impl Cells {
 
     fn new(vocabulary: &Vocabulary) -> Self {
         let mut groups: FxHashMap<CellSet, Vec<(u32, TokenId)>> = FxHashMap::default();
-        let (within, height) = measure_nodes(vocabulary, |token, cells, chars| {
+        let Nodes { within, below, height } = measure_nodes(vocabulary, |token, cells, chars| {
             groups.entry(cells).or_default().push((chars, token));
         });
         let groups = groups.into_iter().map(|(cells, mut tokens)| {
@@ -94,7 +96,7 @@ impl Cells {
         });
         let groups: Vec<Group> = groups.collect();
         let longest = groups.iter().filter_map(Group::longest).max().unwrap_or(0);
-        Self { groups, within, height, longest, known: Mutex::default() }
+        Self { groups, within, below, height, longest, known: Mutex::default() }
     }
 
     /// The tokens that `tolerance` allows without looking at the machine.
@@ -123,6 +125,14 @@ impl Cells {
         // There are no more characters than bytes.
         let longest = depth + self.height[node.index()];
         self.within[node.index()] & prospect.exits == 0 && longest <= prospect.bytes
+    }
+}
+
+impl Cells {
+    /// Whether all tokens that go on from `node`, which is between two characters, do so with text that is tolerated there.
+    pub(crate) fn tolerates_below(&self, node: TrieNode, tolerance: &Tolerance) -> bool {
+        let below = self.below[node.index()];
+        below & !within(tolerance.class) == 0 && self.height[node.index()] <= tolerance.chars
     }
 }
 
@@ -205,14 +215,17 @@ fn is_odd(c: char) -> bool {
     ODD.iter().any(|&(low, high)| (low..=high).contains(&c))
 }
 
-/// For each node, the cells of the tokens that begin with it, and the bytes by which the longest goes on from it. Calls
-/// `group` with each token, its cells and its characters.
-fn measure_nodes(
-    vocabulary: &Vocabulary,
-    mut group: impl FnMut(TokenId, CellSet, u32),
-) -> (Vec<CellSet>, Vec<u32>) {
+/// What [`Cells`] has of each node.
+struct Nodes {
+    within: Vec<CellSet>,
+    below: Vec<CellSet>,
+    height: Vec<u32>,
+}
+
+/// Measures the nodes, and calls `group` with each token, its cells and its characters.
+fn measure_nodes(vocabulary: &Vocabulary, mut group: impl FnMut(TokenId, CellSet, u32)) -> Nodes {
     let trie = vocabulary.trie();
-    let (mut within, mut height) = (vec![0; trie.len()], vec![0; trie.len()]);
+    let (mut within, mut below, mut height) = (vec![0; trie.len()], vec![0; trie.len()], vec![0; trie.len()]);
     for node in trie.nodes().rev() {
         let tokens = trie.tokens_at(node);
         if let Some(&first) = tokens.first() {
@@ -222,12 +235,14 @@ fn measure_nodes(
                 group(token, cells, chars);
             }
         }
-        for (_, child) in trie.children(node) {
+        for (byte, child) in trie.children(node) {
+            let own = if byte.is_ascii() { 1 << cell(byte) } else { ILL_FORMED };
+            below[node.index()] |= own | below[child.index()];
             within[node.index()] |= within[child.index()];
             height[node.index()] = height[node.index()].max(height[child.index()] + 1);
         }
     }
-    (within, height)
+    Nodes { within, below, height }
 }
 
 /// The cells all of whose bytes are in `class`.

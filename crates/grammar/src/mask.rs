@@ -6,10 +6,12 @@
 //! Most of the stepping is left out where it is known beforehand what tokens do: see [`walk`](crate::walk). [`plain`] is the
 //! walk without that.
 
+use std::collections::hash_map::Entry;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use formwork_vocab::{TokenId, TokenSet, TrieNode, Vocabulary};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::cells::Cells;
 use crate::machine::Config;
@@ -20,6 +22,8 @@ use crate::walk::Walk;
 /// The masks of a generation, each computed at most once.
 pub(crate) struct Masks {
     known: FxHashMap<Config, Arc<TokenSet>>,
+    /// Those by a hash of their tokens.
+    distinct: FxHashMap<u64, Arc<TokenSet>>,
     /// Those inside strings of any text, by the config after the closing quote.
     texts: FxHashMap<Config, Arc<TokenSet>>,
     /// Those of configs that others are like.
@@ -31,10 +35,14 @@ pub(crate) struct Masks {
     bytes: usize,
 }
 
+/// Bytes of masks from which on it is looked for equal ones, which takes longer than a short cut to a mask.
+const PLENTY: usize = 8 << 20;
+
 impl Masks {
     pub(crate) fn new(automaton: &Automaton, vocabulary: &Vocabulary) -> Self {
         Self {
             known: FxHashMap::default(),
+            distinct: FxHashMap::default(),
             texts: FxHashMap::default(),
             likes: FxHashMap::default(),
             strings: automaton.strings().map(|profile| Strings::of(vocabulary, profile)),
@@ -69,9 +77,34 @@ impl Masks {
                 mask.insert(end);
             }
         }
-        self.bytes += mask.byte_len();
+        let mask = self.shared(mask);
         self.known.insert(config, Arc::clone(&mask));
         mask
+    }
+
+    /// The mask that is equal to this one, if there was one before: places that differ in what comes later are many, and
+    /// most of them have the same next tokens.
+    fn shared(&mut self, mask: Arc<TokenSet>) -> Arc<TokenSet> {
+        if self.bytes < PLENTY {
+            self.bytes += mask.byte_len();
+            return mask;
+        }
+        let hash = FxBuildHasher.hash_one(&*mask);
+        match self.distinct.entry(hash) {
+            Entry::Occupied(known) if **known.get() == *mask => {
+                let known = Arc::clone(known.get());
+                self.pool.take_back(Arc::into_inner(mask).into_iter());
+                known
+            }
+            Entry::Occupied(_) => {
+                self.bytes += mask.byte_len();
+                mask
+            }
+            Entry::Vacant(free) => {
+                self.bytes += mask.byte_len();
+                Arc::clone(free.insert(mask))
+            }
+        }
     }
 
     fn compute(
@@ -100,6 +133,7 @@ impl Drop for Masks {
     fn drop(&mut self) {
         self.texts.clear();
         self.likes.clear();
+        self.distinct.clear();
         self.pool.take_back(self.known.drain().filter_map(|(_, mask)| Arc::into_inner(mask)));
     }
 }

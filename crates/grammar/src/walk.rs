@@ -59,6 +59,9 @@ enum Keep<'a> {
     },
 }
 
+/// So many tokens are walked in the time that it takes to see that all may follow.
+const FEW: usize = 12;
+
 impl Keep<'_> {
     fn contains(self, token: TokenId) -> bool {
         match self {
@@ -299,8 +302,21 @@ impl<'a> Walk<'a> {
             }
         }
         if ground.trie.has_children(node) {
+            if self.goes_on_with_text(ground, (node, config)) {
+                for &token in ground.trie.tokens_below(node) {
+                    mask.insert(token);
+                }
+                return;
+            }
             if noted { self.noted.push((node, config)) } else { self.open.push((node, config)) }
         }
+    }
+
+    /// Whether all tokens below a node may follow, as far as that is seen at once.
+    fn goes_on_with_text(&mut self, ground: Ground, (node, config): (TrieNode, Config)) -> bool {
+        std::ptr::eq(ground.trie, self.vocabulary.trie())
+            && ground.trie.tokens_below(node).len() > FEW
+            && self.automaton.known_tolerance(config).is_some_and(|it| self.cells.tolerates_below(node, &it))
     }
 
     /// At a node where the machine may be inside a string: takes what is known of such places.

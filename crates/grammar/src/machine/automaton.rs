@@ -1,6 +1,7 @@
 //! A machine with its steps remembered.
 
 use formwork_vocab::{TokenId, Vocabulary};
+use rustc_hash::FxHashMap;
 
 use super::{Config, Likeness, Machine, Part, Tolerance, probe};
 use crate::tokens::{TokenEdges, is_lead, spelling};
@@ -22,6 +23,7 @@ pub(crate) struct Automaton {
     rows: Vec<Row>,
     blocks: Vec<[u32; BLOCK]>,
     start: Config,
+    tolerances: FxHashMap<Config, Option<Tolerance>>,
     /// What the machine's token terminals stand for.
     edges: TokenEdges,
 }
@@ -40,7 +42,8 @@ struct Row {
 impl Automaton {
     pub(crate) fn new(mut machine: Box<dyn Machine>) -> Self {
         let start = machine.start();
-        Self { machine, rows: Vec::new(), blocks: Vec::new(), start, edges: TokenEdges::default() }
+        let (tolerances, edges) = (FxHashMap::default(), TokenEdges::default());
+        Self { machine, rows: Vec::new(), blocks: Vec::new(), start, tolerances, edges }
     }
 
     /// The same with tokens for the token terminals.
@@ -181,11 +184,21 @@ impl Automaton {
 
     /// Some text that may follow whatever it is, where much of it can.
     pub(crate) fn tolerance(&mut self, config: Config) -> Option<Tolerance> {
-        if self.machine.tells_tolerance(config) {
-            self.machine.tolerance(config)
-        } else {
-            probe::tolerance(self, config)
+        let known = self.known_tolerance(config);
+        if known.is_some() || self.machine.tells_tolerance(config) {
+            return known;
         }
+        probe::tolerance(self, config)
+    }
+
+    /// The same, but only what the machine says of itself.
+    pub(crate) fn known_tolerance(&mut self, config: Config) -> Option<Tolerance> {
+        if let Some(&known) = self.tolerances.get(&config) {
+            return known;
+        }
+        let tolerance = self.machine.tolerance(config);
+        self.tolerances.insert(config, tolerance);
+        tolerance
     }
 
     /// The config after all of `bytes`, dead as soon as one of them cannot follow.
@@ -260,6 +273,7 @@ impl Automaton {
 
     /// Bytes of memory, roughly.
     pub(crate) fn byte_len(&self) -> usize {
-        self.machine.byte_len() + size_of_val(&*self.blocks) + size_of_val(&*self.rows)
+        let tolerances = 2 * self.tolerances.len() * size_of::<(Config, Option<Tolerance>)>();
+        self.machine.byte_len() + size_of_val(&*self.blocks) + size_of_val(&*self.rows) + tolerances
     }
 }

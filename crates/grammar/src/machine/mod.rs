@@ -8,7 +8,7 @@ use crate::{ByteSet, Profile};
 pub(crate) mod automaton;
 pub(crate) mod cfg;
 pub(crate) mod json;
-mod probe;
+pub(crate) mod probe;
 
 /// An interned machine state.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -118,7 +118,7 @@ pub(crate) trait Machine: Send {
     }
 
     /// Some text that may follow `config`, where much of it can.
-    fn tolerance(&self, config: Config) -> Option<Tolerance> {
+    fn tolerance(&mut self, config: Config) -> Option<Tolerance> {
         let _ = config;
         None
     }

@@ -35,16 +35,16 @@ pub(super) fn tolerance(automaton: &mut Automaton, config: Config) -> Option<Tol
 }
 
 /// The least number of ASCII characters that make it worth while to look for a [`Tolerance`].
-const WIDE: usize = 8;
+pub(super) const WIDE: usize = 8;
 
 /// A continuation byte of UTF-8.
 const NEXT: (u8, u8) = (0x80, 0xbf);
 
 /// The first and the last first byte, and the ranges of the bytes after it.
-type Encodings = (u8, u8, &'static [(u8, u8)]);
+pub(super) type Encodings = (u8, u8, &'static [(u8, u8)]);
 
 /// The encodings of the characters beyond ASCII: a range of first bytes, and those of the bytes after it.
-const CHARACTERS: [Encodings; 8] = [
+pub(super) const CHARACTERS: [Encodings; 8] = [
     (0xc2, 0xdf, &[NEXT]),
     (0xe0, 0xe0, &[(0xa0, 0xbf), NEXT]),
     (0xe1, 0xec, &[NEXT, NEXT]),

@@ -79,9 +79,9 @@ impl Embedded {
         Shortest { len, first: if len > 0 { machine.closing_byte(config) } else { 0 } }
     }
 
-    pub(super) fn tolerance(&self, dot: Dot) -> Option<Tolerance> {
-        let (machine, config) = self.place(dot);
-        machine.tolerance(config)
+    pub(super) fn tolerance(&mut self, dot: Dot) -> Option<Tolerance> {
+        let (machine, config) = self.places[(dot.0 - FIRST) as usize];
+        self.machines[machine as usize].tolerance(config)
     }
 
     pub(super) fn expected(&self, dot: Dot, following: ByteSet) -> Vec<String> {

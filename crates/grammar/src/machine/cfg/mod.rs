@@ -11,6 +11,7 @@ mod nfa;
 mod program;
 mod rows;
 mod simplify;
+mod street;
 
 pub(crate) use program::Program;
 pub(crate) use rows::CfgMachine;

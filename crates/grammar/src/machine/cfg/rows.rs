@@ -19,13 +19,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::embedded::Embedded;
 use super::program::{Dot, Program, Shortest};
+use super::street::Street;
 use crate::frontend::expr::RuleId;
 use crate::machine::{Config, Likeness, Machine, Part, Text, Tolerance};
 use crate::{ByteSet, Profile};
 
 /// Where a rule goes on when it ends: an index into [`CfgMachine::returns`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-struct ReturnId(u32);
+pub(super) struct ReturnId(u32);
 
 /// The return of the root rule: the end of the output.
 const OUTPUT_END: ReturnId = ReturnId(0);
@@ -45,9 +46,9 @@ impl ReturnId {
 
 /// A place in a rule, and where the rule returns.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-struct Item {
-    dot: Dot,
-    returns: ReturnId,
+pub(super) struct Item {
+    pub(super) dot: Dot,
+    pub(super) returns: ReturnId,
 }
 
 /// The callers of one rule in one row.
@@ -58,22 +59,24 @@ struct Return {
     closing: Shortest,
 }
 
-struct Row {
-    items: Box<[Item]>,
+pub(super) struct Row {
+    pub(super) items: Box<[Item]>,
     accepting: bool,
     closing: Shortest,
 }
 
 /// Runs a [`Program`].
 pub(crate) struct CfgMachine {
-    program: Arc<Program>,
-    rows: Vec<Row>,
+    pub(super) program: Arc<Program>,
+    pub(super) rows: Vec<Row>,
     returns: Vec<Return>,
     /// Kernels; the flag tells whether the output may end in the row.
     ids: FxHashMap<(Box<[Item]>, bool), Config>,
     /// Returns by their callers, so that equal contexts in different rows are one.
     return_ids: FxHashMap<Box<[Item]>, ReturnId>,
     embedded: Embedded,
+    /// By dot, where most characters lead, as far as it was asked.
+    pub(super) streets: FxHashMap<Dot, Option<Street>>,
     byte_len: usize,
 }
 
@@ -87,6 +90,7 @@ impl CfgMachine {
             returns: vec![output_end],
             ids: FxHashMap::default(),
             return_ids: FxHashMap::default(),
+            streets: FxHashMap::default(),
             byte_len: 0,
         }
     }
@@ -118,7 +122,7 @@ impl CfgMachine {
         (kernel, accepting)
     }
 
-    fn intern(&mut self, scanned: Vec<Item>) -> Config {
+    pub(super) fn intern(&mut self, scanned: Vec<Item>) -> Config {
         if scanned.is_empty() {
             return Config::DEAD;
         }
@@ -273,7 +277,7 @@ impl CfgMachine {
     }
 
     /// The one item of a row that has no other and is inside a JSON text.
-    fn lone_embedded(&self, config: Config) -> Option<Item> {
+    pub(super) fn lone_embedded(&self, config: Config) -> Option<Item> {
         match *self.rows[config.0 as usize].items {
             [item] if Embedded::holds(item.dot) => Some(item),
             _ => None,
@@ -368,8 +372,11 @@ impl Machine for CfgMachine {
         Some(Likeness { other: self.with_dot(item, Some(other)), bytes })
     }
 
-    fn tolerance(&self, config: Config) -> Option<Tolerance> {
-        self.embedded.tolerance(self.lone_embedded(config)?.dot)
+    fn tolerance(&mut self, config: Config) -> Option<Tolerance> {
+        match self.lone_embedded(config) {
+            Some(item) => self.embedded.tolerance(item.dot),
+            None => self.street_from(config),
+        }
     }
 
     fn tells_tolerance(&self, config: Config) -> bool {

@@ -249,7 +249,7 @@ impl Machine for JsonMachine {
         self.unseen_likeness(config).or_else(|| self.undeclared_likeness(config))
     }
 
-    fn tolerance(&self, config: Config) -> Option<Tolerance> {
+    fn tolerance(&mut self, config: Config) -> Option<Tolerance> {
         self.any_text(config)
     }
 

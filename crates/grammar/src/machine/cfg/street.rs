@@ -1,0 +1,146 @@
+//! Text that may follow whichever characters of some class it has: `[a-z]*`, `[^,]{0,30}`.
+//!
+//! From most dots of a repetition all characters of its class lead to one other dot. Where nothing else in a row takes any
+//! of them, they also lead to one other row, so that the rows after one, two and more of them are a street without turnings.
+//! A counted repetition is a long street, any other one goes round in a circle.
+
+use super::embedded::Embedded;
+use super::program::{Dot, Program};
+use super::rows::{CfgMachine, Item};
+use crate::ByteSet;
+use crate::machine::probe::{CHARACTERS, WIDE};
+use crate::machine::{Config, Machine, Tolerance};
+
+/// Where all characters of a class lead from a dot.
+#[derive(Clone, Copy)]
+pub(super) struct Street {
+    target: Dot,
+    /// As in [`Tolerance`].
+    class: ByteSet,
+}
+
+/// Characters that are looked ahead. Few tokens are longer.
+const LONG: u32 = 24;
+
+impl CfgMachine {
+    /// What the street that begins at a row tolerates.
+    pub(super) fn street_from(&mut self, config: Config) -> Option<Tolerance> {
+        let (mut class, mut exits, mut chars) = (ByteSet::ALL, ByteSet::default(), 0);
+        let mut at = config;
+        while chars < LONG {
+            let Some((item, street)) = self.street_of(at, class) else { break };
+            class = class & street.class;
+            exits = exits | self.plausible(at);
+            let next = self.intern(vec![Item { dot: street.target, ..item }]);
+            if next == at {
+                chars = u32::MAX;
+                break;
+            }
+            at = next;
+            chars += 1;
+        }
+        let beyond = if chars == u32::MAX { ByteSet::default() } else { self.plausible(at) };
+        let exits = (exits | beyond) & !class;
+        (chars > 0).then(|| Tolerance {
+            class,
+            chars,
+            exits,
+            ends: chars < LONG && (beyond & class).is_empty(),
+        })
+    }
+
+    /// The item of a row that takes much of a class, if no other takes any of what it takes.
+    fn street_of(&mut self, config: Config, class: ByteSet) -> Option<(Item, Street)> {
+        let items = self.rows[config.0 as usize].items.clone();
+        let mut widest: Option<(Item, Street)> = None;
+        for &item in &items {
+            if let Some(street) = self.street(item.dot) {
+                let street = Street { class: street.class & class, ..street };
+                if widest.as_ref().is_none_or(|(_, other)| other.class.len() < street.class.len()) {
+                    widest = Some((item, street));
+                }
+            }
+        }
+        let (item, street) = widest.filter(|(_, street)| street.class.len() > WIDE)?;
+        let others = items.iter().filter(|&&other| other != item).map(|other| other.dot);
+        let taken = others.fold(ByteSet::default(), |taken, dot| taken | self.bytes_of(dot));
+        ((taken & street.class).is_empty()).then_some((item, street))
+    }
+
+    fn bytes_of(&self, dot: Dot) -> ByteSet {
+        if Embedded::holds(dot) {
+            return ByteSet::ALL;
+        }
+        let mut bytes = ByteSet::default();
+        for edge in &self.program.state(dot).bytes {
+            bytes.insert_range(edge.low, edge.high);
+        }
+        bytes
+    }
+
+    fn street(&mut self, dot: Dot) -> Option<Street> {
+        if Embedded::holds(dot) {
+            return None;
+        }
+        let program = &self.program;
+        *self.streets.entry(dot).or_insert_with(|| Street::new(program, dot))
+    }
+}
+
+impl Street {
+    fn new(program: &Program, dot: Dot) -> Option<Self> {
+        let edges = &program.state(dot).bytes;
+        // Where a byte leads to two dots, a row of several items follows.
+        if edges.windows(2).any(|pair| pair[0].high >= pair[1].low) {
+            return None;
+        }
+        let mut targets: Vec<(Dot, ByteSet)> = Vec::new();
+        for edge in edges.iter().filter(|edge| edge.low.is_ascii()) {
+            let known = targets.iter().position(|(target, _)| *target == edge.target);
+            let at = known.unwrap_or(targets.len());
+            if known.is_none() {
+                targets.push((edge.target, ByteSet::default()));
+            }
+            targets[at].1.insert_range(edge.low, edge.high.min(0x7f));
+        }
+        let (target, mut class) = targets.into_iter().max_by_key(|(_, class)| class.len())?;
+        let leads = |low: u8, high: u8, rest: &[(u8, u8)]| {
+            (low..=high).all(|lead| {
+                let next = step(program, dot, lead);
+                next.is_some_and(|next| all_lead(program, next, rest, target))
+            })
+        };
+        if CHARACTERS.iter().all(|&(low, high, rest)| leads(low, high, rest)) {
+            class.insert_range(0x80, u8::MAX);
+        }
+        Some(Self { target, class })
+    }
+}
+
+/// The only dot after a byte.
+fn step(program: &Program, dot: Dot, byte: u8) -> Option<Dot> {
+    let state = program.state(dot);
+    let mut edges = state.bytes.iter().filter(|edge| (edge.low..=edge.high).contains(&byte));
+    let next = edges.next()?.target;
+    edges.next().is_none().then_some(next)
+}
+
+/// Whether all bytes of the ranges lead from a dot to another, over dots from which nothing else leads.
+fn all_lead(program: &Program, dot: Dot, ranges: &[(u8, u8)], target: Dot) -> bool {
+    let Some((&(low, high), rest)) = ranges.split_first() else { return dot == target };
+    let state = program.state(dot);
+    if state.accepting || !state.calls.is_empty() {
+        return false;
+    }
+    let mut from = u16::from(low);
+    for edge in &state.bytes {
+        if u16::from(edge.low) > from || u16::from(edge.high) < from {
+            return false;
+        }
+        if !all_lead(program, edge.target, rest, target) {
+            return false;
+        }
+        from = u16::from(edge.high) + 1;
+    }
+    from == u16::from(high) + 1
+}
