@@ -13,7 +13,7 @@ const TOKENS: usize = 8;
 
 /// Small enough that an input takes milliseconds.
 pub fn limits() -> Limits {
-    Limits { states: 1 << 12, source_bytes: 1 << 14, shortest_bytes: 1 << 10, ..Limits::default() }
+    Limits { states: 1 << 12, source_bytes: 1 << 14, shortest_bytes: 1 << 8, ..Limits::default() }
 }
 
 /// Options by the bits of a byte.

@@ -128,11 +128,26 @@ impl Cells {
     }
 }
 
+/// ASCII text that may follow whatever it is: up to so many characters of these cells.
+#[derive(Clone, Copy)]
+pub(crate) struct Road {
+    cells: CellSet,
+    chars: u32,
+}
+
+impl Road {
+    pub(crate) fn new(tolerance: Option<Tolerance>) -> Self {
+        tolerance.map_or(Self { cells: 0, chars: 0 }, |Tolerance { class, chars, .. }| Self {
+            cells: within(class),
+            chars,
+        })
+    }
+}
+
 impl Cells {
-    /// Whether all tokens that go on from `node`, which is between two characters, do so with text that is tolerated there.
-    pub(crate) fn tolerates_below(&self, node: TrieNode, tolerance: &Tolerance) -> bool {
-        let below = self.below[node.index()];
-        below & !within(tolerance.class) == 0 && self.height[node.index()] <= tolerance.chars
+    /// Whether all tokens that go on from `node` do so along `road`.
+    pub(crate) fn goes_along(&self, node: TrieNode, road: Road) -> bool {
+        self.below[node.index()] & !road.cells == 0 && self.height[node.index()] <= road.chars
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use formwork_vocab::{TokenId, TokenSet, TrieNode, Vocabulary};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use crate::cells::Cells;
+use crate::cells::{Cells, Road};
 use crate::machine::Config;
 use crate::machine::automaton::Automaton;
 use crate::tables::{Pool, Strings};
@@ -28,6 +28,8 @@ pub(crate) struct Masks {
     texts: FxHashMap<Config, Arc<TokenSet>>,
     /// Those of configs that others are like.
     likes: FxHashMap<Config, Arc<TokenSet>>,
+    /// The text that may follow configs that a walk has come to.
+    roads: FxHashMap<Config, Road>,
     /// The tables of the machine's strings, if it has such.
     strings: Option<Arc<Strings>>,
     cells: Arc<Cells>,
@@ -45,6 +47,7 @@ impl Masks {
             distinct: FxHashMap::default(),
             texts: FxHashMap::default(),
             likes: FxHashMap::default(),
+            roads: FxHashMap::default(),
             strings: automaton.strings().map(|profile| Strings::of(vocabulary, profile)),
             cells: Cells::of(vocabulary),
             pool: Pool::of(vocabulary),
@@ -116,10 +119,10 @@ impl Masks {
         if config == Config::DEAD {
             return Arc::new(self.pool.empty());
         }
-        let Self { texts, likes, pool, cells, strings, .. } = self;
+        let Self { texts, likes, roads, pool, cells, strings, .. } = self;
         let strings = strings.as_deref();
         let (open, noted) = (Vec::new(), Vec::new());
-        Walk { automaton, vocabulary, strings, cells, texts, pool, open, noted, likes, likened: false }
+        Walk { automaton, vocabulary, strings, cells, texts, pool, open, noted, likes, roads, likened: false }
             .mask(config)
     }
 

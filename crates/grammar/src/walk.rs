@@ -14,7 +14,7 @@ use formwork_vocab::{TokenId, TokenSet, TokenTrie, TrieNode, Vocabulary};
 use rustc_hash::FxHashMap;
 
 use crate::ByteSet;
-use crate::cells::{Cells, Prospect};
+use crate::cells::{Cells, Prospect, Road};
 use crate::machine::automaton::Automaton;
 use crate::machine::{Config, Part, Text, Tolerance};
 use crate::tables::{Inside, Notes, Pool, SPACES, STARTS, Strings};
@@ -35,6 +35,8 @@ pub(crate) struct Walk<'a> {
     pub(crate) noted: Vec<(TrieNode, Config)>,
     /// The masks of configs that others are like ([`Part::Like`]).
     pub(crate) likes: &'a mut FxHashMap<Config, Arc<TokenSet>>,
+    /// The text that may follow configs that a walk has come to.
+    pub(crate) roads: &'a mut FxHashMap<Config, Road>,
     /// Whether such a mask, or such a config, has been used.
     pub(crate) likened: bool,
 }
@@ -58,9 +60,6 @@ enum Keep<'a> {
         strings: &'a Strings,
     },
 }
-
-/// So many tokens are walked in the time that it takes to see that all may follow.
-const FEW: usize = 12;
 
 impl Keep<'_> {
     fn contains(self, token: TokenId) -> bool {
@@ -314,9 +313,16 @@ impl<'a> Walk<'a> {
 
     /// Whether all tokens below a node may follow, as far as that is seen at once.
     fn goes_on_with_text(&mut self, ground: Ground, (node, config): (TrieNode, Config)) -> bool {
-        std::ptr::eq(ground.trie, self.vocabulary.trie())
-            && ground.trie.tokens_below(node).len() > FEW
-            && self.automaton.known_tolerance(config).is_some_and(|it| self.cells.tolerates_below(node, &it))
+        if !std::ptr::eq(ground.trie, self.vocabulary.trie()) {
+            return false;
+        }
+        let known = self.roads.get(&config).copied();
+        let road = known.unwrap_or_else(|| {
+            let road = Road::new(self.automaton.known_tolerance(config));
+            self.roads.insert(config, road);
+            road
+        });
+        self.cells.goes_along(node, road)
     }
 
     /// At a node where the machine may be inside a string: takes what is known of such places.

@@ -1,7 +1,6 @@
 //! A machine with its steps remembered.
 
 use formwork_vocab::{TokenId, Vocabulary};
-use rustc_hash::FxHashMap;
 
 use super::{Config, Likeness, Machine, Part, Tolerance, probe};
 use crate::tokens::{TokenEdges, is_lead, spelling};
@@ -23,7 +22,6 @@ pub(crate) struct Automaton {
     rows: Vec<Row>,
     blocks: Vec<[u32; BLOCK]>,
     start: Config,
-    tolerances: FxHashMap<Config, Option<Tolerance>>,
     /// What the machine's token terminals stand for.
     edges: TokenEdges,
 }
@@ -42,8 +40,7 @@ struct Row {
 impl Automaton {
     pub(crate) fn new(mut machine: Box<dyn Machine>) -> Self {
         let start = machine.start();
-        let (tolerances, edges) = (FxHashMap::default(), TokenEdges::default());
-        Self { machine, rows: Vec::new(), blocks: Vec::new(), start, tolerances, edges }
+        Self { machine, rows: Vec::new(), blocks: Vec::new(), start, edges: TokenEdges::default() }
     }
 
     /// The same with tokens for the token terminals.
@@ -193,12 +190,7 @@ impl Automaton {
 
     /// The same, but only what the machine says of itself.
     pub(crate) fn known_tolerance(&mut self, config: Config) -> Option<Tolerance> {
-        if let Some(&known) = self.tolerances.get(&config) {
-            return known;
-        }
-        let tolerance = self.machine.tolerance(config);
-        self.tolerances.insert(config, tolerance);
-        tolerance
+        self.machine.tolerance(config)
     }
 
     /// The config after all of `bytes`, dead as soon as one of them cannot follow.
@@ -273,7 +265,6 @@ impl Automaton {
 
     /// Bytes of memory, roughly.
     pub(crate) fn byte_len(&self) -> usize {
-        let tolerances = 2 * self.tolerances.len() * size_of::<(Config, Option<Tolerance>)>();
-        self.machine.byte_len() + size_of_val(&*self.blocks) + size_of_val(&*self.rows) + tolerances
+        self.machine.byte_len() + size_of_val(&*self.blocks) + size_of_val(&*self.rows)
     }
 }
