@@ -86,9 +86,9 @@ impl Masks {
     }
 
     /// The mask that is equal to this one, if there was one before: places that differ in what comes later are many, and
-    /// most of them have the same next tokens.
+    /// most of them have the same next tokens. Those of JSON share what is long in them already.
     fn shared(&mut self, mask: Arc<TokenSet>) -> Arc<TokenSet> {
-        if self.bytes < PLENTY {
+        if self.bytes < PLENTY || self.strings.is_some() {
             self.bytes += mask.byte_len();
             return mask;
         }

@@ -313,7 +313,8 @@ impl<'a> Walk<'a> {
 
     /// Whether all tokens below a node may follow, as far as that is seen at once.
     fn goes_on_with_text(&mut self, ground: Ground, (node, config): (TrieNode, Config)) -> bool {
-        if !std::ptr::eq(ground.trie, self.vocabulary.trie()) {
+        // What JSON machines know of text takes longer to find out, and they have tables for most of it.
+        if self.strings.is_some() || !std::ptr::eq(ground.trie, self.vocabulary.trie()) {
             return false;
         }
         let known = self.roads.get(&config).copied();
