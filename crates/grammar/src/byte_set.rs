@@ -14,6 +14,17 @@ impl ByteSet {
     /// All 256 bytes.
     pub(crate) const ALL: Self = Self([u64::MAX; 4]);
 
+    /// All bytes below one.
+    pub(crate) const fn below(end: u8) -> Self {
+        let mut words = [0; 4];
+        let mut byte = 0;
+        while byte < end {
+            words[byte as usize / 64] |= 1 << (byte % 64);
+            byte += 1;
+        }
+        Self(words)
+    }
+
     pub(crate) fn without(mut self, bytes: &[u8]) -> Self {
         for &byte in bytes {
             self.0[usize::from(byte) / 64] &= !(1 << (byte % 64));

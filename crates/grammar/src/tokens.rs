@@ -9,8 +9,8 @@ use std::fmt;
 
 use formwork_vocab::{TokenId, TokenSet, Vocabulary};
 
-use crate::GrammarError;
 use crate::error::Kind;
+use crate::{ByteSet, GrammarError};
 
 /// A terminal that stands for a token.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -39,6 +39,9 @@ impl fmt::Display for TokenTerminal {
 
 /// The least of the eight bytes that no UTF-8 has and that spellings begin with.
 const LEAD: u8 = 0xf8;
+
+/// The bytes that text may have.
+pub(crate) const TEXT: ByteSet = ByteSet::below(LEAD);
 
 /// The number of spellings.
 pub(crate) const TERMINALS: usize = (u8::MAX - LEAD + 1) as usize * 256;

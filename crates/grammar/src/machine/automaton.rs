@@ -3,7 +3,7 @@
 use formwork_vocab::{TokenId, Vocabulary};
 
 use super::{Config, Likeness, Machine, Part, Tolerance, probe};
-use crate::tokens::{TokenEdges, is_lead, spelling};
+use crate::tokens::{TEXT, TokenEdges, is_lead, spelling};
 use crate::{ByteSet, Profile};
 
 /// In a block: this step has not been made yet.
@@ -107,7 +107,7 @@ impl Automaton {
             return known;
         }
         let plausible = self.machine.plausible(config);
-        let text: ByteSet = plausible.iter().take_while(|&byte| !is_lead(byte)).collect();
+        let text = plausible & TEXT;
         let known = (text, text != plausible);
         self.row(config).plausible = Some(known);
         known

@@ -1,0 +1,94 @@
+//! Literals and classes of characters.
+
+use super::super::expr::{Expr, complement, next_char, normalise};
+use super::{Parser, shown};
+use crate::GrammarError;
+use crate::error::GbnfProblem;
+
+impl Parser<'_> {
+    pub(super) fn literal(&mut self) -> Result<Expr, GrammarError> {
+        let start = self.at;
+        self.at += 1;
+        let mut text = String::new();
+        loop {
+            match self.peek() {
+                Some('"') => break,
+                None => return Err(self.error(start, GbnfProblem::Unterminated { what: "literal" })),
+                _ => text.push(self.character()?),
+            }
+        }
+        self.at += 1;
+        Ok(Expr::Literal(text.into_bytes()))
+    }
+
+    pub(super) fn class(&mut self) -> Result<Expr, GrammarError> {
+        let start = self.at;
+        self.at += 1;
+        let negated = self.take("^");
+        let mut ranges = Vec::new();
+        loop {
+            match self.peek() {
+                Some(']') => break,
+                None => return Err(self.error(start, GbnfProblem::Unterminated { what: "class" })),
+                _ => ranges.push(self.class_range()?),
+            }
+        }
+        self.at += 1;
+        if ranges.is_empty() {
+            return Ok(Expr::empty()); // `[]` and `[^]` alike, as llama.cpp reads them
+        }
+        normalise(&mut ranges, next_char);
+        Ok(Expr::Class(if negated { complement(&ranges) } else { ranges }))
+    }
+
+    /// One character, or `a-z`. A `-` right before `]` stands for itself.
+    fn class_range(&mut self) -> Result<(char, char), GrammarError> {
+        let start = self.at;
+        let low = self.character()?;
+        let rest = &self.source[self.at..];
+        if !rest.starts_with('-') || rest.starts_with("-]") {
+            return Ok((low, low));
+        }
+        self.at += 1;
+        let high = self.character()?;
+        if high < low {
+            return Err(self.error(start, GbnfProblem::BackwardRange));
+        }
+        Ok((low, high))
+    }
+
+    /// One character of a literal or class, escapes decoded.
+    fn character(&mut self) -> Result<char, GrammarError> {
+        let start = self.at;
+        let c = self.next().ok_or_else(|| self.expected("a character"))?;
+        if c != '\\' {
+            return Ok(c);
+        }
+        let escape = self.next().ok_or_else(|| self.expected("an escape"))?;
+        match escape {
+            'n' => Ok('\n'),
+            't' => Ok('\t'),
+            'r' => Ok('\r'),
+            '\\' | '"' | '[' | ']' | '-' | '^' => Ok(escape),
+            'x' => self.hex(start, 2),
+            'u' => self.hex(start, 4),
+            'U' => self.hex(start, 8),
+            _ => {
+                let text = shown(&self.source[start..self.at]);
+                Err(self.error(start, GbnfProblem::Escape { text }))
+            }
+        }
+    }
+
+    /// The code point in the next `digits` hexadecimal digits.
+    fn hex(&mut self, start: usize, digits: usize) -> Result<char, GrammarError> {
+        let mut value = 0;
+        for _ in 0..digits {
+            let digit = self.peek().and_then(|c| c.to_digit(16));
+            let digit = digit.ok_or_else(|| self.expected("a hexadecimal digit"))?;
+            value = value << 4 | digit;
+            self.at += 1;
+        }
+        char::from_u32(value).ok_or_else(|| self.error(start, GbnfProblem::NotACharacter { given: value }))
+    }
+}
