@@ -52,7 +52,7 @@ impl Formwork {
     }
 
     fn constraint(&self, grammar: &Grammar) -> Constraint {
-        Constraint::new(grammar, Arc::clone(&self.vocabulary)).expect("every token is in the vocabulary")
+        Constraint::new(grammar, Arc::clone(&self.vocabulary)).expect("a schema names no tokens")
     }
 }
 

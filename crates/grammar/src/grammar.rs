@@ -149,7 +149,7 @@ impl Grammar {
         &self.warnings
     }
 
-    /// The same language as GBNF, which llama.cpp reads too.
+    /// The same language as GBNF, which llama.cpp reads too, but for `%json` where the source has it.
     ///
     /// A schema is written as it is compiled, so with its layout and one spelling of everything:
     ///
