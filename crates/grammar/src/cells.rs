@@ -8,11 +8,12 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use formwork_vocab::{TokenId, TokenSet, TrieNode, Vocabulary};
+use formwork_vocab::{TokenId, TokenSet, TokenTrie, TrieNode, Vocabulary};
 use rustc_hash::FxHashMap;
 
 use crate::ByteSet;
-use crate::machine::Tolerance;
+use crate::machine::automaton::Automaton;
+use crate::machine::{Config, Tolerance};
 
 /// A set of cells, one bit each.
 type CellSet = u64;
@@ -121,7 +122,7 @@ impl Cells {
 
     /// Whether all tokens that begin with `node` are in [`Cells::tokens`] or cannot follow, given that its `depth` bytes are
     /// of the class.
-    pub(crate) fn settles(&self, node: TrieNode, depth: u32, prospect: &Prospect) -> bool {
+    fn settles(&self, node: TrieNode, depth: u32, prospect: &Prospect) -> bool {
         // There are no more characters than bytes.
         let longest = depth + self.height[node.index()];
         self.within[node.index()] & prospect.exits == 0 && longest <= prospect.bytes
@@ -133,14 +134,22 @@ impl Cells {
 pub(crate) struct Road {
     cells: CellSet,
     chars: u32,
+    accepting: Option<bool>,
 }
 
 impl Road {
     pub(crate) fn new(tolerance: Option<Tolerance>) -> Self {
-        tolerance.map_or(Self { cells: 0, chars: 0 }, |Tolerance { class, chars, .. }| Self {
+        let none = Self { cells: 0, chars: 0, accepting: None };
+        tolerance.map_or(none, |Tolerance { class, chars, accepting, .. }| Self {
             cells: within(class),
             chars,
+            accepting,
         })
+    }
+
+    /// As in [`Tolerance`].
+    pub(crate) const fn accepting(self) -> Option<bool> {
+        self.accepting
     }
 }
 
@@ -149,10 +158,111 @@ impl Cells {
     pub(crate) fn goes_along(&self, node: TrieNode, road: Road) -> bool {
         self.below[node.index()] & !road.cells == 0 && self.height[node.index()] <= road.chars
     }
+
+    /// Walks the part of the trie where tokens are not just text that is tolerated, beginning with the bytes in `first`.
+    pub(crate) fn beyond(
+        &self,
+        automaton: &mut Automaton,
+        trie: &TokenTrie,
+        config: Config,
+        (tolerance, first): (&Tolerance, ByteSet),
+    ) -> Beyond {
+        let prospect = Prospect::new(tolerance);
+        let mut beyond = Beyond::default();
+        let mut open = vec![(TrieNode::ROOT, config, 1, 0u32)];
+        while let Some((node, config, depth, recent)) = open.pop() {
+            let among = if depth == 1 { first } else { ByteSet::ALL };
+            let plausible = automaton.plausible(config) & among;
+            for (byte, child) in trie.children(node).filter(|&(byte, _)| plausible.contains(byte)) {
+                let recent = recent << 8 | u32::from(byte);
+                let tolerated = prospect.tolerates(byte, recent);
+                if tolerated && self.settles(child, depth, &prospect) {
+                    continue;
+                }
+                let next = automaton.step(config, byte);
+                if tolerated && next != Config::DEAD {
+                    beyond.tolerated.push((child, next));
+                    open.push((child, next, depth + 1, recent));
+                } else {
+                    beyond.left.push((byte, child, next));
+                }
+            }
+        }
+        beyond
+    }
+}
+
+/// What [`Cells::beyond`] comes to.
+#[derive(Default)]
+pub(crate) struct Beyond {
+    /// Nodes in the midst of text that is tolerated, as far as they were walked to.
+    pub(crate) tolerated: Vec<(TrieNode, Config)>,
+    /// Where it ends, with the last byte.
+    pub(crate) left: Vec<(u8, TrieNode, Config)>,
+}
+
+/// By node of the trie, what its prefix is made of.
+pub(crate) struct Paths(Vec<Path>);
+
+#[derive(Clone, Copy, Default)]
+struct Path {
+    cells: CellSet,
+    chars: u32,
+    /// The bytes of a character that is not finished yet.
+    unfinished: u32,
+}
+
+impl Paths {
+    /// The table of `vocabulary`, built when it is first asked for.
+    pub(crate) fn of(vocabulary: &Vocabulary) -> Arc<Self> {
+        vocabulary.derived(Self::new)
+    }
+
+    fn new(vocabulary: &Vocabulary) -> Self {
+        let trie = vocabulary.trie();
+        let mut paths = vec![Path::default(); trie.len()];
+        for node in trie.nodes() {
+            let path = paths[node.index()];
+            for (byte, child) in trie.children(node) {
+                paths[child.index()] = path.then(byte);
+            }
+        }
+        Self(paths)
+    }
+
+    /// The nodes of which the prefix is text that is tolerated, if some token goes on from there.
+    pub(crate) fn along(&self, trie: &TokenTrie, tolerance: &Tolerance) -> Vec<TrieNode> {
+        let cells = within(tolerance.class);
+        let fits = |node: &TrieNode| {
+            let Path { cells: own, chars, unfinished } = self.0[node.index()];
+            unfinished == 0 && own & !cells == 0 && chars <= tolerance.chars && trie.has_children(*node)
+        };
+        trie.nodes().skip(1).filter(fits).collect()
+    }
+}
+
+impl Path {
+    fn then(self, byte: u8) -> Self {
+        let Self { cells, chars, unfinished } = self;
+        let chars = chars + u32::from(unfinished == 0);
+        if unfinished == 0 && byte.is_ascii() {
+            return Self { cells: cells | 1 << cell(byte), chars, unfinished };
+        }
+        let unfinished = unfinished << 8 | u32::from(byte);
+        let bytes = unfinished.to_be_bytes();
+        match str::from_utf8(&bytes[unfinished.leading_zeros() as usize / 8..]) {
+            Ok(text) => {
+                let odd = CellSet::from(text.chars().any(is_odd)) << ODD_CELL;
+                Self { cells: cells | 1 << BEYOND_ASCII | odd, chars, unfinished: 0 }
+            }
+            Err(error) if error.error_len().is_none() => Self { cells, chars, unfinished },
+            Err(_) => Self { cells: cells | ILL_FORMED, chars, unfinished: 0 },
+        }
+    }
 }
 
 /// What a walk may leave out of the trie.
-pub(crate) struct Prospect {
+struct Prospect {
     /// The cells that the class covers.
     cells: CellSet,
     /// The cells of which something may come that is not in these.
@@ -162,7 +272,7 @@ pub(crate) struct Prospect {
 }
 
 impl Prospect {
-    pub(crate) fn new(tolerance: &Tolerance) -> Self {
+    fn new(tolerance: &Tolerance) -> Self {
         let cells = within(tolerance.class);
         let plausible = tolerance.class | tolerance.exits;
         let more = plausible.iter().filter(|&byte| !has_byte(cells, byte));
@@ -171,7 +281,7 @@ impl Prospect {
     }
 
     /// Whether text may go on with `byte`, the last of `recent`, without leaving the cells.
-    pub(crate) fn tolerates(&self, byte: u8, recent: u32) -> bool {
+    fn tolerates(&self, byte: u8, recent: u32) -> bool {
         has_byte(self.cells, byte)
             && (has_byte(self.cells, ODD_BYTE) || byte.is_ascii() || !ends_in_odd(recent))
     }
@@ -354,6 +464,6 @@ mod tests {
     }
 
     fn tolerance(class: ByteSet, chars: u32) -> Tolerance {
-        Tolerance { class, chars, exits: ByteSet::default(), ends: false }
+        Tolerance { class, chars, exits: ByteSet::default(), ends: false, accepting: None }
     }
 }

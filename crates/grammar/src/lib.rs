@@ -41,6 +41,7 @@ mod mask;
 mod matcher;
 mod regular;
 mod samples;
+mod spans;
 mod tables;
 mod tokens;
 mod walk;

@@ -3,8 +3,8 @@
 //! A token may come if the machine can step over all of its bytes. The tokens lie in a trie, so what they share is
 //! stepped over once; children that the machine finds implausible are not stepped to at all.
 //!
-//! Most of the stepping is left out where it is known beforehand what tokens do: see [`walk`](crate::walk). [`plain`] is the
-//! walk without that.
+//! Most of the stepping is left out where it is known beforehand what tokens do: see [`walk`](crate::walk) for machines that
+//! read JSON and [`spans`](crate::spans) for those that do not. [`plain`] is the walk without that.
 
 use std::collections::hash_map::Entry;
 use std::hash::BuildHasher;
@@ -13,28 +13,29 @@ use std::sync::Arc;
 use formwork_vocab::{TokenId, TokenSet, TrieNode, Vocabulary};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use crate::cells::{Cells, Road};
+use crate::cells::Cells;
 use crate::machine::Config;
 use crate::machine::automaton::Automaton;
+use crate::spans::Spans;
 use crate::tables::{Pool, Strings};
-use crate::walk::Walk;
+use crate::walk::{Texts, Walk};
 
 /// The masks of a generation, each computed at most once.
 pub(crate) struct Masks {
     known: FxHashMap<Config, Arc<TokenSet>>,
     /// Those by a hash of their tokens.
     distinct: FxHashMap<u64, Arc<TokenSet>>,
-    /// Those inside strings of any text, by the config after the closing quote.
-    texts: FxHashMap<Config, Arc<TokenSet>>,
-    /// Those of configs that others are like.
-    likes: FxHashMap<Config, Arc<TokenSet>>,
-    /// The text that may follow configs that a walk has come to.
-    roads: FxHashMap<Config, Road>,
-    /// The tables of the machine's strings, if it has such.
-    strings: Option<Arc<Strings>>,
-    cells: Arc<Cells>,
+    way: Way,
     pool: Arc<Pool>,
     bytes: usize,
+}
+
+/// How masks are computed.
+enum Way {
+    /// Where the machine reads JSON strings.
+    Strings(Texts),
+    /// Where it does not.
+    Rules(Spans),
 }
 
 /// Bytes of masks from which on it is looked for equal ones, which takes longer than a short cut to a mask.
@@ -42,14 +43,16 @@ const PLENTY: usize = 8 << 20;
 
 impl Masks {
     pub(crate) fn new(automaton: &Automaton, vocabulary: &Vocabulary) -> Self {
+        let way = match automaton.strings() {
+            Some(profile) => {
+                Way::Strings(Texts::new(Strings::of(vocabulary, profile), Cells::of(vocabulary)))
+            }
+            None => Way::Rules(Spans::new(vocabulary)),
+        };
         Self {
             known: FxHashMap::default(),
             distinct: FxHashMap::default(),
-            texts: FxHashMap::default(),
-            likes: FxHashMap::default(),
-            roads: FxHashMap::default(),
-            strings: automaton.strings().map(|profile| Strings::of(vocabulary, profile)),
-            cells: Cells::of(vocabulary),
+            way,
             pool: Pool::of(vocabulary),
             bytes: 0,
         }
@@ -66,20 +69,7 @@ impl Masks {
         if let Some(known) = self.known.get(&config) {
             return Arc::clone(known);
         }
-        let mut mask = self.compute(automaton, vocabulary, config);
-        if config != Config::DEAD {
-            for (index, _) in automaton.terminals(config) {
-                if let Some(tokens) = automaton.edges().tokens(index) {
-                    Arc::make_mut(&mut mask).extend(tokens);
-                }
-            }
-        }
-        if config != Config::DEAD && automaton.accepting(config) {
-            let mask = Arc::make_mut(&mut mask);
-            for &end in vocabulary.ends() {
-                mask.insert(end);
-            }
-        }
+        let mask = self.compute(automaton, vocabulary, config);
         let mask = self.shared(mask);
         self.known.insert(config, Arc::clone(&mask));
         mask
@@ -88,7 +78,10 @@ impl Masks {
     /// The mask that is equal to this one, if there was one before: places that differ in what comes later are many, and
     /// most of them have the same next tokens. Those of JSON share what is long in them already.
     fn shared(&mut self, mask: Arc<TokenSet>) -> Arc<TokenSet> {
-        if self.bytes < PLENTY || self.strings.is_some() {
+        if Arc::strong_count(&mask) > 1 {
+            return mask;
+        }
+        if self.bytes < PLENTY || matches!(self.way, Way::Strings(_)) {
             self.bytes += mask.byte_len();
             return mask;
         }
@@ -119,23 +112,44 @@ impl Masks {
         if config == Config::DEAD {
             return Arc::new(self.pool.empty());
         }
-        let Self { texts, likes, roads, pool, cells, strings, .. } = self;
-        let strings = strings.as_deref();
-        let (open, noted) = (Vec::new(), Vec::new());
-        Walk { automaton, vocabulary, strings, cells, texts, pool, open, noted, likes, roads, likened: false }
-            .mask(config)
+        let ends = if automaton.accepting(config) { vocabulary.ends() } else { &[] };
+        let mut mask = match &mut self.way {
+            Way::Rules(spans) => spans.mask(automaton, vocabulary, config, ends),
+            Way::Strings(texts) => {
+                let mut mask = Walk::new(automaton, vocabulary, texts, &self.pool).mask(config);
+                if !ends.is_empty() {
+                    let mask = Arc::make_mut(&mut mask);
+                    for &end in ends {
+                        mask.insert(end);
+                    }
+                }
+                mask
+            }
+        };
+        for (index, _) in automaton.terminals(config) {
+            if let Some(tokens) = automaton.edges().tokens(index) {
+                Arc::make_mut(&mut mask).extend(tokens);
+            }
+        }
+        mask
     }
 
     /// Bytes of memory, roughly.
-    pub(crate) const fn byte_len(&self) -> usize {
-        self.bytes
+    pub(crate) fn byte_len(&self) -> usize {
+        let known = self.known.len() * 2 * size_of::<(Config, Arc<TokenSet>)>();
+        let kept = match &self.way {
+            Way::Rules(spans) => spans.byte_len(),
+            Way::Strings(texts) => texts.byte_len(),
+        };
+        self.bytes + known + kept
     }
 }
 
 impl Drop for Masks {
     fn drop(&mut self) {
-        self.texts.clear();
-        self.likes.clear();
+        if let Way::Strings(texts) = &mut self.way {
+            texts.clear();
+        }
         self.distinct.clear();
         self.pool.take_back(self.known.drain().filter_map(|(_, mask)| Arc::into_inner(mask)));
     }

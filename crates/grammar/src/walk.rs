@@ -14,38 +14,63 @@ use formwork_vocab::{TokenId, TokenSet, TokenTrie, TrieNode, Vocabulary};
 use rustc_hash::FxHashMap;
 
 use crate::ByteSet;
-use crate::cells::{Cells, Prospect, Road};
+use crate::cells::Cells;
 use crate::machine::automaton::Automaton;
-use crate::machine::{Config, Part, Text, Tolerance};
+use crate::machine::{Config, Part, Text};
 use crate::tables::{Inside, Notes, Pool, SPACES, STARTS, Strings};
+
+/// What walks keep for later ones, and the tables that they use.
+pub(crate) struct Texts {
+    strings: Arc<Strings>,
+    cells: Arc<Cells>,
+    /// The masks inside strings of any text, by the config after the closing quote.
+    free: FxHashMap<Config, Arc<TokenSet>>,
+    /// The masks of configs that others are like ([`Part::Like`]).
+    likes: FxHashMap<Config, Arc<TokenSet>>,
+}
+
+impl Texts {
+    pub(crate) fn new(strings: Arc<Strings>, cells: Arc<Cells>) -> Self {
+        Self { strings, cells, free: FxHashMap::default(), likes: FxHashMap::default() }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.free.clear();
+        self.likes.clear();
+    }
+
+    /// Bytes of memory, roughly.
+    pub(crate) fn byte_len(&self) -> usize {
+        self.free
+            .values()
+            .chain(self.likes.values())
+            .next()
+            .map_or(0, |mask| (self.free.len() + self.likes.len()) * mask.byte_len())
+    }
+}
 
 /// A walk over the tokens that may follow some config.
 pub(crate) struct Walk<'a> {
-    pub(crate) automaton: &'a mut Automaton,
-    pub(crate) vocabulary: &'a Vocabulary,
-    /// Where the machine reads strings.
-    pub(crate) strings: Option<&'a Strings>,
-    pub(crate) cells: &'a Cells,
-    /// The masks inside strings of any text, by the config after the closing quote.
-    pub(crate) texts: &'a mut FxHashMap<Config, Arc<TokenSet>>,
-    pub(crate) pool: &'a Pool,
+    automaton: &'a mut Automaton,
+    vocabulary: &'a Vocabulary,
+    strings: &'a Strings,
+    cells: &'a Cells,
+    texts: &'a mut FxHashMap<Config, Arc<TokenSet>>,
+    likes: &'a mut FxHashMap<Config, Arc<TokenSet>>,
+    pool: &'a Pool,
     /// Nodes whose children are to be looked at, with the config there.
-    pub(crate) open: Vec<(TrieNode, Config)>,
+    open: Vec<(TrieNode, Config)>,
     /// Nodes of which there is a note of what comes inside a string.
-    pub(crate) noted: Vec<(TrieNode, Config)>,
-    /// The masks of configs that others are like ([`Part::Like`]).
-    pub(crate) likes: &'a mut FxHashMap<Config, Arc<TokenSet>>,
-    /// The text that may follow configs that a walk has come to.
-    pub(crate) roads: &'a mut FxHashMap<Config, Road>,
-    /// Whether such a mask, or such a config, has been used.
-    pub(crate) likened: bool,
+    noted: Vec<(TrieNode, Config)>,
+    /// Whether a mask of `likes`, or a config that is like another, has been used.
+    likened: bool,
 }
 
 /// A trie to walk, and which of its tokens count.
 #[derive(Clone, Copy)]
 struct Ground<'a> {
     trie: &'a TokenTrie,
-    notes: Option<&'a Notes>,
+    notes: &'a Notes,
     keep: Keep<'a>,
 }
 
@@ -72,9 +97,19 @@ impl Keep<'_> {
 }
 
 impl<'a> Walk<'a> {
+    pub(crate) fn new(
+        automaton: &'a mut Automaton,
+        vocabulary: &'a Vocabulary,
+        Texts { strings, cells, free: texts, likes }: &'a mut Texts,
+        pool: &'a Pool,
+    ) -> Self {
+        let (open, noted) = (Vec::new(), Vec::new());
+        Self { automaton, vocabulary, strings, cells, texts, likes, pool, open, noted, likened: false }
+    }
+
     /// The text tokens that may follow `config`.
     pub(crate) fn mask(mut self, config: Config) -> Arc<TokenSet> {
-        let Some(strings) = self.strings else { return Arc::new(self.plain(config)) };
+        let strings = self.strings;
         let mut parts = Vec::with_capacity(1);
         self.automaton.parts(config, &mut parts);
         let mut parts = parts.into_iter();
@@ -136,8 +171,7 @@ impl<'a> Walk<'a> {
 
     /// All tokens, from their first byte.
     fn tokens(&self) -> Ground<'a> {
-        let notes = self.strings.map(|strings| &strings.token_notes);
-        Ground { trie: self.vocabulary.trie(), notes, keep: Keep::All }
+        Ground { trie: self.vocabulary.trie(), notes: &self.strings.token_notes, keep: Keep::All }
     }
 
     /// The tokens that may follow a config of which nothing is known.
@@ -148,12 +182,11 @@ impl<'a> Walk<'a> {
             None => self.pool.empty(),
         };
         let mut first = ByteSet::ALL;
-        if let Some(strings) = self.strings
-            && let Some(after) = self.after_spaces(config)
-        {
+        if let Some(after) = self.after_spaces(config) {
+            let strings = self.strings;
             let spaced = &*strings.spaced;
             let keep = if after == config { Keep::All } else { Keep::Of(&spaced.led) };
-            let ground = Ground { trie: &spaced.trie, notes: Some(&strings.spaced_notes), keep };
+            let ground = Ground { trie: &spaced.trie, notes: &strings.spaced_notes, keep };
             for &token in &spaced.blank {
                 mask.insert(token);
             }
@@ -165,39 +198,19 @@ impl<'a> Walk<'a> {
             first = ByteSet::ALL.without(&SPACES);
         }
         match tolerance {
-            Some(tolerance) => self.tolerate(config, &tolerance, first, &mut mask),
+            Some(tolerance) => {
+                let trie = self.vocabulary.trie();
+                let beyond = self.cells.beyond(self.automaton, trie, config, (&tolerance, first));
+                let tolerated = beyond.tolerated.into_iter().flat_map(|(node, _)| trie.tokens_at(node));
+                tolerated.for_each(|&token| mask.insert(token));
+                for (byte, node, next) in beyond.left {
+                    self.arrive(self.tokens(), (node, next), byte == b'"', &mut mask);
+                }
+            }
             None => self.expand(self.tokens(), (TrieNode::ROOT, config), first, &mut mask),
         }
         self.run(self.tokens(), &mut mask);
         mask
-    }
-
-    /// Walks the part of the trie where tokens are not just text that is tolerated, beginning with the bytes in `first`;
-    /// where that text ends, nodes are left open.
-    fn tolerate(&mut self, config: Config, tolerance: &Tolerance, first: ByteSet, mask: &mut TokenSet) {
-        let trie = self.vocabulary.trie();
-        let prospect = Prospect::new(tolerance);
-        let mut open = vec![(TrieNode::ROOT, config, 1, 0u32)];
-        while let Some((node, config, depth, recent)) = open.pop() {
-            let among = if depth == 1 { first } else { ByteSet::ALL };
-            let plausible = self.automaton.plausible(config) & among;
-            for (byte, child) in trie.children(node).filter(|&(byte, _)| plausible.contains(byte)) {
-                let recent = recent << 8 | u32::from(byte);
-                let tolerated = prospect.tolerates(byte, recent);
-                if tolerated && self.cells.settles(child, depth, &prospect) {
-                    continue;
-                }
-                let next = self.automaton.step(config, byte);
-                if tolerated && next != Config::DEAD {
-                    for &token in trie.tokens_at(child) {
-                        mask.insert(token);
-                    }
-                    open.push((child, next, depth + 1, recent));
-                } else {
-                    self.arrive(self.tokens(), (child, next), byte == b'"', mask);
-                }
-            }
-        }
     }
 
     /// The config after white space, where more of it makes no difference.
@@ -225,7 +238,7 @@ impl<'a> Walk<'a> {
             for &token in strings.closers.iter().filter(|&&token| keep.contains(token)) {
                 mask.insert(token);
             }
-            let ground = Ground { trie: &strings.suffixes, notes: Some(&strings.suffix_notes), keep };
+            let ground = Ground { trie: &strings.suffixes, notes: &strings.suffix_notes, keep };
             self.open.push((TrieNode::ROOT, after));
             self.run(ground, &mut mask);
         }
@@ -262,7 +275,7 @@ impl<'a> Walk<'a> {
                 self.expand(ground, at, ByteSet::ALL, mask);
             }
             let Some((node, config)) = self.noted.pop() else { break };
-            match ground.notes.and_then(|notes| notes.inside(node)) {
+            match ground.notes.inside(node) {
                 Some(inside) => self.enter(ground, (node, config), inside, mask),
                 None => self.open.push((node, config)),
             }
@@ -301,29 +314,8 @@ impl<'a> Walk<'a> {
             }
         }
         if ground.trie.has_children(node) {
-            if self.goes_on_with_text(ground, (node, config)) {
-                for &token in ground.trie.tokens_below(node) {
-                    mask.insert(token);
-                }
-                return;
-            }
             if noted { self.noted.push((node, config)) } else { self.open.push((node, config)) }
         }
-    }
-
-    /// Whether all tokens below a node may follow, as far as that is seen at once.
-    fn goes_on_with_text(&mut self, ground: Ground, (node, config): (TrieNode, Config)) -> bool {
-        // What JSON machines know of text takes longer to find out, and they have tables for most of it.
-        if self.strings.is_some() || !std::ptr::eq(ground.trie, self.vocabulary.trie()) {
-            return false;
-        }
-        let known = self.roads.get(&config).copied();
-        let road = known.unwrap_or_else(|| {
-            let road = Road::new(self.automaton.known_tolerance(config));
-            self.roads.insert(config, road);
-            road
-        });
-        self.cells.goes_along(node, road)
     }
 
     /// At a node where the machine may be inside a string: takes what is known of such places.
@@ -391,7 +383,7 @@ impl<'a> Walk<'a> {
         while let Some((node, config)) = open.pop() {
             let Some(likeness) = self.automaton.likeness(config) else { continue };
             for (byte, child) in ground.trie.children(node) {
-                let quote = || byte == b'"' || ground.notes.is_none_or(|notes| notes.quote_below(child));
+                let quote = || byte == b'"' || ground.notes.quote_below(child);
                 if (ends && !quote()) || !likeness.bytes.contains(byte) {
                     continue;
                 }

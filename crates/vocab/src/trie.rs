@@ -14,6 +14,11 @@ impl TrieNode {
     pub const fn index(self) -> usize {
         self.0 as usize
     }
+
+    /// The node with an index.
+    pub const fn from_index(index: usize) -> Self {
+        Self(index as u32)
+    }
 }
 
 /// Byte strings with their tokens as a trie over the bytes.
@@ -149,6 +154,19 @@ impl TokenTrie {
             last = self.nodes[(last.first_child + last.children - 1) as usize];
         }
         &self.tokens[from..(last.first_token + last.tokens) as usize]
+    }
+
+    /// The [indices](TrieNode::index) of the nodes below `node`.
+    pub fn nodes_below(&self, node: TrieNode) -> Range<usize> {
+        let Links { first_child, children, .. } = self.nodes[node.index()];
+        let (mut siblings, mut end) = (first_child..first_child + children, first_child + children);
+        // What comes last is below the last sibling that has children.
+        while let Some(parent) = siblings.clone().rev().find(|&at| self.nodes[at as usize].children > 0) {
+            let Links { first_child, children, .. } = self.nodes[parent as usize];
+            siblings = first_child..first_child + children;
+            end = siblings.end;
+        }
+        first_child as usize..end as usize
     }
 
     /// The length in bytes of the longest token.

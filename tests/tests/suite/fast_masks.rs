@@ -330,6 +330,41 @@ fn wide_grammar(random: &mut Random) -> (String, Option<Grammar>) {
     (source, grammar.ok())
 }
 
+/// Rules that call each other, around the same: words that are no keyword, text that ends where its caller says, recursion
+/// on either side and in the middle.
+fn wide_rules(random: &mut Random) -> (String, Option<Grammar>) {
+    const TEXTS: [&str; 8] = [
+        "[a-z]+",
+        "[a-zA-Z_] [a-zA-Z0-9_]*",
+        "[^,()\n]{0,20}",
+        "\"i\" ([a-eg-z] [a-z]* | \"f\" [a-z]+)? | [a-hj-z] [a-z]*",
+        "\"\\\"\" ([^\"\\\\] | escape){0,30} \"\\\"\"",
+        "([a-m] [n-z])*",
+        ".{0,9}",
+        "[0-9]+ (\".\" [0-9]+)?",
+    ];
+    const RULES: usize = 4;
+    let mut lines = Vec::from([String::from("root ::= r0\nescape ::= \"\\\\\" [nt\"] | \"&\" [a-z]+ \";\"")]);
+    for rule in 0..RULES {
+        let part = |random: &mut Random| match random.below(8) {
+            0..=2 => format!("r{}", random.below(RULES)),
+            3 => (*random.pick(&["\",\"", "\" \"*", "\"if \"", "\"+\""])).to_owned(),
+            4 => format!("\"(\" r{} \")\"{}", random.below(RULES), random.pick(&["?", "", "*", "{0,9}"])),
+            _ => format!("t{}", random.below(TEXTS.len())),
+        };
+        let way = |random: &mut Random| {
+            let parts: Vec<String> = (0..=random.below(3)).map(|_| part(random)).collect();
+            parts.join(" ")
+        };
+        let ways: Vec<String> = (0..=random.below(2)).map(|_| way(random)).collect();
+        lines.push(format!("r{rule} ::= t{} | {}", random.below(TEXTS.len()), ways.join(" | ")));
+    }
+    lines.extend(TEXTS.iter().enumerate().map(|(at, text)| format!("t{at} ::= {text}")));
+    let source = lines.join("\n");
+    let grammar = Grammar::gbnf(&source, &Limits::default());
+    (source, grammar.ok())
+}
+
 fn text_of(matcher: &Matcher, vocabulary: &Vocabulary) -> String {
     let bytes: Vec<u8> =
         matcher.tokens().iter().flat_map(|&token| vocabulary.bytes(token).to_vec()).collect();
@@ -368,6 +403,13 @@ fn masks_of_wide_grammars_equal_single_tokens() {
     assert!(compare(&vocabulary, &mut random, 1500, wide_grammar) >= 1500);
 }
 
+#[test]
+fn masks_of_wide_rules_equal_single_tokens() {
+    let mut random = Random::new(96);
+    let vocabulary = vocabulary(&mut random);
+    assert!(compare(&vocabulary, &mut random, 1500, wide_rules) >= 1500);
+}
+
 /// The same on the real tokenizers, where they are at hand; `FORMWORK_TEST_PAIRS` sets the number of masks for each.
 #[test]
 fn fast_masks_equal_single_tokens_on_real_tokenizers() {
@@ -378,7 +420,8 @@ fn fast_masks_equal_single_tokens_on_real_tokenizers() {
         let random = &mut Random::new(95);
         let compared = compare(&vocabulary, random, masks, random_schema)
             + compare(&vocabulary, random, masks / 2, random_pattern)
-            + compare(&vocabulary, random, masks / 2, wide_grammar);
+            + compare(&vocabulary, random, masks / 2, wide_grammar)
+            + compare(&vocabulary, random, masks / 2, wide_rules);
         eprintln!("{}: {compared} masks equal", path.display());
     }
 }

@@ -2,7 +2,7 @@
 
 use formwork_vocab::{TokenId, Vocabulary};
 
-use super::{Config, Likeness, Machine, Part, Tolerance, probe};
+use super::{Config, Frame, Likeness, Machine, Part, Tolerance, probe};
 use crate::tokens::{TEXT, TokenEdges, is_lead, spelling};
 use crate::{ByteSet, Profile};
 
@@ -173,6 +173,18 @@ impl Automaton {
 
     pub(crate) fn parts(&mut self, config: Config, parts: &mut Vec<Part>) {
         self.machine.parts(config, parts);
+    }
+
+    pub(crate) fn frames(&mut self, config: Config, frames: &mut Vec<Frame>) {
+        self.machine.frames(config, frames);
+    }
+
+    pub(crate) fn called(&mut self, config: Config) -> Option<Config> {
+        self.machine.called(config)
+    }
+
+    pub(crate) fn callers(&mut self, returns: &[u32], frames: &mut Vec<Frame>) -> bool {
+        self.machine.callers(returns, frames)
     }
 
     pub(crate) fn likeness(&mut self, config: Config) -> Option<Likeness> {

@@ -17,6 +17,10 @@ pub(crate) struct Config(pub(crate) u32);
 impl Config {
     /// The state from which nothing can be completed.
     pub(crate) const DEAD: Self = Self(u32::MAX);
+
+    pub(crate) const fn index(self) -> usize {
+        self.0 as usize
+    }
 }
 
 /// One of the ways on from a config, so that what may follow the config is what may follow any of its parts.
@@ -51,6 +55,20 @@ pub(crate) struct Text {
     pub(crate) after: Config,
 }
 
+/// A rule on the way: what is left of it, and where it returns.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Frame {
+    /// The config in which what is left of the rule is the whole output, and its calls are left out: [`Machine::called`]
+    /// tells those, but for its first byte, where they are frames of their own.
+    pub(crate) rest: Config,
+    /// Who goes on once the rule has ended: what [`Machine::callers`] takes, or [`Frame::NOBODY`].
+    pub(crate) returns: u32,
+}
+
+impl Frame {
+    pub(crate) const NOBODY: u32 = 0;
+}
+
 /// How a config in a string that may turn out to be special differs from the one in a string that cannot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Likeness {
@@ -73,6 +91,8 @@ pub(crate) struct Tolerance {
     pub(crate) exits: ByteSet,
     /// Whether after `chars` characters none of `class` may come.
     pub(crate) ends: bool,
+    /// Whether the output may end after each of these characters, or after none; `None` if that is not known.
+    pub(crate) accepting: Option<bool>,
 }
 
 /// A deterministic view of a grammar, one byte at a time.
@@ -109,6 +129,26 @@ pub(crate) trait Machine: Send {
     /// Adds the parts of a config.
     fn parts(&mut self, config: Config, parts: &mut Vec<Part>) {
         parts.push(Part::Plain(config));
+    }
+
+    /// Adds the frames of a config: what may follow the config is what may follow one of the rests, and once that has ended
+    /// one of its callers. None where the machine has no rules.
+    fn frames(&mut self, config: Config, frames: &mut Vec<Frame>) {
+        let _ = (config, frames);
+    }
+
+    /// The config of which the frames are the rules called in a rest, or in a config that a rest has come to. Where it is
+    /// accepting all of these may be empty.
+    fn called(&mut self, config: Config) -> Option<Config> {
+        let _ = config;
+        None
+    }
+
+    /// Adds the frames that go on where some frames return to, and tells whether these may have ended, too, and return to
+    /// nobody.
+    fn callers(&mut self, returns: &[u32], frames: &mut Vec<Frame>) -> bool {
+        let _ = (returns, frames);
+        false
     }
 
     /// What a config in a string that may yet be special is like; `None` once the string has ended, and for all others.

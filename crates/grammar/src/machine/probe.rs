@@ -31,7 +31,7 @@ pub(super) fn tolerance(automaton: &mut Automaton, config: Config) -> Option<Tol
         class.insert_range(0x80, u8::MAX);
     }
     let exits = (plausible | automaton.plausible(home)) & !class;
-    Some(Tolerance { class, chars: u32::MAX, exits, ends: false })
+    Some(Tolerance { class, chars: u32::MAX, exits, ends: false, accepting: None })
 }
 
 /// The least number of ASCII characters that make it worth while to look for a [`Tolerance`].

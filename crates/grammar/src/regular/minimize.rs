@@ -10,16 +10,16 @@
 
 /// A transition.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Edge {
-    pub(super) from: u32,
-    pub(super) letter: u32,
-    pub(super) to: u32,
+pub(crate) struct Edge {
+    pub(crate) from: u32,
+    pub(crate) letter: u32,
+    pub(crate) to: u32,
 }
 
 /// The class of each state: states are in one class if they have equal labels after every continuation.
 ///
 /// From every state on an edge some label other than 0 can be reached, and edges that are absent lead to label 0 forever.
-pub(super) fn minimize(labels: &[u32], edges: &[Edge], incoming: &Incoming) -> Vec<u32> {
+pub(crate) fn minimize(labels: &[u32], edges: &[Edge], incoming: &Incoming) -> Vec<u32> {
     let mut states = Partition::by_key(labels.len(), |state| labels[state]);
     let mut transitions = Partition::by_key(edges.len(), |edge| edges[edge].letter);
     // Splitting by all classes but one is splitting by all.
@@ -156,16 +156,16 @@ impl Groups {
 }
 
 /// The edges that enter each state.
-pub(super) struct Incoming(Groups);
+pub(crate) struct Incoming(Groups);
 
 impl Incoming {
-    pub(super) fn new(states: usize, edges: &[Edge]) -> Self {
+    pub(crate) fn new(states: usize, edges: &[Edge]) -> Self {
         let mut groups = Groups::by_key(edges.len(), |edge| edges[edge].to);
         groups.offsets.resize(states + 1, edges.len() as u32);
         Self(groups)
     }
 
-    pub(super) fn of(&self, state: u32) -> &[u32] {
+    pub(crate) fn of(&self, state: u32) -> &[u32] {
         let state = state as usize;
         &self.0.members[self.0.offsets[state] as usize..self.0.offsets[state + 1] as usize]
     }

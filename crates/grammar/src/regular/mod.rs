@@ -19,7 +19,7 @@ mod charset;
 mod derivative;
 pub(crate) mod ecma;
 mod expression;
-mod minimize;
+pub(crate) mod minimize;
 #[cfg(test)]
 mod tests;
 mod union;

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::collapse::collapsed;
+use super::merge::merged;
 use super::nfa::Nfa;
 use super::program::{ByteEdge, CallEdge, Dot, Program, Shortest, State};
 use super::simplify::{simplified, size};
@@ -27,7 +29,7 @@ pub(super) fn build(rules: &Rules, limits: &Limits) -> Result<Program, GrammarEr
     let mut states: Vec<State> = Vec::new();
     let mut starts = Vec::with_capacity(rules.exprs.len());
     let mut schemas = Vec::with_capacity(rules.schemas.len());
-    for (index, expr) in rules.exprs.iter().enumerate() {
+    for (index, expr) in collapsed(rules).iter().enumerate() {
         if let Some(embedded) = rules.schemas.get(&RuleId(index as u32)) {
             starts.push(Dot(states.len() as u32));
             states.push(State { schema: Some(schemas.len() as u32), ..State::default() });
@@ -41,9 +43,9 @@ pub(super) fn build(rules: &Rules, limits: &Limits) -> Result<Program, GrammarEr
         }
         let automaton = Nfa::new(&expr).without_empty_edges(limits)?;
         let automaton = if is_deterministic(&automaton) {
-            automaton
+            merged(automaton)
         } else {
-            determinise(&automaton).unwrap_or(automaton)
+            determinise(&automaton).map_or(automaton, merged)
         };
         let offset = states.len() as u32;
         if states.len() + automaton.len() > limits.states {
@@ -224,7 +226,7 @@ fn split(edges: &[ByteEdge]) -> Vec<(u8, u8, Vec<Dot>)> {
 }
 
 /// Joins neighbouring ranges with one target.
-fn join(edges: &mut Vec<ByteEdge>) {
+pub(super) fn join(edges: &mut Vec<ByteEdge>) {
     edges.dedup_by(|next, previous| {
         let touching = previous.target == next.target && u16::from(previous.high) + 1 == u16::from(next.low);
         if touching {

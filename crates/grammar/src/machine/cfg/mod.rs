@@ -6,9 +6,13 @@
 //! (row, byte) → row steps can be remembered for good.
 
 mod build;
+mod collapse;
 mod embedded;
+mod frames;
+mod merge;
 mod nfa;
 mod program;
+mod returns;
 mod rows;
 mod simplify;
 mod street;

@@ -18,31 +18,13 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::embedded::Embedded;
+use super::frames::Frames;
 use super::program::{Dot, Program, Shortest};
+use super::returns::{Circle, OUTPUT_END, Return, ReturnId, Slot, redirect};
 use super::street::Street;
 use crate::frontend::expr::RuleId;
-use crate::machine::{Config, Likeness, Machine, Part, Text, Tolerance};
+use crate::machine::{Config, Frame, Likeness, Machine, Part, Text, Tolerance};
 use crate::{ByteSet, Profile};
-
-/// Where a rule goes on when it ends: an index into [`CfgMachine::returns`].
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) struct ReturnId(u32);
-
-/// The return of the root rule: the end of the output.
-const OUTPUT_END: ReturnId = ReturnId(0);
-
-impl ReturnId {
-    /// Set in ids that stand for a slot of the row being built.
-    const SLOT: u32 = 1 << 31;
-
-    const fn in_slot(slot: u32) -> Self {
-        Self(slot | Self::SLOT)
-    }
-
-    const fn slot(self) -> Option<usize> {
-        if self.0 & Self::SLOT == 0 { None } else { Some((self.0 & !Self::SLOT) as usize) }
-    }
-}
 
 /// A place in a rule, and where the rule returns.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -51,33 +33,31 @@ pub(super) struct Item {
     pub(super) returns: ReturnId,
 }
 
-/// The callers of one rule in one row.
-struct Return {
-    /// The callers, moved past the call.
-    callers: Box<[Item]>,
-    /// The best way to the end of the output once the rule has ended.
-    closing: Shortest,
-}
-
 pub(super) struct Row {
+    /// Those from which bytes lead on.
     pub(super) items: Box<[Item]>,
-    accepting: bool,
-    closing: Shortest,
+    pub(super) accepting: bool,
+    pub(super) closing: Shortest,
+    /// Whether it is a [bare row](super::frames).
+    pub(super) bare: bool,
 }
 
 /// Runs a [`Program`].
 pub(crate) struct CfgMachine {
     pub(super) program: Arc<Program>,
     pub(super) rows: Vec<Row>,
-    returns: Vec<Return>,
+    pub(super) returns: Vec<Return>,
     /// Kernels; the flag tells whether the output may end in the row.
     ids: FxHashMap<(Box<[Item]>, bool), Config>,
     /// Returns by their callers, so that equal contexts in different rows are one.
-    return_ids: FxHashMap<Box<[Item]>, ReturnId>,
+    pub(super) return_ids: FxHashMap<Box<[Item]>, ReturnId>,
+    /// The first returns of circles.
+    pub(super) circle_ids: FxHashMap<Circle, ReturnId>,
     embedded: Embedded,
     /// By dot, where most characters lead, as far as it was asked.
     pub(super) streets: FxHashMap<Dot, Option<Street>>,
-    byte_len: usize,
+    pub(super) frames: Frames,
+    pub(super) byte_len: usize,
 }
 
 impl CfgMachine {
@@ -90,7 +70,9 @@ impl CfgMachine {
             returns: vec![output_end],
             ids: FxHashMap::default(),
             return_ids: FxHashMap::default(),
+            circle_ids: FxHashMap::default(),
             streets: FxHashMap::default(),
+            frames: Frames::default(),
             byte_len: 0,
         }
     }
@@ -111,7 +93,7 @@ impl CfgMachine {
             };
             if ends {
                 accepting |= item.returns == OUTPUT_END;
-                let callers = &self.returns[item.returns.0 as usize].callers;
+                let callers = &self.returns[item.returns.index()].callers;
                 open.extend(callers.iter().filter(|caller| seen.insert(**caller)));
             }
             if goes_on {
@@ -136,21 +118,25 @@ impl CfgMachine {
             return config;
         }
         let row = self.predict(&key.0, accepting);
-        let config = Config(self.rows.len() as u32);
-        let items = row.items.len() + key.0.len();
-        self.byte_len += items * size_of::<Item>() + size_of::<Row>() + 64;
-        self.rows.push(row);
+        let config = self.push_row(row);
+        self.byte_len += key.0.len() * size_of::<Item>() + 64;
         self.ids.insert(key, config);
         config
     }
 
+    pub(super) fn push_row(&mut self, row: Row) -> Config {
+        self.byte_len += row.items.len() * size_of::<Item>() + size_of::<Row>();
+        self.rows.push(row);
+        Config(self.rows.len() as u32 - 1)
+    }
+
     /// Adds what the kernel's calls lead to.
-    fn predict(&mut self, kernel: &[Item], mut accepting: bool) -> Row {
+    pub(super) fn predict(&mut self, kernel: &[Item], mut accepting: bool) -> Row {
         let mut items: Vec<Item> = kernel.to_vec();
         let mut seen: FxHashSet<Item> = kernel.iter().copied().collect();
-        // The rules called with a return to this row, each in a slot, with their callers moved past the call.
-        let mut slots: FxHashMap<RuleId, u32> = FxHashMap::default();
-        let mut callers: Vec<Vec<Item>> = Vec::new();
+        // The rules called with a return to this row.
+        let mut slots: Vec<Slot> = Vec::new();
+        let mut slot_of: FxHashMap<RuleId, usize> = FxHashMap::default();
         let mut next = 0;
         while let Some(&item) = items.get(next) {
             next += 1;
@@ -166,18 +152,18 @@ impl CfgMachine {
             // A rule that ends at once and returns to this row is nullable: its callers are moved on below.
             if state.accepting && item.returns.slot().is_none() {
                 accepting |= item.returns == OUTPUT_END;
-                found.extend_from_slice(&self.returns[item.returns.0 as usize].callers);
+                found.extend_from_slice(&self.returns[item.returns.index()].callers);
             }
             for edge in &state.calls {
                 let after = Item { dot: edge.target, returns: item.returns };
                 let returns = if program.state(edge.target).is_final() {
                     item.returns
                 } else {
-                    let slot = *slots.entry(edge.rule).or_insert_with(|| {
-                        callers.push(Vec::new());
-                        callers.len() as u32 - 1
+                    let slot = *slot_of.entry(edge.rule).or_insert_with(|| {
+                        slots.push(Slot { rule: edge.rule, callers: Vec::new() });
+                        slots.len() - 1
                     });
-                    callers[slot as usize].push(after);
+                    slots[slot].callers.push(after);
                     ReturnId::in_slot(slot)
                 };
                 found.push(Item { dot: program.start(edge.rule), returns });
@@ -187,85 +173,22 @@ impl CfgMachine {
             }
             items.extend(found.into_iter().filter(|item| seen.insert(*item)));
         }
-        let resolved = self.resolve(callers);
+        let resolved = self.resolve(slots);
         redirect(&mut items, &resolved);
         let closing = self.best(&items);
         items.retain(|item| Embedded::holds(item.dot) || !self.program.state(item.dot).bytes.is_empty());
-        Row { items: items.into_boxed_slice(), accepting, closing }
-    }
-
-    /// Gives the returns of this row's slots their ids. Equal callers have one id, whatever row they are in, so that
-    /// inputs which differ only in where they entered a rule come to the same row. Callers that return to this row
-    /// themselves wait for those ids; where the waiting goes in a circle (left recursion), fresh ids end it.
-    fn resolve(&mut self, mut callers: Vec<Vec<Item>>) -> Vec<Option<ReturnId>> {
-        let mut resolved = vec![None; callers.len()];
-        let mut progress = true;
-        while progress {
-            progress = false;
-            for slot in 0..callers.len() {
-                if resolved[slot].is_none() {
-                    redirect(&mut callers[slot], &resolved);
-                    if callers[slot].iter().all(|caller| caller.returns.slot().is_none()) {
-                        resolved[slot] = Some(self.intern_return(std::mem::take(&mut callers[slot])));
-                        progress = true;
-                    }
-                }
-            }
-        }
-        let first_circular = self.returns.len();
-        for (slot, id) in resolved.iter_mut().enumerate().filter(|(_, id)| id.is_none()) {
-            *id = Some(self.push_return(std::mem::take(&mut callers[slot]).into()));
-        }
-        for index in first_circular..self.returns.len() {
-            redirect_slice(&mut self.returns[index].callers, &resolved);
-        }
-        self.close_circular(first_circular);
-        resolved
-    }
-
-    fn intern_return(&mut self, callers: Vec<Item>) -> ReturnId {
-        let callers = callers.into_boxed_slice();
-        if let Some(&known) = self.return_ids.get(&callers) {
-            return known;
-        }
-        let closing = self.best(&callers);
-        let id = self.push_return(callers.clone());
-        self.returns[id.0 as usize].closing = closing;
-        self.return_ids.insert(callers, id);
-        id
-    }
-
-    fn push_return(&mut self, callers: Box<[Item]>) -> ReturnId {
-        self.byte_len += 2 * callers.len() * size_of::<Item>() + size_of::<Return>() + 32;
-        let closing = Shortest { len: Shortest::NEVER, first: 0 };
-        self.returns.push(Return { callers, closing });
-        ReturnId(self.returns.len() as u32 - 1)
-    }
-
-    /// Ways to the end that lead through each other, as a least fixpoint.
-    fn close_circular(&mut self, first: usize) {
-        let mut changed = true;
-        while changed {
-            changed = false;
-            for index in first..self.returns.len() {
-                let closing = self.best(&self.returns[index].callers);
-                if closing.len < self.returns[index].closing.len {
-                    self.returns[index].closing = closing;
-                    changed = true;
-                }
-            }
-        }
+        Row { items: items.into_boxed_slice(), accepting, closing, bare: false }
     }
 
     /// The shortest way to the end of the output from any of `items`.
-    fn best(&self, items: &[Item]) -> Shortest {
+    pub(super) fn best(&self, items: &[Item]) -> Shortest {
         let to_end = |item: &Item| {
             let inside = if Embedded::holds(item.dot) {
                 self.embedded.shortest(item.dot)
             } else {
                 self.program.shortest[item.dot.index()]
             };
-            let after = self.returns[item.returns.0 as usize].closing;
+            let after = self.returns[item.returns.index()].closing;
             let first = if inside.len > 0 { inside.first } else { after.first };
             Shortest { len: inside.len.saturating_add(after.len), first }
         };
@@ -278,7 +201,7 @@ impl CfgMachine {
 
     /// The one item of a row that has no other and is inside a JSON text.
     pub(super) fn lone_embedded(&self, config: Config) -> Option<Item> {
-        match *self.rows[config.0 as usize].items {
+        match *self.rows[config.index()].items {
             [item] if Embedded::holds(item.dot) => Some(item),
             _ => None,
         }
@@ -290,21 +213,6 @@ impl CfgMachine {
     }
 }
 
-/// Replaces slots by their ids, as far as these are known; sorts, and drops what has become equal.
-fn redirect(items: &mut Vec<Item>, resolved: &[Option<ReturnId>]) {
-    redirect_slice(items, resolved);
-    items.sort_unstable();
-    items.dedup();
-}
-
-fn redirect_slice(items: &mut [Item], resolved: &[Option<ReturnId>]) {
-    for item in items {
-        if let Some(id) = item.returns.slot().and_then(|slot| resolved[slot]) {
-            item.returns = id;
-        }
-    }
-}
-
 impl Machine for CfgMachine {
     fn start(&mut self) -> Config {
         let dot = self.program.start(self.program.root);
@@ -313,7 +221,7 @@ impl Machine for CfgMachine {
 
     fn step(&mut self, config: Config, byte: u8) -> Config {
         let mut scanned = Vec::new();
-        for item in &self.rows[config.0 as usize].items {
+        for item in &self.rows[config.index()].items {
             if Embedded::holds(item.dot) {
                 let next = self.embedded.step(item.dot, byte);
                 scanned.extend(next.map(|dot| Item { dot, ..*item }));
@@ -328,6 +236,9 @@ impl Machine for CfgMachine {
                 }
             }
         }
+        if self.rows[config.index()].bare {
+            return self.bare_row(scanned.into_iter().map(|item| item.dot).collect());
+        }
         scanned.sort_unstable();
         scanned.dedup();
         self.intern(scanned)
@@ -335,7 +246,7 @@ impl Machine for CfgMachine {
 
     fn plausible(&self, config: Config) -> ByteSet {
         let mut bytes = ByteSet::default();
-        for item in &self.rows[config.0 as usize].items {
+        for item in &self.rows[config.index()].items {
             if Embedded::holds(item.dot) {
                 bytes = bytes | self.embedded.plausible(item.dot);
                 continue;
@@ -366,6 +277,18 @@ impl Machine for CfgMachine {
         }
     }
 
+    fn frames(&mut self, config: Config, frames: &mut Vec<Frame>) {
+        self.frames_of(config, frames);
+    }
+
+    fn callers(&mut self, returns: &[u32], frames: &mut Vec<Frame>) -> bool {
+        self.frames_of_callers(returns, frames)
+    }
+
+    fn called(&mut self, config: Config) -> Option<Config> {
+        self.called_row(config)
+    }
+
     fn likeness(&mut self, config: Config) -> Option<Likeness> {
         let item = self.lone_embedded(config)?;
         let (other, bytes) = self.embedded.likeness(item.dot)?;
@@ -389,7 +312,7 @@ impl Machine for CfgMachine {
     }
 
     fn join(&mut self, configs: &[Config]) -> Config {
-        let rows = || configs.iter().map(|config| &self.rows[config.0 as usize]);
+        let rows = || configs.iter().map(|config| &self.rows[config.index()]);
         let mut items: Vec<Item> = rows().flat_map(|row| row.items.iter().copied()).collect();
         let may_end = rows().any(|row| row.accepting);
         items.sort_unstable();
@@ -399,16 +322,16 @@ impl Machine for CfgMachine {
     }
 
     fn accepting(&self, config: Config) -> bool {
-        self.rows[config.0 as usize].accepting
+        self.rows[config.index()].accepting
     }
 
     fn closing_len(&self, config: Config) -> u32 {
-        let row = &self.rows[config.0 as usize];
+        let row = &self.rows[config.index()];
         if row.accepting { 0 } else { row.closing.len }
     }
 
     fn closing_byte(&self, config: Config) -> u8 {
-        self.rows[config.0 as usize].closing.first
+        self.rows[config.index()].closing.first
     }
 
     fn byte_len(&self) -> usize {

@@ -10,7 +10,7 @@
 use regex_syntax::utf8::Utf8Sequences;
 
 use super::nfa::split_literal;
-use crate::frontend::expr::Expr;
+use crate::frontend::expr::{Expr, RuleId};
 
 /// The most parts that rewriting may copy.
 const COPIES: usize = 1 << 12;
@@ -111,6 +111,12 @@ fn count(expr: &Expr) -> usize {
 
 /// The nodes that its automaton has at most, with repetitions unrolled.
 pub(super) fn size(expr: &Expr) -> usize {
+    size_with(expr, &|_| 1)
+}
+
+/// The same with what rules count that it calls.
+pub(super) fn size_with(expr: &Expr, of_rule: &impl Fn(RuleId) -> usize) -> usize {
+    let size = |expr: &Expr| size_with(expr, of_rule);
     let sum = |parts: &[Expr]| parts.iter().fold(0_usize, |sum, part| sum.saturating_add(size(part)));
     match expr {
         Expr::Literal(bytes) => bytes.len(),
@@ -118,7 +124,8 @@ pub(super) fn size(expr: &Expr) -> usize {
             let sequences = ranges.iter().flat_map(|&(low, high)| Utf8Sequences::new(low, high));
             1 + sequences.map(|sequence| sequence.len() - 1).sum::<usize>()
         }
-        Expr::Bytes(_) | Expr::Rule(_) => 1,
+        Expr::Bytes(_) => 1,
+        Expr::Rule(rule) => of_rule(*rule),
         Expr::Sequence(parts) => sum(parts),
         Expr::Alternatives(parts) => {
             let (mut literals, rests): (Vec<_>, Vec<_>) = parts.iter().map(split_literal).unzip();

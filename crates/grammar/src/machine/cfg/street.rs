@@ -26,12 +26,22 @@ impl CfgMachine {
     /// What the street that begins at a row tolerates.
     pub(super) fn street_from(&mut self, config: Config) -> Option<Tolerance> {
         let (mut class, mut exits, mut chars) = (ByteSet::ALL, ByteSet::default(), 0);
+        let (mut some_accept, mut all_accept) = (false, true);
         let mut at = config;
         while chars < LONG {
             let Some((item, street)) = self.street_of(at, class) else { break };
             class = class & street.class;
             exits = exits | self.plausible(at);
-            let next = self.intern(vec![Item { dot: street.target, ..item }]);
+            let next = if self.rows[at.index()].bare {
+                self.bare_row(vec![street.target])
+            } else {
+                self.intern(vec![Item { dot: street.target, ..item }])
+            };
+            if self.calls(next) {
+                break;
+            }
+            some_accept |= self.accepting(next);
+            all_accept &= self.accepting(next);
             if next == at {
                 chars = u32::MAX;
                 break;
@@ -46,12 +56,13 @@ impl CfgMachine {
             chars,
             exits,
             ends: chars < LONG && (beyond & class).is_empty(),
+            accepting: (some_accept == all_accept).then_some(all_accept),
         })
     }
 
     /// The item of a row that takes much of a class, if no other takes any of what it takes.
     fn street_of(&mut self, config: Config, class: ByteSet) -> Option<(Item, Street)> {
-        let items = self.rows[config.0 as usize].items.clone();
+        let items = self.rows[config.index()].items.clone();
         let mut widest: Option<(Item, Street)> = None;
         for &item in &items {
             if let Some(street) = self.street(item.dot) {

@@ -44,7 +44,7 @@ impl JsonMachine {
             State::Number { dfa, state } => {
                 let chars = program.numbers[dfa as usize].any_digits(state);
                 let class: ByteSet = (b'0'..=b'9').collect();
-                Some(Tolerance { class, chars, exits: !class, ends: false })
+                Some(Tolerance { class, chars, exits: !class, ends: false, accepting: None })
             }
             State::Language { rule, state, chars, decode: Decode::Whole } => {
                 let LanguageRule { language, max, .. } = program.language_rules[rule as usize];
@@ -210,7 +210,7 @@ impl<'a, L: Fn(u32) -> bool> Region<'a, L> {
         let ends_at = |&state: &u32| (self.texts.class(state, &self.live) & class).is_empty();
         let exhausted = !self.meets && chars == steps && self.states[self.settled..].iter().all(ends_at);
         let ends = (!closed && exhausted) || (self.left != u32::MAX && chars == self.left);
-        Tolerance { class, chars, exits: exits & !class, ends }
+        Tolerance { class, chars, exits: exits & !class, ends, accepting: None }
     }
 }
 

@@ -1,0 +1,208 @@
+//! Rules without recursion as one automaton each.
+//!
+//! What a rule without recursion matches is regular: written out in its callers it becomes part of their automata, and a
+//! byte is one step there instead of a row of callers who all move on. Names for parts of words are rules mostly, so a
+//! grammar of a programming language has half as many rules to run as were written.
+
+use rustc_hash::FxHashSet;
+
+use super::simplify::size_with;
+use crate::frontend::expr::{Expr, RuleId, Rules};
+
+/// Rules of so few states are written out wherever they are called.
+const TINY: usize = 8;
+
+/// Each copy of a rule has tables of its own, so others are written out only where that is the only call; or in a root
+/// without recursion of at most `INLINED` states; or, if they have no more states than `SHORT`, where a repetition has them
+/// more than `OFTEN` times, which would call them from as many places.
+const INLINED: usize = 1 << 12;
+const SHORT: usize = 64;
+const OFTEN: usize = 8;
+
+/// Expressions written out into each other nest at most this deep.
+const DEPTH: usize = 64;
+
+/// All rules together may grow by this factor, and always to this many states.
+const GROWTH: usize = 2;
+const SMALL: usize = 1 << 12;
+
+/// The expressions of all rules, those without recursion written out where they are called. Rules that nobody calls any
+/// more match the empty text only.
+pub(super) fn collapsed(rules: &Rules) -> Vec<Expr> {
+    let mut collapser = Collapser::new(rules);
+    let order = without_recursion(rules);
+    for &rule in &order {
+        collapser.write_out(rule, true);
+    }
+    let mut is_recursive = vec![true; rules.exprs.len()];
+    for rule in order {
+        is_recursive[rule.index()] = false;
+    }
+    for rule in (0..rules.exprs.len() as u32).map(RuleId).filter(|rule| is_recursive[rule.index()]) {
+        collapser.write_out(rule, false);
+    }
+    drop_unreachable(&mut collapser.exprs, rules.root);
+    collapser.exprs
+}
+
+struct Collapser<'a> {
+    rules: &'a Rules,
+    exprs: Vec<Expr>,
+    /// By rule, with what is written out in it.
+    sizes: Vec<usize>,
+    depths: Vec<usize>,
+    /// How often the rule is called, rounds of repetitions counted.
+    calls: Vec<usize>,
+    /// Whether the rule may be written out elsewhere.
+    regular: Vec<bool>,
+    /// States that may still be added.
+    room: usize,
+}
+
+impl<'a> Collapser<'a> {
+    fn new(rules: &'a Rules) -> Self {
+        let exprs = rules.exprs.clone();
+        let sizes: Vec<usize> = exprs.iter().map(|expr| size_with(expr, &|_| 1)).collect();
+        let total = sizes.iter().fold(0_usize, |total, &size| total.saturating_add(size));
+        let mut calls = vec![0_usize; exprs.len()];
+        for expr in &exprs {
+            called(expr, 1, &mut |rule, times| {
+                calls[rule.index()] = calls[rule.index()].saturating_add(times);
+            });
+        }
+        Self {
+            rules,
+            sizes,
+            depths: exprs.iter().map(|expr| depth(expr, &|_| 0)).collect(),
+            calls,
+            regular: vec![false; exprs.len()],
+            room: (GROWTH - 1).saturating_mul(total).max(SMALL),
+            exprs,
+        }
+    }
+
+    /// Writes out the rules that one calls; its callees without recursion have been seen to before.
+    fn write_out(&mut self, rule: RuleId, is_regular: bool) {
+        let at = rule.index();
+        if self.rules.schemas.contains_key(&rule) {
+            return;
+        }
+        self.regular[at] = is_regular;
+        let everything = |callee: usize| self.regular[callee];
+        let mut often = FxHashSet::default();
+        called(&self.exprs[at], 1, &mut |callee, times| {
+            if times > OFTEN && self.sizes[callee.index()] <= SHORT {
+                often.insert(callee.index());
+            }
+        });
+        let some = |callee: usize| {
+            let few = self.sizes[callee] <= TINY || self.calls[callee] == 1 || often.contains(&callee);
+            self.regular[callee] && few
+        };
+        let whole = (rule == self.rules.root && is_regular).then(|| self.written_out(at, &everything));
+        let written = whole.flatten().or_else(|| self.written_out(at, &some));
+        if let Some((expr, size, depth)) = written {
+            self.room -= size.saturating_sub(self.sizes[at]);
+            (self.exprs[at], self.sizes[at], self.depths[at]) = (expr, size, depth);
+        }
+    }
+
+    /// A rule's expression with some rules written out, its size and depth; `None` if that is too much.
+    fn written_out(&self, at: usize, inlined: &impl Fn(usize) -> bool) -> Option<(Expr, usize, usize)> {
+        let expr = &self.exprs[at];
+        let of = |values: &[usize], callee: RuleId, otherwise| {
+            if inlined(callee.index()) { values[callee.index()] } else { otherwise }
+        };
+        let size = size_with(expr, &|callee| of(&self.sizes, callee, 1));
+        let depth = depth(expr, &|callee| of(&self.depths, callee, 0));
+        let fits = size <= INLINED.max(2 * self.sizes[at])
+            && depth <= DEPTH.max(self.depths[at])
+            && size - self.sizes[at] <= self.room;
+        let callee = |callee: RuleId| inlined(callee.index()).then(|| &self.exprs[callee.index()]);
+        fits.then(|| (written_out(expr, &callee), size, depth))
+    }
+}
+
+/// The rules that are no part of a recursion and do not lead to any, callees first.
+fn without_recursion(rules: &Rules) -> Vec<RuleId> {
+    let mut callers = vec![Vec::new(); rules.exprs.len()];
+    let mut waiting = vec![0_usize; rules.exprs.len()];
+    for (index, expr) in rules.exprs.iter().enumerate() {
+        called(expr, 1, &mut |callee, _| {
+            callers[callee.index()].push(RuleId(index as u32));
+            waiting[index] += 1;
+        });
+    }
+    let mut order: Vec<RuleId> =
+        (0..rules.exprs.len()).filter(|&rule| waiting[rule] == 0).map(|rule| RuleId(rule as u32)).collect();
+    let mut next = 0;
+    while let Some(&rule) = order.get(next) {
+        next += 1;
+        for &caller in &callers[rule.index()] {
+            waiting[caller.index()] -= 1;
+            if waiting[caller.index()] == 0 {
+                order.push(caller);
+            }
+        }
+    }
+    order
+}
+
+/// Calls `visit` with each rule that an expression calls `times` times, and how often it does. Depth is bounded by the front
+/// ends' nesting limit, here and below.
+fn called(expr: &Expr, times: usize, visit: &mut impl FnMut(RuleId, usize)) {
+    match expr {
+        Expr::Rule(rule) => visit(*rule, times),
+        Expr::Sequence(parts) | Expr::Alternatives(parts) => {
+            for part in parts {
+                called(part, times, visit);
+            }
+        }
+        Expr::Repeat { expr, min, max } => {
+            let rounds = max.unwrap_or(min.saturating_add(1)) as usize;
+            called(expr, times.saturating_mul(rounds), visit);
+        }
+        Expr::Literal(_) | Expr::Class(_) | Expr::Bytes(_) => {}
+    }
+}
+
+/// How deep an expression nests, with the depths of those that are called.
+fn depth(expr: &Expr, of_rule: &impl Fn(RuleId) -> usize) -> usize {
+    match expr {
+        Expr::Rule(rule) => of_rule(*rule),
+        Expr::Sequence(parts) | Expr::Alternatives(parts) => {
+            1 + parts.iter().map(|part| depth(part, of_rule)).max().unwrap_or(0)
+        }
+        Expr::Repeat { expr, .. } => 1 + depth(expr, of_rule),
+        Expr::Literal(_) | Expr::Class(_) | Expr::Bytes(_) => 0,
+    }
+}
+
+fn written_out<'a>(expr: &Expr, inlined: &impl Fn(RuleId) -> Option<&'a Expr>) -> Expr {
+    let all = |parts: &[Expr]| parts.iter().map(|part| written_out(part, inlined)).collect();
+    match expr {
+        Expr::Rule(rule) => inlined(*rule).unwrap_or(expr).clone(),
+        Expr::Sequence(parts) => Expr::Sequence(all(parts)),
+        Expr::Alternatives(parts) => Expr::Alternatives(all(parts)),
+        Expr::Repeat { expr, min, max } => {
+            Expr::Repeat { expr: Box::new(written_out(expr, inlined)), min: *min, max: *max }
+        }
+        Expr::Literal(_) | Expr::Class(_) | Expr::Bytes(_) => expr.clone(),
+    }
+}
+
+fn drop_unreachable(exprs: &mut [Expr], root: RuleId) {
+    let mut reached = vec![false; exprs.len()];
+    reached[root.index()] = true;
+    let mut open = vec![root];
+    while let Some(rule) = open.pop() {
+        called(&exprs[rule.index()], 1, &mut |callee, _| {
+            if !std::mem::replace(&mut reached[callee.index()], true) {
+                open.push(callee);
+            }
+        });
+    }
+    for (expr, _) in exprs.iter_mut().zip(reached).filter(|(_, reached)| !reached) {
+        *expr = Expr::empty();
+    }
+}

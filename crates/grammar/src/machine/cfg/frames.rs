@@ -1,0 +1,111 @@
+//! Rows as frames: each place in a rule by itself, and where that rule returns.
+//!
+//! The rows of a grammar of a programming language differ by all that comes after, so few of them are met twice. What they
+//! consist of, places in rules from which a byte leads on, is met again and again. A *bare row* is a set of places in one
+//! rule, whose end is the end of the output, and its steps stay within the rule: what the rule calls is a row of its own.
+
+use rustc_hash::FxHashMap;
+
+use super::program::{Dot, Shortest};
+use super::returns::{OUTPUT_END, ReturnId};
+use super::rows::{CfgMachine, Item, Row};
+use crate::machine::{Config, Frame};
+
+/// What has been asked of frames.
+#[derive(Default)]
+pub(super) struct Frames {
+    /// Whether any rule calls another.
+    rules: Option<bool>,
+    bare: FxHashMap<Box<[Dot]>, Config>,
+    /// By bare row, the dots that call rules, and the row of these rules once it is known.
+    calling: FxHashMap<Config, Calling>,
+    /// The rows in which the callers of some returns have gone on.
+    returned: FxHashMap<Box<[u32]>, Config>,
+}
+
+enum Calling {
+    Dots(Vec<Item>),
+    Row(Config),
+}
+
+impl CfgMachine {
+    /// None for a grammar of one rule without calls.
+    pub(super) fn frames_of(&mut self, config: Config, frames: &mut Vec<Frame>) {
+        let rules = &mut self.frames.rules;
+        if !*rules.get_or_insert_with(|| self.program.states.iter().any(|state| !state.calls.is_empty())) {
+            return;
+        }
+        for at in 0..self.rows[config.index()].items.len() {
+            let Item { dot, returns: ReturnId(returns) } = self.rows[config.index()].items[at];
+            frames.push(Frame { rest: self.bare_row(vec![dot]), returns });
+        }
+    }
+
+    pub(super) fn frames_of_callers(&mut self, returns: &[u32], frames: &mut Vec<Frame>) -> bool {
+        let row = self.returned(returns);
+        if row == Config::DEAD {
+            return false;
+        }
+        self.frames_of(row, frames);
+        self.rows[row.index()].accepting
+    }
+
+    fn returned(&mut self, returns: &[u32]) -> Config {
+        if let Some(&known) = self.frames.returned.get(returns) {
+            return known;
+        }
+        let callers = returns.iter().flat_map(|&id| &self.returns[id as usize].callers);
+        let mut callers: Vec<Item> = callers.copied().collect();
+        callers.sort_unstable();
+        callers.dedup();
+        let row = self.intern(callers);
+        self.byte_len += size_of_val(returns) + 32;
+        self.frames.returned.insert(returns.into(), row);
+        row
+    }
+
+    /// The bare row of some dots of one rule.
+    pub(super) fn bare_row(&mut self, mut dots: Vec<Dot>) -> Config {
+        dots.sort_unstable();
+        dots.dedup();
+        if dots.is_empty() {
+            return Config::DEAD;
+        }
+        if let Some(&known) = self.frames.bare.get(&*dots) {
+            return known;
+        }
+        let states = || dots.iter().map(|&dot| (dot, self.program.state(dot)));
+        let item = |dot| Item { dot, returns: OUTPUT_END };
+        let items = states().filter(|(_, state)| !state.bytes.is_empty()).map(|(dot, _)| item(dot)).collect();
+        let calling: Vec<Item> =
+            states().filter(|(_, state)| !state.calls.is_empty()).map(|(dot, _)| item(dot)).collect();
+        let accepting = states().any(|(_, state)| state.accepting);
+        let closing = Shortest { len: Shortest::NEVER, first: 0 };
+        let row = self.push_row(Row { items, accepting, closing, bare: true });
+        self.byte_len += size_of_val(&*dots) + 64;
+        self.frames.bare.insert(dots.into(), row);
+        if !calling.is_empty() {
+            self.frames.calling.insert(row, Calling::Dots(calling));
+        }
+        row
+    }
+
+    /// Whether a rule is called in a bare row.
+    pub(super) fn calls(&self, config: Config) -> bool {
+        self.frames.calling.contains_key(&config)
+    }
+
+    /// The row of the rules that a bare row calls.
+    pub(super) fn called_row(&mut self, config: Config) -> Option<Config> {
+        let kernel = match self.frames.calling.get(&config)? {
+            Calling::Row(row) => return Some(*row),
+            Calling::Dots(items) => items.clone(),
+        };
+        let mut row = self.predict(&kernel, false);
+        // What a dot takes itself the bare row takes already.
+        row.items = row.items.iter().filter(|item| kernel.binary_search(item).is_err()).copied().collect();
+        let row = self.push_row(row);
+        self.frames.calling.insert(config, Calling::Row(row));
+        Some(row)
+    }
+}

@@ -1,0 +1,103 @@
+//! States of a rule's automaton that nothing tells apart, made one.
+//!
+//! A word that is no keyword has a loop of its own for each letter of each keyword that it may differ in. Merged, they are
+//! one place, and what is known of it is found out once.
+
+use rustc_hash::FxHashMap;
+
+use super::program::{ByteEdge, CallEdge, Dot, State};
+use crate::regular::minimize::{Edge, Incoming, minimize};
+
+/// Automata of more edges, each counted for every range of bytes that others cut it into, are left as they are.
+const EDGES: usize = 1 << 19;
+
+/// A deterministic automaton of as few states as can be. It begins at 0, as the given one does.
+pub(super) fn merged(states: Vec<State>) -> Vec<State> {
+    let Some(edges) = edges(&states) else { return states };
+    let labels: Vec<u32> = states.iter().map(|state| state.accepting.into()).collect();
+    let classes = minimize(&labels, &edges, &Incoming::new(states.len(), &edges));
+    let mut ids: FxHashMap<u32, u32> = FxHashMap::default();
+    let mut kept = Vec::new();
+    for (at, &class) in classes.iter().enumerate() {
+        let next = ids.len() as u32;
+        if *ids.entry(class).or_insert(next) == next {
+            kept.push(at);
+        }
+    }
+    let target = |dot: Dot| Dot(ids[&classes[dot.index()]]);
+    let mut kept = kept.into_iter().peekable();
+    let mut result = Vec::with_capacity(ids.len());
+    for (at, state) in states.into_iter().enumerate() {
+        if kept.next_if_eq(&at).is_none() {
+            continue;
+        }
+        let bytes = state.bytes.into_iter().map(|edge| ByteEdge { target: target(edge.target), ..edge });
+        let mut bytes: Vec<ByteEdge> = bytes.collect();
+        super::build::join(&mut bytes);
+        let calls = state.calls.into_iter().map(|edge| CallEdge { target: target(edge.target), ..edge });
+        result.push(State {
+            accepting: state.accepting,
+            bytes,
+            calls: calls.collect(),
+            schema: state.schema,
+        });
+    }
+    result
+}
+
+/// The edges with letters for the ranges that bytes are cut into and for the rules; `None` if they are too many.
+fn edges(states: &[State]) -> Option<Vec<Edge>> {
+    let mut cuts = [false; 257];
+    let mut rules = FxHashMap::default();
+    for state in states {
+        for edge in &state.bytes {
+            cuts[usize::from(edge.low)] = true;
+            cuts[usize::from(edge.high) + 1] = true;
+        }
+        for edge in &state.calls {
+            let next = rules.len() as u32;
+            rules.entry(edge.rule).or_insert(next);
+        }
+    }
+    // By byte, the number of its range.
+    let mut letters = [0_u32; 256];
+    let mut letter = 0;
+    for (byte, slot) in letters.iter_mut().enumerate() {
+        letter += u32::from(cuts[byte]);
+        *slot = letter;
+    }
+    let mut edges = Vec::new();
+    for (from, state) in states.iter().enumerate() {
+        let from = from as u32;
+        for edge in &state.bytes {
+            let covered = letters[usize::from(edge.low)]..=letters[usize::from(edge.high)];
+            edges.extend(covered.map(|letter| Edge { from, letter, to: edge.target.0 }));
+        }
+        let calls = state.calls.iter();
+        edges.extend(calls.map(|edge| Edge {
+            from,
+            letter: letter + 1 + rules[&edge.rule],
+            to: edge.target.0,
+        }));
+        if edges.len() > EDGES {
+            return None;
+        }
+    }
+    Some(edges)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Grammar, Limits};
+
+    #[test]
+    fn loops_of_words_that_are_no_keyword_are_one() {
+        let word = "[a-z]*";
+        let source = format!("root ::= \"i\" ([a-eg-z] {word} | \"f\" [a-z] {word})? | [a-hj-z] {word}");
+        let grammar = Grammar::gbnf(&source, &Limits::default()).expect("a good grammar");
+        assert_eq!(grammar.size(), 4, "before and after an i, after an f, in a word");
+        for (text, accepted) in [("i", true), ("if", false), ("iff", true), ("fi", true), ("", false)] {
+            assert_eq!(grammar.accepts(text.as_bytes()), accepted, "{text}");
+        }
+    }
+}

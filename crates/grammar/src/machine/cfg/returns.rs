@@ -1,0 +1,211 @@
+//! Returns: who goes on when a rule ends, interned by their callers.
+//!
+//! Equal callers have one id, whatever row they are in, so that inputs which differ only in how they got there come to the
+//! same row. Callers that return to the row being built wait for the ids of these returns. In left recursion the waiting
+//! goes in a circle: the returns of a circle are interned together, with their references to each other by their places in
+//! it.
+
+use super::program::Shortest;
+use super::rows::{CfgMachine, Item};
+use crate::frontend::expr::RuleId;
+
+/// Where a rule goes on when it ends: an index into [`CfgMachine::returns`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct ReturnId(pub(super) u32);
+
+/// The return of the root rule: the end of the output.
+pub(super) const OUTPUT_END: ReturnId = ReturnId(0);
+
+impl ReturnId {
+    /// Set in ids that stand for a slot of the row being built.
+    const SLOT: u32 = 1 << 31;
+
+    pub(super) const fn in_slot(slot: usize) -> Self {
+        Self(slot as u32 | Self::SLOT)
+    }
+
+    pub(super) const fn slot(self) -> Option<usize> {
+        if self.0 & Self::SLOT == 0 { None } else { Some((self.0 & !Self::SLOT) as usize) }
+    }
+
+    pub(super) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The callers of one rule in one row.
+pub(super) struct Return {
+    /// The callers, moved past the call.
+    pub(super) callers: Box<[Item]>,
+    /// The best way to the end of the output once the rule has ended.
+    pub(super) closing: Shortest,
+}
+
+/// A rule that a row being built calls, and its callers, moved past the call.
+pub(super) struct Slot {
+    pub(super) rule: RuleId,
+    pub(super) callers: Vec<Item>,
+}
+
+/// Returns of a circle by their callers, whose references to each other are slots numbered within the circle.
+pub(super) type Circle = Box<[Box<[Item]>]>;
+
+impl CfgMachine {
+    /// Gives the returns of a row's slots their ids.
+    pub(super) fn resolve(&mut self, mut slots: Vec<Slot>) -> Vec<Option<ReturnId>> {
+        let mut resolved = vec![None; slots.len()];
+        for mut group in circles(&slots) {
+            for &slot in &group {
+                redirect(&mut slots[slot].callers, &resolved);
+            }
+            if let [slot] = *group
+                && slots[slot].callers.iter().all(|caller| caller.returns.slot().is_none())
+            {
+                resolved[slot] = Some(self.intern_return(std::mem::take(&mut slots[slot].callers)));
+                continue;
+            }
+            group.sort_unstable_by_key(|&slot| slots[slot].rule);
+            let mut places = vec![None; slots.len()];
+            for (place, &slot) in group.iter().enumerate() {
+                places[slot] = Some(ReturnId::in_slot(place));
+            }
+            let circle = group.iter().map(|&slot| {
+                let mut callers = std::mem::take(&mut slots[slot].callers);
+                redirect(&mut callers, &places);
+                callers.into_boxed_slice()
+            });
+            let circle: Circle = circle.collect();
+            let first = self.intern_circle(circle);
+            for (place, &slot) in group.iter().enumerate() {
+                resolved[slot] = Some(ReturnId(first.0 + place as u32));
+            }
+        }
+        resolved
+    }
+
+    fn intern_return(&mut self, callers: Vec<Item>) -> ReturnId {
+        let callers = callers.into_boxed_slice();
+        if let Some(&known) = self.return_ids.get(&callers) {
+            return known;
+        }
+        let closing = self.best(&callers);
+        let id = self.push_return(callers.clone(), closing);
+        self.return_ids.insert(callers, id);
+        id
+    }
+
+    /// The first of a circle's returns; the others come after it.
+    fn intern_circle(&mut self, circle: Circle) -> ReturnId {
+        if let Some(&known) = self.circle_ids.get(&circle) {
+            return known;
+        }
+        let first = ReturnId(self.returns.len() as u32);
+        let ids: Vec<_> = (0..circle.len() as u32).map(|place| Some(ReturnId(first.0 + place))).collect();
+        for callers in &circle {
+            let mut callers = callers.to_vec();
+            redirect(&mut callers, &ids);
+            self.push_return(callers.into(), Shortest { len: Shortest::NEVER, first: 0 });
+        }
+        self.close_circle(first.index());
+        self.circle_ids.insert(circle, first);
+        first
+    }
+
+    fn push_return(&mut self, callers: Box<[Item]>, closing: Shortest) -> ReturnId {
+        self.byte_len += 2 * callers.len() * size_of::<Item>() + size_of::<Return>() + 32;
+        self.returns.push(Return { callers, closing });
+        ReturnId(self.returns.len() as u32 - 1)
+    }
+
+    /// Ways to the end that lead through each other, as a least fixpoint.
+    fn close_circle(&mut self, first: usize) {
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for index in first..self.returns.len() {
+                let closing = self.best(&self.returns[index].callers);
+                if closing.len < self.returns[index].closing.len {
+                    self.returns[index].closing = closing;
+                    changed = true;
+                }
+            }
+        }
+    }
+}
+
+/// Replaces slots by their ids, as far as these are known; sorts, and drops what has become equal.
+pub(super) fn redirect(items: &mut Vec<Item>, resolved: &[Option<ReturnId>]) {
+    for item in items.iter_mut() {
+        if let Some(id) = item.returns.slot().and_then(|slot| resolved[slot]) {
+            item.returns = id;
+        }
+    }
+    items.sort_unstable();
+    items.dedup();
+}
+
+/// Groups of slots that wait for each other, those first that others wait for: Tarjan's algorithm for strongly connected
+/// components, without recursion.
+fn circles(slots: &[Slot]) -> Vec<Vec<usize>> {
+    const UNSEEN: usize = usize::MAX;
+    let mut groups = Vec::new();
+    let mut order = vec![UNSEEN; slots.len()];
+    let mut lowest = vec![UNSEEN; slots.len()];
+    let mut grouped = vec![false; slots.len()];
+    let mut waiting = Vec::new();
+    let mut seen = 0;
+    for from in 0..slots.len() {
+        // Slots on the way with how many of their callers have been followed.
+        let mut path = if order[from] == UNSEEN { vec![(from, 0)] } else { Vec::new() };
+        while let Some((slot, followed)) = path.last_mut() {
+            let slot = *slot;
+            if order[slot] == UNSEEN {
+                (order[slot], lowest[slot]) = (seen, seen);
+                seen += 1;
+                waiting.push(slot);
+            }
+            if let Some(caller) = slots[slot].callers.get(*followed) {
+                *followed += 1;
+                match caller.returns.slot() {
+                    Some(next) if order[next] == UNSEEN => path.push((next, 0)),
+                    Some(next) if !grouped[next] => lowest[slot] = lowest[slot].min(order[next]),
+                    _ => {}
+                }
+                continue;
+            }
+            path.pop();
+            if let Some(&(before, _)) = path.last() {
+                lowest[before] = lowest[before].min(lowest[slot]);
+            }
+            if lowest[slot] == order[slot] {
+                let start = waiting.iter().rposition(|&other| other == slot).unwrap_or(0);
+                let group = waiting.split_off(start);
+                for &member in &group {
+                    grouped[member] = true;
+                }
+                groups.push(group);
+            }
+        }
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::program::Dot;
+    use super::*;
+
+    #[test]
+    fn slots_that_wait_for_each_other_are_one_group_after_those_they_wait_for() {
+        // 0 waits for 1 and 3, 1 for 2, 2 for 1, 3 for itself, 4 for nobody.
+        let waits: [&[usize]; 5] = [&[1, 3], &[2], &[1], &[3], &[]];
+        let slots: Vec<Slot> = (0..5)
+            .map(|slot| {
+                let caller = |&other: &usize| Item { dot: Dot(0), returns: ReturnId::in_slot(other) };
+                Slot { rule: RuleId(slot as u32), callers: waits[slot].iter().map(caller).collect() }
+            })
+            .collect();
+        let groups = circles(&slots);
+        assert_eq!(groups, [vec![1, 2], vec![3], vec![0], vec![4]]);
+    }
+}

@@ -1,0 +1,297 @@
+//! Fronts: sets of nodes of the trie at which rules end while tokens go on.
+
+use std::sync::Arc;
+
+use formwork_vocab::{TokenTrie, TrieNode, Vocabulary};
+use rustc_hash::FxHashMap;
+
+use crate::ByteSet;
+
+/// A front by its index.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct FrontId(u32);
+
+impl FrontId {
+    /// The root alone: tokens from their first byte.
+    pub(super) const ROOT: Self = Self(0);
+
+    const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The fronts met so far, equal ones once.
+pub(super) struct Fronts {
+    edges: Arc<Edges>,
+    /// With the length of the shortest prefix.
+    known: Vec<(Arc<Nodes>, u32)>,
+    ids: FxHashMap<Arc<Nodes>, FrontId>,
+    bytes: usize,
+}
+
+/// A set of nodes. After an identifier there are tens of thousands, of which few go on with what comes after identifiers.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Nodes {
+    /// In order, once they are a front's.
+    Few(Vec<TrieNode>),
+    /// One bit for each node of the trie.
+    Many(Box<[u64]>),
+}
+
+/// More nodes than one in so many of the trie are kept as bits.
+const FEW: usize = 128;
+
+/// The edges of a vocabulary's trie by their bytes.
+struct Edges {
+    /// From which node to which.
+    pairs: Vec<(TrieNode, TrieNode)>,
+    /// Where those of a byte begin.
+    starts: Vec<usize>,
+    /// For each node, the length of its prefix.
+    depths: Vec<u8>,
+}
+
+impl Nodes {
+    pub(super) const fn none() -> Self {
+        Self::Few(Vec::new())
+    }
+
+    pub(super) fn extend(&mut self, nodes: impl IntoIterator<Item = TrieNode>) {
+        match self {
+            Self::Few(few) => few.extend(nodes),
+            Self::Many(bits) => {
+                for node in nodes {
+                    bits[node.index() / 64] |= 1 << (node.index() % 64);
+                }
+            }
+        }
+    }
+
+    /// Removes a node and all those below it.
+    pub(super) fn cut(&mut self, trie: &TokenTrie, top: TrieNode) {
+        let below = trie.nodes_below(top);
+        match self {
+            Self::Few(few) => few.retain(|&node| node != top && !below.contains(&node.index())),
+            Self::Many(bits) => {
+                for index in below.chain([top.index()]) {
+                    bits[index / 64] &= !(1 << (index % 64));
+                }
+            }
+        }
+    }
+
+    fn contains(&self, node: TrieNode) -> bool {
+        match self {
+            Self::Few(few) => few.contains(&node),
+            Self::Many(bits) => bits[node.index() / 64] >> (node.index() % 64) & 1 == 1,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Few(few) => few.is_empty(),
+            Self::Many(bits) => bits.iter().all(|&word| word == 0),
+        }
+    }
+
+    /// In the form that equal sets have in common, as nearly as it matters.
+    fn settled(self, trie: &TokenTrie) -> Self {
+        match self {
+            Self::Few(few) if few.len() > trie.len() / FEW => {
+                let mut many = Self::Many(vec![0; trie.len().div_ceil(64)].into());
+                many.extend(few);
+                many
+            }
+            Self::Few(mut few) => {
+                few.sort_unstable_by_key(|node| node.index());
+                few.dedup();
+                Self::Few(few)
+            }
+            Self::Many(_) => self,
+        }
+    }
+
+    fn byte_len(&self) -> usize {
+        match self {
+            Self::Few(nodes) => size_of_val(&**nodes),
+            Self::Many(bits) => size_of_val(&**bits),
+        }
+    }
+}
+
+impl Fronts {
+    pub(super) fn new(vocabulary: &Vocabulary) -> Self {
+        let edges = vocabulary.derived(Edges::new);
+        let mut fronts = Self { edges, known: Vec::new(), ids: FxHashMap::default(), bytes: 0 };
+        fronts.intern(vocabulary.trie(), Nodes::Few(vec![TrieNode::ROOT]));
+        fronts
+    }
+
+    /// The front of some nodes; `None` if there are none.
+    pub(super) fn intern(&mut self, trie: &TokenTrie, nodes: Nodes) -> Option<FrontId> {
+        if nodes.is_empty() {
+            return None;
+        }
+        let nodes = nodes.settled(trie);
+        if let Some(&known) = self.ids.get(&nodes) {
+            return Some(known);
+        }
+        let id = FrontId(self.known.len() as u32);
+        let depth = self.edges.least_depth(&nodes);
+        self.bytes += nodes.byte_len() + 64;
+        let nodes = Arc::new(nodes);
+        self.known.push((Arc::clone(&nodes), depth));
+        self.ids.insert(nodes, id);
+        Some(id)
+    }
+
+    /// Adds the nodes of a front to others.
+    pub(super) fn add_to(&self, nodes: &mut Nodes, front: FrontId) {
+        match (&*self.known[front.index()].0, nodes) {
+            (Nodes::Few(few), nodes) => nodes.extend(few.iter().copied()),
+            (Nodes::Many(from), Nodes::Many(to)) => {
+                to.iter_mut().zip(from).for_each(|(to, from)| *to |= from);
+            }
+            (many @ Nodes::Many(_), nodes) => {
+                let few = std::mem::replace(nodes, many.clone());
+                if let Nodes::Few(few) = few {
+                    nodes.extend(few);
+                }
+            }
+        }
+    }
+
+    /// Calls `visit` with the nodes after a front's, and the byte that leads to each, out of some.
+    pub(super) fn beyond(
+        &self,
+        front: FrontId,
+        trie: &TokenTrie,
+        bytes: ByteSet,
+        mut visit: impl FnMut(u8, TrieNode),
+    ) {
+        match &*self.known[front.index()].0 {
+            Nodes::Few(nodes) => {
+                let edges = nodes.iter().flat_map(|&node| trie.children(node));
+                for (byte, node) in edges.filter(|&(byte, _)| bytes.contains(byte)) {
+                    visit(byte, node);
+                }
+            }
+            many @ Nodes::Many(_) => {
+                for byte in bytes.iter() {
+                    for &(from, node) in self.edges.over(byte) {
+                        if many.contains(from) {
+                            visit(byte, node);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The length of the shortest prefix that a front stands for.
+    pub(super) fn depth(&self, front: FrontId) -> u32 {
+        self.known[front.index()].1
+    }
+
+    /// Bytes of memory, roughly.
+    pub(super) const fn byte_len(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Edges {
+    fn new(vocabulary: &Vocabulary) -> Self {
+        let trie = vocabulary.trie();
+        let all =
+            || trie.nodes().flat_map(|from| trie.children(from).map(move |(byte, to)| (byte, from, to)));
+        let mut starts = vec![0_usize; 257];
+        for (byte, ..) in all() {
+            starts[usize::from(byte) + 1] += 1;
+        }
+        for at in 1..starts.len() {
+            starts[at] += starts[at - 1];
+        }
+        let mut pairs = vec![(TrieNode::ROOT, TrieNode::ROOT); starts[256]];
+        let mut depths = vec![0_u8; trie.len()];
+        let mut next = starts.clone();
+        for (byte, from, to) in all() {
+            pairs[next[usize::from(byte)]] = (from, to);
+            next[usize::from(byte)] += 1;
+            depths[to.index()] = depths[from.index()].saturating_add(1);
+        }
+        Self { pairs, starts, depths }
+    }
+
+    fn over(&self, byte: u8) -> &[(TrieNode, TrieNode)] {
+        let at = usize::from(byte);
+        &self.pairs[self.starts[at]..self.starts[at + 1]]
+    }
+
+    fn least_depth(&self, nodes: &Nodes) -> u32 {
+        let mut least = u8::MAX;
+        match nodes {
+            Nodes::Few(few) => {
+                for node in few {
+                    least = least.min(self.depths[node.index()]);
+                }
+            }
+            Nodes::Many(bits) => {
+                for (at, &word) in bits.iter().enumerate().filter(|&(_, &word)| word != 0) {
+                    let nodes = (0..64).filter(|bit| word >> bit & 1 == 1).map(|bit| 64 * at + bit);
+                    least = nodes.fold(least, |least, node| least.min(self.depths[node]));
+                    // Only the root is less deep.
+                    if least <= 1 {
+                        break;
+                    }
+                }
+            }
+        }
+        least.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use formwork_vocab::{Token, TokenKind};
+
+    use super::*;
+
+    #[test]
+    fn few_and_many_nodes_say_the_same() {
+        let texts = (0..2000).map(|number| format!("{number:b}"));
+        let tokens = texts.map(|text| Token { bytes: text.into_bytes(), kind: TokenKind::Text }).collect();
+        let vocabulary = Vocabulary::new(tokens, vec![]).expect("a good vocabulary");
+        let trie = vocabulary.trie();
+        let mut fronts = Fronts::new(&vocabulary);
+        let all: Vec<TrieNode> = trie.nodes().skip(1).collect();
+        let top = trie.child(TrieNode::ROOT, b'1').and_then(|one| trie.child(one, b'0')).expect("10");
+        let below = trie.nodes_below(top);
+        let kept = |node: &&TrieNode| **node != top && !below.contains(&node.index());
+        let expected: Vec<TrieNode> = all.iter().filter(kept).copied().collect();
+        assert!(expected.len() > trie.len() / FEW && expected.len() < all.len());
+        let mut few = Nodes::Few(all.clone());
+        few.cut(trie, top);
+        let mut many = Nodes::Few(all).settled(trie);
+        assert!(matches!(many, Nodes::Many(_)));
+        many.cut(trie, top);
+        let front = fronts.intern(trie, few).expect("there are some");
+        assert_eq!(fronts.intern(trie, many), Some(front));
+        assert_eq!(fronts.depth(front), 1);
+        let beyond = |nodes: Nodes| {
+            let mut fronts = Fronts::new(&vocabulary);
+            let front = fronts.intern(trie, nodes).expect("there are some");
+            let mut beyond = Vec::new();
+            fronts.beyond(front, trie, [b'1'].into_iter().collect(), |_, node| beyond.push(node.index()));
+            beyond.sort_unstable();
+            beyond
+        };
+        let one_by_one: Vec<usize> =
+            expected.iter().filter_map(|&node| trie.child(node, b'1')).map(TrieNode::index).collect();
+        let mut sorted = one_by_one.clone();
+        sorted.sort_unstable();
+        assert_eq!(beyond(Nodes::Few(expected.clone())), sorted);
+        assert_eq!(beyond(Nodes::Few(expected[..5].to_vec())).len(), {
+            expected[..5].iter().filter(|&&node| trie.child(node, b'1').is_some()).count()
+        });
+    }
+}

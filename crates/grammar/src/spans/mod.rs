@@ -1,0 +1,329 @@
+//! Masks of machines that run rules.
+//!
+//! Such a machine is on its way through some rules at once, each called by another, and what comes after the innermost ones
+//! is hardly ever the same twice. But no token reaches far beyond them. So a mask is put together from [`Span`]s: what is
+//! left of one rule, by itself, makes of the tokens. Where it ends before the token does, the callers go on from the
+//! *front*, the nodes of the trie at which that is so, and what they make of it is a span again. So it is with rules that
+//! are called on the way. Spans are few, and made once per grammar and vocabulary, whatever the callers are; a mask that
+//! comes from the same spans as another is the same.
+
+mod fronts;
+mod stretch;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use formwork_vocab::{TokenId, TokenSet, TrieNode, Vocabulary};
+use fronts::{FrontId, Fronts, Nodes};
+use rustc_hash::FxHashMap;
+use stretch::{Found, Stretch};
+
+use crate::cells::{Cells, Paths, Road};
+use crate::machine::automaton::Automaton;
+use crate::machine::{Config, Frame};
+use crate::tables::Pool;
+
+/// What is left of a rule, beginning at a front.
+#[derive(Clone, Copy)]
+struct Span {
+    /// The tokens that end within it, or where it does, by their index; `None` if there are none.
+    tokens: Option<u32>,
+    /// The nodes beyond the front at which it may end while tokens go on.
+    exits: Option<FrontId>,
+}
+
+/// What is known of a rest from another one.
+struct Model {
+    /// The other one's, from the root.
+    span: Span,
+    /// First bytes after which the two differ, with their nodes.
+    different: Vec<(u8, TrieNode)>,
+}
+
+/// Some tokens, in order.
+#[derive(PartialEq, Eq, Hash)]
+enum Tokens {
+    Few(Box<[TokenId]>),
+    Many(TokenSet),
+}
+
+/// More tokens than one in so many of the vocabulary are kept as a set.
+const FEW: usize = 128;
+
+/// Bytes of an entry of a map, roughly.
+const ENTRY: usize = 64;
+
+/// The spans of a generation, and what they are made with.
+pub(crate) struct Spans {
+    cells: Arc<Cells>,
+    paths: Arc<Paths>,
+    pool: Arc<Pool>,
+    fronts: Fronts,
+    known: FxHashMap<(FrontId, Config), Span>,
+    tokens: Vec<Arc<Tokens>>,
+    token_ids: FxHashMap<Arc<Tokens>, u32>,
+    /// Masks by the tokens that they consist of, and whether the output may end.
+    masks: FxHashMap<(Box<[u32]>, bool), Arc<TokenSet>>,
+    roads: FxHashMap<Config, Road>,
+    bytes: usize,
+}
+
+impl Spans {
+    pub(crate) fn new(vocabulary: &Vocabulary) -> Self {
+        Self {
+            cells: Cells::of(vocabulary),
+            paths: Paths::of(vocabulary),
+            pool: Pool::of(vocabulary),
+            fronts: Fronts::new(vocabulary),
+            known: FxHashMap::default(),
+            tokens: Vec::new(),
+            token_ids: FxHashMap::default(),
+            masks: FxHashMap::default(),
+            roads: FxHashMap::default(),
+            bytes: 0,
+        }
+    }
+
+    /// The text tokens that may follow `config`, with those that end the output there.
+    pub(crate) fn mask(
+        &mut self,
+        automaton: &mut Automaton,
+        vocabulary: &Vocabulary,
+        config: Config,
+        ends: &[TokenId],
+    ) -> Arc<TokenSet> {
+        let mut frames = Vec::new();
+        automaton.frames(config, &mut frames);
+        let mut composer = Composer { spans: self, automaton, vocabulary };
+        if frames.is_empty() {
+            let found = composer.stretch(false).over_front(FrontId::ROOT, config);
+            let mut mask = found.set.unwrap_or_else(|| self.pool.empty());
+            insert_all(&mut mask, found.tokens.iter().chain(ends));
+            return Arc::new(mask);
+        }
+        let (used, _) = composer.reach(FrontId::ROOT, frames);
+        let key = (used.into_boxed_slice(), !ends.is_empty());
+        if let Some(known) = self.masks.get(&key) {
+            return Arc::clone(known);
+        }
+        let mut mask = self.pool.empty();
+        for &tokens in &key.0 {
+            self.tokens[tokens as usize].add_to(&mut mask);
+        }
+        insert_all(&mut mask, ends);
+        let mask = Arc::new(mask);
+        self.bytes += size_of_val(&*key.0) + ENTRY;
+        self.masks.insert(key, Arc::clone(&mask));
+        mask
+    }
+
+    fn intern(&mut self, tokens: Tokens) -> Option<u32> {
+        if matches!(&tokens, Tokens::Few(few) if few.is_empty()) {
+            return None;
+        }
+        let next = self.tokens.len() as u32;
+        let tokens = Arc::new(tokens);
+        let known = *self.token_ids.entry(Arc::clone(&tokens)).or_insert(next);
+        if known == next {
+            self.bytes += tokens.byte_len() + ENTRY;
+            self.tokens.push(tokens);
+        }
+        Some(known)
+    }
+
+    /// Bytes of memory, roughly, without those of masks.
+    pub(crate) fn byte_len(&self) -> usize {
+        self.bytes + self.fronts.byte_len() + self.roads.len() * 2 * size_of::<(Config, Road)>()
+    }
+}
+
+impl Drop for Spans {
+    fn drop(&mut self) {
+        self.token_ids.clear();
+        let sets = self.tokens.drain(..).filter_map(|tokens| match Arc::into_inner(tokens) {
+            Some(Tokens::Many(set)) => Some(set),
+            _ => None,
+        });
+        self.pool.take_back(sets);
+    }
+}
+
+/// The spans with what they are made of.
+struct Composer<'a> {
+    spans: &'a mut Spans,
+    automaton: &'a mut Automaton,
+    vocabulary: &'a Vocabulary,
+}
+
+impl Composer<'_> {
+    /// All that may follow some frames from a front on: the tokens by their indices, in order, and the fronts at which the
+    /// frames that return to nobody have ended.
+    fn reach(&mut self, mut front: FrontId, mut frames: Vec<Frame>) -> (Vec<u32>, Vec<FrontId>) {
+        let (mut used, mut ends) = (Vec::new(), Vec::new());
+        // By front, the returns of the rules that may end there. A front's exits lie deeper, so that fronts are met once.
+        let mut ended: BTreeMap<(u32, FrontId), Vec<u32>> = BTreeMap::new();
+        loop {
+            for frame in frames.drain(..) {
+                let span = self.span(front, frame.rest);
+                used.extend(span.tokens);
+                match span.exits {
+                    Some(exits) if frame.returns == Frame::NOBODY => ends.push(exits),
+                    Some(exits) => {
+                        let depth = self.spans.fronts.depth(exits);
+                        ended.entry((depth, exits)).or_default().push(frame.returns);
+                    }
+                    None => {}
+                }
+            }
+            let Some(((_, next), mut returns)) = ended.pop_first() else { break };
+            returns.sort_unstable();
+            returns.dedup();
+            if self.automaton.callers(&returns, &mut frames) {
+                ends.push(next);
+            }
+            front = next;
+        }
+        used.sort_unstable();
+        used.dedup();
+        (used, ends)
+    }
+
+    fn span(&mut self, front: FrontId, rest: Config) -> Span {
+        if let Some(&known) = self.spans.known.get(&(front, rest)) {
+            return known;
+        }
+        let model = if front == FrontId::ROOT { self.model(rest) } else { None };
+        self.make(front, rest, model)
+    }
+
+    /// A config to which most tokens lead from `rest`, and then back to itself: in the middle of a word the same may follow
+    /// as one letter later, unless a keyword is in the making.
+    fn model(&mut self, rest: Config) -> Option<Model> {
+        let trie = self.vocabulary.trie();
+        let automaton = &mut *self.automaton;
+        let plausible = automaton.plausible(rest);
+        let children = || trie.children(TrieNode::ROOT);
+        let mut weights: FxHashMap<Config, usize> = FxHashMap::default();
+        for (byte, child) in children().filter(|&(byte, _)| plausible.contains(byte)) {
+            *weights.entry(automaton.step(rest, byte)).or_default() += trie.tokens_below(child).len();
+        }
+        weights.remove(&Config::DEAD);
+        let (&home, &weight) = weights.iter().max_by_key(|&(config, weight)| (*weight, *config))?;
+        if home == rest || weight <= self.vocabulary.len() / FEW {
+            return None;
+        }
+        let either = plausible | automaton.plausible(home);
+        let mut differs = |byte: u8| {
+            let [own, other] = [rest, home].map(|from| {
+                if automaton.plausible(from).contains(byte) {
+                    automaton.step(from, byte)
+                } else {
+                    Config::DEAD
+                }
+            });
+            own != other
+        };
+        let different = children().filter(|&(byte, _)| either.contains(byte) && differs(byte));
+        let different: Vec<(u8, TrieNode)> = different.collect();
+        let below: usize = different.iter().map(|&(_, node)| trie.tokens_below(node).len()).sum();
+        if below >= weight {
+            return None;
+        }
+        let known = self.spans.known.get(&(FrontId::ROOT, home)).copied();
+        let span = known.unwrap_or_else(|| self.make(FrontId::ROOT, home, None));
+        Some(Model { span, different })
+    }
+
+    fn make(&mut self, front: FrontId, rest: Config, model: Option<Model>) -> Span {
+        let trie = self.vocabulary.trie();
+        let stretch = self.stretch(true);
+        let mut found = match &model {
+            Some(model) => stretch.over_children(&model.different, rest),
+            None => stretch.over_front(front, rest),
+        };
+        let mut exits = Nodes::none();
+        if let Some(Model { span, different }) = model {
+            let mut set = self.spans.pool.empty();
+            if let Some(tokens) = span.tokens {
+                self.spans.tokens[tokens as usize].add_to(&mut set);
+            }
+            if let Some(front) = span.exits {
+                self.spans.fronts.add_to(&mut exits, front);
+            }
+            for (_, node) in different {
+                trie.tokens_below(node).iter().for_each(|&token| set.remove(token));
+                exits.cut(trie, node);
+            }
+            found.set = Some(set);
+        }
+        exits.extend(found.exits.drain(..));
+        for (called, nodes) in std::mem::take(&mut found.calls) {
+            let Some(front) = self.spans.fronts.intern(trie, Nodes::Few(nodes)) else { continue };
+            let mut frames = Vec::new();
+            self.automaton.frames(called, &mut frames);
+            let (used, ends) = self.reach(front, frames);
+            for tokens in used {
+                self.add(tokens, &mut found);
+            }
+            for end in ends {
+                self.spans.fronts.add_to(&mut exits, end);
+            }
+        }
+        let tokens = self.spans.intern(found.tokens(self.vocabulary, &self.spans.pool));
+        let span = Span { tokens, exits: self.spans.fronts.intern(trie, exits) };
+        self.spans.bytes += ENTRY;
+        self.spans.known.insert((front, rest), span);
+        span
+    }
+
+    /// Adds known tokens to those found.
+    fn add(&self, tokens: u32, found: &mut Found) {
+        match (&*self.spans.tokens[tokens as usize], &mut found.set) {
+            (Tokens::Few(few), _) => found.tokens.extend(few),
+            (Tokens::Many(many), Some(set)) => set.extend(many),
+            (Tokens::Many(many), set) => *set = Some(self.spans.pool.copy(many)),
+        }
+    }
+
+    fn stretch(&mut self, leaves: bool) -> Stretch<'_> {
+        let Spans { cells, paths, pool, fronts, roads, .. } = &mut *self.spans;
+        let (automaton, trie) = (&mut *self.automaton, self.vocabulary.trie());
+        let (open, found) = (Vec::new(), Found::default());
+        Stretch { automaton, trie, cells, paths, pool, fronts, roads, leaves, open, found }
+    }
+}
+
+impl Found {
+    fn tokens(mut self, vocabulary: &Vocabulary, pool: &Pool) -> Tokens {
+        if self.set.is_none() && self.tokens.len() <= vocabulary.len() / FEW {
+            self.tokens.sort_unstable();
+            self.tokens.dedup();
+            return Tokens::Few(self.tokens.into());
+        }
+        let mut set = self.set.unwrap_or_else(|| pool.empty());
+        insert_all(&mut set, &self.tokens);
+        Tokens::Many(set)
+    }
+}
+
+impl Tokens {
+    fn byte_len(&self) -> usize {
+        match self {
+            Self::Few(tokens) => size_of_val(&**tokens),
+            Self::Many(set) => set.byte_len(),
+        }
+    }
+
+    fn add_to(&self, mask: &mut TokenSet) {
+        match self {
+            Self::Few(tokens) => insert_all(mask, &**tokens),
+            Self::Many(set) => mask.extend(set),
+        }
+    }
+}
+
+fn insert_all<'a>(set: &mut TokenSet, tokens: impl IntoIterator<Item = &'a TokenId>) {
+    for &token in tokens {
+        set.insert(token);
+    }
+}

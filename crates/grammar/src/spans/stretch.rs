@@ -1,0 +1,141 @@
+//! The part of the trie that one rest of a rule takes.
+
+use formwork_vocab::{TokenId, TokenSet, TokenTrie, TrieNode};
+use rustc_hash::FxHashMap;
+
+use super::fronts::{FrontId, Fronts};
+use crate::ByteSet;
+use crate::cells::{Cells, Paths, Road};
+use crate::machine::Config;
+use crate::machine::automaton::Automaton;
+use crate::tables::Pool;
+
+/// A walk over the part of the trie that one config takes, from a front or some nodes on.
+pub(super) struct Stretch<'a> {
+    pub(super) automaton: &'a mut Automaton,
+    pub(super) trie: &'a TokenTrie,
+    pub(super) cells: &'a Cells,
+    pub(super) paths: &'a Paths,
+    pub(super) pool: &'a Pool,
+    pub(super) fronts: &'a Fronts,
+    /// The text that may follow configs that a walk has come to.
+    pub(super) roads: &'a mut FxHashMap<Config, Road>,
+    /// Whether it is asked where the config may end and what it calls.
+    pub(super) leaves: bool,
+    /// Nodes whose children are to be looked at, with the config there.
+    pub(super) open: Vec<(TrieNode, Config)>,
+    pub(super) found: Found,
+}
+
+/// What a stretch comes to.
+#[derive(Default)]
+pub(super) struct Found {
+    pub(super) set: Option<TokenSet>,
+    /// Tokens besides those in the set.
+    pub(super) tokens: Vec<TokenId>,
+    /// Where the config may end.
+    pub(super) exits: Vec<TrieNode>,
+    /// Where rules are called.
+    pub(super) calls: FxHashMap<Config, Vec<TrieNode>>,
+}
+
+impl Stretch<'_> {
+    /// What a config takes from a front on.
+    pub(super) fn over_front(mut self, front: FrontId, config: Config) -> Found {
+        let tolerance = match (front, self.leaves) {
+            (FrontId::ROOT, false) => self.automaton.tolerance(config),
+            (FrontId::ROOT, true) => self.automaton.known_tolerance(config),
+            _ => None,
+        };
+        let Some(tolerance) = tolerance.filter(|tolerance| !self.leaves || tolerance.accepting.is_some())
+        else {
+            let (plausible, fronts) = (self.automaton.plausible(config), self.fronts);
+            fronts.beyond(front, self.trie, plausible, |byte, node| {
+                let next = self.automaton.step(config, byte);
+                self.arrive(node, next);
+            });
+            return self.finish();
+        };
+        self.found.set = Some(self.pool.copy(&self.cells.tokens(&tolerance, || self.pool.empty())));
+        if self.leaves && tolerance.accepting == Some(true) {
+            self.found.exits = self.paths.along(self.trie, &tolerance);
+        }
+        let beyond = self.cells.beyond(self.automaton, self.trie, config, (&tolerance, ByteSet::ALL));
+        for (node, next) in beyond.tolerated {
+            self.found.tokens.extend(self.trie.tokens_at(node));
+            if self.trie.has_children(node) {
+                self.leave(node, next);
+            }
+        }
+        for (_, node, next) in beyond.left {
+            self.arrive(node, next);
+        }
+        self.finish()
+    }
+
+    /// What a config takes that begins with some bytes, given with the nodes that these lead to.
+    pub(super) fn over_children(mut self, children: &[(u8, TrieNode)], config: Config) -> Found {
+        let plausible = self.automaton.plausible(config);
+        for &(byte, child) in children.iter().filter(|&&(byte, _)| plausible.contains(byte)) {
+            let next = self.automaton.step(config, byte);
+            self.arrive(child, next);
+        }
+        self.finish()
+    }
+
+    fn finish(mut self) -> Found {
+        while let Some((node, config)) = self.open.pop() {
+            let plausible = self.automaton.plausible(config);
+            for (byte, child) in self.trie.children(node).filter(|&(byte, _)| plausible.contains(byte)) {
+                let next = self.automaton.step(config, byte);
+                self.arrive(child, next);
+            }
+        }
+        self.found
+    }
+
+    fn arrive(&mut self, node: TrieNode, config: Config) {
+        if config == Config::DEAD {
+            return;
+        }
+        if !self.trie.has_children(node) {
+            self.found.tokens.extend(self.trie.tokens_at(node));
+            return;
+        }
+        self.leave(node, config);
+        let road = self.road(config);
+        if self.cells.goes_along(node, road) && (!self.leaves || road.accepting().is_some()) {
+            self.found.tokens.extend(self.trie.tokens_below(node));
+            if self.leaves && road.accepting() == Some(true) {
+                let below = self.trie.nodes_below(node).map(TrieNode::from_index);
+                self.found.exits.extend(below.filter(|&node| self.trie.has_children(node)));
+            }
+            return;
+        }
+        self.found.tokens.extend(self.trie.tokens_at(node));
+        self.open.push((node, config));
+    }
+
+    /// Notes whether the config may end at a node, or go on in other rules.
+    fn leave(&mut self, node: TrieNode, config: Config) {
+        if !self.leaves {
+            return;
+        }
+        let called = self.automaton.called(config);
+        if self.automaton.accepting(config) || called.is_some_and(|called| self.automaton.accepting(called)) {
+            self.found.exits.push(node);
+        }
+        if let Some(called) = called {
+            self.found.calls.entry(called).or_default().push(node);
+        }
+    }
+
+    fn road(&mut self, config: Config) -> Road {
+        if let Some(&known) = self.roads.get(&config) {
+            return known;
+        }
+        let road = Road::new(self.automaton.known_tolerance(config));
+        self.roads.insert(config, road);
+        road
+    }
+}
