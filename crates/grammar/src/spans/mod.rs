@@ -66,7 +66,21 @@ pub(crate) struct Spans {
     masks: FxHashMap<(Box<[u32]>, bool), Arc<TokenSet>>,
     roads: FxHashMap<Config, Road>,
     bytes: usize,
+    /// What the spans of a mask may still cost, in nodes of the trie. Nothing that is found once it is used up counts.
+    purse: usize,
+    /// Masks that cost too much.
+    failures: usize,
 }
+
+/// What the spans of a mask may cost. Those of a programming language take a quarter of it at most.
+const PURSE: usize = 1 << 19;
+
+/// What a row costs, and a set of nodes.
+const ROW: usize = 200;
+const NODES: usize = 1000;
+
+/// After so many masks that cost too much it is not tried any more.
+const FAILURES: usize = 2;
 
 impl Spans {
     pub(crate) fn new(vocabulary: &Vocabulary) -> Self {
@@ -81,6 +95,8 @@ impl Spans {
             masks: FxHashMap::default(),
             roads: FxHashMap::default(),
             bytes: 0,
+            purse: PURSE,
+            failures: 0,
         }
     }
 
@@ -92,16 +108,14 @@ impl Spans {
         config: Config,
         ends: &[TokenId],
     ) -> Arc<TokenSet> {
-        let mut frames = Vec::new();
-        automaton.frames(config, &mut frames);
+        self.purse = PURSE;
         let mut composer = Composer { spans: self, automaton, vocabulary };
-        if frames.is_empty() {
+        let Some(used) = composer.used(config) else {
             let found = composer.stretch(false).over_front(FrontId::ROOT, config);
             let mut mask = found.set.unwrap_or_else(|| self.pool.empty());
             insert_all(&mut mask, found.tokens.iter().chain(ends));
             return Arc::new(mask);
-        }
-        let (used, _) = composer.reach(FrontId::ROOT, frames);
+        };
         let key = (used.into_boxed_slice(), !ends.is_empty());
         if let Some(known) = self.masks.get(&key) {
             return Arc::clone(known);
@@ -156,6 +170,29 @@ struct Composer<'a> {
 }
 
 impl Composer<'_> {
+    /// The tokens that a config's mask consists of; `None` where it is better walked to as a whole: in a machine without
+    /// rules, and in a grammar so ambiguous that its rules end nearly everywhere, in nearly all ways.
+    fn used(&mut self, config: Config) -> Option<Vec<u32>> {
+        if self.spans.failures >= FAILURES {
+            return None;
+        }
+        let mut frames = Vec::new();
+        self.automaton.frames(config, &mut frames);
+        if frames.is_empty() {
+            return None;
+        }
+        let (used, _) = self.reach(FrontId::ROOT, frames);
+        if self.spans.purse == 0 {
+            self.spans.failures += 1;
+            return None;
+        }
+        Some(used)
+    }
+
+    fn pay(&mut self, cost: usize) {
+        self.spans.purse = self.spans.purse.saturating_sub(cost);
+    }
+
     /// All that may follow some frames from a front on: the tokens by their indices, in order, and the fronts at which the
     /// frames that return to nobody have ended.
     fn reach(&mut self, mut front: FrontId, mut frames: Vec<Frame>) -> (Vec<u32>, Vec<FrontId>) {
@@ -163,6 +200,10 @@ impl Composer<'_> {
         // By front, the returns of the rules that may end there. A front's exits lie deeper, so that fronts are met once.
         let mut ended: BTreeMap<(u32, FrontId), Vec<u32>> = BTreeMap::new();
         loop {
+            self.pay(ROW);
+            if self.spans.purse == 0 {
+                break;
+            }
             for frame in frames.drain(..) {
                 let span = self.span(front, frame.rest);
                 used.extend(span.tokens);
@@ -241,6 +282,7 @@ impl Composer<'_> {
             Some(model) => stretch.over_children(&model.different, rest),
             None => stretch.over_front(front, rest),
         };
+        self.pay(found.visits + found.exits.len() / 8 + NODES * usize::from(found.set.is_some()));
         let mut exits = Nodes::none();
         if let Some(Model { span, different }) = model {
             let mut set = self.spans.pool.empty();
@@ -266,13 +308,16 @@ impl Composer<'_> {
                 self.add(tokens, &mut found);
             }
             for end in ends {
+                self.pay(NODES);
                 self.spans.fronts.add_to(&mut exits, end);
             }
         }
         let tokens = self.spans.intern(found.tokens(self.vocabulary, &self.spans.pool));
         let span = Span { tokens, exits: self.spans.fronts.intern(trie, exits) };
-        self.spans.bytes += ENTRY;
-        self.spans.known.insert((front, rest), span);
+        if self.spans.purse > 0 {
+            self.spans.bytes += ENTRY;
+            self.spans.known.insert((front, rest), span);
+        }
         span
     }
 
@@ -286,10 +331,11 @@ impl Composer<'_> {
     }
 
     fn stretch(&mut self, leaves: bool) -> Stretch<'_> {
-        let Spans { cells, paths, pool, fronts, roads, .. } = &mut *self.spans;
+        let Spans { cells, paths, pool, fronts, roads, purse, .. } = &mut *self.spans;
+        let visits = if leaves { *purse } else { usize::MAX };
         let (automaton, trie) = (&mut *self.automaton, self.vocabulary.trie());
         let (open, found) = (Vec::new(), Found::default());
-        Stretch { automaton, trie, cells, paths, pool, fronts, roads, leaves, open, found }
+        Stretch { automaton, trie, cells, paths, pool, fronts, roads, leaves, visits, open, found }
     }
 }
 

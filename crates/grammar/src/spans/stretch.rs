@@ -22,6 +22,8 @@ pub(super) struct Stretch<'a> {
     pub(super) roads: &'a mut FxHashMap<Config, Road>,
     /// Whether it is asked where the config may end and what it calls.
     pub(super) leaves: bool,
+    /// The walk may be broken off after so many nodes.
+    pub(super) visits: usize,
     /// Nodes whose children are to be looked at, with the config there.
     pub(super) open: Vec<(TrieNode, Config)>,
     pub(super) found: Found,
@@ -37,6 +39,8 @@ pub(super) struct Found {
     pub(super) exits: Vec<TrieNode>,
     /// Where rules are called.
     pub(super) calls: FxHashMap<Config, Vec<TrieNode>>,
+    /// Nodes come to.
+    pub(super) visits: usize,
 }
 
 impl Stretch<'_> {
@@ -85,6 +89,9 @@ impl Stretch<'_> {
 
     fn finish(mut self) -> Found {
         while let Some((node, config)) = self.open.pop() {
+            if self.found.visits > self.visits {
+                break;
+            }
             let plausible = self.automaton.plausible(config);
             for (byte, child) in self.trie.children(node).filter(|&(byte, _)| plausible.contains(byte)) {
                 let next = self.automaton.step(config, byte);
@@ -95,6 +102,7 @@ impl Stretch<'_> {
     }
 
     fn arrive(&mut self, node: TrieNode, config: Config) {
+        self.found.visits += 1;
         if config == Config::DEAD {
             return;
         }
