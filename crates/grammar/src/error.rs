@@ -20,6 +20,8 @@ pub(crate) enum Kind {
     Schema { pointer: String, keyword: String, problem: SchemaProblem },
     #[error("no output can satisfy the grammar")]
     EmptyLanguage,
+    #[error("{place}: {problem}")]
+    Tags { place: String, problem: TagProblem },
     #[error("no choices were given")]
     NoChoices,
     #[error("the grammar cannot be written as GBNF: {reason}")]
@@ -71,6 +73,21 @@ pub(crate) enum GbnfProblem {
     NotJson { message: String },
     #[error("schema: {error}")]
     Schema { error: String },
+}
+
+/// What is wrong at a place of structural tags.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub(crate) enum TagProblem {
+    #[error("it is empty")]
+    Empty,
+    #[error("it begins with none of the triggers")]
+    NoTrigger,
+    #[error("its trigger `{trigger}` has another one in it, which comes first")]
+    Hidden { trigger: String },
+    #[error("no tag begins with it")]
+    NoTag,
+    #[error("{error}")]
+    Content { error: Box<GrammarError> },
 }
 
 /// What is wrong at a place of a regular expression.
@@ -129,6 +146,7 @@ impl GrammarError {
             Kind::Gbnf { problem, .. } => problem.to_string(),
             Kind::Regex { problem, .. } => problem.to_string(),
             Kind::Schema { problem, .. } => problem.to_string(),
+            Kind::Tags { problem, .. } => problem.to_string(),
             other => other.to_string(),
         }
     }

@@ -3,7 +3,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::frontend::expr::Rules;
-use crate::frontend::{choice, gbnf, json_schema, regex};
+use crate::frontend::tags::StructuralTags;
+use crate::frontend::{choice, gbnf, json_schema, regex, tags};
 use crate::machine::automaton::Automaton;
 use crate::machine::cfg::{CfgMachine, Program};
 use crate::machine::json::JsonProgram;
@@ -127,6 +128,18 @@ impl Grammar {
     /// When there are none.
     pub fn choices<S: AsRef<str>>(choices: &[S], limits: &Limits) -> Result<Self, GrammarError> {
         Self::from_rules(choice::parse(choices)?, limits)
+    }
+
+    /// Compiles structural tags, the schemas in them with these options.
+    ///
+    /// # Errors
+    /// As for the contents of the tags, and for triggers and tags that do not go together; the error names the place.
+    pub fn structural_tags(
+        tags: &StructuralTags,
+        options: &SchemaOptions,
+        limits: &Limits,
+    ) -> Result<Self, GrammarError> {
+        Self::from_rules(tags::parse(tags, *options, limits)?, limits)
     }
 
     fn from_rules(rules: Rules, limits: &Limits) -> Result<Self, GrammarError> {

@@ -50,6 +50,7 @@ pub use byte_set::ByteSet;
 pub use constraint::Constraint;
 pub use error::GrammarError;
 pub use frontend::json_schema::{Formats, Layout, Order, Profile, Remotes, SchemaOptions, Warning};
+pub use frontend::tags::{StructuralTag, StructuralTags, TagContent};
 pub use grammar::{Grammar, Mismatch, Recognizer};
 pub use limits::Limits;
 pub use matcher::{Explanation, Matcher, NotAllowed, Rejection};

@@ -28,4 +28,7 @@ pub use chat::{
 pub use error::RequestError;
 pub use failure::{Failure, FailureBody};
 pub use models::{Model, ModelList};
-pub use request::{ChatMessage, ChatRequest, Format, Role, StreamOptions, TokenLimit};
+pub use request::{
+    ChatMessage, ChatRequest, Format, Role, StreamOptions, StructuralTag, StructuralTags, TagContent,
+    TokenLimit,
+};

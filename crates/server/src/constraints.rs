@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use formwork_grammar::{Constraint, Grammar, GrammarError, Limits, SchemaOptions};
+use formwork_grammar::{
+    Constraint, Grammar, GrammarError, Limits, SchemaOptions, StructuralTag, StructuralTags, TagContent,
+};
 use formwork_openai::Format;
 use formwork_vocab::Vocabulary;
 use serde_json::json;
@@ -70,6 +72,7 @@ impl Key {
         let (kind, source) = match format {
             Format::JsonObject => ("object", String::new()),
             Format::JsonSchema { schema, .. } => ("schema", schema.to_string()),
+            Format::StructuralTags(tags) => ("tags", format!("{tags:?}")),
             Format::Gbnf(source) => ("gbnf", source.clone()),
             Format::Regex(pattern) => ("regex", pattern.clone()),
             Format::Choice(choices) => ("choice", json!(choices).to_string()),
@@ -92,9 +95,29 @@ fn compile(format: &Format, limits: &Limits) -> Result<Grammar, GrammarError> {
     match format {
         Format::JsonObject => Grammar::json_schema(&json!({"type": "object"}), &options, limits),
         Format::JsonSchema { schema, .. } => Grammar::json_schema(schema, &options, limits),
+        Format::StructuralTags(tags) => Grammar::structural_tags(&structural_tags(tags), &options, limits),
         Format::Gbnf(source) => Grammar::gbnf(source, limits),
         Format::Regex(pattern) => Grammar::regex(pattern, limits),
         Format::Choice(choices) => Grammar::choices(choices, limits),
+    }
+}
+
+fn structural_tags(tags: &formwork_openai::StructuralTags) -> StructuralTags {
+    let content = |content: &formwork_openai::TagContent| match content {
+        formwork_openai::TagContent::JsonSchema(schema) => TagContent::JsonSchema(schema.clone()),
+        formwork_openai::TagContent::Gbnf(source) => TagContent::Gbnf(source.clone()),
+        formwork_openai::TagContent::Regex(pattern) => TagContent::Regex(pattern.clone()),
+    };
+    let tag = |tag: &formwork_openai::StructuralTag| StructuralTag {
+        begin: tag.begin.clone(),
+        content: content(&tag.content),
+        end: tag.end.clone(),
+    };
+    StructuralTags {
+        triggers: tags.triggers.clone(),
+        tags: tags.tags.iter().map(tag).collect(),
+        at_least_one: tags.at_least_one,
+        stop_after_first: tags.stop_after_first,
     }
 }
 

@@ -45,6 +45,8 @@ fn messages(request: &ChatRequest) -> Vec<Message> {
     let mut messages = request.messages.iter().map(message).collect();
     if let (true, Some(format)) = (request.schema_in_prompt, &request.format) {
         let shape = match format {
+            // What the tags are for is the caller's to tell.
+            Format::StructuralTags(_) => return messages,
             Format::JsonObject => Shape::JsonObject,
             Format::JsonSchema { schema, .. } => Shape::Schema(schema),
             Format::Gbnf(source) => Shape::Gbnf(source),

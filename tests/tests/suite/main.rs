@@ -10,5 +10,6 @@ mod json_schema;
 mod masks;
 mod matcher;
 mod real_models;
+mod structural_tags;
 mod syntax;
 mod terminals;

@@ -85,9 +85,7 @@ fn main() -> Result<()> {
     };
     let (options, rigid) = match args.profile {
         ProfileArg::Accept => (SchemaOptions::accept(), None),
-        ProfileArg::Generate => {
-            (SchemaOptions { layout, ..SchemaOptions::default() }, Some(spelling))
-        }
+        ProfileArg::Generate => (SchemaOptions { layout, ..SchemaOptions::default() }, Some(spelling)),
     };
     let ours = Formwork::new(&tokenizer, Settings { options, limits: Limits::default(), isolation })?;
     let theirs = LlGuidance::new(&tokenizer_json, &tokenizer, rigid, isolation)?;

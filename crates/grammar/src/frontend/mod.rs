@@ -5,3 +5,4 @@ pub(crate) mod expr;
 pub(crate) mod gbnf;
 pub(crate) mod json_schema;
 pub(crate) mod regex;
+pub(crate) mod tags;

@@ -1,6 +1,7 @@
 use serde_json::Value;
 
 use super::fields::{Fields, Place};
+use super::structural_tag::{self, StructuralTags};
 use crate::RequestError;
 use crate::error::Problem;
 
@@ -16,6 +17,8 @@ pub enum Format {
         /// Where the request has it: in `response_format` or in `guided_json`.
         field: &'static str,
     },
+    /// `response_format` of type `structural_tag`.
+    StructuralTags(StructuralTags),
     /// `grammar`: GBNF.
     Gbnf(String),
     /// `guided_regex`: a regular expression that the whole output matches.
@@ -28,7 +31,7 @@ impl Format {
     /// The request's field that holds the format.
     pub const fn field(&self) -> &'static str {
         match self {
-            Self::JsonObject => "response_format",
+            Self::JsonObject | Self::StructuralTags(_) => "response_format",
             Self::JsonSchema { field, .. } => field,
             Self::Gbnf(_) => "grammar",
             Self::Regex(_) => "guided_regex",
@@ -66,22 +69,26 @@ fn read_response_format(at: Place) -> Result<Option<Format>, RequestError> {
         Text,
         JsonObject,
         JsonSchema,
+        StructuralTag,
     }
     let known = |name: &str| match name {
         "text" => Some(Type::Text),
         "json_object" => Some(Type::JsonObject),
         "json_schema" => Some(Type::JsonSchema),
+        "structural_tag" => Some(Type::StructuralTag),
         _ => None,
     };
     let mut fields = at.fields()?;
-    let format = match fields.required("type")?.one_of(known, "text, json_object and json_schema")? {
-        Type::Text => None,
-        Type::JsonObject => Some(Format::JsonObject),
-        Type::JsonSchema => {
-            let schema = read_json_schema(fields.required("json_schema")?.fields()?)?;
-            Some(Format::JsonSchema { schema, field: "response_format.json_schema.schema" })
-        }
-    };
+    let format =
+        match fields.required("type")?.one_of(known, "text, json_object, json_schema and structural_tag")? {
+            Type::Text => None,
+            Type::JsonObject => Some(Format::JsonObject),
+            Type::StructuralTag => Some(Format::StructuralTags(structural_tag::read(&mut fields)?)),
+            Type::JsonSchema => {
+                let schema = read_json_schema(fields.required("json_schema")?.fields()?)?;
+                Some(Format::JsonSchema { schema, field: "response_format.json_schema.schema" })
+            }
+        };
     fields.finish()?;
     Ok(format)
 }

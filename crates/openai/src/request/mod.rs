@@ -4,11 +4,13 @@ mod fields;
 mod format;
 mod message;
 mod neutral;
+mod structural_tag;
 
 use serde_json::{Map, Value};
 
 pub use format::Format;
 pub use message::{ChatMessage, Role};
+pub use structural_tag::{StructuralTag, StructuralTags, TagContent};
 
 use crate::RequestError;
 use crate::error::Problem;

@@ -1,4 +1,4 @@
-use formwork_openai::{ChatRequest, Format, Role, StreamOptions, TokenLimit};
+use formwork_openai::{ChatRequest, Format, Role, StreamOptions, TagContent, TokenLimit};
 use serde_json::{Value, json};
 
 /// A minimal request with `fields` besides.
@@ -92,6 +92,44 @@ fn formats_know_their_field() {
 }
 
 #[test]
+fn structural_tags_are_read_in_both_forms() {
+    let schema = json!({"type": "object"});
+    let old = json!({"type": "structural_tag", "triggers": ["<f="],
+        "structures": [{"begin": "<f=a>", "schema": schema, "end": "</f>"}]});
+    let new = json!({"type": "structural_tag", "format": {"type": "triggered_tags", "triggers": ["<f="],
+        "tags": [{"type": "tag", "begin": "<f=a>", "end": "</f>",
+            "content": {"type": "json_schema", "json_schema": schema}}]}});
+    let [old, new] = [old, new].map(|format| read(&json!({"response_format": format})).format);
+    assert!(matches!(&old, Some(Format::StructuralTags(tags)) if !tags.at_least_one && tags.tags.len() == 1));
+    assert_eq!(old, new);
+    let flags = json!({"type": "structural_tag", "format": {"type": "triggered_tags", "triggers": ["<"],
+        "at_least_one": true, "stop_after_first": true, "tags": [
+            {"begin": "<a>", "content": {"type": "regex", "pattern": "a*"}, "end": ""},
+            {"begin": "<b>", "content": {"type": "grammar", "grammar": "root ::= \"b\""}, "end": "</b>"}]}});
+    let Some(Format::StructuralTags(tags)) = read(&json!({"response_format": flags})).format else {
+        panic!("these are structural tags");
+    };
+    assert!(tags.at_least_one && tags.stop_after_first);
+    let contents: Vec<_> = tags.tags.into_iter().map(|tag| tag.content).collect();
+    let gbnf = TagContent::Gbnf("root ::= \"b\"".to_owned());
+    assert_eq!(contents, [TagContent::Regex("a*".to_owned()), gbnf]);
+    for (fields, expected) in [
+        (
+            json!({"format": {"type": "or"}}),
+            "`response_format.format.type`: `or` is not supported; supported are triggered_tags",
+        ),
+        (
+            json!({"triggers": ["a"], "structures": [{"begin": "a"}]}),
+            "`response_format.structures[0].schema`: this field is required",
+        ),
+    ] {
+        let mut format = fields;
+        format["type"] = "structural_tag".into();
+        assert_eq!(refused(&json!({"response_format": format})).1, expected);
+    }
+}
+
+#[test]
 fn refusals_name_the_field() {
     let cases = [
         (json!({"model": null}), "`model`: this field is required"),
@@ -156,7 +194,7 @@ fn refusals_name_the_field() {
         (json!({"response_format": "json"}), "`response_format`: expected an object, found a string"),
         (
             json!({"response_format": {"type": "yaml"}}),
-            "`response_format.type`: `yaml` is not supported; supported are text, json_object and json_schema",
+            "`response_format.type`: `yaml` is not supported; supported are text, json_object, json_schema and structural_tag",
         ),
         (
             json!({"response_format": {"type": "json_object", "schema": {}}}),

@@ -117,7 +117,7 @@ impl<'a> Collapser<'a> {
         let depth = depth(expr, &|callee| of(&self.depths, callee, 0));
         let fits = size <= INLINED.max(2 * self.sizes[at])
             && depth <= DEPTH.max(self.depths[at])
-            && size - self.sizes[at] <= self.room;
+            && size.saturating_sub(self.sizes[at]) <= self.room;
         let callee = |callee: RuleId| inlined(callee.index()).then(|| &self.exprs[callee.index()]);
         fits.then(|| (written_out(expr, &callee), size, depth))
     }

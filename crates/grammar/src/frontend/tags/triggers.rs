@@ -1,0 +1,150 @@
+//! Where text stands on its way to a trigger: the automaton of Aho and Corasick.
+//!
+//! (Aho and Corasick, *Efficient string matching: an aid to bibliographic search*, 1975.)
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// The automaton of some triggers. State 0 is where no trigger has begun.
+pub(super) struct Triggers {
+    states: Vec<State>,
+    /// By trigger, the state in which it is complete.
+    ends: Vec<usize>,
+    /// By trigger, whether no other one is complete before it is.
+    comes_up: Vec<bool>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The states that are one character longer.
+    children: BTreeMap<char, usize>,
+    /// The state of the longest other beginning of a trigger that the text ends in.
+    shorter: usize,
+    /// The triggers that are complete here.
+    complete: Vec<usize>,
+}
+
+/// Where a character leads.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Next {
+    State(usize),
+    /// These triggers are complete.
+    Triggers(Vec<usize>),
+}
+
+impl Triggers {
+    pub(super) fn new(triggers: &[String]) -> Self {
+        let mut automaton = Self { states: vec![State::default()], ends: Vec::new(), comes_up: Vec::new() };
+        for (index, trigger) in triggers.iter().enumerate() {
+            let mut at = 0;
+            for c in trigger.chars() {
+                let next = automaton.states.len();
+                let known = *automaton.states[at].children.entry(c).or_insert(next);
+                if known == next {
+                    automaton.states.push(State::default());
+                }
+                at = known;
+            }
+            automaton.states[at].complete.push(index);
+            automaton.ends.push(at);
+        }
+        automaton.link();
+        for trigger in triggers {
+            let mut at = 0;
+            let mut hidden = false;
+            for c in trigger.chars() {
+                hidden |= at != 0 && !automaton.states[at].complete.is_empty();
+                at = automaton.states[at].children[&c];
+            }
+            automaton.comes_up.push(!hidden && at != 0);
+        }
+        automaton
+    }
+
+    /// Finds the shorter beginnings, those of short states first.
+    fn link(&mut self) {
+        let mut open = VecDeque::from([0]);
+        while let Some(state) = open.pop_front() {
+            let children: Vec<(char, usize)> =
+                self.states[state].children.iter().map(|(&c, &child)| (c, child)).collect();
+            for (c, child) in children {
+                let shorter = if state == 0 { 0 } else { self.after(self.states[state].shorter, c) };
+                self.states[child].shorter = shorter;
+                let complete = self.states[shorter].complete.clone();
+                self.states[child].complete.extend(complete);
+                open.push_back(child);
+            }
+        }
+    }
+
+    fn after(&self, mut state: usize, c: char) -> usize {
+        loop {
+            if let Some(&next) = self.states[state].children.get(&c) {
+                return next;
+            }
+            if state == 0 {
+                return 0;
+            }
+            state = self.states[state].shorter;
+        }
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        self.states.len()
+    }
+
+    /// Whether text can come to be complete with a trigger: not where another one is within it.
+    pub(super) fn comes_up(&self, trigger: usize) -> bool {
+        self.comes_up[trigger]
+    }
+
+    /// Where the characters lead that do not lead to state 0, in their order.
+    pub(super) fn edges(&self, state: usize) -> Vec<(char, Next)> {
+        let mut characters = BTreeMap::new();
+        let mut at = state;
+        loop {
+            for (&c, &next) in &self.states[at].children {
+                characters.entry(c).or_insert(next);
+            }
+            if at == 0 {
+                break;
+            }
+            at = self.states[at].shorter;
+        }
+        let next = |(c, next): (char, usize)| match &*self.states[next].complete {
+            [] => (c, Next::State(next)),
+            complete => (c, Next::Triggers(complete.to_vec())),
+        };
+        characters.into_iter().map(next).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trigger_comes_up_wherever_it_ends_unless_it_has_another_in_it() {
+        let triggers = ["ab", "bc", "xaby", "日b"].map(str::to_owned);
+        let automaton = Triggers::new(&triggers);
+        assert_eq!([0, 1, 2, 3].map(|trigger| automaton.comes_up(trigger)), [true, true, false, true]);
+        for (text, expected) in [
+            ("a", None),
+            ("aab", Some(vec![0])),
+            ("xab", Some(vec![0])),
+            ("xxbbc", Some(vec![1])),
+            ("日日b", Some(vec![3])),
+            ("日a", None),
+        ] {
+            let mut at = Next::State(0);
+            for c in text.chars() {
+                let Next::State(state) = at else { panic!("{text} goes on after a trigger") };
+                let edge = automaton.edges(state).into_iter().find(|(other, _)| *other == c);
+                at = edge.map_or(Next::State(0), |(_, next)| next);
+            }
+            assert_eq!(matches!(at, Next::Triggers(_)), expected.is_some(), "{text}");
+            if let (Next::Triggers(found), Some(expected)) = (at, expected) {
+                assert_eq!(found, expected, "{text}");
+            }
+        }
+    }
+}

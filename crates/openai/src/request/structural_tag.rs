@@ -1,0 +1,121 @@
+//! `response_format` of type `structural_tag`, in both forms that are in use: vLLM's, with `structures`, and that of
+//! `XGrammar`, with
+//! a `format` of type `triggered_tags`.
+
+use serde_json::Value;
+
+use super::fields::{Fields, Place};
+use crate::RequestError;
+
+/// Free text in which one of some tags follows wherever a trigger comes up.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StructuralTags {
+    /// After which text a tag must go on.
+    pub triggers: Vec<String>,
+    /// The tags.
+    pub tags: Vec<StructuralTag>,
+    /// Whether the output must have a tag.
+    pub at_least_one: bool,
+    /// Whether the output ends with the first tag.
+    pub stop_after_first: bool,
+}
+
+/// A tag.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StructuralTag {
+    /// What it begins with, the trigger included.
+    pub begin: String,
+    /// What is inside.
+    pub content: TagContent,
+    /// What it ends with.
+    pub end: String,
+}
+
+/// What is inside a tag.
+#[derive(Clone, PartialEq, Debug)]
+pub enum TagContent {
+    /// JSON that matches a schema.
+    JsonSchema(Value),
+    /// What a GBNF grammar produces.
+    Gbnf(String),
+    /// What a regular expression matches.
+    Regex(String),
+}
+
+/// Reads what is beside the `type` of a `response_format`.
+pub(super) fn read(fields: &mut Fields) -> Result<StructuralTags, RequestError> {
+    let Some(structures) = fields.take("structures") else {
+        return read_format(fields.required("format")?.fields()?);
+    };
+    let tags = structures.list("an array of tags")?.into_iter().map(read_structure);
+    Ok(StructuralTags {
+        tags: tags.collect::<Result<_, _>>()?,
+        triggers: read_triggers(fields.required("triggers")?)?,
+        at_least_one: false,
+        stop_after_first: false,
+    })
+}
+
+fn read_format(mut fields: Fields) -> Result<StructuralTags, RequestError> {
+    let known = |name: &str| (name == "triggered_tags").then_some(());
+    fields.required("type")?.one_of(known, "triggered_tags")?;
+    let flag = |at: Option<Place>| at.map_or(Ok(false), Place::bool);
+    let tags = fields.required("tags")?.list("an array of tags")?.into_iter().map(read_tag);
+    let tags = StructuralTags {
+        tags: tags.collect::<Result<_, _>>()?,
+        triggers: read_triggers(fields.required("triggers")?)?,
+        at_least_one: flag(fields.take("at_least_one"))?,
+        stop_after_first: flag(fields.take("stop_after_first"))?,
+    };
+    fields.finish()?;
+    Ok(tags)
+}
+
+fn read_triggers(at: Place) -> Result<Vec<String>, RequestError> {
+    at.list("an array of strings")?.into_iter().map(Place::non_empty_string).collect()
+}
+
+/// `{"begin", "schema", "end"}`.
+fn read_structure(at: Place) -> Result<StructuralTag, RequestError> {
+    let mut fields = at.fields()?;
+    let tag = StructuralTag {
+        begin: fields.required("begin")?.non_empty_string()?,
+        content: TagContent::JsonSchema(fields.required("schema")?.schema()?),
+        end: fields.required("end")?.string()?,
+    };
+    fields.finish()?;
+    Ok(tag)
+}
+
+/// `{"type": "tag", "begin", "content": {"type", …}, "end"}`.
+fn read_tag(at: Place) -> Result<StructuralTag, RequestError> {
+    let mut fields = at.fields()?;
+    if let Some(name) = fields.take("type") {
+        name.one_of(|name| (name == "tag").then_some(()), "tag")?;
+    }
+    let tag = StructuralTag {
+        begin: fields.required("begin")?.non_empty_string()?,
+        content: read_content(fields.required("content")?.fields()?)?,
+        end: fields.required("end")?.string()?,
+    };
+    fields.finish()?;
+    Ok(tag)
+}
+
+fn read_content(mut fields: Fields) -> Result<TagContent, RequestError> {
+    type Reader = fn(&mut Fields) -> Result<TagContent, RequestError>;
+    let known = |name: &str| -> Option<Reader> {
+        match name {
+            "json_schema" => {
+                Some(|fields| Ok(TagContent::JsonSchema(fields.required("json_schema")?.schema()?)))
+            }
+            "grammar" => Some(|fields| Ok(TagContent::Gbnf(fields.required("grammar")?.non_empty_string()?))),
+            "regex" => Some(|fields| Ok(TagContent::Regex(fields.required("pattern")?.string()?))),
+            _ => None,
+        }
+    };
+    let read = fields.required("type")?.one_of(known, "json_schema, grammar and regex")?;
+    let content = read(&mut fields)?;
+    fields.finish()?;
+    Ok(content)
+}
