@@ -13,7 +13,7 @@ use super::nfa::Nfa;
 use super::program::{ByteEdge, CallEdge, Dot, Program, Shortest, State};
 use super::simplify::{simplified, size};
 use crate::error::Kind;
-use crate::frontend::expr::{RuleId, Rules};
+use crate::frontend::expr::{Expr, RuleId, Rules};
 use crate::machine::Machine;
 use crate::{GrammarError, Limits};
 
@@ -34,6 +34,12 @@ pub(super) fn build(rules: &Rules, limits: &Limits) -> Result<Program, GrammarEr
             starts.push(Dot(states.len() as u32));
             states.push(State { schema: Some(schemas.len() as u32), ..State::default() });
             schemas.push(Arc::clone(&embedded.program));
+            continue;
+        }
+        if *expr == Expr::empty() {
+            // Most of these have been written out elsewhere.
+            starts.push(Dot(states.len() as u32));
+            states.push(State { accepting: true, ..State::default() });
             continue;
         }
         let expr = simplified(expr);

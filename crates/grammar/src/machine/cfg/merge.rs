@@ -13,6 +13,9 @@ const EDGES: usize = 1 << 19;
 
 /// A deterministic automaton of as few states as can be. It begins at 0, as the given one does.
 pub(super) fn merged(states: Vec<State>) -> Vec<State> {
+    if states.len() <= 2 {
+        return states;
+    }
     let Some(edges) = edges(&states) else { return states };
     let labels: Vec<u32> = states.iter().map(|state| state.accepting.into()).collect();
     let classes = minimize(&labels, &edges, &Incoming::new(states.len(), &edges));
