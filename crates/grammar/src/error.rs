@@ -181,6 +181,11 @@ impl GrammarError {
         Kind::Schema { pointer: pointer.to_owned(), keyword, problem }.into()
     }
 
+    /// Whether a limit was met.
+    pub(crate) const fn is_limit(&self) -> bool {
+        matches!(self.0, Kind::Limit { .. })
+    }
+
     pub(crate) fn not_gbnf(reason: &'static str) -> Self {
         Kind::NotGbnf { reason }.into()
     }

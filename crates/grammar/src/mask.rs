@@ -147,8 +147,9 @@ impl Masks {
 
 impl Drop for Masks {
     fn drop(&mut self) {
-        if let Way::Strings(texts) = &mut self.way {
-            texts.clear();
+        match &mut self.way {
+            Way::Strings(texts) => texts.clear(),
+            Way::Rules(spans) => spans.forget_masks(),
         }
         self.distinct.clear();
         self.pool.take_back(self.known.drain().filter_map(|(_, mask)| Arc::into_inner(mask)));

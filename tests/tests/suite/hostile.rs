@@ -1,6 +1,9 @@
 //! Grammars and schemas made to exhaust time or memory end at a named limit.
 
-use formwork_grammar::{Grammar, Limits, SchemaOptions};
+use std::sync::Arc;
+
+use formwork_grammar::{Constraint, Grammar, Limits, SchemaOptions};
+use formwork_vocab::{Token, TokenId, TokenKind, Vocabulary};
 use serde_json::json;
 
 fn gbnf_error(source: &str) -> String {
@@ -34,6 +37,62 @@ fn outputs_that_must_be_huge_are_refused() {
     ] {
         let error = Grammar::json_schema(&schema, &SchemaOptions::default(), &Limits::default());
         assert!(error.expect_err("refused").to_string().contains("limit of"), "{schema}");
+    }
+}
+
+/// Rules without recursion are written out in their callers: what that may copy is bounded, also where it has no states.
+#[test]
+fn rules_that_double_are_not_written_out_for_ever() {
+    for least in ["\"\"", "()", "(\"x\"){0}", "\"y\"?"] {
+        let doubling: Vec<String> = (1..=40).map(|rule| format!("a{rule} ::= a{0} a{0}", rule - 1)).collect();
+        let source = format!("root ::= \"x\" a40\na0 ::= {least}\n{}", doubling.join("\n"));
+        let grammar = Grammar::gbnf(&source, &Limits::default()).expect(&source);
+        assert!(grammar.accepts(b"x") && !grammar.accepts(b"xx"), "{least}");
+    }
+    let flat = format!("root ::= \"x\" {}\ny ::= {}", "y ".repeat(20_000), "() ".repeat(20_000));
+    assert!(Grammar::gbnf(&flat, &Limits::default()).expect("small").accepts(b"x"));
+}
+
+/// A mask looks no deeper than it must, and does not go down on the stack with the length of a token.
+#[test]
+fn long_tokens_do_not_take_the_stack() {
+    let mut texts = ["a", "b", "(", ")"].map(str::to_owned).to_vec();
+    texts.extend(["a", "("].map(|text| text.repeat(10_000)));
+    let tokens = texts.iter().map(|text| Token { bytes: text.clone().into_bytes(), kind: TokenKind::Text });
+    let vocabulary = Arc::new(Vocabulary::new(tokens.collect(), vec![]).expect("a good vocabulary"));
+    for (source, long) in [("root ::= \"a\" root \"b\" | \"a\"", 4), ("root ::= \"(\" root \")\" | \"a\"", 5)]
+    {
+        let grammar = Grammar::gbnf(source, &Limits::default()).expect(source);
+        let mut matcher = Constraint::new(&grammar, Arc::clone(&vocabulary)).expect("no terminals").matcher();
+        for _ in 0..4 {
+            assert!(matcher.mask().contains(TokenId(long)), "{source}");
+            matcher.commit(TokenId(u32::from(source.contains('(')) * 2)).expect("in the mask");
+        }
+    }
+}
+
+/// Masks that differ everywhere are let go of in time.
+#[test]
+fn masks_of_many_kinds_stay_within_the_bound() {
+    let names: Vec<String> =
+        (0..2000).map(|number| format!("\"{:x}\"", number * 7919 % 65536 + 65536)).collect();
+    let source = format!("root ::= \"[\" root \"]\" | name\nname ::= {}", names.join(" | "));
+    let limits = Limits { cache_bytes: 1 << 20, ..Limits::default() };
+    let grammar = Grammar::gbnf(&source, &limits).expect("a good grammar");
+    let tokens = (0..4000_u32).map(|id| match u8::try_from(id) {
+        Ok(byte) => vec![byte],
+        Err(_) => format!("{id:x}").into_bytes(),
+    });
+    let tokens = tokens.map(|bytes| Token { bytes, kind: TokenKind::Text });
+    let vocabulary = Arc::new(Vocabulary::new(tokens.collect(), vec![]).expect("a good vocabulary"));
+    let constraint = Constraint::new(&grammar, vocabulary).expect("no terminals");
+    for output in grammar.samples(4).max_bytes(40).take(500) {
+        let mut matcher = constraint.matcher();
+        for byte in output {
+            let token = TokenId(byte.into());
+            assert!(matcher.mask().contains(token));
+            matcher.commit(token).expect("in the mask");
+        }
     }
 }
 

@@ -65,11 +65,24 @@ fn a_tag_may_be_asked_for_and_may_be_the_end() {
         let grammar = compile(&StructuralTags { at_least_one, stop_after_first, ..tools() }).expect("good");
         assert_eq!(grammar.accepts(b""), !at_least_one);
         assert_eq!(grammar.accepts(b"no tag <f"), !at_least_one);
-        assert!(grammar.accepts(b"a tag [[1]]"));
-        assert_eq!(grammar.accepts(b"a tag [[1]]."), !stop_after_first);
-        assert_eq!(grammar.accepts(b"[[1]][[2]]"), !stop_after_first);
+        assert_eq!(grammar.accepts(b"a tag [[1]]"), !at_least_one);
+        assert!(grammar.accepts(b"[[1]]"));
+        assert_eq!(grammar.accepts(b"[[1]]."), !stop_after_first);
+        assert_eq!(grammar.accepts(b"[[1]] and [[2]]"), !stop_after_first);
         assert!(grammar.accepts(&grammar.shortest()));
     }
+}
+
+#[test]
+fn many_triggers_and_tags_are_refused_or_fast() {
+    let triggers: Vec<String> = (0..1000)
+        .map(|number| char::from_u32(0x4e00 + number).map_or_else(String::new, String::from))
+        .collect();
+    let tags = triggers.iter().map(|trigger| tag(trigger, TagContent::Regex("a".to_owned()), ""));
+    let many =
+        StructuralTags { tags: tags.collect(), triggers, at_least_one: false, stop_after_first: false };
+    let grammar = compile(&many).expect("one edge for each");
+    assert!(grammar.accepts("b一ab".as_bytes()) && !grammar.accepts("b一b".as_bytes()));
 }
 
 #[test]

@@ -1,24 +1,26 @@
 //! Structural tags: free text in which, once a trigger has come up, one of some tags follows.
 //!
 //! What may come next in free text depends on how much of a trigger it ends in, which is a state of the triggers'
-//! [automaton](Triggers). Each state is a rule: a character leads to the rule of another state, or completes a trigger, and
-//! then the tags that begin with it are the ways on.
+//! [automaton](Triggers). Each state is a rule: a character leads to the rule of another state, or completes a trigger, whose
+//! rule is the tags that begin with it.
 
 mod triggers;
 
+use rustc_hash::FxHashMap;
 use serde_json::Value;
 use triggers::{Next, Triggers};
 
 use super::expr::{EmbeddedSchema, Expr, RuleId, Rules, complement};
 use super::{gbnf, json_schema, regex};
 use crate::error::{Kind, TagProblem};
+use crate::machine::cfg::Program;
 use crate::tokens::{TERMINALS, is_lead, spelling, spelt};
 use crate::{GrammarError, Limits, Remotes, SchemaOptions};
 
 /// Free text in which, wherever a trigger comes up, one of the tags follows that begin with it.
 ///
 /// This is how models call tools in the midst of an answer. Text without a trigger is free; where one trigger contains
-/// another, the inner one is what counts.
+/// another, the inner one is what counts. What a tag ends with is no part of the text after it.
 ///
 /// ```
 /// use formwork_grammar::{Grammar, Limits, SchemaOptions, StructuralTag, StructuralTags, TagContent};
@@ -43,7 +45,7 @@ pub struct StructuralTags {
     pub triggers: Vec<String>,
     /// The tags; the beginning of each begins with a trigger.
     pub tags: Vec<StructuralTag>,
-    /// Whether the output must have a tag.
+    /// Whether the output begins with a tag, so that there is one, and no text before it.
     pub at_least_one: bool,
     /// Whether the output ends with the first tag.
     pub stop_after_first: bool,
@@ -71,8 +73,10 @@ pub enum TagContent {
     Regex(String),
 }
 
-/// The most characters of all triggers together.
-const TRIGGERS: usize = 1024;
+/// The most characters of all triggers together, the most edges of their automaton, and the most tags.
+const TRIGGERS: usize = 1 << 13;
+const EDGES: usize = 1 << 17;
+const TAGS: usize = 1 << 12;
 
 pub(crate) fn parse(
     tags: &StructuralTags,
@@ -80,50 +84,38 @@ pub(crate) fn parse(
     limits: &Limits,
 ) -> Result<Rules, GrammarError> {
     let characters: usize = tags.triggers.iter().map(|trigger| trigger.chars().count()).sum();
-    if characters > TRIGGERS {
-        return Err(GrammarError::limit("characters in its triggers", characters, TRIGGERS));
+    for (what, given, limit) in
+        [("characters in its triggers", characters, TRIGGERS), ("tags", tags.tags.len(), TAGS)]
+    {
+        if given > limit {
+            return Err(GrammarError::limit(what, given, limit));
+        }
     }
     let automaton = Triggers::new(&tags.triggers);
     let begun = begun(tags, &automaton)?;
     let mut builder = Builder { rules: Rules::of(Expr::empty()), limits };
-    // Before a tag, and after one. Without a difference it is the same.
-    let after = if tags.stop_after_first { None } else { Some(builder.states("text", &automaton)) };
-    let before = match after {
-        Some(first) if !tags.at_least_one => first,
-        _ => builder.states("before", &automaton),
-    };
+    let needs_text = !(tags.at_least_one && tags.stop_after_first);
+    let text = if needs_text { Some(builder.states(&automaton)?) } else { None };
+    let after = text.filter(|_| !tags.stop_after_first);
     let mut ways = Vec::with_capacity(tags.tags.len());
     for (index, tag) in tags.tags.iter().enumerate() {
         let content = builder.content(index, &tag.content, options)?;
         let mut parts = vec![content, Expr::Literal(tag.end.clone().into())];
         parts.extend(after.map(Expr::Rule));
-        let name = format!("tag-{index}");
-        ways.push(builder.rule(name, Expr::Sequence(parts)));
+        ways.push(builder.rule(format!("tag-{index}"), Expr::Sequence(parts)));
     }
-    let mut phases = vec![(before, !tags.at_least_one)];
-    phases.extend(after.filter(|&after| after != before).map(|after| (after, true)));
-    for (first, may_end) in phases {
-        for state in 0..automaton.len() {
-            let mut ends = Vec::new();
-            if may_end {
-                ends.push(Expr::empty());
-            }
-            let expr = text(&automaton, state, first, ends, |trigger| {
-                let tags = begun.iter().zip(&ways).filter(|(begun, _)| begun.contains_key(&trigger));
-                let ways = tags.map(|(begun, &way)| {
-                    Expr::Sequence(vec![Expr::Literal(begun[&trigger].clone()), Expr::Rule(way)])
-                });
-                ways.collect()
-            });
-            builder.rules.exprs[first.index() + state] = expr;
-        }
+    if let Some(text) = text {
+        builder.text(text, &automaton, &begun, &ways);
     }
-    builder.rules.exprs[0] = Expr::Rule(before);
+    let begins = tags.tags.iter().map(|tag| Expr::Literal(tag.begin.clone().into()));
+    let whole = begins.zip(&ways).map(|(begin, &way)| Expr::Sequence(vec![begin, Expr::Rule(way)]));
+    let first_text = text.filter(|_| !tags.at_least_one).map(Expr::Rule);
+    builder.rules.exprs[0] = first_text.unwrap_or_else(|| Expr::Alternatives(whole.collect()));
     Ok(builder.rules)
 }
 
 /// What of a tag's beginning comes after a trigger, by the trigger.
-type Begun = rustc_hash::FxHashMap<usize, Vec<u8>>;
+type Begun = FxHashMap<usize, Vec<u8>>;
 
 /// By tag, the triggers that it begins with and that can come up.
 fn begun(tags: &StructuralTags, automaton: &Triggers) -> Result<Vec<Begun>, GrammarError> {
@@ -159,29 +151,6 @@ fn begun(tags: &StructuralTags, automaton: &Triggers) -> Result<Vec<Begun>, Gram
     Ok(begun)
 }
 
-/// Free text from a state of the triggers' automaton on.
-fn text(
-    automaton: &Triggers,
-    state: usize,
-    first: RuleId,
-    mut ways: Vec<Expr>,
-    tags: impl Fn(usize) -> Vec<Expr>,
-) -> Expr {
-    let rule = |state: usize| Expr::Rule(RuleId(first.0 + state as u32));
-    let edges = automaton.edges(state);
-    let mut taken = Vec::with_capacity(edges.len());
-    for (c, next) in edges {
-        taken.push((c, c));
-        let then = match next {
-            Next::State(next) => rule(next),
-            Next::Triggers(triggers) => Expr::Alternatives(triggers.into_iter().flat_map(&tags).collect()),
-        };
-        ways.push(Expr::Sequence(vec![Expr::Class(vec![(c, c)]), then]));
-    }
-    ways.push(Expr::Sequence(vec![Expr::Class(complement(&taken)), rule(0)]));
-    Expr::Alternatives(ways)
-}
-
 struct Builder<'a> {
     rules: Rules,
     limits: &'a Limits,
@@ -195,12 +164,54 @@ impl Builder<'_> {
     }
 
     /// Rules for the states of the triggers' automaton, which say nothing yet; the first of them.
-    fn states(&mut self, name: &str, automaton: &Triggers) -> RuleId {
+    fn states(&mut self, automaton: &Triggers) -> Result<RuleId, GrammarError> {
         let first = RuleId(self.rules.exprs.len() as u32);
+        let mut edges = 0;
         for state in 0..automaton.len() {
-            self.rule(format!("{name}-{state}"), Expr::empty());
+            // Complete triggers are not gone on from, here and below.
+            edges += if automaton.is_complete(state) { 0 } else { automaton.edges(state).len() };
+            if edges > EDGES {
+                return Err(GrammarError::limit("edges between its triggers", edges, EDGES));
+            }
+            self.rule(format!("text-{state}"), Expr::empty());
         }
-        first
+        Ok(first)
+    }
+
+    /// Free text: what the rules of the states say, and those of the triggers.
+    fn text(&mut self, first: RuleId, automaton: &Triggers, begun: &[Begun], ways: &[RuleId]) {
+        let mut tags: FxHashMap<usize, Vec<Expr>> = FxHashMap::default();
+        for (begun, &way) in begun.iter().zip(ways) {
+            for (&trigger, rest) in begun {
+                let parts = vec![Expr::Literal(rest.clone()), Expr::Rule(way)];
+                tags.entry(trigger).or_default().push(Expr::Sequence(parts));
+            }
+        }
+        let mut triggers: FxHashMap<usize, Expr> = FxHashMap::default();
+        let mut numbers: Vec<usize> = tags.keys().copied().collect();
+        numbers.sort_unstable();
+        for trigger in numbers {
+            let ways = Expr::Alternatives(tags.remove(&trigger).unwrap_or_default());
+            triggers.insert(trigger, Expr::Rule(self.rule(format!("trigger-{trigger}"), ways)));
+        }
+        let rule = |state: usize| Expr::Rule(RuleId(first.0 + state as u32));
+        for state in (0..automaton.len()).filter(|&state| !automaton.is_complete(state)) {
+            let mut ways = vec![Expr::empty()];
+            let mut taken = Vec::new();
+            for (c, next) in automaton.edges(state) {
+                taken.push((c, c));
+                let then = match next {
+                    Next::State(next) => rule(next),
+                    Next::Triggers(complete) => {
+                        let known = complete.iter().filter_map(|trigger| triggers.get(trigger));
+                        Expr::Alternatives(known.cloned().collect())
+                    }
+                };
+                ways.push(Expr::Sequence(vec![Expr::Class(vec![(c, c)]), then]));
+            }
+            ways.push(Expr::Sequence(vec![Expr::Class(complement(&taken)), rule(0)]));
+            self.rules.exprs[first.index() + state] = Expr::Alternatives(ways);
+        }
     }
 
     fn content(
@@ -226,6 +237,8 @@ impl Builder<'_> {
             TagContent::Gbnf(source) => gbnf::parse(source, options, self.limits).map_err(within)?,
             TagContent::Regex(pattern) => regex::parse(pattern, self.limits).map_err(within)?,
         };
+        // What matches nothing would take the trigger out of the text.
+        Program::new(&rules, self.limits).map_err(within)?;
         self.include(&format!("tag-{index}"), rules).map(Expr::Rule)
     }
 

@@ -48,7 +48,7 @@ struct Edges {
     /// Where those of a byte begin.
     starts: Vec<usize>,
     /// For each node, the length of its prefix.
-    depths: Vec<u8>,
+    depths: Vec<u16>,
 }
 
 impl Nodes {
@@ -212,7 +212,7 @@ impl Edges {
             starts[at] += starts[at - 1];
         }
         let mut pairs = vec![(TrieNode::ROOT, TrieNode::ROOT); starts[256]];
-        let mut depths = vec![0_u8; trie.len()];
+        let mut depths = vec![0_u16; trie.len()];
         let mut next = starts.clone();
         for (byte, from, to) in all() {
             pairs[next[usize::from(byte)]] = (from, to);
@@ -228,7 +228,7 @@ impl Edges {
     }
 
     fn least_depth(&self, nodes: &Nodes) -> u32 {
-        let mut least = u8::MAX;
+        let mut least = u16::MAX;
         match nodes {
             Nodes::Few(few) => {
                 for node in few {

@@ -72,7 +72,8 @@ pub(crate) struct Spans {
     failures: usize,
 }
 
-/// What the spans of a mask may cost. Those of a programming language take a quarter of it at most.
+/// What the spans of a mask may cost, or twice the nodes of the trie if these are more. Those of a programming language take a
+/// quarter of it at most.
 const PURSE: usize = 1 << 19;
 
 /// What a row costs, and a set of nodes.
@@ -108,8 +109,8 @@ impl Spans {
         config: Config,
         ends: &[TokenId],
     ) -> Arc<TokenSet> {
-        self.purse = PURSE;
-        let mut composer = Composer { spans: self, automaton, vocabulary };
+        self.purse = PURSE.max(2 * vocabulary.trie().len());
+        let mut composer = Composer { spans: self, automaton, vocabulary, depth: 0 };
         let Some(used) = composer.used(config) else {
             let found = composer.stretch(false).over_front(FrontId::ROOT, config);
             let mut mask = found.set.unwrap_or_else(|| self.pool.empty());
@@ -126,7 +127,7 @@ impl Spans {
         }
         insert_all(&mut mask, ends);
         let mask = Arc::new(mask);
-        self.bytes += size_of_val(&*key.0) + ENTRY;
+        self.bytes += mask.byte_len() + size_of_val(&*key.0) + ENTRY;
         self.masks.insert(key, Arc::clone(&mask));
         mask
     }
@@ -145,7 +146,12 @@ impl Spans {
         Some(known)
     }
 
-    /// Bytes of memory, roughly, without those of masks.
+    /// Lets go of the masks, which are kept elsewhere, too.
+    pub(crate) fn forget_masks(&mut self) {
+        self.masks.clear();
+    }
+
+    /// Bytes of memory, roughly, with those of masks that consist of spans.
     pub(crate) fn byte_len(&self) -> usize {
         self.bytes + self.fronts.byte_len() + self.roads.len() * 2 * size_of::<(Config, Road)>()
     }
@@ -167,7 +173,12 @@ struct Composer<'a> {
     spans: &'a mut Spans,
     automaton: &'a mut Automaton,
     vocabulary: &'a Vocabulary,
+    /// Calls on the way: spans within spans.
+    depth: usize,
 }
+
+/// Spans within spans go so deep at most, as tokens of more calls do not: for each level there is one on the stack.
+const DEPTH: usize = 256;
 
 impl Composer<'_> {
     /// The tokens that a config's mask consists of; `None` where it is better walked to as a whole: in a machine without
@@ -200,7 +211,7 @@ impl Composer<'_> {
         // By front, the returns of the rules that may end there. A front's exits lie deeper, so that fronts are met once.
         let mut ended: BTreeMap<(u32, FrontId), Vec<u32>> = BTreeMap::new();
         loop {
-            self.pay(ROW);
+            self.pay(ROW + frames.len());
             if self.spans.purse == 0 {
                 break;
             }
@@ -276,6 +287,17 @@ impl Composer<'_> {
     }
 
     fn make(&mut self, front: FrontId, rest: Config, model: Option<Model>) -> Span {
+        if self.depth == DEPTH {
+            self.spans.purse = 0;
+            return Span { tokens: None, exits: None };
+        }
+        self.depth += 1;
+        let span = self.make_within(front, rest, model);
+        self.depth -= 1;
+        span
+    }
+
+    fn make_within(&mut self, front: FrontId, rest: Config, model: Option<Model>) -> Span {
         let trie = self.vocabulary.trie();
         let stretch = self.stretch(true);
         let mut found = match &model {
@@ -332,10 +354,10 @@ impl Composer<'_> {
 
     fn stretch(&mut self, leaves: bool) -> Stretch<'_> {
         let Spans { cells, paths, pool, fronts, roads, purse, .. } = &mut *self.spans;
-        let visits = if leaves { *purse } else { usize::MAX };
+        let allowance = if leaves { *purse } else { usize::MAX };
         let (automaton, trie) = (&mut *self.automaton, self.vocabulary.trie());
         let (open, found) = (Vec::new(), Found::default());
-        Stretch { automaton, trie, cells, paths, pool, fronts, roads, leaves, visits, open, found }
+        Stretch { automaton, trie, cells, paths, pool, fronts, roads, leaves, allowance, open, found }
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Stretch<'a> {
     /// Whether it is asked where the config may end and what it calls.
     pub(super) leaves: bool,
     /// The walk may be broken off after so many nodes.
-    pub(super) visits: usize,
+    pub(super) allowance: usize,
     /// Nodes whose children are to be looked at, with the config there.
     pub(super) open: Vec<(TrieNode, Config)>,
     pub(super) found: Found,
@@ -89,7 +89,7 @@ impl Stretch<'_> {
 
     fn finish(mut self) -> Found {
         while let Some((node, config)) = self.open.pop() {
-            if self.found.visits > self.visits {
+            if self.found.visits > self.allowance {
                 break;
             }
             let plausible = self.automaton.plausible(config);

@@ -1,6 +1,5 @@
-//! `response_format` of type `structural_tag`, in both forms that are in use: vLLM's, with `structures`, and that of
-//! `XGrammar`, with
-//! a `format` of type `triggered_tags`.
+//! `response_format` of type `structural_tag`, in both forms that are in use: that of vLLM, with `structures`, and that of
+//! `XGrammar`, with a `format` of type `triggered_tags`.
 
 use serde_json::Value;
 
@@ -14,7 +13,7 @@ pub struct StructuralTags {
     pub triggers: Vec<String>,
     /// The tags.
     pub tags: Vec<StructuralTag>,
-    /// Whether the output must have a tag.
+    /// Whether the output begins with a tag.
     pub at_least_one: bool,
     /// Whether the output ends with the first tag.
     pub stop_after_first: bool,

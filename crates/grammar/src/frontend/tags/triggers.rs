@@ -97,6 +97,11 @@ impl Triggers {
         self.comes_up[trigger]
     }
 
+    /// Whether some trigger is complete in a state.
+    pub(super) fn is_complete(&self, state: usize) -> bool {
+        !self.states[state].complete.is_empty()
+    }
+
     /// Where the characters lead that do not lead to state 0, in their order.
     pub(super) fn edges(&self, state: usize) -> Vec<(char, Next)> {
         let mut characters = BTreeMap::new();

@@ -26,10 +26,20 @@ const SMALL: usize = 64;
 const STEPS: usize = 8;
 
 pub(super) fn build(rules: &Rules, limits: &Limits) -> Result<Program, GrammarError> {
+    let exprs = collapsed(rules, limits);
+    let built = build_from(&exprs, rules, limits);
+    match built {
+        // As it was written it may be smaller.
+        Err(error) if error.is_limit() && exprs != rules.exprs => build_from(&rules.exprs, rules, limits),
+        built => built,
+    }
+}
+
+fn build_from(exprs: &[Expr], rules: &Rules, limits: &Limits) -> Result<Program, GrammarError> {
     let mut states: Vec<State> = Vec::new();
-    let mut starts = Vec::with_capacity(rules.exprs.len());
+    let mut starts = Vec::with_capacity(exprs.len());
     let mut schemas = Vec::with_capacity(rules.schemas.len());
-    for (index, expr) in collapsed(rules).iter().enumerate() {
+    for (index, expr) in exprs.iter().enumerate() {
         if let Some(embedded) = rules.schemas.get(&RuleId(index as u32)) {
             starts.push(Dot(states.len() as u32));
             states.push(State { schema: Some(schemas.len() as u32), ..State::default() });

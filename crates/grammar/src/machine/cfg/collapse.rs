@@ -7,6 +7,7 @@
 use rustc_hash::FxHashSet;
 
 use super::simplify::size_with;
+use crate::Limits;
 use crate::frontend::expr::{Expr, RuleId, Rules};
 
 /// Rules of so few states are written out wherever they are called.
@@ -22,14 +23,17 @@ const OFTEN: usize = 8;
 /// Expressions written out into each other nest at most this deep.
 const DEPTH: usize = 64;
 
-/// All rules together may grow by this factor, and always to this many states.
+/// All rules together may grow by this factor, and always by this many states.
 const GROWTH: usize = 2;
 const SMALL: usize = 1 << 12;
 
+/// So may the expressions, in nodes: what is empty has no states.
+const SMALL_TREE: usize = 1 << 15;
+
 /// The expressions of all rules, those without recursion written out where they are called. Rules that nobody calls any
 /// more match the empty text only.
-pub(super) fn collapsed(rules: &Rules) -> Vec<Expr> {
-    let mut collapser = Collapser::new(rules);
+pub(super) fn collapsed(rules: &Rules, limits: &Limits) -> Vec<Expr> {
+    let mut collapser = Collapser::new(rules, limits);
     let order = without_recursion(rules);
     for &rule in &order {
         collapser.write_out(rule, true);
@@ -50,20 +54,32 @@ struct Collapser<'a> {
     exprs: Vec<Expr>,
     /// By rule, with what is written out in it.
     sizes: Vec<usize>,
+    trees: Vec<usize>,
     depths: Vec<usize>,
     /// How often the rule is called, rounds of repetitions counted.
     calls: Vec<usize>,
     /// Whether the rule may be written out elsewhere.
     regular: Vec<bool>,
-    /// States that may still be added.
+    /// States that may still be added, and nodes of expressions.
     room: usize,
+    tree_room: usize,
+}
+
+/// A rule's expression with others written out.
+struct Written {
+    expr: Expr,
+    size: usize,
+    tree: usize,
+    depth: usize,
 }
 
 impl<'a> Collapser<'a> {
-    fn new(rules: &'a Rules) -> Self {
+    fn new(rules: &'a Rules, limits: &Limits) -> Self {
         let exprs = rules.exprs.clone();
+        let sum = |sizes: &[usize]| sizes.iter().fold(0_usize, |total, &size| total.saturating_add(size));
         let sizes: Vec<usize> = exprs.iter().map(|expr| size_with(expr, &|_| 1)).collect();
-        let total = sizes.iter().fold(0_usize, |total, &size| total.saturating_add(size));
+        let trees: Vec<usize> = exprs.iter().map(|expr| tree(expr, &|_| 1)).collect();
+        let room = (GROWTH - 1).saturating_mul(sum(&sizes)).max(SMALL);
         let mut calls = vec![0_usize; exprs.len()];
         for expr in &exprs {
             called(expr, 1, &mut |rule, times| {
@@ -72,11 +88,13 @@ impl<'a> Collapser<'a> {
         }
         Self {
             rules,
-            sizes,
             depths: exprs.iter().map(|expr| depth(expr, &|_| 0)).collect(),
             calls,
             regular: vec![false; exprs.len()],
-            room: (GROWTH - 1).saturating_mul(total).max(SMALL),
+            room: room.min(limits.states.saturating_sub(sum(&sizes))),
+            tree_room: (GROWTH - 1).saturating_mul(sum(&trees)).max(SMALL_TREE),
+            sizes,
+            trees,
             exprs,
         }
     }
@@ -101,25 +119,29 @@ impl<'a> Collapser<'a> {
         };
         let whole = (rule == self.rules.root && is_regular).then(|| self.written_out(at, &everything));
         let written = whole.flatten().or_else(|| self.written_out(at, &some));
-        if let Some((expr, size, depth)) = written {
+        if let Some(Written { expr, size, tree, depth }) = written {
             self.room -= size.saturating_sub(self.sizes[at]);
+            self.tree_room -= tree.saturating_sub(self.trees[at]);
             (self.exprs[at], self.sizes[at], self.depths[at]) = (expr, size, depth);
+            self.trees[at] = tree;
         }
     }
 
-    /// A rule's expression with some rules written out, its size and depth; `None` if that is too much.
-    fn written_out(&self, at: usize, inlined: &impl Fn(usize) -> bool) -> Option<(Expr, usize, usize)> {
+    /// A rule's expression with some rules written out; `None` if that is too much.
+    fn written_out(&self, at: usize, inlined: &impl Fn(usize) -> bool) -> Option<Written> {
         let expr = &self.exprs[at];
         let of = |values: &[usize], callee: RuleId, otherwise| {
             if inlined(callee.index()) { values[callee.index()] } else { otherwise }
         };
         let size = size_with(expr, &|callee| of(&self.sizes, callee, 1));
+        let tree = tree(expr, &|callee| of(&self.trees, callee, 1));
         let depth = depth(expr, &|callee| of(&self.depths, callee, 0));
         let fits = size <= INLINED.max(2 * self.sizes[at])
             && depth <= DEPTH.max(self.depths[at])
-            && size.saturating_sub(self.sizes[at]) <= self.room;
+            && size.saturating_sub(self.sizes[at]) <= self.room
+            && tree.saturating_sub(self.trees[at]) <= self.tree_room;
         let callee = |callee: RuleId| inlined(callee.index()).then(|| &self.exprs[callee.index()]);
-        fits.then(|| (written_out(expr, &callee), size, depth))
+        fits.then(|| Written { expr: written_out(expr, &callee), size, tree, depth })
     }
 }
 
@@ -163,6 +185,20 @@ fn called(expr: &Expr, times: usize, visit: &mut impl FnMut(RuleId, usize)) {
             called(expr, times.saturating_mul(rounds), visit);
         }
         Expr::Literal(_) | Expr::Class(_) | Expr::Bytes(_) => {}
+    }
+}
+
+/// How many nodes an expression has, with the characters of its literals and classes, and those of rules that are called.
+fn tree(expr: &Expr, of_rule: &impl Fn(RuleId) -> usize) -> usize {
+    match expr {
+        Expr::Rule(rule) => of_rule(*rule),
+        Expr::Sequence(parts) | Expr::Alternatives(parts) => {
+            parts.iter().fold(1, |sum: usize, part| sum.saturating_add(tree(part, of_rule)))
+        }
+        Expr::Repeat { expr, .. } => tree(expr, of_rule).saturating_add(1),
+        Expr::Literal(bytes) => 1 + bytes.len(),
+        Expr::Class(ranges) => 1 + ranges.len(),
+        Expr::Bytes(ranges) => 1 + ranges.len(),
     }
 }
 

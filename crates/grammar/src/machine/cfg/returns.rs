@@ -54,6 +54,7 @@ impl CfgMachine {
     /// Gives the returns of a row's slots their ids.
     pub(super) fn resolve(&mut self, mut slots: Vec<Slot>) -> Vec<Option<ReturnId>> {
         let mut resolved = vec![None; slots.len()];
+        let mut places = vec![None; slots.len()];
         for mut group in circles(&slots) {
             for &slot in &group {
                 redirect(&mut slots[slot].callers, &resolved);
@@ -65,7 +66,6 @@ impl CfgMachine {
                 continue;
             }
             group.sort_unstable_by_key(|&slot| slots[slot].rule);
-            let mut places = vec![None; slots.len()];
             for (place, &slot) in group.iter().enumerate() {
                 places[slot] = Some(ReturnId::in_slot(place));
             }
@@ -77,7 +77,7 @@ impl CfgMachine {
             let circle: Circle = circle.collect();
             let first = self.intern_circle(circle);
             for (place, &slot) in group.iter().enumerate() {
-                resolved[slot] = Some(ReturnId(first.0 + place as u32));
+                (resolved[slot], places[slot]) = (Some(ReturnId(first.0 + place as u32)), None);
             }
         }
         resolved

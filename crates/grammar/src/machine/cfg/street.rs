@@ -10,6 +10,7 @@ use super::rows::{CfgMachine, Item};
 use crate::ByteSet;
 use crate::machine::probe::{CHARACTERS, WIDE};
 use crate::machine::{Config, Machine, Tolerance};
+use crate::tokens::TEXT;
 
 /// Where all characters of a class lead from a dot.
 #[derive(Clone, Copy)]
@@ -75,7 +76,7 @@ impl CfgMachine {
         let (item, street) = widest.filter(|(_, street)| street.class.len() > WIDE)?;
         let others = items.iter().filter(|&&other| other != item).map(|other| other.dot);
         let taken = others.fold(ByteSet::default(), |taken, dot| taken | self.bytes_of(dot));
-        ((taken & street.class).is_empty()).then_some((item, street))
+        ((taken & street.class & TEXT).is_empty()).then_some((item, street))
     }
 
     fn bytes_of(&self, dot: Dot) -> ByteSet {
