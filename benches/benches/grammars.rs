@@ -1,41 +1,33 @@
 //! Masks of grammars along texts of their languages, cold and warm.
 //!
 //! ```sh
-//! cargo bench -p formwork-benches --bench grammars -- --tokenizer tokenizer.json [NAME …]
+//! cargo bench -p formwork-benches --bench grammars -- --tokenizer tokenizer.json [--texts FILE] [NAME …]
 //! ```
 //!
-//! The grammars are those of `grammars/`, the texts their cases and random outputs, 50 KB and more of each. *Cold* is a walk
-//! along all of them that begins with empty caches, *warm* the same walk once more. Timed is the mask of each token and the
-//! step over it, on one thread.
+//! *Cold* is a walk along all texts that begins with empty caches, *warm* the same walk once more. Timed is the mask of each
+//! token and the step over it, on one thread. What depends on the vocabulary alone is built when the first grammar is bound to
+//! it. `--texts` writes the tokens of the texts to a file as well, for a peer that reads them there.
 
-use std::path::Path;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use formwork_benches::Distribution;
+use formwork_benches::grammars::{Language, NAMES, Texts};
 use formwork_grammar::{Constraint, Grammar, Limits};
-use formwork_vocab::{TokenId, Tokenizer};
-use serde_json::Value;
-
-/// What is measured if nothing is named.
-const NAMES: [&str; 5] = ["json", "c-subset", "arithmetic", "csv", "sql-select"];
-
-/// Bytes of text for each grammar.
-const BYTES: usize = 50_000;
-
-/// Random outputs are at most this long.
-const OUTPUT: usize = 2000;
+use formwork_vocab::Tokenizer;
 
 #[expect(clippy::print_stdout, reason = "the table is what this program is for")]
 fn main() -> Result<()> {
-    let mut tokenizer = None;
+    let (mut tokenizer, mut written) = (None, None);
     let mut names = Vec::new();
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--bench" => {}
             "--tokenizer" => tokenizer = arguments.next(),
+            "--texts" => written = arguments.next(),
             _ => names.push(argument),
         }
     }
@@ -44,66 +36,43 @@ fn main() -> Result<()> {
     if names.is_empty() {
         names = NAMES.map(str::to_owned).to_vec();
     }
+    let mut all_tokens = BTreeMap::new();
     println!("mask and step, µs\n{}", Distribution::header());
     for name in names {
-        let walk = Walk::new(&name, &tokenizer)?;
-        let [cold, warm] = walk.times()?;
-        let (bytes, tokens, compile) = (walk.bytes, cold.len(), walk.compile.as_micros());
-        println!("{name}: {bytes} bytes, {tokens} tokens, compiled in {compile} µs");
+        let language = Language::read(&name)?;
+        let start = Instant::now();
+        let grammar = Grammar::gbnf(&language.source, &Limits::default())?;
+        let compile = start.elapsed().as_micros();
+        let start = Instant::now();
+        let constraint = Constraint::new(&grammar, Arc::clone(tokenizer.vocabulary()))?;
+        let bind = start.elapsed().as_micros();
+        let texts = language.texts(&tokenizer)?;
+        let [cold, warm] = [walk(&constraint, &texts)?, walk(&constraint, &texts)?];
+        let (bytes, tokens) = (texts.bytes, cold.len());
+        println!("{name}: {bytes} bytes, {tokens} tokens, compiled in {compile} µs, bound in {bind} µs");
         println!("{}\n{}", Distribution::of(cold).row("  cold"), Distribution::of(warm).row("  warm"));
+        let ids = texts.tokens.iter().map(|text| text.iter().map(|token| token.0).collect::<Vec<_>>());
+        all_tokens.insert(name, ids.collect::<Vec<_>>());
+    }
+    if let Some(file) = written {
+        std::fs::write(file, serde_json::to_vec(&all_tokens)?)?;
     }
     Ok(())
 }
 
-/// One grammar and its texts.
-struct Walk {
-    grammar: Grammar,
-    compile: Duration,
-    texts: Vec<Vec<TokenId>>,
-    bytes: usize,
-    tokenizer: Tokenizer,
-}
-
-impl Walk {
-    fn new(name: &str, tokenizer: &Tokenizer) -> Result<Self> {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../grammars");
-        let source = std::fs::read_to_string(folder.join(format!("{name}.gbnf"))).context(name.to_owned())?;
-        let cases = std::fs::read(folder.join(format!("{name}.cases.json")))?;
-        let start = Instant::now();
-        let grammar = Grammar::gbnf(&source, &Limits::default())?;
-        let compile = start.elapsed();
-        let cases: Value = serde_json::from_slice(&cases)?;
-        let cases = cases["accept"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        let samples =
-            grammar.samples(1).max_bytes(OUTPUT).filter_map(|output| String::from_utf8(output).ok());
-        let (mut texts, mut bytes) = (Vec::new(), 0);
-        for text in cases.map(str::to_owned).chain(samples) {
-            bytes += text.len();
-            texts.push(tokenizer.encode_fragment(&text)?);
-            if bytes >= BYTES {
-                break;
-            }
+/// The time of each token, in microseconds.
+fn walk(constraint: &Constraint, texts: &Texts) -> Result<Vec<f64>> {
+    let mut times = Vec::new();
+    for text in &texts.tokens {
+        let mut matcher = constraint.matcher();
+        for &token in text {
+            let start = Instant::now();
+            let allowed = matcher.mask().contains(token);
+            matcher.commit(token)?;
+            times.push(start.elapsed().as_secs_f64() * 1e6);
+            assert!(allowed, "a token of an output is not in the mask");
         }
-        Ok(Self { grammar, compile, texts, bytes, tokenizer: tokenizer.clone() })
+        assert!(matcher.accepting(), "an output may not end");
     }
-
-    /// The times of the cold and of the warm walk, in microseconds.
-    fn times(&self) -> Result<[Vec<f64>; 2]> {
-        let mut times = [Vec::new(), Vec::new()];
-        let constraint = Constraint::new(&self.grammar, Arc::clone(self.tokenizer.vocabulary()))?;
-        for times in &mut times {
-            for text in &self.texts {
-                let mut matcher = constraint.matcher();
-                for &token in text {
-                    let start = Instant::now();
-                    let allowed = matcher.mask().contains(token);
-                    matcher.commit(token)?;
-                    times.push(start.elapsed().as_secs_f64() * 1e6);
-                    assert!(allowed, "a token of an output is not in the mask");
-                }
-                assert!(matcher.accepting(), "an output may not end");
-            }
-        }
-        Ok(times)
-    }
+    Ok(times)
 }

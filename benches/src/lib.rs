@@ -2,6 +2,7 @@
 //! (`peers/`) run the same measurements beside them.
 
 mod distribution;
+pub mod grammars;
 pub mod masks;
 
 pub use distribution::Distribution;

@@ -9,23 +9,13 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use formwork_benches::Distribution;
-use formwork_grammar::{Grammar, Limits};
+use formwork_benches::grammars::{Language, NAMES, Texts};
 use formwork_vocab::{TokenId, Tokenizer};
 use llguidance::api::TopLevelGrammar;
 use llguidance::earley::SlicedBiasComputer;
 use llguidance::{ParserFactory, TokenParser};
-use serde_json::Value;
 use toktrie::InferenceCapabilities;
 use toktrie_hf_tokenizers::ByteTokenizer;
-
-/// What is measured if nothing is named.
-const NAMES: [&str; 5] = ["json", "c-subset", "arithmetic", "csv", "sql-select"];
-
-/// Bytes of text for each grammar.
-const BYTES: usize = 50_000;
-
-/// Random outputs are at most this long.
-const OUTPUT: usize = 2000;
 
 /// Walks along texts of grammars in llguidance.
 #[derive(Parser)]
@@ -52,20 +42,10 @@ fn main() -> Result<()> {
 
     println!("mask and step, µs\n{}", Distribution::header());
     for name in &args.name {
-        let language = Language::read(name)?;
-        let (mut texts, mut bytes) = (Vec::new(), 0);
-        let samples =
-            language.gbnf.samples(1).max_bytes(OUTPUT).filter_map(|output| String::from_utf8(output).ok());
-        for text in language.cases("accept").chain(samples) {
-            bytes += text.len();
-            texts.push(tokenizer.encode_fragment(&text)?);
-            if bytes >= BYTES {
-                break;
-            }
-        }
+        let Texts { tokens: texts, bytes } = Language::read(name)?.texts(&tokenizer)?;
+        let lark = TopLevelGrammar::from_lark(lark(name)?);
         let start = Instant::now();
-        let parser =
-            factory.create_parser(TopLevelGrammar::from_lark(language.lark.clone())).context(name.clone())?;
+        let parser = factory.create_parser(lark).context(name.clone())?;
         let compile = start.elapsed().as_micros();
         let [cold, warm] = [Walk::along(&texts, &parser), Walk::along(&texts, &parser)];
         println!("{name}: {bytes} bytes, {} tokens, compiled in {compile} µs", cold.times.len());
@@ -78,30 +58,10 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// A language in the syntaxes of both engines.
-struct Language {
-    lark: String,
-    gbnf: Grammar,
-    cases: Value,
-}
-
-impl Language {
-    fn read(name: &str) -> Result<Self> {
-        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let there = here.join("../../../grammars");
-        let read = |file: PathBuf| std::fs::read_to_string(&file).with_context(|| file.display().to_string());
-        let gbnf = read(there.join(format!("{name}.gbnf")))?;
-        Ok(Self {
-            lark: read(here.join(format!("grammars/{name}.lark")))?,
-            gbnf: Grammar::gbnf(&gbnf, &Limits::default())?,
-            cases: serde_json::from_str(&read(there.join(format!("{name}.cases.json")))?)?,
-        })
-    }
-
-    /// The texts to "accept", or to "reject".
-    fn cases(&self, list: &str) -> impl Iterator<Item = String> {
-        self.cases[list].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned)
-    }
+/// The language of a grammar in llguidance's syntax.
+fn lark(name: &str) -> Result<String> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("grammars/{name}.lark"));
+    std::fs::read_to_string(&file).with_context(|| file.display().to_string())
 }
 
 /// What came of a walk along all texts.
@@ -162,8 +122,8 @@ mod tests {
         factory.quiet();
         for name in NAMES {
             let language = Language::read(name)?;
-            let gbnf = &language.gbnf;
-            let parser = factory.create_parser(TopLevelGrammar::from_lark(language.lark.clone()))?;
+            let gbnf = &language.grammar;
+            let parser = factory.create_parser(TopLevelGrammar::from_lark(lark(name)?))?;
             let cases = language.cases("accept").chain(language.cases("reject")).map(String::into_bytes);
             for text in cases.chain(gbnf.samples(2).max_bytes(100).take(50)) {
                 for text in variants(&text) {
