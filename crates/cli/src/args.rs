@@ -269,6 +269,10 @@ pub(crate) enum GrammarCommand {
     Check {
         #[command(flatten)]
         grammar: GrammarArgs,
+
+        /// Print the grammar in canonical form, as GBNF, in place of its figures.
+        #[arg(long)]
+        print: bool,
     },
     /// Does each input match?
     Test {

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use formwork_grammar::{Constraint, Grammar};
+use formwork_grammar::{Constraint, Grammar, Warning};
 use formwork_vocab::Tokenizer;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::{GrammarArgs, GrammarCommand, NotationArg, ProfileArg, SampleArgs, SchemaArgs, ShapeArgs};
 use crate::load::{self, ShapeSource};
@@ -18,7 +18,7 @@ const SHOWN: usize = 200;
 
 pub(crate) fn grammar(command: &GrammarCommand, as_json: bool) -> Result<bool> {
     match command {
-        GrammarCommand::Check { grammar } => check(grammar, as_json),
+        GrammarCommand::Check { grammar, print } => check(grammar, *print, as_json),
         GrammarCommand::Test { grammar, input } => test(grammar, input, as_json),
         GrammarCommand::Sample(args) => sample(args, as_json, std::io::stdout().lock()),
         GrammarCommand::Explain { grammar, text, next } => {
@@ -111,29 +111,29 @@ fn compile(shape: &ShapeArgs, profile: ProfileArg, schema: &SchemaArgs) -> Resul
     source.compile(shape, profile, schema)
 }
 
-fn check(args: &GrammarArgs, as_json: bool) -> Result<bool> {
+fn check(args: &GrammarArgs, print: bool, as_json: bool) -> Result<bool> {
     let grammar = compile(&args.shape, args.profile, &args.schema)?;
+    let printed = if print { Some(grammar.to_gbnf()?) } else { None };
     let shortest = grammar.shortest();
     let tokenizer = load::tokenizer(&args.tokenizer)?;
     let tokens = constraint_of(&grammar, tokenizer.as_ref())?.map(|constraint| constraint.minimum_tokens());
     let spellable = tokens != Some(None);
     let mut stdout = std::io::stdout().lock();
     if as_json {
-        let warnings: Vec<_> = grammar
-            .warnings()
-            .iter()
-            .map(|warning| {
-                json!({ "pointer": warning.pointer, "keyword": warning.keyword, "reason": warning.reason })
-            })
-            .collect();
+        let warnings: Vec<_> = grammar.warnings().iter().map(warning_as_json).collect();
         let result = json!({
             "states": grammar.size(),
             "minimum_bytes": shortest.len(),
             "minimum_tokens": tokens.flatten(),
             "shortest": String::from_utf8_lossy(&shortest),
             "warnings": warnings,
+            "gbnf": printed,
         });
         writeln!(stdout, "{result}")?;
+        return Ok(spellable);
+    }
+    if let Some(gbnf) = printed {
+        write!(stdout, "{gbnf}")?;
         return Ok(spellable);
     }
     writeln!(stdout, "{} states", grammar.size())?;
@@ -146,6 +146,17 @@ fn check(args: &GrammarArgs, as_json: bool) -> Result<bool> {
         None => {}
     }
     Ok(spellable)
+}
+
+fn warning_as_json(warning: &Warning) -> Value {
+    let message = warning.to_string();
+    match warning {
+        Warning::Keyword { pointer, keyword, reason } => {
+            json!({ "pointer": pointer, "keyword": keyword, "reason": reason, "message": message })
+        }
+        Warning::UnreachableRule { rule, line } => json!({ "rule": rule, "line": line, "message": message }),
+        _ => json!({ "message": message }),
+    }
 }
 
 /// The verdict on one input: `accept`, or why not.

@@ -79,7 +79,7 @@ impl ShapeSource {
             }
         })?;
         for warning in grammar.warnings() {
-            eprintln!("formwork: warning: #{}: {}", warning.pointer, warning.reason);
+            eprintln!("formwork: warning: {warning}");
         }
         Ok(grammar)
     }

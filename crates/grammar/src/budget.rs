@@ -217,11 +217,13 @@ fn spell(bytes: &[u8], edges: &TokenEdges, vocabulary: &Vocabulary) -> Option<Ve
     let mut best: Vec<Option<(usize, TokenId)>> = vec![None; bytes.len() + 1];
     let mut count = vec![NEVER; bytes.len() + 1];
     count[bytes.len()] = 0;
+    // Where the text from `at` on ends: at a token terminal, if not at the end.
+    let mut text_end = bytes.len();
     for at in (0..bytes.len()).rev() {
-        if let &[lead, rest, ..] = &bytes[at..]
-            && is_lead(lead)
-        {
-            let tokens = spelt([lead, rest]).and_then(|index| edges.tokens(index));
+        if is_lead(bytes[at]) {
+            text_end = at;
+            let index = bytes.get(at + 1).and_then(|&rest| spelt([bytes[at], rest]));
+            let tokens = index.and_then(|index| edges.tokens(index));
             if let Some(token) = tokens.and_then(|tokens| tokens.iter().next())
                 && count[at + 2] != NEVER
             {
@@ -230,8 +232,7 @@ fn spell(bytes: &[u8], edges: &TokenEdges, vocabulary: &Vocabulary) -> Option<Ve
             }
             continue;
         }
-        let text = bytes[at..].iter().take_while(|&&byte| !is_lead(byte)).count();
-        for (len, token) in vocabulary.trie().prefixes(&bytes[at..at + text]) {
+        for (len, token) in vocabulary.trie().prefixes(&bytes[at..text_end]) {
             let rest = count[at + len];
             if rest != NEVER && rest + 1 < count[at] {
                 count[at] = rest + 1;

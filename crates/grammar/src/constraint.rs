@@ -124,3 +124,43 @@ impl Constraint {
         self.shared.vocabulary.is_end(token)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use formwork_vocab::{Token, TokenKind};
+    use rustc_hash::FxHashMap;
+
+    use super::*;
+    use crate::Limits;
+
+    /// However many masks there are, and whatever they are made of, the bound on the caches knows of each.
+    #[test]
+    fn all_masks_count() {
+        /// So many that masks take more than what they are made from.
+        const TOKENS: u32 = 200_000;
+        let tokens = (0..TOKENS).map(|id| match u8::try_from(id) {
+            Ok(byte) => vec![byte],
+            Err(_) => format!("{id:x}").into_bytes(),
+        });
+        let tokens = tokens.map(|bytes| Token { bytes, kind: TokenKind::Text }).collect();
+        let vocabulary = Arc::new(Vocabulary::new(tokens, vec![]).unwrap());
+        let names: Vec<String> = (0..400).map(|id| format!("\"{:04x}\"", id * 7919 % 65536)).collect();
+        let names = names.join(" | ");
+        for grammar in [format!("root ::= \"[\" root \"]\" | {names}"), format!("root ::= {names}")] {
+            let grammar = Grammar::gbnf(&grammar, &Limits::default()).unwrap();
+            let constraint = Constraint::new(&grammar, Arc::clone(&vocabulary)).unwrap();
+            let mut masks = FxHashMap::default();
+            for output in grammar.samples(4).max_bytes(40).take(100) {
+                let mut matcher = constraint.matcher();
+                for byte in output {
+                    let mask = matcher.mask();
+                    masks.insert(Arc::as_ptr(&mask), mask.byte_len());
+                    matcher.commit(TokenId(byte.into())).unwrap();
+                }
+            }
+            let (count, bytes) = (masks.len(), masks.values().sum::<usize>());
+            let known = constraint.generation().lock().byte_len();
+            assert!(count > 20 && known >= bytes, "{count} masks of {bytes} bytes count as {known}");
+        }
+    }
+}

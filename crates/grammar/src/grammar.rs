@@ -144,7 +144,8 @@ impl Grammar {
 
     fn from_rules(rules: Rules, limits: &Limits) -> Result<Self, GrammarError> {
         let program = Arc::new(Program::new(&rules, limits)?);
-        let warnings = rules.schemas.values().flat_map(|schema| &schema.warnings).cloned().collect();
+        let of_schemas = rules.schemas.values().flat_map(|schema| &schema.warnings);
+        let warnings = rules.warnings.iter().chain(of_schemas).cloned().collect();
         let program = AnyProgram::Cfg { program, rules: Arc::new(rules) };
         Ok(Self { program, limits: limits.clone(), warnings })
     }
@@ -157,7 +158,7 @@ impl Grammar {
         }
     }
 
-    /// Annotations of a schema that are not enforced.
+    /// What has no effect: annotations of a schema, rules that are not reached.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }

@@ -45,13 +45,15 @@ mod spans;
 mod tables;
 mod tokens;
 mod walk;
+mod warning;
 
 pub use byte_set::ByteSet;
 pub use constraint::Constraint;
 pub use error::GrammarError;
-pub use frontend::json_schema::{Formats, Layout, Order, Profile, Remotes, SchemaOptions, Warning};
+pub use frontend::json_schema::{Formats, Layout, Order, Profile, Remotes, SchemaOptions};
 pub use frontend::tags::{StructuralTag, StructuralTags, TagContent};
 pub use grammar::{Grammar, Mismatch, Recognizer};
 pub use limits::Limits;
 pub use matcher::{Explanation, Matcher, NotAllowed, Rejection};
 pub use samples::Samples;
+pub use warning::Warning;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::json_schema::Warning;
+use crate::Warning;
 use crate::machine::json::JsonProgram;
 use crate::tokens::TokenTerminal;
 
@@ -55,6 +55,8 @@ pub(crate) struct Rules {
     pub(crate) schemas: FxHashMap<RuleId, EmbeddedSchema>,
     /// What the spellings of [`crate::tokens`] stand for.
     pub(crate) tokens: Vec<TokenTerminal>,
+    /// Of the grammar's own; those of schemas are with these.
+    pub(crate) warnings: Vec<Warning>,
 }
 
 /// A JSON Schema inside a grammar.
@@ -66,10 +68,28 @@ pub(crate) struct EmbeddedSchema {
     pub(crate) warnings: Vec<Warning>,
 }
 
+/// The rules that are met from `root` on.
+pub(crate) fn reached(exprs: &[Expr], root: RuleId) -> Vec<bool> {
+    let mut reached = vec![false; exprs.len()];
+    reached[root.index()] = true;
+    let mut open = vec![&exprs[root.index()]];
+    while let Some(expr) = open.pop() {
+        match expr {
+            Expr::Rule(rule) if !std::mem::replace(&mut reached[rule.index()], true) => {
+                open.push(&exprs[rule.index()]);
+            }
+            Expr::Sequence(parts) | Expr::Alternatives(parts) => open.extend(parts),
+            Expr::Repeat { expr, .. } => open.push(expr),
+            Expr::Rule(_) | Expr::Literal(_) | Expr::Class(_) | Expr::Bytes(_) => {}
+        }
+    }
+    reached
+}
+
 impl Rules {
     /// Rules without schemas and token terminals.
     pub(crate) fn new(exprs: Vec<Expr>, names: Vec<String>, root: RuleId) -> Self {
-        Self { exprs, names, root, schemas: FxHashMap::default(), tokens: Vec::new() }
+        Self { exprs, names, root, schemas: FxHashMap::default(), tokens: Vec::new(), warnings: Vec::new() }
     }
 
     /// A root alone.

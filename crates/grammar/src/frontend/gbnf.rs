@@ -18,10 +18,10 @@ use rustc_hash::FxHashMap;
 
 pub(crate) use print::print;
 
-use super::expr::{EmbeddedSchema, Expr, RuleId, Rules};
+use super::expr::{EmbeddedSchema, Expr, RuleId, Rules, reached};
 use crate::error::{GbnfProblem, Kind};
 use crate::tokens::TokenTerminal;
-use crate::{GrammarError, Limits, SchemaOptions};
+use crate::{GrammarError, Limits, SchemaOptions, Warning};
 
 /// The largest number in a repetition `{m,n}`.
 const MAX_REPETITION: u32 = 1 << 20;
@@ -96,7 +96,23 @@ impl<'s> Parser<'s> {
             }
         }
         let names = self.rules.iter().map(|rule| rule.name.to_owned()).collect();
-        Ok(Rules { exprs, names, root, schemas: self.schemas, tokens: self.tokens })
+        let warnings = self.unreachable(&reached(&exprs, root));
+        Ok(Rules { exprs, names, root, schemas: self.schemas, tokens: self.tokens, warnings })
+    }
+
+    /// Warnings of the rules that are not reached, in the order of their lines.
+    fn unreachable(&self, reached: &[bool]) -> Vec<Warning> {
+        let rules = self.rules.iter().zip(reached).filter(|(_, reached)| !**reached);
+        let mut places: Vec<_> =
+            rules.filter_map(|(rule, _)| Some((rule.defined.as_ref()?.0, rule.name))).collect();
+        places.sort_unstable();
+        let (mut from, mut line) = (0, 1);
+        let warnings = places.into_iter().map(|(at, name)| {
+            line += line_ends(&self.source[from..at]);
+            from = at;
+            Warning::UnreachableRule { rule: name.to_owned(), line }
+        });
+        warnings.collect()
     }
 
     /// `name ::= alternatives`, up to the end of the line.
@@ -365,10 +381,13 @@ impl<'s> Parser<'s> {
     fn line_column(&self, at: usize) -> (usize, usize) {
         let before = &self.source[..at];
         let line_start = before.rfind(['\n', '\r']).map_or(0, |end| end + 1);
-        // Each of the two ends a line, and both together end one.
-        let ends = before.matches(['\n', '\r']).count() - before.matches("\r\n").count();
-        (ends + 1, before[line_start..].chars().count() + 1)
+        (line_ends(before) + 1, before[line_start..].chars().count() + 1)
     }
+}
+
+/// How many lines end in a text: each of `\n` and `\r` ends one, and both together end one.
+fn line_ends(text: &str) -> usize {
+    text.matches(['\n', '\r']).count() - text.matches("\r\n").count()
 }
 
 /// Text of the grammar for one line of a message.
@@ -429,6 +448,21 @@ mod tests {
         let error = parsed("root ::= item\nitem ::= \"a\" missing").expect_err("undefined");
         assert_eq!(error.excerpt().as_deref(), Some("item ::= \"a\" missing\n             ^"));
         assert_eq!(error.line_column(), Some((2, 14)));
+    }
+
+    #[test]
+    fn unreachable_rules_are_told_with_their_lines() {
+        let source = "left ::= right\nroot ::= \"a\" used\r\nright ::= left\n# a comment\n\nused ::= \"b\" %json {}\nlost ::= used";
+        let warnings: Vec<_> =
+            parsed(source).expect("valid").warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            warnings,
+            [
+                "line 1: `root` never comes to the rule `left`",
+                "line 3: `root` never comes to the rule `right`",
+                "line 7: `root` never comes to the rule `lost`",
+            ]
+        );
     }
 
     #[test]

@@ -6,6 +6,8 @@
 
 mod triggers;
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 use triggers::{Next, Triggers};
@@ -180,20 +182,17 @@ impl Builder<'_> {
 
     /// Free text: what the rules of the states say, and those of the triggers.
     fn text(&mut self, first: RuleId, automaton: &Triggers, begun: &[Begun], ways: &[RuleId]) {
-        let mut tags: FxHashMap<usize, Vec<Expr>> = FxHashMap::default();
+        let mut tags: BTreeMap<usize, Vec<Expr>> = BTreeMap::new();
         for (begun, &way) in begun.iter().zip(ways) {
             for (&trigger, rest) in begun {
                 let parts = vec![Expr::Literal(rest.clone()), Expr::Rule(way)];
                 tags.entry(trigger).or_default().push(Expr::Sequence(parts));
             }
         }
-        let mut triggers: FxHashMap<usize, Expr> = FxHashMap::default();
-        let mut numbers: Vec<usize> = tags.keys().copied().collect();
-        numbers.sort_unstable();
-        for trigger in numbers {
-            let ways = Expr::Alternatives(tags.remove(&trigger).unwrap_or_default());
-            triggers.insert(trigger, Expr::Rule(self.rule(format!("trigger-{trigger}"), ways)));
-        }
+        let rules = tags.into_iter().map(|(trigger, ways)| {
+            (trigger, self.rule(format!("trigger-{trigger}"), Expr::Alternatives(ways)))
+        });
+        let triggers: FxHashMap<usize, RuleId> = rules.collect();
         let rule = |state: usize| Expr::Rule(RuleId(first.0 + state as u32));
         for state in (0..automaton.len()).filter(|&state| !automaton.is_complete(state)) {
             let mut ways = vec![Expr::empty()];
@@ -204,7 +203,7 @@ impl Builder<'_> {
                     Next::State(next) => rule(next),
                     Next::Triggers(complete) => {
                         let known = complete.iter().filter_map(|trigger| triggers.get(trigger));
-                        Expr::Alternatives(known.cloned().collect())
+                        Expr::Alternatives(known.map(|&rule| Expr::Rule(rule)).collect())
                     }
                 };
                 ways.push(Expr::Sequence(vec![Expr::Class(vec![(c, c)]), then]));

@@ -66,6 +66,7 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
+    /// The output ends with the rule.
     pub(crate) const NOBODY: u32 = 0;
 }
 

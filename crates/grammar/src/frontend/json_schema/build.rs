@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
-use super::Warning;
 use super::atom::{Atom, AtomId, Choice, ChoiceKind, Types};
 use super::conjoin::{Conjunction, StringSet, conjoin};
 use super::document::Document;
 use super::options::{Order, SchemaOptions};
 use super::read::{Atoms, Strings};
+use crate::Warning;
 use crate::error::GrammarError;
 use crate::limits::Limits;
 use crate::machine::json::number::NumberRule;

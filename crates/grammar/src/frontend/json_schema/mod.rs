@@ -50,6 +50,7 @@ use solve::Solved;
 pub use document::Remotes;
 pub use options::{Formats, Layout, Order, Profile, SchemaOptions};
 
+use crate::Warning;
 use crate::error::{GrammarError, Kind, SchemaProblem};
 use crate::limits::Limits;
 use crate::machine::json::JsonProgram;
@@ -60,17 +61,6 @@ pub(crate) struct Compiled {
     pub(crate) program: Arc<JsonProgram>,
     /// In the order met.
     pub(crate) warnings: Vec<Warning>,
-}
-
-/// A keyword that has no effect on what is accepted.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Warning {
-    /// The keyword's place in the schema, as a JSON pointer.
-    pub pointer: String,
-    /// Its name.
-    pub keyword: String,
-    /// Why it has none.
-    pub reason: &'static str,
 }
 
 /// Compiles a schema of drafts 4 to 2020-12; without `$schema` it is read as 2020-12.

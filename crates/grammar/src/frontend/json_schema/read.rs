@@ -7,7 +7,8 @@ use super::atom::{Atom, AtomId, Refusal, Types};
 use super::contradiction::Marks;
 use super::document::{Document, Draft, DynamicScope};
 use super::options::Formats;
-use super::{Problem, Warning, child_pointer};
+use super::{Problem, child_pointer};
+use crate::Warning;
 use crate::error::SchemaProblem;
 use crate::regular::{ExprId, Expressions};
 
@@ -265,7 +266,7 @@ impl<'a> Atoms<'a> {
     }
 
     pub(super) fn warn(&mut self, keyword: &Keyword<'_>, reason: &'static str) {
-        self.warnings.push(Warning {
+        self.warnings.push(Warning::Keyword {
             pointer: keyword.pointer.clone(),
             keyword: keyword.name.to_owned(),
             reason,

@@ -8,7 +8,7 @@ use rustc_hash::FxHashSet;
 
 use super::simplify::size_with;
 use crate::Limits;
-use crate::frontend::expr::{Expr, RuleId, Rules};
+use crate::frontend::expr::{Expr, RuleId, Rules, reached};
 
 /// Rules of so few states are written out wherever they are called.
 const TINY: usize = 8;
@@ -136,7 +136,7 @@ impl<'a> Collapser<'a> {
         let size = size_with(expr, &|callee| of(&self.sizes, callee, 1));
         let tree = tree(expr, &|callee| of(&self.trees, callee, 1));
         let depth = depth(expr, &|callee| of(&self.depths, callee, 0));
-        let fits = size <= INLINED.max(2 * self.sizes[at])
+        let fits = size <= INLINED.max(self.sizes[at].saturating_mul(2))
             && depth <= DEPTH.max(self.depths[at])
             && size.saturating_sub(self.sizes[at]) <= self.room
             && tree.saturating_sub(self.trees[at]) <= self.tree_room;
@@ -228,16 +228,7 @@ fn written_out<'a>(expr: &Expr, inlined: &impl Fn(RuleId) -> Option<&'a Expr>) -
 }
 
 fn drop_unreachable(exprs: &mut [Expr], root: RuleId) {
-    let mut reached = vec![false; exprs.len()];
-    reached[root.index()] = true;
-    let mut open = vec![root];
-    while let Some(rule) = open.pop() {
-        called(&exprs[rule.index()], 1, &mut |callee, _| {
-            if !std::mem::replace(&mut reached[callee.index()], true) {
-                open.push(callee);
-            }
-        });
-    }
+    let reached = reached(exprs, root);
     for (expr, _) in exprs.iter_mut().zip(reached).filter(|(_, reached)| !reached) {
         *expr = Expr::empty();
     }

@@ -5,16 +5,19 @@
 //! goes in a circle: the returns of a circle are interned together, with their references to each other by their places in
 //! it.
 
+use rustc_hash::FxHashSet;
+
 use super::program::Shortest;
 use super::rows::{CfgMachine, Item};
 use crate::frontend::expr::RuleId;
+use crate::machine::Frame;
 
 /// Where a rule goes on when it ends: an index into [`CfgMachine::returns`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct ReturnId(pub(super) u32);
 
 /// The return of the root rule: the end of the output.
-pub(super) const OUTPUT_END: ReturnId = ReturnId(0);
+pub(super) const OUTPUT_END: ReturnId = ReturnId(Frame::NOBODY);
 
 impl ReturnId {
     /// Set in ids that stand for a slot of the row being built.
@@ -39,6 +42,8 @@ pub(super) struct Return {
     pub(super) callers: Box<[Item]>,
     /// The best way to the end of the output once the rule has ended.
     pub(super) closing: Shortest,
+    /// The first return of the circle that it is of.
+    pub(super) circle: ReturnId,
 }
 
 /// A rule that a row being built calls, and its callers, moved past the call.
@@ -89,7 +94,8 @@ impl CfgMachine {
             return known;
         }
         let closing = self.best(&callers);
-        let id = self.push_return(callers.clone(), closing);
+        let circle = ReturnId(self.returns.len() as u32);
+        let id = self.push_return(Return { callers: callers.clone(), closing, circle });
         self.return_ids.insert(callers, id);
         id
     }
@@ -99,21 +105,36 @@ impl CfgMachine {
         if let Some(&known) = self.circle_ids.get(&circle) {
             return known;
         }
+        if let Some(unrolled) = self.unrolled(&circle) {
+            return unrolled;
+        }
         let first = ReturnId(self.returns.len() as u32);
-        let ids: Vec<_> = (0..circle.len() as u32).map(|place| Some(ReturnId(first.0 + place))).collect();
-        for callers in &circle {
-            let mut callers = callers.to_vec();
-            redirect(&mut callers, &ids);
-            self.push_return(callers.into(), Shortest { len: Shortest::NEVER, first: 0 });
+        for callers in placed(&circle, first) {
+            let closing = Shortest { len: Shortest::NEVER, first: 0 };
+            self.push_return(Return { callers, closing, circle: first });
         }
         self.close_circle(first.index());
         self.circle_ids.insert(circle, first);
         first
     }
 
-    fn push_return(&mut self, callers: Box<[Item]>, closing: Shortest) -> ReturnId {
-        self.byte_len += 2 * callers.len() * size_of::<Item>() + size_of::<Return>() + 32;
-        self.returns.push(Return { callers, closing });
+    /// The circle that `circle` is once more: one that it returns to, and whose callers are its own as soon as each return
+    /// is taken for that in the same place. Ambiguous recursion such as `e ::= e "+" e` asks for one more at each operator.
+    fn unrolled(&self, circle: &Circle) -> Option<ReturnId> {
+        let mut tried = FxHashSet::default();
+        let returns = circle.iter().flatten().filter(|caller| caller.returns.slot().is_none());
+        returns.map(|caller| self.returns[caller.returns.index()].circle).find(|&first| {
+            tried.insert(first)
+                && placed(circle, first).enumerate().all(|(place, callers)| {
+                    let known = self.returns.get(first.index() + place);
+                    known.is_some_and(|known| known.circle == first && known.callers == callers)
+                })
+        })
+    }
+
+    fn push_return(&mut self, new: Return) -> ReturnId {
+        self.byte_len += 2 * new.callers.len() * size_of::<Item>() + size_of::<Return>() + 32;
+        self.returns.push(new);
         ReturnId(self.returns.len() as u32 - 1)
     }
 
@@ -131,6 +152,16 @@ impl CfgMachine {
             }
         }
     }
+}
+
+/// The callers of a circle whose returns begin at `first`.
+fn placed(circle: &Circle, first: ReturnId) -> impl Iterator<Item = Box<[Item]>> {
+    let ids: Vec<_> = (0..circle.len() as u32).map(|place| Some(ReturnId(first.0 + place))).collect();
+    circle.iter().map(move |callers| {
+        let mut callers = callers.to_vec();
+        redirect(&mut callers, &ids);
+        callers.into_boxed_slice()
+    })
 }
 
 /// Replaces slots by their ids, as far as these are known; sorts, and drops what has become equal.
@@ -192,8 +223,13 @@ fn circles(slots: &[Slot]) -> Vec<Vec<usize>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::program::Dot;
+    use std::sync::Arc;
+
+    use super::super::program::{Dot, Program};
     use super::*;
+    use crate::frontend::gbnf;
+    use crate::machine::Machine;
+    use crate::{Limits, SchemaOptions};
 
     #[test]
     fn slots_that_wait_for_each_other_are_one_group_after_those_they_wait_for() {
@@ -207,5 +243,25 @@ mod tests {
             .collect();
         let groups = circles(&slots);
         assert_eq!(groups, [vec![1, 2], vec![3], vec![0], vec![4]]);
+    }
+
+    /// Left recursion calls itself anew after each operator; the circle that it makes is met again, not made again.
+    #[test]
+    fn rows_repeat_under_left_recursion() {
+        for rules in [
+            "root ::= root \"+\" root | \"x\"",
+            "root ::= root \"+\" term | term\nterm ::= \"(\" root \")\" | \"x\"",
+            "root ::= sum | sum \"*\" root | \"x\"\nsum ::= root \"+\" sum | sum \"-\" root | root",
+        ] {
+            let rules = gbnf::parse(rules, SchemaOptions::default(), &Limits::default()).unwrap();
+            let mut machine = CfgMachine::new(Arc::new(Program::new(&rules, &Limits::default()).unwrap()));
+            let mut config = machine.start();
+            let mut rows = Vec::new();
+            for byte in b"x+".repeat(20) {
+                config = machine.step(config, byte);
+                rows.push(machine.rows.len());
+            }
+            assert_eq!(rows[10], rows[39], "{rows:?}");
+        }
     }
 }

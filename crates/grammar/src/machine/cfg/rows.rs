@@ -62,7 +62,8 @@ pub(crate) struct CfgMachine {
 
 impl CfgMachine {
     pub(crate) fn new(program: Arc<Program>) -> Self {
-        let output_end = Return { callers: Box::new([]), closing: Shortest { len: 0, first: 0 } };
+        let closing = Shortest { len: 0, first: 0 };
+        let output_end = Return { callers: Box::new([]), closing, circle: OUTPUT_END };
         Self {
             embedded: Embedded::new(&program.schemas),
             program,
