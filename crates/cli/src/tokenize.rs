@@ -46,7 +46,6 @@ fn decode(tokenizer: &Tokenizer, input: &str, special: bool) -> Result<bool> {
             Ok(TokenId(id))
         })
         .collect::<Result<Vec<_>>>()?;
-    let bytes = if special { tokenizer.decode_special(&ids) } else { tokenizer.decode(&ids) };
-    std::io::stdout().write_all(&bytes)?;
+    std::io::stdout().write_all(&tokenizer.decode_text(&ids, special))?;
     Ok(true)
 }

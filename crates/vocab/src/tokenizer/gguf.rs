@@ -131,11 +131,13 @@ impl Tokenizer {
                 space_prefix: fields.add_space_prefix.unwrap_or(true),
             },
         };
+        let space_prefix = matches!(words, Words::Scores { space_prefix: true, .. });
         let add_bos = fields.add_bos.unwrap_or(splitting.is_none_or(|splitting| splitting.add_bos));
         Ok(Self {
             vocabulary: Arc::new(vocabulary),
             bos: fields.bos.map(TokenId),
             add_bos: add_bos && fields.bos.is_some(),
+            space_prefix,
             encoder: Encoder::Gguf(Arc::new(GgufEncoder { partition, words })),
         })
     }

@@ -36,8 +36,21 @@ impl Tokenizer {
             vocabulary: Arc::new(vocabulary),
             bos: bos.token,
             add_bos: bos.add,
+            space_prefix: strips_space(json.get_decoder()),
             encoder: Encoder::Json(Arc::new(JsonEncoder::new(json))),
         })
+    }
+}
+
+/// Whether decoding takes a space off a text, which encoding then put there.
+fn strips_space(decoder: Option<&DecoderWrapper>) -> bool {
+    match decoder {
+        Some(DecoderWrapper::Sequence(sequence)) => {
+            sequence.get_decoders().iter().any(|decoder| strips_space(Some(decoder)))
+        }
+        Some(DecoderWrapper::Strip(strip)) => strip.content == ' ' && strip.start > 0,
+        Some(DecoderWrapper::Metaspace(metaspace)) => metaspace.prepend_scheme != PrependScheme::Never,
+        _ => false,
     }
 }
 

@@ -5,7 +5,8 @@
 //! first token should be out. Whatever the source, a tokenizer's [`Vocabulary`] holds the bytes that each token really
 //! adds to the output.
 //!
-//! A vocabulary that puts a space before the text (Llama 2) decodes to that space too: decoding knows tokens, not texts.
+//! Some vocabularies put a space before a text (Llama 2). Tokens decode to that space too, since a token does not know where
+//! in a text it is; [`Tokenizer::decode_text`] takes them for a whole text and leaves it out.
 
 mod alphabet;
 mod bpe;
@@ -57,6 +58,8 @@ pub struct Tokenizer {
     vocabulary: Arc<Vocabulary>,
     bos: Option<TokenId>,
     add_bos: bool,
+    /// Whether a whole text gets a space before it.
+    space_prefix: bool,
     encoder: Encoder,
 }
 
@@ -70,7 +73,13 @@ enum Encoder {
 impl Tokenizer {
     /// A tokenizer that takes the longest token at each place: for tests, and where no merges are known.
     pub fn greedy(vocabulary: Vocabulary) -> Self {
-        Self { vocabulary: Arc::new(vocabulary), bos: None, add_bos: false, encoder: Encoder::Greedy }
+        Self {
+            vocabulary: Arc::new(vocabulary),
+            bos: None,
+            add_bos: false,
+            space_prefix: false,
+            encoder: Encoder::Greedy,
+        }
     }
 
     /// The tokens and their bytes.
@@ -143,6 +152,16 @@ impl Tokenizer {
     /// The bytes that `ids` add to the output. Control tokens add none.
     pub fn decode(&self, ids: &[TokenId]) -> Vec<u8> {
         self.decode_where(ids, TokenKind::is_text)
+    }
+
+    /// The text that `ids` are the tokens of, with control tokens spelt out on request: what [`Tokenizer::encode`] puts
+    /// before a text is not part of it.
+    pub fn decode_text(&self, ids: &[TokenId], special: bool) -> Vec<u8> {
+        let mut text = if special { self.decode_special(ids) } else { self.decode(ids) };
+        if self.space_prefix && text.first() == Some(&b' ') {
+            text.remove(0);
+        }
+        text
     }
 
     /// The bytes of `ids`, with control tokens spelt out.

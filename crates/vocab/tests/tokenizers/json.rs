@@ -96,6 +96,7 @@ fn spaces_and_bytes_of_sentencepiece() {
     let fragment = tokenizer.encode_fragment("a aé").unwrap();
     assert_eq!(fragment, [3, 5, 6, 7].map(TokenId));
     assert_eq!(tokenizer.decode(&fragment), "a aé".as_bytes());
+    assert_eq!(tokenizer.decode_text(&whole, false), "a aé".as_bytes());
     assert_eq!(tokenizer.vocabulary().bytes(TokenId(2)), b"  ");
     assert_eq!(tokenizer.vocabulary().kind(TokenId(6)), TokenKind::Byte);
     assert_eq!(tokenizer.vocabulary().ends(), [TokenId(1)]);

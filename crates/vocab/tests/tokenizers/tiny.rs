@@ -76,6 +76,9 @@ fn a_space_goes_before_the_text_and_after_tokens_but_not_before_a_fragment() {
     assert_eq!(tokenizer.encode_fragment("a<br>a").unwrap(), ids(&[5, 13, 5]));
     assert!(encode(&tokenizer, "").is_empty());
     assert_eq!(tokenizer.decode(&ids(&[11, 13, 11])), b" a<br> a");
+    assert_eq!(tokenizer.decode_text(&ids(&[11, 13, 11]), false), b"a<br> a");
+    assert_eq!(tokenizer.decode_text(&ids(&[1, 11]), false), b"a");
+    assert_eq!(tokenizer.decode_text(&ids(&[5]), false), b"a");
 }
 
 #[test]

@@ -41,6 +41,7 @@ fn compare(path: &Path) {
         assert_eq!(ids, expected, "{}: {text:?}", path.display());
         let prefix = if space_prefix && !text.is_empty() { " " } else { "" };
         assert_eq!(String::from_utf8(tokenizer.decode(&ids)).unwrap(), format!("{prefix}{text}"));
+        assert_eq!(String::from_utf8(tokenizer.decode_text(&ids, false)).unwrap(), *text);
         let fragment = tokenizer.encode_fragment(text).unwrap();
         assert_eq!(String::from_utf8(tokenizer.decode(&fragment)).unwrap(), *text);
     }
