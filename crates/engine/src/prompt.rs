@@ -46,7 +46,7 @@ impl Shape<'_> {
         let instruction = self.instruction();
         match messages.first_mut() {
             Some(first) if first.role == "system" || first.role == "developer" => {
-                first.content = format!("{}\n\n{instruction}", first.content);
+                first.content = Some(format!("{}\n\n{instruction}", first.text()));
             }
             _ => messages.insert(0, Message::new("system", instruction)),
         }
@@ -72,7 +72,7 @@ mod tests {
     fn the_instruction_joins_the_system_message() {
         let mut messages = vec![Message::new("system", "Be brief."), Message::new("user", "Hi")];
         Shape::JsonObject.add_to(&mut messages);
-        assert_eq!(messages[0].content, "Be brief.\n\nAnswer with one JSON object only.");
+        assert_eq!(messages[0].text(), "Be brief.\n\nAnswer with one JSON object only.");
         let mut messages = vec![Message::new("user", "Hi")];
         Shape::Choices(&["a".to_owned(), "b".to_owned()]).add_to(&mut messages);
         assert_eq!(messages.len(), 2);

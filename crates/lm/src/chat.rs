@@ -1,19 +1,29 @@
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use thiserror::Error;
 
-/// One message of a conversation.
+/// One message of a conversation, as templates see it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Message {
-    /// Who speaks: `system`, `user` or `assistant`.
+    /// Who speaks: `system`, `user`, `assistant` or `tool`.
     pub role: String,
-    /// What is said.
-    pub content: String,
+    /// What is said; `None` where tools are called without a word.
+    #[serde(default)]
+    pub content: Option<String>,
+    /// What else templates know of a message: `tool_calls`, `tool_call_id`, `name`, `reasoning_content`.
+    #[serde(flatten)]
+    pub fields: Map<String, Value>,
 }
 
 impl Message {
     /// A message of `role`.
     pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
-        Self { role: role.into(), content: content.into() }
+        Self { role: role.into(), content: Some(content.into()), fields: Map::new() }
+    }
+
+    /// What is said, if anything.
+    pub fn text(&self) -> &str {
+        self.content.as_deref().unwrap_or_default()
     }
 }
 
@@ -25,7 +35,7 @@ pub struct ChatInput {
     /// Whether the text ends where the assistant is to speak.
     pub add_generation_prompt: bool,
     /// Further variables for the template (`chat_template_kwargs`).
-    pub variables: serde_json::Map<String, serde_json::Value>,
+    pub variables: Map<String, Value>,
 }
 
 /// How a model wants a conversation written down.

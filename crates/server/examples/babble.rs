@@ -43,7 +43,7 @@ struct Lines;
 
 impl ChatTemplate for Lines {
     fn render(&self, input: &ChatInput) -> Result<String, TemplateError> {
-        let line = |message: &formwork_lm::Message| format!("{}: {}\n", message.role, message.content);
+        let line = |message: &formwork_lm::Message| format!("{}: {}\n", message.role, message.text());
         let lines: String = input.messages.iter().map(line).collect();
         Ok(lines + "assistant:")
     }

@@ -89,7 +89,7 @@ fn hot_sampling_with_tight_budgets_is_always_complete_and_valid() {
             // The schema is in the prompt on every other run only, since reading it takes longest.
             let instruction = if run % 2 == 0 { case.instruction.as_str() } else { "Fill this in." };
             let message = Message::new("user", instruction);
-            let mut request = Request::new(prompt::encode(tokenizer, &message.content).expect("text"));
+            let mut request = Request::new(prompt::encode(tokenizer, message.text()).expect("text"));
             request.constraint = Some(constraint.clone());
             request.max_tokens = Some(max_tokens);
             request.sampling = Sampling { temperature: 1.5, seed: run as u64, ..Sampling::default() };

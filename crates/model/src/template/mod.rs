@@ -16,7 +16,7 @@ mod python;
 
 pub use jinja::JinjaTemplate;
 
-use formwork_lm::{ChatInput, ChatTemplate, TemplateError};
+use formwork_lm::{ChatInput, ChatTemplate, Message, TemplateError};
 
 /// The template of a model that has none: every message's content in order, blank lines in between, and nothing else, so
 /// that a base model continues the text.
@@ -34,7 +34,7 @@ pub struct PlainTemplate;
 
 impl ChatTemplate for PlainTemplate {
     fn render(&self, input: &ChatInput) -> Result<String, TemplateError> {
-        let contents: Vec<&str> = input.messages.iter().map(|message| message.content.as_str()).collect();
+        let contents: Vec<&str> = input.messages.iter().map(Message::text).collect();
         Ok(contents.join("\n\n"))
     }
 }

@@ -34,10 +34,10 @@ impl ChatTemplate for Lines {
         let mut lines: Vec<String> =
             input.variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
         for message in &input.messages {
-            if message.content == "raise" {
+            if message.text() == "raise" {
                 return Err(TemplateError { message: "roles must alternate".to_owned(), line: Some(3) });
             }
-            lines.push(format!("{}: {}", message.role, message.content));
+            lines.push(format!("{}: {}", message.role, message.text()));
         }
         lines.push("assistant:".to_owned());
         let text = lines.join("\n");
