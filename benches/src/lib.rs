@@ -4,5 +4,6 @@
 mod distribution;
 pub mod grammars;
 pub mod masks;
+pub mod throughput;
 
 pub use distribution::Distribution;

@@ -1,3 +1,4 @@
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -365,6 +366,65 @@ pub(crate) struct SampleArgs {
 pub(crate) enum BenchCommand {
     /// Masks, over files of schemas with valid and invalid instances (MaskBench).
     Masks(BenchMasksArgs),
+    /// How fast a model takes a prompt in.
+    Prefill(BenchPrefillArgs),
+    /// How fast a model puts tokens out; with a grammar, beside free decode at the same place.
+    Decode(BenchDecodeArgs),
+}
+
+/// What the measurements of a model share.
+#[derive(clap::Args)]
+pub(crate) struct SpeedArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+
+    /// How often it is measured.
+    #[arg(short, long, value_name = "N", default_value = "5")]
+    pub(crate) runs: NonZeroUsize,
+
+    /// Threads to compute with [default: as many as there are cores].
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<NonZeroUsize>,
+
+    /// A file for the results; `-` is standard output.
+    #[arg(long, value_name = "OUT")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct BenchPrefillArgs {
+    #[command(flatten)]
+    pub(crate) speed: SpeedArgs,
+
+    /// Tokens of the prompt.
+    #[arg(short, long, value_name = "N", default_value = "512")]
+    pub(crate) prompt: NonZeroUsize,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct BenchDecodeArgs {
+    #[command(flatten)]
+    pub(crate) speed: SpeedArgs,
+
+    /// Tokens of the output; with a grammar, the most.
+    #[arg(short = 'n', long, value_name = "N", default_value = "128")]
+    pub(crate) tokens: NonZeroUsize,
+
+    /// Tokens that are there before; with a grammar, these are a prompt that asks for it.
+    #[arg(
+        short,
+        long,
+        value_name = "N",
+        default_value = "0",
+        conflicts_with_all = ["schema", "gbnf", "regex", "choice", "json_object"]
+    )]
+    pub(crate) prompt: usize,
+
+    #[command(flatten)]
+    pub(crate) shape: ShapeArgs,
+
+    #[command(flatten)]
+    pub(crate) schema: SchemaArgs,
 }
 
 #[derive(clap::Args)]
@@ -463,6 +523,20 @@ mod tests {
             panic!("another command");
         };
         assert_eq!((masks.json, masks.path), (Some("out.json".into()), vec!["cases".into()]));
+    }
+
+    #[test]
+    fn what_is_measured_is_one_or_more() {
+        let parse = |args: &[&str]| Args::try_parse_from([&["formwork", "bench"], args].concat()).is_ok();
+        assert!(parse(&["prefill", "-p", "512", "-r", "3", "--threads", "1", "--json", "out.json"]));
+        assert!(parse(&["decode", "-n", "64", "-p", "0", "-m", "model.gguf"]));
+        assert!(parse(&["decode", "-n", "64", "--schema", "s.json", "--layout", "compact"]));
+        assert!(
+            !parse(&["prefill", "-p", "0"])
+                && !parse(&["decode", "-n", "0"])
+                && !parse(&["decode", "-r", "0"])
+        );
+        assert!(!parse(&["decode", "-p", "16", "--gbnf", "g.gbnf"]), "the prompt is one that asks for it");
     }
 
     #[test]

@@ -77,16 +77,19 @@ impl Generator {
 /// One line on where the time went.
 pub(crate) fn stats_line(finish: &Finish, before: Duration) -> String {
     let usage = finish.usage;
+    // The first token comes with the prompt.
     let decoded = usage.completion_tokens.saturating_sub(1);
-    let rate = decoded as f64 / finish.timings.decode.as_secs_f64().max(1e-9);
+    let decode = finish.timings.decode.as_secs_f64();
+    let rate = if decode > 0.0 { decoded as f64 / decode } else { 0.0 };
     format!(
-        "{} prompt tokens, {} output tokens ({} forced); first token after {:.3} s ({:.3} s to load), then {rate:.1} \
-         tokens/s; grammar {:.1} ms; {}{}",
+        "{} prompt tokens, {} output tokens ({} forced); first token after {:.3} s ({:.3} s to load), prompt read in \
+         {:.3} s, then {rate:.1} tokens/s; grammar {:.1} ms; {}{}",
         usage.prompt_tokens,
         usage.completion_tokens,
         usage.forced_tokens,
         (before + finish.timings.first_token).as_secs_f64(),
         before.as_secs_f64(),
+        finish.timings.prompt.as_secs_f64(),
         finish.timings.grammar.as_secs_f64() * 1e3,
         match finish.reason {
             formwork_engine::FinishReason::Stop => "stop",

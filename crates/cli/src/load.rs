@@ -146,7 +146,7 @@ pub(crate) fn load(model: &str, context: Option<usize>, options: EngineOptions) 
 }
 
 /// The model's own chat template; for a base model without one, the messages as they are.
-fn template(model: &Model, tokenizer: &Tokenizer) -> Result<Arc<dyn ChatTemplate>> {
+pub(crate) fn template(model: &Model, tokenizer: &Tokenizer) -> Result<Arc<dyn ChatTemplate>> {
     let Some(source) = model.chat_template() else { return Ok(Arc::new(PlainTemplate)) };
     let vocabulary = tokenizer.vocabulary();
     let spelling = |token| String::from_utf8_lossy(vocabulary.bytes(token)).into_owned();

@@ -48,6 +48,7 @@ pub(crate) fn run(args: &RunArgs, as_json: bool) -> Result<bool> {
                             "forced_tokens": finish.usage.forced_tokens,
                         },
                         "first_token_s": (before + finish.timings.first_token).as_secs_f64(),
+                        "prompt_s": finish.timings.prompt.as_secs_f64(),
                         "decode_s": finish.timings.decode.as_secs_f64(),
                         "grammar_s": finish.timings.grammar.as_secs_f64(),
                     });

@@ -49,9 +49,11 @@ pub struct Usage {
 /// Where the time of one generation went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Timings {
-    /// From admission to the first token of the output.
+    /// From admission to the first token of the output. What a grammar forces at the beginning comes before the prompt is read.
     pub first_token: Duration,
-    /// From the first token to the end.
+    /// From admission until the model has read the prompt; the whole time where it never has to.
+    pub prompt: Duration,
+    /// From there to the end.
     pub decode: Duration,
     /// Spent on masks and grammar states, within the above.
     pub grammar: Duration,

@@ -35,6 +35,7 @@ pub(crate) struct Sequence {
     closed_by_budget: bool,
     admitted: Instant,
     first_token: Option<Instant>,
+    prompt_read: Option<Instant>,
     grammar_time: Duration,
 }
 
@@ -63,6 +64,7 @@ impl Sequence {
             closed_by_budget: false,
             admitted: Instant::now(),
             first_token: None,
+            prompt_read: None,
             grammar_time: Duration::ZERO,
             request,
         }
@@ -145,6 +147,9 @@ impl Sequence {
         let fed = if prompt_left == 0 { self.pending.len() } else { prompt_left.min(PREFILL_CHUNK) };
         self.prompt_fed = (self.prompt_fed + fed).min(self.request.prompt.len());
         self.pending.drain(..fed);
+        if self.prompt_fed == self.request.prompt.len() {
+            self.prompt_read.get_or_insert_with(Instant::now);
+        }
         if !self.pending.is_empty() || logits.is_empty() {
             return Ok(Progress::Running);
         }
@@ -211,14 +216,16 @@ impl Sequence {
         if !rest.is_empty() {
             let _ = self.outputs.send(Output::Text(rest));
         }
-        let first = self.first_token.unwrap_or_else(Instant::now);
+        let now = Instant::now();
+        let (first, read) = (self.first_token.unwrap_or(now), self.prompt_read.unwrap_or(now));
         let finish = Finish {
             reason,
             closed_by_budget: self.closed_by_budget,
             usage: self.usage,
             timings: Timings {
                 first_token: first - self.admitted,
-                decode: first.elapsed(),
+                prompt: read - self.admitted,
+                decode: now - read,
                 grammar: self.grammar_time,
             },
         };

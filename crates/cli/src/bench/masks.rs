@@ -1,30 +1,22 @@
 //! `formwork bench masks`
 
-use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use formwork_benches::masks::{
     self, Cases, Engine, Formwork, Isolation, Outcome, Report, Settings, Spelling, Status, Summary,
 };
 use formwork_grammar::Limits;
-use indicatif::{ProgressBar, ProgressStyle};
 
+use super::{output, progress_bar};
 use crate::args::{
-    BenchCommand, BenchMasksArgs, FormatsArg, IsolateArg, LayoutArg, OrderArg, ProfileArg, SchemaArgs,
-    TextArg,
+    BenchMasksArgs, FormatsArg, IsolateArg, LayoutArg, OrderArg, ProfileArg, SchemaArgs, TextArg,
 };
 use crate::load;
 
-pub(crate) fn bench(command: &BenchCommand, json: Option<&Path>) -> Result<bool> {
-    match command {
-        BenchCommand::Masks(args) => masks(args, json),
-    }
-}
-
 /// Runs the cases; false when an instance gets the wrong verdict.
-fn masks(args: &BenchMasksArgs, json_path: Option<&Path>) -> Result<bool> {
+pub(super) fn masks(args: &BenchMasksArgs, json_path: Option<&Path>) -> Result<bool> {
     if args.threads == 0 {
         bail!("--threads must be at least 1");
     }
@@ -44,7 +36,7 @@ fn masks(args: &BenchMasksArgs, json_path: Option<&Path>) -> Result<bool> {
     let engine = Formwork::new(&tokenizer, Settings { options, limits: Limits::default(), isolation })?;
     // Made before the run, which may take long.
     let mut json = json_path.map(output).transpose()?;
-    let bar = progress_bar(files.len())?;
+    let bar = progress_bar(files.len(), "schemas")?;
     let cases = Cases { files: &files, tokenizer: &tokenizer, spelling };
     let outcomes = masks::run(&engine, cases, args.threads, |done| bar.set_position(done as u64))?;
     bar.finish_and_clear();
@@ -84,20 +76,4 @@ fn tell_failures(outcomes: &[Outcome], profile: ProfileArg) -> bool {
         none = false;
     }
     none
-}
-
-fn output(path: &Path) -> Result<Box<dyn Write>> {
-    if path == Path::new("-") {
-        return Ok(Box::new(BufWriter::new(io::stdout())));
-    }
-    let file = File::create(path).with_context(|| path.display().to_string())?;
-    Ok(Box::new(BufWriter::new(file)))
-}
-
-fn progress_bar(cases: usize) -> Result<ProgressBar> {
-    if !io::stderr().is_terminal() {
-        return Ok(ProgressBar::hidden());
-    }
-    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} schemas {eta}")?;
-    Ok(ProgressBar::new(cases as u64).with_style(style))
 }

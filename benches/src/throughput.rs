@@ -1,0 +1,193 @@
+//! How fast a model takes a prompt in and puts tokens out, without the engine around it: what llama-bench calls `pp` and `tg`.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use formwork_lm::{Batch, LanguageModel, ModelError, Role, Run, SequenceId, Wanted};
+use formwork_vocab::{TokenId, TokenKind, Vocabulary};
+
+/// Tokens per second, by run.
+#[derive(Clone, Debug, Default)]
+pub struct Rates {
+    runs: Vec<(usize, f64)>,
+}
+
+impl Rates {
+    /// Adds a run that took `time` for some tokens.
+    pub fn push(&mut self, tokens: usize, time: Duration) {
+        self.runs.push((tokens, tokens as f64 / time.as_secs_f64().max(1e-9)));
+    }
+
+    /// How many tokens a run had: the most of any.
+    pub fn tokens(&self) -> usize {
+        self.runs.iter().map(|run| run.0).max().unwrap_or(0)
+    }
+
+    /// Each run's tokens per second.
+    pub fn per_second(&self) -> Vec<f64> {
+        self.runs.iter().map(|run| run.1).collect()
+    }
+
+    /// The average over the runs; zero when there are none.
+    pub fn mean(&self) -> f64 {
+        self.per_second().iter().sum::<f64>() / self.runs.len().max(1) as f64
+    }
+
+    /// The standard deviation of a run; zero for fewer than two.
+    pub fn deviation(&self) -> f64 {
+        let mean = self.mean();
+        let squares: f64 = self.runs.iter().map(|run| (run.1 - mean).powi(2)).sum();
+        (squares / self.runs.len().saturating_sub(1).max(1) as f64).sqrt()
+    }
+
+    /// The run in the middle, or half-way between the two there; zero when there are none.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use formwork_benches::throughput::Rates;
+    /// let mut rates = Rates::default();
+    /// for seconds in [1, 2, 4] {
+    ///     rates.push(100, Duration::from_secs(seconds));
+    /// }
+    /// assert_eq!((rates.median(), rates.per_second()), (50.0, vec![100.0, 50.0, 25.0]));
+    /// ```
+    pub fn median(&self) -> f64 {
+        let mut rates = self.per_second();
+        rates.sort_unstable_by(f64::total_cmp);
+        match rates.len() {
+            0 => 0.0,
+            count if count % 2 == 1 => rates[count / 2],
+            count => f64::midpoint(rates[count / 2 - 1], rates[count / 2]),
+        }
+    }
+}
+
+impl fmt::Display for Rates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (tokens, runs) = (self.tokens(), self.runs.len());
+        let (mean, deviation, median) = (self.mean(), self.deviation(), self.median());
+        write!(f, "{tokens} tokens, {mean:.1} ± {deviation:.1} tokens/s, median {median:.1} of {runs}")
+    }
+}
+
+/// Some tokens of text, which mean nothing together.
+pub fn tokens(vocabulary: &Vocabulary, count: usize) -> Vec<TokenId> {
+    let text: Vec<TokenId> = vocabulary.ids().filter(|&id| vocabulary.kind(id) == TokenKind::Text).collect();
+    let stride = text.len() * 5 / 13 + 1;
+    (0..count).filter_map(|index| text.get(index * stride % text.len().max(1)).copied()).collect()
+}
+
+/// Times a prompt, each run in a sequence of its own, up to the logits after its last token. A run before the first is not
+/// counted.
+///
+/// # Errors
+/// When the model fails, as it does where the prompt does not fit.
+pub fn prefill(
+    model: &mut dyn LanguageModel,
+    prompt: &[TokenId],
+    runs: usize,
+    mut done: impl FnMut(usize),
+) -> Result<Rates, ModelError> {
+    let mut rates = Rates::default();
+    for run in 0..=runs {
+        let sequence = model.open();
+        let start = Instant::now();
+        append(model, sequence, prompt, Role::Prompt, Wanted::All)?;
+        if run > 0 {
+            rates.push(prompt.len(), start.elapsed());
+        }
+        model.close(sequence);
+        done(run);
+    }
+    Ok(rates)
+}
+
+/// Times `tokens` as [`decode_once`] does. A run before the first is not counted.
+///
+/// # Errors
+/// As for [`prefill`].
+pub fn decode(
+    model: &mut dyn LanguageModel,
+    before: &[TokenId],
+    tokens: &[TokenId],
+    runs: usize,
+    mut done: impl FnMut(usize),
+) -> Result<Rates, ModelError> {
+    let mut rates = Rates::default();
+    for run in 0..=runs {
+        let time = decode_once(model, before, tokens)?;
+        if run > 0 {
+            rates.push(tokens.len(), time);
+        }
+        done(run);
+    }
+    Ok(rates)
+}
+
+/// How long `tokens` take one after the other, as if each had been chosen, with all logits after each. They follow `before`,
+/// which is not in the time.
+///
+/// # Errors
+/// As for [`prefill`].
+pub fn decode_once(
+    model: &mut dyn LanguageModel,
+    before: &[TokenId],
+    tokens: &[TokenId],
+) -> Result<Duration, ModelError> {
+    let sequence = model.open();
+    if !before.is_empty() {
+        append(model, sequence, before, Role::Prompt, Wanted::All)?;
+    }
+    let start = Instant::now();
+    for token in tokens {
+        append(model, sequence, std::slice::from_ref(token), Role::Generated, Wanted::All)?;
+    }
+    let time = start.elapsed();
+    model.close(sequence);
+    Ok(time)
+}
+
+fn append(
+    model: &mut dyn LanguageModel,
+    sequence: SequenceId,
+    tokens: &[TokenId],
+    role: Role,
+    wanted: Wanted<'_>,
+) -> Result<(), ModelError> {
+    let runs = vec![Run { sequence, tokens, role, wanted }];
+    model.forward(&Batch { runs }).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use formwork_lm::ScriptedModel;
+    use formwork_vocab::Token;
+
+    use super::*;
+
+    fn vocabulary() -> Vocabulary {
+        let kind = |id| if id % 2 == 0 { TokenKind::Text } else { TokenKind::Control };
+        let tokens = (0..10_u8).map(|id| Token { bytes: vec![b'a' + id], kind: kind(id) }).collect();
+        Vocabulary::new(tokens, vec![]).expect("a good vocabulary")
+    }
+
+    #[test]
+    fn tokens_are_of_text() {
+        let vocabulary = vocabulary();
+        let tokens = tokens(&vocabulary, 20);
+        assert_eq!(tokens.len(), 20);
+        assert!(tokens.iter().all(|token| token.0 % 2 == 0), "{tokens:?}");
+    }
+
+    #[test]
+    fn runs_are_counted_but_the_first_prompt() {
+        let mut model = ScriptedModel::new(10, 8, |_, _| {});
+        let tokens = tokens(&vocabulary(), 8);
+        let mut seen = Vec::new();
+        let rates = prefill(&mut model, &tokens, 3, |run| seen.push(run)).expect("it fits");
+        assert_eq!((rates.tokens(), rates.per_second().len(), seen), (8, 3, vec![0, 1, 2, 3]));
+        let rates = decode(&mut model, &tokens[..2], &tokens[2..], 2, |_| ()).expect("it fits");
+        assert_eq!((rates.tokens(), rates.per_second().len()), (6, 2));
+        assert!(decode(&mut model, &tokens, &tokens[..1], 1, |_| ()).is_err(), "nine do not fit into eight");
+    }
+}

@@ -1,0 +1,40 @@
+//! `formwork bench`
+
+mod masks;
+mod speed;
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::args::BenchCommand;
+
+/// Measures; false when something that was measured is wrong. Results go to `json` too: a file, or `-` for standard output in
+/// place of what is said there otherwise.
+pub(crate) fn bench(command: &BenchCommand, json: Option<&Path>) -> Result<bool> {
+    match command {
+        BenchCommand::Masks(args) => masks::masks(args, json),
+        BenchCommand::Prefill(args) => speed::prefill(args, json),
+        BenchCommand::Decode(args) => speed::decode(args, json),
+    }
+}
+
+fn output(path: &Path) -> Result<Box<dyn Write>> {
+    if path == Path::new("-") {
+        return Ok(Box::new(BufWriter::new(io::stdout())));
+    }
+    let file = File::create(path).with_context(|| path.display().to_string())?;
+    Ok(Box::new(BufWriter::new(file)))
+}
+
+/// A bar over so many of `things`, where somebody sees it.
+fn progress_bar(count: usize, things: &str) -> Result<ProgressBar> {
+    if !io::stderr().is_terminal() {
+        return Ok(ProgressBar::hidden());
+    }
+    let style = ProgressStyle::with_template(&format!("{{wide_bar}} {{pos}}/{{len}} {things} {{eta}}"))?;
+    Ok(ProgressBar::new(count as u64).with_style(style))
+}

@@ -1,0 +1,231 @@
+//! `formwork bench prefill` and `formwork bench decode`
+
+use std::fmt;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use formwork_benches::throughput::{self, Rates};
+use formwork_engine::{Engine, EngineOptions, Finish, Request, prompt};
+use formwork_grammar::Constraint;
+use formwork_lm::{ChatInput, Message};
+use formwork_model::{Model, OpenOptions};
+use formwork_vocab::{TokenId, Tokenizer};
+use serde_json::{Value, json};
+
+use super::{output, progress_bar};
+use crate::args::{BenchDecodeArgs, BenchPrefillArgs, ProfileArg, SpeedArgs};
+use crate::load::{self, ShapeSource};
+
+/// What the model is asked where its output must match something; the shape itself is in the system message.
+const TASK: &str = "Fill this in with plausible values.";
+
+pub(super) fn prefill(args: &BenchPrefillArgs, json: Option<&Path>) -> Result<bool> {
+    let subject = Subject::open(&args.speed)?;
+    let tokens = subject.tokens(args.prompt.get())?;
+    let mut model = subject.model.language_model();
+    let bar = progress_bar(args.speed.runs.get(), "runs")?;
+    let done = |run: usize| bar.set_position(run as u64);
+    let rates = throughput::prefill(&mut *model, &tokens, args.speed.runs.get(), done)?;
+    bar.finish_and_clear();
+    subject.measured("prefill", rates, None).report(json)?;
+    Ok(true)
+}
+
+pub(super) fn decode(args: &BenchDecodeArgs, json: Option<&Path>) -> Result<bool> {
+    // The shape comes first: a broken schema is told at once, before any download.
+    let shape = ShapeSource::read(&args.shape)?;
+    let compile = |shape: &ShapeSource| shape.compile(&args.shape, ProfileArg::Generate, &args.schema);
+    let grammar = shape.as_ref().map(compile).transpose()?;
+    let subject = Subject::open(&args.speed)?;
+    let bar = progress_bar(args.speed.runs.get(), "runs")?;
+    let done = |run: usize| bar.set_position(run as u64);
+    let (free, shaped) = match shape.zip(grammar) {
+        None => (subject.decode(args, done)?, None),
+        Some((shape, grammar)) => {
+            let constraint = Constraint::new(&grammar, Arc::clone(subject.tokenizer.vocabulary()))?;
+            let prompt = subject.prompt(&shape)?;
+            let max_tokens = Some(args.tokens.get());
+            let request = Request { constraint: Some(constraint), max_tokens, ..Request::new(prompt) };
+            let (free, shaped) = subject.decode_both(&request, args.speed.runs.get(), done)?;
+            (free, Some(shaped))
+        }
+    };
+    bar.finish_and_clear();
+    subject.measured("decode", free, shaped).report(json)?;
+    Ok(true)
+}
+
+/// Generations whose output had to match something.
+#[derive(Default)]
+struct Shaped {
+    rates: Rates,
+    forced: usize,
+    grammar: Duration,
+    /// Tokens of the output, all runs together.
+    tokens: usize,
+}
+
+impl Shaped {
+    fn add(&mut self, finish: &Finish) {
+        // The first token comes with the prompt.
+        let decoded = finish.usage.completion_tokens.saturating_sub(1);
+        if !finish.timings.decode.is_zero() {
+            self.rates.push(decoded, finish.timings.decode);
+        }
+        self.forced += finish.usage.forced_tokens;
+        self.tokens += finish.usage.completion_tokens;
+        self.grammar += finish.timings.grammar;
+    }
+
+    fn forced_share(&self) -> f64 {
+        self.forced as f64 / self.tokens.max(1) as f64
+    }
+
+    /// Microseconds of masks and grammar states for each token.
+    fn grammar_per_token(&self) -> f64 {
+        self.grammar.as_secs_f64() * 1e6 / self.tokens.max(1) as f64
+    }
+}
+
+/// What is measured.
+struct Subject {
+    name: String,
+    model: Model,
+    tokenizer: Arc<Tokenizer>,
+}
+
+impl Subject {
+    fn open(args: &SpeedArgs) -> Result<Self> {
+        if let Some(threads) = args.threads {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.get());
+            pool.build_global().context("--threads")?;
+        }
+        let local = load::resolve(&args.model.model)?;
+        let model = Model::open(&local.path, OpenOptions { context: args.model.ctx })?;
+        let tokenizer = Arc::new(model.tokenizer()?);
+        Ok(Self { name: local.name, model, tokenizer })
+    }
+
+    /// Tokens to measure with, which must fit the context.
+    fn tokens(&self, count: usize) -> Result<Vec<TokenId>> {
+        let context = self.model.context_len();
+        ensure!(count <= context, "{count} tokens do not fit the context of {context}");
+        Ok(throughput::tokens(self.tokenizer.vocabulary(), count))
+    }
+
+    /// Free decode.
+    fn decode(&self, args: &BenchDecodeArgs, done: impl FnMut(usize)) -> Result<Rates> {
+        let all = self.tokens(args.prompt.saturating_add(args.tokens.get()))?;
+        let (before, tokens) = all.split_at(args.prompt);
+        let mut model = self.model.language_model();
+        Ok(throughput::decode(&mut *model, before, tokens, args.speed.runs.get(), done)?)
+    }
+
+    /// Free decode and what `request` makes, at the same place. The two take turns, so that what else the machine does falls
+    /// on both; the first turn fills caches and is not counted.
+    fn decode_both(
+        &self,
+        request: &Request,
+        runs: usize,
+        mut done: impl FnMut(usize),
+    ) -> Result<(Rates, Shaped)> {
+        let engine = self.model.language_model();
+        let engine = Engine::start(engine, Arc::clone(&self.tokenizer), EngineOptions::default());
+        let mut model = self.model.language_model();
+        let (mut free, mut shaped) = (Rates::default(), Shaped::default());
+        for run in 0..=runs {
+            let (_, finish) = engine.generate(request.clone())?.collect()?;
+            let tokens = throughput::tokens(self.tokenizer.vocabulary(), finish.usage.completion_tokens);
+            let time = throughput::decode_once(&mut *model, &request.prompt, &tokens)?;
+            if run > 0 {
+                shaped.add(&finish);
+                free.push(tokens.len(), time);
+            }
+            done(run);
+        }
+        Ok((free, shaped))
+    }
+
+    fn prompt(&self, shape: &ShapeSource) -> Result<Vec<TokenId>> {
+        let mut messages = vec![Message::new("user", TASK)];
+        shape.shape().add_to(&mut messages);
+        let input = ChatInput { messages, add_generation_prompt: true, ..ChatInput::default() };
+        let text = load::template(&self.model, &self.tokenizer)?.render(&input)?;
+        Ok(prompt::encode(&self.tokenizer, &text)?)
+    }
+
+    fn measured(&self, test: &'static str, free: Rates, shaped: Option<Shaped>) -> Measured<'_> {
+        Measured { model: &self.name, test, threads: rayon::current_num_threads(), free, shaped }
+    }
+}
+
+/// What came of it.
+struct Measured<'a> {
+    model: &'a str,
+    test: &'static str,
+    threads: usize,
+    /// Without a grammar.
+    free: Rates,
+    shaped: Option<Shaped>,
+}
+
+impl Measured<'_> {
+    fn ratio(&self, shaped: &Shaped) -> f64 {
+        shaped.rates.median() / self.free.median()
+    }
+
+    fn as_json(&self) -> Value {
+        let free = rates_as_json(&self.free);
+        let mut result =
+            json!({ "model": self.model, "test": self.test, "threads": self.threads, "free": free });
+        if let Some(shaped) = &self.shaped {
+            let mut figures = rates_as_json(&shaped.rates);
+            figures["forced_share"] = json!(shaped.forced_share());
+            figures["grammar_us_per_token"] = json!(shaped.grammar_per_token());
+            figures["ratio_to_free"] = json!(self.ratio(shaped));
+            result["shaped"] = figures;
+        }
+        result
+    }
+
+    fn report(&self, json: Option<&Path>) -> Result<()> {
+        if let Some(path) = json {
+            let mut json = output(path)?;
+            writeln!(json, "{}", self.as_json())?;
+            json.flush()?;
+        }
+        if json != Some(Path::new("-")) {
+            writeln!(std::io::stdout(), "{self}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Measured<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let threads = if self.threads == 1 { "thread" } else { "threads" };
+        write!(f, "{}, {}, {} {threads}: {}", self.model, self.test, self.threads, self.free)?;
+        let Some(shaped) = &self.shaped else { return Ok(()) };
+        let (forced, grammar) = (shaped.forced_share() * 100.0, shaped.grammar_per_token());
+        write!(
+            f,
+            "\nwith the grammar: {}; {forced:.0}% of the tokens forced, {grammar:.1} µs a token for the grammar, \
+             {:.2} times free decode",
+            shaped.rates,
+            self.ratio(shaped)
+        )
+    }
+}
+
+fn rates_as_json(rates: &Rates) -> Value {
+    json!({
+        "tokens": rates.tokens(),
+        "tokens_per_s": rates.per_second(),
+        "mean": rates.mean(),
+        "deviation": rates.deviation(),
+        "median": rates.median(),
+    })
+}
