@@ -1,10 +1,14 @@
 //! How fast a model takes a prompt in and puts tokens out, without the engine around it: what llama-bench calls `pp` and `tg`.
+//! A prompt goes in by pieces of 512 tokens, as the engine has it.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use formwork_lm::{Batch, LanguageModel, ModelError, Role, Run, SequenceId, Wanted};
 use formwork_vocab::{TokenId, TokenKind, Vocabulary};
+
+/// The most tokens of a prompt that go in at once.
+const PIECE: usize = 512;
 
 /// Tokens per second, by run.
 #[derive(Clone, Debug, Default)]
@@ -92,7 +96,7 @@ pub fn prefill(
     for run in 0..=runs {
         let sequence = model.open();
         let start = Instant::now();
-        append(model, sequence, prompt, Role::Prompt, Wanted::All)?;
+        read(model, sequence, prompt)?;
         if run > 0 {
             rates.push(prompt.len(), start.elapsed());
         }
@@ -135,9 +139,7 @@ pub fn decode_once(
     tokens: &[TokenId],
 ) -> Result<Duration, ModelError> {
     let sequence = model.open();
-    if !before.is_empty() {
-        append(model, sequence, before, Role::Prompt, Wanted::All)?;
-    }
+    read(model, sequence, before)?;
     let start = Instant::now();
     for token in tokens {
         append(model, sequence, std::slice::from_ref(token), Role::Generated, Wanted::All)?;
@@ -145,6 +147,16 @@ pub fn decode_once(
     let time = start.elapsed();
     model.close(sequence);
     Ok(time)
+}
+
+/// Takes a prompt in, up to the logits after its last token.
+fn read(model: &mut dyn LanguageModel, sequence: SequenceId, prompt: &[TokenId]) -> Result<(), ModelError> {
+    let mut pieces = prompt.chunks(PIECE).peekable();
+    while let Some(piece) = pieces.next() {
+        let wanted = if pieces.peek().is_some() { Wanted::Nothing } else { Wanted::All };
+        append(model, sequence, piece, Role::Prompt, wanted)?;
+    }
+    Ok(())
 }
 
 fn append(

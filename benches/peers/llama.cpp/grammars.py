@@ -123,7 +123,8 @@ def main():
         assert sampler, f"{name}: refused"
         of_all = sum(map(len, texts[name]))
         times, given_up, whole = walk(sampler, texts[name], candidates, time.monotonic() + arguments.seconds)
-        print(f"{name:<22}{row(times)}")
+        if times:
+            print(f"{name:<22}{row(times)}")
         print(f"  {len(times)} of {of_all} tokens, {given_up} texts given up, compiled in {compiled:.0f} µs")
         if not whole:
             print(f"  stopped after {arguments.seconds:.0f} s")

@@ -79,17 +79,20 @@ pub(crate) fn stats_line(finish: &Finish, before: Duration) -> String {
     let usage = finish.usage;
     // The first token comes with the prompt.
     let decoded = usage.completion_tokens.saturating_sub(1);
-    let decode = finish.timings.decode.as_secs_f64();
-    let rate = if decode > 0.0 { decoded as f64 / decode } else { 0.0 };
+    let (prompt, decode) = (finish.timings.prompt.as_secs_f64(), finish.timings.decode.as_secs_f64());
+    let model = if decode > 0.0 {
+        format!("prompt read in {prompt:.3} s, then {:.1} tokens/s", decoded as f64 / decode)
+    } else {
+        "the model was not asked".to_owned()
+    };
     format!(
-        "{} prompt tokens, {} output tokens ({} forced); first token after {:.3} s ({:.3} s to load), prompt read in \
-         {:.3} s, then {rate:.1} tokens/s; grammar {:.1} ms; {}{}",
+        "{} prompt tokens, {} output tokens ({} forced); first token after {:.3} s ({:.3} s to load), {model}; grammar \
+         {:.1} ms; {}{}",
         usage.prompt_tokens,
         usage.completion_tokens,
         usage.forced_tokens,
         (before + finish.timings.first_token).as_secs_f64(),
         before.as_secs_f64(),
-        finish.timings.prompt.as_secs_f64(),
         finish.timings.grammar.as_secs_f64() * 1e3,
         match finish.reason {
             formwork_engine::FinishReason::Stop => "stop",

@@ -95,9 +95,12 @@ fn check_folder(folder: &Path) -> usize {
     compared
 }
 
+/// Renderings that Python objects to: a variable that only some conversations have, and no text joined to text.
+const FAILURES: usize = 6;
+
 #[test]
 fn our_templates_render_as_in_python() {
-    assert_eq!(check_folder(data()), 4 * conversations().len() - 4);
+    assert_eq!(check_folder(data()), 5 * conversations().len() - FAILURES);
 }
 
 #[test]

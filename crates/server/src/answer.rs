@@ -88,9 +88,10 @@ impl Answer {
 
     fn log(&self, finish: &Finish) {
         let Finish { reason, closed_by_budget, usage, timings } = finish;
-        let (first_ms, decode_ms) = (timings.first_token.as_millis(), timings.decode.as_millis());
+        let [first_ms, prompt_ms, decode_ms] =
+            [timings.first_token, timings.prompt, timings.decode].map(|time| time.as_millis());
         self.span.in_scope(|| {
-            tracing::info!(?reason, closed_by_budget, ?usage, first_ms, decode_ms, "generated");
+            tracing::info!(?reason, closed_by_budget, ?usage, first_ms, prompt_ms, decode_ms, "generated");
         });
     }
 }

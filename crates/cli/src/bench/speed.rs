@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use formwork_benches::throughput::{self, Rates};
-use formwork_engine::{Engine, EngineOptions, Finish, Request, prompt};
+use formwork_engine::{Engine, EngineOptions, Finish, Request, Usage, prompt};
 use formwork_grammar::Constraint;
 use formwork_lm::{ChatInput, Message};
 use formwork_model::{Model, OpenOptions};
@@ -25,12 +25,13 @@ const TASK: &str = "Fill this in with plausible values.";
 pub(super) fn prefill(args: &BenchPrefillArgs, json: Option<&Path>) -> Result<bool> {
     let subject = Subject::open(&args.speed)?;
     let tokens = subject.tokens(args.prompt.get())?;
+    let mut report = Report::new(json)?;
     let mut model = subject.model.language_model();
     let bar = progress_bar(args.speed.runs.get(), "runs")?;
     let done = |run: usize| bar.set_position(run as u64);
     let rates = throughput::prefill(&mut *model, &tokens, args.speed.runs.get(), done)?;
     bar.finish_and_clear();
-    subject.measured("prefill", rates, None).report(json)?;
+    report.write(&subject.measured("prefill", rates, None))?;
     Ok(true)
 }
 
@@ -40,6 +41,7 @@ pub(super) fn decode(args: &BenchDecodeArgs, json: Option<&Path>) -> Result<bool
     let compile = |shape: &ShapeSource| shape.compile(&args.shape, ProfileArg::Generate, &args.schema);
     let grammar = shape.as_ref().map(compile).transpose()?;
     let subject = Subject::open(&args.speed)?;
+    let mut report = Report::new(json)?;
     let bar = progress_bar(args.speed.runs.get(), "runs")?;
     let done = |run: usize| bar.set_position(run as u64);
     let (free, shaped) = match shape.zip(grammar) {
@@ -54,7 +56,7 @@ pub(super) fn decode(args: &BenchDecodeArgs, json: Option<&Path>) -> Result<bool
         }
     };
     bar.finish_and_clear();
-    subject.measured("decode", free, shaped).report(json)?;
+    report.write(&subject.measured("decode", free, shaped))?;
     Ok(true)
 }
 
@@ -72,9 +74,7 @@ impl Shaped {
     fn add(&mut self, finish: &Finish) {
         // The first token comes with the prompt.
         let decoded = finish.usage.completion_tokens.saturating_sub(1);
-        if !finish.timings.decode.is_zero() {
-            self.rates.push(decoded, finish.timings.decode);
-        }
+        self.rates.push(decoded, finish.timings.decode);
         self.forced += finish.usage.forced_tokens;
         self.tokens += finish.usage.completion_tokens;
         self.grammar += finish.timings.grammar;
@@ -84,7 +84,7 @@ impl Shaped {
         self.forced as f64 / self.tokens.max(1) as f64
     }
 
-    /// Microseconds of masks and grammar states for each token.
+    /// Microseconds of masks and grammar states for each token. All runs make the same output, so the caches have it all.
     fn grammar_per_token(&self) -> f64 {
         self.grammar.as_secs_f64() * 1e6 / self.tokens.max(1) as f64
     }
@@ -138,6 +138,12 @@ impl Subject {
         let (mut free, mut shaped) = (Rates::default(), Shaped::default());
         for run in 0..=runs {
             let (_, finish) = engine.generate(request.clone())?.collect()?;
+            let Usage { completion_tokens, forced_tokens, .. } = finish.usage;
+            ensure!(
+                completion_tokens > forced_tokens + 1,
+                "the grammar leaves the model too little to decode: {completion_tokens} tokens of output, \
+                 {forced_tokens} of them forced"
+            );
             let tokens = throughput::tokens(self.tokenizer.vocabulary(), finish.usage.completion_tokens);
             let time = throughput::decode_once(&mut *model, &request.prompt, &tokens)?;
             if run > 0 {
@@ -190,15 +196,27 @@ impl Measured<'_> {
         }
         result
     }
+}
 
-    fn report(&self, json: Option<&Path>) -> Result<()> {
-        if let Some(path) = json {
-            let mut json = output(path)?;
-            writeln!(json, "{}", self.as_json())?;
+/// Where results go; opened before what may take long.
+struct Report {
+    json: Option<Box<dyn Write>>,
+    /// Whether they are told on standard output too.
+    told: bool,
+}
+
+impl Report {
+    fn new(json: Option<&Path>) -> Result<Self> {
+        Ok(Self { json: json.map(output).transpose()?, told: json != Some(Path::new("-")) })
+    }
+
+    fn write(&mut self, measured: &Measured<'_>) -> Result<()> {
+        if let Some(json) = &mut self.json {
+            writeln!(json, "{}", measured.as_json())?;
             json.flush()?;
         }
-        if json != Some(Path::new("-")) {
-            writeln!(std::io::stdout(), "{self}")?;
+        if self.told {
+            writeln!(std::io::stdout(), "{measured}")?;
         }
         Ok(())
     }
@@ -212,7 +230,7 @@ impl fmt::Display for Measured<'_> {
         let (forced, grammar) = (shaped.forced_share() * 100.0, shaped.grammar_per_token());
         write!(
             f,
-            "\nwith the grammar: {}; {forced:.0}% of the tokens forced, {grammar:.1} µs a token for the grammar, \
+            "\nwith the grammar: {}; {forced:.0}% of the tokens forced, {grammar:.1} µs a token for the grammar (caches warm), \
              {:.2} times free decode",
             shaped.rates,
             self.ratio(shaped)

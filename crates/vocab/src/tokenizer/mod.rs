@@ -154,8 +154,8 @@ impl Tokenizer {
         self.decode_where(ids, TokenKind::is_text)
     }
 
-    /// The text that `ids` are the tokens of, with control tokens spelt out on request: what [`Tokenizer::encode`] puts
-    /// before a text is not part of it.
+    /// The text that `ids` are the tokens of, with control tokens spelt out on request: without the space at its very
+    /// beginning, where [`Tokenizer::encode`] puts one.
     pub fn decode_text(&self, ids: &[TokenId], special: bool) -> Vec<u8> {
         let mut text = if special { self.decode_special(ids) } else { self.decode(ids) };
         if self.space_prefix && text.first() == Some(&b' ') {
