@@ -121,13 +121,13 @@ impl CfgMachine {
     /// The circle that `circle` is once more: one that it returns to, and whose callers are its own as soon as each return
     /// is taken for that in the same place. Ambiguous recursion such as `e ::= e "+" e` asks for one more at each operator.
     fn unrolled(&self, circle: &Circle) -> Option<ReturnId> {
+        // The callers of its first return are the circle's, but for those that fall together once slots are replaced.
+        let slots = circle[0].iter().filter(|caller| caller.returns.slot().is_some()).count();
+        let counts = circle[0].len() - slots..=circle[0].len();
         let mut tried = FxHashSet::default();
         let returns = circle.iter().flatten().filter(|caller| caller.returns.slot().is_none());
         returns.map(|caller| self.returns[caller.returns.index()].circle).find(|&first| {
-            // Its callers are the circle's, but for those that fall together with others once slots are replaced.
-            let known = self.returns[first.index()].callers.len();
-            let own = circle[0].iter().filter(|caller| caller.returns.slot().is_some()).count();
-            (circle[0].len() - own..=circle[0].len()).contains(&known)
+            counts.contains(&self.returns[first.index()].callers.len())
                 && tried.insert(first)
                 && placed(circle, first).enumerate().all(|(place, callers)| {
                     let known = self.returns.get(first.index() + place);
