@@ -201,9 +201,17 @@ pub(crate) struct Beyond {
     pub(crate) left: Vec<(u8, TrieNode, Config)>,
 }
 
-/// By node of the trie, what its prefix is made of.
-pub(crate) struct Paths(Vec<Path>);
+/// The nodes of the trie at which tokens go on, by the cells of their prefixes, where these are whole characters.
+pub(crate) struct Paths(Vec<PathGroup>);
 
+/// Nodes with prefixes of the same cells.
+struct PathGroup {
+    cells: CellSet,
+    /// With the characters of their prefixes, by these.
+    nodes: Vec<(u32, TrieNode)>,
+}
+
+/// What a node's prefix is made of.
 #[derive(Clone, Copy, Default)]
 struct Path {
     cells: CellSet,
@@ -221,23 +229,32 @@ impl Paths {
     fn new(vocabulary: &Vocabulary) -> Self {
         let trie = vocabulary.trie();
         let mut paths = vec![Path::default(); trie.len()];
+        let mut groups: FxHashMap<CellSet, Vec<(u32, TrieNode)>> = FxHashMap::default();
         for node in trie.nodes() {
             let path = paths[node.index()];
             for (byte, child) in trie.children(node) {
                 paths[child.index()] = path.then(byte);
             }
+            if path.unfinished == 0 && node != TrieNode::ROOT && trie.has_children(node) {
+                groups.entry(path.cells).or_default().push((path.chars, node));
+            }
         }
-        Self(paths)
+        let groups = groups.into_iter().map(|(cells, mut nodes)| {
+            nodes.sort_unstable_by_key(|&(chars, node)| (chars, node.index()));
+            PathGroup { cells, nodes }
+        });
+        Self(groups.collect())
     }
 
     /// The nodes of which the prefix is text that is tolerated, if some token goes on from there.
-    pub(crate) fn along(&self, trie: &TokenTrie, tolerance: &Tolerance) -> Vec<TrieNode> {
+    pub(crate) fn along(&self, tolerance: &Tolerance) -> Vec<TrieNode> {
         let cells = within(tolerance.class);
-        let fits = |node: &TrieNode| {
-            let Path { cells: own, chars, unfinished } = self.0[node.index()];
-            unfinished == 0 && own & !cells == 0 && chars <= tolerance.chars && trie.has_children(*node)
-        };
-        trie.nodes().skip(1).filter(fits).collect()
+        let mut along = Vec::new();
+        for group in self.0.iter().filter(|group| group.cells & !cells == 0) {
+            let end = group.nodes.partition_point(|&(chars, _)| chars <= tolerance.chars);
+            along.extend(group.nodes[..end].iter().map(|&(_, node)| node));
+        }
+        along
     }
 }
 

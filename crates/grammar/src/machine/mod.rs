@@ -7,6 +7,7 @@ use crate::{ByteSet, Profile};
 
 pub(crate) mod automaton;
 pub(crate) mod cfg;
+mod hashed;
 pub(crate) mod json;
 pub(crate) mod probe;
 

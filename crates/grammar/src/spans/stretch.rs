@@ -62,7 +62,7 @@ impl Stretch<'_> {
         };
         self.found.set = Some(self.pool.copy(&self.cells.tokens(&tolerance, || self.pool.empty())));
         if self.leaves && tolerance.accepting == Some(true) {
-            self.found.exits = self.paths.along(self.trie, &tolerance);
+            self.found.exits = self.paths.along(&tolerance);
         }
         let beyond = self.cells.beyond(self.automaton, self.trie, config, (&tolerance, ByteSet::ALL));
         for (node, next) in beyond.tolerated {

@@ -11,6 +11,7 @@ use super::program::Shortest;
 use super::rows::{CfgMachine, Item};
 use crate::frontend::expr::RuleId;
 use crate::machine::Frame;
+use crate::machine::hashed::Hashed;
 
 /// Where a rule goes on when it ends: an index into [`CfgMachine::returns`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -89,13 +90,13 @@ impl CfgMachine {
     }
 
     fn intern_return(&mut self, callers: Vec<Item>) -> ReturnId {
-        let callers = callers.into_boxed_slice();
+        let callers = Hashed::new(callers.into_boxed_slice());
         if let Some(&known) = self.return_ids.get(&callers) {
             return known;
         }
-        let closing = self.best(&callers);
+        let closing = self.best(callers.key());
         let circle = ReturnId(self.returns.len() as u32);
-        let id = self.push_return(Return { callers: callers.clone(), closing, circle });
+        let id = self.push_return(Return { callers: callers.key().clone(), closing, circle });
         self.return_ids.insert(callers, id);
         id
     }

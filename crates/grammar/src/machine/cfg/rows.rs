@@ -23,6 +23,7 @@ use super::program::{Dot, Program, Shortest};
 use super::returns::{Circle, OUTPUT_END, Return, ReturnId, Slot, redirect};
 use super::street::Street;
 use crate::frontend::expr::RuleId;
+use crate::machine::hashed::Hashed;
 use crate::machine::{Config, Frame, Likeness, Machine, Part, Text, Tolerance};
 use crate::{ByteSet, Profile};
 
@@ -48,9 +49,9 @@ pub(crate) struct CfgMachine {
     pub(super) rows: Vec<Row>,
     pub(super) returns: Vec<Return>,
     /// Kernels; the flag tells whether the output may end in the row.
-    ids: FxHashMap<(Box<[Item]>, bool), Config>,
+    ids: FxHashMap<Hashed<(Box<[Item]>, bool)>, Config>,
     /// Returns by their callers, so that equal contexts in different rows are one.
-    pub(super) return_ids: FxHashMap<Box<[Item]>, ReturnId>,
+    pub(super) return_ids: FxHashMap<Hashed<Box<[Item]>>, ReturnId>,
     /// The first returns of circles.
     pub(super) circle_ids: FxHashMap<Circle, ReturnId>,
     embedded: Embedded,
@@ -114,13 +115,14 @@ impl CfgMachine {
     }
 
     fn intern_kernel(&mut self, kernel: Vec<Item>, accepting: bool) -> Config {
-        let key = (kernel.into_boxed_slice(), accepting);
+        let key = Hashed::new((kernel.into_boxed_slice(), accepting));
         if let Some(&config) = self.ids.get(&key) {
             return config;
         }
-        let row = self.predict(&key.0, accepting);
+        let (kernel, _) = key.key();
+        let row = self.predict(kernel, accepting);
         let config = self.push_row(row);
-        self.byte_len += key.0.len() * size_of::<Item>() + 64;
+        self.byte_len += kernel.len() * size_of::<Item>() + 64;
         self.ids.insert(key, config);
         config
     }

@@ -1,0 +1,29 @@
+//! Keys that know their hash.
+
+use std::hash::{BuildHasher, Hash, Hasher};
+
+use rustc_hash::FxBuildHasher;
+
+/// A key with its hash. A table that grows puts its keys into new places, and would read each of them again for that:
+/// milliseconds, where there are tens of thousands of lists.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Hashed<K> {
+    hash: u64,
+    key: K,
+}
+
+impl<K: Hash> Hashed<K> {
+    pub(super) fn new(key: K) -> Self {
+        Self { hash: FxBuildHasher.hash_one(&key), key }
+    }
+
+    pub(super) const fn key(&self) -> &K {
+        &self.key
+    }
+}
+
+impl<K> Hash for Hashed<K> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
