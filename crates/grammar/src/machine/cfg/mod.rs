@@ -16,6 +16,7 @@ mod returns;
 mod rows;
 mod simplify;
 mod street;
+mod worklist;
 
 pub(crate) use program::Program;
 pub(crate) use rows::CfgMachine;

@@ -15,13 +15,14 @@
 
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::embedded::Embedded;
 use super::frames::Frames;
 use super::program::{Dot, Program, Shortest};
 use super::returns::{Circle, OUTPUT_END, Return, ReturnId, Slot, redirect};
 use super::street::Street;
+use super::worklist::Worklist;
 use crate::frontend::expr::RuleId;
 use crate::machine::hashed::Hashed;
 use crate::machine::{Config, Frame, Likeness, Machine, Part, Text, Tolerance};
@@ -82,11 +83,12 @@ impl CfgMachine {
     /// Follows ended rules back to their callers until nothing new moves; gives the items from which something can still
     /// follow, and whether the output may end.
     fn completed(&self, scanned: Vec<Item>) -> (Vec<Item>, bool) {
-        let mut open = scanned;
-        let mut seen: FxHashSet<Item> = open.iter().copied().collect();
+        let mut open = Worklist::new(scanned);
         let mut kernel = Vec::new();
         let mut accepting = false;
-        while let Some(item) = open.pop() {
+        let mut next = 0;
+        while let Some(item) = open.get(next) {
+            next += 1;
             let (ends, goes_on) = if Embedded::holds(item.dot) {
                 (self.embedded.ends(item.dot), !self.embedded.plausible(item.dot).is_empty())
             } else {
@@ -95,8 +97,7 @@ impl CfgMachine {
             };
             if ends {
                 accepting |= item.returns == OUTPUT_END;
-                let callers = &self.returns[item.returns.index()].callers;
-                open.extend(callers.iter().filter(|caller| seen.insert(**caller)));
+                open.extend(self.returns[item.returns.index()].callers.iter().copied());
             }
             if goes_on {
                 kernel.push(item);
@@ -135,27 +136,25 @@ impl CfgMachine {
 
     /// Adds what the kernel's calls lead to.
     pub(super) fn predict(&mut self, kernel: &[Item], mut accepting: bool) -> Row {
-        let mut items: Vec<Item> = kernel.to_vec();
-        let mut seen: FxHashSet<Item> = kernel.iter().copied().collect();
+        let mut items = Worklist::new(kernel.iter().copied());
         // The rules called with a return to this row.
         let mut slots: Vec<Slot> = Vec::new();
         let mut slot_of: FxHashMap<RuleId, usize> = FxHashMap::default();
         let mut next = 0;
-        while let Some(&item) = items.get(next) {
+        while let Some(item) = items.get(next) {
             next += 1;
             if Embedded::holds(item.dot) {
                 continue;
             }
             let program = &*self.program;
             let state = program.state(item.dot);
-            let mut found = Vec::new();
             if let Some(dot) = state.schema.and_then(|schema| self.embedded.start(schema)) {
-                found.push(Item { dot, returns: item.returns });
+                items.push(Item { dot, returns: item.returns });
             }
             // A rule that ends at once and returns to this row is nullable: its callers are moved on below.
             if state.accepting && item.returns.slot().is_none() {
                 accepting |= item.returns == OUTPUT_END;
-                found.extend_from_slice(&self.returns[item.returns.index()].callers);
+                items.extend(self.returns[item.returns.index()].callers.iter().copied());
             }
             for edge in &state.calls {
                 let after = Item { dot: edge.target, returns: item.returns };
@@ -169,13 +168,13 @@ impl CfgMachine {
                     slots[slot].callers.push(after);
                     ReturnId::in_slot(slot)
                 };
-                found.push(Item { dot: program.start(edge.rule), returns });
+                items.push(Item { dot: program.start(edge.rule), returns });
                 if program.nullable(edge.rule) {
-                    found.push(after);
+                    items.push(after);
                 }
             }
-            items.extend(found.into_iter().filter(|item| seen.insert(*item)));
         }
+        let mut items = items.into_items();
         let resolved = self.resolve(slots);
         redirect(&mut items, &resolved);
         let closing = self.best(&items);
