@@ -44,13 +44,15 @@ pub(super) struct Row {
     pub(super) bare: bool,
 }
 
+/// What determines a row: the items that came into it, and whether the output may end there.
+type Kernel = (Box<[Item]>, bool);
+
 /// Runs a [`Program`].
 pub(crate) struct CfgMachine {
     pub(super) program: Arc<Program>,
     pub(super) rows: Vec<Row>,
     pub(super) returns: Vec<Return>,
-    /// Kernels; the flag tells whether the output may end in the row.
-    ids: FxHashMap<Hashed<(Box<[Item]>, bool)>, Config>,
+    ids: FxHashMap<Hashed<Kernel>, Config>,
     /// Returns by their callers, so that equal contexts in different rows are one.
     pub(super) return_ids: FxHashMap<Hashed<Box<[Item]>>, ReturnId>,
     /// The first returns of circles.
