@@ -2,6 +2,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use formwork_model::{OpenOptions, Quantization};
 
 /// A local inference engine that pours a model's output into the exact shape you ask for.
 #[derive(Parser)]
@@ -35,7 +36,7 @@ pub(crate) enum Command {
     Models,
     /// Show a model's metadata, tensors and template.
     Inspect {
-        /// A .gguf file, a short name or a hub id.
+        /// A .gguf file, a folder of safetensors, a short name or a hub id.
         model: String,
     },
     /// Turn text into token ids, or ids into text.
@@ -50,13 +51,43 @@ pub(crate) enum Command {
 
 #[derive(clap::Args)]
 pub(crate) struct ModelArgs {
-    /// A .gguf file, a short name (see `formwork models`) or a hub id `org/name[:file][@revision]`.
+    /// A .gguf file, a folder of safetensors, a short name (see `formwork models`) or a hub id
+    /// `org/name[:file][@revision]`.
     #[arg(short, long, default_value = formwork_model::hub::default_manifest().name.as_str())]
     pub(crate) model: String,
 
+    #[command(flatten)]
+    pub(crate) open: OpenArgs,
+}
+
+/// How to open a model.
+#[derive(clap::Args)]
+pub(crate) struct OpenArgs {
     /// The most tokens of prompt and output together [default: what the model was trained for].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) ctx: Option<usize>,
+
+    /// Convert matrices of plain floats to this type when they are loaded.
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) quantize: Option<QuantizeArg>,
+}
+
+impl OpenArgs {
+    pub(crate) fn options(&self) -> OpenOptions {
+        let quantize = self.quantize.map(|wanted| match wanted {
+            QuantizeArg::Q8_0 => Quantization::Q8_0,
+            QuantizeArg::Q4K => Quantization::Q4K,
+        });
+        OpenOptions { context: self.ctx, quantize }
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum QuantizeArg {
+    #[value(name = "q8_0")]
+    Q8_0,
+    #[value(name = "q4_k")]
+    Q4K,
 }
 
 /// What the output must match.
@@ -222,9 +253,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub(crate) parallel: usize,
 
-    /// The most tokens of prompt and output together [default: what the model was trained for].
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    pub(crate) ctx: Option<usize>,
+    #[command(flatten)]
+    pub(crate) open: OpenArgs,
 }
 
 #[derive(clap::Args)]

@@ -1,12 +1,14 @@
 //! `formwork inspect`
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 
 use anyhow::Result;
-use formwork_model::gguf::{Gguf, TensorInfo};
+use formwork_model::Checkpoint;
+use formwork_model::gguf::TensorInfo;
 use formwork_model::spec::ModelSpec;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::load;
 
@@ -14,58 +16,103 @@ use crate::load;
 const PREVIEW: usize = 100;
 
 pub(crate) fn inspect(model: &str, as_json: bool) -> Result<bool> {
-    let file = Gguf::open(load::resolve(model)?.path)?;
-    let spec = ModelSpec::from_gguf(&file);
+    let checkpoint = Checkpoint::open(load::resolve(model)?.path)?;
+    let spec = ModelSpec::of(&checkpoint);
     let runs = match &spec {
         Ok(_) => "Formwork's own definition".to_owned(),
         Err(error) => format!("nothing: {error}"),
     };
-    if as_json {
-        let metadata: serde_json::Map<String, serde_json::Value> = file
-            .metadata()
-            .iter()
-            .map(|(key, value)| (key.clone(), file.preview(value, usize::MAX).into()))
-            .collect();
-        let tensors: Vec<_> = file
-            .tensors()
-            .iter()
-            .map(|tensor| {
-                json!({
-                    "name": tensor.name,
-                    "type": tensor.dtype.to_string(),
-                    "shape": tensor.shape,
-                    "offset": tensor.offset,
-                    "bytes": tensor.byte_len,
-                })
-            })
-            .collect();
-        let result = json!({
-            "path": file.path(),
-            "version": file.version(),
-            "bytes": file.byte_len(),
-            "runs_with": runs,
-            "metadata": metadata,
-            "tensors": tensors,
-        });
-        writeln!(std::io::stdout(), "{result}")?;
-        return Ok(true);
-    }
-    std::io::stdout().write_all(listing(&file, &runs)?.as_bytes())?;
+    let out =
+        if as_json { format!("{}\n", as_object(&checkpoint, &runs)) } else { listing(&checkpoint, &runs)? };
+    std::io::stdout().write_all(out.as_bytes())?;
     Ok(true)
 }
 
-fn listing(file: &Gguf, runs: &str) -> Result<String> {
+/// Bytes by the type of tensors.
+fn types(checkpoint: &Checkpoint) -> BTreeMap<&'static str, (usize, usize)> {
+    let mut types = BTreeMap::new();
+    for tensor in checkpoint.tensors() {
+        let (count, bytes) = types.entry(tensor.dtype.name()).or_insert((0, 0));
+        *count += 1;
+        *bytes += tensor.byte_len;
+    }
+    types
+}
+
+fn format(checkpoint: &Checkpoint) -> String {
+    match checkpoint {
+        Checkpoint::Gguf(file) => format!("GGUF v{}", file.version()),
+        Checkpoint::Safetensors(_) => "safetensors".to_owned(),
+    }
+}
+
+/// The metadata as text, values cut after so many elements.
+fn metadata(checkpoint: &Checkpoint, elements: usize) -> Vec<(String, String)> {
+    match checkpoint {
+        Checkpoint::Gguf(file) => {
+            file.metadata().iter().map(|(key, value)| (key.clone(), file.preview(value, elements))).collect()
+        }
+        Checkpoint::Safetensors(model) => {
+            model.config().iter().map(|(key, value)| (key.clone(), value.to_string())).collect()
+        }
+    }
+}
+
+fn as_object(checkpoint: &Checkpoint, runs: &str) -> Value {
+    let metadata: Map<String, Value> = match checkpoint {
+        Checkpoint::Gguf(_) => {
+            metadata(checkpoint, usize::MAX).into_iter().map(|(key, text)| (key, text.into())).collect()
+        }
+        Checkpoint::Safetensors(model) => model.config().clone(),
+    };
+    let tensor = |tensor: &TensorInfo| {
+        json!({
+            "name": tensor.name,
+            "type": tensor.dtype.to_string(),
+            "shape": tensor.shape,
+            "file": tensor.file,
+            "offset": tensor.offset,
+            "bytes": tensor.byte_len,
+        })
+    };
+    let types = types(checkpoint).into_iter();
+    let types =
+        types.map(|(name, (count, bytes))| (name.to_owned(), json!({ "tensors": count, "bytes": bytes })));
+    let mut object = json!({
+        "path": checkpoint.path(),
+        "format": format(checkpoint),
+        "bytes": checkpoint.byte_len(),
+        "parameters": checkpoint.parameters(),
+        "runs_with": runs,
+        "types": types.collect::<Map<_, _>>(),
+        "chat_template": checkpoint.chat_template(),
+        "metadata": metadata,
+        "tensors": checkpoint.tensors().iter().map(tensor).collect::<Vec<_>>(),
+    });
+    if let Checkpoint::Gguf(file) = checkpoint {
+        object["version"] = file.version().into();
+    }
+    object
+}
+
+fn listing(checkpoint: &Checkpoint, runs: &str) -> Result<String> {
     let mut out = String::new();
-    let parameters: u64 = file.tensors().iter().map(TensorInfo::elements).sum();
-    writeln!(out, "{}: GGUF v{}, {} bytes", file.path().display(), file.version(), file.byte_len())?;
-    writeln!(out, "{} tensors, {parameters} parameters, run by {runs}", file.tensors().len())?;
+    let (path, format, bytes) = (checkpoint.path().display(), format(checkpoint), checkpoint.byte_len());
+    writeln!(out, "{path}: {format}, {bytes} bytes")?;
+    let (tensors, parameters) = (checkpoint.tensors(), checkpoint.parameters());
+    writeln!(out, "{} tensors, {parameters} parameters, run by {runs}", tensors.len())?;
+    for (name, (count, bytes)) in types(checkpoint) {
+        writeln!(out, "  {name:<8} {count:>5} tensors {bytes:>14} bytes")?;
+    }
     writeln!(out, "\nmetadata")?;
-    for (key, value) in file.metadata() {
-        let text = file.preview(value, PREVIEW).replace('\n', "\\n");
-        writeln!(out, "  {key} = {text}")?;
+    for (key, text) in metadata(checkpoint, PREVIEW) {
+        writeln!(out, "  {key} = {}", text.replace('\n', "\\n"))?;
+    }
+    if let (Checkpoint::Safetensors(_), Some(template)) = (checkpoint, checkpoint.chat_template()) {
+        writeln!(out, "  chat template = {}", template.replace('\n', "\\n"))?;
     }
     writeln!(out, "\ntensors")?;
-    for tensor in file.tensors() {
+    for tensor in tensors {
         let shape: Vec<String> = tensor.shape.iter().map(u64::to_string).collect();
         writeln!(
             out,

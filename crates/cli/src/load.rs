@@ -9,10 +9,9 @@ use formwork_engine::prompt::Shape;
 use formwork_engine::{Engine, EngineHandle, EngineOptions};
 use formwork_grammar::{Formats, Grammar, Layout, Limits, Order, Remotes, SchemaOptions};
 use formwork_lm::ChatTemplate;
-use formwork_model::gguf::Gguf;
 use formwork_model::hub::{Hub, HubOptions, LocalModel, TerminalProgress};
 use formwork_model::template::{JinjaTemplate, PlainTemplate};
-use formwork_model::{Model, OpenOptions};
+use formwork_model::{Checkpoint, Model, OpenOptions};
 use formwork_vocab::Tokenizer;
 use serde_json::Value;
 
@@ -135,9 +134,9 @@ pub(crate) fn resolve(model: &str) -> Result<LocalModel> {
 }
 
 /// Opens a model and starts its engine.
-pub(crate) fn load(model: &str, context: Option<usize>, options: EngineOptions) -> Result<Loaded> {
+pub(crate) fn load(model: &str, how: OpenOptions, options: EngineOptions) -> Result<Loaded> {
     let local = resolve(model)?;
-    let model = Model::open(&local.path, OpenOptions { context })?;
+    let model = Model::open(&local.path, how)?;
     let tokenizer = Arc::new(model.tokenizer()?);
     let template = template(&model, &tokenizer)
         .with_context(|| format!("{}: tokenizer.chat_template", local.path.display()))?;
@@ -168,8 +167,7 @@ pub(crate) fn tokenizer_of(name: &str) -> Result<Tokenizer> {
         let json = std::fs::read(path).with_context(|| name.to_owned())?;
         return Tokenizer::from_json(&json).with_context(|| name.to_owned());
     }
-    let file = Gguf::open(resolve(name)?.path)?;
-    Ok(formwork_model::tokenizer(&file)?)
+    Ok(Checkpoint::open(resolve(name)?.path)?.tokenizer()?)
 }
 
 pub(crate) fn read_text(path: &Path) -> Result<String> {

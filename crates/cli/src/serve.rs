@@ -21,7 +21,7 @@ pub(crate) fn serve(args: ServeArgs) -> Result<bool> {
     let options = EngineOptions { parallel: args.parallel, ..EngineOptions::default() };
     let mut models = Vec::with_capacity(names.len());
     for name in &names {
-        let Loaded { engine, template, name: id } = load::load(name, args.ctx, options)?;
+        let Loaded { engine, template, name: id } = load::load(name, args.open.options(), options)?;
         let mut aliases: Vec<String> =
             aliases.iter().filter(|(_, model)| model == name).map(|(alias, _)| (*alias).to_owned()).collect();
         // A path says where a file lies on this machine, which is nobody's business.

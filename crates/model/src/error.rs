@@ -80,13 +80,56 @@ pub(crate) enum Kind {
     #[error("tensor {tensor:?} has type {given}, which this build cannot compute with")]
     UnsupportedType { tensor: String, given: &'static str },
     #[error("architecture {given:?} is not supported (known: {})", known.join(", "))]
-    Architecture { given: String, known: &'static [&'static str] },
+    Architecture { given: String, known: Vec<&'static str> },
+    #[error("tensor {tensor:?} holds {given} at index {index}, where a factor above 0 must be")]
+    RopeFactor { tensor: String, index: usize, given: f32 },
+    #[error("this is part {index} of {count}; open the first, {first}")]
+    NotFirstPart { index: u64, count: u64, first: String },
+    #[error(
+        "the first of {count} parts must be named NAME-00001-of-{count:05}.gguf, for the others to be found"
+    )]
+    PartName { count: u64 },
+    #[error("not part {index} of {count} of the same file")]
+    OtherPart { index: u64, count: u64 },
+    #[error("the parts have {given} tensors, but {expected} were announced")]
+    PartTensors { given: u64, expected: u64 },
+    #[error("not the JSON that is expected")]
+    Json(#[source] serde_json::Error),
+    #[error("the entry of tensor {tensor:?} cannot be read")]
+    Entry {
+        tensor: String,
+        #[source]
+        error: serde_json::Error,
+    },
+    #[error("tensor {tensor:?} at offset {at} has the unknown type {given:?}")]
+    DtypeName { tensor: String, given: String, at: u64 },
+    #[error(
+        "tensor {tensor:?} takes the bytes {from} to {to} of the data, but its type and shape call for {expected}"
+    )]
+    ByteCount { tensor: String, from: u64, to: u64, expected: u64 },
+    #[error("{given:?} is not the name of a file in the same folder")]
+    ShardName { given: String },
+    #[error("tensor {tensor:?} is not in {file}")]
+    NotInShard { tensor: String, file: String },
     #[error("the file holds no tensors, only metadata")]
     VocabularyOnly,
     #[error("the tensor library failed")]
     Tensor(#[from] candle_core::Error),
     #[error("the tokenizer cannot be built")]
     Tokenizer(#[from] formwork_vocab::VocabError),
+}
+
+impl Kind {
+    /// The tensor that the error is about.
+    pub(crate) fn tensor(&self) -> Option<&str> {
+        match self {
+            Self::Shape { tensor, .. }
+            | Self::UnsupportedType { tensor, .. }
+            | Self::RowLength { tensor, .. }
+            | Self::RopeFactor { tensor, .. } => Some(tensor),
+            _ => None,
+        }
+    }
 }
 
 const fn endian_hint(version: u32) -> &'static str {

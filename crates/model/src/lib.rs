@@ -1,5 +1,6 @@
-//! Models on candle: GGUF weights, architectures, the hub and chat templates.
+//! Models on candle: GGUF and safetensors, architectures, the hub and chat templates.
 
+mod checkpoint;
 mod decoder;
 mod error;
 mod file_map;
@@ -12,6 +13,8 @@ pub mod template;
 mod tokenizer;
 mod weights;
 
+pub use checkpoint::{Checkpoint, Safetensors};
 pub use error::LoadError;
 pub use model::{Model, OpenOptions};
 pub use tokenizer::tokenizer;
+pub use weights::Quantization;

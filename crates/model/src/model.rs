@@ -1,54 +1,57 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use formwork_lm::LanguageModel;
-use formwork_vocab::Tokenizer;
-use formwork_vocab::tokenizer::GgufTokenizer;
+use formwork_lm::{LanguageModel, ModelError};
+use formwork_vocab::{TokenId, Tokenizer};
 
 use crate::LoadError;
+use crate::checkpoint::Checkpoint;
 use crate::decoder::{Decoder, Network};
-use crate::gguf::{Gguf, TensorInfo, Value};
 use crate::spec::ModelSpec;
-use crate::tokenizer::gguf_tokenizer;
-use crate::weights::Weights;
+use crate::weights::{Quantization, Weights};
 
 /// How to open a model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpenOptions {
     /// The most tokens that a sequence may hold; what the model was trained for where `None`, and never more than that.
     pub context: Option<usize>,
+    /// What matrices of plain floats are converted to.
+    pub quantize: Option<Quantization>,
 }
 
-/// A model file, opened and checked, ready to compute with.
+/// A model, opened and checked, ready to compute with.
 ///
-/// Opening maps the file and reads its directory; weights are read when they are first used.
+/// Opening maps the files and reads their directories; weights are read when they are first used, but for those that are
+/// converted.
 #[derive(Clone, Debug)]
 pub struct Model {
-    file: Gguf,
+    checkpoint: Checkpoint,
     network: Arc<Network>,
     context: usize,
 }
 
 impl Model {
-    /// Opens a GGUF file.
+    /// Opens a GGUF file or a folder of safetensors, as [`Checkpoint::open`] does.
     ///
     /// # Errors
-    /// When the file cannot be read or is broken, its architecture is unknown, or a key or tensor is missing or of the
-    /// wrong shape. The message names the file and the place.
+    /// When a file cannot be read or is broken, the architecture is unknown, or a key or tensor is missing or of the wrong
+    /// shape. The message names the file and the place.
     pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self, LoadError> {
-        Self::from_gguf(Gguf::open(path)?, options)
+        Self::from_checkpoint(Checkpoint::open(path)?, options)
     }
 
-    /// A model from a file that is already open.
+    /// A model from a checkpoint that is already open.
     ///
     /// # Errors
     /// As for [`Model::open`].
-    pub fn from_gguf(file: Gguf, options: OpenOptions) -> Result<Self, LoadError> {
-        let spec = ModelSpec::from_gguf(&file)?;
-        let weights = Weights::bind(&file, &spec)?;
-        file.map().will_need();
+    pub fn from_checkpoint(checkpoint: Checkpoint, options: OpenOptions) -> Result<Self, LoadError> {
+        let spec = ModelSpec::of(&checkpoint)?;
+        let weights = Weights::bind(&checkpoint, &spec, options.quantize)?;
+        for map in checkpoint.maps() {
+            map.will_need();
+        }
         let context = options.context.map_or(spec.context, |wanted| wanted.min(spec.context));
-        Ok(Self { file, network: Arc::new(Network::new(spec, weights)), context })
+        Ok(Self { checkpoint, network: Arc::new(Network::new(spec, weights, context)), context })
     }
 
     /// A decoder over the model's weights. Decoders share the weights and nothing else.
@@ -56,9 +59,9 @@ impl Model {
         Box::new(Decoder::new(Arc::clone(&self.network), self.context))
     }
 
-    /// The file, for its metadata and tensors.
-    pub const fn file(&self) -> &Gguf {
-        &self.file
+    /// The files, for their metadata and tensors.
+    pub const fn checkpoint(&self) -> &Checkpoint {
+        &self.checkpoint
     }
 
     /// The model's shape.
@@ -71,20 +74,9 @@ impl Model {
         self.context
     }
 
-    /// The model's name: what the file says, or else the file's name.
+    /// The model's name, as [`Checkpoint::name`] gives it.
     pub fn name(&self) -> String {
-        match self.file.value("general.name") {
-            Some(Value::String(name)) => name.clone(),
-            _ => self.file.path().file_stem().unwrap_or_default().to_string_lossy().into_owned(),
-        }
-    }
-
-    /// The tokenizer's fields, as they are in the file.
-    ///
-    /// # Errors
-    /// When a field is missing or of the wrong type.
-    pub fn tokenizer_fields(&self) -> Result<GgufTokenizer, LoadError> {
-        gguf_tokenizer(&self.file)
+        self.checkpoint.name()
     }
 
     /// The model's tokenizer.
@@ -92,19 +84,25 @@ impl Model {
     /// # Errors
     /// When a field is missing or of the wrong type, or the fields do not make a tokenizer.
     pub fn tokenizer(&self) -> Result<Tokenizer, LoadError> {
-        crate::tokenizer(&self.file)
+        self.checkpoint.tokenizer()
     }
 
-    /// The chat template in the file, where there is one.
+    /// The chat template, where there is one.
     pub fn chat_template(&self) -> Option<&str> {
-        match self.file.value("tokenizer.chat_template") {
-            Some(Value::String(template)) => Some(template),
-            _ => None,
-        }
+        self.checkpoint.chat_template()
     }
 
     /// How many weights the model has.
     pub fn parameters(&self) -> u64 {
-        self.file.tensors().iter().map(TensorInfo::elements).sum()
+        self.checkpoint.parameters()
+    }
+
+    /// The residual stream of a text as it enters the first layer and as it leaves each, `[tokens, hidden]` every time:
+    /// for comparing a model with its reference, layer by layer.
+    ///
+    /// # Errors
+    /// When a token is outside the vocabulary.
+    pub fn hidden_states(&self, tokens: &[TokenId]) -> Result<Vec<Vec<f32>>, ModelError> {
+        self.network.hidden_states(tokens)
     }
 }

@@ -25,7 +25,8 @@ pub(crate) fn model_files() -> Vec<PathBuf> {
 }
 
 fn engine(path: &Path) -> EngineHandle {
-    let model = Model::open(path, OpenOptions { context: Some(2048) }).expect("a good file");
+    let model = Model::open(path, OpenOptions { context: Some(2048), ..OpenOptions::default() })
+        .expect("a good file");
     let tokenizer = Arc::new(model.tokenizer().expect("a good tokenizer"));
     Engine::start(model.language_model(), tokenizer, EngineOptions::default())
 }

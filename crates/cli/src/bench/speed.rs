@@ -11,7 +11,7 @@ use formwork_benches::throughput::{self, Rates};
 use formwork_engine::{Engine, EngineOptions, Finish, Request, Usage, prompt};
 use formwork_grammar::Constraint;
 use formwork_lm::{ChatInput, Message};
-use formwork_model::{Model, OpenOptions};
+use formwork_model::Model;
 use formwork_vocab::{TokenId, Tokenizer};
 use serde_json::{Value, json};
 
@@ -104,7 +104,7 @@ impl Subject {
             pool.build_global().context("--threads")?;
         }
         let local = load::resolve(&args.model.model)?;
-        let model = Model::open(&local.path, OpenOptions { context: args.model.ctx })?;
+        let model = Model::open(&local.path, args.model.open.options())?;
         let tokenizer = Arc::new(model.tokenizer()?);
         Ok(Self { name: local.name, model, tokenizer })
     }

@@ -7,7 +7,7 @@
 use rayon::prelude::*;
 
 use super::kv::{BLOCK, LayerCache};
-use super::ops::softmax;
+use super::ops::{softcap, softmax};
 use crate::quant::fma;
 use crate::spec::{LayerSpec, ModelSpec};
 
@@ -18,7 +18,7 @@ const PARALLEL_FROM: usize = 1 << 16;
 /// of the run are already in the cache. Returns `[tokens, heads, head_dim]`.
 pub(super) fn attend(
     spec: &ModelSpec,
-    layer: LayerSpec,
+    (layer, sinks): (LayerSpec, Option<&[f32]>),
     cache: &LayerCache,
     queries: &[f32],
     start: usize,
@@ -29,7 +29,8 @@ pub(super) fn attend(
     let one = |(index, (queries, out)): (usize, (&[f32], &mut [f32]))| {
         let position = start + index / spec.kv_heads;
         let from = layer.window.map_or(0, |window| (position + 1).saturating_sub(window));
-        let head = Head { cache, index: index % spec.kv_heads, from, to: position + 1 };
+        let index = index % spec.kv_heads;
+        let head = Head { cache, index, sinks, from, to: position + 1 };
         head.attend(queries, spec, out);
     };
     if queries.len() * (start + queries.len() / (spec.heads * spec.head_dim)) < PARALLEL_FROM {
@@ -48,6 +49,8 @@ pub(super) fn attend(
 struct Head<'a> {
     cache: &'a LayerCache,
     index: usize,
+    /// Those of all query heads.
+    sinks: Option<&'a [f32]>,
     from: usize,
     to: usize,
 }
@@ -69,7 +72,13 @@ impl Head<'_> {
             }
             done += piece.rows.len();
         }
-        scores.chunks_exact_mut(len).for_each(softmax);
+        let first = self.index * (queries.len() / dim);
+        for (query, scores) in scores.chunks_exact_mut(len).enumerate() {
+            if let Some(cap) = spec.attention_softcap {
+                softcap(scores, cap);
+            }
+            softmax(scores, self.sinks.map(|sinks| sinks[first + query]));
+        }
         done = 0;
         for piece in self.cache.pieces(self.index, self.from..self.to) {
             for (out, scores) in out.chunks_exact_mut(dim).zip(scores.chunks_exact(len)) {

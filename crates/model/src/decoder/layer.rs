@@ -1,6 +1,8 @@
+use std::borrow::Cow;
+
 use super::attention::attend;
 use super::kv::KvCache;
-use super::ops::{add, gated, rms_norm, rms_norm_in_place};
+use super::ops::{add, rms_norm, rms_norm_in_place, scale};
 use super::product::{Path, products};
 use super::rope::Rotation;
 use crate::spec::ModelSpec;
@@ -23,23 +25,29 @@ impl Pass<'_> {
         cache: &mut KvCache,
         x: &mut [f32],
     ) -> candle_core::Result<()> {
-        let epsilon = self.spec.norm_epsilon;
-        let normed = rms_norm(x, &weights.attention_norm, epsilon);
-        let mut attended = self.attention(index, weights, cache, &normed)?;
-        if let Some(norm) = &weights.post_attention_norm {
-            rms_norm_in_place(&mut attended, norm, epsilon);
-        }
-        add(x, &attended);
-        let normed = rms_norm(x, &weights.feed_forward_norm, epsilon);
-        // [tokens, feed_forward]
-        let [mut gate, up] = products(self.path, &normed, [&weights.gate, &weights.up])?;
-        gated(self.spec.activation, &mut gate, &up);
-        let [mut fed] = products(self.path, &gate, [&weights.down])?;
-        if let Some(norm) = &weights.post_feed_forward_norm {
-            rms_norm_in_place(&mut fed, norm, epsilon);
-        }
-        add(x, &fed);
+        let mut attended =
+            self.attention(index, weights, cache, &self.normed(x, weights.attention_norm.as_deref()))?;
+        self.add(x, &mut attended, weights.post_attention_norm.as_deref());
+        let mut fed = self.feed_forward(weights, &self.normed(x, weights.feed_forward_norm.as_deref()))?;
+        self.add(x, &mut fed, weights.post_feed_forward_norm.as_deref());
         Ok(())
+    }
+
+    /// What enters a block.
+    fn normed<'x>(&self, x: &'x [f32], norm: Option<&[f32]>) -> Cow<'x, [f32]> {
+        match norm {
+            Some(norm) => rms_norm(x, norm, self.spec.norm_epsilon).into(),
+            None => x.into(),
+        }
+    }
+
+    /// Adds a block's result to the residual stream.
+    fn add(&self, x: &mut [f32], result: &mut [f32], norm: Option<&[f32]>) {
+        if let Some(norm) = norm {
+            rms_norm_in_place(result, norm, self.spec.norm_epsilon);
+        }
+        scale(result, self.spec.residual_scale);
+        add(x, result);
     }
 
     /// The attention block's result, `[tokens, hidden]`.
@@ -59,7 +67,7 @@ impl Pass<'_> {
             rms_norm_in_place(&mut keys, &norm.key, spec.norm_epsilon);
         }
         let (query_len, key_len) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
-        let rotation = &self.rotations[layer.rope];
+        let rotation = layer.rope.map(|rope| &self.rotations[rope]);
         let start = cache.len();
         let cache = cache.layer_mut(index);
         let rows = queries
@@ -67,11 +75,13 @@ impl Pass<'_> {
             .zip(keys.chunks_exact_mut(key_len))
             .zip(values.chunks_exact(key_len));
         for (token, ((query, key), value)) in rows.enumerate() {
-            rotation.apply(token, query, spec.head_dim);
-            rotation.apply(token, key, spec.head_dim);
+            if let Some(rotation) = rotation {
+                rotation.apply(token, query, spec.head_dim);
+                rotation.apply(token, key, spec.head_dim);
+            }
             cache.write(start + token, key, value);
         }
-        let attended = attend(spec, layer, cache, &queries, start);
+        let attended = attend(spec, (layer, weights.sinks.as_deref()), cache, &queries, start);
         let [out] = products(self.path, &attended, [&weights.output])?;
         Ok(out)
     }

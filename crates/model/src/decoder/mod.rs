@@ -12,6 +12,7 @@
 //! The runs of a batch are computed one after the other.
 
 mod attention;
+mod feed_forward;
 mod kv;
 mod layer;
 mod ops;
@@ -26,7 +27,7 @@ use rustc_hash::FxHashMap;
 
 use self::kv::KvCache;
 use self::layer::Pass;
-use self::ops::rms_norm;
+use self::ops::{rms_norm, scale, softcap};
 use self::product::{Path, all_rows, some_rows};
 use self::rope::Rope;
 use crate::spec::ModelSpec;
@@ -50,8 +51,9 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    pub(crate) fn new(spec: ModelSpec, weights: Weights) -> Self {
-        let rope = Rope::new(&spec, weights.rope_factors.as_deref());
+    /// For sequences of `context` tokens at most.
+    pub(crate) fn new(spec: ModelSpec, weights: Weights, context: usize) -> Self {
+        let rope = Rope::new(&spec, context);
         Self { spec, weights, rope }
     }
 
@@ -80,10 +82,7 @@ impl Decoder {
             .sequences
             .get_mut(&run.sequence)
             .ok_or_else(|| ModelError::unknown_sequence(run.sequence))?;
-        let vocabulary = network.spec.vocabulary;
-        if let Some(token) = run.tokens.iter().find(|token| token.index() >= vocabulary) {
-            return Err(ModelError::token_outside(token.0, vocabulary));
-        }
+        network.check_tokens(run.tokens)?;
         let len = cache.len() + run.tokens.len();
         if len > self.context {
             return Err(ModelError::context_full(len, self.context));
@@ -93,7 +92,7 @@ impl Decoder {
         while !rest.is_empty() {
             let (len, path) = piece(run.role, cache.len(), rest.len());
             let (tokens, others) = rest.split_at(len);
-            last = network.piece(path, tokens, cache).map_err(ModelError::backend)?;
+            last = network.piece(path, tokens, cache, &mut |_| {}).map_err(ModelError::backend)?;
             rest = others;
         }
         Ok(if last.is_empty() { last } else { network.logits(&last, run.wanted) })
@@ -112,21 +111,28 @@ fn piece(role: Role, position: usize, len: usize) -> (usize, Path) {
 }
 
 impl Network {
-    /// Appends tokens to a sequence; gives the last one's residual stream, `[hidden]`.
-    fn piece(&self, path: Path, tokens: &[TokenId], cache: &mut KvCache) -> candle_core::Result<Vec<f32>> {
+    /// Appends tokens to a sequence; gives the last one's residual stream, `[hidden]`. `visit` sees that of all tokens,
+    /// `[tokens, hidden]`, as it enters the first layer and leaves each.
+    fn piece(
+        &self,
+        path: Path,
+        tokens: &[TokenId],
+        cache: &mut KvCache,
+        visit: &mut dyn FnMut(&[f32]),
+    ) -> candle_core::Result<Vec<f32>> {
         let spec = &self.spec;
         // [tokens, hidden]
         let mut x = vec![0.0; tokens.len() * spec.hidden];
         for (token, x) in tokens.iter().zip(x.chunks_exact_mut(spec.hidden)) {
             self.weights.embedding.dequantize(token.index()..token.index() + 1, x);
-            for x in x {
-                *x *= spec.embedding_scale;
-            }
+            scale(x, spec.embedding_scale);
         }
+        visit(&x);
         cache.reserve(cache.len() + tokens.len());
         let pass = Pass { spec, path, rotations: self.rope.rotations(cache.len(), tokens.len()) };
         for (index, layer) in self.weights.layers.iter().enumerate() {
             pass.layer(index, layer, cache, &mut x)?;
+            visit(&x);
         }
         cache.advance(tokens.len());
         Ok(x.split_off(x.len() - spec.hidden))
@@ -138,17 +144,47 @@ impl Network {
         let normed = || rms_norm(x, &self.weights.output_norm, self.spec.norm_epsilon);
         match wanted {
             Wanted::Nothing => Vec::new(),
-            Wanted::All => all_rows(head, &normed()),
+            Wanted::All => self.finished(all_rows(head, &normed())),
             Wanted::Only(set) if set.count() * SPARSE_HEAD < head.rows => {
                 let rows: Vec<u32> =
                     set.iter().map(|token| token.0).filter(|&t| t < head.rows as u32).collect();
                 let mut logits = vec![f32::NEG_INFINITY; head.rows];
-                for (&row, logit) in rows.iter().zip(some_rows(head, &normed(), &rows)) {
+                for (&row, logit) in rows.iter().zip(self.finished(some_rows(head, &normed(), &rows))) {
                     logits[row as usize] = logit;
                 }
                 logits
             }
-            Wanted::Only(set) => masked(all_rows(head, &normed()), set),
+            Wanted::Only(set) => masked(self.finished(all_rows(head, &normed())), set),
+        }
+    }
+
+    /// Logits from products with rows of the head.
+    fn finished(&self, mut logits: Vec<f32>) -> Vec<f32> {
+        scale(&mut logits, self.spec.logit_scale);
+        if let Some(cap) = self.spec.logit_softcap {
+            softcap(&mut logits, cap);
+        }
+        logits
+    }
+
+    /// The residual stream of a text, `[tokens, hidden]`, as it enters the first layer and leaves each.
+    pub(crate) fn hidden_states(&self, tokens: &[TokenId]) -> Result<Vec<Vec<f32>>, ModelError> {
+        self.check_tokens(tokens)?;
+        let mut states = vec![Vec::new(); self.spec.layers.len() + 1];
+        let mut cache = KvCache::new(&self.spec);
+        for tokens in tokens.chunks(GENERATED_PIECE) {
+            let mut states = states.iter_mut();
+            let mut visit = |x: &[f32]| states.next().into_iter().for_each(|state| state.extend(x));
+            self.piece(Path::Dot, tokens, &mut cache, &mut visit).map_err(ModelError::backend)?;
+        }
+        Ok(states)
+    }
+
+    fn check_tokens(&self, tokens: &[TokenId]) -> Result<(), ModelError> {
+        let vocabulary = self.spec.vocabulary;
+        match tokens.iter().find(|token| token.index() >= vocabulary) {
+            Some(token) => Err(ModelError::token_outside(token.0, vocabulary)),
+            None => Ok(()),
         }
     }
 }

@@ -36,6 +36,12 @@ pub(super) fn gated(activation: Activation, gate: &mut [f32], up: &[f32]) {
                 *g = *g / (1.0 + exp(-*g)) * u;
             }
         }
+        Activation::ClampedSwiglu { limit } => {
+            for (g, u) in gate.iter_mut().zip(up) {
+                let (clamped, u) = (g.min(limit), u.clamp(-limit, limit));
+                *g = clamped / (1.0 + exp(-SWIGLU_ALPHA * clamped)) * (u + 1.0);
+            }
+        }
         Activation::GeluTanh => {
             for (g, u) in gate.iter_mut().zip(up) {
                 // 0.5 (1 + tanh z) is the logistic function of 2z.
@@ -47,14 +53,31 @@ pub(super) fn gated(activation: Activation, gate: &mut [f32], up: &[f32]) {
 }
 
 const SQRT_2_OVER_PI: f32 = 0.797_884_6;
+const SWIGLU_ALPHA: f32 = 1.702;
 
-/// Turns scores into weights that sum to 1.
-pub(super) fn softmax(scores: &mut [f32]) {
-    let most = scores.iter().fold(f32::NEG_INFINITY, |most, &score| most.max(score));
+/// `rows *= scale`
+pub(super) fn scale(rows: &mut [f32], scale: f32) {
+    for x in rows {
+        *x *= scale;
+    }
+}
+
+/// `x = cap · tanh(x / cap)`
+pub(super) fn softcap(values: &mut [f32], cap: f32) {
+    for x in values {
+        *x = cap * (*x / cap).tanh();
+    }
+}
+
+/// Turns scores into weights that sum to 1; to less where a sink takes its part.
+pub(super) fn softmax(scores: &mut [f32], sink: Option<f32>) {
+    let least = sink.unwrap_or(f32::NEG_INFINITY);
+    let most = scores.iter().fold(least, |most, &score| most.max(score));
     for score in scores.iter_mut() {
         *score = exp(*score - most);
     }
-    let scale = 1.0 / scores.iter().sum::<f32>();
+    let sum = scores.iter().sum::<f32>() + sink.map_or(0.0, |sink| exp(sink - most));
+    let scale = 1.0 / sum;
     for score in scores.iter_mut() {
         *score *= scale;
     }

@@ -4,8 +4,15 @@ use crate::spec::{ModelSpec, RopePairing};
 #[derive(Debug)]
 pub(super) struct Rope {
     pairing: RopePairing,
-    /// Radians per position: `[sets][rope_dims / 2]`.
-    frequencies: Vec<Vec<f32>>,
+    sets: Vec<Frequencies>,
+}
+
+#[derive(Debug)]
+struct Frequencies {
+    /// Radians per position: `[rope_dims / 2]`.
+    radians: Vec<f32>,
+    /// What rotated heads are multiplied with.
+    magnitude: f32,
 }
 
 /// Cosines and sines for a run of positions.
@@ -18,26 +25,24 @@ pub(super) struct Rotation {
 }
 
 impl Rope {
-    pub(super) fn new(spec: &ModelSpec, factors: Option<&[f32]>) -> Self {
-        let frequencies = spec.ropes.iter().map(|rope| {
-            let frequency = |pair: usize| {
-                let exponent = (2 * pair) as f32 / spec.rope_dims as f32;
-                let factor = factors.map_or(1.0, |factors| factors[pair]);
-                rope.scale / rope.theta.powf(exponent) / factor
-            };
-            (0..spec.rope_dims / 2).map(frequency).collect()
+    /// The frequencies for a context of so many positions.
+    pub(super) fn new(spec: &ModelSpec, context: usize) -> Self {
+        let sets = spec.ropes.iter().map(|rope| Frequencies {
+            radians: rope.frequencies(spec, context),
+            magnitude: rope.magnitude(),
         });
-        Self { pairing: spec.rope_pairing, frequencies: frequencies.collect() }
+        Self { pairing: spec.rope_pairing, sets: sets.collect() }
     }
 
     /// The rotations of every set for `len` positions from `start` on.
     pub(super) fn rotations(&self, start: usize, len: usize) -> Vec<Rotation> {
-        let rotation = |frequencies: &Vec<f32>| {
-            let angles = (start..start + len).flat_map(|at| frequencies.iter().map(move |f| at as f32 * f));
-            let (sin, cos) = angles.map(f32::sin_cos).unzip();
-            Rotation { pairing: self.pairing, pairs: frequencies.len(), cos, sin }
+        let rotation = |Frequencies { radians, magnitude }: &Frequencies| {
+            let angles = (start..start + len).flat_map(|at| radians.iter().map(move |f| at as f32 * f));
+            let turned = angles.map(|angle| (angle.cos() * magnitude, angle.sin() * magnitude));
+            let (cos, sin) = turned.unzip();
+            Rotation { pairing: self.pairing, pairs: radians.len(), cos, sin }
         };
-        self.frequencies.iter().map(rotation).collect()
+        self.sets.iter().map(rotation).collect()
     }
 }
 

@@ -5,10 +5,11 @@
 //! two overlap, and a count never made the reader allocate more than the file could fill. Reading a directory with a
 //! vocabulary of 262,144 tokens takes a few milliseconds.
 //!
-//! The format is described in the [GGUF specification](https://github.com/ggml-org/ggml/blob/master/docs/gguf.md). Split
-//! and big-endian files are not supported.
+//! The format is described in the [GGUF specification](https://github.com/ggml-org/ggml/blob/master/docs/gguf.md). A file
+//! that was split is opened by its first part. Big-endian files are not supported.
 
 mod cursor;
+mod split;
 mod tensor_type;
 mod value;
 
@@ -33,6 +34,8 @@ pub struct TensorInfo {
     pub shape: Vec<u64>,
     /// How its elements are stored.
     pub dtype: TensorType,
+    /// Which of the checkpoint's files it is in, from 0.
+    pub file: usize,
     /// Where it starts, in bytes from the start of the file.
     pub offset: usize,
     /// How many bytes it takes.
@@ -56,24 +59,36 @@ struct Directory {
     names: FxHashMap<String, usize>,
 }
 
-/// A GGUF file, mapped and checked.
+/// A GGUF file, or the parts of one that was split, mapped and checked.
 #[derive(Clone, Debug)]
 pub struct Gguf {
-    map: Arc<FileMap>,
+    /// The first has the metadata.
+    maps: Arc<[Arc<FileMap>]>,
     directory: Arc<Directory>,
 }
 
+fn open_part(path: &Path) -> Result<(Arc<FileMap>, Directory), LoadError> {
+    let map = FileMap::open(path)?;
+    let directory = Directory::parse(&map).map_err(|kind| LoadError::new(path, kind))?;
+    Ok((Arc::new(map), directory))
+}
+
 impl Gguf {
-    /// Maps a file and reads its directory.
+    /// Maps a file and reads its directory; if it is the first part of several, all of them.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, LoadError> {
-        let map = FileMap::open(path.as_ref())?;
-        let directory = Directory::parse(&map).map_err(|kind| LoadError::new(map.path(), kind))?;
-        Ok(Self { map: Arc::new(map), directory: Arc::new(directory) })
+        let (map, mut directory) = open_part(path.as_ref())?;
+        let mut maps = vec![map];
+        split::read_others(&mut maps, &mut directory)?;
+        Ok(Self { maps: maps.into(), directory: Arc::new(directory) })
     }
 
     /// Where the file was opened.
     pub fn path(&self) -> &Path {
-        self.map.path()
+        self.maps[0].path()
+    }
+
+    pub(crate) fn maps(&self) -> &[Arc<FileMap>] {
+        &self.maps
     }
 
     /// The version of the format, 2 or 3.
@@ -81,9 +96,9 @@ impl Gguf {
         self.directory.version
     }
 
-    /// The size of the file in bytes.
+    /// The size of the file, or of all its parts, in bytes.
     pub fn byte_len(&self) -> usize {
-        self.map.len()
+        self.maps.iter().map(|map| map.len()).sum()
     }
 
     /// All metadata, in the file's order.
@@ -111,7 +126,7 @@ impl Gguf {
     /// # Errors
     /// Per element: when a string is not UTF-8.
     pub fn array_values(&self, array: &Array) -> impl Iterator<Item = Result<Value, LoadError>> + use<'_> {
-        array.values(&self.map).map(|value| value.map_err(|kind| self.error(kind)))
+        array.values(&self.maps[0]).map(|value| value.map_err(|kind| self.error(kind)))
     }
 
     /// The strings of an array, borrowed from the file; `None` when it holds something else.
@@ -122,7 +137,7 @@ impl Gguf {
         &self,
         array: &Array,
     ) -> Option<impl Iterator<Item = Result<&str, LoadError>> + use<'_>> {
-        let strings = array.strings(&self.map)?;
+        let strings = array.strings(&self.maps[0])?;
         Some(strings.map(|text| text.map_err(|kind| self.error(kind))))
     }
 
@@ -141,10 +156,6 @@ impl Gguf {
 
     pub(crate) fn error(&self, kind: impl Into<Kind>) -> LoadError {
         LoadError::new(self.path(), kind)
-    }
-
-    pub(crate) const fn map(&self) -> &Arc<FileMap> {
-        &self.map
     }
 }
 
@@ -239,7 +250,7 @@ impl Directory {
             return Err(Kind::DuplicateTensor { tensor, at });
         }
         let (offset, byte_len) = (offset as usize, byte_len as usize);
-        self.tensors.push(TensorInfo { name: tensor, shape, dtype, offset, byte_len });
+        self.tensors.push(TensorInfo { name: tensor, shape, dtype, file: 0, offset, byte_len });
         Ok(())
     }
 

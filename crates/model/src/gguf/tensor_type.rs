@@ -55,6 +55,29 @@ impl TensorType {
         })
     }
 
+    /// The type with this name in a header of safetensors.
+    pub(crate) fn from_safetensors(name: &str) -> Option<Self> {
+        use GgmlDType as D;
+        Some(match name {
+            "F32" => Self::new("F32", 1, 4, Some(D::F32)),
+            "F16" => Self::new("F16", 1, 2, Some(D::F16)),
+            "BF16" => Self::new("BF16", 1, 2, Some(D::BF16)),
+            "F64" => Self::new("F64", 1, 8, None),
+            "I64" => Self::new("I64", 1, 8, None),
+            "I32" => Self::new("I32", 1, 4, None),
+            "I16" => Self::new("I16", 1, 2, None),
+            "I8" => Self::new("I8", 1, 1, None),
+            "U64" => Self::new("U64", 1, 8, None),
+            "U32" => Self::new("U32", 1, 4, None),
+            "U16" => Self::new("U16", 1, 2, None),
+            "U8" => Self::new("U8", 1, 1, None),
+            "BOOL" => Self::new("BOOL", 1, 1, None),
+            "F8_E4M3" => Self::new("F8_E4M3", 1, 1, None),
+            "F8_E5M2" => Self::new("F8_E5M2", 1, 1, None),
+            _ => return None,
+        })
+    }
+
     const fn new(name: &'static str, block_len: u16, block_bytes: u16, compute: Option<GgmlDType>) -> Self {
         Self { name, block_len, block_bytes, compute }
     }

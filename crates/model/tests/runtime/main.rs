@@ -7,4 +7,5 @@ mod golden;
 mod laws;
 mod reference;
 mod tiny;
+mod transformers;
 mod writer;

@@ -1,0 +1,193 @@
+//! Where weights and hyperparameters come from: a GGUF file, or a folder of safetensors with its `config.json`.
+
+mod names;
+mod safetensors;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use formwork_vocab::Tokenizer;
+
+pub(crate) use self::names::Names;
+pub use self::safetensors::Safetensors;
+use crate::LoadError;
+use crate::error::Kind;
+use crate::file_map::FileMap;
+use crate::gguf::{Gguf, TensorInfo, Value};
+use crate::quant;
+
+/// A model on disk, opened and checked, with its weights where they are.
+#[derive(Clone, Debug)]
+pub enum Checkpoint {
+    /// A GGUF file, or several that it was split into.
+    Gguf(Gguf),
+    /// A folder with a `config.json` and safetensors.
+    Safetensors(Safetensors),
+}
+
+impl Checkpoint {
+    /// Opens a GGUF file, a folder with a `config.json` and safetensors, or a file of such a folder.
+    ///
+    /// # Errors
+    /// When a file cannot be read or is broken; the message names the file and the place.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, LoadError> {
+        let path = path.as_ref();
+        if path.is_dir() {
+            return Safetensors::open(path).map(Self::Safetensors);
+        }
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        if matches!(extension, Some("safetensors" | "json")) {
+            let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            return Safetensors::open(folder.unwrap_or(Path::new("."))).map(Self::Safetensors);
+        }
+        Gguf::open(path).map(Self::Gguf)
+    }
+
+    /// The file or folder that was opened.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Gguf(file) => file.path(),
+            Self::Safetensors(model) => model.path(),
+        }
+    }
+
+    /// The size of all files with tensors, in bytes.
+    pub fn byte_len(&self) -> usize {
+        self.maps().iter().map(|map| map.len()).sum()
+    }
+
+    /// All tensors.
+    pub fn tensors(&self) -> &[TensorInfo] {
+        match self {
+            Self::Gguf(file) => file.tensors(),
+            Self::Safetensors(model) => model.tensors(),
+        }
+    }
+
+    /// The entry of a tensor.
+    pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
+        match self {
+            Self::Gguf(file) => file.tensor(name),
+            Self::Safetensors(model) => model.tensor(name),
+        }
+    }
+
+    /// How many weights there are.
+    pub fn parameters(&self) -> u64 {
+        self.tensors().iter().map(TensorInfo::elements).sum()
+    }
+
+    /// The model's name: what a GGUF file says, or else that of the file or folder.
+    pub fn name(&self) -> String {
+        if let Self::Gguf(file) = self
+            && let Some(Value::String(name)) = file.value("general.name")
+        {
+            return name.clone();
+        }
+        let path = self.path();
+        let name = if path.is_dir() { path.file_name() } else { path.file_stem() };
+        name.unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// The chat template, where there is one.
+    pub fn chat_template(&self) -> Option<&str> {
+        match self {
+            Self::Gguf(file) => match file.value("tokenizer.chat_template") {
+                Some(Value::String(template)) => Some(template),
+                _ => None,
+            },
+            Self::Safetensors(model) => model.chat_template(),
+        }
+    }
+
+    /// The tokenizer.
+    ///
+    /// # Errors
+    /// When a field is missing or of the wrong type, or the fields do not make a tokenizer.
+    pub fn tokenizer(&self) -> Result<Tokenizer, LoadError> {
+        match self {
+            Self::Gguf(file) => crate::tokenizer(file),
+            Self::Safetensors(model) => model.tokenizer(),
+        }
+    }
+
+    /// What the checkpoint calls its architecture.
+    pub(crate) fn architecture(&self) -> Result<&str, Kind> {
+        match self {
+            Self::Gguf(file) => {
+                let key = "general.architecture";
+                match file.value(key) {
+                    Some(Value::String(name)) => Ok(name),
+                    Some(other) => Err(Kind::KeyType {
+                        key: key.to_owned(),
+                        given: other.kind_name(),
+                        expected: "a string",
+                    }),
+                    None => Err(Kind::MissingKey { key: key.to_owned() }),
+                }
+            }
+            Self::Safetensors(model) => model.model_type(),
+        }
+    }
+
+    /// Rows of the embedding.
+    pub(crate) fn vocabulary(&self) -> Result<usize, Kind> {
+        let tensor = match self {
+            Self::Gguf(_) => "token_embd.weight",
+            Self::Safetensors(_) => "model.embed_tokens.weight",
+        };
+        let info = self.tensor(tensor).ok_or_else(|| Kind::MissingTensor { tensor: tensor.to_owned() })?;
+        // A rank other than two is reported when the tensor is bound.
+        Ok(info.shape.get(1).copied().unwrap_or(0) as usize)
+    }
+
+    /// A vector that belongs to the hyperparameters.
+    pub(crate) fn floats(&self, tensor: &str, len: usize) -> Result<Option<Vec<f32>>, Kind> {
+        let Some(info) = self.tensor(tensor) else { return Ok(None) };
+        let name = || tensor.to_owned();
+        if info.shape != [len as u64] {
+            let (given, expected) = (info.shape.clone(), vec![len as u64]);
+            return Err(Kind::Shape { tensor: name(), given, expected });
+        }
+        let Some(dtype) = info.dtype.compute() else {
+            return Err(Kind::UnsupportedType { tensor: name(), given: info.dtype.name() });
+        };
+        let mut values = vec![0.0; len];
+        quant::dequantize(dtype, self.bytes(info), &mut values);
+        if let Some(index) = values.iter().position(|&value| !value.is_finite() || value <= 0.0) {
+            return Err(Kind::RopeFactor { tensor: name(), index, given: values[index] });
+        }
+        Ok(Some(values))
+    }
+
+    /// The files with tensors.
+    pub(crate) fn maps(&self) -> &[Arc<FileMap>] {
+        match self {
+            Self::Gguf(file) => file.maps(),
+            Self::Safetensors(model) => model.maps(),
+        }
+    }
+
+    /// The file that a tensor is in.
+    pub(crate) fn map(&self, tensor: &TensorInfo) -> &Arc<FileMap> {
+        &self.maps()[tensor.file]
+    }
+
+    fn bytes(&self, tensor: &TensorInfo) -> &[u8] {
+        &self.map(tensor)[tensor.offset..tensor.offset + tensor.byte_len]
+    }
+
+    /// An error about the hyperparameters.
+    pub(crate) fn config_error(&self, kind: impl Into<Kind>) -> LoadError {
+        match self {
+            Self::Gguf(file) => file.error(kind),
+            Self::Safetensors(model) => LoadError::new(&model.config_path(), kind),
+        }
+    }
+
+    /// An error about the weights: at the file of the tensor, if that is there.
+    pub(crate) fn tensor_error(&self, kind: Kind) -> LoadError {
+        let file = kind.tensor().and_then(|name| self.tensor(name)).map(|tensor| self.map(tensor).path());
+        LoadError::new(file.unwrap_or(self.path()), kind)
+    }
+}

@@ -1,0 +1,275 @@
+//! Folders of safetensors, as models are published: `config.json`, `model.safetensors` or its shards with an index, and
+//! `tokenizer.json`.
+//!
+//! A file begins with the length of its header in eight bytes; the header is a JSON object with the type, the shape and the
+//! place of each tensor, as in the [description](https://huggingface.co/docs/safetensors). As with GGUF files everything is
+//! checked here, once: after [`Safetensors::open`] every tensor lies inside its file, and no two overlap.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use formwork_vocab::{TokenId, Tokenizer};
+use rustc_hash::FxHashMap;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::LoadError;
+use crate::error::Kind;
+use crate::file_map::FileMap;
+use crate::gguf::{TensorInfo, TensorType};
+
+const CONFIG: &str = "config.json";
+const INDEX: &str = "model.safetensors.index.json";
+const SINGLE: &str = "model.safetensors";
+const MAX_RANK: usize = 8;
+
+/// A folder of safetensors.
+#[derive(Clone, Debug)]
+pub struct Safetensors(Arc<Folder>);
+
+#[derive(Debug)]
+struct Folder {
+    path: PathBuf,
+    config: Map<String, Value>,
+    chat_template: Option<String>,
+    maps: Vec<Arc<FileMap>>,
+    tensors: Vec<TensorInfo>,
+    names: FxHashMap<String, usize>,
+}
+
+/// A tensor's entry in a header.
+#[derive(Deserialize)]
+struct Entry {
+    dtype: String,
+    /// The slowest-running dimension first.
+    shape: Vec<u64>,
+    data_offsets: (u64, u64),
+}
+
+/// `model.safetensors.index.json`
+#[derive(Deserialize)]
+struct Index {
+    weight_map: FxHashMap<String, String>,
+}
+
+impl Safetensors {
+    /// Opens a folder: reads its `config.json`, maps its files and reads their headers.
+    ///
+    /// # Errors
+    /// When a file is missing or broken, or a tensor of the index is not where that says.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, LoadError> {
+        let path = path.as_ref();
+        let config = read_object(&path.join(CONFIG))?;
+        let mut folder = Folder {
+            path: path.to_owned(),
+            config,
+            chat_template: chat_template(path)?,
+            maps: Vec::new(),
+            tensors: Vec::new(),
+            names: FxHashMap::default(),
+        };
+        let index = path.join(INDEX);
+        if index.exists() {
+            folder.read_shards(&index)?;
+        } else {
+            folder.read_file(&path.join(SINGLE))?;
+        }
+        Ok(Self(Arc::new(folder)))
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// The `config.json`.
+    pub fn config(&self) -> &Map<String, Value> {
+        &self.0.config
+    }
+
+    pub(crate) fn config_path(&self) -> PathBuf {
+        self.0.path.join(CONFIG)
+    }
+
+    /// All tensors, file by file. Their dimensions are as in GGUF files, the fastest-running first.
+    pub fn tensors(&self) -> &[TensorInfo] {
+        &self.0.tensors
+    }
+
+    /// The entry of a tensor.
+    pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
+        self.0.names.get(name).map(|&index| &self.0.tensors[index])
+    }
+
+    /// The chat template: that of `chat_template.jinja` or of `tokenizer_config.json`.
+    pub fn chat_template(&self) -> Option<&str> {
+        self.0.chat_template.as_deref()
+    }
+
+    pub(crate) fn maps(&self) -> &[Arc<FileMap>] {
+        &self.0.maps
+    }
+
+    pub(crate) fn model_type(&self) -> Result<&str, Kind> {
+        let key = || "model_type".to_owned();
+        match self.0.config.get("model_type") {
+            Some(Value::String(name)) => Ok(name),
+            Some(_) => Err(Kind::KeyType { key: key(), given: "something else", expected: "a string" }),
+            None => Err(Kind::MissingKey { key: key() }),
+        }
+    }
+
+    /// The tokenizer of `tokenizer.json`, with the ends that the configuration names.
+    ///
+    /// # Errors
+    /// When the file is missing or malformed.
+    pub fn tokenizer(&self) -> Result<Tokenizer, LoadError> {
+        let path = self.0.path.join("tokenizer.json");
+        let json = std::fs::read(&path).map_err(|error| LoadError::new(&path, error))?;
+        let tokenizer = Tokenizer::from_json(&json).map_err(|error| LoadError::new(&path, error))?;
+        let generation = self.0.path.join("generation_config.json");
+        let mut ends = end_tokens(&self.0.config);
+        if generation.exists() {
+            ends.extend(end_tokens(&read_object(&generation)?));
+        }
+        ends.retain(|end| end.index() < tokenizer.vocabulary().len());
+        tokenizer.with_ends(&ends).map_err(|error| LoadError::new(&path, error))
+    }
+}
+
+/// One token or several that end what a model says.
+fn end_tokens(config: &Map<String, Value>) -> Vec<TokenId> {
+    let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok()).map(TokenId);
+    match config.get("eos_token_id") {
+        Some(Value::Array(ids)) => ids.iter().filter_map(id).collect(),
+        Some(value) => id(value).into_iter().collect(),
+        None => Vec::new(),
+    }
+}
+
+fn chat_template(folder: &Path) -> Result<Option<String>, LoadError> {
+    let file = folder.join("chat_template.jinja");
+    if file.exists() {
+        return std::fs::read_to_string(&file).map(Some).map_err(|error| LoadError::new(&file, error));
+    }
+    let config = folder.join("tokenizer_config.json");
+    if !config.exists() {
+        return Ok(None);
+    }
+    Ok(match read_object(&config)?.remove("chat_template") {
+        Some(Value::String(template)) => Some(template),
+        // Several, by name.
+        Some(Value::Array(templates)) => templates.iter().find_map(|entry| {
+            let is_default = entry.get("name").and_then(Value::as_str) == Some("default");
+            is_default.then(|| entry.get("template").and_then(Value::as_str).map(str::to_owned)).flatten()
+        }),
+        _ => None,
+    })
+}
+
+fn read_object(path: &Path) -> Result<Map<String, Value>, LoadError> {
+    let bytes = std::fs::read(path).map_err(|error| LoadError::new(path, error))?;
+    serde_json::from_slice(&bytes).map_err(|error| LoadError::new(path, Kind::Json(error)))
+}
+
+impl Folder {
+    fn read_shards(&mut self, index: &Path) -> Result<(), LoadError> {
+        let bytes = std::fs::read(index).map_err(|error| LoadError::new(index, error))?;
+        let Index { weight_map } =
+            serde_json::from_slice(&bytes).map_err(|error| LoadError::new(index, Kind::Json(error)))?;
+        let files: BTreeSet<&String> = weight_map.values().collect();
+        for file in files {
+            // A name is that of a file beside the index, and nothing else.
+            if Path::new(file).file_name() != Some(file.as_ref()) {
+                return Err(LoadError::new(index, Kind::ShardName { given: file.clone() }));
+            }
+            self.read_file(&self.path.join(file))?;
+        }
+        let mut listed: Vec<_> = weight_map.iter().collect();
+        listed.sort_unstable();
+        for (tensor, file) in listed {
+            let found = self.names.get(tensor).map(|&at| self.maps[self.tensors[at].file].path());
+            if found.and_then(Path::file_name) != Some(file.as_ref()) {
+                let (tensor, file) = (tensor.clone(), file.clone());
+                return Err(LoadError::new(index, Kind::NotInShard { tensor, file }));
+            }
+        }
+        Ok(())
+    }
+
+    fn read_file(&mut self, path: &Path) -> Result<(), LoadError> {
+        let map = Arc::new(FileMap::open(path)?);
+        self.maps.push(Arc::clone(&map));
+        self.read_header(&map).map_err(|kind| LoadError::new(path, kind))
+    }
+
+    fn read_header(&mut self, file: &[u8]) -> Result<(), Kind> {
+        let truncated = |what, at| Kind::Truncated { what, at, limit: file.len() };
+        let (length, rest) = file.split_first_chunk::<8>().ok_or(truncated("the header's length", 0))?;
+        let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
+        let header = rest.get(..length).ok_or(truncated("the header", 8))?;
+        let data = 8 + length;
+        let entries: Map<String, Value> = serde_json::from_slice(header).map_err(Kind::Json)?;
+        let first = self.tensors.len();
+        for (name, entry) in entries {
+            if name == "__metadata__" {
+                continue;
+            }
+            let entry: Entry =
+                serde_json::from_value(entry).map_err(|error| Kind::Entry { tensor: name.clone(), error })?;
+            let tensor = self.tensor_info(name, &entry, data, file.len())?;
+            if self.names.insert(tensor.name.clone(), self.tensors.len()).is_some() {
+                return Err(Kind::DuplicateTensor { tensor: tensor.name, at: tensor.offset });
+            }
+            self.tensors.push(tensor);
+        }
+        no_overlap(&self.tensors[first..])
+    }
+
+    fn tensor_info(
+        &self,
+        tensor: String,
+        entry: &Entry,
+        data: usize,
+        limit: usize,
+    ) -> Result<TensorInfo, Kind> {
+        let (from, to) = entry.data_offsets;
+        let at = (data as u64).saturating_add(from);
+        let Some(dtype) = TensorType::from_safetensors(&entry.dtype) else {
+            return Err(Kind::DtypeName { tensor, given: entry.dtype.clone(), at });
+        };
+        let shape: Vec<u64> = entry.shape.iter().rev().copied().collect();
+        if shape.len() > MAX_RANK {
+            let (given, limit) = (shape.len() as u32, MAX_RANK as u32);
+            return Err(Kind::Rank { tensor, given, limit, at: at as usize });
+        }
+        let elements = shape.iter().try_fold(1u64, |product, &dim| product.checked_mul(dim));
+        let bytes = elements.and_then(|elements| elements.checked_mul(dtype.block_bytes() as u64));
+        let Some(bytes) = bytes.filter(|&bytes| bytes > 0) else {
+            return Err(Kind::ImpossibleShape { tensor, shape: entry.shape.clone(), at: at as usize });
+        };
+        if to.checked_sub(from) != Some(bytes) {
+            return Err(Kind::ByteCount { tensor, from, to, expected: bytes });
+        }
+        if at.saturating_add(bytes) > limit as u64 {
+            return Err(Kind::TensorOutside { tensor, at, len: bytes, limit: limit as u64 });
+        }
+        let (offset, byte_len, file) = (at as usize, bytes as usize, self.maps.len() - 1);
+        Ok(TensorInfo { name: tensor, shape, dtype, file, offset, byte_len })
+    }
+}
+
+/// Each tensor must have bytes of its own.
+fn no_overlap(tensors: &[TensorInfo]) -> Result<(), Kind> {
+    let mut order: Vec<&TensorInfo> = tensors.iter().collect();
+    order.sort_unstable_by_key(|tensor| tensor.offset);
+    match order.windows(2).find(|pair| pair[0].offset + pair[0].byte_len > pair[1].offset) {
+        None => Ok(()),
+        Some(pair) => Err(Kind::Overlap {
+            first: pair[0].name.clone(),
+            second: pair[1].name.clone(),
+            at: pair[1].offset as u64,
+        }),
+    }
+}

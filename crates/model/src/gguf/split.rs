@@ -1,0 +1,73 @@
+//! Files that were split into parts, named `NAME-00001-of-00003.gguf` and so on. The first has the metadata.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{Directory, Value, open_part};
+use crate::LoadError;
+use crate::error::Kind;
+use crate::file_map::FileMap;
+
+const COUNT: &str = "split.count";
+const INDEX: &str = "split.no";
+const TENSORS: &str = "split.tensors.count";
+
+/// Opens the parts after the first, if there are any, and takes in their tensors.
+pub(super) fn read_others(maps: &mut Vec<Arc<FileMap>>, directory: &mut Directory) -> Result<(), LoadError> {
+    let path = maps[0].path().to_owned();
+    let fail = |kind| LoadError::new(&path, kind);
+    let count = directory.split(COUNT).map_err(fail)?.unwrap_or(1);
+    if count <= 1 {
+        return Ok(());
+    }
+    let index = directory.split(INDEX).map_err(fail)?.unwrap_or(0);
+    if index != 0 {
+        let first = part(&path, index, 0, count).map(|first| first.display().to_string());
+        return Err(fail(Kind::NotFirstPart { index: index + 1, count, first: first.unwrap_or_default() }));
+    }
+    for index in 1..count {
+        let Some(path) = part(&path, 0, index, count) else {
+            return Err(fail(Kind::PartName { count }));
+        };
+        let (map, other) = open_part(&path)?;
+        let fail = |kind| LoadError::new(&path, kind);
+        let told = (other.split(INDEX).map_err(fail)?, other.split(COUNT).map_err(fail)?);
+        if told != (Some(index), Some(count)) {
+            return Err(fail(Kind::OtherPart { index: index + 1, count }));
+        }
+        for mut tensor in other.tensors {
+            tensor.file = maps.len();
+            if directory.names.insert(tensor.name.clone(), directory.tensors.len()).is_some() {
+                return Err(fail(Kind::DuplicateTensor { tensor: tensor.name, at: tensor.offset }));
+            }
+            directory.tensors.push(tensor);
+        }
+        maps.push(map);
+    }
+    let (given, expected) = (directory.tensors.len() as u64, directory.split(TENSORS).map_err(fail)?);
+    if expected.is_some_and(|expected| expected != given) {
+        return Err(fail(Kind::PartTensors { given, expected: expected.unwrap_or(0) }));
+    }
+    Ok(())
+}
+
+/// The path of part `index`, from 0, beside that of part `known`.
+fn part(path: &Path, known: u64, index: u64, count: u64) -> Option<PathBuf> {
+    let suffix = |index: u64| format!("-{:05}-of-{count:05}.gguf", index + 1);
+    let name = path.file_name()?.to_str()?.strip_suffix(&suffix(known))?;
+    Some(path.with_file_name(name.to_owned() + &suffix(index)))
+}
+
+impl Directory {
+    fn split(&self, key: &str) -> Result<Option<u64>, Kind> {
+        let Some(&index) = self.keys.get(key) else { return Ok(None) };
+        match self.metadata[index].1 {
+            Value::Unsigned(number) => Ok(Some(number)),
+            Value::Signed(number) => Ok(u64::try_from(number).ok()),
+            ref other => {
+                let (given, expected) = (other.kind_name(), "an unsigned integer");
+                Err(Kind::KeyType { key: key.to_owned(), given, expected })
+            }
+        }
+    }
+}

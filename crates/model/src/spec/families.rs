@@ -1,0 +1,473 @@
+//! The families of architectures, and how each differs from a llama.
+
+use super::fields::{Field, Fields};
+use super::rope::{LongFactors, RopeScaling, RopeSpec, Yarn};
+use super::{Activation, ExpertSpec, Gating, LayerSpec, ModelSpec, NormPlacement, QkNorm, RopePairing};
+use crate::checkpoint::Checkpoint;
+use crate::error::Kind;
+
+/// Architectures with the same parts and names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Family {
+    Llama,
+    Mixtral,
+    Qwen2,
+    Qwen3,
+    Qwen3Moe,
+    Gemma2,
+    Gemma3,
+    Phi3,
+    SmolLm3,
+    Olmo2,
+    Granite,
+    GptOss,
+}
+
+/// The families by the name in GGUF files and the `model_type` in a `config.json`.
+const NAMES: &[(&str, &str, Family)] = &[
+    ("gemma2", "gemma2", Family::Gemma2),
+    ("gemma3", "gemma3_text", Family::Gemma3),
+    ("gpt-oss", "gpt_oss", Family::GptOss),
+    ("granite", "granite", Family::Granite),
+    ("llama", "llama", Family::Llama),
+    ("llama", "mistral", Family::Llama),
+    ("llama", "mixtral", Family::Mixtral),
+    ("olmo2", "olmo2", Family::Olmo2),
+    ("phi3", "phi3", Family::Phi3),
+    ("qwen2", "qwen2", Family::Qwen2),
+    ("qwen3", "qwen3", Family::Qwen3),
+    ("qwen3moe", "qwen3_moe", Family::Qwen3Moe),
+    ("smollm3", "smollm3", Family::SmolLm3),
+];
+
+const HIDDEN: Field = Field("embedding_length", "hidden_size");
+const HEADS: Field = Field("attention.head_count", "num_attention_heads");
+const KV_HEADS: Field = Field("attention.head_count_kv", "num_key_value_heads");
+const HEAD_DIM: Field = Field("attention.key_length", "head_dim");
+const VALUE_DIM: Field = Field("attention.value_length", "v_head_dim");
+const ROPE_DIMS: Field = Field("rope.dimension_count", "");
+const ROTARY_FRACTION: Field = Field("", "partial_rotary_factor");
+const LAYERS: Field = Field("block_count", "num_hidden_layers");
+const FEED_FORWARD: Field = Field("feed_forward_length", "intermediate_size");
+const CONTEXT: Field = Field("context_length", "max_position_embeddings");
+const EPSILON: Field = Field("attention.layer_norm_rms_epsilon", "rms_norm_eps");
+const WINDOW: Field = Field("attention.sliding_window", "sliding_window");
+const THETA: Field = Field("rope.freq_base", "rope_theta");
+const LOCAL_THETA: Field = Field("rope.freq_base_swa", "rope_local_base_freq");
+const SCALING: Field = Field("rope.scaling.type", "rope_type");
+const FACTOR: Field = Field("rope.scaling.factor", "factor");
+const ORIGINAL: Field = Field("rope.scaling.original_context_length", "original_max_position_embeddings");
+const MAGNITUDE: Field = Field("rope.scaling.attn_factor", "attention_factor");
+const BETA_FAST: Field = Field("rope.scaling.yarn_beta_fast", "beta_fast");
+const BETA_SLOW: Field = Field("rope.scaling.yarn_beta_slow", "beta_slow");
+const TRUNCATE: Field = Field("", "truncate");
+const ATTENTION_SOFTCAP: Field = Field("attn_logit_softcapping", "attn_logit_softcapping");
+const LOGIT_SOFTCAP: Field = Field("final_logit_softcapping", "final_logit_softcapping");
+const ATTENTION_SCALE: Field = Field("attention.scale", "attention_multiplier");
+const QUERY_SCALAR: Field = Field("", "query_pre_attn_scalar");
+const EMBEDDING_SCALE: Field = Field("embedding_scale", "embedding_multiplier");
+const RESIDUAL_SCALE: Field = Field("residual_scale", "residual_multiplier");
+const LOGIT_SCALE: Field = Field("logit_scale", "logits_scaling");
+const EXPERTS: Field = Field("expert_count", "num_local_experts");
+const QWEN_EXPERTS: Field = Field("expert_count", "num_experts");
+const EXPERTS_USED: Field = Field("expert_used_count", "num_experts_per_tok");
+const EXPERT_WIDTH: Field = Field("expert_feed_forward_length", "moe_intermediate_size");
+const ACTIVATION: Field = Field("", "hidden_act");
+
+/// Gemma 3: one layer in this many looks at everything.
+const GEMMA3_GLOBAL_EVERY: usize = 6;
+/// `SmolLM3`: one layer in this many does without positions.
+const SMOLLM3_NO_ROPE_EVERY: usize = 4;
+/// The layer counts of the two sizes of Gemma (27B both) of which the attention scale is not the head's.
+const GEMMA2_27B_LAYERS: usize = 46;
+const GEMMA3_27B_LAYERS: usize = 62;
+
+/// Reads the specification of a checkpoint.
+pub(super) fn read(checkpoint: &Checkpoint) -> Result<ModelSpec, Kind> {
+    if checkpoint.tensors().is_empty() {
+        return Err(Kind::VocabularyOnly);
+    }
+    let (family, architecture) = Family::of(checkpoint)?;
+    let fields = match checkpoint {
+        Checkpoint::Gguf(file) => Fields::Gguf(file, architecture),
+        Checkpoint::Safetensors(model) => Fields::Config(model.config()),
+    };
+    let reader = Reader { checkpoint, fields };
+    let mut spec = reader.common(architecture)?;
+    reader.differences(family, &mut spec)?;
+    Ok(spec)
+}
+
+impl Family {
+    /// The family of a checkpoint, and the name of its architecture in GGUF files.
+    pub(crate) fn of(checkpoint: &Checkpoint) -> Result<(Self, &'static str), Kind> {
+        let given = checkpoint.architecture()?;
+        let in_config = matches!(checkpoint, Checkpoint::Safetensors(_));
+        let name =
+            |&(gguf, config, _): &(&'static str, &'static str, Self)| if in_config { config } else { gguf };
+        let known = NAMES.iter().find(|entry| name(entry) == given);
+        known.map(|&(gguf, _, family)| (family, gguf)).ok_or_else(|| {
+            let mut known: Vec<&str> = NAMES.iter().map(name).collect();
+            known.dedup();
+            Kind::Architecture { given: given.to_owned(), known }
+        })
+    }
+}
+
+struct Reader<'a> {
+    checkpoint: &'a Checkpoint,
+    fields: Fields<'a>,
+}
+
+impl Reader<'_> {
+    /// What all families share; the result describes a llama.
+    fn common(&self, architecture: &str) -> Result<ModelSpec, Kind> {
+        let fields = self.fields;
+        let hidden = fields.size(HIDDEN)?;
+        let heads = fields.size(HEADS)?;
+        let kv_heads = fields.optional_size(KV_HEADS)?.unwrap_or(heads);
+        fields.rule(heads.is_multiple_of(kv_heads), KV_HEADS, kv_heads, "it must divide the heads")?;
+        let head_dim = fields.optional_size(HEAD_DIM)?.unwrap_or(hidden / heads);
+        let even = head_dim > 0 && head_dim.is_multiple_of(2);
+        fields.rule(even, HEAD_DIM, head_dim, "it must be even and positive")?;
+        let value_dim = fields.optional_size(VALUE_DIM)?.unwrap_or(head_dim);
+        fields.rule(value_dim == head_dim, VALUE_DIM, value_dim, "it must equal that of keys")?;
+        let rope_dims = self.rope_dims(head_dim)?;
+        let fits = rope_dims > 0 && rope_dims.is_multiple_of(2) && rope_dims <= head_dim;
+        fields.rule(fits, ROPE_DIMS, rope_dims, "it must be even and at most a head's width")?;
+        let layers = fields.size(LAYERS)?;
+        // Each layer has several tensors.
+        let enough = layers <= self.checkpoint.tensors().len();
+        fields.rule(enough, LAYERS, layers, "there are fewer tensors than that")?;
+        let context = fields.size(CONTEXT)?;
+        let mut spec = ModelSpec {
+            architecture: architecture.to_owned(),
+            hidden,
+            feed_forward: fields.size(FEED_FORWARD)?,
+            heads,
+            kv_heads,
+            head_dim,
+            vocabulary: self.checkpoint.vocabulary()?,
+            context,
+            norm_epsilon: fields.float(EPSILON)?.ok_or_else(|| fields.missing(EPSILON))?,
+            rope_dims,
+            rope_pairing: RopePairing::Halves,
+            ropes: Vec::new(),
+            layers: vec![LayerSpec { window: None, rope: Some(0) }; layers],
+            qk_norm: None,
+            qkv_bias: false,
+            norms: NormPlacement::Before,
+            embedding_scale: 1.0,
+            attention_scale: 1.0 / (head_dim as f32).sqrt(),
+            residual_scale: 1.0,
+            logit_scale: 1.0,
+            attention_softcap: None,
+            logit_softcap: None,
+            attention_sinks: false,
+            activation: Activation::Silu,
+            experts: None,
+        };
+        spec.ropes.push(self.rope(&spec)?);
+        Ok(spec)
+    }
+
+    fn differences(&self, family: Family, spec: &mut ModelSpec) -> Result<(), Kind> {
+        let fields = self.fields;
+        match family {
+            Family::Llama | Family::Mixtral => {
+                self.pair_neighbours(spec);
+                self.windows(spec, |_| true)?;
+                let has_experts = family == Family::Mixtral || fields.optional_size(EXPERTS)?.is_some();
+                if has_experts {
+                    self.experts(spec, EXPERTS, FEED_FORWARD, Gating::SoftmaxOverChosen)?;
+                }
+            }
+            Family::Qwen2 => {
+                spec.qkv_bias = true;
+                self.qwen_windows(spec)?;
+            }
+            Family::Qwen3 => {
+                spec.qk_norm = Some(QkNorm::PerHead);
+                self.qwen_windows(spec)?;
+            }
+            Family::Qwen3Moe => self.qwen3_moe(spec)?,
+            Family::Gemma2 => self.gemma2(spec)?,
+            Family::Gemma3 => self.gemma3(spec)?,
+            Family::Phi3 => self.windows(spec, |_| true)?,
+            Family::SmolLm3 => {
+                self.pair_neighbours(spec);
+                self.leave_out_ropes(spec)?;
+            }
+            Family::Olmo2 => {
+                spec.qk_norm = Some(QkNorm::Whole);
+                spec.norms = NormPlacement::After;
+            }
+            Family::Granite => {
+                self.pair_neighbours(spec);
+                spec.embedding_scale = fields.positive(EMBEDDING_SCALE)?.unwrap_or(1.0);
+                spec.residual_scale = fields.positive(RESIDUAL_SCALE)?.unwrap_or(1.0);
+                spec.logit_scale = 1.0 / fields.positive(LOGIT_SCALE)?.unwrap_or(1.0);
+                spec.attention_scale = fields.positive(ATTENTION_SCALE)?.unwrap_or(spec.attention_scale);
+            }
+            Family::GptOss => {
+                spec.qkv_bias = true;
+                spec.attention_sinks = true;
+                self.windows(spec, |layer| layer.is_multiple_of(2))?;
+                let limit = fields.positive(Field("", "swiglu_limit"))?.unwrap_or(7.0);
+                spec.activation = Activation::ClampedSwiglu { limit };
+                let width = if fields.is_config() { FEED_FORWARD } else { EXPERT_WIDTH };
+                self.experts(spec, EXPERTS, width, Gating::SoftmaxOverChosen)?;
+            }
+        }
+        self.check_activation(spec)
+    }
+
+    /// GGUF files of these architectures have the rows of queries and keys in another order.
+    fn pair_neighbours(&self, spec: &mut ModelSpec) {
+        if !self.fields.is_config() {
+            spec.rope_pairing = RopePairing::Interleaved;
+        }
+    }
+
+    /// Gives the window to the layers that have one, `is_local` where the checkpoint does not list them.
+    fn windows(&self, spec: &mut ModelSpec, is_local: impl Fn(usize) -> bool) -> Result<(), Kind> {
+        let Some(window) = self.fields.optional_size(WINDOW)? else { return Ok(()) };
+        let types = self.fields.texts("layer_types")?;
+        for (index, layer) in spec.layers.iter_mut().enumerate() {
+            let local = match &types {
+                Some(types) => types.get(index) == Some(&"sliding_attention"),
+                None => is_local(index),
+            };
+            layer.window = local.then_some(window);
+        }
+        Ok(())
+    }
+
+    /// Qwen's windows have a switch of their own, and begin at some layer.
+    fn qwen_windows(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
+        if self.fields.truth(Field("", "use_sliding_window"))? != Some(true) {
+            return Ok(());
+        }
+        let first = self.fields.optional_size(Field("", "max_window_layers"))?.unwrap_or(0);
+        self.windows(spec, |layer| layer >= first)
+    }
+
+    fn qwen3_moe(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
+        let fields = self.fields;
+        spec.qk_norm = Some(QkNorm::PerHead);
+        self.qwen_windows(spec)?;
+        let step = Field("", "decoder_sparse_step");
+        let given = fields.optional_size(step)?.unwrap_or(1);
+        fields.rule(given == 1, step, given, "only mixtures in every layer are supported")?;
+        let dense = fields.numbers("mlp_only_layers")?.unwrap_or_default();
+        let every = "only mixtures in every layer are supported";
+        fields.rule(dense.is_empty(), Field("", "mlp_only_layers"), format!("{dense:?}"), every)?;
+        // Files always have the weights scaled to a sum of 1.
+        let scaled = fields.truth(Field("", "norm_topk_prob"))?.unwrap_or(!fields.is_config());
+        let gating = if scaled { Gating::SoftmaxOverChosen } else { Gating::Softmax };
+        self.experts(spec, QWEN_EXPERTS, EXPERT_WIDTH, gating)
+    }
+
+    fn experts(&self, spec: &mut ModelSpec, count: Field, width: Field, gating: Gating) -> Result<(), Kind> {
+        let fields = self.fields;
+        let (count, used) = (fields.size(count)?, fields.size(EXPERTS_USED)?);
+        fields.rule(used <= count, EXPERTS_USED, used, "there are fewer experts than that")?;
+        let feed_forward = fields.optional_size(width)?.unwrap_or(spec.feed_forward);
+        spec.experts = Some(ExpertSpec { count, used, feed_forward, gating });
+        Ok(())
+    }
+
+    fn gemma2(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
+        spec.attention_softcap = self.fields.positive(ATTENTION_SOFTCAP)?.or(self.unless_config(50.0));
+        spec.logit_softcap = self.fields.positive(LOGIT_SOFTCAP)?.or(self.unless_config(30.0));
+        self.windows(spec, |layer| layer.is_multiple_of(2))?;
+        self.gemma(spec, GEMMA2_27B_LAYERS)
+    }
+
+    /// What files leave out where it is the usual value.
+    fn unless_config(&self, usual: f32) -> Option<f32> {
+        (!self.fields.is_config()).then_some(usual)
+    }
+
+    fn gemma3(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
+        let fields = self.fields;
+        // Files leave the base out where it is a million, and the local one where it is ten thousand.
+        if fields.float(THETA)?.is_none() && !fields.is_config() {
+            spec.ropes[0].theta = 1_000_000.0;
+        }
+        let local = fields.within("rope_parameters").and_then(|ropes| ropes.within("sliding_attention"));
+        let theta = match local {
+            Some(local) => local.float(THETA)?,
+            None => fields.positive(LOCAL_THETA)?,
+        };
+        spec.ropes.push(RopeSpec::plain(theta.unwrap_or(10_000.0)));
+        let pattern = Field("", "sliding_window_pattern");
+        let every = fields.optional_size(pattern)?.unwrap_or(GEMMA3_GLOBAL_EVERY);
+        fields.size(WINDOW)?;
+        self.windows(spec, |layer| !(layer + 1).is_multiple_of(every))?;
+        for layer in spec.layers.iter_mut().filter(|layer| layer.window.is_some()) {
+            layer.rope = Some(1);
+        }
+        spec.qk_norm = Some(QkNorm::PerHead);
+        self.gemma(spec, GEMMA3_27B_LAYERS)
+    }
+
+    fn gemma(&self, spec: &mut ModelSpec, odd_layers: usize) -> Result<(), Kind> {
+        spec.norms = NormPlacement::Both;
+        spec.embedding_scale = (spec.hidden as f32).sqrt();
+        if let Some(scalar) = self.fields.positive(QUERY_SCALAR)? {
+            spec.attention_scale = 1.0 / scalar.sqrt();
+        } else if spec.layers.len() == odd_layers {
+            spec.attention_scale = 1.0 / ((spec.hidden / spec.heads) as f32).sqrt();
+        }
+        spec.activation = Activation::GeluTanh;
+        Ok(())
+    }
+
+    fn leave_out_ropes(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
+        let every = self.fields.optional_size(Field("", "no_rope_layer_interval"))?;
+        let every = every.unwrap_or(SMOLLM3_NO_ROPE_EVERY);
+        // Despite its name the list has a 1 for the layers with positions.
+        let listed = self.fields.numbers("no_rope_layers")?;
+        for (index, layer) in spec.layers.iter_mut().enumerate() {
+            let rotates = match &listed {
+                Some(listed) => listed.get(index).is_none_or(|&rotates| rotates != 0.0),
+                None => !(index + 1).is_multiple_of(every),
+            };
+            layer.rope = rotates.then_some(0);
+        }
+        Ok(())
+    }
+
+    /// A `config.json` names the nonlinearity; it has to be the family's.
+    fn check_activation(&self, spec: &ModelSpec) -> Result<(), Kind> {
+        let Some(given) = self.fields.text(ACTIVATION)? else { return Ok(()) };
+        let fits = match spec.activation {
+            Activation::Silu | Activation::ClampedSwiglu { .. } => matches!(given, "silu" | "swish"),
+            // Gemma's configs say `gelu` in one place and the truth in another.
+            Activation::GeluTanh => given.starts_with("gelu"),
+        };
+        self.fields.rule(fits, ACTIVATION, given, "this architecture is known with another one only")
+    }
+
+    fn rope_dims(&self, head_dim: usize) -> Result<usize, Kind> {
+        if let Some(dims) = self.fields.optional_size(ROPE_DIMS)? {
+            return Ok(dims);
+        }
+        let fraction = match self.fields.within("rope_parameters") {
+            Some(ropes) => ropes.float(ROTARY_FRACTION)?.or(self.fields.float(ROTARY_FRACTION)?),
+            None => self.fields.float(ROTARY_FRACTION)?,
+        };
+        Ok((head_dim as f32 * fraction.unwrap_or(1.0)) as usize)
+    }
+
+    /// The frequencies that all layers share, or those that look at everything.
+    fn rope(&self, spec: &ModelSpec) -> Result<RopeSpec, Kind> {
+        let fields = self.fields;
+        let nested = fields.within("rope_parameters");
+        let nested = nested.map(|ropes| ropes.within("full_attention").unwrap_or(ropes));
+        let scaling = nested.or_else(|| fields.within("rope_scaling"));
+        let theta = match nested {
+            Some(nested) => nested.positive(THETA)?.or(fields.positive(THETA)?),
+            None => fields.positive(THETA)?,
+        };
+        let theta = theta.unwrap_or(10_000.0);
+        fields.rule(theta > 1.0, THETA, theta, "it must be above 1")?;
+        let scaling = match (scaling, fields) {
+            (Some(scaling), _) => self.scaling(scaling, theta, spec)?,
+            (None, Fields::Gguf(..)) => self.scaling(fields, theta, spec)?,
+            (None, Fields::Config(_)) => RopeScaling::None,
+        };
+        Ok(RopeSpec { theta, scaling })
+    }
+
+    /// `fields` are those of the scaling: in a `config.json` they have an object of their own.
+    fn scaling(&self, fields: Fields<'_>, theta: f32, spec: &ModelSpec) -> Result<RopeScaling, Kind> {
+        let pairs = spec.rope_dims / 2;
+        if let Some(factors) = self.checkpoint.floats("rope_freqs.weight", pairs)? {
+            return Ok(RopeScaling::Factors(factors));
+        }
+        let kind = fields.text(SCALING)?.or(fields.text(Field("", "type"))?);
+        let factor =
+            || -> Result<f32, Kind> { fields.positive(FACTOR)?.ok_or_else(|| fields.missing(FACTOR)) };
+        let original = || match fields.optional_size(ORIGINAL)? {
+            Some(original) => Ok(original),
+            None => self.fields.optional_size(ORIGINAL).map(|original| original.unwrap_or(spec.context)),
+        };
+        Ok(match kind {
+            // Files of some age have a factor and no kind.
+            None if !fields.is_config() => match fields.positive(FACTOR)? {
+                Some(factor) => RopeScaling::Linear { factor },
+                None => {
+                    self.long_factors(fields, original()?, spec)?.map_or(RopeScaling::None, RopeScaling::Long)
+                }
+            },
+            None | Some("none" | "default") => RopeScaling::None,
+            Some("linear") => RopeScaling::Linear { factor: factor()? },
+            Some("llama3") => {
+                let low = fields.positive(Field("", "low_freq_factor"))?.unwrap_or(1.0);
+                let high = fields.positive(Field("", "high_freq_factor"))?.unwrap_or(4.0);
+                RopeScaling::llama3((theta, spec.rope_dims), factor()?, (low, high), original()?)
+            }
+            Some("yarn") => RopeScaling::Yarn(self.yarn(fields, factor()?, original()?)?),
+            Some("longrope" | "su") => {
+                let factors = self.long_factors(fields, original()?, spec)?;
+                RopeScaling::Long(factors.ok_or_else(|| fields.missing(Field("", "long_factor")))?)
+            }
+            Some(other) => {
+                let rule = "known are none, linear, llama3, yarn and longrope";
+                let key = fields.name(SCALING);
+                return Err(Kind::KeyValue { key, given: other.to_owned(), rule });
+            }
+        })
+    }
+
+    fn yarn(&self, fields: Fields<'_>, factor: f32, original: usize) -> Result<Yarn, Kind> {
+        let usual = Yarn::usual_magnitude(factor);
+        let given = fields.positive(MAGNITUDE)?;
+        // In a file the factor comes on top.
+        let magnitude = match (given, fields.is_config()) {
+            (Some(given), true) => given,
+            (given, _) => given.unwrap_or(1.0) * usual,
+        };
+        let is_gpt_oss = self.checkpoint.architecture()? == "gpt-oss";
+        Ok(Yarn {
+            factor,
+            original,
+            beta_fast: fields.positive(BETA_FAST)?.unwrap_or(32.0),
+            beta_slow: fields.positive(BETA_SLOW)?.unwrap_or(1.0),
+            truncate: fields.truth(TRUNCATE)?.unwrap_or(!is_gpt_oss),
+            magnitude,
+        })
+    }
+
+    fn long_factors(
+        &self,
+        fields: Fields<'_>,
+        original: usize,
+        spec: &ModelSpec,
+    ) -> Result<Option<LongFactors>, Kind> {
+        let pairs = spec.rope_dims / 2;
+        let factors = |tensor: &str, key: &'static str| match self.checkpoint.floats(tensor, pairs)? {
+            Some(factors) => Ok(Some(factors)),
+            None => fields.numbers(key),
+        };
+        let long = factors("rope_factors_long.weight", "long_factor")?;
+        let short = factors("rope_factors_short.weight", "short_factor")?;
+        let (Some(long), Some(short)) = (long, short) else { return Ok(None) };
+        for (list, key) in [(&long, "long_factor"), (&short, "short_factor")] {
+            let positive = list.len() == pairs && list.iter().all(|&factor| factor > 0.0);
+            fields.rule(
+                positive,
+                Field(key, key),
+                list.len(),
+                "there must be a positive one for each pair",
+            )?;
+        }
+        let stretched = spec.context as f32 / original as f32;
+        let usual =
+            if stretched > 1.0 { (1.0 + stretched.ln() / (original as f32).ln()).sqrt() } else { 1.0 };
+        let magnitude = fields.positive(MAGNITUDE)?.unwrap_or(usual);
+        Ok(Some(LongFactors { short, long, original, magnitude }))
+    }
+}

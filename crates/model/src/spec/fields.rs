@@ -1,0 +1,180 @@
+//! Hyperparameters by the names that GGUF files and `config.json` have for them.
+
+use std::fmt::Display;
+
+use serde_json::{Map, Value as Json};
+
+use crate::error::Kind;
+use crate::gguf::{Gguf, Value};
+
+/// A field: its key in a GGUF file, after the architecture's prefix, and in a `config.json`. Empty where there is none.
+#[derive(Clone, Copy)]
+pub(crate) struct Field(pub(crate) &'static str, pub(crate) &'static str);
+
+/// The fields of a checkpoint.
+#[derive(Clone, Copy)]
+pub(crate) enum Fields<'a> {
+    /// A GGUF file's, with the architecture's prefix.
+    Gguf(&'a Gguf, &'a str),
+    /// A `config.json`.
+    Config(&'a Map<String, Json>),
+}
+
+impl<'a> Fields<'a> {
+    pub(crate) const fn is_config(self) -> bool {
+        matches!(self, Self::Config(_))
+    }
+
+    /// The field's name, for errors.
+    pub(crate) fn name(self, field: Field) -> String {
+        match self {
+            Self::Gguf(_, architecture) => format!("{architecture}.{}", field.0),
+            Self::Config(_) => field.1.to_owned(),
+        }
+    }
+
+    /// What a file says of a field, whatever it is.
+    fn look_up(self, field: Field) -> Option<Found<'a>> {
+        match self {
+            Self::Gguf(..) if field.0.is_empty() => None,
+            Self::Gguf(file, _) => file.value(&self.name(field)).map(Found::Gguf),
+            Self::Config(config) => config.get(field.1).filter(|value| !value.is_null()).map(Found::Json),
+        }
+    }
+
+    fn wrong_type(self, field: Field, found: Found<'_>, expected: &'static str) -> Kind {
+        Kind::KeyType { key: self.name(field), given: found.kind_name(), expected }
+    }
+
+    pub(crate) fn text(self, field: Field) -> Result<Option<&'a str>, Kind> {
+        match self.look_up(field) {
+            None => Ok(None),
+            Some(Found::Gguf(Value::String(text)) | Found::Json(Json::String(text))) => Ok(Some(text)),
+            Some(other) => Err(self.wrong_type(field, other, "a string")),
+        }
+    }
+
+    pub(crate) fn truth(self, field: Field) -> Result<Option<bool>, Kind> {
+        match self.look_up(field) {
+            None => Ok(None),
+            Some(Found::Gguf(&Value::Bool(truth)) | Found::Json(&Json::Bool(truth))) => Ok(Some(truth)),
+            Some(other) => Err(self.wrong_type(field, other, "a bool")),
+        }
+    }
+
+    pub(crate) fn size(self, field: Field) -> Result<usize, Kind> {
+        self.optional_size(field)?.ok_or_else(|| self.missing(field))
+    }
+
+    pub(crate) fn missing(self, field: Field) -> Kind {
+        Kind::MissingKey { key: self.name(field) }
+    }
+
+    /// A size: positive, and small enough that products of two never overflow.
+    pub(crate) fn optional_size(self, field: Field) -> Result<Option<usize>, Kind> {
+        let Some(found) = self.look_up(field) else { return Ok(None) };
+        let given = match found {
+            Found::Gguf(&Value::Unsigned(given)) => given,
+            Found::Gguf(&Value::Signed(given)) => given.max(0) as u64,
+            Found::Json(Json::Number(given)) if given.is_i64() => given.as_i64().unwrap_or(0).max(0) as u64,
+            Found::Json(Json::Number(given)) if given.is_u64() => u64::MAX,
+            other => return Err(self.wrong_type(field, other, "an unsigned integer")),
+        };
+        if !(1..1 << 31).contains(&given) {
+            let rule = "it must be positive and below 2^31";
+            return Err(Kind::KeyValue { key: self.name(field), given: given.to_string(), rule });
+        }
+        Ok(Some(given as usize))
+    }
+
+    pub(crate) fn float(self, field: Field) -> Result<Option<f32>, Kind> {
+        let given = match self.look_up(field) {
+            None => return Ok(None),
+            Some(Found::Gguf(&Value::Float(given))) => given,
+            Some(Found::Json(Json::Number(given))) => given.as_f64().unwrap_or(f64::NAN),
+            Some(other) => return Err(self.wrong_type(field, other, "a float")),
+        };
+        if !(given as f32).is_finite() {
+            let rule = "it must be finite";
+            return Err(Kind::KeyValue { key: self.name(field), given: given.to_string(), rule });
+        }
+        Ok(Some(given as f32))
+    }
+
+    /// A number above zero.
+    pub(crate) fn positive(self, field: Field) -> Result<Option<f32>, Kind> {
+        let given = self.float(field)?;
+        self.rule(given.is_none_or(|given| given > 0.0), field, given.unwrap_or(0.0), "it must be positive")?;
+        Ok(given)
+    }
+
+    pub(crate) fn rule(
+        self,
+        holds: bool,
+        field: Field,
+        given: impl Display,
+        rule: &'static str,
+    ) -> Result<(), Kind> {
+        if holds {
+            return Ok(());
+        }
+        Err(Kind::KeyValue { key: self.name(field), given: given.to_string(), rule })
+    }
+
+    /// The fields inside an object of a `config.json`.
+    pub(crate) fn within(self, key: &str) -> Option<Self> {
+        match self {
+            Self::Config(config) => Some(Self::Config(config.get(key)?.as_object()?)),
+            Self::Gguf(..) => None,
+        }
+    }
+
+    /// The numbers in an array of a `config.json`.
+    pub(crate) fn numbers(self, key: &'static str) -> Result<Option<Vec<f32>>, Kind> {
+        let Self::Config(config) = self else { return Ok(None) };
+        let expected = "an array of numbers";
+        match config.get(key) {
+            None | Some(Json::Null) => Ok(None),
+            Some(Json::Array(numbers)) => {
+                let number = |value: &Json| value.as_f64().map(|number| number as f32);
+                let wrong = || Kind::KeyType { key: key.to_owned(), given: "something else", expected };
+                numbers.iter().map(number).collect::<Option<_>>().map(Some).ok_or_else(wrong)
+            }
+            Some(other) => Err(self.wrong_type(Field("", key), Found::Json(other), expected)),
+        }
+    }
+
+    /// The texts in an array of a `config.json`.
+    pub(crate) fn texts(self, key: &'static str) -> Result<Option<Vec<&'a str>>, Kind> {
+        let Self::Config(config) = self else { return Ok(None) };
+        let expected = "an array of strings";
+        match config.get(key) {
+            None | Some(Json::Null) => Ok(None),
+            Some(Json::Array(texts)) => {
+                let wrong = || Kind::KeyType { key: key.to_owned(), given: "something else", expected };
+                texts.iter().map(Json::as_str).collect::<Option<_>>().map(Some).ok_or_else(wrong)
+            }
+            Some(other) => Err(self.wrong_type(Field("", key), Found::Json(other), expected)),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Found<'a> {
+    Gguf(&'a Value),
+    Json(&'a Json),
+}
+
+impl Found<'_> {
+    const fn kind_name(self) -> &'static str {
+        match self {
+            Self::Gguf(value) => value.kind_name(),
+            Self::Json(Json::Null) => "null",
+            Self::Json(Json::Bool(_)) => "a bool",
+            Self::Json(Json::Number(_)) => "a number",
+            Self::Json(Json::String(_)) => "a string",
+            Self::Json(Json::Array(_)) => "an array",
+            Self::Json(Json::Object(_)) => "an object",
+        }
+    }
+}

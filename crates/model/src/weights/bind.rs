@@ -1,0 +1,318 @@
+use std::sync::Arc;
+
+use candle_core::quantized::{GgmlDType, QTensor};
+use candle_core::{Device, Tensor};
+use rayon::prelude::*;
+
+use super::matrix::{Matrix, RowFormat};
+use super::{FeedForward, GatedLinear, LayerWeights, Linear, QkNormWeights, Weights};
+use crate::checkpoint::{Checkpoint, Names};
+use crate::error::Kind;
+use crate::gguf::TensorInfo;
+use crate::quant;
+use crate::spec::{ExpertSpec, Family, ModelSpec, NormPlacement, QkNorm};
+
+/// A type that matrices of floats are converted to when they are loaded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Quantization {
+    /// 8 bits, blocks of 32.
+    Q8_0,
+    /// 4 bits, blocks of 256 with small scales in them; matrices with other rows become [`Quantization::Q8_0`].
+    Q4K,
+}
+
+pub(super) fn bind(
+    checkpoint: &Checkpoint,
+    spec: &ModelSpec,
+    quantize: Option<Quantization>,
+) -> Result<Weights, Kind> {
+    let (family, _) = Family::of(checkpoint)?;
+    Binder { checkpoint, spec, names: Names::new(checkpoint, family), quantize }.bind()
+}
+
+struct Binder<'a> {
+    checkpoint: &'a Checkpoint,
+    spec: &'a ModelSpec,
+    names: Names,
+    quantize: Option<Quantization>,
+}
+
+impl Binder<'_> {
+    fn bind(&self) -> Result<Weights, Kind> {
+        let spec = self.spec;
+        let embedding = self.matrix(&self.names.global("token_embd.weight"), spec.hidden, spec.vocabulary)?;
+        let head = self.names.global("output.weight");
+        let head = match self.checkpoint.tensor(&head) {
+            Some(_) => self.matrix(&head, spec.hidden, spec.vocabulary)?,
+            None => embedding.clone(),
+        };
+        Ok(Weights {
+            embedding,
+            layers: (0..spec.layers.len()).map(|index| self.layer(index)).collect::<Result<_, _>>()?,
+            output_norm: self.norm(&self.names.global("output_norm.weight"), spec.hidden)?,
+            head,
+        })
+    }
+
+    fn layer(&self, index: usize) -> Result<LayerWeights, Kind> {
+        let spec = self.spec;
+        let name = |part: &str| self.names.layer(index, part);
+        let norm = |wanted: bool, part: &str| {
+            wanted.then(|| self.norm(&(name(part) + ".weight"), spec.hidden)).transpose()
+        };
+        let (before, after) = (spec.norms != NormPlacement::After, spec.norms != NormPlacement::Before);
+        let [query, key, value] = self.projections(index)?;
+        let sinks = spec.attention_sinks.then(|| self.vector(&self.names.sinks(index), spec.heads));
+        Ok(LayerWeights {
+            attention_norm: norm(before, "attn_norm")?,
+            query,
+            key,
+            value,
+            qk_norm: self.qk_norm(index)?,
+            sinks: sinks.transpose()?,
+            output: self.linear(&name("attn_output"), spec.heads * spec.head_dim, spec.hidden)?,
+            post_attention_norm: norm(after, "post_attention_norm")?,
+            feed_forward_norm: norm(before, "ffn_norm")?,
+            feed_forward: match spec.experts {
+                Some(experts) => self.experts(index, experts)?,
+                None => FeedForward::Dense(self.gated(index)?),
+            },
+            post_feed_forward_norm: norm(after, "post_ffw_norm")?,
+        })
+    }
+
+    /// The projections to queries, keys and values, which may be the rows of one matrix.
+    fn projections(&self, index: usize) -> Result<[Linear; 3], Kind> {
+        let spec = self.spec;
+        let (queries, keys) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
+        let fused = self.names.layer(index, "attn_qkv");
+        if self.checkpoint.tensor(&format!("{fused}.weight")).is_some() {
+            let all = self.linear(&fused, spec.hidden, queries + 2 * keys)?;
+            return Ok([0..queries, queries..queries + keys, queries + keys..queries + 2 * keys]
+                .map(|rows| all.slice(rows)));
+        }
+        let projection = |part: &str, rows: usize| {
+            let name = self.names.layer(index, part);
+            let bound = self.linear(&name, spec.hidden, rows)?;
+            if spec.qkv_bias && bound.bias.is_none() {
+                return Err(Kind::MissingTensor { tensor: name + ".bias" });
+            }
+            Ok(bound)
+        };
+        Ok([projection("attn_q", queries)?, projection("attn_k", keys)?, projection("attn_v", keys)?])
+    }
+
+    fn qk_norm(&self, index: usize) -> Result<Option<QkNormWeights>, Kind> {
+        let spec = self.spec;
+        let (query, key) = match spec.qk_norm {
+            None => return Ok(None),
+            Some(QkNorm::PerHead) => (spec.head_dim, spec.head_dim),
+            Some(QkNorm::Whole) => (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim),
+        };
+        let norm = |part: &str, len| self.norm(&(self.names.layer(index, part) + ".weight"), len);
+        Ok(Some(QkNormWeights { query: norm("attn_q_norm", query)?, key: norm("attn_k_norm", key)? }))
+    }
+
+    /// The feed-forward block, of which gate and up may be the rows of one matrix.
+    fn gated(&self, index: usize) -> Result<GatedLinear, Kind> {
+        let (hidden, width) = (self.spec.hidden, self.spec.feed_forward);
+        let name = |part: &str| self.names.layer(index, part);
+        let down = self.linear(&name("ffn_down"), width, hidden)?;
+        let (gate, up) = (name("ffn_gate"), name("ffn_up"));
+        let is_fused = self.checkpoint.tensor(&format!("{gate}.weight")).is_none()
+            && self
+                .checkpoint
+                .tensor(&format!("{up}.weight"))
+                .is_some_and(|up| up.shape.get(1) == Some(&(2 * width as u64)));
+        if is_fused {
+            let both = self.linear(&up, hidden, 2 * width)?;
+            return Ok(GatedLinear { gate: both.slice(0..width), up: both.slice(width..2 * width), down });
+        }
+        Ok(GatedLinear {
+            gate: self.linear(&gate, hidden, width)?,
+            up: self.linear(&up, hidden, width)?,
+            down,
+        })
+    }
+
+    fn experts(&self, index: usize, spec: ExpertSpec) -> Result<FeedForward, Kind> {
+        let hidden = self.spec.hidden;
+        let router = self.linear(&self.names.layer(index, "ffn_gate_inp"), hidden, spec.count)?;
+        if let Some(prefix) = self.names.transposed_experts(index) {
+            let experts = self.transposed_experts(&prefix, spec)?;
+            return Ok(FeedForward::Experts { router, experts });
+        }
+        let matrices = |part, columns, rows| self.expert_matrices(index, part, spec.count, (columns, rows));
+        let gates = matrices("ffn_gate", hidden, spec.feed_forward)?;
+        let ups = matrices("ffn_up", hidden, spec.feed_forward)?;
+        let downs = matrices("ffn_down", spec.feed_forward, hidden)?;
+        let experts = gates.into_iter().zip(ups).zip(downs);
+        let experts = experts.map(|((gate, up), down)| GatedLinear { gate, up, down }).collect();
+        Ok(FeedForward::Experts { router, experts })
+    }
+
+    /// One matrix of each expert: the planes of one tensor, or tensors of their own.
+    fn expert_matrices(
+        &self,
+        index: usize,
+        part: &str,
+        count: usize,
+        (columns, rows): (usize, usize),
+    ) -> Result<Vec<Linear>, Kind> {
+        let shared = self.names.experts(index, part);
+        let Some(shared) = shared.filter(|name| self.checkpoint.tensor(&format!("{name}.weight")).is_some())
+        else {
+            return (0..count)
+                .map(|expert| self.linear(&self.names.expert(index, expert, part), columns, rows))
+                .collect();
+        };
+        let shape = [columns as u64, rows as u64, count as u64];
+        let weight = self.stacked(&format!("{shared}.weight"), &shape, columns, rows * count)?;
+        let bias = format!("{shared}.bias");
+        let bias = self.checkpoint.tensor(&bias).map(|_| self.values(&bias, &shape[1..])).transpose()?;
+        let all = Linear { weight, bias };
+        Ok((0..count).map(|expert| all.slice(expert * rows..(expert + 1) * rows)).collect())
+    }
+
+    /// Experts whose matrices have a column per output, those of gate and up in turns.
+    fn transposed_experts(&self, prefix: &str, spec: ExpertSpec) -> Result<Vec<GatedLinear>, Kind> {
+        let ExpertSpec { count, feed_forward: width, .. } = spec;
+        let hidden = self.spec.hidden;
+        // Gates first, then what they gate.
+        let unravelled = |row: usize| if row < width { 2 * row } else { 2 * (row - width) + 1 };
+        let both =
+            self.transposed(&format!("{prefix}.gate_up_proj"), (hidden, 2 * width, count), unravelled)?;
+        let down = self.transposed(&format!("{prefix}.down_proj"), (width, hidden, count), |row| row)?;
+        let gated = |expert: usize| GatedLinear {
+            gate: both.slice(2 * expert * width..(2 * expert + 1) * width),
+            up: both.slice((2 * expert + 1) * width..(2 * expert + 2) * width),
+            down: down.slice(expert * hidden..(expert + 1) * hidden),
+        };
+        Ok((0..count).map(gated).collect())
+    }
+
+    /// A tensor of `[outputs, inputs]` for each expert as rows of inputs, with its biases. `source` tells from which output
+    /// an output of an expert comes.
+    fn transposed(
+        &self,
+        name: &str,
+        (inputs, outputs, count): (usize, usize, usize),
+        source: impl Fn(usize) -> usize,
+    ) -> Result<Linear, Kind> {
+        let (info, dtype) = self.tensor(name, &[outputs as u64, inputs as u64, count as u64])?;
+        let size = info.dtype.block_bytes();
+        if info.dtype.block_len() != 1 {
+            return Err(Kind::UnsupportedType { tensor: name.to_owned(), given: info.dtype.name() });
+        }
+        let all = &self.checkpoint.map(info)[info.offset..info.offset + info.byte_len];
+        let mut bytes = Vec::with_capacity(info.byte_len);
+        for expert in all.chunks_exact(inputs * outputs * size) {
+            for output in (0..outputs).map(&source) {
+                let elements =
+                    expert.chunks_exact(outputs * size).map(|row| &row[output * size..(output + 1) * size]);
+                elements.for_each(|element| bytes.extend(element));
+            }
+        }
+        let format = RowFormat { dtype, bytes: inputs * size };
+        let matrix = Matrix::owned(bytes, format, outputs * count, inputs);
+        let given = self.values(&format!("{name}_bias"), &[outputs as u64, count as u64])?;
+        let bias = given.chunks_exact(outputs).flat_map(|bias| (0..outputs).map(|row| bias[source(row)]));
+        Ok(Linear { weight: self.converted(matrix)?, bias: Some(bias.collect()) })
+    }
+
+    fn linear(&self, name: &str, columns: usize, rows: usize) -> Result<Linear, Kind> {
+        let bias = format!("{name}.bias");
+        Ok(Linear {
+            weight: self.matrix(&format!("{name}.weight"), columns, rows)?,
+            bias: self.checkpoint.tensor(&bias).map(|_| self.vector(&bias, rows)).transpose()?,
+        })
+    }
+
+    fn matrix(&self, name: &str, columns: usize, rows: usize) -> Result<Matrix, Kind> {
+        self.stacked(name, &[columns as u64, rows as u64], columns, rows)
+    }
+
+    /// A tensor of this shape as a matrix of all its rows.
+    fn stacked(&self, name: &str, shape: &[u64], columns: usize, rows: usize) -> Result<Matrix, Kind> {
+        let (info, dtype) = self.tensor(name, shape)?;
+        let bytes = columns / info.dtype.block_len() * info.dtype.block_bytes();
+        let map = Arc::clone(self.checkpoint.map(info));
+        self.converted(Matrix::mapped(map, info.offset, RowFormat { dtype, bytes }, rows, columns))
+    }
+
+    /// The matrix, of another type if that is wanted.
+    fn converted(&self, matrix: Matrix) -> Result<Matrix, Kind> {
+        match self.quantize {
+            Some(wanted) if matrix.is_float() => Ok(quantized(&matrix, wanted)?.unwrap_or(matrix)),
+            _ => Ok(matrix),
+        }
+    }
+
+    fn norm(&self, name: &str, len: usize) -> Result<Vec<f32>, Kind> {
+        let mut weights = self.vector(name, len)?;
+        let offset = self.names.norm_offset();
+        for weight in &mut weights {
+            *weight += offset;
+        }
+        Ok(weights)
+    }
+
+    fn vector(&self, name: &str, len: usize) -> Result<Vec<f32>, Kind> {
+        self.values(name, &[len as u64])
+    }
+
+    fn values(&self, name: &str, shape: &[u64]) -> Result<Vec<f32>, Kind> {
+        let (info, dtype) = self.tensor(name, shape)?;
+        let mut values = vec![0.0; info.elements() as usize];
+        let bytes = &self.checkpoint.map(info)[info.offset..info.offset + info.byte_len];
+        quant::dequantize(dtype, bytes, &mut values);
+        Ok(values)
+    }
+
+    /// A tensor of the given shape and of a type that there is arithmetic for.
+    fn tensor(&self, name: &str, shape: &[u64]) -> Result<(&TensorInfo, GgmlDType), Kind> {
+        let tensor = || name.to_owned();
+        let info = self.checkpoint.tensor(name).ok_or_else(|| Kind::MissingTensor { tensor: tensor() })?;
+        if info.shape != shape {
+            let (given, expected) = (info.shape.clone(), shape.to_vec());
+            return Err(Kind::Shape { tensor: tensor(), given, expected });
+        }
+        match info.dtype.compute() {
+            Some(dtype) => Ok((info, dtype)),
+            None => Err(Kind::UnsupportedType { tensor: tensor(), given: info.dtype.name() }),
+        }
+    }
+}
+
+impl Linear {
+    /// Some rows, with their biases.
+    fn slice(&self, rows: std::ops::Range<usize>) -> Self {
+        let bias = self.bias.as_ref().map(|bias| bias[rows.clone()].to_vec());
+        Self { weight: self.weight.slice(rows), bias }
+    }
+}
+
+/// Rows that are converted at a time.
+const ROWS_AT_ONCE: usize = 64;
+
+/// A matrix of another type; `None` where its rows are no whole blocks.
+fn quantized(matrix: &Matrix, wanted: Quantization) -> Result<Option<Matrix>, Kind> {
+    let columns = matrix.columns;
+    let dtype = match wanted {
+        Quantization::Q4K if columns.is_multiple_of(GgmlDType::Q4K.block_size()) => GgmlDType::Q4K,
+        _ if columns.is_multiple_of(GgmlDType::Q8_0.block_size()) => GgmlDType::Q8_0,
+        _ => return Ok(None),
+    };
+    let row_bytes = columns / dtype.block_size() * dtype.type_size();
+    let mut bytes = vec![0; matrix.rows * row_bytes];
+    bytes.par_chunks_mut(ROWS_AT_ONCE * row_bytes).enumerate().try_for_each(|(index, out)| {
+        let first = index * ROWS_AT_ONCE;
+        let rows = out.len() / row_bytes;
+        let mut values = vec![0.0; rows * columns];
+        matrix.dequantize(first..first + rows, &mut values);
+        let tensor = Tensor::from_vec(values, (rows, columns), &Device::Cpu)?;
+        out.copy_from_slice(&QTensor::quantize(&tensor, dtype)?.data()?);
+        Ok::<(), candle_core::Error>(())
+    })?;
+    Ok(Some(Matrix::owned(bytes, RowFormat { dtype, bytes: row_bytes }, matrix.rows, columns)))
+}

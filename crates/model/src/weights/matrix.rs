@@ -1,0 +1,91 @@
+use std::ops::Range;
+use std::sync::Arc;
+
+use candle_core::quantized::GgmlDType;
+
+use crate::file_map::FileMap;
+use crate::quant::{self, Activation};
+
+/// A weight matrix, one output per row.
+#[derive(Clone, Debug)]
+pub(crate) struct Matrix {
+    storage: Storage,
+    offset: usize,
+    row_bytes: usize,
+    dtype: GgmlDType,
+    /// Outputs.
+    pub(crate) rows: usize,
+    /// Inputs.
+    pub(crate) columns: usize,
+}
+
+/// Where the bytes of a matrix are.
+#[derive(Clone, Debug)]
+enum Storage {
+    /// In a file.
+    Mapped(Arc<FileMap>),
+    /// In memory, where the matrix was converted when it was loaded.
+    Owned(Arc<[u8]>),
+}
+
+/// How the bytes of rows are to be read.
+#[derive(Clone, Copy)]
+pub(super) struct RowFormat {
+    pub(super) dtype: GgmlDType,
+    pub(super) bytes: usize,
+}
+
+impl Matrix {
+    pub(super) const fn mapped(
+        map: Arc<FileMap>,
+        offset: usize,
+        format: RowFormat,
+        rows: usize,
+        columns: usize,
+    ) -> Self {
+        let RowFormat { dtype, bytes: row_bytes } = format;
+        Self { storage: Storage::Mapped(map), offset, row_bytes, dtype, rows, columns }
+    }
+
+    pub(super) fn owned(bytes: Vec<u8>, format: RowFormat, rows: usize, columns: usize) -> Self {
+        let RowFormat { dtype, bytes: row_bytes } = format;
+        Self { storage: Storage::Owned(bytes.into()), offset: 0, row_bytes, dtype, rows, columns }
+    }
+
+    /// Some rows as a matrix of their own.
+    pub(super) fn slice(&self, rows: Range<usize>) -> Self {
+        Self { offset: self.offset + rows.start * self.row_bytes, rows: rows.len(), ..self.clone() }
+    }
+
+    /// The bytes of some rows; rows are contiguous.
+    fn bytes(&self, rows: Range<usize>) -> &[u8] {
+        let all: &[u8] = match &self.storage {
+            Storage::Mapped(map) => map,
+            Storage::Owned(bytes) => bytes,
+        };
+        &all[self.offset + rows.start * self.row_bytes..self.offset + rows.end * self.row_bytes]
+    }
+
+    /// Expands some rows into `out`, `[rows, columns]`.
+    pub(crate) fn dequantize(&self, rows: Range<usize>, out: &mut [f32]) {
+        let bytes = self.bytes(rows);
+        for (row, out) in bytes.chunks_exact(self.row_bytes).zip(out.chunks_exact_mut(self.columns)) {
+            quant::dequantize(self.dtype, row, out);
+        }
+    }
+
+    /// Multiplies the rows from `first` on with one activation row, as many as `out` has room for.
+    pub(crate) fn dot(&self, first: usize, x: &Activation<'_>, out: &mut [f32]) {
+        quant::dot(self.dtype, self.bytes(first..first + out.len()), self.row_bytes, x, out);
+    }
+
+    /// The bytes that one row takes.
+    pub(crate) const fn row_bytes(&self) -> usize {
+        self.row_bytes
+    }
+
+    /// Whether the elements are plain floats.
+    pub(super) const fn is_float(&self) -> bool {
+        matches!(self.dtype, GgmlDType::F32 | GgmlDType::F16 | GgmlDType::BF16)
+    }
+}
