@@ -52,6 +52,7 @@ const FEED_FORWARD: Field = Field("feed_forward_length", "intermediate_size");
 const CONTEXT: Field = Field("context_length", "max_position_embeddings");
 const EPSILON: Field = Field("attention.layer_norm_rms_epsilon", "rms_norm_eps");
 const WINDOW: Field = Field("attention.sliding_window", "sliding_window");
+const WINDOW_PATTERN: Field = Field("attention.sliding_window_pattern", "sliding_window_pattern");
 const THETA: Field = Field("rope.freq_base", "rope_theta");
 const LOCAL_THETA: Field = Field("rope.freq_base_swa", "rope_local_base_freq");
 const SCALING: Field = Field("rope.scaling.type", "rope_type");
@@ -233,10 +234,15 @@ impl Reader<'_> {
     fn windows(&self, spec: &mut ModelSpec, is_local: impl Fn(usize) -> bool) -> Result<(), Kind> {
         let Some(window) = self.fields.optional_size(WINDOW)? else { return Ok(()) };
         let types = self.fields.texts("layer_types")?;
+        let flags = self.fields.flags(WINDOW_PATTERN);
+        let every = if flags.is_some() { None } else { self.fields.optional_size(WINDOW_PATTERN)? };
         for (index, layer) in spec.layers.iter_mut().enumerate() {
-            let local = match &types {
-                Some(types) => types.get(index) == Some(&"sliding_attention"),
-                None => is_local(index),
+            let local = match (&types, &flags, every) {
+                (Some(types), ..) => types.get(index) == Some(&"sliding_attention"),
+                (_, Some(flags), _) => flags.get(index) == Some(&true),
+                // One layer in so many looks at everything.
+                (.., Some(every)) => !(index + 1).is_multiple_of(every),
+                _ => is_local(index),
             };
             layer.window = local.then_some(window);
         }
@@ -301,10 +307,8 @@ impl Reader<'_> {
             None => fields.positive(LOCAL_THETA)?,
         };
         spec.ropes.push(RopeSpec::plain(theta.unwrap_or(10_000.0)));
-        let pattern = Field("", "sliding_window_pattern");
-        let every = fields.optional_size(pattern)?.unwrap_or(GEMMA3_GLOBAL_EVERY);
         fields.size(WINDOW)?;
-        self.windows(spec, |layer| !(layer + 1).is_multiple_of(every))?;
+        self.windows(spec, |layer| !(layer + 1).is_multiple_of(GEMMA3_GLOBAL_EVERY))?;
         for layer in spec.layers.iter_mut().filter(|layer| layer.window.is_some()) {
             layer.rope = Some(1);
         }
@@ -317,6 +321,8 @@ impl Reader<'_> {
         spec.embedding_scale = (spec.hidden as f32).sqrt();
         if let Some(scalar) = self.fields.positive(QUERY_SCALAR)? {
             spec.attention_scale = 1.0 / scalar.sqrt();
+        } else if let Some(scale) = self.fields.positive(ATTENTION_SCALE)? {
+            spec.attention_scale = scale;
         } else if spec.layers.len() == odd_layers {
             spec.attention_scale = 1.0 / ((spec.hidden / spec.heads) as f32).sqrt();
         }

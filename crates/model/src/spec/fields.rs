@@ -144,6 +144,21 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// A flag for each layer, in a GGUF file.
+    pub(crate) fn flags(self, field: Field) -> Option<Vec<bool>> {
+        let (Self::Gguf(file, _), Some(Found::Gguf(Value::Array(array)))) = (self, self.look_up(field))
+        else {
+            return None;
+        };
+        let flag = |value| match value {
+            Ok(Value::Bool(flag)) => Some(flag),
+            Ok(Value::Unsigned(flag)) => Some(flag != 0),
+            Ok(Value::Signed(flag)) => Some(flag != 0),
+            _ => None,
+        };
+        file.array_values(array).map(flag).collect()
+    }
+
     /// The texts in an array of a `config.json`.
     pub(crate) fn texts(self, key: &'static str) -> Result<Option<Vec<&'a str>>, Kind> {
         let Self::Config(config) = self else { return Ok(None) };

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
 mod broken;
+mod converted;
 mod golden;
 mod laws;
 mod reference;

@@ -12,7 +12,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
-use crate::tiny::append;
+use crate::converted;
+use crate::tiny::{self, append};
 
 /// What a model of transformers computed.
 #[derive(Deserialize)]
@@ -139,6 +140,21 @@ fn safetensors_compute_what_transformers_does() {
     for (name, golden) in goldens() {
         let folder = golden.checkpoint();
         let model = Model::open(folder.path(), OpenOptions::default()).unwrap();
+        golden.assert_computed_by(&model, &name);
+    }
+}
+
+#[test]
+fn gguf_files_compute_what_transformers_does() {
+    for (name, golden) in goldens() {
+        // Files have no place for these; they are always the usual ones.
+        let is_odd =
+            |key: &str, usual: f64| golden.config.get(key).is_some_and(|value| value.as_f64() != Some(usual));
+        if is_odd("swiglu_limit", 7.0) || is_odd("no_rope_layer_interval", 4.0) {
+            continue;
+        }
+        let file = converted::gguf(&golden);
+        let model = tiny::open(&file).unwrap_or_else(|error| panic!("{name}: {error:?}"));
         golden.assert_computed_by(&model, &name);
     }
 }

@@ -278,7 +278,11 @@ MODELS = {
     ),
     "gemma2": (
         GEMMA2,
-        {64: {"head_dim": 32, "query_pre_attn_scalar": 24}, 576: {"head_dim": 64, "query_pre_attn_scalar": 64}},
+        {
+            # A cap that such small scores reach.
+            64: {"attn_logit_softcapping": 2.0, "head_dim": 32, "query_pre_attn_scalar": 24},
+            576: {"head_dim": 64, "query_pre_attn_scalar": 64},
+        },
     ),
     "mistral": (MISTRAL, {64: {}, 576: {}}),
     "phi3": (
@@ -311,7 +315,7 @@ MODELS = {
         },
     ),
     "olmo2": (OLMO2, {64: {}, 576: {}}),
-    "granite": (GRANITE, {64: {"attention_multiplier": 0.0625}, 576: {"attention_multiplier": 0.015625}}),
+    "granite": (GRANITE, {64: {"attention_multiplier": 1.0, "embedding_multiplier": 1.0}, 576: {"attention_multiplier": 0.015625}}),
     "mixtral": (MIXTRAL, {64: {}, 576: {}}),
     "qwen3-moe": (
         QWEN3_MOE,
@@ -331,7 +335,7 @@ MODELS = {
             **QWEN2,
             "rope_scaling": {"factor": 4.0, "original_max_position_embeddings": 16, "rope_type": "yarn"},
         },
-        {64: {}},
+        {64: {}, 576: {}},
     ),
 }
 

@@ -1,0 +1,301 @@
+//! The tiny models of [`transformers`](crate::transformers) as GGUF files, the way llama.cpp's converter writes them.
+
+use candle_core::quantized::GgmlDType;
+use serde_json::Value;
+
+use crate::transformers::Golden;
+use crate::writer::Writer;
+
+/// A model as a GGUF file.
+pub(crate) fn gguf(golden: &Golden) -> Vec<u8> {
+    gguf_with(golden, GgmlDType::F32, None)
+}
+
+/// The same with matrices of type `dtype`, and for another context if that is given.
+pub(crate) fn gguf_with(golden: &Golden, dtype: GgmlDType, context: Option<u32>) -> Vec<u8> {
+    let converter = Converter { golden, architecture: architecture(golden.model_type()), dtype, context };
+    let mut writer = Writer::default();
+    converter.metadata(&mut writer);
+    for name in golden.tensors.keys() {
+        converter.tensor(&mut writer, name);
+    }
+    converter.experts(&mut writer);
+    converter.rope_factors(&mut writer);
+    writer.finish()
+}
+
+fn architecture(model_type: &str) -> &str {
+    match model_type {
+        "gemma3_text" => "gemma3",
+        "gpt_oss" => "gpt-oss",
+        "mistral" | "mixtral" => "llama",
+        "qwen3_moe" => "qwen3moe",
+        other => other,
+    }
+}
+
+struct Converter<'a> {
+    golden: &'a Golden,
+    architecture: &'a str,
+    /// That of matrices.
+    dtype: GgmlDType,
+    context: Option<u32>,
+}
+
+impl Converter<'_> {
+    fn config(&self, key: &str) -> Option<&Value> {
+        self.golden.config.get(key).filter(|value| !value.is_null())
+    }
+
+    fn size(&self, key: &str) -> Option<u32> {
+        self.config(key).and_then(Value::as_u64).map(|size| size as u32)
+    }
+
+    fn float(&self, key: &str) -> Option<f32> {
+        self.config(key).and_then(Value::as_f64).map(|float| float as f32)
+    }
+
+    fn metadata(&self, writer: &mut Writer) {
+        let key = |name: &str| format!("{}.{name}", self.architecture);
+        writer.string("general.architecture", self.architecture);
+        let size = |name: &str| self.size(name).unwrap_or_else(|| panic!("{name} is missing"));
+        let head_dim = self.size("head_dim").unwrap_or(size("hidden_size") / size("num_attention_heads"));
+        let mut sizes = vec![
+            ("block_count", size("num_hidden_layers")),
+            ("context_length", self.context.unwrap_or(size("max_position_embeddings"))),
+            ("embedding_length", size("hidden_size")),
+            ("feed_forward_length", size("intermediate_size")),
+            ("attention.head_count", size("num_attention_heads")),
+            ("attention.head_count_kv", size("num_key_value_heads")),
+            ("attention.key_length", head_dim),
+            ("attention.value_length", head_dim),
+        ];
+        let fraction = self.float("partial_rotary_factor").unwrap_or(1.0);
+        sizes.push(("rope.dimension_count", (head_dim as f32 * fraction) as u32));
+        // Qwen's configs name a window that is not used.
+        if self.architecture != "qwen2" {
+            sizes.extend(self.size("sliding_window").map(|window| ("attention.sliding_window", window)));
+        }
+        // Gemma 3 with another pattern than the usual one.
+        let alternates = self.config("layer_types").is_some_and(|types| types[1] == "full_attention");
+        if self.architecture == "gemma3" && alternates {
+            sizes.push(("attention.sliding_window_pattern", 2));
+        }
+        let experts = self.size("num_local_experts").or(self.size("num_experts"));
+        if let Some(experts) = experts {
+            sizes.push(("expert_count", experts));
+            sizes.push(("expert_used_count", size("num_experts_per_tok")));
+            let width = self.size("moe_intermediate_size").unwrap_or(size("intermediate_size"));
+            if self.golden.model_type() != "mixtral" {
+                sizes.push(("expert_feed_forward_length", width));
+            }
+        }
+        for (name, size) in sizes {
+            writer.u32(&key(name), size);
+        }
+        for (name, config) in [
+            ("attention.layer_norm_rms_epsilon", "rms_norm_eps"),
+            ("rope.freq_base", "rope_theta"),
+            ("attn_logit_softcapping", "attn_logit_softcapping"),
+            ("final_logit_softcapping", "final_logit_softcapping"),
+            ("attention.scale", "attention_multiplier"),
+            ("embedding_scale", "embedding_multiplier"),
+            ("residual_scale", "residual_multiplier"),
+            ("logit_scale", "logits_scaling"),
+        ] {
+            if let Some(value) = self.float(config) {
+                writer.f32(&key(name), value);
+            }
+        }
+        // Files say nothing of it where it is the head's.
+        if let Some(scalar) = self.size("query_pre_attn_scalar").filter(|&scalar| scalar != head_dim) {
+            writer.f32(&key("attention.scale"), 1.0 / (scalar as f32).sqrt());
+        }
+        self.scaling(writer);
+        writer.string("tokenizer.ggml.model", "gpt2");
+    }
+
+    fn scaling(&self, writer: &mut Writer) {
+        let key = |name: &str| format!("{}.rope.scaling.{name}", self.architecture);
+        let Some(scaling) = self.config("rope_scaling") else { return };
+        let kind = scaling.get("rope_type").or(scaling.get("type")).and_then(Value::as_str).unwrap();
+        if !matches!(kind, "linear" | "yarn" | "longrope") {
+            return;
+        }
+        writer.string(&key("type"), kind);
+        if let Some(factor) = scaling["factor"].as_f64() {
+            writer.f32(&key("factor"), factor as f32);
+        }
+        let original = scaling["original_max_position_embeddings"].as_u64();
+        if let Some(original) = original.or(self.size("original_max_position_embeddings").map(u64::from)) {
+            writer.u32(&key("original_context_length"), original as u32);
+        }
+        if kind == "longrope" {
+            let original = self.float("original_max_position_embeddings").unwrap();
+            let stretched = self.float("max_position_embeddings").unwrap() / original;
+            writer.f32(&key("attn_factor"), (1.0 + stretched.ln() / original.ln()).sqrt());
+        }
+    }
+
+    /// One tensor, if it goes into the file as it is, or with its rows in another order.
+    fn tensor(&self, writer: &mut Writer, name: &str) {
+        let Some(own) = self.name(name) else { return };
+        let mut values = self.golden.values(name);
+        let shape = &self.golden.tensors[name];
+        let interleaves = matches!(self.architecture, "llama" | "smollm3" | "granite");
+        let heads = if own.contains("attn_q.") { "num_attention_heads" } else { "num_key_value_heads" };
+        if interleaves && (own.contains("attn_q.") || own.contains("attn_k.")) {
+            values = interleaved(&values, self.size(heads).unwrap() as usize, shape);
+        }
+        if self.architecture.starts_with("gemma") && name.ends_with("norm.weight") {
+            for value in &mut values {
+                *value += 1.0;
+            }
+        }
+        let shape: Vec<u64> = shape.iter().rev().map(|&dim| dim as u64).collect();
+        self.write(writer, &own, &shape, &values);
+    }
+
+    fn write(&self, writer: &mut Writer, name: &str, shape: &[u64], values: &[f32]) {
+        let dtype = if shape.len() > 1 && name.ends_with("weight") { self.dtype } else { GgmlDType::F32 };
+        writer.tensor(name, shape, dtype, values);
+    }
+
+    fn name(&self, name: &str) -> Option<String> {
+        let global = match name {
+            "model.embed_tokens.weight" => Some("token_embd.weight"),
+            "model.norm.weight" => Some("output_norm.weight"),
+            "lm_head.weight" => Some("output.weight"),
+            _ => None,
+        };
+        if let Some(global) = global {
+            return Some(global.to_owned());
+        }
+        let (layer, part) = name.strip_prefix("model.layers.").unwrap().split_once('.').unwrap();
+        let (part, kind) = match part {
+            "self_attn.sinks" => (part, "weight"),
+            _ => part.rsplit_once('.').unwrap(),
+        };
+        let four_norms = self.architecture.starts_with("gemma");
+        let own = match part {
+            "input_layernorm" => "attn_norm",
+            "self_attn.q_proj" => "attn_q",
+            "self_attn.k_proj" => "attn_k",
+            "self_attn.v_proj" => "attn_v",
+            "self_attn.qkv_proj" => "attn_qkv",
+            "self_attn.o_proj" => "attn_output",
+            "self_attn.q_norm" => "attn_q_norm",
+            "self_attn.k_norm" => "attn_k_norm",
+            "self_attn.sinks" => "attn_sinks",
+            "post_attention_layernorm" if four_norms => "post_attention_norm",
+            "post_attention_layernorm" if matches!(self.architecture, "olmo2" | "gpt-oss") => {
+                "post_attention_norm"
+            }
+            "post_attention_layernorm" | "pre_feedforward_layernorm" => "ffn_norm",
+            "post_feedforward_layernorm" => "post_ffw_norm",
+            "mlp.gate_proj" => "ffn_gate",
+            "mlp.up_proj" | "mlp.gate_up_proj" => "ffn_up",
+            "mlp.down_proj" => "ffn_down",
+            "mlp.gate" | "mlp.router" | "block_sparse_moe.gate" => "ffn_gate_inp",
+            _ if part.contains("experts") => return None,
+            other => panic!("no name for {other}"),
+        };
+        Some(format!("blk.{layer}.{own}.{kind}"))
+    }
+
+    /// The experts' matrices, all of a kind in one tensor.
+    fn experts(&self, writer: &mut Writer) {
+        let Some(count) = self.size("num_local_experts").or(self.size("num_experts")) else { return };
+        let hidden = u64::from(self.size("hidden_size").unwrap());
+        let width = self.size("moe_intermediate_size").or(self.size("intermediate_size")).unwrap().into();
+        for layer in 0..self.size("num_hidden_layers").unwrap() {
+            if self.architecture == "gpt-oss" {
+                self.gpt_oss_experts(writer, layer, (count as usize, hidden, width));
+                continue;
+            }
+            let mixtral = self.golden.model_type() == "mixtral";
+            for (own, part) in [("gate", "w1"), ("down", "w2"), ("up", "w3")] {
+                let block = if mixtral { "block_sparse_moe" } else { "mlp" };
+                let part = if mixtral { part.to_owned() } else { format!("{own}_proj") };
+                let name =
+                    |expert: u32| format!("model.layers.{layer}.{block}.experts.{expert}.{part}.weight");
+                let values: Vec<f32> =
+                    (0..count).flat_map(|expert| self.golden.values(&name(expert))).collect();
+                let (columns, rows) = if own == "down" { (width, hidden) } else { (hidden, width) };
+                let own = format!("blk.{layer}.ffn_{own}_exps.weight");
+                self.write(writer, &own, &[columns, rows, count.into()], &values);
+            }
+        }
+    }
+
+    fn gpt_oss_experts(&self, writer: &mut Writer, layer: u32, (count, hidden, width): (usize, u64, u64)) {
+        let golden = |name: &str| self.golden.values(&format!("model.layers.{layer}.mlp.experts.{name}"));
+        let (both, both_bias) = (golden("gate_up_proj"), golden("gate_up_proj_bias"));
+        let (down, down_bias) = (golden("down_proj"), golden("down_proj_bias"));
+        let (h, w) = (hidden as usize, width as usize);
+        for (own, first) in [("gate", 0), ("up", 1)] {
+            let element = |expert: usize, row: usize, column: usize| {
+                both[(expert * h + column) * 2 * w + 2 * row + first]
+            };
+            let values = (0..count).flat_map(|e| (0..w).flat_map(move |r| (0..h).map(move |c| (e, r, c))));
+            let values: Vec<f32> = values.map(|(e, r, c)| element(e, r, c)).collect();
+            let name = format!("blk.{layer}.ffn_{own}_exps");
+            let shape = [hidden, width, count as u64];
+            self.write(writer, &format!("{name}.weight"), &shape, &values);
+            let bias: Vec<f32> = both_bias.iter().skip(first).step_by(2).copied().collect();
+            self.write(writer, &format!("{name}.bias"), &shape[1..], &bias);
+        }
+        let values = (0..count).flat_map(|e| (0..h).flat_map(move |r| (0..w).map(move |c| (e, r, c))));
+        let values: Vec<f32> = values.map(|(e, r, c)| down[(e * w + c) * h + r]).collect();
+        let name = format!("blk.{layer}.ffn_down_exps");
+        let shape = [width, hidden, count as u64];
+        self.write(writer, &format!("{name}.weight"), &shape, &values);
+        self.write(writer, &format!("{name}.bias"), &shape[1..], &down_bias);
+    }
+
+    /// What rotary frequencies are divided by, where files have that as tensors.
+    fn rope_factors(&self, writer: &mut Writer) {
+        let Some(scaling) = self.config("rope_scaling") else { return };
+        for (own, key) in
+            [("rope_factors_long.weight", "long_factor"), ("rope_factors_short.weight", "short_factor")]
+        {
+            if let Some(factors) = scaling[key].as_array() {
+                let factors: Vec<f32> =
+                    factors.iter().map(|factor| factor.as_f64().unwrap() as f32).collect();
+                self.write(writer, own, &[factors.len() as u64], &factors);
+            }
+        }
+        if scaling["rope_type"] == "llama3" {
+            let number = |key: &str| scaling[key].as_f64().unwrap();
+            let (theta, dims) =
+                (self.config("rope_theta").unwrap().as_f64().unwrap(), self.size("head_dim").unwrap());
+            let (low, high) = (number("low_freq_factor"), number("high_freq_factor"));
+            let original = number("original_max_position_embeddings");
+            let factor = |pair: u32| {
+                let wavelength = std::f64::consts::TAU * theta.powf(f64::from(2 * pair) / f64::from(dims));
+                if wavelength < original / high {
+                    return 1.0;
+                }
+                if wavelength > original / low {
+                    return number("factor") as f32;
+                }
+                let smooth = (original / wavelength - low) / (high - low);
+                (1.0 / ((1.0 - smooth) / number("factor") + smooth)) as f32
+            };
+            let factors: Vec<f32> = (0..dims / 2).map(factor).collect();
+            self.write(writer, "rope_freqs.weight", &[factors.len() as u64], &factors);
+        }
+    }
+}
+
+/// Rows of queries or keys in the order in which pairs that rotate together are neighbours.
+fn interleaved(values: &[f32], heads: usize, shape: &[usize]) -> Vec<f32> {
+    let columns = if shape.len() == 2 { shape[1] } else { 1 };
+    let head_dim = shape[0] / heads;
+    let row = |row: usize| {
+        let (head, within) = (row / head_dim, row % head_dim);
+        let source = head * head_dim + within / 2 + within % 2 * (head_dim / 2);
+        &values[source * columns..(source + 1) * columns]
+    };
+    (0..shape[0]).flat_map(row).copied().collect()
+}
