@@ -149,11 +149,11 @@ impl Checkpoint {
             let (given, expected) = (info.shape.clone(), vec![len as u64]);
             return Err(Kind::Shape { tensor: name(), given, expected });
         }
-        let Some(dtype) = info.dtype.compute() else {
+        let Some(encoding) = info.dtype.compute() else {
             return Err(Kind::UnsupportedType { tensor: name(), given: info.dtype.name() });
         };
         let mut values = vec![0.0; len];
-        quant::dequantize(dtype, self.bytes(info), &mut values);
+        quant::dequantize(encoding, self.bytes(info), &mut values);
         if let Some(index) = values.iter().position(|&value| !value.is_finite() || value <= 0.0) {
             return Err(Kind::RopeFactor { tensor: name(), index, given: values[index] });
         }

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use candle_core::quantized::GgmlDType;
+use crate::quant::Encoding;
 
 /// How a tensor's elements are stored: blocks of some elements in some bytes.
 ///
@@ -11,57 +11,57 @@ pub struct TensorType {
     name: &'static str,
     block_len: u16,
     block_bytes: u16,
-    compute: Option<GgmlDType>,
+    compute: Option<Encoding>,
 }
 
 impl TensorType {
     /// The type with this number in a file.
     pub(crate) const fn from_id(id: u32) -> Option<Self> {
-        use GgmlDType as D;
+        use Encoding as E;
         Some(match id {
-            0 => Self::new("F32", 1, 4, Some(D::F32)),
-            1 => Self::new("F16", 1, 2, Some(D::F16)),
-            2 => Self::new("Q4_0", 32, 18, Some(D::Q4_0)),
-            3 => Self::new("Q4_1", 32, 20, Some(D::Q4_1)),
-            6 => Self::new("Q5_0", 32, 22, Some(D::Q5_0)),
-            7 => Self::new("Q5_1", 32, 24, Some(D::Q5_1)),
-            8 => Self::new("Q8_0", 32, 34, Some(D::Q8_0)),
+            0 => Self::new("F32", 1, 4, Some(E::F32)),
+            1 => Self::new("F16", 1, 2, Some(E::F16)),
+            2 => Self::new("Q4_0", 32, 18, Some(E::Q4_0)),
+            3 => Self::new("Q4_1", 32, 20, Some(E::Q4_1)),
+            6 => Self::new("Q5_0", 32, 22, Some(E::Q5_0)),
+            7 => Self::new("Q5_1", 32, 24, Some(E::Q5_1)),
+            8 => Self::new("Q8_0", 32, 34, Some(E::Q8_0)),
             9 => Self::new("Q8_1", 32, 36, None),
-            10 => Self::new("Q2_K", 256, 84, Some(D::Q2K)),
-            11 => Self::new("Q3_K", 256, 110, Some(D::Q3K)),
-            12 => Self::new("Q4_K", 256, 144, Some(D::Q4K)),
-            13 => Self::new("Q5_K", 256, 176, Some(D::Q5K)),
-            14 => Self::new("Q6_K", 256, 210, Some(D::Q6K)),
+            10 => Self::new("Q2_K", 256, 84, Some(E::Q2K)),
+            11 => Self::new("Q3_K", 256, 110, Some(E::Q3K)),
+            12 => Self::new("Q4_K", 256, 144, Some(E::Q4K)),
+            13 => Self::new("Q5_K", 256, 176, Some(E::Q5K)),
+            14 => Self::new("Q6_K", 256, 210, Some(E::Q6K)),
             15 => Self::new("Q8_K", 256, 292, None),
             16 => Self::new("IQ2_XXS", 256, 66, None),
             17 => Self::new("IQ2_XS", 256, 74, None),
             18 => Self::new("IQ3_XXS", 256, 98, None),
             19 => Self::new("IQ1_S", 256, 50, None),
-            20 => Self::new("IQ4_NL", 32, 18, None),
+            20 => Self::new("IQ4_NL", 32, 18, Some(E::Iq4Nl)),
             21 => Self::new("IQ3_S", 256, 110, None),
             22 => Self::new("IQ2_S", 256, 82, None),
-            23 => Self::new("IQ4_XS", 256, 136, None),
+            23 => Self::new("IQ4_XS", 256, 136, Some(E::Iq4Xs)),
             24 => Self::new("I8", 1, 1, None),
             25 => Self::new("I16", 1, 2, None),
             26 => Self::new("I32", 1, 4, None),
             27 => Self::new("I64", 1, 8, None),
             28 => Self::new("F64", 1, 8, None),
             29 => Self::new("IQ1_M", 256, 56, None),
-            30 => Self::new("BF16", 1, 2, Some(D::BF16)),
+            30 => Self::new("BF16", 1, 2, Some(E::Bf16)),
             34 => Self::new("TQ1_0", 256, 54, None),
             35 => Self::new("TQ2_0", 256, 66, None),
-            39 => Self::new("MXFP4", 32, 17, None),
+            39 => Self::new("MXFP4", 32, 17, Some(E::Mxfp4)),
             _ => return None,
         })
     }
 
     /// The type with this name in a header of safetensors.
     pub(crate) fn from_safetensors(name: &str) -> Option<Self> {
-        use GgmlDType as D;
+        use Encoding as E;
         Some(match name {
-            "F32" => Self::new("F32", 1, 4, Some(D::F32)),
-            "F16" => Self::new("F16", 1, 2, Some(D::F16)),
-            "BF16" => Self::new("BF16", 1, 2, Some(D::BF16)),
+            "F32" => Self::new("F32", 1, 4, Some(E::F32)),
+            "F16" => Self::new("F16", 1, 2, Some(E::F16)),
+            "BF16" => Self::new("BF16", 1, 2, Some(E::Bf16)),
             "F64" => Self::new("F64", 1, 8, None),
             "I64" => Self::new("I64", 1, 8, None),
             "I32" => Self::new("I32", 1, 4, None),
@@ -78,7 +78,7 @@ impl TensorType {
         })
     }
 
-    const fn new(name: &'static str, block_len: u16, block_bytes: u16, compute: Option<GgmlDType>) -> Self {
+    const fn new(name: &'static str, block_len: u16, block_bytes: u16, compute: Option<Encoding>) -> Self {
         Self { name, block_len, block_bytes, compute }
     }
 
@@ -97,8 +97,8 @@ impl TensorType {
         self.block_bytes as usize
     }
 
-    /// The tensor library's name for the type, where there is arithmetic for it.
-    pub(crate) const fn compute(self) -> Option<GgmlDType> {
+    /// What to compute with it by, where there is arithmetic for the type.
+    pub(crate) const fn compute(self) -> Option<Encoding> {
         self.compute
     }
 }

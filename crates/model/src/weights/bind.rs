@@ -9,7 +9,7 @@ use super::{FeedForward, GatedLinear, LayerWeights, Linear, QkNormWeights, Weigh
 use crate::checkpoint::{Checkpoint, Names};
 use crate::error::Kind;
 use crate::gguf::TensorInfo;
-use crate::quant;
+use crate::quant::{self, Encoding};
 use crate::spec::{ExpertSpec, Family, ModelSpec, NormPlacement, QkNorm};
 
 /// A type that matrices of floats are converted to when they are loaded.
@@ -199,7 +199,25 @@ impl Binder<'_> {
         (inputs, outputs, count): (usize, usize, usize),
         source: impl Fn(usize) -> usize,
     ) -> Result<Linear, Kind> {
-        let (info, dtype) = self.tensor(name, &[outputs as u64, inputs as u64, count as u64])?;
+        let matrix = if self.checkpoint.tensor(&format!("{name}_blocks")).is_some() {
+            self.packed(name, (inputs, outputs, count), &source)?
+        } else {
+            let matrix = self.transposed_matrix(name, (inputs, outputs, count), &source)?;
+            self.converted(matrix)?
+        };
+        let given = self.values(&format!("{name}_bias"), &[outputs as u64, count as u64])?;
+        let bias = given.chunks_exact(outputs).flat_map(|bias| (0..outputs).map(|row| bias[source(row)]));
+        Ok(Linear { weight: matrix, bias: Some(bias.collect()) })
+    }
+
+    /// The outputs of all experts as rows, from a tensor in which they are columns.
+    fn transposed_matrix(
+        &self,
+        name: &str,
+        (inputs, outputs, count): (usize, usize, usize),
+        source: impl Fn(usize) -> usize,
+    ) -> Result<Matrix, Kind> {
+        let (info, encoding) = self.tensor(name, &[outputs as u64, inputs as u64, count as u64])?;
         let size = info.dtype.block_bytes();
         if info.dtype.block_len() != 1 {
             return Err(Kind::UnsupportedType { tensor: name.to_owned(), given: info.dtype.name() });
@@ -213,11 +231,47 @@ impl Binder<'_> {
                 elements.for_each(|element| bytes.extend(element));
             }
         }
-        let format = RowFormat { dtype, bytes: inputs * size };
-        let matrix = Matrix::owned(bytes, format, outputs * count, inputs);
-        let given = self.values(&format!("{name}_bias"), &[outputs as u64, count as u64])?;
-        let bias = given.chunks_exact(outputs).flat_map(|bias| (0..outputs).map(|row| bias[source(row)]));
-        Ok(Linear { weight: self.converted(matrix)?, bias: Some(bias.collect()) })
+        let format = RowFormat { encoding, bytes: inputs * size };
+        Ok(Matrix::owned(bytes, format, outputs * count, inputs))
+    }
+
+    /// The outputs of all experts as rows of MXFP4, from a tensor of packed elements and one of scales.
+    fn packed(
+        &self,
+        name: &str,
+        (inputs, outputs, count): (usize, usize, usize),
+        source: impl Fn(usize) -> usize,
+    ) -> Result<Matrix, Kind> {
+        let blocks = inputs / MXFP4_LEN;
+        let shape = [MXFP4_LEN as u64 / 2, blocks as u64, outputs as u64, count as u64];
+        let elements = self.bytes(&format!("{name}_blocks"), &shape)?;
+        let scales = self.bytes(&format!("{name}_scales"), &shape[1..])?;
+        let mut bytes = Vec::with_capacity(elements.len() + scales.len());
+        for expert in 0..count {
+            for row in (0..outputs).map(|output| expert * outputs + source(output)) {
+                let blocks = row * blocks..(row + 1) * blocks;
+                for (scale, pairs) in scales[blocks.clone()].iter().zip(&elements.as_chunks().0[blocks]) {
+                    bytes.push(*scale);
+                    bytes.extend(halves(pairs));
+                }
+            }
+        }
+        let format = RowFormat { encoding: Encoding::Mxfp4, bytes: blocks * (1 + MXFP4_LEN / 2) };
+        Ok(Matrix::owned(bytes, format, outputs * count, inputs))
+    }
+
+    /// A tensor of bytes.
+    fn bytes(&self, name: &str, shape: &[u64]) -> Result<&[u8], Kind> {
+        let tensor = || name.to_owned();
+        let info = self.checkpoint.tensor(name).ok_or_else(|| Kind::MissingTensor { tensor: tensor() })?;
+        if info.shape != shape {
+            let (given, expected) = (info.shape.clone(), shape.to_vec());
+            return Err(Kind::Shape { tensor: tensor(), given, expected });
+        }
+        if info.dtype.name() != "U8" {
+            return Err(Kind::UnsupportedType { tensor: tensor(), given: info.dtype.name() });
+        }
+        Ok(&self.checkpoint.map(info)[info.offset..info.offset + info.byte_len])
     }
 
     fn linear(&self, name: &str, columns: usize, rows: usize) -> Result<Linear, Kind> {
@@ -234,10 +288,10 @@ impl Binder<'_> {
 
     /// A tensor of this shape as a matrix of all its rows.
     fn stacked(&self, name: &str, shape: &[u64], columns: usize, rows: usize) -> Result<Matrix, Kind> {
-        let (info, dtype) = self.tensor(name, shape)?;
+        let (info, encoding) = self.tensor(name, shape)?;
         let bytes = columns / info.dtype.block_len() * info.dtype.block_bytes();
         let map = Arc::clone(self.checkpoint.map(info));
-        self.converted(Matrix::mapped(map, info.offset, RowFormat { dtype, bytes }, rows, columns))
+        self.converted(Matrix::mapped(map, info.offset, RowFormat { encoding, bytes }, rows, columns))
     }
 
     /// The matrix, of another type if that is wanted.
@@ -262,15 +316,15 @@ impl Binder<'_> {
     }
 
     fn values(&self, name: &str, shape: &[u64]) -> Result<Vec<f32>, Kind> {
-        let (info, dtype) = self.tensor(name, shape)?;
+        let (info, encoding) = self.tensor(name, shape)?;
         let mut values = vec![0.0; info.elements() as usize];
         let bytes = &self.checkpoint.map(info)[info.offset..info.offset + info.byte_len];
-        quant::dequantize(dtype, bytes, &mut values);
+        quant::dequantize(encoding, bytes, &mut values);
         Ok(values)
     }
 
     /// A tensor of the given shape and of a type that there is arithmetic for.
-    fn tensor(&self, name: &str, shape: &[u64]) -> Result<(&TensorInfo, GgmlDType), Kind> {
+    fn tensor(&self, name: &str, shape: &[u64]) -> Result<(&TensorInfo, Encoding), Kind> {
         let tensor = || name.to_owned();
         let info = self.checkpoint.tensor(name).ok_or_else(|| Kind::MissingTensor { tensor: tensor() })?;
         if info.shape != shape {
@@ -278,7 +332,7 @@ impl Binder<'_> {
             return Err(Kind::Shape { tensor: tensor(), given, expected });
         }
         match info.dtype.compute() {
-            Some(dtype) => Ok((info, dtype)),
+            Some(encoding) => Ok((info, encoding)),
             None => Err(Kind::UnsupportedType { tensor: tensor(), given: info.dtype.name() }),
         }
     }
@@ -292,15 +346,26 @@ impl Linear {
     }
 }
 
+/// Elements of an MXFP4 block.
+const MXFP4_LEN: usize = 32;
+
+/// The elements of a block in GGUF's order, the first half in the low nibbles, from pairs of neighbours.
+fn halves(pairs: &[u8; MXFP4_LEN / 2]) -> [u8; MXFP4_LEN / 2] {
+    let element = |index: usize| pairs[index / 2] >> (index % 2 * 4) & 15;
+    std::array::from_fn(|index| element(index) | element(index + MXFP4_LEN / 2) << 4)
+}
+
 /// Rows that are converted at a time.
 const ROWS_AT_ONCE: usize = 64;
 
 /// A matrix of another type; `None` where its rows are no whole blocks.
 fn quantized(matrix: &Matrix, wanted: Quantization) -> Result<Option<Matrix>, Kind> {
     let columns = matrix.columns;
-    let dtype = match wanted {
-        Quantization::Q4K if columns.is_multiple_of(GgmlDType::Q4K.block_size()) => GgmlDType::Q4K,
-        _ if columns.is_multiple_of(GgmlDType::Q8_0.block_size()) => GgmlDType::Q8_0,
+    let (dtype, encoding) = match wanted {
+        Quantization::Q4K if columns.is_multiple_of(GgmlDType::Q4K.block_size()) => {
+            (GgmlDType::Q4K, Encoding::Q4K)
+        }
+        _ if columns.is_multiple_of(GgmlDType::Q8_0.block_size()) => (GgmlDType::Q8_0, Encoding::Q8_0),
         _ => return Ok(None),
     };
     let row_bytes = columns / dtype.block_size() * dtype.type_size();
@@ -314,5 +379,5 @@ fn quantized(matrix: &Matrix, wanted: Quantization) -> Result<Option<Matrix>, Ki
         out.copy_from_slice(&QTensor::quantize(&tensor, dtype)?.data()?);
         Ok::<(), candle_core::Error>(())
     })?;
-    Ok(Some(Matrix::owned(bytes, RowFormat { dtype, bytes: row_bytes }, matrix.rows, columns)))
+    Ok(Some(Matrix::owned(bytes, RowFormat { encoding, bytes: row_bytes }, matrix.rows, columns)))
 }

@@ -1,10 +1,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use candle_core::quantized::GgmlDType;
+use crate::quant::{self, Activation, Encoding};
 
 use crate::file_map::FileMap;
-use crate::quant::{self, Activation};
 
 /// A weight matrix, one output per row.
 #[derive(Clone, Debug)]
@@ -12,7 +11,7 @@ pub(crate) struct Matrix {
     storage: Storage,
     offset: usize,
     row_bytes: usize,
-    dtype: GgmlDType,
+    encoding: Encoding,
     /// Outputs.
     pub(crate) rows: usize,
     /// Inputs.
@@ -31,7 +30,7 @@ enum Storage {
 /// How the bytes of rows are to be read.
 #[derive(Clone, Copy)]
 pub(super) struct RowFormat {
-    pub(super) dtype: GgmlDType,
+    pub(super) encoding: Encoding,
     pub(super) bytes: usize,
 }
 
@@ -43,13 +42,13 @@ impl Matrix {
         rows: usize,
         columns: usize,
     ) -> Self {
-        let RowFormat { dtype, bytes: row_bytes } = format;
-        Self { storage: Storage::Mapped(map), offset, row_bytes, dtype, rows, columns }
+        let RowFormat { encoding, bytes: row_bytes } = format;
+        Self { storage: Storage::Mapped(map), offset, row_bytes, encoding, rows, columns }
     }
 
     pub(super) fn owned(bytes: Vec<u8>, format: RowFormat, rows: usize, columns: usize) -> Self {
-        let RowFormat { dtype, bytes: row_bytes } = format;
-        Self { storage: Storage::Owned(bytes.into()), offset: 0, row_bytes, dtype, rows, columns }
+        let RowFormat { encoding, bytes: row_bytes } = format;
+        Self { storage: Storage::Owned(bytes.into()), offset: 0, row_bytes, encoding, rows, columns }
     }
 
     /// Some rows as a matrix of their own.
@@ -70,13 +69,13 @@ impl Matrix {
     pub(crate) fn dequantize(&self, rows: Range<usize>, out: &mut [f32]) {
         let bytes = self.bytes(rows);
         for (row, out) in bytes.chunks_exact(self.row_bytes).zip(out.chunks_exact_mut(self.columns)) {
-            quant::dequantize(self.dtype, row, out);
+            quant::dequantize(self.encoding, row, out);
         }
     }
 
     /// Multiplies the rows from `first` on with one activation row, as many as `out` has room for.
     pub(crate) fn dot(&self, first: usize, x: &Activation<'_>, out: &mut [f32]) {
-        quant::dot(self.dtype, self.bytes(first..first + out.len()), self.row_bytes, x, out);
+        quant::dot(self.encoding, self.bytes(first..first + out.len()), self.row_bytes, x, out);
     }
 
     /// The bytes that one row takes.
@@ -86,6 +85,6 @@ impl Matrix {
 
     /// Whether the elements are plain floats.
     pub(super) const fn is_float(&self) -> bool {
-        matches!(self.dtype, GgmlDType::F32 | GgmlDType::F16 | GgmlDType::BF16)
+        matches!(self.encoding, Encoding::F32 | Encoding::F16 | Encoding::Bf16)
     }
 }

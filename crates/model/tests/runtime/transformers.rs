@@ -31,6 +31,29 @@ pub(crate) struct Golden {
     logits: Vec<Vec<f32>>,
 }
 
+/// A tensor as it lies in a file.
+#[derive(Clone)]
+pub(crate) struct Stored {
+    pub(crate) name: String,
+    pub(crate) dtype: &'static str,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+pub(crate) fn write_safetensors(path: &Path, tensors: impl IntoIterator<Item = Stored>) {
+    let (mut header, mut data) = (Map::new(), Vec::new());
+    for Stored { name, dtype, shape, bytes } in tensors {
+        let from = data.len();
+        data.extend(bytes);
+        header.insert(name, json!({ "dtype": dtype, "shape": shape, "data_offsets": [from, data.len()] }));
+    }
+    let header = Value::from(header).to_string();
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend(header.bytes());
+    file.extend(data);
+    std::fs::write(path, file).unwrap();
+}
+
 /// All files, by name.
 pub(crate) fn goldens() -> Vec<(String, Golden)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/runtime/goldens");
@@ -78,21 +101,17 @@ impl Golden {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("config.json"), Value::from(self.config.clone()).to_string())
             .unwrap();
-        let (mut header, mut data) = (Map::new(), Vec::new());
-        for (name, shape) in &self.tensors {
-            let from = data.len();
-            data.extend(self.values(name).iter().flat_map(|value| value.to_le_bytes()));
-            header.insert(
-                name.clone(),
-                json!({ "dtype": "F32", "shape": shape, "data_offsets": [from, data.len()] }),
-            );
-        }
-        let header = Value::from(header).to_string();
-        let mut file = (header.len() as u64).to_le_bytes().to_vec();
-        file.extend(header.bytes());
-        file.extend(data);
-        std::fs::write(folder.path().join("model.safetensors"), file).unwrap();
+        write_safetensors(
+            &folder.path().join("model.safetensors"),
+            self.tensors.keys().map(|name| self.stored(name)),
+        );
         folder
+    }
+
+    /// A tensor as it would be published.
+    fn stored(&self, name: &str) -> Stored {
+        let bytes = self.values(name).iter().flat_map(|value| value.to_le_bytes()).collect();
+        Stored { name: name.to_owned(), dtype: "F32", shape: self.tensors[name].clone(), bytes }
     }
 
     /// Compares a model with what transformers computed: every element of the residual stream to 1e-4, logits to that or
@@ -157,4 +176,60 @@ fn gguf_files_compute_what_transformers_does() {
         let model = tiny::open(&file).unwrap_or_else(|error| panic!("{name}: {error:?}"));
         golden.assert_computed_by(&model, &name);
     }
+}
+
+/// The experts of gpt-oss are published in MXFP4, packed in an order of its own.
+#[test]
+fn packed_experts_are_what_they_stand_for() {
+    let golden = goldens().into_iter().find(|(name, _)| name == "gpt-oss-64").unwrap().1;
+    let (mut plain, mut packed) = (Vec::new(), Vec::new());
+    for (name, shape) in &golden.tensors {
+        let stored = golden.stored(name);
+        if name.ends_with("_proj") {
+            let [experts, inputs, outputs] = shape[..] else { panic!("{name} has another shape") };
+            let (values, tensors) = mxfp4(name, (experts, inputs, outputs));
+            plain.push(Stored {
+                bytes: values.iter().flat_map(|value| value.to_le_bytes()).collect(),
+                ..stored
+            });
+            packed.extend(tensors);
+        } else {
+            plain.push(stored.clone());
+            packed.push(stored);
+        }
+    }
+    let tokens: Vec<TokenId> = golden.tokens.iter().copied().map(TokenId).collect();
+    let [expected, given] = [plain, packed].map(|tensors| {
+        let folder = golden.checkpoint();
+        write_safetensors(&folder.path().join("model.safetensors"), tensors);
+        Model::open(folder.path(), OpenOptions::default()).unwrap().hidden_states(&tokens).unwrap()
+    });
+    // The activations that meet packed weights are rounded to 8 bits.
+    for (given, expected) in given.iter().zip(&expected) {
+        let norm = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>().sqrt();
+        let error = norm(&mut given.iter().zip(expected).map(|(given, expected)| given - expected));
+        let size = norm(&mut expected.iter().copied());
+        assert!(error < 0.02 * size, "{error} of {size}");
+    }
+}
+
+/// Elements of a matrix for each expert: as they are, `[experts, inputs, outputs]`, and packed.
+fn mxfp4(name: &str, (experts, inputs, outputs): (usize, usize, usize)) -> (Vec<f32>, [Stored; 2]) {
+    const LEVELS: [f32; 8] = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
+    let count = experts * inputs * outputs;
+    // [experts, outputs, inputs / 2] and [experts, outputs, inputs / 32]
+    let pairs: Vec<u8> = (0..count / 2).map(|at| (at * 89 + at / 7) as u8).collect();
+    let scales: Vec<u8> = (0..count / 32).map(|at| 121 + (at % 3) as u8).collect();
+    let mut values = vec![0.0f32; count];
+    for index in 0..count {
+        let nibble = pairs[index / 2] >> (index % 2 * 4) & 15;
+        let sign = if nibble < 8 { 1.0 } else { -1.0 };
+        let scale = (f32::from(scales[index / 32]) - 127.0).exp2();
+        let (expert, output, input) = (index / (inputs * outputs), index / inputs % outputs, index % inputs);
+        values[(expert * inputs + input) * outputs + output] = sign * LEVELS[usize::from(nibble % 8)] * scale;
+    }
+    let shape = vec![experts, outputs, inputs / 32];
+    let stored =
+        |part: &str, shape, bytes| Stored { name: format!("{name}_{part}"), dtype: "U8", shape, bytes };
+    (values, [stored("scales", shape.clone(), scales), stored("blocks", [shape, vec![16]].concat(), pairs)])
 }
