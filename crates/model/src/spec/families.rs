@@ -83,6 +83,9 @@ const SMOLLM3_NO_ROPE_EVERY: usize = 4;
 const GEMMA2_27B_LAYERS: usize = 46;
 const GEMMA3_27B_LAYERS: usize = 62;
 
+/// No model comes near; more would be believed before tensors show that it is wrong.
+const MAX_HEAD_DIM: usize = 1 << 16;
+
 /// Reads the specification of a checkpoint.
 pub(super) fn read(checkpoint: &Checkpoint) -> Result<ModelSpec, Kind> {
     if checkpoint.tensors().is_empty() {
@@ -129,8 +132,8 @@ impl Reader<'_> {
         let kv_heads = fields.optional_size(KV_HEADS)?.unwrap_or(heads);
         fields.rule(heads.is_multiple_of(kv_heads), KV_HEADS, kv_heads, "it must divide the heads")?;
         let head_dim = fields.optional_size(HEAD_DIM)?.unwrap_or(hidden / heads);
-        let even = head_dim > 0 && head_dim.is_multiple_of(2);
-        fields.rule(even, HEAD_DIM, head_dim, "it must be even and positive")?;
+        let sound = head_dim.is_multiple_of(2) && (2..=MAX_HEAD_DIM).contains(&head_dim);
+        fields.rule(sound, HEAD_DIM, head_dim, "it must be even, positive and at most 65536")?;
         let value_dim = fields.optional_size(VALUE_DIM)?.unwrap_or(head_dim);
         fields.rule(value_dim == head_dim, VALUE_DIM, value_dim, "it must equal that of keys")?;
         let rope_dims = self.rope_dims(head_dim)?;

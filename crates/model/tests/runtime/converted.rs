@@ -1,9 +1,9 @@
-//! The tiny models of [`transformers`](crate::transformers) as GGUF files, the way llama.cpp's converter writes them.
+//! The tiny models of [`published`](crate::published) as GGUF files, the way llama.cpp's converter writes them.
 
 use candle_core::quantized::GgmlDType;
 use serde_json::Value;
 
-use crate::transformers::Golden;
+use crate::published::Golden;
 use crate::writer::Writer;
 
 /// A model as a GGUF file.
@@ -31,6 +31,20 @@ fn architecture(model_type: &str) -> &str {
         "mistral" | "mixtral" => "llama",
         "qwen3_moe" => "qwen3moe",
         other => other,
+    }
+}
+
+/// Writes part of a model without experts: the metadata or not, and the tensors of which `has` takes the names.
+pub(crate) fn write_part(golden: &Golden, writer: &mut Writer, metadata: bool, has: &dyn Fn(&str) -> bool) {
+    let architecture = architecture(golden.model_type());
+    let converter = Converter { golden, architecture, dtype: GgmlDType::F32, context: None };
+    if metadata {
+        converter.metadata(writer);
+    }
+    for name in golden.tensors.keys() {
+        if converter.name(name).is_some_and(|own| has(&own)) {
+            converter.tensor(writer, name);
+        }
     }
 }
 

@@ -5,8 +5,8 @@ use formwork_lm::{Batch, LanguageModel, Role, Run, Wanted};
 use formwork_model::OpenOptions;
 use formwork_vocab::{TokenId, TokenSet};
 
+use crate::published::goldens;
 use crate::tiny::{self, CONTEXT, VOCABULARY, append};
-use crate::transformers::goldens;
 use crate::{converted, tiny::tokens as some_tokens};
 
 const TYPES: [GgmlDType; 3] = [GgmlDType::F32, GgmlDType::Q8_0, GgmlDType::Q4_0];

@@ -4,8 +4,10 @@
 
 mod broken;
 mod converted;
+mod files;
 mod golden;
 mod laws;
+mod published;
 mod reference;
 mod tiny;
 mod transformers;

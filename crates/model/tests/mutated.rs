@@ -1,0 +1,166 @@
+//! Model files with something changed in them: each opens, and then works, or gives an error; and none makes the reader
+//! take memory that the file does not account for.
+//!
+//! `FORMWORK_TEST_RUNS` sets how many files of each kind are tried, `FORMWORK_TEST_SEED` which.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use candle_core::quantized::GgmlDType;
+use formwork_lm::{Role, Wanted};
+use formwork_model::{Model, OpenOptions};
+use formwork_vocab::TokenId;
+
+#[allow(dead_code, reason = "shared with the tests of the runtime")]
+#[path = "runtime/converted.rs"]
+mod converted;
+#[allow(dead_code, reason = "shared with the tests of the runtime")]
+#[path = "runtime/published.rs"]
+mod published;
+#[allow(dead_code, reason = "shared with the tests of the runtime")]
+#[path = "runtime/tiny.rs"]
+mod tiny;
+#[allow(dead_code, reason = "shared with the tests of the runtime")]
+#[path = "runtime/writer.rs"]
+mod writer;
+
+/// Counts what is allocated.
+struct Counting;
+
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: all is left to the system's allocator.
+#[expect(unsafe_code)]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let now = NOW.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        MOST.fetch_max(now, Ordering::Relaxed);
+        // SAFETY: the caller's obligations are the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's obligations are the same.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// What a tiny model may take besides ten times its file: code computes in pieces of some megabytes.
+const ALLOWED: usize = 64 << 20;
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 20
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        self.next() as usize % end.max(1)
+    }
+
+    /// Changes something; most changes are near the beginning, where what is to be understood stands.
+    fn mutate(&mut self, bytes: &mut Vec<u8>, interesting: usize) {
+        const NUMBERS: [u64; 10] =
+            [0, 1, 2, 0x7f, 0xff, 0x7fff_ffff, 0xffff_ffff, 1 << 32, i64::MAX as u64, u64::MAX];
+        for _ in 0..=self.below(3) {
+            let end = bytes.len();
+            let near = self.below(4) > 0;
+            let at = self.below(if near { interesting.min(end) } else { end });
+            match self.below(7) {
+                0 => bytes[at] = self.next() as u8,
+                1 => bytes[at] ^= 1 << self.below(8),
+                2 => bytes.truncate(at.max(1)),
+                3 => {
+                    let number = NUMBERS[self.below(NUMBERS.len())].to_le_bytes();
+                    let width = [1, 2, 4, 8][self.below(4)].min(end - at);
+                    bytes[at..at + width].copy_from_slice(&number[..width]);
+                }
+                4 => bytes.insert(at, self.next() as u8),
+                5 => drop(bytes.remove(at)),
+                _ => {
+                    let (from, len) = (self.below(end), self.below(24));
+                    let piece: Vec<u8> = bytes[from..(from + len).min(end)].to_vec();
+                    let to = at.min(end - piece.len());
+                    bytes[to..to + piece.len()].copy_from_slice(&piece);
+                }
+            }
+            if bytes.len() < 2 {
+                return;
+            }
+        }
+    }
+}
+
+fn setting(name: &str, usual: u64) -> u64 {
+    std::env::var(name).map_or(usual, |value| value.parse().unwrap())
+}
+
+/// Opens a model and lets it compute, if it opens.
+fn try_out(path: &Path, len: usize, what: &str) -> bool {
+    let before = NOW.load(Ordering::Relaxed);
+    MOST.store(before, Ordering::Relaxed);
+    let opened = Model::open(path, OpenOptions::default());
+    let works = opened.is_ok();
+    match opened {
+        Ok(model) => {
+            let mut decoder = model.language_model();
+            let sequence = decoder.open();
+            let tokens: Vec<TokenId> = (0..3).map(TokenId).collect();
+            // An error is fine: the vocabulary may have shrunk.
+            drop(tiny::append(&mut *decoder, sequence, &tokens, Role::Prompt, Wanted::All));
+            drop(model.tokenizer());
+        }
+        Err(error) => assert!(!error.to_string().is_empty(), "{what}"),
+    }
+    let taken = MOST.load(Ordering::Relaxed).saturating_sub(before);
+    assert!(taken <= ALLOWED + 10 * len, "{what}: {taken} bytes for a file of {len}");
+    works
+}
+
+#[test]
+fn no_changed_file_makes_the_reader_fail() {
+    let runs = setting("FORMWORK_TEST_RUNS", 400);
+    let seed = setting("FORMWORK_TEST_SEED", 1);
+    let goldens: Vec<_> =
+        published::goldens().into_iter().filter(|(name, _)| name.ends_with("-64")).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let (mut opened, mut tried) = (0, 0);
+    for run in 0..runs {
+        let mut random = Random(seed << 32 | run);
+        for _ in 0..4 {
+            random.next();
+        }
+        let (name, golden) = &goldens[random.below(goldens.len())];
+        let dtype = [GgmlDType::F32, GgmlDType::Q8_0, GgmlDType::Q4_0][random.below(3)];
+        let mut file = converted::gguf_with(golden, dtype, None);
+        let directory = file.windows(5).rposition(|window| window == b"blk.0").unwrap_or(file.len()) + 200;
+        let interesting = directory.min(file.len());
+        random.mutate(&mut file, interesting);
+        let path = folder.path().join("mutated.gguf");
+        std::fs::write(&path, &file).unwrap();
+        opened += u64::from(try_out(&path, file.len(), &format!("GGUF run {run} of {name}")));
+
+        let checkpoint = golden.checkpoint();
+        let file = if random.below(3) == 0 { "config.json" } else { "model.safetensors" };
+        let path = checkpoint.path().join(file);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let header = bytes.iter().position(|&byte| byte == 0x7d).unwrap_or(0) + 4000;
+        let interesting = header.min(bytes.len());
+        random.mutate(&mut bytes, interesting);
+        std::fs::write(&path, &bytes).unwrap();
+        opened += u64::from(try_out(checkpoint.path(), 1 << 20, &format!("folder run {run} of {name}")));
+        tried += 2;
+    }
+    // Changes of weights alone leave a model that works.
+    assert!(opened > 0 && opened < tried, "{opened} of {tried} opened");
+}

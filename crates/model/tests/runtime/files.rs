@@ -1,0 +1,258 @@
+//! Checkpoints of several files, and weights that are converted when they are loaded.
+
+use std::path::Path;
+
+use candle_core::quantized::GgmlDType;
+use formwork_lm::{Role, Wanted};
+use formwork_model::{LoadError, Model, OpenOptions, Quantization};
+use formwork_vocab::TokenId;
+use serde_json::{Value, json};
+
+use crate::converted;
+use crate::published::{Golden, Stored, goldens, write_safetensors};
+use crate::tiny::{self, append};
+use crate::writer::Writer;
+
+fn golden(name: &str) -> Golden {
+    goldens().into_iter().find(|(given, _)| given == name).unwrap().1
+}
+
+fn logits(model: &Model) -> Vec<f32> {
+    let tokens: Vec<TokenId> = (0..24).map(|at| TokenId(at * 7 % 96)).collect();
+    let mut decoder = model.language_model();
+    let sequence = decoder.open();
+    append(&mut *decoder, sequence, &tokens, Role::Prompt, Wanted::All).unwrap()
+}
+
+fn open(path: &Path) -> Result<Model, LoadError> {
+    Model::open(path, OpenOptions::default())
+}
+
+/// The error for a path, without the folder.
+fn fault(path: &Path, folder: &Path) -> String {
+    let error = open(path).expect_err("it should not open").to_string();
+    error.replace(&format!("{}/", folder.display()), "").replace(&folder.display().to_string(), "FOLDER")
+}
+
+/// Splits a model into parts of one layer and the rest.
+fn parts(golden: &Golden, folder: &Path, count: u32) {
+    for index in 0..count {
+        let mut writer = Writer::default();
+        let here = |name: &str| match name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) {
+            Some((layer, _)) => layer.parse::<u32>().unwrap() % (count - 1) + 1 == index,
+            None => index == 0,
+        };
+        writer.u32("split.no", index);
+        writer.u32("split.count", count);
+        writer.u32("split.tensors.count", golden.tensors.len() as u32);
+        converted::write_part(golden, &mut writer, index == 0, &here);
+        let name = format!("tiny-{:05}-of-{count:05}.gguf", index + 1);
+        std::fs::write(folder.join(name), writer.finish()).unwrap();
+    }
+}
+
+#[test]
+fn a_split_file_is_the_same_as_a_whole_one() {
+    let golden = golden("qwen3-64");
+    let expected = logits(&tiny::open(&converted::gguf(&golden)).unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    parts(&golden, folder.path(), 3);
+    let model = open(&folder.path().join("tiny-00001-of-00003.gguf")).unwrap();
+    assert_eq!(logits(&model), expected);
+    let sizes = std::fs::read_dir(folder.path()).unwrap().map(|part| part.unwrap().metadata().unwrap().len());
+    assert_eq!(model.checkpoint().byte_len() as u64, sizes.sum::<u64>());
+}
+
+#[test]
+fn faults_of_parts_are_named() {
+    let golden = golden("qwen3-64");
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    parts(&golden, folder, 3);
+    let part = |index: u32| folder.join(format!("tiny-{index:05}-of-00003.gguf"));
+    let second = fault(&part(2), folder);
+    assert_eq!(
+        second,
+        "tiny-00002-of-00003.gguf: this is part 2 of 3; open the first, tiny-00001-of-00003.gguf"
+    );
+    let odd = folder.join("odd.gguf");
+    std::fs::copy(part(1), &odd).unwrap();
+    let message = "the first of 3 parts must be named NAME-00001-of-00003.gguf, for the others to be found";
+    assert_eq!(fault(&odd, folder), format!("odd.gguf: {message}"));
+    std::fs::copy(part(2), part(3)).unwrap();
+    assert_eq!(fault(&part(1), folder), "tiny-00003-of-00003.gguf: not part 3 of 3 of the same file");
+    std::fs::remove_file(part(3)).unwrap();
+    assert_eq!(fault(&part(1), folder), "tiny-00003-of-00003.gguf: cannot be read");
+}
+
+/// Writes a model in two files with an index.
+fn shards(golden: &Golden, folder: &Path) {
+    std::fs::write(folder.join("config.json"), Value::from(golden.config.clone()).to_string()).unwrap();
+    let (first, second): (Vec<Stored>, Vec<Stored>) =
+        golden.tensors.keys().map(|name| golden.stored(name)).partition(|tensor| tensor.name.contains("mlp"));
+    let file = |index: usize| format!("model-{index:05}-of-00002.safetensors");
+    let entry = |index: usize, tensors: &[Stored]| {
+        let names = tensors.iter().map(move |tensor| (tensor.name.clone(), Value::from(file(index))));
+        names.collect::<Vec<_>>()
+    };
+    let map = [entry(1, &first), entry(2, &second)].concat().into_iter().collect::<serde_json::Map<_, _>>();
+    std::fs::write(folder.join("model.safetensors.index.json"), json!({ "weight_map": map }).to_string())
+        .unwrap();
+    write_safetensors(&folder.join(file(1)), first);
+    write_safetensors(&folder.join(file(2)), second);
+}
+
+#[test]
+fn shards_are_the_same_as_one_file() {
+    let golden = golden("gemma3-64");
+    let (whole, sharded) = (golden.checkpoint(), tempfile::tempdir().unwrap());
+    shards(&golden, sharded.path());
+    let expected = logits(&open(whole.path()).unwrap());
+    assert_eq!(logits(&open(sharded.path()).unwrap()), expected);
+    // A file of the folder stands for it.
+    assert_eq!(logits(&open(&whole.path().join("model.safetensors")).unwrap()), expected);
+    assert_eq!(logits(&open(&sharded.path().join("model.safetensors.index.json")).unwrap()), expected);
+}
+
+#[test]
+fn faults_of_folders_are_named() {
+    let golden = golden("llama-64");
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    assert_eq!(fault(folder, folder), "config.json: cannot be read");
+    shards(&golden, folder);
+    let index = folder.join("model.safetensors.index.json");
+    let sound = std::fs::read_to_string(&index).unwrap();
+    let with = |from: &str, to: &str| {
+        std::fs::write(&index, sound.replacen(from, to, 1)).unwrap();
+        fault(folder, folder)
+    };
+    let name = "model.safetensors.index.json";
+    assert_eq!(
+        with("model-00001", "../model-00001"),
+        format!(
+            "{name}: \"../model-00001-of-00002.safetensors\" is not the name of a file in the same folder"
+        )
+    );
+    assert_eq!(with("model-00001-of-00002", "other"), "other.safetensors: cannot be read");
+    let moved = with("00002-of-00002", "00001-of-00002");
+    assert!(
+        moved.starts_with(&format!("{name}: tensor "))
+            && moved.ends_with(" is not in model-00001-of-00002.safetensors"),
+        "{moved}"
+    );
+    assert_eq!(with("{", "["), format!("{name}: not the JSON that is expected"));
+    std::fs::write(&index, &sound).unwrap();
+    std::fs::remove_file(folder.join("model-00002-of-00002.safetensors")).unwrap();
+    assert_eq!(fault(folder, folder), "model-00002-of-00002.safetensors: cannot be read");
+}
+
+#[test]
+fn faults_of_configurations_are_named() {
+    let mut golden = golden("llama-64");
+    let sound = golden.config.clone();
+    let mut with = |key: &str, value: Value| {
+        golden.config.clone_from(&sound);
+        golden.config.insert(key.to_owned(), value);
+        let folder = golden.checkpoint();
+        fault(folder.path(), folder.path())
+    };
+    let known = "gemma2, gemma3_text, gpt_oss, granite, llama, mistral, mixtral, olmo2, phi3, qwen2, qwen3, qwen3_moe, smollm3";
+    assert_eq!(
+        with("model_type", "mamba".into()),
+        format!("config.json: architecture \"mamba\" is not supported (known: {known})")
+    );
+    assert_eq!(with("hidden_size", Value::Null), "config.json: metadata key \"hidden_size\" is missing");
+    assert_eq!(
+        with("hidden_size", "64".into()),
+        "config.json: metadata key \"hidden_size\" holds a string, expected an unsigned integer"
+    );
+    assert_eq!(
+        with("num_key_value_heads", 3.into()),
+        "config.json: metadata key \"num_key_value_heads\" is 3: it must divide the heads"
+    );
+    assert_eq!(with("rms_norm_eps", Value::Null), "config.json: metadata key \"rms_norm_eps\" is missing");
+    assert_eq!(
+        with("hidden_act", "relu".into()),
+        "config.json: metadata key \"hidden_act\" is relu: this architecture is known with another one only"
+    );
+    assert_eq!(
+        with("num_hidden_layers", 1_000_000.into()),
+        "config.json: metadata key \"num_hidden_layers\" is 1000000: there are fewer tensors than that"
+    );
+    assert_eq!(
+        with("num_hidden_layers", 5.into()),
+        "FOLDER: tensor \"model.layers.4.self_attn.q_proj.weight\" is missing"
+    );
+    assert_eq!(
+        with("intermediate_size", 95.into()),
+        "model.safetensors: tensor \"model.layers.0.mlp.down_proj.weight\" has shape [96, 64], expected [95, 64]"
+    );
+    let scaling = json!({ "rope_type": "dynamic", "factor": 2.0 });
+    assert_eq!(
+        with("rope_scaling", scaling),
+        "config.json: metadata key \"rope_type\" is dynamic: known are none, linear, llama3, yarn and longrope"
+    );
+}
+
+#[test]
+fn faults_of_headers_are_named() {
+    let golden = golden("llama-64");
+    let folder = golden.checkpoint();
+    let file = folder.path().join("model.safetensors");
+    let with = |header: &str, data: usize| {
+        let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+        bytes.extend(header.bytes());
+        bytes.resize(bytes.len() + data, 0);
+        std::fs::write(&file, bytes).unwrap();
+        fault(folder.path(), folder.path()).strip_prefix("model.safetensors: ").unwrap().to_owned()
+    };
+    let one = |entry: &str, data| with(&format!("{{\"t\":{entry}}}"), data);
+    assert_eq!(with("nonsense", 0), "not the JSON that is expected");
+    assert_eq!(one("3", 4), "the entry of tensor \"t\" cannot be read");
+    assert_eq!(
+        one(r#"{"dtype":"F9","shape":[1],"data_offsets":[0,4]}"#, 4),
+        "tensor \"t\" at offset 61 has the unknown type \"F9\""
+    );
+    assert_eq!(
+        one(r#"{"dtype":"F32","shape":[1],"data_offsets":[0,5]}"#, 5),
+        "tensor \"t\" takes the bytes 0 to 5 of the data, but its type and shape call for 4"
+    );
+    assert_eq!(
+        one(r#"{"dtype":"F32","shape":[1],"data_offsets":[4,0]}"#, 5),
+        "tensor \"t\" takes the bytes 4 to 0 of the data, but its type and shape call for 4"
+    );
+    assert_eq!(
+        one(r#"{"dtype":"F32","shape":[2],"data_offsets":[0,8]}"#, 7),
+        "tensor \"t\" takes 8 bytes from offset 62, past the end of the file at 69"
+    );
+    let huge = r#"{"dtype":"F32","shape":[4611686018427387904,2],"data_offsets":[0,8]}"#;
+    assert_eq!(one(huge, 8), "tensor \"t\" at offset 82 has the impossible shape [4611686018427387904, 2]");
+    let entry = |from: u32| format!(r#"{{"dtype":"F32","shape":[2],"data_offsets":[{from},{}]}}"#, from + 8);
+    let overlap = with(&format!(r#"{{"a":{},"b":{}}}"#, entry(0), entry(4)), 12);
+    assert!(overlap.starts_with("tensors \"a\" and \"b\" overlap at offset"), "{overlap}");
+    for (bytes, message) in [
+        (&b""[..], "the file is empty"),
+        (b"1234", "the file ends at offset 4 inside the header's length at offset 0"),
+        (b"\xff\xff\xff\xff\xff\xff\xff\xff{}", "the file ends at offset 10 inside the header at offset 8"),
+    ] {
+        std::fs::write(&file, bytes).unwrap();
+        assert_eq!(fault(folder.path(), folder.path()), format!("model.safetensors: {message}"));
+    }
+}
+
+#[test]
+fn weights_can_be_quantized_when_they_are_loaded() {
+    // Rows of 64 and 96 elements are whole blocks of 8 bits only.
+    let golden = golden("llama-64");
+    let folder = golden.checkpoint();
+    let expected = logits(&tiny::open(&converted::gguf_with(&golden, GgmlDType::Q8_0, None)).unwrap());
+    for quantize in [Quantization::Q8_0, Quantization::Q4K] {
+        let options = OpenOptions { quantize: Some(quantize), ..OpenOptions::default() };
+        let given = logits(&Model::open(folder.path(), options).unwrap());
+        // Queries and keys are in another order in a GGUF file, so that sums differ by rounding.
+        for (given, expected) in given.iter().zip(&expected) {
+            assert!((given - expected).abs() < 1e-4, "{given} {expected}");
+        }
+    }
+}

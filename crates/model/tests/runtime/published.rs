@@ -1,0 +1,108 @@
+//! Tiny models as they would be published, with what transformers computed; `goldens/generate.py` made the files.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tempfile::TempDir;
+
+/// What a model of transformers computed.
+#[derive(Deserialize)]
+pub(crate) struct Golden {
+    pub(crate) config: Map<String, Value>,
+    /// Names and shapes, the slowest-running dimension first.
+    pub(crate) tensors: BTreeMap<String, Vec<usize>>,
+    pub(crate) tokens: Vec<u32>,
+    pub(crate) positions: Vec<usize>,
+    /// `[positions, hidden]`
+    pub(crate) embedded: Vec<Vec<f32>>,
+    /// `[layers, positions, hidden]`
+    pub(crate) layers: Vec<Vec<Vec<f32>>>,
+    /// `[positions, vocabulary]`
+    pub(crate) logits: Vec<Vec<f32>>,
+}
+
+/// A tensor as it lies in a file.
+#[derive(Clone)]
+pub(crate) struct Stored {
+    pub(crate) name: String,
+    pub(crate) dtype: &'static str,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+pub(crate) fn write_safetensors(path: &Path, tensors: impl IntoIterator<Item = Stored>) {
+    let (mut header, mut data) = (Map::new(), Vec::new());
+    for Stored { name, dtype, shape, bytes } in tensors {
+        let from = data.len();
+        data.extend(bytes);
+        header.insert(name, json!({ "dtype": dtype, "shape": shape, "data_offsets": [from, data.len()] }));
+    }
+    let header = Value::from(header).to_string();
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend(header.bytes());
+    file.extend(data);
+    std::fs::write(path, file).unwrap();
+}
+
+/// All files, by name.
+pub(crate) fn goldens() -> Vec<(String, Golden)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/runtime/goldens");
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    files.sort();
+    let read = |path: PathBuf| {
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        (name, serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap())
+    };
+    files.into_iter().map(read).collect()
+}
+
+impl Golden {
+    pub(crate) fn model_type(&self) -> &str {
+        self.config["model_type"].as_str().unwrap()
+    }
+
+    /// A tensor's elements, by the formula that `generate.py` has, too.
+    pub(crate) fn values(&self, name: &str) -> Vec<f32> {
+        let shape = &self.tensors[name];
+        let mut hash = 0xcbf2_9ce4_8422_2325u64;
+        for byte in name.bytes() {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        let unit = |index: usize| {
+            let mut z = hash.wrapping_add((index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            ((z ^ (z >> 31)) >> 40) as f32 / (1 << 23) as f32 - 1.0
+        };
+        let (base, scale) = match shape[..] {
+            [_] if name.ends_with("norm.weight") && !self.model_type().starts_with("gemma") => (1.0, 0.25),
+            [_] => (0.0, 0.25),
+            _ if name.ends_with("embed_tokens.weight") => (0.0, 1.0),
+            [.., columns] => (0.0, (-(columns as f64).sqrt().log2().round()).exp2() as f32),
+            [] => panic!("{name} is a scalar"),
+        };
+        (0..shape.iter().product()).map(|index| base + unit(index) * scale).collect()
+    }
+
+    /// Writes the model as it would be published.
+    pub(crate) fn checkpoint(&self) -> TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("config.json"), Value::from(self.config.clone()).to_string())
+            .unwrap();
+        write_safetensors(
+            &folder.path().join("model.safetensors"),
+            self.tensors.keys().map(|name| self.stored(name)),
+        );
+        folder
+    }
+
+    /// A tensor as it would be published.
+    pub(crate) fn stored(&self, name: &str) -> Stored {
+        let bytes = self.values(name).iter().flat_map(|value| value.to_le_bytes()).collect();
+        Stored { name: name.to_owned(), dtype: "F32", shape: self.tensors[name].clone(), bytes }
+    }
+}
