@@ -44,9 +44,25 @@ fn quantize_group(values: &[f32; GROUP]) -> Q8Block {
     // Floats without a sign are in the order of their bits, and integers have a vector maximum.
     let largest = values.iter().fold(0, |most, value| (value.to_bits() & 0x7fff_ffff).max(most));
     let scale = f32::from_bits(largest) / 127.0;
-    let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
+    // The inverse of what is smaller is infinite; a group of such small numbers counts as zeros.
+    let inverse = if scale.is_normal() { 1.0 / scale } else { 0.0 };
     let q: [i16; GROUP] = each(|i| (values[i] * inverse).round_ties_even() as i16);
     let sum = |half: &[i16]| scale * f32::from(half.iter().sum::<i16>());
     let sums = [sum(&q[..16]), sum(&q[16..])];
     Q8Block { scale, sum: sums[0] + sums[1], sums, q }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_activation_leaves_eight_bits() {
+        for value in [0.0, f32::MIN_POSITIVE, 1e-42, 1e-36, 1.0, f32::MAX, f32::INFINITY, f32::NAN] {
+            let mut values = [-value; GROUP];
+            values[3] = value;
+            let block = quantize_group(&values);
+            assert!(block.q.iter().all(|q| (-127..=127).contains(q)), "{value}: {:?}", block.q);
+        }
+    }
 }
