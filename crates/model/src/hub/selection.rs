@@ -1,0 +1,155 @@
+//! Which files of a repository make a model.
+
+use super::error::{HubError, Kind};
+use super::name::{is_gguf, is_relative};
+
+/// The files of a model, in the order in which they are fetched.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Selection {
+    /// A GGUF file, or the parts of one; the model is opened by the first.
+    Gguf(Vec<String>),
+    /// Safetensors with their configuration; the model is opened by the folder that they are in.
+    Folder(Vec<String>),
+}
+
+const CONFIG: &str = "config.json";
+const INDEX: &str = "model.safetensors.index.json";
+const SINGLE: &str = "model.safetensors";
+/// What goes with safetensors, where it is there.
+const BESIDE: [&str; 4] =
+    ["tokenizer.json", "tokenizer_config.json", "generation_config.json", "chat_template.jinja"];
+
+impl Selection {
+    /// What `file` stands for, or the repository as a whole: its GGUF file, or else its safetensors.
+    pub(crate) fn of(repo: &str, file: Option<&str>, files: &[String]) -> Result<Self, HubError> {
+        if let Some(file) = file {
+            return Ok(Self::Gguf(parts(file)));
+        }
+        match preferred(repo, files)? {
+            Some(file) => Ok(Self::Gguf(parts(file))),
+            None => safetensors(files).ok_or_else(|| Kind::NoModel { repo: repo.to_owned() }.into()),
+        }
+    }
+
+    pub(crate) fn files(&self) -> &[String] {
+        match self {
+            Self::Gguf(files) | Self::Folder(files) => files,
+        }
+    }
+}
+
+/// The file that `org/name` alone stands for: the only one, or the only one in `Q4_K_M`. Projectors for images do not
+/// count, nor do parts after the first.
+fn preferred<'a>(repo: &str, files: &'a [String]) -> Result<Option<&'a str>, HubError> {
+    let counts = |file: &&String| {
+        let first = split(file).is_none_or(|(_, index, _)| index == 1);
+        is_gguf(file) && is_relative(file) && first && !file.to_ascii_lowercase().contains("mmproj")
+    };
+    let files: Vec<&String> = files.iter().filter(counts).collect();
+    let middle: Vec<&String> =
+        files.iter().filter(|file| file.to_ascii_lowercase().contains("q4_k_m")).copied().collect();
+    match (files.as_slice(), middle.as_slice()) {
+        ([], _) => Ok(None),
+        ([file], _) | (_, [file]) => Ok(Some(file)),
+        _ => {
+            let files = files.into_iter().cloned().collect();
+            Err(Kind::Ambiguous { repo: repo.to_owned(), files }.into())
+        }
+    }
+}
+
+/// The stem, the number and the count of a part, `STEM-00001-of-00003.gguf`.
+fn split(file: &str) -> Option<(&str, u32, u32)> {
+    let (rest, count) = file.strip_suffix(".gguf")?.rsplit_once("-of-")?;
+    let (stem, index) = rest.rsplit_once('-')?;
+    let number = |text: &str| if text.len() == 5 { text.parse().ok() } else { None };
+    Some((stem, number(index)?, number(count)?))
+}
+
+/// All parts of a file, if it is the first of several.
+fn parts(file: &str) -> Vec<String> {
+    match split(file) {
+        Some((stem, 1, count)) => {
+            (1..=count).map(|index| format!("{stem}-{index:05}-of-{count:05}.gguf")).collect()
+        }
+        _ => vec![file.to_owned()],
+    }
+}
+
+fn safetensors(files: &[String]) -> Option<Selection> {
+    let has = |name: &str| files.iter().any(|file| file == name);
+    let mut chosen: Vec<String> = if has(INDEX) {
+        let is_shard = |file: &&String| file.starts_with("model-") && file.ends_with(".safetensors");
+        let mut shards: Vec<String> = files.iter().filter(is_shard).cloned().collect();
+        shards.sort_unstable();
+        shards.push(INDEX.to_owned());
+        shards
+    } else if has(SINGLE) {
+        vec![SINGLE.to_owned()]
+    } else {
+        return None;
+    };
+    chosen.extend(BESIDE.into_iter().filter(|name| has(name)).map(str::to_owned));
+    has(CONFIG).then(|| {
+        chosen.push(CONFIG.to_owned());
+        Selection::Folder(chosen)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn select(names: &[&str]) -> Result<Vec<String>, String> {
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        Selection::of("o/n", None, &names)
+            .map(|selection| selection.files().to_vec())
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn one_file_of_a_repository_is_preferred() {
+        assert_eq!(select(&["README.md", "x.gguf"]).unwrap(), ["x.gguf"]);
+        assert_eq!(
+            select(&["x-Q8_0.gguf", "x-Q4_K_M.gguf", "mmproj-q4_k_m.gguf"]).unwrap(),
+            ["x-Q4_K_M.gguf"]
+        );
+        let error = select(&["a.gguf", "b.gguf"]).unwrap_err();
+        assert!(error.contains("o/n:FILE") && error.contains("a.gguf, b.gguf"), "{error}");
+    }
+
+    #[test]
+    fn parts_come_together() {
+        let parts = ["d/a-00001-of-00002.gguf", "d/a-00002-of-00002.gguf"];
+        assert_eq!(select(&parts).unwrap(), parts);
+        let given = Selection::of("o/n", Some(parts[0]), &[]).unwrap();
+        assert_eq!(given.files(), parts);
+        // A name that is only like it stands for itself.
+        assert_eq!(Selection::of("o/n", Some("a-1-of-2.gguf"), &[]).unwrap().files(), ["a-1-of-2.gguf"]);
+    }
+
+    #[test]
+    fn safetensors_come_with_what_belongs_to_them() {
+        let single = ["README.md", "config.json", "model.safetensors", "tokenizer.json", "pytorch_model.bin"];
+        assert_eq!(select(&single).unwrap(), ["model.safetensors", "tokenizer.json", "config.json"]);
+        let sharded = [
+            "config.json",
+            "generation_config.json",
+            "model-00002-of-00002.safetensors",
+            "model-00001-of-00002.safetensors",
+            "model.safetensors.index.json",
+        ];
+        let expected = [
+            "model-00001-of-00002.safetensors",
+            "model-00002-of-00002.safetensors",
+            "model.safetensors.index.json",
+            "generation_config.json",
+            "config.json",
+        ];
+        assert_eq!(select(&sharded).unwrap(), expected);
+        let none = "o/n has neither a .gguf file nor safetensors with a config.json";
+        assert_eq!(select(&["model.safetensors"]), Err(none.to_owned()));
+        // A GGUF file comes before safetensors.
+        assert_eq!(select(&["config.json", "model.safetensors", "x.gguf"]).unwrap(), ["x.gguf"]);
+    }
+}
