@@ -11,6 +11,8 @@ pub struct ModelError(#[from] Kind);
 enum Kind {
     #[error("sequence {0} is not open")]
     UnknownSequence(SequenceId),
+    #[error("sequence {0} occurs twice in a batch")]
+    RepeatedSequence(SequenceId),
     #[error("token {given} is outside the vocabulary of {limit} tokens")]
     TokenOutside { given: u32, limit: usize },
     #[error("{given} tokens do not fit the context of {limit}")]
@@ -23,6 +25,11 @@ impl ModelError {
     /// A run names a sequence that is not open.
     pub fn unknown_sequence(id: SequenceId) -> Self {
         Kind::UnknownSequence(id).into()
+    }
+
+    /// Two runs of a batch name the same sequence.
+    pub fn repeated_sequence(id: SequenceId) -> Self {
+        Kind::RepeatedSequence(id).into()
     }
 
     /// A token is outside the vocabulary.

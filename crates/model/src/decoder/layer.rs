@@ -1,5 +1,7 @@
 use std::borrow::Cow;
 
+use formwork_vocab::TokenId;
+
 use super::attention::attend;
 use super::kv::KvCache;
 use super::ops::{add, rms_norm, rms_norm_in_place, scale};
@@ -8,25 +10,32 @@ use super::rope::Rotation;
 use crate::spec::ModelSpec;
 use crate::weights::LayerWeights;
 
-/// A piece of a run on its way through the layers.
+/// What the tokens on their way through the layers have in common.
 pub(super) struct Pass<'a> {
     pub(super) spec: &'a ModelSpec,
     pub(super) path: Path,
-    /// One per set of frequencies, for the positions of the piece.
+}
+
+/// A sequence's part of a pass: some tokens that come next in it.
+pub(super) struct Segment<'a> {
+    pub(super) cache: &'a mut KvCache,
+    pub(super) tokens: &'a [TokenId],
+    /// One per set of frequencies, for the positions of the tokens.
     pub(super) rotations: Vec<Rotation>,
 }
 
 impl Pass<'_> {
-    /// Adds layer `index` to the residual stream `x`, `[tokens, hidden]`, and its keys and values to the cache.
+    /// Adds layer `index` to the residual stream `x`, `[tokens, hidden]`, of all segments, one after the other, and their
+    /// keys and values to their caches.
     pub(super) fn layer(
         &self,
         index: usize,
         weights: &LayerWeights,
-        cache: &mut KvCache,
+        segments: &mut [Segment<'_>],
         x: &mut [f32],
     ) -> candle_core::Result<()> {
-        let mut attended =
-            self.attention(index, weights, cache, &self.normed(x, weights.attention_norm.as_deref()))?;
+        let normed = self.normed(x, weights.attention_norm.as_deref());
+        let mut attended = self.attention(index, weights, segments, &normed)?;
         self.add(x, &mut attended, weights.post_attention_norm.as_deref());
         let mut fed = self.feed_forward(weights, &self.normed(x, weights.feed_forward_norm.as_deref()))?;
         self.add(x, &mut fed, weights.post_feed_forward_norm.as_deref());
@@ -55,10 +64,10 @@ impl Pass<'_> {
         &self,
         index: usize,
         weights: &LayerWeights,
-        cache: &mut KvCache,
+        segments: &mut [Segment<'_>],
         x: &[f32],
     ) -> candle_core::Result<Vec<f32>> {
-        let (spec, layer) = (self.spec, self.spec.layers[index]);
+        let spec = self.spec;
         // [tokens, heads, head_dim], and twice [tokens, kv_heads, head_dim]
         let [mut queries, mut keys, values] =
             products(self.path, x, [&weights.query, &weights.key, &weights.value])?;
@@ -67,9 +76,36 @@ impl Pass<'_> {
             rms_norm_in_place(&mut keys, &norm.key, spec.norm_epsilon);
         }
         let (query_len, key_len) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
+        let mut attended = Vec::with_capacity(queries.len());
+        let (mut queries, mut keys, mut values) = (&mut queries[..], &mut keys[..], &values[..]);
+        for segment in segments {
+            let len = segment.tokens.len();
+            let own = (
+                queries.split_off_mut(..len * query_len).unwrap_or_default(),
+                keys.split_off_mut(..len * key_len).unwrap_or_default(),
+                values.split_off(..len * key_len).unwrap_or_default(),
+            );
+            attended.extend(segment.attention(spec, index, weights.sinks.as_deref(), own));
+        }
+        let [out] = products(self.path, &attended, [&weights.output])?;
+        Ok(out)
+    }
+}
+
+impl Segment<'_> {
+    /// Rotates the queries and keys of the segment's tokens, writes keys and values to the cache, and attends.
+    fn attention(
+        &mut self,
+        spec: &ModelSpec,
+        index: usize,
+        sinks: Option<&[f32]>,
+        (queries, keys, values): (&mut [f32], &mut [f32], &[f32]),
+    ) -> Vec<f32> {
+        let (query_len, key_len) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
+        let layer = spec.layers[index];
         let rotation = layer.rope.map(|rope| &self.rotations[rope]);
-        let start = cache.len();
-        let cache = cache.layer_mut(index);
+        let start = self.cache.len();
+        let cache = self.cache.layer_mut(index);
         let rows = queries
             .chunks_exact_mut(query_len)
             .zip(keys.chunks_exact_mut(key_len))
@@ -81,8 +117,6 @@ impl Pass<'_> {
             }
             cache.write(start + token, key, value);
         }
-        let attended = attend(spec, (layer, weights.sinks.as_deref()), cache, &queries, start);
-        let [out] = products(self.path, &attended, [&weights.output])?;
-        Ok(out)
+        attend(spec, (layer, sinks), cache, queries, start)
     }
 }

@@ -9,7 +9,7 @@
 //! - prompts are cut at multiples of [`PROMPT_PIECE`] positions, and pieces of [`GEMM_FROM`] tokens or more are computed
 //!   in `f32`, several times as fast. The same prompt gives the same logits on every run.
 //!
-//! The runs of a batch are computed one after the other.
+//! The prompts of a batch are computed one after the other, its generated tokens together.
 
 mod attention;
 mod feed_forward;
@@ -26,7 +26,7 @@ use formwork_vocab::{TokenId, TokenSet};
 use rustc_hash::FxHashMap;
 
 use self::kv::KvCache;
-use self::layer::Pass;
+use self::layer::{Pass, Segment};
 use self::ops::{rms_norm, scale, softcap};
 use self::product::{Path, all_rows, some_rows};
 use self::rope::Rope;
@@ -76,86 +76,148 @@ impl Decoder {
         Self { network, context, sequences: FxHashMap::default(), next: 0 }
     }
 
-    fn run(&mut self, run: &Run<'_>) -> Result<Vec<f32>, ModelError> {
-        let network = &*self.network;
-        let cache = self
-            .sequences
-            .get_mut(&run.sequence)
-            .ok_or_else(|| ModelError::unknown_sequence(run.sequence))?;
-        network.check_tokens(run.tokens)?;
-        let len = cache.len() + run.tokens.len();
-        if len > self.context {
-            return Err(ModelError::context_full(len, self.context));
+    /// Checks a batch before anything is changed.
+    fn check(&self, batch: &Batch<'_>) -> Result<(), ModelError> {
+        for (index, run) in batch.runs.iter().enumerate() {
+            let cache = self.sequences.get(&run.sequence);
+            let cache = cache.ok_or_else(|| ModelError::unknown_sequence(run.sequence))?;
+            if batch.runs[..index].iter().any(|other| other.sequence == run.sequence) {
+                return Err(ModelError::repeated_sequence(run.sequence));
+            }
+            self.network.check_tokens(run.tokens)?;
+            let len = cache.len() + run.tokens.len();
+            if len > self.context {
+                return Err(ModelError::context_full(len, self.context));
+            }
         }
-        let mut last = Vec::new();
-        let mut rest = run.tokens;
-        while !rest.is_empty() {
-            let (len, path) = piece(run.role, cache.len(), rest.len());
-            let (tokens, others) = rest.split_at(len);
-            last = network.piece(path, tokens, cache, &mut |_| {}).map_err(ModelError::backend)?;
-            rest = others;
-        }
-        Ok(if last.is_empty() { last } else { network.logits(&last, run.wanted) })
+        Ok(())
     }
 }
 
-/// How many of the next `len` tokens go together, and on which path.
-fn piece(role: Role, position: usize, len: usize) -> (usize, Path) {
-    match role {
-        Role::Generated => (len.min(GENERATED_PIECE), Path::Dot),
-        Role::Prompt => {
-            let len = len.min(PROMPT_PIECE - position % PROMPT_PIECE);
-            (len, if len < GEMM_FROM { Path::Dot } else { Path::Gemm })
-        }
-    }
+/// A run on its way.
+struct Progress<'a> {
+    run: Run<'a>,
+    cache: KvCache,
+    /// What is still to come.
+    rest: &'a [TokenId],
+    /// The last token's residual stream so far, `[hidden]`.
+    last: Vec<f32>,
+}
+
+/// How many of the next `len` tokens of a prompt go together, and on which path.
+fn prompt_piece(position: usize, len: usize) -> (usize, Path) {
+    let len = len.min(PROMPT_PIECE - position % PROMPT_PIECE);
+    (len, if len < GEMM_FROM { Path::Dot } else { Path::Gemm })
 }
 
 impl Network {
-    /// Appends tokens to a sequence; gives the last one's residual stream, `[hidden]`. `visit` sees that of all tokens,
-    /// `[tokens, hidden]`, as it enters the first layer and leaves each.
-    fn piece(
+    /// Takes runs through the model.
+    fn advance(&self, runs: &mut [Progress<'_>]) -> candle_core::Result<()> {
+        for progress in runs.iter_mut().filter(|progress| progress.run.role == Role::Prompt) {
+            while !progress.rest.is_empty() {
+                let (len, path) = prompt_piece(progress.cache.len(), progress.rest.len());
+                let (tokens, rest) = progress.rest.split_at(len);
+                progress.rest = rest;
+                let rotations = self.rope.rotations(progress.cache.len(), len);
+                let segment = Segment { cache: &mut progress.cache, tokens, rotations };
+                let x = self.pass(path, &mut [segment], &mut |_| {})?;
+                progress.last = x[x.len() - self.spec.hidden..].to_vec();
+            }
+        }
+        // Generated tokens of several sequences share the reading of the weights.
+        loop {
+            let mut room = GENERATED_PIECE;
+            let (mut segments, mut lasts): (Vec<Segment<'_>>, Vec<&mut Vec<f32>>) = (Vec::new(), Vec::new());
+            for progress in runs.iter_mut().filter(|progress| !progress.rest.is_empty()) {
+                let len = progress.rest.len().min(room);
+                if len == 0 {
+                    break;
+                }
+                room -= len;
+                let (tokens, rest) = progress.rest.split_at(len);
+                progress.rest = rest;
+                let rotations = self.rope.rotations(progress.cache.len(), len);
+                segments.push(Segment { cache: &mut progress.cache, tokens, rotations });
+                lasts.push(&mut progress.last);
+            }
+            if segments.is_empty() {
+                return Ok(());
+            }
+            let x = self.pass(Path::Dot, &mut segments, &mut |_| {})?;
+            let mut end = 0;
+            for (segment, last) in segments.iter().zip(lasts) {
+                end += segment.tokens.len() * self.spec.hidden;
+                *last = x[end - self.spec.hidden..end].to_vec();
+            }
+        }
+    }
+
+    /// Appends tokens to sequences; gives their residual stream, `[tokens, hidden]`, segment by segment. `visit` sees it as
+    /// it enters the first layer and leaves each.
+    fn pass(
         &self,
         path: Path,
-        tokens: &[TokenId],
-        cache: &mut KvCache,
+        segments: &mut [Segment<'_>],
         visit: &mut dyn FnMut(&[f32]),
     ) -> candle_core::Result<Vec<f32>> {
         let spec = &self.spec;
-        // [tokens, hidden]
-        let mut x = vec![0.0; tokens.len() * spec.hidden];
-        for (token, x) in tokens.iter().zip(x.chunks_exact_mut(spec.hidden)) {
+        let tokens = segments.iter().flat_map(|segment| segment.tokens);
+        let mut x = vec![0.0; tokens.clone().count() * spec.hidden];
+        for (token, x) in tokens.zip(x.chunks_exact_mut(spec.hidden)) {
             self.weights.embedding.dequantize(token.index()..token.index() + 1, x);
             scale(x, spec.embedding_scale);
         }
         visit(&x);
-        cache.reserve(cache.len() + tokens.len());
-        let pass = Pass { spec, path, rotations: self.rope.rotations(cache.len(), tokens.len()) };
+        for segment in segments.iter_mut() {
+            segment.cache.reserve(segment.cache.len() + segment.tokens.len());
+        }
+        let pass = Pass { spec, path };
         for (index, layer) in self.weights.layers.iter().enumerate() {
-            pass.layer(index, layer, cache, &mut x)?;
+            pass.layer(index, layer, segments, &mut x)?;
             visit(&x);
         }
-        cache.advance(tokens.len());
-        Ok(x.split_off(x.len() - spec.hidden))
+        for segment in segments {
+            segment.cache.advance(segment.tokens.len());
+        }
+        Ok(x)
     }
 
-    /// The logits after a token, from its residual stream.
-    fn logits(&self, x: &[f32], wanted: Wanted<'_>) -> Vec<f32> {
+    /// The logits that runs want after their last tokens.
+    fn logits(&self, runs: &[Progress<'_>]) -> Vec<Vec<f32>> {
+        let normed = |x: &[f32]| rms_norm(x, &self.weights.output_norm, self.spec.norm_epsilon);
         let head = &self.weights.head;
-        let normed = || rms_norm(x, &self.weights.output_norm, self.spec.norm_epsilon);
-        match wanted {
-            Wanted::Nothing => Vec::new(),
-            Wanted::All => self.finished(all_rows(head, &normed())),
-            Wanted::Only(set) if set.count() * SPARSE_HEAD < head.rows => {
+        let is_sparse = |set: &TokenSet| set.count() * SPARSE_HEAD < head.rows;
+        let is_full = |progress: &&Progress<'_>| match progress.run.wanted {
+            _ if progress.last.is_empty() => false,
+            Wanted::Nothing => false,
+            Wanted::All => true,
+            Wanted::Only(set) => !is_sparse(set),
+        };
+        // Those that want the whole row read the head together.
+        let x: Vec<f32> = runs.iter().filter(is_full).flat_map(|progress| normed(&progress.last)).collect();
+        let full = all_rows(head, &x);
+        let mut full = full.chunks_exact(head.rows);
+        let row = |progress: &Progress<'_>| match progress.run.wanted {
+            _ if is_full(&progress) => {
+                let logits = self.finished(full.next().unwrap_or_default().to_vec());
+                match progress.run.wanted {
+                    Wanted::Only(set) => masked(logits, set),
+                    _ => logits,
+                }
+            }
+            Wanted::Only(set) if !progress.last.is_empty() => {
                 let rows: Vec<u32> =
                     set.iter().map(|token| token.0).filter(|&t| t < head.rows as u32).collect();
                 let mut logits = vec![f32::NEG_INFINITY; head.rows];
-                for (&row, logit) in rows.iter().zip(self.finished(some_rows(head, &normed(), &rows))) {
+                let some = self.finished(some_rows(head, &normed(&progress.last), &rows));
+                for (&row, logit) in rows.iter().zip(some) {
                     logits[row as usize] = logit;
                 }
                 logits
             }
-            Wanted::Only(set) => masked(self.finished(all_rows(head, &normed())), set),
-        }
+            _ => Vec::new(),
+        };
+        runs.iter().map(row).collect()
     }
 
     /// Logits from products with rows of the head.
@@ -175,7 +237,9 @@ impl Network {
         for tokens in tokens.chunks(GENERATED_PIECE) {
             let mut states = states.iter_mut();
             let mut visit = |x: &[f32]| states.next().into_iter().for_each(|state| state.extend(x));
-            self.piece(Path::Dot, tokens, &mut cache, &mut visit).map_err(ModelError::backend)?;
+            let rotations = self.rope.rotations(cache.len(), tokens.len());
+            let segment = Segment { cache: &mut cache, tokens, rotations };
+            self.pass(Path::Dot, &mut [segment], &mut visit).map_err(ModelError::backend)?;
         }
         Ok(states)
     }
@@ -227,8 +291,19 @@ impl LanguageModel for Decoder {
     }
 
     fn forward(&mut self, batch: &Batch<'_>) -> Result<Logits, ModelError> {
+        self.check(batch)?;
+        let runs = batch.runs.iter().filter_map(|&run| {
+            let cache = self.sequences.remove(&run.sequence)?;
+            Some(Progress { run, cache, rest: run.tokens, last: Vec::new() })
+        });
+        let mut runs: Vec<Progress<'_>> = runs.collect();
+        let network = &*self.network;
         // On a thread of the pool, the many short parallel regions of a pass start without waking anybody up first.
-        rayon::scope(|_| batch.runs.iter().map(|run| self.run(run)).collect::<Result<_, _>>())
-            .map(Logits::new)
+        let logits: candle_core::Result<_> = rayon::scope(|_| {
+            network.advance(&mut runs)?;
+            Ok(network.logits(&runs))
+        });
+        self.sequences.extend(runs.into_iter().map(|progress| (progress.run.sequence, progress.cache)));
+        logits.map(Logits::new).map_err(ModelError::backend)
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn products<const N: usize>(
     linears: [&Linear; N],
 ) -> candle_core::Result<[Vec<f32>; N]> {
     let mut out = match path {
-        Path::Dot => dot(x, linears),
+        Path::Dot => dot(x, linears.map(|linear| &linear.weight)),
         Path::Gemm => gemm(x, linears)?,
     };
     for (out, linear) in out.iter_mut().zip(linears) {
@@ -54,16 +54,18 @@ struct Piece<'a> {
     out: Vec<&'a mut [f32]>,
 }
 
-fn dot<const N: usize>(x: &[f32], linears: [&Linear; N]) -> [Vec<f32>; N] {
-    let columns = linears[0].weight.columns;
+fn dot<const N: usize>(x: &[f32], matrices: [&Matrix; N]) -> [Vec<f32>; N] {
+    let columns = matrices[0].columns;
     let tokens = x.len() / columns;
     let groups = Activation::quantize(x);
-    let bytes: usize = linears.iter().map(|linear| linear.weight.rows * linear.weight.row_bytes()).sum();
+    let bytes: usize = matrices.iter().map(|matrix| matrix.rows * matrix.row_bytes()).sum();
     let piece_bytes = (bytes / (4 * rayon::current_num_threads())).clamp(SMALLEST_PIECE, LARGEST_PIECE);
-    let mut outs = linears.map(|linear| vec![0.0; tokens * linear.weight.rows]);
+    let mut outs = matrices.map(|matrix| vec![0.0; tokens * matrix.rows]);
+    if tokens == 0 {
+        return outs;
+    }
     let mut pieces: Vec<Piece<'_>> = Vec::new();
-    for (linear, out) in linears.iter().zip(&mut outs) {
-        let matrix = &linear.weight;
+    for (matrix, out) in matrices.iter().zip(&mut outs) {
         let rows = (piece_bytes / matrix.row_bytes()).max(1);
         let from = pieces.len();
         pieces.extend((0..matrix.rows).step_by(rows).map(|first| Piece { matrix, first, out: Vec::new() }));
@@ -137,13 +139,10 @@ fn panel_product(x: &Tensor, matrix: &Matrix, rows: Range<usize>) -> candle_core
     x.matmul(&weights.t()?)?.flatten_all()?.to_vec1()
 }
 
-/// The products of one token's `x` with the rows of `matrix`.
+/// The products of `x`, `[tokens, columns]`, with the rows of `matrix`: `[tokens, rows]`. A token's do not depend on the
+/// others.
 pub(super) fn all_rows(matrix: &Matrix, x: &[f32]) -> Vec<f32> {
-    let groups = Activation::quantize(x);
-    let x = Activation::new(x, &groups);
-    let rows = (LARGEST_PIECE / matrix.row_bytes()).max(1);
-    let mut out = vec![0.0; matrix.rows];
-    out.par_chunks_mut(rows).enumerate().for_each(|(index, out)| matrix.dot(index * rows, &x, out));
+    let [out] = dot(x, [matrix]);
     out
 }
 

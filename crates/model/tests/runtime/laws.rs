@@ -91,26 +91,56 @@ fn a_sparse_head_equals_the_full_one_bit_by_bit() {
     });
 }
 
+/// Runs of all lengths and roles in one batch give what each gives alone.
 #[test]
-fn sequences_do_not_touch_each_other() {
+fn a_ragged_batch_gives_the_same_bits_as_its_runs_alone() {
     each_model(|model| {
-        let (first, second) = (tokens(40, 8), tokens(40, 9));
-        let alone = model.open();
-        let expected = append(model, alone, &first, Role::Generated, Wanted::All).unwrap();
-        let [a, b] = [(); 2].map(|()| model.open());
-        let mut last = Vec::new();
-        for (x, y) in first.iter().zip(&second) {
-            let run = |sequence, token| Run {
-                sequence,
-                tokens: std::slice::from_ref(token),
-                role: Role::Generated,
-                wanted: Wanted::All,
+        let texts: Vec<_> = [(1, 20), (7, 1), (0, 40), (3, 33), (30, 2)]
+            .iter()
+            .enumerate()
+            .map(|(seed, &(before, len))| (tokens(before, 20 + seed), tokens(len, 30 + seed)))
+            .collect();
+        let roles = [Role::Generated, Role::Generated, Role::Prompt, Role::Generated, Role::Generated];
+        let mut some = TokenSet::empty(model.vocab_size());
+        (0..9).for_each(|token| some.insert(TokenId(7 * token)));
+        let mut dense = TokenSet::empty(model.vocab_size());
+        (0..90).for_each(|token| dense.insert(TokenId(token)));
+        let wanted = [Wanted::All, Wanted::Only(&some), Wanted::All, Wanted::Nothing, Wanted::Only(&dense)];
+        let open = |model: &mut dyn LanguageModel| -> Vec<_> {
+            let open = |(before, _): &(Vec<TokenId>, _)| {
+                let sequence = model.open();
+                if !before.is_empty() {
+                    append(model, sequence, before, Role::Prompt, Wanted::Nothing).unwrap();
+                }
+                sequence
             };
-            let logits = model.forward(&Batch { runs: vec![run(b, y), run(a, x)] }).unwrap();
-            last = logits.row(1).to_vec();
+            texts.iter().map(open).collect()
+        };
+        let (alone, together) = (open(model), open(model));
+        let runs = together.iter().zip(&texts).zip(roles).zip(wanted);
+        let runs =
+            runs.map(|(((&sequence, (_, tokens)), role), wanted)| Run { sequence, tokens, role, wanted });
+        let given = model.forward(&Batch { runs: runs.collect() }).unwrap();
+        for (index, &sequence) in alone.iter().enumerate() {
+            let expected = append(model, sequence, &texts[index].1, roles[index], wanted[index]).unwrap();
+            assert_eq!(given.row(index), expected, "run {index}");
+            // The caches are the same, too.
+            let next = &tokens(1, 50);
+            let [first, second] = [sequence, together[index]]
+                .map(|sequence| append(model, sequence, next, Role::Generated, Wanted::All).unwrap());
+            assert_eq!(first, second, "after run {index}");
         }
-        assert_eq!(last, expected);
     });
+}
+
+#[test]
+fn a_batch_names_a_sequence_once() {
+    let tiny = tiny::tiny("llama", GgmlDType::Q8_0);
+    let mut model = tiny::open(&tiny.file).unwrap().language_model();
+    let sequence = model.open();
+    let run = Run { sequence, tokens: &tokens(1, 1), role: Role::Generated, wanted: Wanted::All };
+    let error = model.forward(&Batch { runs: vec![run, run] }).unwrap_err();
+    assert_eq!(error.to_string(), "sequence 0 occurs twice in a batch");
 }
 
 #[test]
