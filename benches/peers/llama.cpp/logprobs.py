@@ -48,12 +48,24 @@ TEXTS = [
 ]
 
 
+def keep_layout():
+    """Lets llama.cpp compute with the weights as they are in the file: no copies for AMX and the like."""
+    default = llama_cpp.llama_cpp.llama_model_default_params
+
+    def parameters():
+        parameters = default()
+        parameters.use_extra_bufts = False
+        return parameters
+
+    llama_cpp.llama_cpp.llama_model_default_params = parameters
+
+
 class Peer:
     """A model in llama.cpp."""
 
-    def __init__(self, path, arguments, **options):
+    def __init__(self, path, **options):
         self.llama = llama_cpp.Llama(
-            str(path), n_gpu_layers=0, n_ctx=CONTEXT, logits_all=True, verbose=False, n_threads=arguments.threads, **options
+            str(path), n_gpu_layers=0, n_ctx=CONTEXT, logits_all=True, verbose=False, **options
         )
 
     def tokens(self, text):
@@ -84,7 +96,6 @@ class Formwork:
 
     def __init__(self, path, arguments, folder):
         self.command = [arguments.example, str(path)]
-        self.threads = arguments.threads
         self.folder = pathlib.Path(folder)
 
     def run(self, prompts, *options, follow=None):
@@ -178,11 +189,12 @@ class Comparison:
                 self.disagreements.append((prompt, step, gap([logprob for _, logprob in own]), gap(row[peers])))
 
     def diverges(self, name, p, q):
-        self.divergences.setdefault(name, []).append(divergence(p, q))
+        steps = divergence(p, q), p.argmax(axis=1) == q.argmax(axis=1)
+        self.divergences.setdefault(name, []).append(steps)
 
     def ratio(self, name, base):
         """Of two mean divergences; and the 95% interval of it over samples of the prompts."""
-        figures = numpy.array([[steps.mean() for steps in self.divergences[which]] for which in (name, base)])
+        figures = numpy.array([[steps.mean() for steps, _ in self.divergences[which]] for which in (name, base)])
         samples = numpy.random.default_rng(0).integers(figures.shape[1], size=(10_000, figures.shape[1]))
         of_samples = figures[:, samples].mean(axis=2)
         low, high = numpy.quantile(of_samples[0] / of_samples[1], [0.025, 0.975])
@@ -208,16 +220,17 @@ class Comparison:
             most = gaps.max(axis=0)
             print(f"    where the argmax differs: gap of the best two at most {most[0]:.4f} and {most[1]:.4f}")
         for name, prompts in self.divergences.items():
-            steps = numpy.concatenate(prompts)
-            print(f"    KL({name}): mean {steps.mean():.4e} median {numpy.median(steps):.4e} max {steps.max():.4e}")
+            steps, equal = numpy.concatenate(prompts, axis=1)
+            print(f"    KL({name}): mean {steps.mean():.4e} median {numpy.median(steps):.4e} max {steps.max():.4e},", end="")
+            print(f" equal argmax {equal.mean():.4%} of {len(steps)}")
 
 
 def compare(path, arguments, folder):
     comparison = Comparison()
     f32 = with_f32_weights(path, folder)
     own, own_f32 = Formwork(path, arguments, folder), Formwork(f32, arguments, folder)
-    peer = Peer(path, arguments, flash_attn=arguments.flash_attention)
-    reference = Peer(f32, arguments, type_k=llama_cpp.GGML_TYPE_F32, type_v=llama_cpp.GGML_TYPE_F32)
+    peer = Peer(path, flash_attn=arguments.flash_attention)
+    reference = Peer(f32, type_k=llama_cpp.GGML_TYPE_F32, type_v=llama_cpp.GGML_TYPE_F32)
     prompts = [peer.tokens(text) for text in TEXTS]
     if arguments.formwork:
         check_tokens(path, arguments.formwork, peer, prompts)
@@ -233,11 +246,13 @@ def compare(path, arguments, folder):
         comparison.diverges("reference || llama.cpp", p, peer_rows)
         comparison.diverges("reference || Formwork", p, own_rows)
         if index % max(1, len(prompts) // max(1, arguments.whole)) == 0 and arguments.whole:
+            comparison.diverges("reference || llama.cpp, of some prompts", p, peer_rows)
+            comparison.diverges("reference || llama.cpp, of these, read as a prompt", p, log_softmax(peer.read(prompt, tokens)))
+            comparison.diverges("reference || Formwork, of these", p, own_rows)
             _, rows = own.run([prompt], "--whole", follow=[tokens])
-            comparison.diverges("reference || Formwork, read as a prompt", p, log_softmax(rows))
-            comparison.diverges("reference || llama.cpp, read as a prompt", p, log_softmax(peer.read(prompt, tokens)))
+            comparison.diverges("reference || Formwork, of these, read as a prompt", p, log_softmax(rows))
             _, rows = own_f32.run([prompt], follow=[tokens])
-            comparison.diverges("reference || Formwork on the f32 file", p, log_softmax(rows))
+            comparison.diverges("reference || Formwork, of these, on the f32 file", p, log_softmax(rows))
     lengths = sorted(map(len, prompts))
     print(f"{pathlib.Path(path).name}: prompts of {lengths[0]} to {lengths[-1]} tokens")
     comparison.print()
@@ -261,9 +276,11 @@ def main():
     parser.add_argument("--tokens", type=int, default=128, help="for each prompt")
     parser.add_argument("--whole", type=int, default=4, help="prompts of which every step is read as a prompt as well")
     parser.add_argument("--flash-attention", action="store_true", help="in llama.cpp, where its Python package has it off")
-    parser.add_argument("--threads", type=int, help="of llama.cpp")
+    parser.add_argument("--keep-layout", action="store_true", help="no copies of the weights for AMX and the like in llama.cpp")
     parser.add_argument("model", nargs="+", help="a GGUF file")
     arguments = parser.parse_args()
+    if arguments.keep_layout:
+        keep_layout()
     for path in arguments.model:
         with tempfile.TemporaryDirectory() as folder:
             compare(path, arguments, folder)

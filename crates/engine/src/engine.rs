@@ -137,10 +137,26 @@ impl Engine {
         }
     }
 
-    /// Feeds every running sequence once.
+    /// Feeds every running sequence once, all in one forward pass.
     fn step(&mut self) {
-        for mut sequence in std::mem::take(&mut self.running) {
-            let progress = contained(|| self.feed(&mut sequence));
+        let running = std::mem::take(&mut self.running);
+        if running.is_empty() {
+            return;
+        }
+        let runs = running.iter().map(|sequence| {
+            let (tokens, role, wanted) = sequence.next_run();
+            Run { sequence: sequence.id, tokens, role, wanted }
+        });
+        let batch = Batch { runs: runs.collect() };
+        let logits = contained(|| {
+            let logits = self.model.forward(&batch);
+            Ok(logits.map_err(|error| GenerationKind::Model(Arc::new(error)))?)
+        });
+        for (index, mut sequence) in running.into_iter().enumerate() {
+            let progress = match &logits {
+                Ok(logits) => contained(|| sequence.take_logits(logits.row(index))),
+                Err(error) => Err(error.clone()),
+            };
             self.settle(sequence, progress);
         }
     }
@@ -155,22 +171,13 @@ impl Engine {
         self.close(&sequence);
     }
 
-    /// One forward pass for one sequence. The back end computes the runs of a batch one after the other so far, and a
-    /// batch of one keeps a failure to the sequence that it belongs to.
-    fn feed(&mut self, sequence: &mut Sequence) -> Result<Progress, GenerationError> {
-        let (tokens, role, wanted) = sequence.next_run();
-        let batch = Batch { runs: vec![Run { sequence: sequence.id, tokens, role, wanted }] };
-        let logits = self.model.forward(&batch).map_err(GenerationKind::from)?;
-        sequence.take_logits(logits.row(0))
-    }
-
     fn close(&mut self, sequence: &Sequence) {
         self.model.close(sequence.id);
         self.load.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// Runs one sequence's work; a panic in it is that sequence's failure and no one else's.
-fn contained(work: impl FnOnce() -> Result<Progress, GenerationError>) -> Result<Progress, GenerationError> {
+/// Does some work; a panic in it is the failure of those sequences that it was for and no one else's.
+fn contained<T>(work: impl FnOnce() -> Result<T, GenerationError>) -> Result<T, GenerationError> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(GenerationKind::Panicked.into()))
 }

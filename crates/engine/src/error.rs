@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use thiserror::Error;
 
 /// Why a request was refused before its first token.
@@ -61,15 +63,16 @@ impl RequestError {
     }
 }
 
-/// Why a generation ended without finishing. Other generations go on.
-#[derive(Debug, Error)]
+/// Why a generation ended without finishing. Where it was the forward pass, those in the same batch have ended, too; all
+/// others go on.
+#[derive(Clone, Debug, Error)]
 #[error(transparent)]
 pub struct GenerationError(#[from] pub(crate) GenerationKind);
 
-#[derive(Debug, Error)]
+#[derive(Clone, Debug, Error)]
 pub(crate) enum GenerationKind {
     #[error("the forward pass failed")]
-    Model(#[from] formwork_lm::ModelError),
+    Model(#[source] Arc<formwork_lm::ModelError>),
     #[error("the generation panicked")]
     Panicked,
     #[error("the model gave no finite logit for any allowed token")]
