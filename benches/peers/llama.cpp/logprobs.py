@@ -2,9 +2,9 @@
 
     python3 logprobs.py --example target/release/examples/logprobs MODEL.gguf [...]
 
-For each model and prompt, both engines choose 128 tokens greedily, and then Formwork follows llama.cpp's tokens, so that the
-logits of every step are about the same text. The reference is llama.cpp on a copy of the file with all weights in f32, with
-keys and values in f32 too, along the same text.
+For each model and prompt, both engines choose 128 tokens greedily, and then Formwork follows llama.cpp's tokens, so that
+the logits of every step are about the same text. The reference is llama.cpp on a copy of the file with all weights in
+f32, with keys and values in f32 too, along the same text.
 """
 
 import argparse
@@ -29,11 +29,12 @@ TEXTS = [
     "To make a simple vegetable soup for four people, you need the following ingredients:\n\n1.",
     "In 1969, Apollo 11 landed on the Moon. The three astronauts on board were",
     "Shall I compare thee to a summer's day?\nThou art more lovely and more temperate:\n",
-    "The quarterly report shows that revenue grew by 12.5% to $4.2 million, while operating costs fell by 3%. The board"
-    " therefore recommends, subject to approval by the shareholders at the general meeting in June,",
+    "The quarterly report shows that revenue grew by 12.5% to $4.2 million, while operating costs fell by 3%. The"
+    " board therefore recommends, subject to approval by the shareholders at the general meeting in June,",
     # code and data
     "def fibonacci(n):\n    \"\"\"Return the n-th Fibonacci number.\"\"\"\n    if n < 2:\n        return n\n",
-    "fn main() {\n    let words = vec![\"alpha\", \"beta\", \"gamma\"];\n    for (index, word) in words.iter().enumerate() {\n",
+    "fn main() {\n    let words = vec![\"alpha\", \"beta\", \"gamma\"];\n"
+    "    for (index, word) in words.iter().enumerate() {\n",
     "SELECT customers.name, SUM(orders.total)\nFROM customers\nJOIN orders ON",
     "{\"name\": \"Ada Lovelace\", \"born\": 1815, \"fields\": [\"mathematics\",",
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n  <meta charset=\"utf-8\">\n  <title>",
@@ -213,16 +214,17 @@ class Comparison:
         median, p99 = numpy.quantile(differences, [0.5, 0.99])
         print(f"  same text, {len(self.argmax)} steps: equal argmax {numpy.mean(self.argmax):.4%}", end="")
         print(f", equal top-{BEST} sets {numpy.mean(self.sets):.4%}")
-        print(f"    logprobs, {len(differences)} tokens in both: mean difference {numpy.mean(self.differences):+.6f},", end="")
-        print(f" absolute mean {differences.mean():.5f} median {median:.5f} p99 {p99:.5f} max {differences.max():.5f}")
+        print(f"    logprobs, {len(differences)} tokens in both:", end="")
+        print(f" mean difference {numpy.mean(self.differences):+.6f}, absolute mean {differences.mean():.5f}", end="")
+        print(f" median {median:.5f} p99 {p99:.5f} max {differences.max():.5f}")
         if self.disagreements:
             gaps = numpy.array([gaps for _, _, *gaps in self.disagreements])
             most = gaps.max(axis=0)
             print(f"    where the argmax differs: gap of the best two at most {most[0]:.4f} and {most[1]:.4f}")
         for name, prompts in self.divergences.items():
             steps, equal = numpy.concatenate(prompts, axis=1)
-            print(f"    KL({name}): mean {steps.mean():.4e} median {numpy.median(steps):.4e} max {steps.max():.4e},", end="")
-            print(f" equal argmax {equal.mean():.4%} of {len(steps)}")
+            print(f"    KL({name}), {len(steps)} steps: mean {steps.mean():.4e} median {numpy.median(steps):.4e}", end="")
+            print(f" max {steps.max():.4e}, equal argmax {equal.mean():.4%}")
 
 
 def compare(path, arguments, folder):
@@ -235,6 +237,7 @@ def compare(path, arguments, folder):
     if arguments.formwork:
         check_tokens(path, arguments.formwork, peer, prompts)
     free = own.run(prompts, "--tokens", str(arguments.tokens))
+    some = range(0, len(prompts), -(-len(prompts) // arguments.whole)) if arguments.whole else ()
     for index, prompt in enumerate(prompts):
         tokens, peer_rows = peer.greedy(prompt, arguments.tokens)
         p, peer_rows = log_softmax(reference.read(prompt, tokens)), log_softmax(peer_rows)
@@ -245,14 +248,17 @@ def compare(path, arguments, folder):
         comparison.diverges("llama.cpp || Formwork", peer_rows, own_rows)
         comparison.diverges("reference || llama.cpp", p, peer_rows)
         comparison.diverges("reference || Formwork", p, own_rows)
-        if index % max(1, len(prompts) // max(1, arguments.whole)) == 0 and arguments.whole:
-            comparison.diverges("reference || llama.cpp, of some prompts", p, peer_rows)
-            comparison.diverges("reference || llama.cpp, of these, read as a prompt", p, log_softmax(peer.read(prompt, tokens)))
-            comparison.diverges("reference || Formwork, of these", p, own_rows)
+        if index in some:
             _, rows = own.run([prompt], "--whole", follow=[tokens])
-            comparison.diverges("reference || Formwork, of these, read as a prompt", p, log_softmax(rows))
-            _, rows = own_f32.run([prompt], follow=[tokens])
-            comparison.diverges("reference || Formwork, of these, on the f32 file", p, log_softmax(rows))
+            _, f32_rows = own_f32.run([prompt], follow=[tokens])
+            for name, q in {
+                "reference || llama.cpp, of some prompts": peer_rows,
+                "reference || Formwork, of these": own_rows,
+                "reference || llama.cpp, of these, read as a prompt": log_softmax(peer.read(prompt, tokens)),
+                "reference || Formwork, of these, read as a prompt": log_softmax(rows),
+                "reference || Formwork, of these, on the f32 file": log_softmax(f32_rows),
+            }.items():
+                comparison.diverges(name, p, q)
     lengths = sorted(map(len, prompts))
     print(f"{pathlib.Path(path).name}: prompts of {lengths[0]} to {lengths[-1]} tokens")
     comparison.print()
@@ -275,8 +281,8 @@ def main():
     parser.add_argument("--formwork", help="Formwork's program, to compare the tokenizers as well")
     parser.add_argument("--tokens", type=int, default=128, help="for each prompt")
     parser.add_argument("--whole", type=int, default=4, help="prompts of which every step is read as a prompt as well")
-    parser.add_argument("--flash-attention", action="store_true", help="in llama.cpp, where its Python package has it off")
-    parser.add_argument("--keep-layout", action="store_true", help="no copies of the weights for AMX and the like in llama.cpp")
+    parser.add_argument("--flash-attention", action="store_true", help="in llama.cpp; its Python package has it off")
+    parser.add_argument("--keep-layout", action="store_true", help="no copies of weights for AMX and the like in llama.cpp")
     parser.add_argument("model", nargs="+", help="a GGUF file")
     arguments = parser.parse_args()
     if arguments.keep_layout:

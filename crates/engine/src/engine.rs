@@ -64,6 +64,7 @@ impl Engine {
             events: sender,
             tokenizer: Arc::clone(&tokenizer),
             context_len: model.context_len(),
+            vocab_size: model.vocab_size(),
             waiting: Arc::clone(&load),
             queue: options.queue,
         };
@@ -139,7 +140,18 @@ impl Engine {
 
     /// Feeds every running sequence once, all in one forward pass.
     fn step(&mut self) {
-        let running = std::mem::take(&mut self.running);
+        let limit = self.model.vocab_size();
+        let mut running = Vec::new();
+        for sequence in std::mem::take(&mut self.running) {
+            // One that cannot be fed must not take the others down with it.
+            match sequence.next_run().0.iter().find(|token| token.index() >= limit) {
+                None => running.push(sequence),
+                Some(token) => {
+                    let error = GenerationKind::NoEmbedding { given: token.0, limit };
+                    self.settle(sequence, Err(error.into()));
+                }
+            }
+        }
         if running.is_empty() {
             return;
         }

@@ -11,6 +11,8 @@ pub struct RequestError(#[from] pub(crate) RequestKind);
 pub(crate) enum RequestKind {
     #[error("the prompt is empty")]
     EmptyPrompt,
+    #[error("the prompt has token {given}, and the model an embedding for the first {limit} only")]
+    TokenOutside { given: u32, limit: usize },
     #[error("the prompt has {given} tokens; with room for {room} of output the model's context fits {limit}")]
     PromptTooLong { given: usize, room: usize, limit: usize },
     #[error(
@@ -45,7 +47,9 @@ impl RequestError {
     /// The request's field that is at fault, by its OpenAI name.
     pub const fn field(&self) -> Option<&'static str> {
         match self.0 {
-            RequestKind::EmptyPrompt | RequestKind::PromptTooLong { .. } => Some("messages"),
+            RequestKind::EmptyPrompt
+            | RequestKind::TokenOutside { .. }
+            | RequestKind::PromptTooLong { .. } => Some("messages"),
             RequestKind::BudgetTooSmall { .. } | RequestKind::NoBudget => Some("max_tokens"),
             RequestKind::Unspellable => Some("response_format"),
             RequestKind::Sampling { name, .. } => Some(name),
@@ -73,6 +77,8 @@ pub struct GenerationError(#[from] pub(crate) GenerationKind);
 pub(crate) enum GenerationKind {
     #[error("the forward pass failed")]
     Model(#[source] Arc<formwork_lm::ModelError>),
+    #[error("the grammar asks for token {given}, and the model has an embedding for the first {limit} only")]
+    NoEmbedding { given: u32, limit: usize },
     #[error("the generation panicked")]
     Panicked,
     #[error("the model gave no finite logit for any allowed token")]

@@ -15,6 +15,8 @@ pub struct EngineHandle {
     pub(crate) events: Sender<Event>,
     pub(crate) tokenizer: Arc<Tokenizer>,
     pub(crate) context_len: usize,
+    /// Tokens that the model has an embedding for; tokenizers may have more.
+    pub(crate) vocab_size: usize,
     pub(crate) waiting: Arc<AtomicUsize>,
     pub(crate) queue: usize,
 }
@@ -26,6 +28,9 @@ impl EngineHandle {
     /// When the request cannot be fulfilled as asked (see [`RequestError`]) or too many are waiting.
     pub fn generate(&self, request: Request) -> Result<Generation, RequestError> {
         let budget = request.budget(self.context_len)?;
+        if let Some(token) = request.prompt.iter().find(|token| token.index() >= self.vocab_size) {
+            return Err(RequestKind::TokenOutside { given: token.0, limit: self.vocab_size }.into());
+        }
         let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
         if waiting >= self.queue {
             self.waiting.fetch_sub(1, Ordering::Relaxed);

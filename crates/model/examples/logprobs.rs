@@ -1,7 +1,8 @@
 //! What a model finds likely at every step of a text, as JSON: for comparing it with another engine.
 //!
 //! ```sh
-//! cargo run --release -p formwork-model --example logprobs -- MODEL PROMPTS [--tokens 128] [--follow FILE] [--whole] [--rows FILE]
+//! cargo run --release -p formwork-model --example logprobs -- MODEL PROMPTS [--tokens 128] [--follow FILE] [--whole] \
+//!     [--rows FILE]
 //! ```
 //!
 //! `PROMPTS` is a file with a list of prompts, each a list of token ids. Every prompt is continued with the token of the

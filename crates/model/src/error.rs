@@ -95,6 +95,10 @@ pub(crate) enum Kind {
     PartTensors { given: u64, expected: u64 },
     #[error("not the JSON that is expected")]
     Json(#[source] serde_json::Error),
+    #[error("not a file of the model in its folder; name the folder to open that")]
+    OtherFile,
+    #[error("the header takes {given} bytes, more than {limit}")]
+    HeaderLength { given: usize, limit: usize },
     #[error("the entry of tensor {tensor:?} cannot be read")]
     Entry {
         tensor: String,

@@ -14,6 +14,7 @@ use crate::weights::{Quantization, Weights};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpenOptions {
     /// The most tokens that a sequence may hold; what the model was trained for where `None`, and never more than that.
+    /// Where rotary frequencies depend on the context ([`LongFactors`](crate::spec::LongFactors)), they are chosen by this.
     pub context: Option<usize>,
     /// What matrices of plain floats are converted to.
     pub quantize: Option<Quantization>,
@@ -47,8 +48,11 @@ impl Model {
     pub fn from_checkpoint(checkpoint: Checkpoint, options: OpenOptions) -> Result<Self, LoadError> {
         let spec = ModelSpec::of(&checkpoint)?;
         let weights = Weights::bind(&checkpoint, &spec, options.quantize)?;
-        for map in checkpoint.maps() {
-            map.will_need();
+        // What was converted is not read again.
+        if options.quantize.is_none() {
+            for map in checkpoint.maps() {
+                map.will_need();
+            }
         }
         let context = options.context.map_or(spec.context, |wanted| wanted.min(spec.context));
         Ok(Self { checkpoint, network: Arc::new(Network::new(spec, weights, context)), context })

@@ -316,7 +316,7 @@ fn a_repository_of_safetensors_is_fetched_as_a_folder() {
         ("README.md", b"text"),
         ("config.json", b"{}"),
         ("model-00001-of-00001.safetensors", &content()),
-        ("model.safetensors.index.json", b"{}"),
+        ("model.safetensors.index.json", br#"{"weight_map": {"t": "model-00001-of-00001.safetensors"}}"#),
         ("tokenizer.json", b"{}"),
     ];
     let (bench, hub) = with_hub(&files);
@@ -330,10 +330,12 @@ fn a_repository_of_safetensors_is_fetched_as_a_folder() {
     let requests = hub.requests.lock().unwrap().len();
     assert_eq!(bench.hub().resolve("org/tiny", &mut ()).unwrap().path, model.path);
     assert_eq!(hub.requests.lock().unwrap().len(), requests, "a warm start asks nobody");
-    // Without the configuration, which is fetched last, the folder is not whole.
-    fs::remove_file(model.path.join("config.json")).unwrap();
-    bench.hub().resolve("org/tiny", &mut ()).unwrap();
-    assert!(model.path.join("config.json").exists());
+    // What another program left is not whole without all of these.
+    for name in ["config.json", "tokenizer.json", "model-00001-of-00001.safetensors"] {
+        fs::remove_file(model.path.join(name)).unwrap();
+        bench.hub().resolve("org/tiny", &mut ()).unwrap();
+        assert!(model.path.join(name).exists());
+    }
 }
 
 #[test]

@@ -38,7 +38,13 @@ impl Checkpoint {
         let extension = path.extension().and_then(|extension| extension.to_str());
         if matches!(extension, Some("safetensors" | "json")) {
             let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-            return Safetensors::open(folder.unwrap_or(Path::new("."))).map(Self::Safetensors);
+            let model = Safetensors::open(folder.unwrap_or(Path::new(".")))?;
+            // A file that is no part of the model must not stand for it.
+            return if model.has_file(path) {
+                Ok(Self::Safetensors(model))
+            } else {
+                Err(LoadError::new(path, Kind::OtherFile))
+            };
         }
         Gguf::open(path).map(Self::Gguf)
     }
@@ -130,6 +136,14 @@ impl Checkpoint {
         }
     }
 
+    /// Whether the head is the embedding, if the checkpoint says so.
+    pub(crate) fn ties_embeddings(&self) -> Option<bool> {
+        match self {
+            Self::Gguf(_) => None,
+            Self::Safetensors(model) => model.config().get("tie_word_embeddings")?.as_bool(),
+        }
+    }
+
     /// Rows of the embedding.
     pub(crate) fn vocabulary(&self) -> Result<usize, Kind> {
         let tensor = match self {
@@ -177,17 +191,18 @@ impl Checkpoint {
         &self.map(tensor)[tensor.offset..tensor.offset + tensor.byte_len]
     }
 
-    /// An error about the hyperparameters.
-    pub(crate) fn config_error(&self, kind: impl Into<Kind>) -> LoadError {
-        match self {
-            Self::Gguf(file) => file.error(kind),
-            Self::Safetensors(model) => LoadError::new(&model.config_path(), kind),
-        }
-    }
-
-    /// An error about the weights: at the file of the tensor, if that is there.
-    pub(crate) fn tensor_error(&self, kind: Kind) -> LoadError {
+    /// An error at the place that it is about: the file of a tensor, the folder or file that misses one, or the
+    /// hyperparameters.
+    pub(crate) fn error(&self, kind: Kind) -> LoadError {
         let file = kind.tensor().and_then(|name| self.tensor(name)).map(|tensor| self.map(tensor).path());
-        LoadError::new(file.unwrap_or(self.path()), kind)
+        match (file, self) {
+            (Some(file), _) => LoadError::new(file, kind),
+            (None, Self::Safetensors(model))
+                if !matches!(kind, Kind::MissingTensor { .. } | Kind::VocabularyOnly) =>
+            {
+                LoadError::new(&model.config_path(), kind)
+            }
+            _ => LoadError::new(self.path(), kind),
+        }
     }
 }

@@ -23,6 +23,8 @@ const CONFIG: &str = "config.json";
 const INDEX: &str = "model.safetensors.index.json";
 const SINGLE: &str = "model.safetensors";
 const MAX_RANK: usize = 8;
+/// As in the reference implementation.
+const MAX_HEADER: usize = 100_000_000;
 
 /// A folder of safetensors.
 #[derive(Clone, Debug)]
@@ -109,6 +111,14 @@ impl Safetensors {
 
     pub(crate) fn maps(&self) -> &[Arc<FileMap>] {
         &self.0.maps
+    }
+
+    /// Whether `path` names the configuration, the index or a file with tensors.
+    pub(crate) fn has_file(&self, path: &Path) -> bool {
+        let name = path.file_name();
+        let shards = self.maps().iter().map(|map| map.path().file_name());
+        [CONFIG, INDEX].iter().any(|&own| name == Some(own.as_ref()))
+            || shards.into_iter().any(|own| own == name)
     }
 
     pub(crate) fn model_type(&self) -> Result<&str, Kind> {
@@ -209,6 +219,9 @@ impl Folder {
         let (length, rest) = file.split_first_chunk::<8>().ok_or(truncated("the header's length", 0))?;
         let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
         let header = rest.get(..length).ok_or(truncated("the header", 8))?;
+        if length > MAX_HEADER {
+            return Err(Kind::HeaderLength { given: length, limit: MAX_HEADER });
+        }
         let data = 8 + length;
         let entries: Map<String, Value> = serde_json::from_slice(header).map_err(Kind::Json)?;
         let first = self.tensors.len();

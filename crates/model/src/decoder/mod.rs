@@ -7,7 +7,9 @@
 //! - generated tokens always take the row-by-row path, on which a token's result is the same whether it came alone or
 //!   with others, bit by bit;
 //! - prompts are cut at multiples of [`PROMPT_PIECE`] positions, and pieces of [`GEMM_FROM`] tokens or more are computed
-//!   in `f32`, several times as fast. The same prompt gives the same logits on every run.
+//!   in `f32`, several times as fast. The same prompt gives the same logits on every run; what was computed of another
+//!   prompt may stand for the beginning of this one in whole pieces only, for the path depends on a piece's length, and of
+//!   an expert on how many of the piece's tokens go to it.
 //!
 //! The prompts of a batch are computed one after the other, its generated tokens together.
 

@@ -10,6 +10,7 @@ use crate::file_map::FileMap;
 
 const COUNT: &str = "split.count";
 const INDEX: &str = "split.no";
+const MOST_PARTS: u64 = 99_999;
 const TENSORS: &str = "split.tensors.count";
 
 /// Opens the parts after the first, if there are any, and takes in their tensors.
@@ -20,7 +21,18 @@ pub(super) fn read_others(maps: &mut Vec<Arc<FileMap>>, directory: &mut Director
     if count <= 1 {
         return Ok(());
     }
+    if count > MOST_PARTS {
+        let (key, given) = (COUNT.to_owned(), count.to_string());
+        return Err(fail(Kind::KeyValue { key, given, rule: "names of parts have five digits" }));
+    }
     let index = directory.split(INDEX).map_err(fail)?.unwrap_or(0);
+    if index >= count {
+        return Err(fail(Kind::KeyValue {
+            key: INDEX.to_owned(),
+            given: index.to_string(),
+            rule: "it must be below split.count",
+        }));
+    }
     if index != 0 {
         let first = part(&path, index, 0, count).map(|first| first.display().to_string());
         return Err(fail(Kind::NotFirstPart { index: index + 1, count, first: first.unwrap_or_default() }));

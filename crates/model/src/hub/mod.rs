@@ -250,7 +250,26 @@ fn cached_in(
         folder.check(&path, &expected, progress).ok()?;
         paths.push(path);
     }
-    main_path(&selection, paths)
+    let main = main_path(&selection, paths)?;
+    if let Selection::Folder(_) = selection
+        && !is_whole(&main)
+    {
+        return None;
+    }
+    Some(main)
+}
+
+/// Whether a folder of safetensors has its tokenizer and all its shards. Other programs that use the same cache fetch the
+/// files in another order, and may have been interrupted.
+fn is_whole(folder: &Path) -> bool {
+    let has = |name: &str| folder.join(name).exists();
+    let Ok(index) = std::fs::read(folder.join(selection::INDEX)) else {
+        return has("tokenizer.json") && has(selection::SINGLE);
+    };
+    let index: serde_json::Value = serde_json::from_slice(&index).unwrap_or_default();
+    let shards = index["weight_map"].as_object();
+    let has_shard = |shard: &serde_json::Value| shard.as_str().is_some_and(has);
+    has("tokenizer.json") && shards.is_some_and(|shards| shards.values().all(has_shard))
 }
 
 fn fetch_repo(
@@ -271,8 +290,7 @@ fn fetch_repo(
     main_path(&selection, paths).ok_or_else(|| Kind::NoModel { repo: name.repo.clone() }.into())
 }
 
-/// What a model is opened by, given where its files are. A folder of safetensors is fetched with its configuration last, so
-/// that one with a configuration is whole.
+/// What a model is opened by, given where its files are.
 fn main_path(selection: &Selection, mut paths: Vec<PathBuf>) -> Option<PathBuf> {
     match selection {
         Selection::Gguf(_) => paths.into_iter().next(),

@@ -13,8 +13,8 @@ pub(crate) enum Selection {
 }
 
 const CONFIG: &str = "config.json";
-const INDEX: &str = "model.safetensors.index.json";
-const SINGLE: &str = "model.safetensors";
+pub(crate) const INDEX: &str = "model.safetensors.index.json";
+pub(crate) const SINGLE: &str = "model.safetensors";
 /// What goes with safetensors, where it is there.
 const BESIDE: [&str; 4] =
     ["tokenizer.json", "tokenizer_config.json", "generation_config.json", "chat_template.jinja"];

@@ -33,6 +33,7 @@ const NAMES: &[(&str, &str, Family)] = &[
     ("llama", "mistral", Family::Llama),
     ("llama", "mixtral", Family::Mixtral),
     ("olmo2", "olmo2", Family::Olmo2),
+    ("olmo2", "olmo3", Family::Olmo2),
     ("phi3", "phi3", Family::Phi3),
     ("qwen2", "qwen2", Family::Qwen2),
     ("qwen3", "qwen3", Family::Qwen3),
@@ -45,7 +46,7 @@ const HEADS: Field = Field("attention.head_count", "num_attention_heads");
 const KV_HEADS: Field = Field("attention.head_count_kv", "num_key_value_heads");
 const HEAD_DIM: Field = Field("attention.key_length", "head_dim");
 const VALUE_DIM: Field = Field("attention.value_length", "v_head_dim");
-const ROPE_DIMS: Field = Field("rope.dimension_count", "");
+const ROPE_DIMS: Field = Field("rope.dimension_count", "partial_rotary_factor");
 const ROTARY_FRACTION: Field = Field("", "partial_rotary_factor");
 const LAYERS: Field = Field("block_count", "num_hidden_layers");
 const FEED_FORWARD: Field = Field("feed_forward_length", "intermediate_size");
@@ -59,6 +60,7 @@ const SCALING: Field = Field("rope.scaling.type", "rope_type");
 const FACTOR: Field = Field("rope.scaling.factor", "factor");
 const ORIGINAL: Field = Field("rope.scaling.original_context_length", "original_max_position_embeddings");
 const MAGNITUDE: Field = Field("rope.scaling.attn_factor", "attention_factor");
+const FINETUNED: Field = Field("rope.scaling.finetuned", "");
 const BETA_FAST: Field = Field("rope.scaling.yarn_beta_fast", "beta_fast");
 const BETA_SLOW: Field = Field("rope.scaling.yarn_beta_slow", "beta_slow");
 const TRUNCATE: Field = Field("", "truncate");
@@ -79,6 +81,10 @@ const ACTIVATION: Field = Field("", "hidden_act");
 const GEMMA3_GLOBAL_EVERY: usize = 6;
 /// `SmolLM3`: one layer in this many does without positions.
 const SMOLLM3_NO_ROPE_EVERY: usize = 4;
+/// `OLMo` 3: one layer in this many looks at everything.
+const OLMO3_GLOBAL_EVERY: usize = 4;
+/// What a file of Gemma 2 that does not say it has.
+const GEMMA2_WINDOW: usize = 4096;
 /// The layer counts of the two sizes of Gemma (27B both) of which the attention scale is not the head's.
 const GEMMA2_27B_LAYERS: usize = 46;
 const GEMMA3_27B_LAYERS: usize = 62;
@@ -118,6 +124,14 @@ impl Family {
     }
 }
 
+/// Gives the layers with a window frequencies of their own.
+fn give_windowed(spec: &mut ModelSpec, rope: RopeSpec) {
+    for layer in spec.layers.iter_mut().filter(|layer| layer.window.is_some()) {
+        layer.rope = Some(spec.ropes.len());
+    }
+    spec.ropes.push(rope);
+}
+
 struct Reader<'a> {
     checkpoint: &'a Checkpoint,
     fields: Fields<'a>,
@@ -153,7 +167,7 @@ impl Reader<'_> {
             head_dim,
             vocabulary: self.checkpoint.vocabulary()?,
             context,
-            norm_epsilon: fields.float(EPSILON)?.ok_or_else(|| fields.missing(EPSILON))?,
+            norm_epsilon: fields.positive(EPSILON)?.ok_or_else(|| fields.missing(EPSILON))?,
             rope_dims,
             rope_pairing: RopePairing::Halves,
             ropes: Vec::new(),
@@ -180,8 +194,11 @@ impl Reader<'_> {
         match family {
             Family::Llama | Family::Mixtral => {
                 self.pair_neighbours(spec);
-                self.windows(spec, |_| true)?;
-                let has_experts = family == Family::Mixtral || fields.optional_size(EXPERTS)?.is_some();
+                // Llama's own configuration has no window.
+                if self.checkpoint.architecture()? != "llama" || !fields.is_config() {
+                    self.windows(spec, |_| true)?;
+                }
+                let has_experts = family == Family::Mixtral || fields.size_or_none(EXPERTS)?.is_some();
                 if has_experts {
                     self.experts(spec, EXPERTS, FEED_FORWARD, Gating::SoftmaxOverChosen)?;
                 }
@@ -205,6 +222,10 @@ impl Reader<'_> {
             Family::Olmo2 => {
                 spec.qk_norm = Some(QkNorm::Whole);
                 spec.norms = NormPlacement::After;
+                // OLMo 3, which is an OLMo 2 with windows, stretches the frequencies of the other layers only.
+                self.windows(spec, |layer| !(layer + 1).is_multiple_of(OLMO3_GLOBAL_EVERY))?;
+                let theta = spec.ropes[0].theta;
+                give_windowed(spec, RopeSpec::plain(theta));
             }
             Family::Granite => {
                 self.pair_neighbours(spec);
@@ -212,6 +233,12 @@ impl Reader<'_> {
                 spec.residual_scale = fields.positive(RESIDUAL_SCALE)?.unwrap_or(1.0);
                 spec.logit_scale = 1.0 / fields.positive(LOGIT_SCALE)?.unwrap_or(1.0);
                 spec.attention_scale = fields.positive(ATTENTION_SCALE)?.unwrap_or(spec.attention_scale);
+                // In files of this architecture this says whether positions enter at all.
+                if fields.truth(FINETUNED)? == Some(false) {
+                    for layer in &mut spec.layers {
+                        layer.rope = None;
+                    }
+                }
             }
             Family::GptOss => {
                 spec.qkv_bias = true;
@@ -235,8 +262,26 @@ impl Reader<'_> {
 
     /// Gives the window to the layers that have one, `is_local` where the checkpoint does not list them.
     fn windows(&self, spec: &mut ModelSpec, is_local: impl Fn(usize) -> bool) -> Result<(), Kind> {
-        let Some(window) = self.fields.optional_size(WINDOW)? else { return Ok(()) };
+        let Some(window) = self.fields.size_or_none(WINDOW)? else { return Ok(()) };
         let types = self.fields.texts("layer_types")?;
+        if let Some(types) = &types {
+            let field = Field("", "layer_types");
+            let layers = spec.layers.len();
+            self.fields.rule(
+                types.len() == layers,
+                field,
+                types.len(),
+                "there must be one for each layer",
+            )?;
+            let known = |kind: &&&str| !matches!(**kind, "sliding_attention" | "full_attention");
+            let unknown = types.iter().find(known);
+            self.fields.rule(
+                unknown.is_none(),
+                field,
+                unknown.unwrap_or(&""),
+                "this kind is not supported",
+            )?;
+        }
         let flags = self.fields.flags(WINDOW_PATTERN);
         let every = if flags.is_some() { None } else { self.fields.optional_size(WINDOW_PATTERN)? };
         for (index, layer) in spec.layers.iter_mut().enumerate() {
@@ -289,6 +334,11 @@ impl Reader<'_> {
     fn gemma2(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
         spec.attention_softcap = self.fields.positive(ATTENTION_SOFTCAP)?.or(self.unless_config(50.0));
         spec.logit_softcap = self.fields.positive(LOGIT_SOFTCAP)?.or(self.unless_config(30.0));
+        if self.fields.size_or_none(WINDOW)?.is_none() && !self.fields.is_config() {
+            for layer in spec.layers.iter_mut().step_by(2) {
+                layer.window = Some(GEMMA2_WINDOW);
+            }
+        }
         self.windows(spec, |layer| layer.is_multiple_of(2))?;
         self.gemma(spec, GEMMA2_27B_LAYERS)
     }
@@ -309,12 +359,11 @@ impl Reader<'_> {
             Some(local) => local.float(THETA)?,
             None => fields.positive(LOCAL_THETA)?,
         };
-        spec.ropes.push(RopeSpec::plain(theta.unwrap_or(10_000.0)));
+        let theta = theta.unwrap_or(10_000.0);
+        fields.rule(theta > 1.0, LOCAL_THETA, theta, "it must be above 1")?;
         fields.size(WINDOW)?;
         self.windows(spec, |layer| !(layer + 1).is_multiple_of(GEMMA3_GLOBAL_EVERY))?;
-        for layer in spec.layers.iter_mut().filter(|layer| layer.window.is_some()) {
-            layer.rope = Some(1);
-        }
+        give_windowed(spec, RopeSpec::plain(theta));
         spec.qk_norm = Some(QkNorm::PerHead);
         self.gemma(spec, GEMMA3_27B_LAYERS)
     }
@@ -360,8 +409,8 @@ impl Reader<'_> {
     }
 
     fn rope_dims(&self, head_dim: usize) -> Result<usize, Kind> {
-        if let Some(dims) = self.fields.optional_size(ROPE_DIMS)? {
-            return Ok(dims);
+        if !self.fields.is_config() {
+            return Ok(self.fields.optional_size(ROPE_DIMS)?.unwrap_or(head_dim));
         }
         let fraction = match self.fields.within("rope_parameters") {
             Some(ropes) => ropes.float(ROTARY_FRACTION)?.or(self.fields.float(ROTARY_FRACTION)?),
@@ -416,12 +465,21 @@ impl Reader<'_> {
             Some("llama3") => {
                 let low = fields.positive(Field("", "low_freq_factor"))?.unwrap_or(1.0);
                 let high = fields.positive(Field("", "high_freq_factor"))?.unwrap_or(4.0);
+                let field = Field("", "high_freq_factor");
+                fields.rule(low < high, field, high, "it must be above low_freq_factor")?;
                 RopeScaling::llama3((theta, spec.rope_dims), factor()?, (low, high), original()?)
             }
             Some("yarn") => RopeScaling::Yarn(self.yarn(fields, factor()?, original()?)?),
             Some("longrope" | "su") => {
                 let factors = self.long_factors(fields, original()?, spec)?;
-                RopeScaling::Long(factors.ok_or_else(|| fields.missing(Field("", "long_factor")))?)
+                let missing = || {
+                    if fields.is_config() {
+                        fields.missing(Field("", "long_factor"))
+                    } else {
+                        Kind::MissingTensor { tensor: "rope_factors_long.weight".to_owned() }
+                    }
+                };
+                RopeScaling::Long(factors.ok_or_else(missing)?)
             }
             Some(other) => {
                 let rule = "known are none, linear, llama3, yarn and longrope";

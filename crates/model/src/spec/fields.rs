@@ -5,7 +5,7 @@ use std::fmt::Display;
 use serde_json::{Map, Value as Json};
 
 use crate::error::Kind;
-use crate::gguf::{Gguf, Value};
+use crate::gguf::{Array, Gguf, Value};
 
 /// A field: its key in a GGUF file, after the architecture's prefix, and in a `config.json`. Empty where there is none.
 #[derive(Clone, Copy)]
@@ -70,12 +70,23 @@ impl<'a> Fields<'a> {
         Kind::MissingKey { key: self.name(field) }
     }
 
-    /// A size: positive, and small enough that products of two never overflow.
+    /// A size that may also be zero, which says that there is no such thing.
+    pub(crate) fn size_or_none(self, field: Field) -> Result<Option<usize>, Kind> {
+        match self.look_up(field) {
+            Some(Found::Gguf(Value::Unsigned(0) | Value::Signed(0))) => Ok(None),
+            Some(Found::Json(Json::Number(given))) if given.as_u64() == Some(0) => Ok(None),
+            _ => self.optional_size(field),
+        }
+    }
+
+    /// A size: positive, and small enough that products of two never overflow. A GGUF file may have one for each layer, as
+    /// long as they are equal.
     pub(crate) fn optional_size(self, field: Field) -> Result<Option<usize>, Kind> {
         let Some(found) = self.look_up(field) else { return Ok(None) };
         let given = match found {
             Found::Gguf(&Value::Unsigned(given)) => given,
             Found::Gguf(&Value::Signed(given)) => given.max(0) as u64,
+            Found::Gguf(Value::Array(array)) => self.same_everywhere(field, array)?,
             Found::Json(Json::Number(given)) if given.is_i64() => given.as_i64().unwrap_or(0).max(0) as u64,
             Found::Json(Json::Number(given)) if given.is_u64() => u64::MAX,
             other => return Err(self.wrong_type(field, other, "an unsigned integer")),
@@ -85,6 +96,28 @@ impl<'a> Fields<'a> {
             return Err(Kind::KeyValue { key: self.name(field), given: given.to_string(), rule });
         }
         Ok(Some(given as usize))
+    }
+
+    fn same_everywhere(self, field: Field, array: &Array) -> Result<u64, Kind> {
+        let Self::Gguf(file, _) = self else { return Err(self.missing(field)) };
+        let mut same = None;
+        for value in file.array_values(array) {
+            let given = match value {
+                Ok(Value::Unsigned(given)) => given,
+                Ok(Value::Signed(given)) => given.max(0) as u64,
+                _ => {
+                    return Err(self.wrong_type(
+                        field,
+                        Found::Gguf(&Value::Array(array.clone())),
+                        "an unsigned integer",
+                    ));
+                }
+            };
+            let differs = same.is_some_and(|same| same != given);
+            self.rule(!differs, field, given, "only models with the same in all layers are supported")?;
+            same = Some(given);
+        }
+        Ok(same.unwrap_or(0))
     }
 
     pub(crate) fn float(self, field: Field) -> Result<Option<f32>, Kind> {

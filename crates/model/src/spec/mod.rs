@@ -11,8 +11,8 @@ mod rope;
 
 pub(crate) use self::families::Family;
 pub use self::rope::{LongFactors, RopeScaling, RopeSpec, Yarn};
+use crate::LoadError;
 use crate::checkpoint::Checkpoint;
-use crate::{LoadError, gguf::Gguf};
 
 /// How the elements of a head are paired for rotation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -144,19 +144,11 @@ pub struct ModelSpec {
 }
 
 impl ModelSpec {
-    /// Reads the specification from a GGUF file's metadata. Shapes of tensors are checked when the weights are bound.
+    /// Reads the specification from a checkpoint's metadata. Shapes of tensors are checked when the weights are bound.
     ///
     /// # Errors
     /// When the architecture is unknown or a key is missing, of the wrong type or out of range.
-    pub fn from_gguf(file: &Gguf) -> Result<Self, LoadError> {
-        Self::of(&Checkpoint::Gguf(file.clone()))
-    }
-
-    /// Reads the specification from a checkpoint's metadata.
-    ///
-    /// # Errors
-    /// As for [`ModelSpec::from_gguf`].
     pub fn of(checkpoint: &Checkpoint) -> Result<Self, LoadError> {
-        families::read(checkpoint).map_err(|kind| checkpoint.config_error(kind))
+        families::read(checkpoint).map_err(|kind| checkpoint.error(kind))
     }
 }

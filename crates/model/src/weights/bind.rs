@@ -40,18 +40,26 @@ struct Binder<'a> {
 impl Binder<'_> {
     fn bind(&self) -> Result<Weights, Kind> {
         let spec = self.spec;
-        let embedding = self.matrix(&self.names.global("token_embd.weight"), spec.hidden, spec.vocabulary)?;
+        let embedding = self.vocabulary_matrix(&self.names.global("token_embd.weight"))?;
         let head = self.names.global("output.weight");
-        let head = match self.checkpoint.tensor(&head) {
-            Some(_) => self.matrix(&head, spec.hidden, spec.vocabulary)?,
-            None => embedding.clone(),
+        // A configuration may say which; without a word it goes by what is there.
+        let has_head = match self.checkpoint.ties_embeddings() {
+            Some(tied) => !tied,
+            None => self.checkpoint.tensor(&head).is_some(),
         };
+        let head = if has_head { self.vocabulary_matrix(&head)? } else { embedding.clone() };
         Ok(Weights {
             embedding,
             layers: (0..spec.layers.len()).map(|index| self.layer(index)).collect::<Result<_, _>>()?,
             output_norm: self.norm(&self.names.global("output_norm.weight"), spec.hidden)?,
             head,
         })
+    }
+
+    /// The embedding or the head. They decide most, so that they keep 8 bits where others get 4.
+    fn vocabulary_matrix(&self, name: &str) -> Result<Matrix, Kind> {
+        let quantize = self.quantize.map(|_| Quantization::Q8_0);
+        Binder { quantize, ..*self }.matrix(name, self.spec.hidden, self.spec.vocabulary)
     }
 
     fn layer(&self, index: usize) -> Result<LayerWeights, Kind> {
@@ -137,7 +145,9 @@ impl Binder<'_> {
 
     fn experts(&self, index: usize, spec: ExpertSpec) -> Result<FeedForward, Kind> {
         let hidden = self.spec.hidden;
-        let router = self.linear(&self.names.layer(index, "ffn_gate_inp"), hidden, spec.count)?;
+        // Routers stay as they are: with rounded scores other experts would be chosen.
+        let exact = Binder { quantize: None, ..*self };
+        let router = exact.linear(&self.names.layer(index, "ffn_gate_inp"), hidden, spec.count)?;
         if let Some(prefix) = self.names.transposed_experts(index) {
             let experts = self.transposed_experts(&prefix, spec)?;
             return Ok(FeedForward::Experts { router, experts });
@@ -242,6 +252,10 @@ impl Binder<'_> {
         (inputs, outputs, count): (usize, usize, usize),
         source: impl Fn(usize) -> usize,
     ) -> Result<Matrix, Kind> {
+        if !inputs.is_multiple_of(MXFP4_LEN) {
+            let (given, limit) = (inputs as u64, MXFP4_LEN as u64);
+            return Err(Kind::RowLength { tensor: name.to_owned(), given, limit, dtype: "MXFP4" });
+        }
         let blocks = inputs / MXFP4_LEN;
         let shape = [MXFP4_LEN as u64 / 2, blocks as u64, outputs as u64, count as u64];
         let elements = self.bytes(&format!("{name}_blocks"), &shape)?;

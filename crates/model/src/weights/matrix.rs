@@ -24,7 +24,7 @@ enum Storage {
     /// In a file.
     Mapped(Arc<FileMap>),
     /// In memory, where the matrix was converted when it was loaded.
-    Owned(Arc<[u8]>),
+    Owned(Arc<Vec<u8>>),
 }
 
 /// How the bytes of rows are to be read.
@@ -48,7 +48,7 @@ impl Matrix {
 
     pub(super) fn owned(bytes: Vec<u8>, format: RowFormat, rows: usize, columns: usize) -> Self {
         let RowFormat { encoding, bytes: row_bytes } = format;
-        Self { storage: Storage::Owned(bytes.into()), offset: 0, row_bytes, encoding, rows, columns }
+        Self { storage: Storage::Owned(Arc::new(bytes)), offset: 0, row_bytes, encoding, rows, columns }
     }
 
     /// Some rows as a matrix of their own.

@@ -74,6 +74,6 @@ impl Weights {
         spec: &ModelSpec,
         quantize: Option<Quantization>,
     ) -> Result<Self, LoadError> {
-        bind::bind(checkpoint, spec, quantize).map_err(|kind| checkpoint.tensor_error(kind))
+        bind::bind(checkpoint, spec, quantize).map_err(|kind| checkpoint.error(kind))
     }
 }

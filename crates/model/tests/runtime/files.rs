@@ -157,7 +157,7 @@ fn faults_of_configurations_are_named() {
         let folder = golden.checkpoint();
         fault(folder.path(), folder.path())
     };
-    let known = "gemma2, gemma3_text, gpt_oss, granite, llama, mistral, mixtral, olmo2, phi3, qwen2, qwen3, qwen3_moe, smollm3";
+    let known = "gemma2, gemma3_text, gpt_oss, granite, llama, mistral, mixtral, olmo2, olmo3, phi3, qwen2, qwen3, qwen3_moe, smollm3";
     assert_eq!(
         with("model_type", "mamba".into()),
         format!("config.json: architecture \"mamba\" is not supported (known: {known})")
@@ -255,4 +255,40 @@ fn weights_can_be_quantized_when_they_are_loaded() {
             assert!((given - expected).abs() < 1e-4, "{given} {expected}");
         }
     }
+}
+
+#[test]
+fn four_bits_are_close_to_the_whole() {
+    let mut golden = golden("llama-64");
+    golden.config.insert("hidden_size".to_owned(), 256.into());
+    golden.config.insert("head_dim".to_owned(), 64.into());
+    golden.config.insert("intermediate_size".to_owned(), 512.into());
+    for shape in golden.tensors.values_mut() {
+        for dim in shape.iter_mut().filter(|dim| **dim != 96) {
+            *dim = if *dim == 32 { 128 } else { 256 };
+        }
+    }
+    for (name, shape) in golden.tensors.iter_mut().filter(|(name, _)| name.contains("mlp")) {
+        *shape = if name.contains("down") { vec![256, 512] } else { vec![512, 256] };
+    }
+    let folder = golden.checkpoint();
+    let expected = logits(&open(folder.path()).unwrap());
+    let norm = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>().sqrt();
+    let errors = [Quantization::Q8_0, Quantization::Q4K].map(|quantize| {
+        let options = OpenOptions { quantize: Some(quantize), ..OpenOptions::default() };
+        let given = logits(&Model::open(folder.path(), options).unwrap());
+        norm(&mut given.iter().zip(&expected).map(|(given, expected)| given - expected))
+            / norm(&mut expected.iter().copied())
+    });
+    assert!(errors[0] < 0.02 && errors[1] > 2.0 * errors[0] && errors[1] < 0.2, "{errors:?}");
+}
+
+#[test]
+fn odd_fields_of_real_files_are_understood() {
+    let golden = golden("phi3-64");
+    let mut config = golden.config.clone();
+    config.insert("sliding_window".to_owned(), 0.into());
+    let none = Golden { config, ..golden };
+    let model = tiny::open(&converted::gguf(&none)).unwrap();
+    assert!(model.spec().layers.iter().all(|layer| layer.window.is_none()), "zero is no window");
 }
