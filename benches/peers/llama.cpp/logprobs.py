@@ -248,6 +248,8 @@ def compare(path, arguments, folder):
         comparison.diverges("llama.cpp || Formwork", peer_rows, own_rows)
         comparison.diverges("reference || llama.cpp", p, peer_rows)
         comparison.diverges("reference || Formwork", p, own_rows)
+        _, rows = own.run([prompt[:1]], follow=[prompt[1:] + tokens])
+        comparison.diverges("reference || Formwork, prompt as if generated", p, log_softmax(rows[len(prompt) - 1 :]))
         if index in some:
             _, rows = own.run([prompt], "--whole", follow=[tokens])
             _, f32_rows = own_f32.run([prompt], follow=[tokens])
@@ -262,7 +264,9 @@ def compare(path, arguments, folder):
     lengths = sorted(map(len, prompts))
     print(f"{pathlib.Path(path).name}: prompts of {lengths[0]} to {lengths[-1]} tokens")
     comparison.print()
-    print(f"    Formwork's KL over llama.cpp's: {comparison.ratio('reference || Formwork', 'reference || llama.cpp')}")
+    for name in ("Formwork", "Formwork, prompt as if generated"):
+        ratio = comparison.ratio(f"reference || {name}", "reference || llama.cpp")
+        print(f"    KL(reference || {name}) over llama.cpp's: {ratio}")
 
 
 def check_tokens(path, program, peer, prompts):

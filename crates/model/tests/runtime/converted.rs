@@ -29,6 +29,7 @@ fn architecture(model_type: &str) -> &str {
         "gemma3_text" => "gemma3",
         "gpt_oss" => "gpt-oss",
         "mistral" | "mixtral" => "llama",
+        "olmo3" => "olmo2",
         "qwen3_moe" => "qwen3moe",
         other => other,
     }
@@ -90,9 +91,9 @@ impl Converter<'_> {
         if self.architecture != "qwen2" {
             sizes.extend(self.size("sliding_window").map(|window| ("attention.sliding_window", window)));
         }
-        // Gemma 3 with another pattern than the usual one.
+        // Another pattern than the usual one.
         let alternates = self.config("layer_types").is_some_and(|types| types[1] == "full_attention");
-        if self.architecture == "gemma3" && alternates {
+        if matches!(self.architecture, "gemma3" | "olmo2") && alternates {
             sizes.push(("attention.sliding_window_pattern", 2));
         }
         let experts = self.size("num_local_experts").or(self.size("num_experts"));

@@ -315,6 +315,17 @@ MODELS = {
         },
     ),
     "olmo2": (OLMO2, {64: {}, 576: {}}),
+    # Only the layers that look at everything have stretched frequencies.
+    "olmo3": (
+        {
+            **OLMO2,
+            "architectures": ["Olmo3ForCausalLM"],
+            "model_type": "olmo3",
+            "rope_scaling": {"factor": 4.0, "original_max_position_embeddings": 16, "rope_type": "yarn"},
+            "sliding_window": 8,
+        },
+        {64: {"layer_types": ["sliding_attention"] * 3 + ["full_attention"]}, 576: {"layer_types": ALTERNATING}},
+    ),
     "granite": (GRANITE, {64: {"attention_multiplier": 1.0, "embedding_multiplier": 1.0}, 576: {"attention_multiplier": 0.015625}}),
     "mixtral": (MIXTRAL, {64: {}, 576: {}}),
     "qwen3-moe": (
@@ -374,14 +385,14 @@ def shapes(config):
         if kind in ("qwen3", "qwen3_moe", "gemma3_text"):
             tensors[f"{attention}.q_norm.weight"] = [head]
             tensors[f"{attention}.k_norm.weight"] = [head]
-        if kind == "olmo2":
+        if kind in ("olmo2", "olmo3"):
             tensors[f"{attention}.q_norm.weight"] = [q]
             tensors[f"{attention}.k_norm.weight"] = [kv]
 
         norms = ["input_layernorm", "post_attention_layernorm"]
         if kind in ("gemma2", "gemma3_text"):
             norms += ["pre_feedforward_layernorm", "post_feedforward_layernorm"]
-        if kind == "olmo2":
+        if kind in ("olmo2", "olmo3"):
             norms = ["post_attention_layernorm", "post_feedforward_layernorm"]
         for norm in norms:
             tensors[f"{layer}.{norm}.weight"] = [hidden]
