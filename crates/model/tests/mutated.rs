@@ -5,14 +5,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use candle_core::quantized::GgmlDType;
 use formwork_lm::{Role, Wanted};
 use formwork_model::{Model, OpenOptions};
 use formwork_vocab::TokenId;
+use peak_alloc::PeakAlloc;
 
 #[allow(dead_code, reason = "shared with the tests of the runtime")]
 #[path = "runtime/converted.rs"]
@@ -27,31 +26,8 @@ mod tiny;
 #[path = "runtime/writer.rs"]
 mod writer;
 
-/// Counts what is allocated.
-struct Counting;
-
-static NOW: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: all is left to the system's allocator.
-#[expect(unsafe_code)]
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let now = NOW.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        MOST.fetch_max(now, Ordering::Relaxed);
-        // SAFETY: the caller's obligations are the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's obligations are the same.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static MEMORY: PeakAlloc = PeakAlloc;
 
 /// What a tiny model may take besides ten times its file: code computes in pieces of some megabytes.
 const ALLOWED: usize = 64 << 20;
@@ -107,8 +83,8 @@ fn setting(name: &str, usual: u64) -> u64 {
 
 /// Opens a model and lets it compute, if it opens.
 fn try_out(path: &Path, len: usize, what: &str) -> bool {
-    let before = NOW.load(Ordering::Relaxed);
-    MOST.store(before, Ordering::Relaxed);
+    let before = MEMORY.current_usage();
+    MEMORY.reset_peak_usage();
     let opened = Model::open(path, OpenOptions::default());
     let works = opened.is_ok();
     match opened {
@@ -122,7 +98,7 @@ fn try_out(path: &Path, len: usize, what: &str) -> bool {
         }
         Err(error) => assert!(!error.to_string().is_empty(), "{what}"),
     }
-    let taken = MOST.load(Ordering::Relaxed).saturating_sub(before);
+    let taken = MEMORY.peak_usage().saturating_sub(before);
     assert!(taken <= ALLOWED + 10 * len, "{what}: {taken} bytes for a file of {len}");
     works
 }
@@ -158,7 +134,9 @@ fn no_changed_file_makes_the_reader_fail() {
         let interesting = header.min(bytes.len());
         random.mutate(&mut bytes, interesting);
         std::fs::write(&path, &bytes).unwrap();
-        opened += u64::from(try_out(checkpoint.path(), 1 << 20, &format!("folder run {run} of {name}")));
+        let files = ["config.json", "model.safetensors"].map(|name| checkpoint.path().join(name));
+        let len = files.iter().map(|file| file.metadata().unwrap().len() as usize).sum();
+        opened += u64::from(try_out(checkpoint.path(), len, &format!("folder run {run} of {name}")));
         tried += 2;
     }
     // Changes of weights alone leave a model that works.

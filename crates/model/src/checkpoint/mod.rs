@@ -1,7 +1,7 @@
 //! Where weights and hyperparameters come from: a GGUF file, or a folder of safetensors with its `config.json`.
 
 mod names;
-mod safetensors;
+pub(crate) mod safetensors;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::LoadError;
 use crate::error::Kind;
 use crate::file_map::FileMap;
 use crate::gguf::{Gguf, TensorInfo, Value};
-use crate::quant;
+use crate::quant::{self, Encoding};
 
 /// A model on disk, opened and checked, with its weights where they are.
 #[derive(Clone, Debug)]
@@ -157,21 +157,39 @@ impl Checkpoint {
 
     /// A vector that belongs to the hyperparameters.
     pub(crate) fn floats(&self, tensor: &str, len: usize) -> Result<Option<Vec<f32>>, Kind> {
-        let Some(info) = self.tensor(tensor) else { return Ok(None) };
-        let name = || tensor.to_owned();
-        if info.shape != [len as u64] {
-            let (given, expected) = (info.shape.clone(), vec![len as u64]);
-            return Err(Kind::Shape { tensor: name(), given, expected });
+        if self.tensor(tensor).is_none() {
+            return Ok(None);
         }
-        let Some(encoding) = info.dtype.compute() else {
-            return Err(Kind::UnsupportedType { tensor: name(), given: info.dtype.name() });
-        };
-        let mut values = vec![0.0; len];
-        quant::dequantize(encoding, self.bytes(info), &mut values);
+        let values = self.values(tensor, &[len as u64])?;
         if let Some(index) = values.iter().position(|&value| !value.is_finite() || value <= 0.0) {
-            return Err(Kind::RopeFactor { tensor: name(), index, given: values[index] });
+            return Err(Kind::RopeFactor { tensor: tensor.to_owned(), index, given: values[index] });
         }
         Ok(Some(values))
+    }
+
+    /// The elements of a tensor of this shape.
+    pub(crate) fn values(&self, name: &str, shape: &[u64]) -> Result<Vec<f32>, Kind> {
+        let (info, encoding) = self.encoded(name, shape)?;
+        let mut values = vec![0.0; info.elements() as usize];
+        quant::dequantize(encoding, self.bytes(info), &mut values);
+        Ok(values)
+    }
+
+    /// A tensor of this shape and of a type that there is arithmetic for.
+    pub(crate) fn encoded(&self, name: &str, shape: &[u64]) -> Result<(&TensorInfo, Encoding), Kind> {
+        let info = self.shaped(name, shape)?;
+        let unsupported = || Kind::UnsupportedType { tensor: name.to_owned(), given: info.dtype.name() };
+        Ok((info, info.dtype.compute().ok_or_else(unsupported)?))
+    }
+
+    /// A tensor of this shape.
+    pub(crate) fn shaped(&self, name: &str, shape: &[u64]) -> Result<&TensorInfo, Kind> {
+        let tensor = || name.to_owned();
+        let info = self.tensor(name).ok_or_else(|| Kind::MissingTensor { tensor: tensor() })?;
+        if info.shape == shape {
+            return Ok(info);
+        }
+        Err(Kind::Shape { tensor: tensor(), given: info.shape.clone(), expected: shape.to_vec() })
     }
 
     /// The files with tensors.
@@ -187,7 +205,7 @@ impl Checkpoint {
         &self.maps()[tensor.file]
     }
 
-    fn bytes(&self, tensor: &TensorInfo) -> &[u8] {
+    pub(crate) fn bytes(&self, tensor: &TensorInfo) -> &[u8] {
         &self.map(tensor)[tensor.offset..tensor.offset + tensor.byte_len]
     }
 

@@ -17,11 +17,11 @@ use serde_json::{Map, Value};
 use crate::LoadError;
 use crate::error::Kind;
 use crate::file_map::FileMap;
-use crate::gguf::{TensorInfo, TensorType};
+use crate::gguf::{TensorInfo, TensorType, no_overlap};
 
-const CONFIG: &str = "config.json";
-const INDEX: &str = "model.safetensors.index.json";
-const SINGLE: &str = "model.safetensors";
+pub(crate) const CONFIG: &str = "config.json";
+pub(crate) const INDEX: &str = "model.safetensors.index.json";
+pub(crate) const SINGLE: &str = "model.safetensors";
 const MAX_RANK: usize = 8;
 /// As in the reference implementation.
 const MAX_HEADER: usize = 100_000_000;
@@ -51,8 +51,8 @@ struct Entry {
 
 /// `model.safetensors.index.json`
 #[derive(Deserialize)]
-struct Index {
-    weight_map: FxHashMap<String, String>,
+pub(crate) struct Index {
+    pub(crate) weight_map: FxHashMap<String, String>,
 }
 
 impl Safetensors {
@@ -270,19 +270,5 @@ impl Folder {
         }
         let (offset, byte_len, file) = (at as usize, bytes as usize, self.maps.len() - 1);
         Ok(TensorInfo { name: tensor, shape, dtype, file, offset, byte_len })
-    }
-}
-
-/// Each tensor must have bytes of its own.
-fn no_overlap(tensors: &[TensorInfo]) -> Result<(), Kind> {
-    let mut order: Vec<&TensorInfo> = tensors.iter().collect();
-    order.sort_unstable_by_key(|tensor| tensor.offset);
-    match order.windows(2).find(|pair| pair[0].offset + pair[0].byte_len > pair[1].offset) {
-        None => Ok(()),
-        Some(pair) => Err(Kind::Overlap {
-            first: pair[0].name.clone(),
-            second: pair[1].name.clone(),
-            at: pair[1].offset as u64,
-        }),
     }
 }

@@ -10,12 +10,9 @@ use crate::weights::{FeedForward, GatedLinear, LayerWeights, Linear};
 impl Pass<'_> {
     /// The block's result, `[tokens, hidden]`.
     pub(super) fn feed_forward(&self, weights: &LayerWeights, x: &[f32]) -> candle_core::Result<Vec<f32>> {
-        match (&weights.feed_forward, self.spec.experts) {
-            (FeedForward::Experts { router, experts }, Some(spec)) => self.experts(spec, router, experts, x),
-            (FeedForward::Experts { .. }, None) => {
-                unreachable!("experts are bound where the specification has them")
-            }
-            (FeedForward::Dense(dense), _) => self.dense(self.path, dense, x),
+        match &weights.feed_forward {
+            FeedForward::Experts { spec, router, experts } => self.experts(*spec, router, experts, x),
+            FeedForward::Dense(dense) => self.dense(self.path, dense, x),
         }
     }
 

@@ -120,9 +120,7 @@ impl Network {
                 let (len, path) = prompt_piece(progress.cache.len(), progress.rest.len());
                 let (tokens, rest) = progress.rest.split_at(len);
                 progress.rest = rest;
-                let rotations = self.rope.rotations(progress.cache.len(), len);
-                let segment = Segment { cache: &mut progress.cache, tokens, rotations };
-                let x = self.pass(path, &mut [segment], &mut |_| {})?;
+                let x = self.pass(path, &mut [self.segment(&mut progress.cache, tokens)], &mut |_| {})?;
                 progress.last = x[x.len() - self.spec.hidden..].to_vec();
             }
         }
@@ -138,8 +136,7 @@ impl Network {
                 room -= len;
                 let (tokens, rest) = progress.rest.split_at(len);
                 progress.rest = rest;
-                let rotations = self.rope.rotations(progress.cache.len(), len);
-                segments.push(Segment { cache: &mut progress.cache, tokens, rotations });
+                segments.push(self.segment(&mut progress.cache, tokens));
                 lasts.push(&mut progress.last);
             }
             if segments.is_empty() {
@@ -152,6 +149,12 @@ impl Network {
                 *last = x[end - self.spec.hidden..end].to_vec();
             }
         }
+    }
+
+    /// The next tokens of a sequence.
+    fn segment<'a>(&self, cache: &'a mut KvCache, tokens: &'a [TokenId]) -> Segment<'a> {
+        let rotations = self.rope.rotations(cache.len(), tokens.len());
+        Segment { cache, tokens, rotations }
     }
 
     /// Appends tokens to sequences; gives their residual stream, `[tokens, hidden]`, segment by segment. `visit` sees it as
@@ -239,9 +242,8 @@ impl Network {
         for tokens in tokens.chunks(GENERATED_PIECE) {
             let mut states = states.iter_mut();
             let mut visit = |x: &[f32]| states.next().into_iter().for_each(|state| state.extend(x));
-            let rotations = self.rope.rotations(cache.len(), tokens.len());
-            let segment = Segment { cache: &mut cache, tokens, rotations };
-            self.pass(Path::Dot, &mut [segment], &mut visit).map_err(ModelError::backend)?;
+            self.pass(Path::Dot, &mut [self.segment(&mut cache, tokens)], &mut visit)
+                .map_err(ModelError::backend)?;
         }
         Ok(states)
     }

@@ -9,7 +9,7 @@
 //! that was split is opened by its first part. Big-endian files are not supported.
 
 mod cursor;
-mod split;
+pub(crate) mod split;
 mod tensor_type;
 mod value;
 
@@ -265,17 +265,20 @@ impl Directory {
             }
             tensor.offset = at;
         }
-        let mut order: Vec<&TensorInfo> = self.tensors.iter().collect();
-        order.sort_unstable_by_key(|tensor| tensor.offset);
-        for pair in order.windows(2) {
-            if pair[0].offset + pair[0].byte_len > pair[1].offset {
-                return Err(Kind::Overlap {
-                    first: pair[0].name.clone(),
-                    second: pair[1].name.clone(),
-                    at: pair[1].offset as u64,
-                });
-            }
-        }
-        Ok(())
+        no_overlap(&self.tensors)
+    }
+}
+
+/// Each tensor of a file must have bytes of its own.
+pub(crate) fn no_overlap(tensors: &[TensorInfo]) -> Result<(), Kind> {
+    let mut order: Vec<&TensorInfo> = tensors.iter().collect();
+    order.sort_unstable_by_key(|tensor| tensor.offset);
+    match order.windows(2).find(|pair| pair[0].offset + pair[0].byte_len > pair[1].offset) {
+        None => Ok(()),
+        Some(pair) => Err(Kind::Overlap {
+            first: pair[0].name.clone(),
+            second: pair[1].name.clone(),
+            at: pair[1].offset as u64,
+        }),
     }
 }

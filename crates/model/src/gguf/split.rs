@@ -65,9 +65,22 @@ pub(super) fn read_others(maps: &mut Vec<Arc<FileMap>>, directory: &mut Director
 
 /// The path of part `index`, from 0, beside that of part `known`.
 fn part(path: &Path, known: u64, index: u64, count: u64) -> Option<PathBuf> {
-    let suffix = |index: u64| format!("-{:05}-of-{count:05}.gguf", index + 1);
-    let name = path.file_name()?.to_str()?.strip_suffix(&suffix(known))?;
-    Some(path.with_file_name(name.to_owned() + &suffix(index)))
+    let (stem, number, told) = parse(path.file_name()?.to_str()?)?;
+    let fits = (number, told) == (known + 1, count);
+    fits.then(|| path.with_file_name(name(stem, index + 1, count)))
+}
+
+/// The name of part `number`, from 1.
+pub(crate) fn name(stem: &str, number: u64, count: u64) -> String {
+    format!("{stem}-{number:05}-of-{count:05}.gguf")
+}
+
+/// The stem, the number and the count in the name of a part.
+pub(crate) fn parse(name: &str) -> Option<(&str, u64, u64)> {
+    let (rest, count) = name.strip_suffix(".gguf")?.rsplit_once("-of-")?;
+    let (stem, number) = rest.rsplit_once('-')?;
+    let parse = |text: &str| if text.len() == 5 { text.parse().ok() } else { None };
+    Some((stem, parse(number)?, parse(count)?))
 }
 
 impl Directory {

@@ -38,6 +38,8 @@ use name::{ModelName, RepoName};
 use repository::{RemoteFile, Repository};
 use selection::Selection;
 
+use crate::checkpoint::safetensors::{INDEX, Index, SINGLE};
+
 /// The local file of a model.
 #[derive(Clone, Debug)]
 pub struct LocalModel {
@@ -263,13 +265,12 @@ fn cached_in(
 /// files in another order, and may have been interrupted.
 fn is_whole(folder: &Path) -> bool {
     let has = |name: &str| folder.join(name).exists();
-    let Ok(index) = std::fs::read(folder.join(selection::INDEX)) else {
-        return has("tokenizer.json") && has(selection::SINGLE);
+    let has_weights = match std::fs::read(folder.join(INDEX)) {
+        Ok(index) => serde_json::from_slice::<Index>(&index)
+            .is_ok_and(|index| index.weight_map.values().all(|shard| has(shard))),
+        Err(_) => has(SINGLE),
     };
-    let index: serde_json::Value = serde_json::from_slice(&index).unwrap_or_default();
-    let shards = index["weight_map"].as_object();
-    let has_shard = |shard: &serde_json::Value| shard.as_str().is_some_and(has);
-    has("tokenizer.json") && shards.is_some_and(|shards| shards.values().all(has_shard))
+    has("tokenizer.json") && has_weights
 }
 
 fn fetch_repo(

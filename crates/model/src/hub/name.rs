@@ -2,6 +2,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::{HubError, Kind};
 use super::manifest::Manifest;
+use crate::checkpoint::safetensors::CONFIG;
 
 /// What a MODEL on the command line stands for.
 #[derive(Debug)]
@@ -23,7 +24,7 @@ impl<'a> ModelName<'a> {
     /// An existing file or a folder of safetensors comes first, then the short name of one of `manifests`, then a hub id.
     pub(crate) fn parse(given: &str, manifests: &'a [Manifest]) -> Result<Self, HubError> {
         let path = Path::new(given);
-        if path.is_file() || path.join("config.json").is_file() {
+        if path.is_file() || path.join(CONFIG).is_file() {
             return Ok(Self::File(path.to_owned()));
         }
         if let Some(manifest) = manifests.iter().find(|manifest| manifest.name == given) {

@@ -2,6 +2,8 @@
 
 use super::error::{HubError, Kind};
 use super::name::{is_gguf, is_relative};
+use crate::checkpoint::safetensors::{CONFIG, INDEX, SINGLE};
+use crate::gguf::split;
 
 /// The files of a model, in the order in which they are fetched.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -12,9 +14,6 @@ pub(crate) enum Selection {
     Folder(Vec<String>),
 }
 
-const CONFIG: &str = "config.json";
-pub(crate) const INDEX: &str = "model.safetensors.index.json";
-pub(crate) const SINGLE: &str = "model.safetensors";
 /// What goes with safetensors, where it is there.
 const BESIDE: [&str; 4] =
     ["tokenizer.json", "tokenizer_config.json", "generation_config.json", "chat_template.jinja"];
@@ -42,7 +41,7 @@ impl Selection {
 /// count, nor do parts after the first.
 fn preferred<'a>(repo: &str, files: &'a [String]) -> Result<Option<&'a str>, HubError> {
     let counts = |file: &&String| {
-        let first = split(file).is_none_or(|(_, index, _)| index == 1);
+        let first = split::parse(file).is_none_or(|(_, number, _)| number == 1);
         is_gguf(file) && is_relative(file) && first && !file.to_ascii_lowercase().contains("mmproj")
     };
     let files: Vec<&String> = files.iter().filter(counts).collect();
@@ -58,20 +57,10 @@ fn preferred<'a>(repo: &str, files: &'a [String]) -> Result<Option<&'a str>, Hub
     }
 }
 
-/// The stem, the number and the count of a part, `STEM-00001-of-00003.gguf`.
-fn split(file: &str) -> Option<(&str, u32, u32)> {
-    let (rest, count) = file.strip_suffix(".gguf")?.rsplit_once("-of-")?;
-    let (stem, index) = rest.rsplit_once('-')?;
-    let number = |text: &str| if text.len() == 5 { text.parse().ok() } else { None };
-    Some((stem, number(index)?, number(count)?))
-}
-
 /// All parts of a file, if it is the first of several.
 fn parts(file: &str) -> Vec<String> {
-    match split(file) {
-        Some((stem, 1, count)) => {
-            (1..=count).map(|index| format!("{stem}-{index:05}-of-{count:05}.gguf")).collect()
-        }
+    match split::parse(file) {
+        Some((stem, 1, count)) => (1..=count).map(|number| split::name(stem, number, count)).collect(),
         _ => vec![file.to_owned()],
     }
 }

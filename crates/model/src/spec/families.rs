@@ -10,6 +10,7 @@ use crate::error::Kind;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Family {
     Llama,
+    Mistral,
     Mixtral,
     Qwen2,
     Qwen3,
@@ -30,7 +31,7 @@ const NAMES: &[(&str, &str, Family)] = &[
     ("gpt-oss", "gpt_oss", Family::GptOss),
     ("granite", "granite", Family::Granite),
     ("llama", "llama", Family::Llama),
-    ("llama", "mistral", Family::Llama),
+    ("llama", "mistral", Family::Mistral),
     ("llama", "mixtral", Family::Mixtral),
     ("olmo2", "olmo2", Family::Olmo2),
     ("olmo2", "olmo3", Family::Olmo2),
@@ -47,7 +48,6 @@ const KV_HEADS: Field = Field("attention.head_count_kv", "num_key_value_heads");
 const HEAD_DIM: Field = Field("attention.key_length", "head_dim");
 const VALUE_DIM: Field = Field("attention.value_length", "v_head_dim");
 const ROPE_DIMS: Field = Field("rope.dimension_count", "partial_rotary_factor");
-const ROTARY_FRACTION: Field = Field("", "partial_rotary_factor");
 const LAYERS: Field = Field("block_count", "num_hidden_layers");
 const FEED_FORWARD: Field = Field("feed_forward_length", "intermediate_size");
 const CONTEXT: Field = Field("context_length", "max_position_embeddings");
@@ -102,9 +102,9 @@ pub(super) fn read(checkpoint: &Checkpoint) -> Result<ModelSpec, Kind> {
         Checkpoint::Gguf(file) => Fields::Gguf(file, architecture),
         Checkpoint::Safetensors(model) => Fields::Config(model.config()),
     };
-    let reader = Reader { checkpoint, fields };
+    let reader = Reader { checkpoint, family, fields };
     let mut spec = reader.common(architecture)?;
-    reader.differences(family, &mut spec)?;
+    reader.differences(&mut spec)?;
     Ok(spec)
 }
 
@@ -134,6 +134,7 @@ fn give_windowed(spec: &mut ModelSpec, rope: RopeSpec) {
 
 struct Reader<'a> {
     checkpoint: &'a Checkpoint,
+    family: Family,
     fields: Fields<'a>,
 }
 
@@ -189,13 +190,13 @@ impl Reader<'_> {
         Ok(spec)
     }
 
-    fn differences(&self, family: Family, spec: &mut ModelSpec) -> Result<(), Kind> {
-        let fields = self.fields;
+    fn differences(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
+        let (fields, family) = (self.fields, self.family);
         match family {
-            Family::Llama | Family::Mixtral => {
+            Family::Llama | Family::Mistral | Family::Mixtral => {
                 self.pair_neighbours(spec);
-                // Llama's own configuration has no window.
-                if self.checkpoint.architecture()? != "llama" || !fields.is_config() {
+                // Llama's own configuration has no window; files of all three go by its name.
+                if family != Family::Llama || !fields.is_config() {
                     self.windows(spec, |_| true)?;
                 }
                 let has_experts = family == Family::Mixtral || fields.size_or_none(EXPERTS)?.is_some();
@@ -262,7 +263,17 @@ impl Reader<'_> {
 
     /// Gives the window to the layers that have one, `is_local` where the checkpoint does not list them.
     fn windows(&self, spec: &mut ModelSpec, is_local: impl Fn(usize) -> bool) -> Result<(), Kind> {
-        let Some(window) = self.fields.size_or_none(WINDOW)? else { return Ok(()) };
+        self.windows_or(spec, None, is_local)
+    }
+
+    /// The same with a window where the checkpoint does not say one.
+    fn windows_or(
+        &self,
+        spec: &mut ModelSpec,
+        usual: Option<usize>,
+        is_local: impl Fn(usize) -> bool,
+    ) -> Result<(), Kind> {
+        let Some(window) = self.fields.size_or_none(WINDOW)?.or(usual) else { return Ok(()) };
         let types = self.fields.texts("layer_types")?;
         if let Some(types) = &types {
             let field = Field("", "layer_types");
@@ -302,7 +313,7 @@ impl Reader<'_> {
         if self.fields.truth(Field("", "use_sliding_window"))? != Some(true) {
             return Ok(());
         }
-        let first = self.fields.optional_size(Field("", "max_window_layers"))?.unwrap_or(0);
+        let first = self.fields.size_or_none(Field("", "max_window_layers"))?.unwrap_or(0);
         self.windows(spec, |layer| layer >= first)
     }
 
@@ -334,17 +345,13 @@ impl Reader<'_> {
     fn gemma2(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
         spec.attention_softcap = self.fields.positive(ATTENTION_SOFTCAP)?.or(self.unless_config(50.0));
         spec.logit_softcap = self.fields.positive(LOGIT_SOFTCAP)?.or(self.unless_config(30.0));
-        if self.fields.size_or_none(WINDOW)?.is_none() && !self.fields.is_config() {
-            for layer in spec.layers.iter_mut().step_by(2) {
-                layer.window = Some(GEMMA2_WINDOW);
-            }
-        }
-        self.windows(spec, |layer| layer.is_multiple_of(2))?;
+        let usual = self.unless_config(GEMMA2_WINDOW);
+        self.windows_or(spec, usual, |layer| layer.is_multiple_of(2))?;
         self.gemma(spec, GEMMA2_27B_LAYERS)
     }
 
     /// What files leave out where it is the usual value.
-    fn unless_config(&self, usual: f32) -> Option<f32> {
+    fn unless_config<T>(&self, usual: T) -> Option<T> {
         (!self.fields.is_config()).then_some(usual)
     }
 
@@ -413,8 +420,8 @@ impl Reader<'_> {
             return Ok(self.fields.optional_size(ROPE_DIMS)?.unwrap_or(head_dim));
         }
         let fraction = match self.fields.within("rope_parameters") {
-            Some(ropes) => ropes.float(ROTARY_FRACTION)?.or(self.fields.float(ROTARY_FRACTION)?),
-            None => self.fields.float(ROTARY_FRACTION)?,
+            Some(ropes) => ropes.float(ROPE_DIMS)?.or(self.fields.float(ROPE_DIMS)?),
+            None => self.fields.float(ROPE_DIMS)?,
         };
         Ok((head_dim as f32 * fraction.unwrap_or(1.0)) as usize)
     }
@@ -460,6 +467,8 @@ impl Reader<'_> {
                     self.long_factors(fields, original()?, spec)?.map_or(RopeScaling::None, RopeScaling::Long)
                 }
             },
+            // Frequencies are not left as they are where something else was meant.
+            None if fields.positive(FACTOR)?.is_some() => return Err(fields.missing(SCALING)),
             None | Some("none" | "default") => RopeScaling::None,
             Some("linear") => RopeScaling::Linear { factor: factor()? },
             Some("llama3") => {
@@ -497,13 +506,12 @@ impl Reader<'_> {
             (Some(given), true) => given,
             (given, _) => given.unwrap_or(1.0) * usual,
         };
-        let is_gpt_oss = self.checkpoint.architecture()? == "gpt-oss";
         Ok(Yarn {
             factor,
             original,
             beta_fast: fields.positive(BETA_FAST)?.unwrap_or(32.0),
             beta_slow: fields.positive(BETA_SLOW)?.unwrap_or(1.0),
-            truncate: fields.truth(TRUNCATE)?.unwrap_or(!is_gpt_oss),
+            truncate: fields.truth(TRUNCATE)?.unwrap_or(fields.is_config() || self.family != Family::GptOss),
             magnitude,
         })
     }

@@ -8,8 +8,7 @@ use super::matrix::{Matrix, RowFormat};
 use super::{FeedForward, GatedLinear, LayerWeights, Linear, QkNormWeights, Weights};
 use crate::checkpoint::{Checkpoint, Names};
 use crate::error::Kind;
-use crate::gguf::TensorInfo;
-use crate::quant::{self, Encoding};
+use crate::quant::Encoding;
 use crate::spec::{ExpertSpec, Family, ModelSpec, NormPlacement, QkNorm};
 
 /// A type that matrices of floats are converted to when they are loaded.
@@ -150,7 +149,7 @@ impl Binder<'_> {
         let router = exact.linear(&self.names.layer(index, "ffn_gate_inp"), hidden, spec.count)?;
         if let Some(prefix) = self.names.transposed_experts(index) {
             let experts = self.transposed_experts(&prefix, spec)?;
-            return Ok(FeedForward::Experts { router, experts });
+            return Ok(FeedForward::Experts { spec, router, experts });
         }
         let matrices = |part, columns, rows| self.expert_matrices(index, part, spec.count, (columns, rows));
         let gates = matrices("ffn_gate", hidden, spec.feed_forward)?;
@@ -158,7 +157,7 @@ impl Binder<'_> {
         let downs = matrices("ffn_down", spec.feed_forward, hidden)?;
         let experts = gates.into_iter().zip(ups).zip(downs);
         let experts = experts.map(|((gate, up), down)| GatedLinear { gate, up, down }).collect();
-        Ok(FeedForward::Experts { router, experts })
+        Ok(FeedForward::Experts { spec, router, experts })
     }
 
     /// One matrix of each expert: the planes of one tensor, or tensors of their own.
@@ -179,7 +178,8 @@ impl Binder<'_> {
         let shape = [columns as u64, rows as u64, count as u64];
         let weight = self.stacked(&format!("{shared}.weight"), &shape, columns, rows * count)?;
         let bias = format!("{shared}.bias");
-        let bias = self.checkpoint.tensor(&bias).map(|_| self.values(&bias, &shape[1..])).transpose()?;
+        let bias =
+            self.checkpoint.tensor(&bias).map(|_| self.checkpoint.values(&bias, &shape[1..])).transpose()?;
         let all = Linear { weight, bias };
         Ok((0..count).map(|expert| all.slice(expert * rows..(expert + 1) * rows)).collect())
     }
@@ -215,7 +215,7 @@ impl Binder<'_> {
             let matrix = self.transposed_matrix(name, (inputs, outputs, count), &source)?;
             self.converted(matrix)?
         };
-        let given = self.values(&format!("{name}_bias"), &[outputs as u64, count as u64])?;
+        let given = self.checkpoint.values(&format!("{name}_bias"), &[outputs as u64, count as u64])?;
         let bias = given.chunks_exact(outputs).flat_map(|bias| (0..outputs).map(|row| bias[source(row)]));
         Ok(Linear { weight: matrix, bias: Some(bias.collect()) })
     }
@@ -227,12 +227,13 @@ impl Binder<'_> {
         (inputs, outputs, count): (usize, usize, usize),
         source: impl Fn(usize) -> usize,
     ) -> Result<Matrix, Kind> {
-        let (info, encoding) = self.tensor(name, &[outputs as u64, inputs as u64, count as u64])?;
+        let (info, encoding) =
+            self.checkpoint.encoded(name, &[outputs as u64, inputs as u64, count as u64])?;
         let size = info.dtype.block_bytes();
         if info.dtype.block_len() != 1 {
             return Err(Kind::UnsupportedType { tensor: name.to_owned(), given: info.dtype.name() });
         }
-        let all = &self.checkpoint.map(info)[info.offset..info.offset + info.byte_len];
+        let all = self.checkpoint.bytes(info);
         let mut bytes = Vec::with_capacity(info.byte_len);
         for expert in all.chunks_exact(inputs * outputs * size) {
             for output in (0..outputs).map(&source) {
@@ -276,16 +277,11 @@ impl Binder<'_> {
 
     /// A tensor of bytes.
     fn bytes(&self, name: &str, shape: &[u64]) -> Result<&[u8], Kind> {
-        let tensor = || name.to_owned();
-        let info = self.checkpoint.tensor(name).ok_or_else(|| Kind::MissingTensor { tensor: tensor() })?;
-        if info.shape != shape {
-            let (given, expected) = (info.shape.clone(), shape.to_vec());
-            return Err(Kind::Shape { tensor: tensor(), given, expected });
-        }
+        let info = self.checkpoint.shaped(name, shape)?;
         if info.dtype.name() != "U8" {
-            return Err(Kind::UnsupportedType { tensor: tensor(), given: info.dtype.name() });
+            return Err(Kind::UnsupportedType { tensor: name.to_owned(), given: info.dtype.name() });
         }
-        Ok(&self.checkpoint.map(info)[info.offset..info.offset + info.byte_len])
+        Ok(self.checkpoint.bytes(info))
     }
 
     fn linear(&self, name: &str, columns: usize, rows: usize) -> Result<Linear, Kind> {
@@ -302,7 +298,7 @@ impl Binder<'_> {
 
     /// A tensor of this shape as a matrix of all its rows.
     fn stacked(&self, name: &str, shape: &[u64], columns: usize, rows: usize) -> Result<Matrix, Kind> {
-        let (info, encoding) = self.tensor(name, shape)?;
+        let (info, encoding) = self.checkpoint.encoded(name, shape)?;
         let bytes = columns / info.dtype.block_len() * info.dtype.block_bytes();
         let map = Arc::clone(self.checkpoint.map(info));
         self.converted(Matrix::mapped(map, info.offset, RowFormat { encoding, bytes }, rows, columns))
@@ -326,29 +322,7 @@ impl Binder<'_> {
     }
 
     fn vector(&self, name: &str, len: usize) -> Result<Vec<f32>, Kind> {
-        self.values(name, &[len as u64])
-    }
-
-    fn values(&self, name: &str, shape: &[u64]) -> Result<Vec<f32>, Kind> {
-        let (info, encoding) = self.tensor(name, shape)?;
-        let mut values = vec![0.0; info.elements() as usize];
-        let bytes = &self.checkpoint.map(info)[info.offset..info.offset + info.byte_len];
-        quant::dequantize(encoding, bytes, &mut values);
-        Ok(values)
-    }
-
-    /// A tensor of the given shape and of a type that there is arithmetic for.
-    fn tensor(&self, name: &str, shape: &[u64]) -> Result<(&TensorInfo, Encoding), Kind> {
-        let tensor = || name.to_owned();
-        let info = self.checkpoint.tensor(name).ok_or_else(|| Kind::MissingTensor { tensor: tensor() })?;
-        if info.shape != shape {
-            let (given, expected) = (info.shape.clone(), shape.to_vec());
-            return Err(Kind::Shape { tensor: tensor(), given, expected });
-        }
-        match info.dtype.compute() {
-            Some(encoding) => Ok((info, encoding)),
-            None => Err(Kind::UnsupportedType { tensor: tensor(), given: info.dtype.name() }),
-        }
+        self.checkpoint.values(name, &[len as u64])
     }
 }
 

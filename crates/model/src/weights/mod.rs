@@ -7,7 +7,7 @@ pub use self::bind::Quantization;
 pub(crate) use self::matrix::Matrix;
 use crate::LoadError;
 use crate::checkpoint::Checkpoint;
-use crate::spec::ModelSpec;
+use crate::spec::{ExpertSpec, ModelSpec};
 
 /// A matrix and the bias that is added to its product.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub(crate) struct QkNormWeights {
 #[derive(Debug)]
 pub(crate) enum FeedForward {
     Dense(GatedLinear),
-    Experts { router: Linear, experts: Vec<GatedLinear> },
+    Experts { spec: ExpertSpec, router: Linear, experts: Vec<GatedLinear> },
 }
 
 /// The three matrices of a gated feed-forward block.

@@ -81,10 +81,10 @@ impl Converter<'_> {
             ("embedding_length", size("hidden_size")),
             ("feed_forward_length", size("intermediate_size")),
             ("attention.head_count", size("num_attention_heads")),
-            ("attention.head_count_kv", size("num_key_value_heads")),
             ("attention.key_length", head_dim),
             ("attention.value_length", head_dim),
         ];
+        sizes.extend(self.size("num_key_value_heads").map(|heads| ("attention.head_count_kv", heads)));
         let fraction = self.float("partial_rotary_factor").unwrap_or(1.0);
         sizes.push(("rope.dimension_count", (head_dim as f32 * fraction) as u32));
         // Qwen's configs name a window that is not used.
@@ -160,7 +160,8 @@ impl Converter<'_> {
         let interleaves = matches!(self.architecture, "llama" | "smollm3" | "granite");
         let heads = if own.contains("attn_q.") { "num_attention_heads" } else { "num_key_value_heads" };
         if interleaves && (own.contains("attn_q.") || own.contains("attn_k.")) {
-            values = interleaved(&values, self.size(heads).unwrap() as usize, shape);
+            let heads = self.size(heads).unwrap_or(2) as usize;
+            values = interleaved(&values, heads, shape);
         }
         if self.architecture.starts_with("gemma") && name.ends_with("norm.weight") {
             for value in &mut values {

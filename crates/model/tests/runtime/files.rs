@@ -188,6 +188,8 @@ fn faults_of_configurations_are_named() {
         with("intermediate_size", 95.into()),
         "model.safetensors: tensor \"model.layers.0.mlp.down_proj.weight\" has shape [96, 64], expected [95, 64]"
     );
+    let nameless = with("rope_scaling", json!({ "factor": 2.0 }));
+    assert_eq!(nameless, "config.json: metadata key \"rope_type\" is missing");
     let scaling = json!({ "rope_type": "dynamic", "factor": 2.0 });
     assert_eq!(
         with("rope_scaling", scaling),
@@ -291,4 +293,27 @@ fn odd_fields_of_real_files_are_understood() {
     let none = Golden { config, ..golden };
     let model = tiny::open(&converted::gguf(&none)).unwrap();
     assert!(model.spec().layers.iter().all(|layer| layer.window.is_none()), "zero is no window");
+}
+
+/// Granite 4 says the heads of each layer, and whether positions enter at all.
+#[test]
+fn fields_for_each_layer_are_one_where_they_are_equal() {
+    let golden = golden("granite-64");
+    let with = |heads: [u32; 4]| {
+        let mut writer = Writer::default();
+        writer.u32s("granite.attention.head_count_kv", &heads);
+        writer.bool("granite.rope.scaling.finetuned", false);
+        let mut config = golden.config.clone();
+        config.remove("num_key_value_heads");
+        let nameless = Golden { config, ..golden.clone() };
+        converted::write_part(&nameless, &mut writer, true, &|_| true);
+        tiny::open(&writer.finish())
+    };
+    let model = with([2; 4]).unwrap();
+    assert_eq!(model.spec().kv_heads, 2);
+    assert!(model.spec().layers.iter().all(|layer| layer.rope.is_none()));
+    let error = with([2, 2, 4, 2]).unwrap_err().to_string();
+    let expected =
+        "granite.attention.head_count_kv\" is 4: only models with the same in all layers are supported";
+    assert!(error.contains(expected), "{error}");
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 /// What a model of transformers computed.
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 pub(crate) struct Golden {
     pub(crate) config: Map<String, Value>,
     /// Names and shapes, the slowest-running dimension first.

@@ -45,6 +45,17 @@ impl Writer {
         self.entry(key, 9, &bytes);
     }
 
+    pub(crate) fn u32s(&mut self, key: &str, values: &[u32]) {
+        let mut bytes = 4u32.to_le_bytes().to_vec();
+        bytes.extend((values.len() as u64).to_le_bytes());
+        bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+        self.entry(key, 9, &bytes);
+    }
+
+    pub(crate) fn bool(&mut self, key: &str, value: bool) {
+        self.entry(key, 7, &[value.into()]);
+    }
+
     pub(crate) fn nested(&mut self, key: &str) {
         let mut bytes = 9u32.to_le_bytes().to_vec();
         bytes.extend(0u64.to_le_bytes());
