@@ -2,7 +2,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use formwork_model::{OpenOptions, Quantization};
+use formwork_model::{Device, OpenOptions, Quantization};
 
 /// A local inference engine that pours a model's output into the exact shape you ask for.
 #[derive(Parser)]
@@ -70,6 +70,10 @@ pub(crate) struct OpenArgs {
     /// Convert matrices of plain floats to this type when they are loaded.
     #[arg(long, value_name = "TYPE")]
     pub(crate) quantize: Option<QuantizeArg>,
+
+    /// Where to compute: auto, cpu, cuda, cuda:N, metal, or reference (slow, on the CPU, with every weight as f32).
+    #[arg(long, value_name = "DEVICE", default_value_t = Device::Auto)]
+    pub(crate) device: Device,
 }
 
 impl OpenArgs {
@@ -78,7 +82,7 @@ impl OpenArgs {
             QuantizeArg::Q8_0 => Quantization::Q8_0,
             QuantizeArg::Q4K => Quantization::Q4K,
         });
-        OpenOptions { context: self.ctx, quantize }
+        OpenOptions { context: self.ctx, quantize, device: self.device }
     }
 }
 

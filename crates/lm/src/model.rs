@@ -36,6 +36,24 @@ pub enum Wanted<'a> {
     Only(&'a TokenSet),
 }
 
+impl Wanted<'_> {
+    /// Leaves of a whole row what is wanted.
+    pub fn of(self, mut row: Vec<f32>) -> Vec<f32> {
+        match self {
+            Self::Nothing => Vec::new(),
+            Self::All => row,
+            Self::Only(set) => {
+                for (index, logit) in row.iter_mut().enumerate() {
+                    if !set.contains(TokenId(index as u32)) {
+                        *logit = f32::NEG_INFINITY;
+                    }
+                }
+                row
+            }
+        }
+    }
+}
+
 /// Tokens to append to one sequence.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
@@ -54,6 +72,35 @@ pub struct Run<'a> {
 pub struct Batch<'a> {
     /// The runs; a sequence occurs at most once.
     pub runs: Vec<Run<'a>>,
+}
+
+impl Batch<'_> {
+    /// What a back end checks before it changes anything: that each sequence is open, where `len` knows it, and occurs
+    /// once; that its tokens are in the vocabulary, and that they fit its context.
+    ///
+    /// # Errors
+    /// For the first run of which that is not so.
+    pub fn check(
+        &self,
+        len: impl Fn(SequenceId) -> Option<usize>,
+        vocabulary: usize,
+        context: usize,
+    ) -> Result<(), ModelError> {
+        for (index, run) in self.runs.iter().enumerate() {
+            let len = len(run.sequence).ok_or_else(|| ModelError::unknown_sequence(run.sequence))?;
+            if self.runs[..index].iter().any(|other| other.sequence == run.sequence) {
+                return Err(ModelError::repeated_sequence(run.sequence));
+            }
+            if let Some(token) = run.tokens.iter().find(|token| token.index() >= vocabulary) {
+                return Err(ModelError::token_outside(token.0, vocabulary));
+            }
+            let len = len + run.tokens.len();
+            if len > context {
+                return Err(ModelError::context_full(len, context));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The logits of a batch: one row per run, in the batch's order; empty for runs that wanted nothing.

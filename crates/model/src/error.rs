@@ -3,6 +3,8 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use crate::Device;
+
 /// Why a model file could not be opened. The message starts with the file's path.
 #[derive(Debug, Error)]
 #[error("{}: {kind}", path.display())]
@@ -117,6 +119,14 @@ pub(crate) enum Kind {
     NotInShard { tensor: String, file: String },
     #[error("the file holds no tensors, only metadata")]
     VocabularyOnly,
+    #[error("the device {device} cannot be used")]
+    Device {
+        device: Device,
+        #[source]
+        error: Box<candle_core::Error>,
+    },
+    #[error("the device {device} needs a build with the feature {feature:?}")]
+    DeviceFeature { device: Device, feature: &'static str },
     #[error("the tensor library failed")]
     Tensor(#[from] candle_core::Error),
     #[error("the tokenizer cannot be built")]

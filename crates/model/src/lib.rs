@@ -2,18 +2,23 @@
 
 mod checkpoint;
 mod decoder;
+mod device;
 mod error;
 mod file_map;
 pub mod gguf;
 pub mod hub;
 mod model;
 mod quant;
+mod rope;
+mod routing;
 pub mod spec;
 pub mod template;
+mod tensors;
 mod tokenizer;
 mod weights;
 
 pub use checkpoint::{Checkpoint, Safetensors};
+pub use device::Device;
 pub use error::LoadError;
 pub use model::{Model, OpenOptions};
 pub use tokenizer::tokenizer;

@@ -1,14 +1,16 @@
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
 use formwork_lm::{LanguageModel, ModelError};
 use formwork_vocab::{TokenId, Tokenizer};
 
-use crate::LoadError;
 use crate::checkpoint::Checkpoint;
-use crate::decoder::{Decoder, Network};
+use crate::decoder;
 use crate::spec::ModelSpec;
+use crate::tensors;
 use crate::weights::{Quantization, Weights};
+use crate::{Device, LoadError};
 
 /// How to open a model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -18,6 +20,24 @@ pub struct OpenOptions {
     pub context: Option<usize>,
     /// What matrices of plain floats are converted to.
     pub quantize: Option<Quantization>,
+    /// Where to compute.
+    pub device: Device,
+}
+
+/// What computes.
+#[derive(Clone)]
+enum Backend {
+    Cpu(Arc<decoder::Network>),
+    Tensors(Arc<tensors::Network>),
+}
+
+impl fmt::Debug for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cpu(_) => "Cpu",
+            Self::Tensors(_) => "Tensors",
+        })
+    }
 }
 
 /// A model, opened and checked, ready to compute with.
@@ -27,7 +47,7 @@ pub struct OpenOptions {
 #[derive(Clone, Debug)]
 pub struct Model {
     checkpoint: Checkpoint,
-    network: Arc<Network>,
+    backend: Backend,
     context: usize,
 }
 
@@ -46,6 +66,7 @@ impl Model {
     /// # Errors
     /// As for [`Model::open`].
     pub fn from_checkpoint(checkpoint: Checkpoint, options: OpenOptions) -> Result<Self, LoadError> {
+        let device = options.device.tensors().map_err(|kind| checkpoint.error(kind))?;
         let spec = ModelSpec::of(&checkpoint)?;
         let weights = Weights::bind(&checkpoint, &spec, options.quantize)?;
         // What was converted is not read again.
@@ -55,12 +76,22 @@ impl Model {
             }
         }
         let context = options.context.map_or(spec.context, |wanted| wanted.min(spec.context));
-        Ok(Self { checkpoint, network: Arc::new(Network::new(spec, weights, context)), context })
+        let backend = match device {
+            None => Backend::Cpu(Arc::new(decoder::Network::new(spec, weights, context))),
+            Some(device) => {
+                let network = tensors::Network::new(spec, &weights, context, device);
+                Backend::Tensors(Arc::new(network.map_err(|error| checkpoint.error(error.into()))?))
+            }
+        };
+        Ok(Self { checkpoint, backend, context })
     }
 
     /// A decoder over the model's weights. Decoders share the weights and nothing else.
     pub fn language_model(&self) -> Box<dyn LanguageModel> {
-        Box::new(Decoder::new(Arc::clone(&self.network), self.context))
+        match &self.backend {
+            Backend::Cpu(network) => Box::new(decoder::Decoder::new(Arc::clone(network), self.context)),
+            Backend::Tensors(network) => Box::new(tensors::Decoder::new(Arc::clone(network), self.context)),
+        }
     }
 
     /// The files, for their metadata and tensors.
@@ -70,7 +101,10 @@ impl Model {
 
     /// The model's shape.
     pub fn spec(&self) -> &ModelSpec {
-        self.network.spec()
+        match &self.backend {
+            Backend::Cpu(network) => network.spec(),
+            Backend::Tensors(network) => network.spec(),
+        }
     }
 
     /// How many tokens a sequence can hold.
@@ -107,6 +141,9 @@ impl Model {
     /// # Errors
     /// When a token is outside the vocabulary.
     pub fn hidden_states(&self, tokens: &[TokenId]) -> Result<Vec<Vec<f32>>, ModelError> {
-        self.network.hidden_states(tokens)
+        match &self.backend {
+            Backend::Cpu(network) => network.hidden_states(tokens),
+            Backend::Tensors(network) => network.hidden_states(tokens),
+        }
     }
 }

@@ -2,9 +2,10 @@
 
 use super::GEMM_FROM;
 use super::layer::Pass;
-use super::ops::{gated, softmax};
+use super::ops::gated;
 use super::product::{Path, products};
-use crate::spec::{ExpertSpec, Gating};
+use crate::routing::route;
+use crate::spec::ExpertSpec;
 use crate::weights::{FeedForward, GatedLinear, LayerWeights, Linear};
 
 impl Pass<'_> {
@@ -34,15 +35,10 @@ impl Pass<'_> {
         let hidden = self.spec.hidden;
         // Which experts a token goes to must not depend on how many others come with it.
         let [scores] = products(Path::Dot, x, [router])?;
-        // [experts], each with its tokens and the weights of these.
-        let mut chosen: Vec<Vec<(usize, f32)>> = vec![Vec::new(); experts.len()];
-        for (token, scores) in scores.chunks_exact(spec.count).enumerate() {
-            for (expert, weight) in choose(spec, scores) {
-                chosen[expert].push((token, weight));
-            }
-        }
         let mut out = vec![0.0; x.len()];
-        for (expert, tokens) in experts.iter().zip(chosen).filter(|(_, tokens)| !tokens.is_empty()) {
+        for (expert, tokens) in
+            experts.iter().zip(route(spec, &scores)).filter(|(_, tokens)| !tokens.is_empty())
+        {
             let rows = tokens.iter().flat_map(|&(token, _)| &x[token * hidden..(token + 1) * hidden]);
             let rows: Vec<f32> = rows.copied().collect();
             let path = if tokens.len() < GEMM_FROM { Path::Dot } else { self.path };
@@ -55,21 +51,4 @@ impl Pass<'_> {
         }
         Ok(out)
     }
-}
-
-/// The experts of a token with the highest scores, the lower of equal ones first, and their weights.
-fn choose(spec: ExpertSpec, scores: &[f32]) -> Vec<(usize, f32)> {
-    let mut order: Vec<usize> = (0..scores.len()).collect();
-    order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
-    order.truncate(spec.used);
-    let mut weights: Vec<f32> = match spec.gating {
-        Gating::SoftmaxOverChosen => order.iter().map(|&expert| scores[expert]).collect(),
-        Gating::Softmax => scores.to_vec(),
-    };
-    softmax(&mut weights, None);
-    let weight = |(place, expert): (usize, usize)| match spec.gating {
-        Gating::SoftmaxOverChosen => (expert, weights[place]),
-        Gating::Softmax => (expert, weights[expert]),
-    };
-    order.into_iter().enumerate().map(weight).collect()
 }

@@ -6,7 +6,7 @@ use super::attention::attend;
 use super::kv::KvCache;
 use super::ops::{add, rms_norm, rms_norm_in_place, scale};
 use super::product::{Path, products};
-use super::rope::Rotation;
+use crate::rope::Rotation;
 use crate::spec::ModelSpec;
 use crate::weights::LayerWeights;
 

@@ -19,7 +19,6 @@ mod kv;
 mod layer;
 mod ops;
 mod product;
-mod rope;
 
 use std::sync::Arc;
 
@@ -29,9 +28,10 @@ use rustc_hash::FxHashMap;
 
 use self::kv::KvCache;
 use self::layer::{Pass, Segment};
+pub(crate) use self::ops::{SWIGLU_ALPHA, softmax};
 use self::ops::{rms_norm, scale, softcap};
 use self::product::{Path, all_rows, some_rows};
-use self::rope::Rope;
+use crate::rope::Rope;
 use crate::spec::ModelSpec;
 use crate::weights::Weights;
 
@@ -76,23 +76,6 @@ impl Decoder {
     /// A decoder without sequences, each of which can hold `context` tokens.
     pub(crate) fn new(network: Arc<Network>, context: usize) -> Self {
         Self { network, context, sequences: FxHashMap::default(), next: 0 }
-    }
-
-    /// Checks a batch before anything is changed.
-    fn check(&self, batch: &Batch<'_>) -> Result<(), ModelError> {
-        for (index, run) in batch.runs.iter().enumerate() {
-            let cache = self.sequences.get(&run.sequence);
-            let cache = cache.ok_or_else(|| ModelError::unknown_sequence(run.sequence))?;
-            if batch.runs[..index].iter().any(|other| other.sequence == run.sequence) {
-                return Err(ModelError::repeated_sequence(run.sequence));
-            }
-            self.network.check_tokens(run.tokens)?;
-            let len = cache.len() + run.tokens.len();
-            if len > self.context {
-                return Err(ModelError::context_full(len, self.context));
-            }
-        }
-        Ok(())
     }
 }
 
@@ -153,7 +136,7 @@ impl Network {
 
     /// The next tokens of a sequence.
     fn segment<'a>(&self, cache: &'a mut KvCache, tokens: &'a [TokenId]) -> Segment<'a> {
-        let rotations = self.rope.rotations(cache.len(), tokens.len());
+        let rotations = self.rope.rotations(&(cache.len()..cache.len() + tokens.len()));
         Segment { cache, tokens, rotations }
     }
 
@@ -203,12 +186,8 @@ impl Network {
         let full = all_rows(head, &x);
         let mut full = full.chunks_exact(head.rows);
         let row = |progress: &Progress<'_>| match progress.run.wanted {
-            _ if is_full(&progress) => {
-                let logits = self.finished(full.next().unwrap_or_default().to_vec());
-                match progress.run.wanted {
-                    Wanted::Only(set) => masked(logits, set),
-                    _ => logits,
-                }
+            wanted if is_full(&progress) => {
+                wanted.of(self.finished(full.next().unwrap_or_default().to_vec()))
             }
             Wanted::Only(set) if !progress.last.is_empty() => {
                 let rows: Vec<u32> =
@@ -236,7 +215,8 @@ impl Network {
 
     /// The residual stream of a text, `[tokens, hidden]`, as it enters the first layer and leaves each.
     pub(crate) fn hidden_states(&self, tokens: &[TokenId]) -> Result<Vec<Vec<f32>>, ModelError> {
-        self.check_tokens(tokens)?;
+        let run = Run { sequence: SequenceId(0), tokens, role: Role::Generated, wanted: Wanted::Nothing };
+        Batch { runs: vec![run] }.check(|_| Some(0), self.spec.vocabulary, usize::MAX)?;
         let mut states = vec![Vec::new(); self.spec.layers.len() + 1];
         let mut cache = KvCache::new(&self.spec);
         for tokens in tokens.chunks(GENERATED_PIECE) {
@@ -247,24 +227,6 @@ impl Network {
         }
         Ok(states)
     }
-
-    fn check_tokens(&self, tokens: &[TokenId]) -> Result<(), ModelError> {
-        let vocabulary = self.spec.vocabulary;
-        match tokens.iter().find(|token| token.index() >= vocabulary) {
-            Some(token) => Err(ModelError::token_outside(token.0, vocabulary)),
-            None => Ok(()),
-        }
-    }
-}
-
-/// Leaves only the logits of `set`.
-fn masked(mut logits: Vec<f32>, set: &TokenSet) -> Vec<f32> {
-    for (index, logit) in logits.iter_mut().enumerate() {
-        if !set.contains(TokenId(index as u32)) {
-            *logit = f32::NEG_INFINITY;
-        }
-    }
-    logits
 }
 
 impl LanguageModel for Decoder {
@@ -295,7 +257,8 @@ impl LanguageModel for Decoder {
     }
 
     fn forward(&mut self, batch: &Batch<'_>) -> Result<Logits, ModelError> {
-        self.check(batch)?;
+        let len = |sequence| self.sequences.get(&sequence).map(KvCache::len);
+        batch.check(len, self.network.spec.vocabulary, self.context)?;
         let runs = batch.runs.iter().filter_map(|&run| {
             let cache = self.sequences.remove(&run.sequence)?;
             Some(Progress { run, cache, rest: run.tokens, last: Vec::new() })

@@ -53,7 +53,7 @@ pub(super) fn gated(activation: Activation, gate: &mut [f32], up: &[f32]) {
 }
 
 const SQRT_2_OVER_PI: f32 = 0.797_884_6;
-const SWIGLU_ALPHA: f32 = 1.702;
+pub(crate) const SWIGLU_ALPHA: f32 = 1.702;
 
 /// `rows *= scale`
 pub(super) fn scale(rows: &mut [f32], scale: f32) {
@@ -70,7 +70,7 @@ pub(super) fn softcap(values: &mut [f32], cap: f32) {
 }
 
 /// Turns scores into weights that sum to 1; to less where a sink takes its part.
-pub(super) fn softmax(scores: &mut [f32], sink: Option<f32>) {
+pub(crate) fn softmax(scores: &mut [f32], sink: Option<f32>) {
     let least = sink.unwrap_or(f32::NEG_INFINITY);
     let most = scores.iter().fold(least, |most, &score| most.max(score));
     for score in scores.iter_mut() {

@@ -65,6 +65,16 @@ impl Matrix {
         &all[self.offset + rows.start * self.row_bytes..self.offset + rows.end * self.row_bytes]
     }
 
+    /// The bytes of all rows.
+    pub(crate) fn all_bytes(&self) -> &[u8] {
+        self.bytes(0..self.rows)
+    }
+
+    /// How a row is written down.
+    pub(crate) const fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
     /// Expands some rows into `out`, `[rows, columns]`.
     pub(crate) fn dequantize(&self, rows: Range<usize>, out: &mut [f32]) {
         let bytes = self.bytes(rows);

@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 
 use formwork_lm::{LanguageModel, Role, Wanted};
-use formwork_model::{Model, OpenOptions};
+use formwork_model::{Device, Model, OpenOptions};
 use formwork_vocab::TokenId;
 
 use crate::tiny::append;
@@ -39,7 +39,7 @@ fn greedy(model: &mut dyn LanguageModel, prompt: &[u32], count: usize) -> Vec<u3
 #[test]
 fn smollm2_continues_as_expected() {
     let Some(path) = real(SMOLLM2) else { return };
-    let model = Model::open(path, OpenOptions::default()).unwrap();
+    let model = Model::open(&path, OpenOptions::default()).unwrap();
     assert_eq!((model.parameters(), model.context_len()), (134_515_008, 8192));
     let prompt = [
         504, 1463, 282, 260, 7510, 1757, 5634, 281, 1910, 28, 837, 39245, 1502, 436, 808, 804, 30, 3027,
@@ -57,6 +57,9 @@ fn smollm2_continues_as_expected() {
         281, 1910, 28, 837, 39245, 1502, 436, 808, 804, 30, 3027, 5376, 1643, 338, 260, 2824, 282, 2905,
         4247, 638, 701, 835, 28, 284,
     ];
+    assert_eq!(greedy(model, &prompt, long.len()), long);
+    let reference = OpenOptions { device: Device::Reference, ..OpenOptions::default() };
+    let model = &mut *Model::open(path, reference).unwrap().language_model();
     assert_eq!(greedy(model, &prompt, long.len()), long);
 }
 

@@ -9,6 +9,7 @@ mod golden;
 mod laws;
 mod published;
 mod reference;
+mod tensors;
 mod tiny;
 mod transformers;
 mod writer;

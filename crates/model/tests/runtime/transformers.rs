@@ -4,7 +4,7 @@
 use std::iter;
 
 use formwork_lm::{Role, Wanted};
-use formwork_model::{Model, OpenOptions};
+use formwork_model::{Device, Model, OpenOptions};
 use formwork_vocab::TokenId;
 
 use crate::converted;
@@ -57,6 +57,17 @@ fn safetensors_compute_what_transformers_does() {
     for (name, golden) in goldens() {
         let folder = golden.checkpoint();
         let model = Model::open(folder.path(), OpenOptions::default()).unwrap();
+        golden.assert_computed_by(&model, &name);
+    }
+}
+
+/// What runs on GPUs, on the CPU.
+#[test]
+fn tensors_compute_what_transformers_does() {
+    for (name, golden) in goldens() {
+        let folder = golden.checkpoint();
+        let options = OpenOptions { device: Device::Reference, ..OpenOptions::default() };
+        let model = Model::open(folder.path(), options).unwrap();
         golden.assert_computed_by(&model, &name);
     }
 }

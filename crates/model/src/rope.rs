@@ -1,8 +1,10 @@
+//! Rotary embeddings: positions as angles.
+
 use crate::spec::{ModelSpec, RopePairing};
 
 /// The rotary frequencies of a model, one row per set.
 #[derive(Debug)]
-pub(super) struct Rope {
+pub(crate) struct Rope {
     pairing: RopePairing,
     sets: Vec<Frequencies>,
 }
@@ -16,17 +18,17 @@ struct Frequencies {
 }
 
 /// Cosines and sines for a run of positions.
-pub(super) struct Rotation {
+pub(crate) struct Rotation {
     pairing: RopePairing,
-    pairs: usize,
+    pub(crate) pairs: usize,
     /// `[positions, pairs]`
-    cos: Vec<f32>,
-    sin: Vec<f32>,
+    pub(crate) cos: Vec<f32>,
+    pub(crate) sin: Vec<f32>,
 }
 
 impl Rope {
     /// The frequencies for a context of so many positions.
-    pub(super) fn new(spec: &ModelSpec, context: usize) -> Self {
+    pub(crate) fn new(spec: &ModelSpec, context: usize) -> Self {
         let sets = spec.ropes.iter().map(|rope| Frequencies {
             radians: rope.frequencies(spec, context),
             magnitude: rope.magnitude(),
@@ -34,10 +36,10 @@ impl Rope {
         Self { pairing: spec.rope_pairing, sets: sets.collect() }
     }
 
-    /// The rotations of every set for `len` positions from `start` on.
-    pub(super) fn rotations(&self, start: usize, len: usize) -> Vec<Rotation> {
+    /// The rotations of every set for some positions.
+    pub(crate) fn rotations(&self, positions: &(impl Iterator<Item = usize> + Clone)) -> Vec<Rotation> {
         let rotation = |Frequencies { radians, magnitude }: &Frequencies| {
-            let angles = (start..start + len).flat_map(|at| radians.iter().map(move |f| at as f32 * f));
+            let angles = positions.clone().flat_map(|at| radians.iter().map(move |f| at as f32 * f));
             let turned = angles.map(|angle| (angle.cos() * magnitude, angle.sin() * magnitude));
             let (cos, sin) = turned.unzip();
             Rotation { pairing: self.pairing, pairs: radians.len(), cos, sin }
@@ -48,7 +50,7 @@ impl Rope {
 
 impl Rotation {
     /// Rotates the heads of the token at index `token` of the run. Elements past the rotary part stay.
-    pub(super) fn apply(&self, token: usize, heads: &mut [f32], head_dim: usize) {
+    pub(crate) fn apply(&self, token: usize, heads: &mut [f32], head_dim: usize) {
         let row = token * self.pairs..(token + 1) * self.pairs;
         let (cos, sin) = (&self.cos[row.clone()], &self.sin[row]);
         for head in heads.chunks_exact_mut(head_dim) {

@@ -1,0 +1,190 @@
+//! The layers, step by step as tensors.
+
+use candle_core::{DType, Result, Tensor};
+use candle_nn::ops::{rms_norm, sigmoid, softmax_last_dim};
+use candle_nn::rotary_emb::{rope, rope_i};
+
+use super::layout::{Layout, Padding};
+use super::pool::Pool;
+use super::weights::{FeedForward, GatedLinear, Layer, Linear};
+use crate::decoder::SWIGLU_ALPHA;
+use crate::routing::route;
+use crate::spec::{Activation, ExpertSpec, ModelSpec, QkNorm, RopePairing};
+
+/// What the layers of a pass have in common.
+pub(super) struct Pass<'a> {
+    pub(super) spec: &'a ModelSpec,
+    pub(super) layout: Layout,
+    pub(super) pool: &'a Pool,
+}
+
+impl Pass<'_> {
+    /// The residual stream, `[tokens, hidden]`, after layer `index`.
+    pub(super) fn layer(&self, index: usize, weights: &Layer, x: &Tensor) -> Result<Tensor> {
+        let attended = self.attention(index, weights, &self.normed(x, weights.attention_norm.as_ref())?)?;
+        let x = self.added(x, &attended, weights.post_attention_norm.as_ref())?;
+        let normed = self.normed(&x, weights.feed_forward_norm.as_ref())?;
+        let fed = self.feed_forward(&weights.feed_forward, &normed)?;
+        self.added(&x, &fed, weights.post_feed_forward_norm.as_ref())
+    }
+
+    /// What enters a block.
+    fn normed(&self, x: &Tensor, norm: Option<&Tensor>) -> Result<Tensor> {
+        norm.map_or_else(|| Ok(x.clone()), |norm| rms_norm(x, norm, self.spec.norm_epsilon))
+    }
+
+    /// The residual stream with a block's result.
+    fn added(&self, x: &Tensor, result: &Tensor, norm: Option<&Tensor>) -> Result<Tensor> {
+        x + scaled(self.normed(result, norm)?, self.spec.residual_scale)?
+    }
+
+    /// The attention block's result, `[tokens, hidden]`.
+    fn attention(&self, index: usize, weights: &Layer, x: &Tensor) -> Result<Tensor> {
+        let (spec, layout) = (self.spec, &self.layout);
+        let (kv_heads, dim) = (spec.kv_heads, spec.head_dim);
+        let group = spec.heads / kv_heads;
+        let (queries, keys, values) =
+            (weights.query.forward(x)?, weights.key.forward(x)?, weights.value.forward(x)?);
+        let (query_norm, key_norm) = weights.qk_norm.as_ref().map(|(query, key)| (query, key)).unzip();
+        let queries = self.rotated(index, &self.heads(&queries, spec.heads, query_norm)?)?;
+        let keys = self.rotated(index, &self.heads(&keys, kv_heads, key_norm)?)?;
+        let values = self.heads(&values, kv_heads, None)?;
+        let stored = self.pool.dtype();
+        self.pool.write(index, &layout.written, &keys.to_dtype(stored)?, &values.to_dtype(stored)?)?;
+
+        let view = layout.view(spec.layers[index].window);
+        let (segments, longest) = (layout.segments, layout.longest);
+        let (keys, values) = self.pool.read(index, &view.slots)?;
+        let seen = |tensor: Tensor| tensor.reshape((kv_heads * segments, view.len, dim));
+        let queries = scaled(queries, spec.attention_scale)?;
+        // [kv_heads * segments, group * longest, head_dim]
+        let queries = match &layout.padding {
+            None => queries,
+            Some(Padding { padded, .. }) => queries.index_select(padded, 1)?,
+        };
+        let queries = queries.reshape((kv_heads, group, segments, longest, dim))?.transpose(1, 2)?;
+        let queries = queries.contiguous()?.reshape((kv_heads * segments, group * longest, dim))?;
+        let scores = queries.to_dtype(stored)?.matmul(&seen(keys)?.t()?)?.to_dtype(DType::F32)?;
+        let scores = softcapped(scores, spec.attention_softcap)?
+            .reshape((kv_heads, segments, group, longest, view.len))?;
+        let scores = match &view.mask {
+            Some(mask) => scores.broadcast_add(mask)?,
+            None => scores,
+        };
+        let chances = softmax(&scores, weights.sinks.as_ref())?;
+        let chances = chances.reshape((kv_heads * segments, group * longest, view.len))?;
+        let attended = chances.to_dtype(stored)?.matmul(&seen(values)?)?.to_dtype(DType::F32)?;
+        // [segments * longest, heads * head_dim]
+        let attended = attended.reshape((kv_heads, segments, group, longest, dim))?;
+        let attended = attended.permute((1, 3, 0, 2, 4))?.contiguous()?;
+        let attended = attended.reshape((segments * longest, spec.heads * dim))?;
+        match &layout.padding {
+            None => weights.output.forward(&attended),
+            Some(Padding { unpadded, .. }) => weights.output.forward(&attended.index_select(unpadded, 0)?),
+        }
+    }
+
+    /// Heads one after the other, `[heads, tokens, head_dim]`, from `[tokens, heads * head_dim]`, normalised where there is
+    /// a norm.
+    fn heads(&self, x: &Tensor, heads: usize, norm: Option<&Tensor>) -> Result<Tensor> {
+        let (spec, tokens) = (self.spec, x.dim(0)?);
+        let shape = (tokens, heads, spec.head_dim);
+        let x = match (norm, spec.qk_norm) {
+            (Some(norm), Some(QkNorm::Whole)) => rms_norm(x, norm, spec.norm_epsilon)?.reshape(shape)?,
+            (Some(norm), _) => rms_norm(&x.reshape(shape)?, norm, spec.norm_epsilon)?,
+            (None, _) => x.reshape(shape)?,
+        };
+        x.transpose(0, 1)?.contiguous()
+    }
+
+    /// Turns heads by their positions. Elements past the rotary part stay.
+    fn rotated(&self, index: usize, x: &Tensor) -> Result<Tensor> {
+        let spec = self.spec;
+        let Some(set) = spec.layers[index].rope else { return Ok(x.clone()) };
+        let (cos, sin) = &self.layout.rotations[set];
+        let turn = |x: &Tensor| {
+            let x = x.unsqueeze(0)?;
+            let turned = match spec.rope_pairing {
+                RopePairing::Interleaved => rope_i(&x, cos, sin)?,
+                RopePairing::Halves => rope(&x, cos, sin)?,
+            };
+            turned.squeeze(0)
+        };
+        if spec.rope_dims == spec.head_dim {
+            return turn(x);
+        }
+        let rotary = turn(&x.narrow(2, 0, spec.rope_dims)?.contiguous()?)?;
+        let rest = x.narrow(2, spec.rope_dims, spec.head_dim - spec.rope_dims)?;
+        Tensor::cat(&[&rotary, &rest], 2)?.contiguous()
+    }
+
+    /// The feed-forward block's result, `[tokens, hidden]`.
+    fn feed_forward(&self, weights: &FeedForward, x: &Tensor) -> Result<Tensor> {
+        match weights {
+            FeedForward::Dense(dense) => self.dense(dense, x),
+            FeedForward::Experts { spec, router, experts } => self.experts(*spec, router, experts, x),
+        }
+    }
+
+    fn dense(&self, weights: &GatedLinear, x: &Tensor) -> Result<Tensor> {
+        let (gate, up) = (weights.gate.forward(x)?, weights.up.forward(x)?);
+        let gated = match self.spec.activation {
+            Activation::Silu => (gate.silu()? * up)?,
+            Activation::GeluTanh => (gate.gelu()? * up)?,
+            Activation::ClampedSwiglu { limit } => {
+                let (gate, up) = (gate.minimum(limit)?, up.clamp(-limit, limit)?);
+                let swish = (&gate * sigmoid(&(&gate * f64::from(SWIGLU_ALPHA))?)?)?;
+                (swish * (up + 1.0)?)?
+            }
+        };
+        weights.down.forward(&gated)
+    }
+
+    /// The scores of the router come to the host, which tells what goes where.
+    fn experts(
+        &self,
+        spec: ExpertSpec,
+        router: &Linear,
+        experts: &[GatedLinear],
+        x: &Tensor,
+    ) -> Result<Tensor> {
+        let scores: Vec<f32> = router.forward(x)?.flatten_all()?.to_vec1()?;
+        let mut out = x.zeros_like()?;
+        for (expert, tokens) in experts.iter().zip(route(spec, &scores)).filter(|(_, of)| !of.is_empty()) {
+            let count = tokens.len();
+            let (tokens, weights): (Vec<u32>, Vec<f32>) =
+                tokens.into_iter().map(|(token, weight)| (token as u32, weight)).unzip();
+            let tokens = Tensor::new(tokens, x.device())?;
+            let weights = Tensor::from_vec(weights, (count, 1), x.device())?;
+            let fed = self.dense(expert, &x.index_select(&tokens, 0)?)?;
+            out = out.index_add(&tokens, &fed.broadcast_mul(&weights)?, 0)?;
+        }
+        Ok(out)
+    }
+}
+
+/// `x · scale`
+pub(super) fn scaled(x: Tensor, scale: f32) -> Result<Tensor> {
+    // The usual factor, and a step of its own on a device.
+    #[expect(clippy::float_cmp, reason = "only what changes nothing is left out")]
+    if scale == 1.0 { Ok(x) } else { x * f64::from(scale) }
+}
+
+/// `cap · tanh(x / cap)`
+pub(super) fn softcapped(x: Tensor, cap: Option<f32>) -> Result<Tensor> {
+    match cap {
+        Some(cap) => (x / f64::from(cap))?.tanh()? * f64::from(cap),
+        None => Ok(x),
+    }
+}
+
+/// Scores, `[kv_heads, segments, group, longest, len]`, as weights that sum to 1; to less where sinks take their part.
+fn softmax(scores: &Tensor, sinks: Option<&Tensor>) -> Result<Tensor> {
+    let Some(sinks) = sinks else { return softmax_last_dim(scores) };
+    let (kv_heads, segments, group, longest, len) = scores.dims5()?;
+    let sinks = sinks.reshape((kv_heads, 1, group, 1, 1))?;
+    let sinks = sinks.broadcast_as((kv_heads, segments, group, longest, 1))?;
+    softmax_last_dim(&Tensor::cat(&[scores, &sinks.contiguous()?], 4)?.contiguous()?)?
+        .narrow(4, 0, len)?
+        .contiguous()
+}

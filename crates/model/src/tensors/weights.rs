@@ -1,0 +1,179 @@
+//! Weights on a device.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use candle_core::quantized::{GgmlDType, QMatMul, QStorage, QTensor};
+use candle_core::{DType, Device, Module, Result, Tensor};
+
+use crate::quant::Encoding;
+use crate::spec::ExpertSpec;
+use crate::weights::{self, Matrix};
+
+/// A matrix and the bias that is added to its product.
+pub(super) struct Linear {
+    weight: Weight,
+    /// `[rows]`
+    bias: Option<Tensor>,
+}
+
+enum Weight {
+    /// `[rows, columns]`, of floats.
+    Float(Tensor),
+    Quantized(QMatMul),
+}
+
+pub(super) struct Layer {
+    pub(super) attention_norm: Option<Tensor>,
+    pub(super) query: Linear,
+    pub(super) key: Linear,
+    pub(super) value: Linear,
+    /// Those of queries and of keys.
+    pub(super) qk_norm: Option<(Tensor, Tensor)>,
+    /// `[heads]`
+    pub(super) sinks: Option<Tensor>,
+    pub(super) output: Linear,
+    pub(super) post_attention_norm: Option<Tensor>,
+    pub(super) feed_forward_norm: Option<Tensor>,
+    pub(super) feed_forward: FeedForward,
+    pub(super) post_feed_forward_norm: Option<Tensor>,
+}
+
+pub(super) enum FeedForward {
+    Dense(GatedLinear),
+    Experts { spec: ExpertSpec, router: Linear, experts: Vec<GatedLinear> },
+}
+
+pub(super) struct GatedLinear {
+    pub(super) gate: Linear,
+    pub(super) up: Linear,
+    pub(super) down: Linear,
+}
+
+/// All weights but the embedding, of which only rows are needed.
+pub(super) struct Weights {
+    pub(super) layers: Vec<Layer>,
+    pub(super) output_norm: Tensor,
+    pub(super) head: Linear,
+}
+
+impl Weights {
+    pub(super) fn upload(weights: &weights::Weights, device: &Device) -> Result<Self> {
+        let upload = Upload { device };
+        Ok(Self {
+            layers: weights.layers.iter().map(|layer| upload.layer(layer)).collect::<Result<_>>()?,
+            output_norm: upload.vector(&weights.output_norm)?,
+            head: Linear { weight: upload.matrix(&weights.head)?, bias: None },
+        })
+    }
+}
+
+impl Linear {
+    /// The products of `x`, `[tokens, columns]`, with the rows: `[tokens, rows]`, both `f32`.
+    pub(super) fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let product = match &self.weight {
+            Weight::Float(weight) => {
+                x.to_dtype(weight.dtype())?.matmul(&weight.t()?)?.to_dtype(DType::F32)?
+            }
+            Weight::Quantized(weight) => weight.forward(x)?,
+        };
+        match &self.bias {
+            Some(bias) => product.broadcast_add(bias),
+            None => Ok(product),
+        }
+    }
+}
+
+struct Upload<'a> {
+    device: &'a Device,
+}
+
+impl Upload<'_> {
+    fn layer(&self, layer: &weights::LayerWeights) -> Result<Layer> {
+        let norm = |norm: &Option<Vec<f32>>| norm.as_deref().map(|norm| self.vector(norm)).transpose();
+        let pair = |norm: &weights::QkNormWeights| Ok((self.vector(&norm.query)?, self.vector(&norm.key)?));
+        let qk_norm: Option<Result<_>> = layer.qk_norm.as_ref().map(pair);
+        Ok(Layer {
+            attention_norm: norm(&layer.attention_norm)?,
+            query: self.linear(&layer.query)?,
+            key: self.linear(&layer.key)?,
+            value: self.linear(&layer.value)?,
+            qk_norm: qk_norm.transpose()?,
+            sinks: norm(&layer.sinks)?,
+            output: self.linear(&layer.output)?,
+            post_attention_norm: norm(&layer.post_attention_norm)?,
+            feed_forward_norm: norm(&layer.feed_forward_norm)?,
+            feed_forward: self.feed_forward(&layer.feed_forward)?,
+            post_feed_forward_norm: norm(&layer.post_feed_forward_norm)?,
+        })
+    }
+
+    fn feed_forward(&self, block: &weights::FeedForward) -> Result<FeedForward> {
+        Ok(match block {
+            weights::FeedForward::Dense(dense) => FeedForward::Dense(self.gated(dense)?),
+            weights::FeedForward::Experts { spec, router, experts } => FeedForward::Experts {
+                spec: *spec,
+                router: self.linear(router)?,
+                experts: experts.iter().map(|expert| self.gated(expert)).collect::<Result<_>>()?,
+            },
+        })
+    }
+
+    fn gated(&self, block: &weights::GatedLinear) -> Result<GatedLinear> {
+        Ok(GatedLinear {
+            gate: self.linear(&block.gate)?,
+            up: self.linear(&block.up)?,
+            down: self.linear(&block.down)?,
+        })
+    }
+
+    fn linear(&self, linear: &weights::Linear) -> Result<Linear> {
+        let bias = linear.bias.as_deref().map(|bias| self.vector(bias)).transpose()?;
+        Ok(Linear { weight: self.matrix(&linear.weight)?, bias })
+    }
+
+    fn vector(&self, values: &[f32]) -> Result<Tensor> {
+        Tensor::from_slice(values, values.len(), self.device)
+    }
+
+    /// Quantised where the library has the type, else as floats; on the CPU, where this is the reference, as `f32`.
+    fn matrix(&self, matrix: &Matrix) -> Result<Weight> {
+        let shape = (matrix.rows, matrix.columns);
+        if self.device.is_cpu() {
+            return Ok(Weight::Float(self.expanded(matrix)?));
+        }
+        let floats = |dtype| {
+            let tensor =
+                Tensor::from_raw_buffer(matrix.all_bytes(), dtype, &[shape.0, shape.1], self.device)?;
+            Ok(Weight::Float(tensor))
+        };
+        let dtype = match matrix.encoding() {
+            Encoding::F32 => return floats(DType::F32),
+            Encoding::F16 => return floats(DType::F16),
+            Encoding::Bf16 => return floats(DType::BF16),
+            // Their levels and powers of two have few digits.
+            Encoding::Mxfp4 => return Ok(Weight::Float(self.expanded(matrix)?.to_dtype(DType::BF16)?)),
+            Encoding::Iq4Nl | Encoding::Iq4Xs => {
+                return Ok(Weight::Float(self.expanded(matrix)?.to_dtype(DType::F16)?));
+            }
+            Encoding::Q4_0 => GgmlDType::Q4_0,
+            Encoding::Q4_1 => GgmlDType::Q4_1,
+            Encoding::Q5_0 => GgmlDType::Q5_0,
+            Encoding::Q5_1 => GgmlDType::Q5_1,
+            Encoding::Q8_0 => GgmlDType::Q8_0,
+            Encoding::Q2K => GgmlDType::Q2K,
+            Encoding::Q3K => GgmlDType::Q3K,
+            Encoding::Q4K => GgmlDType::Q4K,
+            Encoding::Q5K => GgmlDType::Q5K,
+            Encoding::Q6K => GgmlDType::Q6K,
+        };
+        let storage = QStorage::from_data(Cow::Borrowed(matrix.all_bytes()), self.device, dtype)?;
+        Ok(Weight::Quantized(QMatMul::from_arc(Arc::new(QTensor::new(storage, shape)?))?))
+    }
+
+    fn expanded(&self, matrix: &Matrix) -> Result<Tensor> {
+        let mut values = vec![0.0; matrix.rows * matrix.columns];
+        matrix.dequantize(0..matrix.rows, &mut values);
+        Tensor::from_vec(values, (matrix.rows, matrix.columns), self.device)
+    }
+}

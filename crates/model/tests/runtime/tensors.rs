@@ -1,0 +1,162 @@
+//! The code that runs on GPUs, on the CPU, beside the kernels of the CPU: the same answers to the same calls.
+
+use candle_core::quantized::GgmlDType;
+use formwork_lm::{Batch, LanguageModel, Role, Run, SequenceId, Wanted};
+use formwork_model::{Device, Model, OpenOptions};
+use formwork_vocab::{TokenId, TokenSet};
+
+use crate::published::goldens;
+use crate::tiny::{self, CONTEXT, tokens};
+use crate::{converted, tiny::open_with};
+
+/// The smallest vocabulary of the models.
+const LEAST_VOCABULARY: u32 = 96;
+
+/// Two back ends of one model, in step.
+struct Pair {
+    models: [Box<dyn LanguageModel>; 2],
+    /// Each with its length.
+    sequences: Vec<([SequenceId; 2], usize)>,
+    state: u64,
+}
+
+impl Pair {
+    fn new(file: &[u8]) -> Self {
+        let open = |device| open_with(file, OpenOptions { device, ..OpenOptions::default() }).unwrap();
+        let models = [Device::Cpu, Device::Reference].map(|device| open(device).language_model());
+        Self { models, sequences: Vec::new(), state: 0x5eed }
+    }
+
+    /// A number below `limit`.
+    fn below(&mut self, limit: usize) -> usize {
+        self.state =
+            self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.state >> 33) as usize % limit
+    }
+
+    fn step(&mut self, name: &str) {
+        match self.below(8) {
+            0 | 1 if self.sequences.len() < 6 => {
+                let [cpu, tensors] = &mut self.models;
+                self.sequences.push(([cpu.open(), tensors.open()], 0));
+            }
+            2 if !self.sequences.is_empty() => {
+                let index = self.below(self.sequences.len());
+                let ids = self.sequences.swap_remove(index).0;
+                self.models.iter_mut().zip(ids).for_each(|(model, id)| model.close(id));
+            }
+            3 if !self.sequences.is_empty() => {
+                let index = self.below(self.sequences.len());
+                let kept = self.below(self.sequences[index].1 + 1);
+                let (ids, len) = &mut self.sequences[index];
+                *len = kept;
+                self.models.iter_mut().zip(*ids).for_each(|(model, id)| model.truncate(id, kept).unwrap());
+            }
+            _ => self.forward(name),
+        }
+    }
+
+    fn forward(&mut self, name: &str) {
+        let mut set = TokenSet::empty(self.models[0].vocab_size());
+        (0..90).step_by(1 + self.below(9)).for_each(|token| set.insert(TokenId(token as u32)));
+        let mut runs = Vec::new();
+        for index in 0..self.sequences.len() {
+            let len = [1, 1, 1, 5, 40, 300][self.below(6)].min(CONTEXT - self.sequences[index].1);
+            if len == 0 || self.below(4) == 0 {
+                continue;
+            }
+            let text: Vec<TokenId> = tokens(len, self.below(1000));
+            let text: Vec<TokenId> = text.iter().map(|token| TokenId(token.0 % LEAST_VOCABULARY)).collect();
+            let role = if self.below(2) == 0 { Role::Prompt } else { Role::Generated };
+            runs.push((index, text, role, self.below(4)));
+            self.sequences[index].1 += len;
+        }
+        let rows = [0, 1].map(|side| {
+            let run = |(index, tokens, role, wanted): &(usize, Vec<TokenId>, Role, usize)| {
+                let wanted = match wanted {
+                    0 => Wanted::Nothing,
+                    1 => Wanted::Only(&set),
+                    _ => Wanted::All,
+                };
+                (self.sequences[*index].0[side], tokens.clone(), *role, wanted)
+            };
+            let runs: Vec<_> = runs.iter().map(run).collect();
+            let run = |(sequence, tokens, role, wanted): &(SequenceId, Vec<TokenId>, Role, _)| {
+                (*sequence, tokens.clone(), *role, *wanted)
+            };
+            let owned: Vec<_> = runs.iter().map(run).collect();
+            let runs = owned.iter().map(|(sequence, tokens, role, wanted)| Run {
+                sequence: *sequence,
+                tokens,
+                role: *role,
+                wanted: *wanted,
+            });
+            let logits = self.models[side].forward(&Batch { runs: runs.collect() }).unwrap();
+            (0..owned.len()).map(|index| logits.row(index).to_vec()).collect::<Vec<_>>()
+        });
+        let [cpu, tensors] = rows;
+        for (given, expected) in tensors.iter().zip(&cpu) {
+            assert_eq!(given.len(), expected.len(), "{name}");
+            let finite = expected.iter().filter(|logit| logit.is_finite());
+            let largest = finite.fold(1.0f32, |largest, logit| largest.max(logit.abs()));
+            for (given, expected) in given.iter().zip(expected) {
+                let close = given == expected || (given - expected).abs() <= 1e-4 * largest;
+                assert!(close, "{name}: {given} instead of {expected}");
+            }
+        }
+    }
+}
+
+#[test]
+fn tensors_and_kernels_answer_alike() {
+    let small = |name: &str| name.ends_with("-64");
+    for (name, golden) in goldens().iter().filter(|(name, _)| small(name)) {
+        let file = converted::gguf_with(golden, GgmlDType::F32, Some(CONTEXT as u32));
+        let mut pair = Pair::new(&file);
+        for _ in 0..40 {
+            pair.step(name);
+        }
+    }
+}
+
+#[test]
+fn quantised_weights_are_expanded_for_the_reference() {
+    for dtype in [GgmlDType::Q8_0, GgmlDType::Q4_0] {
+        let tiny = tiny::tiny("llama", dtype);
+        let mut pair = Pair::new(&tiny.file);
+        let ids = [0, 1].map(|side| pair.models[side].open());
+        let text = tokens(30, 3);
+        let rows = [0, 1].map(|side| {
+            tiny::append(&mut *pair.models[side], ids[side], &text, Role::Prompt, Wanted::All).unwrap()
+        });
+        // The kernels' activations are rounded to 8 bits where they meet the head.
+        let norm = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>().sqrt();
+        let error = norm(&mut rows[0].iter().zip(&rows[1]).map(|(given, expected)| given - expected));
+        let size = norm(&mut rows[1].iter().copied());
+        assert!(error < 0.01 * size, "{dtype:?}: {error} of {size}");
+    }
+}
+
+#[test]
+fn errors_of_devices_name_them() {
+    let tiny = tiny::tiny("llama", GgmlDType::F32);
+    let open = |device| -> Result<Model, _> {
+        open_with(&tiny.file, OpenOptions { device, ..OpenOptions::default() })
+    };
+    if cfg!(not(feature = "cuda")) {
+        let error = open(Device::Cuda(1)).unwrap_err().to_string();
+        assert!(error.ends_with("the device cuda:1 needs a build with the feature \"cuda\""), "{error}");
+        assert!(open(Device::Auto).is_ok());
+    }
+    if cfg!(not(feature = "metal")) {
+        let error = open(Device::Metal).unwrap_err().to_string();
+        assert!(error.ends_with("the device metal needs a build with the feature \"metal\""), "{error}");
+    }
+    let mut model = open(Device::Reference).unwrap().language_model();
+    let sequence = model.open();
+    let mut try_run = |tokens: &[TokenId]| {
+        tiny::append(&mut *model, sequence, tokens, Role::Prompt, Wanted::All).unwrap_err().to_string()
+    };
+    assert_eq!(try_run(&tokens(CONTEXT + 1, 1)), "601 tokens do not fit the context of 600");
+    assert_eq!(try_run(&[TokenId(200)]), "token 200 is outside the vocabulary of 200 tokens");
+}
