@@ -100,7 +100,7 @@ impl Pair {
             let finite = expected.iter().filter(|logit| logit.is_finite());
             let largest = finite.fold(1.0f32, |largest, logit| largest.max(logit.abs()));
             for (given, expected) in given.iter().zip(expected) {
-                let close = given == expected || (given - expected).abs() <= 1e-4 * largest;
+                let close = given.total_cmp(expected).is_eq() || (given - expected).abs() <= 1e-4 * largest;
                 assert!(close, "{name}: {given} instead of {expected}");
             }
         }
