@@ -8,7 +8,6 @@ mod file_map;
 pub mod gguf;
 pub mod hub;
 mod model;
-mod quant;
 mod rope;
 mod routing;
 pub mod spec;

@@ -14,7 +14,7 @@ use crate::LoadError;
 use crate::error::Kind;
 use crate::file_map::FileMap;
 use crate::gguf::{Gguf, TensorInfo, Value};
-use crate::quant::{self, Encoding};
+use formwork_kernels::Encoding;
 
 /// A model on disk, opened and checked, with its weights where they are.
 #[derive(Clone, Debug)]
@@ -171,7 +171,7 @@ impl Checkpoint {
     pub(crate) fn values(&self, name: &str, shape: &[u64]) -> Result<Vec<f32>, Kind> {
         let (info, encoding) = self.encoded(name, shape)?;
         let mut values = vec![0.0; info.elements() as usize];
-        quant::dequantize(encoding, self.bytes(info), &mut values);
+        formwork_kernels::dequantize(encoding, self.bytes(info), &mut values);
         Ok(values)
     }
 

@@ -8,8 +8,8 @@ use rayon::prelude::*;
 
 use super::kv::{BLOCK, LayerCache};
 use super::ops::{softcap, softmax};
-use crate::quant::fma;
 use crate::spec::{LayerSpec, ModelSpec};
+use formwork_kernels::fma;
 
 /// Multiply-adds below which a second thread costs more than it brings.
 const PARALLEL_FROM: usize = 1 << 16;

@@ -1,7 +1,7 @@
 //! The element-wise parts of a layer, over rows of `f32`.
 
-use crate::quant::{dot_f32, fma};
 use crate::spec::Activation;
+use formwork_kernels::{dot_f32, fma};
 
 /// Divides each row of `weight.len()` elements by its root mean square and multiplies with `weight`.
 pub(super) fn rms_norm(rows: &[f32], weight: &[f32], epsilon: f32) -> Vec<f32> {

@@ -8,8 +8,8 @@ use std::ops::Range;
 use candle_core::{Device, Tensor};
 use rayon::prelude::*;
 
-use crate::quant::{Activation, GROUP, Q8Block};
 use crate::weights::{Linear, Matrix};
+use formwork_kernels::{Activation, GROUP, Q8Block};
 
 /// How products are computed. The results differ by rounding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,9 +43,6 @@ pub(super) fn products<const N: usize>(
 /// cache, so that several tokens share one read of it.
 const LARGEST_PIECE: usize = 1 << 18;
 const SMALLEST_PIECE: usize = 1 << 14;
-/// Bytes of weights that stay in the first-level cache while they meet all tokens.
-const TILE: usize = 1 << 14;
-
 /// Rows of one matrix, and where their products with each token go.
 struct Piece<'a> {
     matrix: &'a Matrix,
@@ -75,17 +72,11 @@ fn dot<const N: usize>(x: &[f32], matrices: [&Matrix; N]) -> [Vec<f32>; N] {
             }
         }
     }
-    pieces.into_par_iter().with_max_len(1).for_each(|mut piece| {
-        let tile = (TILE / piece.matrix.row_bytes()).max(1);
-        let rows = piece.out[0].len();
-        for from in (0..rows).step_by(tile) {
-            let to = (from + tile).min(rows);
-            for (token, out) in piece.out.iter_mut().enumerate() {
-                let x = activation(x, &groups, columns, token);
-                piece.matrix.dot(piece.first + from, &x, &mut out[from..to]);
-            }
-        }
-    });
+    let x: Vec<Activation<'_>> = (0..tokens).map(|token| activation(x, &groups, columns, token)).collect();
+    pieces
+        .into_par_iter()
+        .with_max_len(1)
+        .for_each(|mut piece| piece.matrix.products(piece.first, &x, &mut piece.out));
     outs
 }
 
@@ -153,7 +144,7 @@ pub(super) fn some_rows(matrix: &Matrix, x: &[f32], rows: &[u32]) -> Vec<f32> {
     let x = Activation::new(x, &groups);
     let mut out = vec![0.0; rows.len()];
     out.par_iter_mut().zip(rows).with_min_len(64).for_each(|(out, &row)| {
-        matrix.dot(row as usize, &x, std::slice::from_mut(out));
+        matrix.products(row as usize, &[x], &mut [std::slice::from_mut(out)]);
     });
     out
 }

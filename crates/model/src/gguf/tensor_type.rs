@@ -1,6 +1,6 @@
 use std::fmt;
 
-use crate::quant::Encoding;
+use formwork_kernels::Encoding;
 
 /// How a tensor's elements are stored: blocks of some elements in some bytes.
 ///

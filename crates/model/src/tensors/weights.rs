@@ -6,9 +6,9 @@ use std::sync::Arc;
 use candle_core::quantized::{GgmlDType, QMatMul, QStorage, QTensor};
 use candle_core::{DType, Device, Module, Result, Tensor};
 
-use crate::quant::Encoding;
 use crate::spec::ExpertSpec;
 use crate::weights::{self, Matrix};
+use formwork_kernels::Encoding;
 
 /// A matrix and the bias that is added to its product.
 pub(super) struct Linear {

@@ -8,8 +8,8 @@ use super::matrix::{Matrix, RowFormat};
 use super::{FeedForward, GatedLinear, LayerWeights, Linear, QkNormWeights, Weights};
 use crate::checkpoint::{Checkpoint, Names};
 use crate::error::Kind;
-use crate::quant::Encoding;
 use crate::spec::{ExpertSpec, Family, ModelSpec, NormPlacement, QkNorm};
+use formwork_kernels::Encoding;
 
 /// A type that matrices of floats are converted to when they are loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,7 +1,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::quant::{self, Activation, Encoding};
+use formwork_kernels::{Activation, Encoding};
 
 use crate::file_map::FileMap;
 
@@ -79,13 +79,14 @@ impl Matrix {
     pub(crate) fn dequantize(&self, rows: Range<usize>, out: &mut [f32]) {
         let bytes = self.bytes(rows);
         for (row, out) in bytes.chunks_exact(self.row_bytes).zip(out.chunks_exact_mut(self.columns)) {
-            quant::dequantize(self.encoding, row, out);
+            formwork_kernels::dequantize(self.encoding, row, out);
         }
     }
 
-    /// Multiplies the rows from `first` on with one activation row, as many as `out` has room for.
-    pub(crate) fn dot(&self, first: usize, x: &Activation<'_>, out: &mut [f32]) {
-        quant::dot(self.encoding, self.bytes(first..first + out.len()), self.row_bytes, x, out);
+    /// Multiplies the rows from `first` on with activation rows, as many as there is room for: `out[token][row]`.
+    pub(crate) fn products(&self, first: usize, x: &[Activation<'_>], out: &mut [&mut [f32]]) {
+        let rows = out.first().map_or(0, |out| out.len());
+        formwork_kernels::products(self.encoding, self.bytes(first..first + rows), self.row_bytes, x, out);
     }
 
     /// The bytes that one row takes.

@@ -1,17 +1,17 @@
-use super::fma;
+use crate::fma;
 
 /// Lanes of a float dot product.
 const LANES: usize = 16;
 
 /// A float type as it is stored.
-pub(super) trait FloatFormat {
+pub(crate) trait FloatFormat {
     const BYTES: usize;
     fn decode(bytes: &[u8]) -> f32;
 }
 
-pub(super) struct F32;
-pub(super) struct F16;
-pub(super) struct Bf16;
+pub(crate) struct F32;
+pub(crate) struct F16;
+pub(crate) struct Bf16;
 
 impl FloatFormat for F32 {
     const BYTES: usize = 4;
@@ -39,17 +39,17 @@ impl FloatFormat for Bf16 {
 
 /// The half-precision float at `bytes[at..at + 2]`.
 #[inline(always)]
-pub(super) fn half(bytes: &[u8], at: usize) -> f32 {
+pub(crate) fn half(bytes: &[u8], at: usize) -> f32 {
     half::f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32()
 }
 
-pub(super) fn expand<F: FloatFormat>(row: &[u8], out: &mut [f32]) {
+pub(crate) fn expand<F: FloatFormat>(row: &[u8], out: &mut [f32]) {
     for (out, bytes) in out.iter_mut().zip(row.chunks_exact(F::BYTES)) {
         *out = F::decode(bytes);
     }
 }
 
-pub(super) fn dot_encoded<F: FloatFormat>(row: &[u8], x: &[f32]) -> f32 {
+pub(crate) fn dot_encoded<F: FloatFormat>(row: &[u8], x: &[f32]) -> f32 {
     let mut lanes = [0f32; LANES];
     let (x_chunks, x_rest) = x.as_chunks::<LANES>();
     let mut chunks = row.chunks_exact(LANES * F::BYTES);
@@ -68,7 +68,7 @@ pub(super) fn dot_encoded<F: FloatFormat>(row: &[u8], x: &[f32]) -> f32 {
 
 /// The dot product of two float rows of equal length, in a fixed order of additions.
 #[inline(always)]
-pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
+pub fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut lanes = [0f32; LANES];
     let ((a_chunks, a_rest), (b_chunks, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
     for (a, b) in a_chunks.iter().zip(b_chunks) {

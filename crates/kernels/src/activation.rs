@@ -1,41 +1,41 @@
-use super::{GROUP, each};
+use crate::format::{GROUP, each};
 
 /// Thirty-two activations rounded to 8 bits.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Q8Block {
+pub struct Q8Block {
     /// The step between two levels.
-    pub(super) scale: f32,
+    pub(crate) scale: f32,
     /// The sum of the rounded activations, and those of the two halves, for weights with offsets.
-    pub(super) sum: f32,
-    pub(super) sums: [f32; 2],
-    /// Between -127 and 127; 16 bits wide, as the products need them.
-    pub(super) q: [i16; GROUP],
+    pub(crate) sum: f32,
+    pub(crate) sums: [f32; 2],
+    /// Between -127 and 127.
+    pub(crate) q: [i8; GROUP],
 }
 
 /// One row of activations, as it is and rounded.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Activation<'a> {
+pub struct Activation<'a> {
     values: &'a [f32],
     groups: &'a [Q8Block],
 }
 
 impl<'a> Activation<'a> {
     /// Pairs a row with its rounding by [`Activation::quantize`].
-    pub(crate) const fn new(values: &'a [f32], groups: &'a [Q8Block]) -> Self {
+    pub const fn new(values: &'a [f32], groups: &'a [Q8Block]) -> Self {
         Self { values, groups }
     }
 
-    pub(super) const fn values(&self) -> &'a [f32] {
+    pub(crate) const fn values(&self) -> &'a [f32] {
         self.values
     }
 
-    pub(super) const fn groups(&self) -> &'a [Q8Block] {
+    pub(crate) const fn groups(&self) -> &'a [Q8Block] {
         self.groups
     }
 
     /// Rounds rows of activations to multiples of 1/127 of the largest magnitude in each group. Elements past the last
     /// whole group are left out; only float weights have such rows, and they use the values.
-    pub(crate) fn quantize(values: &[f32]) -> Vec<Q8Block> {
+    pub fn quantize(values: &[f32]) -> Vec<Q8Block> {
         values.as_chunks::<GROUP>().0.iter().map(quantize_group).collect()
     }
 }
@@ -49,7 +49,7 @@ fn quantize_group(values: &[f32; GROUP]) -> Q8Block {
     let q: [i16; GROUP] = each(|i| (values[i] * inverse).round_ties_even() as i16);
     let sum = |half: &[i16]| scale * f32::from(half.iter().sum::<i16>());
     let sums = [sum(&q[..16]), sum(&q[16..])];
-    Q8Block { scale, sum: sums[0] + sums[1], sums, q }
+    Q8Block { scale, sum: sums[0] + sums[1], sums, q: each(|i| q[i] as i8) }
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! The block types of 256 elements, with small integer scales inside a block.
 
-use super::float::half;
-use super::{BlockFormat, GROUP, Header, each};
+use crate::float::half;
+use crate::format::{BlockFormat, GROUP, Header, each};
 
-pub(super) struct Q2K;
-pub(super) struct Q3K;
-pub(super) struct Q4K;
-pub(super) struct Q5K;
-pub(super) struct Q6K;
+pub(crate) struct Q2K;
+pub(crate) struct Q3K;
+pub(crate) struct Q4K;
+pub(crate) struct Q5K;
+pub(crate) struct Q6K;
 
 /// The header of [`Q4K`] and [`Q5K`]: a scale and a minimum for each of eight groups, six bits each, in twelve bytes. The
 /// first four of both are the low bits of bytes 0..8; the last four have their low nibbles in bytes 8..12 and their high

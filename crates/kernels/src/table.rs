@@ -1,24 +1,28 @@
 //! The block types whose four bits are places in a table, not numbers.
 
-use super::float::half;
-use super::{BlockFormat, GROUP, Header, each};
+use crate::float::half;
+use crate::format::{BlockFormat, GROUP, Header, each};
 
-pub(super) struct Iq4Nl;
-pub(super) struct Iq4Xs;
-pub(super) struct Mxfp4;
+pub(crate) struct Iq4Nl;
+pub(crate) struct Iq4Xs;
+pub(crate) struct Mxfp4;
 
 /// The levels of [`Iq4Nl`] and [`Iq4Xs`], closer together around zero, where most weights are.
-static LEVELS: [u32; 256] = pairs([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113]);
+pub(crate) const IQ4_LEVELS: [i8; 16] =
+    [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
 /// Twice the values of a float of four bits: a sign, two bits of exponent and one of mantissa.
-static TWICE_E2M1: [u32; 256] = pairs([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12]);
+pub(crate) const E2M1_LEVELS: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+
+static LEVELS: [u32; 256] = pairs(IQ4_LEVELS);
+static TWICE_E2M1: [u32; 256] = pairs(E2M1_LEVELS);
 
 /// What a byte's two nibbles stand for, for each byte: the low one's integer in the low 16 bits, the high one's above.
-const fn pairs(integers: [i16; 16]) -> [u32; 256] {
+const fn pairs(integers: [i8; 16]) -> [u32; 256] {
     let mut pairs = [0; 256];
     let mut byte = 0;
     while byte < pairs.len() {
-        let (low, high) = (integers[byte & 15] as u16, integers[byte >> 4] as u16);
+        let (low, high) = (integers[byte & 15] as i16 as u16, integers[byte >> 4] as i16 as u16);
         pairs[byte] = low as u32 | (high as u32) << 16;
         byte += 1;
     }

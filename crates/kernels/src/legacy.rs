@@ -1,13 +1,13 @@
 //! The block types of 32 elements.
 
-use super::float::half;
-use super::{BlockFormat, GROUP, Header, each};
+use crate::float::half;
+use crate::format::{BlockFormat, GROUP, Header, each};
 
-pub(super) struct Q4_0;
-pub(super) struct Q4_1;
-pub(super) struct Q5_0;
-pub(super) struct Q5_1;
-pub(super) struct Q8_0;
+pub(crate) struct Q4_0;
+pub(crate) struct Q4_1;
+pub(crate) struct Q5_0;
+pub(crate) struct Q5_1;
+pub(crate) struct Q8_0;
 
 /// The nibbles of 16 bytes: the low ones first, then the high ones.
 #[inline(always)]

@@ -1,0 +1,115 @@
+//! Arithmetic on quantised weight rows, straight from the bytes of the file.
+//!
+//! Every block type is described once, by a `BlockFormat`: how 32 elements of a block become small integers, a scale
+//! and an offset. From that come both uses: [`dequantize`], whose values are exactly those of the reference
+//! implementation, and [`products`], which multiplies with activation rows that were themselves rounded to 8 bits per block
+//! of 32 ([`Activation`]). Processors with vector units for small integers have code of their own ([`Tier`]), which unpacks
+//! differently and gives the same bits.
+//!
+//! A row's dot product depends on that row and the activation alone, in a fixed order of additions. That is what makes
+//! results independent of batching and lets the head compute any subset of its rows.
+
+#![expect(
+    clippy::inline_always,
+    reason = "left to itself, the compiler calls the unpacking of a block, through memory: half the speed"
+)]
+
+/// Runs `$body` with `$format` as the format of `$encoding`, or `$float` for a type without blocks.
+macro_rules! with_format {
+    ($encoding:expr, $format:ident => $body:expr, $float:ident => $plain:expr) => {
+        match $encoding {
+            Encoding::Q4_0 => {
+                type $format = legacy::Q4_0;
+                $body
+            }
+            Encoding::Q4_1 => {
+                type $format = legacy::Q4_1;
+                $body
+            }
+            Encoding::Q5_0 => {
+                type $format = legacy::Q5_0;
+                $body
+            }
+            Encoding::Q5_1 => {
+                type $format = legacy::Q5_1;
+                $body
+            }
+            Encoding::Q8_0 => {
+                type $format = legacy::Q8_0;
+                $body
+            }
+            Encoding::Q2K => {
+                type $format = k::Q2K;
+                $body
+            }
+            Encoding::Q3K => {
+                type $format = k::Q3K;
+                $body
+            }
+            Encoding::Q4K => {
+                type $format = k::Q4K;
+                $body
+            }
+            Encoding::Q5K => {
+                type $format = k::Q5K;
+                $body
+            }
+            Encoding::Q6K => {
+                type $format = k::Q6K;
+                $body
+            }
+            Encoding::Iq4Nl => {
+                type $format = table::Iq4Nl;
+                $body
+            }
+            Encoding::Iq4Xs => {
+                type $format = table::Iq4Xs;
+                $body
+            }
+            Encoding::Mxfp4 => {
+                type $format = table::Mxfp4;
+                $body
+            }
+            Encoding::F16 => {
+                type $float = F16;
+                $plain
+            }
+            Encoding::Bf16 => {
+                type $float = Bf16;
+                $plain
+            }
+            Encoding::F32 => {
+                type $float = F32;
+                $plain
+            }
+        }
+    };
+}
+
+mod activation;
+mod dequantize;
+mod encoding;
+mod float;
+mod format;
+mod k;
+mod legacy;
+mod products;
+mod table;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+pub use self::activation::{Activation, Q8Block};
+pub use self::dequantize::dequantize;
+pub use self::encoding::Encoding;
+pub use self::float::dot as dot_f32;
+pub use self::format::GROUP;
+pub use self::products::{Tier, products};
+
+/// `a * b + c`, fused where the target does that in one instruction.
+#[inline(always)]
+pub fn fma(a: f32, b: f32, c: f32) -> f32 {
+    if cfg!(any(target_feature = "fma", target_arch = "aarch64")) { a.mul_add(b, c) } else { a * b + c }
+}
+
+#[cfg(test)]
+mod tests;
