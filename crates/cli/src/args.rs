@@ -2,6 +2,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use formwork_model::synthetic::Synthetic;
 use formwork_model::{Device, OpenOptions, Quantization};
 
 /// A local inference engine that pours a model's output into the exact shape you ask for.
@@ -411,6 +412,11 @@ pub(crate) enum BenchCommand {
 pub(crate) struct SpeedArgs {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
+
+    /// Random weights of a real shape instead of a model, such as `llama-1b-q4_k`: `llama-1b`, `-3b` or `-8b` in `q4_0`,
+    /// `q4_k`, `q6_k`, `q8_0` or `f16`. They are written once, beside the models.
+    #[arg(long, value_name = "NAME", conflicts_with = "model")]
+    pub(crate) synthetic: Option<Synthetic>,
 
     /// How often it is measured.
     #[arg(short, long, value_name = "N", default_value = "5")]

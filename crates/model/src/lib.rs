@@ -11,6 +11,7 @@ mod model;
 mod rope;
 mod routing;
 pub mod spec;
+pub mod synthetic;
 pub mod template;
 mod tensors;
 mod tokenizer;

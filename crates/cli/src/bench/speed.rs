@@ -103,10 +103,15 @@ impl Subject {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.get());
             pool.build_global().context("--threads")?;
         }
-        let local = load::resolve(&args.model.model)?;
-        let model = Model::open(&local.path, args.model.open.options())?;
+        let (path, name) = if let Some(synthetic) = &args.synthetic {
+            (synthetic.write(&load::hub().cache().join("synthetic"))?, synthetic.to_string())
+        } else {
+            let local = load::resolve(&args.model.model)?;
+            (local.path, local.name)
+        };
+        let model = Model::open(&path, args.model.open.options())?;
         let tokenizer = Arc::new(model.tokenizer()?);
-        Ok(Self { name: local.name, model, tokenizer })
+        Ok(Self { name, model, tokenizer })
     }
 
     /// Tokens to measure with, which must fit the context.

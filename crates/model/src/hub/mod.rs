@@ -79,6 +79,11 @@ impl Hub {
         Self { options }
     }
 
+    /// The folder for what is kept.
+    pub fn cache(&self) -> &Path {
+        &self.options.cache
+    }
+
     /// The local file of `model`, fetched if need be.
     ///
     /// # Errors

@@ -1,0 +1,403 @@
+//! Model files of real shapes with random weights, so that large models can be timed without downloading them.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let model: formwork_model::synthetic::Synthetic = "llama-1b-q4_k".parse()?;
+//! let path = model.write(std::path::Path::new("models"))?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! All rows of a matrix are repetitions of a few random ones: reading and multiplying them takes as long as with others. What
+//! such a model says means nothing, and its tokens beyond the bytes are numbers.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufWriter, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use candle_core::quantized::{GgmlDType, QTensor};
+use candle_core::{Device, Tensor};
+use thiserror::Error;
+
+/// A shape and the type of its matrices.
+#[derive(Clone, Copy, Debug)]
+pub struct Synthetic {
+    shape: &'static Shape,
+    weights: &'static Weights,
+}
+
+#[derive(Debug)]
+struct Shape {
+    name: &'static str,
+    hidden: usize,
+    feed_forward: usize,
+    layers: usize,
+    heads: usize,
+    kv_heads: usize,
+    head_dim: usize,
+    vocabulary: usize,
+    /// Whether the embedding is the head, too.
+    tied: bool,
+}
+
+#[derive(Debug)]
+struct Weights {
+    name: &'static str,
+    layers: Type,
+    /// Of the embedding and the head, which decide most.
+    vocabulary: Type,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Type {
+    /// In files.
+    number: u32,
+    dtype: GgmlDType,
+}
+
+const F32: Type = Type { number: 0, dtype: GgmlDType::F32 };
+const F16: Type = Type { number: 1, dtype: GgmlDType::F16 };
+const Q4_0: Type = Type { number: 2, dtype: GgmlDType::Q4_0 };
+const Q8_0: Type = Type { number: 8, dtype: GgmlDType::Q8_0 };
+const Q4_K: Type = Type { number: 12, dtype: GgmlDType::Q4K };
+const Q6_K: Type = Type { number: 14, dtype: GgmlDType::Q6K };
+
+/// Those of Llama 3.2 (1B, 3B) and 3.1 (8B).
+const SHAPES: [Shape; 3] = [
+    Shape {
+        name: "llama-1b",
+        hidden: 2048,
+        feed_forward: 8192,
+        layers: 16,
+        heads: 32,
+        kv_heads: 8,
+        head_dim: 64,
+        vocabulary: 128_256,
+        tied: true,
+    },
+    Shape {
+        name: "llama-3b",
+        hidden: 3072,
+        feed_forward: 8192,
+        layers: 28,
+        heads: 24,
+        kv_heads: 8,
+        head_dim: 128,
+        vocabulary: 128_256,
+        tied: true,
+    },
+    Shape {
+        name: "llama-8b",
+        hidden: 4096,
+        feed_forward: 14_336,
+        layers: 32,
+        heads: 32,
+        kv_heads: 8,
+        head_dim: 128,
+        vocabulary: 128_256,
+        tied: false,
+    },
+];
+
+const WEIGHTS: [Weights; 5] = [
+    Weights { name: "q4_0", layers: Q4_0, vocabulary: Q6_K },
+    Weights { name: "q4_k", layers: Q4_K, vocabulary: Q6_K },
+    Weights { name: "q6_k", layers: Q6_K, vocabulary: Q6_K },
+    Weights { name: "q8_0", layers: Q8_0, vocabulary: Q8_0 },
+    Weights { name: "f16", layers: F16, vocabulary: F16 },
+];
+
+/// A text that names no synthetic model.
+#[derive(Debug, Error)]
+#[error(
+    "unknown synthetic model {given:?}: expected SHAPE-TYPE, with a shape of {} and a type of {}",
+    SHAPES.map(|shape| shape.name).join(", "),
+    WEIGHTS.map(|weights| weights.name).join(", ")
+)]
+pub struct SyntheticNameError {
+    given: String,
+}
+
+impl FromStr for Synthetic {
+    type Err = SyntheticNameError;
+
+    fn from_str(name: &str) -> Result<Self, SyntheticNameError> {
+        let found = name.rsplit_once('-').and_then(|(shape, weights)| {
+            Some(Self {
+                shape: SHAPES.iter().find(|known| known.name == shape)?,
+                weights: WEIGHTS.iter().find(|known| known.name == weights)?,
+            })
+        });
+        found.ok_or_else(|| SyntheticNameError { given: name.to_owned() })
+    }
+}
+
+impl fmt::Display for Synthetic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.shape.name, self.weights.name)
+    }
+}
+
+/// Why a synthetic model could not be written.
+#[derive(Debug, Error)]
+#[error("{}: cannot be written", path.display())]
+pub struct WriteError {
+    path: PathBuf,
+    #[source]
+    error: io::Error,
+}
+
+impl Synthetic {
+    /// The model's file in a folder, written if it is not there yet.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<PathBuf, WriteError> {
+        let path = folder.join(format!("{self}.gguf"));
+        if !path.exists() {
+            let partial = folder.join(format!("{self}.{}.partial", std::process::id()));
+            let written = std::fs::create_dir_all(folder).and_then(|()| self.write_file(&partial));
+            if let Err(error) = written.and_then(|()| std::fs::rename(&partial, &path)) {
+                // What there is of it is of no use to anybody.
+                let _ = std::fs::remove_file(&partial);
+                return Err(WriteError { path, error });
+            }
+        }
+        Ok(path)
+    }
+
+    fn write_file(&self, path: &Path) -> io::Result<()> {
+        let mut file = BufWriter::new(File::create(path)?);
+        let tensors = self.tensors();
+        file.write_all(&self.header(&tensors))?;
+        for tensor in &tensors {
+            pad(&mut file)?;
+            tensor.write(&mut file)?;
+        }
+        pad(&mut file)?;
+        file.flush()
+    }
+
+    fn tensors(&self) -> Vec<TensorEntry> {
+        let shape = self.shape;
+        let (queries, keys) = (shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim);
+        let matrix = |name: String, columns, rows, of: Type| TensorEntry { name, columns, rows, of };
+        let norm = |name: String| TensorEntry { name, columns: shape.hidden, rows: 1, of: F32 };
+        let vocabulary = self.weights.vocabulary;
+        let mut tensors = vec![
+            matrix("token_embd.weight".to_owned(), shape.hidden, shape.vocabulary, vocabulary),
+            norm("output_norm.weight".to_owned()),
+        ];
+        if !shape.tied {
+            tensors.push(matrix("output.weight".to_owned(), shape.hidden, shape.vocabulary, vocabulary));
+        }
+        for layer in 0..shape.layers {
+            let matrices = [
+                ("attn_q", shape.hidden, queries),
+                ("attn_k", shape.hidden, keys),
+                ("attn_v", shape.hidden, keys),
+                ("attn_output", queries, shape.hidden),
+                ("ffn_gate", shape.hidden, shape.feed_forward),
+                ("ffn_up", shape.hidden, shape.feed_forward),
+                ("ffn_down", shape.feed_forward, shape.hidden),
+            ];
+            let name = |part: &str| format!("blk.{layer}.{part}.weight");
+            tensors.extend(["attn_norm", "ffn_norm"].map(|part| norm(name(part))));
+            tensors.extend(
+                matrices.map(|(part, columns, rows)| matrix(name(part), columns, rows, self.weights.layers)),
+            );
+        }
+        tensors
+    }
+
+    fn header(&self, tensors: &[TensorEntry]) -> Vec<u8> {
+        let shape = self.shape;
+        let mut entries = Entries::default();
+        entries.text("general.architecture", "llama");
+        entries.text("general.name", &self.to_string());
+        entries.number("llama.block_count", shape.layers);
+        entries.number("llama.context_length", 131_072);
+        entries.number("llama.embedding_length", shape.hidden);
+        entries.number("llama.feed_forward_length", shape.feed_forward);
+        entries.number("llama.attention.head_count", shape.heads);
+        entries.number("llama.attention.head_count_kv", shape.kv_heads);
+        entries.number("llama.attention.key_length", shape.head_dim);
+        entries.float("llama.attention.layer_norm_rms_epsilon", 1e-5);
+        entries.float("llama.rope.freq_base", 500_000.0);
+        entries.text("tokenizer.ggml.model", "gpt2");
+        entries.text("tokenizer.ggml.pre", "llama-bpe");
+        entries.texts("tokenizer.ggml.tokens", &vocabulary(shape.vocabulary));
+        entries.texts("tokenizer.ggml.merges", &[]);
+        let mut header = b"GGUF".to_vec();
+        header.extend(3u32.to_le_bytes());
+        header.extend((tensors.len() as u64).to_le_bytes());
+        header.extend(entries.count.to_le_bytes());
+        header.extend(entries.bytes);
+        let mut offset = 0u64;
+        for tensor in tensors {
+            text(&mut header, &tensor.name);
+            let shape =
+                if tensor.rows == 1 { vec![tensor.columns] } else { vec![tensor.columns, tensor.rows] };
+            header.extend((shape.len() as u32).to_le_bytes());
+            for len in shape {
+                header.extend((len as u64).to_le_bytes());
+            }
+            header.extend(tensor.of.number.to_le_bytes());
+            header.extend(offset.to_le_bytes());
+            offset += (tensor.rows * tensor.row_bytes()).next_multiple_of(ALIGNMENT) as u64;
+        }
+        header
+    }
+}
+
+/// The format's usual alignment.
+const ALIGNMENT: usize = 32;
+
+fn pad(file: &mut BufWriter<File>) -> io::Result<()> {
+    let at = file.stream_position()?;
+    file.write_all(&[0; ALIGNMENT][..(at.next_multiple_of(ALIGNMENT as u64) - at) as usize])
+}
+
+struct TensorEntry {
+    name: String,
+    columns: usize,
+    rows: usize,
+    of: Type,
+}
+
+impl TensorEntry {
+    fn row_bytes(&self) -> usize {
+        self.columns / self.of.dtype.block_size() * self.of.dtype.type_size()
+    }
+
+    fn write(&self, file: &mut BufWriter<File>) -> io::Result<()> {
+        /// Different rows in a matrix.
+        const DIFFERENT: usize = 61;
+        let count = DIFFERENT.min(self.rows);
+        let scale = if self.rows == 1 { 0.0 } else { 1.7 / (self.columns as f32).sqrt() };
+        let offset = if self.rows == 1 { 1.0 } else { 0.0 };
+        let mut state = 0x5eed_u64;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            ((state >> 40) as f32 / (1 << 23) as f32 - 1.0) * scale + offset
+        };
+        let values: Vec<f32> = (0..count * self.columns).map(|_| next()).collect();
+        let rows = Tensor::from_vec(values, (count, self.columns), &Device::Cpu)
+            .and_then(|values| {
+                QTensor::quantize(&values, self.of.dtype)?.data().map(std::borrow::Cow::into_owned)
+            })
+            .map_err(io::Error::other)?;
+        let mut rest = self.rows * self.row_bytes();
+        while rest > 0 {
+            let len = rest.min(rows.len());
+            file.write_all(&rows[..len])?;
+            rest -= len;
+        }
+        Ok(())
+    }
+}
+
+/// All bytes, and numbers.
+fn vocabulary(len: usize) -> Vec<String> {
+    // In the spelling of byte-level vocabularies: what does not print is written as a letter from 256 on.
+    let is_plain = |byte: u32| matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
+    let mut shifted = 256..;
+    let bytes = (0..256u32).map(|byte| if is_plain(byte) { Some(byte) } else { shifted.next() });
+    let mut tokens: Vec<String> = bytes.filter_map(|code| char::from_u32(code?)).map(String::from).collect();
+    tokens.extend((tokens.len()..len).map(|token| format!("{token}.")));
+    tokens
+}
+
+/// The metadata of a file.
+#[derive(Default)]
+struct Entries {
+    bytes: Vec<u8>,
+    count: u64,
+}
+
+impl Entries {
+    fn entry(&mut self, key: &str, kind: u32) {
+        text(&mut self.bytes, key);
+        self.bytes.extend(kind.to_le_bytes());
+        self.count += 1;
+    }
+
+    fn number(&mut self, key: &str, value: usize) {
+        self.entry(key, 4);
+        self.bytes.extend((value as u32).to_le_bytes());
+    }
+
+    fn float(&mut self, key: &str, value: f32) {
+        self.entry(key, 6);
+        self.bytes.extend(value.to_le_bytes());
+    }
+
+    fn text(&mut self, key: &str, value: &str) {
+        self.entry(key, 8);
+        text(&mut self.bytes, value);
+    }
+
+    fn texts(&mut self, key: &str, values: &[String]) {
+        self.entry(key, 9);
+        self.bytes.extend(8u32.to_le_bytes());
+        self.bytes.extend((values.len() as u64).to_le_bytes());
+        for value in values {
+            text(&mut self.bytes, value);
+        }
+    }
+}
+
+fn text(bytes: &mut Vec<u8>, text: &str) {
+    bytes.extend((text.len() as u64).to_le_bytes());
+    bytes.extend(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use formwork_vocab::TokenId;
+    use formwork_vocab::tokenizer::EncodeOptions;
+
+    use super::*;
+    use crate::{Model, OpenOptions};
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for (shape, weights) in SHAPES.iter().flat_map(|shape| WEIGHTS.iter().map(move |of| (shape, of))) {
+            let name = format!("{}-{}", shape.name, weights.name);
+            assert_eq!(name.parse::<Synthetic>().unwrap().to_string(), name);
+        }
+        let error = "llama-7b-q4_k".parse::<Synthetic>().unwrap_err().to_string();
+        assert!(
+            error.starts_with("unknown synthetic model \"llama-7b-q4_k\": expected SHAPE-TYPE"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_small_one_can_be_opened_and_read_with() {
+        static SMALL: Shape = Shape {
+            name: "small",
+            hidden: 256,
+            feed_forward: 512,
+            layers: 2,
+            heads: 4,
+            kv_heads: 2,
+            head_dim: 64,
+            vocabulary: 300,
+            tied: false,
+        };
+        let folder = tempfile::tempdir().unwrap();
+        for weights in &WEIGHTS {
+            let path = Synthetic { shape: &SMALL, weights }.write(folder.path()).unwrap();
+            let model = Model::open(&path, OpenOptions::default()).unwrap();
+            assert_eq!(
+                model.tokenizer().unwrap().encode("a é\n", EncodeOptions::default()).unwrap().len(),
+                5
+            );
+            let states = model.hidden_states(&[TokenId(7)]).unwrap();
+            assert!(states.iter().flatten().all(|x| x.is_finite()), "{}", weights.name);
+        }
+    }
+}
