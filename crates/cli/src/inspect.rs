@@ -5,9 +5,8 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 use anyhow::Result;
-use formwork_model::Checkpoint;
 use formwork_model::gguf::TensorInfo;
-use formwork_model::spec::ModelSpec;
+use formwork_model::{Checkpoint, Definition};
 use serde_json::{Map, Value, json};
 
 use crate::load;
@@ -17,9 +16,9 @@ const PREVIEW: usize = 100;
 
 pub(crate) fn inspect(model: &str, as_json: bool) -> Result<bool> {
     let checkpoint = Checkpoint::open(load::resolve(model)?.path)?;
-    let spec = ModelSpec::of(&checkpoint);
-    let runs = match &spec {
-        Ok(_) => "Formwork's own definition".to_owned(),
+    let runs = match Definition::of(&checkpoint) {
+        Ok(Definition::Own) => "Formwork's own definition".to_owned(),
+        Ok(Definition::Candle) => "candle's own model".to_owned(),
         Err(error) => format!("nothing: {error}"),
     };
     let out =

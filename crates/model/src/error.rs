@@ -127,6 +127,11 @@ pub(crate) enum Kind {
     },
     #[error("the device {device} needs a build with the feature {feature:?}")]
     DeviceFeature { device: Device, feature: &'static str },
+    #[cfg(feature = "candle-models")]
+    #[error("a model in several parts, which candle's own models do not read")]
+    BorrowedParts,
+    #[error("this architecture runs on candle's own model, which does not convert weights when it is loaded")]
+    BorrowedQuantize,
     #[error("the tensor library failed")]
     Tensor(#[from] candle_core::Error),
     #[error("the tokenizer cannot be built")]
@@ -134,6 +139,20 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// An unknown architecture, with more that are known.
+    #[cfg(feature = "candle-models")]
+    pub(crate) fn with_known(self, more: Vec<&'static str>) -> Self {
+        match self {
+            Self::Architecture { given, mut known } => {
+                known.extend(more);
+                known.sort_unstable();
+                known.dedup();
+                Self::Architecture { given, known }
+            }
+            other => other,
+        }
+    }
+
     /// The tensor that the error is about.
     pub(crate) fn tensor(&self) -> Option<&str> {
         match self {

@@ -1,5 +1,6 @@
 //! Models on candle: GGUF and safetensors, architectures, the hub and chat templates.
 
+mod borrowed;
 mod checkpoint;
 mod decoder;
 mod device;
@@ -20,6 +21,6 @@ mod weights;
 pub use checkpoint::{Checkpoint, Safetensors};
 pub use device::Device;
 pub use error::LoadError;
-pub use model::{Model, OpenOptions};
+pub use model::{Definition, Model, OpenOptions};
 pub use tokenizer::tokenizer;
 pub use weights::Quantization;

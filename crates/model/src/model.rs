@@ -5,8 +5,10 @@ use std::sync::Arc;
 use formwork_lm::{LanguageModel, ModelError};
 use formwork_vocab::{TokenId, Tokenizer};
 
+use crate::borrowed;
 use crate::checkpoint::Checkpoint;
 use crate::decoder;
+use crate::error::Kind;
 use crate::spec::ModelSpec;
 use crate::tensors;
 use crate::weights::{Quantization, Weights};
@@ -24,11 +26,38 @@ pub struct OpenOptions {
     pub device: Device,
 }
 
+/// Whose code a model's layers are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Definition {
+    /// Formwork's: a [`ModelSpec`] tells what to compute.
+    Own,
+    /// A model of `candle-transformers`: slower, a sequence at a time, and without conversion on load.
+    Candle,
+}
+
+impl Definition {
+    /// What a checkpoint would run with.
+    ///
+    /// # Errors
+    /// When nothing can run it, or a field is missing or wrong.
+    pub fn of(checkpoint: &Checkpoint) -> Result<Self, LoadError> {
+        let found = match ModelSpec::of_known(checkpoint) {
+            Ok(_) => Ok(Self::Own),
+            Err(unknown @ Kind::Architecture { .. }) => {
+                borrowed::Network::check(checkpoint, unknown).map(|()| Self::Candle)
+            }
+            Err(error) => Err(error),
+        };
+        found.map_err(|kind| checkpoint.error(kind))
+    }
+}
+
 /// What computes.
 #[derive(Clone)]
 enum Backend {
     Cpu(Arc<decoder::Network>),
     Tensors(Arc<tensors::Network>),
+    Borrowed(Arc<borrowed::Network>),
 }
 
 impl fmt::Debug for Backend {
@@ -36,6 +65,7 @@ impl fmt::Debug for Backend {
         f.write_str(match self {
             Self::Cpu(_) => "Cpu",
             Self::Tensors(_) => "Tensors",
+            Self::Borrowed(_) => "Borrowed",
         })
     }
 }
@@ -67,7 +97,14 @@ impl Model {
     /// As for [`Model::open`].
     pub fn from_checkpoint(checkpoint: Checkpoint, options: OpenOptions) -> Result<Self, LoadError> {
         let device = options.device.tensors().map_err(|kind| checkpoint.error(kind))?;
-        let spec = ModelSpec::of(&checkpoint)?;
+        let spec = match ModelSpec::of_known(&checkpoint) {
+            Err(unknown @ Kind::Architecture { .. }) => {
+                let check = borrowed::Network::check(&checkpoint, unknown);
+                check.map_err(|kind| checkpoint.error(kind))?;
+                return Self::borrowed(checkpoint, options, device);
+            }
+            spec => spec.map_err(|kind| checkpoint.error(kind))?,
+        };
         let weights = Weights::bind(&checkpoint, &spec, options.quantize)?;
         // What was converted is not read again.
         if options.quantize.is_none() {
@@ -86,11 +123,28 @@ impl Model {
         Ok(Self { checkpoint, backend, context })
     }
 
+    /// A model of an architecture that only candle's own models have.
+    fn borrowed(
+        checkpoint: Checkpoint,
+        options: OpenOptions,
+        device: Option<candle_core::Device>,
+    ) -> Result<Self, LoadError> {
+        if options.quantize.is_some() {
+            return Err(checkpoint.error(Kind::BorrowedQuantize));
+        }
+        let device = device.unwrap_or(candle_core::Device::Cpu);
+        let network = borrowed::Network::open(&checkpoint, device).map_err(|kind| checkpoint.error(kind))?;
+        let trained = network.context();
+        let context = options.context.map_or(trained, |wanted| wanted.min(trained));
+        Ok(Self { checkpoint, backend: Backend::Borrowed(Arc::new(network)), context })
+    }
+
     /// A decoder over the model's weights. Decoders share the weights and nothing else.
     pub fn language_model(&self) -> Box<dyn LanguageModel> {
         match &self.backend {
             Backend::Cpu(network) => Box::new(decoder::Decoder::new(Arc::clone(network), self.context)),
             Backend::Tensors(network) => Box::new(tensors::Decoder::new(Arc::clone(network), self.context)),
+            Backend::Borrowed(network) => Box::new(borrowed::Decoder::new(Arc::clone(network), self.context)),
         }
     }
 
@@ -99,11 +153,12 @@ impl Model {
         &self.checkpoint
     }
 
-    /// The model's shape.
-    pub fn spec(&self) -> &ModelSpec {
+    /// The model's shape; `None` where one of candle's own models computes.
+    pub fn spec(&self) -> Option<&ModelSpec> {
         match &self.backend {
-            Backend::Cpu(network) => network.spec(),
-            Backend::Tensors(network) => network.spec(),
+            Backend::Cpu(network) => Some(network.spec()),
+            Backend::Tensors(network) => Some(network.spec()),
+            Backend::Borrowed(_) => None,
         }
     }
 
@@ -139,11 +194,12 @@ impl Model {
     /// for comparing a model with its reference, layer by layer.
     ///
     /// # Errors
-    /// When a token is outside the vocabulary.
+    /// When a token is outside the vocabulary, or one of candle's own models computes, which do not show them.
     pub fn hidden_states(&self, tokens: &[TokenId]) -> Result<Vec<Vec<f32>>, ModelError> {
         match &self.backend {
             Backend::Cpu(network) => network.hidden_states(tokens),
             Backend::Tensors(network) => network.hidden_states(tokens),
+            Backend::Borrowed(_) => Err(ModelError::backend("candle's own models do not show them")),
         }
     }
 }

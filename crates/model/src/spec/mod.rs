@@ -13,6 +13,7 @@ pub(crate) use self::families::Family;
 pub use self::rope::{LongFactors, RopeScaling, RopeSpec, Yarn};
 use crate::LoadError;
 use crate::checkpoint::Checkpoint;
+use crate::error::Kind;
 
 /// How the elements of a head are paired for rotation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -149,6 +150,10 @@ impl ModelSpec {
     /// # Errors
     /// When the architecture is unknown or a key is missing, of the wrong type or out of range.
     pub fn of(checkpoint: &Checkpoint) -> Result<Self, LoadError> {
-        families::read(checkpoint).map_err(|kind| checkpoint.error(kind))
+        Self::of_known(checkpoint).map_err(|kind| checkpoint.error(kind))
+    }
+
+    pub(crate) fn of_known(checkpoint: &Checkpoint) -> Result<Self, Kind> {
+        families::read(checkpoint)
     }
 }

@@ -292,7 +292,7 @@ fn odd_fields_of_real_files_are_understood() {
     config.insert("sliding_window".to_owned(), 0.into());
     let none = Golden { config, ..golden };
     let model = tiny::open(&converted::gguf(&none)).unwrap();
-    assert!(model.spec().layers.iter().all(|layer| layer.window.is_none()), "zero is no window");
+    assert!(model.spec().unwrap().layers.iter().all(|layer| layer.window.is_none()), "zero is no window");
 }
 
 /// Granite 4 says the heads of each layer, and whether positions enter at all.
@@ -310,8 +310,8 @@ fn fields_for_each_layer_are_one_where_they_are_equal() {
         tiny::open(&writer.finish())
     };
     let model = with([2; 4]).unwrap();
-    assert_eq!(model.spec().kv_heads, 2);
-    assert!(model.spec().layers.iter().all(|layer| layer.rope.is_none()));
+    assert_eq!(model.spec().unwrap().kv_heads, 2);
+    assert!(model.spec().unwrap().layers.iter().all(|layer| layer.rope.is_none()));
     let error = with([2, 2, 4, 2]).unwrap_err().to_string();
     let expected =
         "granite.attention.head_count_kv\" is 4: only models with the same in all layers are supported";

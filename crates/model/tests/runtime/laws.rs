@@ -180,7 +180,7 @@ fn a_model_tells_about_itself() {
     let tiny = tiny::tiny("qwen3", GgmlDType::Q8_0);
     let model = tiny::open(&tiny.file).unwrap();
     assert_eq!(model.name(), "Tiny");
-    assert_eq!(model.spec().architecture, "qwen3");
+    assert_eq!(model.spec().unwrap().architecture, "qwen3");
     assert_eq!(model.chat_template(), Some("{{ messages }}"));
     assert_eq!(model.checkpoint().byte_len(), tiny.file.len());
     assert_eq!(model.parameters(), tiny.weights.values().map(|values| values.len() as u64).sum::<u64>());

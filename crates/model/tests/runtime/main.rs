@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
+#[cfg(feature = "candle-models")]
+mod borrowed;
 mod broken;
 mod converted;
 mod files;

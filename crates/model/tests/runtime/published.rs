@@ -46,9 +46,14 @@ pub(crate) fn write_safetensors(path: &Path, tensors: impl IntoIterator<Item = S
     std::fs::write(path, file).unwrap();
 }
 
-/// All files, by name.
+/// All models with definitions of our own, by name.
 pub(crate) fn goldens() -> Vec<(String, Golden)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/runtime/goldens");
+    goldens_in("tests/runtime/goldens")
+}
+
+/// Those in a folder.
+pub(crate) fn goldens_in(folder: &str) -> Vec<(String, Golden)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "json"));

@@ -24,7 +24,7 @@ impl Golden {
         };
         let tokens: Vec<TokenId> = self.tokens.iter().copied().map(TokenId).collect();
         let states = model.hidden_states(&tokens).unwrap();
-        let hidden = model.spec().hidden;
+        let hidden = model.spec().unwrap().hidden;
         assert_eq!(states.len(), self.layers.len() + 1, "{name}");
         for (index, (state, expected)) in
             states.iter().zip(iter::once(&self.embedded).chain(&self.layers)).enumerate()

@@ -1,0 +1,205 @@
+//! Architectures that run on candle's own models: `goldens/borrowed/borrowed.py` made the expected logits.
+
+use candle_core::quantized::GgmlDType;
+use formwork_lm::{LanguageModel, Role, SequenceId, Wanted};
+use formwork_model::{Definition, Device, Model, OpenOptions, Quantization};
+use formwork_vocab::TokenId;
+
+use crate::published::{Golden, goldens_in};
+use crate::tiny::append;
+use crate::writer::Writer;
+
+fn borrowed() -> Vec<(String, Golden)> {
+    goldens_in("tests/runtime/goldens/borrowed")
+}
+
+fn open(golden: &Golden) -> Model {
+    let folder = golden.checkpoint();
+    Model::open(folder.path(), OpenOptions::default()).unwrap()
+}
+
+/// Ways of feeding a text.
+type Feed = fn(&mut dyn LanguageModel, SequenceId, &[TokenId]) -> Vec<f32>;
+
+const FEEDS: [(&str, Feed); 4] = [
+    ("at once", |model, sequence, text| append(model, sequence, text, Role::Prompt, Wanted::All).unwrap()),
+    ("token by token", |model, sequence, text| {
+        let mut logits = Vec::new();
+        for token in text {
+            logits = append(model, sequence, &[*token], Role::Generated, Wanted::All).unwrap();
+        }
+        logits
+    }),
+    ("in pieces", |model, sequence, text| {
+        let (first, second) = text.split_at(text.len() / 3);
+        if !first.is_empty() {
+            append(model, sequence, first, Role::Prompt, Wanted::Nothing).unwrap();
+        }
+        append(model, sequence, second, Role::Prompt, Wanted::All).unwrap()
+    }),
+    ("after going back", |model, sequence, text| {
+        let (last, most) = text.split_last().unwrap();
+        let other = [most, &[TokenId(5), TokenId(9)]].concat();
+        append(model, sequence, &other, Role::Prompt, Wanted::Nothing).unwrap();
+        model.truncate(sequence, most.len()).unwrap();
+        append(model, sequence, &[*last], Role::Generated, Wanted::All).unwrap()
+    }),
+];
+
+impl Golden {
+    /// Compares what a model computes, fed in every way.
+    fn assert_borrowed(&self, model: &Model, name: &str) {
+        let tokens: Vec<TokenId> = self.tokens.iter().copied().map(TokenId).collect();
+        for (how, feed) in FEEDS {
+            let model = &mut *model.language_model();
+            for (&position, expected) in self.positions.iter().zip(&self.logits) {
+                let sequence = model.open();
+                let given = feed(model, sequence, &tokens[..=position]);
+                assert_eq!(given.len(), expected.len(), "{name}");
+                let largest = expected.iter().fold(1.0f32, |largest, logit| largest.max(logit.abs()));
+                for (given, expected) in given.iter().zip(expected) {
+                    let close = (given - expected).abs() <= 1e-4 * largest;
+                    assert!(close, "{name}, {how}, at {position}: {given} instead of {expected}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn candles_models_compute_what_transformers_does() {
+    for (name, golden) in borrowed() {
+        let model = open(&golden);
+        assert!(model.spec().is_none(), "{name}");
+        assert_eq!(Definition::of(model.checkpoint()).unwrap(), Definition::Candle, "{name}");
+        assert_eq!(model.context_len(), 64, "{name}");
+        golden.assert_borrowed(&model, &name);
+    }
+}
+
+/// A model's GGUF file, with the names and keys of llama.cpp's converter.
+fn gguf(golden: &Golden) -> Vec<u8> {
+    let kind = golden.model_type();
+    let name = if kind == "phi" { "phi2" } else { kind };
+    let size = |key: &str| golden.config[key].as_u64().unwrap() as u32;
+    let real = |key: &str| golden.config[key].as_f64().unwrap() as f32;
+    let key = |part: &str| format!("{name}.{part}");
+    let mut writer = Writer::default();
+    writer.string("general.architecture", name);
+    writer.u32(&key("block_count"), size("num_hidden_layers"));
+    writer.u32(&key("context_length"), size("max_position_embeddings"));
+    writer.u32(&key("embedding_length"), size("hidden_size"));
+    writer.u32(&key("feed_forward_length"), size("intermediate_size"));
+    writer.u32(&key("attention.head_count"), size("num_attention_heads"));
+    writer.u32(&key("attention.head_count_kv"), size("num_key_value_heads"));
+    writer.u32(&key("attention.key_length"), size("hidden_size") / size("num_attention_heads"));
+    writer.u32(&key("rope.dimension_count"), size("hidden_size") / size("num_attention_heads") / 2);
+    writer.f32(&key("rope.freq_base"), real("rope_theta"));
+    match kind {
+        "phi" => writer.f32(&key("attention.layer_norm_epsilon"), real("layer_norm_eps")),
+        _ => writer.f32(&key("attention.layer_norm_rms_epsilon"), real("rms_norm_eps")),
+    }
+    let names = [
+        ("model.embed_tokens", "token_embd"),
+        ("lm_head", "output"),
+        ("model.final_layernorm", "output_norm"),
+        ("model.norm", "output_norm"),
+        ("model.layers", "blk"),
+        ("input_layernorm", "attn_norm"),
+        ("post_self_attn_layernorm", "post_attention_norm"),
+        ("post_attention_layernorm", "ffn_norm"),
+        ("post_mlp_layernorm", "post_ffw_norm"),
+        ("self_attn.q_proj", "attn_q"),
+        ("self_attn.k_proj", "attn_k"),
+        ("self_attn.v_proj", "attn_v"),
+        ("self_attn.o_proj", "attn_output"),
+        ("self_attn.dense", "attn_output"),
+        ("mlp.fc1", "ffn_up"),
+        ("mlp.fc2", "ffn_down"),
+        ("mlp.gate_up_proj", "ffn_up"),
+        ("mlp.down_proj", "ffn_down"),
+    ];
+    for (tensor, shape) in &golden.tensors {
+        let own = names.iter().fold(tensor.clone(), |name, (from, to)| name.replace(from, to));
+        let mut shape: Vec<u64> = shape.iter().rev().map(|&len| len as u64).collect();
+        let mut values = golden.values(tensor);
+        // The three projections of phi lie in one.
+        let own = match own.strip_suffix(".weight").or(own.strip_suffix(".bias")) {
+            Some(part) if kind == "phi" && part.ends_with("attn_q") => {
+                values.extend(golden.values(&tensor.replace("q_proj", "k_proj")));
+                values.extend(golden.values(&tensor.replace("q_proj", "v_proj")));
+                *shape.last_mut().unwrap() *= 3;
+                own.replace("attn_q", "attn_qkv")
+            }
+            Some(part) if kind == "phi" && (part.ends_with("attn_k") || part.ends_with("attn_v")) => continue,
+            _ => own,
+        };
+        writer.tensor(&own, &shape, GgmlDType::F32, &values);
+    }
+    writer.finish()
+}
+
+#[test]
+fn candles_models_compute_from_gguf_files() {
+    for (name, golden) in borrowed() {
+        if !["glm4", "phi"].contains(&golden.model_type()) {
+            continue;
+        }
+        let model = crate::tiny::open(&gguf(&golden)).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        golden.assert_borrowed(&model, &name);
+    }
+}
+
+#[test]
+fn what_borrowed_models_cannot_do_is_an_error() {
+    let (_, golden) = borrowed().remove(0);
+    let folder = golden.checkpoint();
+    let options = OpenOptions { quantize: Some(Quantization::Q8_0), ..OpenOptions::default() };
+    let error = Model::open(folder.path(), options).unwrap_err().to_string();
+    assert!(error.contains("does not convert weights"), "{error}");
+    let error = open(&golden).hidden_states(&[TokenId(1)]).unwrap_err();
+    assert_eq!(error.to_string(), "the model's back end failed");
+    // The reference is the same as the CPU here.
+    let reference = OpenOptions { device: Device::Reference, ..OpenOptions::default() };
+    assert!(Model::open(folder.path(), reference).is_ok());
+}
+
+#[test]
+fn broken_configurations_are_errors() {
+    let (_, mut golden) = borrowed().remove(0);
+    let open = |golden: &Golden| {
+        let folder = golden.checkpoint();
+        Model::open(folder.path(), OpenOptions::default()).unwrap_err().to_string()
+    };
+    golden.config.insert("num_attention_heads".to_owned(), 0.into());
+    assert!(!open(&golden).is_empty());
+    golden.config.remove("num_attention_heads");
+    assert!(open(&golden).contains("config.json"));
+    golden.config.insert("num_attention_heads".to_owned(), 4.into());
+    golden.tensors.remove("model.norm.weight");
+    assert!(!open(&golden).is_empty());
+}
+
+/// Whatever a number in a configuration is changed to, the model opens and computes, or there is an error.
+#[test]
+fn odd_configurations_do_no_harm() {
+    for (name, golden) in borrowed() {
+        let numbers: Vec<String> =
+            golden.config.iter().filter(|(_, value)| value.is_number()).map(|(key, _)| key.clone()).collect();
+        for key in numbers {
+            for odd in
+                [0.into(), 1.into(), 7.into(), 1_000_000_000.into(), (-1).into(), serde_json::json!(0.3)]
+            {
+                let mut golden = golden.clone();
+                golden.config.insert(key.clone(), odd);
+                let folder = golden.checkpoint();
+                let Ok(model) = Model::open(folder.path(), OpenOptions::default()) else { continue };
+                let model = &mut *model.language_model();
+                let sequence = model.open();
+                let tokens = [TokenId(1), TokenId(2)];
+                let given = append(model, sequence, &tokens, Role::Prompt, Wanted::All);
+                assert!(given.is_err() || model.vocab_size() > 0, "{name}, {key}");
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+"""Writes NAME.json beside this file: the logits that Hugging Face transformers computes with tiny random models of the
+architectures that candle's own models are used for.
+
+    pip install torch==2.15.0 transformers==5.23.0 safetensors numpy
+    python3 borrowed.py [NAME ...]
+
+The files are like those of ../generate.py, whose formula gives the weights, but without the streams between layers.
+"""
+
+import json
+import pathlib
+import sys
+import tempfile
+
+sys.path.append(str(pathlib.Path(__file__).parent.parent))
+
+import safetensors.numpy
+import torch
+import transformers
+from generate import COMMON, POSITIONS, SIZES, TOKENS, rows, weights
+
+BASE = {**COMMON, **SIZES[64]}
+ROPE = {"rope_theta": 10000.0, "rope_scaling": None}
+MODELS = {
+    "gemma": {
+        "model_type": "gemma",
+        "architectures": ["GemmaForCausalLM"],
+        "attention_bias": False,
+        "head_dim": 32,
+        "hidden_act": "gelu_pytorch_tanh",
+        "rms_norm_eps": 1e-6,
+        **ROPE,
+    },
+    "glm4": {
+        "model_type": "glm4",
+        "architectures": ["Glm4ForCausalLM"],
+        "attention_bias": True,
+        "head_dim": 16,
+        "hidden_act": "silu",
+        "partial_rotary_factor": 0.5,
+        "rms_norm_eps": 1e-5,
+        "tie_word_embeddings": False,
+        "pad_token_id": 0,
+        **ROPE,
+    },
+    "helium": {
+        "model_type": "helium",
+        "architectures": ["HeliumForCausalLM"],
+        "attention_bias": False,
+        "head_dim": 16,
+        "hidden_act": "silu",
+        "mlp_bias": False,
+        "pad_token_id": 3,
+        "rms_norm_eps": 1e-8,
+        "tie_word_embeddings": False,
+        **ROPE,
+    },
+    "olmo": {
+        "model_type": "olmo",
+        "architectures": ["OlmoForCausalLM"],
+        "attention_bias": False,
+        "clip_qkv": None,
+        "hidden_act": "silu",
+        "pad_token_id": 1,
+        "tie_word_embeddings": False,
+        **ROPE,
+    },
+    "phi": {
+        "model_type": "phi",
+        "architectures": ["PhiForCausalLM"],
+        "embd_pdrop": 0.0,
+        "hidden_act": "gelu_new",
+        "layer_norm_eps": 1e-5,
+        "num_key_value_heads": 4,
+        "partial_rotary_factor": 0.5,
+        "qk_layernorm": False,
+        "resid_pdrop": 0.0,
+        "tie_word_embeddings": False,
+        **ROPE,
+    },
+    "qwen2-moe": {
+        "model_type": "qwen2_moe",
+        "architectures": ["Qwen2MoeForCausalLM"],
+        "decoder_sparse_step": 1,
+        "hidden_act": "silu",
+        "max_window_layers": 4,
+        "moe_intermediate_size": 32,
+        "norm_topk_prob": False,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "qkv_bias": True,
+        "rms_norm_eps": 1e-6,
+        "shared_expert_intermediate_size": 48,
+        "sliding_window": 64,
+        "tie_word_embeddings": False,
+        "use_sliding_window": False,
+        **ROPE,
+    },
+    "starcoder2": {
+        "model_type": "starcoder2",
+        "architectures": ["Starcoder2ForCausalLM"],
+        "embedding_dropout": 0.0,
+        "hidden_act": "gelu_pytorch_tanh",
+        "norm_epsilon": 1e-5,
+        "residual_dropout": 0.0,
+        "sliding_window": None,
+        "tie_word_embeddings": True,
+        "use_bias": True,
+        **ROPE,
+    },
+}
+
+
+@torch.no_grad()
+def golden(config):
+    with tempfile.TemporaryDirectory() as folder:
+        config_file = pathlib.Path(folder, "config.json")
+        config_file.write_text(json.dumps(config))
+        settings = transformers.AutoConfig.from_pretrained(folder)
+        # Saved once for the names and shapes that released checkpoints have.
+        transformers.AutoModelForCausalLM.from_config(settings).save_pretrained(folder)
+        file = f"{folder}/model.safetensors"
+        shapes = {name: list(tensor.shape) for name, tensor in safetensors.numpy.load_file(file).items()}
+        kind = "gemma2" if config["model_type"] == "gemma" else config["model_type"]
+        tensors = {name: weights(name, shape, kind) for name, shape in shapes.items()}
+        safetensors.numpy.save_file(tensors, file, {"format": "pt"})
+        config_file.write_text(json.dumps(config))
+        model, report = transformers.AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True
+        )
+    if any(report.values()):
+        raise SystemExit(f"{config['model_type']}: not loaded as it is: {report}")
+    logits = model.eval()(input_ids=torch.tensor([TOKENS])).logits[0].numpy()
+    return shapes, logits
+
+
+def main():
+    folder = pathlib.Path(__file__).parent
+    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
+    for name in sys.argv[1:] or MODELS:
+        config = dict(sorted({**BASE, **MODELS[name]}.items()))
+        shapes, logits = golden(config)
+        parts = {
+            "versions": versions,
+            "config": config,
+            "tensors": shapes,
+            "tokens": TOKENS,
+            "positions": POSITIONS,
+            "embedded": [],
+            "layers": [],
+        }
+        parts = {key: json.dumps(value, separators=(",", ":")) for key, value in parts.items()}
+        parts["logits"] = rows(logits)
+        lines = ",\n".join(f'"{key}":{value}' for key, value in parts.items())
+        path = folder / f"{name}.json"
+        path.write_text(f"{{\n{lines}\n}}\n")
+        print(path.name, path.stat().st_size)
+
+
+if __name__ == "__main__":
+    main()
