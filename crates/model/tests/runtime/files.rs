@@ -157,7 +157,7 @@ fn faults_of_configurations_are_named() {
         let folder = golden.checkpoint();
         fault(folder.path(), folder.path())
     };
-    let known = "gemma2, gemma3_text, gpt_oss, granite, llama, mistral, mixtral, olmo2, olmo3, phi3, qwen2, qwen3, qwen3_moe, smollm3";
+    let known = "gemma, gemma2, gemma3_text, glm4, gpt_oss, granite, helium, llama, mistral, mixtral, olmo, olmo2, olmo3, phi, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, smollm3, starcoder2";
     assert_eq!(
         with("model_type", "mamba".into()),
         format!("config.json: architecture \"mamba\" is not supported (known: {known})")
