@@ -37,3 +37,31 @@ pub enum Encoding {
     /// 4-bit floats, a power of two for 32.
     Mxfp4,
 }
+
+impl Encoding {
+    /// How many elements so many bytes hold, in whole blocks.
+    pub const fn elements(self, bytes: usize) -> usize {
+        let (len, block) = match self {
+            Self::F32 => (1, 4),
+            Self::F16 | Self::Bf16 => (1, 2),
+            Self::Q4_0 | Self::Iq4Nl => (32, 18),
+            Self::Q4_1 => (32, 20),
+            Self::Q5_0 => (32, 22),
+            Self::Q5_1 => (32, 24),
+            Self::Q8_0 => (32, 34),
+            Self::Q2K => (256, 84),
+            Self::Q3K => (256, 110),
+            Self::Q4K => (256, 144),
+            Self::Q5K => (256, 176),
+            Self::Q6K => (256, 210),
+            Self::Iq4Xs => (256, 136),
+            Self::Mxfp4 => (32, 17),
+        };
+        bytes / block * len
+    }
+
+    /// Whether elements are floats by themselves, not parts of blocks.
+    pub const fn is_float(self) -> bool {
+        matches!(self, Self::F32 | Self::F16 | Self::Bf16)
+    }
+}

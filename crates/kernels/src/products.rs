@@ -8,7 +8,7 @@ use crate::float::{self, Bf16, F16, F32};
 use crate::format::{BlockFormat, GROUP, Header};
 #[cfg(target_arch = "x86_64")]
 use crate::x86;
-use crate::{fma, k, legacy, table};
+use crate::{k, legacy, table};
 
 /// Which instructions compute.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -72,6 +72,10 @@ impl<'a> Rows<'a> {
 }
 
 /// The dot products of weight rows, `row_bytes` each, with activation rows: `out[token][row]`.
+///
+/// # Panics
+/// When there are not as many rows of `out` as of activations, when these are not all as long as there are rows of weights, or when
+/// activations are not as long as a row of weights.
 pub fn products(
     encoding: Encoding,
     rows: &[u8],
@@ -91,11 +95,21 @@ pub(crate) fn products_by(
     out: &mut [&mut [f32]],
 ) {
     assert!(tier.is_available(), "{tier:?} on a processor without it");
+    assert_eq!(x.len(), out.len(), "activations and outputs");
+    let count = rows.bytes.len() / rows.row_bytes;
+    assert!(out.iter().all(|out| out.len() == count), "outputs for each of {count} rows");
+    let columns = encoding.elements(rows.row_bytes);
+    let fits = |x: &Activation<'_>| {
+        x.values().len() == columns && (encoding.is_float() || x.groups().len() == columns / GROUP)
+    };
+    assert!(x.iter().all(fits), "activations as long as rows of {columns} weights");
     with_format!(encoding,
         B => match tier {
             Tier::Portable => tiles::<Portable<B>>(rows, x, out),
+            // SAFETY: the processor has the tier, as asserted above.
             #[cfg(target_arch = "x86_64")]
-            tier => x86::products::<B>(tier, rows, x, out),
+            #[expect(unsafe_code)]
+            tier => unsafe { x86::products::<B>(tier, rows, x, out) },
             #[cfg(not(target_arch = "x86_64"))]
             _ => tiles::<Portable<B>>(rows, x, out),
         },
@@ -150,6 +164,8 @@ fn sum(lanes: [f32; LANES]) -> f32 {
     (quarters[0] + quarters[2]) + (quarters[1] + quarters[3])
 }
 
+/// Plain loops. Multiply-adds are fused as those of the vectors are, also where that is slow: only processors without AVX2
+/// come here on x86-64.
 struct Portable<B>(B);
 
 impl<B: BlockFormat> Tile for Portable<B> {
@@ -171,7 +187,7 @@ fn dot<B: BlockFormat>(row: &[u8], x: &[Q8Block]) -> f32 {
             for (i, lane) in lanes.iter_mut().enumerate() {
                 let product = |i: usize| i32::from(q[i]) * i32::from(x.q[i]);
                 let four = product(4 * i) + product(4 * i + 1) + product(4 * i + 2) + product(4 * i + 3);
-                *lane = fma(if i < LANES / 2 { low } else { high }, four as f32, *lane);
+                *lane = (if i < LANES / 2 { low } else { high }).mul_add(four as f32, *lane);
             }
             offsets = add_offset::<B>(offsets, &header, index, x);
         }
@@ -195,10 +211,10 @@ pub(crate) fn scales<B: BlockFormat>(header: &Header, index: usize, x: &Q8Block)
 pub(crate) fn add_offset<B: BlockFormat>(offsets: f32, header: &Header, index: usize, x: &Q8Block) -> f32 {
     match (B::OFFSET, B::SPLIT) {
         (false, _) => offsets,
-        (true, false) => fma(header.offset[index], x.sum, offsets),
+        (true, false) => header.offset[index].mul_add(x.sum, offsets),
         (true, true) => {
-            let offsets = fma(header.offset[2 * index], x.sums[0], offsets);
-            fma(header.offset[2 * index + 1], x.sums[1], offsets)
+            let offsets = header.offset[2 * index].mul_add(x.sums[0], offsets);
+            header.offset[2 * index + 1].mul_add(x.sums[1], offsets)
         }
     }
 }

@@ -27,15 +27,21 @@ use crate::legacy::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
 use crate::products::{Rows, Tier, Tile, add_offset, scales, tiles};
 use crate::table::{E2M1_LEVELS, IQ4_LEVELS, Iq4Nl, Iq4Xs, Mxfp4};
 
-/// The products of rows and tokens, on a tier of this family that the processor has.
-pub(crate) fn products<B: Unpack>(tier: Tier, rows: Rows<'_>, x: &[Activation<'_>], out: &mut [&mut [f32]]) {
-    // SAFETY: the caller has asked the processor.
-    unsafe {
-        match tier {
-            Tier::Portable | Tier::Avx2 => avx2::<B>(rows, x, out),
-            Tier::AvxVnni => avx_vnni::<B>(rows, x, out),
-            Tier::Avx512Vnni => avx512_vnni::<B>(rows, x, out),
-        }
+/// The products of rows and tokens.
+///
+/// # Safety
+/// The processor must have the tier, which must not be the portable one.
+pub(crate) unsafe fn products<B: Unpack>(
+    tier: Tier,
+    rows: Rows<'_>,
+    x: &[Activation<'_>],
+    out: &mut [&mut [f32]],
+) {
+    match tier {
+        Tier::Portable => unreachable!("not a tier of this module"),
+        Tier::Avx2 => avx2::<B>(rows, x, out),
+        Tier::AvxVnni => avx_vnni::<B>(rows, x, out),
+        Tier::Avx512Vnni => avx512_vnni::<B>(rows, x, out),
     }
 }
 

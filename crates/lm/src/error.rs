@@ -1,3 +1,4 @@
+use formwork_vocab::TokenId;
 use thiserror::Error;
 
 use crate::SequenceId;
@@ -35,6 +36,17 @@ impl ModelError {
     /// A token is outside the vocabulary.
     pub fn token_outside(given: u32, limit: usize) -> Self {
         Kind::TokenOutside { given, limit }.into()
+    }
+
+    /// Nothing, where all tokens are in a vocabulary of this size.
+    ///
+    /// # Errors
+    /// For the first that is not.
+    pub fn check_tokens(tokens: &[TokenId], vocabulary: usize) -> Result<(), Self> {
+        match tokens.iter().find(|token| token.index() >= vocabulary) {
+            Some(token) => Err(Self::token_outside(token.0, vocabulary)),
+            None => Ok(()),
+        }
     }
 
     /// A sequence would grow past the context.

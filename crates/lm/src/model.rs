@@ -14,8 +14,9 @@ impl fmt::Display for SequenceId {
     }
 }
 
-/// Where a run's tokens came from. The numeric path follows the role and the position, never how a batch was packed, so
-/// that a request gives the same tokens alone and among others.
+/// Where a run's tokens came from. On the CPU the numeric path follows the role and the position, never how a batch was
+/// packed, so that a request gives the same tokens alone and among others. Libraries for GPUs choose theirs by shape, so
+/// there results may differ by rounding with what else is in a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
     /// Tokens of the prompt.
@@ -38,7 +39,7 @@ pub enum Wanted<'a> {
 
 impl Wanted<'_> {
     /// Leaves of a whole row what is wanted.
-    pub fn of(self, mut row: Vec<f32>) -> Vec<f32> {
+    pub fn masked(self, mut row: Vec<f32>) -> Vec<f32> {
         match self {
             Self::Nothing => Vec::new(),
             Self::All => row,
@@ -75,8 +76,9 @@ pub struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// What a back end checks before it changes anything: that each sequence is open, where `len` knows it, and occurs
-    /// once; that its tokens are in the vocabulary, and that they fit its context.
+    /// What a back end checks before it changes anything: that each sequence is open and occurs once, that its tokens are in
+    /// the vocabulary, and that they fit the context. `len` gives how many tokens an open sequence has, `None` for one that is
+    /// not open.
     ///
     /// # Errors
     /// For the first run of which that is not so.
@@ -91,9 +93,7 @@ impl Batch<'_> {
             if self.runs[..index].iter().any(|other| other.sequence == run.sequence) {
                 return Err(ModelError::repeated_sequence(run.sequence));
             }
-            if let Some(token) = run.tokens.iter().find(|token| token.index() >= vocabulary) {
-                return Err(ModelError::token_outside(token.0, vocabulary));
-            }
+            ModelError::check_tokens(run.tokens, vocabulary)?;
             let len = len + run.tokens.len();
             if len > context {
                 return Err(ModelError::context_full(len, context));

@@ -74,32 +74,18 @@ impl LanguageModel for ScriptedModel {
     }
 
     fn forward(&mut self, batch: &Batch<'_>) -> Result<Logits, ModelError> {
+        let len = |sequence| self.sequences.get(&sequence).map(Vec::len);
+        batch.check(len, self.vocab_size, self.context_len)?;
         let mut rows = Vec::with_capacity(batch.runs.len());
         for run in &batch.runs {
-            let tokens = self
-                .sequences
-                .get_mut(&run.sequence)
-                .ok_or_else(|| ModelError::unknown_sequence(run.sequence))?;
-            if let Some(token) = run.tokens.iter().find(|token| token.index() >= self.vocab_size) {
-                return Err(ModelError::token_outside(token.0, self.vocab_size));
-            }
+            let Some(tokens) = self.sequences.get_mut(&run.sequence) else { continue };
             tokens.extend_from_slice(run.tokens);
-            if tokens.len() > self.context_len {
-                return Err(ModelError::context_full(tokens.len(), self.context_len));
-            }
             let mut row = Vec::new();
             if !matches!(run.wanted, Wanted::Nothing) {
                 row.resize(self.vocab_size, 0.0);
                 (self.script)(tokens, &mut row);
             }
-            if let Wanted::Only(set) = run.wanted {
-                for (index, logit) in row.iter_mut().enumerate() {
-                    if !set.contains(TokenId(index as u32)) {
-                        *logit = f32::NEG_INFINITY;
-                    }
-                }
-            }
-            rows.push(row);
+            rows.push(if row.is_empty() { row } else { run.wanted.masked(row) });
         }
         Ok(Logits::new(rows))
     }

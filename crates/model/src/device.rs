@@ -9,7 +9,8 @@ use crate::error::Kind;
 /// Where a model computes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Device {
-    /// A GPU where this build can use one and finds one, else the CPU.
+    /// A GPU where this build can use one and finds one, else the CPU, with a warning where a GPU is there and cannot be used.
+    /// A build for CUDA does not start on a machine without its driver. A model that does not fit the GPU is an error.
     Auto,
     /// The CPU, by kernels that work on the weights as they lie in the file.
     #[default]
@@ -59,7 +60,7 @@ impl fmt::Display for Device {
 }
 
 impl Device {
-    /// What a device is called for that a model computes on; `None` for the CPU by kernels of our own.
+    /// The candle device to compute on; `None` for the CPU by kernels of our own.
     pub(crate) fn tensors(self) -> Result<Option<candle_core::Device>, Kind> {
         let fail = |error| Kind::Device { device: self, error: Box::new(error) };
         let missing = |feature| Kind::DeviceFeature { device: self, feature };
@@ -69,7 +70,7 @@ impl Device {
             Self::Cuda(_) if !cuda_is_available() => Err(missing("cuda")),
             Self::Cuda(number) => candle_core::Device::new_cuda(number).map(Some).map_err(fail),
             Self::Metal if !metal_is_available() => Err(missing("metal")),
-            Self::Metal => candle_core::Device::new_metal(0).map(Some).map_err(fail),
+            Self::Metal => metal().map(Some).map_err(fail),
             Self::Auto => Ok([Self::Cuda(0), Self::Metal].into_iter().find_map(Self::found)),
         }
     }
@@ -80,11 +81,18 @@ impl Device {
             Ok(device) => device,
             Err(Kind::DeviceFeature { .. }) => None,
             Err(error) => {
-                tracing::info!(device = %self, ?error, "not used");
+                let error: &(dyn std::error::Error + 'static) = &error;
+                tracing::warn!(device = %self, error, "not used");
                 None
             }
         }
     }
+}
+
+/// The library takes for granted that there is one.
+fn metal() -> candle_core::Result<candle_core::Device> {
+    let none = || Err(candle_core::Error::msg("there is none"));
+    std::panic::catch_unwind(|| candle_core::Device::new_metal(0)).unwrap_or_else(|_| none())
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod file_map;
 pub mod gguf;
 pub mod hub;
 mod model;
+mod ops;
 mod rope;
 mod routing;
 pub mod spec;

@@ -2,6 +2,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use candle_core::DeviceLocation;
 use formwork_lm::{LanguageModel, ModelError};
 use formwork_vocab::{TokenId, Tokenizer};
 
@@ -60,6 +61,14 @@ enum Backend {
     Borrowed(Arc<borrowed::Network>),
 }
 
+fn named(device: &candle_core::Device, on_cpu: &str) -> String {
+    match device.location() {
+        DeviceLocation::Cpu => on_cpu.to_owned(),
+        DeviceLocation::Cuda { gpu_id } => format!("cuda:{gpu_id}"),
+        DeviceLocation::Metal { .. } => "metal".to_owned(),
+    }
+}
+
 impl fmt::Debug for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -72,8 +81,8 @@ impl fmt::Debug for Backend {
 
 /// A model, opened and checked, ready to compute with.
 ///
-/// Opening maps the files and reads their directories; weights are read when they are first used, but for those that are
-/// converted.
+/// Opening maps the files and reads their directories. On the CPU weights are read when they are first used, but for those
+/// that are converted; other devices get copies of them all.
 #[derive(Clone, Debug)]
 pub struct Model {
     checkpoint: Checkpoint,
@@ -85,8 +94,8 @@ impl Model {
     /// Opens a GGUF file or a folder of safetensors, as [`Checkpoint::open`] does.
     ///
     /// # Errors
-    /// When a file cannot be read or is broken, the architecture is unknown, or a key or tensor is missing or of the wrong
-    /// shape. The message names the file and the place.
+    /// When a file cannot be read or is broken, the architecture is unknown, a key or tensor is missing or of the wrong shape,
+    /// or the device is not there, not in this build, or too small. The message names the file and the place.
     pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self, LoadError> {
         Self::from_checkpoint(Checkpoint::open(path)?, options)
     }
@@ -96,7 +105,7 @@ impl Model {
     /// # Errors
     /// As for [`Model::open`].
     pub fn from_checkpoint(checkpoint: Checkpoint, options: OpenOptions) -> Result<Self, LoadError> {
-        let device = options.device.tensors().map_err(|kind| checkpoint.error(kind))?;
+        let device = options.device.tensors().map_err(|kind| LoadError::new(checkpoint.path(), kind))?;
         let spec = match ModelSpec::of_known(&checkpoint) {
             Err(unknown @ Kind::Architecture { .. }) => {
                 let check = borrowed::Network::check(&checkpoint, unknown);
@@ -116,8 +125,11 @@ impl Model {
         let backend = match device {
             None => Backend::Cpu(Arc::new(decoder::Network::new(spec, weights, context))),
             Some(device) => {
-                let network = tensors::Network::new(spec, &weights, context, device);
-                Backend::Tensors(Arc::new(network.map_err(|error| checkpoint.error(error.into()))?))
+                let network = tensors::Network::new(spec, &weights, context, device).map_err(|error| {
+                    let kind = Kind::Device { device: options.device, error: Box::new(error) };
+                    LoadError::new(checkpoint.path(), kind)
+                });
+                Backend::Tensors(Arc::new(network?))
             }
         };
         Ok(Self { checkpoint, backend, context })
@@ -137,6 +149,15 @@ impl Model {
         let trained = network.context();
         let context = options.context.map_or(trained, |wanted| wanted.min(trained));
         Ok(Self { checkpoint, backend: Backend::Borrowed(Arc::new(network)), context })
+    }
+
+    /// Where the model computes: `cpu`, `cuda:N`, `metal` or `reference`; `candle` on the CPU by one of candle's models.
+    pub fn computes_on(&self) -> String {
+        match &self.backend {
+            Backend::Cpu(_) => "cpu".to_owned(),
+            Backend::Tensors(network) => named(network.device(), "reference"),
+            Backend::Borrowed(network) => named(network.device(), "candle"),
+        }
     }
 
     /// A decoder over the model's weights. Decoders share the weights and nothing else.

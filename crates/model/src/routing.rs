@@ -1,6 +1,6 @@
 //! Which experts of a mixture a token goes to.
 
-use crate::decoder::softmax;
+use crate::ops::softmax;
 use crate::spec::{ExpertSpec, Gating};
 
 /// For each expert the tokens that go to it, with their weights, from a router's scores, `[tokens, experts]`.

@@ -150,34 +150,41 @@ pub struct WriteError {
 }
 
 impl Synthetic {
-    /// The model's file in a folder, written if it is not there yet.
+    /// The model's file in a folder, written if it is not there yet as it should be.
     ///
     /// # Errors
     /// When it cannot be written.
     pub fn write(&self, folder: &Path) -> Result<PathBuf, WriteError> {
         let path = folder.join(format!("{self}.gguf"));
-        if !path.exists() {
-            let partial = folder.join(format!("{self}.{}.partial", std::process::id()));
-            let written = std::fs::create_dir_all(folder).and_then(|()| self.write_file(&partial));
-            if let Err(error) = written.and_then(|()| std::fs::rename(&partial, &path)) {
-                // What there is of it is of no use to anybody.
-                let _ = std::fs::remove_file(&partial);
-                return Err(WriteError { path, error });
-            }
+        let tensors = self.tensors();
+        let header = self.header(&tensors);
+        match self.write_file(&path, &header, &tensors) {
+            Ok(()) => Ok(path),
+            Err(error) => Err(WriteError { path, error }),
         }
-        Ok(path)
     }
 
-    fn write_file(&self, path: &Path) -> io::Result<()> {
-        let mut file = BufWriter::new(File::create(path)?);
-        let tensors = self.tensors();
-        file.write_all(&self.header(&tensors))?;
-        for tensor in &tensors {
+    fn write_file(&self, path: &Path, header: &[u8], tensors: &[TensorEntry]) -> io::Result<()> {
+        let len = header.len().next_multiple_of(ALIGNMENT) as u64;
+        let len = len + tensors.iter().map(|tensor| tensor.padded_bytes() as u64).sum::<u64>();
+        if path.metadata().is_ok_and(|metadata| metadata.len() == len) {
+            return Ok(());
+        }
+        let folder = path.parent().unwrap_or(Path::new("."));
+        std::fs::create_dir_all(folder)?;
+        let partial = tempfile::NamedTempFile::with_prefix_in(format!("{self}."), folder)?;
+        let mut file = BufWriter::new(partial.as_file());
+        file.write_all(header)?;
+        for tensor in tensors {
             pad(&mut file)?;
             tensor.write(&mut file)?;
         }
         pad(&mut file)?;
-        file.flush()
+        file.flush()?;
+        drop(file);
+        partial.as_file().sync_all()?;
+        partial.persist(path)?;
+        Ok(())
     }
 
     fn tensors(&self) -> Vec<TensorEntry> {
@@ -246,7 +253,7 @@ impl Synthetic {
             }
             header.extend(tensor.of.number.to_le_bytes());
             header.extend(offset.to_le_bytes());
-            offset += (tensor.rows * tensor.row_bytes()).next_multiple_of(ALIGNMENT) as u64;
+            offset += tensor.padded_bytes() as u64;
         }
         header
     }
@@ -255,7 +262,7 @@ impl Synthetic {
 /// The format's usual alignment.
 const ALIGNMENT: usize = 32;
 
-fn pad(file: &mut BufWriter<File>) -> io::Result<()> {
+fn pad(file: &mut BufWriter<&File>) -> io::Result<()> {
     let at = file.stream_position()?;
     file.write_all(&[0; ALIGNMENT][..(at.next_multiple_of(ALIGNMENT as u64) - at) as usize])
 }
@@ -272,7 +279,11 @@ impl TensorEntry {
         self.columns / self.of.dtype.block_size() * self.of.dtype.type_size()
     }
 
-    fn write(&self, file: &mut BufWriter<File>) -> io::Result<()> {
+    fn padded_bytes(&self) -> usize {
+        (self.rows * self.row_bytes()).next_multiple_of(ALIGNMENT)
+    }
+
+    fn write(&self, file: &mut BufWriter<&File>) -> io::Result<()> {
         /// Different rows in a matrix.
         const DIFFERENT: usize = 61;
         let count = DIFFERENT.min(self.rows);
@@ -362,6 +373,24 @@ mod tests {
     use super::*;
     use crate::{Model, OpenOptions};
 
+    impl Synthetic {
+        /// Models for tests, of all types.
+        pub(crate) fn small() -> impl Iterator<Item = Self> {
+            static SMALL: Shape = Shape {
+                name: "small",
+                hidden: 256,
+                feed_forward: 512,
+                layers: 2,
+                heads: 4,
+                kv_heads: 2,
+                head_dim: 64,
+                vocabulary: 300,
+                tied: false,
+            };
+            WEIGHTS.iter().map(|weights| Self { shape: &SMALL, weights })
+        }
+    }
+
     #[test]
     fn names_are_read_as_they_are_written() {
         for (shape, weights) in SHAPES.iter().flat_map(|shape| WEIGHTS.iter().map(move |of| (shape, of))) {
@@ -377,27 +406,23 @@ mod tests {
 
     #[test]
     fn a_small_one_can_be_opened_and_read_with() {
-        static SMALL: Shape = Shape {
-            name: "small",
-            hidden: 256,
-            feed_forward: 512,
-            layers: 2,
-            heads: 4,
-            kv_heads: 2,
-            head_dim: 64,
-            vocabulary: 300,
-            tied: false,
-        };
         let folder = tempfile::tempdir().unwrap();
-        for weights in &WEIGHTS {
-            let path = Synthetic { shape: &SMALL, weights }.write(folder.path()).unwrap();
+        for small in Synthetic::small() {
+            let path = small.write(folder.path()).unwrap();
+            // What is not whole is written again.
+            let whole = std::fs::read(&path).unwrap();
+            std::fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+            assert_eq!(small.write(folder.path()).unwrap(), path);
+            assert_eq!(std::fs::read(&path).unwrap(), whole);
+            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
             let model = Model::open(&path, OpenOptions::default()).unwrap();
             assert_eq!(
                 model.tokenizer().unwrap().encode("a é\n", EncodeOptions::default()).unwrap().len(),
                 5
             );
             let states = model.hidden_states(&[TokenId(7)]).unwrap();
-            assert!(states.iter().flatten().all(|x| x.is_finite()), "{}", weights.name);
+            assert!(states.iter().flatten().all(|x| x.is_finite()), "{small}");
+            std::fs::remove_file(path).unwrap();
         }
     }
 }

@@ -169,7 +169,8 @@ impl Subject {
     }
 
     fn measured(&self, test: &'static str, free: Rates, shaped: Option<Shaped>) -> Measured<'_> {
-        Measured { model: &self.name, test, threads: rayon::current_num_threads(), free, shaped }
+        let device = self.model.computes_on();
+        Measured { model: &self.name, test, device, threads: rayon::current_num_threads(), free, shaped }
     }
 }
 
@@ -177,6 +178,7 @@ impl Subject {
 struct Measured<'a> {
     model: &'a str,
     test: &'static str,
+    device: String,
     threads: usize,
     /// Without a grammar.
     free: Rates,
@@ -190,8 +192,7 @@ impl Measured<'_> {
 
     fn as_json(&self) -> Value {
         let free = rates_as_json(&self.free);
-        let mut result =
-            json!({ "model": self.model, "test": self.test, "threads": self.threads, "free": free });
+        let mut result = json!({ "model": self.model, "test": self.test, "device": self.device, "threads": self.threads, "free": free });
         if let Some(shaped) = &self.shaped {
             let mut figures = rates_as_json(&shaped.rates);
             figures["forced_share"] = json!(shaped.forced_share());
@@ -230,7 +231,11 @@ impl Report {
 impl fmt::Display for Measured<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let threads = if self.threads == 1 { "thread" } else { "threads" };
-        write!(f, "{}, {}, {} {threads}: {}", self.model, self.test, self.threads, self.free)?;
+        write!(
+            f,
+            "{}, {}, {}, {} {threads}: {}",
+            self.model, self.test, self.device, self.threads, self.free
+        )?;
         let Some(shaped) = &self.shaped else { return Ok(()) };
         let (forced, grammar) = (shaped.forced_share() * 100.0, shaped.grammar_per_token());
         write!(

@@ -40,6 +40,10 @@ pub(crate) struct Network {
 }
 
 impl Network {
+    pub(crate) const fn device(&self) -> &Device {
+        &self.device
+    }
+
     /// The model of a checkpoint that is [known](Self::check).
     pub(crate) fn open(checkpoint: &Checkpoint, device: Device) -> std::result::Result<Self, Kind> {
         models::open(checkpoint, device)
@@ -155,7 +159,7 @@ impl LanguageModel for Decoder {
         for run in &batch.runs {
             let Some(sequence) = self.sequences.get_mut(&run.sequence) else { continue };
             let row = sequence.append(&self.network, run).map_err(ModelError::backend)?;
-            rows.push(if row.is_empty() { row } else { run.wanted.of(row) });
+            rows.push(if row.is_empty() { row } else { run.wanted.masked(row) });
         }
         Ok(Logits::new(rows))
     }

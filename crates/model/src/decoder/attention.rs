@@ -7,7 +7,7 @@
 use rayon::prelude::*;
 
 use super::kv::{BLOCK, LayerCache};
-use super::ops::{softcap, softmax};
+use crate::ops::{softcap, softmax};
 use crate::spec::{LayerSpec, ModelSpec};
 use formwork_kernels::fma;
 

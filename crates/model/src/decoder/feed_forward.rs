@@ -2,8 +2,8 @@
 
 use super::GEMM_FROM;
 use super::layer::Pass;
-use super::ops::gated;
 use super::product::{Path, products};
+use crate::ops::gated;
 use crate::routing::route;
 use crate::spec::ExpertSpec;
 use crate::weights::{FeedForward, GatedLinear, LayerWeights, Linear};

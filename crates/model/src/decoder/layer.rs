@@ -4,8 +4,8 @@ use formwork_vocab::TokenId;
 
 use super::attention::attend;
 use super::kv::KvCache;
-use super::ops::{add, rms_norm, rms_norm_in_place, scale};
 use super::product::{Path, products};
+use crate::ops::{add, rms_norm, rms_norm_in_place, scale};
 use crate::rope::Rotation;
 use crate::spec::ModelSpec;
 use crate::weights::LayerWeights;

@@ -17,7 +17,6 @@ mod attention;
 mod feed_forward;
 mod kv;
 mod layer;
-mod ops;
 mod product;
 
 use std::sync::Arc;
@@ -28,9 +27,8 @@ use rustc_hash::FxHashMap;
 
 use self::kv::KvCache;
 use self::layer::{Pass, Segment};
-pub(crate) use self::ops::{SWIGLU_ALPHA, softmax};
-use self::ops::{rms_norm, scale, softcap};
 use self::product::{Path, all_rows, some_rows};
+use crate::ops::{rms_norm, scale, softcap};
 use crate::rope::Rope;
 use crate::spec::ModelSpec;
 use crate::weights::Weights;
@@ -187,7 +185,7 @@ impl Network {
         let mut full = full.chunks_exact(head.rows);
         let row = |progress: &Progress<'_>| match progress.run.wanted {
             wanted if is_full(&progress) => {
-                wanted.of(self.finished(full.next().unwrap_or_default().to_vec()))
+                wanted.masked(self.finished(full.next().unwrap_or_default().to_vec()))
             }
             Wanted::Only(set) if !progress.last.is_empty() => {
                 let rows: Vec<u32> =
@@ -215,8 +213,7 @@ impl Network {
 
     /// The residual stream of a text, `[tokens, hidden]`, as it enters the first layer and leaves each.
     pub(crate) fn hidden_states(&self, tokens: &[TokenId]) -> Result<Vec<Vec<f32>>, ModelError> {
-        let run = Run { sequence: SequenceId(0), tokens, role: Role::Generated, wanted: Wanted::Nothing };
-        Batch { runs: vec![run] }.check(|_| Some(0), self.spec.vocabulary, usize::MAX)?;
+        ModelError::check_tokens(tokens, self.spec.vocabulary)?;
         let mut states = vec![Vec::new(); self.spec.layers.len() + 1];
         let mut cache = KvCache::new(&self.spec);
         for tokens in tokens.chunks(GENERATED_PIECE) {

@@ -43,6 +43,7 @@ pub(super) fn products<const N: usize>(
 /// cache, so that several tokens share one read of it.
 const LARGEST_PIECE: usize = 1 << 18;
 const SMALLEST_PIECE: usize = 1 << 14;
+
 /// Rows of one matrix, and where their products with each token go.
 struct Piece<'a> {
     matrix: &'a Matrix,

@@ -1,6 +1,6 @@
 //! Where the tokens of a pass are and what they see, as tensors that all layers share.
 
-use candle_core::{DType, Device, Result, Tensor};
+use candle_core::{Device, Result, Tensor};
 use formwork_vocab::TokenId;
 
 use super::pool::Table;
@@ -112,7 +112,7 @@ impl View {
         // The first token of a segment sees back the farthest.
         let seen = |segment: &Segment<'_>| {
             let positions = segment.positions();
-            positions.start_seen(window)..positions.end
+            first_seen(positions.start, window)..positions.end
         };
         let len = segments.iter().map(|segment| seen(segment).len()).max().unwrap_or_default();
         let mut slots = Vec::with_capacity(segments.len() * len);
@@ -124,7 +124,7 @@ impl View {
             slots.extend((0..len).map(slot));
             for token in 0..longest {
                 let at = positions.start + token.min(positions.len() - 1);
-                let first = (at..at + 1).start_seen(window);
+                let first = first_seen(at, window);
                 let bias = |index: usize| {
                     let is_seen = (first..=at).contains(&(seen.start + index));
                     if is_seen { 0.0 } else { f32::NEG_INFINITY }
@@ -135,20 +135,13 @@ impl View {
         let mask = if mask.iter().all(|bias| *bias == 0.0) {
             None
         } else {
-            Some(Tensor::from_vec(mask, (1, segments.len(), 1, longest, len), device)?.to_dtype(DType::F32)?)
+            Some(Tensor::from_vec(mask, (1, segments.len(), 1, longest, len), device)?)
         };
         Ok(Self { len, slots: Tensor::new(slots, device)?, mask })
     }
 }
 
-/// Positions that see others.
-trait Seeing {
-    /// The first position that the first of them sees through a window.
-    fn start_seen(&self, window: Option<usize>) -> usize;
-}
-
-impl Seeing for std::ops::Range<usize> {
-    fn start_seen(&self, window: Option<usize>) -> usize {
-        window.map_or(0, |window| (self.start + 1).saturating_sub(window))
-    }
+/// The first position that one sees through a window.
+fn first_seen(position: usize, window: Option<usize>) -> usize {
+    window.map_or(0, |window| (position + 1).saturating_sub(window))
 }

@@ -2,8 +2,9 @@
 //!
 //! It computes what a [`ModelSpec`] says, as the decoder of the CPU does, in larger steps: the tokens of all sequences of a
 //! piece go through the layers together, attention included, which reads the keys and values of all of them from one
-//! [`Pool`]. The residual stream and what is added to it are `f32`. Keys and values are `f16` on a GPU; matrices stay
-//! quantised where the library has their type. A result may depend on what else is in its batch, by rounding.
+//! [`Pool`]. Activations are `f32`, scores too; what is stored of keys and values is `f16` on a GPU, and matrices stay as
+//! they are where the library computes with their type ([`Precision`]). A result may depend on what else is in its batch,
+//! by rounding.
 
 mod layout;
 mod pass;
@@ -30,6 +31,20 @@ use crate::weights::{self as host, Matrix};
 const PROMPT_PIECE: usize = 256;
 /// Generated tokens that go through the layers together.
 const GENERATED_PIECE: usize = 64;
+/// Sequences that go together are at most so many times as long as the shortest of them, as all are padded to the longest.
+const LENGTHS: usize = 4;
+/// Elements of the scores of a pass, and of the keys that it gathers: a quarter of a gigabyte, and far from the sizes at which
+/// indices of 32 bits end.
+const MOST_ELEMENTS: usize = 1 << 26;
+
+/// In which types things are kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Precision {
+    /// All in `f32`.
+    Full,
+    /// Matrices as in the file where the library computes with their type, keys and values in `f16`.
+    Stored,
+}
 
 /// What is computed with: shared by all decoders of a model.
 pub(crate) struct Network {
@@ -39,19 +54,36 @@ pub(crate) struct Network {
     weights: Weights,
     rope: Rope,
     device: Device,
+    precision: Precision,
 }
 
 impl Network {
-    /// For sequences of `context` tokens at most, on a device.
+    pub(crate) const fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// For sequences of `context` tokens at most, on a device; on the CPU, where this is the reference, in full precision.
     pub(crate) fn new(
         spec: ModelSpec,
         weights: &host::Weights,
         context: usize,
         device: Device,
     ) -> Result<Self> {
+        let precision = if device.is_cpu() { Precision::Full } else { Precision::Stored };
+        Self::with_precision(spec, weights, context, device, precision)
+    }
+
+    fn with_precision(
+        spec: ModelSpec,
+        weights: &host::Weights,
+        context: usize,
+        device: Device,
+        precision: Precision,
+    ) -> Result<Self> {
         let rope = Rope::new(&spec, context);
         let embedding = weights.embedding.clone();
-        Ok(Self { spec, embedding, weights: Weights::upload(weights, &device)?, rope, device })
+        let weights = Weights::upload(weights, &device, precision)?;
+        Ok(Self { spec, embedding, weights, rope, device, precision })
     }
 
     pub(crate) const fn spec(&self) -> &ModelSpec {
@@ -59,7 +91,10 @@ impl Network {
     }
 
     fn pool(&self) -> Result<Pool> {
-        let dtype = if self.device.is_cpu() { DType::F32 } else { DType::F16 };
+        let dtype = match self.precision {
+            Precision::Full => DType::F32,
+            Precision::Stored => DType::F16,
+        };
         Pool::new(&self.spec, dtype, &self.device)
     }
 
@@ -67,7 +102,7 @@ impl Network {
     /// layer and leaves each.
     fn pass(
         &self,
-        pool: &Pool,
+        pool: &mut Pool,
         segments: &[Segment<'_>],
         visit: &mut dyn FnMut(&Tensor) -> Result<()>,
     ) -> Result<Tensor> {
@@ -81,7 +116,7 @@ impl Network {
         let mut x = scaled(Tensor::from_vec(embedded, shape, &self.device)?, self.spec.embedding_scale)?;
         visit(&x)?;
         let layout = Layout::new(&self.spec, &self.rope, segments, &self.device)?;
-        let pass = Pass { spec: &self.spec, layout, pool };
+        let mut pass = Pass { spec: &self.spec, layout, pool };
         for (index, layer) in self.weights.layers.iter().enumerate() {
             x = pass.layer(index, layer, &x)?;
             visit(&x)?;
@@ -98,9 +133,7 @@ impl Network {
 
     /// The residual stream of a text, `[tokens, hidden]`, as it enters the first layer and leaves each.
     pub(crate) fn hidden_states(&self, tokens: &[TokenId]) -> std::result::Result<Vec<Vec<f32>>, ModelError> {
-        let sequence = SequenceId(0);
-        let run = Run { sequence, tokens, role: Role::Prompt, wanted: Wanted::Nothing };
-        Batch { runs: vec![run] }.check(|_| Some(0), self.spec.vocabulary, usize::MAX)?;
+        ModelError::check_tokens(tokens, self.spec.vocabulary)?;
         let mut states = vec![Vec::new(); self.spec.layers.len() + 1];
         let mut compute = || {
             let (mut pool, mut table) = (self.pool()?, Table::default());
@@ -112,7 +145,7 @@ impl Network {
                     states.next().into_iter().for_each(|state| state.extend(&x));
                     Ok(())
                 };
-                self.pass(&pool, &[Segment { tokens, table: &table }], &mut visit)?;
+                self.pass(&mut pool, &[Segment { tokens, table: &table }], &mut visit)?;
                 table.advance(tokens.len());
             }
             Ok::<(), candle_core::Error>(())
@@ -150,18 +183,27 @@ struct Progress<'a> {
 }
 
 /// The tokens of the next pass: for each run how many of its next ones.
-fn next_piece(runs: &[Progress<'_>]) -> Vec<usize> {
+fn next_piece(spec: &ModelSpec, runs: &[Progress<'_>]) -> Vec<usize> {
     let mut lens = vec![0; runs.len()];
     let prompt = runs.iter().position(|run| run.run.role == Role::Prompt && !run.rest.is_empty());
     if let Some(index) = prompt {
         let run = &runs[index];
-        lens[index] = run.rest.len().min(PROMPT_PIECE - run.table.len() % PROMPT_PIECE);
+        let position = run.table.len();
+        let few = MOST_ELEMENTS / (spec.heads * (position + PROMPT_PIECE));
+        lens[index] = run.rest.len().min(PROMPT_PIECE - position % PROMPT_PIECE).min(few.max(1));
         return lens;
     }
+    let waiting = || runs.iter().filter(|run| !run.rest.is_empty());
+    let shortest = waiting().map(|run| run.table.len()).min().unwrap_or_default();
+    let longest = (LENGTHS * shortest).max(PROMPT_PIECE);
     let mut room = GENERATED_PIECE;
+    let mut segments = (MOST_ELEMENTS / (spec.heads * spec.head_dim * (longest + GENERATED_PIECE))).max(1);
     for (len, run) in lens.iter_mut().zip(runs) {
-        *len = run.rest.len().min(room);
-        room -= *len;
+        if run.table.len() <= longest && segments > 0 {
+            *len = run.rest.len().min(room);
+            room -= *len;
+            segments -= usize::from(*len > 0);
+        }
     }
     lens
 }
@@ -169,7 +211,7 @@ fn next_piece(runs: &[Progress<'_>]) -> Vec<usize> {
 /// Takes runs through the model.
 fn advance(network: &Network, pool: &mut Pool, runs: &mut [Progress<'_>]) -> Result<()> {
     while runs.iter().any(|run| !run.rest.is_empty()) {
-        let lens = next_piece(runs);
+        let lens = next_piece(&network.spec, runs);
         let mut segments = Vec::new();
         for (run, &len) in runs.iter_mut().zip(&lens).filter(|(_, len)| **len > 0) {
             pool.reserve(&mut run.table, len)?;
@@ -198,7 +240,7 @@ fn rows(network: &Network, runs: &[Progress<'_>]) -> Result<Vec<Vec<f32>>> {
     let mut rows = network.logits(&Tensor::cat(&lasts, 0)?)?.into_iter();
     let row = |run: &Progress<'_>| {
         let row = if wants(&run) { rows.next() } else { None };
-        row.map_or_else(Vec::new, |row| run.run.wanted.of(row))
+        row.map_or_else(Vec::new, |row| run.run.wanted.masked(row))
     };
     Ok(runs.iter().map(row).collect())
 }
@@ -237,18 +279,86 @@ impl LanguageModel for Decoder {
     fn forward(&mut self, batch: &Batch<'_>) -> std::result::Result<Logits, ModelError> {
         let len = |sequence| self.sequences.get(&sequence).map(Table::len);
         batch.check(len, self.network.spec.vocabulary, self.context)?;
-        let mut pool = match self.pool.take() {
-            Some(pool) => pool,
-            None => self.network.pool().map_err(ModelError::backend)?,
-        };
+        if self.pool.is_none() {
+            self.pool = Some(self.network.pool().map_err(ModelError::backend)?);
+        }
+        let Some(pool) = &mut self.pool else { return Ok(Logits::default()) };
         let runs = batch.runs.iter().filter_map(|&run| {
             let table = self.sequences.remove(&run.sequence)?;
             Some(Progress { run, table, rest: run.tokens, last: None })
         });
         let mut runs: Vec<Progress<'_>> = runs.collect();
-        let logits = advance(&self.network, &mut pool, &mut runs).and_then(|()| rows(&self.network, &runs));
+        let logits = advance(&self.network, pool, &mut runs).and_then(|()| rows(&self.network, &runs));
         self.sequences.extend(runs.into_iter().map(|progress| (progress.run.sequence, progress.table)));
-        self.pool = Some(pool);
         logits.map(Logits::new).map_err(ModelError::backend)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::Checkpoint;
+    use crate::synthetic::Synthetic;
+
+    /// What GPUs keep, on the CPU: quantised matrices, short floats, keys and values in `f16`.
+    #[test]
+    fn what_is_stored_computes_much_as_full_precision_does() {
+        let folder = tempfile::tempdir().unwrap();
+        for small in Synthetic::small() {
+            let checkpoint = Checkpoint::open(small.write(folder.path()).unwrap()).unwrap();
+            let rows = [Precision::Full, Precision::Stored].map(|precision| {
+                let spec = ModelSpec::of(&checkpoint).unwrap();
+                let weights = host::Weights::bind(&checkpoint, &spec, None).unwrap();
+                let network = Network::with_precision(spec, &weights, 2000, Device::Cpu, precision);
+                let mut decoder = Decoder::new(Arc::new(network.unwrap()), 2000);
+                let texts =
+                    [700, 40, 1].map(|len| (0..len).map(|t| TokenId(t * 37 % 300)).collect::<Vec<_>>());
+                let mut rows = Vec::new();
+                for role in [Role::Prompt, Role::Generated] {
+                    let sequences: Vec<_> = texts.iter().map(|_| decoder.open()).collect();
+                    let runs = sequences.iter().zip(&texts).map(|(&sequence, tokens)| Run {
+                        sequence,
+                        tokens,
+                        role,
+                        wanted: Wanted::All,
+                    });
+                    let logits = decoder.forward(&Batch { runs: runs.collect() }).unwrap();
+                    rows.extend((0..texts.len()).flat_map(|index| logits.row(index).to_vec()));
+                }
+                rows
+            });
+            let norm = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>().sqrt();
+            let error = norm(&mut rows[0].iter().zip(&rows[1]).map(|(full, stored)| full - stored));
+            let size = norm(&mut rows[0].iter().copied());
+            assert!(error < 0.03 * size, "{small}: {error} of {size}");
+        }
+    }
+
+    #[test]
+    fn a_pool_gives_back_what_it_gave() {
+        let folder = tempfile::tempdir().unwrap();
+        let small = Synthetic::small().next().unwrap();
+        let checkpoint = Checkpoint::open(small.write(folder.path()).unwrap()).unwrap();
+        let spec = ModelSpec::of(&checkpoint).unwrap();
+        let mut pool = Pool::new(&spec, DType::F32, &Device::Cpu).unwrap();
+        let before = pool.free_blocks();
+        let mut tables = [0; 5].map(|_| Table::default());
+        for _ in 0..3 {
+            for (index, table) in tables.iter_mut().enumerate() {
+                pool.reserve(table, 300 * index).unwrap();
+                table.advance(300 * index);
+            }
+        }
+        let mut slots: Vec<u32> =
+            tables.iter().flat_map(|table| (0..table.len()).map(|at| table.slot(at))).collect();
+        let count = slots.len();
+        slots.sort_unstable();
+        slots.dedup();
+        assert_eq!(slots.len(), count, "no slot is given twice");
+        for table in &mut tables {
+            pool.truncate(table, 0);
+        }
+        // It doubled on the way: 141 blocks were taken of 16.
+        assert_eq!(pool.free_blocks(), 16 * before);
     }
 }

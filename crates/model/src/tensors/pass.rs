@@ -1,13 +1,13 @@
 //! The layers, step by step as tensors.
 
-use candle_core::{DType, Result, Tensor};
+use candle_core::{Result, Tensor};
 use candle_nn::ops::{rms_norm, sigmoid, softmax_last_dim};
 use candle_nn::rotary_emb::{rope, rope_i};
 
 use super::layout::{Layout, Padding};
 use super::pool::Pool;
 use super::weights::{FeedForward, GatedLinear, Layer, Linear};
-use crate::decoder::SWIGLU_ALPHA;
+use crate::ops::SWIGLU_ALPHA;
 use crate::routing::route;
 use crate::spec::{Activation, ExpertSpec, ModelSpec, QkNorm, RopePairing};
 
@@ -15,12 +15,12 @@ use crate::spec::{Activation, ExpertSpec, ModelSpec, QkNorm, RopePairing};
 pub(super) struct Pass<'a> {
     pub(super) spec: &'a ModelSpec,
     pub(super) layout: Layout,
-    pub(super) pool: &'a Pool,
+    pub(super) pool: &'a mut Pool,
 }
 
 impl Pass<'_> {
     /// The residual stream, `[tokens, hidden]`, after layer `index`.
-    pub(super) fn layer(&self, index: usize, weights: &Layer, x: &Tensor) -> Result<Tensor> {
+    pub(super) fn layer(&mut self, index: usize, weights: &Layer, x: &Tensor) -> Result<Tensor> {
         let attended = self.attention(index, weights, &self.normed(x, weights.attention_norm.as_ref())?)?;
         let x = self.added(x, &attended, weights.post_attention_norm.as_ref())?;
         let normed = self.normed(&x, weights.feed_forward_norm.as_ref())?;
@@ -39,7 +39,7 @@ impl Pass<'_> {
     }
 
     /// The attention block's result, `[tokens, hidden]`.
-    fn attention(&self, index: usize, weights: &Layer, x: &Tensor) -> Result<Tensor> {
+    fn attention(&mut self, index: usize, weights: &Layer, x: &Tensor) -> Result<Tensor> {
         let (spec, layout) = (self.spec, &self.layout);
         let (kv_heads, dim) = (spec.kv_heads, spec.head_dim);
         let group = spec.heads / kv_heads;
@@ -49,8 +49,7 @@ impl Pass<'_> {
         let queries = self.rotated(index, &self.heads(&queries, spec.heads, query_norm)?)?;
         let keys = self.rotated(index, &self.heads(&keys, kv_heads, key_norm)?)?;
         let values = self.heads(&values, kv_heads, None)?;
-        let stored = self.pool.dtype();
-        self.pool.write(index, &layout.written, &keys.to_dtype(stored)?, &values.to_dtype(stored)?)?;
+        self.pool.write(index, &self.layout.written, &keys, &values)?;
 
         let view = layout.view(spec.layers[index].window);
         let (segments, longest) = (layout.segments, layout.longest);
@@ -64,16 +63,16 @@ impl Pass<'_> {
         };
         let queries = queries.reshape((kv_heads, group, segments, longest, dim))?.transpose(1, 2)?;
         let queries = queries.contiguous()?.reshape((kv_heads * segments, group * longest, dim))?;
-        let scores = queries.to_dtype(stored)?.matmul(&seen(keys)?.t()?)?.to_dtype(DType::F32)?;
+        let scores = queries.matmul(&seen(keys)?.t()?)?;
         let scores = softcapped(scores, spec.attention_softcap)?
             .reshape((kv_heads, segments, group, longest, view.len))?;
         let scores = match &view.mask {
             Some(mask) => scores.broadcast_add(mask)?,
             None => scores,
         };
-        let chances = softmax(&scores, weights.sinks.as_ref())?;
-        let chances = chances.reshape((kv_heads * segments, group * longest, view.len))?;
-        let attended = chances.to_dtype(stored)?.matmul(&seen(values)?)?.to_dtype(DType::F32)?;
+        let attention = softmax(&scores, weights.sinks.as_ref())?;
+        let attention = attention.reshape((kv_heads * segments, group * longest, view.len))?;
+        let attended = attention.matmul(&seen(values)?)?;
         // [segments * longest, heads * head_dim]
         let attended = attended.reshape((kv_heads, segments, group, longest, dim))?;
         let attended = attended.permute((1, 3, 0, 2, 4))?.contiguous()?;
@@ -149,17 +148,20 @@ impl Pass<'_> {
         x: &Tensor,
     ) -> Result<Tensor> {
         let scores: Vec<f32> = router.forward(x)?.flatten_all()?.to_vec1()?;
-        let mut out = x.zeros_like()?;
-        for (expert, tokens) in experts.iter().zip(route(spec, &scores)).filter(|(_, of)| !of.is_empty()) {
-            let count = tokens.len();
-            let (tokens, weights): (Vec<u32>, Vec<f32>) =
-                tokens.into_iter().map(|(token, weight)| (token as u32, weight)).unzip();
-            let tokens = Tensor::new(tokens, x.device())?;
-            let weights = Tensor::from_vec(weights, (count, 1), x.device())?;
-            let fed = self.dense(expert, &x.index_select(&tokens, 0)?)?;
-            out = out.index_add(&tokens, &fed.broadcast_mul(&weights)?, 0)?;
+        let routes = route(spec, &scores);
+        let (tokens, weights): (Vec<u32>, Vec<f32>) =
+            routes.iter().flatten().map(|&(token, weight)| (token as u32, weight)).unzip();
+        let count = tokens.len();
+        // Expert by expert.
+        let tokens = Tensor::from_vec(tokens, count, x.device())?;
+        let weights = Tensor::from_vec(weights, (count, 1), x.device())?;
+        let rows = x.index_select(&tokens, 0)?;
+        let (mut fed, mut first) = (Vec::new(), 0);
+        for (expert, tokens) in experts.iter().zip(routes).filter(|(_, tokens)| !tokens.is_empty()) {
+            fed.push(self.dense(expert, &rows.narrow(0, first, tokens.len())?)?);
+            first += tokens.len();
         }
-        Ok(out)
+        x.zeros_like()?.index_add(&tokens, &Tensor::cat(&fed, 0)?.broadcast_mul(&weights)?, 0)
     }
 }
 

@@ -80,13 +80,18 @@ impl Pool {
         self.free.extend(table.blocks.drain(kept..));
     }
 
+    /// Doubles the tensors. Where one of them finds no room, those before it are larger already, and the next attempt goes
+    /// on with the others.
     fn grow(&mut self) -> Result<()> {
+        let wanted = 2 * self.blocks * BLOCK;
         for layer in &mut self.layers {
             for tensor in [&mut layer.keys, &mut layer.values] {
                 let (heads, slots, dim) = tensor.dims3()?;
-                let larger = Tensor::zeros((heads, 2 * slots, dim), tensor.dtype(), tensor.device())?;
-                larger.slice_set(tensor, 1, 0)?;
-                *tensor = larger;
+                if slots < wanted {
+                    let larger = Tensor::zeros((heads, wanted, dim), tensor.dtype(), tensor.device())?;
+                    larger.slice_set(tensor, 1, 0)?;
+                    *tensor = larger;
+                }
             }
         }
         self.free.extend((self.blocks as u32..2 * self.blocks as u32).rev());
@@ -94,21 +99,28 @@ impl Pool {
         Ok(())
     }
 
-    /// Writes keys and values, `[kv_heads, tokens, head_dim]` each, to slots that are given in the same shape.
-    pub(super) fn write(&self, layer: usize, slots: &Tensor, keys: &Tensor, values: &Tensor) -> Result<()> {
-        let layer = &self.layers[layer];
-        layer.keys.scatter_set(slots, keys, 1)?;
-        layer.values.scatter_set(slots, values, 1)
+    #[cfg(test)]
+    pub(super) const fn free_blocks(&self) -> usize {
+        self.free.len()
     }
 
-    /// The keys and values in some slots, `[kv_heads, slots, head_dim]` each.
+    /// Writes keys and values, `[kv_heads, tokens, head_dim]` each, to slots that are given in the same shape.
+    pub(super) fn write(
+        &mut self,
+        layer: usize,
+        slots: &Tensor,
+        keys: &Tensor,
+        values: &Tensor,
+    ) -> Result<()> {
+        let layer = &mut self.layers[layer];
+        layer.keys.scatter_set(slots, &keys.to_dtype(layer.keys.dtype())?, 1)?;
+        layer.values.scatter_set(slots, &values.to_dtype(layer.values.dtype())?, 1)
+    }
+
+    /// The keys and values in some slots, `[kv_heads, slots, head_dim]` each, as `f32`.
     pub(super) fn read(&self, layer: usize, slots: &Tensor) -> Result<(Tensor, Tensor)> {
         let layer = &self.layers[layer];
-        Ok((layer.keys.index_select(slots, 1)?, layer.values.index_select(slots, 1)?))
-    }
-
-    /// The type of elements.
-    pub(super) fn dtype(&self) -> DType {
-        self.layers.first().map_or(DType::F32, |layer| layer.keys.dtype())
+        let read = |tensor: &Tensor| tensor.index_select(slots, 1)?.to_dtype(DType::F32);
+        Ok((read(&layer.keys)?, read(&layer.values)?))
     }
 }

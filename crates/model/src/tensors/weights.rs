@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use candle_core::quantized::{GgmlDType, QMatMul, QStorage, QTensor};
 use candle_core::{DType, Device, Module, Result, Tensor};
+use formwork_kernels::Encoding;
+use rayon::prelude::*;
 
+use super::Precision;
 use crate::spec::ExpertSpec;
 use crate::weights::{self, Matrix};
-use formwork_kernels::Encoding;
 
 /// A matrix and the bias that is added to its product.
 pub(super) struct Linear {
@@ -58,12 +60,12 @@ pub(super) struct Weights {
 }
 
 impl Weights {
-    pub(super) fn upload(weights: &weights::Weights, device: &Device) -> Result<Self> {
-        let upload = Upload { device };
+    pub(super) fn upload(weights: &weights::Weights, device: &Device, precision: Precision) -> Result<Self> {
+        let upload = Upload { device, precision };
         Ok(Self {
             layers: weights.layers.iter().map(|layer| upload.layer(layer)).collect::<Result<_>>()?,
             output_norm: upload.vector(&weights.output_norm)?,
-            head: Linear { weight: upload.matrix(&weights.head)?, bias: None },
+            head: Linear { weight: upload.exact(&weights.head)?, bias: None },
         })
     }
 }
@@ -72,6 +74,12 @@ impl Linear {
     /// The products of `x`, `[tokens, columns]`, with the rows: `[tokens, rows]`, both `f32`.
     pub(super) fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let product = match &self.weight {
+            Weight::Float(weight) if weight.dtype() == DType::F16 => {
+                // The largest of a row becomes 1, as activations may be beyond what this type has.
+                let largest = x.abs()?.max_keepdim(1)?.clamp(f32::MIN_POSITIVE, f32::MAX)?;
+                let x = x.broadcast_div(&largest)?.to_dtype(DType::F16)?;
+                x.matmul(&weight.t()?)?.to_dtype(DType::F32)?.broadcast_mul(&largest)?
+            }
             Weight::Float(weight) => {
                 x.to_dtype(weight.dtype())?.matmul(&weight.t()?)?.to_dtype(DType::F32)?
             }
@@ -86,6 +94,7 @@ impl Linear {
 
 struct Upload<'a> {
     device: &'a Device,
+    precision: Precision,
 }
 
 impl Upload<'_> {
@@ -113,7 +122,8 @@ impl Upload<'_> {
             weights::FeedForward::Dense(dense) => FeedForward::Dense(self.gated(dense)?),
             weights::FeedForward::Experts { spec, router, experts } => FeedForward::Experts {
                 spec: *spec,
-                router: self.linear(router)?,
+                // With rounded scores other experts would be chosen.
+                router: Linear { weight: self.exact(&router.weight)?, bias: self.bias(router)? },
                 experts: experts.iter().map(|expert| self.gated(expert)).collect::<Result<_>>()?,
             },
         })
@@ -128,18 +138,29 @@ impl Upload<'_> {
     }
 
     fn linear(&self, linear: &weights::Linear) -> Result<Linear> {
-        let bias = linear.bias.as_deref().map(|bias| self.vector(bias)).transpose()?;
-        Ok(Linear { weight: self.matrix(&linear.weight)?, bias })
+        Ok(Linear { weight: self.matrix(&linear.weight)?, bias: self.bias(linear)? })
+    }
+
+    fn bias(&self, linear: &weights::Linear) -> Result<Option<Tensor>> {
+        linear.bias.as_deref().map(|bias| self.vector(bias)).transpose()
     }
 
     fn vector(&self, values: &[f32]) -> Result<Tensor> {
         Tensor::from_slice(values, values.len(), self.device)
     }
 
-    /// Quantised where the library has the type, else as floats; on the CPU, where this is the reference, as `f32`.
+    /// A matrix whose products decide between tokens, or experts: `f32` where the others are shorter floats.
+    fn exact(&self, matrix: &Matrix) -> Result<Weight> {
+        match matrix.encoding() {
+            Encoding::F16 | Encoding::Bf16 => Ok(Weight::Float(self.expanded(matrix)?)),
+            _ => self.matrix(matrix),
+        }
+    }
+
+    /// As in the file where the library computes with the type, else as floats.
     fn matrix(&self, matrix: &Matrix) -> Result<Weight> {
         let shape = (matrix.rows, matrix.columns);
-        if self.device.is_cpu() {
+        if self.precision == Precision::Full {
             return Ok(Weight::Float(self.expanded(matrix)?));
         }
         let floats = |dtype| {
@@ -151,8 +172,9 @@ impl Upload<'_> {
             Encoding::F32 => return floats(DType::F32),
             Encoding::F16 => return floats(DType::F16),
             Encoding::Bf16 => return floats(DType::BF16),
-            // Their levels and powers of two have few digits.
+            // Exactly: a power of two times a few levels.
             Encoding::Mxfp4 => return Ok(Weight::Float(self.expanded(matrix)?.to_dtype(DType::BF16)?)),
+            // To eleven digits in base two, where the scales times the levels have up to eighteen.
             Encoding::Iq4Nl | Encoding::Iq4Xs => {
                 return Ok(Weight::Float(self.expanded(matrix)?.to_dtype(DType::F16)?));
             }
@@ -172,8 +194,12 @@ impl Upload<'_> {
     }
 
     fn expanded(&self, matrix: &Matrix) -> Result<Tensor> {
+        const ROWS_AT_ONCE: usize = 64;
         let mut values = vec![0.0; matrix.rows * matrix.columns];
-        matrix.dequantize(0..matrix.rows, &mut values);
+        values.par_chunks_mut(ROWS_AT_ONCE * matrix.columns).enumerate().for_each(|(index, out)| {
+            let first = index * ROWS_AT_ONCE;
+            matrix.dequantize(first..first + out.len() / matrix.columns, out);
+        });
         Tensor::from_vec(values, (matrix.rows, matrix.columns), self.device)
     }
 }

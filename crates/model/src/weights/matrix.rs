@@ -96,6 +96,6 @@ impl Matrix {
 
     /// Whether the elements are plain floats.
     pub(super) const fn is_float(&self) -> bool {
-        matches!(self.encoding, Encoding::F32 | Encoding::F16 | Encoding::Bf16)
+        self.encoding.is_float()
     }
 }

@@ -1,17 +1,17 @@
-//! The element-wise parts of a layer, over rows of `f32`.
+//! The element-wise parts of a layer, over rows of `f32` on the host.
 
 use crate::spec::Activation;
 use formwork_kernels::{dot_f32, fma};
 
 /// Divides each row of `weight.len()` elements by its root mean square and multiplies with `weight`.
-pub(super) fn rms_norm(rows: &[f32], weight: &[f32], epsilon: f32) -> Vec<f32> {
+pub(crate) fn rms_norm(rows: &[f32], weight: &[f32], epsilon: f32) -> Vec<f32> {
     let mut out = rows.to_vec();
     rms_norm_in_place(&mut out, weight, epsilon);
     out
 }
 
 /// [`rms_norm`], over the rows themselves.
-pub(super) fn rms_norm_in_place(rows: &mut [f32], weight: &[f32], epsilon: f32) {
+pub(crate) fn rms_norm_in_place(rows: &mut [f32], weight: &[f32], epsilon: f32) {
     for row in rows.chunks_exact_mut(weight.len()) {
         let mean_square = dot_f32(row, row) / weight.len() as f32;
         let scale = 1.0 / (mean_square + epsilon).sqrt();
@@ -22,14 +22,14 @@ pub(super) fn rms_norm_in_place(rows: &mut [f32], weight: &[f32], epsilon: f32) 
 }
 
 /// `rows += other`
-pub(super) fn add(rows: &mut [f32], other: &[f32]) {
+pub(crate) fn add(rows: &mut [f32], other: &[f32]) {
     for (x, y) in rows.iter_mut().zip(other) {
         *x += y;
     }
 }
 
 /// `gate = f(gate) * up`
-pub(super) fn gated(activation: Activation, gate: &mut [f32], up: &[f32]) {
+pub(crate) fn gated(activation: Activation, gate: &mut [f32], up: &[f32]) {
     match activation {
         Activation::Silu => {
             for (g, u) in gate.iter_mut().zip(up) {
@@ -56,14 +56,14 @@ const SQRT_2_OVER_PI: f32 = 0.797_884_6;
 pub(crate) const SWIGLU_ALPHA: f32 = 1.702;
 
 /// `rows *= scale`
-pub(super) fn scale(rows: &mut [f32], scale: f32) {
+pub(crate) fn scale(rows: &mut [f32], scale: f32) {
     for x in rows {
         *x *= scale;
     }
 }
 
 /// `x = cap · tanh(x / cap)`
-pub(super) fn softcap(values: &mut [f32], cap: f32) {
+pub(crate) fn softcap(values: &mut [f32], cap: f32) {
     for x in values {
         *x = cap * (*x / cap).tanh();
     }
@@ -88,7 +88,7 @@ pub(crate) fn softmax(scores: &mut [f32], sink: Option<f32>) {
 /// With n the integer nearest to x / ln 2, eˣ = 2ⁿ · eʳ and |r| ≤ ln 2 / 2, where the Taylor series to the seventh power
 /// is off by less than 2⁻²⁷. Arguments are clamped to where 2ⁿ is a normal number.
 #[inline]
-pub(super) fn exp(x: f32) -> f32 {
+pub(crate) fn exp(x: f32) -> f32 {
     // ln 2 in two parts: the first has few enough bits that n times it is exact.
     const LN_2_HIGH: f32 = 0.693_359_4;
     const LN_2_LOW: f32 = -2.121_944_4e-4;
