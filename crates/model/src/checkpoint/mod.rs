@@ -2,6 +2,7 @@
 
 mod names;
 pub(crate) mod safetensors;
+mod text;
 
 use std::path::Path;
 use std::sync::Arc;

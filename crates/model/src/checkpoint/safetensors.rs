@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::text::{text_config, text_name};
 use crate::LoadError;
 use crate::error::Kind;
 use crate::file_map::FileMap;
@@ -62,7 +63,7 @@ impl Safetensors {
     /// When a file is missing or broken, or a tensor of the index is not where that says.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, LoadError> {
         let path = path.as_ref();
-        let config = read_object(&path.join(CONFIG))?;
+        let config = text_config(read_object(&path.join(CONFIG))?);
         let mut folder = Folder {
             path: path.to_owned(),
             config,
@@ -85,7 +86,7 @@ impl Safetensors {
         &self.0.path
     }
 
-    /// The `config.json`.
+    /// The `config.json`; of a model with other parts too, the text model's part.
     pub fn config(&self) -> &Map<String, Value> {
         &self.0.config
     }
@@ -199,7 +200,8 @@ impl Folder {
         let mut listed: Vec<_> = weight_map.iter().collect();
         listed.sort_unstable();
         for (tensor, file) in listed {
-            let found = self.names.get(tensor).map(|&at| self.maps[self.tensors[at].file].path());
+            let found =
+                self.names.get(&*text_name(tensor)).map(|&at| self.maps[self.tensors[at].file].path());
             if found.and_then(Path::file_name) != Some(file.as_ref()) {
                 let (tensor, file) = (tensor.clone(), file.clone());
                 return Err(LoadError::new(index, Kind::NotInShard { tensor, file }));
@@ -231,7 +233,7 @@ impl Folder {
             }
             let entry: Entry =
                 serde_json::from_value(entry).map_err(|error| Kind::Entry { tensor: name.clone(), error })?;
-            let tensor = self.tensor_info(name, &entry, data, file.len())?;
+            let tensor = self.tensor_info(text_name(&name).into_owned(), &entry, data, file.len())?;
             if self.names.insert(tensor.name.clone(), self.tensors.len()).is_some() {
                 return Err(Kind::DuplicateTensor { tensor: tensor.name, at: tensor.offset });
             }

@@ -40,31 +40,39 @@ impl Pass<'_> {
 
     /// The attention block's result, `[tokens, hidden]`.
     fn attention(&mut self, index: usize, weights: &Layer, x: &Tensor) -> Result<Tensor> {
-        let (spec, layout) = (self.spec, &self.layout);
-        let (kv_heads, dim) = (spec.kv_heads, spec.head_dim);
-        let group = spec.heads / kv_heads;
+        let (heads, kv_heads) = (self.spec.heads, self.spec.kv_heads);
         let (queries, keys, values) =
             (weights.query.forward(x)?, weights.key.forward(x)?, weights.value.forward(x)?);
         let (query_norm, key_norm) = weights.qk_norm.as_ref().map(|(query, key)| (query, key)).unzip();
-        let queries = self.rotated(index, &self.heads(&queries, spec.heads, query_norm)?)?;
+        let queries = self.rotated(index, &self.heads(&queries, heads, query_norm)?)?;
         let keys = self.rotated(index, &self.heads(&keys, kv_heads, key_norm)?)?;
         let values = self.heads(&values, kv_heads, None)?;
         self.pool.write(index, &self.layout.written, &keys, &values)?;
-
-        let view = layout.view(spec.layers[index].window);
-        let (segments, longest) = (layout.segments, layout.longest);
-        let (keys, values) = self.pool.read(index, &view.slots)?;
-        let seen = |tensor: Tensor| tensor.reshape((kv_heads * segments, view.len, dim));
-        let queries = scaled(queries, spec.attention_scale)?;
-        // [kv_heads * segments, group * longest, head_dim]
-        let queries = match &layout.padding {
-            None => queries,
-            Some(Padding { padded, .. }) => queries.index_select(padded, 1)?,
+        let attended = match &self.layout.padding {
+            None => self.attend(index, weights, queries)?,
+            Some(Padding { padded, unpadded }) => {
+                let attended = self.attend(index, weights, queries.index_select(padded, 1)?)?;
+                attended.index_select(unpadded, 0)?
+            }
         };
+        weights.output.forward(&attended)
+    }
+
+    /// What queries, `[heads, segments * longest, head_dim]`, find in the pool: `[segments * longest, heads * head_dim]`.
+    fn attend(&self, index: usize, weights: &Layer, queries: Tensor) -> Result<Tensor> {
+        let (spec, layout) = (self.spec, &self.layout);
+        let (kv_heads, group, dim) = (spec.kv_heads, spec.heads / spec.kv_heads, spec.head_dim);
+        let (segments, longest) = (layout.segments, layout.longest);
+        let view = layout.view(spec.layers[index].window);
+        // [kv_heads * segments, len, head_dim]
+        let (keys, values) = self.pool.read(index, &view.slots)?;
+        let keys = keys.reshape((kv_heads * segments, view.len, dim))?;
+        let values = values.reshape((kv_heads * segments, view.len, dim))?;
+        // [kv_heads * segments, group * longest, head_dim]: query heads beside each other that share keys
+        let queries = scaled(queries, spec.attention_scale)?;
         let queries = queries.reshape((kv_heads, group, segments, longest, dim))?.transpose(1, 2)?;
         let queries = queries.contiguous()?.reshape((kv_heads * segments, group * longest, dim))?;
-        let scores = queries.matmul(&seen(keys)?.t()?)?;
-        let scores = softcapped(scores, spec.attention_softcap)?
+        let scores = softcapped(queries.matmul(&keys.t()?)?, spec.attention_softcap)?
             .reshape((kv_heads, segments, group, longest, view.len))?;
         let scores = match &view.mask {
             Some(mask) => scores.broadcast_add(mask)?,
@@ -72,15 +80,9 @@ impl Pass<'_> {
         };
         let attention = softmax(&scores, weights.sinks.as_ref())?;
         let attention = attention.reshape((kv_heads * segments, group * longest, view.len))?;
-        let attended = attention.matmul(&seen(values)?)?;
-        // [segments * longest, heads * head_dim]
-        let attended = attended.reshape((kv_heads, segments, group, longest, dim))?;
+        let attended = attention.matmul(&values)?.reshape((kv_heads, segments, group, longest, dim))?;
         let attended = attended.permute((1, 3, 0, 2, 4))?.contiguous()?;
-        let attended = attended.reshape((segments * longest, spec.heads * dim))?;
-        match &layout.padding {
-            None => weights.output.forward(&attended),
-            Some(Padding { unpadded, .. }) => weights.output.forward(&attended.index_select(unpadded, 0)?),
-        }
+        attended.reshape((segments * longest, spec.heads * dim))
     }
 
     /// Heads one after the other, `[heads, tokens, head_dim]`, from `[tokens, heads * head_dim]`, normalised where there is

@@ -6,6 +6,7 @@ use std::iter;
 use formwork_lm::{Role, Wanted};
 use formwork_model::{Device, Model, OpenOptions};
 use formwork_vocab::TokenId;
+use serde_json::json;
 
 use crate::converted;
 use crate::published::{Golden, Stored, goldens, write_safetensors};
@@ -58,6 +59,40 @@ fn safetensors_compute_what_transformers_does() {
         let folder = golden.checkpoint();
         let model = Model::open(folder.path(), OpenOptions::default()).unwrap();
         golden.assert_computed_by(&model, &name);
+    }
+}
+
+/// A text model inside another one, as Gemma 3 is released; what it leaves out is the usual.
+#[test]
+fn text_models_are_found_in_larger_ones() {
+    let golden = goldens().into_iter().find(|(name, _)| name == "gemma3-64").unwrap().1;
+    let renames: [fn(&str) -> String; 2] =
+        [|name| format!("language_model.{name}"), |name| name.replace("model.", "model.language_model.")];
+    for rename in renames {
+        let folder = golden.checkpoint();
+        let mut text = golden.config.clone();
+        for usual in
+            ["rms_norm_eps", "rope_theta", "rope_local_base_freq", "sliding_window_pattern", "eos_token_id"]
+        {
+            text.remove(usual);
+        }
+        let config = json!({
+            "architectures": ["Gemma3ForConditionalGeneration"],
+            "eos_token_id": [1, 2],
+            "model_type": "gemma3",
+            "text_config": text,
+            "vision_config": { "hidden_size": 1152 },
+        });
+        std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+        let mut tensors: Vec<Stored> = golden.tensors.keys().map(|name| golden.stored(name)).collect();
+        for tensor in &mut tensors {
+            tensor.name = rename(&tensor.name);
+        }
+        let eye = "vision_tower.vision_model.post_layernorm.weight".to_owned();
+        tensors.push(Stored { name: eye, dtype: "F32", shape: vec![2], bytes: vec![0; 8] });
+        write_safetensors(&folder.path().join("model.safetensors"), tensors);
+        let model = Model::open(folder.path(), OpenOptions::default()).unwrap();
+        golden.assert_computed_by(&model, "gemma3 inside");
     }
 }
 

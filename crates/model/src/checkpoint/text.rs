@@ -1,0 +1,63 @@
+//! The language model of a checkpoint that has other parts too, such as Gemma 3 with its eyes.
+//!
+//! Such a `config.json` has the text model's fields in an object of its own, `text_config`, and the names of its tensors have a
+//! word more. Here both become what a text model's are. The other parts stay where they are; nothing reads them.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value, json};
+
+/// What the released text configurations of Gemma 3 leave out: the defaults of transformers' `Gemma3TextConfig`.
+fn gemma3_defaults() -> Value {
+    json!({
+        "head_dim": 256,
+        "hidden_activation": "gelu_pytorch_tanh",
+        "hidden_size": 2304,
+        "intermediate_size": 9216,
+        "max_position_embeddings": 131_072,
+        "num_attention_heads": 8,
+        "num_hidden_layers": 26,
+        "num_key_value_heads": 4,
+        "query_pre_attn_scalar": 256,
+        "rms_norm_eps": 1e-6,
+        "rope_local_base_freq": 10_000,
+        "rope_theta": 1_000_000,
+        "sliding_window": 4096,
+        "sliding_window_pattern": 6,
+    })
+}
+
+/// The configuration of the text model: `config` itself, where that is all there is.
+pub(super) fn text_config(mut config: Map<String, Value>) -> Map<String, Value> {
+    let is_gemma3 = config.get("model_type").and_then(Value::as_str) == Some("gemma3");
+    match config.remove("text_config") {
+        Some(Value::Object(text)) if is_gemma3 => {
+            let mut own = match gemma3_defaults() {
+                Value::Object(defaults) => defaults,
+                _ => Map::new(),
+            };
+            // What ends an answer is said for the whole.
+            own.extend(config.into_iter().filter(|(key, _)| key == "eos_token_id"));
+            own.extend(text.into_iter().filter(|(_, value)| !value.is_null()));
+            own.insert("model_type".to_owned(), "gemma3_text".into());
+            own
+        }
+        Some(other) => {
+            config.insert("text_config".to_owned(), other);
+            config
+        }
+        None => config,
+    }
+}
+
+/// What a tensor is called in a text model: `language_model.model.norm.weight` of older checkpoints and
+/// `model.language_model.norm.weight` of newer ones are `model.norm.weight`.
+pub(super) fn text_name(name: &str) -> Cow<'_, str> {
+    if let Some(name) = name.strip_prefix("language_model.") {
+        return name.into();
+    }
+    match name.strip_prefix("model.language_model.") {
+        Some(name) => format!("model.{name}").into(),
+        None => name.into(),
+    }
+}
