@@ -204,6 +204,18 @@ pub(crate) struct GenerateArgs {
     #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
     pub(crate) min_p: f32,
 
+    /// Taken from the logits of tokens that are in the output.
+    #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
+    pub(crate) presence_penalty: f32,
+
+    /// Taken from them once for each time that they are.
+    #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
+    pub(crate) frequency_penalty: f32,
+
+    /// What the logits of tokens of prompt and output are divided by, or multiplied with below zero.
+    #[arg(long, value_name = "P", default_value_t = 1.0, allow_negative_numbers = true)]
+    pub(crate) repetition_penalty: f32,
+
     /// Equal seeds give equal outputs [default: random].
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     pub(crate) seed: Option<u64>,

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use anyhow::Result;
-use formwork_engine::{EngineHandle, EngineOptions, Finish, Request, Sampling, prompt};
+use formwork_engine::{EngineHandle, EngineOptions, Finish, Penalties, Request, Sampling, prompt};
 use formwork_grammar::Constraint;
 use formwork_lm::{ChatInput, Message};
 
@@ -39,6 +39,11 @@ impl Generator {
         let template = Request {
             constraint: constraint.clone(),
             sampling,
+            penalties: Penalties {
+                presence: args.presence_penalty,
+                frequency: args.frequency_penalty,
+                repetition: args.repetition_penalty,
+            },
             max_tokens: args.max_tokens,
             stop: args.stop.clone(),
             ..Request::new(Vec::new())

@@ -25,6 +25,8 @@ pub(crate) enum RequestKind {
     Unspellable,
     #[error("{name} is {given}, outside {range}")]
     Sampling { name: &'static str, given: f32, range: &'static str },
+    #[error("logit_bias has token {given}, and the vocabulary the first {limit} only")]
+    BiasOutside { given: u32, limit: usize },
     #[error("a stop string is empty")]
     EmptyStop,
     #[error("{waiting} requests are waiting, which is the limit")]
@@ -53,6 +55,7 @@ impl RequestError {
             RequestKind::BudgetTooSmall { .. } | RequestKind::NoBudget => Some("max_tokens"),
             RequestKind::Unspellable => Some("response_format"),
             RequestKind::Sampling { name, .. } => Some(name),
+            RequestKind::BiasOutside { .. } => Some("logit_bias"),
             RequestKind::EmptyStop => Some("stop"),
             RequestKind::Busy { .. } | RequestKind::Stopped => None,
         }

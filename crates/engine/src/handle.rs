@@ -31,6 +31,10 @@ impl EngineHandle {
         if let Some(token) = request.prompt.iter().find(|token| token.index() >= self.vocab_size) {
             return Err(RequestKind::TokenOutside { given: token.0, limit: self.vocab_size }.into());
         }
+        let vocabulary = self.tokenizer.vocabulary().len();
+        if let Some((token, _)) = request.logit_bias.iter().find(|(token, _)| token.index() >= vocabulary) {
+            return Err(RequestKind::BiasOutside { given: token.0, limit: vocabulary }.into());
+        }
         let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
         if waiting >= self.queue {
             self.waiting.fetch_sub(1, Ordering::Relaxed);

@@ -28,6 +28,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod bias;
 mod engine;
 mod error;
 mod event;
@@ -38,6 +39,7 @@ mod sampler;
 mod sequence;
 mod text;
 
+pub use bias::Penalties;
 pub use engine::{Engine, EngineOptions};
 pub use error::{GenerationError, RequestError};
 pub use event::{Finish, FinishReason, Output, Timings, Usage};

@@ -1,8 +1,8 @@
 use formwork_grammar::Constraint;
 use formwork_vocab::TokenId;
 
-use crate::Sampling;
 use crate::error::{RequestError, RequestKind};
+use crate::{Penalties, Sampling};
 
 /// What to generate.
 #[derive(Clone)]
@@ -13,6 +13,10 @@ pub struct Request {
     pub constraint: Option<Constraint>,
     /// How tokens are chosen.
     pub sampling: Sampling,
+    /// How tokens become less likely by having come up. Within a constraint's mask, as is `logit_bias`.
+    pub penalties: Penalties,
+    /// What is added to the logits of some tokens.
+    pub logit_bias: Vec<(TokenId, f32)>,
     /// The most tokens of output; without it, what is left of the context.
     pub max_tokens: Option<usize>,
     /// Texts that end the output, and are not part of it.
@@ -22,12 +26,24 @@ pub struct Request {
 impl Request {
     /// Greedy, unconstrained, up to the end of the context.
     pub fn new(prompt: Vec<TokenId>) -> Self {
-        Self { prompt, constraint: None, sampling: Sampling::default(), max_tokens: None, stop: Vec::new() }
+        Self {
+            prompt,
+            constraint: None,
+            sampling: Sampling::default(),
+            penalties: Penalties::default(),
+            logit_bias: Vec::new(),
+            max_tokens: None,
+            stop: Vec::new(),
+        }
     }
 
     /// Checks the request against a context of `context_len` tokens and gives its token budget.
     pub(crate) fn budget(&self, context_len: usize) -> Result<usize, RequestError> {
         self.sampling.check()?;
+        self.penalties.check()?;
+        if let Some(&(_, given)) = self.logit_bias.iter().find(|(_, bias)| !(-100.0..=100.0).contains(bias)) {
+            return Err(RequestKind::Sampling { name: "logit_bias", given, range: "-100..=100" }.into());
+        }
         if self.prompt.is_empty() {
             return Err(RequestKind::EmptyPrompt.into());
         }

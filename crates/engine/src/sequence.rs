@@ -8,6 +8,7 @@ use formwork_lm::{Role, SequenceId, Wanted};
 use formwork_vocab::{TokenId, TokenSet, Tokenizer};
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::bias::Adjustment;
 use crate::engine::Arrival;
 use crate::error::GenerationKind;
 use crate::text::TextStream;
@@ -24,6 +25,7 @@ pub(crate) struct Sequence {
     tokenizer: Arc<Tokenizer>,
     outputs: UnboundedSender<Output>,
     text: TextStream,
+    adjustment: Option<Adjustment>,
     /// Tokens of output that may still come.
     remaining: usize,
     /// Tokens to feed: the rest of the prompt, then tokens of the output.
@@ -49,12 +51,19 @@ pub(crate) enum Progress {
 impl Sequence {
     pub(crate) fn new(id: SequenceId, arrival: Arrival, tokenizer: Arc<Tokenizer>) -> Self {
         let Arrival { request, budget, outputs } = arrival;
+        let adjustment = Adjustment::new(
+            request.penalties,
+            request.logit_bias.clone(),
+            &request.prompt,
+            tokenizer.vocabulary().len(),
+        );
         let matcher = request.constraint.as_ref().map(formwork_grammar::Constraint::matcher);
         Self {
             id,
             text: TextStream::new(request.stop.clone(), matcher.is_some()),
             matcher,
             tokenizer,
+            adjustment,
             outputs,
             remaining: budget,
             pending: request.prompt.clone(),
@@ -169,6 +178,8 @@ impl Sequence {
 
     /// Samples, within the mask and the budget.
     fn choose(&mut self, logits: &[f32]) -> Result<TokenId, GenerationError> {
+        let adjusted = self.adjustment.as_ref().map(|adjustment| adjustment.apply(logits));
+        let logits = adjusted.as_deref().unwrap_or(logits);
         let sampling = self.request.sampling;
         let position = self.usage.completion_tokens;
         let choose = |mask: Option<&TokenSet>| {
@@ -194,6 +205,9 @@ impl Sequence {
         self.first_token.get_or_insert_with(Instant::now);
         self.usage.completion_tokens += 1;
         self.remaining = self.remaining.saturating_sub(1);
+        if let Some(adjustment) = &mut self.adjustment {
+            adjustment.count(token);
+        }
         self.pending.push(token);
         let vocabulary = self.tokenizer.vocabulary();
         let bytes: &[u8] = if vocabulary.kind(token).is_text() { vocabulary.bytes(token) } else { &[] };

@@ -28,6 +28,8 @@ pub(crate) enum Problem {
     Value { given: String, supported: &'static str },
     #[error("only {accepted} is supported here")]
     NotNeutral { accepted: &'static str },
+    #[error("the name is not a token id")]
+    NotATokenId,
     #[error("{given} is outside {range}")]
     Range { given: String, range: &'static str },
     #[error("must not be empty")]

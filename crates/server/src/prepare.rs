@@ -2,9 +2,10 @@
 //! async threads.
 
 use formwork_engine::prompt::{self, Shape};
-use formwork_engine::{Generation, Request, RequestError, Sampling};
+use formwork_engine::{Generation, Penalties, Request, RequestError, Sampling};
 use formwork_lm::{ChatInput, Message};
 use formwork_openai::{ChatRequest, Format};
+use formwork_vocab::TokenId;
 
 use crate::app::Served;
 use crate::error::{ApiError, Kind};
@@ -32,6 +33,12 @@ impl Served {
             prompt: prompt::encode(tokenizer, &text).map_err(Kind::Prompt)?,
             constraint,
             sampling: sampling(request),
+            penalties: Penalties {
+                presence: request.presence_penalty,
+                frequency: request.frequency_penalty,
+                repetition: request.repetition_penalty,
+            },
+            logit_bias: request.logit_bias.iter().map(|&(token, bias)| (TokenId(token), bias)).collect(),
             max_tokens: request.max_tokens.map(|limit| limit.tokens),
             stop: request.stop.clone(),
         });

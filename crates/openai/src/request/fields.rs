@@ -148,6 +148,16 @@ impl Place {
         }
     }
 
+    /// The names of an object, and what they stand for.
+    pub(crate) fn entries(self) -> Result<Vec<(String, Self)>, RequestError> {
+        let path = self.path.clone();
+        let entry = |(name, value)| {
+            let path = format!("{path}.{name}");
+            (name, Self { path, value })
+        };
+        Ok(self.map()?.into_iter().map(entry).collect())
+    }
+
     pub(crate) fn fields(self) -> Result<Fields, RequestError> {
         let path = self.path.clone();
         Ok(Fields::new(path, self.map()?))

@@ -42,6 +42,15 @@ pub struct ChatRequest {
     pub top_k: Option<usize>,
     /// In 0..=1. An extension.
     pub min_p: Option<f32>,
+    /// In -2..=2: taken from the logits of tokens that are in the output; 0 does nothing.
+    pub presence_penalty: f32,
+    /// In -2..=2: taken from them once for each time that they are; 0 does nothing.
+    pub frequency_penalty: f32,
+    /// In 0.01..=100: what the logits of tokens of prompt and output are divided by, or multiplied with below zero; 1 does
+    /// nothing. An extension.
+    pub repetition_penalty: f32,
+    /// Tokens by their ids, and what is added to their logits, in -100..=100.
+    pub logit_bias: Vec<(u32, f32)>,
     /// What random draws follow from.
     pub seed: Option<u64>,
     /// Texts that end the output; none is empty.
@@ -87,6 +96,14 @@ impl ChatRequest {
             top_p: fields.take("top_p").map(|at| at.number(0.0..=1.0, "0..=1")).transpose()?,
             top_k: fields.take("top_k").as_ref().map(read_top_k).transpose()?,
             min_p: fields.take("min_p").map(|at| at.number(0.0..=1.0, "0..=1")).transpose()?,
+            presence_penalty: read_penalty(&mut fields, "presence_penalty")?,
+            frequency_penalty: read_penalty(&mut fields, "frequency_penalty")?,
+            repetition_penalty: fields
+                .take("repetition_penalty")
+                .map(|at| at.number(0.01..=100.0, "0.01..=100"))
+                .transpose()?
+                .unwrap_or(1.0),
+            logit_bias: fields.take("logit_bias").map(read_logit_bias).transpose()?.unwrap_or_default(),
             seed: fields.take("seed").map(Place::seed).transpose()?,
             stop: fields.take("stop").map(read_stop).transpose()?.unwrap_or_default(),
             format: format::read(&mut fields)?,
@@ -134,6 +151,21 @@ fn read_max_tokens(fields: &mut Fields) -> Result<Option<TokenLimit>, RequestErr
         }
         (new, old) => Ok(new.or(old)),
     }
+}
+
+fn read_penalty(fields: &mut Fields, name: &str) -> Result<f32, RequestError> {
+    let given = fields.take(name).map(|at| at.number(-2.0..=2.0, "-2..=2")).transpose()?;
+    Ok(given.unwrap_or(0.0))
+}
+
+fn read_logit_bias(at: Place) -> Result<Vec<(u32, f32)>, RequestError> {
+    at.entries()?
+        .into_iter()
+        .map(|(name, at)| {
+            let token = name.parse().map_err(|_| at.error(Problem::NotATokenId))?;
+            Ok((token, at.number(-100.0..=100.0, "-100..=100")?))
+        })
+        .collect()
 }
 
 /// -1 is a common spelling of "all".

@@ -21,15 +21,11 @@ const fn field(name: &'static str, asks_nothing: fn(&Value) -> bool, accepted: &
 }
 
 /// Fields of a chat request.
-pub(super) const CHAT: [Unsupported; 27] = [
+pub(super) const CHAT: [Unsupported; 23] = [
     field("n", |value| *value == 1, "1"),
     field("best_of", |value| *value == 1, "1"),
     field("logprobs", is_false, "false"),
     field("top_logprobs", is_zero, "0"),
-    field("logit_bias", is_empty, "{}"),
-    field("presence_penalty", is_zero, "0"),
-    field("frequency_penalty", is_zero, "0"),
-    field("repetition_penalty", is_one, "1"),
     field("repeat_penalty", is_one, "1"),
     field("typical_p", is_one, "1"),
     field("tools", is_empty, "[]"),

@@ -62,6 +62,9 @@ fn null_is_absent_and_neutral_values_ask_for_nothing() {
     ] {
         assert_eq!(read(&fields), plain, "{fields}");
     }
+    assert_eq!(read(&json!({"repetition_penalty": 1})), plain);
+    let bias = read(&json!({"logit_bias": {"7": -100, "8": 0.5}})).logit_bias;
+    assert_eq!(bias, [(7, -100.0), (8, 0.5)]);
     assert_eq!(read(&json!({"top_k": -1})).top_k, Some(0));
     assert_eq!(read(&json!({"stop": "x"})).stop, ["x"]);
 }
@@ -185,8 +188,6 @@ fn refusals_name_the_field() {
         (json!({"stop": vec!["a"; 17]}), "`stop`: 17 entries are more than the limit of 16"),
         (json!({"n": 2}), "`n`: only 1 is supported here"),
         (json!({"logprobs": true}), "`logprobs`: only false is supported here"),
-        (json!({"logit_bias": {"1": 1}}), "`logit_bias`: only {} is supported here"),
-        (json!({"presence_penalty": 0.1}), "`presence_penalty`: only 0 is supported here"),
         (json!({"tools": [{}]}), "`tools`: only [] is supported here"),
         (json!({"tool_choice": "required"}), "`tool_choice`: only \"none\" or \"auto\" is supported here"),
         (json!({"modalities": ["audio"]}), "`modalities`: only [\"text\"] is supported here"),
@@ -225,11 +226,27 @@ fn refusals_name_the_field() {
         ),
         (json!({"chat_template_kwargs": []}), "`chat_template_kwargs`: expected an object, found an array"),
     ];
+    assert_refused(cases);
+}
+
+fn assert_refused(cases: impl IntoIterator<Item = (Value, &'static str)>) {
     for (fields, message) in cases {
         let (param, given) = refused(&fields);
         assert_eq!(given, message, "{fields}");
         assert!(message.starts_with(&format!("`{}`: ", param.expect("a field"))), "{message}");
     }
+}
+
+#[test]
+fn refusals_of_biases_and_penalties_name_the_field() {
+    assert_refused([
+        (json!({"logit_bias": {"1": 101}}), "`logit_bias.1`: 101 is outside -100..=100"),
+        (json!({"logit_bias": {"the": 1}}), "`logit_bias.the`: the name is not a token id"),
+        (json!({"logit_bias": [1]}), "`logit_bias`: expected an object, found an array"),
+        (json!({"presence_penalty": 2.1}), "`presence_penalty`: 2.1 is outside -2..=2"),
+        (json!({"frequency_penalty": "1"}), "`frequency_penalty`: expected a number, found a string"),
+        (json!({"repetition_penalty": 0}), "`repetition_penalty`: 0 is outside 0.01..=100"),
+    ]);
 }
 
 #[test]

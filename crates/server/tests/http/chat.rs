@@ -6,7 +6,9 @@ use formwork_server::{App, ServedModel, ServerOptions};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use crate::fixture::{Lines, app, ask, babbles, chat, get, redact, request, says, send, served, start};
+use crate::fixture::{
+    CONTEXT, END, Lines, app, ask, babbles, chat, get, redact, request, says, send, served, start,
+};
 
 #[tokio::test]
 async fn a_whole_answer() {
@@ -255,4 +257,43 @@ impl formwork_lm::LanguageModel for FailsAfter {
         self.left -= 1;
         self.inner.forward(batch)
     }
+}
+
+/// The model likes all tokens equally, and the first of equals is taken.
+#[tokio::test]
+async fn biases_and_penalties_decide_among_equals() {
+    let app = app(babbles(400));
+    let cases = [
+        (json!({}), "AAAA"),
+        (json!({"logit_bias": {"65": 5, "66": 6}}), "BBBB"),
+        (json!({"presence_penalty": 2}), "ABAA"),
+        (json!({"frequency_penalty": 1}), "ABAB"),
+        (json!({"presence_penalty": -1, "frequency_penalty": -1}), "AAAA"),
+        // What a constraint does not allow stays out.
+        (json!({"guided_regex": "[BC]{4}", "schema_in_prompt": false}), "BBBB"),
+        (json!({"guided_regex": "[CD]{4}", "logit_bias": {"67": -100}, "schema_in_prompt": false}), "DDDD"),
+        (json!({"guided_regex": "C{4}", "logit_bias": {"67": -100}, "schema_in_prompt": false}), "CCCC"),
+    ];
+    for (mut fields, expected) in cases {
+        for (name, value) in [("temperature", json!(0)), ("max_tokens", json!(4))] {
+            fields[name] = value;
+        }
+        if fields.get("logit_bias").is_none() {
+            fields["logit_bias"] = json!({"65": 5, "66": 5});
+        }
+        assert_eq!(chat(&app, &fields).await.content(), expected, "{fields}");
+    }
+}
+
+/// Tokens of the prompt count for this one.
+#[tokio::test]
+async fn repetition_looks_at_the_prompt_too() {
+    let likes_h = ScriptedModel::new(END + 1, CONTEXT, |_, row| {
+        row[usize::from(b'H')] = 3.0;
+        row[usize::from(b'z')] = 2.0;
+    });
+    let app = app(likes_h);
+    let fields = |penalty: f32| json!({"temperature": 0, "max_tokens": 1, "repetition_penalty": penalty});
+    assert_eq!(chat(&app, &fields(1.0)).await.content(), "H");
+    assert_eq!(chat(&app, &fields(1.6)).await.content(), "z");
 }

@@ -36,6 +36,10 @@ async fn requests_that_are_refused() {
         ),
         (json!({"n": 2}), "400 invalid_request_error n null: `n`: only 1 is supported here"),
         (
+            json!({"logit_bias": {"400": 1}}),
+            "400 invalid_request_error logit_bias null: logit_bias has token 400, and the vocabulary the first 257 only",
+        ),
+        (
             json!({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}),
             "400 invalid_request_error messages[0].content[0].type null: `messages[0].content[0].type`: `image_url` is not supported; supported are text",
         ),
