@@ -64,15 +64,16 @@ pub(crate) struct ModelArgs {
 /// How to open a model.
 #[derive(clap::Args)]
 pub(crate) struct OpenArgs {
-    /// The most tokens of prompt and output together [default: what the model was trained for].
+    /// The most tokens of prompt and output together, at most what the model was trained for [default: that].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) ctx: Option<usize>,
 
-    /// Convert matrices of plain floats to this type when they are loaded.
+    /// Convert matrices of plain floats to this type when they are loaded; others stay as they are.
     #[arg(long, value_name = "TYPE")]
     pub(crate) quantize: Option<QuantizeArg>,
 
-    /// Where to compute: auto, cpu, cuda, cuda:N, metal, or reference (slow, on the CPU, with every weight as f32).
+    /// Where to compute: auto, cpu, cuda, cuda:N, metal (the last three in builds with the feature of that name), or reference
+    /// (slow, on the CPU, with every weight as f32).
     #[arg(long, value_name = "DEVICE", default_value_t = Device::Auto)]
     pub(crate) device: Device,
 }

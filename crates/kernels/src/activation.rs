@@ -40,6 +40,13 @@ impl<'a> Activation<'a> {
     }
 }
 
+impl Q8Block {
+    /// What rounding has taken from the values.
+    pub fn residual(&self, values: &[f32; GROUP]) -> [f32; GROUP] {
+        each(|i| values[i] - self.scale * f32::from(self.q[i]))
+    }
+}
+
 fn quantize_group(values: &[f32; GROUP]) -> Q8Block {
     // Floats without a sign are in the order of their bits, and integers have a vector maximum.
     let largest = values.iter().fold(0, |most, value| (value.to_bits() & 0x7fff_ffff).max(most));

@@ -125,7 +125,9 @@ pub(crate) enum Kind {
         #[source]
         error: Box<candle_core::Error>,
     },
-    #[error("the device {device} needs a build with the feature {feature:?}")]
+    #[error(
+        "the device {device} needs a build with the feature {feature:?} (cargo build --features {feature})"
+    )]
     DeviceFeature { device: Device, feature: &'static str },
     #[cfg(feature = "candle-models")]
     #[error("a model in several parts, which candle's own models do not read")]

@@ -1,6 +1,5 @@
 //! The feed-forward block of a layer: one for all tokens, or for each token some experts out of many.
 
-use super::GEMM_FROM;
 use super::layer::Pass;
 use super::product::{Path, products};
 use crate::ops::gated;
@@ -41,7 +40,7 @@ impl Pass<'_> {
         {
             let rows = tokens.iter().flat_map(|&(token, _)| &x[token * hidden..(token + 1) * hidden]);
             let rows: Vec<f32> = rows.copied().collect();
-            let path = if tokens.len() < GEMM_FROM { Path::Dot } else { self.path };
+            let path = if self.path == Path::Dot { Path::Dot } else { Path::of_prompt(tokens.len()) };
             let fed = self.dense(path, expert, &rows)?;
             for ((token, weight), fed) in tokens.into_iter().zip(fed.chunks_exact(hidden)) {
                 for (out, fed) in out[token * hidden..(token + 1) * hidden].iter_mut().zip(fed) {

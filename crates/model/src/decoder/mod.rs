@@ -6,10 +6,10 @@
 //!
 //! - generated tokens always take the row-by-row path, on which a token's result is the same whether it came alone or
 //!   with others, bit by bit;
-//! - prompts are cut at multiples of [`PROMPT_PIECE`] positions, and pieces of [`GEMM_FROM`] tokens or more are computed
-//!   in `f32`, several times as fast. The same prompt gives the same logits on every run; what was computed of another
-//!   prompt may stand for the beginning of this one in whole pieces only, for the path depends on a piece's length, and of
-//!   an expert on how many of the piece's tokens go to it.
+//! - prompts are cut at multiples of [`PROMPT_PIECE`] positions, and all but the shortest pieces are computed as exactly as
+//!   in `f32`, nearly or quite ([`Path::of_prompt`]). The same prompt gives the same logits on every run; what was computed
+//!   of another prompt may stand for the beginning of this one in whole pieces only, for the path depends on a piece's
+//!   length, and of an expert on how many of the piece's tokens go to it.
 //!
 //! The prompts of a batch are computed one after the other, its generated tokens together.
 
@@ -37,8 +37,6 @@ use crate::weights::Weights;
 const PROMPT_PIECE: usize = 256;
 /// Generated tokens that go through the layers together.
 const GENERATED_PIECE: usize = 32;
-/// From this many prompt tokens on, expanding the weights pays.
-const GEMM_FROM: usize = 16;
 /// The whole head is computed where more than one token in this many is wanted.
 const SPARSE_HEAD: usize = 4;
 
@@ -90,7 +88,7 @@ struct Progress<'a> {
 /// How many of the next `len` tokens of a prompt go together, and on which path.
 fn prompt_piece(position: usize, len: usize) -> (usize, Path) {
     let len = len.min(PROMPT_PIECE - position % PROMPT_PIECE);
-    (len, if len < GEMM_FROM { Path::Dot } else { Path::Gemm })
+    (len, Path::of_prompt(len))
 }
 
 impl Network {

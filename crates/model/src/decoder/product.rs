@@ -1,23 +1,43 @@
-//! Products of activations with weight matrices, on one of two numeric paths.
+//! Products of activations with weight matrices, on one of three numeric paths.
 //!
 //! [`Path::Dot`] works on the quantised rows as they are: the choice for few tokens, where reading the weights is the
 //! cost. [`Path::Gemm`] expands a matrix to `f32` once for many tokens and leaves the rest to the tensor library.
+//! [`Path::Fine`] lies between: the quantised rows meet activations of twice as many bits.
 
 use std::ops::Range;
 
 use candle_core::{Device, Tensor};
+use formwork_kernels::{Activation, GROUP, Q8Block};
 use rayon::prelude::*;
 
+use crate::ops::add;
 use crate::weights::{Linear, Matrix};
-use formwork_kernels::{Activation, GROUP, Q8Block};
 
 /// How products are computed. The results differ by rounding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Path {
     /// Row by row on quantised weights and activations; a token's result does not depend on the other tokens.
     Dot,
+    /// The same with activations of 16 bits: what rounding to 8 has taken goes through as a token of its own. As exact as
+    /// [`Path::Gemm`] for most purposes.
+    Fine,
     /// Matrix by matrix in `f32`.
     Gemm,
+}
+
+/// From so many tokens of a prompt on its products are fine, and from so many on expanding the weights pays for that.
+const FINE_FROM: usize = 16;
+const GEMM_FROM: usize = 96;
+
+impl Path {
+    /// The path of so many tokens of a prompt that go together.
+    pub(super) const fn of_prompt(tokens: usize) -> Self {
+        match tokens {
+            ..FINE_FROM => Self::Dot,
+            FINE_FROM..GEMM_FROM => Self::Fine,
+            _ => Self::Gemm,
+        }
+    }
 }
 
 /// Multiplies `x`, `[tokens, columns]`, with matrices of as many columns; gives `[tokens, rows]` each.
@@ -26,9 +46,11 @@ pub(super) fn products<const N: usize>(
     x: &[f32],
     linears: [&Linear; N],
 ) -> candle_core::Result<[Vec<f32>; N]> {
+    let has_floats = linears.iter().any(|linear| linear.weight.is_float());
     let mut out = match path {
         Path::Dot => dot(x, linears.map(|linear| &linear.weight)),
-        Path::Gemm => gemm(x, linears)?,
+        Path::Fine if !has_floats => fine(x, linears.map(|linear| &linear.weight)),
+        Path::Fine | Path::Gemm => gemm(x, linears)?,
     };
     for (out, linear) in out.iter_mut().zip(linears) {
         let Some(bias) = &linear.bias else { continue };
@@ -78,6 +100,22 @@ fn dot<const N: usize>(x: &[f32], matrices: [&Matrix; N]) -> [Vec<f32>; N] {
         .into_par_iter()
         .with_max_len(1)
         .for_each(|mut piece| piece.matrix.products(piece.first, &x, &mut piece.out));
+    outs
+}
+
+/// Products with quantised matrices, whose rows are whole groups.
+fn fine<const N: usize>(x: &[f32], matrices: [&Matrix; N]) -> [Vec<f32>; N] {
+    let groups = Activation::quantize(x);
+    // All tokens, then what rounding takes from each.
+    let mut both = x.to_vec();
+    for (values, group) in x.as_chunks().0.iter().zip(&groups) {
+        both.extend(group.residual(values));
+    }
+    let mut outs = dot(&both, matrices);
+    for out in &mut outs {
+        let rest = out.split_off(out.len() / 2);
+        add(out, &rest);
+    }
     outs
 }
 

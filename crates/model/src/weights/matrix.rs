@@ -95,7 +95,7 @@ impl Matrix {
     }
 
     /// Whether the elements are plain floats.
-    pub(super) const fn is_float(&self) -> bool {
+    pub(crate) const fn is_float(&self) -> bool {
         self.encoding.is_float()
     }
 }

@@ -145,12 +145,12 @@ fn errors_of_devices_name_them() {
     };
     if cfg!(not(feature = "cuda")) {
         let error = open(Device::Cuda(1)).unwrap_err().to_string();
-        assert!(error.ends_with("the device cuda:1 needs a build with the feature \"cuda\""), "{error}");
+        assert!(error.contains("the device cuda:1 needs a build with the feature \"cuda\""), "{error}");
         assert!(open(Device::Auto).is_ok());
     }
     if cfg!(not(feature = "metal")) {
         let error = open(Device::Metal).unwrap_err().to_string();
-        assert!(error.ends_with("the device metal needs a build with the feature \"metal\""), "{error}");
+        assert!(error.contains("the device metal needs a build with the feature \"metal\""), "{error}");
     }
     let mut model = open(Device::Reference).unwrap().language_model();
     let sequence = model.open();
