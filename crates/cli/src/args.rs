@@ -66,7 +66,7 @@ pub(crate) struct ModelArgs {
 pub(crate) struct OpenArgs {
     /// The most tokens of prompt and output together, at most what the model was trained for [default: that].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    pub(crate) ctx: Option<usize>,
+    pub(crate) ctx: Option<NonZeroUsize>,
 
     /// Convert matrices of plain floats to this type when they are loaded; others stay as they are.
     #[arg(long, value_name = "TYPE")]
@@ -84,7 +84,7 @@ impl OpenArgs {
             QuantizeArg::Q8_0 => Quantization::Q8_0,
             QuantizeArg::Q4K => Quantization::Q4K,
         });
-        OpenOptions { context: self.ctx, quantize, device: self.device }
+        OpenOptions { context: self.ctx.map(NonZeroUsize::get), quantize, device: self.device }
     }
 }
 
@@ -268,8 +268,8 @@ pub(crate) struct ServeArgs {
     pub(crate) api_key: Option<String>,
 
     /// Requests that run at the same time, per model.
-    #[arg(long, value_name = "N", default_value_t = 4)]
-    pub(crate) parallel: usize,
+    #[arg(long, value_name = "N", default_value = "4")]
+    pub(crate) parallel: NonZeroUsize,
 
     #[command(flatten)]
     pub(crate) open: OpenArgs,

@@ -133,10 +133,22 @@ pub(crate) fn resolve(model: &str) -> Result<LocalModel> {
     Ok(hub().resolve(model, &mut progress)?)
 }
 
+/// Opens a model; tells when its context is shorter than what was asked for.
+pub(crate) fn open(path: &Path, how: OpenOptions) -> Result<Model> {
+    let model = Model::open(path, how)?;
+    let trained = model.context_len();
+    if let Some(wanted) = how.context.filter(|&wanted| wanted > trained) {
+        eprintln!(
+            "formwork: warning: --ctx {wanted} is more than the {trained} that the model was trained for"
+        );
+    }
+    Ok(model)
+}
+
 /// Opens a model and starts its engine.
 pub(crate) fn load(model: &str, how: OpenOptions, options: EngineOptions) -> Result<Loaded> {
     let local = resolve(model)?;
-    let model = Model::open(&local.path, how)?;
+    let model = open(&local.path, how)?;
     let tokenizer = Arc::new(model.tokenizer()?);
     let template = template(&model, &tokenizer)
         .with_context(|| format!("{}: tokenizer.chat_template", local.path.display()))?;

@@ -18,7 +18,7 @@ pub(crate) fn serve(args: ServeArgs) -> Result<bool> {
     if let Some((alias, model)) = aliases.iter().find(|(_, model)| !names.iter().any(|name| name == model)) {
         bail!("--alias {alias}={model}: {model} is not served; name it with -m");
     }
-    let options = EngineOptions { parallel: args.parallel, ..EngineOptions::default() };
+    let options = EngineOptions { parallel: args.parallel.get(), ..EngineOptions::default() };
     let mut models = Vec::with_capacity(names.len());
     for name in &names {
         let Loaded { engine, template, name: id } = load::load(name, args.open.options(), options)?;

@@ -109,7 +109,7 @@ impl Subject {
             let local = load::resolve(&args.model.model)?;
             (local.path, local.name)
         };
-        let model = Model::open(&path, args.model.open.options())?;
+        let model = load::open(&path, args.model.open.options())?;
         let tokenizer = Arc::new(model.tokenizer()?);
         Ok(Self { name, model, tokenizer })
     }

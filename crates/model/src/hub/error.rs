@@ -37,7 +37,7 @@ pub(crate) enum Kind {
     UnknownName { given: String, known: Vec<String> },
     #[error("no file {}", path.display())]
     NoFile { path: PathBuf },
-    #[error("{} is a folder without a config.json, and no .gguf file", path.display())]
+    #[error("{} is a folder without a config.json; a .gguf file in it is opened by its own path", path.display())]
     Folder { path: PathBuf },
     #[error("{model} is not in the cache ({}), and downloads are off", cache.display())]
     Offline { model: String, cache: PathBuf },
