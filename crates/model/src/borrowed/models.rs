@@ -147,6 +147,13 @@ fn bounded(
             return Err(Kind::KeyValue { key, given, rule: "the tensors do not bear that out" });
         }
     }
+    let scaling = config.get("rope_scaling").unwrap_or(&Value::Null);
+    for kind in [config.get("rope_type"), scaling.get("rope_type"), scaling.get("type")].into_iter().flatten()
+    {
+        if kind != "default" {
+            return Err(scaled_rope("rope_scaling", kind.to_string()));
+        }
+    }
     let key = "partial_rotary_factor";
     if let Some(factor) = config.get(key).and_then(Value::as_f64)
         && !(0.0..=1.0).contains(&factor)
@@ -157,6 +164,12 @@ fn bounded(
     let context = size(&config, CONTEXT)?.min(MAX_CONTEXT);
     config.insert(CONTEXT.to_owned(), context.into());
     Ok(config)
+}
+
+/// The models know nothing of stretched frequencies, and would compute without them.
+fn scaled_rope(key: &str, given: String) -> Kind {
+    let rule = "this architecture runs on candle's own model, which has no scaling of positions";
+    Kind::KeyValue { key: key.to_owned(), given, rule }
 }
 
 fn size(config: &Map<String, Value>, key: &str) -> std::result::Result<usize, Kind> {
@@ -244,6 +257,12 @@ fn bounded_file(file: &Gguf, name: &str, checkpoint: &Checkpoint) -> std::result
             let (key, given) = (format!("{name}.{part}"), given.to_string());
             return Err(Kind::KeyValue { key, given, rule: "the tensors do not bear that out" });
         }
+    }
+    let key = format!("{name}.rope.scaling.type");
+    if let Some(gguf::Value::String(kind)) = file.value(&key)
+        && kind != "none"
+    {
+        return Err(scaled_rope(&key, kind.clone()));
     }
     let context = unsigned("context_length")?;
     let context = context.ok_or_else(|| Kind::MissingKey { key: format!("{name}.context_length") })?;
