@@ -1,8 +1,8 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::{Arc, Mutex};
 
 use formwork_lm::{Batch, LanguageModel, Run};
 use formwork_vocab::Tokenizer;
@@ -10,7 +10,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::error::GenerationKind;
 use crate::sequence::{Progress, Sequence};
-use crate::{EngineHandle, GenerationError, Output, Request};
+use crate::{EngineHandle, GenerationError, Output, Request, Stats};
 
 /// How an engine is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,6 +49,7 @@ pub struct Engine {
     running: Vec<Sequence>,
     /// Requests accepted and not ended, shared with the handles.
     load: Arc<AtomicUsize>,
+    stats: Arc<Mutex<Stats>>,
 }
 
 impl Engine {
@@ -60,7 +61,9 @@ impl Engine {
     ) -> EngineHandle {
         let (sender, events) = channel();
         let load = Arc::new(AtomicUsize::new(0));
+        let stats = Arc::new(Mutex::new(Stats::default()));
         let handle = EngineHandle {
+            stats: Arc::clone(&stats),
             events: sender,
             tokenizer: Arc::clone(&tokenizer),
             context_len: model.context_len(),
@@ -76,6 +79,7 @@ impl Engine {
             waiting: VecDeque::new(),
             running: Vec::new(),
             load,
+            stats,
         };
         std::thread::spawn(move || engine.run());
         handle

@@ -91,3 +91,14 @@ pub(crate) enum GenerationKind {
     #[error("the engine stopped")]
     Stopped,
 }
+
+/// Why a text has no embedding.
+#[derive(Debug, Error)]
+pub enum EmbedError {
+    /// The request could not be taken.
+    #[error(transparent)]
+    Refused(#[from] RequestError),
+    /// The computation failed.
+    #[error(transparent)]
+    Failed(#[from] GenerationError),
+}

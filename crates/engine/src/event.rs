@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use formwork_vocab::TokenId;
+
 use crate::GenerationError;
 
 /// What a generation yields, in order.
@@ -7,10 +9,26 @@ use crate::GenerationError;
 pub enum Output {
     /// More text: whole characters, never empty.
     Text(String),
+    /// A token that is no text, such as the opening of a tool call; never end-of-sequence.
+    Control(TokenId),
+    /// A token of the output, where [`Request::logprobs`](crate::Request::logprobs) asks for them: each once, in order, and
+    /// before the text that it makes visible.
+    Token(TokenLogprob),
     /// The end. Nothing follows.
     Finished(Finish),
     /// The end, by a failure. Nothing follows.
     Failed(GenerationError),
+}
+
+/// How likely a token was, by the model's own logits: without mask, temperature, penalties and bias.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TokenLogprob {
+    /// The token.
+    pub token: TokenId,
+    /// The natural logarithm of its probability.
+    pub logprob: f32,
+    /// The likeliest tokens in its place, likeliest first.
+    pub top: Vec<(TokenId, f32)>,
 }
 
 /// How a generation ended.
@@ -31,7 +49,7 @@ pub struct Finish {
 pub enum FinishReason {
     /// The model ended it, a stop string came, or the grammar was complete.
     Stop,
-    /// The token budget ran out. Only without a constraint.
+    /// The token budget ran out: only without a constraint, or with [`OnBudget::Length`](crate::OnBudget::Length).
     Length,
 }
 
@@ -40,10 +58,14 @@ pub enum FinishReason {
 pub struct Usage {
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
+    /// Those of the prompt that had been computed before, for this or another request.
+    pub cached_tokens: usize,
     /// Tokens of the output, end-of-sequence not counted.
     pub completion_tokens: usize,
     /// Those of the output that the grammar forced, without asking the model.
     pub forced_tokens: usize,
+    /// Those of the output up to the end of the reasoning, where [`Request::reasoning`](crate::Request::reasoning) is given.
+    pub reasoning_tokens: usize,
 }
 
 /// Where the time of one generation went.

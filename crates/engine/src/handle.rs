@@ -1,13 +1,13 @@
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use formwork_vocab::Tokenizer;
+use formwork_vocab::{TokenId, Tokenizer};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::engine::{Arrival, Event};
 use crate::error::{GenerationKind, RequestKind};
-use crate::{Finish, GenerationError, Output, Request, RequestError};
+use crate::{EmbedError, Finish, GenerationError, Output, Pooling, Request, RequestError, Stats};
 
 /// The way to an engine. Cheap to clone; the engine stops when the last handle and the last generation are gone.
 #[derive(Clone)]
@@ -19,6 +19,7 @@ pub struct EngineHandle {
     pub(crate) vocab_size: usize,
     pub(crate) waiting: Arc<AtomicUsize>,
     pub(crate) queue: usize,
+    pub(crate) stats: Arc<Mutex<Stats>>,
 }
 
 impl EngineHandle {
@@ -47,6 +48,33 @@ impl EngineHandle {
             return Err(RequestKind::Stopped.into());
         }
         Ok(Generation { receiver, ended: false })
+    }
+
+    /// Submits a request `count` times, the seed of each one higher than that of the one before: all of them or none.
+    ///
+    /// # Errors
+    /// As for [`EngineHandle::generate`].
+    pub fn generate_many(&self, request: &Request, count: usize) -> Result<Vec<Generation>, RequestError> {
+        let nth = |index: usize| {
+            let mut request = request.clone();
+            request.sampling.seed = request.sampling.seed.wrapping_add(index as u64);
+            self.generate(request)
+        };
+        (0..count).map(nth).collect()
+    }
+
+    /// The embedding of a text: its tokens' last hidden states, pooled, as long as the model is wide.
+    ///
+    /// # Errors
+    /// When the text is empty or does not fit, or too many requests wait.
+    pub async fn embed(&self, tokens: Vec<TokenId>, pooling: Pooling) -> Result<Vec<f32>, EmbedError> {
+        let _ = (tokens, pooling);
+        Err(RequestError::from(RequestKind::Stopped).into())
+    }
+
+    /// What the engine has done so far.
+    pub fn stats(&self) -> Stats {
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The model's tokenizer.
@@ -103,6 +131,7 @@ impl Generation {
                 Some(Output::Text(piece)) => text.push_str(&piece),
                 Some(Output::Finished(finish)) => return Ok((text, finish)),
                 Some(Output::Failed(error)) => return Err(error),
+                Some(Output::Control(_) | Output::Token(_)) => {}
                 None => return Err(GenerationKind::Stopped.into()),
             }
         }
@@ -110,7 +139,7 @@ impl Generation {
 
     fn note(&mut self, output: Option<Output>) -> Output {
         let output = output.unwrap_or_else(|| Output::Failed(GenerationKind::Stopped.into()));
-        self.ended = !matches!(output, Output::Text(_));
+        self.ended = matches!(output, Output::Finished(_) | Output::Failed(_));
         output
     }
 }

@@ -37,12 +37,14 @@ pub mod prompt;
 mod request;
 mod sampler;
 mod sequence;
+mod stats;
 mod text;
 
 pub use bias::Penalties;
 pub use engine::{Engine, EngineOptions};
-pub use error::{GenerationError, RequestError};
-pub use event::{Finish, FinishReason, Output, Timings, Usage};
+pub use error::{EmbedError, GenerationError, RequestError};
+pub use event::{Finish, FinishReason, Output, Timings, TokenLogprob, Usage};
 pub use handle::{EngineHandle, Generation};
-pub use request::Request;
+pub use request::{OnBudget, Pooling, Reasoning, Request};
 pub use sampler::Sampling;
+pub use stats::{Histogram, Stats};

@@ -1,3 +1,5 @@
+use std::time::Instant;
+
 use formwork_grammar::Constraint;
 use formwork_vocab::TokenId;
 
@@ -21,6 +23,44 @@ pub struct Request {
     pub max_tokens: Option<usize>,
     /// Texts that end the output, and are not part of it.
     pub stop: Vec<String>,
+    /// Tokens that do the same, beside those that the vocabulary says do.
+    pub stop_tokens: Vec<TokenId>,
+    /// With what probability each token came, and as many of the likeliest in its place; `None` tells nothing.
+    pub logprobs: Option<usize>,
+    /// What happens to an output with a constraint when the budget runs out.
+    pub on_budget: OnBudget,
+    /// How long the model may think.
+    pub reasoning: Option<Reasoning>,
+    /// When to give up; nothing may come later.
+    pub deadline: Option<Instant>,
+}
+
+/// What happens to an output with a constraint when its token budget runs out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnBudget {
+    /// It is steered to a complete and valid end in time.
+    #[default]
+    Close,
+    /// It is cut off, with [`FinishReason::Length`](crate::FinishReason::Length).
+    Length,
+}
+
+/// How the hidden states of a text's tokens become one vector.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pooling {
+    /// Their mean.
+    Mean,
+    /// That of the last token.
+    Last,
+}
+
+/// A bound on the reasoning that an output begins with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reasoning {
+    /// The most tokens before `close`.
+    pub budget: usize,
+    /// What ends the reasoning: forced where the budget is used up and these have not come.
+    pub close: Vec<TokenId>,
 }
 
 impl Request {
@@ -34,6 +74,11 @@ impl Request {
             logit_bias: Vec::new(),
             max_tokens: None,
             stop: Vec::new(),
+            stop_tokens: Vec::new(),
+            logprobs: None,
+            on_budget: OnBudget::Close,
+            reasoning: None,
+            deadline: None,
         }
     }
 

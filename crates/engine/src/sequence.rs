@@ -164,7 +164,7 @@ impl Sequence {
         }
         let logits = &logits[..logits.len().min(self.tokenizer.vocabulary().len())];
         let token = self.choose(logits)?;
-        if self.tokenizer.vocabulary().is_end(token) {
+        if self.tokenizer.vocabulary().is_end(token) || self.request.stop_tokens.contains(&token) {
             return Ok(self.finish(FinishReason::Stop));
         }
         if let Some(matcher) = &mut self.matcher {
@@ -210,7 +210,12 @@ impl Sequence {
         }
         self.pending.push(token);
         let vocabulary = self.tokenizer.vocabulary();
-        let bytes: &[u8] = if vocabulary.kind(token).is_text() { vocabulary.bytes(token) } else { &[] };
+        if !vocabulary.kind(token).is_text() {
+            self.show_held();
+            let _ = self.outputs.send(Output::Control(token));
+            return false;
+        }
+        let bytes = vocabulary.bytes(token);
         let constraint = self.request.constraint.as_ref();
         let piece = self.text.push(bytes, |text| {
             constraint.is_none_or(|constraint| constraint.grammar().accepts(text.as_bytes()))
@@ -225,11 +230,16 @@ impl Sequence {
         piece.stopped
     }
 
-    fn finish(&mut self, reason: FinishReason) -> Progress {
+    /// Shows text that was held back: what it might have become it cannot become any more.
+    fn show_held(&mut self) {
         let rest = self.text.finish();
         if !rest.is_empty() {
             let _ = self.outputs.send(Output::Text(rest));
         }
+    }
+
+    fn finish(&mut self, reason: FinishReason) -> Progress {
+        self.show_held();
         let now = Instant::now();
         let (first, read) = (self.first_token.unwrap_or(now), self.prompt_read.unwrap_or(now));
         let finish = Finish {

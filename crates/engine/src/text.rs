@@ -35,11 +35,15 @@ impl TextStream {
         self.settle(may_stop)
     }
 
-    /// Ends the stream: shows all that was held back. Bytes that never became a character show as U+FFFD.
+    /// Shows all that was held back: this is the end of the text, or of a stretch of it. Bytes that never became a
+    /// character show as U+FFFD.
     pub(crate) fn finish(&mut self) -> String {
         let mut text = std::mem::take(&mut self.held);
         text.push_str(&String::from_utf8_lossy(&self.bytes));
         self.bytes.clear();
+        if let Some(shown) = &mut self.shown {
+            shown.push_str(&text);
+        }
         text
     }
 

@@ -41,6 +41,7 @@ async fn collect(mut generation: Generation, answer: Answer) -> Result<ChatCompl
     loop {
         match generation.next().await {
             Some(Output::Text(text)) => content.push_str(&text),
+            Some(Output::Control(_) | Output::Token(_)) => {}
             Some(Output::Finished(finish)) => return Ok(answer.completion(content, &finish)),
             Some(Output::Failed(error)) => return Err(error.into()),
             // A generation says how it ended before it is over.

@@ -30,7 +30,6 @@ impl Served {
         };
         let text = self.model.template.render(&input).map_err(Kind::Template)?;
         let generation = self.model.engine.generate(Request {
-            prompt: prompt::encode(tokenizer, &text).map_err(Kind::Prompt)?,
             constraint,
             sampling: sampling(request),
             penalties: Penalties {
@@ -41,6 +40,7 @@ impl Served {
             logit_bias: request.logit_bias.iter().map(|&(token, bias)| (TokenId(token), bias)).collect(),
             max_tokens: request.max_tokens.map(|limit| limit.tokens),
             stop: request.stop.clone(),
+            ..Request::new(prompt::encode(tokenizer, &text).map_err(Kind::Prompt)?)
         });
         generation.map_err(|error| refused(error, request))
     }

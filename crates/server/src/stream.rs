@@ -56,7 +56,14 @@ impl AnswerStream {
     }
 
     async fn content_event(&mut self) -> Event {
-        match self.generation.next().await {
+        let output = loop {
+            match self.generation.next().await {
+                Some(Output::Control(_) | Output::Token(_)) => {}
+                output => break output,
+            }
+        };
+        match output {
+            Some(Output::Control(_) | Output::Token(_)) => Event::default().comment(""),
             Some(Output::Text(text)) => {
                 self.next = Next::Content;
                 self.chunk_event(self.answer.piece(Delta::content(text)))
