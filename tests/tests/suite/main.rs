@@ -9,6 +9,7 @@ mod hostile;
 mod json_schema;
 mod masks;
 mod matcher;
+mod parts;
 mod real_models;
 mod structural_tags;
 mod syntax;
