@@ -2,6 +2,7 @@
 
 mod architecture;
 mod budgets;
+mod chat_formats;
 mod fast_masks;
 mod finite_schemas;
 mod grammars;

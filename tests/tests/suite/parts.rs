@@ -21,11 +21,8 @@ fn call(name: &str) -> Part {
 }
 
 fn calls() -> Part {
-    let more = Part::sequence([Part::literal("\n<call>"), Part::OneOf(vec![call("add"), call("sub")])]);
-    Part::sequence([
-        Part::OneOf(vec![call("add"), call("sub")]),
-        Part::Repeat { part: Box::new(more), min: 0, max: None },
-    ])
+    let item = Box::new(Part::OneOf(vec![call("add"), call("sub")]));
+    Part::List { item, separator: Box::new(Part::literal("\n<call>")), max: Some(2) }
 }
 
 #[test]
@@ -41,6 +38,8 @@ fn an_answer_is_text_until_it_calls() {
         (one, true, true),
         (&two, true, true),
         ("<call>{\"name\": \"mul\"", false, false),
+        (&format!("{one}\n{one}"), true, true),
+        (&format!("{one}\n{one}\n{one}"), false, false),
         (&format!("{one} and text"), false, false),
         ("<call>", false, false),
     ] {

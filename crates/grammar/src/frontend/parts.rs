@@ -47,13 +47,13 @@ pub enum Part {
     Sequence(Vec<Part>),
     /// Any one of these; at least one.
     OneOf(Vec<Part>),
-    /// A part this often or more.
-    Repeat {
+    /// A part once or more, with another between each two.
+    List {
         /// What is repeated.
-        part: Box<Part>,
-        /// The fewest times.
-        min: u32,
-        /// The most times.
+        item: Box<Part>,
+        /// What is between.
+        separator: Box<Part>,
+        /// The most items, at least 1.
         max: Option<u32>,
     },
     /// Free text until a trigger comes up, which the part beside it must follow.
@@ -137,8 +137,12 @@ impl Composer<'_> {
             }
             Part::Sequence(parts) => Expr::Sequence(self.all(parts)?),
             Part::OneOf(parts) => Expr::Alternatives(self.all(parts)?),
-            Part::Repeat { part, min, max } => {
-                Expr::Repeat { expr: Box::new(self.part(part)?), min: *min, max: *max }
+            Part::List { item, separator, max } => {
+                let item = self.part(item)?;
+                let item = Expr::Rule(self.builder.rule(format!("item-{number}"), item));
+                let more = Expr::Sequence(vec![self.part(separator)?, item.clone()]);
+                let max = max.map(|max| max.saturating_sub(1));
+                Expr::Sequence(vec![item, Expr::Repeat { expr: Box::new(more), min: 0, max }])
             }
             Part::Text { triggers, may_end } => self.text(triggers, *may_end)?,
             Part::At { place, part } => self.part(part).map_err(|error| {
