@@ -5,5 +5,8 @@
 mod chat;
 mod constraint;
 mod fixture;
+mod limits;
+mod operations;
 mod refusal;
+mod registry;
 mod socket;
