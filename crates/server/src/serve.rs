@@ -9,14 +9,21 @@ use tokio::sync::oneshot;
 
 use crate::app::App;
 use crate::error::{ApiError, Kind};
-use crate::{auth, body, chat, cors, listen, log, metrics, models};
+use crate::{auth, body, chat, cors, embeddings, grammar, listen, log, metrics, models, tokens};
 
 /// The routes of `app`.
 pub fn router(app: App) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(chat::create))
+        .route("/v1/embeddings", post(embeddings::create))
+        .route("/v1/grammar/check", post(grammar::check))
+        .route("/v1/grammar/explain", post(grammar::explain))
+        .route("/v1/grammar/sample", post(grammar::sample))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*id}", get(models::get))
+        .route("/tokenize", post(tokens::tokenize))
+        .route("/detokenize", post(tokens::detokenize))
+        .route("/apply-template", post(tokens::apply_template))
         .route("/health", get(models::health))
         .route("/metrics", get(metrics::metrics))
         .fallback(unknown_route)
