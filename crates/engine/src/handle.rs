@@ -123,6 +123,11 @@ impl EngineHandle {
         Ok(result?)
     }
 
+    /// Whether nothing runs or waits.
+    pub fn is_idle(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) == 0
+    }
+
     /// What the engine has done so far.
     pub fn stats(&self) -> Stats {
         self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
