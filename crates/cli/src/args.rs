@@ -1,5 +1,6 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use formwork_model::synthetic::Synthetic;
@@ -18,6 +19,18 @@ pub(crate) struct Args {
     /// this one there.
     #[arg(long, global = true, num_args = 0, default_missing_value = "-")]
     pub(crate) json: Option<PathBuf>,
+
+    /// How log lines are written; `FORMWORK_LOG` says which.
+    #[arg(long, global = true, value_enum, default_value_t = LogFormatArg::Text)]
+    pub(crate) log_format: LogFormatArg,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormatArg {
+    /// For a person.
+    Text,
+    /// One JSON object a line.
+    Json,
 }
 
 #[derive(Subcommand)]
@@ -251,6 +264,15 @@ pub(crate) struct ServeArgs {
     #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Vec<String>,
 
+    /// A model to load when it is first asked for; give it once for each.
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) on_demand: Vec<String>,
+
+    /// The most that the files of loaded models may have together, such as 12G: the least recently used of those on demand makes
+    /// way for another [default: no bound].
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    pub(crate) models_max_bytes: Option<u64>,
+
     /// A further name for a served model.
     #[arg(long, value_name = "NAME=MODEL")]
     pub(crate) alias: Vec<String>,
@@ -263,9 +285,25 @@ pub(crate) struct ServeArgs {
     #[arg(long, default_value_t = 8080)]
     pub(crate) port: u16,
 
-    /// A key that requests must bring [env: `FORMWORK_API_KEY`].
+    /// A key that requests must bring, or one of several [env: `FORMWORK_API_KEY`].
     #[arg(long, value_name = "KEY")]
-    pub(crate) api_key: Option<String>,
+    pub(crate) api_key: Vec<String>,
+
+    /// A file with such keys, one a line.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) api_key_file: Option<PathBuf>,
+
+    /// An origin whose pages may call the server from a browser, or `*` for any; give it once for each.
+    #[arg(long, value_name = "ORIGIN")]
+    pub(crate) cors_origin: Vec<String>,
+
+    /// How long a request may take, waiting included [default: any time].
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) request_timeout: Option<Duration>,
+
+    /// How long a request may take to arrive, and a client to go on reading.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "30")]
+    pub(crate) read_timeout: Duration,
 
     /// Requests that run at the same time, per model.
     #[arg(long, value_name = "N", default_value = "4")]
@@ -273,6 +311,20 @@ pub(crate) struct ServeArgs {
 
     #[command(flatten)]
     pub(crate) open: OpenArgs,
+}
+
+/// Reads a number of bytes, or of units of 1024 of them.
+fn size(text: &str) -> Result<u64, &'static str> {
+    let units = [('K', 10), ('M', 20), ('G', 30), ('T', 40)];
+    let unit = units.iter().find_map(|&(name, shift)| Some((text.strip_suffix(name)?, shift)));
+    let (digits, shift) = unit.unwrap_or((text, 0));
+    let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
+    number.filter(|&bytes| bytes > 0).ok_or("expected a number such as 12G, or 500M")
+}
+
+fn seconds(text: &str) -> Result<Duration, &'static str> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.filter(|time| !time.is_zero()).ok_or("expected a positive number of seconds")
 }
 
 #[derive(clap::Args)]
@@ -599,6 +651,14 @@ mod tests {
         assert_eq!(remote("https://example.com/?a=b=a.json"), of("https://example.com/?a=b", "a.json"));
         assert!(remote("https://example.com/a#b=a.json").is_err());
         assert!(remote("a.json").is_err() && remote("=a.json").is_err() && remote("urn:a=").is_err());
+    }
+
+    #[test]
+    fn sizes_and_times() {
+        assert_eq!((size("12"), size("3K"), size("2G")), (Ok(12), Ok(3072), Ok(2 << 30)));
+        assert!(["", "G", "0", "-1", "1.5G", "99999999999T"].iter().all(|text| size(text).is_err()));
+        assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1500)));
+        assert!(["", "0", "-1", "inf", "x"].iter().all(|text| seconds(text).is_err()));
     }
 
     #[test]

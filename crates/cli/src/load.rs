@@ -148,12 +148,21 @@ pub(crate) fn open(path: &Path, how: OpenOptions) -> Result<Model> {
 /// Opens a model and starts its engine.
 pub(crate) fn load(model: &str, how: OpenOptions, options: EngineOptions) -> Result<Loaded> {
     let local = resolve(model)?;
-    let model = open(&local.path, how)?;
+    let (engine, template) = start(&local.path, how, options)?;
+    Ok(Loaded { engine, template, name: local.name })
+}
+
+/// Opens the model in a file or folder and starts its engine.
+pub(crate) fn start(
+    path: &Path,
+    how: OpenOptions,
+    options: EngineOptions,
+) -> Result<(EngineHandle, Arc<dyn ChatTemplate>)> {
+    let model = open(path, how)?;
     let tokenizer = Arc::new(model.tokenizer()?);
     let template = template(&model, &tokenizer)
-        .with_context(|| format!("{}: tokenizer.chat_template", local.path.display()))?;
-    let engine = Engine::start(model.language_model(), tokenizer, options);
-    Ok(Loaded { engine, template, name: local.name })
+        .with_context(|| format!("{}: tokenizer.chat_template", path.display()))?;
+    Ok((Engine::start(model.language_model(), tokenizer, options), template))
 }
 
 /// The model's own chat template; for a base model without one, the messages as they are.

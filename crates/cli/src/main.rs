@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Parser;
 
-use args::{Args, Command};
+use args::{Args, Command, LogFormatArg};
 
 /// The exit code of a negative answer: rejected, invalid, below a threshold.
 const NEGATIVE: u8 = 1;
@@ -32,7 +32,7 @@ const ERROR: u8 = 2;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    start_logging();
+    start_logging(args.log_format);
     match dispatch(args) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(NEGATIVE),
@@ -61,14 +61,14 @@ fn dispatch(args: Args) -> Result<bool> {
 }
 
 /// Warnings and errors, or what `FORMWORK_LOG` asks for.
-fn start_logging() {
+fn start_logging(format: LogFormatArg) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("FORMWORK_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr)
-        .init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match format {
+        LogFormatArg::Text => log.with_ansi(std::io::stderr().is_terminal()).init(),
+        LogFormatArg::Json => log.json().flatten_event(true).init(),
+    }
 }
 
 /// The error and its causes, joined by colons. A cause that the line before already ends with is not said twice.

@@ -1,38 +1,25 @@
 //! `formwork serve`
 
+use std::ffi::OsStr;
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use formwork_engine::EngineOptions;
-use formwork_server::{App, ServedModel, ServerOptions};
+use formwork_model::hub::LocalModel;
+use formwork_server::{App, LoadedModel, ModelSource, ServerOptions};
 
 use crate::args::ServeArgs;
-use crate::load::{self, Loaded};
+use crate::load;
 
-pub(crate) fn serve(args: ServeArgs) -> Result<bool> {
-    let mut names = args.model;
-    if names.is_empty() {
-        names.push(formwork_model::hub::default_manifest().name.clone());
+pub(crate) fn serve(mut args: ServeArgs) -> Result<bool> {
+    if args.model.is_empty() && args.on_demand.is_empty() {
+        args.model.push(formwork_model::hub::default_manifest().name.clone());
     }
-    let aliases = args.alias.iter().map(|alias| parse_alias(alias)).collect::<Result<Vec<_>>>()?;
-    if let Some((alias, model)) = aliases.iter().find(|(_, model)| !names.iter().any(|name| name == model)) {
-        bail!("--alias {alias}={model}: {model} is not served; name it with -m");
-    }
-    let options = EngineOptions { parallel: args.parallel.get(), ..EngineOptions::default() };
-    let mut models = Vec::with_capacity(names.len());
-    for name in &names {
-        let Loaded { engine, template, name: id } = load::load(name, args.open.options(), options)?;
-        let mut aliases: Vec<String> =
-            aliases.iter().filter(|(_, model)| model == name).map(|(alias, _)| (*alias).to_owned()).collect();
-        // A path says where a file lies on this machine, which is nobody's business.
-        if *name != id && !std::path::Path::new(name).exists() {
-            aliases.push(name.clone());
-        }
-        models.push(ServedModel { id, aliases, created: now(), engine, template });
-    }
-    let api_key = args.api_key.or_else(|| std::env::var("FORMWORK_API_KEY").ok());
-    let served: Vec<String> = models.iter().map(|model| model.id.clone()).collect();
-    let app = App::new(models, ServerOptions { api_key, ..ServerOptions::default() })?;
+    let options = options(&args)?;
+    let sources = sources(&args)?;
+    let served: Vec<String> = sources.iter().map(|source| source.id.clone()).collect();
+    let app = App::with_sources(Vec::new(), sources, options)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let result = runtime.block_on(listen(&args.host, args.port, app, &served));
     // What outlasted the shutdown limit is not waited for.
@@ -40,12 +27,96 @@ pub(crate) fn serve(args: ServeArgs) -> Result<bool> {
     result.map(|()| true)
 }
 
+fn options(args: &ServeArgs) -> Result<ServerOptions> {
+    let mut api_keys = args.api_key.clone();
+    if let Some(path) = &args.api_key_file {
+        let text = load::read_text(path)?;
+        let keys = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        api_keys.extend(keys.map(str::to_owned));
+        // A file that was forgotten to be filled must not open the server to all.
+        if api_keys.is_empty() {
+            bail!("{}: no keys", path.display());
+        }
+    }
+    if api_keys.is_empty() {
+        api_keys.extend(std::env::var("FORMWORK_API_KEY").ok());
+    }
+    if api_keys.iter().any(String::is_empty) {
+        bail!("a key must not be empty");
+    }
+    Ok(ServerOptions {
+        api_keys,
+        cors_origins: args.cors_origin.clone(),
+        read_timeout: args.read_timeout,
+        request_timeout: args.request_timeout,
+        models_max_bytes: args.models_max_bytes,
+        ..ServerOptions::default()
+    })
+}
+
+/// The models to serve, their files fetched if need be: a request never does that.
+fn sources(args: &ServeArgs) -> Result<Vec<ModelSource>> {
+    let names =
+        || args.model.iter().map(|name| (name, true)).chain(args.on_demand.iter().map(|name| (name, false)));
+    let aliases = args.alias.iter().map(|alias| parse_alias(alias)).collect::<Result<Vec<_>>>()?;
+    if let Some((alias, model)) = aliases.iter().find(|(_, model)| !names().any(|(name, _)| name == model)) {
+        bail!("--alias {alias}={model}: {model} is not served; name it with -m or --on-demand");
+    }
+    let source = |(name, at_start): (&String, bool)| {
+        let LocalModel { path, name: id, .. } = load::resolve(name)?;
+        let mut aliases: Vec<String> =
+            aliases.iter().filter(|(_, model)| model == name).map(|(alias, _)| (*alias).to_owned()).collect();
+        // A path says where a file lies on this machine, which is nobody's business.
+        if *name != id && !Path::new(name).exists() {
+            aliases.push(name.clone());
+        }
+        let (how, engine) = (
+            args.open.options(),
+            EngineOptions { parallel: args.parallel.get(), ..EngineOptions::default() },
+        );
+        let bytes = bytes_of(&path).with_context(|| path.display().to_string())?;
+        let load = move || {
+            let (engine, template) = load::start(&path, how, engine)?;
+            Ok(LoadedModel { engine, template })
+        };
+        Ok(ModelSource { id, aliases, created: now(), bytes, at_start, load: Box::new(load) })
+    };
+    names().map(source).collect()
+}
+
+/// The bytes of a model's weights: of a file, of all parts of a split one, or of a folder's.
+fn bytes_of(path: &Path) -> Result<u64> {
+    let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let (folder, begin, extension) = match name.split_once("-00001-of-") {
+        _ if path.is_dir() => (path, "", "safetensors"),
+        Some((stem, _)) => (path.parent().unwrap_or(path), stem, "gguf"),
+        None => return Ok(path.metadata()?.len()),
+    };
+    let mut bytes = 0;
+    for entry in folder.read_dir()? {
+        let file = entry?.path();
+        let name = file.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        let is_part = begin.is_empty() || name.strip_prefix(begin).is_some_and(|rest| rest.contains("-of-"));
+        if is_part && file.extension() == Some(OsStr::new(extension)) {
+            // Files of the hub's cache are links, which this follows.
+            bytes += file.metadata()?.len();
+        }
+    }
+    Ok(bytes)
+}
+
 async fn listen(host: &str, port: u16, app: App, served: &[String]) -> Result<()> {
     let listener = tokio::net::TcpListener::bind((host, port))
         .await
         .with_context(|| format!("cannot listen on {host}:{port}"))?;
     eprintln!("serving {} on http://{}/v1", served.join(", "), listener.local_addr()?);
-    Ok(formwork_server::serve(listener, app, stop_signal()).await?)
+    let loading = app.clone();
+    let mut serving = std::pin::pin!(formwork_server::serve(listener, app, stop_signal()));
+    tokio::select! {
+        served = &mut serving => return Ok(served?),
+        loaded = loading.load() => loaded?,
+    }
+    Ok(serving.await?)
 }
 
 /// Ctrl-C, or the signal that service supervisors send.
@@ -73,4 +144,26 @@ fn parse_alias(alias: &str) -> Result<(&str, &str)> {
 
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_is_as_large_as_its_weights() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let write = |name: &str, bytes: usize| std::fs::write(folder.path().join(name), vec![0; bytes]);
+        for (name, bytes) in [("a.gguf", 1), ("b-00001-of-00002.gguf", 2), ("b-00002-of-00002.gguf", 4)] {
+            write(name, bytes)?;
+        }
+        for (name, bytes) in [("c.safetensors", 8), ("d.safetensors", 16), ("tokenizer.json", 32)] {
+            write(name, bytes)?;
+        }
+        assert_eq!(bytes_of(&folder.path().join("a.gguf"))?, 1);
+        assert_eq!(bytes_of(&folder.path().join("b-00001-of-00002.gguf"))?, 6);
+        assert_eq!(bytes_of(folder.path())?, 24);
+        assert!(bytes_of(&folder.path().join("e.gguf")).is_err());
+        Ok(())
+    }
 }

@@ -36,6 +36,12 @@ pub(crate) enum Problem {
     Empty,
     #[error("{given} entries are more than the limit of {limit}")]
     TooMany { given: usize, limit: usize },
+    #[error("{given} bytes are more than the limit of {limit}")]
+    TooLong { given: usize, limit: usize },
+    #[error(
+        "one of `response_format`, `grammar`, `guided_json`, `guided_regex` and `guided_choice` must be given"
+    )]
+    NoFormat,
     #[error("not valid JSON: {0}")]
     EmbeddedJson(#[source] serde_json::Error),
     #[error("cannot be combined with `{other}`")]

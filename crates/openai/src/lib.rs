@@ -16,19 +16,34 @@
 //! No HTTP: statuses and headers are the server's. No defaults either, except where the wire itself has one.
 
 mod chat;
+mod embeddings;
 mod error;
 mod failure;
+mod grammar;
 mod models;
 mod request;
+mod tokens;
 
 pub use chat::{
     AssistantMessage, ChatChoice, ChatChunk, ChatCompletion, ChunkChoice, ChunkUsage, Delta, FinishReason,
     Usage,
 };
+pub use embeddings::{
+    Embedding, EmbeddingFormat, EmbeddingInput, EmbeddingList, EmbeddingPooling, EmbeddingRequest,
+    EmbeddingUsage, EmbeddingVector,
+};
 pub use error::RequestError;
 pub use failure::{Failure, FailureBody};
+pub use grammar::{
+    GrammarCheck, GrammarExplanation, GrammarNote, GrammarProblem, GrammarRequest, GrammarSamples,
+    GrammarTask,
+};
 pub use models::{Model, ModelList};
 pub use request::{
     ChatMessage, ChatRequest, Format, Role, StreamOptions, StructuralTag, StructuralTags, TagContent,
     TokenLimit,
+};
+pub use tokens::{
+    DetokenizeRequest, Detokenized, Piece, RenderedTemplate, TemplateRequest, TokenPiece, TokenizeInput,
+    TokenizeRequest, Tokenized, TokenizedIds,
 };

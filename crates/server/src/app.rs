@@ -1,13 +1,15 @@
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use formwork_engine::EngineHandle;
 use formwork_grammar::Limits;
 use formwork_lm::ChatTemplate;
+use tokio::sync::Semaphore;
 
 use crate::constraints::Constraints;
-use crate::error::{ApiError, AppError, AppKind, Kind};
+use crate::error::{ApiError, AppError, Kind};
+use crate::metrics::Counters;
+use crate::registry::{ModelSource, Registry};
 
 /// A model under the names by which requests ask for it.
 pub struct ServedModel {
@@ -26,10 +28,18 @@ pub struct ServedModel {
 /// How the server is run.
 #[derive(Clone)]
 pub struct ServerOptions {
-    /// The key that requests must bring, if any.
-    pub api_key: Option<String>,
+    /// The keys of which requests must bring one; none lets all in.
+    pub api_keys: Vec<String>,
+    /// The origins whose pages may call the server from a browser, such as `https://example.com`; `*` is any.
+    pub cors_origins: Vec<String>,
     /// The most bytes that a request's body may have.
     pub body_limit: usize,
+    /// How long a request's head may take to arrive, how long its body may, and how long a client may take nothing of an answer.
+    pub read_timeout: Duration,
+    /// How long a generation may take, its time in the queue included.
+    pub request_timeout: Option<Duration>,
+    /// The most bytes that all models together may take by their own estimates; `None` loads whatever is asked for.
+    pub models_max_bytes: Option<u64>,
     /// How many compiled constraints each model keeps for requests to come.
     pub cached_constraints: usize,
     /// The limits of each constraint.
@@ -39,12 +49,16 @@ pub struct ServerOptions {
 }
 
 impl Default for ServerOptions {
-    /// No key; bodies of up to 8 MiB; 32 constraints that hold up to 32 MiB each, so that their caches stay within 1 GiB
-    /// per model; 30 seconds to finish.
+    /// No key; no origins; bodies of up to 8 MiB; 30 seconds for a request to arrive; any time to answer it; 32 constraints that
+    /// hold up to 32 MiB each, so that their caches stay within 1 GiB per model; 30 seconds to finish.
     fn default() -> Self {
         Self {
-            api_key: None,
+            api_keys: Vec::new(),
+            cors_origins: Vec::new(),
             body_limit: 8 << 20,
+            read_timeout: Duration::from_secs(30),
+            request_timeout: None,
+            models_max_bytes: None,
             cached_constraints: 32,
             grammar_limits: Limits { cache_bytes: 32 << 20, ..Limits::default() },
             shutdown_limit: Duration::from_secs(30),
@@ -59,10 +73,11 @@ pub struct App {
 }
 
 struct Shared {
-    models: Vec<Arc<Served>>,
-    /// Ids and aliases, to places in `models`.
-    names: HashMap<String, usize>,
+    registry: Arc<Registry>,
     options: ServerOptions,
+    /// One permit for each piece of work off the async threads that may run at the same time.
+    workers: Arc<Semaphore>,
+    counters: Counters,
 }
 
 /// A served model with what requests to it share.
@@ -77,41 +92,77 @@ impl App {
     /// # Errors
     /// When there are none, or two have a name in common.
     pub fn new(models: Vec<ServedModel>, options: ServerOptions) -> Result<Self, AppError> {
-        if models.is_empty() {
-            return Err(AppKind::NoModels.into());
-        }
-        let mut names = HashMap::new();
-        for (index, model) in models.iter().enumerate() {
-            for name in model.names() {
-                if names.insert(name.to_owned(), index).is_some_and(|other| other != index) {
-                    return Err(AppKind::SameName { name: name.to_owned() }.into());
-                }
-            }
-        }
-        let serve = |model: ServedModel| {
-            let constraints = Constraints::new(options.cached_constraints, options.grammar_limits.clone());
-            constraints.prepare(model.engine.tokenizer().vocabulary());
-            Arc::new(Served { model, constraints })
-        };
-        let models = models.into_iter().map(serve).collect();
-        Ok(Self { shared: Arc::new(Shared { models, names, options }) })
+        Self::with_sources(models, Vec::new(), options)
+    }
+
+    /// An app that serves `models`, and loads those of `sources` on its own.
+    ///
+    /// # Errors
+    /// When there are none at all, two have a name in common, or one can never fit beside those that stay.
+    pub fn with_sources(
+        models: Vec<ServedModel>,
+        sources: Vec<ModelSource>,
+        options: ServerOptions,
+    ) -> Result<Self, AppError> {
+        let registry = Arc::new(Registry::new(models, sources, &options)?);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let workers = Arc::new(Semaphore::new(cores));
+        Ok(Self { shared: Arc::new(Shared { registry, options, workers, counters: Counters::default() }) })
+    }
+
+    /// Loads the models that are to be there from the start; requests for them wait meanwhile.
+    ///
+    /// # Errors
+    /// With the first that could not be loaded.
+    pub async fn load(&self) -> Result<(), AppError> {
+        self.shared.registry.load_at_start().await
     }
 
     pub(crate) fn options(&self) -> &ServerOptions {
         &self.shared.options
     }
 
-    pub(crate) fn models(&self) -> impl Iterator<Item = &ServedModel> {
-        self.shared.models.iter().map(|served| &served.model)
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.shared.registry
     }
 
-    /// The model that is served as `name`.
-    pub(crate) fn model(&self, name: &str) -> Result<&Arc<Served>, ApiError> {
-        let index = self.shared.names.get(name).ok_or_else(|| {
-            let served: Vec<_> = self.models().flat_map(ServedModel::names).collect();
-            Kind::Model { given: name.to_owned(), served: served.join(", ") }
-        })?;
-        Ok(&self.shared.models[*index])
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+
+    /// The model that is served as `name`, loaded if need be. It stays as long as it is held or generates.
+    pub(crate) async fn model(&self, name: &str) -> Result<Arc<Served>, ApiError> {
+        self.shared.registry.get(name).await
+    }
+
+    /// As [`App::model`]; without a name the only model there is.
+    pub(crate) async fn model_or_only(&self, name: Option<&str>) -> Result<Arc<Served>, ApiError> {
+        match name.or_else(|| self.registry().only()) {
+            Some(name) => self.model(name).await,
+            None => Err(Kind::NoModel { served: self.registry().served() }.into()),
+        }
+    }
+
+    /// Does some work off the async threads, when there is room for it. It goes on when nobody waits for it any more.
+    pub(crate) async fn offload<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let permit = Arc::clone(&self.shared.workers).acquire_owned().await;
+        let work = move || {
+            let _permit = permit;
+            work()
+        };
+        tokio::task::spawn_blocking(work).await.map_err(|_| Kind::Panicked)?
+    }
+}
+
+impl Served {
+    /// Makes what requests share, before the first comes.
+    pub(crate) fn new(model: ServedModel, options: &ServerOptions) -> Self {
+        let constraints = Constraints::new(options.cached_constraints, options.grammar_limits.clone());
+        constraints.prepare(model.engine.tokenizer().vocabulary());
+        Self { model, constraints }
     }
 }
 

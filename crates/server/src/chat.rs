@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -24,7 +22,7 @@ pub(crate) async fn create(
     check_content_type(&headers)?;
     let body = body.map_err(|rejection| unreadable(&rejection, app.options().body_limit))?;
     let request = ChatRequest::from_json(&body)?;
-    let served = Arc::clone(app.model(&request.model)?);
+    let served = app.model(&request.model).await?;
     let answer = Answer::new(&served.model.id);
     let stream = request.stream;
     let started = tokio::task::spawn_blocking(move || served.start(&request)).await;

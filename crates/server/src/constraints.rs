@@ -90,7 +90,7 @@ fn touch(recent: &mut VecDeque<(Key, Constraint)>, key: &Key) -> Option<Constrai
     Some(constraint)
 }
 
-fn compile(format: &Format, limits: &Limits) -> Result<Grammar, GrammarError> {
+pub(crate) fn compile(format: &Format, limits: &Limits) -> Result<Grammar, GrammarError> {
     let options = SchemaOptions::default();
     match format {
         Format::JsonObject => Grammar::json_schema(&json!({"type": "object"}), &options, limits),

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -19,6 +21,14 @@ pub(crate) enum AppKind {
     NoModels,
     #[error("two models are served as `{name}`")]
     SameName { name: String },
+    #[error(
+        "`{name}` does not fit: {needed} bytes with the models that stay, more than the limit of {limit}"
+    )]
+    DoesNotFit { name: String, needed: u64, limit: u64 },
+    #[error("there is no room for `{model}`")]
+    NoRoom { model: String },
+    #[error("`{model}` could not be loaded: {reason}")]
+    Load { model: String, reason: String },
 }
 
 /// Why a request fails. As a response it has OpenAI's shape.
@@ -44,6 +54,22 @@ pub(crate) enum Kind {
     Body(formwork_openai::RequestError),
     #[error("model `{given}` is not served; served are {served}")]
     Model { given: String, served: String },
+    #[error("several models are served, so one has to be named: {served}")]
+    NoModel { served: String },
+    #[error("the model `{model}` does not fit beside those in use; try again later")]
+    NoRoom { model: String },
+    #[error("the model `{model}` could not be loaded; the server's log says why")]
+    Load { model: String },
+    #[error("the request took longer than {} seconds to arrive", limit.as_secs_f64())]
+    Slow { limit: Duration },
+    #[error("{source}")]
+    Text { field: &'static str, source: VocabError },
+    #[error("`{param}`: token {given} is not in the vocabulary of {limit} tokens")]
+    TokenOutside { param: String, given: u32, limit: usize },
+    #[error("the model's embeddings have {width} dimensions, and cannot have {given}")]
+    Dimensions { given: usize, width: usize },
+    #[error("`max_bytes` is {given}, and the shortest output has {shortest} bytes")]
+    SampleTooShort { given: usize, shortest: usize },
     #[error("{source}")]
     Constraint { field: &'static str, source: GrammarError },
     #[error(transparent)]
@@ -79,15 +105,24 @@ impl Kind {
             | Self::Constraint { .. }
             | Self::Template(_)
             | Self::Prompt(_)
+            | Self::NoModel { .. }
+            | Self::Text { .. }
+            | Self::TokenOutside { .. }
+            | Self::Dimensions { .. }
+            | Self::SampleTooShort { .. }
             | Self::Refused { .. } => (StatusCode::BAD_REQUEST, REQUEST, None),
             Self::TooLong(_) => (StatusCode::BAD_REQUEST, REQUEST, Some("context_length_exceeded")),
             Self::Key => (StatusCode::UNAUTHORIZED, REQUEST, Some("invalid_api_key")),
             Self::Model { .. } => (StatusCode::NOT_FOUND, REQUEST, Some("model_not_found")),
             Self::Route { .. } => (StatusCode::NOT_FOUND, REQUEST, Some("unknown_url")),
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, REQUEST, Some("method_not_allowed")),
+            Self::Slow { .. } => (StatusCode::REQUEST_TIMEOUT, REQUEST, Some("request_timeout")),
             Self::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, REQUEST, Some("request_too_large")),
             Self::Generation(_) | Self::Panicked => (StatusCode::INTERNAL_SERVER_ERROR, SERVER, None),
-            Self::Busy(_) => (StatusCode::SERVICE_UNAVAILABLE, SERVER, Some("overloaded")),
+            Self::Load { .. } => (StatusCode::INTERNAL_SERVER_ERROR, SERVER, Some("model_load_failed")),
+            Self::Busy(_) | Self::NoRoom { .. } => {
+                (StatusCode::SERVICE_UNAVAILABLE, SERVER, Some("overloaded"))
+            }
             Self::Stopped(_) => (StatusCode::SERVICE_UNAVAILABLE, SERVER, Some("stopped")),
         }
     }
@@ -95,8 +130,11 @@ impl Kind {
     fn param(&self) -> Option<&str> {
         match self {
             Self::Body(error) => error.param(),
-            Self::Model { .. } => Some("model"),
-            Self::Constraint { field, .. } => Some(field),
+            Self::Model { .. } | Self::NoModel { .. } => Some("model"),
+            Self::Dimensions { .. } => Some("dimensions"),
+            Self::SampleTooShort { .. } => Some("max_bytes"),
+            Self::TokenOutside { param, .. } => Some(param),
+            Self::Constraint { field, .. } | Self::Text { field, .. } => Some(field),
             Self::Template(_) | Self::Prompt(_) | Self::TooLong(_) => Some("messages"),
             Self::Refused { field, .. } => *field,
             _ => None,
@@ -150,7 +188,7 @@ impl IntoResponse for ApiError {
         }
         let mut response = (self.status(), axum::Json(self.body())).into_response();
         let header = match *self.0 {
-            Kind::Busy(_) => Some((RETRY_AFTER, "1")),
+            Kind::Busy(_) | Kind::NoRoom { .. } => Some((RETRY_AFTER, "1")),
             Kind::Key => Some((WWW_AUTHENTICATE, "Bearer")),
             _ => None,
         };

@@ -10,24 +10,35 @@
 //! the engine stops working on it.
 //!
 //! # Routes
-//! `POST /v1/chat/completions`, `GET /v1/models`, `GET /v1/models/{id}`, `GET /health`.
+//! `POST /v1/chat/completions`, `/v1/embeddings`, `/v1/grammar/check`, `/v1/grammar/explain`, `/v1/grammar/sample`, `/tokenize`,
+//! `/detokenize` and `/apply-template`; `GET /v1/models`, `/v1/models/{id}`, `/health` and `/metrics`.
 //!
 //! # What is not here
-//! No TLS, no cross-origin headers, and no way for a request to name a file: models are those that the [`App`] was given.
+//! No TLS, and no way for a request to name a file: models are those that the [`App`] was given. Some of them may be loaded only
+//! when they are asked for, and make way for others ([`ModelSource`]).
 
 mod answer;
 mod app;
 mod auth;
+mod body;
 mod chat;
 mod constraints;
+mod cors;
+mod embeddings;
 mod error;
+mod grammar;
+mod listen;
 mod log;
+mod metrics;
 mod models;
 mod prepare;
 mod random;
+mod registry;
 mod serve;
 mod stream;
+mod tokens;
 
 pub use app::{App, ServedModel, ServerOptions};
 pub use error::{ApiError, AppError};
+pub use registry::{LoadError, LoadedModel, Loader, ModelSource};
 pub use serve::{router, serve};

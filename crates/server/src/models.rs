@@ -1,26 +1,30 @@
 use axum::Json;
 use axum::extract::{Path, State};
+use axum::http::StatusCode;
 use formwork_openai::{Model, ModelList};
 use serde_json::{Value, json};
 
-use crate::app::{App, ServedModel};
+use crate::app::App;
 use crate::error::ApiError;
 
-/// `GET /v1/models`: every name that a request may give.
+/// `GET /v1/models`: every name that a request may give, whether or not its model is loaded.
 pub(crate) async fn list(State(app): State<App>) -> Json<ModelList> {
-    let named = |model: &ServedModel| -> Vec<Model> {
-        model.names().map(|name| Model::new(name, model.created)).collect()
-    };
-    Json(ModelList::new(app.models().flat_map(named).collect()))
+    let models = app.registry().names().map(|(name, created)| Model::new(name, created));
+    Json(ModelList::new(models.collect()))
 }
 
 /// `GET /v1/models/{id}`. Ids may have slashes.
 pub(crate) async fn get(State(app): State<App>, Path(id): Path<String>) -> Result<Json<Model>, ApiError> {
-    let served = app.model(&id)?;
-    Ok(Json(Model::new(id, served.model.created)))
+    let created = app.registry().created(&id)?;
+    Ok(Json(Model::new(id, created)))
 }
 
-/// `GET /health`.
-pub(crate) async fn health() -> Json<Value> {
-    Json(json!({"status": "ok"}))
+/// `GET /health`: whether the models that are to be there from the start are.
+pub(crate) async fn health(State(app): State<App>) -> (StatusCode, Json<Value>) {
+    let (status, word) = if app.registry().ready() {
+        (StatusCode::OK, "ok")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "loading")
+    };
+    (status, Json(json!({ "status": word })))
 }

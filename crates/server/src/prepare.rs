@@ -47,7 +47,7 @@ impl Served {
 }
 
 /// The conversation, with the format described to the model.
-fn messages(request: &ChatRequest) -> Vec<Message> {
+pub(crate) fn messages(request: &ChatRequest) -> Vec<Message> {
     let message = |m: &formwork_openai::ChatMessage| Message::new(m.role.name(), m.content.as_str());
     let mut messages = request.messages.iter().map(message).collect();
     if let (true, Some(format)) = (request.schema_in_prompt, &request.format) {

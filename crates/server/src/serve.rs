@@ -4,25 +4,36 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
-use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 use crate::app::App;
 use crate::error::{ApiError, Kind};
-use crate::{auth, chat, log, models};
+use crate::{auth, body, chat, cors, embeddings, grammar, listen, log, metrics, models, tokens};
 
 /// The routes of `app`.
 pub fn router(app: App) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(chat::create))
+        .route("/v1/embeddings", post(embeddings::create))
+        .route("/v1/grammar/check", post(grammar::check))
+        .route("/v1/grammar/explain", post(grammar::explain))
+        .route("/v1/grammar/sample", post(grammar::sample))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*id}", get(models::get))
+        .route("/tokenize", post(tokens::tokenize))
+        .route("/detokenize", post(tokens::detokenize))
+        .route("/apply-template", post(tokens::apply_template))
         .route("/health", get(models::health))
+        .route("/metrics", get(metrics::metrics))
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
-        .layer(DefaultBodyLimit::max(app.options().body_limit))
+        // `receive` has the limit.
+        .layer(DefaultBodyLimit::disable())
+        .layer(from_fn_with_state(app.clone(), body::receive))
         .layer(from_fn_with_state(app.clone(), auth::check))
+        .layer(from_fn_with_state(app.clone(), cors::allow))
+        .layer(from_fn_with_state(app.clone(), metrics::count))
         .layer(from_fn(log::log))
         .with_state(app)
 }
@@ -31,21 +42,15 @@ pub fn router(app: App) -> Router {
 /// [`shutdown_limit`](crate::ServerOptions::shutdown_limit). What is left after that ends with the async runtime.
 ///
 /// # Errors
-/// When the listener fails.
+/// When the listener keeps failing for a minute.
 pub async fn serve(
     listener: TcpListener,
     app: App,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    let limit = app.options().shutdown_limit;
+    let (limit, timeout) = (app.options().shutdown_limit, app.options().read_timeout);
     let (signal, signalled) = oneshot::channel();
-    // A chunk goes out when it is written, not when a packet is full.
-    let listener = listener.tap_io(|stream| {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "no TCP_NODELAY");
-        }
-    });
-    let serving = axum::serve(listener, router(app)).with_graceful_shutdown(async move {
+    let serving = listen::listen(listener, router(app), timeout, async {
         shutdown.await;
         tracing::info!(?limit, "shutting down");
         let _ = signal.send(());

@@ -21,7 +21,11 @@ pub(crate) struct Fields {
 }
 
 impl Fields {
-    pub(crate) fn of_body(body: Value) -> Result<Self, RequestError> {
+    pub(crate) fn from_json(body: &[u8]) -> Result<Self, RequestError> {
+        Self::of_body(serde_json::from_slice(body).map_err(RequestError::syntax)?)
+    }
+
+    fn of_body(body: Value) -> Result<Self, RequestError> {
         match body {
             Value::Object(fields) => Ok(Self::new(String::new(), fields)),
             other => Err(RequestError::not_an_object(type_name(&other))),
@@ -36,6 +40,15 @@ impl Fields {
     pub(crate) fn take(&mut self, name: &str) -> Option<Place> {
         let value = self.unread.shift_remove(name)?;
         Some(Place { path: self.path_of(name), value })
+    }
+
+    /// Reads the field `name`, if the object has it.
+    pub(crate) fn read<T>(
+        &mut self,
+        name: &str,
+        read: impl FnOnce(Place) -> Result<T, RequestError>,
+    ) -> Result<Option<T>, RequestError> {
+        self.take(name).map(read).transpose()
     }
 
     pub(crate) fn required(&mut self, name: &str) -> Result<Place, RequestError> {
@@ -127,6 +140,30 @@ impl Place {
 
     pub(crate) fn positive(self) -> Result<usize, RequestError> {
         Ok(self.integer(1, "1 and up")? as usize)
+    }
+
+    /// An integer that may be the id of a token.
+    pub(crate) fn token(&self) -> Result<u32, RequestError> {
+        let given = self.integer(0, "0 and up")?;
+        let range = "what ids of tokens can be";
+        u32::try_from(given).map_err(|_| self.error(Problem::Range { given: given.to_string(), range }))
+    }
+
+    /// An integer from 1 up to `limit`.
+    pub(crate) fn at_most(&self, limit: usize, range: &'static str) -> Result<usize, RequestError> {
+        let given = self.integer(1, range)?;
+        match usize::try_from(given) {
+            Ok(given) if given <= limit => Ok(given),
+            _ => Err(self.error(Problem::Range { given: given.to_string(), range })),
+        }
+    }
+
+    /// A string of at most so many bytes.
+    pub(crate) fn string_within(self, limit: usize) -> Result<String, RequestError> {
+        match self.value.as_str().map(str::len) {
+            Some(given) if given > limit => Err(self.error(Problem::TooLong { given, limit })),
+            _ => self.string(),
+        }
     }
 
     /// Any 64-bit integer, signed or not: only equality matters.

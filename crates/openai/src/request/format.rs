@@ -41,7 +41,7 @@ impl Format {
 }
 
 /// Reads whichever of the format's fields the request has; at most one.
-pub(super) fn read(fields: &mut Fields) -> Result<Option<Format>, RequestError> {
+pub(crate) fn read(fields: &mut Fields) -> Result<Option<Format>, RequestError> {
     type Reader = fn(Place) -> Result<Option<Format>, RequestError>;
     const READERS: [(&str, Reader); 5] = [
         ("response_format", read_response_format),

@@ -8,13 +8,14 @@ mod structural_tag;
 
 use serde_json::{Map, Value};
 
+pub(crate) use fields::{Fields, Place};
 pub use format::Format;
+pub(crate) use format::read as read_format;
 pub use message::{ChatMessage, Role};
 pub use structural_tag::{StructuralTag, StructuralTags, TagContent};
 
 use crate::RequestError;
 use crate::error::Problem;
-use fields::{Fields, Place};
 
 /// The most stop strings that a request may have.
 const MAX_STOPS: usize = 16;
@@ -85,10 +86,15 @@ impl ChatRequest {
     /// # Errors
     /// When the body is not JSON, lacks what is required, or asks for what is not known or not supported.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
-        let body = serde_json::from_slice(body).map_err(RequestError::syntax)?;
-        let mut fields = Fields::of_body(body)?;
+        let mut fields = Fields::from_json(body)?;
+        let model = fields.required("model")?.string()?;
+        Self::read(model, fields)
+    }
+
+    /// Reads the fields besides `model`.
+    pub(crate) fn read(model: String, mut fields: Fields) -> Result<Self, RequestError> {
         let request = Self {
-            model: fields.required("model")?.string()?,
+            model,
             messages: message::read_all(fields.required("messages")?)?,
             stream: read_stream(&mut fields)?,
             max_tokens: read_max_tokens(&mut fields)?,

@@ -4,6 +4,12 @@
 
 mod chat;
 mod constraint;
+mod embeddings;
 mod fixture;
+mod grammar;
+mod limits;
+mod operations;
 mod refusal;
+mod registry;
 mod socket;
+mod tokens;

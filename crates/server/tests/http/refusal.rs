@@ -88,17 +88,20 @@ async fn routes_that_are_not_there() {
 #[tokio::test]
 async fn bodies_that_are_too_large() {
     let options = ServerOptions { body_limit: 100, ..ServerOptions::default() };
-    let app = App::new(vec![served("m", start(says("ok")))], options).unwrap();
-    assert_eq!(chat(&app, &json!({})).await.status, StatusCode::OK);
+    let small = App::new(vec![served("m", start(says("ok")))], options).unwrap();
+    assert_eq!(chat(&small, &json!({})).await.status, StatusCode::OK);
     assert_eq!(
-        error(&chat(&app, &json!({"user": "x".repeat(100)})).await),
+        error(&chat(&small, &json!({"user": "x".repeat(100)})).await),
         "413 invalid_request_error null request_too_large: the body is larger than the limit of 100 bytes"
     );
+    // No other limit is in the way of this one.
+    assert_eq!(chat(&app(says("ok")), &json!({"user": "x".repeat(5 << 20)})).await.status, StatusCode::OK);
 }
 
 #[tokio::test]
 async fn keys() {
-    let options = ServerOptions { api_key: Some("secret".to_owned()), ..ServerOptions::default() };
+    let options =
+        ServerOptions { api_keys: vec!["other".to_owned(), "secret".to_owned()], ..ServerOptions::default() };
     let app = App::new(vec![served("m", start(says("ok")))], options).unwrap();
     let with_key = async |path: &str, header: Option<&str>| {
         let mut request = request(Method::GET, path, "");
@@ -108,7 +111,7 @@ async fn keys() {
         send(&app, request).await
     };
     assert_eq!(with_key("/health", None).await.status, StatusCode::OK);
-    for right in ["Bearer secret", "bearer secret"] {
+    for right in ["Bearer secret", "bearer secret", "Bearer other"] {
         assert_eq!(with_key("/v1/models", Some(right)).await.status, StatusCode::OK, "{right}");
     }
     for wrong in

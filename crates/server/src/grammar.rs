@@ -1,0 +1,195 @@
+//! `POST /v1/grammar/check`, `/explain` and `/sample`: what a constraint comes to, without a generation.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use formwork_grammar::{Constraint, Grammar, GrammarError, Warning};
+use formwork_openai::{
+    Format, GrammarCheck, GrammarExplanation, GrammarNote, GrammarProblem, GrammarRequest, GrammarSamples,
+    GrammarTask,
+};
+use formwork_vocab::Tokenizer;
+
+use crate::app::{App, Served};
+use crate::body::JsonBody;
+use crate::constraints;
+use crate::error::{ApiError, Kind};
+use crate::random::random;
+
+/// `POST /v1/grammar/check`. A constraint that cannot be enforced is an answer here, not a failure.
+pub(crate) async fn check(
+    State(app): State<App>,
+    JsonBody(body): JsonBody,
+) -> Result<Json<GrammarCheck>, ApiError> {
+    let subject = Subject::find(&app, GrammarRequest::check(&body)?).await?;
+    app.offload(move || {
+        Ok(Json(match subject.compile() {
+            Ok(compiled) => passed(&compiled),
+            Err(error) => refused(problem(&error, subject.format.field())),
+        }))
+    })
+    .await
+}
+
+/// `POST /v1/grammar/explain`.
+pub(crate) async fn explain(
+    State(app): State<App>,
+    JsonBody(body): JsonBody,
+) -> Result<Json<GrammarExplanation>, ApiError> {
+    let subject = Subject::find(&app, GrammarRequest::explain(&body)?).await?;
+    app.offload(move || {
+        let compiled = subject.compiled()?;
+        let GrammarTask::Explain { text } = &subject.task else { return Err(Kind::Panicked.into()) };
+        let mut recognizer = compiled.grammar.recognizer();
+        let read = recognizer.extend(text.as_bytes());
+        let tokens = if read.is_ok() { compiled.tokens_after(text)? } else { None };
+        Ok(Json(GrammarExplanation {
+            matches: read.is_ok(),
+            at: read.map_or_else(|mismatch| mismatch.at, |()| text.len()),
+            expected: recognizer.expected(),
+            bytes: recognizer.following().to_string(),
+            tokens,
+            may_end: recognizer.accepting(),
+        }))
+    })
+    .await
+}
+
+/// `POST /v1/grammar/sample`.
+pub(crate) async fn sample(
+    State(app): State<App>,
+    JsonBody(body): JsonBody,
+) -> Result<Json<GrammarSamples>, ApiError> {
+    let subject = Subject::find(&app, GrammarRequest::sample(&body)?).await?;
+    app.offload(move || {
+        let compiled = subject.compiled()?;
+        let GrammarTask::Sample { count, seed, max_bytes } = subject.task else {
+            return Err(Kind::Panicked.into());
+        };
+        // As many bits as a number in JavaScript has, so that it can be given back.
+        let seed = seed.unwrap_or_else(|| random() >> 11);
+        let mut samples = compiled.grammar.samples(seed);
+        if let Some(given) = max_bytes {
+            let shortest = compiled.grammar.shortest().len();
+            if shortest > given {
+                return Err(Kind::SampleTooShort { given, shortest }.into());
+            }
+            samples = samples.max_bytes(given);
+        }
+        let outputs = samples.take(count).map(|output| String::from_utf8_lossy(&output).into_owned());
+        Ok(Json(GrammarSamples { seed, outputs: outputs.collect() }))
+    })
+    .await
+}
+
+/// What a question is about.
+struct Subject {
+    app: App,
+    served: Option<Arc<Served>>,
+    format: Format,
+    task: GrammarTask,
+}
+
+/// A constraint that can be enforced, over a model's tokens where one is known.
+struct Compiled {
+    grammar: Grammar,
+    tokens: Option<(Constraint, Arc<Tokenizer>)>,
+}
+
+impl Subject {
+    /// Several models without one that is named are none: a grammar means the same for all.
+    async fn find(app: &App, request: GrammarRequest) -> Result<Self, ApiError> {
+        let served = match request.model.as_deref().or_else(|| app.registry().only()) {
+            Some(name) => Some(app.model(name).await?),
+            None => None,
+        };
+        Ok(Self { app: app.clone(), served, format: request.format, task: request.task })
+    }
+
+    fn compile(&self) -> Result<Compiled, GrammarError> {
+        let Some(served) = &self.served else {
+            let grammar = constraints::compile(&self.format, &self.app.options().grammar_limits)?;
+            return Ok(Compiled { grammar, tokens: None });
+        };
+        let tokenizer = served.model.engine.tokenizer();
+        let constraint = served.constraints.get(&self.format, tokenizer.vocabulary())?;
+        let grammar = constraint.grammar().clone();
+        Ok(Compiled { grammar, tokens: Some((constraint, Arc::clone(tokenizer))) })
+    }
+
+    fn compiled(&self) -> Result<Compiled, ApiError> {
+        let field = self.format.field();
+        self.compile().map_err(|source| Kind::Constraint { field, source }.into())
+    }
+}
+
+impl Compiled {
+    /// How many tokens the mask allows after a text that matches.
+    fn tokens_after(&self, text: &str) -> Result<Option<usize>, ApiError> {
+        let Some((constraint, tokenizer)) = &self.tokens else { return Ok(None) };
+        let encoded = tokenizer.encode_fragment(text);
+        let mut matcher = constraint.matcher();
+        for token in encoded.map_err(|source| Kind::Text { field: "text", source })? {
+            // A tokenizer that normalises spells another text than the one that matches.
+            if matcher.commit(token).is_err() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(matcher.explain().tokens))
+    }
+}
+
+fn passed(compiled: &Compiled) -> GrammarCheck {
+    let shortest = compiled.grammar.shortest();
+    let tokens = compiled.tokens.as_ref();
+    GrammarCheck {
+        ok: true,
+        error: None,
+        warnings: compiled.grammar.warnings().iter().map(note).collect(),
+        states: Some(compiled.grammar.size()),
+        minimum_bytes: Some(shortest.len()),
+        shortest: Some(String::from_utf8_lossy(&shortest).into_owned()),
+        minimum_tokens: tokens.and_then(|(constraint, _)| constraint.minimum_tokens()),
+    }
+}
+
+const fn refused(error: GrammarProblem) -> GrammarCheck {
+    GrammarCheck {
+        ok: false,
+        error: Some(error),
+        warnings: Vec::new(),
+        states: None,
+        minimum_bytes: None,
+        shortest: None,
+        minimum_tokens: None,
+    }
+}
+
+fn problem(error: &GrammarError, field: &str) -> GrammarProblem {
+    let (line, column) = error.line_column().unzip();
+    GrammarProblem {
+        param: field.to_owned(),
+        message: error.to_string(),
+        problem: error.problem(),
+        pointer: error.pointer().map(str::to_owned),
+        keyword: error.keyword().map(str::to_owned),
+        line,
+        column,
+        excerpt: error.excerpt(),
+    }
+}
+
+fn note(warning: &Warning) -> GrammarNote {
+    let plain =
+        GrammarNote { message: warning.to_string(), pointer: None, keyword: None, rule: None, line: None };
+    match warning {
+        Warning::Keyword { pointer, keyword, .. } => {
+            GrammarNote { pointer: Some(pointer.clone()), keyword: Some(keyword.clone()), ..plain }
+        }
+        Warning::UnreachableRule { rule, line } => {
+            GrammarNote { rule: Some(rule.clone()), line: Some(*line), ..plain }
+        }
+        _ => plain,
+    }
+}

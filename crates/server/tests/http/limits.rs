@@ -1,0 +1,69 @@
+//! Clients that take their time, over a socket.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use formwork_server::{App, ServerOptions, serve};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::fixture::{says, served, start};
+
+/// A server that waits for so long.
+async fn run(read_timeout: Duration) -> SocketAddr {
+    let options = ServerOptions { read_timeout, ..ServerOptions::default() };
+    let app = App::new(vec![served("m", start(says("Hi")))], options).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(serve(listener, app, std::future::pending()));
+    address
+}
+
+/// What comes back for `sent`, up to the end of the connection.
+async fn exchange(address: SocketAddr, sent: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(sent.as_bytes()).await.unwrap();
+    let mut text = String::new();
+    let read = tokio::time::timeout(Duration::from_secs(20), stream.read_to_string(&mut text));
+    read.await.expect("the server gives up").unwrap();
+    text
+}
+
+#[tokio::test]
+async fn a_head_that_does_not_come_ends_the_connection() {
+    let address = run(Duration::from_millis(50)).await;
+    for begun in ["", "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n"] {
+        let answer = exchange(address, begun).await;
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_told_so() {
+    let address = run(Duration::from_millis(50)).await;
+    let begun = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{\"model\":";
+    let answer = exchange(address, begun).await;
+    assert!(answer.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{answer}");
+    assert!(answer.contains("\"code\":\"request_timeout\""), "{answer}");
+    assert!(answer.contains("the request took longer than 0.05 seconds to arrive"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_head_that_is_too_large_is_refused() {
+    let address = run(Duration::from_secs(20)).await;
+    let many = "x: a\r\n".repeat(200);
+    let answer = exchange(address, &format!("GET /health HTTP/1.1\r\nhost: x\r\n{many}\r\n")).await;
+    assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
+    // What is sent after the server gave up may reset the connection, so no more than it reads.
+    let long = "a".repeat((64 << 10) - "GET /health HTTP/1.1\r\nx: ".len());
+    let answer = exchange(address, &format!("GET /health HTTP/1.1\r\nx: {long}")).await;
+    assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_body_declared_too_large_is_not_waited_for() {
+    let address = run(Duration::from_secs(20)).await;
+    let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999\r\n\r\n";
+    let answer = exchange(address, head).await;
+    assert!(answer.starts_with("HTTP/1.1 413 Payload Too Large\r\n"), "{answer}");
+}

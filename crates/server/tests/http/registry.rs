@@ -1,0 +1,235 @@
+//! Models that are loaded when they are asked for.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+
+use axum::body::Body;
+use axum::http::{Method, StatusCode};
+use formwork_lm::ScriptedModel;
+use formwork_server::{App, LoadedModel, ModelSource, ServerOptions, router};
+use serde_json::json;
+use tower::ServiceExt;
+
+use crate::fixture::{Answer, CONTEXT, END, Lines, ask, get, request, says, send, served, start};
+
+/// A model that answers with `text`, and how often it was loaded.
+fn source(id: &str, bytes: u64, text: &'static str) -> (ModelSource, Arc<AtomicUsize>) {
+    let loads = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&loads);
+    let load = move || {
+        counted.fetch_add(1, Ordering::SeqCst);
+        Ok(LoadedModel { engine: start(says(text)), template: Arc::new(Lines::default()) })
+    };
+    let source = ModelSource {
+        id: id.to_owned(),
+        aliases: vec![],
+        created: 7,
+        bytes,
+        at_start: false,
+        load: Box::new(load),
+    };
+    (source, loads)
+}
+
+fn with(sources: Vec<ModelSource>, models_max_bytes: Option<u64>) -> App {
+    let options = ServerOptions { models_max_bytes, ..ServerOptions::default() };
+    App::with_sources(vec![], sources, options).unwrap()
+}
+
+async fn chat_with(app: &App, model: &str) -> Answer {
+    let body = ask(&json!({"model": model})).to_string();
+    send(app, request(Method::POST, "/v1/chat/completions", body)).await
+}
+
+/// Which models the server says are in memory.
+async fn in_memory(app: &App) -> Vec<String> {
+    let text = get(app, "/metrics").await.text;
+    let loaded = |line: &str| {
+        let rest = line.strip_prefix("formwork_model_loaded{model=\"")?;
+        rest.strip_suffix("\"} 1").map(str::to_owned)
+    };
+    text.lines().filter_map(loaded).collect()
+}
+
+#[tokio::test]
+async fn a_model_is_loaded_when_it_is_asked_for() {
+    let (mut lazy, loads) = source("lazy", 1, "Hi");
+    lazy.aliases.push("alias".to_owned());
+    let app = App::with_sources(vec![served("m", start(says("Ho")))], vec![lazy], ServerOptions::default())
+        .unwrap();
+    // Every model that a request may name is listed, and listing loads nothing.
+    let listed = get(&app, "/v1/models").await.json();
+    let ids: Vec<_> = listed["data"].as_array().unwrap().iter().map(|model| &model["id"]).collect();
+    assert_eq!(ids, ["m", "lazy", "alias"]);
+    assert_eq!(get(&app, "/v1/models/alias").await.status, StatusCode::OK);
+    assert_eq!(chat_with(&app, "m").await.content(), "Ho");
+    assert_eq!(get(&app, "/health").await.status, StatusCode::OK);
+    assert_eq!(loads.load(Ordering::SeqCst), 0);
+    for _ in 0..2 {
+        let answer = chat_with(&app, "alias").await;
+        assert_eq!(answer.content(), "Hi");
+        assert_eq!(answer.json()["model"], "lazy");
+    }
+    assert_eq!(loads.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_request_cannot_name_a_file() {
+    let (source, loads) = source("lazy", 1, "Hi");
+    let app = with(vec![source], None);
+    for name in ["/models/lazy.gguf", "./lazy", "lazy.gguf", "../lazy", "hub/lazy", ""] {
+        let answer = chat_with(&app, name).await;
+        assert_eq!(answer.status, StatusCode::NOT_FOUND, "{name}");
+        assert_eq!(answer.json()["error"]["code"], "model_not_found");
+    }
+    assert_eq!(loads.load(Ordering::SeqCst), 0);
+}
+
+/// A loader that says that it began, and waits to be let go on.
+fn gated(id: &str) -> (ModelSource, Arc<AtomicUsize>, Receiver<()>, Sender<()>) {
+    let (mut source, loads) = source(id, 1, "Hi");
+    let (began, beginning) = channel();
+    let (go_on, gate) = channel();
+    let (began, gate) = (Mutex::new(began), Mutex::new(gate));
+    let load = source.load;
+    source.load = Box::new(move || {
+        let _ = began.lock().unwrap().send(());
+        let _: Result<(), _> = gate.lock().unwrap().recv();
+        load()
+    });
+    (source, loads, beginning, go_on)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_who_wait_for_a_model_wait_for_one_load() {
+    let (source, loads, beginning, go_on) = gated("lazy");
+    let app = with(vec![source], None);
+    let asking = |app: &App| {
+        let app = app.clone();
+        tokio::spawn(async move { chat_with(&app, "lazy").await.content() })
+    };
+    let mut waiting = vec![asking(&app)];
+    tokio::task::spawn_blocking(move || beginning.recv().unwrap()).await.unwrap();
+    // One who asks and goes away takes nothing from the others.
+    waiting.remove(0).abort();
+    waiting.extend((0..3).map(|_| asking(&app)));
+    assert!(in_memory(&app).await.is_empty());
+    drop(go_on);
+    for answer in waiting {
+        assert_eq!(answer.await.unwrap(), "Hi");
+    }
+    assert_eq!(loads.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_server_is_not_well_before_its_models_are_there() {
+    let (mut source, _, beginning, go_on) = gated("m");
+    source.at_start = true;
+    let app = with(vec![source], None);
+    let loading = tokio::spawn({
+        let app = app.clone();
+        async move { app.load().await }
+    });
+    tokio::task::spawn_blocking(move || beginning.recv().unwrap()).await.unwrap();
+    let health = get(&app, "/health").await;
+    assert_eq!(health.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(health.json(), json!({"status": "loading"}));
+    drop(go_on);
+    loading.await.unwrap().unwrap();
+    assert_eq!(get(&app, "/health").await.json(), json!({"status": "ok"}));
+}
+
+#[tokio::test]
+async fn the_least_recently_used_makes_way() {
+    let (a, _) = source("a", 40, "A");
+    let (b, b_loads) = source("b", 40, "B");
+    let (c, _) = source("c", 40, "C");
+    let app = with(vec![a, b, c], Some(100));
+    for (name, loaded) in [("a", "a"), ("b", "a b"), ("a", "a b"), ("c", "a c"), ("c", "a c"), ("b", "b c")] {
+        assert_eq!(chat_with(&app, name).await.content(), name.to_uppercase());
+        assert_eq!(in_memory(&app).await.join(" "), loaded, "after {name}");
+    }
+    assert_eq!(b_loads.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn a_model_at_work_does_not_make_way() {
+    let (go_on, gate) = channel::<()>();
+    let gate = Mutex::new(Some(gate));
+    let (mut slow, _) = source("slow", 60, "");
+    slow.load = Box::new(move || {
+        let gate = gate.lock().unwrap().take().ok_or("loaded twice")?;
+        let model = ScriptedModel::new(END + 1, CONTEXT, move |_, row| {
+            let _ = gate.recv();
+            row[END] = 1000.0;
+        });
+        Ok(LoadedModel { engine: start(model), template: Arc::new(Lines::default()) })
+    });
+    let (other, _) = source("other", 60, "Hi");
+    let app = with(vec![slow, other], Some(100));
+    let body = Body::from(ask(&json!({"model": "slow", "stream": true})).to_string());
+    let running = request(Method::POST, "/v1/chat/completions", body);
+    let running = router(app.clone()).oneshot(running).await.unwrap();
+    let busy = chat_with(&app, "other").await;
+    assert_eq!(busy.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(busy.headers["retry-after"], "1");
+    let error = &busy.json()["error"];
+    assert_eq!(error["code"], "overloaded");
+    assert_eq!(error["message"], "the model `other` does not fit beside those in use; try again later");
+    assert_eq!(in_memory(&app).await, ["slow"]);
+    drop(go_on);
+    axum::body::to_bytes(running.into_body(), usize::MAX).await.unwrap();
+    // The engine counts a generation out just after its last word.
+    for _ in 0..10_000 {
+        let answer = chat_with(&app, "other").await;
+        if answer.status == StatusCode::OK {
+            assert_eq!(in_memory(&app).await, ["other"]);
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+    panic!("the idle model does not make way");
+}
+
+#[tokio::test]
+async fn a_load_that_fails_is_told_and_tried_again() {
+    let (mut source, loads) = source("lazy", 1, "Hi");
+    let load = source.load;
+    let tries = AtomicUsize::new(0);
+    source.load = Box::new(move || match tries.fetch_add(1, Ordering::SeqCst) {
+        0 => Err("/secret/path: no such file".into()),
+        1 => panic!("as the test wants it"),
+        _ => load(),
+    });
+    let app = with(vec![source], None);
+    for _ in 0..2 {
+        let failed = chat_with(&app, "lazy").await;
+        assert_eq!(failed.status, StatusCode::INTERNAL_SERVER_ERROR);
+        let error = &failed.json()["error"];
+        assert_eq!(error["code"], "model_load_failed");
+        // Where files lie is nobody's business.
+        assert_eq!(error["message"], "the model `lazy` could not be loaded; the server's log says why");
+    }
+    assert_eq!(chat_with(&app, "lazy").await.content(), "Hi");
+    assert_eq!(loads.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn what_cannot_be_served_is_told_at_the_start() {
+    let error = |sources: Vec<ModelSource>, max| {
+        let options = ServerOptions { models_max_bytes: max, ..ServerOptions::default() };
+        App::with_sources(vec![], sources, options).err().unwrap().to_string()
+    };
+    assert_eq!(error(vec![], None), "no models to serve");
+    let two = vec![source("a", 1, "").0, source("a", 1, "").0];
+    assert_eq!(error(two, None), "two models are served as `a`");
+    let stays = || ModelSource { at_start: true, ..source("stays", 60, "").0 };
+    assert_eq!(
+        error(vec![stays(), source("large", 50, "").0], Some(100)),
+        "`large` does not fit: 110 bytes with the models that stay, more than the limit of 100"
+    );
+    let failing = ModelSource { load: Box::new(|| Err("no such file".into())), ..stays() };
+    let app = with(vec![failing], None);
+    assert_eq!(app.load().await.unwrap_err().to_string(), "`stays` could not be loaded: no such file");
+}

@@ -1,0 +1,144 @@
+use std::sync::Arc;
+
+use axum::http::{Method, StatusCode};
+use formwork_lm::{ChatInput, ChatTemplate, TemplateError};
+use formwork_server::{App, ServedModel, ServerOptions};
+use serde_json::{Value, json};
+
+use crate::fixture::{Answer, CONTEXT, app, request, says, send, served, start};
+
+async fn post(app: &App, path: &str, body: &Value) -> Answer {
+    send(app, request(Method::POST, path, body.to_string())).await
+}
+
+async fn ok(app: &App, path: &str, body: &Value) -> Value {
+    let answer = post(app, path, body).await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+    answer.json()
+}
+
+/// `param`, and the message.
+async fn refused(app: &App, path: &str, body: &Value) -> (StatusCode, String) {
+    let answer = post(app, path, body).await;
+    let error = &answer.json()["error"];
+    let param = error["param"].as_str().unwrap_or("null");
+    (answer.status, format!("{param}: {}", error["message"].as_str().unwrap()))
+}
+
+#[tokio::test]
+async fn tokens_in_the_form_of_llama_cpp() {
+    let app = app(says(""));
+    let plain = ok(&app, "/tokenize", &json!({"content": "hi"})).await;
+    assert_eq!(
+        plain,
+        json!({"count": 2, "max_model_len": CONTEXT, "tokens": [104, 105], "token_strs": null})
+    );
+    // A piece of a character is bytes.
+    let pieces = ok(&app, "/tokenize", &json!({"content": "aé", "with_pieces": true})).await;
+    let expected =
+        json!([{"id": 97, "piece": "a"}, {"id": 195, "piece": [195]}, {"id": 169, "piece": [169]}]);
+    assert_eq!(pieces["tokens"], expected);
+    let back = ok(&app, "/detokenize", &json!({"tokens": [97, 195, 169, 256]})).await;
+    assert_eq!(back, json!({"content": "aé</s>", "prompt": "aé</s>"}));
+}
+
+#[tokio::test]
+async fn tokens_in_the_form_of_vllm() {
+    let app = app(says(""));
+    let body = json!({"model": "m", "prompt": "hi", "add_special_tokens": false, "return_token_strs": true});
+    let answer = ok(&app, "/tokenize", &body).await;
+    assert_eq!(answer["tokens"], json!([104, 105]));
+    assert_eq!(answer["token_strs"], json!(["h", "i"]));
+    let chat = json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}]});
+    let answer = ok(&app, "/tokenize", &chat).await;
+    assert_eq!(answer["count"], "user: Hi\nassistant:".len());
+}
+
+/// A template that shows what it is given.
+struct Shows;
+
+impl ChatTemplate for Shows {
+    fn render(&self, input: &ChatInput) -> Result<String, TemplateError> {
+        let messages: Vec<_> =
+            input.messages.iter().map(|message| format!("<{}>{}", message.role, message.text())).collect();
+        let opening = if input.add_generation_prompt { "<assistant>" } else { "" };
+        Ok(format!("{}{}{opening}", serde_json::to_string(&input.variables).unwrap(), messages.concat()))
+    }
+}
+
+#[tokio::test]
+async fn the_prompt_of_a_conversation() {
+    let model = ServedModel { template: Arc::new(Shows), ..served("m", start(says(""))) };
+    let app = App::new(vec![model], ServerOptions::default()).unwrap();
+    let messages = json!([{"role": "user", "content": "Hi"}]);
+    let prompt = ok(&app, "/apply-template", &json!({"messages": messages})).await;
+    assert_eq!(prompt, json!({"prompt": "{}<user>Hi<assistant>"}));
+    let body = json!({
+        "model": "m",
+        "messages": messages,
+        "add_generation_prompt": false,
+        "chat_template_kwargs": {"thinking": true},
+    });
+    assert_eq!(ok(&app, "/apply-template", &body).await, json!({"prompt": "{\"thinking\":true}<user>Hi"}));
+    // All that a chat puts into its prompt is there.
+    let body = json!({"messages": messages, "response_format": {"type": "json_object"}});
+    let prompt = ok(&app, "/apply-template", &body).await;
+    assert_eq!(prompt, json!({"prompt": "{}<system>Answer with one JSON object only.<user>Hi<assistant>"}));
+}
+
+#[tokio::test]
+async fn what_is_refused() {
+    let app = app(says(""));
+    let cases = [
+        ("/tokenize", json!({"content": 1}), "content: `content`: expected a string, found a number"),
+        (
+            "/tokenize",
+            json!({"content": "a", "prompt": "b"}),
+            "prompt: `prompt`: cannot be combined with `content`",
+        ),
+        (
+            "/tokenize",
+            json!({"content": "a", "pieces": true}),
+            "pieces: `pieces`: unrecognized request argument",
+        ),
+        ("/tokenize", json!({}), "messages: `messages`: this field is required"),
+        ("/detokenize", json!({}), "tokens: `tokens`: this field is required"),
+        ("/detokenize", json!({"tokens": [1, -1]}), "tokens[1]: `tokens[1]`: -1 is outside 0 and up"),
+        (
+            "/detokenize",
+            json!({"tokens": [1, 257]}),
+            "tokens[1]: `tokens[1]`: token 257 is not in the vocabulary of 257 tokens",
+        ),
+        (
+            "/detokenize",
+            json!({"tokens": [5_000_000_000_u64]}),
+            "tokens[0]: `tokens[0]`: 5000000000 is outside what ids of tokens can be",
+        ),
+        ("/apply-template", json!({"messages": []}), "messages: `messages`: must not be empty"),
+        (
+            "/apply-template",
+            json!({"messages": [{"role": "user", "content": "raise"}]}),
+            "messages: chat template: roles must alternate (line 3)",
+        ),
+    ];
+    for (path, body, expected) in cases {
+        assert_eq!(refused(&app, path, &body).await, (StatusCode::BAD_REQUEST, expected.to_owned()));
+    }
+    let unknown = refused(&app, "/tokenize", &json!({"model": "x", "content": "a"})).await;
+    assert_eq!(unknown.0, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn one_of_several_models_has_to_be_named() {
+    let models = vec![served("m", start(says(""))), served("n", start(says("")))];
+    let app = App::new(models, ServerOptions::default()).unwrap();
+    let body = json!({"content": "a"});
+    assert_eq!(
+        refused(&app, "/tokenize", &body).await,
+        (
+            StatusCode::BAD_REQUEST,
+            "model: several models are served, so one has to be named: m, n".to_owned()
+        )
+    );
+    assert_eq!(ok(&app, "/tokenize", &json!({"model": "n", "content": "a"})).await["count"], 1);
+}
