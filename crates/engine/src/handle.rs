@@ -1,4 +1,4 @@
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -125,7 +125,7 @@ impl EngineHandle {
 
     /// Whether nothing runs or waits.
     pub fn is_idle(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) == 0
+        self.load.load(Ordering::Relaxed) == 0
     }
 
     /// What the engine has done so far.
