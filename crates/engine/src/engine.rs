@@ -1,14 +1,17 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
-use formwork_lm::{Batch, LanguageModel, Run};
+use formwork_lm::LanguageModel;
 use formwork_vocab::Tokenizer;
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::embedding::Embedding;
 use crate::error::GenerationKind;
+use crate::outbox::{Outbox, Seat};
 use crate::sequence::{Progress, Sequence};
 use crate::{EngineHandle, GenerationError, Output, Request, Stats};
 
@@ -19,17 +22,22 @@ pub struct EngineOptions {
     pub parallel: usize,
     /// Requests that may wait, those in the model included; one more is refused as busy.
     pub queue: usize,
+    /// About so many tokens go through the model in a step: what prompts may take beside those that generate. More reads
+    /// prompts in fewer steps, and lets those that generate wait longer for each.
+    pub step_tokens: usize,
 }
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self { parallel: 4, queue: 256 }
+        Self { parallel: 4, queue: 256, step_tokens: 512 }
     }
 }
 
 /// What the engine thread reacts to.
 pub(crate) enum Event {
-    Arrived(Box<Arrival>),
+    /// Requests that came together.
+    Arrived(Vec<Arrival>),
+    Embed(Box<Embedding>),
 }
 
 /// A request that was accepted, with its token budget.
@@ -37,18 +45,32 @@ pub(crate) struct Arrival {
     pub(crate) request: Request,
     pub(crate) budget: usize,
     pub(crate) outputs: UnboundedSender<Output>,
+    pub(crate) seat: Seat,
+    pub(crate) arrived: Instant,
+}
+
+impl Arrival {
+    fn is_cancelled(&self) -> bool {
+        self.outputs.is_closed()
+    }
+
+    fn fail(self, error: GenerationError) {
+        Outbox::new(self.outputs, None, self.seat).end(Output::Failed(error));
+    }
 }
 
 /// The model thread's state: it alone touches the model and the sequences.
 pub struct Engine {
-    model: Box<dyn LanguageModel>,
+    pub(crate) model: Box<dyn LanguageModel>,
     tokenizer: Arc<Tokenizer>,
     events: Receiver<Event>,
-    parallel: usize,
+    pub(crate) options: EngineOptions,
     waiting: VecDeque<Arrival>,
-    running: Vec<Sequence>,
-    /// Requests accepted and not ended, shared with the handles.
-    load: Arc<AtomicUsize>,
+    /// In the order in which they came.
+    pub(crate) running: Vec<Sequence>,
+    pub(crate) embeddings: VecDeque<Embedding>,
+    /// How many sequences there have been.
+    admitted: u64,
     stats: Arc<Mutex<Stats>>,
 }
 
@@ -60,25 +82,25 @@ impl Engine {
         options: EngineOptions,
     ) -> EngineHandle {
         let (sender, events) = channel();
-        let load = Arc::new(AtomicUsize::new(0));
-        let stats = Arc::new(Mutex::new(Stats::default()));
+        let stats = Arc::new(Mutex::new(Stats::new()));
         let handle = EngineHandle {
             stats: Arc::clone(&stats),
             events: sender,
             tokenizer: Arc::clone(&tokenizer),
             context_len: model.context_len(),
             vocab_size: model.vocab_size(),
-            waiting: Arc::clone(&load),
+            load: Arc::new(AtomicUsize::new(0)),
             queue: options.queue,
         };
         let engine = Self {
             model,
             tokenizer,
             events,
-            parallel: options.parallel.max(1),
+            options,
             waiting: VecDeque::new(),
             running: Vec::new(),
-            load,
+            embeddings: VecDeque::new(),
+            admitted: 0,
             stats,
         };
         std::thread::spawn(move || engine.run());
@@ -89,13 +111,16 @@ impl Engine {
         while self.receive() {
             self.drop_cancelled();
             self.admit();
+            self.note_load();
             self.step();
+            self.step_embedding();
         }
     }
 
     /// Takes in what arrived, waiting for it when there is nothing else to do; false when the engine should stop.
     fn receive(&mut self) -> bool {
-        if self.running.is_empty() && self.waiting.is_empty() {
+        if self.running.is_empty() && self.waiting.is_empty() && self.embeddings.is_empty() {
+            self.note_load();
             match self.events.recv() {
                 Ok(event) => self.handle(event),
                 Err(_) => return false,
@@ -111,89 +136,94 @@ impl Engine {
 
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Arrived(arrival) => self.waiting.push_back(*arrival),
+            Event::Arrived(arrivals) => self.waiting.extend(arrivals),
+            Event::Embed(embedding) => self.embeddings.push_back(*embedding),
         }
     }
 
+    /// Ends what nobody waits for any more, and what has waited too long.
     fn drop_cancelled(&mut self) {
-        let before = self.waiting.len();
-        self.waiting.retain(|arrival| !arrival.outputs.is_closed());
-        self.load.fetch_sub(before - self.waiting.len(), Ordering::Relaxed);
-        let (model, load) = (&mut self.model, &self.load);
-        self.running.retain(|sequence| {
-            let cancelled = sequence.is_cancelled();
-            if cancelled {
-                tracing::debug!(sequence = %sequence.id, "cancelled");
-                model.close(sequence.id);
-                load.fetch_sub(1, Ordering::Relaxed);
+        let now = Instant::now();
+        let is_late = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
+        for arrival in std::mem::take(&mut self.waiting) {
+            if arrival.is_cancelled() {
+                self.stats().cancelled += 1;
+            } else if is_late(arrival.request.deadline) {
+                self.stats().failed += 1;
+                arrival.fail(GenerationKind::Deadline.into());
+            } else {
+                self.waiting.push_back(arrival);
             }
-            !cancelled
-        });
+        }
+        for sequence in std::mem::take(&mut self.running) {
+            if sequence.is_cancelled() {
+                tracing::debug!(sequence = %sequence.id, "cancelled");
+                self.model.close(sequence.id);
+                self.stats().cancelled += 1;
+            } else if is_late(sequence.deadline()) {
+                self.settle(sequence, Err(GenerationKind::Deadline.into()));
+            } else {
+                self.running.push(sequence);
+            }
+        }
+        for embedding in std::mem::take(&mut self.embeddings) {
+            if embedding.is_cancelled() {
+                self.close_embedding(&embedding);
+            } else {
+                self.embeddings.push_back(embedding);
+            }
+        }
     }
 
     fn admit(&mut self) {
-        while self.running.len() < self.parallel
+        while self.running.len() < self.options.parallel.max(1)
             && let Some(arrival) = self.waiting.pop_front()
         {
             let id = self.model.open();
-            let mut sequence = Sequence::new(id, arrival, Arc::clone(&self.tokenizer));
+            self.admitted += 1;
+            let mut sequence = Sequence::new(id, self.admitted, arrival, Arc::clone(&self.tokenizer));
             let progress = contained(|| Ok(sequence.advance()));
             self.settle(sequence, progress);
         }
     }
 
-    /// Feeds every running sequence once, all in one forward pass.
-    fn step(&mut self) {
-        let limit = self.model.vocab_size();
-        let mut running = Vec::new();
-        for sequence in std::mem::take(&mut self.running) {
-            // One that cannot be fed must not take the others down with it.
-            match sequence.next_run().0.iter().find(|token| token.index() >= limit) {
-                None => running.push(sequence),
-                Some(token) => {
-                    let error = GenerationKind::NoEmbedding { given: token.0, limit };
-                    self.settle(sequence, Err(error.into()));
-                }
-            }
-        }
-        if running.is_empty() {
-            return;
-        }
-        let runs = running.iter().map(|sequence| {
-            let (tokens, role, wanted) = sequence.next_run();
-            Run { sequence: sequence.id, tokens, role, wanted }
-        });
-        let batch = Batch { runs: runs.collect() };
-        let logits = contained(|| {
-            let logits = self.model.forward(&batch);
-            Ok(logits.map_err(|error| GenerationKind::Model(Arc::new(error)))?)
-        });
-        for (index, mut sequence) in running.into_iter().enumerate() {
-            let progress = match &logits {
-                Ok(logits) => contained(|| sequence.take_logits(logits.row(index))),
-                Err(error) => Err(error.clone()),
-            };
-            self.settle(sequence, progress);
-        }
-    }
-
     /// Keeps a sequence that goes on, and frees one that ended or failed.
-    fn settle(&mut self, sequence: Sequence, progress: Result<Progress, GenerationError>) {
-        match progress {
+    pub(crate) fn settle(&mut self, mut sequence: Sequence, progress: Result<Progress, GenerationError>) {
+        sequence.report(&mut self.stats());
+        let last = match progress {
             Ok(Progress::Running) => return self.running.push(sequence),
-            Ok(Progress::Ended) => {}
-            Err(error) => sequence.fail(error),
-        }
-        self.close(&sequence);
+            Ok(Progress::Ended(finish)) => {
+                self.stats().finished += 1;
+                Output::Finished(finish)
+            }
+            Err(error) => {
+                tracing::warn!(sequence = %sequence.id, %error, "generation failed");
+                self.stats().failed += 1;
+                Output::Failed(error)
+            }
+        };
+        self.model.close(sequence.id);
+        sequence.end(last);
     }
 
-    fn close(&mut self, sequence: &Sequence) {
-        self.model.close(sequence.id);
-        self.load.fetch_sub(1, Ordering::Relaxed);
+    pub(crate) fn close_embedding(&mut self, embedding: &Embedding) {
+        if let Some(sequence) = embedding.sequence() {
+            self.model.close(sequence);
+        }
+    }
+
+    pub(crate) fn stats(&self) -> MutexGuard<'_, Stats> {
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_load(&self) {
+        let mut stats = self.stats();
+        stats.waiting = self.waiting.len();
+        stats.running = self.running.len();
     }
 }
 
 /// Does some work; a panic in it is the failure of those sequences that it was for and no one else's.
-fn contained<T>(work: impl FnOnce() -> Result<T, GenerationError>) -> Result<T, GenerationError> {
+pub(crate) fn contained<T>(work: impl FnOnce() -> Result<T, GenerationError>) -> Result<T, GenerationError> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(GenerationKind::Panicked.into()))
 }

@@ -29,8 +29,18 @@ pub(crate) enum RequestKind {
     BiasOutside { given: u32, limit: usize },
     #[error("a stop string is empty")]
     EmptyStop,
+    #[error("the reasoning has no tokens that end it")]
+    EmptyReasoningEnd,
+    #[error(
+        "the end of the reasoning has token {given}, and the model an embedding for the first {limit} only"
+    )]
+    ReasoningEndOutside { given: u32, limit: usize },
+    #[error("the text has {given} tokens; the model's context fits {limit}")]
+    TextTooLong { given: usize, limit: usize },
     #[error("{waiting} requests are waiting, which is the limit")]
     Busy { waiting: usize },
+    #[error("{given} requests at once do not fit beside the {waiting} that are waiting, of {limit} at most")]
+    NoRoom { given: usize, waiting: usize, limit: usize },
     #[error("the engine has stopped")]
     Stopped,
 }
@@ -38,7 +48,7 @@ pub(crate) enum RequestKind {
 impl RequestError {
     /// Whether the same request may succeed later.
     pub const fn is_busy(&self) -> bool {
-        matches!(self.0, RequestKind::Busy { .. })
+        matches!(self.0, RequestKind::Busy { .. } | RequestKind::NoRoom { .. })
     }
 
     /// Whether the engine is gone for good.
@@ -57,7 +67,12 @@ impl RequestError {
             RequestKind::Sampling { name, .. } => Some(name),
             RequestKind::BiasOutside { .. } => Some("logit_bias"),
             RequestKind::EmptyStop => Some("stop"),
-            RequestKind::Busy { .. } | RequestKind::Stopped => None,
+            RequestKind::TextTooLong { .. } => Some("input"),
+            RequestKind::EmptyReasoningEnd
+            | RequestKind::ReasoningEndOutside { .. }
+            | RequestKind::Busy { .. }
+            | RequestKind::NoRoom { .. }
+            | RequestKind::Stopped => None,
         }
     }
 
@@ -88,8 +103,28 @@ pub(crate) enum GenerationKind {
     NoCandidate,
     #[error("a token outside the mask was about to be emitted")]
     OutsideMask(#[from] formwork_grammar::NotAllowed),
+    #[error("the deadline has passed")]
+    Deadline,
     #[error("the engine stopped")]
     Stopped,
+}
+
+impl GenerationError {
+    /// Whether the request's deadline came first.
+    pub const fn is_deadline(&self) -> bool {
+        matches!(self.0, GenerationKind::Deadline)
+    }
+
+    /// Whether the model cannot do what was asked for.
+    pub fn is_unsupported(&self) -> bool {
+        matches!(&self.0, GenerationKind::Model(error) if error.is_unsupported())
+    }
+}
+
+impl GenerationKind {
+    pub(crate) fn model(error: formwork_lm::ModelError) -> Self {
+        Self::Model(Arc::new(error))
+    }
 }
 
 /// Why a text has no embedding.

@@ -40,6 +40,9 @@ pub struct Finish {
     pub closed_by_budget: bool,
     /// Tokens that were used.
     pub usage: Usage,
+    /// The sum of the log-probabilities of the output's tokens, where [`Request::logprobs`](crate::Request::logprobs) asks for
+    /// them.
+    pub cumulative_logprob: Option<f64>,
     /// Where the time went.
     pub timings: Timings,
 }
@@ -64,7 +67,7 @@ pub struct Usage {
     pub completion_tokens: usize,
     /// Those of the output that the grammar forced, without asking the model.
     pub forced_tokens: usize,
-    /// Those of the output up to the end of the reasoning, where [`Request::reasoning`](crate::Request::reasoning) is given.
+    /// Those of the output before the end of the reasoning, or all where it did not come, where [`Request::reasoning`](crate::Request::reasoning) is given.
     pub reasoning_tokens: usize,
 }
 

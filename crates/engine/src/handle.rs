@@ -1,12 +1,16 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use formwork_vocab::{TokenId, Tokenizer};
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::oneshot;
 
+use crate::embedding::Embedding;
 use crate::engine::{Arrival, Event};
 use crate::error::{GenerationKind, RequestKind};
+use crate::outbox::Seat;
 use crate::{EmbedError, Finish, GenerationError, Output, Pooling, Request, RequestError, Stats};
 
 /// The way to an engine. Cheap to clone; the engine stops when the last handle and the last generation are gone.
@@ -17,7 +21,8 @@ pub struct EngineHandle {
     pub(crate) context_len: usize,
     /// Tokens that the model has an embedding for; tokenizers may have more.
     pub(crate) vocab_size: usize,
-    pub(crate) waiting: Arc<AtomicUsize>,
+    /// How many seats are taken.
+    pub(crate) load: Arc<AtomicUsize>,
     pub(crate) queue: usize,
     pub(crate) stats: Arc<Mutex<Stats>>,
 }
@@ -28,29 +33,12 @@ impl EngineHandle {
     /// # Errors
     /// When the request cannot be fulfilled as asked (see [`RequestError`]) or too many are waiting.
     pub fn generate(&self, request: Request) -> Result<Generation, RequestError> {
-        let budget = request.budget(self.context_len)?;
-        if let Some(token) = request.prompt.iter().find(|token| token.index() >= self.vocab_size) {
-            return Err(RequestKind::TokenOutside { given: token.0, limit: self.vocab_size }.into());
-        }
-        let vocabulary = self.tokenizer.vocabulary().len();
-        if let Some((token, _)) = request.logit_bias.iter().find(|(token, _)| token.index() >= vocabulary) {
-            return Err(RequestKind::BiasOutside { given: token.0, limit: vocabulary }.into());
-        }
-        let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
-        if waiting >= self.queue {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-            return Err(RequestKind::Busy { waiting }.into());
-        }
-        let (outputs, receiver) = tokio::sync::mpsc::unbounded_channel();
-        let arrival = Arrival { request, budget, outputs };
-        if self.events.send(Event::Arrived(Box::new(arrival))).is_err() {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-            return Err(RequestKind::Stopped.into());
-        }
-        Ok(Generation { receiver, ended: false })
+        let mut generations = self.submit(vec![request])?;
+        generations.pop().ok_or_else(|| RequestKind::Stopped.into())
     }
 
-    /// Submits a request `count` times, the seed of each one higher than that of the one before: all of them or none.
+    /// Submits a request `count` times, the seed of each one higher than that of the one before: all of them or none. They
+    /// share the reading of the prompt.
     ///
     /// # Errors
     /// As for [`EngineHandle::generate`].
@@ -58,23 +46,86 @@ impl EngineHandle {
         let nth = |index: usize| {
             let mut request = request.clone();
             request.sampling.seed = request.sampling.seed.wrapping_add(index as u64);
-            self.generate(request)
+            request
         };
-        (0..count).map(nth).collect()
+        self.submit((0..count).map(nth).collect())
+    }
+
+    fn submit(&self, requests: Vec<Request>) -> Result<Vec<Generation>, RequestError> {
+        let budgets = requests.iter().map(|request| self.check(request)).collect::<Result<Vec<_>, _>>()?;
+        let seats = self.seats(requests.len())?;
+        let arrived = Instant::now();
+        let (mut arrivals, mut generations) = (Vec::new(), Vec::new());
+        for ((request, budget), seat) in requests.into_iter().zip(budgets).zip(seats) {
+            let (outputs, receiver) = tokio::sync::mpsc::unbounded_channel();
+            arrivals.push(Arrival { request, budget, outputs, seat, arrived });
+            generations.push(Generation { receiver, ended: false });
+        }
+        self.events.send(Event::Arrived(arrivals)).map_err(|_| RequestKind::Stopped)?;
+        Ok(generations)
+    }
+
+    /// Checks a request against the model and gives its token budget.
+    fn check(&self, request: &Request) -> Result<usize, RequestError> {
+        let budget = request.budget(self.context_len)?;
+        self.check_tokens(&request.prompt)?;
+        let limit = self.vocab_size;
+        let end = request.reasoning.iter().flat_map(|reasoning| &reasoning.close);
+        if let Some(&TokenId(given)) = end.into_iter().find(|token| token.index() >= limit) {
+            return Err(RequestKind::ReasoningEndOutside { given, limit }.into());
+        }
+        let limit = self.tokenizer.vocabulary().len();
+        if let Some((token, _)) = request.logit_bias.iter().find(|(token, _)| token.index() >= limit) {
+            return Err(RequestKind::BiasOutside { given: token.0, limit }.into());
+        }
+        Ok(budget)
+    }
+
+    fn check_tokens(&self, tokens: &[TokenId]) -> Result<(), RequestError> {
+        let limit = self.vocab_size;
+        match tokens.iter().find(|token| token.index() >= limit) {
+            Some(token) => Err(RequestKind::TokenOutside { given: token.0, limit }.into()),
+            None => Ok(()),
+        }
+    }
+
+    fn seats(&self, given: usize) -> Result<Vec<Seat>, RequestError> {
+        if given == 1 {
+            return Ok(vec![self.seat()?]);
+        }
+        let limit = self.queue;
+        let seats = Seat::take_all(&self.load, given, limit);
+        seats.map_err(|waiting| RequestKind::NoRoom { given, waiting, limit }.into())
+    }
+
+    fn seat(&self) -> Result<Seat, RequestError> {
+        Seat::take(&self.load, self.queue).map_err(|waiting| RequestKind::Busy { waiting }.into())
     }
 
     /// The embedding of a text: its tokens' last hidden states, pooled, as long as the model is wide.
     ///
     /// # Errors
-    /// When the text is empty or does not fit, or too many requests wait.
+    /// When the text is empty or does not fit, too many requests wait, or the model does not show its hidden states.
     pub async fn embed(&self, tokens: Vec<TokenId>, pooling: Pooling) -> Result<Vec<f32>, EmbedError> {
-        let _ = (tokens, pooling);
-        Err(RequestError::from(RequestKind::Stopped).into())
+        let (given, limit) = (tokens.len(), self.context_len);
+        if tokens.is_empty() {
+            return Err(RequestError::from(RequestKind::EmptyPrompt).into());
+        }
+        if given > limit {
+            return Err(RequestError::from(RequestKind::TextTooLong { given, limit }).into());
+        }
+        self.check_tokens(&tokens)?;
+        let (reply, result) = oneshot::channel();
+        let embedding = Embedding::new(tokens, pooling, reply, self.seat()?);
+        let sent = self.events.send(Event::Embed(Box::new(embedding)));
+        sent.map_err(|_| RequestError::from(RequestKind::Stopped))?;
+        let result = result.await.unwrap_or_else(|_| Err(GenerationKind::Stopped.into()));
+        Ok(result?)
     }
 
     /// Whether nothing runs or waits.
     pub fn is_idle(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) == 0
+        self.load.load(Ordering::Relaxed) == 0
     }
 
     /// What the engine has done so far.

@@ -29,15 +29,20 @@
 //! ```
 
 mod bias;
+mod embedding;
 mod engine;
 mod error;
 mod event;
 mod handle;
+mod outbox;
 pub mod prompt;
+mod reasoning;
 mod request;
 mod sampler;
+mod scheduler;
 mod sequence;
 mod stats;
+mod step;
 mod text;
 
 pub use bias::Penalties;

@@ -23,9 +23,11 @@ pub struct Request {
     pub max_tokens: Option<usize>,
     /// Texts that end the output, and are not part of it.
     pub stop: Vec<String>,
-    /// Tokens that do the same, beside those that the vocabulary says do.
+    /// Tokens that do the same, beside those that the vocabulary says do. Like stop strings, they end an output with a
+    /// constraint only where it may end; elsewhere they are tokens like others.
     pub stop_tokens: Vec<TokenId>,
-    /// With what probability each token came, and as many of the likeliest in its place; `None` tells nothing.
+    /// With what probability each token came, and as many of the likeliest in its place; `None` tells nothing. It does not
+    /// change what is generated.
     pub logprobs: Option<usize>,
     /// What happens to an output with a constraint when the budget runs out.
     pub on_budget: OnBudget,
@@ -98,12 +100,17 @@ impl Request {
         if self.stop.iter().any(String::is_empty) {
             return Err(RequestKind::EmptyStop.into());
         }
+        if self.reasoning.as_ref().is_some_and(|reasoning| reasoning.close.is_empty()) {
+            return Err(RequestKind::EmptyReasoningEnd.into());
+        }
         let left = context_len.saturating_sub(self.prompt.len());
         if left == 0 {
             return Err(too_long(self.prompt.len(), 1, context_len));
         }
         let budget = self.max_tokens.map_or(left, |max| max.min(left));
-        if let Some(constraint) = &self.constraint {
+        if let Some(constraint) = &self.constraint
+            && self.on_budget == OnBudget::Close
+        {
             let minimum = constraint.minimum_tokens().ok_or(RequestKind::Unspellable)?;
             if self.max_tokens.is_some_and(|max| max < minimum) {
                 let given = self.max_tokens.unwrap_or_default();

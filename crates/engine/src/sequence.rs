@@ -4,176 +4,317 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use formwork_grammar::Matcher;
-use formwork_lm::{Role, SequenceId, Wanted};
+use formwork_lm::{Role, SequenceId};
 use formwork_vocab::{TokenId, TokenSet, Tokenizer};
-use tokio::sync::mpsc::UnboundedSender;
 
 use crate::bias::Adjustment;
 use crate::engine::Arrival;
 use crate::error::GenerationKind;
-use crate::text::TextStream;
-use crate::{Finish, FinishReason, GenerationError, Output, Request, Timings, Usage};
+use crate::outbox::Outbox;
+use crate::reasoning::Thinking;
+use crate::scheduler::Need;
+use crate::text::{Place, TextStream};
+use crate::{Finish, FinishReason, GenerationError, OnBudget, Output, Request, Stats, Timings, Usage};
 
-/// Prompts go through the model in pieces of this many tokens, cut at multiples of it from the start.
-const PREFILL_CHUNK: usize = 512;
-
-/// A sequence between two steps: tokens that the model has not seen yet, and what to do with the logits after them.
+/// A sequence between two steps: tokens that the model has not read yet, and what to do with the logits after them.
 pub(crate) struct Sequence {
     pub(crate) id: SequenceId,
+    order: u64,
     request: Request,
     matcher: Option<Matcher>,
     tokenizer: Arc<Tokenizer>,
-    outputs: UnboundedSender<Output>,
+    outbox: Outbox,
     text: TextStream,
     adjustment: Option<Adjustment>,
+    thinking: Option<Thinking>,
     /// Tokens of output that may still come.
     remaining: usize,
-    /// Tokens to feed: the rest of the prompt, then tokens of the output.
-    pending: Vec<TokenId>,
-    prompt_fed: usize,
+    /// The prompt and the output.
+    tokens: Vec<TokenId>,
+    /// How many of them the model has read.
+    read: usize,
     /// The mask for the next token, when there is a constraint.
     mask: Option<Arc<TokenSet>>,
+    /// It was in a batch that failed, and has read nothing without a failure since.
+    is_suspect: bool,
+    /// The usage and the time that are in the statistics, and when tokens were last added.
+    reported: (Usage, Duration, Option<Instant>),
+    /// How it ended, while logits are still awaited that are to be told.
+    ending: Option<FinishReason>,
     usage: Usage,
     closed_by_budget: bool,
+    times: Times,
+}
+
+/// When what happened.
+struct Times {
+    arrived: Instant,
     admitted: Instant,
     first_token: Option<Instant>,
     prompt_read: Option<Instant>,
-    grammar_time: Duration,
+    grammar: Duration,
 }
 
 /// What became of a sequence in a step.
-#[derive(PartialEq, Eq, Debug)]
+#[derive(Debug)]
 pub(crate) enum Progress {
     Running,
-    Ended,
+    Ended(Finish),
+}
+
+/// What a sequence feeds to the model next.
+pub(crate) struct Feed<'a> {
+    pub(crate) tokens: &'a [TokenId],
+    pub(crate) role: Role,
+    /// What is wanted after the last of them, oldest first: some tokens, or all.
+    pub(crate) rows: Vec<Option<&'a TokenSet>>,
 }
 
 impl Sequence {
-    pub(crate) fn new(id: SequenceId, arrival: Arrival, tokenizer: Arc<Tokenizer>) -> Self {
-        let Arrival { request, budget, outputs } = arrival;
-        let adjustment = Adjustment::new(
-            request.penalties,
-            request.logit_bias.clone(),
-            &request.prompt,
-            tokenizer.vocabulary().len(),
-        );
-        let matcher = request.constraint.as_ref().map(formwork_grammar::Constraint::matcher);
+    /// `order` is larger than that of all who came before.
+    pub(crate) fn new(id: SequenceId, order: u64, arrival: Arrival, tokenizer: Arc<Tokenizer>) -> Self {
+        let Arrival { request, budget, outputs, seat, arrived } = arrival;
         Self {
             id,
-            text: TextStream::new(request.stop.clone(), matcher.is_some()),
-            matcher,
+            order,
+            text: TextStream::new(request.stop.clone()),
+            matcher: request.constraint.as_ref().map(formwork_grammar::Constraint::matcher),
+            adjustment: Adjustment::new(
+                request.penalties,
+                request.logit_bias.clone(),
+                &request.prompt,
+                tokenizer.vocabulary().len(),
+            ),
+            thinking: request.reasoning.clone().map(Thinking::new),
             tokenizer,
-            adjustment,
-            outputs,
+            outbox: Outbox::new(outputs, request.logprobs, seat),
             remaining: budget,
-            pending: request.prompt.clone(),
-            prompt_fed: 0,
+            tokens: request.prompt.clone(),
+            read: 0,
             mask: None,
+            is_suspect: false,
+            reported: (Usage::default(), Duration::ZERO, None),
+            ending: None,
             usage: Usage { prompt_tokens: request.prompt.len(), ..Usage::default() },
             closed_by_budget: false,
-            admitted: Instant::now(),
-            first_token: None,
-            prompt_read: None,
-            grammar_time: Duration::ZERO,
+            times: Times {
+                arrived,
+                admitted: Instant::now(),
+                first_token: None,
+                prompt_read: None,
+                grammar: Duration::ZERO,
+            },
             request,
         }
     }
 
     /// Whether nobody listens any more.
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.outputs.is_closed()
+        self.outbox.is_closed()
     }
 
-    /// Takes what the grammar decides by itself: forced tokens become pending, and a finished output ends. Called once
-    /// before the first step and after every token.
+    /// When to give up.
+    pub(crate) const fn deadline(&self) -> Option<Instant> {
+        self.request.deadline
+    }
+
+    /// Sequences go in this order.
+    pub(crate) const fn order(&self) -> u64 {
+        self.order
+    }
+
+    /// Whether it was in a batch that failed.
+    pub(crate) const fn is_suspect(&self) -> bool {
+        self.is_suspect
+    }
+
+    pub(crate) const fn need(&self) -> Need {
+        let len = self.request.prompt.len();
+        if self.read < len {
+            Need::Prompt { read: self.read, len }
+        } else {
+            Need::Generated(self.tokens.len() - self.read)
+        }
+    }
+
+    /// What the model has not read.
+    pub(crate) fn unread(&self) -> &[TokenId] {
+        &self.tokens[self.read..]
+    }
+
+    /// Goes on in another sequence of the model, in which nothing is read.
+    pub(crate) const fn start_over(&mut self, id: SequenceId) {
+        self.id = id;
+        self.read = 0;
+        self.is_suspect = true;
+    }
+
+    /// Adds to the statistics what has come since the last time.
+    pub(crate) fn report(&mut self, stats: &mut Stats) {
+        let (before, grammar, last) = self.reported;
+        let now = Instant::now();
+        stats.grammar += self.times.grammar.saturating_sub(grammar);
+        let tokens = self.usage.completion_tokens - before.completion_tokens;
+        if tokens == 0 {
+            self.reported.1 = self.times.grammar;
+            return;
+        }
+        stats.completion_tokens += tokens as u64;
+        stats.forced_tokens += (self.usage.forced_tokens - before.forced_tokens) as u64;
+        match last {
+            None => stats.first_token.observe((now - self.times.arrived).as_secs_f64()),
+            Some(last) => stats.between_tokens.observe((now - last).as_secs_f64()),
+        }
+        self.reported = (self.usage, self.times.grammar, Some(now));
+    }
+
+    /// Sends the last output; the seat is free before that.
+    pub(crate) fn end(self, last: Output) {
+        self.outbox.end(last);
+    }
+
+    /// Takes what is decided without the model: tokens that the grammar forces, the end of a reasoning that has taken long
+    /// enough, the end of the output. Called once before the first step and after every token.
     pub(crate) fn advance(&mut self) -> Progress {
-        let Some(mut matcher) = self.matcher.take() else {
-            return if self.remaining == 0 { self.finish(FinishReason::Length) } else { Progress::Running };
-        };
+        let mut matcher = self.matcher.take();
         let started = Instant::now();
-        let end = self.take_forced(&mut matcher);
-        self.grammar_time += started.elapsed();
-        self.matcher = Some(matcher);
+        let end = self.take_decided(matcher.as_mut());
+        if matcher.is_some() {
+            self.times.grammar += started.elapsed();
+        }
+        self.matcher = matcher;
         match end {
             None => Progress::Running,
             Some(reason) => self.finish(reason),
         }
     }
 
-    fn take_forced(&mut self, matcher: &mut Matcher) -> Option<FinishReason> {
+    fn take_decided(&mut self, mut matcher: Option<&mut Matcher>) -> Option<FinishReason> {
         loop {
-            if matcher.complete() {
+            if matcher.as_mut().is_some_and(|matcher| matcher.complete()) {
                 return Some(FinishReason::Stop);
             }
             if self.remaining == 0 {
-                // The budget was kept, so the output may end here.
-                self.closed_by_budget = true;
-                return Some(FinishReason::Stop);
+                // A budget that is kept leaves an output that may end here.
+                self.closed_by_budget = matcher.is_some() && self.request.on_budget == OnBudget::Close;
+                return Some(if self.closed_by_budget { FinishReason::Stop } else { FinishReason::Length });
             }
-            let mask = matcher.mask();
-            let forced = match mask.single() {
-                Some(only) if self.tokenizer.vocabulary().is_end(only) => return Some(FinishReason::Stop),
-                Some(only) => vec![only],
-                None => matcher.forced_tokens(&self.tokenizer),
-            };
-            let mut taken = 0;
-            for token in forced {
-                if !matcher.allows_within(token, self.remaining) || matcher.commit(token).is_err() {
-                    break;
-                }
-                taken += 1;
-                self.usage.forced_tokens += 1;
-                if self.emit(token) {
+            let before = self.usage.completion_tokens;
+            if let Some(end) = self.reasoning_end(matcher.as_deref_mut()) {
+                if self.take(&end, matcher.as_deref_mut()) {
                     return Some(FinishReason::Stop);
                 }
-            }
-            if taken == 0 {
+            } else if let Some(matcher) = matcher.as_deref_mut() {
+                let mask = matcher.mask();
+                let forced = match mask.single() {
+                    Some(only) if self.tokenizer.vocabulary().is_end(only) => {
+                        return Some(FinishReason::Stop);
+                    }
+                    Some(only) => vec![only],
+                    None => matcher.forced_tokens(&self.tokenizer),
+                };
+                let stopped = self.take(&forced, Some(matcher));
+                self.usage.forced_tokens += self.usage.completion_tokens - before;
+                if stopped {
+                    return Some(FinishReason::Stop);
+                }
                 self.mask = Some(mask);
+            }
+            if self.usage.completion_tokens == before {
                 return None;
             }
         }
     }
 
-    /// The next tokens to feed, their role, and what is wanted after them.
-    pub(crate) fn next_run(&self) -> (&[TokenId], Role, Wanted<'_>) {
-        let prompt_left = self.request.prompt.len() - self.prompt_fed;
-        let wanted = match &self.mask {
-            Some(mask) => Wanted::Only(mask),
-            None => Wanted::All,
-        };
-        if prompt_left == 0 {
-            return (&self.pending, Role::Generated, wanted);
+    /// What ends the reasoning, where it is due and the constraint allows it, with room for what must follow.
+    fn reasoning_end(&self, matcher: Option<&mut Matcher>) -> Option<Vec<TokenId>> {
+        let end = self.thinking.as_ref()?.due(self.output())?;
+        let Some(matcher) = matcher else { return Some(end) };
+        let mut fitting = 0;
+        while let Some(&token) = end.get(fitting)
+            && self.allows(matcher, token, self.remaining.saturating_sub(fitting))
+            && matcher.commit(token).is_ok()
+        {
+            fitting += 1;
         }
-        let chunk = prompt_left.min(PREFILL_CHUNK);
-        let last = chunk == self.pending.len();
-        (&self.pending[..chunk], Role::Prompt, if last { wanted } else { Wanted::Nothing })
+        matcher.rollback(fitting);
+        (fitting == end.len()).then_some(end)
     }
 
-    /// Takes the logits after the run that [`Sequence::next_run`] gave. Shape: `[vocabulary]`, or empty if the run was
-    /// not the last.
-    pub(crate) fn take_logits(&mut self, logits: &[f32]) -> Result<Progress, GenerationError> {
-        let prompt_left = self.request.prompt.len() - self.prompt_fed;
-        let fed = if prompt_left == 0 { self.pending.len() } else { prompt_left.min(PREFILL_CHUNK) };
-        self.prompt_fed = (self.prompt_fed + fed).min(self.request.prompt.len());
-        self.pending.drain(..fed);
-        if self.prompt_fed == self.request.prompt.len() {
-            self.prompt_read.get_or_insert_with(Instant::now);
+    /// Whether a token may come when so many tokens may still come, itself included.
+    fn allows(&self, matcher: &mut Matcher, token: TokenId, remaining: usize) -> bool {
+        match self.request.on_budget {
+            OnBudget::Close => matcher.allows_within(token, remaining),
+            OnBudget::Length => remaining > 0,
         }
-        if !self.pending.is_empty() || logits.is_empty() {
-            return Ok(Progress::Running);
+    }
+
+    /// Appends tokens that were not sampled, as far as they may come; true when a stop string came.
+    fn take(&mut self, tokens: &[TokenId], mut matcher: Option<&mut Matcher>) -> bool {
+        for &token in tokens.iter().take(self.remaining) {
+            if let Some(matcher) = matcher.as_deref_mut()
+                && (!self.allows(matcher, token, self.remaining) || matcher.commit(token).is_err())
+            {
+                break;
+            }
+            if self.emit(token, None, matcher.as_deref_mut()) {
+                return true;
+            }
         }
-        let logits = &logits[..logits.len().min(self.tokenizer.vocabulary().len())];
+        false
+    }
+
+    /// What the model is to read next: of the prompt at most `limit` tokens.
+    pub(crate) fn feed(&self, limit: usize) -> Feed<'_> {
+        let prompt = self.request.prompt.len();
+        let (to, role) = if self.read < prompt {
+            (prompt.min(self.read.saturating_add(limit)), Role::Prompt)
+        } else {
+            // What would follow the end is not asked.
+            (self.tokens.len() - usize::from(self.ending.is_some()), Role::Generated)
+        };
+        // Logits are wanted after the last token, and before each one that waits for them.
+        let first = self.tokens.len() - 1 - self.outbox.held();
+        let mask = self.mask.as_deref().filter(|_| !self.outbox.tells_logprobs());
+        let rows = vec![mask; to.saturating_sub(first.max(self.read))];
+        Feed { tokens: &self.tokens[self.read..to], role, rows }
+    }
+
+    /// Takes the rows that were wanted after `count` tokens of a [`Sequence::feed`]. Shape: `[rows][vocabulary]`.
+    pub(crate) fn take_rows(&mut self, count: usize, rows: &[Vec<f32>]) -> Result<Progress, GenerationError> {
+        self.read += count;
+        if self.read >= self.request.prompt.len() {
+            self.times.prompt_read.get_or_insert_with(Instant::now);
+        }
+        self.is_suspect &= rows.is_empty();
+        for row in rows {
+            let row = &row[..row.len().min(self.tokenizer.vocabulary().len())];
+            if self.outbox.held() == 0 {
+                return self.sample(row);
+            }
+            self.outbox.take_logits(row);
+        }
+        match self.ending {
+            Some(reason) if self.outbox.held() == 0 => Ok(Progress::Ended(self.summary(reason))),
+            _ => Ok(Progress::Running),
+        }
+    }
+
+    /// Takes the next token from logits, `[vocabulary]`.
+    fn sample(&mut self, logits: &[f32]) -> Result<Progress, GenerationError> {
         let token = self.choose(logits)?;
-        if self.tokenizer.vocabulary().is_end(token) || self.request.stop_tokens.contains(&token) {
+        let mut matcher = self.matcher.take();
+        let is_stop =
+            self.request.stop_tokens.contains(&token) && matcher.as_mut().is_none_or(Matcher::accepting);
+        if is_stop || self.tokenizer.vocabulary().is_end(token) {
             return Ok(self.finish(FinishReason::Stop));
         }
-        if let Some(matcher) = &mut self.matcher {
+        if let Some(matcher) = &mut matcher {
             matcher.commit(token).map_err(GenerationKind::from)?;
         }
-        if self.emit(token) {
-            return Ok(self.finish(FinishReason::Stop));
-        }
-        Ok(self.advance())
+        let stopped = self.emit(token, Some(logits), matcher.as_mut());
+        self.matcher = matcher;
+        Ok(if stopped { self.finish(FinishReason::Stop) } else { self.advance() })
     }
 
     /// Samples, within the mask and the budget.
@@ -187,6 +328,9 @@ impl Sequence {
         };
         let Some(matcher) = &mut self.matcher else { return Ok(choose(None)?) };
         let token = choose(self.mask.as_deref())?;
+        if self.request.on_budget == OnBudget::Length {
+            return Ok(token);
+        }
         let started = Instant::now();
         let within = matcher.allows_within(token, self.remaining);
         let token = if within {
@@ -196,36 +340,49 @@ impl Sequence {
             self.closed_by_budget = true;
             choose(Some(&matcher.mask_within(self.remaining)))?
         };
-        self.grammar_time += started.elapsed();
+        self.times.grammar += started.elapsed();
         Ok(token)
     }
 
-    /// Appends a token of output and shows its text; true when a stop string came.
-    fn emit(&mut self, token: TokenId) -> bool {
-        self.first_token.get_or_insert_with(Instant::now);
+    /// Appends a token of output, chosen from `logits` unless it was not sampled, and shows its text; true when a stop string
+    /// came. The matcher knows the token.
+    fn emit(&mut self, token: TokenId, logits: Option<&[f32]>, matcher: Option<&mut Matcher>) -> bool {
+        self.times.first_token.get_or_insert_with(Instant::now);
+        let index = self.output().len();
+        self.tokens.push(token);
         self.usage.completion_tokens += 1;
         self.remaining = self.remaining.saturating_sub(1);
         if let Some(adjustment) = &mut self.adjustment {
             adjustment.count(token);
         }
-        self.pending.push(token);
-        let vocabulary = self.tokenizer.vocabulary();
-        if !vocabulary.kind(token).is_text() {
-            self.show_held();
-            let _ = self.outputs.send(Output::Control(token));
-            return false;
+        if let Some(thinking) = &mut self.thinking {
+            thinking.note(&self.tokens[self.request.prompt.len()..]);
+            self.usage.reasoning_tokens = thinking.tokens();
         }
-        let bytes = vocabulary.bytes(token);
-        let constraint = self.request.constraint.as_ref();
-        let piece = self.text.push(bytes, |text| {
-            constraint.is_none_or(|constraint| constraint.grammar().accepts(text.as_bytes()))
-        });
+        self.outbox.token(token, logits);
+        if self.tokenizer.vocabulary().kind(token).is_text() {
+            self.show(index, token, matcher)
+        } else {
+            self.show_held();
+            self.outbox.send(Output::Control(token));
+            false
+        }
+    }
+
+    /// Shows the text of token number `index` of the output; true when a stop string came.
+    fn show(&mut self, index: usize, token: TokenId, mut matcher: Option<&mut Matcher>) -> bool {
+        let vocabulary = self.tokenizer.vocabulary();
+        let output = &self.tokens[self.request.prompt.len()..];
+        let may_stop = |place: Place| {
+            let before = &vocabulary.bytes(output[place.token])[..place.bytes];
+            matcher.as_mut().is_none_or(|matcher| matcher.accepting_at(place.token, before))
+        };
+        let piece = self.text.push(index, vocabulary.bytes(token), may_stop);
         if !piece.text.is_empty() {
-            // A closed channel is noticed by the scheduler.
-            let _ = self.outputs.send(Output::Text(piece.text));
+            self.outbox.send(Output::Text(piece.text));
         }
         if piece.stopped {
-            self.text = TextStream::new(Vec::new(), false);
+            self.text = TextStream::new(Vec::new());
         }
         piece.stopped
     }
@@ -234,31 +391,36 @@ impl Sequence {
     fn show_held(&mut self) {
         let rest = self.text.finish();
         if !rest.is_empty() {
-            let _ = self.outputs.send(Output::Text(rest));
+            self.outbox.send(Output::Text(rest));
         }
     }
 
+    fn output(&self) -> &[TokenId] {
+        &self.tokens[self.request.prompt.len()..]
+    }
+
+    /// Ends as soon as all tokens are told.
     fn finish(&mut self, reason: FinishReason) -> Progress {
         self.show_held();
+        self.ending = Some(reason);
+        if self.outbox.held() > 0 { Progress::Running } else { Progress::Ended(self.summary(reason)) }
+    }
+
+    fn summary(&self, reason: FinishReason) -> Finish {
         let now = Instant::now();
-        let (first, read) = (self.first_token.unwrap_or(now), self.prompt_read.unwrap_or(now));
-        let finish = Finish {
+        let Times { admitted, first_token, prompt_read, grammar, .. } = self.times;
+        let (first, read) = (first_token.unwrap_or(now), prompt_read.unwrap_or(now));
+        Finish {
             reason,
             closed_by_budget: self.closed_by_budget,
             usage: self.usage,
+            cumulative_logprob: self.outbox.cumulative(),
             timings: Timings {
-                first_token: first - self.admitted,
-                prompt: read - self.admitted,
+                first_token: first - admitted,
+                prompt: read - admitted,
                 decode: now - read,
-                grammar: self.grammar_time,
+                grammar,
             },
-        };
-        let _ = self.outputs.send(Output::Finished(finish));
-        Progress::Ended
-    }
-
-    pub(crate) fn fail(&self, error: GenerationError) {
-        tracing::warn!(sequence = %self.id, %error, "generation failed");
-        let _ = self.outputs.send(Output::Failed(error));
+        }
     }
 }

@@ -13,7 +13,7 @@ pub struct Stats {
     pub cancelled: u64,
     /// Those that failed.
     pub failed: u64,
-    /// Tokens of prompts, cached ones included.
+    /// Tokens of prompts and of embedded texts, cached ones included.
     pub prompt_tokens: u64,
     /// Those of them that had been computed before.
     pub cached_tokens: u64,
@@ -21,7 +21,7 @@ pub struct Stats {
     pub completion_tokens: u64,
     /// Those of them that grammars forced.
     pub forced_tokens: u64,
-    /// Drafted tokens that were tried, and those of them that were right.
+    /// Drafted tokens that were tried.
     pub drafted_tokens: u64,
     /// Those of the drafted tokens that were right.
     pub accepted_tokens: u64,
@@ -39,6 +39,30 @@ pub struct Stats {
     pub between_tokens: Histogram,
     /// Sequences in a forward pass.
     pub batch: Histogram,
+}
+
+/// Seconds.
+const FIRST_TOKEN: &[f64] = &[0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
+const BETWEEN_TOKENS: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5];
+/// Sequences.
+const BATCH: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
+
+impl Stats {
+    pub(crate) fn new() -> Self {
+        Self {
+            first_token: Histogram::new(FIRST_TOKEN),
+            between_tokens: Histogram::new(BETWEEN_TOKENS),
+            batch: Histogram::new(BATCH),
+            ..Self::default()
+        }
+    }
+
+    /// Counts a forward pass of so many sequences.
+    pub(crate) fn note_pass(&mut self, time: Duration, sequences: usize) {
+        self.steps += 1;
+        self.model += time;
+        self.batch.observe(sequences as f64);
+    }
 }
 
 /// How many observations were at most how large.

@@ -1,5 +1,7 @@
 //! From token bytes to text that may be shown.
 
+use std::collections::VecDeque;
+
 /// Turns bytes into text in whole characters, and holds back what may turn out to be a stop string.
 pub(crate) struct TextStream {
     stops: Vec<String>,
@@ -7,8 +9,18 @@ pub(crate) struct TextStream {
     bytes: Vec<u8>,
     /// Text not yet shown: the start of a stop string, perhaps.
     held: String,
-    /// Text shown so far; kept only where a stop string must be checked against a grammar.
-    shown: Option<String>,
+    /// Bytes before the held text.
+    shown: usize,
+    /// The tokens that the held text comes from: for each its number and the offset at which it begins. Offsets are right as
+    /// long as the bytes are UTF-8, which those of a grammar are.
+    tokens: VecDeque<(usize, usize)>,
+}
+
+/// A place in the text: so many bytes into a token.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub(crate) token: usize,
+    pub(crate) bytes: usize,
 }
 
 /// What new bytes led to.
@@ -21,14 +33,16 @@ pub(crate) struct Piece {
 }
 
 impl TextStream {
-    /// `remember` keeps all text, for [`TextStream::push`]'s `may_stop`.
-    pub(crate) fn new(stops: Vec<String>, remember: bool) -> Self {
-        let shown = (remember && !stops.is_empty()).then(String::new);
-        Self { stops, bytes: Vec::new(), held: String::new(), shown }
+    pub(crate) fn new(stops: Vec<String>) -> Self {
+        Self { stops, bytes: Vec::new(), held: String::new(), shown: 0, tokens: VecDeque::new() }
     }
 
-    /// Adds bytes. A stop string counts only where `may_stop` allows the text before it as a whole output.
-    pub(crate) fn push(&mut self, bytes: &[u8], may_stop: impl Fn(&str) -> bool) -> Piece {
+    /// Adds the bytes of token number `token`. A stop string counts only where `may_stop` says that the output may end before
+    /// it.
+    pub(crate) fn push(&mut self, token: usize, bytes: &[u8], may_stop: impl FnMut(Place) -> bool) -> Piece {
+        if !self.stops.is_empty() {
+            self.tokens.push_back((token, self.shown + self.held.len() + self.bytes.len()));
+        }
         self.bytes.extend_from_slice(bytes);
         let text = take_whole(&mut self.bytes);
         self.held.push_str(&text);
@@ -41,13 +55,12 @@ impl TextStream {
         let mut text = std::mem::take(&mut self.held);
         text.push_str(&String::from_utf8_lossy(&self.bytes));
         self.bytes.clear();
-        if let Some(shown) = &mut self.shown {
-            shown.push_str(&text);
-        }
+        self.tokens.clear();
+        self.shown = 0;
         text
     }
 
-    fn settle(&mut self, may_stop: impl Fn(&str) -> bool) -> Piece {
+    fn settle(&mut self, may_stop: impl FnMut(Place) -> bool) -> Piece {
         if self.stops.is_empty() {
             return Piece { text: std::mem::take(&mut self.held), stopped: false };
         }
@@ -59,23 +72,29 @@ impl TextStream {
         let keep = self.possible_start();
         let rest = self.held.split_off(self.held.len() - keep);
         let text = std::mem::replace(&mut self.held, rest);
-        if let Some(shown) = &mut self.shown {
-            shown.push_str(&text);
+        self.shown += text.len();
+        while self.tokens.get(1).is_some_and(|(_, start)| *start <= self.shown) {
+            self.tokens.pop_front();
         }
         Piece { text, stopped: false }
     }
 
     /// The offset in the held text of the first stop string that counts.
-    fn first_stop(&self, may_stop: impl Fn(&str) -> bool) -> Option<usize> {
+    fn first_stop(&self, mut may_stop: impl FnMut(Place) -> bool) -> Option<usize> {
         // Occurrences may overlap: the first that does not count must not hide the next.
         let starts = |at: &usize| {
             self.held.is_char_boundary(*at)
                 && self.stops.iter().any(|stop| self.held[*at..].starts_with(stop.as_str()))
         };
-        (0..self.held.len()).filter(starts).find(|&at| match &self.shown {
-            Some(shown) => may_stop(&format!("{shown}{}", &self.held[..at])),
-            None => true,
-        })
+        (0..self.held.len()).filter(starts).find(|&at| may_stop(self.place(at)))
+    }
+
+    /// The place of an offset in the held text.
+    fn place(&self, offset: usize) -> Place {
+        let at = self.shown + offset;
+        let token = self.tokens.iter().rev().find(|(_, start)| *start <= at);
+        let (token, start) = token.copied().unwrap_or((0, at));
+        Place { token, bytes: at - start }
     }
 
     /// The length of the longest end of the held text that some stop string starts with.
@@ -119,7 +138,12 @@ mod tests {
     use super::*;
 
     fn stream(stops: &[&str]) -> TextStream {
-        TextStream::new(stops.iter().map(|&stop| stop.to_owned()).collect(), true)
+        TextStream::new(stops.iter().map(|&stop| stop.to_owned()).collect())
+    }
+
+    /// The text before a place in `tokens`.
+    fn before(tokens: &[&str], place: Place) -> String {
+        format!("{}{}", tokens[..place.token].concat(), &tokens[place.token][..place.bytes])
     }
 
     fn piece(text: &str, stopped: bool) -> Piece {
@@ -129,40 +153,69 @@ mod tests {
     #[test]
     fn characters_come_whole() {
         let mut stream = stream(&[]);
-        assert_eq!(stream.push(b"a\xe2\x82", |_| true), piece("a", false));
-        assert_eq!(stream.push(b"\xac!", |_| true), piece("€!", false));
-        assert_eq!(stream.push(b"\xff\xe2", |_| true), piece("\u{fffd}", false));
+        assert_eq!(stream.push(0, b"a\xe2\x82", |_| true), piece("a", false));
+        assert_eq!(stream.push(0, b"\xac!", |_| true), piece("€!", false));
+        assert_eq!(stream.push(0, b"\xff\xe2", |_| true), piece("\u{fffd}", false));
         assert_eq!(stream.finish(), "\u{fffd}");
     }
 
     #[test]
     fn stop_strings_across_pieces_are_cut_out() {
         let mut stream = stream(&["END", "\n\n"]);
-        assert_eq!(stream.push(b"one E", |_| true), piece("one ", false));
-        assert_eq!(stream.push(b"N", |_| true), piece("", false));
-        assert_eq!(stream.push(b"T EN", |_| true), piece("ENT ", false));
-        assert_eq!(stream.push(b"D more", |_| true), piece("", true));
+        assert_eq!(stream.push(0, b"one E", |_| true), piece("one ", false));
+        assert_eq!(stream.push(0, b"N", |_| true), piece("", false));
+        assert_eq!(stream.push(0, b"T EN", |_| true), piece("ENT ", false));
+        assert_eq!(stream.push(0, b"D more", |_| true), piece("", true));
     }
 
     #[test]
     fn what_was_held_is_shown_at_the_end() {
         let mut stream = stream(&["END"]);
-        assert_eq!(stream.push(b"the EN", |_| true), piece("the ", false));
+        assert_eq!(stream.push(0, b"the EN", |_| true), piece("the ", false));
         assert_eq!(stream.finish(), "EN");
     }
 
     #[test]
     fn an_occurrence_that_does_not_count_does_not_hide_the_next() {
         let mut stream = stream(&["aa"]);
-        assert_eq!(stream.push(b"aaaa", |text| text == "a"), piece("a", true));
+        let given = stream.push(0, b"aaaa", |place| before(&["aaaa"], place) == "a");
+        assert_eq!(given, piece("a", true));
     }
 
     #[test]
     fn a_stop_string_counts_only_where_the_output_may_end() {
+        let tokens = ["[[1]", "]", "]"];
         let mut stream = stream(&["]"]);
-        let closed = |text: &str| text.ends_with("]]");
-        assert_eq!(stream.push(b"[[1]", closed), piece("[[1]", false));
-        assert_eq!(stream.push(b"]", closed), piece("]", false));
-        assert_eq!(stream.push(b"]", closed), piece("", true));
+        let closed = |place| before(&tokens, place).ends_with("]]");
+        assert_eq!(stream.push(0, b"[[1]", closed), piece("[[1]", false));
+        assert_eq!(stream.push(1, b"]", closed), piece("]", false));
+        assert_eq!(stream.push(2, b"]", closed), piece("", true));
+    }
+
+    /// However text is cut into tokens, a stop string is asked about with the text before it.
+    #[test]
+    fn places_are_where_stop_strings_begin() {
+        let text = "an €ndless end of endings";
+        for seed in 1..200usize {
+            let cut = |at: &usize| (at * seed * 7919) % 11 < 3 && text.is_char_boundary(*at);
+            let cuts: Vec<usize> = [0].into_iter().chain((1..text.len()).filter(cut)).collect();
+            let ends = cuts[1..].iter().copied().chain([text.len()]);
+            let tokens: Vec<&str> = cuts.iter().zip(ends).map(|(&from, to)| &text[from..to]).collect();
+            let mut stream = stream(&["nd", "end"]);
+            let mut asked = Vec::new();
+            for (index, token) in tokens.iter().enumerate() {
+                stream.push(index, token.as_bytes(), |place| {
+                    asked.push(before(&tokens, place).len());
+                    false
+                });
+            }
+            asked.dedup();
+            asked.sort_unstable();
+            asked.dedup();
+            let starts = text.char_indices().map(|(at, _)| at);
+            let expected: Vec<usize> =
+                starts.filter(|&at| text[at..].starts_with("nd") || text[at..].starts_with("end")).collect();
+            assert_eq!(asked, expected, "{tokens:?}");
+        }
     }
 }

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::frontend::expr::Rules;
+use crate::frontend::parts::{self, Part};
 use crate::frontend::tags::StructuralTags;
 use crate::frontend::{choice, gbnf, json_schema, regex, tags};
 use crate::machine::automaton::Automaton;
@@ -140,6 +141,14 @@ impl Grammar {
         limits: &Limits,
     ) -> Result<Self, GrammarError> {
         Self::from_rules(tags::parse(tags, *options, limits)?, limits)
+    }
+
+    /// Compiles a grammar that is put together from parts, the schemas in it with these options.
+    ///
+    /// # Errors
+    /// As for the parts; where one has a place, the error begins with it.
+    pub fn of_parts(part: &Part, options: &SchemaOptions, limits: &Limits) -> Result<Self, GrammarError> {
+        Self::from_rules(parts::parse(part, *options, limits)?, limits)
     }
 
     fn from_rules(rules: Rules, limits: &Limits) -> Result<Self, GrammarError> {

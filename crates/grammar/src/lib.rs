@@ -51,6 +51,7 @@ pub use byte_set::ByteSet;
 pub use constraint::Constraint;
 pub use error::GrammarError;
 pub use frontend::json_schema::{Formats, Layout, Order, Profile, Remotes, SchemaOptions};
+pub use frontend::parts::{Part, Trigger};
 pub use frontend::tags::{StructuralTag, StructuralTags, TagContent};
 pub use grammar::{Grammar, Mismatch, Recognizer};
 pub use limits::Limits;

@@ -24,6 +24,7 @@ const FORCED_BYTES: usize = 512;
 /// assert_eq!(matcher.forced_bytes(), b"a");
 /// matcher.commit(TokenId(0))?;
 /// assert!(matcher.accepting() && !matcher.complete());
+/// assert!(matcher.accepting_at(0, b"ab") && !matcher.accepting_at(0, b""));
 /// matcher.commit(TokenId(1))?;
 /// assert!(matcher.complete());
 /// matcher.rollback(2);
@@ -184,6 +185,17 @@ impl Matcher {
     /// Whether the output may end here.
     pub fn accepting(&mut self) -> bool {
         self.with_caches(|matcher, caches| matcher.accepting_in(caches))
+    }
+
+    /// Whether the output may end after the first `tokens` tokens of those committed and `bytes` of text.
+    pub fn accepting_at(&mut self, tokens: usize, bytes: &[u8]) -> bool {
+        self.with_caches(|matcher, caches| {
+            let Some(&config) = matcher.configs.get(tokens).filter(|config| **config != Config::DEAD) else {
+                return false;
+            };
+            let at = caches.automaton.run(config, bytes);
+            at != Config::DEAD && caches.automaton.accepting(at)
+        })
     }
 
     /// Whether the output is finished: it may end and nothing more can follow.

@@ -18,6 +18,10 @@ enum Kind {
     TokenOutside { given: u32, limit: usize },
     #[error("{given} tokens do not fit the context of {limit}")]
     ContextFull { given: usize, limit: usize },
+    #[error("{given} rows of logits are wanted of a run of {limit} tokens")]
+    TooManyRows { given: usize, limit: usize },
+    #[error("this model does not support {0}")]
+    Unsupported(&'static str),
     #[error("the model's back end failed")]
     Backend(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
@@ -52,6 +56,21 @@ impl ModelError {
     /// A sequence would grow past the context.
     pub fn context_full(given: usize, limit: usize) -> Self {
         Kind::ContextFull { given, limit }.into()
+    }
+
+    /// A run wants more rows than it has tokens.
+    pub fn too_many_rows(given: usize, limit: usize) -> Self {
+        Kind::TooManyRows { given, limit }.into()
+    }
+
+    /// The model has no such ability.
+    pub fn unsupported(what: &'static str) -> Self {
+        Kind::Unsupported(what).into()
+    }
+
+    /// Whether the model lacks the ability that was asked for.
+    pub const fn is_unsupported(&self) -> bool {
+        matches!(self.0, Kind::Unsupported(_))
     }
 
     /// The tensor library reported an error.

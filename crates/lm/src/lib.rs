@@ -11,5 +11,5 @@ mod scripted;
 
 pub use chat::{ChatInput, ChatTemplate, Message, TemplateError};
 pub use error::ModelError;
-pub use model::{Batch, LanguageModel, Logits, Role, Run, SequenceId, Wanted};
+pub use model::{Batch, LanguageModel, Logits, Role, Run, SequenceId, Wanted, masked};
 pub use scripted::ScriptedModel;

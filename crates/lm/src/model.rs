@@ -25,7 +25,7 @@ pub enum Role {
     Generated,
 }
 
-/// Which logits to compute after a run's last token.
+/// Which logits to compute after a run's last tokens.
 #[derive(Clone, Copy, Debug)]
 pub enum Wanted<'a> {
     /// None: more tokens of this sequence follow anyway.
@@ -35,24 +35,42 @@ pub enum Wanted<'a> {
     /// Only these tokens; every other logit is `-inf`. On these tokens the values equal those of [`Wanted::All`], bit by
     /// bit.
     Only(&'a TokenSet),
+    /// A row after each of the last so many tokens of the run, oldest first: the whole row, or only some tokens. Every row is
+    /// what it would be if the run ended there, bit by bit where the numeric path does not depend on the batch.
+    Each(&'a [Option<&'a TokenSet>]),
 }
 
-impl Wanted<'_> {
-    /// Leaves of a whole row what is wanted.
-    pub fn masked(self, mut row: Vec<f32>) -> Vec<f32> {
+impl<'a> Wanted<'a> {
+    /// The rows, oldest first: for each the tokens that it is wanted for, `None` for all. The last is the one after the run.
+    pub fn rows(self) -> Vec<Option<&'a TokenSet>> {
         match self {
             Self::Nothing => Vec::new(),
-            Self::All => row,
-            Self::Only(set) => {
-                for (index, logit) in row.iter_mut().enumerate() {
-                    if !set.contains(TokenId(index as u32)) {
-                        *logit = f32::NEG_INFINITY;
-                    }
-                }
-                row
+            Self::All => vec![None],
+            Self::Only(set) => vec![Some(set)],
+            Self::Each(rows) => rows.to_vec(),
+        }
+    }
+
+    /// How many rows are wanted.
+    pub const fn count(&self) -> usize {
+        match self {
+            Self::Nothing => 0,
+            Self::All | Self::Only(_) => 1,
+            Self::Each(rows) => rows.len(),
+        }
+    }
+}
+
+/// Leaves of a whole row of logits what is wanted: the tokens of a set, or all.
+pub fn masked(mut row: Vec<f32>, wanted: Option<&TokenSet>) -> Vec<f32> {
+    if let Some(set) = wanted {
+        for (index, logit) in row.iter_mut().enumerate() {
+            if !set.contains(TokenId(index as u32)) {
+                *logit = f32::NEG_INFINITY;
             }
         }
     }
+    row
 }
 
 /// Tokens to append to one sequence.
@@ -64,7 +82,7 @@ pub struct Run<'a> {
     pub tokens: &'a [TokenId],
     /// Where they came from.
     pub role: Role,
-    /// What is wanted after the last of them.
+    /// What is wanted after them.
     pub wanted: Wanted<'a>,
 }
 
@@ -77,7 +95,7 @@ pub struct Batch<'a> {
 
 impl Batch<'_> {
     /// What a back end checks before it changes anything: that each sequence is open and occurs once, that its tokens are in
-    /// the vocabulary, and that they fit the context. `len` gives how many tokens an open sequence has, `None` for one that is
+    /// the vocabulary and as many as there are rows wanted, and that they fit the context. `len` gives how many tokens an open sequence has, `None` for one that is
     /// not open.
     ///
     /// # Errors
@@ -94,6 +112,9 @@ impl Batch<'_> {
                 return Err(ModelError::repeated_sequence(run.sequence));
             }
             ModelError::check_tokens(run.tokens, vocabulary)?;
+            if run.wanted.count() > run.tokens.len() {
+                return Err(ModelError::too_many_rows(run.wanted.count(), run.tokens.len()));
+            }
             let len = len + run.tokens.len();
             if len > context {
                 return Err(ModelError::context_full(len, context));
@@ -103,21 +124,26 @@ impl Batch<'_> {
     }
 }
 
-/// The logits of a batch: one row per run, in the batch's order; empty for runs that wanted nothing.
+/// The logits of a batch: the rows that each run wanted, in the batch's order.
 #[derive(Clone, Debug, Default)]
 pub struct Logits {
-    rows: Vec<Vec<f32>>,
+    runs: Vec<Vec<Vec<f32>>>,
 }
 
 impl Logits {
-    /// Collects rows, each of vocabulary length or empty.
-    pub const fn new(rows: Vec<Vec<f32>>) -> Self {
-        Self { rows }
+    /// Collects the rows of each run, every one of vocabulary length.
+    pub const fn new(runs: Vec<Vec<Vec<f32>>>) -> Self {
+        Self { runs }
     }
 
-    /// The row of run `index`. Shape: `[vocabulary]`, or empty.
+    /// The rows of run `index`, oldest first. Shape: `[rows][vocabulary]`.
+    pub fn rows(&self, index: usize) -> &[Vec<f32>] {
+        &self.runs[index]
+    }
+
+    /// The row after the last token of run `index`. Shape: `[vocabulary]`, or empty where nothing was wanted.
     pub fn row(&self, index: usize) -> &[f32] {
-        &self.rows[index]
+        self.runs[index].last().map_or(&[], Vec::as_slice)
     }
 }
 
@@ -140,6 +166,41 @@ pub trait LanguageModel: Send {
     /// # Errors
     /// When the sequence is not open.
     fn truncate(&mut self, sequence: SequenceId, len: usize) -> Result<(), ModelError>;
+
+    /// A prompt may be cut into runs at positions that are multiples of this, and nowhere else, without changing a result;
+    /// and what was computed of another prompt may stand for the beginning of this one up to such a position.
+    fn prompt_grain(&self) -> usize {
+        1
+    }
+
+    /// Whether [`LanguageModel::fork`] works, and going back in a sequence costs next to nothing.
+    fn can_fork(&self) -> bool {
+        false
+    }
+
+    /// Opens a sequence that begins with the first `len` tokens of another, which it shares with it: nothing is computed, and
+    /// nothing copied before one of them writes.
+    ///
+    /// # Errors
+    /// When the sequence is not open, or the model cannot do that.
+    fn fork(&mut self, sequence: SequenceId, len: usize) -> Result<SequenceId, ModelError> {
+        let _ = (sequence, len);
+        Err(ModelError::unsupported("sharing sequences"))
+    }
+
+    /// Bytes of keys and values for each token of a sequence.
+    fn kv_bytes_per_token(&self) -> usize {
+        0
+    }
+
+    /// Appends tokens to a sequence as a prompt, and gives their hidden states after the final norm. Shape: `[tokens, hidden]`.
+    ///
+    /// # Errors
+    /// As for [`LanguageModel::forward`], and when the model does not show them.
+    fn hidden_states(&mut self, sequence: SequenceId, tokens: &[TokenId]) -> Result<Vec<f32>, ModelError> {
+        let _ = (sequence, tokens);
+        Err(ModelError::unsupported("embeddings"))
+    }
 
     /// Appends every run to its sequence and computes the logits that are wanted.
     ///

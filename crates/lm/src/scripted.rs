@@ -2,7 +2,7 @@ use std::collections::HashMap;
 
 use formwork_vocab::TokenId;
 
-use crate::{Batch, LanguageModel, Logits, ModelError, SequenceId, Wanted};
+use crate::{Batch, LanguageModel, Logits, ModelError, Role, Run, SequenceId, Wanted, masked};
 
 /// A stand-in model for tests: its logits are a pure function of the tokens so far.
 ///
@@ -24,6 +24,7 @@ pub struct ScriptedModel {
     vocab_size: usize,
     context_len: usize,
     script: Script,
+    grain: usize,
     sequences: HashMap<SequenceId, Vec<TokenId>>,
     next: u32,
 }
@@ -37,7 +38,15 @@ impl ScriptedModel {
         context_len: usize,
         script: impl FnMut(&[TokenId], &mut [f32]) + Send + 'static,
     ) -> Self {
-        Self { vocab_size, context_len, script: Box::new(script), sequences: HashMap::new(), next: 0 }
+        let script = Box::new(script);
+        Self { vocab_size, context_len, script, grain: 1, sequences: HashMap::new(), next: 0 }
+    }
+
+    /// The same with another [`LanguageModel::prompt_grain`].
+    #[must_use]
+    pub const fn with_prompt_grain(mut self, grain: usize) -> Self {
+        self.grain = grain;
+        self
     }
 
     /// How many sequences are open.
@@ -73,6 +82,36 @@ impl LanguageModel for ScriptedModel {
         Ok(())
     }
 
+    fn prompt_grain(&self) -> usize {
+        self.grain
+    }
+
+    fn can_fork(&self) -> bool {
+        true
+    }
+
+    fn fork(&mut self, sequence: SequenceId, len: usize) -> Result<SequenceId, ModelError> {
+        let tokens = self.sequences.get(&sequence).ok_or_else(|| ModelError::unknown_sequence(sequence))?;
+        let tokens = tokens[..len.min(tokens.len())].to_vec();
+        let id = self.open();
+        self.sequences.insert(id, tokens);
+        Ok(id)
+    }
+
+    fn kv_bytes_per_token(&self) -> usize {
+        size_of::<TokenId>()
+    }
+
+    /// As wide as the vocabulary: what the script writes after each token.
+    fn hidden_states(&mut self, sequence: SequenceId, tokens: &[TokenId]) -> Result<Vec<f32>, ModelError> {
+        let mut states = Vec::new();
+        for token in tokens {
+            let run = Run { sequence, tokens: &[*token], role: Role::Prompt, wanted: Wanted::All };
+            states.extend_from_slice(self.forward(&Batch { runs: vec![run] })?.row(0));
+        }
+        Ok(states)
+    }
+
     fn forward(&mut self, batch: &Batch<'_>) -> Result<Logits, ModelError> {
         let len = |sequence| self.sequences.get(&sequence).map(Vec::len);
         batch.check(len, self.vocab_size, self.context_len)?;
@@ -80,12 +119,14 @@ impl LanguageModel for ScriptedModel {
         for run in &batch.runs {
             let Some(tokens) = self.sequences.get_mut(&run.sequence) else { continue };
             tokens.extend_from_slice(run.tokens);
-            let mut row = Vec::new();
-            if !matches!(run.wanted, Wanted::Nothing) {
-                row.resize(self.vocab_size, 0.0);
-                (self.script)(tokens, &mut row);
-            }
-            rows.push(if row.is_empty() { row } else { run.wanted.masked(row) });
+            let wanted = run.wanted.rows();
+            let first = tokens.len() + 1 - wanted.len();
+            let row = |(index, wanted)| {
+                let mut row = vec![0.0; self.vocab_size];
+                (self.script)(&tokens[..first + index], &mut row);
+                masked(row, wanted)
+            };
+            rows.push(wanted.into_iter().enumerate().map(row).collect());
         }
         Ok(Logits::new(rows))
     }

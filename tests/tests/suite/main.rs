@@ -2,6 +2,7 @@
 
 mod architecture;
 mod budgets;
+mod chat_formats;
 mod fast_masks;
 mod finite_schemas;
 mod grammars;
@@ -9,6 +10,7 @@ mod hostile;
 mod json_schema;
 mod masks;
 mod matcher;
+mod parts;
 mod real_models;
 mod structural_tags;
 mod syntax;

@@ -57,8 +57,8 @@ impl Candle {
         Ok(Self { weights, vocab_size, context_len, opened: 0, sequence: None })
     }
 
-    /// Appends a run to its sequence. Shape: `[vocabulary]`, or empty.
-    fn append(&mut self, run: &Run<'_>) -> Result<Vec<f32>, ModelError> {
+    /// Appends a run to its sequence. Shape: `[rows][vocabulary]`.
+    fn append(&mut self, run: &Run<'_>) -> Result<Vec<Vec<f32>>, ModelError> {
         let sequence = self.sequence.as_mut().filter(|sequence| sequence.id == run.sequence);
         let sequence = sequence.ok_or_else(|| ModelError::unknown_sequence(run.sequence))?;
         if let Some(token) = run.tokens.iter().find(|token| token.0 as usize >= self.vocab_size) {
@@ -72,12 +72,14 @@ impl Candle {
         match run.wanted {
             Wanted::Nothing => return Ok(Vec::new()),
             Wanted::All => (),
-            Wanted::Only(_) => return Err(ModelError::backend("candle computes whole rows only")),
+            Wanted::Only(_) | Wanted::Each(_) => {
+                return Err(ModelError::backend("candle computes one whole row only"));
+            }
         }
         let row = self.weights.forward(&sequence.waiting, sequence.len).map_err(ModelError::backend)?;
         sequence.waiting.clear();
         sequence.len = end;
-        Ok(row)
+        Ok(vec![row])
     }
 }
 

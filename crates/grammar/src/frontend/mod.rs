@@ -1,8 +1,11 @@
 //! From grammar source to a machine's program.
 
+mod builder;
 pub(crate) mod choice;
 pub(crate) mod expr;
 pub(crate) mod gbnf;
 pub(crate) mod json_schema;
+pub(crate) mod parts;
 pub(crate) mod regex;
 pub(crate) mod tags;
+mod triggers;

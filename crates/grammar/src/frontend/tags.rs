@@ -4,20 +4,17 @@
 //! [automaton](Triggers). Each state is a rule: a character leads to the rule of another state, or completes a trigger, whose
 //! rule is the tags that begin with it.
 
-mod triggers;
-
 use std::collections::BTreeMap;
 
+use super::triggers::Triggers;
 use rustc_hash::FxHashMap;
 use serde_json::Value;
-use triggers::{Next, Triggers};
 
-use super::expr::{EmbeddedSchema, Expr, RuleId, Rules, complement};
-use super::{gbnf, json_schema, regex};
+use super::builder::{Builder, Ends};
+use super::expr::{Expr, RuleId, Rules};
+use super::{gbnf, regex};
 use crate::error::{Kind, TagProblem};
-use crate::machine::cfg::Program;
-use crate::tokens::{TERMINALS, is_lead, spelling, spelt};
-use crate::{GrammarError, Limits, Remotes, SchemaOptions};
+use crate::{GrammarError, Limits, SchemaOptions};
 
 /// Free text in which, wherever a trigger comes up, one of the tags follows that begin with it.
 ///
@@ -75,9 +72,8 @@ pub enum TagContent {
     Regex(String),
 }
 
-/// The most characters of all triggers together, the most edges of their automaton, and the most tags.
+/// The most characters of all triggers together, and the most tags.
 const TRIGGERS: usize = 1 << 13;
-const EDGES: usize = 1 << 17;
 const TAGS: usize = 1 << 12;
 
 pub(crate) fn parse(
@@ -95,19 +91,19 @@ pub(crate) fn parse(
     }
     let automaton = Triggers::new(&tags.triggers);
     let begun = begun(tags, &automaton)?;
-    let mut builder = Builder { rules: Rules::of(Expr::empty()), limits };
+    let mut builder = Builder::new(options, limits);
     let needs_text = !(tags.at_least_one && tags.stop_after_first);
     let text = if needs_text { Some(builder.states(&automaton)?) } else { None };
     let after = text.filter(|_| !tags.stop_after_first);
     let mut ways = Vec::with_capacity(tags.tags.len());
     for (index, tag) in tags.tags.iter().enumerate() {
-        let content = builder.content(index, &tag.content, options)?;
+        let content = content(&mut builder, index, &tag.content, options, limits)?;
         let mut parts = vec![content, Expr::Literal(tag.end.clone().into())];
         parts.extend(after.map(Expr::Rule));
         ways.push(builder.rule(format!("tag-{index}"), Expr::Sequence(parts)));
     }
     if let Some(text) = text {
-        builder.text(text, &automaton, &begun, &ways);
+        builder.text(text, &automaton, ends(&begun, &ways));
     }
     let begins = tags.tags.iter().map(|tag| Expr::Literal(tag.begin.clone().into()));
     let whole = begins.zip(&ways).map(|(begin, &way)| Expr::Sequence(vec![begin, Expr::Rule(way)]));
@@ -153,148 +149,37 @@ fn begun(tags: &StructuralTags, automaton: &Triggers) -> Result<Vec<Begun>, Gram
     Ok(begun)
 }
 
-struct Builder<'a> {
-    rules: Rules,
-    limits: &'a Limits,
+/// The text may end anywhere, and goes on with the tags after a trigger.
+fn ends(begun: &[Begun], ways: &[RuleId]) -> Ends {
+    let mut tags: BTreeMap<usize, Vec<Expr>> = BTreeMap::new();
+    for (begun, &way) in begun.iter().zip(ways) {
+        for (&trigger, rest) in begun {
+            let parts = vec![Expr::Literal(rest.clone()), Expr::Rule(way)];
+            tags.entry(trigger).or_default().push(Expr::Sequence(parts));
+        }
+    }
+    let triggers = tags.into_iter().map(|(trigger, ways)| (trigger, Expr::Alternatives(ways))).collect();
+    Ends { triggers, elsewhere: vec![Expr::empty()] }
 }
 
-impl Builder<'_> {
-    fn rule(&mut self, name: String, expr: Expr) -> RuleId {
-        self.rules.exprs.push(expr);
-        self.rules.names.push(name);
-        RuleId(self.rules.exprs.len() as u32 - 1)
-    }
-
-    /// Rules for the states of the triggers' automaton, which say nothing yet; the first of them.
-    fn states(&mut self, automaton: &Triggers) -> Result<RuleId, GrammarError> {
-        let first = RuleId(self.rules.exprs.len() as u32);
-        let mut edges = 0;
-        for state in 0..automaton.len() {
-            // Complete triggers are not gone on from, here and below.
-            edges += if automaton.is_complete(state) { 0 } else { automaton.edges(state).len() };
-            if edges > EDGES {
-                return Err(GrammarError::limit("edges between its triggers", edges, EDGES));
-            }
-            self.rule(format!("text-{state}"), Expr::empty());
+fn content(
+    builder: &mut Builder<'_>,
+    index: usize,
+    content: &TagContent,
+    options: SchemaOptions,
+    limits: &Limits,
+) -> Result<Expr, GrammarError> {
+    let add = |builder: &mut Builder<'_>| match content {
+        TagContent::JsonSchema(schema) => builder.schema(format!("tag-{index}-json"), schema),
+        TagContent::Gbnf(source) => {
+            builder.include(&format!("tag-{index}"), gbnf::parse(source, options, limits)?)
         }
-        Ok(first)
-    }
-
-    /// Free text: what the rules of the states say, and those of the triggers.
-    fn text(&mut self, first: RuleId, automaton: &Triggers, begun: &[Begun], ways: &[RuleId]) {
-        let mut tags: BTreeMap<usize, Vec<Expr>> = BTreeMap::new();
-        for (begun, &way) in begun.iter().zip(ways) {
-            for (&trigger, rest) in begun {
-                let parts = vec![Expr::Literal(rest.clone()), Expr::Rule(way)];
-                tags.entry(trigger).or_default().push(Expr::Sequence(parts));
-            }
+        TagContent::Regex(pattern) => {
+            builder.include(&format!("tag-{index}"), regex::parse(pattern, limits)?)
         }
-        let rules = tags.into_iter().map(|(trigger, ways)| {
-            (trigger, self.rule(format!("trigger-{trigger}"), Expr::Alternatives(ways)))
-        });
-        let triggers: FxHashMap<usize, RuleId> = rules.collect();
-        let rule = |state: usize| Expr::Rule(RuleId(first.0 + state as u32));
-        for state in (0..automaton.len()).filter(|&state| !automaton.is_complete(state)) {
-            let mut ways = vec![Expr::empty()];
-            let mut taken = Vec::new();
-            for (c, next) in automaton.edges(state) {
-                taken.push((c, c));
-                let then = match next {
-                    Next::State(next) => rule(next),
-                    Next::Triggers(complete) => {
-                        let known = complete.iter().filter_map(|trigger| triggers.get(trigger));
-                        Expr::Alternatives(known.map(|&rule| Expr::Rule(rule)).collect())
-                    }
-                };
-                ways.push(Expr::Sequence(vec![Expr::Class(vec![(c, c)]), then]));
-            }
-            ways.push(Expr::Sequence(vec![Expr::Class(complement(&taken)), rule(0)]));
-            self.rules.exprs[first.index() + state] = Expr::Alternatives(ways);
-        }
-    }
-
-    fn content(
-        &mut self,
-        index: usize,
-        content: &TagContent,
-        options: SchemaOptions,
-    ) -> Result<Expr, GrammarError> {
-        let within = |error: GrammarError| {
-            let place = format!("tags[{index}].content");
-            GrammarError::from(Kind::Tags { place, problem: TagProblem::Content { error: Box::new(error) } })
-        };
-        let rules = match content {
-            TagContent::JsonSchema(schema) => {
-                let compiled =
-                    json_schema::compile(schema, &Remotes::new(), options, self.limits).map_err(within)?;
-                let (source, program) = (schema.to_string(), compiled.program);
-                let rule = self.rule(format!("tag-{index}-json"), Expr::empty());
-                let schema = EmbeddedSchema { source, program, warnings: compiled.warnings };
-                self.rules.schemas.insert(rule, schema);
-                return Ok(Expr::Rule(rule));
-            }
-            TagContent::Gbnf(source) => gbnf::parse(source, options, self.limits).map_err(within)?,
-            TagContent::Regex(pattern) => regex::parse(pattern, self.limits).map_err(within)?,
-        };
-        // What matches nothing would take the trigger out of the text.
-        Program::new(&rules, self.limits).map_err(within)?;
-        self.include(&format!("tag-{index}"), rules).map(Expr::Rule)
-    }
-
-    /// Adds the rules of another grammar; gives its root.
-    fn include(&mut self, prefix: &str, other: Rules) -> Result<RuleId, GrammarError> {
-        let offset = self.rules.exprs.len() as u32;
-        let mut terminals = Vec::with_capacity(other.tokens.len());
-        for terminal in other.tokens {
-            let known = self.rules.tokens.iter().position(|known| *known == terminal);
-            let index = known.unwrap_or(self.rules.tokens.len());
-            if index == TERMINALS {
-                return Err(GrammarError::limit("token terminals", index + 1, TERMINALS));
-            }
-            if known.is_none() {
-                self.rules.tokens.push(terminal);
-            }
-            terminals.push(index);
-        }
-        for (expr, name) in other.exprs.into_iter().zip(other.names) {
-            let expr = moved(expr, offset, &terminals);
-            self.rule(format!("{prefix}-{name}"), expr);
-        }
-        for (rule, schema) in other.schemas {
-            self.rules.schemas.insert(RuleId(rule.0 + offset), schema);
-        }
-        Ok(RuleId(other.root.0 + offset))
-    }
-}
-
-/// An expression in a grammar whose rules and token terminals have other numbers. Depth is bounded by the front ends.
-fn moved(expr: Expr, offset: u32, terminals: &[usize]) -> Expr {
-    let all = |parts: Vec<Expr>| parts.into_iter().map(|part| moved(part, offset, terminals)).collect();
-    match expr {
-        Expr::Rule(rule) => Expr::Rule(RuleId(rule.0 + offset)),
-        Expr::Sequence(parts) => Expr::Sequence(all(parts)),
-        Expr::Alternatives(parts) => Expr::Alternatives(all(parts)),
-        Expr::Repeat { expr, min, max } => {
-            Expr::Repeat { expr: Box::new(moved(*expr, offset, terminals)), min, max }
-        }
-        Expr::Literal(bytes) => Expr::Literal(with_terminals(&bytes, terminals)),
-        Expr::Class(_) | Expr::Bytes(_) => expr,
-    }
-}
-
-/// A literal with the spellings of other token terminals.
-fn with_terminals(bytes: &[u8], terminals: &[usize]) -> Vec<u8> {
-    let mut moved = Vec::with_capacity(bytes.len());
-    let mut rest = bytes;
-    while let Some((&byte, after)) = rest.split_first() {
-        let terminal = after.first().filter(|_| is_lead(byte)).and_then(|&second| spelt([byte, second]));
-        rest = after;
-        if let Some(&index) = terminal.and_then(|index| terminals.get(index)) {
-            moved.extend(spelling(index));
-            rest = &after[1..];
-        } else {
-            moved.push(byte);
-        }
-    }
-    moved
+    };
+    add(builder).map_err(|error| {
+        let place = format!("tags[{index}].content");
+        Kind::Tags { place, problem: TagProblem::Content { error: Box::new(error) } }.into()
+    })
 }

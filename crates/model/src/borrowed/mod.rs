@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use candle_core::{DType, Device, Error, Result, Tensor};
-use formwork_lm::{Batch, LanguageModel, Logits, ModelError, Role, Run, SequenceId};
+use formwork_lm::{Batch, LanguageModel, Logits, ModelError, Role, Run, SequenceId, masked};
 use formwork_vocab::TokenId;
 use rustc_hash::FxHashMap;
 
@@ -85,8 +85,8 @@ struct Sequence {
 }
 
 impl Sequence {
-    /// Appends tokens; gives the logits after the last of them.
-    fn append(&mut self, network: &Network, run: &Run<'_>) -> Result<Vec<f32>> {
+    /// Appends tokens; gives the rows that are wanted after the last of them.
+    fn append(&mut self, network: &Network, run: &Run<'_>) -> Result<Vec<Vec<f32>>> {
         self.tokens.extend(run.tokens);
         let from_start = self.read == 0 || (run.role == Role::Prompt && run.tokens.len() >= READ_AGAIN);
         if from_start {
@@ -94,18 +94,26 @@ impl Sequence {
             self.read = 0;
         }
         let model = self.model.get_or_insert_with(|| (network.make)());
-        let mut logits = None;
+        let wanted = run.wanted.rows();
+        // The first row that is wanted comes after so many tokens.
+        let first = self.tokens.len() + 1 - wanted.len().max(1);
+        let mut rows = Vec::with_capacity(wanted.len());
         while self.read < self.tokens.len() {
-            let len = if self.read == 0 { self.tokens.len() } else { 1 };
+            let len = if self.read == 0 { first } else { 1 };
             let ids: Vec<u32> = self.tokens[self.read..self.read + len].iter().map(|token| token.0).collect();
             let ids = Tensor::from_vec(ids, (1, len), &network.device)?;
-            logits = Some(caught(|| model.forward(&ids, self.read))?);
+            let logits = caught(|| model.forward(&ids, self.read))?;
             self.read += len;
+            if self.read >= first
+                && let Some(&wanted) = wanted.get(self.read - first)
+            {
+                let logits = logits.flatten_all()?.to_dtype(DType::F32)?.to_vec1::<f32>()?;
+                // Of all positions, where a model gives them all.
+                let row = logits[logits.len() - network.vocabulary.min(logits.len())..].to_vec();
+                rows.push(masked(row, wanted));
+            }
         }
-        let Some(logits) = logits else { return Ok(Vec::new()) };
-        let logits = logits.flatten_all()?.to_dtype(DType::F32)?.to_vec1::<f32>()?;
-        // Of all positions, where a model gives them all.
-        Ok(logits[logits.len() - network.vocabulary.min(logits.len())..].to_vec())
+        Ok(rows)
     }
 
     fn truncate(&mut self, len: usize) {
@@ -152,14 +160,18 @@ impl LanguageModel for Decoder {
         Ok(())
     }
 
+    /// A text is read at once.
+    fn prompt_grain(&self) -> usize {
+        self.context
+    }
+
     fn forward(&mut self, batch: &Batch<'_>) -> std::result::Result<Logits, ModelError> {
         let len = |sequence| self.sequences.get(&sequence).map(|sequence| sequence.tokens.len());
         batch.check(len, self.network.vocabulary, self.context)?;
         let mut rows = Vec::new();
         for run in &batch.runs {
             let Some(sequence) = self.sequences.get_mut(&run.sequence) else { continue };
-            let row = sequence.append(&self.network, run).map_err(ModelError::backend)?;
-            rows.push(if row.is_empty() { row } else { run.wanted.masked(row) });
+            rows.push(sequence.append(&self.network, run).map_err(ModelError::backend)?);
         }
         Ok(Logits::new(rows))
     }

@@ -21,7 +21,7 @@ mod product;
 
 use std::sync::Arc;
 
-use formwork_lm::{Batch, LanguageModel, Logits, ModelError, Role, Run, SequenceId, Wanted};
+use formwork_lm::{Batch, LanguageModel, Logits, ModelError, Role, Run, SequenceId, Wanted, masked};
 use formwork_vocab::{TokenId, TokenSet};
 use rustc_hash::FxHashMap;
 
@@ -73,6 +73,11 @@ impl Decoder {
     pub(crate) fn new(network: Arc<Network>, context: usize) -> Self {
         Self { network, context, sequences: FxHashMap::default(), next: 0 }
     }
+
+    fn check(&self, batch: &Batch<'_>) -> Result<(), ModelError> {
+        let len = |sequence| self.sequences.get(&sequence).map(KvCache::len);
+        batch.check(len, self.network.spec.vocabulary, self.context)
+    }
 }
 
 /// A run on its way.
@@ -81,8 +86,20 @@ struct Progress<'a> {
     cache: KvCache,
     /// What is still to come.
     rest: &'a [TokenId],
-    /// The last token's residual stream so far, `[hidden]`.
-    last: Vec<f32>,
+    /// The residual stream of the tokens after which logits are wanted, `[rows, hidden]`.
+    x: Vec<f32>,
+}
+
+impl<'a> Progress<'a> {
+    fn new(run: Run<'a>, cache: KvCache) -> Self {
+        Self { run, cache, rest: run.tokens, x: Vec::new() }
+    }
+
+    /// Keeps what is wanted of the tokens before `rest`, `x`: `[tokens, hidden]`.
+    fn keep(&mut self, x: &[f32], hidden: usize) {
+        let rows = self.run.wanted.count().saturating_sub(self.rest.len()) * hidden;
+        self.x.extend_from_slice(&x[x.len() - (rows - self.x.len()).min(x.len())..]);
+    }
 }
 
 /// How many of the next `len` tokens of a prompt go together, and on which path.
@@ -100,32 +117,31 @@ impl Network {
                 let (tokens, rest) = progress.rest.split_at(len);
                 progress.rest = rest;
                 let x = self.pass(path, &mut [self.segment(&mut progress.cache, tokens)], &mut |_| {})?;
-                progress.last = x[x.len() - self.spec.hidden..].to_vec();
+                progress.keep(&x, self.spec.hidden);
             }
         }
         // Generated tokens of several sequences share the reading of the weights.
         loop {
             let mut room = GENERATED_PIECE;
-            let (mut segments, mut lasts): (Vec<Segment<'_>>, Vec<&mut Vec<f32>>) = (Vec::new(), Vec::new());
-            for progress in runs.iter_mut().filter(|progress| !progress.rest.is_empty()) {
-                let len = progress.rest.len().min(room);
-                if len == 0 {
-                    break;
+            let mut segments = Vec::new();
+            let mut lens = vec![0; runs.len()];
+            for (progress, len) in runs.iter_mut().zip(&mut lens) {
+                *len = progress.rest.len().min(room);
+                if *len > 0 {
+                    room -= *len;
+                    let (tokens, rest) = progress.rest.split_at(*len);
+                    progress.rest = rest;
+                    segments.push(self.segment(&mut progress.cache, tokens));
                 }
-                room -= len;
-                let (tokens, rest) = progress.rest.split_at(len);
-                progress.rest = rest;
-                segments.push(self.segment(&mut progress.cache, tokens));
-                lasts.push(&mut progress.last);
             }
             if segments.is_empty() {
                 return Ok(());
             }
             let x = self.pass(Path::Dot, &mut segments, &mut |_| {})?;
-            let mut end = 0;
-            for (segment, last) in segments.iter().zip(lasts) {
-                end += segment.tokens.len() * self.spec.hidden;
-                *last = x[end - self.spec.hidden..end].to_vec();
+            let mut x = &x[..];
+            for (progress, len) in runs.iter_mut().zip(lens).filter(|(_, len)| *len > 0) {
+                let own = x.split_off(..len * self.spec.hidden).unwrap_or_default();
+                progress.keep(own, self.spec.hidden);
             }
         }
     }
@@ -166,38 +182,46 @@ impl Network {
         Ok(x)
     }
 
-    /// The logits that runs want after their last tokens.
-    fn logits(&self, runs: &[Progress<'_>]) -> Vec<Vec<f32>> {
-        let normed = |x: &[f32]| rms_norm(x, &self.weights.output_norm, self.spec.norm_epsilon);
+    /// The logits that runs want after their last tokens, `[runs][rows][vocabulary]`.
+    fn logits(&self, runs: &[Progress<'_>]) -> Vec<Vec<Vec<f32>>> {
         let head = &self.weights.head;
         let is_sparse = |set: &TokenSet| set.count() * SPARSE_HEAD < head.rows;
-        let is_full = |progress: &&Progress<'_>| match progress.run.wanted {
-            _ if progress.last.is_empty() => false,
-            Wanted::Nothing => false,
-            Wanted::All => true,
-            Wanted::Only(set) => !is_sparse(set),
-        };
-        // Those that want the whole row read the head together.
-        let x: Vec<f32> = runs.iter().filter(is_full).flat_map(|progress| normed(&progress.last)).collect();
+        let runs: Vec<_> = runs.iter().map(|progress| self.wanted_rows(progress)).collect();
+        // Those that want a whole row read the head together.
+        let is_full = |wanted: Option<&TokenSet>| !wanted.is_some_and(is_sparse);
+        let full = runs.iter().flatten().filter(|(_, wanted)| is_full(*wanted));
+        let x: Vec<f32> = full.flat_map(|(x, _)| x).copied().collect();
         let full = all_rows(head, &x);
         let mut full = full.chunks_exact(head.rows);
-        let row = |progress: &Progress<'_>| match progress.run.wanted {
-            wanted if is_full(&progress) => {
-                wanted.masked(self.finished(full.next().unwrap_or_default().to_vec()))
-            }
-            Wanted::Only(set) if !progress.last.is_empty() => {
-                let rows: Vec<u32> =
-                    set.iter().map(|token| token.0).filter(|&t| t < head.rows as u32).collect();
-                let mut logits = vec![f32::NEG_INFINITY; head.rows];
-                let some = self.finished(some_rows(head, &normed(&progress.last), &rows));
-                for (&row, logit) in rows.iter().zip(some) {
-                    logits[row as usize] = logit;
-                }
-                logits
-            }
-            _ => Vec::new(),
+        let mut row = |(x, wanted): &(Vec<f32>, Option<&TokenSet>)| match wanted {
+            Some(set) if is_sparse(set) => self.some_logits(x, set),
+            _ => masked(self.finished(full.next().unwrap_or_default().to_vec()), *wanted),
         };
-        runs.iter().map(row).collect()
+        runs.iter().map(|rows| rows.iter().map(&mut row).collect()).collect()
+    }
+
+    /// What goes into the head for each row that a run wants, with the tokens that it is wanted for.
+    fn wanted_rows<'a>(&self, progress: &Progress<'a>) -> Vec<(Vec<f32>, Option<&'a TokenSet>)> {
+        let x = self.normed(&progress.x);
+        let rows = x.chunks_exact(self.spec.hidden).map(<[f32]>::to_vec);
+        rows.zip(progress.run.wanted.rows()).collect()
+    }
+
+    /// What the head meets, from the residual stream.
+    fn normed(&self, x: &[f32]) -> Vec<f32> {
+        rms_norm(x, &self.weights.output_norm, self.spec.norm_epsilon)
+    }
+
+    /// A row of logits of which only some tokens are wanted.
+    fn some_logits(&self, x: &[f32], wanted: &TokenSet) -> Vec<f32> {
+        let head = &self.weights.head;
+        let rows = wanted.iter().map(|token| token.0).filter(|&token| token < head.rows as u32);
+        let rows: Vec<u32> = rows.collect();
+        let mut logits = vec![f32::NEG_INFINITY; head.rows];
+        for (&row, logit) in rows.iter().zip(self.finished(some_rows(head, x, &rows))) {
+            logits[row as usize] = logit;
+        }
+        logits
     }
 
     /// Logits from products with rows of the head.
@@ -251,12 +275,30 @@ impl LanguageModel for Decoder {
         Ok(())
     }
 
+    fn prompt_grain(&self) -> usize {
+        PROMPT_PIECE
+    }
+
+    fn hidden_states(&mut self, sequence: SequenceId, tokens: &[TokenId]) -> Result<Vec<f32>, ModelError> {
+        let wanted = vec![None; tokens.len()];
+        let run = Run { sequence, tokens, role: Role::Prompt, wanted: Wanted::Each(&wanted) };
+        self.check(&Batch { runs: vec![run] })?;
+        let cache = self.sequences.remove(&sequence);
+        let cache = cache.ok_or_else(|| ModelError::unknown_sequence(sequence))?;
+        let mut runs = [Progress::new(run, cache)];
+        let network = &*self.network;
+        let advanced: candle_core::Result<_> = rayon::scope(|_| network.advance(&mut runs));
+        let [Progress { cache, x, .. }] = runs;
+        self.sequences.insert(sequence, cache);
+        advanced.map_err(ModelError::backend)?;
+        Ok(network.normed(&x))
+    }
+
     fn forward(&mut self, batch: &Batch<'_>) -> Result<Logits, ModelError> {
-        let len = |sequence| self.sequences.get(&sequence).map(KvCache::len);
-        batch.check(len, self.network.spec.vocabulary, self.context)?;
+        self.check(batch)?;
         let runs = batch.runs.iter().filter_map(|&run| {
             let cache = self.sequences.remove(&run.sequence)?;
-            Some(Progress { run, cache, rest: run.tokens, last: Vec::new() })
+            Some(Progress::new(run, cache))
         });
         let mut runs: Vec<Progress<'_>> = runs.collect();
         let network = &*self.network;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use candle_core::{DType, Device, Result, Tensor};
 use candle_nn::ops::rms_norm;
-use formwork_lm::{Batch, LanguageModel, Logits, ModelError, Role, Run, SequenceId, Wanted};
+use formwork_lm::{Batch, LanguageModel, Logits, ModelError, Role, Run, SequenceId, Wanted, masked};
 use formwork_vocab::TokenId;
 use rustc_hash::FxHashMap;
 
@@ -124,10 +124,14 @@ impl Network {
         Ok(x)
     }
 
+    /// What the head meets, from the residual stream.
+    fn normed(&self, x: &Tensor) -> Result<Tensor> {
+        rms_norm(x, &self.weights.output_norm, self.spec.norm_epsilon)
+    }
+
     /// The logits after some tokens, `[tokens, vocabulary]`, from their residual stream.
     fn logits(&self, x: &Tensor) -> Result<Vec<Vec<f32>>> {
-        let normed = rms_norm(x, &self.weights.output_norm, self.spec.norm_epsilon)?;
-        let logits = scaled(self.weights.head.forward(&normed)?, self.spec.logit_scale)?;
+        let logits = scaled(self.weights.head.forward(&self.normed(x)?)?, self.spec.logit_scale)?;
         softcapped(logits, self.spec.logit_softcap)?.to_vec2()
     }
 
@@ -178,8 +182,23 @@ struct Progress<'a> {
     table: Table,
     /// What is still to come.
     rest: &'a [TokenId],
-    /// The last token's residual stream so far, `[1, hidden]`.
-    last: Option<Tensor>,
+    /// The residual stream of the tokens after which logits are wanted, `[tokens, hidden]` each.
+    x: Vec<Tensor>,
+}
+
+impl<'a> Progress<'a> {
+    const fn new(run: Run<'a>, table: Table) -> Self {
+        Self { run, table, rest: run.tokens, x: Vec::new() }
+    }
+
+    /// Keeps what is wanted of the `len` tokens before `rest`, which end at row `end` of `x`.
+    fn keep(&mut self, x: &Tensor, end: usize, len: usize) -> Result<()> {
+        let rows = self.run.wanted.count().saturating_sub(self.rest.len()).min(len);
+        if rows > 0 {
+            self.x.push(x.narrow(0, end - rows, rows)?);
+        }
+        Ok(())
+    }
 }
 
 /// The tokens of the next pass: for each run how many of its next ones.
@@ -222,27 +241,26 @@ fn advance(network: &Network, pool: &mut Pool, runs: &mut [Progress<'_>]) -> Res
         let mut end = 0;
         for (run, &len) in runs.iter_mut().zip(&lens).filter(|(_, len)| **len > 0) {
             end += len;
-            run.last = Some(x.narrow(0, end - 1, 1)?);
             run.rest = &run.rest[len..];
+            run.keep(&x, end, len)?;
             run.table.advance(len);
         }
     }
     Ok(())
 }
 
-/// The rows that runs want after their last tokens.
-fn rows(network: &Network, runs: &[Progress<'_>]) -> Result<Vec<Vec<f32>>> {
-    let wants = |run: &&Progress<'_>| run.last.is_some() && !matches!(run.run.wanted, Wanted::Nothing);
-    let lasts: Vec<&Tensor> = runs.iter().filter(wants).filter_map(|run| run.last.as_ref()).collect();
-    if lasts.is_empty() {
+/// The rows that runs want after their last tokens, `[runs][rows][vocabulary]`.
+fn rows(network: &Network, runs: &[Progress<'_>]) -> Result<Vec<Vec<Vec<f32>>>> {
+    let x: Vec<&Tensor> = runs.iter().flat_map(|run| &run.x).collect();
+    if x.is_empty() {
         return Ok(vec![Vec::new(); runs.len()]);
     }
-    let mut rows = network.logits(&Tensor::cat(&lasts, 0)?)?.into_iter();
-    let row = |run: &Progress<'_>| {
-        let row = if wants(&run) { rows.next() } else { None };
-        row.map_or_else(Vec::new, |row| run.run.wanted.masked(row))
+    let mut rows = network.logits(&Tensor::cat(&x, 0)?)?.into_iter();
+    let of_run = |run: &Progress<'_>| {
+        let wanted = run.run.wanted.rows().into_iter();
+        wanted.zip(rows.by_ref()).map(|(wanted, row)| masked(row, wanted)).collect()
     };
-    Ok(runs.iter().map(row).collect())
+    Ok(runs.iter().map(of_run).collect())
 }
 
 impl LanguageModel for Decoder {
@@ -276,21 +294,50 @@ impl LanguageModel for Decoder {
         Ok(())
     }
 
+    fn prompt_grain(&self) -> usize {
+        PROMPT_PIECE
+    }
+
+    fn hidden_states(
+        &mut self,
+        sequence: SequenceId,
+        tokens: &[TokenId],
+    ) -> std::result::Result<Vec<f32>, ModelError> {
+        let wanted = vec![None; tokens.len()];
+        let run = Run { sequence, tokens, role: Role::Prompt, wanted: Wanted::Each(&wanted) };
+        let batch = Batch { runs: vec![run] };
+        self.compute(&batch, |network, runs| {
+            let x: Vec<&Tensor> = runs.iter().flat_map(|run| &run.x).collect();
+            network.normed(&Tensor::cat(&x, 0)?)?.flatten_all()?.to_vec1()
+        })
+    }
+
     fn forward(&mut self, batch: &Batch<'_>) -> std::result::Result<Logits, ModelError> {
+        self.compute(batch, rows).map(Logits::new)
+    }
+}
+
+impl Decoder {
+    /// Takes a batch through the layers; gives what `finish` makes of it.
+    fn compute<'a, T>(
+        &mut self,
+        batch: &Batch<'a>,
+        finish: impl FnOnce(&Network, &[Progress<'a>]) -> Result<T>,
+    ) -> std::result::Result<T, ModelError> {
         let len = |sequence| self.sequences.get(&sequence).map(Table::len);
         batch.check(len, self.network.spec.vocabulary, self.context)?;
-        if self.pool.is_none() {
-            self.pool = Some(self.network.pool().map_err(ModelError::backend)?);
-        }
-        let Some(pool) = &mut self.pool else { return Ok(Logits::default()) };
+        let pool = match &mut self.pool {
+            Some(pool) => pool,
+            none => none.insert(self.network.pool().map_err(ModelError::backend)?),
+        };
         let runs = batch.runs.iter().filter_map(|&run| {
             let table = self.sequences.remove(&run.sequence)?;
-            Some(Progress { run, table, rest: run.tokens, last: None })
+            Some(Progress::new(run, table))
         });
         let mut runs: Vec<Progress<'_>> = runs.collect();
-        let logits = advance(&self.network, pool, &mut runs).and_then(|()| rows(&self.network, &runs));
+        let result = advance(&self.network, pool, &mut runs).and_then(|()| finish(&self.network, &runs));
         self.sequences.extend(runs.into_iter().map(|progress| (progress.run.sequence, progress.table)));
-        logits.map(Logits::new).map_err(ModelError::backend)
+        result.map_err(ModelError::backend)
     }
 }
 

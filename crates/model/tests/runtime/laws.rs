@@ -1,7 +1,7 @@
 //! What holds for every model, weights of any type and tokens of any kind.
 
 use candle_core::quantized::GgmlDType;
-use formwork_lm::{Batch, LanguageModel, Role, Run, Wanted};
+use formwork_lm::{Batch, LanguageModel, Role, Run, Wanted, masked};
 use formwork_model::OpenOptions;
 use formwork_vocab::{TokenId, TokenSet};
 
@@ -42,6 +42,48 @@ fn forced_tokens_give_the_same_bits_together_and_one_by_one() {
             given = append(model, stepwise, &[token], Role::Generated, Wanted::All).unwrap();
         }
         assert_eq!(given, expected);
+    });
+}
+
+#[test]
+fn rows_of_a_run_are_those_of_its_tokens_one_by_one() {
+    each_model(|model| {
+        let (prompt, text) = (tokens(300, 2), tokens(70, 3));
+        let mut set = TokenSet::empty(model.vocab_size());
+        (0..9).for_each(|token| set.insert(TokenId(7 * token)));
+        for (role, count) in [(Role::Generated, 40), (Role::Generated, 1), (Role::Prompt, 10)] {
+            let wanted: Vec<_> = (0..count).map(|row| (row % 3 == 1).then_some(&set)).collect();
+            let [together, stepwise] = [(); 2].map(|()| model.open());
+            for sequence in [together, stepwise] {
+                append(model, sequence, &prompt, Role::Prompt, Wanted::Nothing).unwrap();
+            }
+            let run = Run { sequence: together, tokens: &text, role, wanted: Wanted::Each(&wanted) };
+            let rows = model.forward(&Batch { runs: vec![run] }).unwrap().rows(0).to_vec();
+            assert_eq!(rows.len(), count);
+            if role == Role::Prompt {
+                let whole = append(model, stepwise, &text, role, Wanted::All).unwrap();
+                assert_eq!(rows[count - 1], whole);
+                continue;
+            }
+            for (index, token) in text.iter().enumerate() {
+                let row = append(model, stepwise, &[*token], role, Wanted::All).unwrap();
+                let Some(at) = index.checked_sub(text.len() - count) else { continue };
+                assert_eq!(rows[at], masked(row, wanted[at]), "row {at} of {count}");
+            }
+        }
+    });
+}
+
+#[test]
+fn hidden_states_do_not_depend_on_cuts_at_whole_pieces() {
+    each_model(|model| {
+        let text = tokens(300, 8);
+        let [whole, cut] = [(); 2].map(|()| model.open());
+        let expected = model.hidden_states(whole, &text).unwrap();
+        let mut given = model.hidden_states(cut, &text[..256]).unwrap();
+        given.extend(model.hidden_states(cut, &text[256..]).unwrap());
+        assert_eq!(given, expected);
+        assert_eq!(expected.len() % text.len(), 0);
     });
 }
 

@@ -59,6 +59,7 @@ impl Pair {
     fn forward(&mut self, name: &str) {
         let mut set = TokenSet::empty(self.models[0].vocab_size());
         (0..90).step_by(1 + self.below(9)).for_each(|token| set.insert(TokenId(token as u32)));
+        let each = [None, Some(&set), None];
         let mut runs = Vec::new();
         for index in 0..self.sequences.len() {
             let len = [1, 1, 1, 5, 40, 300][self.below(6)].min(CONTEXT - self.sequences[index].1);
@@ -68,7 +69,7 @@ impl Pair {
             let text: Vec<TokenId> = tokens(len, self.below(1000));
             let text: Vec<TokenId> = text.iter().map(|token| TokenId(token.0 % LEAST_VOCABULARY)).collect();
             let role = if self.below(2) == 0 { Role::Prompt } else { Role::Generated };
-            runs.push((index, text, role, self.below(4)));
+            runs.push((index, text, role, self.below(5)));
             self.sequences[index].1 += len;
         }
         let rows = [0, 1].map(|side| {
@@ -76,6 +77,7 @@ impl Pair {
                 let wanted = match wanted {
                     0 => Wanted::Nothing,
                     1 => Wanted::Only(&set),
+                    2 => Wanted::Each(&each[each.len().saturating_sub(tokens.len())..]),
                     _ => Wanted::All,
                 };
                 (self.sequences[*index].0[side], tokens.clone(), *role, wanted)
@@ -92,9 +94,10 @@ impl Pair {
                 wanted: *wanted,
             });
             let logits = self.models[side].forward(&Batch { runs: runs.collect() }).unwrap();
-            (0..owned.len()).map(|index| logits.row(index).to_vec()).collect::<Vec<_>>()
+            (0..owned.len()).flat_map(|index| logits.rows(index).to_vec()).collect::<Vec<_>>()
         });
         let [cpu, tensors] = rows;
+        assert_eq!(cpu.len(), tensors.len(), "{name}");
         for (given, expected) in tensors.iter().zip(&cpu) {
             assert_eq!(given.len(), expected.len(), "{name}");
             let finite = expected.iter().filter(|logit| logit.is_finite());
@@ -116,6 +119,22 @@ fn tensors_and_kernels_answer_alike() {
         for _ in 0..40 {
             pair.step(name);
         }
+    }
+}
+
+#[test]
+fn hidden_states_are_alike() {
+    let small = |name: &str| name.ends_with("-64");
+    for (name, golden) in goldens().iter().filter(|(name, _)| small(name)) {
+        let mut pair = Pair::new(&converted::gguf_with(golden, GgmlDType::F32, Some(CONTEXT as u32)));
+        let text: Vec<TokenId> = tokens(40, 3).iter().map(|t| TokenId(t.0 % LEAST_VOCABULARY)).collect();
+        let [cpu, tensors] = [0, 1].map(|side| {
+            let sequence = pair.models[side].open();
+            pair.models[side].hidden_states(sequence, &text).unwrap()
+        });
+        assert_eq!(cpu.len(), tensors.len());
+        let largest = cpu.iter().fold(1.0f32, |largest, x| largest.max(x.abs()));
+        assert!(cpu.iter().zip(&tensors).all(|(x, y)| (x - y).abs() <= 1e-4 * largest), "{name}");
     }
 }
 

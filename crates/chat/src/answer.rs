@@ -1,0 +1,113 @@
+//! The grammar of a whole answer.
+
+use formwork_grammar::{Part, Trigger};
+
+use crate::format::{CallFormat, ChatFormat, Thoughts};
+use crate::tool::{Tool, Tools};
+
+/// The most calls at once.
+const MAX_CALLS: u32 = 64;
+
+/// What an answer says where it calls no tool.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Content {
+    /// Anything.
+    Free,
+    /// What a grammar produces.
+    Shaped(Part),
+}
+
+impl ChatFormat {
+    /// The grammar of an answer; nothing where anything goes.
+    ///
+    /// Content and calls are alternatives: neither is dropped for the other. Content that has a shape begins where thoughts
+    /// end; free content goes on until a call begins. With [`Tools::required`] there is no content.
+    pub fn answer(&self, content: &Content, tools: &Tools, thoughts: Thoughts) -> Option<Part> {
+        if tools.tools.is_empty() && *content == Content::Free {
+            return None;
+        }
+        if let Some(harmony) = &self.harmony {
+            return Some(harmony.answer(content, tools));
+        }
+        let body = self.body(content, tools);
+        let Some(tags) = &self.thoughts else { return Some(body) };
+        let gaps = Part::Choices(["", "\n", "\n\n"].map(str::to_owned).to_vec());
+        let until_closed = || {
+            let (trigger, rest) = tags.close.trigger()?;
+            let then = Part::sequence([rest.part(), gaps]);
+            Some(Part::Text { triggers: vec![(trigger, then)], may_end: false })
+        };
+        let thinks = match thoughts {
+            Thoughts::None => return Some(body),
+            Thoughts::Begun => until_closed()?,
+            Thoughts::Possible => {
+                Part::OneOf(vec![Part::literal(""), Part::sequence([tags.open.part(), until_closed()?])])
+            }
+        };
+        Some(Part::sequence([thinks, body]))
+    }
+
+    fn body(&self, content: &Content, tools: &Tools) -> Part {
+        let shaped = matches!(content, Content::Shaped(_));
+        let format = self.calls_beside(shaped);
+        let content_open = Part::literal(format.content_open.as_str());
+        if tools.tools.is_empty() {
+            return match content {
+                Content::Shaped(part) => Part::sequence([content_open, part.clone()]),
+                Content::Free => Part::any_text(),
+            };
+        }
+        let list = format.list(tools);
+        let whole = || Part::sequence([format.open.part(), list.clone()]);
+        if tools.required {
+            return whole();
+        }
+        match (content, format.trigger()) {
+            (Content::Shaped(part), _) => {
+                Part::OneOf(vec![Part::sequence([content_open, part.clone()]), whole()])
+            }
+            (Content::Free, Some((trigger, rest))) => {
+                let then = Part::sequence([rest.part(), list.clone()]);
+                let text = Part::Text { triggers: vec![(trigger, then)], may_end: true };
+                if format.content_open.is_empty() {
+                    text
+                } else {
+                    Part::OneOf(vec![Part::sequence([content_open, text]), whole()])
+                }
+            }
+            // The first character that is no space decides.
+            (Content::Free, None) => {
+                Part::OneOf(vec![Part::Regex(r"\s*([^{\s][\s\S]*)?".to_owned()), whole()])
+            }
+        }
+    }
+}
+
+impl CallFormat {
+    /// Everything after the opening.
+    fn list(&self, tools: &Tools) -> Part {
+        let item = tools.tools.iter().map(|tool| {
+            Part::sequence([Part::literal(tool.name.as_str()), self.between.part(), arguments(tool)])
+        });
+        let (separator, max) = match &self.separator {
+            Some(separator) if tools.parallel => (separator.part(), MAX_CALLS),
+            _ => (Part::literal(""), 1),
+        };
+        let list = Part::List {
+            item: Box::new(Part::OneOf(item.collect())),
+            separator: Box::new(separator),
+            max: Some(max),
+        };
+        Part::sequence([list, self.close.part()])
+    }
+}
+
+/// What a tool's schema allows.
+pub(crate) fn arguments(tool: &Tool) -> Part {
+    Part::at(tool.place.as_str(), Part::Json(tool.parameters.clone()))
+}
+
+/// Text until one token.
+pub(crate) fn until(token: formwork_vocab::TokenId, then: Part) -> Part {
+    Part::Text { triggers: vec![(Trigger::Token(token), then)], may_end: false }
+}

@@ -1,0 +1,79 @@
+//! The format of gpt-oss: messages on channels, between control tokens.
+//!
+//! An answer begins after `<|start|>assistant`. Thoughts are on the channel `analysis`, words for the user on `final`, calls on
+//! `commentary`, to a recipient (<https://cookbook.openai.com/articles/openai-harmony>).
+
+use formwork_grammar::Part;
+use formwork_vocab::{TokenId, Vocabulary};
+
+use crate::answer::{Content, arguments, until};
+use crate::tool::Tools;
+
+/// The control tokens of the format.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Harmony {
+    pub(crate) start: TokenId,
+    pub(crate) channel: TokenId,
+    pub(crate) constrain: TokenId,
+    pub(crate) message: TokenId,
+    pub(crate) end: TokenId,
+    pub(crate) call: TokenId,
+}
+
+/// What comes before a function's name in a header.
+pub(crate) const RECIPIENT: &str = "to=functions.";
+
+impl Harmony {
+    /// What ends a message that others follow.
+    pub(crate) const END: &'static str = "<|end|>";
+
+    /// The format, if what a template writes before an assistant's words is of it.
+    pub(crate) fn of(before_words: &str, vocabulary: &Vocabulary) -> Option<Self> {
+        if !before_words.contains("<|channel|>final<|message|>") {
+            return None;
+        }
+        let token = |text: &str| {
+            vocabulary.ids().find(|&token| {
+                vocabulary.bytes(token) == text.as_bytes() && !vocabulary.kind(token).is_text()
+            })
+        };
+        Some(Self {
+            start: token("<|start|>")?,
+            channel: token("<|channel|>")?,
+            constrain: token("<|constrain|>")?,
+            message: token("<|message|>")?,
+            end: token(Self::END)?,
+            call: token("<|call|>")?,
+        })
+    }
+
+    pub(crate) fn answer(&self, content: &Content, tools: &Tools) -> Part {
+        let on = |channel: &str| Part::sequence([Part::Token(self.channel), Part::literal(channel)]);
+        let header = |channel: &str| Part::sequence([on(channel), Part::Token(self.message)]);
+        let next = || Part::sequence([Part::Token(self.start), Part::literal("assistant")]);
+        let thoughts = Part::OneOf(vec![
+            Part::literal(""),
+            Part::sequence([header("analysis"), until(self.end, next())]),
+        ]);
+        let mut ways = Vec::new();
+        if !tools.required {
+            let words = match content {
+                Content::Free => Part::any_text(),
+                Content::Shaped(part) => part.clone(),
+            };
+            ways.push(Part::sequence([header("final"), words]));
+        }
+        let calls = tools.tools.iter().map(|tool| {
+            Part::sequence([
+                on("commentary "),
+                Part::literal(format!("{RECIPIENT}{} ", tool.name)),
+                Part::Token(self.constrain),
+                Part::literal("json"),
+                Part::Token(self.message),
+                arguments(tool),
+            ])
+        });
+        ways.extend(calls);
+        Part::sequence([thoughts, Part::OneOf(ways)])
+    }
+}

@@ -1,0 +1,192 @@
+//! Finds out how a template writes things down, by having it write down things that are easy to find again.
+
+use formwork_lm::{ChatInput, ChatTemplate, Message};
+use serde_json::{Map, Value, json};
+
+use crate::format::Native;
+
+const QUESTION: &str = "probequestion";
+const WORDS: &str = "probewords";
+const NAMES: [&str; 2] = ["probefirst", "probesecond"];
+/// As long as the ids that some templates insist on.
+const IDS: [&str; 2] = ["probeid01", "probeid02"];
+const RESULT: &str = "proberesult";
+const THOUGHT: &str = "probethought";
+
+/// What a template makes of calls.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Calls {
+    /// Before the first name.
+    pub(crate) open: String,
+    /// Between a name and its arguments.
+    pub(crate) between: String,
+    /// Between the arguments of a call and the name of the next; nothing where a template takes one call only.
+    pub(crate) separator: Option<String>,
+    /// After the last arguments.
+    pub(crate) close: String,
+    /// What the template wants of a conversation.
+    pub(crate) native: Native,
+}
+
+/// A template under test.
+pub(crate) struct Probe<'a> {
+    template: &'a dyn ChatTemplate,
+    /// The spellings of the tokens that end a sequence.
+    ends: &'a [String],
+}
+
+impl<'a> Probe<'a> {
+    pub(crate) const fn new(template: &'a dyn ChatTemplate, ends: &'a [String]) -> Self {
+        Self { template, ends }
+    }
+
+    fn render(&self, messages: Vec<Message>, prompt: bool, tools: bool) -> Option<String> {
+        let mut variables = Map::new();
+        if tools {
+            variables.insert("tools".to_owned(), NAMES.iter().map(|name| declaration(name)).collect());
+        }
+        let input = ChatInput { messages, add_generation_prompt: prompt, variables };
+        self.template.render(&input).ok()
+    }
+
+    /// Whether what the system says is in the prompt.
+    pub(crate) fn has_system(&self) -> bool {
+        let messages = vec![Message::new("system", WORDS), Message::new("user", QUESTION)];
+        self.render(messages, true, false).is_some_and(|text| text.contains(WORDS))
+    }
+
+    /// What a prompt ends with, after which the assistant writes.
+    pub(crate) fn header(&self) -> Option<String> {
+        let question = || vec![Message::new("user", QUESTION)];
+        let without = self.render(question(), false, false)?;
+        let with = self.render(question(), true, false)?;
+        Some(with.strip_prefix(without.as_str()).unwrap_or_default().to_owned())
+    }
+
+    /// Whether a prompt can be told to have the assistant not think.
+    pub(crate) fn can_forgo_thoughts(&self) -> bool {
+        let variables = Map::from_iter([("enable_thinking".to_owned(), Value::Bool(false))]);
+        let messages = vec![Message::new("user", QUESTION)];
+        let input = ChatInput { messages, add_generation_prompt: true, variables };
+        self.template.render(&input).is_ok_and(|text| text.trim_end().ends_with("</think>"))
+    }
+
+    /// What comes before the words of an answer.
+    pub(crate) fn before_words(&self) -> Option<String> {
+        let answer = Message::new("assistant", WORDS);
+        let text = self.continuation(vec![answer], false)?;
+        text.split_once(WORDS).map(|(before, _)| before.to_owned())
+    }
+
+    /// What comes before and after a thought, where thoughts are written down.
+    pub(crate) fn around_thought(&self) -> Option<(String, String)> {
+        let mut answer = Message::new("assistant", WORDS);
+        answer.fields.insert("reasoning_content".to_owned(), THOUGHT.into());
+        answer.fields.insert("thinking".to_owned(), THOUGHT.into());
+        let text = self.continuation(vec![answer], false)?;
+        let (open, rest) = text.split_once(THOUGHT)?;
+        let (close, _) = rest.split_once(WORDS)?;
+        Some((open.to_owned(), close.to_owned()))
+    }
+
+    /// How calls are written, where calls and results are in the prompt.
+    pub(crate) fn calls(&self) -> Option<Calls> {
+        let prompt = self.render(vec![Message::new("user", QUESTION)], true, true)?;
+        let declares_tools = NAMES.iter().all(|name| prompt.contains(name));
+        let ways = [(false, false), (false, true), (true, false), (true, true)];
+        let (native, (open, between, close)) =
+            ways.into_iter().find_map(|(arguments_as_text, null_content)| {
+                let native = Native { declares_tools, arguments_as_text, null_content };
+                Some((native, self.one_call(native)?))
+            })?;
+        let result = vec![call(&NAMES[..1], native), result()];
+        if !self.continuation(result, true)?.contains(RESULT) {
+            return None;
+        }
+        let separator = self.separator(native, &between);
+        Some(Calls { open, between, separator, close: without_id(self.until_end(&close)), native })
+    }
+
+    fn one_call(&self, native: Native) -> Option<(String, String, String)> {
+        let text = self.continuation(vec![call(&NAMES[..1], native)], true)?;
+        let (open, between, close) = taken_apart(&text, 0)?;
+        // Braces around an object are the arguments' own, and what is inside is no JSON.
+        let is_json = !between.trim_end().ends_with('{');
+        let has_id = open.contains(IDS[0]) || between.contains(IDS[0]);
+        (is_json && !has_id).then_some((open, between, close))
+    }
+
+    fn separator(&self, native: Native, between: &str) -> Option<String> {
+        let text = self.continuation(vec![call(&NAMES, native)], true)?;
+        let (_, _, rest) = taken_apart(&text, 0)?;
+        let (separator, second, _) = taken_apart(&rest, 1)?;
+        (second == between).then(|| without_id(&separator)).filter(|text| !text.contains(IDS[0]))
+    }
+
+    /// What the template writes for the assistant and after, from where a prompt would end, without thoughts.
+    fn continuation(&self, mut after: Vec<Message>, tools: bool) -> Option<String> {
+        let question = || vec![Message::new("user", QUESTION)];
+        let base = self.render(question(), false, tools)?;
+        let header = self.render(question(), true, tools)?;
+        let header = header.strip_prefix(base.as_str()).unwrap_or_default();
+        let mut messages = question();
+        messages.append(&mut after);
+        let text = self.render(messages, false, tools)?;
+        let text = text.strip_prefix(base.as_str())?;
+        // A prompt may end in the beginning of a thought, which an answer without one does not have.
+        let shorter = header.split("<think>").next().unwrap_or_default();
+        let starts = [header, header.trim_end(), shorter, shorter.trim_end()];
+        let start = starts.into_iter().find_map(|start| text.strip_prefix(start));
+        let text = start.unwrap_or(text);
+        let thought = text.split_once("</think>").filter(|(before, _)| !before.contains(THOUGHT));
+        Some(thought.map_or(text, |(_, rest)| rest.trim_start_matches('\n')).to_owned())
+    }
+
+    /// What comes before the end of a turn.
+    fn until_end<'t>(&self, text: &'t str) -> &'t str {
+        let end = self.ends.iter().filter_map(|end| text.find(end.as_str())).min();
+        text[..end.unwrap_or(text.len())].trim_end()
+    }
+}
+
+/// What is before a name, between it and its arguments, and after these.
+fn taken_apart(text: &str, nth: usize) -> Option<(String, String, String)> {
+    let (open, rest) = text.split_once(NAMES[nth])?;
+    let forms = [format!("{{\"key{nth}\": \"value\"}}"), format!("{{\"key{nth}\":\"value\"}}")];
+    forms.iter().find_map(|form| {
+        let (between, close) = rest.split_once(form.as_str())?;
+        (!between.is_empty()).then(|| (open.to_owned(), between.to_owned(), close.to_owned()))
+    })
+}
+
+/// Without a member that gives the call's id, which models need not write.
+fn without_id(text: &str) -> String {
+    let Some(at) = IDS.iter().find_map(|id| text.find(id)) else { return text.to_owned() };
+    let start = text[..at].rfind(',').unwrap_or(at);
+    let end = text[at..].find('"').map_or(text.len(), |quote| at + quote + 1);
+    format!("{}{}", &text[..start], &text[end..])
+}
+
+fn declaration(name: &str) -> Value {
+    json!({ "type": "function", "function": { "name": name, "description": "", "parameters": {
+        "type": "object", "properties": {}, "required": [] } } })
+}
+
+fn call(names: &[&str], native: Native) -> Message {
+    let calls = names.iter().enumerate().map(|(nth, name)| {
+        let arguments = json!({ format!("key{nth}"): "value" });
+        let arguments = if native.arguments_as_text { json!(arguments.to_string()) } else { arguments };
+        json!({ "id": IDS[nth], "type": "function", "function": { "name": name, "arguments": arguments } })
+    });
+    let mut message = Message::new("assistant", "");
+    message.fields.insert("tool_calls".to_owned(), calls.collect());
+    message.content = message.content.filter(|_| !native.null_content);
+    message
+}
+
+fn result() -> Message {
+    let mut message = Message::new("tool", RESULT);
+    message.fields.insert("tool_call_id".to_owned(), IDS[0].into());
+    message.fields.insert("name".to_owned(), NAMES[0].into());
+    message
+}

@@ -1,0 +1,64 @@
+use formwork_vocab::TokenId;
+
+use super::Deltas;
+use crate::harmony::{Harmony, RECIPIENT};
+
+/// Reads messages on channels.
+pub(super) struct Channels {
+    harmony: Harmony,
+    place: Place,
+}
+
+enum Place {
+    /// In the text between messages.
+    Between,
+    /// In a header, of which this has been read.
+    Header(String),
+    Thought,
+    Content,
+    /// In a call's arguments; with its name until the first of them.
+    Arguments(Option<String>),
+}
+
+impl Channels {
+    pub(super) fn new(harmony: &Harmony) -> Self {
+        // The recipient may come before the first channel.
+        Self { harmony: harmony.clone(), place: Place::Header(String::new()) }
+    }
+
+    pub(super) fn text(&mut self, text: &str, deltas: &mut Deltas) {
+        match &mut self.place {
+            Place::Between => {}
+            Place::Header(header) => header.push_str(text),
+            Place::Thought => deltas.thought(text),
+            Place::Content => deltas.content(text),
+            Place::Arguments(name) => {
+                if let Some(name) = name.take() {
+                    deltas.call(&name);
+                }
+                deltas.arguments(text);
+            }
+        }
+    }
+
+    pub(super) fn control(&mut self, token: TokenId) {
+        let Harmony { start, channel, constrain, message, end, call } = self.harmony;
+        let place = std::mem::replace(&mut self.place, Place::Between);
+        self.place = match place {
+            Place::Header(header) if token == message => Self::body(&header),
+            Place::Header(header) if [channel, constrain].contains(&token) => Place::Header(header + " "),
+            _ if [start, channel].contains(&token) => Place::Header(String::new()),
+            _ if [end, call].contains(&token) => Place::Between,
+            other => other,
+        };
+    }
+
+    /// What follows a header.
+    fn body(header: &str) -> Place {
+        if let Some((_, rest)) = header.split_once(RECIPIENT) {
+            let name = rest.split_whitespace().next().unwrap_or_default();
+            return Place::Arguments(Some(name.to_owned()));
+        }
+        if header.split_whitespace().any(|word| word == "analysis") { Place::Thought } else { Place::Content }
+    }
+}

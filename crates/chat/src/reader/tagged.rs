@@ -1,0 +1,308 @@
+use formwork_grammar::Trigger;
+use formwork_vocab::TokenId;
+
+use super::Deltas;
+use super::json::ObjectEnd;
+use crate::answer::Content;
+use crate::format::{CallFormat, ChatFormat, Tags, Thoughts};
+use crate::tags::Marked;
+use crate::tool::Tools;
+
+/// Reads thoughts in tags, then content, then calls.
+pub(super) struct Tagged {
+    calls: CallFormat,
+    thoughts: Option<Tags>,
+    has_tools: bool,
+    /// Whether calls may begin in the midst of content.
+    in_content: bool,
+    place: Place,
+    /// Text that is not read yet.
+    held: String,
+}
+
+enum Place {
+    /// Before anything; whether thoughts may come.
+    Start(bool),
+    Thoughts,
+    /// Before content or calls.
+    Body,
+    Content,
+    /// In an opening, of which this is to come; what has been read of it.
+    Opening {
+        expected: String,
+        read: String,
+    },
+    Name,
+    Arguments(ObjectEnd),
+    /// After arguments.
+    Between,
+    /// After the last call, or where the text has left the format.
+    Rest,
+}
+
+/// Whether there is more to read in what is held.
+#[derive(PartialEq, Eq)]
+enum Step {
+    Again,
+    Wait,
+}
+
+impl Tagged {
+    pub(super) fn new(format: &ChatFormat, content: &Content, tools: &Tools, thoughts: Thoughts) -> Self {
+        let has_tools = !tools.tools.is_empty();
+        let shaped = matches!(content, Content::Shaped(_));
+        let place = match thoughts {
+            Thoughts::Begun => Place::Thoughts,
+            Thoughts::Possible => Place::Start(true),
+            Thoughts::None => Place::Start(false),
+        };
+        Self {
+            calls: format.calls_beside(shaped),
+            thoughts: format.thoughts.clone(),
+            has_tools,
+            in_content: has_tools && !shaped && !tools.required,
+            place,
+            held: String::new(),
+        }
+    }
+
+    pub(super) fn text(&mut self, text: &str, deltas: &mut Deltas) {
+        self.held.push_str(text);
+        while self.step(deltas) == Step::Again {}
+    }
+
+    pub(super) fn control(&mut self, token: TokenId, spelling: &str, deltas: &mut Deltas) {
+        let triggers = matches!(self.place, Place::Start(_) | Place::Body | Place::Content)
+            && self.has_tools
+            && matches!(self.calls.trigger(), Some((Trigger::Token(trigger), _)) if trigger == token);
+        if triggers {
+            self.show_content(deltas);
+            self.open(spelling);
+            return;
+        }
+        match self.place {
+            // No text, and no part of the format.
+            Place::Content | Place::Rest | Place::Arguments(_) => {}
+            Place::Thoughts
+                if !self.thoughts.as_ref().is_some_and(|tags| tags.close.text().contains(spelling)) => {}
+            _ => self.text(spelling, deltas),
+        }
+    }
+
+    pub(super) fn finish(&mut self, deltas: &mut Deltas) {
+        let held = std::mem::take(&mut self.held);
+        match &self.place {
+            Place::Start(_) | Place::Body | Place::Content => deltas.content(&held),
+            Place::Thoughts => deltas.thought(&held),
+            Place::Opening { read, .. } => {
+                let text = format!("{read}{held}");
+                deltas.content(&text);
+            }
+            Place::Name | Place::Arguments(_) | Place::Between | Place::Rest => {}
+        }
+    }
+
+    fn step(&mut self, deltas: &mut Deltas) -> Step {
+        match &mut self.place {
+            Place::Start(may_think) => {
+                let may_think = *may_think;
+                self.start(may_think)
+            }
+            Place::Thoughts => self.in_thoughts(deltas),
+            Place::Body => self.body(),
+            Place::Content => self.content(deltas),
+            Place::Opening { expected, read } => {
+                let same = common(expected, &self.held);
+                read.push_str(&self.held[..same]);
+                self.held.drain(..same);
+                expected.drain(..same);
+                if expected.is_empty() {
+                    self.place = Place::Name;
+                    return Step::Again;
+                }
+                if self.held.is_empty() {
+                    return Step::Wait;
+                }
+                // Nothing that the format knows: it was content.
+                self.held.insert_str(0, read);
+                self.in_content = false;
+                self.place = Place::Content;
+                Step::Again
+            }
+            Place::Name => {
+                let between = self.calls.between.text();
+                let Some(end) = self.held.find(&between) else { return Step::Wait };
+                deltas.call(&self.held[..end]);
+                self.held.drain(..end + between.len());
+                self.place = Place::Arguments(ObjectEnd::default());
+                Step::Again
+            }
+            Place::Arguments(end) => {
+                let Some(at) = end.find(&self.held) else {
+                    deltas.arguments(&std::mem::take(&mut self.held));
+                    return Step::Wait;
+                };
+                deltas.arguments(&self.held[..at]);
+                self.held.drain(..at);
+                self.place = Place::Between;
+                Step::Again
+            }
+            Place::Between => self.between(),
+            Place::Rest => {
+                self.held.clear();
+                Step::Wait
+            }
+        }
+    }
+
+    fn start(&mut self, may_think: bool) -> Step {
+        let text = self.held.trim_start();
+        if let (true, Some(tags)) = (may_think, &self.thoughts) {
+            let open = tags.open.text();
+            if let Some(rest) = text.strip_prefix(&open) {
+                self.held = rest.to_owned();
+                self.place = Place::Thoughts;
+                return Step::Again;
+            }
+            if open.starts_with(text) {
+                return Step::Wait;
+            }
+        }
+        if self.held.is_empty() {
+            return Step::Wait;
+        }
+        self.place = Place::Body;
+        Step::Again
+    }
+
+    fn in_thoughts(&mut self, deltas: &mut Deltas) -> Step {
+        let close = self.thoughts.as_ref().map(|tags| tags.close.text()).unwrap_or_default();
+        if let Some(at) = self.held.find(&close) {
+            deltas.thought(&self.held[..at]);
+            self.held.drain(..at + close.len());
+            self.place = Place::Start(false);
+            // What separates thoughts from the rest is neither's.
+            self.held = self.held.trim_start().to_owned();
+            self.thoughts = None;
+            return Step::Again;
+        }
+        let keep = held_back(&self.held, &close);
+        deltas.thought(&self.held[..self.held.len() - keep]);
+        self.held.drain(..self.held.len() - keep);
+        Step::Wait
+    }
+
+    /// The first text after thoughts decides between content and calls.
+    fn body(&mut self) -> Step {
+        let content_open = self.calls.content_open.as_str();
+        if !content_open.is_empty() {
+            if let Some(rest) = self.held.strip_prefix(content_open) {
+                self.held = rest.to_owned();
+                self.place = Place::Content;
+                return Step::Again;
+            }
+            if content_open.starts_with(&self.held) {
+                return Step::Wait;
+            }
+            self.place = if self.has_tools { Place::Name } else { Place::Content };
+            return Step::Again;
+        }
+        if !self.has_tools {
+            self.place = Place::Content;
+            return Step::Again;
+        }
+        let text = self.held.trim_start();
+        let begins = match self.calls.trigger() {
+            Some((Trigger::Text(trigger), _)) => {
+                if trigger.starts_with(text) {
+                    return Step::Wait;
+                }
+                text.starts_with(&trigger)
+            }
+            Some((Trigger::Token(_), _)) => false,
+            None if text.is_empty() => return Step::Wait,
+            None => text.starts_with('{'),
+        };
+        if begins {
+            self.held = text.to_owned();
+            self.open("");
+        } else {
+            self.in_content &= self.calls.trigger().is_some();
+            self.place = Place::Content;
+        }
+        Step::Again
+    }
+
+    /// Expects an opening, of which `read` has been read.
+    fn open(&mut self, read: &str) {
+        let opening = match &self.calls.separator {
+            Some(separator) if self.calls.open.0.is_empty() => separator.text(),
+            _ => self.calls.open.text(),
+        };
+        let expected = opening.strip_prefix(read).unwrap_or_default().to_owned();
+        self.place = Place::Opening { expected, read: read.to_owned() };
+    }
+
+    fn content(&mut self, deltas: &mut Deltas) -> Step {
+        let trigger = match self.calls.trigger() {
+            Some((Trigger::Text(trigger), _)) if self.in_content => trigger,
+            Some((Trigger::Token(_), _)) if self.in_content => String::new(),
+            _ => {
+                deltas.content(&std::mem::take(&mut self.held));
+                return Step::Wait;
+            }
+        };
+        let found = self.held.find(&trigger).filter(|_| !trigger.is_empty());
+        if let Some(at) = found {
+            // Space before a call belongs to neither.
+            deltas.content(self.held[..at].trim_end());
+            self.held.drain(..at);
+            self.open("");
+            return Step::Again;
+        }
+        let shown = self.held.len() - held_back(&self.held, &trigger);
+        let shown = self.held[..shown].trim_end().len();
+        deltas.content(&self.held[..shown]);
+        self.held.drain(..shown);
+        Step::Wait
+    }
+
+    /// Shows what was held back, but for space at its end: a call comes.
+    fn show_content(&mut self, deltas: &mut Deltas) {
+        let held = std::mem::take(&mut self.held);
+        deltas.content(held.trim_end());
+    }
+
+    fn between(&mut self) -> Step {
+        let close = self.calls.close.text();
+        if let Some(separator) = self.calls.separator.as_ref().map(Marked::text) {
+            if let Some(rest) = self.held.strip_prefix(separator.as_str()) {
+                self.held = rest.to_owned();
+                self.place = Place::Name;
+                return Step::Again;
+            }
+            if separator.starts_with(&self.held) {
+                return Step::Wait;
+            }
+        }
+        if close.starts_with(&self.held) && self.held != close {
+            return Step::Wait;
+        }
+        self.place = Place::Rest;
+        Step::Again
+    }
+}
+
+/// How many bytes two texts have in common at their beginnings, in whole characters.
+fn common(a: &str, b: &str) -> usize {
+    a.chars().zip(b.chars()).take_while(|(a, b)| a == b).map(|(c, _)| c.len_utf8()).sum()
+}
+
+/// The length of the longest end of `text` that `marker` begins with and goes on after.
+fn held_back(text: &str, marker: &str) -> usize {
+    (1..marker.len())
+        .rev()
+        .filter(|&len| marker.is_char_boundary(len))
+        .find(|&len| text.ends_with(&marker[..len]))
+        .unwrap_or(0)
+}

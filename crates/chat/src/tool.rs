@@ -1,0 +1,37 @@
+use serde_json::{Value, json};
+
+/// A function that the model may call.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Tool {
+    /// Its name.
+    pub name: String,
+    /// What it does, for the model.
+    pub description: Option<String>,
+    /// The JSON Schema of its arguments, which are an object.
+    pub parameters: Value,
+    /// Where its schema stands in what asked for it; errors begin with that.
+    pub place: String,
+}
+
+/// The tools of one answer.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Tools {
+    /// Those that may be called.
+    pub tools: Vec<Tool>,
+    /// Whether one must be called.
+    pub required: bool,
+    /// Whether several calls may be made at once.
+    pub parallel: bool,
+}
+
+impl Tool {
+    /// As templates know tools.
+    pub(crate) fn declaration(&self) -> Value {
+        let mut function = json!({ "name": self.name });
+        if let Some(description) = &self.description {
+            function["description"] = json!(description);
+        }
+        function["parameters"] = self.parameters.clone();
+        json!({ "type": "function", "function": function })
+    }
+}

@@ -1,0 +1,83 @@
+//! One text on its way to its embedding.
+
+use formwork_lm::{LanguageModel, SequenceId};
+use formwork_vocab::TokenId;
+use tokio::sync::oneshot;
+
+use crate::error::GenerationKind;
+use crate::outbox::Seat;
+use crate::{GenerationError, Pooling};
+
+/// A text whose hidden states are pooled as the model reads it.
+pub(crate) struct Embedding {
+    tokens: Vec<TokenId>,
+    pooling: Pooling,
+    /// Where it is read, once it is.
+    sequence: Option<SequenceId>,
+    read: usize,
+    /// The sum of the states so far, or the last one.
+    pooled: Vec<f64>,
+    reply: oneshot::Sender<Result<Vec<f32>, GenerationError>>,
+    seat: Seat,
+}
+
+impl Embedding {
+    pub(crate) const fn new(
+        tokens: Vec<TokenId>,
+        pooling: Pooling,
+        reply: oneshot::Sender<Result<Vec<f32>, GenerationError>>,
+        seat: Seat,
+    ) -> Self {
+        Self { tokens, pooling, sequence: None, read: 0, pooled: Vec::new(), reply, seat }
+    }
+
+    /// Whether nobody waits for it any more.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.reply.is_closed()
+    }
+
+    pub(crate) const fn sequence(&self) -> Option<SequenceId> {
+        self.sequence
+    }
+
+    /// How far the text is read, and how long it is.
+    pub(crate) const fn progress(&self) -> (usize, usize) {
+        (self.read, self.tokens.len())
+    }
+
+    /// Reads the next `count` tokens.
+    pub(crate) fn read(
+        &mut self,
+        model: &mut dyn LanguageModel,
+        count: usize,
+    ) -> Result<(), GenerationError> {
+        let sequence = *self.sequence.get_or_insert_with(|| model.open());
+        let tokens = &self.tokens[self.read..self.read + count];
+        // [tokens, hidden]
+        let states = model.hidden_states(sequence, tokens).map_err(GenerationKind::model)?;
+        let hidden = states.len() / count;
+        self.pooled.resize(hidden, 0.0);
+        for state in states.chunks_exact(hidden) {
+            for (pooled, &x) in self.pooled.iter_mut().zip(state) {
+                match self.pooling {
+                    Pooling::Mean => *pooled += f64::from(x),
+                    Pooling::Last => *pooled = f64::from(x),
+                }
+            }
+        }
+        self.read += count;
+        Ok(())
+    }
+
+    /// Gives the seat back, and the embedding or what it failed by.
+    pub(crate) fn end(self, result: Result<(), GenerationError>) {
+        let count = match self.pooling {
+            Pooling::Mean => self.tokens.len() as f64,
+            Pooling::Last => 1.0,
+        };
+        let vector = || self.pooled.iter().map(|x| (x / count) as f32).collect();
+        drop(self.seat);
+        // Whoever asked may have gone.
+        let _ = self.reply.send(result.map(|()| vector()));
+    }
+}

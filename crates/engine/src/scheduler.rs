@@ -1,0 +1,86 @@
+//! What goes through the model in a step.
+//!
+//! Sequences that generate always go, with all that they have: their tokens, and those that a grammar forces. What is left of
+//! the step's budget goes to prompts, first come, first served. A prompt is cut at multiples of the model's grain only, so
+//! that a result does not depend on what else was in a step; the first that reads always gets on, even where the budget is
+//! used up, so that nobody starves.
+
+/// A sequence as the schedule sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Need {
+    /// It is still to read its prompt, of `len` tokens, from `read` on.
+    Prompt { read: usize, len: usize },
+    /// It has so many tokens of output that the model has not read.
+    Generated(usize),
+}
+
+/// How many tokens of its prompt each sequence reads in a step of about `budget` tokens; sequences that generate read none, but
+/// go all the same.
+pub(crate) fn prompt_tokens(needs: &[Need], budget: usize, grain: usize) -> Vec<usize> {
+    let generated = |need: &Need| if let Need::Generated(tokens) = need { *tokens } else { 0 };
+    let mut left = budget.saturating_sub(needs.iter().map(generated).sum());
+    let mut is_first = true;
+    let tokens = |need: &Need| {
+        let Need::Prompt { read, len } = *need else { return 0 };
+        let mut count = piece(read, len, left, grain);
+        if is_first && count == 0 {
+            count = piece(read, len, grain, grain);
+        }
+        is_first = false;
+        left = left.saturating_sub(count);
+        // What comes later does not overtake.
+        if read + count < len {
+            left = 0;
+        }
+        count
+    };
+    needs.iter().map(tokens).collect()
+}
+
+/// How many of a prompt's tokens from `read` on make a piece of at most `limit`: all, or as many as end at a multiple of
+/// `grain`.
+pub(crate) fn piece(read: usize, len: usize, limit: usize, grain: usize) -> usize {
+    if len - read <= limit {
+        return len - read;
+    }
+    let end = (read + limit) / grain * grain;
+    end.saturating_sub(read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prompts_are_cut_at_the_grain_only() {
+        assert_eq!(piece(0, 100, 512, 256), 100);
+        assert_eq!(piece(0, 1000, 600, 256), 512);
+        assert_eq!(piece(512, 1000, 300, 256), 256);
+        assert_eq!(piece(512, 1000, 255, 256), 0);
+        assert_eq!(piece(300, 1000, 256, 256), 212);
+        assert_eq!(piece(0, 1000, 7, 1), 7);
+    }
+
+    #[test]
+    fn prompts_get_what_those_that_generate_leave() {
+        let prompt = Need::Prompt { read: 0, len: 1000 };
+        assert_eq!(prompt_tokens(&[prompt, Need::Generated(1), prompt], 513, 256), [512, 0, 0]);
+        assert_eq!(prompt_tokens(&[Need::Generated(400), prompt], 513, 100), [0, 100]);
+        let short = Need::Prompt { read: 256, len: 300 };
+        assert_eq!(prompt_tokens(&[short, prompt], 512, 256), [44, 256]);
+    }
+
+    #[test]
+    fn the_first_that_reads_always_gets_on() {
+        let prompt = Need::Prompt { read: 256, len: 1000 };
+        assert_eq!(prompt_tokens(&[Need::Generated(600), prompt, prompt], 512, 256), [0, 256, 0]);
+        assert_eq!(prompt_tokens(&[prompt, prompt], 1, 256), [256, 0]);
+    }
+
+    #[test]
+    fn nobody_overtakes() {
+        let long = Need::Prompt { read: 0, len: 1000 };
+        let short = Need::Prompt { read: 0, len: 10 };
+        assert_eq!(prompt_tokens(&[long, short], 300, 256), [256, 0]);
+    }
+}

@@ -1,0 +1,178 @@
+//! Models whose tokens are bytes.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use formwork_engine::{
+    Engine, EngineHandle, EngineOptions, Finish, Generation, Output, Request, TokenLogprob,
+};
+use formwork_grammar::{Constraint, Grammar, Limits};
+use formwork_lm::{Batch, LanguageModel, Logits, ModelError, ScriptedModel, SequenceId};
+use formwork_vocab::{Token, TokenId, TokenKind, Tokenizer, Vocabulary};
+
+/// The token that ends a sequence, and one that is no text; those before them are the bytes.
+pub(crate) const END: TokenId = TokenId(256);
+pub(crate) const CONTROL: TokenId = TokenId(257);
+/// Longer tokens.
+pub(crate) const WORDS: [&str; 4] = ["true", "false", "\": ", "]]"];
+pub(crate) const VOCABULARY: usize = 258 + WORDS.len();
+
+pub(crate) fn tokenizer() -> Arc<Tokenizer> {
+    let text = |bytes: &[u8]| Token { bytes: bytes.to_vec(), kind: TokenKind::Text };
+    let control = |name: &str| Token { bytes: name.into(), kind: TokenKind::Control };
+    let bytes = (0..=255u8).map(|byte| text(&[byte]));
+    let others = [control("</s>"), control("</think>")];
+    let words = WORDS.iter().map(|word| text(word.as_bytes()));
+    let tokens = bytes.chain(others).chain(words).collect();
+    Arc::new(Tokenizer::greedy(Vocabulary::new(tokens, vec![END]).unwrap()))
+}
+
+pub(crate) fn tokens(text: &str) -> Vec<TokenId> {
+    text.bytes().map(|byte| TokenId(byte.into())).collect()
+}
+
+/// Logits that depend on every token before, without a pattern.
+pub(crate) fn babble(tokens: &[TokenId], row: &mut [f32]) {
+    let mix = |state: u64, x: u64| (state ^ x).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    let state = tokens.iter().fold(7, |state, token| mix(state, token.0.into()));
+    for (token, logit) in row.iter_mut().enumerate() {
+        *logit = (mix(mix(state, token as u64), 1) >> 40) as f32 / (1 << 21) as f32;
+    }
+}
+
+/// A model that others can look at while an engine has it.
+#[derive(Clone)]
+pub(crate) struct Shared(Arc<Mutex<ScriptedModel>>);
+
+impl Shared {
+    pub(crate) fn new(model: ScriptedModel) -> Self {
+        Self(Arc::new(Mutex::new(model)))
+    }
+
+    pub(crate) fn babbling(context: usize) -> Self {
+        Self::new(ScriptedModel::new(VOCABULARY, context, babble))
+    }
+
+    pub(crate) fn open_sequences(&self) -> usize {
+        self.with(|model| model.open_sequences())
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut ScriptedModel) -> T) -> T {
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl LanguageModel for Shared {
+    fn vocab_size(&self) -> usize {
+        self.with(|model| model.vocab_size())
+    }
+    fn context_len(&self) -> usize {
+        self.with(|model| model.context_len())
+    }
+    fn open(&mut self) -> SequenceId {
+        self.with(ScriptedModel::open)
+    }
+    fn close(&mut self, sequence: SequenceId) {
+        self.with(|model| model.close(sequence));
+    }
+    fn truncate(&mut self, sequence: SequenceId, len: usize) -> Result<(), ModelError> {
+        self.with(|model| model.truncate(sequence, len))
+    }
+    fn forward(&mut self, batch: &Batch<'_>) -> Result<Logits, ModelError> {
+        self.with(|model| model.forward(batch))
+    }
+    fn prompt_grain(&self) -> usize {
+        self.with(|model| model.prompt_grain())
+    }
+    fn can_fork(&self) -> bool {
+        self.with(|model| model.can_fork())
+    }
+    fn fork(&mut self, sequence: SequenceId, len: usize) -> Result<SequenceId, ModelError> {
+        self.with(|model| model.fork(sequence, len))
+    }
+    fn kv_bytes_per_token(&self) -> usize {
+        self.with(|model| model.kv_bytes_per_token())
+    }
+    fn hidden_states(&mut self, sequence: SequenceId, tokens: &[TokenId]) -> Result<Vec<f32>, ModelError> {
+        self.with(|model| model.hidden_states(sequence, tokens))
+    }
+}
+
+pub(crate) fn start(model: impl LanguageModel + 'static, options: EngineOptions) -> EngineHandle {
+    Engine::start(Box::new(model), tokenizer(), options)
+}
+
+pub(crate) fn babbler() -> EngineHandle {
+    start(Shared::babbling(600), EngineOptions::default())
+}
+
+/// A model that gives one row of logits for each permit, and any number once there can be no more permits.
+pub(crate) fn held_back(permits: std::sync::mpsc::Receiver<()>) -> Shared {
+    Shared::new(ScriptedModel::new(VOCABULARY, 600, move |tokens, row| {
+        let _ = permits.recv();
+        babble(tokens, row);
+    }))
+}
+
+/// A model that continues every prompt, which is told by its last byte `>`, with `text`, and then ends.
+pub(crate) fn says(text: &'static [u8]) -> ScriptedModel {
+    ScriptedModel::new(VOCABULARY, 600, move |tokens, row| {
+        let start = tokens.iter().rposition(|token| token.0 == u32::from(b'>')).unwrap_or(0);
+        let said: usize = tokens[start + 1..].iter().copied().map(byte_len).sum();
+        row[text.get(said).map_or(END.index(), |&byte| byte.into())] = 100.0;
+    })
+}
+
+pub(crate) fn constraint(grammar: &str) -> Constraint {
+    let grammar = Grammar::gbnf(grammar, &Limits::default()).unwrap();
+    Constraint::new(&grammar, Arc::clone(tokenizer().vocabulary())).unwrap()
+}
+
+fn byte_len(token: TokenId) -> usize {
+    token.index().checked_sub(258).map_or(1, |word| WORDS[word].len())
+}
+
+/// A request with everything that a test does not care about.
+pub(crate) fn request(prompt: &str) -> Request {
+    Request::new(tokens(prompt))
+}
+
+/// What came of a generation.
+#[derive(Default, Debug)]
+pub(crate) struct Told {
+    pub(crate) text: String,
+    pub(crate) controls: Vec<TokenId>,
+    pub(crate) logprobs: Vec<TokenLogprob>,
+    pub(crate) finish: Option<Finish>,
+}
+
+impl Told {
+    pub(crate) fn finish(&self) -> &Finish {
+        self.finish.as_ref().unwrap()
+    }
+}
+
+pub(crate) fn told(mut generation: Generation) -> Told {
+    let mut told = Told::default();
+    while let Some(output) = generation.blocking_next() {
+        match output {
+            Output::Text(text) => told.text.push_str(&text),
+            Output::Control(token) => told.controls.push(token),
+            Output::Token(logprob) => told.logprobs.push(logprob),
+            Output::Finished(finish) => told.finish = Some(finish),
+            Output::Failed(error) => panic!("{error}"),
+        }
+        // What is seen has been told.
+        let seen = told.text.chars().count() + told.controls.len();
+        let spelt = |token: &TokenLogprob| tokenizer().vocabulary().bytes(token.token).len();
+        assert!(told.logprobs.is_empty() || seen <= told.logprobs.iter().map(spelt).sum());
+    }
+    told
+}
+
+pub(crate) fn run(engine: &EngineHandle, request: &Request) -> Told {
+    told(engine.generate(request.clone()).unwrap())
+}
+
+pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}

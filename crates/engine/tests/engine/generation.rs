@@ -1,0 +1,187 @@
+//! What a request asks for is what comes.
+
+use std::time::Instant;
+
+use formwork_engine::{EngineOptions, FinishReason, OnBudget, Output, Pooling, Reasoning, Request, Sampling};
+
+use crate::fixture::{
+    CONTROL, END, Shared, VOCABULARY, babble, babbler, constraint, request, run, says, start, tokens, told,
+    wait,
+};
+
+#[test]
+fn an_output_may_be_cut_off_by_its_budget() {
+    let engine = start(says(b"[[1], [2], [3]]"), EngineOptions::default());
+    let grammar = "root ::= \"[\" (list (\", \" list)*)? \"]\"\nlist ::= \"[\" [0-9]* \"]\"";
+    let mut asked = request("lists>");
+    asked.constraint = Some(constraint(grammar));
+    asked.max_tokens = Some(6);
+    let closed = run(&engine, &asked);
+    assert_eq!(closed.finish().reason, FinishReason::Stop);
+    assert!(closed.finish().closed_by_budget && closed.text.ends_with(']'), "{}", closed.text);
+    asked.on_budget = OnBudget::Length;
+    let cut = run(&engine, &asked);
+    assert_eq!((cut.text.as_str(), cut.finish().reason), ("[[1], ", FinishReason::Length));
+    assert!(!cut.finish().closed_by_budget);
+    asked.max_tokens = Some(1);
+    assert_eq!(run(&engine, &asked).text, "[");
+    asked.max_tokens = Some(100);
+    let whole = run(&engine, &asked);
+    assert_eq!((whole.text.as_str(), whole.finish().reason), ("[[1], [2], [3]]", FinishReason::Stop));
+}
+
+#[test]
+fn reasoning_ends_when_its_budget_is_used_up() {
+    let engine = start(says(b"well, let me think about it"), EngineOptions::default());
+    let mut asked = request("why>");
+    asked.reasoning = Some(Reasoning { budget: 4, close: [vec![CONTROL], tokens("\n\n")].concat() });
+    let given = run(&engine, &asked);
+    assert_eq!(given.controls, [CONTROL]);
+    assert!(given.text.starts_with("well\n\n"), "{}", given.text);
+    assert_eq!(given.finish().usage.reasoning_tokens, 4);
+    // It may end by itself.
+    asked.reasoning = Some(Reasoning { budget: 8, close: tokens(", ") });
+    let given = run(&engine, &asked);
+    assert_eq!(given.text, "well, let me think about it");
+    assert_eq!(given.finish().usage.reasoning_tokens, 4);
+    // Or never.
+    asked.reasoning = Some(Reasoning { budget: 80, close: vec![CONTROL] });
+    assert_eq!(run(&engine, &asked).finish().usage.reasoning_tokens, 27);
+    asked.reasoning = Some(Reasoning { budget: 80, close: vec![] });
+    let error = engine.generate(asked).unwrap_err();
+    assert_eq!(error.to_string(), "the reasoning has no tokens that end it");
+}
+
+#[test]
+fn reasoning_under_a_constraint_leaves_room_for_what_follows() {
+    let engine = babbler();
+    let grammar = "root ::= [a-d ]* </think> \"the answer is \" [0-9]+ \".\"";
+    for seed in 0..40 {
+        let budget = seed as usize % 5;
+        let mut asked = request("why>");
+        asked.constraint = Some(constraint(grammar));
+        asked.reasoning = Some(Reasoning { budget, close: vec![CONTROL] });
+        asked.max_tokens = Some(22);
+        asked.sampling = Sampling { temperature: 1.0, seed, ..Sampling::default() };
+        let given = run(&engine, &asked);
+        assert_eq!(given.controls, [CONTROL]);
+        let (thought, answer) = given.text.split_once("the answer is ").unwrap();
+        assert!(thought.len() <= budget && answer.ends_with('.'), "{}", given.text);
+        assert_eq!(given.finish().usage.reasoning_tokens, thought.len());
+    }
+}
+
+#[test]
+fn reasoning_goes_on_where_the_constraint_does_not_let_it_end() {
+    let engine = babbler();
+    let mut asked = request("why>");
+    asked.constraint = Some(constraint("root ::= [ab]{5} </think> \"x\""));
+    asked.reasoning = Some(Reasoning { budget: 2, close: vec![CONTROL] });
+    let given = run(&engine, &asked);
+    assert_eq!((given.text.len(), given.finish().usage.reasoning_tokens), (6, 5));
+}
+
+#[test]
+fn stop_tokens_end_an_output_where_it_may_end() {
+    let engine = start(says(b"aab,b"), EngineOptions::default());
+    let mut asked = request("x>");
+    asked.stop_tokens = tokens("b");
+    assert_eq!(run(&engine, &asked).text, "aa");
+    asked.constraint = Some(constraint("root ::= [ab]+ \",\" [ab]*"));
+    assert_eq!(run(&engine, &asked).text, "aab,");
+}
+
+#[test]
+fn stop_strings_end_an_output_where_it_may_end() {
+    let engine = start(says(b"[[1],[2]]] and"), EngineOptions::default());
+    let mut asked = request("x>");
+    asked.stop = vec!["]]".to_owned(), "and".to_owned()];
+    assert_eq!(run(&engine, &asked).text, "[[1],[2");
+    // After "[[1],[2" it may not end, after "[[1],[2]" neither.
+    asked.constraint = Some(constraint("root ::= \"[[1],[2]]\" [\\] a-z]*"));
+    assert_eq!(run(&engine, &asked).text, "[[1],[2]]] ");
+    asked.constraint = Some(constraint("root ::= \"[[1],[2]\" [\\] a-z]*"));
+    assert_eq!(run(&engine, &asked).text, "[[1],[2]");
+    // What comes before may have no text.
+    asked.constraint = Some(constraint("root ::= </think> [a-z\\],[0-9]*"));
+    assert_eq!(run(&engine, &asked).controls, [CONTROL]);
+}
+
+#[test]
+fn a_deadline_ends_a_request() {
+    let model = Shared::babbling(600);
+    let engine = start(model.clone(), EngineOptions { parallel: 1, ..EngineOptions::default() });
+    let mut first = engine.generate(Request { max_tokens: Some(500), ..request("first>") }).unwrap();
+    let late = Request { deadline: Some(Instant::now()), ..request("late>") };
+    // It waits behind the first, and ends before it.
+    let mut waiting = engine.generate(late.clone()).unwrap();
+    match waiting.blocking_next().unwrap() {
+        Output::Failed(error) => assert!(error.is_deadline(), "{error}"),
+        other => panic!("{other:?}"),
+    }
+    assert!(matches!(first.blocking_next(), Some(Output::Text(_))));
+    drop(first);
+    let error = engine.generate(late).unwrap().collect().unwrap_err();
+    assert_eq!((error.is_deadline(), error.to_string().as_str()), (true, "the deadline has passed"));
+    assert_eq!(engine.stats().failed, 2);
+}
+
+#[test]
+fn many_are_taken_together_or_not_at_all() {
+    let engine = start(says(b"yes"), EngineOptions { queue: 3, ..EngineOptions::default() });
+    let error = engine.generate_many(&request("ok>"), 4).unwrap_err();
+    assert!(error.is_busy());
+    assert_eq!(
+        error.to_string(),
+        "4 requests at once do not fit beside the 0 that are waiting, of 3 at most"
+    );
+    for _ in 0..3 {
+        let generations = engine.generate_many(&request("ok>"), 3).unwrap();
+        let texts: Vec<String> = generations.into_iter().map(|generation| told(generation).text).collect();
+        assert_eq!(texts, ["yes"; 3]);
+    }
+    assert_eq!(engine.stats().finished, 9);
+}
+
+#[test]
+fn statistics_count_what_happened() {
+    let engine = start(says(b"{\"answer\": true}"), EngineOptions::default());
+    let mut asked = request("json>");
+    run(&engine, &asked);
+    asked.constraint = Some(constraint("root ::= \"{\\\"answer\\\": \" (\"true\" | \"false\") \"}\""));
+    let given = run(&engine, &asked);
+    let stats = engine.stats();
+    assert_eq!((stats.finished, stats.failed, stats.cancelled), (2, 0, 0));
+    assert_eq!(stats.prompt_tokens, 10);
+    assert_eq!(stats.completion_tokens as usize, 16 + given.finish().usage.completion_tokens);
+    assert_eq!(stats.forced_tokens as usize, given.finish().usage.forced_tokens);
+    assert!(stats.forced_tokens > 4);
+    assert_eq!(stats.first_token.count(), 2);
+    assert!(stats.between_tokens.count() >= 15);
+    assert_eq!(stats.batch.count(), stats.steps);
+    assert!(stats.steps >= 17);
+}
+
+#[test]
+fn embeddings_are_pooled_states() {
+    let engine = start(Shared::babbling(50), EngineOptions { step_tokens: 7, ..EngineOptions::default() });
+    let text = tokens("what is this about?");
+    let states: Vec<Vec<f32>> = (1..=text.len())
+        .map(|len| {
+            let mut row = vec![0.0; VOCABULARY];
+            babble(&text[..len], &mut row);
+            row
+        })
+        .collect();
+    let last = wait(engine.embed(text.clone(), Pooling::Last)).unwrap();
+    assert_eq!(last, states[text.len() - 1]);
+    let mean = wait(engine.embed(text.clone(), Pooling::Mean)).unwrap();
+    for (index, mean) in mean.iter().enumerate() {
+        let expected = states.iter().map(|state| f64::from(state[index])).sum::<f64>() / text.len() as f64;
+        assert!((f64::from(*mean) - expected).abs() < 1e-4);
+    }
+    let error = |tokens| wait(engine.embed(tokens, Pooling::Mean)).unwrap_err().to_string();
+    assert_eq!(error(vec![]), "the prompt is empty");
+    assert_eq!(error(vec![END; 51]), "the text has 51 tokens; the model's context fits 50");
+    assert!(error(vec![formwork_vocab::TokenId(9999)]).contains("9999"));
+}

@@ -1,0 +1,98 @@
+//! What goes wrong in one generation is no concern of the others.
+
+use formwork_engine::{EngineOptions, Output, Pooling, Request, Sampling};
+use formwork_lm::{Batch, LanguageModel, Logits, ModelError, ScriptedModel, SequenceId};
+
+use crate::fixture::{Shared, VOCABULARY, babble, held_back, request, run, start, told, wait};
+
+/// A model that panics after any text with two `!` in it.
+fn touchy() -> Shared {
+    Shared::new(ScriptedModel::new(VOCABULARY, 600, |tokens, row| {
+        let marks = tokens.iter().filter(|token| token.0 == u32::from(b'!')).count();
+        assert!(marks < 2, "too loud");
+        babble(tokens, row);
+    }))
+}
+
+#[test]
+fn a_panic_ends_only_the_generation_that_it_is_in() {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let asked = |index: u64| {
+        let mut asked = request(&format!("Say something {index}>"));
+        asked.max_tokens = Some(60);
+        asked.sampling = Sampling { temperature: 1.0, seed: index, ..Sampling::default() };
+        // One of them shouts sooner or later.
+        let loud = if index == 2 { 8.0 } else { -100.0 };
+        asked.logit_bias = vec![(formwork_vocab::TokenId(u32::from(b'!')), loud)];
+        asked
+    };
+    let alone = start(Shared::babbling(600), EngineOptions::default());
+    let expected: Vec<_> = (0..4).map(|index| run(&alone, &asked(index))).collect();
+    let model = touchy();
+    let engine = start(model.clone(), EngineOptions::default());
+    let mut generations: Vec<_> = (0..4).map(|index| engine.generate(asked(index)).unwrap()).collect();
+    let error = generations.remove(2).collect().unwrap_err();
+    assert_eq!(error.to_string(), "the generation panicked");
+    for (generation, index) in generations.into_iter().zip([0, 1, 3]) {
+        let given = told(generation);
+        assert_eq!(given.text, expected[index].text);
+        assert_eq!(given.finish().usage, expected[index].finish().usage);
+    }
+    assert_eq!((engine.stats().failed, engine.stats().finished), (1, 3));
+    assert_eq!(model.open_sequences(), 0);
+    std::panic::set_hook(hook);
+}
+
+#[test]
+fn a_cancelled_generation_is_closed() {
+    let (permit, permits) = std::sync::mpsc::channel();
+    let model = held_back(permits);
+    let engine = start(model.clone(), EngineOptions::default());
+    let mut long = engine.generate(Request { logprobs: Some(0), ..request("long>") }).unwrap();
+    permit.send(()).unwrap();
+    assert!(matches!(long.blocking_next(), Some(Output::Token(_))));
+    drop((long, permit));
+    run(&engine, &Request { max_tokens: Some(3), ..request("short>") });
+    assert_eq!(engine.stats().cancelled, 1);
+    assert_eq!(model.open_sequences(), 0);
+}
+
+/// A model that shows no hidden states and shares no sequences.
+struct Plain(ScriptedModel);
+
+impl LanguageModel for Plain {
+    fn vocab_size(&self) -> usize {
+        self.0.vocab_size()
+    }
+    fn context_len(&self) -> usize {
+        self.0.context_len()
+    }
+    fn open(&mut self) -> SequenceId {
+        self.0.open()
+    }
+    fn close(&mut self, sequence: SequenceId) {
+        self.0.close(sequence);
+    }
+    fn truncate(&mut self, sequence: SequenceId, len: usize) -> Result<(), ModelError> {
+        self.0.truncate(sequence, len)
+    }
+    fn forward(&mut self, batch: &Batch<'_>) -> Result<Logits, ModelError> {
+        self.0.forward(batch)
+    }
+}
+
+#[test]
+fn a_model_may_lack_abilities() {
+    let model = Plain(ScriptedModel::new(VOCABULARY, 600, babble));
+    let engine = start(model, EngineOptions::default());
+    let error = wait(engine.embed(crate::fixture::tokens("hello"), Pooling::Mean)).unwrap_err();
+    match error {
+        formwork_engine::EmbedError::Failed(error) => assert!(error.is_unsupported(), "{error}"),
+        formwork_engine::EmbedError::Refused(error) => panic!("{error}"),
+    }
+    let asked = Request { max_tokens: Some(9), ..request("go>") };
+    let texts = engine.generate_many(&asked, 3).unwrap().into_iter().map(|one| told(one).text);
+    let expected = run(&start(Shared::babbling(600), EngineOptions::default()), &asked).text;
+    assert!(texts.into_iter().all(|text| text == expected));
+}

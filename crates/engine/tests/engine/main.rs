@@ -1,0 +1,8 @@
+//! The engine over scripted models.
+
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+
+mod fixture;
+mod generation;
+mod isolation;
+mod logprobs;

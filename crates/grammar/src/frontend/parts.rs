@@ -1,0 +1,183 @@
+//! Grammars put together from parts.
+
+use std::collections::BTreeMap;
+
+use formwork_vocab::TokenId;
+use serde_json::Value;
+
+use super::builder::{Builder, Ends};
+use super::expr::{Expr, Rules};
+use super::triggers::Triggers;
+use super::{choice, gbnf, regex};
+use crate::error::{Kind, TagProblem};
+use crate::{GrammarError, Limits, SchemaOptions};
+
+/// A part of an output, to be put together with others.
+///
+/// This is how a whole answer becomes one grammar: what the model thinks, what it says, and the tools that it calls.
+///
+/// ```
+/// use formwork_grammar::{Grammar, Limits, Part, SchemaOptions, Trigger};
+/// let call = Part::sequence([
+///     Part::literal("{\"name\": \"add\", \"arguments\": "),
+///     Part::Json(serde_json::json!({ "type": "array", "items": { "type": "integer" } })),
+///     Part::literal("}</call>"),
+/// ]);
+/// let answer = Part::Text { triggers: vec![(Trigger::Text("<call>".to_owned()), call)], may_end: true };
+/// let grammar = Grammar::of_parts(&answer, &SchemaOptions::default(), &Limits::default())?;
+/// assert!(grammar.accepts(b"2 < 3.") && !grammar.accepts(b"<call>add</call>"));
+/// assert!(grammar.accepts(b"Well, <call>{\"name\": \"add\", \"arguments\": [1, 2]}</call>"));
+/// # Ok::<(), formwork_grammar::GrammarError>(())
+/// ```
+#[derive(Clone, PartialEq, Debug)]
+pub enum Part {
+    /// This text.
+    Literal(String),
+    /// This token, whatever its text is.
+    Token(TokenId),
+    /// A JSON text that a schema accepts.
+    Json(Value),
+    /// What a GBNF grammar matches.
+    Gbnf(String),
+    /// What a regular expression matches.
+    Regex(String),
+    /// One of these texts.
+    Choices(Vec<String>),
+    /// All of these, one after the other.
+    Sequence(Vec<Part>),
+    /// Any one of these; at least one.
+    OneOf(Vec<Part>),
+    /// A part once or more, with another between each two.
+    List {
+        /// What is repeated.
+        item: Box<Part>,
+        /// What is between.
+        separator: Box<Part>,
+        /// The most items, at least 1.
+        max: Option<u32>,
+    },
+    /// Free text until a trigger comes up, which the part beside it must follow.
+    Text {
+        /// What ends the text, and what comes then. No text is empty; one that has another in it never comes up.
+        triggers: Vec<(Trigger, Part)>,
+        /// Whether the text may end without a trigger, anywhere.
+        may_end: bool,
+    },
+    /// A part whose errors name a place.
+    At {
+        /// What errors say first.
+        place: String,
+        /// The part.
+        part: Box<Part>,
+    },
+}
+
+/// What ends free text.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Trigger {
+    /// This text, in whatever tokens.
+    Text(String),
+    /// This token, which should be one that is no text.
+    Token(TokenId),
+}
+
+impl Part {
+    /// This text.
+    pub fn literal(text: impl Into<String>) -> Self {
+        Self::Literal(text.into())
+    }
+
+    /// All of these, one after the other.
+    pub fn sequence(parts: impl IntoIterator<Item = Self>) -> Self {
+        Self::Sequence(parts.into_iter().collect())
+    }
+
+    /// A part whose errors name `place`.
+    pub fn at(place: impl Into<String>, part: Self) -> Self {
+        Self::At { place: place.into(), part: Box::new(part) }
+    }
+
+    /// Any text, the empty one included.
+    pub const fn any_text() -> Self {
+        Self::Text { triggers: Vec::new(), may_end: true }
+    }
+}
+
+pub(crate) fn parse(part: &Part, options: SchemaOptions, limits: &Limits) -> Result<Rules, GrammarError> {
+    let mut composer = Composer { builder: Builder::new(options, limits), options, limits };
+    let root = composer.part(part)?;
+    composer.builder.rules.exprs[0] = root;
+    Ok(composer.builder.rules)
+}
+
+struct Composer<'a> {
+    builder: Builder<'a>,
+    options: SchemaOptions,
+    limits: &'a Limits,
+}
+
+impl Composer<'_> {
+    fn part(&mut self, part: &Part) -> Result<Expr, GrammarError> {
+        let number = self.builder.rules.exprs.len();
+        Ok(match part {
+            Part::Literal(text) => Expr::Literal(text.clone().into()),
+            Part::Token(token) => self.builder.token(token.0)?,
+            Part::Json(schema) => self.builder.schema(format!("json-{number}"), schema)?,
+            Part::Gbnf(source) => {
+                let rules = gbnf::parse(source, self.options, self.limits)?;
+                self.builder.include(&format!("grammar-{number}"), rules)?
+            }
+            Part::Regex(pattern) => {
+                let rules = regex::parse(pattern, self.limits)?;
+                self.builder.include(&format!("regex-{number}"), rules)?
+            }
+            Part::Choices(choices) => {
+                let rules = choice::parse(choices)?;
+                self.builder.include(&format!("choice-{number}"), rules)?
+            }
+            Part::Sequence(parts) => Expr::Sequence(self.all(parts)?),
+            Part::OneOf(parts) => Expr::Alternatives(self.all(parts)?),
+            Part::List { item, separator, max } => {
+                let item = self.part(item)?;
+                let item = Expr::Rule(self.builder.rule(format!("item-{number}"), item));
+                let more = Expr::Sequence(vec![self.part(separator)?, item.clone()]);
+                let max = max.map(|max| max.saturating_sub(1));
+                Expr::Sequence(vec![item, Expr::Repeat { expr: Box::new(more), min: 0, max }])
+            }
+            Part::Text { triggers, may_end } => self.text(triggers, *may_end)?,
+            Part::At { place, part } => self.part(part).map_err(|error| {
+                let problem = TagProblem::Content { error: Box::new(error) };
+                GrammarError::from(Kind::Tags { place: place.clone(), problem })
+            })?,
+        })
+    }
+
+    fn all(&mut self, parts: &[Part]) -> Result<Vec<Expr>, GrammarError> {
+        parts.iter().map(|part| self.part(part)).collect()
+    }
+
+    fn text(&mut self, triggers: &[(Trigger, Part)], may_end: bool) -> Result<Expr, GrammarError> {
+        let mut texts = Vec::new();
+        let mut ends = Ends { triggers: BTreeMap::new(), elsewhere: Vec::new() };
+        if may_end {
+            ends.elsewhere.push(Expr::empty());
+        }
+        for (trigger, then) in triggers {
+            let then = self.part(then)?;
+            match trigger {
+                Trigger::Text(text) => {
+                    ends.triggers.insert(texts.len(), then);
+                    texts.push(text.clone());
+                }
+                Trigger::Token(token) => {
+                    let token = self.builder.token(token.0)?;
+                    ends.elsewhere.push(Expr::Sequence(vec![token, then]));
+                }
+            }
+        }
+        let automaton = Triggers::new(&texts);
+        let first = self.builder.states(&automaton)?;
+        self.builder.text(first, &automaton, ends);
+        Ok(Expr::Rule(first))
+    }
+}
