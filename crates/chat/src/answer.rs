@@ -47,6 +47,11 @@ impl ChatFormat {
         Some(Part::sequence([thinks, body]))
     }
 
+    /// Whether an answer without tools is its content and nothing else.
+    pub fn is_plain(&self, thoughts: Thoughts) -> bool {
+        self.harmony.is_none() && thoughts == Thoughts::None && self.calls.content_open.is_empty()
+    }
+
     fn body(&self, content: &Content, tools: &Tools) -> Part {
         let shaped = matches!(content, Content::Shaped(_));
         let format = self.calls_beside(shaped);

@@ -94,6 +94,12 @@ impl ChatFormat {
         }
     }
 
+    /// What a prompt goes on with so that the answer begins in the middle of thoughts; nothing where the model has none, or its
+    /// format has no such text.
+    pub fn thoughts_open(&self) -> Option<String> {
+        self.thoughts.as_ref().filter(|_| self.harmony.is_none()).map(|tags| tags.open.text() + "\n")
+    }
+
     /// The text that ends thoughts, for a model that must come to an end with them.
     pub fn thoughts_close(&self) -> Option<String> {
         match &self.harmony {

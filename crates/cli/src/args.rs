@@ -470,6 +470,55 @@ pub(crate) enum BenchCommand {
     Prefill(BenchPrefillArgs),
     /// How fast a model puts tokens out; with a grammar, beside free decode at the same place.
     Decode(BenchDecodeArgs),
+    /// How a server of OpenAI's API, whoever's, stands many clients; with a schema, with and without it.
+    Serve(BenchServeArgs),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct BenchServeArgs {
+    /// The base URL, such as `http://127.0.0.1:8080/v1`.
+    #[arg(long, default_value = "http://127.0.0.1:8080/v1")]
+    pub(crate) url: String,
+
+    /// The model to ask for.
+    #[arg(short, long)]
+    pub(crate) model: String,
+
+    /// Clients at the same time; each number is measured by itself.
+    #[arg(short, long, value_name = "N,…", value_delimiter = ',', default_value = "1")]
+    pub(crate) clients: Vec<NonZeroUsize>,
+
+    /// Requests for each number of clients [default: 4 for each client].
+    #[arg(short = 'n', long, value_name = "N", conflicts_with = "duration")]
+    pub(crate) requests: Option<NonZeroUsize>,
+
+    /// For how long requests begin, in place of how many.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) duration: Option<Duration>,
+
+    /// Requests before each measurement that do not count.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) warmup: usize,
+
+    /// The most tokens of an answer.
+    #[arg(long, value_name = "N", default_value = "128")]
+    pub(crate) max_tokens: NonZeroUsize,
+
+    /// Measure with a JSON Schema too, and check what comes out; without a file, a small one that is built in.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "built-in")]
+    pub(crate) schema: Option<PathBuf>,
+
+    /// A file with a prompt on each line [default: some that are built in].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) prompts: Option<PathBuf>,
+
+    /// The key to bring.
+    #[arg(long, value_name = "KEY")]
+    pub(crate) api_key: Option<String>,
+
+    /// A file for the results; `-` is standard output.
+    #[arg(long, value_name = "OUT")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 /// What the measurements of a model share.

@@ -35,6 +35,7 @@ impl Generator {
             top_p: args.top_p,
             min_p: args.min_p,
             seed: args.seed.unwrap_or_else(|| RandomState::new().hash_one(0)),
+            ..Sampling::default()
         };
         let template = Request {
             constraint: constraint.clone(),

@@ -67,7 +67,7 @@ fn start_logging(format: LogFormatArg) {
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match format {
         LogFormatArg::Text => log.with_ansi(std::io::stderr().is_terminal()).init(),
-        LogFormatArg::Json => log.json().flatten_event(true).init(),
+        LogFormatArg::Json => log.json().flatten_event(true).with_current_span(false).init(),
     }
 }
 

@@ -1,9 +1,12 @@
 //! What is done to logits before a token is chosen among them.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use formwork_vocab::{TokenId, TokenSet};
+use formwork_vocab::{TokenId, TokenSet, Vocabulary};
 
+use crate::Request;
+use crate::dry::Repetitions;
 use crate::error::{RequestError, RequestKind};
 
 /// How tokens become less likely by having come up.
@@ -46,30 +49,39 @@ pub(crate) struct Adjustment {
     counts: HashMap<TokenId, u32>,
     /// Tokens of the prompt and of the output.
     seen: TokenSet,
+    repetitions: Option<Repetitions>,
+    vocabulary: Arc<Vocabulary>,
 }
 
 impl Adjustment {
     /// Nothing, where nothing is to be done.
-    pub(crate) fn new(
-        penalties: Penalties,
-        bias: Vec<(TokenId, f32)>,
-        prompt: &[TokenId],
-        vocabulary: usize,
-    ) -> Option<Self> {
-        if penalties == Penalties::default() && bias.is_empty() {
+    pub(crate) fn new(request: &Request, vocabulary: &Arc<Vocabulary>) -> Option<Self> {
+        let Request { penalties, logit_bias, dry, prompt, .. } = request;
+        if *penalties == Penalties::default() && logit_bias.is_empty() && !dry.is_on() {
             return None;
         }
-        let mut seen = TokenSet::empty(vocabulary);
-        for &token in prompt.iter().filter(|token| token.index() < vocabulary) {
+        let mut seen = vocabulary.empty_set();
+        for &token in prompt.iter().filter(|token| token.index() < vocabulary.len()) {
             seen.insert(token);
         }
-        Some(Self { penalties, bias, counts: HashMap::new(), seen })
+        let repetitions = dry.is_on().then(|| Repetitions::new(dry.clone(), prompt, vocabulary));
+        Some(Self {
+            penalties: *penalties,
+            bias: logit_bias.clone(),
+            counts: HashMap::new(),
+            seen,
+            repetitions,
+            vocabulary: Arc::clone(vocabulary),
+        })
     }
 
     /// Counts a token of the output.
     pub(crate) fn count(&mut self, token: TokenId) {
         *self.counts.entry(token).or_default() += 1;
         self.seen.insert(token);
+        if let Some(repetitions) = &mut self.repetitions {
+            repetitions.push(token, &self.vocabulary);
+        }
     }
 
     /// Logits, `[vocabulary]`, with everything applied.
@@ -88,6 +100,9 @@ impl Adjustment {
                 *logit -= presence + frequency * count as f32;
             }
         }
+        if let Some(repetitions) = &self.repetitions {
+            repetitions.apply(&mut logits, &self.vocabulary);
+        }
         for (token, bias) in &self.bias {
             if let Some(logit) = logits.get_mut(token.index()) {
                 *logit += bias;
@@ -99,23 +114,34 @@ impl Adjustment {
 
 #[cfg(test)]
 mod tests {
+    use formwork_vocab::{Token, TokenKind};
+
     use super::*;
+    use crate::Dry;
 
     fn token(id: u32) -> TokenId {
         TokenId(id)
     }
 
+    fn adjustment(request: &Request, tokens: u8) -> Option<Adjustment> {
+        let text = |byte| Token { bytes: vec![byte], kind: TokenKind::Text };
+        let vocabulary = Vocabulary::new((0..tokens).map(text).collect(), vec![]).expect("good");
+        Adjustment::new(request, &Arc::new(vocabulary))
+    }
+
     #[test]
     fn nothing_to_do_is_nothing() {
-        assert!(Adjustment::new(Penalties::default(), Vec::new(), &[token(1)], 4).is_none());
+        assert!(adjustment(&Request::new(vec![token(1)]), 4).is_none());
     }
 
     #[test]
     fn each_penalty_does_what_it_says() {
-        let prompt = [token(1), token(4)];
-        let penalties = Penalties { presence: 0.5, frequency: 0.25, repetition: 2.0 };
-        let bias = vec![(token(0), 3.0), (token(3), -100.0)];
-        let mut adjustment = Adjustment::new(penalties, bias, &prompt, 6).expect("something to do");
+        let request = Request {
+            penalties: Penalties { presence: 0.5, frequency: 0.25, repetition: 2.0 },
+            logit_bias: vec![(token(0), 3.0), (token(3), -100.0)],
+            ..Request::new(vec![token(1), token(4)])
+        };
+        let mut adjustment = adjustment(&request, 6).expect("something to do");
         for id in [2, 2, 3] {
             adjustment.count(token(id));
         }
@@ -125,10 +151,25 @@ mod tests {
     }
 
     #[test]
+    fn repetitions_are_penalised_across_prompt_and_output() {
+        let dry = Dry { multiplier: 1.0, base: 2.0, ..Dry::default() };
+        let request = Request { dry, ..Request::new([0, 1, 2, 3, 0].map(token).to_vec()) };
+        let mut adjustment = adjustment(&request, 4).expect("something to do");
+        assert_eq!(adjustment.apply(&[0.0; 4]), [0.0; 4]);
+        adjustment.count(token(1));
+        assert_eq!(adjustment.apply(&[0.0; 4]), [0.0, 0.0, -1.0, 0.0]);
+        adjustment.count(token(2));
+        assert_eq!(adjustment.apply(&[0.0; 4]), [0.0, 0.0, 0.0, -2.0]);
+    }
+
+    #[test]
     fn what_is_masked_stays_masked() {
-        let penalties = Penalties { repetition: 0.5, ..Penalties::default() };
-        let bias = vec![(token(1), 100.0)];
-        let adjustment = Adjustment::new(penalties, bias, &[token(0)], 2).expect("something to do");
+        let request = Request {
+            penalties: Penalties { repetition: 0.5, ..Penalties::default() },
+            logit_bias: vec![(token(1), 100.0)],
+            ..Request::new(vec![token(0)])
+        };
+        let adjustment = adjustment(&request, 2).expect("something to do");
         assert_eq!(adjustment.apply(&[f32::NEG_INFINITY; 2]), [f32::NEG_INFINITY; 2]);
     }
 

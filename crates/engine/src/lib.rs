@@ -29,6 +29,7 @@
 //! ```
 
 mod bias;
+mod dry;
 mod embedding;
 mod engine;
 mod error;
@@ -46,6 +47,7 @@ mod step;
 mod text;
 
 pub use bias::Penalties;
+pub use dry::Dry;
 pub use engine::{Engine, EngineOptions};
 pub use error::{EmbedError, GenerationError, RequestError};
 pub use event::{Finish, FinishReason, Output, Timings, TokenLogprob, Usage};

@@ -4,7 +4,7 @@ use formwork_grammar::Constraint;
 use formwork_vocab::TokenId;
 
 use crate::error::{RequestError, RequestKind};
-use crate::{Penalties, Sampling};
+use crate::{Dry, Penalties, Sampling};
 
 /// What to generate.
 #[derive(Clone)]
@@ -17,6 +17,8 @@ pub struct Request {
     pub sampling: Sampling,
     /// How tokens become less likely by having come up. Within a constraint's mask, as is `logit_bias`.
     pub penalties: Penalties,
+    /// How repeated stretches of text are kept short, within the mask, too.
+    pub dry: Dry,
     /// What is added to the logits of some tokens.
     pub logit_bias: Vec<(TokenId, f32)>,
     /// The most tokens of output; without it, what is left of the context.
@@ -73,6 +75,7 @@ impl Request {
             constraint: None,
             sampling: Sampling::default(),
             penalties: Penalties::default(),
+            dry: Dry::default(),
             logit_bias: Vec::new(),
             max_tokens: None,
             stop: Vec::new(),
@@ -88,6 +91,7 @@ impl Request {
     pub(crate) fn budget(&self, context_len: usize) -> Result<usize, RequestError> {
         self.sampling.check()?;
         self.penalties.check()?;
+        self.dry.check()?;
         if let Some(&(_, given)) = self.logit_bias.iter().find(|(_, bias)| !(-100.0..=100.0).contains(bias)) {
             return Err(RequestKind::Sampling { name: "logit_bias", given, range: "-100..=100" }.into());
         }

@@ -4,7 +4,8 @@ use crate::error::{RequestError, RequestKind};
 
 /// How the next token is chosen from the logits.
 ///
-/// The temperature is applied first, then `top_k`, `min_p` and `top_p`, in that order, each on what the one before left.
+/// The temperature is applied first, then `top_k`, `typical_p`, `min_p`, `top_p` and XTC, in that order, each on what the one
+/// before left. With a temperature of 0 none of them matters.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Sampling {
     /// 0 takes the likeliest token; higher is more random. In 0..=2 for OpenAI; up to 100 here.
@@ -15,22 +16,43 @@ pub struct Sampling {
     pub top_p: f32,
     /// Keep tokens at least this likely relative to the likeliest; 0 keeps all.
     pub min_p: f32,
+    /// Keep the tokens that are most nearly as surprising as is to be expected, until their probabilities sum to this; 1 keeps
+    /// all (Meister et al., "Locally typical sampling", 2023).
+    pub typical_p: f32,
+    /// How often to leave out the likeliest tokens ("exclude top choices"): of those with a probability of `xtc_threshold` or
+    /// more, all but the least likely. 0 is never.
+    pub xtc_probability: f32,
+    /// See `xtc_probability`; above 0.5 no two tokens can be that likely, so nothing is left out.
+    pub xtc_threshold: f32,
     /// The draws follow from this and the position alone.
     pub seed: u64,
 }
 
 impl Default for Sampling {
     fn default() -> Self {
-        Self { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 0 }
+        Self {
+            temperature: 0.0,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+            typical_p: 1.0,
+            xtc_probability: 0.0,
+            xtc_threshold: 0.1,
+            seed: 0,
+        }
     }
 }
 
 impl Sampling {
     pub(crate) fn check(&self) -> Result<(), RequestError> {
+        let share = |given: f32| (0.0..=1.0).contains(&given);
         let checks = [
             ("temperature", self.temperature, (0.0..=100.0).contains(&self.temperature), "0..=100"),
             ("top_p", self.top_p, self.top_p > 0.0 && self.top_p <= 1.0, "0..=1 without 0"),
-            ("min_p", self.min_p, (0.0..=1.0).contains(&self.min_p), "0..=1"),
+            ("min_p", self.min_p, share(self.min_p), "0..=1"),
+            ("typical_p", self.typical_p, self.typical_p > 0.0 && self.typical_p <= 1.0, "0..=1 without 0"),
+            ("xtc_probability", self.xtc_probability, share(self.xtc_probability), "0..=1"),
+            ("xtc_threshold", self.xtc_threshold, share(self.xtc_threshold), "0..=1"),
         ];
         match checks.into_iter().find(|check| !check.2) {
             Some((name, given, _, range)) => Err(RequestKind::Sampling { name, given, range }.into()),
@@ -56,11 +78,20 @@ impl Sampling {
             candidates.select_nth_unstable_by(self.top_k - 1, Candidate::by_weight);
             candidates.truncate(self.top_k);
         }
+        if self.typical_p < 1.0 {
+            keep_typical(&mut candidates, self.typical_p);
+        }
         if self.min_p > 0.0 {
-            candidates.retain(|candidate| candidate.weight >= self.min_p);
+            let best = candidates.iter().map(|candidate| candidate.weight).fold(0.0, f32::max);
+            candidates.retain(|candidate| candidate.weight >= self.min_p * best);
         }
         if self.top_p < 1.0 {
             keep_top_p(&mut candidates, self.top_p);
+        }
+        if self.xtc_probability > 0.0
+            && uniform(self.seed ^ XTC, position as u64) < self.xtc_probability.into()
+        {
+            leave_out_top_choices(&mut candidates, self.xtc_threshold);
         }
         Some(draw(&candidates, uniform(self.seed, position as u64)))
     }
@@ -126,6 +157,35 @@ fn keep_top_p(candidates: &mut Vec<Candidate>, top_p: f32) {
             return;
         }
         head *= 8;
+    }
+}
+
+/// Keeps those whose surprise, -ln p, is nearest to the mean surprise, the entropy, until their share is `typical_p`.
+fn keep_typical(candidates: &mut Vec<Candidate>, typical_p: f32) {
+    let total: f64 = candidates.iter().map(|candidate| f64::from(candidate.weight)).sum();
+    candidates.retain(|candidate| candidate.weight > 0.0);
+    let surprise = |candidate: &Candidate| -(f64::from(candidate.weight) / total).ln();
+    let entropy: f64 = candidates.iter().map(|one| f64::from(one.weight) / total * surprise(one)).sum();
+    let distance = |candidate: &Candidate| (surprise(candidate) - entropy).abs();
+    candidates.sort_by(|a, b| distance(a).total_cmp(&distance(b)).then(a.token.cmp(&b.token)));
+    let mut share = 0.0;
+    let last = candidates.iter().position(|candidate| {
+        share += f64::from(candidate.weight) / total;
+        share > f64::from(typical_p)
+    });
+    candidates.truncate(last.map_or(usize::MAX, |last| last + 1));
+}
+
+/// Makes the draws of XTC others than those of tokens.
+const XTC: u64 = 0x0058_5443;
+
+/// Leaves out all candidates with a share of `threshold` or more but the least likely of them.
+fn leave_out_top_choices(candidates: &mut Vec<Candidate>, threshold: f32) {
+    let total: f32 = candidates.iter().map(|candidate| candidate.weight).sum();
+    let is_top = |candidate: &Candidate| candidate.weight >= threshold * total;
+    let least = candidates.iter().copied().filter(is_top).max_by(Candidate::by_weight);
+    if let Some(least) = least {
+        candidates.retain(|candidate| !is_top(candidate) || candidate.token == least.token);
     }
 }
 
@@ -211,6 +271,52 @@ mod tests {
         let top = kept(Sampling { top_p: 0.5, ..base }).expect("some");
         assert!((60..=70).contains(&top), "{top}");
         assert_eq!(kept(Sampling { top_p: 1e-6, ..base }), Some(0));
+    }
+
+    /// The tokens that are ever drawn, by logits that are logarithms of these.
+    fn drawn(sampling: Sampling, probabilities: &[f32]) -> Vec<u32> {
+        let logits: Vec<f32> = probabilities.iter().map(|p| p.ln()).collect();
+        let draws = (0..3000).filter_map(|seed| Sampling { seed, ..sampling }.choose(&logits, None, 3));
+        let drawn: std::collections::BTreeSet<u32> = draws.map(|token| token.0).collect();
+        drawn.into_iter().collect()
+    }
+
+    #[test]
+    fn typical_tokens_are_about_as_surprising_as_the_mean() {
+        // Surprises 0.69, 1.39, 2.08, 2.08; the entropy is 1.21. So the order is 1, 0, and then 2 and 3.
+        let probabilities = [0.5, 0.25, 0.125, 0.125];
+        let typical = |typical_p| drawn(Sampling { typical_p, ..sampling(1.0, 0) }, &probabilities);
+        assert_eq!(typical(0.2), [1]);
+        assert_eq!(typical(0.5), [0, 1]);
+        assert_eq!(typical(0.8), [0, 1, 2]);
+        assert_eq!(typical(1.0), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn top_choices_are_left_out_but_one() {
+        let probabilities = [0.4, 0.1, 0.3, 0.15, 0.05];
+        let xtc = |xtc_probability, xtc_threshold| {
+            drawn(Sampling { xtc_probability, xtc_threshold, ..sampling(1.0, 0) }, &probabilities)
+        };
+        assert_eq!(xtc(1.0, 0.2), [1, 2, 3, 4]);
+        assert_eq!(xtc(1.0, 0.12), [1, 3, 4]);
+        assert_eq!(xtc(1.0, 0.35), [0, 1, 2, 3, 4]);
+        assert_eq!(xtc(1.0, 0.6), [0, 1, 2, 3, 4]);
+        assert_eq!(xtc(0.0, 0.12), [0, 1, 2, 3, 4]);
+        // One of two equals stays.
+        let equals = drawn(Sampling { xtc_probability: 1.0, ..sampling(1.0, 0) }, &[0.5, 0.5]);
+        assert_eq!(equals, [1]);
+    }
+
+    #[test]
+    fn top_choices_are_left_out_as_often_as_asked() {
+        let logits = [0.6f32.ln(), 0.4f32.ln()];
+        let draws = 20_000;
+        let sampling = |seed| Sampling { xtc_probability: 0.5, ..sampling(1.0, seed) };
+        let first = (0..draws).filter(|&seed| sampling(seed).choose(&logits, None, 1) == Some(TokenId(0)));
+        // Half of the time it is left out, else it comes by its probability.
+        let share = first.count() as f32 / draws as f32;
+        assert!((share - 0.3).abs() < 0.015, "{share}");
     }
 
     #[test]

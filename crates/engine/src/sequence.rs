@@ -79,12 +79,7 @@ impl Sequence {
             order,
             text: TextStream::new(request.stop.clone()),
             matcher: request.constraint.as_ref().map(formwork_grammar::Constraint::matcher),
-            adjustment: Adjustment::new(
-                request.penalties,
-                request.logit_bias.clone(),
-                &request.prompt,
-                tokenizer.vocabulary().len(),
-            ),
+            adjustment: Adjustment::new(&request, tokenizer.vocabulary()),
             thinking: request.reasoning.clone().map(Thinking::new),
             tokenizer,
             outbox: Outbox::new(outputs, request.logprobs, seat),

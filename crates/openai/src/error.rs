@@ -50,6 +50,18 @@ pub(crate) enum Problem {
     Disagreement { given: usize, other: &'static str, limit: usize },
     #[error("needs `stream` to be true")]
     NotStreaming,
+    #[error("needs `{other}`")]
+    Needs { other: &'static str },
+    #[error("there is no tool `{name}`")]
+    NoTool { name: String },
+    #[error("there is another tool `{name}`")]
+    SameName { name: String },
+    #[error("a name has 1 to 128 letters, digits, `_`, `-` and `.`")]
+    BadName,
+    #[error("arguments are an object, so the schema's type is `object`")]
+    NotOfObjects,
+    #[error("needs content or tool calls")]
+    SaysNothing,
 }
 
 impl RequestError {

@@ -16,18 +16,22 @@
 //! No HTTP: statuses and headers are the server's. No defaults either, except where the wire itself has one.
 
 mod chat;
+mod completion;
 mod embeddings;
 mod error;
 mod failure;
 mod grammar;
 mod models;
 mod request;
+mod responses;
 mod tokens;
 
 pub use chat::{
-    AssistantMessage, ChatChoice, ChatChunk, ChatCompletion, ChunkChoice, ChunkUsage, Delta, FinishReason,
-    Usage,
+    AssistantMessage, CallDelta, CalledFunction, ChatChoice, ChatChunk, ChatCompletion, ChunkChoice,
+    ChunkUsage, CompletionDetails, Delta, FinishReason, FunctionDelta, LikelyToken, Logprobs, MessageCall,
+    PromptDetails, TokenLogprob, Usage,
 };
+pub use completion::{Completion, CompletionChoice, CompletionLogprobs, CompletionPrompt, CompletionRequest};
 pub use embeddings::{
     Embedding, EmbeddingFormat, EmbeddingInput, EmbeddingList, EmbeddingPooling, EmbeddingRequest,
     EmbeddingUsage, EmbeddingVector,
@@ -40,8 +44,12 @@ pub use grammar::{
 };
 pub use models::{Model, ModelList};
 pub use request::{
-    ChatMessage, ChatRequest, Format, Role, StreamOptions, StructuralTag, StructuralTags, TagContent,
-    TokenLimit,
+    ChatMessage, ChatRequest, Dry, Format, Function, Parameters, Role, StreamOptions, StructuralTag,
+    StructuralTags, TagContent, TokenLimit, ToolCall, ToolSet,
+};
+pub use responses::{
+    ContentPart, IncompleteDetails, InputItem, Item, OutputText, Response, ResponseError, ResponseEvent,
+    ResponseRequest, ResponseUsage, Status,
 };
 pub use tokens::{
     DetokenizeRequest, Detokenized, Piece, RenderedTemplate, TemplateRequest, TokenPiece, TokenizeInput,

@@ -17,7 +17,7 @@ pub(crate) async fn log(request: Request, next: Next) -> Response {
     let id = format!("req-{:016x}", random());
     let span = tracing::info_span!("request", %id, method = %request.method(), path = request.uri().path());
     let mut response = next.run(request).instrument(span.clone()).await;
-    let (status, ms) = (response.status().as_u16(), started.elapsed().as_millis());
+    let (status, ms) = (response.status().as_u16(), started.elapsed().as_millis() as u64);
     span.in_scope(|| tracing::info!(status, ms, "answered"));
     if let Ok(id) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID, id);

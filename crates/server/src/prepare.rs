@@ -74,6 +74,7 @@ fn sampling(request: &ChatRequest) -> Sampling {
         top_p: request.top_p.unwrap_or(neutral.top_p).max(f32::MIN_POSITIVE),
         min_p: request.min_p.unwrap_or(neutral.min_p),
         seed: request.seed.unwrap_or_else(random),
+        ..neutral
     }
 }
 

@@ -253,7 +253,7 @@ impl Registry {
             Ok(Arc::new(Served::new(model, &self.options)))
         }));
         let outcome = loaded.unwrap_or_else(|_| Err("the loader panicked".into()));
-        let ms = started.elapsed().as_millis();
+        let ms = started.elapsed().as_millis() as u64;
         match &outcome {
             Ok(_) => tracing::info!(model, ms, "loaded"),
             Err(error) => tracing::error!(model, ms, error = %chain(error), "not loaded"),

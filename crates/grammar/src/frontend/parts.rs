@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::builder::{Builder, Ends};
 use super::expr::{Expr, Rules};
+use super::tags::{self, StructuralTags};
 use super::triggers::Triggers;
 use super::{choice, gbnf, regex};
 use crate::error::{Kind, TagProblem};
@@ -43,6 +44,8 @@ pub enum Part {
     Regex(String),
     /// One of these texts.
     Choices(Vec<String>),
+    /// Free text with tags in it.
+    Tags(StructuralTags),
     /// All of these, one after the other.
     Sequence(Vec<Part>),
     /// Any one of these; at least one.
@@ -134,6 +137,10 @@ impl Composer<'_> {
             Part::Choices(choices) => {
                 let rules = choice::parse(choices)?;
                 self.builder.include(&format!("choice-{number}"), rules)?
+            }
+            Part::Tags(tags) => {
+                let rules = tags::parse(tags, self.options, self.limits)?;
+                self.builder.include(&format!("tags-{number}"), rules)?
             }
             Part::Sequence(parts) => Expr::Sequence(self.all(parts)?),
             Part::OneOf(parts) => Expr::Alternatives(self.all(parts)?),

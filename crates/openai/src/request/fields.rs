@@ -8,6 +8,7 @@ use crate::RequestError;
 use crate::error::Problem;
 
 /// A value and where it stands, such as `messages[0].content`.
+#[derive(Clone)]
 pub(crate) struct Place {
     path: String,
     value: Value,
@@ -40,6 +41,11 @@ impl Fields {
     pub(crate) fn take(&mut self, name: &str) -> Option<Place> {
         let value = self.unread.shift_remove(name)?;
         Some(Place { path: self.path_of(name), value })
+    }
+
+    /// The value of the field `name`, which stays unread.
+    pub(crate) fn get(&self, name: &str) -> Option<&Value> {
+        self.unread.get(name)
     }
 
     /// Reads the field `name`, if the object has it.

@@ -95,7 +95,7 @@ fn read_response_format(at: Place) -> Result<Option<Format>, RequestError> {
 
 /// The schema within `json_schema`. Its name and description are for the caller, and what is not strict is enforced all
 /// the same.
-fn read_json_schema(mut fields: Fields) -> Result<Value, RequestError> {
+pub(crate) fn read_json_schema(mut fields: Fields) -> Result<Value, RequestError> {
     fields.required("name")?.string()?;
     fields.take("description").map(Place::string).transpose()?;
     fields.take("strict").map(Place::bool).transpose()?;

@@ -4,21 +4,25 @@ mod fields;
 mod format;
 mod message;
 mod neutral;
+mod parameters;
 mod structural_tag;
+mod tools;
 
 use serde_json::{Map, Value};
 
 pub(crate) use fields::{Fields, Place};
 pub use format::Format;
-pub(crate) use format::read as read_format;
-pub use message::{ChatMessage, Role};
+pub(crate) use format::{read as read_format, read_json_schema};
+pub(crate) use message::read_content;
+pub use message::{ChatMessage, Role, ToolCall};
+pub(crate) use parameters::read_stream;
+pub use parameters::{Dry, Parameters, StreamOptions, TokenLimit};
 pub use structural_tag::{StructuralTag, StructuralTags, TagContent};
+pub use tools::{Function, ToolSet};
+pub(crate) use tools::{ToolForm, read as read_tools};
 
 use crate::RequestError;
 use crate::error::Problem;
-
-/// The most stop strings that a request may have.
-const MAX_STOPS: usize = 16;
 
 /// Fields that are accepted and have no effect here: they are about accounts, storage and caching elsewhere.
 const WITHOUT_EFFECT: [&str; 6] =
@@ -33,51 +37,18 @@ pub struct ChatRequest {
     pub messages: Vec<ChatMessage>,
     /// How to stream the answer, when it is to be streamed.
     pub stream: Option<StreamOptions>,
-    /// The most tokens of output, at least 1.
-    pub max_tokens: Option<TokenLimit>,
-    /// In 0..=2.
-    pub temperature: Option<f32>,
-    /// In 0..=1.
-    pub top_p: Option<f32>,
-    /// How many of the likeliest tokens are kept; 0 keeps all (as does -1 on the wire). An extension.
-    pub top_k: Option<usize>,
-    /// In 0..=1. An extension.
-    pub min_p: Option<f32>,
-    /// In -2..=2: taken from the logits of tokens that are in the output; 0 does nothing.
-    pub presence_penalty: f32,
-    /// In -2..=2: taken from them once for each time that they are; 0 does nothing.
-    pub frequency_penalty: f32,
-    /// In 0.01..=100: what the logits of tokens of prompt and output are divided by, or multiplied with below zero; 1 does
-    /// nothing. An extension.
-    pub repetition_penalty: f32,
-    /// Tokens by their ids, and what is added to their logits, in -100..=100.
-    pub logit_bias: Vec<(u32, f32)>,
-    /// What random draws follow from.
-    pub seed: Option<u64>,
-    /// Texts that end the output; none is empty.
-    pub stop: Vec<String>,
+    /// How the answer is generated.
+    pub parameters: Parameters,
+    /// How many likely tokens to tell of beside each token's log-probability; `None` tells nothing.
+    pub logprobs: Option<usize>,
+    /// The tools that the model may call.
+    pub tools: ToolSet,
     /// What the output must look like, unless it is free text.
     pub format: Option<Format>,
     /// Whether the prompt tells the model about `format`. An extension; true unless the request says otherwise.
     pub schema_in_prompt: bool,
     /// Further variables for the chat template. An extension.
     pub chat_template_kwargs: Map<String, Value>,
-}
-
-/// How an answer is streamed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct StreamOptions {
-    /// Whether a last chunk gives the usage.
-    pub include_usage: bool,
-}
-
-/// A bound on the output, and the field that set it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TokenLimit {
-    /// At least 1.
-    pub tokens: usize,
-    /// `max_completion_tokens`, or its older name `max_tokens`.
-    pub field: &'static str,
 }
 
 impl ChatRequest {
@@ -97,94 +68,52 @@ impl ChatRequest {
             model,
             messages: message::read_all(fields.required("messages")?)?,
             stream: read_stream(&mut fields)?,
-            max_tokens: read_max_tokens(&mut fields)?,
-            temperature: fields.take("temperature").map(|at| at.number(0.0..=2.0, "0..=2")).transpose()?,
-            top_p: fields.take("top_p").map(|at| at.number(0.0..=1.0, "0..=1")).transpose()?,
-            top_k: fields.take("top_k").as_ref().map(read_top_k).transpose()?,
-            min_p: fields.take("min_p").map(|at| at.number(0.0..=1.0, "0..=1")).transpose()?,
-            presence_penalty: read_penalty(&mut fields, "presence_penalty")?,
-            frequency_penalty: read_penalty(&mut fields, "frequency_penalty")?,
-            repetition_penalty: fields
-                .take("repetition_penalty")
-                .map(|at| at.number(0.01..=100.0, "0.01..=100"))
-                .transpose()?
-                .unwrap_or(1.0),
-            logit_bias: fields.take("logit_bias").map(read_logit_bias).transpose()?.unwrap_or_default(),
-            seed: fields.take("seed").map(Place::seed).transpose()?,
-            stop: fields.take("stop").map(read_stop).transpose()?.unwrap_or_default(),
+            parameters: Parameters::read(&mut fields)?,
+            logprobs: parameters::read_logprobs(&mut fields)?,
+            tools: tools::read(&mut fields, ToolForm::Nested)?,
             format: format::read(&mut fields)?,
             schema_in_prompt: fields.take("schema_in_prompt").map(Place::bool).transpose()?.unwrap_or(true),
-            chat_template_kwargs: fields
-                .take("chat_template_kwargs")
-                .map(Place::map)
-                .transpose()?
-                .unwrap_or_default(),
+            chat_template_kwargs: read_template_variables(&mut fields)?,
         };
-        for name in WITHOUT_EFFECT {
-            fields.take(name);
-        }
+        take_without_effect(&mut fields);
         neutral::check(&mut fields, &neutral::CHAT)?;
         fields.finish()?;
+        if let (Some(Format::StructuralTags(_)), false) = (&request.format, request.tools.tools.is_empty()) {
+            return Err(RequestError::field("response_format", Problem::Conflict { other: "tools" }));
+        }
         Ok(request)
     }
 }
 
-fn read_stream(fields: &mut Fields) -> Result<Option<StreamOptions>, RequestError> {
-    let stream = fields.take("stream").map(Place::bool).transpose()?.unwrap_or(false);
-    let Some(options) = fields.take("stream_options") else {
-        return Ok(stream.then(StreamOptions::default));
-    };
-    if !stream {
-        return Err(options.error(Problem::NotStreaming));
-    }
-    let mut options = options.fields()?;
-    let include_usage = options.take("include_usage").map(Place::bool).transpose()?.unwrap_or(false);
-    neutral::check(&mut options, &neutral::STREAM_OPTIONS)?;
-    options.finish()?;
-    Ok(Some(StreamOptions { include_usage }))
+/// Takes the fields that completions elsewhere have and these do not.
+pub(crate) fn check_neutral_completion(fields: &mut Fields) -> Result<(), RequestError> {
+    neutral::check(fields, &neutral::COMPLETION)
 }
 
-/// The two names of the same limit. A request may use both, as some clients do, when they agree.
-fn read_max_tokens(fields: &mut Fields) -> Result<Option<TokenLimit>, RequestError> {
-    let mut read = |field| -> Result<_, RequestError> {
-        let tokens = fields.take(field).map(Place::positive).transpose()?;
-        Ok(tokens.map(|tokens| TokenLimit { tokens, field }))
-    };
-    match (read("max_completion_tokens")?, read("max_tokens")?) {
-        (Some(new), Some(old)) if new.tokens != old.tokens => {
-            let (given, other, limit) = (old.tokens, new.field, new.tokens);
-            Err(RequestError::field(old.field, Problem::Disagreement { given, other, limit }))
-        }
-        (new, old) => Ok(new.or(old)),
+/// Takes the fields that have no effect here.
+pub(crate) fn take_without_effect(fields: &mut Fields) {
+    for name in WITHOUT_EFFECT {
+        fields.take(name);
     }
 }
 
-fn read_penalty(fields: &mut Fields, name: &str) -> Result<f32, RequestError> {
-    let given = fields.take(name).map(|at| at.number(-2.0..=2.0, "-2..=2")).transpose()?;
-    Ok(given.unwrap_or(0.0))
-}
-
-fn read_logit_bias(at: Place) -> Result<Vec<(u32, f32)>, RequestError> {
-    at.entries()?
-        .into_iter()
-        .map(|(name, at)| {
-            let token = name.parse().map_err(|_| at.error(Problem::NotATokenId))?;
-            Ok((token, at.number(-100.0..=100.0, "-100..=100")?))
-        })
-        .collect()
-}
-
-/// -1 is a common spelling of "all".
-fn read_top_k(at: &Place) -> Result<usize, RequestError> {
-    let given = at.integer(-1, "-1 and up")?;
-    Ok(usize::try_from(given).unwrap_or(0))
-}
-
-fn read_stop(at: Place) -> Result<Vec<String>, RequestError> {
-    let places = if at.is_string() { vec![at] } else { at.list("a string or an array of strings")? };
-    if places.len() > MAX_STOPS {
-        let problem = Problem::TooMany { given: places.len(), limit: MAX_STOPS };
-        return Err(RequestError::field("stop", problem));
+/// `chat_template_kwargs`, and `reasoning_effort`, which templates know as a variable too.
+fn read_template_variables(fields: &mut Fields) -> Result<Map<String, Value>, RequestError> {
+    let mut variables = fields.read("chat_template_kwargs", Place::map)?.unwrap_or_default();
+    if let Some(effort) = fields.take("reasoning_effort") {
+        add_effort(&effort, &mut variables)?;
     }
-    places.into_iter().map(Place::non_empty_string).collect()
+    Ok(variables)
+}
+
+/// How hard the model should think, for its template.
+pub(crate) fn add_effort(at: &Place, variables: &mut Map<String, Value>) -> Result<(), RequestError> {
+    const EFFORTS: [&str; 6] = ["none", "minimal", "low", "medium", "high", "xhigh"];
+    let known = |name: &str| EFFORTS.into_iter().find(|effort| *effort == name);
+    let effort = at.one_of(known, "none, minimal, low, medium, high and xhigh")?;
+    if effort == "none" {
+        variables.entry("enable_thinking").or_insert(Value::Bool(false));
+    }
+    variables.entry("reasoning_effort").or_insert_with(|| effort.into());
+    Ok(())
 }

@@ -21,23 +21,13 @@ const fn field(name: &'static str, asks_nothing: fn(&Value) -> bool, accepted: &
 }
 
 /// Fields of a chat request.
-pub(super) const CHAT: [Unsupported; 23] = [
-    field("n", |value| *value == 1, "1"),
+pub(super) const CHAT: [Unsupported; 14] = [
     field("best_of", |value| *value == 1, "1"),
-    field("logprobs", is_false, "false"),
-    field("top_logprobs", is_zero, "0"),
     field("repeat_penalty", is_one, "1"),
-    field("typical_p", is_one, "1"),
-    field("tools", is_empty, "[]"),
     field("functions", is_empty, "[]"),
-    field("tool_choice", is_no_choice, "\"none\" or \"auto\""),
     field("function_call", is_no_choice, "\"none\" or \"auto\""),
-    // Without tools, how many calls may be made at once is moot.
-    field("parallel_tool_calls", Value::is_boolean, "a boolean"),
     field("modalities", |value| *value == serde_json::json!(["text"]), "[\"text\"]"),
     field("verbosity", |value| value == "medium", "\"medium\""),
-    field("reasoning_effort", |value| value == "none", "\"none\""),
-    field("stop_token_ids", is_empty, "[]"),
     field("ignore_eos", is_false, "false"),
     field("echo", is_false, "false"),
     field("use_beam_search", is_false, "false"),
@@ -48,12 +38,20 @@ pub(super) const CHAT: [Unsupported; 23] = [
     field("guided_grammar", never, "null (use `grammar`)"),
 ];
 
+/// Fields of a request for completions.
+pub(super) const COMPLETION: [Unsupported; 5] = [
+    field("suffix", |value| value == "", "an empty string"),
+    field("repeat_penalty", is_one, "1"),
+    field("ignore_eos", is_false, "false"),
+    field("use_beam_search", is_false, "false"),
+    field("guided_grammar", never, "null (use `grammar`)"),
+];
+
 /// Fields of `stream_options`.
 pub(super) const STREAM_OPTIONS: [Unsupported; 1] = [field("include_obfuscation", is_false, "false")];
 
 /// Fields of an assistant's message, which clients send back as they got it.
-pub(super) const ASSISTANT: [Unsupported; 5] = [
-    field("tool_calls", is_empty, "[]"),
+pub(super) const ASSISTANT: [Unsupported; 4] = [
     field("function_call", never, "null"),
     field("annotations", is_empty, "[]"),
     field("refusal", never, "null"),
@@ -74,10 +72,6 @@ pub(super) fn check(fields: &mut Fields, table: &[Unsupported]) -> Result<(), Re
 
 fn is_false(value: &Value) -> bool {
     *value == false
-}
-
-fn is_zero(value: &Value) -> bool {
-    value.as_f64() == Some(0.0)
 }
 
 fn is_one(value: &Value) -> bool {

@@ -1,0 +1,215 @@
+use serde_json::{Value, json};
+
+use super::fields::{Fields, Place};
+use crate::RequestError;
+use crate::error::Problem;
+
+/// The most tools that a request may have.
+const MAX_TOOLS: usize = 256;
+
+/// The tools of a request.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct ToolSet {
+    /// The functions that the model may call, by `tool_choice` too; none where it is `none`.
+    pub tools: Vec<Function>,
+    /// Whether one must be called.
+    pub required: bool,
+    /// Whether several may be called at once.
+    pub parallel: bool,
+    /// Whether a tool whose schema cannot be enforced takes any object. An extension.
+    pub any_object: bool,
+}
+
+/// A function that the model may call.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Function {
+    /// Its name: letters, digits, `_`, `-` and `.`.
+    pub name: String,
+    /// What it does.
+    pub description: Option<String>,
+    /// The JSON Schema of its arguments, of objects.
+    pub parameters: Value,
+    /// Where the schema stands in the request, such as `tools[0].function.parameters`.
+    pub place: String,
+}
+
+/// Whose form of tools is read: chat's, with a `function` in each, or that of responses, without.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ToolForm {
+    Nested,
+    Flat,
+}
+
+/// Reads `tools`, `tool_choice`, `parallel_tool_calls` and `on_unsupported_schema`.
+pub(crate) fn read(fields: &mut Fields, form: ToolForm) -> Result<ToolSet, RequestError> {
+    let tools = fields.read("tools", |at| read_tools(at, form))?.unwrap_or_default();
+    let choice = fields.read("tool_choice", |at| Choice::read(&at, form))?;
+    let parallel = fields.read("parallel_tool_calls", Place::bool)?.unwrap_or(true);
+    let any_object =
+        fields.read("on_unsupported_schema", |at| at.one_of(any_object, "error and json_object"))?;
+    let mut set = ToolSet { tools, required: false, parallel, any_object: any_object.unwrap_or(false) };
+    match choice.unwrap_or(Choice::Auto) {
+        Choice::None => set.tools.clear(),
+        Choice::Auto => {}
+        Choice::Required if set.tools.is_empty() => {
+            return Err(RequestError::field("tool_choice", Problem::Needs { other: "tools" }));
+        }
+        Choice::Required => set.required = true,
+        Choice::Allowed { names, required } => {
+            let unknown = names.iter().find(|name| set.tools.iter().all(|tool| tool.name != **name));
+            if let Some(name) = unknown {
+                return Err(RequestError::field("tool_choice", Problem::NoTool { name: name.clone() }));
+            }
+            set.tools.retain(|tool| names.contains(&tool.name));
+            set.required = required;
+        }
+    }
+    if set.tools.is_empty() {
+        return Ok(ToolSet::default());
+    }
+    Ok(set)
+}
+
+/// `tool_choice`.
+enum Choice {
+    None,
+    Auto,
+    Required,
+    Allowed { names: Vec<String>, required: bool },
+}
+
+impl Choice {
+    fn read(at: &Place, form: ToolForm) -> Result<Self, RequestError> {
+        if at.is_string() {
+            let known = |name: &str| match name {
+                "none" => Some(Self::None),
+                "auto" => Some(Self::Auto),
+                "required" => Some(Self::Required),
+                _ => None,
+            };
+            return at.one_of(known, "none, auto, required, and objects of type function and allowed_tools");
+        }
+        let mut fields = at.clone().fields()?;
+        let named = |name| Self::Allowed { names: vec![name], required: true };
+        let is_allowed = fields.required("type")?.one_of(
+            |name| ["function", "allowed_tools"].contains(&name).then(|| name == "allowed_tools"),
+            "function and allowed_tools",
+        )?;
+        let choice = match (is_allowed, form) {
+            (false, _) => named(read_name(&mut fields, form)?),
+            (true, ToolForm::Nested) => {
+                let mut allowed = fields.required("allowed_tools")?.fields()?;
+                let choice = Self::allowed(&mut allowed, form)?;
+                allowed.finish()?;
+                choice
+            }
+            (true, ToolForm::Flat) => Self::allowed(&mut fields, form)?,
+        };
+        fields.finish()?;
+        Ok(choice)
+    }
+
+    fn allowed(fields: &mut Fields, form: ToolForm) -> Result<Self, RequestError> {
+        let mode = |name: &str| match name {
+            "auto" => Some(false),
+            "required" => Some(true),
+            _ => None,
+        };
+        let required = fields.required("mode")?.one_of(mode, "auto and required")?;
+        let tools = fields.required("tools")?.list("an array of tools")?;
+        let names = tools.into_iter().map(|tool| {
+            let mut fields = tool.fields()?;
+            fields.required("type")?.one_of(|name| (name == "function").then_some(()), "function")?;
+            let name = read_name(&mut fields, form)?;
+            fields.finish()?;
+            Ok(name)
+        });
+        let names: Vec<String> = names.collect::<Result<_, RequestError>>()?;
+        if names.is_empty() {
+            return Err(RequestError::field("tool_choice.tools", Problem::Empty));
+        }
+        Ok(Self::Allowed { names, required })
+    }
+}
+
+fn read_name(fields: &mut Fields, form: ToolForm) -> Result<String, RequestError> {
+    if form == ToolForm::Flat {
+        return fields.required("name")?.string();
+    }
+    let mut function = fields.required("function")?.fields()?;
+    let name = function.required("name")?.string()?;
+    function.finish()?;
+    Ok(name)
+}
+
+fn any_object(name: &str) -> Option<bool> {
+    match name {
+        "error" => Some(false),
+        "json_object" => Some(true),
+        _ => None,
+    }
+}
+
+fn read_tools(at: Place, form: ToolForm) -> Result<Vec<Function>, RequestError> {
+    let places = at.list("an array of tools")?;
+    if places.len() > MAX_TOOLS {
+        let problem = Problem::TooMany { given: places.len(), limit: MAX_TOOLS };
+        return Err(RequestError::field("tools", problem));
+    }
+    let mut tools: Vec<Function> = Vec::with_capacity(places.len());
+    for (index, place) in places.into_iter().enumerate() {
+        let tool = read_tool(place.fields()?, form, index)?;
+        if tools.iter().any(|other| other.name == tool.name) {
+            return Err(RequestError::field(
+                format!("tools[{index}]"),
+                Problem::SameName { name: tool.name },
+            ));
+        }
+        tools.push(tool);
+    }
+    Ok(tools)
+}
+
+fn read_tool(mut fields: Fields, form: ToolForm, index: usize) -> Result<Function, RequestError> {
+    fields.required("type")?.one_of(|name| (name == "function").then_some(()), "function")?;
+    let (function, place) = match form {
+        ToolForm::Flat => (fields, format!("tools[{index}].parameters")),
+        ToolForm::Nested => {
+            let function = fields.required("function")?.fields()?;
+            fields.finish()?;
+            (function, format!("tools[{index}].function.parameters"))
+        }
+    };
+    read_function(function, place)
+}
+
+fn read_function(mut fields: Fields, place: String) -> Result<Function, RequestError> {
+    let name = fields.required("name")?;
+    let text = name.clone().non_empty_string()?;
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    if text.len() > 128 || !text.chars().all(is_plain) {
+        return Err(name.error(Problem::BadName));
+    }
+    let description = fields.read("description", Place::string)?;
+    // Arguments follow the schema, strict or not.
+    fields.read("strict", Place::bool)?;
+    let parameters = fields.read("parameters", |at| read_parameters(&at))?;
+    fields.finish()?;
+    // A function without parameters has none.
+    let parameters = parameters
+        .unwrap_or_else(|| json!({ "type": "object", "properties": {}, "additionalProperties": false }));
+    Ok(Function { name: text, description, parameters, place })
+}
+
+/// Arguments are an object, whether the schema says so or not.
+fn read_parameters(at: &Place) -> Result<Value, RequestError> {
+    let mut schema = at.clone().map()?;
+    match schema.get("type") {
+        None => {
+            schema.insert("type".to_owned(), json!("object"));
+        }
+        Some(given) if given == "object" => {}
+        Some(_) => return Err(at.error(Problem::NotOfObjects)),
+    }
+    Ok(Value::Object(schema))
+}
