@@ -9,12 +9,16 @@ use tokio::sync::oneshot;
 
 use crate::app::App;
 use crate::error::{ApiError, Kind};
-use crate::{auth, body, chat, cors, embeddings, grammar, listen, log, metrics, models, tokens};
+use crate::{
+    auth, body, chat, completions, cors, embeddings, grammar, listen, log, metrics, models, responses, tokens,
+};
 
 /// The routes of `app`.
 pub fn router(app: App) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(chat::create))
+        .route("/v1/completions", post(completions::create))
+        .route("/v1/responses", post(responses::create))
         .route("/v1/embeddings", post(embeddings::create))
         .route("/v1/grammar/check", post(grammar::check))
         .route("/v1/grammar/explain", post(grammar::explain))
