@@ -36,6 +36,7 @@ mod error;
 mod event;
 mod handle;
 mod outbox;
+mod prefix_cache;
 pub mod prompt;
 mod reasoning;
 mod request;

@@ -132,9 +132,34 @@ impl Sequence {
         }
     }
 
+    /// How many tokens the model has read.
+    pub(crate) const fn read(&self) -> usize {
+        self.read
+    }
+
     /// What the model has not read.
     pub(crate) fn unread(&self) -> &[TokenId] {
         &self.tokens[self.read..]
+    }
+
+    /// What the model has read, or is to read, before the output.
+    pub(crate) fn prompt(&self) -> &[TokenId] {
+        &self.request.prompt
+    }
+
+    /// Whether what one of two sequences reads next is all that the other one needs.
+    pub(crate) fn reads_as(&self, other: &Self) -> bool {
+        let reads = |one: &Self| matches!(one.need(), Need::Prompt { .. }) && !one.is_suspect;
+        reads(self) && reads(other) && self.prompt() == other.prompt()
+    }
+
+    /// Goes on in another sequence of the model, in which the first `read` tokens of the prompt are read.
+    pub(crate) const fn resume(&mut self, id: SequenceId, read: usize) {
+        self.id = id;
+        if !self.is_suspect {
+            self.usage.cached_tokens += read - self.read;
+        }
+        self.read = read;
     }
 
     /// Goes on in another sequence of the model, in which nothing is read.
@@ -148,10 +173,13 @@ impl Sequence {
     pub(crate) fn report(&mut self, stats: &mut Stats) {
         let (before, grammar, last) = self.reported;
         let now = Instant::now();
+        let cached = (self.usage.cached_tokens - before.cached_tokens) as u64;
+        stats.cached_tokens += cached;
+        stats.prompt_tokens += cached;
         stats.grammar += self.times.grammar.saturating_sub(grammar);
         let tokens = self.usage.completion_tokens - before.completion_tokens;
         if tokens == 0 {
-            self.reported.1 = self.times.grammar;
+            self.reported = (self.usage, self.times.grammar, last);
             return;
         }
         stats.completion_tokens += tokens as u64;
