@@ -29,11 +29,14 @@ pub struct EngineOptions {
     pub step_tokens: usize,
     /// Bytes of keys and values that are kept of prompts for others that begin the same; 0 keeps none.
     pub prefix_cache_bytes: usize,
+    /// The most tokens that are drafted from the text itself for the model to check at once; 0 drafts none. It does not change
+    /// what is generated.
+    pub speculate: usize,
 }
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self { parallel: 4, queue: 256, step_tokens: 512, prefix_cache_bytes: 512 << 20 }
+        Self { parallel: 4, queue: 256, step_tokens: 512, prefix_cache_bytes: 512 << 20, speculate: 0 }
     }
 }
 

@@ -35,6 +35,7 @@ mod engine;
 mod error;
 mod event;
 mod handle;
+mod lookup;
 mod outbox;
 mod prefix_cache;
 pub mod prompt;

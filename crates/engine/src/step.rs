@@ -16,6 +16,7 @@ impl Engine {
     pub(crate) fn step(&mut self) {
         self.drop_unreadable();
         self.use_cache();
+        self.draft();
         let needs = self.needs();
         let counts = scheduler::prompt_tokens(&needs, self.options.step_tokens, self.model.prompt_grain());
         let (mut together, mut alone) = (Vec::new(), Vec::new());
@@ -51,6 +52,24 @@ impl Engine {
                 }
                 Ok(None) => {}
                 Err(error) => tracing::debug!(%error, "a prefix could not be used"),
+            }
+        }
+    }
+
+    /// Drafts tokens for those that generate.
+    fn draft(&mut self) {
+        let most = self.options.speculate;
+        if most == 0 || !self.model.can_fork() {
+            return;
+        }
+        for mut sequence in std::mem::take(&mut self.running) {
+            let drafted = contained(|| {
+                sequence.draft(most);
+                Ok(())
+            });
+            match drafted {
+                Ok(()) => self.running.push(sequence),
+                Err(error) => self.settle(sequence, Err(error)),
             }
         }
     }
@@ -139,7 +158,7 @@ impl Engine {
         for (index, mut sequence) in scheduled.into_iter().enumerate() {
             let count = sequence.feed(0).tokens.len();
             let progress = match &logits {
-                Ok(logits) => contained(|| sequence.take_rows(count, logits.rows(index))),
+                Ok(logits) => self.take_rows(&mut sequence, count, logits.rows(index)),
                 Err(error) if is_alone => Err(error.clone()),
                 Err(_) => {
                     self.model.close(sequence.id);
@@ -152,12 +171,27 @@ impl Engine {
         }
     }
 
+    /// Gives a sequence the rows that it wanted, and takes back from the model what was drafted and not chosen.
+    fn take_rows(
+        &mut self,
+        sequence: &mut Sequence,
+        count: usize,
+        rows: &[Vec<f32>],
+    ) -> Result<Progress, GenerationError> {
+        let fed = sequence.read() + count;
+        let progress = contained(|| sequence.take_rows(count, rows))?;
+        if sequence.read() < fed && matches!(progress, Progress::Running) {
+            self.model.truncate(sequence.id, sequence.read()).map_err(GenerationKind::model)?;
+        }
+        Ok(progress)
+    }
+
     /// The logits that sequences want, each with how many tokens of its prompt it may read; `whole` rows, if so asked.
     fn pass(&mut self, scheduled: &[(&Sequence, usize)], whole: bool) -> Result<Logits, GenerationError> {
         let feeds: Vec<Feed<'_>> = scheduled.iter().map(|(sequence, count)| sequence.feed(*count)).collect();
         let runs = scheduled.iter().zip(&feeds).map(|((sequence, _), feed)| Run {
             sequence: sequence.id,
-            tokens: feed.tokens,
+            tokens: &feed.tokens,
             role: feed.role,
             wanted: match feed.rows[..] {
                 _ if whole => Wanted::All,

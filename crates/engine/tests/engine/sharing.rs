@@ -45,13 +45,14 @@ fn a_request_gives_the_same_tokens_alone_and_among_others_and_with_any_cache() {
     let plain = EngineOptions { parallel: 1, prefix_cache_bytes: 0, ..EngineOptions::default() };
     let alone = start(Pieces::default(), plain);
     let mut random = Random(5);
-    let mut cached = 0;
+    let (mut cached, mut drafted, mut accepted) = (0, 0, 0);
     for round in 0..40 {
         let model = Pieces::default();
         let options = EngineOptions {
             parallel: 1 + random.below(6),
             step_tokens: 1 + random.below(500),
             prefix_cache_bytes: [0, 2000, 8000, 1 << 20][random.below(4)],
+            speculate: [0, 1, 4, 9][random.below(4)],
             ..EngineOptions::default()
         };
         let engine = start(model.clone(), options);
@@ -75,9 +76,47 @@ fn a_request_gives_the_same_tokens_alone_and_among_others_and_with_any_cache() {
             assert_eq!(usage, expected, "round {round}");
         }
         wait(engine.clear_prefix_cache());
-        assert_eq!((model.open_sequences(), engine.stats().cache_tokens), (0, 0), "round {round}");
+        let stats = engine.stats();
+        assert_eq!((model.open_sequences(), stats.cache_tokens), (0, 0), "round {round}");
+        drafted += stats.drafted_tokens;
+        accepted += stats.accepted_tokens;
     }
     assert!(cached > 2000, "{cached}");
+    assert!(accepted > 50 && drafted > 2 * accepted, "{accepted} of {drafted}");
+}
+
+/// A model that counts to three over and over is guessed right after its first round.
+#[test]
+fn what_repeats_is_drafted() {
+    let model = || {
+        Shared::new(ScriptedModel::new(VOCABULARY, 600, |tokens, row| {
+            let next = match tokens.last().map(|token| token.0 as u8) {
+                Some(b'1') => b'2',
+                Some(b'2') => b'3',
+                _ => b'1',
+            };
+            row[usize::from(next)] = 1.0;
+        }))
+    };
+    let plain = start(model(), EngineOptions::default());
+    let engine = start(model(), EngineOptions { speculate: 8, ..EngineOptions::default() });
+    for grammar in [None, Some("root ::= [0-9]* \"!\""), Some("root ::= ([0-9]{7} \" and \")* \"!\"")] {
+        for logprobs in [None, Some(1)] {
+            let asked = Request {
+                max_tokens: Some(60),
+                constraint: grammar.map(constraint),
+                logprobs,
+                ..request("count>")
+            };
+            let (before, given, expected) = (engine.stats(), run(&engine, &asked), run(&plain, &asked));
+            assert_eq!((&given.text, &given.logprobs), (&expected.text, &expected.logprobs));
+            assert_eq!(given.finish().usage, expected.finish().usage);
+            let stats = engine.stats();
+            let (accepted, steps) =
+                (stats.accepted_tokens - before.accepted_tokens, stats.steps - before.steps);
+            assert!(accepted >= 25 && steps <= 25, "{accepted} accepted in {steps} steps: {grammar:?}");
+        }
+    }
 }
 
 #[test]
