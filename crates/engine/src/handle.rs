@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -123,9 +123,13 @@ impl EngineHandle {
         Ok(result?)
     }
 
-    /// Whether nothing runs or waits.
-    pub fn is_idle(&self) -> bool {
-        self.load.load(Ordering::Relaxed) == 0
+    /// Forgets the prompts that the engine has kept.
+    pub async fn clear_prefix_cache(&self) {
+        let (reply, done) = oneshot::channel();
+        if self.events.send(Event::ClearCache(reply)).is_ok() {
+            // An engine that stops forgets everything.
+            let _ = done.await;
+        }
     }
 
     /// What the engine has done so far.
