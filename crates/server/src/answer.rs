@@ -87,7 +87,7 @@ impl Answer {
     }
 
     fn log(&self, finish: &Finish) {
-        let Finish { reason, closed_by_budget, usage, timings } = finish;
+        let Finish { reason, closed_by_budget, usage, timings, .. } = finish;
         let [first_ms, prompt_ms, decode_ms] =
             [timings.first_token, timings.prompt, timings.decode].map(|time| time.as_millis());
         self.span.in_scope(|| {
