@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use crate::app::App;
 use crate::error::{ApiError, Kind};
-use crate::{auth, body, chat, cors, embeddings, grammar, listen, log, metrics, models, tokens};
+use crate::{auth, body, chat, cors, embeddings, grammar, listen, log, metrics, models, openapi, tokens};
 
 /// The routes of `app`.
 pub fn router(app: App) -> Router {
@@ -26,6 +26,7 @@ pub fn router(app: App) -> Router {
         .route("/apply-template", post(tokens::apply_template))
         .route("/health", get(models::health))
         .route("/metrics", get(metrics::metrics))
+        .route("/openapi.json", get(openapi::get))
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
         // `receive` has the limit.
