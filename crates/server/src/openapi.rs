@@ -1,4 +1,4 @@
-//! `GET /openapi.json`: what the server takes and gives, as an OpenAPI 3.1 document.
+//! `GET /openapi.json`: what the server takes and gives, as a document of `OpenAPI` 3.1.
 //!
 //! The files in `openapi/` are parts of it. Fields that several schemas have stand under `fields` in one of them, and a schema says
 //! with `x-fields` which groups it takes, since tools that read such documents do not follow `unevaluatedProperties`.
