@@ -10,7 +10,8 @@ use tokio::sync::oneshot;
 use crate::app::App;
 use crate::error::{ApiError, Kind};
 use crate::{
-    auth, body, chat, completions, cors, embeddings, grammar, listen, log, metrics, models, responses, tokens,
+    auth, body, chat, completions, cors, embeddings, grammar, listen, log, metrics, models, openapi,
+    responses, tokens,
 };
 
 /// The routes of `app`.
@@ -30,6 +31,7 @@ pub fn router(app: App) -> Router {
         .route("/apply-template", post(tokens::apply_template))
         .route("/health", get(models::health))
         .route("/metrics", get(metrics::metrics))
+        .route("/openapi.json", get(openapi::get))
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
         // `receive` has the limit.

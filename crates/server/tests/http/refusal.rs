@@ -136,11 +136,8 @@ async fn a_full_queue_is_busy() {
         let _ = gate.recv();
         row[END] = 1000.0;
     });
-    let engine = Engine::start(
-        Box::new(model),
-        tokenizer(),
-        EngineOptions { parallel: 1, queue: 1, ..EngineOptions::default() },
-    );
+    let options = EngineOptions { parallel: 1, queue: 1, ..EngineOptions::default() };
+    let engine = Engine::start(Box::new(model), tokenizer(), options);
     let app = App::new(vec![served("m", engine)], ServerOptions::default()).unwrap();
     let body = Body::from(ask(&json!({"stream": true})).to_string());
     let running =
