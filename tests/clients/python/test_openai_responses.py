@@ -1,0 +1,212 @@
+"""`/v1/responses` through the official client: stateless, whole and in events, with tools and structure."""
+
+import json
+
+import openai
+import pytest
+
+from shapes import ASK_PERSON, TOOLS, Person, Sum, check_arguments, responses_tool
+
+GREEDY = {"input": "Tell me about the sea.", "temperature": 0, "max_output_tokens": 16}
+WITH_TOOLS = {
+    "input": "What is the weather in Oslo?",
+    "temperature": 0,
+    "max_output_tokens": 60,
+    "tools": [responses_tool(tool) for tool in TOOLS],
+}
+
+
+@pytest.fixture
+def create(client, model):
+    return lambda **options: client.responses.create(model=model, **options)
+
+
+def calls(response):
+    return [(item.name, item.arguments) for item in response.output if item.type == "function_call"]
+
+
+def check_called(response):
+    found = [item for item in response.output if item.type == "function_call"]
+    assert found
+    for item in found:
+        assert item.call_id
+        check_arguments(TOOLS, item.name, item.arguments)
+    assert len({item.call_id for item in found}) == len(found)
+    return found
+
+
+def test_plain(create, model):
+    response = create(**GREEDY)
+    [message] = response.output
+    assert (response.object, response.model) == ("response", model)
+    assert response.id.startswith("resp_")
+    assert (message.type, message.role, message.content[0].type) == ("message", "assistant", "output_text")
+    assert message.id
+    assert response.output_text
+    assert response.error is None
+    usage = response.usage
+    assert usage.input_tokens > 0 and 0 < usage.output_tokens <= 16
+    assert usage.total_tokens == usage.input_tokens + usage.output_tokens
+
+
+def test_a_length_makes_it_incomplete(create):
+    response = create(**{**GREEDY, "max_output_tokens": 3})
+    assert (response.status, response.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+
+
+def test_it_says_what_chat_says(create, client, model):
+    chat = client.chat.completions.create(
+        model=model, messages=[{"role": "user", "content": GREEDY["input"]}], temperature=0, max_tokens=16
+    )
+    assert create(**GREEDY).output_text == chat.choices[0].message.content
+
+
+def test_instructions_and_a_conversation(create):
+    first = create(**GREEDY)
+    conversation = [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "input_text", "text": GREEDY["input"]}]},
+        *first.output,
+        {"type": "message", "role": "user", "content": "Go on."},
+    ]
+    assert create(**{**GREEDY, "input": conversation}, instructions="Speak as a sailor.").output_text
+
+
+def test_events(create):
+    whole = create(**GREEDY)
+    events = list(create(**GREEDY, stream=True))
+    kinds = [event.type for event in events]
+    deltas = [event for event in events if event.type == "response.output_text.delta"]
+    assert kinds[:4] == [
+        "response.created", "response.in_progress", "response.output_item.added", "response.content_part.added",
+    ]
+    assert kinds[4:-4] == ["response.output_text.delta"] * len(deltas)
+    assert kinds[-4:-1] == [
+        "response.output_text.done", "response.content_part.done", "response.output_item.done",
+    ]
+    assert kinds[-1] == f"response.{whole.status}"
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    text = "".join(event.delta for event in deltas)
+    assert text == whole.output_text == events[-1].response.output_text == events[-4].text
+    assert {event.item_id for event in deltas} == {events[-1].response.output[0].id}
+    assert events[0].response.id == events[-1].response.id
+    assert events[-1].response.usage.output_tokens == whole.usage.output_tokens
+
+
+def test_the_stream_helper(client, model):
+    with client.responses.stream(model=model, **GREEDY) as stream:
+        text = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
+        assert stream.get_final_response().output_text == text
+
+
+def test_structured_output(client, model):
+    response = client.responses.parse(model=model, input=ASK_PERSON, text_format=Person, max_output_tokens=90)
+    assert response.status == "completed"
+    assert isinstance(response.output_parsed, Person)
+
+
+def test_structured_output_streamed(client, model):
+    options = {"model": model, "input": ASK_PERSON, "text_format": Person, "max_output_tokens": 90, "temperature": 0}
+    with client.responses.stream(**options) as stream:
+        stream.until_done()
+        final = stream.get_final_response()
+    assert isinstance(final.output_parsed, Person)
+    assert final.output_text == client.responses.parse(**options).output_text
+
+
+def test_json_object(create):
+    response = create(input=ASK_PERSON, text={"format": {"type": "json_object"}}, max_output_tokens=30)
+    assert isinstance(json.loads(response.output_text), dict)
+
+
+def test_none_means_text(create):
+    response = create(**{**WITH_TOOLS, "max_output_tokens": 12}, tool_choice="none")
+    assert response.output_text and not calls(response)
+
+
+def test_auto_means_either(create):
+    response = create(**WITH_TOOLS)
+    if calls(response):
+        check_called(response)
+    else:
+        assert response.output_text
+
+
+@pytest.mark.parametrize(
+    ("choice", "names"),
+    [
+        ("required", {"get_weather", "search"}),
+        ({"type": "function", "name": "search"}, {"search"}),
+        (
+            {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "search"}]},
+            {"search"},
+        ),
+    ],
+)
+def test_a_call_where_one_is_wanted(create, choice, names):
+    response = create(**WITH_TOOLS, tool_choice=choice)
+    assert {item.name for item in check_called(response)} <= names
+    assert response.status == "completed"
+
+
+def test_not_in_parallel_means_one(create):
+    assert len(check_called(create(**WITH_TOOLS, tool_choice="required", parallel_tool_calls=False))) == 1
+
+
+def test_events_of_calls(create):
+    options = {**WITH_TOOLS, "tool_choice": "required"}
+    whole = create(**options)
+    events = list(create(**options, stream=True))
+    joined = {}
+    for event in events:
+        if event.type == "response.output_item.added":
+            assert (event.item.type, event.item.arguments) == ("function_call", "")
+            joined[event.output_index] = [event.item.name, ""]
+        elif event.type == "response.function_call_arguments.delta":
+            joined[event.output_index][1] += event.delta
+        elif event.type == "response.function_call_arguments.done":
+            assert event.arguments == joined[event.output_index][1]
+    assert [tuple(call) for call in joined.values()] == calls(whole) == calls(events[-1].response)
+    assert events[-1].type == "response.completed"
+
+
+def test_strict_tools_are_parsed(client, model):
+    tool = responses_tool(openai.pydantic_function_tool(Sum))
+    response = client.responses.parse(
+        model=model, input="Add 2 and 3.", tools=[tool], tool_choice="required", max_output_tokens=60
+    )
+    check = [Sum.model_validate_json(arguments) for _, arguments in calls(response)]
+    assert check
+
+
+def test_from_the_call_to_the_final_answer(create):
+    first = create(**WITH_TOOLS, tool_choice="required")
+    results = [
+        {"type": "function_call_output", "call_id": item.call_id, "output": json.dumps({"sky": "clear"})}
+        for item in check_called(first)
+    ]
+    conversation = [{"role": "user", "content": WITH_TOOLS["input"]}, *first.output, *results]
+    response = create(**{**WITH_TOOLS, "input": conversation, "max_output_tokens": 12}, tool_choice="none")
+    assert response.output_text
+
+
+@pytest.mark.parametrize(
+    ("param", "options"),
+    [
+        ("temperature", {"temperature": 9}),
+        ("previous_response_id", {"previous_response_id": "resp_1"}),
+        ("background", {"background": True}),
+        ("text.format", {"text": {"format": {"type": "json_schema", "name": "s", "schema": {"type": "no"}}}}),
+        ("frobnicate", {"extra_body": {"frobnicate": 1}}),
+        ("tools", {"tools": [{"type": "web_search"}]}),
+    ],
+)
+def test_the_field_is_named(create, param, options):
+    with pytest.raises(openai.BadRequestError) as refusal:
+        create(**{**GREEDY, **options})
+    assert refusal.value.param is not None and refusal.value.param.startswith(param)
+
+
+def test_an_unknown_model(client):
+    with pytest.raises(openai.NotFoundError):
+        client.responses.create(model="gpt-0", **GREEDY)
