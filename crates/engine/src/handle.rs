@@ -1,4 +1,4 @@
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -121,6 +121,11 @@ impl EngineHandle {
         sent.map_err(|_| RequestError::from(RequestKind::Stopped))?;
         let result = result.await.unwrap_or_else(|_| Err(GenerationKind::Stopped.into()));
         Ok(result?)
+    }
+
+    /// Whether nothing runs or waits.
+    pub fn is_idle(&self) -> bool {
+        self.load.load(Ordering::Relaxed) == 0
     }
 
     /// Forgets the prompts that the engine has kept.
