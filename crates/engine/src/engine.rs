@@ -8,10 +8,12 @@ use std::time::Instant;
 use formwork_lm::LanguageModel;
 use formwork_vocab::Tokenizer;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
 
 use crate::embedding::Embedding;
 use crate::error::GenerationKind;
 use crate::outbox::{Outbox, Seat};
+use crate::prefix_cache::PrefixCache;
 use crate::sequence::{Progress, Sequence};
 use crate::{EngineHandle, GenerationError, Output, Request, Stats};
 
@@ -25,11 +27,16 @@ pub struct EngineOptions {
     /// About so many tokens go through the model in a step: what prompts may take beside those that generate. More reads
     /// prompts in fewer steps, and lets those that generate wait longer for each.
     pub step_tokens: usize,
+    /// Bytes of keys and values that are kept of prompts for others that begin the same; 0 keeps none.
+    pub prefix_cache_bytes: usize,
+    /// The most tokens that are drafted from the text itself for the model to check at once; 0 drafts none. It does not change
+    /// what is generated.
+    pub speculate: usize,
 }
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self { parallel: 4, queue: 256, step_tokens: 512 }
+        Self { parallel: 4, queue: 256, step_tokens: 512, prefix_cache_bytes: 512 << 20, speculate: 0 }
     }
 }
 
@@ -38,6 +45,7 @@ pub(crate) enum Event {
     /// Requests that came together.
     Arrived(Vec<Arrival>),
     Embed(Box<Embedding>),
+    ClearCache(oneshot::Sender<()>),
 }
 
 /// A request that was accepted, with its token budget.
@@ -69,6 +77,7 @@ pub struct Engine {
     /// In the order in which they came.
     pub(crate) running: Vec<Sequence>,
     pub(crate) embeddings: VecDeque<Embedding>,
+    pub(crate) cache: PrefixCache,
     /// How many sequences there have been.
     admitted: u64,
     stats: Arc<Mutex<Stats>>,
@@ -93,6 +102,7 @@ impl Engine {
             queue: options.queue,
         };
         let engine = Self {
+            cache: PrefixCache::new(&*model, options.prefix_cache_bytes),
             model,
             tokenizer,
             events,
@@ -138,6 +148,12 @@ impl Engine {
         match event {
             Event::Arrived(arrivals) => self.waiting.extend(arrivals),
             Event::Embed(embedding) => self.embeddings.push_back(*embedding),
+            Event::ClearCache(done) => {
+                self.cache.clear(&mut *self.model);
+                self.stats().cache_tokens = 0;
+                // Whoever asked may have gone.
+                let _ = done.send(());
+            }
         }
     }
 

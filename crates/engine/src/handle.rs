@@ -128,6 +128,15 @@ impl EngineHandle {
         self.load.load(Ordering::Relaxed) == 0
     }
 
+    /// Forgets the prompts that the engine has kept.
+    pub async fn clear_prefix_cache(&self) {
+        let (reply, done) = oneshot::channel();
+        if self.events.send(Event::ClearCache(reply)).is_ok() {
+            // An engine that stops forgets everything.
+            let _ = done.await;
+        }
+    }
+
     /// What the engine has done so far.
     pub fn stats(&self) -> Stats {
         self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()

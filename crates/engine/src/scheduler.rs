@@ -12,6 +12,8 @@ pub(crate) enum Need {
     Prompt { read: usize, len: usize },
     /// It has so many tokens of output that the model has not read.
     Generated(usize),
+    /// It waits for what another one reads.
+    Nothing,
 }
 
 /// How many tokens of its prompt each sequence reads in a step of about `budget` tokens; sequences that generate read none, but
@@ -67,7 +69,7 @@ mod tests {
         assert_eq!(prompt_tokens(&[prompt, Need::Generated(1), prompt], 513, 256), [512, 0, 0]);
         assert_eq!(prompt_tokens(&[Need::Generated(400), prompt], 513, 100), [0, 100]);
         let short = Need::Prompt { read: 256, len: 300 };
-        assert_eq!(prompt_tokens(&[short, prompt], 512, 256), [44, 256]);
+        assert_eq!(prompt_tokens(&[short, Need::Nothing, prompt], 512, 256), [44, 0, 256]);
     }
 
     #[test]

@@ -2,41 +2,137 @@
 
 use std::time::Instant;
 
-use formwork_lm::{Batch, Logits, Role, Run, Wanted};
+use formwork_lm::{Batch, Logits, Role, Run, Wanted, masked};
 
 use crate::Engine;
 use crate::engine::contained;
 use crate::error::{GenerationError, GenerationKind};
 use crate::scheduler::{self, Need};
-use crate::sequence::Sequence;
-
-/// A sequence in a step, and how many tokens of its prompt it may read.
-type Scheduled = (Sequence, usize);
+use crate::sequence::{Feed, Progress, Sequence};
 
 impl Engine {
     /// Feeds the running sequences: those that generate in one forward pass, and prompts in one each, since models read them
     /// one after the other anyway, and one that fails then fails alone.
     pub(crate) fn step(&mut self) {
         self.drop_unreadable();
-        let needs: Vec<Need> = self.running.iter().map(Sequence::need).collect();
+        self.use_cache();
+        self.draft();
+        let needs = self.needs();
         let counts = scheduler::prompt_tokens(&needs, self.options.step_tokens, self.model.prompt_grain());
         let (mut together, mut alone) = (Vec::new(), Vec::new());
         for ((sequence, need), count) in std::mem::take(&mut self.running).into_iter().zip(needs).zip(counts)
         {
             match need {
-                Need::Generated(_) if !sequence.is_suspect() => together.push((sequence, 0)),
+                Need::Generated(_) if !sequence.is_suspect() => together.push(sequence),
                 Need::Generated(_) => alone.push((sequence, 0)),
                 Need::Prompt { .. } if count > 0 => alone.push((sequence, count)),
-                Need::Prompt { .. } => self.running.push(sequence),
+                Need::Prompt { .. } | Need::Nothing => self.running.push(sequence),
             }
         }
         if !together.is_empty() {
             self.forward(together);
         }
-        for scheduled in alone {
-            self.forward(vec![scheduled]);
+        for (sequence, count) in alone {
+            match sequence.need() {
+                Need::Prompt { .. } => self.read_prompt(sequence, count),
+                _ => self.forward(vec![sequence]),
+            }
         }
         self.running.sort_by_key(Sequence::order);
+    }
+
+    /// Lets prompts begin with what was read of others.
+    fn use_cache(&mut self) {
+        for sequence in &mut self.running {
+            let Need::Prompt { read, .. } = sequence.need() else { continue };
+            match self.cache.fork(&mut *self.model, sequence.prompt(), read) {
+                Ok(Some((id, len))) => {
+                    self.model.close(sequence.id);
+                    sequence.resume(id, len);
+                }
+                Ok(None) => {}
+                Err(error) => tracing::debug!(%error, "a prefix could not be used"),
+            }
+        }
+    }
+
+    /// Drafts tokens for those that generate.
+    fn draft(&mut self) {
+        let most = self.options.speculate;
+        if most == 0 || !self.model.can_fork() {
+            return;
+        }
+        for mut sequence in std::mem::take(&mut self.running) {
+            let drafted = contained(|| {
+                sequence.draft(most);
+                Ok(())
+            });
+            match drafted {
+                Ok(()) => self.running.push(sequence),
+                Err(error) => self.settle(sequence, Err(error)),
+            }
+        }
+    }
+
+    /// What the running sequences need. One whose whole prompt is being read for another waits for that.
+    fn needs(&self) -> Vec<Need> {
+        let can_follow = self.model.can_fork();
+        let need = |(index, sequence): (usize, &Sequence)| {
+            let follows = self.running[..index].iter().any(|leader| leader.reads_as(sequence));
+            if can_follow && follows { Need::Nothing } else { sequence.need() }
+        };
+        self.running.iter().enumerate().map(need).collect()
+    }
+
+    /// Reads the next `count` tokens of a prompt. Those that wait for its end get what came of it: the keys and values are
+    /// what they would have computed themselves, and so are the logits.
+    fn read_prompt(&mut self, mut sequence: Sequence, count: usize) {
+        let is_whole = sequence.feed(count).tokens.len() == sequence.prompt().len() - sequence.read();
+        let (followers, others) = std::mem::take(&mut self.running)
+            .into_iter()
+            .partition::<Vec<_>, _>(|other| is_whole && self.model.can_fork() && sequence.reads_as(other));
+        self.running = others;
+        let logits = self.pass(std::slice::from_ref(&(&sequence, count)), !followers.is_empty());
+        let logits = match logits {
+            Ok(logits) => logits,
+            Err(error) => {
+                self.running.extend(followers);
+                return self.settle(sequence, Err(error));
+            }
+        };
+        if is_whole {
+            self.keep(&sequence);
+        }
+        for mut follower in followers {
+            let progress = self.follow(&mut follower, &sequence, logits.rows(0));
+            self.settle(follower, progress);
+        }
+        let rows = wanted_rows(&sequence.feed(count), logits.rows(0));
+        let progress = contained(|| sequence.take_rows(count, &rows));
+        self.settle(sequence, progress);
+    }
+
+    /// Takes the prompt of a sequence, which is read, into the cache.
+    fn keep(&mut self, sequence: &Sequence) {
+        if let Err(error) = self.cache.insert(&mut *self.model, sequence.prompt(), sequence.id) {
+            tracing::debug!(%error, "a prefix could not be kept");
+        }
+        self.stats().cache_tokens = self.cache.tokens();
+    }
+
+    /// Gives a sequence what another one has read, its own prompt, with the logits after it.
+    fn follow(
+        &mut self,
+        follower: &mut Sequence,
+        leader: &Sequence,
+        rows: &[Vec<f32>],
+    ) -> Result<Progress, GenerationError> {
+        let len = leader.prompt().len();
+        let fork = self.model.fork(leader.id, len).map_err(GenerationKind::model)?;
+        self.model.close(follower.id);
+        let rows = wanted_rows(&follower.feed(usize::MAX), rows);
+        follower.resume(fork, len);
+        contained(|| follower.take_rows(0, &rows))
     }
 
     /// Ends sequences with a token that the model cannot read: they must not take others down with them.
@@ -53,14 +149,16 @@ impl Engine {
         }
     }
 
-    /// One forward pass. Where it fails, a sequence that was alone in it has failed; several read everything again and go on
-    /// alone, so that only those end which the fault is in.
-    fn forward(&mut self, scheduled: Vec<Scheduled>) {
-        let (logits, counts) = self.logits(&scheduled);
+    /// One forward pass of sequences that generate. Where it fails, a sequence that was alone in it has failed; several read
+    /// everything again and go on alone, so that only those end which the fault is in.
+    fn forward(&mut self, scheduled: Vec<Sequence>) {
+        let feeds: Vec<(&Sequence, usize)> = scheduled.iter().map(|sequence| (sequence, 0)).collect();
+        let logits = self.pass(&feeds, false);
         let is_alone = scheduled.len() == 1;
-        for (index, (mut sequence, _)) in scheduled.into_iter().enumerate() {
+        for (index, mut sequence) in scheduled.into_iter().enumerate() {
+            let count = sequence.feed(0).tokens.len();
             let progress = match &logits {
-                Ok(logits) => contained(|| sequence.take_rows(counts[index], logits.rows(index))),
+                Ok(logits) => self.take_rows(&mut sequence, count, logits.rows(index)),
                 Err(error) if is_alone => Err(error.clone()),
                 Err(_) => {
                     self.model.close(sequence.id);
@@ -73,14 +171,30 @@ impl Engine {
         }
     }
 
-    /// The logits that sequences want, and how many tokens of each went through the model.
-    fn logits(&mut self, scheduled: &[Scheduled]) -> (Result<Logits, GenerationError>, Vec<usize>) {
-        let feeds: Vec<_> = scheduled.iter().map(|(sequence, count)| sequence.feed(*count)).collect();
+    /// Gives a sequence the rows that it wanted, and takes back from the model what was drafted and not chosen.
+    fn take_rows(
+        &mut self,
+        sequence: &mut Sequence,
+        count: usize,
+        rows: &[Vec<f32>],
+    ) -> Result<Progress, GenerationError> {
+        let fed = sequence.read() + count;
+        let progress = contained(|| sequence.take_rows(count, rows))?;
+        if sequence.read() < fed && matches!(progress, Progress::Running) {
+            self.model.truncate(sequence.id, sequence.read()).map_err(GenerationKind::model)?;
+        }
+        Ok(progress)
+    }
+
+    /// The logits that sequences want, each with how many tokens of its prompt it may read; `whole` rows, if so asked.
+    fn pass(&mut self, scheduled: &[(&Sequence, usize)], whole: bool) -> Result<Logits, GenerationError> {
+        let feeds: Vec<Feed<'_>> = scheduled.iter().map(|(sequence, count)| sequence.feed(*count)).collect();
         let runs = scheduled.iter().zip(&feeds).map(|((sequence, _), feed)| Run {
             sequence: sequence.id,
-            tokens: feed.tokens,
+            tokens: &feed.tokens,
             role: feed.role,
             wanted: match feed.rows[..] {
+                _ if whole => Wanted::All,
                 [] => Wanted::Nothing,
                 [None] => Wanted::All,
                 [Some(mask)] => Wanted::Only(mask),
@@ -91,14 +205,13 @@ impl Engine {
         let started = Instant::now();
         let model = &mut self.model;
         let logits = contained(|| Ok(model.forward(&batch).map_err(GenerationKind::model)?));
-        let counts: Vec<usize> = feeds.iter().map(|feed| feed.tokens.len()).collect();
-        let is_prompt = |feed: &crate::sequence::Feed<'_>| feed.role == Role::Prompt;
-        let read = feeds.iter().filter(|feed| is_prompt(feed)).map(|feed| feed.tokens.len()).sum::<usize>();
+        let prompts = feeds.iter().filter(|feed| feed.role == Role::Prompt);
+        let read: usize = prompts.map(|feed| feed.tokens.len()).sum();
         let mut stats = self.stats();
-        stats.note_pass(started.elapsed(), counts.len());
+        stats.note_pass(started.elapsed(), feeds.len());
         stats.prompt_tokens += read as u64;
         drop(stats);
-        (logits, counts)
+        logits
     }
 
     /// Reads a piece of the oldest text that is to be embedded.
@@ -123,4 +236,9 @@ impl Engine {
         self.close_embedding(&embedding);
         embedding.end(result);
     }
+}
+
+/// Of whole rows, what a feed wants.
+fn wanted_rows(feed: &Feed<'_>, rows: &[Vec<f32>]) -> Vec<Vec<f32>> {
+    feed.rows.iter().zip(rows).map(|(wanted, row)| masked(row.clone(), *wanted)).collect()
 }

@@ -49,6 +49,11 @@ impl ScriptedModel {
         self
     }
 
+    /// The tokens of a sequence, if it is open.
+    pub fn tokens(&self, sequence: SequenceId) -> Option<&[TokenId]> {
+        self.sequences.get(&sequence).map(Vec::as_slice)
+    }
+
     /// How many sequences are open.
     pub fn open_sequences(&self) -> usize {
         self.sequences.len()

@@ -6,10 +6,10 @@
 //!
 //! ```
 //! use formwork_openai::ChatRequest;
-//! let body = br#"{"model": "m", "messages": [{"role": "user", "content": "Hi"}], "logprobs": true}"#;
+//! let body = br#"{"model": "m", "messages": [{"role": "user", "content": "Hi"}], "audio": {}}"#;
 //! let error = ChatRequest::from_json(body).unwrap_err();
-//! assert_eq!(error.param(), Some("logprobs"));
-//! assert_eq!(error.to_string(), "`logprobs`: only false is supported here");
+//! assert_eq!(error.param(), Some("audio"));
+//! assert_eq!(error.to_string(), "`audio`: only null is supported here");
 //! ```
 //!
 //! # What is not here

@@ -1,92 +1,33 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use formwork_engine::Finish;
-use formwork_openai::{
-    AssistantMessage, ChatChoice, ChatChunk, ChatCompletion, ChunkChoice, ChunkUsage, Delta, FinishReason,
-    Usage,
-};
+use formwork_openai::{FinishReason, Usage};
 use tracing::Span;
 
+use crate::choice::End;
 use crate::random::random;
 
 /// What with the request's seed decides the output: the program that computes it.
-const FINGERPRINT: &str = concat!("formwork-", env!("CARGO_PKG_VERSION"));
+pub(crate) const FINGERPRINT: &str = concat!("formwork-", env!("CARGO_PKG_VERSION"));
 
 /// What is the same on all parts of one answer.
 pub(crate) struct Answer {
-    id: String,
-    created: u64,
-    model: String,
+    pub(crate) id: String,
+    pub(crate) created: u64,
+    pub(crate) model: String,
     /// The request's: a streamed answer outlives it.
     span: Span,
 }
 
 impl Answer {
-    /// A new answer by `model`, within the current span.
-    pub(crate) fn new(model: &str) -> Self {
-        let id = format!("chatcmpl-{:016x}{:016x}", random(), random());
+    /// A new answer by `model`, within the current span, with an id that begins with `prefix`.
+    pub(crate) fn new(prefix: &str, model: &str) -> Self {
         let created = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        Self { id, created, model: model.to_owned(), span: Span::current() }
+        Self { id: new_id(prefix), created, model: model.to_owned(), span: Span::current() }
     }
 
-    /// The whole answer.
-    pub(crate) fn completion(self, content: String, finish: &Finish) -> ChatCompletion {
-        self.log(finish);
-        let choice = ChatChoice {
-            index: 0,
-            message: AssistantMessage::new(content),
-            logprobs: None,
-            finish_reason: reason(finish),
-            closed_by_budget: finish.closed_by_budget,
-        };
-        ChatCompletion {
-            id: self.id,
-            object: "chat.completion".to_owned(),
-            created: self.created,
-            model: self.model,
-            choices: vec![choice],
-            usage: usage(finish),
-            system_fingerprint: Some(FINGERPRINT.to_owned()),
-        }
-    }
-
-    /// A piece that adds `delta`.
-    pub(crate) fn piece(&self, delta: Delta) -> ChatChunk {
-        let choice =
-            ChunkChoice { index: 0, delta, logprobs: None, finish_reason: None, closed_by_budget: false };
-        self.chunk(vec![choice])
-    }
-
-    /// The last piece of the choice.
-    pub(crate) fn closing(&self, finish: &Finish) -> ChatChunk {
-        self.log(finish);
-        self.chunk(vec![ChunkChoice {
-            index: 0,
-            delta: Delta::closing(),
-            logprobs: None,
-            finish_reason: Some(reason(finish)),
-            closed_by_budget: finish.closed_by_budget,
-        }])
-    }
-
-    /// The piece that follows the choice when usage was asked for.
-    pub(crate) fn usage(&self, finish: &Finish) -> ChatChunk {
-        ChatChunk { usage: Some(ChunkUsage::Total(usage(finish))), ..self.chunk(Vec::new()) }
-    }
-
-    fn chunk(&self, choices: Vec<ChunkChoice>) -> ChatChunk {
-        ChatChunk {
-            id: self.id.clone(),
-            object: "chat.completion.chunk".to_owned(),
-            created: self.created,
-            model: self.model.clone(),
-            system_fingerprint: Some(FINGERPRINT.to_owned()),
-            choices,
-            usage: None,
-        }
-    }
-
-    fn log(&self, finish: &Finish) {
+    /// Logs how an output ended.
+    pub(crate) fn log(&self, finish: &Finish) {
         let Finish { reason, closed_by_budget, usage, timings, .. } = finish;
         let [first_ms, prompt_ms, decode_ms] =
             [timings.first_token, timings.prompt, timings.decode].map(|time| time.as_millis());
@@ -96,13 +37,23 @@ impl Answer {
     }
 }
 
-const fn reason(finish: &Finish) -> FinishReason {
-    match finish.reason {
-        formwork_engine::FinishReason::Stop => FinishReason::Stop,
-        formwork_engine::FinishReason::Length => FinishReason::Length,
+/// An id that nothing else has.
+pub(crate) fn new_id(prefix: &str) -> String {
+    format!("{prefix}{:016x}{:016x}", random(), random())
+}
+
+impl End {
+    pub(crate) const fn reason(&self) -> FinishReason {
+        match self.finish.reason {
+            formwork_engine::FinishReason::Length => FinishReason::Length,
+            formwork_engine::FinishReason::Stop if self.called => FinishReason::ToolCalls,
+            formwork_engine::FinishReason::Stop => FinishReason::Stop,
+        }
     }
 }
 
-const fn usage(finish: &Finish) -> Usage {
-    Usage::new(finish.usage.prompt_tokens, finish.usage.completion_tokens)
+/// What an output used.
+pub(crate) const fn usage(finish: &Finish) -> Usage {
+    let used = finish.usage;
+    Usage::new(used.prompt_tokens, used.completion_tokens, used.cached_tokens, used.reasoning_tokens)
 }

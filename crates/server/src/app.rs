@@ -1,9 +1,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use formwork_chat::ChatFormat;
 use formwork_engine::EngineHandle;
 use formwork_grammar::Limits;
 use formwork_lm::ChatTemplate;
+use formwork_vocab::Vocabulary;
 use tokio::sync::Semaphore;
 
 use crate::constraints::Constraints;
@@ -84,6 +86,8 @@ struct Shared {
 pub(crate) struct Served {
     pub(crate) model: ServedModel,
     pub(crate) constraints: Constraints,
+    /// How the model writes answers.
+    pub(crate) format: ChatFormat,
 }
 
 impl App {
@@ -162,7 +166,12 @@ impl Served {
     pub(crate) fn new(model: ServedModel, options: &ServerOptions) -> Self {
         let constraints = Constraints::new(options.cached_constraints, options.grammar_limits.clone());
         constraints.prepare(model.engine.tokenizer().vocabulary());
-        Self { model, constraints }
+        let format = ChatFormat::of(&*model.template, model.engine.tokenizer().vocabulary());
+        Self { model, constraints, format }
+    }
+
+    pub(crate) fn vocabulary(&self) -> &Arc<Vocabulary> {
+        self.model.engine.tokenizer().vocabulary()
     }
 }
 

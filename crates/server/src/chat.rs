@@ -1,63 +1,125 @@
-use axum::Json;
-use axum::body::Bytes;
-use axum::extract::State;
-use axum::extract::rejection::BytesRejection;
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::{IntoResponse, Response};
-use formwork_engine::{Generation, Output};
-use formwork_openai::{ChatCompletion, ChatRequest};
+use std::sync::Arc;
 
-use crate::answer::Answer;
-use crate::app::App;
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use formwork_openai::{
+    AssistantMessage, CalledFunction, ChatChoice, ChatCompletion, ChatRequest, Logprobs, MessageCall, Usage,
+};
+use futures_util::future::try_join_all;
+
+use crate::answer::{Answer, FINGERPRINT, usage};
+use crate::app::{App, Served};
+use crate::body::JsonBody;
+use crate::choice::{Choice, End, Said};
 use crate::error::{ApiError, Kind};
-use crate::stream;
+use crate::{prepare, stream};
 
 /// `POST /v1/chat/completions`.
-pub(crate) async fn create(
-    State(app): State<App>,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<Response, ApiError> {
-    check_content_type(&headers)?;
-    let body = body.map_err(|rejection| unreadable(&rejection, app.options().body_limit))?;
+pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> Result<Response, ApiError> {
     let request = ChatRequest::from_json(&body)?;
     let served = app.model(&request.model).await?;
-    let answer = Answer::new(&served.model.id);
-    let stream = request.stream;
-    let started = tokio::task::spawn_blocking(move || served.start(&request)).await;
-    let generation = started.map_err(|_| Kind::Panicked)??;
+    let answer = Answer::new("chatcmpl-", &served.model.id);
+    let (stream, logprobs) = (request.stream, request.logprobs.is_some());
+    let started = Started::new(&app, served, request).await?;
     match stream {
-        Some(options) => Ok(stream::respond(generation, answer, options)),
-        None => Ok(Json(collect(generation, answer).await?).into_response()),
+        Some(options) => Ok(stream::respond(started, answer, options)),
+        None => Ok(Json(collect(started, &answer, logprobs).await?).into_response()),
     }
 }
 
-/// The whole answer. When the client goes away this future is dropped, and the generation with it.
-async fn collect(mut generation: Generation, answer: Answer) -> Result<ChatCompletion, ApiError> {
-    let mut content = String::new();
-    loop {
-        match generation.next().await {
-            Some(Output::Text(text)) => content.push_str(&text),
-            Some(Output::Control(_) | Output::Token(_)) => {}
-            Some(Output::Finished(finish)) => return Ok(answer.completion(content, &finish)),
-            Some(Output::Failed(error)) => return Err(error.into()),
-            // A generation says how it ended before it is over.
-            None => return Err(Kind::Panicked.into()),
+/// The outputs of a chat on their way.
+pub(crate) struct Started {
+    pub(crate) choices: Vec<Choice>,
+    /// The tools that take any object since their schemas cannot be enforced.
+    pub(crate) unsupported: Vec<String>,
+}
+
+impl Started {
+    /// Prepares a chat and starts to generate.
+    pub(crate) async fn new(app: &App, served: Arc<Served>, chat: ChatRequest) -> Result<Self, ApiError> {
+        let options = app.options().clone();
+        app.offload(move || {
+            let prepared = served.prepare(&chat, &options)?;
+            let generations = served.model.engine.generate_many(&prepared.request, chat.parameters.n);
+            let generations = generations
+                .map_err(|error| prepare::refused(error, &chat.parameters, chat.format.as_ref()))?;
+            let choice = |generation| Choice::new(generation, &prepared.reading, &served);
+            let choices = generations.into_iter().map(choice).collect();
+            Ok(Self { choices, unsupported: prepared.unsupported })
+        })
+        .await
+    }
+}
+
+/// The whole answer. When the client goes away this future is dropped, and the generations with it.
+async fn collect(started: Started, answer: &Answer, logprobs: bool) -> Result<ChatCompletion, ApiError> {
+    let whole = started.choices.into_iter().map(Whole::collect);
+    let whole = try_join_all(whole).await?;
+    let used = whole.iter().fold(Usage::default(), |used, choice| used.and(usage(&choice.end.finish)));
+    let choices = whole.into_iter().enumerate().map(|(index, choice)| {
+        answer.log(&choice.end.finish);
+        choice.choice(index as u32, logprobs)
+    });
+    Ok(ChatCompletion {
+        id: answer.id.clone(),
+        object: "chat.completion".to_owned(),
+        created: answer.created,
+        model: answer.model.clone(),
+        choices: choices.collect(),
+        usage: used,
+        system_fingerprint: Some(FINGERPRINT.to_owned()),
+        unsupported_schemas: started.unsupported,
+    })
+}
+
+/// One whole output.
+pub(crate) struct Whole {
+    pub(crate) thought: String,
+    pub(crate) content: Option<String>,
+    pub(crate) logprobs: Vec<formwork_openai::TokenLogprob>,
+    pub(crate) calls: Vec<MessageCall>,
+    pub(crate) end: End,
+}
+
+impl Whole {
+    pub(crate) async fn collect(mut choice: Choice) -> Result<Self, ApiError> {
+        let (mut thought, mut content, mut logprobs) = (String::new(), None, Vec::new());
+        let mut calls: Vec<MessageCall> = Vec::new();
+        loop {
+            match choice.next().await {
+                Some(Said::Thought(text)) => thought.push_str(&text),
+                Some(Said::Content(text, tokens)) => {
+                    content.get_or_insert_with(String::new).push_str(&text);
+                    logprobs.extend(tokens);
+                }
+                Some(Said::Call { id, name, .. }) => {
+                    let function = CalledFunction { name, arguments: String::new() };
+                    calls.push(MessageCall { id, kind: "function".to_owned(), function });
+                }
+                Some(Said::Arguments { text, .. }) => {
+                    if let Some(last) = calls.last_mut() {
+                        last.function.arguments.push_str(&text);
+                    }
+                }
+                Some(Said::End(end)) => return Ok(Self { thought, content, logprobs, calls, end }),
+                Some(Said::Failed(error)) => return Err(error),
+                None => return Err(Kind::Panicked.into()),
+            }
         }
     }
-}
 
-/// A body that calls itself something else is refused: a page in a browser could send it without asking.
-fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
-    let Some(given) = headers.get(CONTENT_TYPE) else { return Ok(()) };
-    let given = given.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
-    if given.eq_ignore_ascii_case("application/json") { Ok(()) } else { Err(Kind::ContentType.into()) }
-}
-
-fn unreadable(rejection: &BytesRejection, limit: usize) -> ApiError {
-    match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => Kind::BodyTooLarge { limit }.into(),
-        _ => Kind::BodyUnreadable.into(),
+    fn choice(self, index: u32, logprobs: bool) -> ChatChoice {
+        let (finish_reason, closed_by_budget) = (self.end.reason(), self.end.finish.closed_by_budget);
+        // An answer without a word is an empty one; one that only calls says nothing.
+        let content = self.content.or_else(|| self.calls.is_empty().then(String::new));
+        let message = AssistantMessage {
+            content,
+            reasoning_content: Some(self.thought).filter(|text| !text.is_empty()),
+            tool_calls: self.calls,
+            ..AssistantMessage::new(String::new())
+        };
+        let logprobs = logprobs.then_some(Logprobs { content: self.logprobs, refusal: None });
+        ChatChoice { index, message, logprobs, finish_reason, closed_by_budget }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use formwork_grammar::{
-    Constraint, Grammar, GrammarError, Limits, SchemaOptions, StructuralTag, StructuralTags, TagContent,
+    Constraint, Grammar, GrammarError, Limits, Part, SchemaOptions, StructuralTag, StructuralTags, TagContent,
 };
 use formwork_openai::Format;
 use formwork_vocab::Vocabulary;
@@ -22,7 +22,7 @@ pub(crate) struct Constraints {
 
 /// What a constraint was compiled from.
 #[derive(Clone, PartialEq, Eq)]
-struct Key {
+pub(crate) struct Key {
     kind: &'static str,
     source: String,
 }
@@ -32,18 +32,18 @@ impl Constraints {
         Self { limits, capacity, recent: Mutex::new(VecDeque::new()) }
     }
 
-    /// The constraint of `format` over `vocabulary`, which must be the same for all calls.
+    /// The constraint of `key` over `vocabulary`, which must be the same for all calls, compiled if it is not known.
     pub(crate) fn get(
         &self,
-        format: &Format,
+        key: Key,
         vocabulary: &Arc<Vocabulary>,
+        compile: impl FnOnce(&Limits) -> Result<Grammar, GrammarError>,
     ) -> Result<Constraint, GrammarError> {
-        let key = Key::of(format);
         if let Some(known) = touch(&mut self.lock(), &key) {
             return Ok(known);
         }
         // Not under the lock: a large schema must not hold up other requests.
-        let compiled = Constraint::new(&compile(format, &self.limits)?, Arc::clone(vocabulary))?;
+        let compiled = Constraint::new(&compile(&self.limits)?, Arc::clone(vocabulary))?;
         let mut recent = self.lock();
         if let Some(known) = touch(&mut recent, &key) {
             return Ok(known);
@@ -55,10 +55,16 @@ impl Constraints {
         Ok(compiled)
     }
 
+    /// What each constraint is compiled under.
+    pub(crate) const fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
     /// Builds what all constraints of a vocabulary share, so that no request has to wait for it.
     pub(crate) fn prepare(&self, vocabulary: &Arc<Vocabulary>) {
         // A vocabulary that cannot spell an object has no constraints to prepare for.
-        let _ = self.get(&Format::JsonObject, vocabulary);
+        let format = Format::JsonObject;
+        let _ = self.get(Key::of(&format), vocabulary, |limits| compile(&format, limits));
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<(Key, Constraint)>> {
@@ -68,7 +74,7 @@ impl Constraints {
 }
 
 impl Key {
-    fn of(format: &Format) -> Self {
+    pub(crate) fn of(format: &Format) -> Self {
         let (kind, source) = match format {
             Format::JsonObject => ("object", String::new()),
             Format::JsonSchema { schema, .. } => ("schema", schema.to_string()),
@@ -78,6 +84,11 @@ impl Key {
             Format::Choice(choices) => ("choice", json!(choices).to_string()),
         };
         Self { kind, source }
+    }
+
+    /// The key of a whole answer.
+    pub(crate) fn answer(part: &Part) -> Self {
+        Self { kind: "answer", source: format!("{part:?}") }
     }
 }
 
@@ -102,7 +113,12 @@ pub(crate) fn compile(format: &Format, limits: &Limits) -> Result<Grammar, Gramm
     }
 }
 
-fn structural_tags(tags: &formwork_openai::StructuralTags) -> StructuralTags {
+/// Compiles a whole answer.
+pub(crate) fn compile_part(part: &Part, limits: &Limits) -> Result<Grammar, GrammarError> {
+    Grammar::of_parts(part, &SchemaOptions::default(), limits)
+}
+
+pub(crate) fn structural_tags(tags: &formwork_openai::StructuralTags) -> StructuralTags {
     let content = |content: &formwork_openai::TagContent| match content {
         formwork_openai::TagContent::JsonSchema(schema) => TagContent::JsonSchema(schema.clone()),
         formwork_openai::TagContent::Gbnf(source) => TagContent::Gbnf(source.clone()),
@@ -132,12 +148,13 @@ mod tests {
         let tokens = vec![Token { bytes: vec![b'a'], kind: TokenKind::Text }];
         let vocabulary = Arc::new(Vocabulary::new(tokens, vec![]).unwrap());
         let constraints = Constraints::new(2, Limits::default());
-        let regex = |pattern: &str| Format::Regex(pattern.to_owned());
+        let get =
+            |format: &Format| constraints.get(Key::of(format), &vocabulary, |limits| compile(format, limits));
         for pattern in ["a", "b", "a", "c"] {
-            constraints.get(&regex(pattern), &vocabulary).unwrap();
+            get(&Format::Regex(pattern.to_owned())).unwrap();
         }
         // The same text as a grammar of another kind is another constraint.
-        assert!(constraints.get(&Format::Gbnf("a".to_owned()), &vocabulary).is_err());
+        assert!(get(&Format::Gbnf("a".to_owned())).is_err());
         let kept: Vec<_> = constraints.lock().iter().map(|(key, _)| key.source.clone()).collect();
         assert_eq!(kept, ["a", "c"]);
     }

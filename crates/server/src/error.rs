@@ -72,6 +72,10 @@ pub(crate) enum Kind {
     SampleTooShort { given: usize, shortest: usize },
     #[error("{source}")]
     Constraint { field: &'static str, source: GrammarError },
+    #[error("tool `{name}`: {source}")]
+    Tool { name: String, place: String, source: GrammarError },
+    #[error("this model's thoughts cannot be bounded")]
+    NoReasoningBudget,
     #[error(transparent)]
     Template(TemplateError),
     #[error("the prompt cannot be encoded: {0}")]
@@ -80,10 +84,14 @@ pub(crate) enum Kind {
     Refused { field: Option<&'static str>, source: RequestError },
     #[error("{0}")]
     TooLong(RequestError),
+    #[error("{0}")]
+    PromptTooLong(RequestError),
     #[error("{0}; try again later")]
     Busy(RequestError),
     #[error("{0}")]
     Stopped(RequestError),
+    #[error("the request took longer than it may: {0}")]
+    Overdue(GenerationError),
     #[error("the generation failed: {0}")]
     Generation(GenerationError),
     #[error("the request could not be prepared")]
@@ -103,6 +111,8 @@ impl Kind {
             | Self::BodyUnreadable
             | Self::Body(_)
             | Self::Constraint { .. }
+            | Self::Tool { .. }
+            | Self::NoReasoningBudget
             | Self::Template(_)
             | Self::Prompt(_)
             | Self::NoModel { .. }
@@ -111,7 +121,9 @@ impl Kind {
             | Self::Dimensions { .. }
             | Self::SampleTooShort { .. }
             | Self::Refused { .. } => (StatusCode::BAD_REQUEST, REQUEST, None),
-            Self::TooLong(_) => (StatusCode::BAD_REQUEST, REQUEST, Some("context_length_exceeded")),
+            Self::TooLong(_) | Self::PromptTooLong(_) => {
+                (StatusCode::BAD_REQUEST, REQUEST, Some("context_length_exceeded"))
+            }
             Self::Key => (StatusCode::UNAUTHORIZED, REQUEST, Some("invalid_api_key")),
             Self::Model { .. } => (StatusCode::NOT_FOUND, REQUEST, Some("model_not_found")),
             Self::Route { .. } => (StatusCode::NOT_FOUND, REQUEST, Some("unknown_url")),
@@ -123,6 +135,7 @@ impl Kind {
             Self::Busy(_) | Self::NoRoom { .. } => {
                 (StatusCode::SERVICE_UNAVAILABLE, SERVER, Some("overloaded"))
             }
+            Self::Overdue(_) => (StatusCode::GATEWAY_TIMEOUT, SERVER, Some("timeout")),
             Self::Stopped(_) => (StatusCode::SERVICE_UNAVAILABLE, SERVER, Some("stopped")),
         }
     }
@@ -134,6 +147,9 @@ impl Kind {
             Self::Dimensions { .. } => Some("dimensions"),
             Self::SampleTooShort { .. } => Some("max_bytes"),
             Self::TokenOutside { param, .. } => Some(param),
+            Self::Tool { place, .. } => Some(place),
+            Self::PromptTooLong(_) => Some("prompt"),
+            Self::NoReasoningBudget => Some("reasoning_budget"),
             Self::Constraint { field, .. } | Self::Text { field, .. } => Some(field),
             Self::Template(_) | Self::Prompt(_) | Self::TooLong(_) => Some("messages"),
             Self::Refused { field, .. } => *field,
@@ -146,6 +162,19 @@ impl ApiError {
     /// The HTTP status of the response.
     pub fn status(&self) -> StatusCode {
         self.0.row().0
+    }
+
+    /// The same error about a prompt that is no conversation.
+    pub(crate) fn about_prompt(self) -> Self {
+        match *self.0 {
+            Kind::TooLong(source) => Kind::PromptTooLong(source).into(),
+            other => other.into(),
+        }
+    }
+
+    /// Whether the schema of a tool is at fault.
+    pub(crate) fn is_of_tool(&self) -> bool {
+        matches!(*self.0, Kind::Tool { .. })
     }
 
     /// The response's body, or an error event's data.
@@ -175,7 +204,7 @@ impl From<formwork_openai::RequestError> for ApiError {
 
 impl From<GenerationError> for ApiError {
     fn from(error: GenerationError) -> Self {
-        Kind::Generation(error).into()
+        if error.is_deadline() { Kind::Overdue(error).into() } else { Kind::Generation(error).into() }
     }
 }
 

@@ -13,7 +13,7 @@ use formwork_vocab::Tokenizer;
 
 use crate::app::{App, Served};
 use crate::body::JsonBody;
-use crate::constraints;
+use crate::constraints::{self, Key};
 use crate::error::{ApiError, Kind};
 use crate::random::random;
 
@@ -113,7 +113,9 @@ impl Subject {
             return Ok(Compiled { grammar, tokens: None });
         };
         let tokenizer = served.model.engine.tokenizer();
-        let constraint = served.constraints.get(&self.format, tokenizer.vocabulary())?;
+        let constraint = served.constraints.get(Key::of(&self.format), tokenizer.vocabulary(), |limits| {
+            constraints::compile(&self.format, limits)
+        })?;
         let grammar = constraint.grammar().clone();
         Ok(Compiled { grammar, tokens: Some((constraint, Arc::clone(tokenizer))) })
     }

@@ -11,7 +11,8 @@
 //!
 //! # Routes
 //! `POST /v1/chat/completions`, `/v1/embeddings`, `/v1/grammar/check`, `/v1/grammar/explain`, `/v1/grammar/sample`, `/tokenize`,
-//! `/detokenize` and `/apply-template`; `GET /v1/models`, `/v1/models/{id}`, `/health` and `/metrics`.
+//! `/detokenize` and `/apply-template`; `GET /v1/models`, `/v1/models/{id}`, `/health`, `/metrics` and
+//! `/openapi.json`.
 //!
 //! # What is not here
 //! No TLS, and no way for a request to name a file: models are those that the [`App`] was given. Some of them may be loaded only
@@ -22,6 +23,8 @@ mod app;
 mod auth;
 mod body;
 mod chat;
+mod choice;
+mod completions;
 mod constraints;
 mod cors;
 mod embeddings;
@@ -31,9 +34,11 @@ mod listen;
 mod log;
 mod metrics;
 mod models;
+mod openapi;
 mod prepare;
 mod random;
 mod registry;
+mod responses;
 mod serve;
 mod stream;
 mod tokens;

@@ -1,56 +1,207 @@
-//! From a request on the wire to a running generation. Compiling, rendering and encoding take time: call this off the
-//! async threads.
+//! From a request on the wire to what the engine takes. Compiling, rendering and encoding take time: call this off the async
+//! threads.
 
+use std::time::Instant;
+
+use formwork_chat::{Content, Reader, Thoughts, Tool, Tools};
 use formwork_engine::prompt::{self, Shape};
-use formwork_engine::{Generation, Penalties, Request, RequestError, Sampling};
+use formwork_engine::{Dry, OnBudget, Penalties, Reasoning, Request, RequestError, Sampling};
+use formwork_grammar::{Constraint, Part};
 use formwork_lm::{ChatInput, Message};
-use formwork_openai::{ChatRequest, Format};
+use formwork_openai::{ChatMessage, ChatRequest, Format, Parameters};
 use formwork_vocab::TokenId;
+use formwork_vocab::tokenizer::EncodeOptions;
+use serde_json::{Value, json};
 
-use crate::app::Served;
+use crate::app::{Served, ServerOptions};
+use crate::constraints::{self, Key};
 use crate::error::{ApiError, Kind};
 use crate::random::random;
 
 /// The temperature of requests that give none, as OpenAI has it.
 const TEMPERATURE: f32 = 1.0;
 
+/// What the engine takes, and how its output is read.
+pub(crate) struct Prepared {
+    pub(crate) request: Request,
+    pub(crate) reading: Reading,
+    /// The tools that take any object since their schemas cannot be enforced.
+    pub(crate) unsupported: Vec<String>,
+}
+
+/// How outputs of a request are read.
+pub(crate) struct Reading {
+    content: Content,
+    tools: Tools,
+    thoughts: Thoughts,
+}
+
+impl Reading {
+    pub(crate) fn reader(&self, served: &Served) -> Reader {
+        Reader::new(&served.format, &self.content, &self.tools, self.thoughts)
+    }
+}
+
 impl Served {
-    /// Starts to generate what `request` asks for.
-    pub(crate) fn start(&self, request: &ChatRequest) -> Result<Generation, ApiError> {
+    /// Prepares a chat.
+    pub(crate) fn prepare(&self, chat: &ChatRequest, options: &ServerOptions) -> Result<Prepared, ApiError> {
+        let mut tools = tools(chat);
+        let input = self.chat_input(chat, &tools);
+        let mut text = self.model.template.render(&input).map_err(Kind::Template)?;
+        let mut thoughts = self.format.thoughts(&text);
+        if chat.parameters.reasoning_budget.is_some() && thoughts == Thoughts::Possible {
+            let open = self.format.thoughts_open().ok_or(Kind::NoReasoningBudget)?;
+            text.push_str(&open);
+            thoughts = Thoughts::Begun;
+        }
+        let content = chat.format.as_ref().map_or(Content::Free, |format| Content::Shaped(part(format)));
+        let mut unsupported = Vec::new();
+        let constraint = match self.answer_constraint(chat.format.as_ref(), &content, &tools, thoughts) {
+            Err(error) if chat.tools.any_object && error.is_of_tool() => {
+                unsupported = self.loosen(&mut tools);
+                self.answer_constraint(chat.format.as_ref(), &content, &tools, thoughts)?
+            }
+            constraint => constraint?,
+        };
         let tokenizer = self.model.engine.tokenizer();
-        let compile = |format: &Format| {
-            let compiled = self.constraints.get(format, tokenizer.vocabulary());
-            compiled.map_err(|source| Kind::Constraint { field: format.field(), source })
-        };
-        let constraint = request.format.as_ref().map(compile).transpose()?;
-        let input = ChatInput {
-            messages: messages(request),
-            add_generation_prompt: true,
-            variables: request.chat_template_kwargs.clone(),
-        };
-        let text = self.model.template.render(&input).map_err(Kind::Template)?;
-        let generation = self.model.engine.generate(Request {
-            constraint,
-            sampling: sampling(request),
-            penalties: Penalties {
-                presence: request.presence_penalty,
-                frequency: request.frequency_penalty,
-                repetition: request.repetition_penalty,
+        let prompt = prompt::encode(tokenizer, &text).map_err(Kind::Prompt)?;
+        let mut request = engine_request(prompt, &chat.parameters, options);
+        request.constraint = constraint;
+        request.logprobs = chat.logprobs;
+        if let (Some(budget), Thoughts::Begun, Some(close)) =
+            (chat.parameters.reasoning_budget, thoughts, self.format.thoughts_close())
+        {
+            let close = tokenizer.encode(&close, EncodeOptions { special: true, bos: false });
+            request.reasoning = Some(Reasoning { budget, close: close.map_err(Kind::Prompt)? });
+        }
+        Ok(Prepared { request, reading: Reading { content, tools, thoughts }, unsupported })
+    }
+
+    /// The conversation as the template wants it.
+    pub(crate) fn chat_input(&self, chat: &ChatRequest, tools: &Tools) -> ChatInput {
+        self.format.input(&messages(chat), &tools.tools, chat.chat_template_kwargs.clone())
+    }
+
+    /// The constraint of a whole answer, if there is one.
+    fn answer_constraint(
+        &self,
+        format: Option<&Format>,
+        content: &Content,
+        tools: &Tools,
+        thoughts: Thoughts,
+    ) -> Result<Option<Constraint>, ApiError> {
+        if tools.tools.is_empty() && self.format.is_plain(thoughts) {
+            return format.map(|format| self.constraint(format)).transpose();
+        }
+        let Some(part) = self.format.answer(content, tools, thoughts) else { return Ok(None) };
+        let compiled = self
+            .constraints
+            .get(Key::answer(&part), self.vocabulary(), |limits| constraints::compile_part(&part, limits));
+        compiled.map(Some).map_err(|source| match (self.faulty(tools).into_iter().next(), format) {
+            (Some((tool, source)), _) => Kind::Tool { name: tool.name, place: tool.place, source }.into(),
+            (None, Some(format)) => match self.constraint(format) {
+                Err(error) => error,
+                Ok(_) => Kind::Constraint { field: format.field(), source }.into(),
             },
-            logit_bias: request.logit_bias.iter().map(|&(token, bias)| (TokenId(token), bias)).collect(),
-            max_tokens: request.max_tokens.map(|limit| limit.tokens),
-            stop: request.stop.clone(),
-            ..Request::new(prompt::encode(tokenizer, &text).map_err(Kind::Prompt)?)
-        });
-        generation.map_err(|error| refused(error, request))
+            (None, None) => Kind::Constraint { field: "tools", source }.into(),
+        })
+    }
+
+    /// The constraint of a format alone.
+    pub(crate) fn constraint(&self, format: &Format) -> Result<Constraint, ApiError> {
+        let compile = |limits: &_| constraints::compile(format, limits);
+        let compiled = self.constraints.get(Key::of(format), self.vocabulary(), compile);
+        compiled.map_err(|source| Kind::Constraint { field: format.field(), source }.into())
+    }
+
+    /// The tools whose schemas do not compile by themselves.
+    fn faulty(&self, tools: &Tools) -> Vec<(Tool, formwork_grammar::GrammarError)> {
+        let check = |tool: &Tool| {
+            let error =
+                constraints::compile_part(&Part::Json(tool.parameters.clone()), self.constraints.limits());
+            error.err().map(|error| (tool.clone(), error))
+        };
+        tools.tools.iter().filter_map(check).collect()
+    }
+
+    /// Has the tools whose schemas do not compile take any object; their names.
+    fn loosen(&self, tools: &mut Tools) -> Vec<String> {
+        let faulty: Vec<String> = self.faulty(tools).into_iter().map(|(tool, _)| tool.name).collect();
+        for tool in tools.tools.iter_mut().filter(|tool| faulty.contains(&tool.name)) {
+            tool.parameters = json!({ "type": "object" });
+        }
+        faulty
+    }
+}
+
+/// What all requests for text have in common.
+pub(crate) fn engine_request(prompt: Vec<TokenId>, given: &Parameters, options: &ServerOptions) -> Request {
+    let dry = Dry::default();
+    Request {
+        sampling: sampling(given),
+        penalties: Penalties {
+            presence: given.presence_penalty,
+            frequency: given.frequency_penalty,
+            repetition: given.repetition_penalty,
+        },
+        dry: Dry {
+            multiplier: given.dry.multiplier,
+            base: given.dry.base,
+            allowed_length: given.dry.allowed_length,
+            penalty_last_n: given.dry.penalty_last_n,
+            sequence_breakers: given.dry.sequence_breakers.clone().unwrap_or(dry.sequence_breakers),
+        },
+        logit_bias: given.logit_bias.iter().map(|&(token, bias)| (TokenId(token), bias)).collect(),
+        max_tokens: given.max_tokens.map(|limit| limit.tokens),
+        stop: given.stop.clone(),
+        stop_tokens: given.stop_token_ids.iter().map(|&token| TokenId(token)).collect(),
+        on_budget: if given.cut_off { OnBudget::Length } else { OnBudget::Close },
+        deadline: options.request_timeout.map(|timeout| Instant::now() + timeout),
+        ..Request::new(prompt)
+    }
+}
+
+fn sampling(given: &Parameters) -> Sampling {
+    let neutral = Sampling::default();
+    // OpenAI allows 0: the fewest tokens that reach the least probability are the one likeliest.
+    let share = |given: Option<f32>, neutral: f32| given.unwrap_or(neutral).max(f32::MIN_POSITIVE);
+    Sampling {
+        temperature: given.temperature.unwrap_or(TEMPERATURE),
+        top_k: given.top_k.unwrap_or(neutral.top_k),
+        top_p: share(given.top_p, neutral.top_p),
+        min_p: given.min_p.unwrap_or(neutral.min_p),
+        typical_p: share(given.typical_p, neutral.typical_p),
+        xtc_probability: given.xtc.0,
+        xtc_threshold: given.xtc.1,
+        seed: given.seed.unwrap_or_else(random),
+    }
+}
+
+pub(crate) fn tools(chat: &ChatRequest) -> Tools {
+    let tools = chat.tools.tools.iter().map(|tool| Tool {
+        name: tool.name.clone(),
+        description: tool.description.clone(),
+        parameters: tool.parameters.clone(),
+        place: tool.place.clone(),
+    });
+    Tools { tools: tools.collect(), required: chat.tools.required, parallel: chat.tools.parallel }
+}
+
+fn part(format: &Format) -> Part {
+    match format {
+        Format::JsonObject => Part::Json(json!({ "type": "object" })),
+        Format::JsonSchema { schema, .. } => Part::Json(schema.clone()),
+        Format::StructuralTags(tags) => Part::Tags(constraints::structural_tags(tags)),
+        Format::Gbnf(source) => Part::Gbnf(source.clone()),
+        Format::Regex(pattern) => Part::Regex(pattern.clone()),
+        Format::Choice(choices) => Part::Choices(choices.clone()),
     }
 }
 
 /// The conversation, with the format described to the model.
-pub(crate) fn messages(request: &ChatRequest) -> Vec<Message> {
-    let message = |m: &formwork_openai::ChatMessage| Message::new(m.role.name(), m.content.as_str());
-    let mut messages = request.messages.iter().map(message).collect();
-    if let (true, Some(format)) = (request.schema_in_prompt, &request.format) {
+fn messages(chat: &ChatRequest) -> Vec<Message> {
+    let mut messages = chat.messages.iter().map(message).collect();
+    if let (true, Some(format)) = (chat.schema_in_prompt, &chat.format) {
         let shape = match format {
             // What the tags are for is the caller's to tell.
             Format::StructuralTags(_) => return messages,
@@ -65,21 +216,28 @@ pub(crate) fn messages(request: &ChatRequest) -> Vec<Message> {
     messages
 }
 
-fn sampling(request: &ChatRequest) -> Sampling {
-    let neutral = Sampling::default();
-    Sampling {
-        temperature: request.temperature.unwrap_or(TEMPERATURE),
-        top_k: request.top_k.unwrap_or(neutral.top_k),
-        // OpenAI allows 0: the fewest tokens that reach the least probability are the one likeliest.
-        top_p: request.top_p.unwrap_or(neutral.top_p).max(f32::MIN_POSITIVE),
-        min_p: request.min_p.unwrap_or(neutral.min_p),
-        seed: request.seed.unwrap_or_else(random),
-        ..neutral
-    }
+fn message(given: &ChatMessage) -> Message {
+    let mut message = Message::new(given.role.name(), "");
+    message.content.clone_from(&given.content);
+    let mut set = |name: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            message.fields.insert(name.to_owned(), value);
+        }
+    };
+    let text = |text: &Option<String>| text.as_deref().map(Value::from);
+    set("name", text(&given.name));
+    set("tool_call_id", text(&given.tool_call_id));
+    set("reasoning_content", text(&given.reasoning));
+    let call = |call: &formwork_openai::ToolCall| {
+        let function = json!({ "name": call.name, "arguments": call.arguments });
+        json!({ "id": call.id, "type": "function", "function": function })
+    };
+    set("tool_calls", (!given.tool_calls.is_empty()).then(|| given.tool_calls.iter().map(call).collect()));
+    message
 }
 
 /// The engine names fields by what they mean; the request may spell them otherwise.
-fn refused(source: RequestError, request: &ChatRequest) -> ApiError {
+pub(crate) fn refused(source: RequestError, given: &Parameters, format: Option<&Format>) -> ApiError {
     if source.is_busy() {
         return Kind::Busy(source).into();
     }
@@ -88,8 +246,8 @@ fn refused(source: RequestError, request: &ChatRequest) -> ApiError {
     }
     let field = match source.field() {
         Some("messages") => return Kind::TooLong(source).into(),
-        Some("max_tokens") => request.max_tokens.map(|limit| limit.field),
-        Some("response_format") => request.format.as_ref().map(Format::field),
+        Some("max_tokens") => given.max_tokens.map(|limit| limit.field),
+        Some("response_format") => Some(format.map_or("tools", Format::field)),
         other => other,
     };
     Kind::Refused { field, source }.into()

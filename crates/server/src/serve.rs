@@ -9,12 +9,17 @@ use tokio::sync::oneshot;
 
 use crate::app::App;
 use crate::error::{ApiError, Kind};
-use crate::{auth, body, chat, cors, embeddings, grammar, listen, log, metrics, models, tokens};
+use crate::{
+    auth, body, chat, completions, cors, embeddings, grammar, listen, log, metrics, models, openapi,
+    responses, tokens,
+};
 
 /// The routes of `app`.
 pub fn router(app: App) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(chat::create))
+        .route("/v1/completions", post(completions::create))
+        .route("/v1/responses", post(responses::create))
         .route("/v1/embeddings", post(embeddings::create))
         .route("/v1/grammar/check", post(grammar::check))
         .route("/v1/grammar/explain", post(grammar::explain))
@@ -26,6 +31,7 @@ pub fn router(app: App) -> Router {
         .route("/apply-template", post(tokens::apply_template))
         .route("/health", get(models::health))
         .route("/metrics", get(metrics::metrics))
+        .route("/openapi.json", get(openapi::get))
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
         // `receive` has the limit.

@@ -1,20 +1,36 @@
-//! An answer as server-sent events.
+//! A chat's answer as server-sent events.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use formwork_engine::{Finish, Generation, Output};
-use formwork_openai::{ChatChunk, ChunkUsage, Delta, StreamOptions};
+use formwork_openai::{ChatChunk, ChunkChoice, ChunkUsage, Delta, Logprobs, StreamOptions, Usage};
+use futures_util::stream::{self, SelectAll};
+use futures_util::{Stream, StreamExt};
 use serde::Serialize;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, FINGERPRINT, usage};
+use crate::chat::Started;
+use crate::choice::{Choice, Said};
 use crate::error::ApiError;
 
-/// Streams what `generation` yields. Dropping the response cancels the generation.
-pub(crate) fn respond(generation: Generation, answer: Answer, options: StreamOptions) -> Response {
-    let stream = AnswerStream { generation, answer, options, next: Next::Opening };
-    let events = futures_util::stream::unfold(stream, |mut stream| async {
+/// Streams what is generated. Dropping the response cancels the generations.
+pub(crate) fn respond(started: Started, answer: Answer, options: StreamOptions) -> Response {
+    let openings = (0..started.choices.len() as u32).map(|index| chunk_choice(index, Delta::opening()));
+    let mut stream = AnswerStream {
+        events: VecDeque::new(),
+        open: started.choices.len(),
+        saying: together(started.choices),
+        used: Usage::default(),
+        answer,
+        options,
+    };
+    let openings: Vec<ChunkChoice> = openings.collect();
+    for opening in openings {
+        stream.push(vec![opening]);
+    }
+    let events = stream::unfold(stream, |mut stream| async {
         let event = stream.next_event().await?;
         Some((Ok::<_, Infallible>(event), stream))
     });
@@ -22,72 +38,111 @@ pub(crate) fn respond(generation: Generation, answer: Answer, options: StreamOpt
     Sse::new(events).keep_alive(KeepAlive::default()).into_response()
 }
 
-struct AnswerStream {
-    generation: Generation,
-    answer: Answer,
-    options: StreamOptions,
-    next: Next,
+type Saying = std::pin::Pin<Box<dyn Stream<Item = (usize, Said)> + Send>>;
+
+/// What the outputs say, each with its place.
+pub(crate) fn together(choices: Vec<Choice>) -> SelectAll<Saying> {
+    let saying = choices.into_iter().enumerate().map(|(index, choice)| {
+        let said = stream::unfold(choice, move |mut choice| async move {
+            let said = choice.next().await?;
+            Some(((index, said), choice))
+        });
+        Box::pin(said) as Saying
+    });
+    stream::select_all(saying)
 }
 
-/// The event that comes next.
-enum Next {
-    Opening,
-    Content,
-    Usage(Finish),
-    Done,
-    Nothing,
+struct AnswerStream {
+    /// Events that are ready.
+    events: VecDeque<Event>,
+    saying: SelectAll<Saying>,
+    /// Outputs that have not ended.
+    open: usize,
+    used: Usage,
+    answer: Answer,
+    options: StreamOptions,
 }
 
 impl AnswerStream {
     async fn next_event(&mut self) -> Option<Event> {
-        match std::mem::replace(&mut self.next, Next::Nothing) {
-            Next::Opening => {
-                self.next = Next::Content;
-                Some(self.chunk_event(self.answer.piece(Delta::opening())))
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Some(event);
             }
-            Next::Content => Some(self.content_event().await),
-            Next::Usage(finish) => {
-                self.next = Next::Done;
-                Some(self.chunk_event(self.answer.usage(&finish)))
-            }
-            Next::Done => Some(Event::default().data("[DONE]")),
-            Next::Nothing => None,
+            let (index, said) = self.saying.next().await?;
+            self.take(index as u32, said);
         }
     }
 
-    async fn content_event(&mut self) -> Event {
-        let output = loop {
-            match self.generation.next().await {
-                Some(Output::Control(_) | Output::Token(_)) => {}
-                output => break output,
+    fn take(&mut self, index: u32, said: Said) {
+        let choice = match said {
+            Said::Thought(text) => chunk_choice(index, Delta::reasoning(text)),
+            Said::Content(text, tokens) => {
+                let logprobs = (!tokens.is_empty()).then_some(Logprobs { content: tokens, refusal: None });
+                ChunkChoice { logprobs, ..chunk_choice(index, Delta::content(text)) }
+            }
+            Said::Call { index: call, id, name } => chunk_choice(index, Delta::call(call, id, name)),
+            Said::Arguments { index: call, text } => chunk_choice(index, Delta::arguments(call, text)),
+            Said::End(end) => {
+                self.answer.log(&end.finish);
+                self.used = self.used.and(usage(&end.finish));
+                self.open -= 1;
+                ChunkChoice {
+                    finish_reason: Some(end.reason()),
+                    closed_by_budget: end.finish.closed_by_budget,
+                    ..chunk_choice(index, Delta::closing())
+                }
+            }
+            Said::Failed(error) => {
+                self.events.push_back(error_event(&error));
+                self.saying.clear();
+                return;
             }
         };
-        match output {
-            Some(Output::Control(_) | Output::Token(_)) => Event::default().comment(""),
-            Some(Output::Text(text)) => {
-                self.next = Next::Content;
-                self.chunk_event(self.answer.piece(Delta::content(text)))
+        self.push(vec![choice]);
+        if self.open == 0 {
+            if self.options.include_usage {
+                let chunk = ChatChunk { usage: Some(ChunkUsage::Total(self.used)), ..self.chunk(Vec::new()) };
+                self.events.push_back(event(&chunk));
             }
-            Some(Output::Finished(finish)) => {
-                let closing = self.answer.closing(&finish);
-                self.next = if self.options.include_usage { Next::Usage(finish) } else { Next::Done };
-                self.chunk_event(closing)
-            }
-            Some(Output::Failed(error)) => event(&ApiError::from(error).body()),
-            // A generation says how it ended before it is over.
-            None => Event::default().data("[DONE]"),
+            self.events.push_back(done());
+            self.saying.clear();
         }
     }
 
-    fn chunk_event(&self, mut chunk: ChatChunk) -> Event {
-        if self.options.include_usage && chunk.usage.is_none() {
-            chunk.usage = Some(ChunkUsage::Pending);
+    fn push(&mut self, choices: Vec<ChunkChoice>) {
+        let chunk = self.chunk(choices);
+        self.events.push_back(event(&chunk));
+    }
+
+    fn chunk(&self, choices: Vec<ChunkChoice>) -> ChatChunk {
+        ChatChunk {
+            id: self.answer.id.clone(),
+            object: "chat.completion.chunk".to_owned(),
+            created: self.answer.created,
+            model: self.answer.model.clone(),
+            system_fingerprint: Some(FINGERPRINT.to_owned()),
+            choices,
+            usage: self.options.include_usage.then_some(ChunkUsage::Pending),
         }
-        event(&chunk)
     }
 }
 
+fn chunk_choice(index: u32, delta: Delta) -> ChunkChoice {
+    ChunkChoice { index, delta, logprobs: None, finish_reason: None, closed_by_budget: false }
+}
+
 /// Wire types are plain data: they always serialize, and JSON has no line breaks outside of strings that would end a line.
-fn event(data: &impl Serialize) -> Event {
+pub(crate) fn event(data: &impl Serialize) -> Event {
     Event::default().data(serde_json::to_string(data).unwrap_or_default())
+}
+
+/// How a stream ends that breaks off.
+pub(crate) fn error_event(error: &ApiError) -> Event {
+    event(&error.body())
+}
+
+/// How a stream ends.
+pub(crate) fn done() -> Event {
+    Event::default().data("[DONE]")
 }

@@ -109,11 +109,8 @@ impl Served {
 
     /// The prompt that a chat with the same fields has.
     fn render(&self, request: &TemplateRequest) -> Result<String, ApiError> {
-        let input = ChatInput {
-            messages: prepare::messages(&request.chat),
-            add_generation_prompt: request.add_generation_prompt,
-            variables: request.chat.chat_template_kwargs.clone(),
-        };
+        let input = self.chat_input(&request.chat, &prepare::tools(&request.chat));
+        let input = ChatInput { add_generation_prompt: request.add_generation_prompt, ..input };
         Ok(self.model.template.render(&input).map_err(Kind::Template)?)
     }
 }

@@ -84,15 +84,13 @@ fn symbols(output: &[u8]) -> Vec<Result<char, TokenId>> {
     let mut rest: &str = &text;
     while let Some(c) = rest.chars().next() {
         let token = rest.strip_prefix("<[").and_then(|rest| rest.split_once("]>"));
-        match token.and_then(|(id, after)| Some((id.parse().ok().filter(|id| *id > 255)?, after))) {
-            Some((id, after)) => {
-                symbols.push(Err(TokenId(id)));
-                rest = after;
-            }
-            None => {
-                symbols.push(Ok(c));
-                rest = &rest[c.len_utf8()..];
-            }
+        let token = token.and_then(|(id, after)| Some((id.parse().ok().filter(|id| *id > 255)?, after)));
+        if let Some((id, after)) = token {
+            symbols.push(Err(TokenId(id)));
+            rest = after;
+        } else {
+            symbols.push(Ok(c));
+            rest = &rest[c.len_utf8()..];
         }
     }
     symbols

@@ -6,3 +6,5 @@ mod fixture;
 mod generation;
 mod isolation;
 mod logprobs;
+mod pieces;
+mod sharing;

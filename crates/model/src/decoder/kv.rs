@@ -1,4 +1,5 @@
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::spec::ModelSpec;
 
@@ -6,6 +7,8 @@ use crate::spec::ModelSpec;
 pub(super) const BLOCK: usize = 64;
 
 /// The keys and values of one sequence: per layer, blocks of [`BLOCK`] positions that are added as the sequence grows.
+///
+/// Blocks are shared between forks of a sequence, and copied where one of them writes.
 ///
 /// What one head reads is contiguous. Values are rows per position; keys are rows per element of the head, so that a query
 /// meets all positions of a block in vector lanes and no lanes have to be added up.
@@ -19,7 +22,7 @@ pub(super) struct KvCache {
 pub(super) struct LayerCache {
     kv_heads: usize,
     head_dim: usize,
-    blocks: Vec<Block>,
+    blocks: Vec<Arc<Block>>,
 }
 
 #[derive(Clone, Debug)]
@@ -45,10 +48,9 @@ impl KvCache {
     pub(super) fn reserve(&mut self, len: usize) {
         for layer in &mut self.layers {
             let size = layer.kv_heads * BLOCK * layer.head_dim;
-            layer.blocks.resize_with(layer.blocks.len().max(len.div_ceil(BLOCK)), || Block {
-                keys: vec![0.0; size].into_boxed_slice(),
-                values: vec![0.0; size].into_boxed_slice(),
-            });
+            let zeros = || vec![0.0; size].into_boxed_slice();
+            let blocks = layer.blocks.len().max(len.div_ceil(BLOCK));
+            layer.blocks.resize_with(blocks, || Arc::new(Block { keys: zeros(), values: zeros() }));
         }
     }
 
@@ -65,6 +67,13 @@ impl KvCache {
         }
     }
 
+    /// The first `len` positions as a cache of their own.
+    pub(super) fn fork(&self, len: usize) -> Self {
+        let mut fork = Self { layers: self.layers.clone(), len: self.len };
+        fork.truncate(len);
+        fork
+    }
+
     pub(super) fn layer_mut(&mut self, index: usize) -> &mut LayerCache {
         &mut self.layers[index]
     }
@@ -74,7 +83,7 @@ impl LayerCache {
     /// Writes a token's keys and values, `[kv_heads, head_dim]` each. There must be room.
     pub(super) fn write(&mut self, position: usize, keys: &[f32], values: &[f32]) {
         let dim = self.head_dim;
-        let block = &mut self.blocks[position / BLOCK];
+        let block = Arc::make_mut(&mut self.blocks[position / BLOCK]);
         let row = position % BLOCK;
         let slots = block.keys.iter_mut().skip(row).step_by(BLOCK);
         for (slot, key) in slots.zip(keys) {
@@ -106,4 +115,50 @@ pub(super) struct Piece<'a> {
     /// `[rows, head_dim]`
     pub(super) values: &'a [f32],
     pub(super) rows: Range<usize>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cache() -> KvCache {
+        let layer = LayerCache { kv_heads: 1, head_dim: 2, blocks: Vec::new() };
+        KvCache { layers: vec![layer; 2], len: 0 }
+    }
+
+    fn fill(cache: &mut KvCache, to: usize, value: f32) {
+        cache.reserve(to);
+        for position in cache.len..to {
+            for layer in &mut cache.layers {
+                layer.write(position, &[value; 2], &[value; 2]);
+            }
+        }
+        cache.advance(to - cache.len);
+    }
+
+    fn values(cache: &KvCache) -> Vec<f32> {
+        let pieces = cache.layers[1].pieces(0, 0..cache.len);
+        pieces.flat_map(|piece| piece.values.iter().step_by(2).copied()).collect()
+    }
+
+    #[test]
+    fn forks_share_blocks_until_they_write() {
+        let mut first = cache();
+        fill(&mut first, 200, 1.0);
+        let mut second = first.fork(150);
+        let shared = |a: &KvCache, b: &KvCache| {
+            let blocks = a.layers[0].blocks.iter().zip(&b.layers[0].blocks);
+            blocks.filter(|(a, b)| Arc::ptr_eq(a, b)).count()
+        };
+        assert_eq!((second.len(), shared(&first, &second)), (150, 3));
+        fill(&mut second, 151, 2.0);
+        assert_eq!(shared(&first, &second), 2);
+        assert_eq!(values(&first), [1.0; 200]);
+        assert_eq!(values(&second), [&[1.0; 150][..], &[2.0]].concat());
+        let weak = Arc::downgrade(&first.layers[0].blocks[0]);
+        drop(first);
+        assert!(weak.upgrade().is_some());
+        drop(second);
+        assert!(weak.upgrade().is_none());
+    }
 }

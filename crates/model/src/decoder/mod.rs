@@ -279,6 +279,23 @@ impl LanguageModel for Decoder {
         PROMPT_PIECE
     }
 
+    fn can_fork(&self) -> bool {
+        true
+    }
+
+    fn fork(&mut self, sequence: SequenceId, len: usize) -> Result<SequenceId, ModelError> {
+        let cache = self.sequences.get(&sequence).ok_or_else(|| ModelError::unknown_sequence(sequence))?;
+        let fork = cache.fork(len);
+        let id = self.open();
+        self.sequences.insert(id, fork);
+        Ok(id)
+    }
+
+    fn kv_bytes_per_token(&self) -> usize {
+        let spec = &self.network.spec;
+        2 * size_of::<f32>() * spec.layers.len() * spec.kv_heads * spec.head_dim
+    }
+
     fn hidden_states(&mut self, sequence: SequenceId, tokens: &[TokenId]) -> Result<Vec<f32>, ModelError> {
         let wanted = vec![None; tokens.len()];
         let run = Run { sequence, tokens, role: Role::Prompt, wanted: Wanted::Each(&wanted) };

@@ -91,11 +91,15 @@ impl Network {
     }
 
     fn pool(&self) -> Result<Pool> {
-        let dtype = match self.precision {
+        Pool::new(&self.spec, self.kv_type(), &self.device)
+    }
+
+    /// What keys and values are kept as.
+    const fn kv_type(&self) -> DType {
+        match self.precision {
             Precision::Full => DType::F32,
             Precision::Stored => DType::F16,
-        };
-        Pool::new(&self.spec, dtype, &self.device)
+        }
     }
 
     /// Appends tokens to sequences; gives their residual stream, `[tokens, hidden]`. `visit` sees it as it enters the first
@@ -280,22 +284,34 @@ impl LanguageModel for Decoder {
     }
 
     fn close(&mut self, sequence: SequenceId) {
-        if let (Some(mut table), Some(pool)) = (self.sequences.remove(&sequence), &mut self.pool) {
-            pool.truncate(&mut table, 0);
-        }
+        self.sequences.remove(&sequence);
     }
 
     fn truncate(&mut self, sequence: SequenceId, len: usize) -> std::result::Result<(), ModelError> {
         let table = self.sequences.get_mut(&sequence);
-        let table = table.ok_or_else(|| ModelError::unknown_sequence(sequence))?;
-        if let Some(pool) = &mut self.pool {
-            pool.truncate(table, len);
-        }
+        table.ok_or_else(|| ModelError::unknown_sequence(sequence))?.truncate(len);
         Ok(())
     }
 
     fn prompt_grain(&self) -> usize {
         PROMPT_PIECE
+    }
+
+    fn can_fork(&self) -> bool {
+        true
+    }
+
+    fn fork(&mut self, sequence: SequenceId, len: usize) -> std::result::Result<SequenceId, ModelError> {
+        let table = self.sequences.get(&sequence).ok_or_else(|| ModelError::unknown_sequence(sequence))?;
+        let fork = table.fork(len);
+        let id = self.open();
+        self.sequences.insert(id, fork);
+        Ok(id)
+    }
+
+    fn kv_bytes_per_token(&self) -> usize {
+        let spec = &self.network.spec;
+        2 * self.network.kv_type().size_in_bytes() * spec.layers.len() * spec.kv_heads * spec.head_dim
     }
 
     fn hidden_states(
@@ -402,8 +418,17 @@ mod tests {
         slots.sort_unstable();
         slots.dedup();
         assert_eq!(slots.len(), count, "no slot is given twice");
+        // A fork shares all blocks but the one that it goes on in.
+        let free = pool.free_blocks();
+        let mut fork = tables[1].fork(100);
+        assert_eq!(pool.free_blocks(), free);
+        pool.reserve(&mut fork, 1).unwrap();
+        assert_eq!((fork.slot(0), pool.free_blocks()), (tables[1].slot(0), free - 1));
+        assert_ne!(fork.slot(100), tables[1].slot(100));
+        drop(fork);
+        assert_eq!(pool.free_blocks(), free);
         for table in &mut tables {
-            pool.truncate(table, 0);
+            table.truncate(0);
         }
         // It doubled on the way: 141 blocks were taken of 16.
         assert_eq!(pool.free_blocks(), 16 * before);

@@ -3,7 +3,9 @@
 //! A device holds two tensors for each layer, `[kv_heads, slots, head_dim]`. Slots come in blocks of [`BLOCK`], which
 //! sequences take as they grow and give back when they shrink or close. Writing and reading go by the numbers of slots, so
 //! that the positions of many sequences are written, and read, in one step each. The tensors double when no block is
-//! free.
+//! free. Forks of a sequence share its blocks; one that writes to a shared block copies it first.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use candle_core::{DType, Device, Result, Tensor};
 
@@ -17,8 +19,30 @@ const FIRST: usize = 16;
 
 pub(super) struct Pool {
     layers: Vec<Layer>,
-    free: Vec<u32>,
+    free: Arc<Free>,
     blocks: usize,
+}
+
+/// The numbers of blocks that nobody has.
+#[derive(Default)]
+struct Free(Mutex<Vec<u32>>);
+
+impl Free {
+    fn lock(&self) -> MutexGuard<'_, Vec<u32>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A block that is taken. It goes back with the last sequence that has it.
+struct Block {
+    index: u32,
+    free: Arc<Free>,
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        self.free.lock().push(self.index);
+    }
 }
 
 struct Layer {
@@ -27,9 +51,9 @@ struct Layer {
 }
 
 /// The blocks of one sequence.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Table {
-    blocks: Vec<u32>,
+    blocks: Vec<Arc<Block>>,
     len: usize,
 }
 
@@ -41,7 +65,20 @@ impl Table {
 
     /// The slot of a position for which there is room.
     pub(super) fn slot(&self, position: usize) -> u32 {
-        self.blocks[position / BLOCK] * BLOCK as u32 + (position % BLOCK) as u32
+        self.blocks[position / BLOCK].index * BLOCK as u32 + (position % BLOCK) as u32
+    }
+
+    /// Forgets the positions from `len` on, and gives back the blocks that held only such.
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+        self.blocks.truncate(self.len.div_ceil(BLOCK));
+    }
+
+    /// The first `len` positions as a sequence of their own.
+    pub(super) fn fork(&self, len: usize) -> Self {
+        let mut fork = self.clone();
+        fork.truncate(len);
+        fork
     }
 
     /// Counts positions that every layer has written as filled.
@@ -59,25 +96,48 @@ impl Pool {
             Ok(Layer { keys: zeros()?, values: zeros()? })
         };
         let layers = spec.layers.iter().map(|_| layer()).collect::<Result<_>>()?;
-        Ok(Self { layers, free: (0..FIRST as u32).rev().collect(), blocks: FIRST })
+        let free = Free(Mutex::new((0..FIRST as u32).rev().collect()));
+        Ok(Self { layers, free: Arc::new(free), blocks: FIRST })
     }
 
     /// Makes room in a sequence for `more` positions.
     pub(super) fn reserve(&mut self, table: &mut Table, more: usize) -> Result<()> {
+        // Only a block with room left may be shared and still be written to.
+        if more > 0
+            && !table.len.is_multiple_of(BLOCK)
+            && let Some(last) = table.blocks.get(table.len / BLOCK)
+            && Arc::strong_count(last) > 1
+        {
+            let copy = self.take()?;
+            self.copy(table.blocks[table.len / BLOCK].index, copy.index)?;
+            table.blocks[table.len / BLOCK] = Arc::new(copy);
+        }
         while table.blocks.len() < (table.len + more).div_ceil(BLOCK) {
-            if self.free.is_empty() {
-                self.grow()?;
-            }
-            table.blocks.extend(self.free.pop());
+            table.blocks.push(Arc::new(self.take()?));
         }
         Ok(())
     }
 
-    /// Forgets the positions of a sequence from `len` on.
-    pub(super) fn truncate(&mut self, table: &mut Table, len: usize) {
-        table.len = table.len.min(len);
-        let kept = table.len.div_ceil(BLOCK).min(table.blocks.len());
-        self.free.extend(table.blocks.drain(kept..));
+    fn take(&mut self) -> Result<Block> {
+        let free = Arc::clone(&self.free);
+        loop {
+            if let Some(index) = free.lock().pop() {
+                return Ok(Block { index, free: Arc::clone(&free) });
+            }
+            self.grow()?;
+        }
+    }
+
+    /// Copies the keys and values of all layers from one block to another.
+    fn copy(&mut self, from: u32, to: u32) -> Result<()> {
+        for layer in &self.layers {
+            for tensor in [&layer.keys, &layer.values] {
+                // [kv_heads, BLOCK, head_dim]
+                let block = tensor.narrow(1, from as usize * BLOCK, BLOCK)?.contiguous()?.copy()?;
+                tensor.slice_set(&block, 1, to as usize * BLOCK)?;
+            }
+        }
+        Ok(())
     }
 
     /// Doubles the tensors. Where one of them finds no room, those before it are larger already, and the next attempt goes
@@ -94,14 +154,14 @@ impl Pool {
                 }
             }
         }
-        self.free.extend((self.blocks as u32..2 * self.blocks as u32).rev());
+        self.free.lock().extend((self.blocks as u32..2 * self.blocks as u32).rev());
         self.blocks *= 2;
         Ok(())
     }
 
     #[cfg(test)]
-    pub(super) const fn free_blocks(&self) -> usize {
-        self.free.len()
+    pub(super) fn free_blocks(&self) -> usize {
+        self.free.lock().len()
     }
 
     /// Writes keys and values, `[kv_heads, tokens, head_dim]` each, to slots that are given in the same shape.

@@ -75,6 +75,29 @@ fn rows_of_a_run_are_those_of_its_tokens_one_by_one() {
 }
 
 #[test]
+fn a_fork_goes_on_as_a_fresh_sequence_does() {
+    each_model(|model| {
+        let (prompt, own, others) = (tokens(330, 4), tokens(9, 5), tokens(70, 6));
+        let fresh = model.open();
+        append(model, fresh, &prompt, Role::Prompt, Wanted::Nothing).unwrap();
+        let expected = append(model, fresh, &own, Role::Generated, Wanted::All).unwrap();
+        let parent = model.open();
+        append(model, parent, &prompt, Role::Prompt, Wanted::Nothing).unwrap();
+        let fork = model.fork(parent, prompt.len()).unwrap();
+        // The other one writes where the fork does.
+        let with_others = append(model, parent, &others, Role::Generated, Wanted::All).unwrap();
+        assert_eq!(append(model, fork, &own, Role::Generated, Wanted::All).unwrap(), expected);
+        model.close(parent);
+        // At a whole piece, another prompt may begin with what was read.
+        let begun = model.fork(fork, 256).unwrap();
+        append(model, begun, &prompt[256..], Role::Prompt, Wanted::Nothing).unwrap();
+        assert_eq!(append(model, begun, &others, Role::Generated, Wanted::All).unwrap(), with_others);
+        assert_eq!(model.prompt_grain(), 256);
+        assert!(model.can_fork() && model.kv_bytes_per_token() > 0);
+    });
+}
+
+#[test]
 fn hidden_states_do_not_depend_on_cuts_at_whole_pieces() {
     each_model(|model| {
         let text = tokens(300, 8);

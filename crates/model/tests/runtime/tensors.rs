@@ -36,9 +36,17 @@ impl Pair {
 
     fn step(&mut self, name: &str) {
         match self.below(8) {
-            0 | 1 if self.sequences.len() < 6 => {
+            0 if self.sequences.len() < 6 => {
                 let [cpu, tensors] = &mut self.models;
                 self.sequences.push(([cpu.open(), tensors.open()], 0));
+            }
+            1 if (1..8).contains(&self.sequences.len()) => {
+                let index = self.below(self.sequences.len());
+                let (ids, len) = self.sequences[index];
+                let kept = self.below(len + 1);
+                let [cpu, tensors] = &mut self.models;
+                let forks = [cpu.fork(ids[0], kept).unwrap(), tensors.fork(ids[1], kept).unwrap()];
+                self.sequences.push((forks, kept));
             }
             2 if !self.sequences.is_empty() => {
                 let index = self.below(self.sequences.len());
@@ -116,7 +124,7 @@ fn tensors_and_kernels_answer_alike() {
     for (name, golden) in goldens().iter().filter(|(name, _)| small(name)) {
         let file = converted::gguf_with(golden, GgmlDType::F32, Some(CONTEXT as u32));
         let mut pair = Pair::new(&file);
-        for _ in 0..40 {
+        for _ in 0..50 {
             pair.step(name);
         }
     }

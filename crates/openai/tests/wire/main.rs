@@ -1,4 +1,7 @@
 //! What is read from requests and written into answers.
 
+mod completions;
 mod request;
 mod response;
+mod responses;
+mod tools;

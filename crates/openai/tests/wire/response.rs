@@ -40,12 +40,13 @@ fn completions() {
             finish_reason: FinishReason::Stop,
             closed_by_budget,
         }],
-        usage: Usage::new(3, 2),
+        usage: Usage::new(3, 2, 1, 0),
+        unsupported_schemas: Vec::new(),
         system_fingerprint: None,
     };
     check(
         &completion(false),
-        r#"{"id":"c","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"Hi","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5},"system_fingerprint":null}"#,
+        r#"{"id":"c","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"Hi","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5,"prompt_tokens_details":{"cached_tokens":1},"completion_tokens_details":{"reasoning_tokens":0}},"system_fingerprint":null}"#,
     );
     let closed = serde_json::to_value(completion(true)).expect("serializable");
     assert_eq!(closed["choices"][0]["closed_by_budget"], true);
@@ -62,8 +63,8 @@ fn chunks() {
         r#"{"id":"c","object":"chat.completion.chunk","created":1,"model":"m","system_fingerprint":null,"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"length"}]}"#,
     );
     check(
-        &ChatChunk { usage: Some(ChunkUsage::Total(Usage::new(1, 2))), ..chunk(vec![]) },
-        r#"{"id":"c","object":"chat.completion.chunk","created":1,"model":"m","system_fingerprint":null,"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}}"#,
+        &ChatChunk { usage: Some(ChunkUsage::Total(Usage::new(1, 2, 0, 0))), ..chunk(vec![]) },
+        r#"{"id":"c","object":"chat.completion.chunk","created":1,"model":"m","system_fingerprint":null,"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}}"#,
     );
     let pending = ChatChunk { usage: Some(ChunkUsage::Pending), ..chunk(vec![]) };
     assert!(

@@ -37,7 +37,13 @@ async fn a_whole_answer() {
       "usage": {
         "prompt_tokens": 19,
         "completion_tokens": 4,
-        "total_tokens": 23
+        "total_tokens": 23,
+        "prompt_tokens_details": {
+          "cached_tokens": 0
+        },
+        "completion_tokens_details": {
+          "reasoning_tokens": 0
+        }
       },
       "system_fingerprint": "formwork-0.1.0"
     }
@@ -91,7 +97,7 @@ async fn a_stream_with_usage() {
     {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"formwork-0.1.0","choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"usage":null}
     {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"formwork-0.1.0","choices":[{"index":0,"delta":{"content":"H"},"logprobs":null,"finish_reason":null}],"usage":null}
     {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"formwork-0.1.0","choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"length"}],"usage":null}
-    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"formwork-0.1.0","choices":[],"usage":{"prompt_tokens":19,"completion_tokens":1,"total_tokens":20}}
+    {"id":"ID","object":"chat.completion.chunk","created":0,"model":"m","system_fingerprint":"formwork-0.1.0","choices":[],"usage":{"prompt_tokens":19,"completion_tokens":1,"total_tokens":20,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}}
     [DONE]
     "#);
 }

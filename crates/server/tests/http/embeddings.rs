@@ -1,7 +1,85 @@
 use axum::http::{Method, StatusCode};
-use serde_json::json;
+use formwork_lm::ScriptedModel;
+use formwork_server::App;
+use serde_json::{Value, json};
 
-use crate::fixture::{app, request, says, send};
+use crate::fixture::{CONTEXT, END, app, request, says, send};
+
+/// A model whose hidden states are the tokens themselves: a 1 at the last one's place.
+fn embeds() -> ScriptedModel {
+    ScriptedModel::new(END + 1, CONTEXT, |tokens, row| row[tokens.last().unwrap().0 as usize] = 1.0)
+}
+
+async fn vectors(app: &App, fields: &Value) -> Value {
+    let mut body = fields.clone();
+    body["model"] = "m".into();
+    let answer = send(app, request(Method::POST, "/v1/embeddings", body.to_string())).await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+    answer.json()
+}
+
+/// The places of a vector that are not zero, and what is there.
+fn places(embedding: &Value) -> Vec<(usize, f64)> {
+    let numbers = embedding.as_array().unwrap().iter().map(|number| number.as_f64().unwrap());
+    numbers.enumerate().filter(|(_, number)| *number != 0.0).collect()
+}
+
+#[tokio::test]
+async fn texts_become_vectors_of_length_one() {
+    let app = app(embeds());
+    // Two of one token and one of another: 2/√5 and 1/√5.
+    let answer = vectors(&app, &json!({"input": "aab"})).await;
+    assert_eq!((&answer["object"], &answer["model"]), (&json!("list"), &json!("m")));
+    assert_eq!(answer["usage"], json!({"prompt_tokens": 3, "total_tokens": 3}));
+    let [(97, a), (98, b)] = places(&answer["data"][0]["embedding"])[..] else { panic!("{answer}") };
+    assert!((a - 2.0 / 5f64.sqrt()).abs() < 1e-6 && (b - 1.0 / 5f64.sqrt()).abs() < 1e-6);
+    let last = vectors(&app, &json!({"input": "aab", "pooling": "last", "dimensions": END + 1})).await;
+    assert_eq!(places(&last["data"][0]["embedding"]), [(98, 1.0)]);
+}
+
+#[tokio::test]
+async fn inputs_of_every_form_come_in_order() {
+    let app = app(embeds());
+    let last = |answer: &Value| -> Vec<usize> {
+        let data = answer["data"].as_array().unwrap();
+        assert!(data.iter().enumerate().all(|(index, item)| item["index"] == index));
+        data.iter().map(|item| places(&item["embedding"])[0].0).collect()
+    };
+    let letters: Vec<String> = ('a'..='z').map(String::from).collect();
+    let answer = vectors(&app, &json!({"input": letters})).await;
+    assert_eq!(last(&answer), (97..123).collect::<Vec<_>>());
+    assert_eq!(answer["usage"]["total_tokens"], 26);
+    assert_eq!(last(&vectors(&app, &json!({"input": [97]})).await), [97]);
+    assert_eq!(last(&vectors(&app, &json!({"input": [[98], [97], "c"]})).await), [98, 97, 99]);
+    let encoded = vectors(&app, &json!({"input": "a", "encoding_format": "base64"})).await;
+    let text = encoded["data"][0]["embedding"].as_str().unwrap();
+    // 97 zeros of 4 bytes are 388 bytes; 387 of them are 516 letters, and what follows has the 1 (00 00 80 3f).
+    assert_eq!(text.len(), (257usize * 4).div_ceil(3) * 4);
+    assert_eq!((&text[..516], &text[516..524]), (&*"A".repeat(516), "AAAAgD8A"));
+}
+
+#[tokio::test]
+async fn what_the_model_cannot_take_is_told() {
+    let app = app(embeds());
+    for (fields, expected) in [
+        (
+            json!({"input": "x".repeat(CONTEXT + 1)}),
+            "input: the text has 401 tokens; the model's context fits 400",
+        ),
+        (
+            json!({"input": "a", "dimensions": 64}),
+            "dimensions: the model's embeddings have 257 dimensions, and cannot have 64",
+        ),
+    ] {
+        let mut body = fields;
+        body["model"] = "m".into();
+        let answer = send(&app, request(Method::POST, "/v1/embeddings", body.to_string())).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{}", answer.text);
+        let error = &answer.json()["error"];
+        let [param, message] = ["param", "message"].map(|key| error[key].as_str().unwrap());
+        assert_eq!(format!("{param}: {message}"), expected);
+    }
+}
 
 #[tokio::test]
 async fn what_is_refused() {

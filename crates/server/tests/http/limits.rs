@@ -6,17 +6,27 @@ use std::time::Duration;
 use formwork_server::{App, ServerOptions, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use crate::fixture::{says, served, start};
 
 /// A server that waits for so long.
 async fn run(read_timeout: Duration) -> SocketAddr {
-    let options = ServerOptions { read_timeout, ..ServerOptions::default() };
+    run_until(read_timeout, std::future::pending()).await.0
+}
+
+/// The same, and when it has come to its end, which no limit but that one brings.
+async fn run_until(
+    read_timeout: Duration,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> (SocketAddr, JoinHandle<std::io::Result<()>>) {
+    let shutdown_limit = Duration::from_secs(3600);
+    let options = ServerOptions { read_timeout, shutdown_limit, ..ServerOptions::default() };
     let app = App::new(vec![served("m", start(says("Hi")))], options).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::spawn(serve(listener, app, std::future::pending()));
-    address
+    (address, tokio::spawn(serve(listener, app, shutdown)))
 }
 
 /// What comes back for `sent`, up to the end of the connection.
@@ -66,4 +76,29 @@ async fn a_body_declared_too_large_is_not_waited_for() {
     let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999\r\n\r\n";
     let answer = exchange(address, head).await;
     assert!(answer.starts_with("HTTP/1.1 413 Payload Too Large\r\n"), "{answer}");
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_takes_ends_the_connection() {
+    let (shutdown, told) = oneshot::channel::<()>();
+    let (address, ended) = run_until(Duration::from_millis(50), async {
+        let _ = told.await;
+    })
+    .await;
+    // More than the system keeps for a connection: a million times `\\u0000`, twice.
+    let body = format!("{{\"tokens\":[{}0]}}", "0,".repeat((1 << 20) - 1));
+    let head = format!("POST /detokenize HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len());
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+    let mut begun = [0; 12];
+    stream.read_exact(&mut begun).await.unwrap();
+    assert_eq!(&begun, b"HTTP/1.1 200");
+    // The server waits for its last connection, which ends though it is never read.
+    shutdown.send(()).unwrap();
+    tokio::time::timeout(Duration::from_secs(20), ended)
+        .await
+        .expect("the server gives up")
+        .unwrap()
+        .unwrap();
+    drop(stream);
 }

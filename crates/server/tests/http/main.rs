@@ -8,6 +8,7 @@ mod embeddings;
 mod fixture;
 mod grammar;
 mod limits;
+mod openapi;
 mod operations;
 mod refusal;
 mod registry;

@@ -34,7 +34,7 @@ async fn requests_that_are_refused() {
             json!({"model": "gpt-4o"}),
             "404 invalid_request_error model model_not_found: model `gpt-4o` is not served; served are m",
         ),
-        (json!({"n": 2}), "400 invalid_request_error n null: `n`: only 1 is supported here"),
+        (json!({"n": 0}), "400 invalid_request_error n null: `n`: 0 is outside 1..=128"),
         (
             json!({"logit_bias": {"400": 1}}),
             "400 invalid_request_error logit_bias null: logit_bias has token 400, and the vocabulary the first 257 only",
@@ -136,7 +136,8 @@ async fn a_full_queue_is_busy() {
         let _ = gate.recv();
         row[END] = 1000.0;
     });
-    let engine = Engine::start(Box::new(model), tokenizer(), EngineOptions { parallel: 1, queue: 1 });
+    let options = EngineOptions { parallel: 1, queue: 1, ..EngineOptions::default() };
+    let engine = Engine::start(Box::new(model), tokenizer(), options);
     let app = App::new(vec![served("m", engine)], ServerOptions::default()).unwrap();
     let body = Body::from(ask(&json!({"stream": true})).to_string());
     let running =

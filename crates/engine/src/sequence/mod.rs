@@ -1,12 +1,16 @@
 //! One request on its way through the model.
 
+mod feed;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use formwork_grammar::Matcher;
-use formwork_lm::{Role, SequenceId};
+use formwork_lm::SequenceId;
 use formwork_vocab::{TokenId, TokenSet, Tokenizer};
 
+use self::feed::Draft;
+pub(crate) use self::feed::Feed;
 use crate::bias::Adjustment;
 use crate::engine::Arrival;
 use crate::error::GenerationKind;
@@ -39,6 +43,10 @@ pub(crate) struct Sequence {
     is_suspect: bool,
     /// The usage and the time that are in the statistics, and when tokens were last added.
     reported: (Usage, Duration, Option<Instant>),
+    /// Tokens that may come next, with the masks after them.
+    drafts: Vec<Draft>,
+    /// Drafts that were tried, and that were right, and are not in the statistics.
+    tried: (u64, u64),
     /// How it ended, while logits are still awaited that are to be told.
     ending: Option<FinishReason>,
     usage: Usage,
@@ -62,14 +70,6 @@ pub(crate) enum Progress {
     Ended(Finish),
 }
 
-/// What a sequence feeds to the model next.
-pub(crate) struct Feed<'a> {
-    pub(crate) tokens: &'a [TokenId],
-    pub(crate) role: Role,
-    /// What is wanted after the last of them, oldest first: some tokens, or all.
-    pub(crate) rows: Vec<Option<&'a TokenSet>>,
-}
-
 impl Sequence {
     /// `order` is larger than that of all who came before.
     pub(crate) fn new(id: SequenceId, order: u64, arrival: Arrival, tokenizer: Arc<Tokenizer>) -> Self {
@@ -89,6 +89,8 @@ impl Sequence {
             mask: None,
             is_suspect: false,
             reported: (Usage::default(), Duration::ZERO, None),
+            drafts: Vec::new(),
+            tried: (0, 0),
             ending: None,
             usage: Usage { prompt_tokens: request.prompt.len(), ..Usage::default() },
             closed_by_budget: false,
@@ -128,8 +130,13 @@ impl Sequence {
         if self.read < len {
             Need::Prompt { read: self.read, len }
         } else {
-            Need::Generated(self.tokens.len() - self.read)
+            Need::Generated(self.tokens.len() - self.read + self.drafts.len())
         }
+    }
+
+    /// How many tokens the model has read.
+    pub(crate) const fn read(&self) -> usize {
+        self.read
     }
 
     /// What the model has not read.
@@ -137,8 +144,29 @@ impl Sequence {
         &self.tokens[self.read..]
     }
 
+    /// What the model has read, or is to read, before the output.
+    pub(crate) fn prompt(&self) -> &[TokenId] {
+        &self.request.prompt
+    }
+
+    /// Whether what one of two sequences reads next is all that the other one needs.
+    pub(crate) fn reads_as(&self, other: &Self) -> bool {
+        let reads = |one: &Self| matches!(one.need(), Need::Prompt { .. }) && !one.is_suspect;
+        reads(self) && reads(other) && self.prompt() == other.prompt()
+    }
+
+    /// Goes on in another sequence of the model, in which the first `read` tokens of the prompt are read.
+    pub(crate) const fn resume(&mut self, id: SequenceId, read: usize) {
+        self.id = id;
+        if !self.is_suspect {
+            self.usage.cached_tokens += read - self.read;
+        }
+        self.read = read;
+    }
+
     /// Goes on in another sequence of the model, in which nothing is read.
-    pub(crate) const fn start_over(&mut self, id: SequenceId) {
+    pub(crate) fn start_over(&mut self, id: SequenceId) {
+        self.drafts.clear();
         self.id = id;
         self.read = 0;
         self.is_suspect = true;
@@ -148,10 +176,16 @@ impl Sequence {
     pub(crate) fn report(&mut self, stats: &mut Stats) {
         let (before, grammar, last) = self.reported;
         let now = Instant::now();
+        let (drafted, accepted) = std::mem::take(&mut self.tried);
+        stats.drafted_tokens += drafted;
+        stats.accepted_tokens += accepted;
+        let cached = (self.usage.cached_tokens - before.cached_tokens) as u64;
+        stats.cached_tokens += cached;
+        stats.prompt_tokens += cached;
         stats.grammar += self.times.grammar.saturating_sub(grammar);
         let tokens = self.usage.completion_tokens - before.completion_tokens;
         if tokens == 0 {
-            self.reported.1 = self.times.grammar;
+            self.reported = (self.usage, self.times.grammar, last);
             return;
         }
         stats.completion_tokens += tokens as u64;
@@ -257,42 +291,6 @@ impl Sequence {
             }
         }
         false
-    }
-
-    /// What the model is to read next: of the prompt at most `limit` tokens.
-    pub(crate) fn feed(&self, limit: usize) -> Feed<'_> {
-        let prompt = self.request.prompt.len();
-        let (to, role) = if self.read < prompt {
-            (prompt.min(self.read.saturating_add(limit)), Role::Prompt)
-        } else {
-            // What would follow the end is not asked.
-            (self.tokens.len() - usize::from(self.ending.is_some()), Role::Generated)
-        };
-        // Logits are wanted after the last token, and before each one that waits for them.
-        let first = self.tokens.len() - 1 - self.outbox.held();
-        let mask = self.mask.as_deref().filter(|_| !self.outbox.tells_logprobs());
-        let rows = vec![mask; to.saturating_sub(first.max(self.read))];
-        Feed { tokens: &self.tokens[self.read..to], role, rows }
-    }
-
-    /// Takes the rows that were wanted after `count` tokens of a [`Sequence::feed`]. Shape: `[rows][vocabulary]`.
-    pub(crate) fn take_rows(&mut self, count: usize, rows: &[Vec<f32>]) -> Result<Progress, GenerationError> {
-        self.read += count;
-        if self.read >= self.request.prompt.len() {
-            self.times.prompt_read.get_or_insert_with(Instant::now);
-        }
-        self.is_suspect &= rows.is_empty();
-        for row in rows {
-            let row = &row[..row.len().min(self.tokenizer.vocabulary().len())];
-            if self.outbox.held() == 0 {
-                return self.sample(row);
-            }
-            self.outbox.take_logits(row);
-        }
-        match self.ending {
-            Some(reason) if self.outbox.held() == 0 => Ok(Progress::Ended(self.summary(reason))),
-            _ => Ok(Progress::Running),
-        }
     }
 
     /// Takes the next token from logits, `[vocabulary]`.

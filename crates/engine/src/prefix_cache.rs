@@ -1,0 +1,320 @@
+//! Beginnings of prompts that the model has read, as a tree.
+//!
+//! A node stands for a chunk of tokens after those of its parent, so a way from the root is the beginning of a prompt. Chunks
+//! begin and end where prompts may be cut ([`LanguageModel::prompt_grain`]): what was read of one prompt is then exactly what
+//! would be read of another that begins the same. Leaves own a sequence of the model with all tokens on the way to them; a node
+//! within the tree is served by a leaf below it, whose sequence is forked at the node's length. Since forks share keys and
+//! values, the tree takes the memory of its nodes, once each. Where that is more than it may be, the leaf that was not used
+//! for longest loses its last chunk, and so on.
+
+use std::collections::HashMap;
+
+use formwork_lm::{LanguageModel, ModelError, SequenceId};
+use formwork_vocab::TokenId;
+
+/// The least length of a chunk: nodes should cost next to nothing beside what they stand for.
+const CHUNK: usize = 64;
+
+/// The index of a node.
+type NodeId = usize;
+
+const ROOT: NodeId = 0;
+
+pub(crate) struct PrefixCache {
+    /// The root has no tokens and is always there. Others are reused.
+    nodes: Vec<Node>,
+    free: Vec<NodeId>,
+    /// Tokens of a node.
+    chunk: usize,
+    /// As many nodes as there may be, the root not counted.
+    most: usize,
+    /// Counts uses.
+    now: u64,
+}
+
+#[derive(Default)]
+struct Node {
+    parent: NodeId,
+    tokens: Box<[TokenId]>,
+    children: HashMap<Box<[TokenId]>, NodeId>,
+    /// When it, or one below it, was last used.
+    used: u64,
+    /// Of a leaf.
+    sequence: Option<SequenceId>,
+}
+
+impl PrefixCache {
+    /// For a model, of at most `bytes` of keys and values; without room for any where the model cannot share them.
+    pub(crate) fn new(model: &dyn LanguageModel, bytes: usize) -> Self {
+        let grain = model.prompt_grain().max(1);
+        let chunk = CHUNK.div_ceil(grain).saturating_mul(grain);
+        let node = model.kv_bytes_per_token().max(1).saturating_mul(chunk);
+        let most = if model.can_fork() { bytes / node } else { 0 };
+        Self { nodes: vec![Node::default()], free: Vec::new(), chunk, most, now: 0 }
+    }
+
+    /// How many tokens it has keys and values of.
+    pub(crate) fn tokens(&self) -> usize {
+        (self.nodes.len() - 1 - self.free.len()) * self.chunk
+    }
+
+    /// A sequence with the longest beginning of a prompt that is there, and how long it is; `None` where that is not more than
+    /// `least` tokens. It is never the whole prompt, since its last token must be read.
+    ///
+    /// # Errors
+    /// When the model does not fork the sequence.
+    pub(crate) fn fork(
+        &mut self,
+        model: &mut dyn LanguageModel,
+        prompt: &[TokenId],
+        least: usize,
+    ) -> Result<Option<(SequenceId, usize)>, ModelError> {
+        let way = self.way(prompt);
+        let len = way.len() * self.chunk;
+        let Some(&last) = way.last().filter(|_| len > least) else { return Ok(None) };
+        self.touch(&way);
+        match self.sequence_below(last) {
+            Some(sequence) => Ok(Some((model.fork(sequence, len)?, len))),
+            None => Ok(None),
+        }
+    }
+
+    /// Takes in what a sequence has read of a prompt: all of it.
+    ///
+    /// # Errors
+    /// When the model does not fork the sequence; nothing is changed then.
+    pub(crate) fn insert(
+        &mut self,
+        model: &mut dyn LanguageModel,
+        prompt: &[TokenId],
+        sequence: SequenceId,
+    ) -> Result<(), ModelError> {
+        let chunks = (prompt.len() / self.chunk).min(self.most);
+        let prompt = &prompt[..chunks * self.chunk];
+        let mut way = self.known(prompt);
+        self.touch(&way);
+        if way.len() == chunks {
+            return Ok(());
+        }
+        let fork = model.fork(sequence, prompt.len())?;
+        let mut parent = way.last().copied().unwrap_or(ROOT);
+        // What was a leaf is served by the new one below it.
+        if let Some(shorter) = self.nodes[parent].sequence.take() {
+            model.close(shorter);
+        }
+        for tokens in prompt.chunks_exact(self.chunk).skip(way.len()) {
+            parent = self.add(parent, tokens);
+            way.push(parent);
+        }
+        self.nodes[parent].sequence = Some(fork);
+        self.touch(&way);
+        while self.nodes.len() - 1 - self.free.len() > self.most {
+            self.evict(model)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self, model: &mut dyn LanguageModel) {
+        for node in self.nodes.drain(..) {
+            if let Some(sequence) = node.sequence {
+                model.close(sequence);
+            }
+        }
+        self.nodes.push(Node::default());
+        self.free.clear();
+    }
+
+    /// The nodes for the beginning of a prompt, of which at least the last token is left over.
+    fn way(&self, prompt: &[TokenId]) -> Vec<NodeId> {
+        self.known(&prompt[..prompt.len().saturating_sub(1)])
+    }
+
+    /// The nodes for the beginning of some tokens.
+    fn known(&self, tokens: &[TokenId]) -> Vec<NodeId> {
+        let mut at = ROOT;
+        let next = |tokens| {
+            at = *self.nodes[at].children.get(tokens)?;
+            Some(at)
+        };
+        tokens.chunks_exact(self.chunk).map_while(next).collect()
+    }
+
+    fn touch(&mut self, way: &[NodeId]) {
+        self.now += 1;
+        for &node in way {
+            self.nodes[node].used = self.now;
+        }
+    }
+
+    /// The sequence of a leaf at or below a node.
+    fn sequence_below(&self, mut node: NodeId) -> Option<SequenceId> {
+        while self.nodes[node].sequence.is_none() {
+            node = *self.nodes[node].children.values().next()?;
+        }
+        self.nodes[node].sequence
+    }
+
+    fn add(&mut self, parent: NodeId, tokens: &[TokenId]) -> NodeId {
+        let node = Node { parent, tokens: tokens.into(), ..Node::default() };
+        let id = if let Some(id) = self.free.pop() {
+            self.nodes[id] = node;
+            id
+        } else {
+            self.nodes.push(node);
+            self.nodes.len() - 1
+        };
+        self.nodes[parent].children.insert(tokens.into(), id);
+        id
+    }
+
+    /// Takes the last chunk from the leaf that was not used for longest.
+    fn evict(&mut self, model: &mut dyn LanguageModel) -> Result<(), ModelError> {
+        let leaves = (1..self.nodes.len()).filter(|&id| self.nodes[id].sequence.is_some());
+        let Some(leaf) = leaves.min_by_key(|&id| self.nodes[id].used) else { return Ok(()) };
+        let Node { parent, tokens, sequence, .. } = std::mem::take(&mut self.nodes[leaf]);
+        self.free.push(leaf);
+        self.nodes[parent].children.remove(&tokens);
+        let Some(sequence) = sequence else { return Ok(()) };
+        if parent == ROOT || !self.nodes[parent].children.is_empty() {
+            model.close(sequence);
+            return Ok(());
+        }
+        self.nodes[parent].sequence = Some(sequence);
+        model.truncate(sequence, self.depth(parent) * self.chunk)
+    }
+
+    fn depth(&self, mut node: NodeId) -> usize {
+        let mut depth = 0;
+        while node != ROOT {
+            node = self.nodes[node].parent;
+            depth += 1;
+        }
+        depth
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use formwork_lm::{Batch, Role, Run, ScriptedModel, Wanted};
+
+    use super::*;
+
+    fn model() -> ScriptedModel {
+        ScriptedModel::new(10, 10_000, |_, _| {})
+    }
+
+    /// Of so many nodes.
+    fn cache(model: &ScriptedModel, nodes: usize) -> PrefixCache {
+        PrefixCache::new(model, nodes * CHUNK * model.kv_bytes_per_token())
+    }
+
+    /// A prompt of chunks, each of one token over and over, and one token more.
+    fn prompt(chunks: &[u32]) -> Vec<TokenId> {
+        chunks.iter().flat_map(|&id| [TokenId(id); CHUNK]).chain([TokenId(9)]).collect()
+    }
+
+    /// Reads a prompt and takes it in.
+    fn insert(cache: &mut PrefixCache, model: &mut ScriptedModel, chunks: &[u32]) {
+        let sequence = model.open();
+        let tokens = prompt(chunks);
+        let run = Run { sequence, tokens: &tokens, role: Role::Prompt, wanted: Wanted::Nothing };
+        model.forward(&Batch { runs: vec![run] }).expect("good");
+        cache.insert(model, &tokens, sequence).expect("good");
+        model.close(sequence);
+    }
+
+    /// How many chunks of a prompt are there, with a sequence that has exactly these.
+    fn known(cache: &mut PrefixCache, model: &mut ScriptedModel, chunks: &[u32]) -> usize {
+        let tokens = prompt(chunks);
+        let Some((sequence, len)) = cache.fork(model, &tokens, 0).expect("good") else { return 0 };
+        assert_eq!(model.tokens(sequence), Some(&tokens[..len]));
+        model.close(sequence);
+        len / CHUNK
+    }
+
+    #[test]
+    fn what_begins_the_same_is_shared() {
+        let mut model = model();
+        let cache = &mut cache(&model, 100);
+        insert(cache, &mut model, &[1, 2, 3]);
+        insert(cache, &mut model, &[1, 2, 4, 5]);
+        assert_eq!(cache.tokens(), 5 * CHUNK);
+        assert_eq!(model.open_sequences(), 2);
+        assert_eq!(known(cache, &mut model, &[1, 2, 3]), 3);
+        assert_eq!(known(cache, &mut model, &[1, 2, 6]), 2);
+        assert_eq!(known(cache, &mut model, &[2, 2, 6]), 0);
+        // One that goes on takes the place of the leaf before.
+        insert(cache, &mut model, &[1, 2, 3, 7]);
+        assert_eq!((cache.tokens(), model.open_sequences()), (6 * CHUNK, 2));
+        // One that is there adds nothing.
+        insert(cache, &mut model, &[1, 2]);
+        assert_eq!((cache.tokens(), model.open_sequences()), (6 * CHUNK, 2));
+        cache.clear(&mut model);
+        assert_eq!((cache.tokens(), model.open_sequences()), (0, 0));
+    }
+
+    #[test]
+    fn the_last_token_is_never_there() {
+        let mut model = model();
+        let mut cache = cache(&model, 100);
+        insert(&mut cache, &mut model, &[1, 2]);
+        let whole = [TokenId(1); CHUNK];
+        assert!(cache.fork(&mut model, &whole, 0).expect("good").is_none());
+        let prompt = prompt(&[1, 2]);
+        assert!(cache.fork(&mut model, &prompt, 2 * CHUNK).expect("good").is_none());
+    }
+
+    #[test]
+    fn what_was_not_used_for_longest_is_trimmed_chunk_by_chunk() {
+        let mut model = model();
+        let mut cache = cache(&model, 4);
+        insert(&mut cache, &mut model, &[1, 2, 3]);
+        insert(&mut cache, &mut model, &[4]);
+        assert_eq!(known(&mut cache, &mut model, &[1, 2, 3]), 3);
+        insert(&mut cache, &mut model, &[5]);
+        assert_eq!(known(&mut cache, &mut model, &[4]), 0);
+        insert(&mut cache, &mut model, &[6]);
+        assert_eq!(known(&mut cache, &mut model, &[1, 2, 3]), 2);
+        assert_eq!(known(&mut cache, &mut model, &[5]), 1);
+        assert_eq!((cache.tokens(), model.open_sequences()), (4 * CHUNK, 3));
+        // What does not fit is taken in as far as it does.
+        insert(&mut cache, &mut model, &[7, 7, 7, 7, 7, 7]);
+        assert_eq!(known(&mut cache, &mut model, &[7, 7, 7, 7, 7, 7]), 4);
+        assert_eq!((cache.tokens(), model.open_sequences()), (4 * CHUNK, 1));
+    }
+
+    #[test]
+    fn without_room_nothing_is_kept() {
+        let mut model = model();
+        let mut cache = cache(&model, 0);
+        insert(&mut cache, &mut model, &[1, 2]);
+        assert_eq!((cache.tokens(), model.open_sequences()), (0, 0));
+    }
+
+    /// Whatever comes, what is found is what was read, and nothing leaks.
+    #[test]
+    fn any_order_of_prompts_leaves_a_sound_tree() {
+        let mut state = 1u32;
+        let mut below = |limit: u32| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 16) % limit
+        };
+        let mut model = model();
+        let mut cache = cache(&model, 7);
+        for _ in 0..500 {
+            let chunks: Vec<u32> = (0..below(6)).map(|_| below(2)).collect();
+            if below(2) == 0 {
+                insert(&mut cache, &mut model, &chunks);
+                assert_eq!(known(&mut cache, &mut model, &chunks), chunks.len());
+            } else {
+                known(&mut cache, &mut model, &chunks);
+            }
+            assert!(cache.tokens() <= 7 * CHUNK);
+            let leaves = cache.nodes.iter().filter(|node| node.sequence.is_some()).count();
+            assert_eq!(model.open_sequences(), leaves);
+            let childless = |node: &&Node| !node.tokens.is_empty() && node.children.is_empty();
+            assert_eq!(cache.nodes.iter().filter(childless).count(), leaves);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What goes from a sequence to the model, and what comes back.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Instant;
+
+use formwork_lm::Role;
+use formwork_vocab::{TokenId, TokenSet};
+
+use super::{Progress, Sequence};
+use crate::scheduler::Need;
+use crate::{GenerationError, lookup};
+
+/// What a sequence feeds to the model next.
+pub(crate) struct Feed<'a> {
+    pub(crate) tokens: Cow<'a, [TokenId]>,
+    pub(crate) role: Role,
+    /// What is wanted after the last of them, oldest first: some tokens, or all.
+    pub(crate) rows: Vec<Option<&'a TokenSet>>,
+}
+
+/// A token that was not chosen yet.
+pub(super) struct Draft {
+    token: TokenId,
+    /// What may come after it, when there is a constraint.
+    mask: Option<Arc<TokenSet>>,
+}
+
+impl Sequence {
+    /// What the model is to read next: of the prompt at most `limit` tokens.
+    pub(crate) fn feed(&self, limit: usize) -> Feed<'_> {
+        let prompt = self.request.prompt.len();
+        let (to, role) = if self.read < prompt {
+            (prompt.min(self.read.saturating_add(limit)), Role::Prompt)
+        } else {
+            // What would follow the end is not asked.
+            (self.tokens.len() - usize::from(self.ending.is_some()), Role::Generated)
+        };
+        // Logits are wanted after the last token, and before each one that waits for them.
+        let first = self.tokens.len() - 1 - self.outbox.held();
+        let mask = self.mask.as_deref().filter(|_| !self.outbox.tells_logprobs());
+        let mut rows = vec![mask; to.saturating_sub(first)];
+        let mut tokens = Cow::Borrowed(&self.tokens[self.read..to]);
+        if role == Role::Generated && !self.drafts.is_empty() {
+            tokens.to_mut().extend(self.drafts.iter().map(|draft| draft.token));
+            let masks = self.drafts.iter().map(|draft| draft.mask.as_deref());
+            rows.extend(masks.map(|mask| mask.filter(|_| !self.outbox.tells_logprobs())));
+        }
+        Feed { tokens, role, rows }
+    }
+
+    /// Drafts at most `most` tokens for the model to check with those that it is to read.
+    pub(crate) fn draft(&mut self, most: usize) {
+        self.drafts.clear();
+        if !matches!(self.need(), Need::Generated(_)) || self.ending.is_some() {
+            return;
+        }
+        // The last token of the budget is not read.
+        let found = lookup::draft(&self.tokens, most.min(self.remaining.saturating_sub(1)));
+        let started = Instant::now();
+        // A clone goes ahead: what the matcher itself was promised about its budget must not be lost.
+        let mut ahead = self.matcher.clone().filter(|_| !found.is_empty());
+        let mut mask = self.mask.clone();
+        for (index, token) in found.into_iter().enumerate() {
+            if let Some(ahead) = &mut ahead {
+                let is_masked = mask.as_ref().is_some_and(|mask| !mask.contains(token));
+                let remaining = self.remaining.saturating_sub(index);
+                if is_masked || !self.allows(ahead, token, remaining) || ahead.commit(token).is_err() {
+                    break;
+                }
+                mask = Some(ahead.mask());
+            }
+            if self.tokenizer.vocabulary().is_end(token) {
+                break;
+            }
+            self.drafts.push(Draft { token, mask: mask.clone() });
+        }
+        if ahead.is_some() {
+            self.times.grammar += started.elapsed();
+        }
+    }
+
+    /// Takes the rows that were wanted after `count` tokens of a [`Sequence::feed`]. Shape: `[rows][vocabulary]`. Drafts are
+    /// right as long as the tokens that are chosen are the same.
+    pub(crate) fn take_rows(&mut self, count: usize, rows: &[Vec<f32>]) -> Result<Progress, GenerationError> {
+        // The first row comes after this token.
+        let first = self.tokens.len() - 1 - self.outbox.held();
+        let drafts = std::mem::take(&mut self.drafts);
+        let read = self.read + count - drafts.len();
+        if read >= self.request.prompt.len() {
+            self.times.prompt_read.get_or_insert_with(Instant::now);
+        }
+        self.is_suspect &= rows.is_empty();
+        loop {
+            let chosen = self.tokens[read..].iter();
+            let right = drafts.iter().zip(chosen).take_while(|(draft, token)| draft.token == **token).count();
+            self.read = read + right;
+            self.tell_held(first, rows);
+            if let Some(reason) = self.ending.filter(|_| self.outbox.held() == 0) {
+                return Ok(Progress::Ended(self.summary(reason)));
+            }
+            let last = self.tokens.len() - 1;
+            let row = rows.get(last - first).filter(|_| last < self.read && self.ending.is_none());
+            let progress = match row {
+                Some(row) => self.sample(&row[..row.len().min(self.tokenizer.vocabulary().len())]),
+                None => Ok(Progress::Running),
+            };
+            if row.is_none() || !matches!(progress, Ok(Progress::Running)) {
+                self.tried.0 += drafts.len() as u64;
+                self.tried.1 += right as u64;
+                return progress;
+            }
+        }
+    }
+
+    /// Tells the tokens that wait for logits which are there now: of those rows whose tokens are read, from token `first` on.
+    fn tell_held(&mut self, first: usize, rows: &[Vec<f32>]) {
+        while let Some(before) = (self.tokens.len() - 1).checked_sub(self.outbox.held())
+            && self.outbox.held() > 0
+            && before < self.read
+            && let Some(row) = rows.get(before - first)
+        {
+            self.outbox.take_logits(&row[..row.len().min(self.tokenizer.vocabulary().len())]);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! What is shared and what runs beside it changes no token.
+
+use formwork_engine::{EngineOptions, Output, Reasoning, Request, Sampling};
+use formwork_lm::ScriptedModel;
+use formwork_vocab::TokenId;
+
+use crate::fixture::{
+    CONTROL, Shared, VOCABULARY, babble, constraint, held_back, request, run, start, told, wait,
+};
+use crate::pieces::Pieces;
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % limit
+    }
+}
+
+/// A request with a prompt of one of a few beginnings, and anything else.
+fn any_request(random: &mut Random) -> Request {
+    let beginning = random.below(3);
+    let shared = [0, 1, 47, 48, 95, 96, 97, 200, 330][random.below(9)];
+    let own = [0, 1, 30, 150][random.below(4)];
+    let mark = random.below(3);
+    let mut prompt: Vec<TokenId> =
+        (0..shared).map(|at| TokenId((at * at + beginning * 7) as u32 % 250)).collect();
+    prompt.extend((0..own).map(|at| TokenId((at * 3 + mark) as u32 % 250)));
+    prompt.push(TokenId(1));
+    let grammars = ["root ::= [a-d]* \" then \" [a-d]{3}", "root ::= \"ab\" (\"abab\" | \"cdcd\")* \".\""];
+    let seed = random.below(3) as u64;
+    Request {
+        constraint: grammars.get(random.below(4)).map(|grammar| constraint(grammar)),
+        sampling: Sampling { temperature: random.below(2) as f32, seed, ..Sampling::default() },
+        max_tokens: Some(12 + random.below(30)),
+        logprobs: [None, Some(0)][random.below(2)],
+        reasoning: [None, Some(Reasoning { budget: 5, close: vec![CONTROL] })][random.below(2)].clone(),
+        ..Request::new(prompt)
+    }
+}
+
+#[test]
+fn a_request_gives_the_same_tokens_alone_and_among_others_and_with_any_cache() {
+    let plain = EngineOptions { parallel: 1, prefix_cache_bytes: 0, ..EngineOptions::default() };
+    let alone = start(Pieces::default(), plain);
+    let mut random = Random(5);
+    let (mut cached, mut drafted, mut accepted) = (0, 0, 0);
+    for round in 0..40 {
+        let model = Pieces::default();
+        let options = EngineOptions {
+            parallel: 1 + random.below(6),
+            step_tokens: 1 + random.below(500),
+            prefix_cache_bytes: [0, 2000, 8000, 1 << 20][random.below(4)],
+            speculate: [0, 1, 4, 9][random.below(4)],
+            ..EngineOptions::default()
+        };
+        let engine = start(model.clone(), options);
+        let requests: Vec<Request> = (0..10).map(|_| any_request(&mut random)).collect();
+        let mut running = Vec::new();
+        for request in &requests {
+            running.push(engine.generate(request.clone()).unwrap());
+            if random.below(4) == 0 {
+                // One that nobody waits for.
+                drop(engine.generate(request.clone()).unwrap());
+            }
+        }
+        for (generation, request) in running.into_iter().zip(&requests) {
+            let (given, expected) = (told(generation), run(&alone, request));
+            assert_eq!((&given.text, &given.controls), (&expected.text, &expected.controls), "round {round}");
+            assert_eq!(given.logprobs, expected.logprobs, "round {round}");
+            let (mut usage, expected) = (given.finish().usage, expected.finish().usage);
+            assert!(usage.cached_tokens <= usage.prompt_tokens);
+            cached += usage.cached_tokens;
+            usage.cached_tokens = 0;
+            assert_eq!(usage, expected, "round {round}");
+        }
+        wait(engine.clear_prefix_cache());
+        let stats = engine.stats();
+        assert_eq!((model.open_sequences(), stats.cache_tokens), (0, 0), "round {round}");
+        drafted += stats.drafted_tokens;
+        accepted += stats.accepted_tokens;
+    }
+    assert!(cached > 2000, "{cached}");
+    assert!(accepted > 50 && drafted > 2 * accepted, "{accepted} of {drafted}");
+}
+
+/// A model that counts to three over and over is guessed right after its first round.
+#[test]
+fn what_repeats_is_drafted() {
+    let model = || {
+        Shared::new(ScriptedModel::new(VOCABULARY, 600, |tokens, row| {
+            let next = match tokens.last().map(|token| token.0 as u8) {
+                Some(b'1') => b'2',
+                Some(b'2') => b'3',
+                _ => b'1',
+            };
+            row[usize::from(next)] = 1.0;
+        }))
+    };
+    let plain = start(model(), EngineOptions::default());
+    let engine = start(model(), EngineOptions { speculate: 8, ..EngineOptions::default() });
+    for grammar in [None, Some("root ::= [0-9]* \"!\""), Some("root ::= ([0-9]{7} \" and \")* \"!\"")] {
+        for logprobs in [None, Some(1)] {
+            let asked = Request {
+                max_tokens: Some(60),
+                constraint: grammar.map(constraint),
+                logprobs,
+                ..request("count>")
+            };
+            let (before, given, expected) = (engine.stats(), run(&engine, &asked), run(&plain, &asked));
+            assert_eq!((&given.text, &given.logprobs), (&expected.text, &expected.logprobs));
+            assert_eq!(given.finish().usage, expected.finish().usage);
+            let stats = engine.stats();
+            let (accepted, steps) =
+                (stats.accepted_tokens - before.accepted_tokens, stats.steps - before.steps);
+            assert!(accepted >= 25 && steps <= 25, "{accepted} accepted in {steps} steps: {grammar:?}");
+        }
+    }
+}
+
+#[test]
+fn a_warm_cache_is_used() {
+    let engine = start(Shared::babbling(600), EngineOptions::default());
+    let text = "It was a dark and stormy night; the rain fell in torrents, except at occasional intervals. "
+        .repeat(4);
+    let asked = |end: &str| Request { max_tokens: Some(5), ..request(&format!("{text}{end}")) };
+    let cold = run(&engine, &asked("Then>"));
+    let warm = run(&engine, &asked("Then>"));
+    assert_eq!(cold.text, warm.text);
+    assert_eq!((cold.finish().usage.cached_tokens, warm.finish().usage.cached_tokens), (0, 320));
+    assert_eq!(run(&engine, &asked("Later>")).finish().usage.cached_tokens, 320);
+    let stats = engine.stats();
+    assert_eq!((stats.cached_tokens, stats.cache_tokens), (640, 320));
+    assert_eq!(stats.prompt_tokens as usize, 2 * asked("Then>").prompt.len() + asked("Later>").prompt.len());
+}
+
+#[test]
+fn siblings_share_the_reading_of_their_prompt() {
+    let model = Shared::babbling(600);
+    let engine = start(model.clone(), EngineOptions { prefix_cache_bytes: 0, ..EngineOptions::default() });
+    let mut asked = Request { max_tokens: Some(9), ..request("one and the same prompt>") };
+    asked.sampling.temperature = 1.0;
+    let texts: Vec<_> = engine.generate_many(&asked, 4).unwrap().into_iter().map(told).collect();
+    let read: Vec<usize> = texts.iter().map(|one| one.finish().usage.cached_tokens).collect();
+    assert_eq!(read, [0, 24, 24, 24]);
+    for (index, told) in texts.iter().enumerate() {
+        asked.sampling.seed = index as u64;
+        assert_eq!(run(&engine, &asked).text, told.text);
+    }
+    assert_eq!(model.open_sequences(), 0);
+}
+
+#[test]
+fn what_is_cancelled_while_it_reads_leaves_nothing() {
+    let (permit, permits) = std::sync::mpsc::channel();
+    let model = held_back(permits);
+    let engine = start(model.clone(), EngineOptions { step_tokens: 10, ..EngineOptions::default() });
+    let mut busy = engine.generate(Request { logprobs: Some(0), ..request("busy>") }).unwrap();
+    let reading = engine.generate(request(&"read all this>".repeat(30))).unwrap();
+    permit.send(()).unwrap();
+    assert!(matches!(busy.blocking_next(), Some(Output::Token(_))));
+    // The next row is waited for, after a piece of the prompt.
+    permit.send(()).unwrap();
+    assert!(matches!(busy.blocking_next(), Some(Output::Text(_) | Output::Token(_) | Output::Control(_))));
+    drop((busy, reading, permit));
+    wait(engine.clear_prefix_cache());
+    run(&engine, &Request { max_tokens: Some(2), ..request("next>") });
+    assert_eq!((engine.stats().cancelled, model.open_sequences()), (2, 0));
+}
+
+#[test]
+fn a_panic_while_a_prompt_is_read_leaves_nothing() {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let model = Shared::new(ScriptedModel::new(VOCABULARY, 600, |tokens, row| {
+        assert!(tokens.last() != Some(&TokenId(u32::from(b'!'))), "too loud");
+        babble(tokens, row);
+    }));
+    let engine = start(model.clone(), EngineOptions::default());
+    let loud = format!("{}!", "so much to say, ".repeat(20));
+    let generations = engine.generate_many(&request(&loud), 3).unwrap();
+    assert!(generations.into_iter().all(|generation| generation.collect().is_err()));
+    run(&engine, &Request { max_tokens: Some(2), ..request("calm>") });
+    wait(engine.clear_prefix_cache());
+    assert_eq!((engine.stats().failed, model.open_sequences()), (3, 0));
+    std::panic::set_hook(hook);
+}

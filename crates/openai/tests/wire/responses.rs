@@ -1,0 +1,76 @@
+use formwork_openai::{ResponseRequest, Role};
+use serde_json::{Value, json};
+
+fn read(fields: &Value) -> Result<ResponseRequest, String> {
+    let mut body = json!({"model": "m", "input": "Hi"});
+    for (name, value) in fields.as_object().expect("an object") {
+        body[name] = value.clone();
+    }
+    ResponseRequest::from_json(body.to_string().as_bytes()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn items_become_messages() {
+    let request = read(&json!({"instructions": "Be brief.", "input": [
+        {"role": "user", "content": [{"type": "input_text", "text": "1 + 1, 2 + 2?"}]},
+        {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]},
+        {"type": "message", "role": "assistant", "id": "msg_1", "status": "completed",
+            "content": [{"type": "output_text", "text": "Well.", "annotations": []}]},
+        {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "add", "arguments": "{}", "status": "completed"},
+        {"type": "function_call", "call_id": "c2", "name": "add", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "2"},
+        {"type": "function_call_output", "call_id": "c2", "output": "4"},
+    ]}));
+    let messages = request.expect("a request").chat.messages;
+    let roles: Vec<Role> = messages.iter().map(|message| message.role).collect();
+    assert_eq!(roles, [Role::System, Role::User, Role::Assistant, Role::Tool, Role::Tool]);
+    let assistant = &messages[2];
+    assert_eq!((assistant.reasoning.as_deref(), assistant.content.as_deref()), (Some("hm"), Some("Well.")));
+    assert_eq!(assistant.tool_calls.iter().map(|call| call.id.as_str()).collect::<Vec<_>>(), ["c1", "c2"]);
+}
+
+#[test]
+fn the_rest_is_a_chat_and_is_repeated() {
+    let schema = json!({"type": "object"});
+    let tool = json!({"type": "function", "name": "add", "parameters": {}, "strict": true});
+    let request = read(&json!({
+        "text": {"format": {"type": "json_schema", "name": "n", "schema": schema, "strict": true}},
+        "tools": [tool], "tool_choice": {"type": "function", "name": "add"}, "max_output_tokens": 9, "stream": true,
+        "reasoning": {"effort": "none"}, "metadata": {"k": "v"}, "store": true,
+    }))
+    .expect("a request");
+    assert_eq!(request.chat.format.map(|format| format.field()), Some("text.format.schema"));
+    assert!(request.chat.tools.required && request.chat.stream.is_some());
+    assert_eq!(request.chat.tools.tools[0].place, "tools[0].parameters");
+    let limit = request.chat.parameters.max_tokens.expect("a limit");
+    assert_eq!((limit.tokens, limit.field), (9, "max_output_tokens"));
+    assert_eq!(request.chat.chat_template_kwargs["enable_thinking"], false);
+    assert_eq!(
+        (&request.repeated["max_output_tokens"], &request.repeated["top_p"]),
+        (&json!(9), &json!(1.0))
+    );
+    assert_eq!(request.repeated["tools"], json!([tool]));
+}
+
+#[test]
+fn what_would_need_a_store_is_refused() {
+    for (fields, expected) in [
+        (
+            json!({"previous_response_id": "resp_1"}),
+            "`previous_response_id`: only null: nothing is stored is supported here",
+        ),
+        (json!({"background": true}), "`background`: only false is supported here"),
+        (json!({"input": []}), "`input`: must not be empty"),
+        (
+            json!({"input": [{"type": "item_reference", "id": "x"}]}),
+            "`input[0].type`: `item_reference` is not supported; supported are message, function_call, function_call_output and reasoning",
+        ),
+        (json!({"messages": []}), "`messages`: unrecognized request argument"),
+        (
+            json!({"tools": [{"type": "function", "function": {"name": "a"}}]}),
+            "`tools[0].name`: this field is required",
+        ),
+    ] {
+        assert_eq!(read(&fields).expect_err("refused"), expected);
+    }
+}

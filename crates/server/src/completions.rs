@@ -1,0 +1,199 @@
+//! `POST /v1/completions`. A format is not described to the model here: the prompt is the caller's alone.
+
+mod pieces;
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use formwork_engine::{Finish, Generation, Output, TokenLogprob};
+use formwork_openai::{
+    Completion, CompletionChoice, CompletionLogprobs, CompletionPrompt, CompletionRequest, FinishReason,
+    Usage,
+};
+use formwork_vocab::tokenizer::EncodeOptions;
+use formwork_vocab::{TokenId, Tokenizer};
+use futures_util::future::try_join_all;
+
+use crate::answer::{Answer, FINGERPRINT, usage};
+use crate::app::{App, Served, ServerOptions};
+use crate::body::JsonBody;
+use crate::error::{ApiError, Kind};
+use crate::tokens::check_tokens;
+use crate::{choice, prepare};
+
+/// The tokens of an output for which the request sets no limit, as OpenAI has it.
+const MAX_TOKENS: usize = 16;
+
+pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> Result<Response, ApiError> {
+    let request = CompletionRequest::from_json(&body)?;
+    let served = app.model(&request.model).await?;
+    let answer = Answer::new("cmpl-", &served.model.id);
+    let options = app.options().clone();
+    let started = app.offload(move || Started::new(served, request, &options)).await?;
+    match started.request.stream {
+        Some(options) => Ok(pieces::respond(started, answer, options)),
+        None => Ok(Json(collect(started, &answer).await?).into_response()),
+    }
+}
+
+/// The outputs of a request on their way.
+struct Started {
+    served: Arc<Served>,
+    request: CompletionRequest,
+    /// The prompts' texts, where outputs begin with them.
+    echoes: Vec<String>,
+    /// `best_of` for each prompt.
+    generations: Vec<Generation>,
+}
+
+impl Started {
+    fn new(
+        served: Arc<Served>,
+        request: CompletionRequest,
+        options: &ServerOptions,
+    ) -> Result<Self, ApiError> {
+        let tokenizer = served.model.engine.tokenizer();
+        let constraint = request.format.as_ref().map(|format| served.constraint(format)).transpose()?;
+        let (mut echoes, mut generations) = (Vec::new(), Vec::new());
+        for prompt in &request.prompts {
+            let tokens = tokens(prompt, tokenizer)?;
+            if request.echo {
+                echoes.push(String::from_utf8_lossy(&tokenizer.decode_text(&tokens, true)).into_owned());
+            }
+            let mut engine = prepare::engine_request(tokens, &request.parameters, options);
+            engine.constraint.clone_from(&constraint);
+            engine.max_tokens = engine.max_tokens.or_else(|| constraint.is_none().then_some(MAX_TOKENS));
+            let chooses = request.best_of > request.parameters.n;
+            engine.logprobs = request.logprobs.or_else(|| chooses.then_some(0));
+            let started = served.model.engine.generate_many(&engine, request.best_of);
+            let refused = |error| prepare::refused(error, &request.parameters, request.format.as_ref());
+            generations.extend(started.map_err(|error| refused(error).about_prompt())?);
+        }
+        Ok(Self { served, request, echoes, generations })
+    }
+
+    /// What the output with this place begins with.
+    fn echo(&self, index: usize) -> &str {
+        self.echoes.get(index / self.request.parameters.n).map_or("", String::as_str)
+    }
+}
+
+fn tokens(prompt: &CompletionPrompt, tokenizer: &Tokenizer) -> Result<Vec<TokenId>, ApiError> {
+    match prompt {
+        CompletionPrompt::Tokens(ids) => check_tokens(ids, tokenizer, "prompt"),
+        CompletionPrompt::Text(text) => {
+            let options = EncodeOptions { special: true, bos: tokenizer.add_bos() };
+            let tokens = tokenizer.encode(text, options);
+            tokens.map_err(|source| Kind::Text { field: "prompt", source }.into())
+        }
+    }
+}
+
+async fn collect(mut started: Started, answer: &Answer) -> Result<Completion, ApiError> {
+    let (n, best_of) = (started.request.parameters.n, started.request.best_of);
+    let generations = std::mem::take(&mut started.generations);
+    let mut whole = try_join_all(generations.into_iter().map(Whole::collect)).await?;
+    let mut used = Usage::default();
+    let mut choices = Vec::new();
+    while !whole.is_empty() {
+        let mut outputs: Vec<Whole> = whole.drain(..best_of.min(whole.len())).collect();
+        let of_prompt = outputs.iter().fold(Usage::default(), |used, output| used.and(usage(&output.finish)));
+        used = sum(used, of_prompt);
+        outputs.sort_by(|a, b| b.likelihood().total_cmp(&a.likelihood()));
+        for output in outputs.into_iter().take(n) {
+            answer.log(&output.finish);
+            let index = choices.len();
+            let logprobs = started
+                .request
+                .logprobs
+                .map(|_| logprobs(&output.tokens, started.served.model.engine.tokenizer(), &mut 0));
+            let text = format!("{}{}", started.echo(index), output.text);
+            choices.push(CompletionChoice { logprobs, text, ..ended(index, &output.finish) });
+        }
+    }
+    Ok(completion(answer, choices, Some(used)))
+}
+
+/// One whole output.
+struct Whole {
+    text: String,
+    tokens: Vec<TokenLogprob>,
+    finish: Finish,
+}
+
+impl Whole {
+    async fn collect(mut generation: Generation) -> Result<Self, ApiError> {
+        let (mut text, mut tokens) = (String::new(), Vec::new());
+        loop {
+            match generation.next().await {
+                Some(Output::Text(piece)) => text.push_str(&piece),
+                Some(Output::Token(token)) => tokens.push(token),
+                Some(Output::Control(_)) => {}
+                Some(Output::Finished(finish)) => return Ok(Self { text, tokens, finish }),
+                Some(Output::Failed(error)) => return Err(error.into()),
+                // A generation says how it ended before it is over.
+                None => return Err(Kind::Panicked.into()),
+            }
+        }
+    }
+
+    /// The mean log-probability of a token.
+    fn likelihood(&self) -> f64 {
+        let sum = self.finish.cumulative_logprob.unwrap_or(0.0);
+        sum / self.finish.usage.completion_tokens.max(1) as f64
+    }
+}
+
+fn sum(a: Usage, b: Usage) -> Usage {
+    Usage::new(
+        a.prompt_tokens + b.prompt_tokens,
+        a.completion_tokens + b.completion_tokens,
+        a.prompt_tokens_details.cached_tokens + b.prompt_tokens_details.cached_tokens,
+        0,
+    )
+}
+
+/// Lists of what is known of tokens; `offset` counts the characters before them.
+fn logprobs(tokens: &[TokenLogprob], tokenizer: &Tokenizer, offset: &mut usize) -> CompletionLogprobs {
+    let mut lists = CompletionLogprobs::default();
+    for token in tokens {
+        let token = choice::logprob(token, tokenizer);
+        lists.text_offset.push(*offset);
+        *offset += token.token.chars().count();
+        lists.token_logprobs.push(token.logprob);
+        let top = token.top_logprobs.into_iter().map(|likely| (likely.token, likely.logprob.into()));
+        lists.top_logprobs.push(top.collect());
+        lists.tokens.push(token.token);
+    }
+    lists
+}
+
+fn ended(index: usize, finish: &Finish) -> CompletionChoice {
+    let finish_reason = match finish.reason {
+        formwork_engine::FinishReason::Stop => FinishReason::Stop,
+        formwork_engine::FinishReason::Length => FinishReason::Length,
+    };
+    CompletionChoice {
+        finish_reason: Some(finish_reason),
+        closed_by_budget: finish.closed_by_budget,
+        ..piece(index, String::new())
+    }
+}
+
+fn piece(index: usize, text: String) -> CompletionChoice {
+    CompletionChoice { index, text, logprobs: None, finish_reason: None, closed_by_budget: false }
+}
+
+fn completion(answer: &Answer, choices: Vec<CompletionChoice>, usage: Option<Usage>) -> Completion {
+    Completion {
+        id: answer.id.clone(),
+        object: "text_completion".to_owned(),
+        created: answer.created,
+        model: answer.model.clone(),
+        choices,
+        usage,
+        system_fingerprint: Some(FINGERPRINT.to_owned()),
+    }
+}

@@ -1,0 +1,140 @@
+//! Completions as server-sent events.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use formwork_engine::{Generation, Output, TokenLogprob};
+use formwork_openai::{CompletionChoice, StreamOptions, Usage};
+use futures_util::stream::{self, SelectAll};
+use futures_util::{Stream, StreamExt};
+
+use super::{Started, completion, ended, logprobs, piece, sum};
+use crate::answer::{Answer, usage};
+use crate::stream::{done, error_event, event};
+
+/// Streams what is generated. Dropping the response cancels the generations.
+pub(super) fn respond(mut started: Started, answer: Answer, options: StreamOptions) -> Response {
+    let generations = std::mem::take(&mut started.generations);
+    let count = generations.len();
+    let pieces = Pieces {
+        outputs: together(generations),
+        events: VecDeque::new(),
+        texts: (0..count).map(|_| Text::default()).collect(),
+        used: vec![Usage::default(); started.request.prompts.len()],
+        open: count,
+        started,
+        answer,
+        options,
+    };
+    let events = stream::unfold(pieces, |mut pieces| async {
+        let event = pieces.next_event().await?;
+        Some((Ok::<_, Infallible>(event), pieces))
+    });
+    Sse::new(events).keep_alive(KeepAlive::default()).into_response()
+}
+
+type Outputs = Pin<Box<dyn Stream<Item = (usize, Output)> + Send>>;
+
+fn together(generations: Vec<Generation>) -> SelectAll<Outputs> {
+    stream::select_all(generations.into_iter().enumerate().map(|(index, generation)| {
+        let outputs = stream::unfold(generation, move |mut generation| async move {
+            let output = generation.next().await?;
+            Some(((index, output), generation))
+        });
+        Box::pin(outputs) as Outputs
+    }))
+}
+
+struct Pieces {
+    outputs: SelectAll<Outputs>,
+    /// Events that are ready.
+    events: VecDeque<Event>,
+    texts: Vec<Text>,
+    /// By prompt.
+    used: Vec<Usage>,
+    /// Outputs that have not ended.
+    open: usize,
+    started: Started,
+    answer: Answer,
+    options: StreamOptions,
+}
+
+/// What is known of an output's text.
+#[derive(Default)]
+struct Text {
+    begun: bool,
+    /// Tokens whose text has not been shown.
+    tokens: Vec<TokenLogprob>,
+    /// Characters in the tokens that were shown.
+    offset: usize,
+}
+
+impl Pieces {
+    async fn next_event(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Some(event);
+            }
+            let (index, output) = self.outputs.next().await?;
+            self.take(index, output);
+        }
+    }
+
+    fn take(&mut self, index: usize, output: Output) {
+        match output {
+            Output::Token(token) => self.texts[index].tokens.push(token),
+            Output::Control(_) => {}
+            Output::Text(text) => {
+                let text = self.begun(index) + &text;
+                let logprobs = self.logprobs(index);
+                self.push(CompletionChoice { logprobs, ..piece(index, text) });
+            }
+            Output::Finished(finish) => {
+                self.answer.log(&finish);
+                let prompt = index / self.started.request.parameters.n;
+                self.used[prompt] = self.used[prompt].and(usage(&finish));
+                let text = self.begun(index);
+                self.push(CompletionChoice { text, ..ended(index, &finish) });
+                self.open -= 1;
+                if self.open == 0 {
+                    self.close();
+                }
+            }
+            Output::Failed(error) => {
+                self.events.push_back(error_event(&error.into()));
+                self.outputs.clear();
+            }
+        }
+    }
+
+    /// What the output begins with, once.
+    fn begun(&mut self, index: usize) -> String {
+        if std::mem::replace(&mut self.texts[index].begun, true) {
+            return String::new();
+        }
+        self.started.echo(index).to_owned()
+    }
+
+    fn logprobs(&mut self, index: usize) -> Option<formwork_openai::CompletionLogprobs> {
+        self.started.request.logprobs?;
+        let tokenizer = self.started.served.model.engine.tokenizer();
+        let text = &mut self.texts[index];
+        Some(logprobs(&std::mem::take(&mut text.tokens), tokenizer, &mut text.offset))
+    }
+
+    fn push(&mut self, choice: CompletionChoice) {
+        self.events.push_back(event(&completion(&self.answer, vec![choice], None)));
+    }
+
+    fn close(&mut self) {
+        if self.options.include_usage {
+            let used = self.used.iter().fold(Usage::default(), |all, &used| sum(all, used));
+            self.events.push_back(event(&completion(&self.answer, Vec::new(), Some(used))));
+        }
+        self.events.push_back(done());
+        self.outputs.clear();
+    }
+}

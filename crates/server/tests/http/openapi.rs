@@ -1,0 +1,103 @@
+//! The description of the server is what the server does.
+
+use std::collections::BTreeSet;
+
+use axum::http::{Method, StatusCode};
+use formwork_server::{App, ServedModel, ServerOptions};
+use serde_json::Value;
+
+use crate::fixture::{babbles, get, request, send, served, start};
+
+fn app() -> App {
+    let aliases = vec!["smollm2-135m-instruct".to_owned()];
+    let model = ServedModel { aliases, ..served("m", start(babbles(4000))) };
+    App::new(vec![model], ServerOptions::default()).unwrap()
+}
+
+async fn document(app: &App) -> Value {
+    let answer = get(app, "/openapi.json").await;
+    assert_eq!(answer.status, StatusCode::OK);
+    answer.json()
+}
+
+/// Methods and paths of the document, each with the operation.
+fn operations(document: &Value) -> Vec<(String, String, &Value)> {
+    let paths = document["paths"].as_object().unwrap();
+    let of = |(path, methods): (&String, &'_ Value)| -> Vec<_> {
+        let methods = methods.as_object().unwrap();
+        methods.keys().map(|method| (method.clone(), path.clone())).collect()
+    };
+    let named = paths.iter().flat_map(of);
+    named
+        .map(|(method, path)| {
+            let operation = &document["paths"][&path][&method];
+            (method, path, operation)
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn every_route_is_described() {
+    // A router does not tell its routes, so they are read where they are written.
+    let source = include_str!("../../src/serve.rs");
+    let routes = source.split(".route(\"").skip(1).map(|rest| {
+        let (path, rest) = rest.split_once("\", ").unwrap();
+        let (method, _) = rest.split_once('(').unwrap();
+        (method.to_owned(), path.replace("{*", "{"))
+    });
+    let routes = routes.collect::<BTreeSet<_>>();
+    let app = app();
+    let document = document(&app).await;
+    let described: BTreeSet<_> =
+        operations(&document).into_iter().map(|(method, path, _)| (method, path)).collect();
+    assert!(routes.len() > 10);
+    assert_eq!(described, routes);
+}
+
+#[tokio::test]
+async fn every_example_is_accepted() {
+    let app = app();
+    let document = document(&app).await;
+    let mut count = 0;
+    for (method, path, operation) in operations(&document) {
+        let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
+        let path = path.replace("{id}", "smollm2-135m-instruct");
+        let examples = &operation["requestBody"]["content"]["application/json"]["examples"];
+        let bodies: Vec<String> = match examples.as_object() {
+            Some(examples) => examples.values().map(|example| example["value"].to_string()).collect(),
+            None => vec![String::new()],
+        };
+        assert!(method != Method::POST || examples.is_object(), "{path} has no example");
+        for body in bodies {
+            let answer = send(&app, request(method.clone(), &path, body.clone())).await;
+            assert_eq!(answer.status, StatusCode::OK, "{path} {body}: {}", answer.text);
+            let given = answer.headers["content-type"].to_str().unwrap();
+            let given = given.split(';').next().unwrap();
+            assert!(operation["responses"]["200"]["content"].get(given).is_some(), "{path}: {given}");
+            count += 1;
+        }
+    }
+    assert!(count > 15);
+}
+
+#[tokio::test]
+async fn every_reference_leads_somewhere() {
+    fn check(value: &Value, document: &Value) {
+        if let Some(target) = value.get("$ref").and_then(Value::as_str) {
+            assert!(document.pointer(target.trim_start_matches('#')).is_some(), "{target}");
+        }
+        match value {
+            Value::Object(members) => {
+                assert!(!members.contains_key("x-fields"));
+                members.values().for_each(|member| check(member, document));
+            }
+            Value::Array(items) => items.iter().for_each(|item| check(item, document)),
+            _ => {}
+        }
+    }
+    let document = document(&app()).await;
+    assert_eq!(document["openapi"], "3.1.0");
+    assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
+    assert!(document["components"]["schemas"]["ChatRequest"]["properties"]["guided_regex"].is_object());
+    check(&document, &document);
+}
