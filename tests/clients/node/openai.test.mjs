@@ -55,7 +55,11 @@ describe('chat', () => {
     const response_format = zodResponseFormat(Person, 'person');
     const options = { ...greedy, max_tokens: 90, response_format };
     const answer = await client.chat.completions.parse(options);
-    Person.strict().parse(answer.choices[0].message.parsed);
+    const { message } = answer.choices[0];
+    Person.strict().parse(message.parsed);
+    // It goes back into the conversation with what the client has added to it.
+    const more = [...messages, message, { role: 'user', content: 'Go on.' }];
+    assert.ok((await chat({ ...greedy, messages: more, max_tokens: 4 })).choices[0].message.content);
     const streamed = await client.chat.completions.stream(options).finalChatCompletion();
     assert.deepEqual(streamed.choices[0].message.parsed, answer.choices[0].message.parsed);
   });
@@ -143,19 +147,14 @@ describe('tools', () => {
     assert.equal(streamed.choices[0].finish_reason, 'tool_calls');
   });
 
-  test('strict tools are parsed', async () => {
-    const answer = await client.chat.completions.parse({ ...withTools, tool_choice: 'required' });
-    for (const call of answer.choices[0].message.tool_calls) {
-      checkArguments(call.function.name, call.function.parsed_arguments);
-    }
-  });
-
   test('from the call to the final answer', async () => {
-    const first = (await chat({ ...withTools, tool_choice: 'required' })).choices[0].message;
+    const answer = await client.chat.completions.parse({ ...withTools, tool_choice: 'required' });
+    const first = answer.choices[0].message;
+    for (const call of first.tool_calls) checkArguments(call.function.name, call.function.parsed_arguments);
     const results = first.tool_calls.map(({ id }) => ({ role: 'tool', tool_call_id: id, content: 'clear' }));
     const conversation = [...weather, first, ...results];
-    const answer = await chat({ ...withTools, messages: conversation, tool_choice: 'none', max_tokens: 12 });
-    assert.ok(answer.choices[0].message.content);
+    const last = await chat({ ...withTools, messages: conversation, tool_choice: 'none', max_tokens: 12 });
+    assert.ok(last.choices[0].message.content);
   });
 
   for (const stream of [false, true]) {

@@ -97,6 +97,14 @@ def test_structured_output(client, model):
     assert choice.finish_reason == "stop"
 
 
+def test_a_parsed_answer_goes_back_into_the_conversation(client, model):
+    """With what the client has added to it."""
+    options = {"model": model, "response_format": Person, "max_tokens": 90}
+    first = client.chat.completions.parse(messages=ASK_PERSON, **options).choices[0].message
+    conversation = [*ASK_PERSON, first, {"role": "user", "content": "And another."}]
+    assert client.chat.completions.parse(messages=conversation, **options).choices[0].message.parsed
+
+
 def test_structured_output_streamed(client, model):
     options = {"model": model, "messages": ASK_PERSON, "response_format": Person, "max_tokens": 90, "temperature": 0}
     whole = client.chat.completions.parse(**options)

@@ -47,7 +47,7 @@ def bad_schema(schema):
         ("tool_choice", {"tools": [WEATHER], "tool_choice": named("unknown")}),
         ("tool_choice", {"tools": [WEATHER], "tool_choice": "perhaps"}),
         ("tools[1].function.parameters", {"tools": [WEATHER, BAD_TOOL]}),
-        ("tools[1].function.name", {"tools": [WEATHER, WEATHER]}),
+        ("tools[1]", {"tools": [WEATHER, WEATHER]}),
     ],
 )
 def test_the_field_is_named(client, model, param, options):

@@ -94,7 +94,9 @@ def test_events(create):
 
 
 def test_the_stream_helper(client, model):
-    with client.responses.stream(model=model, **GREEDY) as stream:
+    """It waits for a response that is complete, so this must come to its end."""
+    word = {"type": "json_schema", "name": "word", "schema": {"enum": ["ebb", "flow"]}}
+    with client.responses.stream(model=model, **GREEDY, text={"format": word}) as stream:
         text = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
         assert stream.get_final_response().output_text == text
 

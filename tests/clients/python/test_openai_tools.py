@@ -153,10 +153,12 @@ def test_several_choices_with_calls(client, model):
 
 
 def test_strict_tools_are_parsed(client, model):
-    answer = client.chat.completions.parse(
-        model=model, **BASE, tools=[openai.pydantic_function_tool(Sum)], tool_choice="required"
-    )
-    assert all(isinstance(call.function.parsed_arguments, Sum) for call in answer.choices[0].message.tool_calls)
+    """And the parsed call goes back into the conversation, with what the client has added to it."""
+    options = {**BASE, "model": model, "tools": [openai.pydantic_function_tool(Sum)], "tool_choice": "required"}
+    first = client.chat.completions.parse(**options).choices[0].message
+    assert all(isinstance(call.function.parsed_arguments, Sum) for call in first.tool_calls)
+    options["messages"] = [*ASK_WEATHER, first, *(result(call) for call in first.tool_calls)]
+    assert client.chat.completions.parse(**options).choices[0].message.tool_calls
 
 
 def test_the_stream_helper(client, model):
