@@ -48,7 +48,12 @@ impl ChatTemplate for Lines {
 
 /// A model that answers every prompt with `text`, and then ends.
 pub(crate) fn says(text: &'static str) -> ScriptedModel {
-    ScriptedModel::new(END + 1, CONTEXT, move |tokens, row| {
+    says_in(CONTEXT, text)
+}
+
+/// The same with a context of this length.
+pub(crate) fn says_in(context_len: usize, text: &'static str) -> ScriptedModel {
+    ScriptedModel::new(END + 1, context_len, move |tokens, row| {
         let said: Vec<u8> = tokens.iter().map(|token| token.0 as u8).collect();
         let marker = b"assistant:";
         let start = said.windows(marker.len()).rposition(|window| window == marker).unwrap() + marker.len();

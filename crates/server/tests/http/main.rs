@@ -14,3 +14,4 @@ mod refusal;
 mod registry;
 mod socket;
 mod tokens;
+mod tools;
