@@ -367,9 +367,9 @@ impl Sequence {
         let vocabulary = self.tokenizer.vocabulary();
         let output = &self.tokens[self.request.prompt.len()..];
         let may_stop = |place: Place| {
-            let Some(matcher) = matcher.as_mut() else { return true };
-            let bytes = vocabulary.bytes(output[place.token]);
-            matcher.accepting_at(place.token, bytes.get(..place.bytes).unwrap_or(bytes))
+            let Some(matcher) = &mut matcher else { return true };
+            let before = vocabulary.bytes(output[place.token]).get(..place.bytes);
+            before.is_some_and(|before| matcher.accepting_at(place.token, before))
         };
         let piece = self.text.push(index, vocabulary.bytes(token), may_stop);
         if !piece.text.is_empty() {
