@@ -40,6 +40,11 @@ impl Reading {
     pub(crate) fn reader(&self, served: &Served) -> Reader {
         Reader::new(&served.format, &self.content, &self.tools, self.thoughts)
     }
+
+    /// Whether content is free text.
+    pub(crate) fn is_free(&self) -> bool {
+        self.content == Content::Free
+    }
 }
 
 impl Served {

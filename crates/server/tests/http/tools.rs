@@ -178,6 +178,31 @@ async fn tools_and_results_are_in_the_prompt() {
     assert!(prompt.ends_with(calls), "{prompt}");
 }
 
+#[tokio::test]
+async fn free_text_that_the_budget_ends_is_cut_off() {
+    let app = says(
+        "Well, what should I say? <tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}\n</tool_call>",
+    );
+    let choice = chat(&app, &json!({"tools": [add()], "max_tokens": 12})).await.json()["choices"][0].clone();
+    assert_eq!(
+        (&choice["message"]["content"], &choice["finish_reason"]),
+        (&json!("Well, what s"), &json!("length"))
+    );
+    assert_eq!(choice.get("closed_by_budget"), None);
+    // A call that has begun is brought to its end, or not begun.
+    for budget in 25..80 {
+        let choice =
+            chat(&app, &json!({"tools": [add()], "max_tokens": budget})).await.json()["choices"][0].clone();
+        let called = choice["message"]["tool_calls"][0]["function"]["arguments"].clone();
+        assert_eq!(
+            choice["finish_reason"],
+            if called.is_null() { "length" } else { "tool_calls" },
+            "{choice}"
+        );
+        assert!(called.is_null() || called == "{\"a\": 1}", "{choice}");
+    }
+}
+
 /// A random request about everything that shapes an answer.
 fn random_request(seed: u64) -> Value {
     let bit = |n: u64| (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> n) & 3;
