@@ -164,7 +164,10 @@ fn logprobs(tokens: &[TokenLogprob], tokenizer: &Tokenizer, offset: &mut usize) 
         *offset += token.token.chars().count();
         lists.token_logprobs.push(token.logprob);
         let top = token.top_logprobs.into_iter().map(|likely| (likely.token, likely.logprob.into()));
-        lists.top_logprobs.push(top.collect());
+        let mut top: serde_json::Map<_, _> = top.collect();
+        // The token itself is there whether or not it is likely.
+        top.entry(token.token.as_str()).or_insert_with(|| token.logprob.into());
+        lists.top_logprobs.push(top);
         lists.tokens.push(token.token);
     }
     lists

@@ -239,6 +239,7 @@ impl Sequence {
                     Some(only) if self.tokenizer.vocabulary().is_end(only) => {
                         return Some(FinishReason::Stop);
                     }
+                    _ if !self.request.forced_tokens => Vec::new(),
                     Some(only) => vec![only],
                     None => matcher.forced_tokens(&self.tokenizer),
                 };
