@@ -3,8 +3,8 @@
 #
 #     tests/clients/schemathesis.sh target/debug/formwork [OPTION]…
 #
-# No answer may be a 500, and each must be what the document says of it. Options go to `schemathesis run`. What is installed is
-# kept in $FORMWORK_CLIENTS_CACHE; without it, in a folder that is removed at the end.
+# No answer may be a 500, and each, and each event of a stream, must be what the document says of it. Options go to
+# `schemathesis run`. What is installed is kept in $FORMWORK_CLIENTS_CACHE; without it, in a folder that is removed at the end.
 set -euo pipefail
 
 binary=$(realpath "${1:?usage: tests/clients/schemathesis.sh BINARY [OPTION]…}")
@@ -30,7 +30,7 @@ if ! cmp --silent "$wanted" "$folder/installed.txt"; then
 fi
 
 step serve
-# Most requests say nothing of how much to write.
+# Little room for those that ask for much.
 "$binary" serve -m "$model" --port 0 --ctx 256 --api-key key 2>"$work/server.log" &
 server=$!
 until url=$(grep -o 'http://[0-9.:]*/v1' "$work/server.log"); do
@@ -42,6 +42,8 @@ curl --silent --fail --retry 60 --retry-delay 1 --retry-all-errors --output "$wo
 
 step schemathesis
 cd "$work"
-"$folder/bin/schemathesis" run "$url/openapi.json" --url "$url" --header 'Authorization: Bearer key' \
+export PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1 SCHEMATHESIS_HOOKS=schemathesis_hooks
+"$folder/bin/schemathesis" --config-file "$here/schemathesis.toml" run "$url/openapi.json" --url "$url" \
+    --header 'Authorization: Bearer key' --phases examples,coverage,fuzzing --max-examples 30 --workers 2 --seed 1 \
     --checks not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance \
-    --phases examples,coverage,fuzzing --max-examples 50 --seed 1 --request-timeout 120 --suppress-health-check all "$@"
+    --request-timeout 120 --suppress-health-check all "$@"

@@ -309,6 +309,18 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", default_value = "4")]
     pub(crate) parallel: NonZeroUsize,
 
+    /// Requests that may wait or run, per model; one more is told to come back.
+    #[arg(long, value_name = "N", default_value = "256")]
+    pub(crate) queue: NonZeroUsize,
+
+    /// Memory for prompts that are kept for others that begin the same, per model, such as 512M; 0 keeps none.
+    #[arg(long, value_name = "BYTES", value_parser = size_or_none, default_value = "512M")]
+    pub(crate) prefix_cache: u64,
+
+    /// The most tokens to draft from the text itself; 0 drafts none.
+    #[arg(long, value_name = "N", default_value = "0")]
+    pub(crate) speculate: usize,
+
     #[command(flatten)]
     pub(crate) open: OpenArgs,
 }
@@ -320,6 +332,10 @@ fn size(text: &str) -> Result<u64, &'static str> {
     let (digits, shift) = unit.unwrap_or((text, 0));
     let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
     number.filter(|&bytes| bytes > 0).ok_or("expected a number such as 12G, or 500M")
+}
+
+fn size_or_none(text: &str) -> Result<u64, &'static str> {
+    if text == "0" { Ok(0) } else { size(text) }
 }
 
 fn seconds(text: &str) -> Result<Duration, &'static str> {
@@ -573,6 +589,10 @@ pub(crate) struct BenchDecodeArgs {
         conflicts_with_all = ["schema", "gbnf", "regex", "choice", "json_object"]
     )]
     pub(crate) prompt: usize,
+
+    /// Ask the model for tokens that the grammar decides alone, too, so that what masks cost can be seen.
+    #[arg(long)]
+    pub(crate) no_forced_tokens: bool,
 
     #[command(flatten)]
     pub(crate) shape: ShapeArgs,

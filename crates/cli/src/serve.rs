@@ -70,10 +70,14 @@ fn sources(args: &ServeArgs) -> Result<Vec<ModelSource>> {
         if *name != id && !Path::new(name).exists() {
             aliases.push(name.clone());
         }
-        let (how, engine) = (
-            args.open.options(),
-            EngineOptions { parallel: args.parallel.get(), ..EngineOptions::default() },
-        );
+        let how = args.open.options();
+        let engine = EngineOptions {
+            parallel: args.parallel.get(),
+            queue: args.queue.get(),
+            prefix_cache_bytes: args.prefix_cache as usize,
+            speculate: args.speculate,
+            ..EngineOptions::default()
+        };
         let bytes = bytes_of(&path).with_context(|| path.display().to_string())?;
         let load = move || {
             let (engine, template) = load::start(&path, how, engine)?;

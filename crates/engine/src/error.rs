@@ -56,6 +56,11 @@ impl RequestError {
         matches!(self.0, RequestKind::Stopped)
     }
 
+    /// Whether the prompt, or the text, does not fit the model's context.
+    pub const fn is_too_long(&self) -> bool {
+        matches!(self.0, RequestKind::PromptTooLong { .. } | RequestKind::TextTooLong { .. })
+    }
+
     /// The request's field that is at fault, by its OpenAI name.
     pub const fn field(&self) -> Option<&'static str> {
         match self.0 {

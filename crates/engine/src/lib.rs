@@ -7,6 +7,10 @@
 //! the output is complete within the token budget: a request whose budget is too small to guarantee that is refused
 //! before the first token.
 //!
+//! A step takes all sequences that generate and pieces of prompts through the model. Prompts that begin alike are read once.
+//! Neither what runs beside a request nor what was read before it changes its tokens, where the model's results do not depend
+//! on the batch.
+//!
 //! ```
 //! use std::sync::Arc;
 //! use formwork_engine::{Engine, EngineOptions, Output, Request};

@@ -33,6 +33,9 @@ pub struct Request {
     pub logprobs: Option<usize>,
     /// What happens to an output with a constraint when the budget runs out.
     pub on_budget: OnBudget,
+    /// Whether tokens that the constraint decides alone are taken without asking the model; true but for measuring what that
+    /// saves. Where text has more than one spelling in tokens, the output may be another one.
+    pub forced_tokens: bool,
     /// How long the model may think.
     pub reasoning: Option<Reasoning>,
     /// When to give up; nothing may come later.
@@ -82,6 +85,7 @@ impl Request {
             stop_tokens: Vec::new(),
             logprobs: None,
             on_budget: OnBudget::Close,
+            forced_tokens: true,
             reasoning: None,
             deadline: None,
         }

@@ -45,7 +45,9 @@ impl Engine {
     fn use_cache(&mut self) {
         for sequence in &mut self.running {
             let Need::Prompt { read, .. } = sequence.need() else { continue };
-            match self.cache.fork(&mut *self.model, sequence.prompt(), read) {
+            let (cache, model) = (&mut self.cache, &mut *self.model);
+            let fork = || Ok(cache.fork(model, sequence.prompt(), read).map_err(GenerationKind::model)?);
+            match contained(fork) {
                 Ok(Some((id, len))) => {
                     self.model.close(sequence.id);
                     sequence.resume(id, len);
@@ -114,7 +116,12 @@ impl Engine {
 
     /// Takes the prompt of a sequence, which is read, into the cache.
     fn keep(&mut self, sequence: &Sequence) {
-        if let Err(error) = self.cache.insert(&mut *self.model, sequence.prompt(), sequence.id) {
+        let (cache, model) = (&mut self.cache, &mut *self.model);
+        let insert = || {
+            let inserted = cache.insert(model, sequence.prompt(), sequence.id);
+            Ok(inserted.map_err(GenerationKind::model)?)
+        };
+        if let Err(error) = contained(insert) {
             tracing::debug!(%error, "a prefix could not be kept");
         }
         self.stats().cache_tokens = self.cache.tokens();
@@ -128,7 +135,8 @@ impl Engine {
         rows: &[Vec<f32>],
     ) -> Result<Progress, GenerationError> {
         let len = leader.prompt().len();
-        let fork = self.model.fork(leader.id, len).map_err(GenerationKind::model)?;
+        let model = &mut *self.model;
+        let fork = contained(|| Ok(model.fork(leader.id, len).map_err(GenerationKind::model)?))?;
         self.model.close(follower.id);
         let rows = wanted_rows(&follower.feed(usize::MAX), rows);
         follower.resume(fork, len);

@@ -216,6 +216,9 @@ pub struct ChatChunk {
     /// Absent unless it was asked for; `null` until the last chunk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<ChunkUsage>,
+    /// On the first chunk: the tools whose schemas could not be enforced, so that any object is taken. An extension.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unsupported_schemas: Vec<String>,
 }
 
 /// A piece of one answer.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::chat::{FinishReason, Usage};
+use crate::chat::{ChunkUsage, FinishReason};
 use crate::error::Problem;
 use crate::request::{Fields, Parameters, Place, StreamOptions, take_without_effect};
 use crate::{Format, RequestError, request};
@@ -76,6 +76,10 @@ impl CompletionRequest {
         if self.stream.is_some() && self.best_of > n {
             return Err(RequestError::field("best_of", Problem::Conflict { other: "stream" }));
         }
+        if self.parameters.reasoning_budget.is_some() {
+            // What part of a text is thought is not known without a conversation.
+            return Err(RequestError::field("reasoning_budget", Problem::NotNeutral { accepted: "null" }));
+        }
         if self.echo && self.logprobs.is_some() {
             return Err(RequestError::field("echo", Problem::Conflict { other: "logprobs" }));
         }
@@ -133,9 +137,9 @@ pub struct Completion {
     pub model: String,
     /// The outputs: `n` for each prompt, in the prompts' order.
     pub choices: Vec<CompletionChoice>,
-    /// Tokens that were used; on a piece only on the last, where it was asked for.
+    /// Tokens that were used. In a stream absent unless it was asked for; `null` until the last piece.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usage: Option<Usage>,
+    pub usage: Option<ChunkUsage>,
     /// What the output of a seed depends on besides the request.
     pub system_fingerprint: Option<String>,
 }

@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use formwork_chat::{Delta, Reader};
-use formwork_engine::{Finish, Generation, Output};
+use formwork_engine::{Finish, FinishReason, Generation, Output};
 use formwork_openai::{LikelyToken, TokenLogprob};
 use formwork_vocab::{TokenId, Tokenizer};
 
@@ -22,6 +22,8 @@ pub(crate) struct Choice {
     /// Log-probabilities of tokens whose text has not been shown.
     likely: Vec<formwork_engine::TokenLogprob>,
     calls: usize,
+    /// Whether content is free text, which is not complete where the budget ends it.
+    is_free: bool,
     ended: bool,
 }
 
@@ -57,6 +59,7 @@ impl Choice {
             said: VecDeque::new(),
             likely: Vec::new(),
             calls: 0,
+            is_free: reading.is_free(),
             ended: false,
         }
     }
@@ -84,13 +87,21 @@ impl Choice {
                     let deltas = self.reader.finish();
                     self.take(deltas);
                     self.ended = true;
-                    self.said.push_back(Said::End(End { finish, called: self.calls > 0 }));
+                    self.said.push_back(Said::End(self.end(finish)));
                 }
                 Some(Output::Failed(error)) => self.fail(error.into()),
                 // A generation says how it ended before it is over.
                 None => self.fail(Kind::Panicked.into()),
             }
         }
+    }
+
+    fn end(&self, mut finish: Finish) -> End {
+        let called = self.calls > 0;
+        if finish.closed_by_budget && self.is_free && !called {
+            (finish.reason, finish.closed_by_budget) = (FinishReason::Length, false);
+        }
+        End { finish, called }
     }
 
     fn fail(&mut self, error: ApiError) {

@@ -9,8 +9,8 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use formwork_engine::{Finish, Generation, Output, TokenLogprob};
 use formwork_openai::{
-    Completion, CompletionChoice, CompletionLogprobs, CompletionPrompt, CompletionRequest, FinishReason,
-    Usage,
+    ChunkUsage, Completion, CompletionChoice, CompletionLogprobs, CompletionPrompt, CompletionRequest,
+    FinishReason, Usage,
 };
 use formwork_vocab::tokenizer::EncodeOptions;
 use formwork_vocab::{TokenId, Tokenizer};
@@ -60,7 +60,7 @@ impl Started {
         for prompt in &request.prompts {
             let tokens = tokens(prompt, tokenizer)?;
             if request.echo {
-                echoes.push(String::from_utf8_lossy(&tokenizer.decode_text(&tokens, true)).into_owned());
+                echoes.push(echo(prompt, &tokens, tokenizer));
             }
             let mut engine = prepare::engine_request(tokens, &request.parameters, options);
             engine.constraint.clone_from(&constraint);
@@ -91,6 +91,16 @@ fn tokens(prompt: &CompletionPrompt, tokenizer: &Tokenizer) -> Result<Vec<TokenI
     }
 }
 
+/// A prompt's text: as it was given, where it was.
+fn echo(prompt: &CompletionPrompt, tokens: &[TokenId], tokenizer: &Tokenizer) -> String {
+    match prompt {
+        CompletionPrompt::Text(text) => text.clone(),
+        CompletionPrompt::Tokens(_) => {
+            String::from_utf8_lossy(&tokenizer.decode_text(tokens, true)).into_owned()
+        }
+    }
+}
+
 async fn collect(mut started: Started, answer: &Answer) -> Result<Completion, ApiError> {
     let (n, best_of) = (started.request.parameters.n, started.request.best_of);
     let generations = std::mem::take(&mut started.generations);
@@ -101,7 +111,9 @@ async fn collect(mut started: Started, answer: &Answer) -> Result<Completion, Ap
         let mut outputs: Vec<Whole> = whole.drain(..best_of.min(whole.len())).collect();
         let of_prompt = outputs.iter().fold(Usage::default(), |used, output| used.and(usage(&output.finish)));
         used = sum(used, of_prompt);
-        outputs.sort_by(|a, b| b.likelihood().total_cmp(&a.likelihood()));
+        if best_of > n {
+            outputs.sort_by(|a, b| b.likelihood().total_cmp(&a.likelihood()));
+        }
         for output in outputs.into_iter().take(n) {
             answer.log(&output.finish);
             let index = choices.len();
@@ -113,7 +125,7 @@ async fn collect(mut started: Started, answer: &Answer) -> Result<Completion, Ap
             choices.push(CompletionChoice { logprobs, text, ..ended(index, &output.finish) });
         }
     }
-    Ok(completion(answer, choices, Some(used)))
+    Ok(completion(answer, choices, Some(ChunkUsage::Total(used))))
 }
 
 /// One whole output.
@@ -160,14 +172,24 @@ fn logprobs(tokens: &[TokenLogprob], tokenizer: &Tokenizer, offset: &mut usize) 
     let mut lists = CompletionLogprobs::default();
     for token in tokens {
         let token = choice::logprob(token, tokenizer);
-        lists.text_offset.push(*offset);
-        *offset += token.token.chars().count();
+        // A character that several tokens make up begins with the first of them.
+        let is_continued = token.bytes.first().is_some_and(|&byte| is_continuation(byte));
+        lists.text_offset.push(offset.saturating_sub(usize::from(is_continued)));
+        *offset += token.bytes.iter().filter(|&&byte| !is_continuation(byte)).count();
         lists.token_logprobs.push(token.logprob);
         let top = token.top_logprobs.into_iter().map(|likely| (likely.token, likely.logprob.into()));
-        lists.top_logprobs.push(top.collect());
+        let mut top: serde_json::Map<_, _> = top.collect();
+        // The token itself is there whether or not it is likely.
+        top.entry(token.token.as_str()).or_insert_with(|| token.logprob.into());
+        lists.top_logprobs.push(top);
         lists.tokens.push(token.token);
     }
     lists
+}
+
+/// Whether this is a byte of UTF-8 that is not a character's first.
+const fn is_continuation(byte: u8) -> bool {
+    byte & 0xc0 == 0x80
 }
 
 fn ended(index: usize, finish: &Finish) -> CompletionChoice {
@@ -186,7 +208,7 @@ fn piece(index: usize, text: String) -> CompletionChoice {
     CompletionChoice { index, text, logprobs: None, finish_reason: None, closed_by_budget: false }
 }
 
-fn completion(answer: &Answer, choices: Vec<CompletionChoice>, usage: Option<Usage>) -> Completion {
+fn completion(answer: &Answer, choices: Vec<CompletionChoice>, usage: Option<ChunkUsage>) -> Completion {
     Completion {
         id: answer.id.clone(),
         object: "text_completion".to_owned(),

@@ -32,7 +32,7 @@ pub(crate) async fn create(
     };
     let embed = |tokens| served.model.engine.embed(tokens, pooling);
     let vectors = stream::iter(texts).map(embed).buffered(TOGETHER).try_collect::<Vec<_>>().await;
-    let mut vectors = vectors.map_err(failed)?;
+    let mut vectors = vectors.map_err(|error| failed(error, &served.model.id))?;
     for vector in &mut vectors {
         check_width(vector, request.dimensions)?;
         normalize(vector);
@@ -71,11 +71,14 @@ fn normalize(vector: &mut [f32]) {
     }
 }
 
-fn failed(error: EmbedError) -> ApiError {
+fn failed(error: EmbedError, model: &str) -> ApiError {
     match error {
         EmbedError::Refused(source) if source.is_busy() => Kind::Busy(source),
         EmbedError::Refused(source) if source.is_stopped() => Kind::Stopped(source),
         EmbedError::Refused(source) => Kind::Refused { field: Some("input"), source },
+        EmbedError::Failed(source) if source.is_unsupported() => {
+            Kind::NoEmbeddings { model: model.to_owned() }
+        }
         EmbedError::Failed(source) => Kind::Generation(source),
     }
     .into()

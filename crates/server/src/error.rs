@@ -68,6 +68,8 @@ pub(crate) enum Kind {
     TokenOutside { param: String, given: u32, limit: usize },
     #[error("the model's embeddings have {width} dimensions, and cannot have {given}")]
     Dimensions { given: usize, width: usize },
+    #[error("the model `{model}` does not give embeddings")]
+    NoEmbeddings { model: String },
     #[error("`max_bytes` is {given}, and the shortest output has {shortest} bytes")]
     SampleTooShort { given: usize, shortest: usize },
     #[error("{source}")]
@@ -119,6 +121,7 @@ impl Kind {
             | Self::Text { .. }
             | Self::TokenOutside { .. }
             | Self::Dimensions { .. }
+            | Self::NoEmbeddings { .. }
             | Self::SampleTooShort { .. }
             | Self::Refused { .. } => (StatusCode::BAD_REQUEST, REQUEST, None),
             Self::TooLong(_) | Self::PromptTooLong(_) => {
@@ -143,7 +146,7 @@ impl Kind {
     fn param(&self) -> Option<&str> {
         match self {
             Self::Body(error) => error.param(),
-            Self::Model { .. } | Self::NoModel { .. } => Some("model"),
+            Self::Model { .. } | Self::NoModel { .. } | Self::NoEmbeddings { .. } => Some("model"),
             Self::Dimensions { .. } => Some("dimensions"),
             Self::SampleTooShort { .. } => Some("max_bytes"),
             Self::TokenOutside { param, .. } => Some(param),
@@ -168,6 +171,9 @@ impl ApiError {
     pub(crate) fn about_prompt(self) -> Self {
         match *self.0 {
             Kind::TooLong(source) => Kind::PromptTooLong(source).into(),
+            Kind::Refused { field: Some("messages"), source } => {
+                Kind::Refused { field: Some("prompt"), source }.into()
+            }
             other => other.into(),
         }
     }

@@ -40,6 +40,11 @@ impl Reading {
     pub(crate) fn reader(&self, served: &Served) -> Reader {
         Reader::new(&served.format, &self.content, &self.tools, self.thoughts)
     }
+
+    /// Whether content is free text.
+    pub(crate) fn is_free(&self) -> bool {
+        self.content == Content::Free
+    }
 }
 
 impl Served {
@@ -245,7 +250,7 @@ pub(crate) fn refused(source: RequestError, given: &Parameters, format: Option<&
         return Kind::Stopped(source).into();
     }
     let field = match source.field() {
-        Some("messages") => return Kind::TooLong(source).into(),
+        Some("messages") if source.is_too_long() => return Kind::TooLong(source).into(),
         Some("max_tokens") => given.max_tokens.map(|limit| limit.field),
         Some("response_format") => Some(format.map_or("tools", Format::field)),
         other => other,

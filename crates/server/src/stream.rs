@@ -22,6 +22,7 @@ pub(crate) fn respond(started: Started, answer: Answer, options: StreamOptions) 
         events: VecDeque::new(),
         open: started.choices.len(),
         saying: together(started.choices),
+        unsupported: started.unsupported,
         used: Usage::default(),
         answer,
         options,
@@ -59,6 +60,8 @@ struct AnswerStream {
     /// Outputs that have not ended.
     open: usize,
     used: Usage,
+    /// What the first chunk tells of.
+    unsupported: Vec<String>,
     answer: Answer,
     options: StreamOptions,
 }
@@ -111,7 +114,8 @@ impl AnswerStream {
     }
 
     fn push(&mut self, choices: Vec<ChunkChoice>) {
-        let chunk = self.chunk(choices);
+        let unsupported_schemas = std::mem::take(&mut self.unsupported);
+        let chunk = ChatChunk { unsupported_schemas, ..self.chunk(choices) };
         self.events.push_back(event(&chunk));
     }
 
@@ -124,6 +128,7 @@ impl AnswerStream {
             system_fingerprint: Some(FINGERPRINT.to_owned()),
             choices,
             usage: self.options.include_usage.then_some(ChunkUsage::Pending),
+            unsupported_schemas: Vec::new(),
         }
     }
 }

@@ -12,6 +12,7 @@ mod masks;
 mod matcher;
 mod parts;
 mod real_models;
+mod standard_budgets;
 mod structural_tags;
 mod syntax;
 mod terminals;

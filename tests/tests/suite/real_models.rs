@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use formwork_engine::prompt::{self, Shape};
-use formwork_engine::{Engine, EngineHandle, EngineOptions, FinishReason, Request, Sampling};
+use formwork_engine::{
+    Engine, EngineHandle, EngineOptions, FinishReason, Generation, Output, Request, Sampling, TokenLogprob,
+    Usage,
+};
 use formwork_grammar::{Constraint, Grammar, Limits, SchemaOptions};
 use formwork_lm::Message;
 use formwork_model::{Model, OpenOptions};
@@ -25,10 +28,14 @@ pub(crate) fn model_files() -> Vec<PathBuf> {
 }
 
 fn engine(path: &Path) -> EngineHandle {
+    engine_with(path, EngineOptions::default())
+}
+
+fn engine_with(path: &Path, options: EngineOptions) -> EngineHandle {
     let model = Model::open(path, OpenOptions { context: Some(2048), ..OpenOptions::default() })
         .expect("a good file");
     let tokenizer = Arc::new(model.tokenizer().expect("a good tokenizer"));
-    Engine::start(model.language_model(), tokenizer, EngineOptions::default())
+    Engine::start(model.language_model(), tokenizer, options)
 }
 
 /// What an output must match, and who checks it.
@@ -126,5 +133,75 @@ fn a_request_gives_the_same_tokens_alone_and_among_others() {
         for (generation, alone) in together.into_iter().zip(alone) {
             assert_eq!(generation.collect().expect("text").0, alone);
         }
+    }
+}
+
+/// Requests whose prompts begin alike, over two pieces of a prompt, with much of it to say again.
+fn alike(engine: &EngineHandle) -> Vec<Request> {
+    let text = "The sea is blue, the sky is blue, the sea is deep, the sky is high. ".repeat(20);
+    let grammar = Grammar::gbnf(
+        r#"root ::= "[" item ("," item)* "]"
+item ::= " \"" [a-z ]{1,20} "\"""#,
+        &Limits::default(),
+    );
+    let constraint = Constraint::new(&grammar.expect("valid"), Arc::clone(engine.tokenizer().vocabulary()));
+    let constraint = constraint.expect("without terminals");
+    let ends = ["Again: the sea is", "Again: the sea is", "So", ""];
+    let request = |(index, end): (usize, &&str)| {
+        let prompt = prompt::encode(engine.tokenizer(), &format!("{text}{end}")).expect("text");
+        Request {
+            max_tokens: Some(16),
+            sampling: Sampling { temperature: (index % 2) as f32, seed: 3, ..Sampling::default() },
+            constraint: (index == 2).then(|| constraint.clone()),
+            logprobs: (index != 1).then_some(1),
+            ..Request::new(prompt)
+        }
+    };
+    ends.iter().enumerate().map(request).collect()
+}
+
+/// Everything that a generation tells.
+fn told(mut generation: Generation) -> (String, Vec<TokenLogprob>, Usage) {
+    let (mut text, mut logprobs) = (String::new(), Vec::new());
+    loop {
+        match generation.blocking_next().expect("it ends with its end") {
+            Output::Text(piece) => text.push_str(&piece),
+            Output::Token(logprob) => logprobs.push(logprob),
+            Output::Control(_) => {}
+            Output::Finished(finish) => return (text, logprobs, finish.usage),
+            Output::Failed(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_request_gives_the_same_tokens_alone_and_among_others_with_any_cache_and_drafts() {
+    for path in model_files() {
+        let plain = EngineOptions { parallel: 1, prefix_cache_bytes: 0, ..EngineOptions::default() };
+        let alone = engine_with(&path, plain);
+        let expected: Vec<_> =
+            alike(&alone).into_iter().map(|one| told(alone.generate(one).expect("accepted"))).collect();
+        let options = EngineOptions { step_tokens: 100, speculate: 5, ..EngineOptions::default() };
+        let engine = engine_with(&path, options);
+        for round in 0..2 {
+            let together: Vec<_> =
+                alike(&engine).into_iter().map(|one| engine.generate(one).expect("accepted")).collect();
+            let mut cached = 0;
+            for (generation, expected) in together.into_iter().zip(&expected) {
+                let (text, logprobs, usage) = told(generation);
+                assert_eq!((&text, &logprobs), (&expected.0, &expected.1), "round {round}");
+                cached += usage.cached_tokens;
+                assert_eq!(Usage { cached_tokens: 0, ..usage }, expected.2);
+            }
+            assert!(cached >= 256 * (3 + round), "{cached} tokens were cached");
+        }
+        let stats = engine.stats();
+        eprintln!(
+            "{}: {} of {} drafts were right",
+            path.display(),
+            stats.accepted_tokens,
+            stats.drafted_tokens
+        );
+        assert!(stats.drafted_tokens > 0 && stats.cache_tokens >= 256);
     }
 }

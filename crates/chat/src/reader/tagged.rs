@@ -24,6 +24,8 @@ enum Place {
     /// Before anything; whether thoughts may come.
     Start(bool),
     Thoughts,
+    /// After thoughts: what separates them from the rest is neither's.
+    Gap,
     /// Before content or calls.
     Body,
     Content,
@@ -72,7 +74,7 @@ impl Tagged {
     }
 
     pub(super) fn control(&mut self, token: TokenId, spelling: &str, deltas: &mut Deltas) {
-        let triggers = matches!(self.place, Place::Start(_) | Place::Body | Place::Content)
+        let triggers = matches!(self.place, Place::Start(_) | Place::Gap | Place::Body | Place::Content)
             && self.has_tools
             && matches!(self.calls.trigger(), Some((Trigger::Token(trigger), _)) if trigger == token);
         if triggers {
@@ -98,7 +100,7 @@ impl Tagged {
                 let text = format!("{read}{held}");
                 deltas.content(&text);
             }
-            Place::Name | Place::Arguments(_) | Place::Between | Place::Rest => {}
+            Place::Gap | Place::Name | Place::Arguments(_) | Place::Between | Place::Rest => {}
         }
     }
 
@@ -109,6 +111,14 @@ impl Tagged {
                 self.start(may_think)
             }
             Place::Thoughts => self.in_thoughts(deltas),
+            Place::Gap => {
+                self.held = self.held.trim_start().to_owned();
+                if self.held.is_empty() {
+                    return Step::Wait;
+                }
+                self.place = Place::Body;
+                Step::Again
+            }
             Place::Body => self.body(),
             Place::Content => self.content(deltas),
             Place::Opening { expected, read } => {
@@ -180,9 +190,7 @@ impl Tagged {
         if let Some(at) = self.held.find(&close) {
             deltas.thought(&self.held[..at]);
             self.held.drain(..at + close.len());
-            self.place = Place::Start(false);
-            // What separates thoughts from the rest is neither's.
-            self.held = self.held.trim_start().to_owned();
+            self.place = Place::Gap;
             self.thoughts = None;
             return Step::Again;
         }

@@ -50,7 +50,12 @@ pub(super) fn decode(args: &BenchDecodeArgs, json: Option<&Path>) -> Result<bool
             let constraint = Constraint::new(&grammar, Arc::clone(subject.tokenizer.vocabulary()))?;
             let prompt = subject.prompt(&shape)?;
             let max_tokens = Some(args.tokens.get());
-            let request = Request { constraint: Some(constraint), max_tokens, ..Request::new(prompt) };
+            let request = Request {
+                constraint: Some(constraint),
+                max_tokens,
+                forced_tokens: !args.no_forced_tokens,
+                ..Request::new(prompt)
+            };
             let (free, shaped) = subject.decode_both(&request, args.speed.runs.get(), done)?;
             (free, Some(shaped))
         }
@@ -138,7 +143,8 @@ impl Subject {
         mut done: impl FnMut(usize),
     ) -> Result<(Rates, Shaped)> {
         let engine = self.model.language_model();
-        let engine = Engine::start(engine, Arc::clone(&self.tokenizer), EngineOptions::default());
+        let options = EngineOptions { prefix_cache_bytes: 0, ..EngineOptions::default() };
+        let engine = Engine::start(engine, Arc::clone(&self.tokenizer), options);
         let mut model = self.model.language_model();
         let (mut free, mut shaped) = (Rates::default(), Shaped::default());
         for run in 0..=runs {

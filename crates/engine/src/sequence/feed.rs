@@ -59,7 +59,7 @@ impl Sequence {
         let found = lookup::draft(&self.tokens, most.min(self.remaining.saturating_sub(1)));
         let started = Instant::now();
         // A clone goes ahead: what the matcher itself was promised about its budget must not be lost.
-        let mut ahead = self.matcher.clone().filter(|_| !found.is_empty());
+        let mut ahead = self.matcher.as_ref().filter(|_| !found.is_empty()).cloned();
         let mut mask = self.mask.clone();
         for (index, token) in found.into_iter().enumerate() {
             if let Some(ahead) = &mut ahead {

@@ -239,6 +239,7 @@ impl Sequence {
                     Some(only) if self.tokenizer.vocabulary().is_end(only) => {
                         return Some(FinishReason::Stop);
                     }
+                    _ if !self.request.forced_tokens => Vec::new(),
                     Some(only) => vec![only],
                     None => matcher.forced_tokens(&self.tokenizer),
                 };
@@ -367,8 +368,9 @@ impl Sequence {
         let vocabulary = self.tokenizer.vocabulary();
         let output = &self.tokens[self.request.prompt.len()..];
         let may_stop = |place: Place| {
-            let before = &vocabulary.bytes(output[place.token])[..place.bytes];
-            matcher.as_mut().is_none_or(|matcher| matcher.accepting_at(place.token, before))
+            let Some(matcher) = &mut matcher else { return true };
+            let before = vocabulary.bytes(output[place.token]).get(..place.bytes);
+            before.is_some_and(|before| matcher.accepting_at(place.token, before))
         };
         let piece = self.text.push(index, vocabulary.bytes(token), may_stop);
         if !piece.text.is_empty() {

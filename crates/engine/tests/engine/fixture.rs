@@ -1,6 +1,6 @@
 //! Models whose tokens are bytes.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use formwork_engine::{
     Engine, EngineHandle, EngineOptions, Finish, Generation, Output, Request, TokenLogprob,
@@ -17,6 +17,11 @@ pub(crate) const WORDS: [&str; 4] = ["true", "false", "\": ", "]]"];
 pub(crate) const VOCABULARY: usize = 258 + WORDS.len();
 
 pub(crate) fn tokenizer() -> Arc<Tokenizer> {
+    static TOKENIZER: LazyLock<Arc<Tokenizer>> = LazyLock::new(make_tokenizer);
+    Arc::clone(&TOKENIZER)
+}
+
+fn make_tokenizer() -> Arc<Tokenizer> {
     let text = |bytes: &[u8]| Token { bytes: bytes.to_vec(), kind: TokenKind::Text };
     let control = |name: &str| Token { bytes: name.into(), kind: TokenKind::Control };
     let bytes = (0..=255u8).map(|byte| text(&[byte]));

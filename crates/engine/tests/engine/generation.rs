@@ -108,6 +108,13 @@ fn stop_strings_end_an_output_where_it_may_end() {
 }
 
 #[test]
+fn stop_strings_are_found_after_what_is_no_text() {
+    let engine = start(says(b"\xff\xe2\xfe so END"), EngineOptions::default());
+    let asked = Request { stop: vec!["END".to_owned(), "so".to_owned()], ..request("x>") };
+    assert_eq!(run(&engine, &asked).text, "\u{fffd}\u{fffd}\u{fffd} ");
+}
+
+#[test]
 fn a_deadline_ends_a_request() {
     let model = Shared::babbling(600);
     let engine = start(model.clone(), EngineOptions { parallel: 1, ..EngineOptions::default() });

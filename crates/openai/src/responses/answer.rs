@@ -27,6 +27,9 @@ pub struct Response {
     /// Set when the output was steered to its end to stay within its token budget. An extension.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub closed_by_budget: bool,
+    /// The tools whose schemas could not be enforced, so that any object was taken. An extension.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unsupported_schemas: Vec<String>,
     /// What the request asked for.
     #[serde(flatten)]
     pub repeated: Map<String, Value>,
@@ -49,7 +52,7 @@ pub enum Status {
 /// Why a response failed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ResponseError {
-    /// `server_error`.
+    /// `server_error`, or the precise reason, where it has a name.
     pub code: String,
     /// One line for a person.
     pub message: String,

@@ -19,6 +19,7 @@ fn chunk(choices: Vec<ChunkChoice>) -> ChatChunk {
         system_fingerprint: None,
         choices,
         usage: None,
+        unsupported_schemas: vec![],
     }
 }
 

@@ -89,7 +89,7 @@ fn bad_tools_are_named() {
         assert_eq!(read(&json!({"tools": [given]})).expect_err("refused").to_string(), expected);
     }
     let twice = read(&json!({"tools": [tool("a"), tool("a")]})).expect_err("refused").to_string();
-    assert_eq!(twice, "`tools[1]`: there is another tool `a`");
+    assert_eq!(twice, "`tools[1].function.name`: there is another tool `a`");
     let tags = json!({"type": "structural_tag", "triggers": ["<"], "structures": [{"begin": "<a>", "schema": {}, "end": ""}]});
     let both =
         read(&json!({"tools": [tool("a")], "response_format": tags})).expect_err("refused").to_string();

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use formwork_engine::{Generation, Output, TokenLogprob};
-use formwork_openai::{CompletionChoice, StreamOptions, Usage};
+use formwork_openai::{ChunkUsage, CompletionChoice, StreamOptions, Usage};
 use futures_util::stream::{self, SelectAll};
 use futures_util::{Stream, StreamExt};
 
@@ -97,7 +97,8 @@ impl Pieces {
                 let prompt = index / self.started.request.parameters.n;
                 self.used[prompt] = self.used[prompt].and(usage(&finish));
                 let text = self.begun(index);
-                self.push(CompletionChoice { text, ..ended(index, &finish) });
+                let logprobs = self.logprobs(index);
+                self.push(CompletionChoice { text, logprobs, ..ended(index, &finish) });
                 self.open -= 1;
                 if self.open == 0 {
                     self.close();
@@ -120,19 +121,24 @@ impl Pieces {
 
     fn logprobs(&mut self, index: usize) -> Option<formwork_openai::CompletionLogprobs> {
         self.started.request.logprobs?;
+        if self.texts[index].tokens.is_empty() {
+            return None;
+        }
         let tokenizer = self.started.served.model.engine.tokenizer();
         let text = &mut self.texts[index];
         Some(logprobs(&std::mem::take(&mut text.tokens), tokenizer, &mut text.offset))
     }
 
     fn push(&mut self, choice: CompletionChoice) {
-        self.events.push_back(event(&completion(&self.answer, vec![choice], None)));
+        let usage = self.options.include_usage.then_some(ChunkUsage::Pending);
+        self.events.push_back(event(&completion(&self.answer, vec![choice], usage)));
     }
 
     fn close(&mut self) {
         if self.options.include_usage {
             let used = self.used.iter().fold(Usage::default(), |all, &used| sum(all, used));
-            self.events.push_back(event(&completion(&self.answer, Vec::new(), Some(used))));
+            let usage = Some(ChunkUsage::Total(used));
+            self.events.push_back(event(&completion(&self.answer, Vec::new(), usage)));
         }
         self.events.push_back(done());
         self.outputs.clear();

@@ -1,13 +1,14 @@
 use std::sync::Arc;
 
 use axum::http::{Method, StatusCode};
-use formwork_lm::{ModelError, ScriptedModel};
+use formwork_lm::ScriptedModel;
 use formwork_server::{App, ServedModel, ServerOptions};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use crate::fixture::{
-    CONTEXT, END, Lines, app, ask, babbles, chat, get, redact, request, says, send, served, start,
+    CONTEXT, END, FailsAfter, Lines, app, ask, babbles, chat, get, redact, request, says, says_in, send,
+    served, start,
 };
 
 #[tokio::test]
@@ -115,6 +116,17 @@ async fn a_stream_that_fails_ends_with_an_error_event() {
     let whole = chat(&app(FailsAfter { inner: says("Hello"), left: 2 }), &json!({})).await;
     assert_eq!(whole.status, StatusCode::INTERNAL_SERVER_ERROR);
     assert_eq!(whole.json()["error"]["type"], "server_error");
+}
+
+#[tokio::test]
+async fn a_stream_tells_first_which_schemas_are_not_enforced() {
+    let odd = json!({"type": "function", "function": {"name": "odd", "parameters": {
+        "properties": {"x": {"type": "string", "pattern": "(a)\\1"}}}}});
+    let fields = json!({"stream": true, "tools": [odd], "on_unsupported_schema": "json_object"});
+    let events = stream(&app(says_in(4000, "Hi")), &fields).await;
+    let told: Vec<bool> =
+        events.lines().map(|line| line.contains(r#""unsupported_schemas":["odd"]"#)).collect();
+    assert_eq!(told, [true, false, false, false, false], "{events}");
 }
 
 #[tokio::test]
@@ -231,37 +243,6 @@ async fn content_types() {
         let mut request = request(Method::POST, "/v1/chat/completions", ask(&json!({})).to_string());
         request.headers_mut().insert("content-type", given.parse().unwrap());
         assert_eq!(send(&app, request).await.status, status, "{given}");
-    }
-}
-
-/// A model that works a few times.
-struct FailsAfter {
-    inner: ScriptedModel,
-    left: usize,
-}
-
-impl formwork_lm::LanguageModel for FailsAfter {
-    fn vocab_size(&self) -> usize {
-        self.inner.vocab_size()
-    }
-    fn context_len(&self) -> usize {
-        self.inner.context_len()
-    }
-    fn open(&mut self) -> formwork_lm::SequenceId {
-        self.inner.open()
-    }
-    fn close(&mut self, sequence: formwork_lm::SequenceId) {
-        self.inner.close(sequence);
-    }
-    fn truncate(&mut self, sequence: formwork_lm::SequenceId, len: usize) -> Result<(), ModelError> {
-        self.inner.truncate(sequence, len)
-    }
-    fn forward(&mut self, batch: &formwork_lm::Batch<'_>) -> Result<formwork_lm::Logits, ModelError> {
-        if self.left == 0 {
-            return Err(ModelError::backend("out of memory"));
-        }
-        self.left -= 1;
-        self.inner.forward(batch)
     }
 }
 

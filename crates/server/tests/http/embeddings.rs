@@ -1,5 +1,5 @@
 use axum::http::{Method, StatusCode};
-use formwork_lm::ScriptedModel;
+use formwork_lm::{Batch, LanguageModel, Logits, ModelError, ScriptedModel, SequenceId};
 use formwork_server::App;
 use serde_json::{Value, json};
 
@@ -79,6 +79,47 @@ async fn what_the_model_cannot_take_is_told() {
         let [param, message] = ["param", "message"].map(|key| error[key].as_str().unwrap());
         assert_eq!(format!("{param}: {message}"), expected);
     }
+}
+
+/// A model that does not show its hidden states.
+struct Hides(ScriptedModel);
+
+impl LanguageModel for Hides {
+    fn vocab_size(&self) -> usize {
+        self.0.vocab_size()
+    }
+
+    fn context_len(&self) -> usize {
+        self.0.context_len()
+    }
+
+    fn open(&mut self) -> SequenceId {
+        self.0.open()
+    }
+
+    fn close(&mut self, sequence: SequenceId) {
+        self.0.close(sequence);
+    }
+
+    fn truncate(&mut self, sequence: SequenceId, len: usize) -> Result<(), ModelError> {
+        self.0.truncate(sequence, len)
+    }
+
+    fn forward(&mut self, batch: &Batch<'_>) -> Result<Logits, ModelError> {
+        self.0.forward(batch)
+    }
+}
+
+#[tokio::test]
+async fn a_model_may_have_no_embeddings() {
+    let body = json!({"model": "m", "input": "a"}).to_string();
+    let answer = send(&app(Hides(embeds())), request(Method::POST, "/v1/embeddings", body)).await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+    let expected = json!({"error": {
+        "message": "the model `m` does not give embeddings", "type": "invalid_request_error", "param": "model",
+        "code": null,
+    }});
+    assert_eq!(answer.json(), expected);
 }
 
 #[tokio::test]

@@ -6,7 +6,10 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Method, Request, StatusCode};
 use formwork_engine::{Engine, EngineHandle, EngineOptions};
-use formwork_lm::{ChatInput, ChatTemplate, LanguageModel, ScriptedModel, TemplateError};
+use formwork_lm::{
+    Batch, ChatInput, ChatTemplate, LanguageModel, Logits, ModelError, ScriptedModel, SequenceId,
+    TemplateError,
+};
 use formwork_server::{App, ServedModel, ServerOptions, router};
 use formwork_vocab::{Token, TokenId, TokenKind, Tokenizer, Vocabulary};
 use serde_json::Value;
@@ -46,9 +49,45 @@ impl ChatTemplate for Lines {
     }
 }
 
+/// Writes tools, calls, results and thoughts.
+pub(crate) struct Native;
+
+impl ChatTemplate for Native {
+    fn render(&self, input: &ChatInput) -> Result<String, TemplateError> {
+        let mut parts = Vec::new();
+        if let Some(tools) = input.variables.get("tools") {
+            parts.push(format!("tools:{tools}\n"));
+        }
+        for message in &input.messages {
+            parts.push(format!("{}:", message.role));
+            if let Some(thought) = message.fields.get("reasoning_content").and_then(Value::as_str) {
+                parts.push(format!("<think>\n{thought}\n</think>\n\n"));
+            }
+            parts.push(message.text().to_owned());
+            for call in message.fields.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
+                let (name, arguments) = (&call["function"]["name"], &call["function"]["arguments"]);
+                let arguments = arguments.as_str().map_or_else(|| arguments.to_string(), str::to_owned);
+                parts.push(format!(
+                    "<tool_call>\n{{\"name\": {name}, \"arguments\": {arguments}}}\n</tool_call>"
+                ));
+            }
+            parts.push("\n".to_owned());
+        }
+        if input.add_generation_prompt {
+            parts.push("assistant:".to_owned());
+        }
+        Ok(parts.concat())
+    }
+}
+
 /// A model that answers every prompt with `text`, and then ends.
 pub(crate) fn says(text: &'static str) -> ScriptedModel {
-    ScriptedModel::new(END + 1, CONTEXT, move |tokens, row| {
+    says_in(CONTEXT, text)
+}
+
+/// The same with a context of this length.
+pub(crate) fn says_in(context_len: usize, text: &'static str) -> ScriptedModel {
+    ScriptedModel::new(END + 1, context_len, move |tokens, row| {
         let said: Vec<u8> = tokens.iter().map(|token| token.0 as u8).collect();
         let marker = b"assistant:";
         let start = said.windows(marker.len()).rposition(|window| window == marker).unwrap() + marker.len();
@@ -60,6 +99,42 @@ pub(crate) fn says(text: &'static str) -> ScriptedModel {
 /// A model that likes all tokens equally, so that the seed decides.
 pub(crate) fn babbles(context_len: usize) -> ScriptedModel {
     ScriptedModel::new(END + 1, context_len, |_, _| {})
+}
+
+/// A model that works a few times.
+pub(crate) struct FailsAfter {
+    pub(crate) inner: ScriptedModel,
+    pub(crate) left: usize,
+}
+
+impl LanguageModel for FailsAfter {
+    fn vocab_size(&self) -> usize {
+        self.inner.vocab_size()
+    }
+
+    fn context_len(&self) -> usize {
+        self.inner.context_len()
+    }
+
+    fn open(&mut self) -> SequenceId {
+        self.inner.open()
+    }
+
+    fn close(&mut self, sequence: SequenceId) {
+        self.inner.close(sequence);
+    }
+
+    fn truncate(&mut self, sequence: SequenceId, len: usize) -> Result<(), ModelError> {
+        self.inner.truncate(sequence, len)
+    }
+
+    fn forward(&mut self, batch: &Batch<'_>) -> Result<Logits, ModelError> {
+        if self.left == 0 {
+            return Err(ModelError::backend("out of memory"));
+        }
+        self.left -= 1;
+        self.inner.forward(batch)
+    }
 }
 
 pub(crate) fn start(model: impl LanguageModel + 'static) -> EngineHandle {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test without its server has failed")]
 
 mod chat;
+mod completions;
 mod constraint;
 mod embeddings;
 mod fixture;
@@ -12,5 +13,7 @@ mod openapi;
 mod operations;
 mod refusal;
 mod registry;
+mod responses;
 mod socket;
 mod tokens;
+mod tools;

@@ -1,11 +1,12 @@
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use formwork_engine::{Engine, EngineOptions};
 use formwork_lm::{LanguageModel, ScriptedModel};
 use formwork_server::{App, ServerOptions, router};
-use serde_json::json;
+use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use crate::fixture::{
@@ -191,5 +192,35 @@ impl LanguageModel for Dies {
         _: &formwork_lm::Batch<'_>,
     ) -> Result<formwork_lm::Logits, formwork_lm::ModelError> {
         Ok(formwork_lm::Logits::default())
+    }
+}
+
+#[tokio::test]
+async fn requests_that_take_too_long() {
+    let options = ServerOptions { request_timeout: Some(Duration::ZERO), ..ServerOptions::default() };
+    let app = App::new(vec![served("m", start(says("Hello")))], options).unwrap();
+    let message = "the request took longer than it may: the deadline has passed";
+    for (path, mut body) in [
+        ("/v1/chat/completions", ask(&json!({"n": 2}))),
+        ("/v1/completions", json!({"model": "m", "prompt": ["a", "b"]})),
+        ("/v1/responses", json!({"model": "m", "input": "Hi"})),
+    ] {
+        let answer = send(&app, request(Method::POST, path, body.to_string())).await;
+        assert_eq!(error(&answer), format!("504 server_error null timeout: {message}"), "{path}");
+        // A stream has begun by then.
+        body["stream"] = true.into();
+        let answer = send(&app, request(Method::POST, path, body.to_string())).await;
+        assert_eq!(answer.status, StatusCode::OK);
+        let last = answer.text.split_terminator("\n\n").last().unwrap();
+        let (name, data) = last.split_once("data: ").unwrap();
+        let data: Value = serde_json::from_str(data).unwrap();
+        let failure = if path == "/v1/responses" {
+            assert_eq!((name, &data["response"]["status"]), ("event: response.failed\n", &json!("failed")));
+            &data["response"]["error"]
+        } else {
+            assert_eq!((name, &data["error"]["type"]), ("", &json!("server_error")));
+            &data["error"]
+        };
+        assert_eq!((&failure["code"], &failure["message"]), (&json!("timeout"), &json!(message)), "{path}");
     }
 }

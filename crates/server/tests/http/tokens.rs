@@ -5,7 +5,7 @@ use formwork_lm::{ChatInput, ChatTemplate, TemplateError};
 use formwork_server::{App, ServedModel, ServerOptions};
 use serde_json::{Value, json};
 
-use crate::fixture::{Answer, CONTEXT, app, request, says, send, served, start};
+use crate::fixture::{Answer, CONTEXT, Native, app, request, says, send, served, start};
 
 async fn post(app: &App, path: &str, body: &Value) -> Answer {
     send(app, request(Method::POST, path, body.to_string())).await
@@ -84,6 +84,41 @@ async fn the_prompt_of_a_conversation() {
     let body = json!({"messages": messages, "response_format": {"type": "json_object"}});
     let prompt = ok(&app, "/apply-template", &body).await;
     assert_eq!(prompt, json!({"prompt": "{}<system>Answer with one JSON object only.<user>Hi<assistant>"}));
+}
+
+#[tokio::test]
+async fn tools_are_in_the_prompt_of_a_conversation() {
+    let tool = json!({"type": "function", "function": {"name": "add", "description": "A sum.", "parameters": {"type": "object"}}});
+    let odd = json!({"type": "function", "function": {"name": "odd"}});
+    let body = json!({"messages": [{"role": "user", "content": "Hi"}], "tools": [tool, odd]});
+    // This template does not know tools.
+    let model = ServedModel { template: Arc::new(Shows), ..served("m", start(says(""))) };
+    let app = App::new(vec![model], ServerOptions::default()).unwrap();
+    let of = async |fields: Value| {
+        let mut body = body.clone();
+        for (name, value) in fields.as_object().unwrap() {
+            body[name] = value.clone();
+        }
+        ok(&app, "/apply-template", &body).await["prompt"].as_str().unwrap().to_owned()
+    };
+    let both = of(json!({})).await;
+    assert!(both.starts_with("{}<system>You can call these functions:\n<tools>\n"), "{both}");
+    assert!(
+        both.contains(&tool.to_string()) && both.contains("\"odd\"") && both.ends_with("<user>Hi<assistant>")
+    );
+    assert_eq!(of(json!({"tool_choice": "none"})).await, "{}<user>Hi<assistant>");
+    let one = of(json!({"tool_choice": {"type": "function", "function": {"name": "add"}}})).await;
+    assert!(one.contains("\"add\"") && !one.contains("\"odd\""), "{one}");
+    // One that does gets them as a variable.
+    let knows = ServedModel { template: Arc::new(Native), ..served("m", start(says(""))) };
+    let app = App::new(vec![knows], ServerOptions::default()).unwrap();
+    let prompt = ok(
+        &app,
+        "/apply-template",
+        &json!({"messages": [{"role": "user", "content": "Hi"}], "tools": [tool]}),
+    )
+    .await;
+    assert_eq!(prompt, json!({"prompt": format!("tools:[{tool}]\nuser:Hi\nassistant:")}));
 }
 
 #[tokio::test]

@@ -1,0 +1,190 @@
+//! A response while it grows, item by item. The events are the steps, and the last one has the whole.
+
+use formwork_openai::{
+    ContentPart, IncompleteDetails, Item, OutputText, Response, ResponseError, ResponseEvent, ResponseUsage,
+    Status,
+};
+
+use crate::answer::{new_id, usage};
+use crate::choice::{End, Said};
+use crate::error::ApiError;
+
+pub(super) struct Growing {
+    /// With the items that have ended.
+    response: Response,
+    open: Option<Open>,
+    /// What has happened since it was last asked for.
+    events: Vec<ResponseEvent>,
+}
+
+/// The item that grows.
+struct Open {
+    id: String,
+    kind: Kind,
+    text: String,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+enum Kind {
+    Thought,
+    Message,
+    Call { call_id: String, name: String },
+}
+
+impl Growing {
+    /// A response of which nothing is there yet, and its first events.
+    pub(super) fn new(response: Response) -> (Self, Vec<ResponseEvent>) {
+        let events = vec![
+            ResponseEvent::Created { response: response.clone() },
+            ResponseEvent::InProgress { response: response.clone() },
+        ];
+        (Self { response, open: None, events: Vec::new() }, events)
+    }
+
+    /// The response as it is; whole once its end was taken.
+    pub(super) fn into_response(self) -> Response {
+        self.response
+    }
+
+    /// Takes what is said next.
+    pub(super) fn take(&mut self, said: Said) -> Vec<ResponseEvent> {
+        match said {
+            Said::Thought(text) => self.grow(&Kind::Thought, text),
+            Said::Content(text, _) => self.grow(&Kind::Message, text),
+            Said::Call { id, name, .. } => {
+                self.close(Status::Completed);
+                self.open(Kind::Call { call_id: id, name });
+            }
+            Said::Arguments { text, .. } => self.append(text),
+            Said::End(end) => self.end(&end),
+            Said::Failed(error) => self.fail(&error),
+        }
+        std::mem::take(&mut self.events)
+    }
+
+    fn end(&mut self, end: &End) {
+        let cut_off = end.finish.reason == formwork_engine::FinishReason::Length;
+        let status = if cut_off { Status::Incomplete } else { Status::Completed };
+        if self.response.output.is_empty() && self.open.is_none() {
+            // An answer without a word is an empty one.
+            self.open(Kind::Message);
+        }
+        self.close(status);
+        self.response.status = status;
+        self.response.incomplete_details = cut_off.then(IncompleteDetails::max_output_tokens);
+        self.response.usage = Some(ResponseUsage::from(usage(&end.finish)));
+        self.response.closed_by_budget = end.finish.closed_by_budget;
+        let response = self.response.clone();
+        self.events.push(if cut_off {
+            ResponseEvent::Incomplete { response }
+        } else {
+            ResponseEvent::Completed { response }
+        });
+    }
+
+    fn fail(&mut self, error: &ApiError) {
+        let code = error.body().error.code.unwrap_or_else(|| "server_error".to_owned());
+        self.response.status = Status::Failed;
+        self.response.error = Some(ResponseError { code, message: error.to_string() });
+        self.events.push(ResponseEvent::Failed { response: self.response.clone() });
+    }
+
+    /// More text of an item of this kind, which is opened where another one is open.
+    fn grow(&mut self, kind: &Kind, text: String) {
+        if self.open.as_ref().is_none_or(|open| open.kind != *kind) {
+            self.close(Status::Completed);
+            self.open(kind.clone());
+        }
+        self.append(text);
+    }
+
+    fn open(&mut self, kind: Kind) {
+        let prefix = match kind {
+            Kind::Thought => "rs_",
+            Kind::Message => "msg_",
+            Kind::Call { .. } => "fc_",
+        };
+        let open = Open { id: new_id(prefix), kind, text: String::new() };
+        let output_index = self.response.output.len();
+        let item = without_parts(open.item(Status::InProgress));
+        self.events.push(ResponseEvent::ItemAdded { output_index, item });
+        if let Some(part) = open.part() {
+            let item_id = open.id.clone();
+            self.events.push(ResponseEvent::PartAdded { item_id, output_index, content_index: 0, part });
+        }
+        self.open = Some(open);
+    }
+
+    fn append(&mut self, delta: String) {
+        let Some(open) = &mut self.open else { return };
+        open.text.push_str(&delta);
+        let (item_id, output_index, content_index) = (open.id.clone(), self.response.output.len(), 0);
+        self.events.push(match open.kind {
+            Kind::Thought => ResponseEvent::ReasoningDelta { item_id, output_index, content_index, delta },
+            Kind::Message => {
+                let logprobs = Vec::new();
+                ResponseEvent::TextDelta { item_id, output_index, content_index, delta, logprobs }
+            }
+            Kind::Call { .. } => ResponseEvent::ArgumentsDelta { item_id, output_index, delta },
+        });
+    }
+
+    /// Ends the open item, if there is one.
+    fn close(&mut self, status: Status) {
+        let Some(open) = self.open.take() else { return };
+        let (item_id, output_index, content_index) = (open.id.clone(), self.response.output.len(), 0);
+        let text = open.text.clone();
+        self.events.push(match &open.kind {
+            Kind::Thought => {
+                ResponseEvent::ReasoningDone { item_id: item_id.clone(), output_index, content_index, text }
+            }
+            Kind::Message => {
+                let (item_id, logprobs) = (item_id.clone(), Vec::new());
+                ResponseEvent::TextDone { item_id, output_index, content_index, text, logprobs }
+            }
+            Kind::Call { name, .. } => {
+                let (item_id, name) = (item_id.clone(), name.clone());
+                ResponseEvent::ArgumentsDone { item_id, output_index, name, arguments: text }
+            }
+        });
+        if let Some(part) = open.part() {
+            self.events.push(ResponseEvent::PartDone { item_id, output_index, content_index, part });
+        }
+        let item = open.item(status);
+        self.events.push(ResponseEvent::ItemDone { output_index, item: item.clone() });
+        self.response.output.push(item);
+    }
+}
+
+impl Open {
+    /// The part of the item that grows; calls have none.
+    fn part(&self) -> Option<ContentPart> {
+        let text = self.text.clone();
+        match self.kind {
+            Kind::Thought => Some(ContentPart::ReasoningText { text }),
+            Kind::Message => Some(ContentPart::OutputText(OutputText { text, ..OutputText::default() })),
+            Kind::Call { .. } => None,
+        }
+    }
+
+    fn item(&self, status: Status) -> Item {
+        let (id, content) = (self.id.clone(), self.part().into_iter().collect());
+        match &self.kind {
+            Kind::Thought => Item::Reasoning { id, summary: Vec::new(), content, status },
+            Kind::Message => Item::Message { id, role: "assistant".to_owned(), status, content },
+            Kind::Call { call_id, name } => {
+                let (call_id, name, arguments) = (call_id.clone(), name.clone(), self.text.clone());
+                Item::FunctionCall { id, call_id, name, arguments, status }
+            }
+        }
+    }
+}
+
+/// An item as it is announced, before its first part.
+fn without_parts(mut item: Item) -> Item {
+    match &mut item {
+        Item::Message { content, .. } | Item::Reasoning { content, .. } => content.clear(),
+        Item::FunctionCall { .. } => {}
+    }
+    item
+}

@@ -1,0 +1,297 @@
+//! `/v1/completions`: prompts as they are, whole and in pieces.
+
+use std::sync::Arc;
+
+use axum::http::{Method, StatusCode};
+use formwork_engine::{Engine, EngineOptions};
+use formwork_lm::ScriptedModel;
+use formwork_server::{App, ServerOptions};
+use formwork_vocab::Tokenizer;
+use insta::assert_snapshot;
+use serde_json::{Map, Value, json};
+
+use crate::fixture::{Answer, CONTEXT, END, app, babbles, request, send, served};
+
+/// A model that goes on with `text` after the last `>`, and then ends.
+fn continues(text: &'static str) -> App {
+    app(ScriptedModel::new(END + 1, CONTEXT, move |tokens, row| {
+        let start = tokens.iter().rposition(|token| token.index() == usize::from(b'>')).unwrap() + 1;
+        let next = text.as_bytes().get(tokens.len() - start).map_or(END, |&byte| byte.into());
+        row[next] = 1000.0;
+    }))
+}
+
+async fn complete(app: &App, fields: &Value) -> Answer {
+    let mut body = json!({"model": "m", "prompt": "say>"});
+    for (name, value) in fields.as_object().unwrap() {
+        body[name] = value.clone();
+    }
+    send(app, request(Method::POST, "/v1/completions", body.to_string())).await
+}
+
+async fn whole(app: &App, fields: &Value) -> Value {
+    let answer = complete(app, fields).await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+    redacted(&answer.text)
+}
+
+/// Without what differs from call to call.
+fn redacted(text: &str) -> Value {
+    let mut value: Value = serde_json::from_str(text).unwrap();
+    if let Some(id) = value.get("id") {
+        let id = id.as_str().unwrap();
+        assert!(id.starts_with("cmpl-") && id.len() == 37, "{id}");
+        value["id"] = "ID".into();
+        value["created"] = 0.into();
+    }
+    value
+}
+
+/// The data of a stream's events.
+async fn stream(app: &App, fields: &Value) -> Vec<Value> {
+    let mut fields = fields.clone();
+    fields["stream"] = true.into();
+    let answer = complete(app, &fields).await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+    let data = answer.text.split_terminator("\n\n").map(|event| event.strip_prefix("data: ").unwrap());
+    data.map(|data| if data == "[DONE]" { data.into() } else { redacted(data) }).collect()
+}
+
+fn lines(events: &[Value]) -> String {
+    let lines: Vec<String> = events.iter().map(Value::to_string).collect();
+    lines.join("\n")
+}
+
+fn texts(answer: &Value) -> Vec<&str> {
+    let choices = answer["choices"].as_array().unwrap().iter();
+    choices
+        .enumerate()
+        .map(|(index, choice)| {
+            assert_eq!(choice["index"], index);
+            choice["text"].as_str().unwrap()
+        })
+        .collect()
+}
+
+/// `param`, `code` and the message.
+async fn refused(app: &App, fields: &Value) -> String {
+    let answer = complete(app, fields).await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{}", answer.text);
+    let error = &answer.json()["error"];
+    assert_eq!(error["type"], "invalid_request_error");
+    format!("{} {}: {}", error["param"], error["code"], error["message"].as_str().unwrap())
+}
+
+#[tokio::test]
+async fn an_answer_and_its_pieces() {
+    let app = continues("Hé!");
+    assert_snapshot!(whole(&app, &json!({"logprobs": 1})).await, @r#"{"id":"ID","object":"text_completion","created":0,"model":"m","choices":[{"index":0,"text":"Hé!","logprobs":{"tokens":["H","�","�","!"],"token_logprobs":[0.0,0.0,0.0,0.0],"top_logprobs":[{"H":0.0},{"�":0.0},{"�":0.0},{"!":0.0}],"text_offset":[0,1,1,2]},"finish_reason":"stop"}],"usage":{"prompt_tokens":4,"completion_tokens":4,"total_tokens":8,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}},"system_fingerprint":"formwork-0.1.0"}"#);
+    let fields = json!({"logprobs": 1, "stream_options": {"include_usage": true}, "echo": false});
+    assert_snapshot!(lines(&stream(&app, &fields).await), @r#"
+    {"id":"ID","object":"text_completion","created":0,"model":"m","choices":[{"index":0,"text":"H","logprobs":{"tokens":["H"],"token_logprobs":[0.0],"top_logprobs":[{"H":0.0}],"text_offset":[0]},"finish_reason":null}],"usage":null,"system_fingerprint":"formwork-0.1.0"}
+    {"id":"ID","object":"text_completion","created":0,"model":"m","choices":[{"index":0,"text":"é","logprobs":{"tokens":["�","�"],"token_logprobs":[0.0,0.0],"top_logprobs":[{"�":0.0},{"�":0.0}],"text_offset":[1,1]},"finish_reason":null}],"usage":null,"system_fingerprint":"formwork-0.1.0"}
+    {"id":"ID","object":"text_completion","created":0,"model":"m","choices":[{"index":0,"text":"!","logprobs":{"tokens":["!"],"token_logprobs":[0.0],"top_logprobs":[{"!":0.0}],"text_offset":[2]},"finish_reason":null}],"usage":null,"system_fingerprint":"formwork-0.1.0"}
+    {"id":"ID","object":"text_completion","created":0,"model":"m","choices":[{"index":0,"text":"","logprobs":null,"finish_reason":"stop"}],"usage":null,"system_fingerprint":"formwork-0.1.0"}
+    {"id":"ID","object":"text_completion","created":0,"model":"m","choices":[],"usage":{"prompt_tokens":4,"completion_tokens":4,"total_tokens":8,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}},"system_fingerprint":"formwork-0.1.0"}
+    "[DONE]"
+    "#);
+    assert_snapshot!(lines(&stream(&app, &json!({"max_tokens": 1, "echo": true})).await), @r#"
+    {"id":"ID","object":"text_completion","created":0,"model":"m","choices":[{"index":0,"text":"say>H","logprobs":null,"finish_reason":null}],"system_fingerprint":"formwork-0.1.0"}
+    {"id":"ID","object":"text_completion","created":0,"model":"m","choices":[{"index":0,"text":"","logprobs":null,"finish_reason":"length"}],"system_fingerprint":"formwork-0.1.0"}
+    "[DONE]"
+    "#);
+}
+
+#[tokio::test]
+async fn prompts_are_taken_as_they_are() {
+    let app = continues("ok");
+    let answer = whole(&app, &json!({"prompt": [97, END, 62], "echo": true})).await;
+    assert_eq!((texts(&answer), &answer["usage"]["prompt_tokens"]), (vec!["a</s>>ok"], &json!(3)));
+    // No model goes on from nothing.
+    for nothing in [json!(""), json!(["a>", ""]), json!([[97], []])] {
+        assert_eq!(refused(&app, &json!({"prompt": nothing})).await, "\"prompt\" null: the prompt is empty");
+    }
+    assert_eq!(
+        refused(&app, &json!({"prompt": "x".repeat(CONTEXT)})).await,
+        "\"prompt\" \"context_length_exceeded\": the prompt has 400 tokens; with room for 1 of output the model's context fits 400"
+    );
+    assert_eq!(
+        refused(&app, &json!({"prompt": [1, 257]})).await,
+        "\"prompt[1]\" null: `prompt[1]`: token 257 is not in the vocabulary of 257 tokens"
+    );
+}
+
+/// Tokens of single bytes, and two that are spelt in texts, of which one begins each.
+fn with_bos() -> Tokenizer {
+    // Bytes that are no printable characters are spelt as those from U+0100 on.
+    let spelling = |byte: u8| match byte {
+        b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff => char::from(byte),
+        _ => char::from_u32(
+            0x100 + (0..byte).filter(|b| !matches!(b, b'!'..=b'~' | 0xa1..=0xac | 0xae..)).count() as u32,
+        )
+        .unwrap(),
+    };
+    let vocabulary: Map<String, Value> =
+        (0..=255).map(|byte| (spelling(byte).to_string(), byte.into())).collect();
+    let added = |id: usize, content: &str| {
+        json!({
+            "id": id, "content": content, "special": true,
+            "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
+        })
+    };
+    let byte_level =
+        json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true});
+    let json = json!({
+        "version": "1.0",
+        "added_tokens": [added(END, "</s>"), added(END + 1, "<s>")],
+        "pre_tokenizer": byte_level,
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+            "pair": [],
+            "special_tokens": {"<s>": {"id": "<s>", "ids": [END + 1], "tokens": ["<s>"]}},
+        },
+        "decoder": byte_level,
+        "model": {"type": "BPE", "vocab": vocabulary, "merges": []},
+    });
+    Tokenizer::from_json(json.to_string().as_bytes()).unwrap()
+}
+
+#[tokio::test]
+async fn control_tokens_in_prompts() {
+    // Says how long its prompt is, and goes on with `;`.
+    let counts = ScriptedModel::new(END + 2, CONTEXT, |tokens, row| {
+        let last = tokens.last().unwrap().0 as u8;
+        row[usize::from(if last.is_ascii_digit() { b';' } else { b'0' + tokens.len() as u8 })] = 1000.0;
+    });
+    let engine = Engine::start(Box::new(counts), Arc::new(with_bos()), EngineOptions::default());
+    let app = App::new(vec![served("m", engine)], ServerOptions::default()).unwrap();
+    for (prompt, text) in [
+        // The spelling of a control token is that token.
+        (json!("a</s>b"), "a</s>b4;"),
+        (json!("a</s"), "a</s5;"),
+        // From the beginning-of-sequence token alone.
+        (json!(""), "1;"),
+        // Tokens are the caller's: nothing is put before them.
+        (json!([97, END, 98]), "a</s>b3;"),
+    ] {
+        let answer = whole(&app, &json!({"prompt": prompt, "echo": true, "max_tokens": 2})).await;
+        assert_eq!(texts(&answer), [text]);
+    }
+}
+
+#[tokio::test]
+async fn without_a_limit_free_text_has_sixteen_tokens() {
+    let app = continues("0123456789012345678901234567890");
+    let answer = whole(&app, &json!({})).await;
+    assert_eq!(
+        (texts(&answer), &answer["choices"][0]["finish_reason"]),
+        (vec!["0123456789012345"], &json!("length"))
+    );
+    // What has a shape ends by itself.
+    let answer = whole(&app, &json!({"guided_regex": "[0-9]{20}"})).await;
+    assert_eq!(
+        (texts(&answer), &answer["choices"][0]["finish_reason"]),
+        (vec!["01234567890123456789"], &json!("stop"))
+    );
+}
+
+#[tokio::test]
+async fn each_prompt_has_its_outputs() {
+    let app = continues("!");
+    let fields = json!({"prompt": ["a>", "bc>"], "n": 2, "echo": true});
+    let answer = whole(&app, &fields).await;
+    assert_eq!(texts(&answer), ["a>!", "a>!", "bc>!", "bc>!"]);
+    // Each prompt counts once.
+    assert_eq!(
+        (&answer["usage"]["prompt_tokens"], &answer["usage"]["completion_tokens"]),
+        (&json!(5), &json!(4))
+    );
+    let mut fields = fields;
+    fields["stream_options"] = json!({"include_usage": true});
+    let events = stream(&app, &fields).await;
+    assert_eq!(joined(&events, 4).iter().map(|(text, ..)| text.as_str()).collect::<Vec<_>>(), texts(&answer));
+    let [.., usage, done] = &events[..] else { panic!("{events:?}") };
+    let mut expected = answer["usage"].clone();
+    expected["prompt_tokens_details"] = usage["usage"]["prompt_tokens_details"].clone();
+    assert_eq!((&usage["usage"], done), (&expected, &json!("[DONE]")));
+}
+
+/// Text, log-probabilities list by list, and the reason of each choice.
+fn joined(events: &[Value], count: usize) -> Vec<(String, Value, Value)> {
+    let mut whole = vec![(String::new(), Value::Null, Value::Null); count];
+    for choice in events.iter().filter_map(|event| event.get("choices")?.get(0)) {
+        let (text, logprobs, reason) = &mut whole[choice["index"].as_u64().unwrap() as usize];
+        assert!(reason.is_null(), "{choice}");
+        text.push_str(choice["text"].as_str().unwrap());
+        reason.clone_from(&choice["finish_reason"]);
+        let Some(lists) = choice["logprobs"].as_object() else { continue };
+        for (name, list) in lists {
+            let all = &mut logprobs[name];
+            if all.is_null() {
+                *all = json!([]);
+            }
+            all.as_array_mut().unwrap().extend(list.as_array().unwrap().clone());
+        }
+    }
+    whole
+}
+
+#[tokio::test]
+async fn pieces_come_to_the_whole() {
+    let app = app(babbles(CONTEXT));
+    for seed in 0..40 {
+        let fields = json!({
+            "n": 2, "seed": seed, "logprobs": seed % 3, "max_tokens": 12, "guided_regex": "[a-cé]*",
+            "stop": ["aa", "éb"], "on_budget": if seed % 2 == 0 { "close" } else { "length" },
+        });
+        let answer = whole(&app, &fields).await;
+        let choices = answer["choices"].as_array().unwrap().iter();
+        let expected: Vec<_> = choices
+            .map(|choice| {
+                let text = choice["text"].as_str().unwrap().to_owned();
+                // Where there are no tokens, no piece has any.
+                let logprobs = Some(&choice["logprobs"]).filter(|lists| lists["tokens"] != json!([]));
+                (text, logprobs.cloned().unwrap_or_default(), choice["finish_reason"].clone())
+            })
+            .collect();
+        assert_eq!(joined(&stream(&app, &fields).await, 2), expected, "{fields}");
+    }
+}
+
+#[tokio::test]
+async fn the_likeliest_of_many_are_chosen() {
+    let likes_early_letters = ScriptedModel::new(END + 1, CONTEXT, |_, row| {
+        for (place, letter) in (b'a'..=b'h').enumerate() {
+            row[usize::from(letter)] = 20.0 - 0.3 * place as f32;
+        }
+    });
+    let app = app(likes_early_letters);
+    let asked = json!({"seed": 7, "max_tokens": 2, "n": 12, "logprobs": 0});
+    let all = whole(&app, &asked).await;
+    let likelihood = |choice: &Value| {
+        let logprobs = choice["logprobs"]["token_logprobs"].as_array().unwrap().iter();
+        logprobs.map(|logprob| logprob.as_f64().unwrap()).sum::<f64>()
+    };
+    let mut sorted = all["choices"].as_array().unwrap().clone();
+    sorted.sort_by(|a, b| likelihood(b).total_cmp(&likelihood(a)));
+    let expected: Vec<&str> = sorted[..3].iter().map(|choice| choice["text"].as_str().unwrap()).collect();
+    let best = whole(&app, &json!({"seed": 7, "max_tokens": 2, "n": 3, "best_of": 12})).await;
+    assert_eq!(texts(&best), expected);
+    assert!(best["choices"][0]["logprobs"].is_null());
+    // Those that are not chosen were generated all the same.
+    assert_eq!(best["usage"]["completion_tokens"], 24);
+}
+
+#[tokio::test]
+async fn what_has_no_meaning_without_a_conversation_is_refused() {
+    let app = continues("");
+    assert_eq!(
+        refused(&app, &json!({"reasoning_budget": 5})).await,
+        "\"reasoning_budget\" null: `reasoning_budget`: only null is supported here"
+    );
+    assert_eq!(
+        refused(&app, &json!({"tools": []})).await,
+        "\"tools\" null: `tools`: unrecognized request argument"
+    );
+}
