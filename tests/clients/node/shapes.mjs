@@ -14,7 +14,7 @@ export const Person = z.object({
   scores: z.array(z.number().int().min(0).max(99)).max(3),
 });
 
-export const Weather = z.object({ city: z.string().max(12), unit: z.enum(['celsius', 'fahrenheit']) });
+export const Weather = z.object({ city: z.string().max(12), days: z.union([z.literal(1), z.literal(7)]) });
 export const Search = z.object({ query: z.string().max(12), limit: z.number().int().min(1).max(9) });
 export const arguments_ = { get_weather: Weather, search: Search };
 

@@ -50,7 +50,7 @@ def function(name, description, properties, required=None):
 WEATHER = function(
     "get_weather",
     "The weather in a city.",
-    {"city": {"type": "string", "maxLength": 12}, "unit": {"enum": ["celsius", "fahrenheit"]}},
+    {"city": {"type": "string", "maxLength": 12}, "days": {"enum": [1, 7]}},
 )
 SEARCH = function(
     "search",

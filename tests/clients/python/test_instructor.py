@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import instructor
 import openai
 import pytest
-from instructor.core.exceptions import InstructorRetryException
+from instructor.core.exceptions import IncompleteOutputException, InstructorRetryException
 from pydantic import BaseModel, field_validator
 
 from shapes import ASK_PERSON, Person, Sum
@@ -48,6 +48,8 @@ def test_in_parallel(create):
     """Instructor leaves it to the model whether it calls anything, and cannot read an answer that calls nothing."""
     try:
         found = list(create(instructor.Mode.PARALLEL_TOOLS, messages=ADD, response_model=Iterable[Sum | Person]))
+    except IncompleteOutputException as error:
+        assert error.last_completion.choices[0].finish_reason == "length"
     except InstructorRetryException as error:
         assert "No tool calls" in str(error)
     else:

@@ -115,7 +115,7 @@ def test_structured_output_streamed(client, model):
     assert final.choices[0].message.content == whole.choices[0].message.content
 
 
-@pytest.mark.parametrize("more", [0, 1, 7])
+@pytest.mark.parametrize("more", [0, 3])
 def test_a_tight_budget_still_gives_a_whole_object(client, model, more):
     schema = {"type": "json_schema", "json_schema": {"name": "person", "schema": Person.model_json_schema()}}
     with pytest.raises(Exception) as refusal:

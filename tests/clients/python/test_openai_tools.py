@@ -12,7 +12,7 @@ from shapes import (
     check_either, named, check_arguments,
 )
 
-BASE = {"messages": ASK_WEATHER, "temperature": 0, "max_tokens": 60}
+BASE = {"messages": ASK_WEATHER, "temperature": 0, "max_tokens": 50}
 
 
 @pytest.fixture
@@ -54,12 +54,12 @@ def test_auto_means_either(ask, options):
     check_either(TOOLS, ask(**options))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_auto_at_random(ask, seed):
     check_either(TOOLS, ask(temperature=1.2, seed=seed))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_required_means_a_call(ask, seed):
     choice = ask(tool_choice="required", temperature=1.2, seed=seed)
     check_called(TOOLS, choice)
@@ -87,14 +87,14 @@ def test_allowed_tools_auto(ask):
     assert {name for name, _ in calls(choice.message)} <= {"search"}
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_not_in_parallel_means_one(ask, seed):
     choice = ask(tool_choice="required", parallel_tool_calls=False, temperature=1.2, seed=seed)
     check_called(TOOLS, choice)
     assert len(choice.message.tool_calls) == 1
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_in_parallel_means_some(ask, seed):
     choice = ask(tool_choice="required", parallel_tool_calls=True, temperature=1.2, seed=seed, max_tokens=120)
     check_called(TOOLS, choice)
@@ -108,15 +108,14 @@ def test_a_tool_without_parameters(ask):
 
 def test_an_optional_argument(ask):
     schema = SEARCH["function"]["parameters"]
-    for seed in range(3):
+    for seed in range(2):
         [call] = ask(tool_choice=named("search"), temperature=1.2, seed=seed).message.tool_calls
         assert set(schema["required"]) <= set(json.loads(call.function.arguments)) <= set(schema["properties"])
 
 
 @pytest.mark.parametrize("choice", ["auto", "required", named("get_weather"), "none"])
-@pytest.mark.parametrize("sampling", [{"temperature": 0}, {"temperature": 1.2, "seed": 3}])
-def test_a_stream_is_the_answer_in_pieces(ask, choice, sampling):
-    options = {"tool_choice": choice, **sampling}
+def test_a_stream_is_the_answer_in_pieces(ask, choice):
+    options = {"tool_choice": choice, "temperature": 1.2, "seed": 3, "max_tokens": 40}
     whole = ask(**options)
     chunks = ask(**options, stream=True)
     assert joined(chunks) == calls(whole.message)
@@ -200,7 +199,7 @@ def test_a_conversation_of_several_calls(ask):
 
 def test_tools_beside_a_format(client, model):
     """The format holds for text, the tools' schemas for calls, and neither is dropped."""
-    for seed in range(3):
+    for seed in range(2):
         answer = client.chat.completions.parse(
             model=model, messages=ASK_PERSON, temperature=1, seed=seed, max_tokens=120, response_format=Person,
             tools=[openai.pydantic_function_tool(Sum)],
@@ -247,6 +246,6 @@ def test_arguments_of_a_recursive_schema(ask):
 
 def test_calls_are_not_strict_only(ask):
     """Arguments follow the schema whether or not `strict` says so."""
-    for strict in (True, False, None):
+    for strict in (False, None):
         tool = {**WEATHER, "function": {**WEATHER["function"], "strict": strict}}
         check_calls([WEATHER], ask(tools=[tool], tool_choice="required").message)
