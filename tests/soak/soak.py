@@ -156,20 +156,28 @@ async def soak(server, options):
     bodies = asks.fixed_asks(server.model, options.fixed)
     before = {"rss_mb": server.memory(), **await server.load()}
 
-    print("alone", flush=True)
+    started = time.monotonic()
+
+    def step(name):
+        print(f"{time.monotonic() - started:5.0f} s: {name}", flush=True)
+
+    step("alone")
     first = await alone(server, bodies)
+    step("alone, once more")
     repeated = differences(bodies, first, await alone(server, bodies))
+    step("throughput")
     report["throughput_before"] = [await throughput(server, clients) for clients in (1, 8)]
     idle = {"rss_mb": server.memory(), **await server.load()}
 
-    print("under load", flush=True)
+    step("under load")
     crowded = differences(bodies, first, await under_load(server, bodies, options, tally, samples))
 
-    print("alone again", flush=True)
+    step("alone again")
     after = await settled(server)
     quiet = differences(bodies, first, await alone(server, bodies))
     report["throughput_after"] = [await throughput(server, clients) for clients in (1, 8)]
 
+    step("done")
     report |= tally.report()
     report["memory"] = {
         "at_start": before,

@@ -54,7 +54,7 @@ impl ChatFormat {
 
     fn body(&self, content: &Content, tools: &Tools) -> Part {
         let shaped = matches!(content, Content::Shaped(_));
-        let format = self.calls_beside(shaped);
+        let format = self.calls_beside(shaped && !tools.required);
         let content_open = Part::literal(format.content_open.as_str());
         if tools.tools.is_empty() {
             return match content {

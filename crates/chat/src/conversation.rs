@@ -75,9 +75,15 @@ fn system_to_user(messages: &mut Vec<Message>) {
 /// Calls as the template wants them.
 fn adapted(message: &Message, native: Native) -> Message {
     let mut message = message.clone();
+    if let Some(id) = message.fields.get_mut("tool_call_id").filter(|_| native.short_ids) {
+        *id = short_id(id);
+    }
     let Some(Value::Array(calls)) = message.fields.get_mut("tool_calls") else { return message };
     let as_text = native.arguments_as_text;
     for call in calls {
+        if let Some(id) = call.get_mut("id").filter(|_| native.short_ids) {
+            *id = short_id(id);
+        }
         let Some(arguments) = call.pointer_mut("/function/arguments") else { continue };
         // What is no JSON stays text: earlier answers may have come from elsewhere.
         if let (false, Some(text)) = (as_text, arguments.as_str())
@@ -96,29 +102,36 @@ fn adapted(message: &Message, native: Native) -> Message {
     message
 }
 
+/// The last nine letters and digits of an id, which are as good as all.
+fn short_id(id: &Value) -> Value {
+    let plain = id.as_str().unwrap_or_default().chars().filter(char::is_ascii_alphanumeric);
+    let plain: Vec<char> = plain.collect();
+    let end: String = plain[plain.len().saturating_sub(9)..].iter().collect();
+    format!("{end:0>9}").into()
+}
+
 /// Calls and results as text, for templates that know neither. What stands together is one message, since such templates often
 /// insist that user and assistant take turns.
 fn plain(messages: &[Message]) -> Vec<Message> {
     let mut plain: Vec<Message> = Vec::with_capacity(messages.len());
     for message in messages {
-        if message.role == "tool" {
-            let text = format!("<tool_response>\n{}\n</tool_response>", message.text());
-            match plain
-                .last_mut()
-                .filter(|last| last.role == "user" && last.text().ends_with("</tool_response>"))
-            {
-                Some(last) => last.content = Some(format!("{}\n{text}", last.text())),
-                None => plain.push(Message::new("user", text)),
-            }
-            continue;
-        }
         let mut message = message.clone();
+        if message.role == "tool" {
+            message = Message::new("user", format!("<tool_response>\n{}\n</tool_response>", message.text()));
+        }
         if let Some(Value::Array(calls)) = message.fields.shift_remove("tool_calls") {
             let said = Some(message.text().to_owned()).filter(|text| !text.is_empty());
             let parts: Vec<String> = said.into_iter().chain(calls.iter().map(written)).collect();
             message.content = Some(parts.join("\n"));
         }
-        plain.push(message);
+        // What a user says after results goes with them.
+        let joins = |last: &&mut Message| {
+            last.role == "user" && message.role == "user" && last.text().ends_with("</tool_response>")
+        };
+        match plain.last_mut().filter(joins) {
+            Some(last) => last.content = Some(format!("{}\n{}", last.text(), message.text())),
+            None => plain.push(message),
+        }
     }
     plain
 }

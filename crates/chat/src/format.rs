@@ -20,11 +20,14 @@ pub struct ChatFormat {
 
 /// What a template that knows calls wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is found out by itself")]
 pub(crate) struct Native {
     /// Whether it writes down which tools there are.
     pub(crate) declares_tools: bool,
     /// Whether it wants arguments as text, rather than as an object.
     pub(crate) arguments_as_text: bool,
+    /// Whether it insists on ids of nine letters and digits.
+    pub(crate) short_ids: bool,
     /// Whether it wants no content, rather than an empty one, where there are only calls.
     pub(crate) null_content: bool,
 }

@@ -96,7 +96,7 @@ impl<'a> Probe<'a> {
         let ways = [(false, false), (false, true), (true, false), (true, true)];
         let (native, (open, between, close)) =
             ways.into_iter().find_map(|(arguments_as_text, null_content)| {
-                let native = Native { declares_tools, arguments_as_text, null_content };
+                let native = Native { declares_tools, arguments_as_text, short_ids: false, null_content };
                 Some((native, self.one_call(native)?))
             })?;
         let result = vec![call(&NAMES[..1], native), result()];
@@ -104,7 +104,26 @@ impl<'a> Probe<'a> {
             return None;
         }
         let separator = self.separator(native, &between);
+        let short_ids = !self.takes_long_ids(native);
+        let native = Native { short_ids, ..native };
         Some(Calls { open, between, separator, close: without_id(self.until_end(&close)), native })
+    }
+
+    /// Whether a call may have an id of any length.
+    fn takes_long_ids(&self, native: Native) -> bool {
+        let mut messages = vec![call(&NAMES[..1], native), result()];
+        for message in &mut messages {
+            for place in ["/tool_call_id", "/tool_calls/0/id"] {
+                let mut fields = Value::Object(std::mem::take(&mut message.fields));
+                if let Some(id) = fields.pointer_mut(place) {
+                    *id = "call_0123456789abcdef01234567".into();
+                }
+                if let Value::Object(changed) = fields {
+                    message.fields = changed;
+                }
+            }
+        }
+        self.continuation(messages, true).is_some()
     }
 
     fn one_call(&self, native: Native) -> Option<(String, String, String)> {

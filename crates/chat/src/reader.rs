@@ -66,6 +66,14 @@ impl Reader {
         deltas.0
     }
 
+    /// Whether the answer is at a place that is no content, so that what was taken in and not shown will not be.
+    pub fn is_outside_content(&self) -> bool {
+        match &self.kind {
+            Kind::Tagged(reader) => reader.is_outside_content(),
+            Kind::Harmony(reader) => reader.is_outside_content(),
+        }
+    }
+
     /// Ends the answer: what was held back is shown.
     pub fn finish(&mut self) -> Vec<Delta> {
         let mut deltas = Deltas::default();

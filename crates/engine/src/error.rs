@@ -48,7 +48,11 @@ pub(crate) enum RequestKind {
 impl RequestError {
     /// Whether the same request may succeed later.
     pub const fn is_busy(&self) -> bool {
-        matches!(self.0, RequestKind::Busy { .. } | RequestKind::NoRoom { .. })
+        match self.0 {
+            RequestKind::Busy { .. } => true,
+            RequestKind::NoRoom { given, limit, .. } => given <= limit,
+            _ => false,
+        }
     }
 
     /// Whether the engine is gone for good.
@@ -76,8 +80,8 @@ impl RequestError {
             RequestKind::EmptyReasoningEnd
             | RequestKind::ReasoningEndOutside { .. }
             | RequestKind::Busy { .. }
-            | RequestKind::NoRoom { .. }
             | RequestKind::Stopped => None,
+            RequestKind::NoRoom { .. } => Some("n"),
         }
     }
 

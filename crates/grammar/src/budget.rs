@@ -1,8 +1,9 @@
 //! How many tokens it takes to close.
 //!
-//! The bound of a config is the least number of tokens that spell its shortest completion. Following that completion may
-//! lead to a config whose own shortest completion is another text with a larger bound, so the tokens chosen are written
-//! down for every config on the way: a bound, once given, can be kept.
+//! The bound of a config is the least number of tokens that spell its shortest completion: it depends on the config alone, not
+//! on what else was asked. Following that completion may lead to a config whose own shortest completion is another text with a
+//! larger bound. So that a bound, once given, can be kept, each matcher knows a [`Way`] of its own: the rest of the one that it
+//! has followed so far, or the config's, whichever is shorter.
 //!
 //! The text with the fewest bytes need not have the fewest tokens: a long word may be one token where a short one is
 //! three. So the bound of the start, which is what a request must allow at least, is looked for in more texts ([`search`]),
@@ -10,6 +11,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 use formwork_vocab::{TokenId, Vocabulary};
 use rustc_hash::FxHashMap;
@@ -22,21 +24,23 @@ use crate::tokens::{TokenEdges, is_lead, spelt};
 #[cfg(test)]
 mod tests;
 
-/// The first step of a way to close.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Plan {
-    /// Tokens in all, end-of-sequence not counted.
-    tokens: u32,
-    /// The first of them; `None` where the output may end.
-    next: Option<TokenId>,
-}
-
-/// The ways to close that are known.
+/// The bounds that are known.
 #[derive(Default)]
 pub(crate) struct Budget {
-    plans: FxHashMap<Config, Plan>,
-    /// Whether the way from the start is among them.
+    /// Tokens in all, end-of-sequence not counted.
+    bounds: FxHashMap<Config, u32>,
+    /// The way from the start: for each config on it the rest.
+    start: FxHashMap<Config, Arc<[TokenId]>>,
+    /// Whether it has been looked for.
     started: bool,
+}
+
+/// How a matcher could close, as tokens.
+#[derive(Clone, Debug)]
+pub(crate) struct Way {
+    /// How many tokens the matcher had when it could.
+    pub(crate) position: usize,
+    pub(crate) tokens: Arc<[TokenId]>,
 }
 
 /// The bound where no sequence of tokens spells the completion.
@@ -51,20 +55,28 @@ impl Budget {
         config: Config,
     ) -> Option<u32> {
         self.begin(automaton, vocabulary);
-        if !self.plans.contains_key(&config) {
+        let known = self.bounds.get(&config).copied();
+        let bound = known.unwrap_or_else(|| {
             let bytes = automaton.closing(config);
-            let tokens = spell(&bytes, automaton.edges(), vocabulary);
-            self.remember(automaton, vocabulary, config, tokens.as_deref());
-        }
-        self.plans.get(&config).map(|plan| plan.tokens).filter(|&tokens| tokens != NEVER)
+            let spelt =
+                spell(&bytes, automaton.edges(), vocabulary).map_or(NEVER, |tokens| tokens.len() as u32);
+            let bound = self.start.get(&config).map_or(spelt, |way| spelt.min(way.len() as u32));
+            self.bounds.insert(config, bound);
+            bound
+        });
+        (bound != NEVER).then_some(bound)
     }
 
-    /// Finds the way from the start, whichever config is asked for first: a bound that an earlier generation gave holds.
+    /// Finds the way from the start, whichever config is asked for first.
     fn begin(&mut self, automaton: &mut Automaton, vocabulary: &Vocabulary) {
-        if !std::mem::replace(&mut self.started, true) {
-            let start = automaton.start();
-            let tokens = search(automaton, vocabulary, start);
-            self.remember(automaton, vocabulary, start, tokens.as_deref());
+        if std::mem::replace(&mut self.started, true) {
+            return;
+        }
+        let mut at = automaton.start();
+        let Some(tokens) = search(automaton, vocabulary, at) else { return };
+        for (index, &token) in tokens.iter().enumerate() {
+            self.start.insert(at, tokens[index..].into());
+            at = automaton.after(at, token, vocabulary);
         }
     }
 
@@ -88,51 +100,24 @@ impl Budget {
         self.closing_tokens(automaton, vocabulary, config).is_some_and(|tokens| tokens as usize <= limit)
     }
 
-    /// The known way to close from `config`, as tokens.
+    /// A way to close from `config` in as many tokens as its bound says.
     pub(crate) fn way(
-        &self,
-        automaton: &mut Automaton,
-        vocabulary: &Vocabulary,
-        config: Config,
-    ) -> Vec<TokenId> {
-        let mut tokens = Vec::new();
-        let mut at = config;
-        while let Some(Plan { next: Some(token), .. }) = self.plans.get(&at) {
-            tokens.push(*token);
-            at = automaton.after(at, *token, vocabulary);
-        }
-        tokens
-    }
-
-    /// Writes down a way to close, for every config on it that has none as short; `None` marks `config` as without one.
-    pub(crate) fn remember(
         &mut self,
         automaton: &mut Automaton,
         vocabulary: &Vocabulary,
         config: Config,
-        tokens: Option<&[TokenId]>,
-    ) {
-        let Some(tokens) = tokens else {
-            self.plans.insert(config, Plan { tokens: NEVER, next: None });
-            return;
-        };
-        let mut at = config;
-        for (index, &token) in tokens.iter().enumerate() {
-            self.improve(at, Plan { tokens: (tokens.len() - index) as u32, next: Some(token) });
-            at = automaton.after(at, token, vocabulary);
+    ) -> Option<Arc<[TokenId]>> {
+        let bound = self.closing_tokens(automaton, vocabulary, config)? as usize;
+        if let Some(way) = self.start.get(&config).filter(|way| way.len() == bound) {
+            return Some(Arc::clone(way));
         }
-        self.improve(at, Plan { tokens: 0, next: None });
-    }
-
-    fn improve(&mut self, config: Config, plan: Plan) {
-        let known = self.plans.entry(config).or_insert(plan);
-        if plan.tokens < known.tokens {
-            *known = plan;
-        }
+        let bytes = automaton.closing(config);
+        spell(&bytes, automaton.edges(), vocabulary).map(Into::into)
     }
 
     pub(crate) fn byte_len(&self) -> usize {
-        self.plans.len() * (size_of::<Config>() + size_of::<Plan>())
+        let way = self.start.values().map(|way| size_of_val(&**way) + size_of::<(Config, Arc<[TokenId]>)>());
+        self.bounds.len() * size_of::<(Config, u32)>() + way.sum::<usize>()
     }
 }
 

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use formwork_vocab::{TokenId, TokenSet, Tokenizer};
 use thiserror::Error;
 
+use crate::budget::Way;
 use crate::constraint::{Caches, Generation};
 use crate::machine::Config;
 use crate::{ByteSet, Constraint, mask};
@@ -38,6 +39,8 @@ pub struct Matcher {
     /// The config before each token and after the last; dead after end-of-sequence.
     configs: Vec<Config>,
     tokens: Vec<TokenId>,
+    /// The way to close that was known last.
+    way: Option<Way>,
 }
 
 /// What may come next.
@@ -80,7 +83,7 @@ impl Matcher {
     pub(crate) fn new(constraint: Constraint) -> Self {
         let generation = constraint.generation();
         let start = generation.lock().automaton.start();
-        Self { constraint, generation, configs: vec![start], tokens: Vec::new() }
+        Self { constraint, generation, configs: vec![start], tokens: Vec::new(), way: None }
     }
 
     /// How many tokens have been committed.
@@ -119,7 +122,12 @@ impl Matcher {
             if config == Config::DEAD {
                 return mask;
             }
+            let own = matcher.own_way(caches).filter(|way| !way.is_empty() && way.len() <= remaining);
+            if let Some(&token) = own.as_deref().and_then(<[TokenId]>::first) {
+                mask.insert(token);
+            }
             let Caches { automaton, budget, .. } = caches;
+            let vocabulary = matcher.constraint.vocabulary();
             if automaton.accepting(config) {
                 for &end in vocabulary.ends() {
                     mask.insert(end);
@@ -152,9 +160,13 @@ impl Matcher {
             }
             let next = matcher.after(caches, token);
             let vocabulary = matcher.constraint.vocabulary();
-            next != Config::DEAD
-                && remaining > 0
-                && caches.budget.closes_within(&mut caches.automaton, vocabulary, next, remaining - 1)
+            if next == Config::DEAD || remaining == 0 {
+                return false;
+            }
+            caches.budget.closes_within(&mut caches.automaton, vocabulary, next, remaining - 1)
+                || matcher
+                    .own_way(caches)
+                    .is_some_and(|way| way.len() <= remaining && way.first() == Some(&token))
         })
     }
 
@@ -213,9 +225,7 @@ impl Matcher {
             if config == Config::DEAD {
                 return Some(0);
             }
-            let vocabulary = matcher.constraint.vocabulary();
-            let tokens = caches.budget.closing_tokens(&mut caches.automaton, vocabulary, config)?;
-            Some(tokens as usize)
+            matcher.own_way(caches).map(|way| way.len())
         })
     }
 
@@ -352,18 +362,39 @@ impl Matcher {
     }
 
     /// Replays the sequence in the current generation, and takes along the known way to close, so that a bound that was
+    /// How to close from here, in no more tokens than was ever promised: at each token the rest of the way so far where it was
+    /// followed, or the config's own where that is shorter. So it depends on the tokens alone, whenever it is asked for.
+    fn own_way(&mut self, caches: &mut Caches) -> Option<Arc<[TokenId]>> {
+        let Caches { automaton, budget, .. } = caches;
+        let vocabulary = self.constraint.vocabulary();
+        let mut way = self.way.take().filter(|way| way.position <= self.tokens.len());
+        for position in way.as_ref().map_or(0, |way| way.position)..=self.tokens.len() {
+            let followed = way.take().and_then(|way| {
+                if way.position == position {
+                    return Some(way.tokens);
+                }
+                let (first, rest) = way.tokens.split_first()?;
+                (*first == self.tokens[position - 1]).then(|| rest.into())
+            });
+            let config = self.configs[position];
+            let bound = budget.closing_tokens(automaton, vocabulary, config).map(|bound| bound as usize);
+            let tokens = match followed {
+                Some(tokens) if bound.is_none_or(|bound| tokens.len() <= bound) => Some(tokens),
+                _ => budget.way(automaton, vocabulary, config),
+            };
+            way = tokens.map(|tokens| Way { position, tokens });
+        }
+        self.way = way;
+        self.way.as_ref().map(|way| Arc::clone(&way.tokens))
+    }
+
     /// given still holds.
     fn move_on(&mut self) {
         let vocabulary = Arc::clone(self.constraint.vocabulary());
-        let way = {
-            let mut caches = self.generation.lock();
-            let Caches { automaton, budget, .. } = &mut *caches;
-            budget.way(automaton, &vocabulary, self.config())
-        };
         self.generation = self.constraint.generation();
         let generation = Arc::clone(&self.generation);
         let mut caches = generation.lock();
-        let Caches { automaton, budget, .. } = &mut *caches;
+        let automaton = &mut caches.automaton;
         let mut config = automaton.start();
         self.configs.truncate(1);
         self.configs[0] = config;
@@ -371,9 +402,6 @@ impl Matcher {
             let ends = vocabulary.is_end(token) && (config == Config::DEAD || automaton.accepting(config));
             config = if ends { Config::DEAD } else { automaton.after(config, token, &vocabulary) };
             self.configs.push(config);
-        }
-        if !way.is_empty() {
-            budget.remember(automaton, &vocabulary, config, Some(&way));
         }
     }
 }

@@ -112,6 +112,9 @@ impl Choice {
     /// Log-probabilities go with content alone; those of what was read as something else are dropped.
     fn take(&mut self, deltas: Vec<Delta>) {
         if deltas.is_empty() {
+            if self.reader.is_outside_content() {
+                self.likely.clear();
+            }
             return;
         }
         let likely = std::mem::take(&mut self.likely);

@@ -167,6 +167,11 @@ fn sum(a: Usage, b: Usage) -> Usage {
     )
 }
 
+/// As `f32` is written: the same number as where it stands by itself.
+fn number(logprob: f32) -> serde_json::Value {
+    logprob.to_string().parse::<f64>().map_or(serde_json::Value::Null, Into::into)
+}
+
 /// Lists of what is known of tokens; `offset` counts the characters before them.
 fn logprobs(tokens: &[TokenLogprob], tokenizer: &Tokenizer, offset: &mut usize) -> CompletionLogprobs {
     let mut lists = CompletionLogprobs::default();
@@ -177,10 +182,10 @@ fn logprobs(tokens: &[TokenLogprob], tokenizer: &Tokenizer, offset: &mut usize) 
         lists.text_offset.push(offset.saturating_sub(usize::from(is_continued)));
         *offset += token.bytes.iter().filter(|&&byte| !is_continuation(byte)).count();
         lists.token_logprobs.push(token.logprob);
-        let top = token.top_logprobs.into_iter().map(|likely| (likely.token, likely.logprob.into()));
+        let top = token.top_logprobs.into_iter().map(|likely| (likely.token, number(likely.logprob)));
         let mut top: serde_json::Map<_, _> = top.collect();
         // The token itself is there whether or not it is likely.
-        top.entry(token.token.as_str()).or_insert_with(|| token.logprob.into());
+        top.entry(token.token.as_str()).or_insert_with(|| number(token.logprob));
         lists.top_logprobs.push(top);
         lists.tokens.push(token.token);
     }

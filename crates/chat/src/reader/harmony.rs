@@ -41,6 +41,10 @@ impl Channels {
         }
     }
 
+    pub(super) const fn is_outside_content(&self) -> bool {
+        !matches!(self.place, Place::Content)
+    }
+
     pub(super) fn control(&mut self, token: TokenId) {
         let Harmony { start, channel, constrain, message, end, call } = self.harmony;
         let place = std::mem::replace(&mut self.place, Place::Between);

@@ -59,7 +59,7 @@ impl Tagged {
             Thoughts::None => Place::Start(false),
         };
         Self {
-            calls: format.calls_beside(shaped),
+            calls: format.calls_beside(shaped && !tools.required),
             thoughts: format.thoughts.clone(),
             has_tools,
             in_content: has_tools && !shaped && !tools.required,
@@ -89,6 +89,10 @@ impl Tagged {
                 if !self.thoughts.as_ref().is_some_and(|tags| tags.close.text().contains(spelling)) => {}
             _ => self.text(spelling, deltas),
         }
+    }
+
+    pub(super) const fn is_outside_content(&self) -> bool {
+        !matches!(self.place, Place::Start(_) | Place::Body | Place::Content | Place::Opening { .. })
     }
 
     pub(super) fn finish(&mut self, deltas: &mut Deltas) {

@@ -18,7 +18,12 @@ use crate::outbox::Outbox;
 use crate::reasoning::Thinking;
 use crate::scheduler::Need;
 use crate::text::{Place, TextStream};
-use crate::{Finish, FinishReason, GenerationError, OnBudget, Output, Request, Stats, Timings, Usage};
+use crate::{
+    Finish, FinishReason, GenerationError, OnBudget, Output, Request, Sampling, Stats, Timings, Usage,
+};
+
+/// Tells the draws among tokens that leave room to close from the first ones.
+const REDRAWN: u64 = 0x5bd1_e995_97f4_a7c1;
 
 /// A sequence between two steps: tokens that the model has not read yet, and what to do with the logits after them.
 pub(crate) struct Sequence {
@@ -317,11 +322,12 @@ impl Sequence {
         let logits = adjusted.as_deref().unwrap_or(logits);
         let sampling = self.request.sampling;
         let position = self.usage.completion_tokens;
-        let choose = |mask: Option<&TokenSet>| {
+        let choose = |mask: Option<&TokenSet>, seed: u64| {
+            let sampling = Sampling { seed, ..sampling };
             sampling.choose(logits, mask, position).ok_or(GenerationKind::NoCandidate)
         };
-        let Some(matcher) = &mut self.matcher else { return Ok(choose(None)?) };
-        let token = choose(self.mask.as_deref())?;
+        let Some(matcher) = &mut self.matcher else { return Ok(choose(None, sampling.seed)?) };
+        let token = choose(self.mask.as_deref(), sampling.seed)?;
         if self.request.on_budget == OnBudget::Length {
             return Ok(token);
         }
@@ -330,9 +336,9 @@ impl Sequence {
         let token = if within {
             token
         } else {
-            // Choosing again among those that leave room to close is the same as never having offered the others.
+            // By a draw of its own: the first one told that it was not among those that leave room to close.
             self.closed_by_budget = true;
-            choose(Some(&matcher.mask_within(self.remaining)))?
+            choose(Some(&matcher.mask_within(self.remaining)), sampling.seed ^ REDRAWN)?
         };
         self.times.grammar += started.elapsed();
         Ok(token)

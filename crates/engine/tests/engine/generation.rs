@@ -137,7 +137,9 @@ fn a_deadline_ends_a_request() {
 fn many_are_taken_together_or_not_at_all() {
     let engine = start(says(b"yes"), EngineOptions { queue: 3, ..EngineOptions::default() });
     let error = engine.generate_many(&request("ok>"), 4).unwrap_err();
-    assert!(error.is_busy());
+    // They would not fit later either.
+    assert!(!error.is_busy());
+    assert_eq!(error.field(), Some("n"));
     assert_eq!(
         error.to_string(),
         "4 requests at once do not fit beside the 0 that are waiting, of 3 at most"

@@ -91,6 +91,8 @@ fn read(at: &Place) -> Result<ChatMessage, RequestError> {
     message.name = fields.read("name", Place::string)?;
     if role == Role::Assistant {
         neutral::check(&mut fields, &neutral::ASSISTANT)?;
+        // What official clients made of the content, beside it.
+        fields.take("parsed");
         message.tool_calls = fields.read("tool_calls", read_calls)?.unwrap_or_default();
         let reasoning = fields.read("reasoning_content", Place::string)?;
         message.reasoning = reasoning.or(fields.read("reasoning", Place::string)?);
@@ -120,6 +122,7 @@ fn read_calls(at: Place) -> Result<Vec<ToolCall>, RequestError> {
         let mut function = fields.required("function")?.fields()?;
         let name = function.required("name")?.string()?;
         let arguments = function.read("arguments", Place::string)?.unwrap_or_else(|| "{}".to_owned());
+        function.take("parsed_arguments");
         function.finish()?;
         fields.finish()?;
         Ok(ToolCall { id, name, arguments })
@@ -142,7 +145,7 @@ fn read_part(mut fields: Fields) -> Result<String, RequestError> {
     let known = |name: &str| ["text", "input_text", "output_text"].contains(&name).then_some(());
     fields.required("type")?.one_of(known, "text")?;
     let text = fields.required("text")?.string()?;
-    for name in ["annotations", "logprobs"] {
+    for name in ["annotations", "logprobs", "parsed"] {
         fields.take(name);
     }
     fields.finish()?;

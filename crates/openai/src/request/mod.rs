@@ -25,8 +25,15 @@ use crate::RequestError;
 use crate::error::Problem;
 
 /// Fields that are accepted and have no effect here: they are about accounts, storage and caching elsewhere.
-const WITHOUT_EFFECT: [&str; 6] =
-    ["user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"];
+const WITHOUT_EFFECT: [&str; 7] = [
+    "user",
+    "metadata",
+    "store",
+    "service_tier",
+    "safety_identifier",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+];
 
 /// A request for a chat completion.
 #[derive(Clone, PartialEq, Debug)]

@@ -4,6 +4,9 @@ use crate::error::Problem;
 
 /// The most stop strings or stop tokens that a request may have.
 const MAX_STOPS: usize = 16;
+/// The most texts that end a repetition, and the most bytes of one.
+const MAX_BREAKERS: usize = 64;
+const MAX_BREAKER_BYTES: usize = 64;
 /// The most answers to one request.
 const MAX_CHOICES: usize = 128;
 /// The most likely tokens that a request may ask to be told of.
@@ -116,8 +119,11 @@ impl Parameters {
 impl Dry {
     fn read(fields: &mut Fields) -> Result<Self, RequestError> {
         let breakers = |at: Place| {
-            let texts = at.list("an array of strings")?.into_iter().map(Place::non_empty_string);
-            texts.collect::<Result<Vec<_>, _>>()
+            let places = within(at.list("an array of strings")?, "dry_sequence_breakers", MAX_BREAKERS)?;
+            let text = |at: Place| {
+                if at.value() == "" { at.non_empty_string() } else { at.string_within(MAX_BREAKER_BYTES) }
+            };
+            places.into_iter().map(text).collect::<Result<Vec<_>, _>>()
         };
         let last_n = fields.read("dry_penalty_last_n", |at| at.integer(-1, "-1 and up"))?.unwrap_or(-1);
         Ok(Self {
@@ -213,19 +219,21 @@ fn read_top_k(at: &Place) -> Result<usize, RequestError> {
 }
 
 fn read_stop(at: Place) -> Result<Vec<String>, RequestError> {
-    let places =
-        if at.is_string() { vec![at] } else { within(at.list("a string or an array of strings")?, "stop")? };
+    let places = if at.is_string() {
+        vec![at]
+    } else {
+        within(at.list("a string or an array of strings")?, "stop", MAX_STOPS)?
+    };
     places.into_iter().map(Place::non_empty_string).collect()
 }
 
 fn read_stop_tokens(at: Place) -> Result<Vec<u32>, RequestError> {
-    within(at.list("an array of token ids")?, "stop_token_ids")?.iter().map(Place::token).collect()
+    within(at.list("an array of token ids")?, "stop_token_ids", MAX_STOPS)?.iter().map(Place::token).collect()
 }
 
-fn within(places: Vec<Place>, field: &str) -> Result<Vec<Place>, RequestError> {
-    if places.len() <= MAX_STOPS {
+fn within(places: Vec<Place>, field: &str, limit: usize) -> Result<Vec<Place>, RequestError> {
+    if places.len() <= limit {
         return Ok(places);
     }
-    let problem = Problem::TooMany { given: places.len(), limit: MAX_STOPS };
-    Err(RequestError::field(field, problem))
+    Err(RequestError::field(field, Problem::TooMany { given: places.len(), limit }))
 }

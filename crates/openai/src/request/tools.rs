@@ -55,6 +55,14 @@ pub(crate) fn read(fields: &mut Fields, form: ToolForm) -> Result<ToolSet, Reque
             return Err(RequestError::field("tool_choice", Problem::Needs { other: "tools" }));
         }
         Choice::Required => set.required = true,
+        Choice::Named(name) => {
+            if set.tools.iter().all(|tool| tool.name != name) {
+                return Err(RequestError::field("tool_choice", Problem::NoTool { name }));
+            }
+            set.tools.retain(|tool| tool.name == name);
+            // Who names a function wants it called, once.
+            (set.required, set.parallel) = (true, false);
+        }
         Choice::Allowed { names, required } => {
             let unknown = names.iter().find(|name| set.tools.iter().all(|tool| tool.name != **name));
             if let Some(name) = unknown {
@@ -75,6 +83,7 @@ enum Choice {
     None,
     Auto,
     Required,
+    Named(String),
     Allowed { names: Vec<String>, required: bool },
 }
 
@@ -90,13 +99,12 @@ impl Choice {
             return at.one_of(known, "none, auto, required, and objects of type function and allowed_tools");
         }
         let mut fields = at.clone().fields()?;
-        let named = |name| Self::Allowed { names: vec![name], required: true };
         let is_allowed = fields.required("type")?.one_of(
             |name| ["function", "allowed_tools"].contains(&name).then(|| name == "allowed_tools"),
             "function and allowed_tools",
         )?;
         let choice = match (is_allowed, form) {
-            (false, _) => named(read_name(&mut fields, form)?),
+            (false, _) => Self::Named(read_name(&mut fields, form)?),
             (true, ToolForm::Nested) => {
                 let mut allowed = fields.required("allowed_tools")?.fields()?;
                 let choice = Self::allowed(&mut allowed, form)?;

@@ -96,7 +96,11 @@ fn take_neutral(fields: &mut Fields) -> Result<(), RequestError> {
         ("prompt", |_| false, "null"),
         ("background", |value| *value == false, "false"),
         ("truncation", |value| value == "disabled", "\"disabled\""),
-        ("include", |value| value.as_array().is_some_and(Vec::is_empty), "[]"),
+        (
+            "include",
+            |value| value.as_array().is_some_and(|all| all.iter().all(adds_nothing)),
+            "[] and \"reasoning.encrypted_content\"",
+        ),
         ("max_tool_calls", |_| false, "null"),
         ("top_logprobs", |value| *value == 0, "0"),
         (
@@ -114,6 +118,11 @@ fn take_neutral(fields: &mut Fields) -> Result<(), RequestError> {
     }
     take_without_effect(fields);
     Ok(())
+}
+
+/// What is asked for beside the output and is never there: nothing is encrypted.
+fn adds_nothing(included: &Value) -> bool {
+    included == "reasoning.encrypted_content"
 }
 
 fn read_reasoning(at: Place, variables: &mut Map<String, Value>) -> Result<(), RequestError> {
@@ -179,7 +188,7 @@ fn read_item(at: Place) -> Result<InputItem, RequestError> {
     let kind = fields
         .read("type", |at| at.one_of(known, "message, function_call, function_call_output and reasoning"))?;
     let item = kind.unwrap_or(read_message)(&mut fields)?;
-    for name in ["id", "status"] {
+    for name in ["id", "status", "parsed_arguments"] {
         fields.take(name);
     }
     fields.finish()?;
