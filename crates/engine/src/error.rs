@@ -13,7 +13,9 @@ pub(crate) enum RequestKind {
     EmptyPrompt,
     #[error("the prompt has token {given}, and the model an embedding for the first {limit} only")]
     TokenOutside { given: u32, limit: usize },
-    #[error("the prompt has {given} tokens; with room for {room} of output the model's context fits {limit}")]
+    #[error(
+        "this model's maximum context length is {limit} tokens, and the prompt has {given}, with room for {room} of output"
+    )]
     PromptTooLong { given: usize, room: usize, limit: usize },
     #[error(
         "a budget of {given} tokens is too small: the shortest output that can be guaranteed takes {minimum}"

@@ -38,7 +38,8 @@ pub struct ApiError(#[from] Box<Kind>);
 
 #[derive(Debug, Error)]
 pub(crate) enum Kind {
-    #[error("the API key is missing or wrong; it belongs into the header `authorization: Bearer KEY`")]
+    // In OpenAI's words, by which some clients know it.
+    #[error("Incorrect API key provided, or none; it belongs into the header `authorization: Bearer KEY`")]
     Key,
     #[error("there is no route {path}")]
     Route { path: String },

@@ -93,6 +93,8 @@ fn read(at: &Place) -> Result<ChatMessage, RequestError> {
         neutral::check(&mut fields, &neutral::ASSISTANT)?;
         // What official clients made of the content, beside it.
         fields.take("parsed");
+        // What LiteLLM keeps of other providers.
+        fields.take("provider_specific_fields");
         message.tool_calls = fields.read("tool_calls", read_calls)?.unwrap_or_default();
         let reasoning = fields.read("reasoning_content", Place::string)?;
         message.reasoning = reasoning.or(fields.read("reasoning", Place::string)?);
@@ -115,6 +117,7 @@ fn read_calls(at: Place) -> Result<Vec<ToolCall>, RequestError> {
         let mut fields = at.fields()?;
         // The index is a relic of streams that some clients send back.
         fields.take("index");
+        fields.take("provider_specific_fields");
         if let Some(kind) = fields.take("type") {
             kind.one_of(|name| (name == "function").then_some(()), "function")?;
         }
@@ -123,6 +126,7 @@ fn read_calls(at: Place) -> Result<Vec<ToolCall>, RequestError> {
         let name = function.required("name")?.string()?;
         let arguments = function.read("arguments", Place::string)?.unwrap_or_else(|| "{}".to_owned());
         function.take("parsed_arguments");
+        function.take("provider_specific_fields");
         function.finish()?;
         fields.finish()?;
         Ok(ToolCall { id, name, arguments })

@@ -168,10 +168,8 @@ fn read_tools(at: Place, form: ToolForm) -> Result<Vec<Function>, RequestError> 
     for (index, place) in places.into_iter().enumerate() {
         let tool = read_tool(place.fields()?, form, index)?;
         if tools.iter().any(|other| other.name == tool.name) {
-            return Err(RequestError::field(
-                format!("tools[{index}]"),
-                Problem::SameName { name: tool.name },
-            ));
+            let place = tool.place.replace("parameters", "name");
+            return Err(RequestError::field(place, Problem::SameName { name: tool.name }));
         }
         tools.push(tool);
     }

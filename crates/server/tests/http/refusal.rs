@@ -46,7 +46,7 @@ async fn requests_that_are_refused() {
         ),
         (
             json!({"messages": [{"role": "user", "content": long}]}),
-            "400 invalid_request_error messages context_length_exceeded: the prompt has 417 tokens; with room for 1 of output the model's context fits 400",
+            "400 invalid_request_error messages context_length_exceeded: this model's maximum context length is 400 tokens, and the prompt has 417, with room for 1 of output",
         ),
         (
             json!({"messages": [{"role": "user", "content": "raise"}]}),
@@ -122,7 +122,7 @@ async fn keys() {
             let answer = with_key(path, wrong).await;
             assert_eq!(
                 error(&answer),
-                "401 invalid_request_error null invalid_api_key: the API key is missing or wrong; it belongs into the header `authorization: Bearer KEY`"
+                "401 invalid_request_error null invalid_api_key: Incorrect API key provided, or none; it belongs into the header `authorization: Bearer KEY`"
             );
             assert_eq!(answer.headers["www-authenticate"], "Bearer");
         }
