@@ -1,9 +1,10 @@
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{FromRequest, Request, State};
 use axum::http::HeaderMap;
-use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
 use axum::middleware::Next;
 use axum::response::Response;
+use http_body_util::BodyExt;
 
 use crate::app::App;
 use crate::error::{ApiError, Kind};
@@ -36,30 +37,44 @@ pub(crate) async fn receive(
     next: Next,
 ) -> Result<Response, ApiError> {
     let (size, time) = (app.options().body_limit, app.options().read_timeout);
-    let (parts, body) = request.into_parts();
-    if declared(&parts.headers).is_some_and(|declared| declared > size) {
-        return Err(Kind::BodyTooLarge { limit: size }.into());
-    }
-    let body = match tokio::time::timeout(time, to_bytes(body, size)).await {
-        Ok(Ok(body)) => body,
-        Ok(Err(error)) if is_length_limit(&error) => return Err(Kind::BodyTooLarge { limit: size }.into()),
-        Ok(Err(_)) => return Err(Kind::BodyUnreadable.into()),
-        Err(_) => return Err(Kind::Slow { limit: time }.into()),
+    let (parts, mut body) = request.into_parts();
+    let read = if declared(&parts.headers).is_some_and(|declared| declared > size) {
+        Ok(Ok(None))
+    } else {
+        tokio::time::timeout(time, within(&mut body, size)).await
     };
-    Ok(next.run(Request::from_parts(parts, Body::from(body))).await)
+    match read {
+        Ok(Ok(Some(body))) => Ok(next.run(Request::from_parts(parts, Body::from(body))).await),
+        Ok(Ok(None)) => {
+            if !parts.headers.contains_key(EXPECT) {
+                tokio::spawn(tokio::time::timeout(time, discard(body)));
+            }
+            Err(Kind::BodyTooLarge { limit: size }.into())
+        }
+        Ok(Err(_)) => Err(Kind::BodyUnreadable.into()),
+        Err(_) => Err(Kind::Slow { limit: time }.into()),
+    }
 }
 
 fn declared(headers: &HeaderMap) -> Option<usize> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-fn is_length_limit(error: &axum::Error) -> bool {
-    let mut cause = std::error::Error::source(error);
-    while let Some(next) = cause {
-        if next.is::<http_body_util::LengthLimitError>() {
-            return true;
+/// The whole of a body, unless it is larger than `limit`.
+async fn within(body: &mut Body, limit: usize) -> Result<Option<Vec<u8>>, axum::Error> {
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else { continue };
+        if data.len() > limit - bytes.len() {
+            return Ok(None);
         }
-        cause = next.source();
+        bytes.extend_from_slice(&data);
     }
-    false
+    Ok(Some(bytes))
+}
+
+/// Reads on what has been refused already. A client writes before it reads, and where the connection ends in the middle of that it
+/// sees a reset in place of the refusal. (One that asks first, with `Expect`, has not begun to write.)
+async fn discard(mut body: Body) {
+    while body.frame().await.is_some_and(|frame| frame.is_ok()) {}
 }

@@ -78,6 +78,21 @@ async fn a_body_declared_too_large_is_not_waited_for() {
     assert!(answer.starts_with("HTTP/1.1 413 Payload Too Large\r\n"), "{answer}");
 }
 
+/// Most clients write a whole request before they read anything, and take a connection that ends meanwhile for a broken one.
+#[tokio::test]
+async fn who_writes_a_body_that_is_too_large_reads_the_refusal() {
+    let address = run(Duration::from_secs(20)).await;
+    let length = 4 * ServerOptions::default().body_limit;
+    for framing in [
+        format!("content-length: {length}\r\n\r\n"),
+        format!("transfer-encoding: chunked\r\n\r\n{length:x}\r\n"),
+    ] {
+        let head = format!("POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{framing}");
+        let answer = exchange(address, &(head + &"a".repeat(length) + "\r\n0\r\n\r\n")).await;
+        assert!(answer.starts_with("HTTP/1.1 413 Payload Too Large\r\n"), "{answer}");
+    }
+}
+
 #[tokio::test]
 async fn an_answer_that_nobody_takes_ends_the_connection() {
     let (shutdown, told) = oneshot::channel::<()>();
