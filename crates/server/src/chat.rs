@@ -53,7 +53,11 @@ impl Started {
 }
 
 /// The whole answer. When the client goes away this future is dropped, and the generations with it.
-async fn collect(started: Started, answer: &Answer, logprobs: bool) -> Result<ChatCompletion, ApiError> {
+pub(crate) async fn collect(
+    started: Started,
+    answer: &Answer,
+    logprobs: bool,
+) -> Result<ChatCompletion, ApiError> {
     let whole = started.choices.into_iter().map(Whole::collect);
     let whole = try_join_all(whole).await?;
     let used = whole.iter().fold(Usage::default(), |used, choice| used.and(usage(&choice.end.finish)));

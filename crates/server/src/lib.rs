@@ -31,6 +31,7 @@ mod embeddings;
 mod error;
 mod grammar;
 mod listen;
+mod local;
 mod log;
 mod metrics;
 mod models;
@@ -45,5 +46,6 @@ mod tokens;
 
 pub use app::{App, ServedModel, ServerOptions};
 pub use error::{ApiError, AppError};
+pub use local::LocalBackend;
 pub use registry::{LoadError, LoadedModel, Loader, ModelSource};
 pub use serve::{router, serve};

@@ -15,11 +15,37 @@ use crate::chat::Started;
 use crate::choice::{Choice, Said};
 use crate::error::ApiError;
 
+/// What is sent, one after the other.
+pub(crate) enum Frame {
+    Chunk(ChatChunk),
+    /// The stream broke off.
+    Failed(ApiError),
+    /// The end.
+    Done,
+}
+
 /// Streams what is generated. Dropping the response cancels the generations.
 pub(crate) fn respond(started: Started, answer: Answer, options: StreamOptions) -> Response {
+    let events = frames(started, answer, options).map(|frame| {
+        Ok::<_, Infallible>(match frame {
+            Frame::Chunk(chunk) => event(&chunk),
+            Frame::Failed(error) => error_event(&error),
+            Frame::Done => done(),
+        })
+    });
+    // Keep-alives are comments, which clients skip.
+    Sse::new(events).keep_alive(KeepAlive::default()).into_response()
+}
+
+/// What is generated, as it comes.
+pub(crate) fn frames(
+    started: Started,
+    answer: Answer,
+    options: StreamOptions,
+) -> impl Stream<Item = Frame> + Send + 'static {
     let openings = (0..started.choices.len() as u32).map(|index| chunk_choice(index, Delta::opening()));
     let mut stream = AnswerStream {
-        events: VecDeque::new(),
+        frames: VecDeque::new(),
         open: started.choices.len(),
         saying: together(started.choices),
         unsupported: started.unsupported,
@@ -31,12 +57,10 @@ pub(crate) fn respond(started: Started, answer: Answer, options: StreamOptions) 
     for opening in openings {
         stream.push(vec![opening]);
     }
-    let events = stream::unfold(stream, |mut stream| async {
-        let event = stream.next_event().await?;
-        Some((Ok::<_, Infallible>(event), stream))
-    });
-    // Keep-alives are comments, which clients skip.
-    Sse::new(events).keep_alive(KeepAlive::default()).into_response()
+    stream::unfold(stream, |mut stream| async {
+        let frame = stream.next_frame().await?;
+        Some((frame, stream))
+    })
 }
 
 type Saying = std::pin::Pin<Box<dyn Stream<Item = (usize, Said)> + Send>>;
@@ -54,8 +78,8 @@ pub(crate) fn together(choices: Vec<Choice>) -> SelectAll<Saying> {
 }
 
 struct AnswerStream {
-    /// Events that are ready.
-    events: VecDeque<Event>,
+    /// Those that are ready.
+    frames: VecDeque<Frame>,
     saying: SelectAll<Saying>,
     /// Outputs that have not ended.
     open: usize,
@@ -67,10 +91,10 @@ struct AnswerStream {
 }
 
 impl AnswerStream {
-    async fn next_event(&mut self) -> Option<Event> {
+    async fn next_frame(&mut self) -> Option<Frame> {
         loop {
-            if let Some(event) = self.events.pop_front() {
-                return Some(event);
+            if let Some(frame) = self.frames.pop_front() {
+                return Some(frame);
             }
             let (index, said) = self.saying.next().await?;
             self.take(index as u32, said);
@@ -97,7 +121,7 @@ impl AnswerStream {
                 }
             }
             Said::Failed(error) => {
-                self.events.push_back(error_event(&error));
+                self.frames.push_back(Frame::Failed(error));
                 self.saying.clear();
                 return;
             }
@@ -106,9 +130,9 @@ impl AnswerStream {
         if self.open == 0 {
             if self.options.include_usage {
                 let chunk = ChatChunk { usage: Some(ChunkUsage::Total(self.used)), ..self.chunk(Vec::new()) };
-                self.events.push_back(event(&chunk));
+                self.frames.push_back(Frame::Chunk(chunk));
             }
-            self.events.push_back(done());
+            self.frames.push_back(Frame::Done);
             self.saying.clear();
         }
     }
@@ -116,7 +140,7 @@ impl AnswerStream {
     fn push(&mut self, choices: Vec<ChunkChoice>) {
         let unsupported_schemas = std::mem::take(&mut self.unsupported);
         let chunk = ChatChunk { unsupported_schemas, ..self.chunk(choices) };
-        self.events.push_back(event(&chunk));
+        self.frames.push_back(Frame::Chunk(chunk));
     }
 
     fn chunk(&self, choices: Vec<ChunkChoice>) -> ChatChunk {

@@ -28,9 +28,13 @@ impl Fields {
 
     fn of_body(body: Value) -> Result<Self, RequestError> {
         match body {
-            Value::Object(fields) => Ok(Self::new(String::new(), fields)),
+            Value::Object(fields) => Ok(Self::of_fields(fields)),
             other => Err(RequestError::not_an_object(type_name(&other))),
         }
+    }
+
+    pub(crate) fn of_fields(fields: Map<String, Value>) -> Self {
+        Self::new(String::new(), fields)
     }
 
     fn new(path: String, mut unread: Map<String, Value>) -> Self {

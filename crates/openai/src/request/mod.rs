@@ -64,7 +64,18 @@ impl ChatRequest {
     /// # Errors
     /// When the body is not JSON, lacks what is required, or asks for what is not known or not supported.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
-        let mut fields = Fields::from_json(body)?;
+        Self::of(Fields::from_json(body)?)
+    }
+
+    /// Reads a request's body that is parsed already.
+    ///
+    /// # Errors
+    /// As [`ChatRequest::from_json`].
+    pub fn from_fields(body: Map<String, Value>) -> Result<Self, RequestError> {
+        Self::of(Fields::of_fields(body))
+    }
+
+    fn of(mut fields: Fields) -> Result<Self, RequestError> {
         let model = fields.required("model")?.string()?;
         Self::read(model, fields)
     }

@@ -1,0 +1,154 @@
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use super::{BackendError, Body, Category, ChatBackend};
+
+/// Something that a backend can hold a model to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Feature {
+    /// `response_format` of type `json_schema`.
+    JsonSchema,
+    /// `response_format` of type `json_object`.
+    JsonObject,
+    /// `tools`.
+    Tools,
+    /// `grammar`, a GBNF grammar.
+    Grammar,
+}
+
+impl Feature {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::JsonSchema, Self::JsonObject, Self::Tools, Self::Grammar];
+
+    const fn bit(self) -> u8 {
+        1 << self as u8
+    }
+
+    /// Its name on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::JsonSchema => "json_schema",
+            Self::JsonObject => "json_object",
+            Self::Tools => "tools",
+            Self::Grammar => "grammar",
+        }
+    }
+}
+
+/// A set of [`Feature`]s.
+///
+/// ```
+/// use formwork_protocol::{Capabilities, Feature};
+/// let some: Capabilities = [Feature::JsonObject, Feature::Tools].into_iter().collect();
+/// assert!(some.has(Feature::Tools) && !some.has(Feature::JsonSchema));
+/// assert_eq!(some.to_string(), "json_object, tools");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Capabilities(u8);
+
+impl Capabilities {
+    /// None.
+    pub const NONE: Self = Self(0);
+
+    /// All of them, as the engine in this process has them.
+    pub fn all() -> Self {
+        Feature::ALL.into_iter().collect()
+    }
+
+    /// Whether `feature` is among them.
+    pub const fn has(self, feature: Feature) -> bool {
+        self.0 & feature.bit() != 0
+    }
+
+    /// Finds out what `model` can be held to, by asking for it. An answer counts only if it is as it was asked for: many servers ignore
+    /// what they do not know.
+    ///
+    /// # Errors
+    /// When the backend fails in a way that says nothing about the feature.
+    pub async fn probe(backend: &dyn ChatBackend, model: &str) -> Result<Self, BackendError> {
+        let mut found = Self::NONE;
+        for feature in Feature::ALL {
+            match backend.chat(&question(model, feature)).await {
+                Ok(answer) if is_held(feature, &answer.body) => found.0 |= feature.bit(),
+                Ok(_) => {}
+                Err(error) if error.category() == Category::InvalidRequest => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl FromIterator<Feature> for Capabilities {
+    fn from_iter<I: IntoIterator<Item = Feature>>(features: I) -> Self {
+        Self(features.into_iter().fold(0, |bits, feature| bits | feature.bit()))
+    }
+}
+
+impl fmt::Display for Capabilities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> =
+            Feature::ALL.into_iter().filter(|&feature| self.has(feature)).map(Feature::name).collect();
+        f.write_str(&names.join(", "))
+    }
+}
+
+impl fmt::Debug for Capabilities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{{{self}}}")
+    }
+}
+
+/// The number that a model would not come upon by itself.
+const SIGN: u64 = 7419;
+
+fn question(model: &str, feature: Feature) -> Body {
+    let mut body = json!({
+        "model": model,
+        "messages": [{ "role": "user", "content": "Say hello, as a JSON object." }],
+        "max_tokens": 64,
+        "temperature": 0,
+    });
+    match feature {
+        Feature::JsonSchema => {
+            let properties = json!({ "sign": { "type": "integer", "enum": [SIGN] } });
+            let schema = json!({ "type": "object", "properties": properties, "required": ["sign"], "additionalProperties": false });
+            let named = json!({ "name": "probe", "strict": true, "schema": schema });
+            body["response_format"] = json!({ "type": "json_schema", "json_schema": named });
+        }
+        Feature::JsonObject => body["response_format"] = json!({ "type": "json_object" }),
+        Feature::Tools => {
+            let parameters = json!({ "type": "object", "properties": {}, "additionalProperties": false });
+            let function = json!({ "name": "hello", "description": "Says hello.", "parameters": parameters });
+            body["tools"] = json!([{ "type": "function", "function": function }]);
+            body["tool_choice"] = json!("required");
+        }
+        Feature::Grammar => body["grammar"] = json!(format!("root ::= \"{SIGN}\"")),
+    }
+    match body {
+        Value::Object(body) => body,
+        _ => Body::new(),
+    }
+}
+
+fn is_held(feature: Feature, answer: &Value) -> bool {
+    let message = &answer["choices"][0]["message"];
+    let content = message["content"].as_str().unwrap_or_default().trim();
+    let parsed = serde_json::from_str::<Value>(content).unwrap_or_default();
+    match feature {
+        Feature::JsonSchema => parsed == json!({ "sign": SIGN }),
+        // One that was cut off began as it was asked to.
+        Feature::JsonObject => parsed.is_object() || (content.starts_with('{') && is_cut(answer)),
+        Feature::Tools => {
+            message["tool_calls"].as_array().is_some_and(|calls| !calls.is_empty())
+                || message["tool_calls"].is_object()
+                || message["function_call"].is_object()
+        }
+        Feature::Grammar => content == SIGN.to_string(),
+    }
+}
+
+fn is_cut(answer: &Value) -> bool {
+    answer["choices"][0]["finish_reason"] == "length"
+}

@@ -1,0 +1,201 @@
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// Why a backend did not answer.
+///
+/// ```
+/// use formwork_protocol::{BackendError, Category};
+/// let error = BackendError::from_status(429, r#"{"error": {"message": "slow down", "code": "rate_limited"}}"#);
+/// assert_eq!(error.category(), Category::RateLimited);
+/// assert_eq!(error.code(), Some("rate_limited"));
+/// assert_eq!(error.to_string(), "the backend answered 429: slow down");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(transparent)]
+pub struct BackendError(#[from] Box<Kind>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(crate) enum Kind {
+    #[error("`{given}` is not the URL of a server: {reason}")]
+    Url { given: String, reason: String },
+    #[error("the key cannot be sent in a header")]
+    Key,
+    #[error("the backend could not be reached: {reason}")]
+    Connection { reason: String },
+    #[error("the backend did not answer within {} seconds", limit.as_secs_f64())]
+    Timeout { limit: Duration },
+    #[error("the backend answered {status}: {message}")]
+    Status { status: u16, message: String, code: Option<String>, retry_after: Option<Duration> },
+    #[error("the backend's answer is larger than the limit of {limit} bytes")]
+    TooLarge { limit: usize },
+    #[error("the backend's answer is not the JSON of a chat completion: {reason}")]
+    Malformed { reason: String },
+    #[error("the stream broke off: {reason}")]
+    Broken { reason: String },
+    #[error("the script has no answer left")]
+    ScriptOver,
+    #[error("cancelled")]
+    Cancelled,
+}
+
+/// The classes of errors, by what a caller can do about them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Category {
+    /// The request is at fault (400, 404, 413, 422 and the like); sent again, it fails again.
+    InvalidRequest,
+    /// The key is missing, wrong or not allowed to (401, 403).
+    Authentication,
+    /// Too many requests (429).
+    RateLimited,
+    /// No answer in time (408, 504, or none at all).
+    Timeout,
+    /// The server is at fault (other 5xx, 409).
+    Server,
+    /// The server cannot be reached, or the connection ended.
+    Connection,
+    /// Something came that is not an answer.
+    Malformed,
+    /// Given up by the caller, and passed through everything untouched.
+    Cancelled,
+}
+
+impl Category {
+    /// Its name in records, such as `RATE_LIMITED`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::InvalidRequest => "INVALID_REQUEST",
+            Self::Authentication => "AUTHENTICATION",
+            Self::RateLimited => "RATE_LIMITED",
+            Self::Timeout => "TIMEOUT",
+            Self::Server => "SERVER_ERROR",
+            Self::Connection => "CONNECTION",
+            Self::Malformed => "MALFORMED_RESPONSE",
+            Self::Cancelled => "CANCELLED",
+        }
+    }
+}
+
+/// The most characters of an error's body that are told.
+const TOLD: usize = 500;
+
+impl BackendError {
+    /// The error of a status that is not 2xx, with the body that came.
+    pub fn from_status(status: u16, body: &str) -> Self {
+        Self::of_status(status, body, None)
+    }
+
+    /// The caller gave up.
+    pub fn cancelled() -> Self {
+        Kind::Cancelled.into()
+    }
+
+    pub(crate) fn of_status(status: u16, body: &str, retry_after: Option<Duration>) -> Self {
+        let error = serde_json::from_str::<serde_json::Value>(body).ok();
+        let error = error.as_ref().map(|body| body.get("error").unwrap_or(body));
+        // OpenAI's shape, or the bare text that some servers put in `error`, or whatever else came.
+        let message = error.and_then(|error| error.get("message").unwrap_or(error).as_str()).unwrap_or(body);
+        let code = error.and_then(|error| error.get("code")).map(|code| match code {
+            serde_json::Value::String(code) => code.clone(),
+            other => other.to_string(),
+        });
+        let code = code.filter(|code| code != "null");
+        let message = message.trim().chars().take(TOLD).collect();
+        Kind::Status { status, message, code, retry_after }.into()
+    }
+
+    /// What can be done about it.
+    pub fn category(&self) -> Category {
+        match &*self.0 {
+            Kind::Status { status: 401 | 403, .. } => Category::Authentication,
+            Kind::Status { status: 408 | 504, .. } | Kind::Timeout { .. } => Category::Timeout,
+            Kind::Status { status: 429, .. } => Category::RateLimited,
+            Kind::Status { status: 409 | 500.., .. } => Category::Server,
+            Kind::Url { .. } | Kind::Key | Kind::Status { .. } => Category::InvalidRequest,
+            Kind::Connection { .. } | Kind::Broken { .. } => Category::Connection,
+            Kind::Malformed { .. } | Kind::TooLarge { .. } | Kind::ScriptOver => Category::Malformed,
+            Kind::Cancelled => Category::Cancelled,
+        }
+    }
+
+    /// Whether the same request may succeed later.
+    pub fn is_transient(&self) -> bool {
+        matches!(
+            self.category(),
+            Category::RateLimited | Category::Timeout | Category::Server | Category::Connection
+        )
+    }
+
+    /// The status that came, if one did.
+    pub fn status(&self) -> Option<u16> {
+        match &*self.0 {
+            Kind::Status { status, .. } => Some(*status),
+            _ => None,
+        }
+    }
+
+    /// The precise reason, where the backend gave it a name.
+    pub fn code(&self) -> Option<&str> {
+        match &*self.0 {
+            Kind::Status { code, .. } => code.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// How long the backend wants to be left alone.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match &*self.0 {
+            Kind::Status { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+}
+
+impl From<Kind> for BackendError {
+    fn from(kind: Kind) -> Self {
+        Self(Box::new(kind))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_fall_into_categories() {
+        let category = |status| BackendError::from_status(status, "").category();
+        for (status, expected) in [
+            (400, Category::InvalidRequest),
+            (401, Category::Authentication),
+            (403, Category::Authentication),
+            (404, Category::InvalidRequest),
+            (408, Category::Timeout),
+            (409, Category::Server),
+            (413, Category::InvalidRequest),
+            (422, Category::InvalidRequest),
+            (429, Category::RateLimited),
+            (500, Category::Server),
+            (503, Category::Server),
+            (504, Category::Timeout),
+        ] {
+            assert_eq!(category(status), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn errors_are_told_in_whatever_shape_they_come() {
+        for (body, told, code) in [
+            (r#"{"error": {"message": "no", "code": null}}"#, "no", None),
+            (r#"{"error": {"message": "no", "code": 400}}"#, "no", Some("400")),
+            (r#"{"error": "no"}"#, "no", None),
+            (r#"{"message": "no"}"#, "no", None),
+            ("<html>no</html>\n", "<html>no</html>", None),
+            ("", "", None),
+        ] {
+            let error = BackendError::from_status(500, body);
+            assert_eq!(error.to_string(), format!("the backend answered 500: {told}"), "{body}");
+            assert_eq!(error.code(), code, "{body}");
+        }
+    }
+}

@@ -1,0 +1,269 @@
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::StreamExt;
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Response, Url};
+use serde_json::Value;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::error::Kind;
+use super::{Answer, BackendError, Body, Capabilities, ChatBackend, Chunks, Retry, RetryPolicy, sse};
+
+/// The most bytes of an answer.
+const ANSWER: usize = 64 << 20;
+/// The most bytes of an error's body.
+const ERROR: usize = 64 << 10;
+
+/// Any server that speaks OpenAI's chat protocol.
+///
+/// The address is made of three parts, as providers document them: a base URL, a prefix and the endpoint, which is
+/// `/chat/completions`. Without a prefix it is `/v1`, or nothing where the base URL ends in a version already, so that both
+/// `https://api.openai.com` and `https://api.openai.com/v1` do.
+///
+/// ```
+/// use formwork_protocol::RemoteBackend;
+/// let backend = RemoteBackend::new("http://127.0.0.1:8080")?.with_key("secret")?;
+/// assert_eq!(backend.endpoint(), "http://127.0.0.1:8080/v1/chat/completions");
+/// let backend = RemoteBackend::with_prefix("https://openrouter.ai/api", "/v1")?;
+/// assert_eq!(backend.endpoint(), "https://openrouter.ai/api/v1/chat/completions");
+/// # Ok::<(), formwork_protocol::BackendError>(())
+/// ```
+pub struct RemoteBackend {
+    client: Client,
+    endpoint: Url,
+    name: String,
+    headers: HeaderMap,
+    timeout: Duration,
+    retry: RetryPolicy,
+    progress: Arc<dyn Fn(&Retry) + Send + Sync>,
+    /// What each model can be held to, once it is known.
+    probed: Mutex<HashMap<String, Capabilities>>,
+}
+
+impl RemoteBackend {
+    /// A server by its base URL, with or without the version at its end.
+    ///
+    /// # Errors
+    /// When `base` is not the URL of an HTTP server.
+    pub fn new(base: &str) -> Result<Self, BackendError> {
+        let last = base.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+        let version =
+            last.strip_prefix('v').is_some_and(|digits| digits.starts_with(|c: char| c.is_ascii_digit()));
+        Self::with_prefix(base, if version { "" } else { "/v1" })
+    }
+
+    /// A server by its base URL and the prefix of its endpoints.
+    ///
+    /// # Errors
+    /// When they are not the URL of an HTTP server.
+    pub fn with_prefix(base: &str, prefix: &str) -> Result<Self, BackendError> {
+        let fault = |reason: String| Kind::Url { given: base.to_owned(), reason };
+        let parts = [base, prefix].map(|part| part.trim_matches('/'));
+        let given: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        let endpoint = Url::parse(&format!("{}/chat/completions", given.join("/")))
+            .map_err(|error| fault(error.to_string()))?;
+        if !matches!(endpoint.scheme(), "http" | "https") {
+            return Err(fault(format!("its scheme is {}", endpoint.scheme())).into());
+        }
+        // Another provider of TLS may be there already, and is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client =
+            Client::builder().connect_timeout(Duration::from_secs(10)).redirect(Policy::none()).build();
+        Ok(Self {
+            client: client.map_err(|error| fault(error.to_string()))?,
+            name: endpoint.host_str().unwrap_or_default().to_owned(),
+            endpoint,
+            headers: HeaderMap::new(),
+            timeout: Duration::from_secs(600),
+            retry: RetryPolicy::default(),
+            progress: Arc::new(|_| {}),
+            probed: Mutex::default(),
+        })
+    }
+
+    /// With a key, as `authorization: Bearer KEY`.
+    ///
+    /// # Errors
+    /// When the key has characters that no header may have.
+    pub fn with_key(mut self, key: &str) -> Result<Self, BackendError> {
+        let mut value = HeaderValue::try_from(format!("Bearer {key}")).map_err(|_| Kind::Key)?;
+        value.set_sensitive(true);
+        self.headers.insert(AUTHORIZATION, value);
+        Ok(self)
+    }
+
+    /// With at most so long for an answer, or between the chunks of one. Ten minutes, if nothing else is said.
+    #[must_use]
+    pub const fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// With retries other than by default.
+    #[must_use]
+    pub const fn with_retry(mut self, retry: RetryPolicy) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// Tells of every retry before its pause.
+    #[must_use]
+    pub fn on_retry(mut self, progress: impl Fn(&Retry) + Send + Sync + 'static) -> Self {
+        self.progress = Arc::new(progress);
+        self
+    }
+
+    /// Where requests are sent.
+    pub fn endpoint(&self) -> &str {
+        self.endpoint.as_str()
+    }
+
+    /// Does `attempt` until it succeeds or must be given up; how often it was done.
+    async fn retried<'a, T>(
+        &self,
+        attempt: impl Fn() -> BoxFuture<'a, Result<T, BackendError>>,
+    ) -> Result<(T, u32), BackendError> {
+        let started = Instant::now();
+        let mut attempts = 1;
+        loop {
+            let error = match attempt().await {
+                Ok(done) => return Ok((done, attempts)),
+                Err(error) => error,
+            };
+            let Some(retry) = self.retry.next(&error, attempts, started) else { return Err(error) };
+            tracing::info!(backend = self.name, attempt = retry.attempt, pause = ?retry.pause, %error, "trying again");
+            (self.progress)(&retry);
+            tokio::time::sleep(retry.pause).await;
+            attempts = retry.attempt;
+        }
+    }
+
+    /// The response to `body`, if it is a good one.
+    async fn send(&self, body: &Body) -> Result<Response, BackendError> {
+        let request = self.client.post(self.endpoint.clone()).headers(self.headers.clone()).json(body);
+        let response = request.send().await.map_err(|error| unreachable(&error))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let retry_after = response.headers().get(RETRY_AFTER).and_then(pause);
+        // What was wrong is known, even if the words for it do not come.
+        let body = read(response, ERROR).await.unwrap_or_default();
+        Err(BackendError::of_status(status.as_u16(), &String::from_utf8_lossy(&body), retry_after))
+    }
+
+    async fn whole(&self, body: &Body) -> Result<Value, BackendError> {
+        let bytes = read(self.send(body).await?, ANSWER).await?;
+        check(serde_json::from_slice(&bytes).map_err(|error| malformed(&error))?)
+    }
+
+    async fn within<T>(
+        &self,
+        work: impl Future<Output = Result<T, BackendError>>,
+    ) -> Result<T, BackendError> {
+        let limit = self.timeout;
+        tokio::time::timeout(limit, work).await.map_err(|_| Kind::Timeout { limit })?
+    }
+}
+
+impl ChatBackend for RemoteBackend {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn chat<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Answer, BackendError>> {
+        async move {
+            let (body, attempts) = self.retried(|| self.within(self.whole(body)).boxed()).await?;
+            Ok(Answer { body, attempts })
+        }
+        .boxed()
+    }
+
+    fn stream<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Chunks, BackendError>> {
+        async move {
+            let mut body = body.clone();
+            body.insert("stream".to_owned(), true.into());
+            let (response, _) = self.retried(|| self.within(self.send(&body)).boxed()).await?;
+            Ok(sse::chunks(response, self.timeout).boxed())
+        }
+        .boxed()
+    }
+
+    fn capabilities<'a>(&'a self, model: &'a str) -> BoxFuture<'a, Result<Capabilities, BackendError>> {
+        async move {
+            // Who asks meanwhile waits rather than probes as well.
+            let mut probed = self.probed.lock().await;
+            if let Some(&known) = probed.get(model) {
+                return Ok(known);
+            }
+            let found = Capabilities::probe(self, model).await?;
+            tracing::info!(backend = self.name, model, %found, "probed");
+            probed.insert(model.to_owned(), found);
+            Ok(found)
+        }
+        .boxed()
+    }
+}
+
+/// Some gateways answer 200 with an error in the body.
+fn check(body: Value) -> Result<Value, BackendError> {
+    if body.get("choices").is_some_and(Value::is_array) {
+        return Ok(body);
+    }
+    match body.get("error") {
+        Some(error) if !error.is_null() => {
+            let status = error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
+            let status = status.filter(|status| (400..600).contains(status)).unwrap_or(502);
+            Err(BackendError::from_status(status, &body.to_string()))
+        }
+        _ => Err(Kind::Malformed { reason: "it has no choices".to_owned() }.into()),
+    }
+}
+
+async fn read(mut response: Response, limit: usize) -> Result<Vec<u8>, BackendError> {
+    let mut bytes = Vec::new();
+    while let Some(piece) = response.chunk().await.map_err(|error| broken(&error))? {
+        if piece.len() > limit - bytes.len() {
+            return Err(Kind::TooLarge { limit }.into());
+        }
+        bytes.extend_from_slice(&piece);
+    }
+    Ok(bytes)
+}
+
+/// Seconds, or a date.
+fn pause(header: &HeaderValue) -> Option<Duration> {
+    let text = header.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let until = httpdate::parse_http_date(text).ok()?;
+    Some(until.duration_since(SystemTime::now()).unwrap_or_default())
+}
+
+fn unreachable(error: &reqwest::Error) -> BackendError {
+    Kind::Connection { reason: innermost(error) }.into()
+}
+
+fn broken(error: &reqwest::Error) -> BackendError {
+    Kind::Broken { reason: innermost(error) }.into()
+}
+
+pub(super) fn malformed(error: &serde_json::Error) -> BackendError {
+    Kind::Malformed { reason: error.to_string() }.into()
+}
+
+/// What the library says is `error sending request`; the cause says why.
+pub(super) fn innermost(error: &dyn std::error::Error) -> String {
+    let mut last = error;
+    while let Some(cause) = last.source() {
+        last = cause;
+    }
+    last.to_string()
+}

@@ -1,0 +1,105 @@
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use futures_util::future::{BoxFuture, ready};
+use futures_util::stream::{self, StreamExt};
+use futures_util::{FutureExt, TryFutureExt};
+use serde_json::{Value, json};
+
+use super::error::Kind;
+use super::{Answer, BackendError, Body, Capabilities, ChatBackend, Chunks};
+
+/// Answers that were written beforehand, and the requests that got them.
+///
+/// ```
+/// use formwork_protocol::{ChatBackend, ScriptedBackend};
+/// use serde_json::json;
+///
+/// let backend = ScriptedBackend::new([Ok(ScriptedBackend::says("Hi"))]);
+/// let body = json!({"model": "m", "messages": []}).as_object().cloned().unwrap_or_default();
+/// let answer = futures_util::FutureExt::now_or_never(backend.chat(&body)).expect("at once")?;
+/// assert_eq!(answer.body["choices"][0]["message"]["content"], "Hi");
+/// assert_eq!(backend.asked(), [body]);
+/// # Ok::<(), formwork_protocol::BackendError>(())
+/// ```
+pub struct ScriptedBackend {
+    answers: Mutex<VecDeque<Result<Value, BackendError>>>,
+    asked: Mutex<Vec<Body>>,
+    capabilities: Capabilities,
+}
+
+impl ScriptedBackend {
+    /// Gives these answers, one after the other, and then fails.
+    pub fn new(answers: impl IntoIterator<Item = Result<Value, BackendError>>) -> Self {
+        let (answers, asked) = (Mutex::new(answers.into_iter().collect()), Mutex::default());
+        Self { answers, asked, capabilities: Capabilities::all() }
+    }
+
+    /// One that can do only these things.
+    #[must_use]
+    pub fn with_capabilities(mut self, capabilities: Capabilities) -> Self {
+        self.capabilities = capabilities;
+        self
+    }
+
+    /// An answer of one message.
+    pub fn message(message: Value) -> Value {
+        let called = message.get("tool_calls").is_some_and(|calls| !calls.is_null());
+        let finish_reason = if called { "tool_calls" } else { "stop" };
+        let choice = json!({ "index": 0, "message": message, "finish_reason": finish_reason });
+        json!({ "id": "chatcmpl-script", "object": "chat.completion", "created": 0, "model": "script", "choices": [choice] })
+    }
+
+    /// An answer of one text.
+    pub fn says(content: &str) -> Value {
+        Self::message(json!({ "role": "assistant", "content": content }))
+    }
+
+    /// An answer that calls a tool, as OpenAI has it.
+    pub fn calls(id: &str, name: &str, arguments: &str) -> Value {
+        let function = json!({ "name": name, "arguments": arguments });
+        let call = json!({ "id": id, "type": "function", "function": function });
+        Self::message(json!({ "role": "assistant", "content": null, "tool_calls": [call] }))
+    }
+
+    /// The requests so far.
+    pub fn asked(&self) -> Vec<Body> {
+        lock(&self.asked).clone()
+    }
+
+    fn answer(&self, body: &Body) -> Result<Value, BackendError> {
+        lock(&self.asked).push(body.clone());
+        lock(&self.answers).pop_front().unwrap_or_else(|| Err(Kind::ScriptOver.into()))
+    }
+}
+
+impl ChatBackend for ScriptedBackend {
+    fn name(&self) -> &'static str {
+        "script"
+    }
+
+    fn chat<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Answer, BackendError>> {
+        let answer = self.answer(body).map(|body| Answer { body, attempts: 1 });
+        ready(answer).boxed()
+    }
+
+    /// The whole message in one chunk.
+    fn stream<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Chunks, BackendError>> {
+        let chunk = |mut answer: Value| {
+            answer["object"] = json!("chat.completion.chunk");
+            for choice in answer["choices"].as_array_mut().into_iter().flatten() {
+                choice["delta"] = choice["message"].take();
+            }
+            stream::iter([Ok(answer)]).boxed()
+        };
+        ready(self.answer(body)).map_ok(chunk).boxed()
+    }
+
+    fn capabilities<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Capabilities, BackendError>> {
+        ready(Ok(self.capabilities)).boxed()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

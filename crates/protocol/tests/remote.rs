@@ -1,0 +1,215 @@
+//! The remote backend beside a server that says what it is told to.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use formwork_protocol::{
+    BackendError, Body, Capabilities, Category, ChatBackend, Feature, RemoteBackend, RetryPolicy,
+    ScriptedBackend,
+};
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// A response, as bytes.
+fn response(status: &str, headers: &str, body: &str) -> String {
+    format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n{headers}\r\n{body}", body.len())
+}
+
+fn good(answer: &Value) -> String {
+    response("200 OK", "content-type: application/json\r\n", &answer.to_string())
+}
+
+/// A server that gives these responses, one for each connection, then ends; and the requests that it got.
+async fn server(responses: Vec<String>) -> (RemoteBackend, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let backend = RemoteBackend::new(&format!("http://{}", listener.local_addr().expect("an address")));
+    let got = Arc::new(Mutex::new(Vec::new()));
+    let requests = Arc::clone(&got);
+    tokio::spawn(async move {
+        for response in responses {
+            let (mut stream, _) = listener.accept().await.expect("a client");
+            let request = read(&mut stream).await;
+            requests.lock().expect("a lock").push(request);
+            stream.write_all(response.as_bytes()).await.expect("a reader");
+        }
+    });
+    let retry = RetryPolicy { first: Duration::from_millis(1), ..RetryPolicy::default() };
+    (backend.expect("a URL").with_retry(retry), got)
+}
+
+/// A whole request.
+async fn read(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    loop {
+        let text = String::from_utf8_lossy(&bytes);
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let head = head.to_lowercase();
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            if length.is_none_or(|length| length.parse::<usize>().expect("a length") <= body.len()) {
+                return text.into_owned();
+            }
+        }
+        let mut piece = [0; 4096];
+        let count = stream.read(&mut piece).await.expect("a request");
+        assert!(count > 0, "the request broke off");
+        bytes.extend_from_slice(&piece[..count]);
+    }
+}
+
+fn body() -> Body {
+    json!({ "model": "m", "messages": [] }).as_object().cloned().expect("an object")
+}
+
+async fn fails(response: String) -> BackendError {
+    let (backend, _) = server(vec![response]).await;
+    backend.with_retry(RetryPolicy::never()).chat(&body()).await.expect_err("refused")
+}
+
+#[tokio::test]
+async fn an_answer_comes_as_it_was_sent() {
+    let answer = ScriptedBackend::says("Hi");
+    let (backend, requests) = server(vec![good(&answer)]).await;
+    let given = backend.with_key("k").expect("a key").chat(&body()).await.expect("an answer");
+    assert_eq!((given.body, given.attempts), (answer, 1));
+    let request = requests.lock().expect("a lock").remove(0);
+    assert!(request.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"), "{request}");
+    assert!(request.contains("authorization: Bearer k\r\n"), "{request}");
+    assert!(request.ends_with(r#"{"model":"m","messages":[]}"#), "{request}");
+}
+
+#[tokio::test]
+async fn what_may_pass_is_tried_again() {
+    let busy = response("429 Too Many Requests", "retry-after: 0\r\n", r#"{"error": {"message": "busy"}}"#);
+    let broken = response("500 Internal Server Error", "", "oops");
+    let (backend, requests) = server(vec![busy, broken, good(&ScriptedBackend::says("Hi"))]).await;
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&told);
+    let backend = backend.on_retry(move |retry| {
+        log.lock().expect("a lock").push((retry.error.category(), retry.attempt));
+    });
+    assert_eq!(backend.chat(&body()).await.expect("an answer").attempts, 3);
+    assert_eq!(requests.lock().expect("a lock").len(), 3);
+    assert_eq!(*told.lock().expect("a lock"), [(Category::RateLimited, 2), (Category::Server, 3)]);
+}
+
+#[tokio::test]
+async fn what_cannot_pass_is_not() {
+    let refused = response("400 Bad Request", "", r#"{"error": {"message": "no", "code": "bad"}}"#);
+    let (backend, requests) = server(vec![refused]).await;
+    let error = backend.chat(&body()).await.expect_err("refused");
+    assert_eq!((error.category(), error.code()), (Category::InvalidRequest, Some("bad")));
+    assert_eq!(requests.lock().expect("a lock").len(), 1);
+}
+
+#[tokio::test]
+async fn whatever_is_no_answer_has_a_category() {
+    let date = httpdate(Duration::from_secs(100));
+    let error = fails(response("503 Service Unavailable", &format!("retry-after: {date}\r\n"), "")).await;
+    assert_eq!(error.category(), Category::Server);
+    let pause = error.retry_after().expect("a pause").as_secs();
+    assert!((90..=100).contains(&pause), "{pause}");
+
+    for (given, category) in [
+        (good(&json!({ "error": { "message": "no", "code": 429 } })), Category::RateLimited),
+        (good(&json!({ "error": "no" })), Category::Server),
+        (good(&json!({ "object": "list" })), Category::Malformed),
+        (good(&json!([1])), Category::Malformed),
+        (response("200 OK", "", "<html>"), Category::Malformed),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{".to_owned(), Category::Connection),
+        (String::new(), Category::Connection),
+        (response("302 Found", "location: ftp://x\r\n", ""), Category::InvalidRequest),
+    ] {
+        assert_eq!(fails(given.clone()).await.category(), category, "{given}");
+    }
+}
+
+fn httpdate(from_now: Duration) -> String {
+    httpdate::fmt_http_date(std::time::SystemTime::now() + from_now)
+}
+
+#[tokio::test]
+async fn nobody_there_is_told() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    drop(listener);
+    let backend =
+        RemoteBackend::new(&format!("http://{address}")).expect("a URL").with_retry(RetryPolicy::never());
+    let error = backend.chat(&body()).await.expect_err("nobody");
+    assert_eq!(error.category(), Category::Connection);
+    assert!(error.to_string().contains("Connection refused"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_is_given_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let backend = RemoteBackend::new(&format!("http://{}", listener.local_addr().expect("an address")));
+    let backend =
+        backend.expect("a URL").with_retry(RetryPolicy::never()).with_timeout(Duration::from_millis(50));
+    let error = backend.chat(&body()).await.expect_err("late");
+    assert_eq!(error.category(), Category::Timeout);
+    assert_eq!(error.to_string(), "the backend did not answer within 0.05 seconds");
+}
+
+async fn streamed(events: &str) -> Vec<Result<Value, BackendError>> {
+    let (backend, requests) =
+        server(vec![response("200 OK", "content-type: text/event-stream\r\n", events)]).await;
+    let chunks = backend.stream(&body()).await.expect("a stream").collect().await;
+    assert!(requests.lock().expect("a lock")[0].ends_with(r#""stream":true}"#));
+    chunks
+}
+
+#[tokio::test]
+async fn streams_end_where_they_say_so() {
+    let chunks =
+        streamed(": hello\n\ndata: {\"a\": 1}\n\ndata:{\"b\":\ndata: 2}\r\n\r\ndata: [DONE]\n\ndata: {}\n\n")
+            .await;
+    assert_eq!(chunks, [Ok(json!({ "a": 1 })), Ok(json!({ "b": 2 }))]);
+}
+
+#[tokio::test]
+async fn streams_that_break_off_say_so() {
+    for (events, category) in [
+        ("data: {\"a\": 1}\n\n", Category::Connection),
+        (
+            "data: {\"a\": 1}\n\ndata: {\"error\": {\"message\": \"no\"}}\n\ndata: [DONE]\n\n",
+            Category::Server,
+        ),
+        ("data: {\"a\": 1}\n\ndata: {\n\n", Category::Malformed),
+    ] {
+        let chunks = streamed(events).await;
+        assert_eq!(chunks.len(), 2, "{events}");
+        assert_eq!(chunks[1].as_ref().expect_err("broken").category(), category, "{events}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_model_can_is_asked_once() {
+    let refused = response("400 Bad Request", "", r#"{"error": {"message": "no"}}"#);
+    let answers = vec![
+        good(&ScriptedBackend::says(r#"{"sign": 7419}"#)),
+        // Who does not know the field ignores it.
+        good(&ScriptedBackend::says("Hello!")),
+        good(&ScriptedBackend::calls("1", "hello", "{}")),
+        refused,
+    ];
+    let (backend, requests) = server(answers).await;
+    let expected: Capabilities = [Feature::JsonSchema, Feature::Tools].into_iter().collect();
+    for _ in 0..2 {
+        assert_eq!(backend.capabilities("m").await.expect("an answer"), expected);
+    }
+    assert_eq!(requests.lock().expect("a lock").len(), 4);
+}
+
+#[test]
+fn odd_urls_are_refused() {
+    for (given, told) in [
+        ("", "`` is not the URL of a server: relative URL without a base"),
+        ("localhost:8080", "`localhost:8080` is not the URL of a server: its scheme is localhost"),
+        ("ftp://x", "`ftp://x` is not the URL of a server: its scheme is ftp"),
+    ] {
+        assert_eq!(RemoteBackend::new(given).err().expect("refused").to_string(), told);
+    }
+    assert!(RemoteBackend::new("http://x").expect("a URL").with_key("a\nb").is_err());
+}

@@ -1,0 +1,82 @@
+use formwork_openai::ChatRequest;
+use formwork_protocol::{Answer as Answered, BackendError, Body, Capabilities, ChatBackend, Chunks};
+use futures_util::future::{BoxFuture, FutureExt, ready};
+use futures_util::stream::StreamExt;
+use serde_json::Value;
+
+use crate::answer::Answer;
+use crate::app::App;
+use crate::chat::{Started, collect};
+use crate::error::ApiError;
+use crate::stream::{self, Frame};
+
+/// The models of an [`App`] as a backend in this process: the same requests give the same answers as over HTTP.
+#[derive(Clone)]
+pub struct LocalBackend {
+    app: App,
+}
+
+impl LocalBackend {
+    /// Answers with the models of `app`.
+    pub const fn new(app: App) -> Self {
+        Self { app }
+    }
+
+    async fn start(&self, body: &Body) -> Result<(Started, Answer, ChatRequest), ApiError> {
+        let request = ChatRequest::from_fields(body.clone())?;
+        let served = self.app.model(&request.model).await?;
+        let answer = Answer::new("chatcmpl-", &served.model.id);
+        let started = Started::new(&self.app, served, request.clone()).await?;
+        Ok((started, answer, request))
+    }
+
+    async fn answer(&self, body: &Body) -> Result<Value, ApiError> {
+        let (started, answer, request) = self.start(body).await?;
+        let completion = collect(started, &answer, request.logprobs.is_some()).await?;
+        Ok(json(&completion))
+    }
+}
+
+impl ChatBackend for LocalBackend {
+    fn name(&self) -> &'static str {
+        "local"
+    }
+
+    fn chat<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Answered, BackendError>> {
+        async move {
+            let body = self.answer(body).await.map_err(|error| refusal(&error))?;
+            Ok(Answered { body, attempts: 1 })
+        }
+        .boxed()
+    }
+
+    fn stream<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Chunks, BackendError>> {
+        async move {
+            let (started, answer, request) = self.start(body).await.map_err(|error| refusal(&error))?;
+            let frames = stream::frames(started, answer, request.stream.unwrap_or_default());
+            let chunks = frames.filter_map(|frame| {
+                ready(match frame {
+                    Frame::Chunk(chunk) => Some(Ok(json(&chunk))),
+                    Frame::Failed(error) => Some(Err(refusal(&error))),
+                    Frame::Done => None,
+                })
+            });
+            Ok(chunks.boxed())
+        }
+        .boxed()
+    }
+
+    fn capabilities<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Capabilities, BackendError>> {
+        ready(Ok(Capabilities::all())).boxed()
+    }
+}
+
+/// Wire types are plain data: they always serialize.
+fn json(data: &impl serde::Serialize) -> Value {
+    serde_json::to_value(data).unwrap_or_default()
+}
+
+/// The error that a client would see.
+fn refusal(error: &ApiError) -> BackendError {
+    BackendError::from_status(error.status().as_u16(), &json(&error.body()).to_string())
+}
