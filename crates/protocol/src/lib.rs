@@ -9,7 +9,9 @@
 //! what is wanted, and the backend is asked what it can enforce ([`Capabilities`]).
 
 pub mod backend;
+pub mod catalogue;
 mod prompt;
+pub mod sampling;
 
 pub use backend::{
     Answer, BackendError, Body, Capabilities, Category, ChatBackend, Chunks, Feature, RemoteBackend, Retry,
