@@ -10,6 +10,7 @@
 
 pub mod backend;
 pub mod catalogue;
+pub mod config;
 mod prompt;
 pub mod sampling;
 
