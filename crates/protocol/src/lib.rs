@@ -11,6 +11,7 @@
 pub mod backend;
 pub mod catalogue;
 pub mod config;
+pub mod directives;
 mod prompt;
 pub mod sampling;
 

@@ -48,4 +48,9 @@ pub trait ChatBackend: Send + Sync {
 
     /// What `model` can be held to.
     fn capabilities<'a>(&'a self, model: &'a str) -> BoxFuture<'a, Result<Capabilities, BackendError>>;
+
+    /// The same, if it is known without asking anybody.
+    fn known_capabilities(&self, _model: &str) -> Option<Capabilities> {
+        None
+    }
 }
