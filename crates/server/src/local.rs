@@ -45,7 +45,7 @@ impl ChatBackend for LocalBackend {
     fn chat<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Answered, BackendError>> {
         async move {
             let body = self.answer(body).await.map_err(|error| refusal(&error))?;
-            Ok(Answered { body, attempts: 1 })
+            Ok(Answered { body, attempts: 1, retried: Vec::new() })
         }
         .boxed()
     }
@@ -64,6 +64,10 @@ impl ChatBackend for LocalBackend {
             Ok(chunks.boxed())
         }
         .boxed()
+    }
+
+    fn known_capabilities(&self, _: &str) -> Option<Capabilities> {
+        Some(Capabilities::all())
     }
 
     fn capabilities<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Capabilities, BackendError>> {

@@ -79,7 +79,7 @@ impl ChatBackend for ScriptedBackend {
     }
 
     fn chat<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Answer, BackendError>> {
-        let answer = self.answer(body).map(|body| Answer { body, attempts: 1 });
+        let answer = self.answer(body).map(|body| Answer { body, attempts: 1, retried: Vec::new() });
         ready(answer).boxed()
     }
 
@@ -93,6 +93,10 @@ impl ChatBackend for ScriptedBackend {
             stream::iter([Ok(answer)]).boxed()
         };
         ready(self.answer(body)).map_ok(chunk).boxed()
+    }
+
+    fn known_capabilities(&self, _: &str) -> Option<Capabilities> {
+        Some(self.capabilities)
     }
 
     fn capabilities<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Capabilities, BackendError>> {
