@@ -10,6 +10,7 @@
 
 pub mod backend;
 mod prompt;
+pub mod tools;
 
 pub use backend::{
     Answer, BackendError, Body, Capabilities, Category, ChatBackend, Chunks, Feature, RemoteBackend, Retry,
