@@ -14,6 +14,7 @@ pub mod config;
 pub mod directives;
 mod prompt;
 pub mod sampling;
+pub mod tools;
 
 pub use backend::{
     Answer, BackendError, Body, Capabilities, Category, ChatBackend, Chunks, Feature, RemoteBackend, Retry,
