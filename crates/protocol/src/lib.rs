@@ -12,6 +12,7 @@ pub mod backend;
 pub mod catalogue;
 pub mod config;
 pub mod directives;
+pub mod eval;
 mod prompt;
 pub mod sampling;
 pub mod tools;

@@ -1,13 +1,11 @@
 //! What types cannot say about a configuration.
 
 use super::error::{Fault, Reason};
-use super::{Config, LOCAL_PROVIDER, Model, Profile, Provider};
+use super::{Config, LOCAL_PROVIDER, Model, PROVIDER_PRESETS, Profile, Provider};
 use crate::sampling::{DEFAULT_PROFILE, Sampling};
 
 /// The fields of requests that are not for defaults.
 const RESERVED: [&str; 6] = ["model", "messages", "tools", "tool_choice", "response_format", "stream"];
-/// The providers whose quirks are known.
-const PROVIDERS: [&str; 1] = ["openrouter"];
 /// The deepest nesting of JSON in strings that anybody has seen, and some more.
 const UNESCAPE_DEPTH: u8 = 8;
 
@@ -64,7 +62,7 @@ fn provider(name: &str, provider: &Provider) -> Result<(), Wrong> {
         return Err((vec!["llm_options_defaults"], Reason::Reserved { field: field.to_owned() }));
     }
     if let Some(preset) = &provider.preset {
-        known(&["preset"], preset, PROVIDERS.iter().map(|&name| name.to_owned()))?;
+        known(&["preset"], preset, PROVIDER_PRESETS.iter().map(|&name| name.to_owned()))?;
     }
     provider.backend(None).map(|_| ()).map_err(|error| {
         let path = if error.is_of_header() { vec!["headers"] } else { vec!["base_url"] };

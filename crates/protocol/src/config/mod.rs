@@ -26,6 +26,9 @@ use crate::{BackendError, Body, RemoteBackend, RetryPolicy};
 /// The provider that needs no entry: the engine in this process.
 pub const LOCAL_PROVIDER: &str = "local";
 
+/// The providers whose quirks are known, besides the engine in this process.
+pub const PROVIDER_PRESETS: [&str; 3] = ["openai", "openrouter", "formwork"];
+
 /// A whole configuration file.
 ///
 /// ```
@@ -173,6 +176,20 @@ impl Config {
 }
 
 impl Provider {
+    /// A server of which nothing but the address is known.
+    pub fn new(base_url: impl Into<String>) -> Self {
+        Self {
+            base_url: base_url.into(),
+            api_prefix: None,
+            api_key_env: None,
+            headers: BTreeMap::new(),
+            retry: Retry::default(),
+            timeout: None,
+            preset: None,
+            llm_options_defaults: Body::new(),
+        }
+    }
+
     /// The server, with its key.
     ///
     /// # Errors
