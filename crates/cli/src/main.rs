@@ -8,6 +8,8 @@
 mod args;
 mod bench;
 mod chat;
+mod config;
+mod eval;
 mod generation;
 mod grammar;
 mod inspect;
@@ -58,6 +60,7 @@ fn dispatch(args: Args) -> Result<bool> {
         Command::Tokenize(command) => tokenize::tokenize(&command),
         Command::Grammar(command) => grammar::grammar(&command, as_json),
         Command::Tools(command) => tools::tools(&command, as_json),
+        Command::Eval(command) => eval::eval(&command, as_json),
         Command::Bench(command) => bench::bench(&command, args.json.as_deref()),
     }
 }
