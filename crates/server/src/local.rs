@@ -66,12 +66,12 @@ impl ChatBackend for LocalBackend {
         .boxed()
     }
 
-    fn capabilities<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Capabilities, BackendError>> {
-        ready(Ok(Capabilities::all())).boxed()
-    }
-
     fn known_capabilities(&self, _: &str) -> Option<Capabilities> {
         Some(Capabilities::all())
+    }
+
+    fn capabilities<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Capabilities, BackendError>> {
+        ready(Ok(Capabilities::all())).boxed()
     }
 }
 

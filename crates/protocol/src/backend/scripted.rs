@@ -96,12 +96,12 @@ impl ChatBackend for ScriptedBackend {
         ready(self.answer(body)).map_ok(chunk).boxed()
     }
 
-    fn capabilities<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Capabilities, BackendError>> {
-        ready(Ok(self.capabilities)).boxed()
-    }
-
     fn known_capabilities(&self, _: &str) -> Option<Capabilities> {
         Some(self.capabilities)
+    }
+
+    fn capabilities<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Capabilities, BackendError>> {
+        ready(Ok(self.capabilities)).boxed()
     }
 }
 

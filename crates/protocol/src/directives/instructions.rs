@@ -75,3 +75,40 @@ pub(super) fn of_repair(problem: &Problem, reasons: &[String], warnings: &[Warni
     );
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::directives::Registry;
+
+    fn options() -> StructuredOutputOptions {
+        let registry = json!({
+            "definitions": [
+                { "type": "ui.toast", "description": " Shows a message. ", "payload_schema": { "required": ["message"] } },
+                { "type": "ui.patch", "instructions": "Seldom.\nOne at most." },
+                { "type": "ui.close" },
+            ],
+            "instructions": "Use as few as you can.",
+        });
+        StructuredOutputOptions::new(serde_json::from_value::<Registry>(registry).expect("a registry"))
+    }
+
+    #[test]
+    fn further_instructions_come_last() {
+        let options = options().with_output_instructions("Mind the tone.\n");
+        let options = options.with_allowed_types(["ui.toast", "ui.patch"]).expect("types");
+        insta::assert_snapshot!(of_request(&options, Mode::JsonSchema));
+        insta::assert_snapshot!(of_request(&options, Mode::PromptOnly));
+        assert_eq!(of_request(&options, Mode::JsonObject), of_request(&options, Mode::PromptOnly));
+    }
+
+    #[test]
+    fn a_registry_tells_of_its_types() {
+        let told = "Types of directives:\n- ui.toast: Shows a message.\n- ui.patch\n  Seldom.\n  One at most.\n- ui.close\n\n\
+                    Use as few as you can.";
+        assert_eq!(options().registry().instructions(), told);
+        assert_eq!(Registry::default().instructions(), "");
+    }
+}

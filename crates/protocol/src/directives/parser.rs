@@ -1,6 +1,6 @@
 //! The JSON object in what a model wrote.
 //!
-//! The whole text is one, or a fenced block is, or some of the text is; an object with a field of the envelope goes before any other.
+//! Thoughts in front count for nothing. The whole text is one, or a fenced block is, or some of the text is; an object with a field of the envelope goes before any other.
 //! Nothing is repaired. The time is linear in the length of the text, and objects nest at most 128 deep.
 
 use std::fmt;
@@ -52,7 +52,7 @@ pub fn parse(content: &str, max_bytes: usize) -> Result<Map<String, Value>, Prob
         let message = format!("{given} bytes are more than the limit of {max_bytes}");
         return Err(Problem::parse(TOO_LARGE, message).with(json!({ "given": given, "limit": max_bytes })));
     }
-    let text = content.trim_matches(is_blank);
+    let text = without_thoughts(content);
     if text.is_empty() {
         return Err(Problem::parse(EMPTY, "the answer has no text"));
     }
@@ -68,6 +68,15 @@ pub fn parse(content: &str, max_bytes: usize) -> Result<Map<String, Value>, Prob
         Err(_) => {}
     }
     find(content, text)
+}
+
+/// What comes after a model's thoughts, which some servers leave in the text, with the mark before them or without it.
+pub(super) fn without_thoughts(content: &str) -> &str {
+    let text = content.trim_matches(is_blank);
+    match text.split_once("</think>") {
+        Some((_, after)) if !text.starts_with('{') => after.trim_matches(is_blank),
+        _ => text,
+    }
 }
 
 /// Whitespace, and the marks of byte order that some servers leave in.

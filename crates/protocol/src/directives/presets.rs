@@ -151,6 +151,9 @@ pub fn directives(modes: impl IntoIterator<Item = Mode>) -> Preset {
     Preset { modes: Some(modes.into_iter().collect()), ..Preset::default() }
 }
 
+/// The names that [`provider_defaults`] knows.
+pub const PROVIDERS: [&str; 3] = ["openrouter", "openai", "local"];
+
 /// What is known of a provider, by its name; nothing for others.
 ///
 /// - `openrouter` sends a request only to servers that know all of its fields if `provider.require_parameters` is true, so in
@@ -166,7 +169,7 @@ pub fn provider_defaults(provider: &str) -> Preset {
             ..Preset::default()
         },
         "openai" => Preset { strict: Some(false), ..Preset::default() },
-        "local" | "formwork" => Preset { payload_schemas: Some(PayloadSchemas::Always), ..Preset::default() },
+        "local" => Preset { payload_schemas: Some(PayloadSchemas::Always), ..Preset::default() },
         _ => Preset::default(),
     }
 }

@@ -2,11 +2,14 @@
 
 use std::fmt::Write;
 
+use super::parser::{is_blank, without_thoughts};
+
 /// The text of an answer that could not be read: the value of `assistant_text` as far as it came, or what stands before any JSON.
 pub(super) fn assistant_text(content: &str) -> String {
+    let content = without_thoughts(content);
     written(content).unwrap_or_else(|| {
         let end = [content.find('{'), content.find("```")].into_iter().flatten().min();
-        content[..end.unwrap_or(content.len())].trim_matches(super::parser::is_blank).to_owned()
+        content[..end.unwrap_or(content.len())].trim_matches(is_blank).to_owned()
     })
 }
 
@@ -47,6 +50,7 @@ mod tests {
     fn no_text_is_lost() {
         for (content, text) in [
             ("Just prose.", "Just prose."),
+            ("<think>So</think>\nProse.", "Prose."),
             (r#"{"assistant_text": "Hi \"you\"", "directives": [{"#, "Hi \"you\""),
             (r#"{"assistant_text": "cut o"#, "cut o"),
             (r#"{"assistant_text": "cut at \"#, "cut at "),

@@ -37,6 +37,8 @@ fn it_is_found_wherever_it_is() {
         format!("{ENVELOPE}{{\"assistant_text\": \"another\"}}"),
         format!("<b>{{{{ template }}}}</b> {ENVELOPE}"),
         format!("[1, 2] {ENVELOPE}"),
+        format!("<think>\nMaybe {{\"assistant_text\": \"no\"}}?\n</think>\n\n{ENVELOPE}"),
+        format!("Maybe {{\"assistant_text\": \"no\"}}?</think>```json\n{ENVELOPE}\n```"),
     ] {
         assert_eq!(found(&content), expected, "{content}");
     }
@@ -55,6 +57,7 @@ fn what_is_wrong_has_a_code() {
         (" \n\u{feff}", EMPTY),
         ("I cannot do that.", NO_JSON),
         ("```\n```", NO_JSON),
+        ("<think>{}</think>\n", EMPTY),
         ("[{\"type\": \"a\"}]", NOT_AN_OBJECT),
         ("\"{}\"", NOT_AN_OBJECT),
         ("null", NOT_AN_OBJECT),
