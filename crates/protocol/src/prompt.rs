@@ -142,7 +142,7 @@ mod tests {
     use crate::ScriptedBackend;
 
     fn body(value: Value) -> Body {
-        value.as_object().cloned().expect("an object")
+        serde_json::from_value(value).expect("an object")
     }
 
     #[tokio::test]

@@ -46,7 +46,8 @@ impl ScriptedBackend {
     pub fn message(message: Value) -> Value {
         let called = message.get("tool_calls").is_some_and(|calls| !calls.is_null());
         let finish_reason = if called { "tool_calls" } else { "stop" };
-        let choice = json!({ "index": 0, "message": message, "finish_reason": finish_reason });
+        let mut choice = json!({ "index": 0, "finish_reason": finish_reason });
+        choice["message"] = message;
         json!({ "id": "chatcmpl-script", "object": "chat.completion", "created": 0, "model": "script", "choices": [choice] })
     }
 
