@@ -58,7 +58,7 @@ fn settings(args: &EvalArgs, harness: Harness) -> Result<EvalSettings> {
         trials: args.trials,
         seed: (!args.no_seed).then_some(args.seed),
         max_tokens: Some(args.max_tokens),
-        defaults: models::defaults(args),
+        defaults: args.llm_options_defaults.clone().unwrap_or_default(),
         overrides,
         ..EvalSettings::new(harness)
     })

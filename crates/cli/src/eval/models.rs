@@ -3,23 +3,25 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow, ensure};
 use clap::ValueEnum;
 use formwork_engine::EngineOptions;
 use formwork_lm::{ChatInput, ChatTemplate, Message};
 use formwork_model::Device;
+use formwork_protocol::ChatBackend;
 use formwork_protocol::catalogue::{self, Workaround};
 use formwork_protocol::config::{Config, LOCAL_PROVIDER, Provider};
 use formwork_protocol::eval::{EvalModel, EvalProfile};
 use formwork_protocol::sampling::{Profiles, SamplingProfile};
-use formwork_protocol::{Body, ChatBackend};
 use formwork_server::{App, LocalBackend, ServedModel, ServerOptions};
 
 use super::args::EvalArgs;
 use crate::args::OpenArgs;
-use crate::{config, load};
+use crate::config;
+use crate::load::{self, Loaded};
 
 /// What is evaluated, with what answers for it.
+#[derive(Default)]
 pub(super) struct Subjects {
     pub(super) models: Vec<EvalModel>,
     pub(super) backends: BTreeMap<String, Arc<dyn ChatBackend>>,
@@ -42,81 +44,78 @@ struct Asked {
 pub(super) fn subjects(args: &EvalArgs, config: &Config) -> Result<Subjects> {
     let profiles = config.profiles();
     let selected = profiles.select(&args.profiles)?;
-    let asked = asked(args, config)?;
-    let mut subjects = Subjects { models: Vec::new(), backends: BTreeMap::new() };
+    let mut subjects = Subjects::default();
     let mut served = Vec::new();
-    for asked in asked {
+    for asked in asked(args, config)? {
+        let name = &asked.name;
         let profiles = profiles_of(args, &profiles, &selected, &asked);
         if profiles.is_empty() {
             eprintln!(
-                "formwork: warning: none of the profiles is for {}; --ignore-applicability uses them all",
-                asked.name
+                "formwork: warning: none of the profiles is for {name}; --ignore-applicability uses all"
             );
             continue;
         }
-        if subjects.models.iter().any(|known| known.name == asked.name) {
-            bail!("two models are called {}", asked.name);
-        }
+        ensure!(subjects.models.iter().all(|known| known.name != *name), "two models are called {name}");
         let model = EvalModel {
-            name: asked.name.clone(),
+            name: name.clone(),
             workarounds: asked.workarounds,
-            ..EvalModel::new(asked.id.clone(), LOCAL_PROVIDER, profiles)
+            ..EvalModel::new(asked.id, LOCAL_PROVIDER, profiles)
         };
-        subjects.models.push(match &asked.provider {
-            Some(provider) => {
-                let backend = config::backend(provider)?;
-                let model = EvalModel {
-                    backend: backend.endpoint().to_owned(),
-                    provider: provider.preset.clone(),
-                    defaults: provider.llm_options_defaults.clone(),
-                    ..model
-                };
-                subjects.backends.insert(asked.name, Arc::new(backend));
-                model
-            }
-            None => {
-                let (one, model) = local(args, model)?;
-                served.push(one);
-                model
-            }
-        });
+        match &asked.provider {
+            Some(provider) => subjects.add_remote(model, provider)?,
+            None => served.push(subjects.add_local(args, model)?),
+        }
     }
-    if subjects.models.is_empty() {
-        bail!("there is no model to evaluate");
-    }
-    if !served.is_empty() {
-        let names: Vec<String> = served.iter().map(|model| model.id.clone()).collect();
-        let backend: Arc<dyn ChatBackend> =
-            Arc::new(LocalBackend::new(App::new(served, ServerOptions::default())?));
-        subjects.backends.extend(names.into_iter().map(|name| (name, Arc::clone(&backend))));
-    }
+    ensure!(!subjects.models.is_empty(), "there is no model to evaluate");
+    subjects.serve(served)?;
     Ok(subjects)
 }
 
-/// Loads a model, which answers under its name in results.
-fn local(args: &EvalArgs, model: EvalModel) -> Result<(ServedModel, EvalModel)> {
-    let options = EngineOptions { parallel: args.parallel.get(), ..EngineOptions::default() };
-    let loaded = load::load(&model.id, args.open.options(), options)?;
-    if is_plain(&*loaded.template) {
-        eprintln!(
-            "formwork: warning: {} has no chat template; it is given the messages as they are",
-            model.name
-        );
+impl Subjects {
+    fn add_remote(&mut self, model: EvalModel, provider: &Provider) -> Result<()> {
+        let backend = config::backend(provider)?;
+        self.models.push(EvalModel {
+            backend: backend.endpoint().to_owned(),
+            provider: provider.preset.clone(),
+            defaults: provider.llm_options_defaults.clone(),
+            ..model.clone()
+        });
+        self.backends.insert(model.name, Arc::new(backend));
+        Ok(())
     }
-    let backend = engine(&args.open, &*loaded.template);
-    let served = ServedModel {
-        id: model.name.clone(),
-        aliases: Vec::new(),
-        created: 0,
-        engine: loaded.engine,
-        template: loaded.template,
-    };
-    let provider = Some(LOCAL_PROVIDER.to_owned());
-    Ok((served, EvalModel { id: model.name.clone(), provider, backend, ..model }))
+
+    /// Loads a model, which answers under its name in results.
+    fn add_local(&mut self, args: &EvalArgs, model: EvalModel) -> Result<ServedModel> {
+        let options = EngineOptions { parallel: args.parallel.get(), ..EngineOptions::default() };
+        let Loaded { engine, template, .. } = load::load(&model.id, args.open.options(), options)?;
+        if is_plain(&*template) {
+            eprintln!("formwork: warning: {} has no chat template; it gets messages as they are", model.name);
+        }
+        let id = model.name.clone();
+        self.models.push(EvalModel {
+            id: id.clone(),
+            backend: described(&args.open, &*template),
+            provider: Some(LOCAL_PROVIDER.to_owned()),
+            ..model
+        });
+        Ok(ServedModel { id, aliases: Vec::new(), created: 0, engine, template })
+    }
+
+    /// Has the local models answer, all by one backend.
+    fn serve(&mut self, served: Vec<ServedModel>) -> Result<()> {
+        if served.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<String> = served.iter().map(|model| model.id.clone()).collect();
+        let backend = LocalBackend::new(App::new(served, ServerOptions::default())?);
+        let of = |name| (name, Arc::new(backend.clone()) as Arc<dyn ChatBackend>);
+        self.backends.extend(names.into_iter().map(of));
+        Ok(())
+    }
 }
 
 /// The local engine, with whatever of it changes results.
-fn engine(open: &OpenArgs, template: &dyn ChatTemplate) -> String {
+fn described(open: &OpenArgs, template: &dyn ChatTemplate) -> String {
     let quantize = open.quantize.and_then(|wanted| wanted.to_possible_value());
     let parts = [
         open.ctx.map(|tokens| format!(" --ctx {tokens}")),
@@ -195,9 +194,4 @@ fn profiles_of(
     let profile =
         |profile: &SamplingProfile| EvalProfile { name: profile.name.clone(), sampling: profile.sampling };
     wanted.into_iter().map(profile).collect()
-}
-
-/// The body of a flag that may be absent.
-pub(super) fn defaults(args: &EvalArgs) -> Body {
-    args.llm_options_defaults.clone().unwrap_or_default()
 }

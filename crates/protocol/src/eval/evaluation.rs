@@ -100,7 +100,7 @@ impl Evaluation {
         &'a self,
         done: &HashSet<TrialKey>,
         parallel: usize,
-    ) -> impl Stream<Item = Result<Trial, BackendError>> + 'a {
+    ) -> impl Stream<Item = Result<Trial, BackendError>> + use<'a> {
         let left: Vec<_> = self.settings.plan().into_iter().filter(|key| !done.contains(key)).collect();
         stream::iter(left).map(|key| self.trial(key)).buffer_unordered(parallel.max(1))
     }
