@@ -26,7 +26,8 @@ from server import Server, arguments
 
 # Without `max_tokens` an answer goes on to the end of the context.
 CONTEXT = "400"
-PATIENCE = 90
+# A mutation may ask for 128 answers to the end of the context.
+PATIENCE = 600
 WORKERS = 6
 
 SCHEMA = {

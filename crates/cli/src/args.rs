@@ -306,7 +306,7 @@ pub(crate) struct ServeArgs {
     pub(crate) read_timeout: Duration,
 
     /// Requests that run at the same time, per model.
-    #[arg(long, value_name = "N", default_value = "4")]
+    #[arg(long, value_name = "N", default_value = "8")]
     pub(crate) parallel: NonZeroUsize,
 
     /// Requests that may wait or run, per model; one more is told to come back.

@@ -36,7 +36,7 @@ pub struct EngineOptions {
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self { parallel: 4, queue: 256, step_tokens: 512, prefix_cache_bytes: 512 << 20, speculate: 0 }
+        Self { parallel: 8, queue: 256, step_tokens: 512, prefix_cache_bytes: 512 << 20, speculate: 0 }
     }
 }
 
