@@ -32,6 +32,8 @@ pub(crate) enum Problem {
     NotATokenId,
     #[error("{given} is outside {range}")]
     Range { given: String, range: &'static str },
+    #[error("this is what directives decide themselves")]
+    Decided,
     #[error("must not be empty")]
     Empty,
     #[error("{given} entries are more than the limit of {limit}")]

@@ -17,6 +17,7 @@
 
 mod chat;
 mod completion;
+mod directives;
 mod embeddings;
 mod error;
 mod failure;
@@ -32,6 +33,7 @@ pub use chat::{
     PromptDetails, TokenLogprob, Usage,
 };
 pub use completion::{Completion, CompletionChoice, CompletionLogprobs, CompletionPrompt, CompletionRequest};
+pub use directives::{DirectiveDefinition, DirectiveMode, DirectivesRequest};
 pub use embeddings::{
     Embedding, EmbeddingFormat, EmbeddingInput, EmbeddingList, EmbeddingPooling, EmbeddingRequest,
     EmbeddingUsage, EmbeddingVector,

@@ -9,6 +9,7 @@
 //! what is wanted, and the backend is asked what it can enforce ([`Capabilities`]).
 
 pub mod backend;
+pub mod directives;
 mod prompt;
 
 pub use backend::{

@@ -54,6 +54,13 @@ impl PromptRunner {
         self
     }
 
+    /// Without defaults of these names: fields that are another protocol's.
+    #[must_use]
+    pub fn without_defaults(mut self, names: &[&str]) -> Self {
+        self.defaults.retain(|name, _| !names.contains(&name.as_str()));
+        self
+    }
+
     /// The model that is asked.
     pub fn model(&self) -> &str {
         &self.model
@@ -134,7 +141,7 @@ mod tests {
     use crate::ScriptedBackend;
 
     fn body(value: Value) -> Body {
-        value.as_object().cloned().expect("an object")
+        serde_json::from_value(value).expect("an object")
     }
 
     #[tokio::test]

@@ -7,6 +7,7 @@ use formwork_engine::{GenerationError, RequestError};
 use formwork_grammar::GrammarError;
 use formwork_lm::TemplateError;
 use formwork_openai::{Failure, FailureBody};
+use formwork_protocol::directives::RegistryError;
 use formwork_vocab::VocabError;
 use thiserror::Error;
 
@@ -77,6 +78,10 @@ pub(crate) enum Kind {
     Constraint { field: &'static str, source: GrammarError },
     #[error("tool `{name}`: {source}")]
     Tool { name: String, place: String, source: GrammarError },
+    #[error("`{place}`: {}", source.problem())]
+    Registry { place: String, source: RegistryError },
+    #[error("`{place}`: {source}")]
+    Payload { place: String, source: GrammarError },
     #[error("this model's thoughts cannot be bounded")]
     NoReasoningBudget,
     #[error(transparent)]
@@ -115,6 +120,8 @@ impl Kind {
             | Self::Body(_)
             | Self::Constraint { .. }
             | Self::Tool { .. }
+            | Self::Registry { .. }
+            | Self::Payload { .. }
             | Self::NoReasoningBudget
             | Self::Template(_)
             | Self::Prompt(_)
@@ -151,7 +158,9 @@ impl Kind {
             Self::Dimensions { .. } => Some("dimensions"),
             Self::SampleTooShort { .. } => Some("max_bytes"),
             Self::TokenOutside { param, .. } => Some(param),
-            Self::Tool { place, .. } => Some(place),
+            Self::Tool { place, .. } | Self::Registry { place, .. } | Self::Payload { place, .. } => {
+                Some(place)
+            }
             Self::PromptTooLong(_) => Some("prompt"),
             Self::NoReasoningBudget => Some("reasoning_budget"),
             Self::Constraint { field, .. } | Self::Text { field, .. } => Some(field),
@@ -174,6 +183,17 @@ impl ApiError {
             Kind::TooLong(source) => Kind::PromptTooLong(source).into(),
             Kind::Refused { field: Some("messages"), source } => {
                 Kind::Refused { field: Some("prompt"), source }.into()
+            }
+            other => other.into(),
+        }
+    }
+
+    /// The same error where the format was made of a registry.
+    pub(crate) fn about_registry(self) -> Self {
+        match *self.0 {
+            Kind::Constraint { source, .. } => Kind::Constraint { field: "registry", source }.into(),
+            Kind::Refused { field: Some("response_format"), source } => {
+                Kind::Refused { field: Some("registry"), source }.into()
             }
             other => other.into(),
         }

@@ -10,7 +10,7 @@
 //! the engine stops working on it.
 //!
 //! # Routes
-//! `POST /v1/chat/completions`, `/v1/embeddings`, `/v1/grammar/check`, `/v1/grammar/explain`, `/v1/grammar/sample`, `/tokenize`,
+//! `POST /v1/chat/completions`, `/v1/directives`, `/v1/embeddings`, `/v1/grammar/check`, `/v1/grammar/explain`, `/v1/grammar/sample`, `/tokenize`,
 //! `/detokenize` and `/apply-template`; `GET /v1/models`, `/v1/models/{id}`, `/health`, `/metrics` and
 //! `/openapi.json`.
 //!
@@ -27,6 +27,7 @@ mod choice;
 mod completions;
 mod constraints;
 mod cors;
+mod directives;
 mod embeddings;
 mod error;
 mod grammar;

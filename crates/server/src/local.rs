@@ -30,7 +30,7 @@ impl LocalBackend {
         Ok((started, answer, request))
     }
 
-    async fn answer(&self, body: &Body) -> Result<Value, ApiError> {
+    pub(crate) async fn answer(&self, body: &Body) -> Result<Value, ApiError> {
         let (started, answer, request) = self.start(body).await?;
         let completion = collect(started, &answer, request.logprobs.is_some()).await?;
         Ok(json(&completion))
@@ -66,6 +66,10 @@ impl ChatBackend for LocalBackend {
         .boxed()
     }
 
+    fn known_capabilities(&self, _: &str) -> Option<Capabilities> {
+        Some(Capabilities::all())
+    }
+
     fn capabilities<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Capabilities, BackendError>> {
         ready(Ok(Capabilities::all())).boxed()
     }
@@ -77,6 +81,6 @@ fn json(data: &impl serde::Serialize) -> Value {
 }
 
 /// The error that a client would see.
-fn refusal(error: &ApiError) -> BackendError {
+pub(crate) fn refusal(error: &ApiError) -> BackendError {
     BackendError::from_status(error.status().as_u16(), &json(&error.body()).to_string())
 }

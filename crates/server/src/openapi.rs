@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use axum::Json;
 use serde_json::{Map, Value, json};
 
-const PARTS: [&str; 10] = [
+const PARTS: [&str; 11] = [
     include_str!("openapi/base.json"),
     include_str!("openapi/fields.json"),
     include_str!("openapi/chat.json"),
@@ -16,6 +16,7 @@ const PARTS: [&str; 10] = [
     include_str!("openapi/completions.json"),
     include_str!("openapi/responses.json"),
     include_str!("openapi/responses-answer.json"),
+    include_str!("openapi/directives.json"),
     include_str!("openapi/embeddings.json"),
     include_str!("openapi/grammar.json"),
     include_str!("openapi/tokens.json"),

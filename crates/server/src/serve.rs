@@ -10,8 +10,8 @@ use tokio::sync::oneshot;
 use crate::app::App;
 use crate::error::{ApiError, Kind};
 use crate::{
-    auth, body, chat, completions, cors, embeddings, grammar, listen, log, metrics, models, openapi,
-    responses, tokens,
+    auth, body, chat, completions, cors, directives, embeddings, grammar, listen, log, metrics, models,
+    openapi, responses, tokens,
 };
 
 /// The routes of `app`.
@@ -20,6 +20,7 @@ pub fn router(app: App) -> Router {
         .route("/v1/chat/completions", post(chat::create))
         .route("/v1/completions", post(completions::create))
         .route("/v1/responses", post(responses::create))
+        .route("/v1/directives", post(directives::create))
         .route("/v1/embeddings", post(embeddings::create))
         .route("/v1/grammar/check", post(grammar::check))
         .route("/v1/grammar/explain", post(grammar::explain))

@@ -52,6 +52,11 @@ impl Fields {
         self.unread.get(name)
     }
 
+    /// The fields that are not read yet, as they were given.
+    pub(crate) const fn unread(&self) -> &Map<String, Value> {
+        &self.unread
+    }
+
     /// Reads the field `name`, if the object has it.
     pub(crate) fn read<T>(
         &mut self,

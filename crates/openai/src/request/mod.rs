@@ -75,7 +75,7 @@ impl ChatRequest {
         Self::of(Fields::of_fields(body))
     }
 
-    fn of(mut fields: Fields) -> Result<Self, RequestError> {
+    pub(crate) fn of(mut fields: Fields) -> Result<Self, RequestError> {
         let model = fields.required("model")?.string()?;
         Self::read(model, fields)
     }

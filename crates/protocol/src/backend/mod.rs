@@ -46,6 +46,11 @@ pub trait ChatBackend: Send + Sync {
     /// Answers a chat by and by. Dropping the stream gives up the answer.
     fn stream<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Chunks, BackendError>>;
 
+    /// What `model` can be held to, where that is known without asking it.
+    fn known_capabilities(&self, _model: &str) -> Option<Capabilities> {
+        None
+    }
+
     /// What `model` can be held to.
     fn capabilities<'a>(&'a self, model: &'a str) -> BoxFuture<'a, Result<Capabilities, BackendError>>;
 }

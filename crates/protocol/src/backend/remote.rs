@@ -209,6 +209,10 @@ impl ChatBackend for RemoteBackend {
         }
         .boxed()
     }
+
+    fn known_capabilities(&self, model: &str) -> Option<Capabilities> {
+        self.probed.try_lock().ok()?.get(model).copied()
+    }
 }
 
 /// Some gateways answer 200 with an error in the body.

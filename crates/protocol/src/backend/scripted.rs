@@ -46,7 +46,8 @@ impl ScriptedBackend {
     pub fn message(message: Value) -> Value {
         let called = message.get("tool_calls").is_some_and(|calls| !calls.is_null());
         let finish_reason = if called { "tool_calls" } else { "stop" };
-        let choice = json!({ "index": 0, "message": message, "finish_reason": finish_reason });
+        let mut choice = json!({ "index": 0, "finish_reason": finish_reason });
+        choice["message"] = message;
         json!({ "id": "chatcmpl-script", "object": "chat.completion", "created": 0, "model": "script", "choices": [choice] })
     }
 
@@ -93,6 +94,10 @@ impl ChatBackend for ScriptedBackend {
             stream::iter([Ok(answer)]).boxed()
         };
         ready(self.answer(body)).map_ok(chunk).boxed()
+    }
+
+    fn known_capabilities(&self, _: &str) -> Option<Capabilities> {
+        Some(self.capabilities)
     }
 
     fn capabilities<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Capabilities, BackendError>> {

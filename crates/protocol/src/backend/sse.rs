@@ -20,9 +20,8 @@ pub(super) fn chunks(
     stream::unfold(Some(events), move |events| async move {
         let mut events = events?;
         loop {
-            let next = match tokio::time::timeout(patience, events.next()).await {
-                Ok(next) => next,
-                Err(_) => return Some((Err(Kind::Timeout { limit: patience }.into()), None)),
+            let Ok(next) = tokio::time::timeout(patience, events.next()).await else {
+                return Some((Err(Kind::Timeout { limit: patience }.into()), None));
             };
             let Some(event) = next else {
                 let reason = "it ended without [DONE]".to_owned();

@@ -5,6 +5,7 @@
 mod chat;
 mod completions;
 mod constraint;
+mod directives;
 mod embeddings;
 mod fixture;
 mod grammar;

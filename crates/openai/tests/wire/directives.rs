@@ -1,0 +1,104 @@
+use formwork_openai::{DirectiveMode, DirectivesRequest};
+use serde_json::{Value, json};
+
+/// A minimal request with `fields` besides.
+fn body(fields: &Value) -> Vec<u8> {
+    let mut body = json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}]});
+    for (name, value) in fields.as_object().expect("an object") {
+        body[name] = value.clone();
+    }
+    body.to_string().into_bytes()
+}
+
+fn refused(fields: &Value) -> String {
+    match DirectivesRequest::from_json(&body(fields)) {
+        Ok(_) => panic!("{fields} was accepted"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn everything_supported_is_read() {
+    let registry = json!({
+        "definitions": [{
+            "type": "ui.toast", "description": "d", "aliases": ["toast"], "payload_schema": true, "instructions": "i", "patch": true,
+        }],
+        "instructions": "all",
+    });
+    let fields = json!({
+        "registry": registry, "allowed_types": ["ui.toast"], "type_aliases": {"note": "ui.toast"}, "require": ["ui.toast"],
+        "modes": ["prompt_only", "json_schema", "json_object"], "repair_retries": 0, "max_bytes": 10, "schema_name": "s",
+        "output_instructions": "o", "inject_response_format": false, "include_plans": true,
+        "temperature": 0, "max_tokens": 9, "seed": null, "user": "u",
+    });
+    let request = DirectivesRequest::from_json(&body(&fields)).expect("a good request");
+    assert_eq!((request.chat.model.as_str(), request.chat.parameters.temperature), ("m", Some(0.0)));
+    assert_eq!(request.messages, [json!({"role": "user", "content": "Hi"})]);
+    assert_eq!(Value::from(request.fields), json!({"temperature": 0, "max_tokens": 9, "user": "u"}));
+    let definition = &request.definitions[0];
+    assert_eq!((definition.kind.as_str(), definition.description.as_str()), ("ui.toast", "d"));
+    assert_eq!(
+        (&definition.aliases[..], &definition.payload_schema),
+        (&["toast".to_owned()][..], &Some(json!(true)))
+    );
+    assert_eq!((definition.instructions.as_deref(), definition.patch), (Some("i"), true));
+    assert_eq!(request.instructions.as_deref(), Some("all"));
+    assert_eq!(request.allowed_types, Some(vec!["ui.toast".to_owned()]));
+    assert_eq!(request.type_aliases, [("note".to_owned(), "ui.toast".to_owned())]);
+    assert_eq!(request.require, ["ui.toast"]);
+    let modes = [DirectiveMode::PromptOnly, DirectiveMode::JsonSchema, DirectiveMode::JsonObject];
+    assert_eq!(request.modes.as_deref(), Some(&modes[..]));
+    assert_eq!((request.repair_retries, request.max_bytes), (Some(0), Some(10)));
+    assert_eq!(
+        (request.schema_name.as_deref(), request.output_instructions.as_deref()),
+        (Some("s"), Some("o"))
+    );
+    assert!(!request.inject_response_format && request.include_plans);
+}
+
+#[test]
+fn little_is_required() {
+    let request = DirectivesRequest::from_json(&body(&json!({}))).expect("a good request");
+    assert!(request.definitions.is_empty() && request.allowed_types.is_none() && request.modes.is_none());
+    assert!(request.inject_response_format && !request.include_plans);
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    for (fields, told) in [
+        (json!({"messages": null}), "`messages`: this field is required"),
+        (json!({"registries": {}}), "`registries`: unrecognized request argument"),
+        (json!({"temperature": 3}), "`temperature`: 3 is outside 0..=2"),
+        (json!({"registry": {}}), "`registry.definitions`: this field is required"),
+        (json!({"registry": {"definitions": [], "x": 1}}), "`registry.x`: unrecognized request argument"),
+        (
+            json!({"registry": {"definitions": [{"type": "a"}, {"type": ""}]}}),
+            "`registry.definitions[1].type`: must not be empty",
+        ),
+        (
+            json!({"registry": {"definitions": [{"type": "a", "schema": {}}]}}),
+            "`registry.definitions[0].schema`: unrecognized request argument",
+        ),
+        (
+            json!({"registry": {"definitions": [{"type": "a", "payload_schema": []}]}}),
+            "`registry.definitions[0].payload_schema`: expected a JSON Schema, found an array",
+        ),
+        (json!({"allowed_types": [1]}), "`allowed_types[0]`: expected a string, found a number"),
+        (json!({"type_aliases": {"a": 1}}), "`type_aliases.a`: expected a string, found a number"),
+        (json!({"modes": []}), "`modes`: must not be empty"),
+        (
+            json!({"modes": ["json"]}),
+            "`modes[0]`: `json` is not supported; supported are json_schema, json_object and prompt_only",
+        ),
+        (json!({"repair_retries": 9}), "`repair_retries`: 9 is outside 0..=8"),
+        (json!({"max_bytes": 0}), "`max_bytes`: 0 is outside 1 and up"),
+        (
+            json!({"response_format": {"type": "text"}}),
+            "`response_format`: this is what directives decide themselves",
+        ),
+        (json!({"tools": []}), "`tools`: this is what directives decide themselves"),
+        (json!({"stream": true}), "`stream`: this is what directives decide themselves"),
+    ] {
+        assert_eq!(refused(&fields), told);
+    }
+}

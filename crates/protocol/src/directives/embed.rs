@@ -1,0 +1,197 @@
+//! A payload schema as a part of a larger one, meaning the same.
+
+use serde_json::{Map, Value, json};
+
+/// The keywords whose value is a schema, or a list of them.
+const SCHEMAS: [&str; 17] = [
+    "additionalItems",
+    "additionalProperties",
+    "allOf",
+    "anyOf",
+    "contains",
+    "contentSchema",
+    "else",
+    "if",
+    "items",
+    "not",
+    "oneOf",
+    "prefixItems",
+    "propertyNames",
+    "then",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "extends",
+];
+/// The keywords whose value is an object of schemas.
+const MAPS: [&str; 6] =
+    ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
+/// The keywords that make a difference to what a local reference means beside the place of its schema.
+const IDENTIFIERS: [&str; 8] =
+    ["$anchor", "$dynamicAnchor", "$dynamicRef", "$id", "$recursiveAnchor", "$recursiveRef", "$schema", "id"];
+/// The dialect that a schema has if it says nothing.
+const DEFAULT: &str = "json-schema.org/draft/2020-12/schema";
+
+/// `schema` as it must stand at `pointer` of another schema without `$schema`, and of objects only.
+///
+/// References by pointer into the schema itself are made to lead to the same place there. Whatever else depends on where a schema
+/// stands (other drafts, anchors, dynamic references) is kept by making it a resource of its own.
+pub(super) fn embedded(schema: &Value, pointer: &str) -> Value {
+    let Value::Object(schema) = schema else { return json!({ "type": "object" }) };
+    let mut schema = schema.clone();
+    if dialect(&schema).trim_end_matches('#').ends_with(DEFAULT) {
+        schema.shift_remove("$schema");
+    }
+    if has_identifiers(&schema) {
+        schema = resource(schema, pointer);
+        // An identifier of its own may hide behind a reference, so nothing is put beside that.
+        return if schema.contains_key("$ref") { both(schema) } else { of_objects(schema) };
+    }
+    let apart = schema.contains_key("$ref");
+    let place = if apart { format!("{pointer}/allOf/0") } else { pointer.to_owned() };
+    schema.iter_mut().for_each(|(name, value)| rewrite(name, value, &place));
+    if apart { both(schema) } else { of_objects(schema) }
+}
+
+fn dialect(schema: &Map<String, Value>) -> &str {
+    schema.get("$schema").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn of_objects(mut schema: Map<String, Value>) -> Value {
+    schema.insert("type".to_owned(), "object".into());
+    schema.into()
+}
+
+fn both(schema: Map<String, Value>) -> Value {
+    let schema = Value::Object(schema);
+    json!({ "type": "object", "allOf": [schema] })
+}
+
+/// A resource by an identifier, in which local references mean what they meant.
+fn resource(mut schema: Map<String, Value>, pointer: &str) -> Map<String, Value> {
+    let id = format!("urn:formwork:payload{}", pointer.replace(['/', '$'], ":"));
+    let old = ["draft-04", "draft-06", "draft-07"].into_iter().find(|draft| dialect(&schema).contains(draft));
+    if old.is_some()
+        && let Some(reference) = schema.shift_remove("$ref")
+    {
+        // There what is beside a reference does not count, an identifier as little as the rest.
+        schema.retain(|name, _| ["$schema", "definitions", "$defs"].contains(&name.as_str()));
+        schema.insert("allOf".to_owned(), json!([{ "$ref": reference }]));
+    }
+    // Draft 4 has its own word, and the other is what tells readers that `$schema` counts here.
+    if old == Some("draft-04") && !schema.contains_key("id") {
+        schema.insert("id".to_owned(), id.clone().into());
+    }
+    schema.entry("$id").or_insert_with(|| id.into());
+    schema
+}
+
+fn has_identifiers(schema: &Map<String, Value>) -> bool {
+    let own = IDENTIFIERS.iter().any(|&name| schema.get(name).is_some_and(|value| !value.is_object()));
+    let named = schema.get("$ref").and_then(Value::as_str).is_some_and(|reference| {
+        reference.strip_prefix('#').is_none_or(|rest| !rest.is_empty() && !rest.starts_with('/'))
+    });
+    own || named || subschemas(schema).any(|schema| schema.as_object().is_some_and(has_identifiers))
+}
+
+fn subschemas(schema: &Map<String, Value>) -> impl Iterator<Item = &Value> {
+    schema.iter().flat_map(|(name, value)| -> Vec<&Value> {
+        match value {
+            Value::Object(members) if MAPS.contains(&name.as_str()) => members.values().collect(),
+            Value::Array(items) if SCHEMAS.contains(&name.as_str()) => items.iter().collect(),
+            value if SCHEMAS.contains(&name.as_str()) => vec![value],
+            _ => Vec::new(),
+        }
+    })
+}
+
+/// Has the local references in a keyword of a schema lead below `pointer`.
+fn rewrite(name: &str, value: &mut Value, pointer: &str) {
+    let within = |schema: &mut Value| {
+        let members = schema.as_object_mut().into_iter().flatten();
+        members.for_each(|(name, value)| rewrite(name, value, pointer));
+    };
+    match value {
+        Value::String(reference) if name == "$ref" => {
+            if let Some(place) = reference.strip_prefix('#') {
+                *reference = format!("#{pointer}{place}");
+            }
+        }
+        Value::Object(members) if MAPS.contains(&name) => members.values_mut().for_each(within),
+        Value::Array(items) if SCHEMAS.contains(&name) => items.iter_mut().for_each(within),
+        value if SCHEMAS.contains(&name) => within(value),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[allow(clippy::needless_pass_by_value, reason = "cases are written where they are used")]
+    fn at(schema: Value) -> Value {
+        embedded(&schema, "/$defs/p1")
+    }
+
+    #[test]
+    fn pointers_lead_to_the_same_place() {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "$ref": { "$ref": "#/$defs/a" },
+                "rest": { "type": "array", "items": { "$ref": "#" } },
+                "either": { "anyOf": [{ "$ref": "#/$defs/a" }, { "const": { "$ref": "#/$defs/a" } }] },
+            },
+            "$defs": { "a": { "type": "string" } },
+        });
+        let expected = json!({
+            "type": "object",
+            "properties": {
+                "$ref": { "$ref": "#/$defs/p1/$defs/a" },
+                "rest": { "type": "array", "items": { "$ref": "#/$defs/p1" } },
+                "either": { "anyOf": [{ "$ref": "#/$defs/p1/$defs/a" }, { "const": { "$ref": "#/$defs/a" } }] },
+            },
+            "$defs": { "a": { "type": "string" } },
+        });
+        assert_eq!(at(schema), expected);
+    }
+
+    #[test]
+    fn what_depends_on_its_place_in_other_ways_is_a_resource() {
+        for schema in [
+            json!({ "type": "object", "$schema": "http://json-schema.org/draft-07/schema#" }),
+            json!({ "type": "object", "$defs": { "a": { "$anchor": "x" } } }),
+            json!({ "type": "object", "properties": { "a": { "$ref": "#x" } } }),
+        ] {
+            assert_eq!(at(schema)["$id"], "urn:formwork:payload::defs:p1");
+        }
+        let own = json!({ "type": "object", "$id": "https://example.com/a" });
+        assert_eq!(at(own.clone()), own);
+        let old = at(json!({ "type": "object", "$schema": "http://json-schema.org/draft-04/schema#" }));
+        assert_eq!(old["id"], old["$id"]);
+        let hidden = json!({ "$schema": "http://json-schema.org/draft-07/schema#", "$ref": "#/definitions/a", "title": "A", "definitions": { "a": {} } });
+        let expected = json!({
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "definitions": { "a": {} },
+            "allOf": [{ "$ref": "#/definitions/a" }],
+            "$id": "urn:formwork:payload::defs:p1",
+            "type": "object",
+        });
+        assert_eq!(at(hidden), expected);
+        let usual = json!({ "type": "object", "$schema": "https://json-schema.org/draft/2020-12/schema" });
+        assert_eq!(at(usual), json!({ "type": "object" }));
+        // The name of a property is no keyword.
+        let named = json!({ "type": "object", "properties": { "id": { "type": "string" }, "$id": {} } });
+        assert_eq!(at(named.clone()), named);
+    }
+
+    #[test]
+    fn payloads_are_objects() {
+        assert_eq!(at(json!(true)), json!({ "type": "object" }));
+        assert_eq!(at(json!({ "minProperties": 1 })), json!({ "minProperties": 1, "type": "object" }));
+        assert_eq!(at(json!({ "type": ["object", "null"] })), json!({ "type": "object" }));
+        assert_eq!(
+            at(json!({ "$ref": "#/$defs/a", "$defs": { "a": {} } })),
+            json!({ "type": "object", "allOf": [{ "$ref": "#/$defs/p1/allOf/0/$defs/a", "$defs": { "a": {} } }] })
+        );
+    }
+}

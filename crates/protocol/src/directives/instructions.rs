@@ -1,0 +1,114 @@
+//! What the model is told.
+
+use std::fmt::Write;
+
+use super::{Mode, Problem, Registry, StructuredOutputOptions, Warning, shortened};
+
+/// The most characters of a repair's reasons, and of one of them.
+const REASONS: usize = 1000;
+const REASON: usize = 300;
+
+/// What stands in the system message of a request. Where the server holds the model to the schema it is short.
+pub(super) fn of_request(options: &StructuredOutputOptions, mode: Mode) -> String {
+    let shape = match mode {
+        Mode::JsonSchema => {
+            "Answer with one JSON object. \"assistant_text\" is what you say to the user, and \"directives\" what the app is to do; \
+             both are always there, and either may be empty."
+        }
+        Mode::JsonObject | Mode::PromptOnly => {
+            "Answer with one JSON object and nothing else: no Markdown, no code fences, no text around it. Its shape:\n\
+             {\"assistant_text\": \"…\", \"directives\": [{\"type\": \"…\", \"payload\": {}}]}\n\
+             - \"assistant_text\" is what you say to the user: a string, always there, which may be empty.\n\
+             - \"directives\" is what the app is to do: an array, always there, which may be empty.\n\
+             - Each directive has a \"type\", a string, and a \"payload\", an object."
+        }
+    };
+    let types = of_types(options.registry(), options.allowed().as_deref(), mode != Mode::JsonSchema);
+    let further = options.output_instructions.as_deref().map(str::trim).unwrap_or_default();
+    let parts = [shape, &types, further];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
+}
+
+/// The types that may come, one a line, with what their definitions say; then what is said of all of them.
+pub(super) fn of_types(registry: &Registry, allowed: Option<&[String]>, schemas: bool) -> String {
+    let defined = registry.types();
+    let mut text = String::new();
+    for kind in allowed.unwrap_or(&defined) {
+        let lead = if text.is_empty() { "Types of directives:" } else { "" };
+        let _ = write!(text, "{lead}\n- {kind}");
+        let Some(definition) = registry.get(kind) else { continue };
+        if !definition.description.trim().is_empty() {
+            let _ = write!(text, ": {}", definition.description.trim());
+        }
+        if let Some(schema) =
+            definition.payload_schema.as_ref().filter(|schema| schemas && schema.is_object())
+        {
+            let _ = write!(text, "\n  JSON Schema of the payload: {schema}");
+        }
+        for line in definition.instructions.iter().flat_map(|text| text.trim().lines()) {
+            let _ = write!(text, "\n  {line}");
+        }
+    }
+    if let Some(remarks) = registry.remarks().map(str::trim).filter(|remarks| !remarks.is_empty()) {
+        let gap = if text.is_empty() { "" } else { "\n\n" };
+        let _ = write!(text, "{gap}{remarks}");
+    }
+    text
+}
+
+/// What is said after an answer that cannot be used.
+pub(super) fn of_repair(problem: &Problem, reasons: &[String], warnings: &[Warning]) -> String {
+    let told = warnings.iter().map(ToString::to_string);
+    let reasons: Vec<String> =
+        reasons.iter().cloned().chain(told).map(|line| shortened(&line, REASON)).collect();
+    let reasons = shortened(&reasons.join("; "), REASONS);
+    let mut text =
+        format!("Your answer cannot be used ({}): {}.", problem.code, shortened(&problem.message, REASON));
+    if !reasons.is_empty() {
+        let _ = write!(text, "\nIn particular: {reasons}.");
+    }
+    if problem.code == super::parser::TRUNCATED {
+        text.push_str("\nIt was cut off, so be brief.");
+    }
+    text.push_str(
+        "\nFix the JSON only: answer again with the one JSON object, whole and corrected, and nothing else.",
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::directives::Registry;
+
+    fn options() -> StructuredOutputOptions {
+        let registry = json!({
+            "definitions": [
+                { "type": "ui.toast", "description": " Shows a message. ", "payload_schema": { "required": ["message"] } },
+                { "type": "ui.patch", "instructions": "Seldom.\nOne at most." },
+                { "type": "ui.close" },
+            ],
+            "instructions": "Use as few as you can.",
+        });
+        StructuredOutputOptions::new(serde_json::from_value::<Registry>(registry).expect("a registry"))
+    }
+
+    #[test]
+    fn further_instructions_come_last() {
+        let options = options().with_output_instructions("Mind the tone.\n");
+        let options = options.with_allowed_types(["ui.toast", "ui.patch"]).expect("types");
+        insta::assert_snapshot!(of_request(&options, Mode::JsonSchema));
+        insta::assert_snapshot!(of_request(&options, Mode::PromptOnly));
+        assert_eq!(of_request(&options, Mode::JsonObject), of_request(&options, Mode::PromptOnly));
+    }
+
+    #[test]
+    fn a_registry_tells_of_its_types() {
+        let told = "Types of directives:\n- ui.toast: Shows a message.\n- ui.patch\n  Seldom.\n  One at most.\n- ui.close\n\n\
+                    Use as few as you can.";
+        assert_eq!(options().registry().instructions(), told);
+        assert_eq!(Registry::default().instructions(), "");
+    }
+}

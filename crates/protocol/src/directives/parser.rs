@@ -1,0 +1,272 @@
+//! The JSON object in what a model wrote.
+//!
+//! Thoughts in front count for nothing. The whole text is one, or a fenced block is, or some of the text is; an object with a field of the envelope goes before any other.
+//! Nothing is repaired. The time is linear in the length of the text, and objects nest at most 128 deep.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::error::Category;
+use serde_json::{Map, Value, json};
+
+use super::Problem;
+
+/// There is no text.
+pub const EMPTY: &str = "EMPTY";
+/// The text is larger than it may be.
+pub const TOO_LARGE: &str = "TOO_LARGE";
+/// The text has no object.
+pub const NO_JSON: &str = "NO_JSON";
+/// What should be an object is not JSON.
+pub const INVALID_JSON: &str = "INVALID_JSON";
+/// The text is JSON, but no object.
+pub const NOT_AN_OBJECT: &str = "NOT_AN_OBJECT";
+/// The object ends too early.
+pub const TRUNCATED: &str = "TRUNCATED";
+/// A field of the envelope comes twice, so that no one can tell which is meant.
+pub const DUPLICATE_FIELD: &str = "DUPLICATE_FIELD";
+
+/// The fields of the envelope.
+pub(super) const FIELDS: [&str; 2] = ["assistant_text", "directives"];
+
+/// How many times its length a text is read at most where objects begin that are none.
+const EFFORT: usize = 8;
+
+/// Finds the object in `content`, of which at most `max_bytes` are looked at.
+///
+/// ```
+/// use formwork_protocol::directives::parser;
+/// let object = parser::parse("Sure!\n```json\n{\"assistant_text\": \"Hi\", \"directives\": []}\n```", 1000)?;
+/// assert_eq!(object["assistant_text"], "Hi");
+/// let problem = parser::parse("{\"assistant_text\": \"Hi\" \"directives\": []}", 1000).unwrap_err();
+/// assert_eq!(problem.code, parser::INVALID_JSON);
+/// assert_eq!(problem.message, "line 1, column 25: expected `,` or `}`");
+/// # Ok::<(), formwork_protocol::directives::Problem>(())
+/// ```
+///
+/// # Errors
+/// With one of the codes of this module.
+pub fn parse(content: &str, max_bytes: usize) -> Result<Map<String, Value>, Problem> {
+    let given = content.len();
+    if given > max_bytes {
+        let message = format!("{given} bytes are more than the limit of {max_bytes}");
+        return Err(Problem::parse(TOO_LARGE, message).with(json!({ "given": given, "limit": max_bytes })));
+    }
+    let text = without_thoughts(content);
+    if text.is_empty() {
+        return Err(Problem::parse(EMPTY, "the answer has no text"));
+    }
+    match serde_json::from_str::<Members>(text) {
+        Ok(members) => return members.unambiguous(),
+        Err(error) if error.classify() == Category::Data => {
+            if let Ok(other) = serde_json::from_str::<Value>(text) {
+                let found = kind_of(&other);
+                let message = format!("the JSON is {found}, not an object");
+                return Err(Problem::parse(NOT_AN_OBJECT, message).with(json!({ "found": found })));
+            }
+        }
+        Err(_) => {}
+    }
+    find(content, text)
+}
+
+/// What comes after a model's thoughts, which some servers leave in the text, with the mark before them or without it.
+pub(super) fn without_thoughts(content: &str) -> &str {
+    let text = content.trim_matches(is_blank);
+    match text.split_once("</think>") {
+        Some((_, after)) if !text.starts_with('{') => after.trim_matches(is_blank),
+        _ => text,
+    }
+}
+
+/// Whitespace, and the marks of byte order that some servers leave in.
+pub(super) fn is_blank(c: char) -> bool {
+    c.is_whitespace() || c == '\u{feff}'
+}
+
+/// The kind of a JSON value, in words.
+pub(super) const fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// The object somewhere in `text`, which is a part of `content`.
+fn find(content: &str, text: &str) -> Result<Map<String, Value>, Problem> {
+    let mut first = None;
+    let mut furthest: Option<Broken> = None;
+    for part in fenced(text).into_iter().chain([text]) {
+        let found = scan(part);
+        if let Some(envelope) = found.envelope {
+            return envelope.unambiguous();
+        }
+        first = first.or(found.first);
+        if let Some(broken) = found.furthest
+            && furthest.as_ref().is_none_or(|other| broken.read > other.read)
+        {
+            furthest = Some(broken);
+        }
+    }
+    match (first, furthest) {
+        (Some(first), _) => first.unambiguous(),
+        (None, Some(broken)) => Err(broken.problem(content)),
+        (None, None) => Err(Problem::parse(NO_JSON, "there is no JSON object in the answer")),
+    }
+}
+
+/// What stands between lines that begin with a fence, or after the last such line.
+fn fenced(text: &str) -> Vec<&str> {
+    let mut blocks = Vec::new();
+    let mut open: Option<(&str, usize)> = None;
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        let end = at + line.len();
+        let mark = ["```", "~~~"].into_iter().find(|mark| line.trim_start().starts_with(mark));
+        match (open, mark) {
+            (None, Some(mark)) => open = Some((mark, end)),
+            (Some((opened, start)), Some(mark)) if mark == opened => {
+                blocks.push(&text[start..at]);
+                open = None;
+            }
+            _ => {}
+        }
+        at = end;
+    }
+    blocks.extend(open.map(|(_, start)| &text[start..]));
+    blocks
+}
+
+#[derive(Default)]
+struct Found<'a> {
+    /// The first object with a field of the envelope.
+    envelope: Option<Members>,
+    /// The first object.
+    first: Option<Members>,
+    /// What was most nearly an object.
+    furthest: Option<Broken<'a>>,
+}
+
+/// Tries to read an object wherever one may begin.
+fn scan(text: &str) -> Found<'_> {
+    let mut found = Found::default();
+    let (mut at, mut effort) = (0, text.len().saturating_mul(EFFORT));
+    while let Some(start) = text.as_bytes()[at..].iter().position(|&byte| byte == b'{') {
+        let start = at + start;
+        match Members::begin(&text[start..]) {
+            Ok((members, _)) if members.is_envelope() => return Found { envelope: Some(members), ..found },
+            Ok((members, length)) => {
+                found.first.get_or_insert(members);
+                at = start + length;
+            }
+            Err(broken) => {
+                // What is read twice is bounded: then only what no object has come through is tried.
+                effort = effort.saturating_sub(broken.read);
+                at = if effort > 0 { start + 1 } else { start + broken.read.max(1) };
+                // All the rest belongs to an object that does not end.
+                let ends = broken.truncated;
+                if found.furthest.as_ref().is_none_or(|other| broken.read > other.read) {
+                    found.furthest = Some(broken);
+                }
+                if ends {
+                    break;
+                }
+            }
+        }
+    }
+    found
+}
+
+/// An object, with the name of a field that comes twice, if there is one.
+struct Members {
+    map: Map<String, Value>,
+    duplicate: Option<&'static str>,
+}
+
+impl Members {
+    /// Reads an object at the beginning of `text`; how long it is.
+    fn begin(text: &str) -> Result<(Self, usize), Broken<'_>> {
+        let mut values = serde_json::Deserializer::from_str(text).into_iter::<Self>();
+        match values.next() {
+            Some(Ok(members)) => Ok((members, values.byte_offset())),
+            Some(Err(error)) => Err(Broken::new(text, &error)),
+            None => Err(Broken { text, read: 0, truncated: true, reason: String::new() }),
+        }
+    }
+
+    fn is_envelope(&self) -> bool {
+        FIELDS.iter().any(|&field| self.map.contains_key(field))
+    }
+
+    fn unambiguous(self) -> Result<Map<String, Value>, Problem> {
+        let Some(field) = self.duplicate else { return Ok(self.map) };
+        let problem = Problem::parse(DUPLICATE_FIELD, format!("`{field}` comes twice"));
+        Err(problem.with(json!({ "field": field })))
+    }
+}
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Members;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Members, A::Error> {
+                let mut members = Members { map: Map::new(), duplicate: None };
+                while let Some((name, value)) = entries.next_entry::<String, Value>()? {
+                    let field = FIELDS.into_iter().find(|&field| field == name);
+                    if members.map.insert(name, value).is_some() {
+                        members.duplicate = members.duplicate.or(field);
+                    }
+                }
+                Ok(members)
+            }
+        }
+        deserializer.deserialize_map(Reader)
+    }
+}
+
+/// A text that begins as an object does.
+struct Broken<'a> {
+    text: &'a str,
+    /// How many bytes were read until it could not go on.
+    read: usize,
+    truncated: bool,
+    reason: String,
+}
+
+impl<'a> Broken<'a> {
+    fn new(text: &'a str, error: &serde_json::Error) -> Self {
+        let lines = text.split_inclusive('\n').take(error.line().saturating_sub(1));
+        let read = lines.map(str::len).sum::<usize>() + error.column();
+        let reason = error.to_string();
+        let reason = reason.rsplit_once(" at line ").map_or(reason.as_str(), |(reason, _)| reason).to_owned();
+        Self { text, read: read.min(text.len()), truncated: error.is_eof(), reason }
+    }
+
+    /// Its place is told in `content`, of which it is a part.
+    fn problem(&self, content: &str) -> Problem {
+        let start = self.text.as_ptr() as usize - content.as_ptr() as usize;
+        let before = &content.as_bytes()[..start + self.read];
+        let line = before.split(|&byte| byte == b'\n').count();
+        let last = before.rsplit(|&byte| byte == b'\n').next().unwrap_or_default();
+        let column = String::from_utf8_lossy(last).chars().count();
+        let place = json!({ "line": line, "column": column });
+        if self.truncated {
+            let message = format!("the JSON ends in the middle, at line {line}, column {column}");
+            return Problem::parse(TRUNCATED, message).with(place);
+        }
+        Problem::parse(INVALID_JSON, format!("line {line}, column {column}: {}", self.reason)).with(place)
+    }
+}
+
+#[cfg(test)]
+mod tests;

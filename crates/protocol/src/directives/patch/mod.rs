@@ -1,0 +1,180 @@
+//! Small patches that models write well, in place of RFC 6902.
+//!
+//! A patch is a list of operations, such as `{"op": "set", "path": "/draft/name", "value": "Ava"}`:
+//!
+//! | `op` | |
+//! |---|---|
+//! | `set` | sets `value` at `path`, in whatever objects it takes to get there |
+//! | `delete` | deletes the member or item at `path` |
+//! | `append` | appends `value` to the array at `path`, which is made if there is none |
+//! | `insert` | inserts `value` into the array at `path`, before the item `index` or at the end |
+//!
+//! A path is a JSON pointer (RFC 6901) that begins with `/draft/` or `/ui_state/`. [`normalize_patch_ops`] makes such operations of
+//! what models write instead, [`validate_patch_ops`] tells what is no operation, and [`apply`] does what they say.
+
+mod apply;
+
+use serde_json::{Map, Value, json};
+
+use super::parser::kind_of;
+use super::{Issue, shortened};
+
+pub use apply::{PatchError, apply};
+
+/// What a path begins with.
+const ROOTS: [&str; 2] = ["draft/", "ui_state/"];
+/// The most characters of what was written that are told.
+const TOLD: usize = 80;
+
+/// Makes operations of what models write instead of them, and leaves operations as they are.
+///
+/// - A single object becomes a list of one.
+/// - `add` and `replace` become `set`, `remove` becomes `delete` and `push` becomes `append`; so does an `add` at the end of an array
+///   (`/-`). Case and whitespace around a name do not matter.
+/// - Without an `op`, or with a blank one, it is `set` where there is a `value`, and else `delete`.
+/// - A path that does not begin with `/` is one within `/draft/`, unless it begins with `draft/` or `ui_state/`.
+///
+/// ```
+/// use formwork_protocol::directives::patch::normalize_patch_ops;
+/// use serde_json::json;
+/// let ops = normalize_patch_ops(json!({ "op": "replace", "path": "name", "value": "Ava" }));
+/// assert_eq!(ops, json!([{ "op": "set", "path": "/draft/name", "value": "Ava" }]));
+/// ```
+#[must_use]
+pub fn normalize_patch_ops(ops: Value) -> Value {
+    match ops {
+        Value::Object(_) => json!([normalize(ops)]),
+        Value::Array(ops) => ops.into_iter().map(normalize).collect(),
+        other => other,
+    }
+}
+
+/// The same for the `ops` of a payload. A payload that is an operation itself becomes the one in its `ops`.
+pub fn normalize_payload(payload: &mut Map<String, Value>) {
+    if !payload.contains_key("ops") && payload.get("path").is_some_and(Value::is_string) {
+        let names = ["op", "path", "value", "index"];
+        let member = |name: &str| Some((name.to_owned(), payload.shift_remove(name)?));
+        let op: Map<_, _> = names.into_iter().filter_map(member).collect();
+        payload.insert("ops".to_owned(), op.into());
+    }
+    if let Some(ops) = payload.get_mut("ops") {
+        *ops = normalize_patch_ops(ops.take());
+    }
+}
+
+fn normalize(op: Value) -> Value {
+    let Value::Object(mut op) = op else { return op };
+    if let Some(Value::String(path)) = op.get_mut("path")
+        && let Some(normal) = normal_path(path)
+    {
+        *path = normal;
+    }
+    let given = match op.get("op") {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(name)) => name.trim().to_lowercase(),
+        Some(_) => return op.into(),
+    };
+    let name = match given.as_str() {
+        "" if op.contains_key("value") => "set",
+        "" | "remove" => "delete",
+        "add" if at_the_end(&mut op) => "append",
+        "add" | "replace" => "set",
+        "push" => "append",
+        other => other,
+    };
+    // Where models leave it out it comes first, which is where they write it.
+    if !op.contains_key("op") {
+        op.shift_insert(0, "op".to_owned(), name.into());
+    } else if NAMES.contains(&name) {
+        op.insert("op".to_owned(), name.into());
+    }
+    op.into()
+}
+
+const NAMES: [&str; 4] = ["set", "delete", "append", "insert"];
+
+/// Cuts off what stands for the end of an array.
+fn at_the_end(op: &mut Map<String, Value>) -> bool {
+    let Some(Value::String(path)) = op.get_mut("path") else { return false };
+    let Some(array) = path.strip_suffix("/-") else { return false };
+    *path = array.to_owned();
+    true
+}
+
+/// The path that is meant, where it is not the one that is given.
+fn normal_path(given: &str) -> Option<String> {
+    let path = given.trim();
+    if path.is_empty() || given.starts_with('/') {
+        return None;
+    }
+    let rooted = ROOTS.iter().any(|root| path.starts_with(root));
+    Some(match path {
+        path if path.starts_with('/') => path.to_owned(),
+        path if rooted => format!("/{path}"),
+        path => format!("/draft/{path}"),
+    })
+}
+
+/// Tells what of a patch is no operation; nothing, if all are.
+///
+/// The codes are `OPS_NOT_AN_ARRAY`, `OP_NOT_AN_OBJECT`, `UNKNOWN_OP`, `MISSING_PATH`, `INVALID_PATH`, `MISSING_VALUE`, `MISSING_INDEX` and
+/// `INVALID_INDEX`.
+pub fn validate_patch_ops(ops: &Value) -> Vec<Issue> {
+    let Value::Array(ops) = ops else {
+        let message = format!("`ops` is {}, not an array", kind_of(ops));
+        return vec![Issue::new("OPS_NOT_AN_ARRAY").with_message(message)];
+    };
+    let wrong = |(index, op): (usize, &Value)| {
+        let (code, message) = fault(op)?;
+        let issue = Issue::new(code).with_message(format!("ops[{index}]: {message}"));
+        Some(Issue { details: Some(json!({ "op": index })), ..issue })
+    };
+    ops.iter().enumerate().filter_map(wrong).collect()
+}
+
+/// What is wrong with an operation.
+fn fault(op: &Value) -> Option<(&'static str, String)> {
+    let Value::Object(op) = op else {
+        return Some(("OP_NOT_AN_OBJECT", format!("an operation is an object, not {}", kind_of(op))));
+    };
+    let name = op.get("op").and_then(Value::as_str).filter(|name| NAMES.contains(name));
+    let Some(name) = name else {
+        let given = op.get("op").unwrap_or(&Value::Null);
+        let given = shortened(&given.to_string(), TOLD);
+        return Some(("UNKNOWN_OP", format!("`op` is {given}, not one of {}", NAMES.join(", "))));
+    };
+    let Some(path) = op.get("path") else { return Some(("MISSING_PATH", "there is no `path`".to_owned())) };
+    let Some(path) = path.as_str() else {
+        return Some(("INVALID_PATH", format!("`path` is {}, not a string", kind_of(path))));
+    };
+    if let Some(reason) = path_fault(path) {
+        return Some(("INVALID_PATH", format!("`{}` {reason}", shortened(path, TOLD))));
+    }
+    if name != "delete" && !op.contains_key("value") {
+        return Some(("MISSING_VALUE", format!("`{name}` needs a `value`")));
+    }
+    match op.get("index") {
+        _ if name != "insert" => None,
+        None => Some(("MISSING_INDEX", "`insert` needs an `index`".to_owned())),
+        Some(index) if index.as_u64().is_some() => None,
+        Some(index) => {
+            let given = shortened(&index.to_string(), TOLD);
+            Some(("INVALID_INDEX", format!("`index` is {given}, not a whole number from 0")))
+        }
+    }
+}
+
+fn path_fault(path: &str) -> Option<&'static str> {
+    let within =
+        path.strip_prefix('/').and_then(|path| ROOTS.iter().find_map(|root| path.strip_prefix(root)));
+    let Some(within) = within else { return Some("does not begin with `/draft/` or `/ui_state/`") };
+    if within.split('/').any(str::is_empty) {
+        return Some("has an empty part");
+    }
+    let escapes = within.split('~').skip(1);
+    let bad = escapes.into_iter().any(|rest| !rest.starts_with(['0', '1']));
+    bad.then_some("has a `~` that is not `~0` or `~1`")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn what_models_write_becomes_operations() {
+    for (given, expected) in [
+        // RFC 6902's names.
+        (
+            json!({ "op": "add", "path": "/draft/a", "value": 1 }),
+            json!({ "op": "set", "path": "/draft/a", "value": 1 }),
+        ),
+        (
+            json!({ "op": "replace", "path": "/draft/a", "value": 1 }),
+            json!({ "op": "set", "path": "/draft/a", "value": 1 }),
+        ),
+        (json!({ "op": "remove", "path": "/draft/a" }), json!({ "op": "delete", "path": "/draft/a" })),
+        (
+            json!({ "op": "push", "path": "/draft/a", "value": 1 }),
+            json!({ "op": "append", "path": "/draft/a", "value": 1 }),
+        ),
+        (
+            json!({ "op": "add", "path": "/draft/a/-", "value": 1 }),
+            json!({ "op": "append", "path": "/draft/a", "value": 1 }),
+        ),
+        (
+            json!({ "op": " Replace ", "path": "/draft/a", "value": 1 }),
+            json!({ "op": "set", "path": "/draft/a", "value": 1 }),
+        ),
+        (
+            json!({ "op": "SET", "path": "/draft/a", "value": 1 }),
+            json!({ "op": "set", "path": "/draft/a", "value": 1 }),
+        ),
+        // No name, or a blank one.
+        (
+            json!({ "path": "/draft/a", "value": null }),
+            json!({ "op": "set", "path": "/draft/a", "value": null }),
+        ),
+        (
+            json!({ "op": " ", "path": "/draft/a", "value": 1 }),
+            json!({ "op": "set", "path": "/draft/a", "value": 1 }),
+        ),
+        (json!({ "op": null, "path": "/draft/a" }), json!({ "op": "delete", "path": "/draft/a" })),
+        (json!({ "path": "/draft/a" }), json!({ "op": "delete", "path": "/draft/a" })),
+        // Paths.
+        (
+            json!({ "op": "set", "path": "a/b", "value": 1 }),
+            json!({ "op": "set", "path": "/draft/a/b", "value": 1 }),
+        ),
+        (
+            json!({ "op": "set", "path": "draft/a", "value": 1 }),
+            json!({ "op": "set", "path": "/draft/a", "value": 1 }),
+        ),
+        (
+            json!({ "op": "set", "path": "ui_state/a", "value": 1 }),
+            json!({ "op": "set", "path": "/ui_state/a", "value": 1 }),
+        ),
+        (
+            json!({ "op": "set", "path": " drafts/a ", "value": 1 }),
+            json!({ "op": "set", "path": "/draft/drafts/a", "value": 1 }),
+        ),
+        // What is no operation stays, so that it is told of.
+        (json!({ "op": "move", "path": "/draft/a" }), json!({ "op": "move", "path": "/draft/a" })),
+        (json!({ "op": 7, "path": 7 }), json!({ "op": 7, "path": 7 })),
+        (
+            json!({ "op": "set", "path": "/other/a", "value": 1 }),
+            json!({ "op": "set", "path": "/other/a", "value": 1 }),
+        ),
+        (json!({ "op": "set", "path": "", "value": 1 }), json!({ "op": "set", "path": "", "value": 1 })),
+        (json!("set"), json!("set")),
+    ] {
+        assert_eq!(normalize_patch_ops(json!([given])), json!([expected]), "{given}");
+    }
+    let one = json!({ "path": "a", "value": 1 });
+    assert_eq!(normalize_patch_ops(one), json!([{ "op": "set", "path": "/draft/a", "value": 1 }]));
+    assert_eq!(normalize_patch_ops(json!("set")), json!("set"));
+    assert_eq!(normalize_patch_ops(Value::Null), Value::Null);
+}
+
+#[test]
+fn a_payload_may_be_an_operation() {
+    let normal = |payload: Value| {
+        let mut payload = payload.as_object().cloned().expect("an object");
+        normalize_payload(&mut payload);
+        Value::Object(payload)
+    };
+    let ops = json!([{ "op": "set", "path": "/draft/a", "value": 1 }]);
+    assert_eq!(normal(json!({ "path": "a", "value": 1, "why": "x" })), json!({ "why": "x", "ops": ops }));
+    assert_eq!(
+        normal(json!({ "ops": { "path": "a", "value": 1 }, "path": "b" })),
+        json!({ "ops": ops, "path": "b" })
+    );
+    assert_eq!(normal(json!({ "other": 1 })), json!({ "other": 1 }));
+}
+
+#[test]
+fn what_is_no_operation_is_told() {
+    for (op, code) in [
+        (json!("set"), "OP_NOT_AN_OBJECT"),
+        (json!({ "path": "/draft/a", "value": 1 }), "UNKNOWN_OP"),
+        (json!({ "op": "add", "path": "/draft/a", "value": 1 }), "UNKNOWN_OP"),
+        (json!({ "op": 1, "path": "/draft/a", "value": 1 }), "UNKNOWN_OP"),
+        (json!({ "op": "set", "value": 1 }), "MISSING_PATH"),
+        (json!({ "op": "set", "path": 1, "value": 1 }), "INVALID_PATH"),
+        (json!({ "op": "set", "path": "draft/a", "value": 1 }), "INVALID_PATH"),
+        (json!({ "op": "set", "path": "/other/a", "value": 1 }), "INVALID_PATH"),
+        (json!({ "op": "set", "path": "/drafts/a", "value": 1 }), "INVALID_PATH"),
+        (json!({ "op": "set", "path": "/draft", "value": 1 }), "INVALID_PATH"),
+        (json!({ "op": "set", "path": "/draft/", "value": 1 }), "INVALID_PATH"),
+        (json!({ "op": "set", "path": "/draft/a//b", "value": 1 }), "INVALID_PATH"),
+        (json!({ "op": "set", "path": "/draft/a~b", "value": 1 }), "INVALID_PATH"),
+        (json!({ "op": "set", "path": "/draft/a" }), "MISSING_VALUE"),
+        (json!({ "op": "append", "path": "/draft/a" }), "MISSING_VALUE"),
+        (json!({ "op": "insert", "path": "/draft/a", "index": 0 }), "MISSING_VALUE"),
+        (json!({ "op": "insert", "path": "/draft/a", "value": 1 }), "MISSING_INDEX"),
+        (json!({ "op": "insert", "path": "/draft/a", "value": 1, "index": -1 }), "INVALID_INDEX"),
+        (json!({ "op": "insert", "path": "/draft/a", "value": 1, "index": "0" }), "INVALID_INDEX"),
+        (json!({ "op": "insert", "path": "/draft/a", "value": 1, "index": 1.5 }), "INVALID_INDEX"),
+    ] {
+        let fine = json!({ "op": "delete", "path": "/ui_state/a/0" });
+        let issues = validate_patch_ops(&json!([fine, op]));
+        assert_eq!(issues.len(), 1, "{op}");
+        assert_eq!((issues[0].code.as_str(), &issues[0].details), (code, &Some(json!({ "op": 1 }))), "{op}");
+    }
+    for ops in [json!({}), json!("x"), Value::Null] {
+        assert_eq!(validate_patch_ops(&ops)[0].code, "OPS_NOT_AN_ARRAY");
+    }
+    let fine = json!([
+        { "op": "set", "path": "/draft/a", "value": null, "note": "kept" },
+        { "op": "delete", "path": "/draft/a", "value": 1 },
+        { "op": "append", "path": "/ui_state/a~0b~1c", "value": {} },
+        { "op": "insert", "path": "/draft/a", "value": [], "index": 0 },
+    ]);
+    assert_eq!(validate_patch_ops(&fine), []);
+    assert_eq!(validate_patch_ops(&json!([])), []);
+}
+
+fn any_op() -> impl Strategy<Value = Value> {
+    let name = prop_oneof![
+        Just(Value::Null),
+        "(set|delete|append|insert|add|replace|remove|push|Set| add |move||\\?)".prop_map(Value::from),
+        Just(json!(7)),
+    ];
+    let path = prop_oneof![
+        "(/|)(draft|ui_state|other|)(/|)(a|b/0|-|a~0|~|)(/-|)( |)".prop_map(Value::from),
+        Just(json!(7)),
+    ];
+    let member = |value: BoxedStrategy<Value>| proptest::option::of(value);
+    let value = prop_oneof![Just(Value::Null), Just(json!(1)), Just(json!([1]))].boxed();
+    let index = prop_oneof![Just(json!(0)), Just(json!("0")), Just(json!(-1))].boxed();
+    (member(name.boxed()), member(path.boxed()), member(value), member(index)).prop_map(
+        |(name, path, value, index)| {
+            let members = [("op", name), ("path", path), ("value", value), ("index", index)];
+            let given = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+            Value::Object(given.collect())
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn normal_operations_stay_as_they_are(ops in proptest::collection::vec(any_op(), 0..4)) {
+        let given = Value::Array(ops);
+        let normal = normalize_patch_ops(given.clone());
+        prop_assert_eq!(&normalize_patch_ops(normal.clone()), &normal);
+        if validate_patch_ops(&given).is_empty() {
+            prop_assert_eq!(&normal, &given);
+        }
+        // Nothing becomes worse.
+        prop_assert!(validate_patch_ops(&normal).len() <= validate_patch_ops(&given).len());
+    }
+
+    #[test]
+    fn what_is_valid_never_panics(ops in proptest::collection::vec(any_op(), 0..6)) {
+        let mut document = json!({ "draft": { "a": [1], "b": [{}] }, "ui_state": { "a": {} } });
+        let _ = apply(&mut document, &normalize_patch_ops(ops.into()));
+    }
+}

@@ -1,0 +1,177 @@
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::request::Conversation;
+use super::{Run, salvage};
+use crate::directives::{Attempt, AttemptKind, Envelope, Mode, Problem, ProblemCategory, Warning, parser};
+use crate::{BackendError, Category, Reply};
+
+/// What an attempt came to.
+pub(super) enum Outcome {
+    /// An envelope that is what the caller requires.
+    Good(Envelope),
+    /// An answer that is not.
+    Bad(Box<Answered>),
+    /// The backend does not do what was asked for.
+    Refused,
+    /// The backend does not answer.
+    Failed,
+}
+
+/// An answer that cannot be used.
+pub(super) struct Answered {
+    pub(super) content: String,
+    pub(super) problem: Problem,
+    /// What the caller misses in an envelope.
+    pub(super) reasons: Vec<String>,
+    pub(super) envelope: Option<Envelope>,
+    /// What the model says in place of an answer.
+    refusal: Option<String>,
+}
+
+impl Answered {
+    pub(super) fn repair_kind(&self) -> AttemptKind {
+        match self.problem.category {
+            ProblemCategory::Semantic => AttemptKind::SemanticRepair,
+            _ => AttemptKind::Repair,
+        }
+    }
+
+    /// What of it can be said to the user.
+    pub(super) fn text(&self) -> String {
+        self.refusal.clone().unwrap_or_else(|| salvage::assistant_text(&self.content))
+    }
+}
+
+impl Run<'_> {
+    /// Asks once, and takes note of what came.
+    pub(super) async fn attempt(
+        &mut self,
+        mode: Mode,
+        kind: AttemptKind,
+        conversation: &Conversation,
+    ) -> Result<Outcome, BackendError> {
+        let plan = &conversation.plan;
+        let started = Instant::now();
+        let answer = self.runner.prompts.run(plan).await;
+        let mut attempt = Attempt {
+            mode,
+            kind,
+            plan: Some(plan.clone()),
+            content: None,
+            finish_reason: None,
+            error: None,
+            warnings: Vec::new(),
+            sent: None,
+            latency_ms: millis(started.elapsed()),
+            usage: None,
+        };
+        let outcome = match answer {
+            Err(error) if error.category() == Category::Cancelled => return Err(error),
+            Err(error) => {
+                let (problem, outcome) = failed(mode, kind, &error);
+                attempt.error = Some(problem);
+                outcome
+            }
+            Ok(reply) => {
+                self.answered();
+                attempt.content = Some(reply.content());
+                attempt.finish_reason.clone_from(&reply.finish_reason);
+                attempt.sent = Some(reply.attempts);
+                attempt.usage = reply.body.get("usage").filter(|usage| usage.is_object()).cloned();
+                let outcome = self.read(&reply);
+                match &outcome {
+                    Outcome::Good(envelope) => attempt.warnings.clone_from(&envelope.warnings),
+                    Outcome::Bad(answered) => {
+                        attempt.error = Some(answered.problem.clone());
+                        let warnings = answered.envelope.as_ref().map(|envelope| envelope.warnings.clone());
+                        attempt.warnings = warnings.unwrap_or_default();
+                        self.keep_text(answered);
+                    }
+                    Outcome::Refused | Outcome::Failed => {}
+                }
+                outcome
+            }
+        };
+        let error = attempt.error.as_ref().map(|error| error.code.as_str());
+        tracing::debug!(mode = mode.name(), ?kind, error, latency_ms = attempt.latency_ms, "asked");
+        self.attempts.push(attempt);
+        Ok(outcome)
+    }
+
+    /// What an answer comes to.
+    fn read(&self, reply: &Reply) -> Outcome {
+        let content = reply.content();
+        let refusal = reply.message.get("refusal").and_then(Value::as_str).map(str::to_owned);
+        let read = parser::parse(&content, self.options().max_bytes);
+        let bad = |problem, reasons, envelope| {
+            let refusal = refusal.clone();
+            Outcome::Bad(Box::new(Answered { content: content.clone(), problem, reasons, envelope, refusal }))
+        };
+        let mut envelope = match read.and_then(|members| self.validator.validate(members)) {
+            Ok(envelope) => envelope,
+            Err(problem) => return bad(cause(reply, problem), Vec::new(), None),
+        };
+        if reply.is_truncated() {
+            envelope.warnings.push(Warning {
+                code: parser::TRUNCATED.to_owned(),
+                message: "the answer was cut off after the envelope, or brought to an end by its limit"
+                    .to_owned(),
+                index: None,
+                kind: None,
+                details: None,
+            });
+        }
+        let check = self.request.result_validator.as_ref();
+        let reasons = check.map(|check| check(&envelope)).unwrap_or_default();
+        if reasons.is_empty() {
+            return Outcome::Good(envelope);
+        }
+        let message = "the answer is not what is required";
+        let problem = Problem::new(ProblemCategory::Semantic, "REQUIREMENT_NOT_MET", message)
+            .with(json!({ "reasons": reasons }));
+        bad(problem, reasons, Some(envelope))
+    }
+}
+
+/// The reason for an answer that cannot be read, where the backend tells a better one than its text.
+fn cause(reply: &Reply, problem: Problem) -> Problem {
+    let because = |code: &str, message: &str| {
+        let found = json!({ "code": problem.code, "message": problem.message, "details": problem.details });
+        Problem { category: problem.category, ..Problem::parse(code, message) }
+            .with(json!({ "found": found }))
+    };
+    let refused = reply.message.get("refusal").is_some_and(Value::is_string);
+    match reply.finish_reason.as_deref() {
+        Some("length") => because(parser::TRUNCATED, "the answer was cut off at the limit of its length"),
+        Some("content_filter") => because("CONTENT_FILTER", "the provider held the answer back"),
+        _ if refused => because("REFUSED", "the model refuses to answer"),
+        _ if problem.code == parser::EMPTY && reply.message.contains_key("tool_calls") => {
+            because("UNEXPECTED_TOOL_CALLS", "the answer calls tools in place of saying something")
+        }
+        _ => problem,
+    }
+}
+
+/// What an error comes to. One that says that a mode is not known leads to the next; others would come again.
+fn failed(mode: Mode, kind: AttemptKind, error: &BackendError) -> (Problem, Outcome) {
+    const ELSEWHERE: [&str; 4] =
+        ["context_length_exceeded", "model_not_found", "invalid_api_key", "insufficient_quota"];
+    let problem = Problem::transport(error);
+    let about_mode = matches!(error.status(), Some(400 | 404 | 405 | 415 | 422 | 501));
+    let elsewhere = error.code().is_some_and(|code| ELSEWHERE.contains(&code));
+    if !about_mode || elsewhere || !mode.is_structured() {
+        return (problem, Outcome::Failed);
+    }
+    if kind != AttemptKind::First {
+        return (problem, Outcome::Refused);
+    }
+    let unsupported =
+        Problem { category: ProblemCategory::Unsupported, code: "UNSUPPORTED_MODE".to_owned(), ..problem };
+    (unsupported, Outcome::Refused)
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

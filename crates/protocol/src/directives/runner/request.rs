@@ -1,0 +1,136 @@
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::attempt::Answered;
+use crate::directives::{Envelope, Mode, Preset, StructuredOutputOptions, instructions, schema, shortened};
+use crate::{Body, Plan};
+
+/// The most characters of an answer that the model is shown again.
+const SHOWN: usize = 2000;
+
+/// Tells what a caller requires of an envelope and does not find; nothing, if it is as it should be.
+pub type ResultValidator = Arc<dyn Fn(&Envelope) -> Vec<String> + Send + Sync>;
+
+/// What is asked for.
+#[derive(Clone)]
+pub struct RunRequest {
+    /// The system message; what the model is told of directives comes after it.
+    pub system: Option<String>,
+    /// The conversation so far, in the form of chat requests.
+    pub history: Vec<Value>,
+    /// What the user says now.
+    pub user: Option<String>,
+    /// What an answer must be.
+    pub options: StructuredOutputOptions,
+    /// What else the caller requires of it. An envelope without it is repaired, and then asked for in the next mode.
+    pub result_validator: Option<ResultValidator>,
+    /// Further fields of requests, such as `temperature`; those in [`RESERVED`](crate::directives::presets::RESERVED) are ignored.
+    pub overrides: Body,
+    /// The modes to try in place of the preset's.
+    pub modes: Option<Vec<Mode>>,
+}
+
+impl RunRequest {
+    /// Asks one thing.
+    pub fn new(user: impl Into<String>, options: StructuredOutputOptions) -> Self {
+        Self { user: Some(user.into()), ..Self::of_history(Vec::new(), options) }
+    }
+
+    /// Asks with a whole conversation.
+    pub fn of_history(history: Vec<Value>, options: StructuredOutputOptions) -> Self {
+        Self {
+            system: None,
+            history,
+            user: None,
+            options,
+            result_validator: None,
+            overrides: Body::new(),
+            modes: None,
+        }
+    }
+
+    /// With a requirement.
+    #[must_use]
+    pub fn with_result_validator(
+        mut self,
+        check: impl Fn(&Envelope) -> Vec<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.result_validator = Some(Arc::new(check));
+        self
+    }
+}
+
+/// Requires at least one directive of each of these types.
+pub fn require_types(types: Vec<String>) -> impl Fn(&Envelope) -> Vec<String> + Send + Sync + 'static {
+    move |envelope| {
+        let is_there = |kind: &&String| envelope.directives.iter().any(|directive| directive.kind == **kind);
+        types.iter().filter(|kind| !is_there(kind)).map(|kind| format!("missing {kind}")).collect()
+    }
+}
+
+/// What is sent in one mode.
+pub(super) struct Conversation {
+    pub(super) plan: Plan,
+    /// The messages that every repair begins with.
+    begin: usize,
+}
+
+impl Conversation {
+    pub(super) fn new(request: &RunRequest, preset: &Preset, mode: Mode, detail: schema::Detail) -> Self {
+        let told = instructions::of_request(&request.options, mode);
+        let mut messages = Vec::new();
+        let mut history = request.history.as_slice();
+        let first = history.first().filter(|message| is_system(message)).and_then(text_of);
+        let system = match (&request.system, first) {
+            (None, Some(first)) => {
+                history = &history[1..];
+                first
+            }
+            (system, _) => system.clone().unwrap_or_default(),
+        };
+        let parts = [system.trim(), &told];
+        let system: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        messages.push(json!({ "role": "system", "content": system.join("\n\n") }));
+        messages.extend_from_slice(history);
+        messages.extend(request.user.as_ref().map(|text| json!({ "role": "user", "content": text })));
+        let mut options = preset.fields(mode, &request.overrides);
+        if request.options.inject_response_format
+            && let Some(format) = schema::response_format(&request.options, mode, detail)
+        {
+            options.insert("response_format".to_owned(), format);
+        }
+        Self { begin: messages.len(), plan: Plan { messages, options } }
+    }
+
+    /// Shows the model its last answer, and what is wrong with it.
+    pub(super) fn repair(&mut self, answered: &Answered) {
+        self.plan.messages.truncate(self.begin);
+        let content = shortened(answered.content.trim(), SHOWN);
+        // Some servers refuse a message that says nothing.
+        if !content.is_empty() {
+            self.plan.messages.push(json!({ "role": "assistant", "content": content }));
+        }
+        let warnings = answered.envelope.as_ref().map(|envelope| envelope.warnings.as_slice());
+        let told =
+            instructions::of_repair(&answered.problem, &answered.reasons, warnings.unwrap_or_default());
+        self.plan.messages.push(json!({ "role": "user", "content": told }));
+    }
+}
+
+/// The text of a message, which may be in parts.
+fn text_of(message: &Value) -> Option<String> {
+    match message.get("content")? {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(parts) => {
+            let texts: Option<Vec<_>> =
+                parts.iter().map(|part| part.get("text").and_then(Value::as_str)).collect();
+            Some(texts?.join("\n"))
+        }
+        _ => None,
+    }
+}
+
+fn is_system(message: &Value) -> bool {
+    message["role"] == "system" || message["role"] == "developer"
+}

@@ -1,0 +1,70 @@
+//! What can be said to the user where there is no envelope.
+
+use std::fmt::Write;
+
+use super::parser::{is_blank, without_thoughts};
+
+/// The text of an answer that could not be read: the value of `assistant_text` as far as it came, or what stands before any JSON.
+pub(super) fn assistant_text(content: &str) -> String {
+    let content = without_thoughts(content);
+    written(content).unwrap_or_else(|| {
+        let end = [content.find('{'), content.find("```")].into_iter().flatten().min();
+        content[..end.unwrap_or(content.len())].trim_matches(is_blank).to_owned()
+    })
+}
+
+/// The string after `"assistant_text":`, up to its end or to where it was cut off.
+fn written(content: &str) -> Option<String> {
+    const NAME: &str = "\"assistant_text\"";
+    let rest = &content[content.find(NAME)? + NAME.len()..];
+    let rest = rest.trim_start().strip_prefix(':')?.trim_start().strip_prefix('"')?;
+    // What JSON has no room for is escaped, and an escape that was cut off left out; then it is a string.
+    let mut literal = String::from('"');
+    let mut characters = rest.chars();
+    while let Some(c) = characters.next() {
+        match c {
+            '"' => break,
+            '\\' => {
+                let rest = characters.as_str();
+                let length = if rest.starts_with('u') { 5 } else { 1 };
+                let Some(escape) = rest.get(..length) else { break };
+                literal.push('\\');
+                literal.push_str(escape);
+                characters = rest[length..].chars();
+            }
+            c if c.is_control() => {
+                let _ = write!(literal, "\\u{:04x}", u32::from(c));
+            }
+            c => literal.push(c),
+        }
+    }
+    literal.push('"');
+    serde_json::from_str(&literal).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_is_lost() {
+        for (content, text) in [
+            ("Just prose.", "Just prose."),
+            ("<think>So</think>\nProse.", "Prose."),
+            (r#"{"assistant_text": "Hi \"you\"", "directives": [{"#, "Hi \"you\""),
+            (r#"{"assistant_text": "cut o"#, "cut o"),
+            (r#"{"assistant_text": "cut at \"#, "cut at "),
+            (r#"{"assistant_text": "cut at \u00"#, "cut at "),
+            (r#"{"assistant_text" : "a\u00e9b", oops"#, "aéb"),
+            ("{\"assistant_text\": \"two\nlines\", oops", "two\nlines"),
+            ("Here it is:\n```json\n{\"oops\"", "Here it is:"),
+            ("\u{feff} Here: {oops", "Here:"),
+            (r#"{"assistant_text": 7}"#, ""),
+            (r#"{"assistant_text": "bad \x", "#, ""),
+            (r#"{"directives": []}"#, ""),
+            ("", ""),
+        ] {
+            assert_eq!(assistant_text(content), text, "{content}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The envelope as a JSON Schema, and the `response_format` that asks for it.
+
+use serde_json::{Value, json};
+
+use super::embed::embedded;
+use super::{Definition, Mode, StructuredOutputOptions};
+
+/// The name of the schema in requests, unless something else is said.
+pub const NAME: &str = "directives";
+
+/// How much the schema says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Detail {
+    /// Payloads are what their types' schemas say; without it any object, which every provider takes.
+    pub payloads: bool,
+    /// What requests say in `strict`.
+    pub strict: bool,
+}
+
+/// The `response_format` of a mode; none where the prompt alone asks.
+pub fn response_format(options: &StructuredOutputOptions, mode: Mode, detail: Detail) -> Option<Value> {
+    match mode {
+        Mode::JsonSchema => {
+            let schema = envelope(options, detail.payloads);
+            let named = json!({ "name": options.schema_name(), "strict": detail.strict, "schema": schema });
+            Some(json!({ "type": "json_schema", "json_schema": named }))
+        }
+        Mode::JsonObject => Some(json!({ "type": "json_object" })),
+        Mode::PromptOnly => None,
+    }
+}
+
+/// The schema of the envelope: `type` is one of those allowed, if they are known, and `payload` an object.
+///
+/// With `payloads` there is an alternative for each type that has a payload schema, and one for the others. Those schemas stand under
+/// `$defs`; what they refer to within themselves is found there.
+pub fn envelope(options: &StructuredOutputOptions, payloads: bool) -> Value {
+    let (directives, definitions) = match options.allowed() {
+        // No type at all: `enum` would have to be empty, which is no schema.
+        Some(allowed) if allowed.is_empty() => (json!({ "type": "array", "maxItems": 0 }), json!({})),
+        allowed => {
+            let (items, definitions) = items(options, allowed.as_deref(), payloads);
+            (json!({ "type": "array", "items": items }), definitions)
+        }
+    };
+    let mut schema = json!({
+        "type": "object",
+        "properties": { "assistant_text": { "type": "string" }, "directives": directives },
+        "required": ["assistant_text", "directives"],
+        "additionalProperties": false,
+    });
+    if definitions.as_object().is_some_and(|definitions| !definitions.is_empty()) {
+        schema["$defs"] = definitions;
+    }
+    schema
+}
+
+/// The schema of a directive, and what it refers to.
+fn items(options: &StructuredOutputOptions, allowed: Option<&[String]>, payloads: bool) -> (Value, Value) {
+    let Some(allowed) = allowed else {
+        return (directive(&json!({ "type": "string" }), &json!({ "type": "object" })), json!({}));
+    };
+    let schema_of = |kind: &String| {
+        let definition: Option<&Definition> = options.registry().get(kind);
+        definition.and_then(|definition| definition.payload_schema.as_ref()).filter(|_| payloads)
+    };
+    let mut definitions = json!({});
+    let mut alternatives = Vec::new();
+    let plain: Vec<&String> = allowed.iter().filter(|kind| schema_of(kind).is_none()).collect();
+    for (number, kind) in allowed.iter().enumerate() {
+        let Some(schema) = schema_of(kind) else { continue };
+        let name = format!("payload_{number}");
+        definitions[&name] = embedded(schema, &format!("/$defs/{name}"));
+        let reference = json!({ "$ref": format!("#/$defs/{name}") });
+        alternatives.push(directive(&json!({ "type": "string", "enum": [kind] }), &reference));
+    }
+    if !plain.is_empty() {
+        let kind = json!({ "type": "string", "enum": plain });
+        alternatives.push(directive(&kind, &json!({ "type": "object" })));
+    }
+    if alternatives.len() == 1 {
+        return (alternatives.remove(0), definitions);
+    }
+    (json!({ "anyOf": alternatives }), definitions)
+}
+
+fn directive(kind: &Value, payload: &Value) -> Value {
+    json!({
+        "type": "object",
+        "properties": { "type": kind, "payload": payload },
+        "required": ["type", "payload"],
+        "additionalProperties": false,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+use serde_json::{Map, Value, json};
+
+use super::names::{Meaning, Names};
+use super::parser::{FIELDS, kind_of};
+use super::{Directive, Issue, Problem, ProblemCategory, StructuredOutputOptions, Warning, patch, shortened};
+
+/// The most characters of a name that are told.
+const NAME: usize = 80;
+/// The most unknown fields that are told.
+const FIELDS_TOLD: usize = 8;
+
+/// An envelope of which everything can be used.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Envelope {
+    /// What is said to the user.
+    pub assistant_text: String,
+    /// What the app is to do, by the types' own names.
+    pub directives: Vec<Directive>,
+    /// What was left out.
+    pub warnings: Vec<Warning>,
+}
+
+/// Tells what of an object is an envelope.
+///
+/// The fields must be there and of their types. A directive that cannot be used is left out, with a warning of its index and one of
+/// the codes `NOT_AN_OBJECT`, `MISSING_TYPE`, `INVALID_TYPE`, `UNKNOWN_TYPE`, `TYPE_NOT_ALLOWED`, `MISSING_PAYLOAD`, `INVALID_PAYLOAD`,
+/// `PAYLOAD_SCHEMA`, those of [`patch`], or of the app's own check. A field that nobody knows is left out, with `UNKNOWN_FIELD`; within payloads all are
+/// kept.
+pub struct Validator<'a> {
+    options: &'a StructuredOutputOptions,
+    names: Names,
+}
+
+impl<'a> Validator<'a> {
+    /// Checks what `options` say.
+    pub fn new(options: &'a StructuredOutputOptions) -> Self {
+        Self { options, names: Names::new(options) }
+    }
+
+    /// Reads an envelope.
+    ///
+    /// # Errors
+    /// With the code `MISSING_FIELD` or `INVALID_FIELD`, when it has not both fields as they must be.
+    pub fn validate(&self, mut members: Map<String, Value>) -> Result<Envelope, Problem> {
+        let assistant_text = match field(&mut members, FIELDS[0])? {
+            Value::String(text) => text,
+            other => return Err(wrong(FIELDS[0], "a string", &other)),
+        };
+        let items = match field(&mut members, FIELDS[1])? {
+            Value::Array(items) => items,
+            other => return Err(wrong(FIELDS[1], "an array", &other)),
+        };
+        let mut warnings: Vec<Warning> = unknown(&members, None, None).into_iter().collect();
+        let mut directives = Vec::new();
+        for (index, item) in items.into_iter().enumerate() {
+            match self.directive(index, item, &mut warnings) {
+                Ok(directive) => directives.push(directive),
+                Err(dropped) => warnings.extend(dropped),
+            }
+        }
+        Ok(Envelope { assistant_text, directives, warnings })
+    }
+
+    fn directive(
+        &self,
+        index: usize,
+        item: Value,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Directive, Vec<Warning>> {
+        let told = |kind: Option<&str>, code: &str, message: String| {
+            let kind = kind.map(|kind| shortened(kind, NAME));
+            vec![Warning { code: code.to_owned(), message, index: Some(index), kind, details: None }]
+        };
+        let Value::Object(mut members) = item else {
+            return Err(told(
+                None,
+                "NOT_AN_OBJECT",
+                format!("a directive is an object, not {}", kind_of(&item)),
+            ));
+        };
+        let given = match members.shift_remove("type") {
+            Some(Value::String(given)) => given,
+            None => return Err(told(None, "MISSING_TYPE", "there is no `type`".to_owned())),
+            Some(other) => {
+                let message = format!("`type` is {}, not a string", kind_of(&other));
+                return Err(told(None, "INVALID_TYPE", message));
+            }
+        };
+        let kind = match self.names.meaning(&given) {
+            Meaning::Type(kind) => kind,
+            Meaning::NotAllowed(kind) => {
+                return Err(told(Some(&kind), "TYPE_NOT_ALLOWED", "this type may not come here".to_owned()));
+            }
+            Meaning::Unknown => {
+                return Err(told(Some(&given), "UNKNOWN_TYPE", "there is no such type".to_owned()));
+            }
+        };
+        let mut payload = match members.shift_remove("payload") {
+            Some(Value::Object(payload)) => payload,
+            None => return Err(told(Some(&kind), "MISSING_PAYLOAD", "there is no `payload`".to_owned())),
+            Some(other) => {
+                let message = format!("`payload` is {}, not an object", kind_of(&other));
+                return Err(told(Some(&kind), "INVALID_PAYLOAD", message));
+            }
+        };
+        let issues = self.check(&kind, &mut payload);
+        if !issues.is_empty() {
+            let warning = |issue: Issue| Warning {
+                message: issue.message.unwrap_or_else(|| "the payload is not as it must be".to_owned()),
+                code: issue.code,
+                index: Some(index),
+                kind: Some(kind.clone()),
+                details: issue.details,
+            };
+            return Err(issues.into_iter().map(warning).collect());
+        }
+        warnings.extend(unknown(&members, Some(index), Some(&kind)));
+        Ok(Directive { kind, payload })
+    }
+
+    /// Brings a payload into shape, and checks it: by its schema, as a patch, by the app.
+    fn check(&self, kind: &str, payload: &mut Map<String, Value>) -> Vec<Issue> {
+        let registry = self.options.registry();
+        let is_patch = registry.get(kind).is_some_and(|definition| definition.patch);
+        if is_patch {
+            patch::normalize_payload(payload);
+        }
+        if let Some(change) = &self.options.payload_normalizer {
+            change(kind, payload);
+        }
+        let violations = registry.violations(kind, payload);
+        if let Some((place, message)) = violations.first() {
+            let place = if place.is_empty() { "the payload" } else { place };
+            let all: Vec<_> = violations
+                .iter()
+                .map(|(pointer, message)| json!({ "pointer": pointer, "message": message }))
+                .collect();
+            let issue = Issue::new("PAYLOAD_SCHEMA").with_message(format!("{place}: {message}"));
+            return vec![Issue { details: Some(json!({ "violations": all })), ..issue }];
+        }
+        if is_patch {
+            let issues = patch::validate_patch_ops(payload.get("ops").unwrap_or(&Value::Null));
+            if !issues.is_empty() {
+                return issues;
+            }
+        }
+        self.options.payload_validator.as_ref().map(|check| check(kind, payload)).unwrap_or_default()
+    }
+}
+
+fn field(members: &mut Map<String, Value>, name: &str) -> Result<Value, Problem> {
+    members.shift_remove(name).ok_or_else(|| {
+        let problem =
+            Problem::new(ProblemCategory::Envelope, "MISSING_FIELD", format!("there is no `{name}`"));
+        problem.with(json!({ "field": name }))
+    })
+}
+
+fn wrong(name: &str, expected: &str, found: &Value) -> Problem {
+    let found = kind_of(found);
+    let message = format!("`{name}` is {found}, not {expected}");
+    Problem::new(ProblemCategory::Envelope, "INVALID_FIELD", message)
+        .with(json!({ "field": name, "expected": expected, "found": found }))
+}
+
+/// A warning of the fields that are left over, if there are any.
+fn unknown(members: &Map<String, Value>, index: Option<usize>, kind: Option<&str>) -> Option<Warning> {
+    let names: Vec<_> = members.keys().take(FIELDS_TOLD).map(|name| shortened(name, NAME)).collect();
+    let message = format!("left out: `{}`", names.join("`, `"));
+    let kind = kind.map(str::to_owned);
+    let details = Some(json!({ "fields": names }));
+    (!members.is_empty()).then(|| Warning { code: "UNKNOWN_FIELD".to_owned(), message, index, kind, details })
+}
+
+#[cfg(test)]
+mod tests;

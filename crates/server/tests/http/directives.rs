@@ -1,0 +1,225 @@
+use axum::http::{Method, StatusCode};
+use formwork_protocol::PromptRunner;
+use formwork_protocol::directives::{
+    Definition, Mode, Registry, RunRequest, Runner, StructuredOutputOptions,
+};
+use formwork_server::{App, LocalBackend, ServerOptions};
+use serde_json::{Value, json};
+
+use crate::fixture::{self, Answer, FailsAfter, app, babbles, request, says, says_in, send, served, start};
+
+async fn ask(app: &App, fields: &Value) -> Answer {
+    send(app, request(Method::POST, "/v1/directives", fixture::ask(fields).to_string())).await
+}
+
+async fn ok(app: &App, fields: &Value) -> Value {
+    let answer = ask(app, fields).await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+    answer.json()
+}
+
+/// The message and the field of a refusal.
+async fn refused(app: &App, fields: &Value) -> (StatusCode, String, String) {
+    let answer = ask(app, fields).await;
+    let error = answer.json()["error"].clone();
+    let text = |name: &str| error[name].as_str().unwrap_or_default().to_owned();
+    (answer.status, text("param"), text("message"))
+}
+
+fn registry() -> Value {
+    let toast = json!({
+        "type": "object",
+        "properties": { "message": { "type": "string", "maxLength": 12 }, "level": { "$ref": "#/$defs/level" } },
+        "required": ["message", "level"],
+        "additionalProperties": false,
+        "$defs": { "level": { "enum": ["info", "error"] } },
+    });
+    let form = json!({
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": "object",
+        "properties": { "form_id": { "$ref": "#/definitions/id" } },
+        "required": ["form_id"],
+        "definitions": { "id": { "type": "string", "pattern": "^[a-z]{2,6}_v[0-9]$" } },
+    });
+    json!({ "definitions": [
+        { "type": "ui.toast", "payload_schema": toast, "aliases": ["toast"] },
+        { "type": "ui.show_form", "payload_schema": form },
+        { "type": "ui.close" },
+    ] })
+}
+
+#[tokio::test]
+async fn what_the_model_writes_is_read() {
+    let app = app(says_in(
+        4000,
+        r#"{"assistant_text": "Hi", "directives": [{"type": "ui.toast", "payload": {"message": "Saved", "level": "info"}}]}"#,
+    ));
+    let mut result = ok(&app, &json!({ "registry": registry() })).await;
+    result["attempts"][0]["latency_ms"] = json!(0);
+    insta::assert_snapshot!(format!("{result:#}"));
+    let with_plans = ok(&app, &json!({ "registry": registry(), "include_plans": true })).await;
+    let plan = &with_plans["attempts"][0]["plan"];
+    assert_eq!(plan["messages"][1], json!({ "role": "user", "content": "Hi" }));
+    assert_eq!(plan["options"]["response_format"]["type"], "json_schema");
+}
+
+#[tokio::test]
+async fn whatever_the_model_likes_the_envelope_and_its_payloads_are_valid() {
+    let app = app(babbles(8000));
+    let mut kinds = std::collections::BTreeMap::new();
+    for seed in 0..40 {
+        let fields = json!({ "registry": registry(), "seed": seed, "max_tokens": 400, "modes": ["json_schema"], "repair_retries": 0 });
+        let result = ok(&app, &fields).await;
+        assert_eq!((&result["ok"], &result["mode"]), (&json!(true), &json!("json_schema")), "{result:#}");
+        assert_eq!(result["warnings"], json!([]), "{result:#}");
+        for directive in result["directives"].as_array().unwrap() {
+            *kinds.entry(directive["type"].as_str().unwrap().to_owned()).or_insert(0) += 1;
+        }
+    }
+    assert_eq!(kinds.len(), 3, "{kinds:?}");
+}
+
+#[tokio::test]
+async fn without_a_schema_what_comes_is_told_apart() {
+    let app = app(says_in(
+        4000,
+        r#"Sure! {"assistant_text": "Done", "directives": [{"type": "Toast", "payload": {"message": "a", "level": "loud"}}, {"type": "ui-close", "payload": {}}]} Bye"#,
+    ));
+    let fields = json!({ "registry": registry(), "modes": ["prompt_only"] });
+    let result = ok(&app, &fields).await;
+    assert_eq!((&result["ok"], &result["mode"]), (&json!(true), &json!("prompt_only")));
+    assert_eq!(result["directives"], json!([{ "type": "ui.close", "payload": {} }]));
+    let warning = &result["warnings"][0];
+    assert_eq!(
+        (&warning["code"], &warning["index"], &warning["type"]),
+        (&json!("PAYLOAD_SCHEMA"), &json!(0), &json!("ui.toast"))
+    );
+    let options = json!({ "type_aliases": { "Toast": "ui.close" }, "allowed_types": ["ui.close"] });
+    let mut fields = fields;
+    fields.as_object_mut().unwrap().extend(options.as_object().cloned().unwrap());
+    let result = ok(&app, &fields).await;
+    assert_eq!(result["directives"].as_array().map(Vec::len), Some(2));
+}
+
+#[tokio::test]
+async fn what_is_required_and_does_not_come_is_a_result_all_the_same() {
+    let app = app(says_in(8000, r#"{"assistant_text": "No.", "directives": []}"#));
+    let fields = json!({ "registry": registry(), "require": ["ui.show_form"], "modes": ["json_schema", "json_object"] });
+    let result = ok(&app, &fields).await;
+    assert_eq!(
+        (&result["ok"], &result["mode"], &result["assistant_text"]),
+        (&json!(false), &Value::Null, &json!("No."))
+    );
+    let kinds: Vec<_> = result["attempts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|attempt| (attempt["mode"].clone(), attempt["kind"].clone()))
+        .collect();
+    let expected = [
+        ("json_schema", "first"),
+        ("json_schema", "semantic_repair"),
+        ("json_object", "first"),
+        ("json_object", "semantic_repair"),
+    ];
+    assert_eq!(kinds, expected.map(|(mode, kind)| (json!(mode), json!(kind))));
+    assert!(result["errors"].as_array().unwrap().iter().all(|error| error["code"] == "REQUIREMENT_NOT_MET"));
+}
+
+#[tokio::test]
+async fn what_cannot_be_asked_for_is_refused_by_its_place() {
+    let app = app(says_in(4000, ""));
+    let definitions = |definitions: Value| json!({ "registry": { "definitions": definitions } });
+    for (fields, param, told) in [
+        (
+            definitions(json!([{ "type": "a" }, { "type": "a" }])),
+            "registry.definitions[1].type",
+            "`registry.definitions[1].type`: `a` is defined already",
+        ),
+        (
+            definitions(json!([{ "type": "a", "payload_schema": { "type": "array" } }])),
+            "registry.definitions[0].payload_schema",
+            "a payload is an object",
+        ),
+        (
+            definitions(
+                json!([{ "type": "a", "payload_schema": { "properties": { "b": { "type": "text" } } } }]),
+            ),
+            "registry.definitions[0].payload_schema",
+            "/properties/b/type",
+        ),
+        (
+            definitions(
+                json!([{ "type": "a" }, { "type": "b", "payload_schema": { "$ref": "https://example.com/x" } }]),
+            ),
+            "registry.definitions[1].payload_schema",
+            "$ref",
+        ),
+        (
+            json!({ "registry": registry(), "allowed_types": ["toast"] }),
+            "allowed_types[0]",
+            "there is no type `toast`",
+        ),
+        (json!({ "registry": registry(), "require": ["x"] }), "require[0]", "there is no type `x`"),
+        (
+            json!({ "registry": registry(), "type_aliases": { "x": "y" } }),
+            "type_aliases.x",
+            "there is no type `y`",
+        ),
+        (json!({ "schema_name": "a b" }), "schema_name", "is not 1 to 64 letters"),
+        (json!({ "response_format": { "type": "text" } }), "response_format", "directives decide themselves"),
+        (json!({ "max_tokens": 3 }), "max_tokens", "tokens"),
+        (json!({ "stop": [""] }), "stop[0]", "must not be empty"),
+    ] {
+        let (status, given, message) = refused(&app, &fields).await;
+        assert_eq!((status, given.as_str()), (StatusCode::BAD_REQUEST, param), "{fields}: {message}");
+        assert!(message.contains(told), "{message}");
+    }
+    // Without a schema in the request nothing has to be enforced.
+    let open =
+        json!({ "registry": { "definitions": [{ "type": "a", "payload_schema": { "minProperties": 2 } }] } });
+    assert_eq!(refused(&app, &open).await.0, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn what_is_not_about_directives_fails_as_a_chat_does() {
+    let lost = ask(&app(says("")), &json!({ "model": "other" })).await;
+    assert_eq!(
+        (lost.status, &lost.json()["error"]["code"]),
+        (StatusCode::NOT_FOUND, &json!("model_not_found"))
+    );
+    let narrow = ask(&app(says("")), &json!({ "registry": registry() })).await;
+    assert_eq!(narrow.status, StatusCode::BAD_REQUEST);
+    assert_eq!(narrow.json()["error"]["code"], "context_length_exceeded");
+    let broken = App::new(
+        vec![served("m", start(FailsAfter { inner: says_in(4000, "x"), left: 0 }))],
+        ServerOptions::default(),
+    );
+    let failed = ask(&broken.unwrap(), &json!({})).await;
+    assert_eq!(failed.status, StatusCode::INTERNAL_SERVER_ERROR);
+}
+
+#[tokio::test]
+async fn a_key_is_asked_for() {
+    let options = ServerOptions { api_keys: vec!["secret".to_owned()], ..ServerOptions::default() };
+    let app = App::new(vec![served("m", start(says("")))], options).unwrap();
+    assert_eq!(ask(&app, &json!({})).await.status, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn the_engine_in_this_process_is_a_backend_like_others() {
+    let app = app(babbles(8000));
+    let schema = json!({ "type": "object", "properties": { "n": { "type": "integer", "minimum": 1, "maximum": 3 } }, "required": ["n"], "additionalProperties": false });
+    let definition = Definition { payload_schema: Some(schema), ..Definition::new("x.count") };
+    let registry = Registry::new(vec![definition]).unwrap();
+    let runner = Runner::new(PromptRunner::new(std::sync::Arc::new(LocalBackend::new(app)), "m"));
+    let mut request = RunRequest::new("Count.", StructuredOutputOptions::new(registry));
+    let mut count = 0;
+    for seed in 0..20 {
+        request.overrides = json!({ "seed": seed, "max_tokens": 300 }).as_object().cloned().unwrap();
+        let result = runner.run_once(&request, Mode::JsonSchema).await.unwrap();
+        assert!(result.ok && result.warnings.is_empty(), "{result:?}");
+        count += result.directives.len();
+    }
+    assert!(count > 0);
+}
