@@ -58,6 +58,9 @@ pub(crate) enum Command {
     /// Check grammars and texts.
     #[command(subcommand)]
     Grammar(GrammarCommand),
+    /// Run models with tools.
+    #[command(subcommand)]
+    Tools(crate::tools::ToolsCommand),
     /// Measure.
     #[command(subcommand)]
     Bench(BenchCommand),

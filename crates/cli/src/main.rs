@@ -16,6 +16,7 @@ mod models;
 mod run;
 mod serve;
 mod tokenize;
+mod tools;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -56,6 +57,7 @@ fn dispatch(args: Args) -> Result<bool> {
         Command::Inspect { model } => inspect::inspect(&model, as_json),
         Command::Tokenize(command) => tokenize::tokenize(&command),
         Command::Grammar(command) => grammar::grammar(&command, as_json),
+        Command::Tools(command) => tools::tools(&command, as_json),
         Command::Bench(command) => bench::bench(&command, args.json.as_deref()),
     }
 }

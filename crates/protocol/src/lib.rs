@@ -11,6 +11,7 @@
 pub mod backend;
 pub mod directives;
 mod prompt;
+pub mod tools;
 
 pub use backend::{
     Answer, BackendError, Body, Capabilities, Category, ChatBackend, Chunks, Feature, RemoteBackend, Retry,

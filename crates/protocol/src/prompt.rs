@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{BackendError, Body, ChatBackend};
+use crate::{BackendError, Body, Category, ChatBackend};
 
 /// One request, whole but for the model and its defaults: what a record keeps of it, so that a run can be replayed.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
@@ -29,6 +29,8 @@ pub struct Reply {
     pub body: Value,
     /// How often the request was sent.
     pub attempts: u32,
+    /// Why it was sent again, each time.
+    pub retried: Vec<Category>,
     /// How long it took, with all attempts.
     pub latency: Duration,
 }
@@ -66,6 +68,11 @@ impl PromptRunner {
         &self.model
     }
 
+    /// The fields that requests have unless they say otherwise.
+    pub const fn defaults(&self) -> &Body {
+        &self.defaults
+    }
+
     /// What answers.
     pub fn backend(&self) -> &dyn ChatBackend {
         &*self.backend
@@ -96,6 +103,7 @@ impl PromptRunner {
             message: message.cloned().unwrap_or_default(),
             finish_reason: finish_reason.map(str::to_owned),
             attempts: answer.attempts,
+            retried: answer.retried,
             latency,
             body: answer.body,
         })

@@ -89,7 +89,8 @@ async fn what_may_pass_is_tried_again() {
     let backend = backend.on_retry(move |retry| {
         log.lock().expect("a lock").push((retry.error.category(), retry.attempt));
     });
-    assert_eq!(backend.chat(&body()).await.expect("an answer").attempts, 3);
+    let answer = backend.chat(&body()).await.expect("an answer");
+    assert_eq!((answer.attempts, answer.retried), (3, vec![Category::RateLimited, Category::Server]));
     assert_eq!(requests.lock().expect("a lock").len(), 3);
     assert_eq!(*told.lock().expect("a lock"), [(Category::RateLimited, 2), (Category::Server, 3)]);
 }

@@ -45,7 +45,7 @@ impl ChatBackend for LocalBackend {
     fn chat<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Answered, BackendError>> {
         async move {
             let body = self.answer(body).await.map_err(|error| refusal(&error))?;
-            Ok(Answered { body, attempts: 1 })
+            Ok(Answered { body, attempts: 1, retried: Vec::new() })
         }
         .boxed()
     }

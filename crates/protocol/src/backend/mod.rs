@@ -30,6 +30,8 @@ pub struct Answer {
     pub body: Value,
     /// How often the request was sent, at least once.
     pub attempts: u32,
+    /// Why it was sent again, each time.
+    pub retried: Vec<Category>,
 }
 
 /// What answers chats.

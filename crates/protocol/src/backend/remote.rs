@@ -13,7 +13,9 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::error::Kind;
-use super::{Answer, BackendError, Body, Capabilities, ChatBackend, Chunks, Retry, RetryPolicy, sse};
+use super::{
+    Answer, BackendError, Body, Capabilities, Category, ChatBackend, Chunks, Retry, RetryPolicy, sse,
+};
 
 /// The most bytes of an answer.
 const ANSWER: usize = 64 << 20;
@@ -124,23 +126,24 @@ impl RemoteBackend {
         self.endpoint.as_str()
     }
 
-    /// Does `attempt` until it succeeds or must be given up; how often it was done.
+    /// Does `attempt` until it succeeds or must be given up; why it was done again, each time.
     async fn retried<'a, T>(
         &self,
         attempt: impl Fn() -> BoxFuture<'a, Result<T, BackendError>>,
-    ) -> Result<(T, u32), BackendError> {
+    ) -> Result<(T, Vec<Category>), BackendError> {
         let started = Instant::now();
-        let mut attempts = 1;
+        let mut retried = Vec::new();
         loop {
             let error = match attempt().await {
-                Ok(done) => return Ok((done, attempts)),
+                Ok(done) => return Ok((done, retried)),
                 Err(error) => error,
             };
+            let attempts = retried.len() as u32 + 1;
             let Some(retry) = self.retry.next(&error, attempts, started) else { return Err(error) };
             tracing::info!(backend = self.name, attempt = retry.attempt, pause = ?retry.pause, %error, "trying again");
             (self.progress)(&retry);
             tokio::time::sleep(retry.pause).await;
-            attempts = retry.attempt;
+            retried.push(error.category());
         }
     }
 
@@ -179,8 +182,8 @@ impl ChatBackend for RemoteBackend {
 
     fn chat<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Answer, BackendError>> {
         async move {
-            let (body, attempts) = self.retried(|| self.within(self.whole(body)).boxed()).await?;
-            Ok(Answer { body, attempts })
+            let (body, retried) = self.retried(|| self.within(self.whole(body)).boxed()).await?;
+            Ok(Answer { body, attempts: retried.len() as u32 + 1, retried })
         }
         .boxed()
     }

@@ -80,7 +80,7 @@ impl ChatBackend for ScriptedBackend {
     }
 
     fn chat<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Answer, BackendError>> {
-        let answer = self.answer(body).map(|body| Answer { body, attempts: 1 });
+        let answer = self.answer(body).map(|body| Answer { body, attempts: 1, retried: Vec::new() });
         ready(answer).boxed()
     }
 

@@ -17,4 +17,5 @@ mod registry;
 mod responses;
 mod socket;
 mod tokens;
+mod tool_loops;
 mod tools;

@@ -1,0 +1,247 @@
+//! `formwork tools run`
+
+mod args;
+mod file;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+use formwork_engine::EngineOptions;
+use formwork_protocol::tools::{
+    FilteredToolRegistry, McpClient, Preset, ToolCallingOptions, ToolEvent, ToolFailurePolicy,
+    ToolLoopRunner, ToolRegistry, ToolRun, ToolSource, ToolUseMode, Transforms, replay,
+};
+use formwork_protocol::{ChatBackend, PromptRunner, RemoteBackend, merge};
+use formwork_server::{App, LocalBackend, ServedModel, ServerOptions};
+use serde_json::{Value, json};
+
+use crate::load;
+pub(crate) use args::ToolsCommand;
+use args::{ModeArg, PolicyArg, RunArgs};
+
+pub(crate) fn tools(command: &ToolsCommand, as_json: bool) -> Result<bool> {
+    let ToolsCommand::Run(args) = command;
+    if let Some(path) = &args.replay {
+        return again(path, as_json);
+    }
+    let options = options(args)?;
+    // What is cheap to get wrong is read before a model is loaded.
+    let tools = file::read(args)?;
+    // What servers call their tools is nothing that is decided here.
+    for warning in tools.registry.warnings() {
+        eprintln!("formwork: warning: {warning}");
+    }
+    let messages = messages(args)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let ran = runtime.block_on(async {
+        tokio::select! {
+            ran = run(args, options, tools, messages) => ran,
+            // Tools are stopped with the run.
+            _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+        }
+    });
+    runtime.shutdown_background();
+    let ran = ran?;
+    if let Some(path) = &args.record {
+        let text = serde_json::to_string_pretty(&ran)? + "\n";
+        std::fs::write(path, text).with_context(|| path.display().to_string())?;
+    }
+    tell(&ran, as_json)?;
+    Ok(ran.ok)
+}
+
+/// The loop, with a model and with tools that run.
+async fn run(
+    args: &RunArgs,
+    options: ToolCallingOptions,
+    mut tools: file::Tools,
+    messages: Vec<Value>,
+) -> Result<ToolRun> {
+    let servers = tools.connect().await?;
+    let ran = with_tools(args, options, tools.registry, messages).await;
+    for server in servers {
+        McpClient::close(server).await;
+    }
+    ran
+}
+
+async fn with_tools(
+    args: &RunArgs,
+    options: ToolCallingOptions,
+    registry: ToolRegistry,
+    messages: Vec<Value>,
+) -> Result<ToolRun> {
+    if registry.tools().is_empty() && options.tool_use_mode != ToolUseMode::Disabled {
+        bail!("no tools; name some with --tools, --mcp or --mcp-url");
+    }
+    let source = masked(args, registry)?;
+    let (backend, model) = backend(args)?;
+    let prompt = PromptRunner::new(backend, model);
+    let runner = ToolLoopRunner::new(prompt, source, options)?.on_event(progress);
+    Ok(runner.run(messages).await?)
+}
+
+/// What the presets come to, under what the command line says.
+fn options(args: &RunArgs) -> Result<ToolCallingOptions> {
+    let mut preset = Preset::default_tool_calling();
+    for name in &args.preset {
+        let known = Preset::NAMES.join(", ");
+        let named = Preset::named(name)
+            .with_context(|| format!("--preset {name}: there is none of that name; there are {known}"))?;
+        preset = preset.merge(&named);
+    }
+    let mut options = preset.options()?;
+    if let Some(mode) = args.mode {
+        options.tool_use_mode = match mode {
+            ModeArg::Enforced => ToolUseMode::Enforced,
+            ModeArg::Relaxed => ToolUseMode::Relaxed,
+            ModeArg::Disabled => ToolUseMode::Disabled,
+        };
+    }
+    if let Some(policy) = args.failure_policy {
+        options.tool_failure_policy = match policy {
+            PolicyArg::Fatal => ToolFailurePolicy::Fatal,
+            PolicyArg::Tolerated => ToolFailurePolicy::Tolerated,
+        };
+    }
+    options.max_turns = args.max_turns.unwrap_or(options.max_turns);
+    let mut sampling = json!({});
+    if let Some(max_tokens) = args.max_tokens {
+        sampling["max_tokens"] = json!(max_tokens);
+    }
+    if let Some(temperature) = args.temperature {
+        sampling["temperature"] = json!(temperature);
+    }
+    if let Some(seed) = args.seed {
+        sampling["seed"] = json!(seed);
+    }
+    let sampling = sampling.as_object().cloned().unwrap_or_default();
+    options.request_overrides = merge(&options.request_overrides, &sampling);
+    Ok(options)
+}
+
+fn messages(args: &RunArgs) -> Result<Vec<Value>> {
+    let prompt = match &args.prompt {
+        Some(prompt) => prompt.clone(),
+        None => load::read_input_text(None)?,
+    };
+    if prompt.trim().is_empty() {
+        bail!("the prompt is empty; give it as an argument or on standard input");
+    }
+    let system = args.system.iter().map(|system| json!({ "role": "system", "content": system }));
+    Ok(system.chain([json!({ "role": "user", "content": prompt })]).collect())
+}
+
+/// The tools that are sent and may run.
+fn masked(args: &RunArgs, registry: ToolRegistry) -> Result<Arc<dyn ToolSource>> {
+    let known: Vec<String> = registry.tools().iter().map(|tool| tool.name().to_owned()).collect();
+    for (flag, name) in
+        args.allow.iter().map(|name| ("--allow", name)).chain(args.deny.iter().map(|name| ("--deny", name)))
+    {
+        if !known.contains(name) {
+            bail!("{flag} {name}: there is no such tool; there are {}", known.join(", "));
+        }
+    }
+    let mut source = FilteredToolRegistry::new(Arc::new(registry)).deny(args.deny.clone());
+    if !args.allow.is_empty() {
+        source = source.allow(args.allow.clone());
+    }
+    Ok(Arc::new(source))
+}
+
+/// What answers, and the name of the model there.
+fn backend(args: &RunArgs) -> Result<(Arc<dyn ChatBackend>, String)> {
+    if let Some(url) = &args.base_url {
+        let Some(model) = args.model.clone() else { bail!("--base-url needs --model, its name there") };
+        let mut remote = RemoteBackend::new(url)?;
+        if let Some(variable) = &args.api_key_env {
+            let key = std::env::var(variable).with_context(|| format!("--api-key-env {variable}"))?;
+            remote = remote.with_key(&key)?;
+        }
+        let remote = remote.on_retry(|retry| {
+            let (category, pause) = (retry.error.category().name(), retry.pause.as_secs_f64());
+            eprintln!("attempt {} in {pause:.1} s: {category}: {}", retry.attempt, retry.error);
+        });
+        return Ok((Arc::new(remote), model));
+    }
+    let default = || formwork_model::hub::default_manifest().name.clone();
+    let model = args.model.clone().unwrap_or_else(default);
+    let loaded = load::load(&model, args.open.options(), EngineOptions::default())?;
+    let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let served = ServedModel {
+        id: loaded.name.clone(),
+        aliases: Vec::new(),
+        created,
+        engine: loaded.engine,
+        template: loaded.template,
+    };
+    let app = App::new(vec![served], ServerOptions::default())?;
+    Ok((Arc::new(LocalBackend::new(app)), loaded.name))
+}
+
+/// A line for what a person who waits wants to know.
+fn progress(event: &ToolEvent) {
+    match event {
+        ToolEvent::Calling { turn, call } => {
+            eprintln!("turn {turn}: {}({})", call.name, short(call.arguments.trim()));
+        }
+        ToolEvent::Called { turn, record } => {
+            let came = match record.result.errors.first() {
+                Some(error) if !record.result.ok => {
+                    format!("failed: {}: {}", error.code, short(&error.message))
+                }
+                _ => format!("→ {}", short(&record.result.data.to_string())),
+            };
+            eprintln!("turn {turn}: {came} ({} ms)", record.latency_ms);
+        }
+        ToolEvent::Ignored { turn, ignored_tool_calls_count } => {
+            eprintln!("turn {turn}: {ignored_tool_calls_count} more calls ignored");
+        }
+        ToolEvent::EmptyFinal { turn, is_asked_again } => {
+            eprintln!(
+                "turn {turn}: an empty answer{}",
+                if *is_asked_again { "; asking once more" } else { "" }
+            );
+        }
+        _ => {}
+    }
+}
+
+fn short(text: &str) -> String {
+    const MOST: usize = 200;
+    let line = text.replace('\n', " ");
+    if line.chars().count() <= MOST { line } else { line.chars().take(MOST).chain(['…']).collect() }
+}
+
+fn tell(run: &ToolRun, as_json: bool) -> Result<()> {
+    if as_json {
+        println!("{}", serde_json::to_string(run)?);
+    } else if let Some(text) = &run.text {
+        println!("{text}");
+    }
+    for error in &run.errors {
+        eprintln!("formwork: {}: {}", error.code, error.message);
+    }
+    Ok(())
+}
+
+/// `--replay`: whether the record leads to itself.
+fn again(path: &Path, as_json: bool) -> Result<bool> {
+    let text = load::read_text(path)?;
+    let record: ToolRun = serde_json::from_str(&text)
+        .with_context(|| format!("{}: not the record of a run", path.display()))?;
+    let run = match replay(&record, &Transforms::default()) {
+        Ok(run) => run,
+        Err(error) => {
+            eprintln!("formwork: {error}");
+            return Ok(false);
+        }
+    };
+    tell(&run, as_json)?;
+    let is_same = run == record;
+    let turns = run.turns.len();
+    eprintln!("{turns} turns replayed: {}", if is_same { "the same" } else { "something else came of them" });
+    Ok(is_same)
+}

@@ -1,0 +1,239 @@
+//! `formwork tools run`, as it is called, beside a server that says what it is told to.
+#![cfg(unix)]
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+const TOOLS: &str = r#"
+[[tools]]
+name = "repeat"
+description = "Gives back what it is given."
+command = ["cat"]
+parameters = { type = "object", properties = { text = { type = "string" } }, required = ["text"] }
+
+[[tools]]
+name = "break"
+command = ["sh", "-c", "echo 'out of paper' >&2; exit 3"]
+"#;
+
+/// A folder with the tools in it.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("tools.toml"), TOOLS).expect("written");
+    folder
+}
+
+fn tools(folder: &Path) -> PathBuf {
+    folder.join("tools.toml")
+}
+
+/// A server that gives these answers, one after the other; its URL, and the bodies that it got.
+fn serve(answers: Vec<Value>) -> (String, std::thread::JoinHandle<Vec<Value>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/v1", listener.local_addr().expect("an address"));
+    let asked = std::thread::spawn(move || {
+        let mut asked = Vec::new();
+        for answer in answers {
+            let (mut stream, _) = listener.accept().expect("a client");
+            asked.push(read(&mut stream));
+            let body = answer.to_string();
+            let head =
+                format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+            stream.write_all((head + &body).as_bytes()).expect("a reader");
+        }
+        asked
+    });
+    (url, asked)
+}
+
+/// The body of a request.
+fn read(stream: &mut impl Read) -> Value {
+    let mut bytes = Vec::new();
+    loop {
+        let text = String::from_utf8_lossy(&bytes);
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let head = head.to_lowercase();
+            let length =
+                head.lines().find_map(|line| line.strip_prefix("content-length: ")).expect("a length");
+            if length.parse::<usize>().expect("a number") <= body.len() {
+                return serde_json::from_str(body).expect("JSON");
+            }
+        }
+        let mut piece = [0; 4096];
+        let count = stream.read(&mut piece).expect("a request");
+        bytes.extend_from_slice(&piece[..count]);
+    }
+}
+
+fn message(message: Value) -> Value {
+    json!({ "choices": [{ "index": 0, "message": message, "finish_reason": "stop" }] })
+}
+
+fn says(text: &str) -> Value {
+    message(json!({ "role": "assistant", "content": text }))
+}
+
+fn calls(name: &str, arguments: &str) -> Value {
+    let function = json!({ "name": name, "arguments": arguments });
+    message(
+        json!({ "content": null, "tool_calls": [{ "id": "a", "type": "function", "function": function }] }),
+    )
+}
+
+fn formwork(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_formwork"))
+        .args(["tools", "run"])
+        .args(arguments)
+        .output()
+        .expect("it runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Exit code, standard output and standard error of a run against a server.
+fn run(answers: Vec<Value>, more: &[&str]) -> (Option<i32>, String, String, Vec<Value>) {
+    let folder = folder();
+    let file = tools(folder.path());
+    let (url, asked) = serve(answers);
+    let base = ["--base-url", &url, "-m", "m", "--tools", file.to_str().expect("a path")];
+    let output = formwork(&[&base[..], more].concat());
+    let asked = asked.join().expect("a server");
+    (output.status.code(), text(&output.stdout), text(&output.stderr), asked)
+}
+
+#[test]
+fn the_answer_goes_to_standard_output_and_the_calls_to_standard_error() {
+    let answers = vec![calls("repeat", r#"{"text": "Hi"}"#), says("It says Hi.")];
+    let more =
+        ["--mode", "enforced", "--system", "Be brief.", "--max-tokens", "9", "--deny", "break", "Say Hi."];
+    let (code, out, err, asked) = run(answers, &more);
+    assert_eq!((code, out.as_str()), (Some(0), "It says Hi.\n"), "{err}");
+    assert!(err.starts_with("turn 1: repeat({\"text\": \"Hi\"})\nturn 1: → {\"text\":\"Hi\"} ("), "{err}");
+    assert_eq!(asked[0]["messages"][0], json!({ "role": "system", "content": "Be brief." }));
+    assert_eq!(asked[0]["messages"][1], json!({ "role": "user", "content": "Say Hi." }));
+    assert_eq!((&asked[0]["max_tokens"], &asked[0]["parallel_tool_calls"]), (&json!(9), &json!(false)));
+    assert_eq!(asked[0]["tools"].as_array().map(Vec::len), Some(1));
+    let result: Value =
+        serde_json::from_str(asked[1]["messages"][3]["content"].as_str().expect("text")).expect("JSON");
+    assert_eq!(result, json!({ "ok": true, "data": { "text": "Hi" }, "errors": [], "warnings": [] }));
+}
+
+#[test]
+fn a_run_that_fails_by_its_policy_ends_with_1() {
+    let (code, out, err, _) = run(vec![says("No.")], &["--mode", "enforced", "Go."]);
+    assert_eq!((code, out.as_str()), (Some(1), "No.\n"));
+    assert!(err.contains("formwork: NO_TOOL_CALLS: "), "{err}");
+    let failing = || vec![calls("break", ""), says("It broke.")];
+    let (code, _, err, _) = run(failing(), &["--mode", "enforced", "Go."]);
+    assert_eq!(code, Some(1));
+    assert!(
+        err.contains("failed: TOOL_ERROR: `sh` failed: exit status: 3")
+            && err.contains("formwork: TOOL_ERROR: the last call failed of: break"),
+        "{err}"
+    );
+    let (code, ..) = run(failing(), &["Go."]);
+    assert_eq!(code, Some(0), "a relaxed run leaves it to the model");
+    let mended = vec![calls("break", ""), calls("repeat", r#"{"text": "Hi"}"#), says("Half.")];
+    let (code, ..) = run(mended, &["--mode", "enforced", "--failure-policy", "tolerated", "Go."]);
+    assert_eq!(code, Some(0));
+    let (code, _, err, _) = run(vec![calls("repeat", "")], &["--max-turns", "1", "Go."]);
+    assert_eq!(code, Some(1));
+    assert!(err.contains("MAX_TURNS"), "{err}");
+}
+
+#[test]
+fn presets_are_applied() {
+    let tag = r#"<tool_call>{"name": "repeat", "arguments": {"text": "Hi"}}</tool_call>"#;
+    let (code, out, ..) =
+        run(vec![says(tag), says("Hi.")], &["--preset", "content_tag_tool_call_fallback", "Go."]);
+    assert_eq!((code, out.as_str()), (Some(0), "Hi.\n"));
+    let (code, _, _, asked) = run(vec![says("Hi.")], &["--preset", "tool_use_disabled", "Go."]);
+    assert_eq!((code, asked[0].get("tools")), (Some(0), None));
+}
+
+#[test]
+fn a_record_replays() {
+    let folder = folder();
+    let record = folder.path().join("run.json");
+    let record = record.to_str().expect("a path");
+    let answers = vec![calls("repeat", r#"{"text": "Hi"}"#), says("It says Hi.")];
+    let (code, out, ..) = run(answers, &["--record", record, "--json", "Say Hi."]);
+    let printed: Value = serde_json::from_str(&out).expect("JSON");
+    let written = std::fs::read_to_string(record).expect("a record");
+    assert_eq!((code, printed), (Some(0), serde_json::from_str(&written).expect("JSON")));
+
+    let again = formwork(&["--replay", record]);
+    assert_eq!((again.status.code(), text(&again.stdout).as_str()), (Some(0), "It says Hi.\n"));
+    assert_eq!(text(&again.stderr), "2 turns replayed: the same\n");
+    std::fs::write(record, written.replace("Say Hi.", "Say Ho.")).expect("written");
+    assert_eq!(formwork(&["--replay", record]).status.code(), Some(0), "another question, everywhere");
+    std::fs::write(record, written.replacen("Say Hi.", "Say Ho.", 1)).expect("written");
+    let other = formwork(&["--replay", record]);
+    assert_eq!(other.status.code(), Some(1));
+    assert!(text(&other.stderr).contains("departs from the record at turn 1"), "{}", text(&other.stderr));
+}
+
+#[test]
+fn an_mcp_server_is_started() {
+    let script = r#"
+while read -r line; do
+    id=${line#*\"id\":}; id=${id%%[,\}]*}
+    case $line in
+    *'"initialize"'*) echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1"}}}' ;;
+    *'"tools/list"'*) echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"tools":[{"name":"hello","inputSchema":{"type":"object"}}]}}' ;;
+    *'"tools/call"'*) echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"content":[{"type":"text","text":"hello from there"}]}}' ;;
+    esac
+done
+"#;
+    let folder = folder();
+    let path = folder.path().join("server.sh");
+    std::fs::write(&path, script).expect("written");
+    let command = format!("sh '{}'", path.display());
+    let (code, out, err, asked) = run(vec![calls("hello", ""), says("Hello.")], &["--mcp", &command, "Go."]);
+    assert_eq!((code, out.as_str()), (Some(0), "Hello.\n"), "{err}");
+    assert!(err.contains("→ \"hello from there\""), "{err}");
+    assert_eq!(asked[0]["tools"].as_array().map(Vec::len), Some(3));
+}
+
+#[test]
+fn what_is_wrong_is_told_in_one_line() {
+    let folder = folder();
+    let file = tools(folder.path());
+    let file = file.to_str().expect("a path");
+    let fails = |arguments: &[&str]| {
+        let output = formwork(arguments);
+        let told = text(&output.stderr);
+        assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(2), ""), "{told}");
+        told
+    };
+    let remote = ["--base-url", "http://127.0.0.1:9", "-m", "m"];
+    let all = |more: &[&'static str]| fails(&[&remote[..], &["--tools", file], more, &["Go."]].concat());
+    assert!(
+        all(&["--preset", "nothing"])
+            .contains("--preset nothing: there is none of that name; there are default_")
+    );
+    assert!(
+        all(&["--allow", "nothing"])
+            .contains("--allow nothing: there is no such tool; there are repeat, break")
+    );
+    assert!(all(&["--api-key-env", "FORMWORK_NO_SUCH_KEY"]).contains("--api-key-env FORMWORK_NO_SUCH_KEY"));
+    assert!(all(&["--tools", "/nowhere.json"]).contains("/nowhere.json"));
+    assert!(
+        all(&["--mcp", "/nowhere/server"]).contains("the MCP server `/nowhere/server` could not be started")
+    );
+    assert!(all(&["--mcp", "'open"]).contains("its quotes do not end"));
+    assert!(fails(&[&remote[..], &["Go."]].concat()).contains("no tools; name some with --tools"));
+    assert!(
+        fails(&["--base-url", "http://127.0.0.1:9", "--tools", file, "Go."])
+            .contains("--base-url needs --model")
+    );
+    assert!(fails(&["--replay", file]).contains("not the record of a run"));
+    std::fs::write(file, "[[tools]]\nname = \"a.b\"\ncommand = [\"cat\"]\n").expect("written");
+    assert!(all(&[]).contains("`a.b` is no name for a tool: providers take no `.`; use `_`"));
+}

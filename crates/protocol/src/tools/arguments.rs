@@ -1,0 +1,192 @@
+//! From what a model wrote as arguments to an object.
+
+use serde_json::Value;
+
+use super::envelope::{Problem, codes};
+use crate::Body;
+
+/// The most characters of wrong arguments that are told.
+const TOLD: usize = 200;
+
+/// Arguments that are an object.
+#[derive(Debug, PartialEq)]
+pub(super) struct Arguments {
+    pub(super) object: Body,
+    /// The object as text, as the history has it.
+    pub(super) text: String,
+    /// What had to be made good.
+    pub(super) warnings: Vec<Problem>,
+}
+
+impl Arguments {
+    fn of(object: Body) -> Self {
+        let text = Value::Object(object.clone()).to_string();
+        Self { object, text, warnings: Vec::new() }
+    }
+
+    fn warn(mut self, code: &str, message: &str) -> Self {
+        self.warnings.push(Problem::new(code, message));
+        self
+    }
+}
+
+/// Reads arguments as they drift: objects, nothing at all, objects within a fence, and objects encoded twice. What is not one of
+/// these is a problem that a model can act on. Blank arguments of an answer that was cut off may have been anything.
+pub(super) fn read(given: &str, is_cut: bool, limit: usize) -> Result<Arguments, Problem> {
+    if given.len() > limit {
+        let message = format!(
+            "the arguments have {} bytes, and at most {limit} are allowed; call the tool again with shorter arguments",
+            given.len()
+        );
+        return Err(Problem::new(codes::ARGUMENTS_TOO_LARGE, message)
+            .with("bytes", given.len())
+            .with("limit", limit));
+    }
+    let text = given.trim();
+    if text.is_empty() && !is_cut {
+        return Ok(none());
+    }
+    match serde_json::from_str(text) {
+        Ok(Value::Object(object)) => Ok(Arguments { object, text: text.to_owned(), warnings: Vec::new() }),
+        Ok(Value::Null) => Ok(none()),
+        Ok(Value::String(inner)) => twice(&inner).ok_or_else(|| no_object("a string", text)),
+        Ok(Value::Array(_)) => Err(no_object("an array", text)),
+        Ok(Value::Bool(_)) => Err(no_object("a boolean", text)),
+        Ok(Value::Number(_)) => Err(no_object("a number", text)),
+        Err(error) => fenced(text).ok_or_else(|| no_json(&error, text, is_cut)),
+    }
+}
+
+fn none() -> Arguments {
+    Arguments::of(Body::new())
+        .warn("ARGUMENTS_BLANK", "the arguments were blank, and taken for an empty object")
+}
+
+/// A string whose text is an object can only have been meant as that.
+fn twice(inner: &str) -> Option<Arguments> {
+    match serde_json::from_str(inner.trim()) {
+        Ok(Value::Object(object)) => Some(
+            Arguments::of(object).warn("ARGUMENTS_ENCODED_TWICE", "the arguments were an object in a string"),
+        ),
+        _ if inner.trim().is_empty() => Some(none()),
+        _ => None,
+    }
+}
+
+/// An object that is all there is in a fence that is all there is.
+fn fenced(text: &str) -> Option<Arguments> {
+    let inner = fence(text)?.1;
+    match serde_json::from_str(inner.trim()) {
+        Ok(Value::Object(object)) => {
+            Some(Arguments::of(object).warn("ARGUMENTS_FENCED", "the arguments were in a Markdown fence"))
+        }
+        _ => None,
+    }
+}
+
+/// The info string and the inside of a text that is one Markdown fence.
+pub(super) fn fence(text: &str) -> Option<(&str, &str)> {
+    let inner = text.trim().strip_prefix("```")?.strip_suffix("```")?;
+    let (info, inner) = inner.split_once('\n')?;
+    (!inner.contains("```")).then_some((info.trim(), inner))
+}
+
+fn no_object(kind: &str, text: &str) -> Problem {
+    let message = format!("the arguments must be a JSON object, and they are {kind}");
+    Problem::new(codes::ARGUMENTS_INVALID, message).with("given", excerpt(text))
+}
+
+fn no_json(error: &serde_json::Error, text: &str, is_cut: bool) -> Problem {
+    let message = if is_cut {
+        "the answer was cut off at its token limit before the arguments ended; call the tool again with shorter \
+         arguments"
+            .to_owned()
+    } else {
+        format!("the arguments are not JSON: {error}; call the tool again with one JSON object")
+    };
+    Problem::new(codes::ARGUMENTS_JSON_PARSE_ERROR, message)
+        .with("given", excerpt(text))
+        .with("truncated", is_cut)
+}
+
+fn excerpt(text: &str) -> String {
+    let mut excerpt: String = text.chars().take(TOLD).collect();
+    if excerpt.len() < text.len() {
+        excerpt.push('…');
+    }
+    excerpt
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn code(given: &str, is_cut: bool) -> String {
+        read(given, is_cut, 100).expect_err(given).code
+    }
+
+    #[test]
+    fn objects_are_read_in_every_dress() {
+        for (given, object, warning) in [
+            (r#" {"a": 1} "#, json!({ "a": 1 }), None),
+            ("", json!({}), Some("ARGUMENTS_BLANK")),
+            (" \n", json!({}), Some("ARGUMENTS_BLANK")),
+            ("null", json!({}), Some("ARGUMENTS_BLANK")),
+            (r#""""#, json!({}), Some("ARGUMENTS_BLANK")),
+            (r#""{\"a\": 1}""#, json!({ "a": 1 }), Some("ARGUMENTS_ENCODED_TWICE")),
+            ("```json\n{\"a\": 1}\n```", json!({ "a": 1 }), Some("ARGUMENTS_FENCED")),
+            ("```\n{\"a\": 1}```\n", json!({ "a": 1 }), Some("ARGUMENTS_FENCED")),
+        ] {
+            let read = read(given, false, 100).expect(given);
+            assert_eq!(Value::Object(read.object), object, "{given}");
+            assert_eq!(serde_json::from_str::<Value>(&read.text).expect("JSON"), object, "{given}");
+            assert_eq!(read.warnings.first().map(|warning| warning.code.as_str()), warning, "{given}");
+        }
+    }
+
+    #[test]
+    fn whatever_else_is_told() {
+        for (given, expected) in [
+            ("[1]", codes::ARGUMENTS_INVALID),
+            ("7", codes::ARGUMENTS_INVALID),
+            ("true", codes::ARGUMENTS_INVALID),
+            (r#""Paris""#, codes::ARGUMENTS_INVALID),
+            (r#""\"{}\"""#, codes::ARGUMENTS_INVALID),
+            ("{", codes::ARGUMENTS_JSON_PARSE_ERROR),
+            ("{'a': 1}", codes::ARGUMENTS_JSON_PARSE_ERROR),
+            (r#"{"a": 1}{"a": 2}"#, codes::ARGUMENTS_JSON_PARSE_ERROR),
+            ("```json\n[1]\n```", codes::ARGUMENTS_JSON_PARSE_ERROR),
+            ("```json\n{}\n```\n```json\n{}\n```", codes::ARGUMENTS_JSON_PARSE_ERROR),
+        ] {
+            assert_eq!(code(given, false), expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn the_limit_is_the_largest_that_is_allowed() {
+        let arguments = |bytes: usize| format!("{{\"a\":\"{}\"}}", "x".repeat(bytes - 8));
+        assert!(read(&arguments(100), false, 100).is_ok());
+        let problem = read(&arguments(101), false, 100).expect_err("too large");
+        assert_eq!(problem.code, codes::ARGUMENTS_TOO_LARGE);
+        assert_eq!(Value::from(problem.details), json!({ "bytes": 101, "limit": 100 }));
+        assert_eq!(code(&" ".repeat(101), false), codes::ARGUMENTS_TOO_LARGE);
+    }
+
+    #[test]
+    fn what_was_cut_off_is_not_taken_for_nothing() {
+        for given in ["", "{\"a\": ", "\"{}"] {
+            let problem = read(given, true, 100).expect_err("cut off");
+            assert_eq!(problem.code, codes::ARGUMENTS_JSON_PARSE_ERROR);
+            assert_eq!(problem.details["truncated"], true);
+        }
+        assert!(read("{}", true, 100).is_ok());
+    }
+
+    #[test]
+    fn long_nonsense_is_told_in_short() {
+        let problem = read(&"é".repeat(300), false, 1000).expect_err("no JSON");
+        assert_eq!(problem.details["given"].as_str().map(|given| given.chars().count()), Some(201));
+    }
+}

@@ -1,0 +1,308 @@
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+
+use super::super::envelope::{Problem, ToolResult, codes};
+use super::super::error::{Kind, ToolsError};
+use super::ToolExecutor;
+use super::tail::{Tail, whole};
+use crate::Body;
+
+/// Which variables a process is started with, besides those it is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Environment {
+    /// Those of this process.
+    #[default]
+    Inherit,
+    /// None: neither keys nor `PATH`, so the program needs its whole path.
+    Clear,
+}
+
+/// A program that is started for each call: the arguments on its standard input as JSON, the result on its standard output.
+///
+/// Output that is an envelope is one, other JSON is its data, and what is not JSON is data as text. A program that ends with
+/// another code than 0 has failed, whatever it wrote, unless that is an envelope which says so itself. No shell is in
+/// between: the program gets its arguments as they are. It runs in a process group of its own, and what is left of the group
+/// when the call is given up is killed.
+#[derive(Clone, Debug)]
+pub struct CommandTool {
+    program: String,
+    arguments: Vec<String>,
+    folder: Option<PathBuf>,
+    environment: Environment,
+    variables: BTreeMap<String, String>,
+    timeout: Duration,
+    output_limit: usize,
+}
+
+impl CommandTool {
+    /// A program with its arguments, for 30 seconds, and 1 MiB of output.
+    ///
+    /// # Errors
+    /// When there is no program.
+    pub fn new<S: Into<String>>(command: impl IntoIterator<Item = S>) -> Result<Self, ToolsError> {
+        let mut command = command.into_iter().map(Into::into);
+        let program = command.next().filter(|program: &String| !program.is_empty()).ok_or(Kind::NoCommand)?;
+        Ok(Self {
+            program,
+            arguments: command.collect(),
+            folder: None,
+            environment: Environment::default(),
+            variables: BTreeMap::new(),
+            timeout: Duration::from_secs(30),
+            output_limit: 1 << 20,
+        })
+    }
+
+    /// In this folder.
+    #[must_use]
+    pub fn in_folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.folder = Some(folder.into());
+        self
+    }
+
+    /// With these variables, besides those of `environment`.
+    #[must_use]
+    pub fn with_environment(mut self, environment: Environment, variables: BTreeMap<String, String>) -> Self {
+        (self.environment, self.variables) = (environment, variables);
+        self
+    }
+
+    /// With so long for each call.
+    #[must_use]
+    pub const fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// With at most so many bytes of output; a program that writes more is stopped.
+    #[must_use]
+    pub const fn with_output_limit(mut self, bytes: usize) -> Self {
+        self.output_limit = bytes;
+        self
+    }
+
+    fn spawn(&self) -> std::io::Result<Running> {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if self.environment == Environment::Clear {
+            command.env_clear();
+        }
+        command.envs(&self.variables);
+        if let Some(folder) = &self.folder {
+            command.current_dir(folder);
+        }
+        let mut command = CommandWrap::from(command);
+        command.wrap(KillOnDrop);
+        #[cfg(unix)]
+        command.wrap(process_wrap::tokio::ProcessGroup::leader());
+        Ok(Running { child: command.spawn()?, is_over: false })
+    }
+
+    async fn run(&self, arguments: &Body) -> Result<ToolResult, Problem> {
+        let fault =
+            |what: &str, error: &std::io::Error| Problem::from(format!("`{}` {what}: {error}", self.program));
+        let mut running = self.spawn().map_err(|error| fault("could not be started", &error))?;
+        let (stdin, stdout, stderr) =
+            (running.child.stdin().take(), running.child.stdout().take(), running.child.stderr().take());
+        let input = Value::Object(arguments.clone()).to_string();
+        let write = async {
+            if let Some(mut stdin) = stdin {
+                // A program need not read what it is called with.
+                let _ = stdin.write_all(input.as_bytes()).await;
+            }
+        };
+        let tail = Tail::default();
+        let complain = async {
+            if let Some(stderr) = stderr {
+                tail.read(stderr).await;
+            }
+        };
+        let read = async {
+            match stdout {
+                Some(stdout) => whole(stdout, self.output_limit).await,
+                None => Ok(Some(Vec::new())),
+            }
+        };
+        // What writes too much is stopped at once; the rest ends by itself.
+        let talk = async {
+            let output = read.await.map_err(|error| fault("could not be read", &error))?;
+            output.ok_or_else(|| self.too_large())
+        };
+        let ends = async {
+            let (output, (), ()) =
+                futures_util::future::try_join3(talk, write.map(Ok), complain.map(Ok)).await?;
+            let status =
+                running.child.wait().await.map_err(|error| fault("could not be waited for", &error))?;
+            Ok::<_, Problem>((output, status))
+        };
+        let ended = tokio::time::timeout(self.timeout, ends).await;
+        let (output, status) = ended.map_err(|_| self.too_late(&tail))??;
+        running.is_over = true;
+        Ok(self.result(&output, status, &tail.text()))
+    }
+
+    fn too_large(&self) -> Problem {
+        let message = format!("the tool wrote more than {} bytes", self.output_limit);
+        Problem::new(codes::TOOL_OUTPUT_TOO_LARGE, message).with("limit", self.output_limit)
+    }
+
+    fn too_late(&self, tail: &Tail) -> Problem {
+        let message = format!("the tool did not end within {} seconds", self.timeout.as_secs_f64());
+        with_stderr(Problem::new(codes::TIMEOUT, message), &tail.text())
+    }
+
+    fn result(&self, output: &[u8], status: ExitStatus, stderr: &str) -> ToolResult {
+        let text = String::from_utf8_lossy(output);
+        let text = text.trim();
+        let output = match serde_json::from_str(text) {
+            Ok(output) => output,
+            Err(_) if text.is_empty() => Value::Null,
+            Err(_) => Value::String(text.to_owned()),
+        };
+        let result = ToolResult::from_output(output);
+        if status.success() || !result.ok {
+            return result;
+        }
+        let mut problem = Problem::from(format!("`{}` failed: {status}", self.program));
+        if let Some(code) = status.code() {
+            problem = problem.with("exit_code", code);
+        }
+        ToolResult { data: result.data, ..ToolResult::failed(with_stderr(problem, stderr)) }
+    }
+}
+
+fn with_stderr(problem: Problem, stderr: &str) -> Problem {
+    if stderr.is_empty() { problem } else { problem.with("stderr", stderr) }
+}
+
+/// A process that is killed, with its group, unless it is over.
+struct Running {
+    child: Box<dyn ChildWrapper>,
+    is_over: bool,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.is_over {
+            // It may have ended meanwhile, which is as well.
+            let _ = self.child.start_kill();
+        }
+    }
+}
+
+impl ToolExecutor for CommandTool {
+    fn execute<'a>(&'a self, arguments: &'a Body) -> BoxFuture<'a, ToolResult> {
+        self.run(arguments).map(|ran| ran.unwrap_or_else(ToolResult::failed)).boxed()
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn shell(script: &str) -> CommandTool {
+        CommandTool::new(["/bin/sh", "-c", script]).expect("a command")
+    }
+
+    async fn run(tool: &CommandTool) -> ToolResult {
+        let arguments = json!({ "city": "Paris; rm -rf $HOME" });
+        tool.execute(arguments.as_object().expect("an object")).await
+    }
+
+    async fn fails(tool: &CommandTool) -> Problem {
+        let mut result = run(tool).await;
+        assert!(!result.ok);
+        result.errors.remove(0)
+    }
+
+    #[tokio::test]
+    async fn arguments_go_in_and_results_come_out() {
+        let cat = CommandTool::new(["cat"]).expect("a command");
+        assert_eq!(run(&cat).await, ToolResult::ok(json!({ "city": "Paris; rm -rf $HOME" })));
+        assert_eq!(run(&shell("echo ' plain text '")).await, ToolResult::ok("plain text"));
+        assert_eq!(run(&shell("true")).await, ToolResult::ok(Value::Null));
+        let envelope = r#"{"ok": false, "errors": [{"code": "NO_SUCH_CITY", "message": "no"}]}"#;
+        let failed = ToolResult::failed(Problem::new("NO_SUCH_CITY", "no"));
+        assert_eq!(run(&shell(&format!("echo '{envelope}'"))).await, failed);
+        assert_eq!(run(&shell(&format!("echo '{envelope}'; exit 3"))).await, failed);
+    }
+
+    #[tokio::test]
+    async fn arguments_are_no_shell_s() {
+        let tool = CommandTool::new(["printf", "%s", "$HOME `id` *"]).expect("a command");
+        assert_eq!(run(&tool).await, ToolResult::ok("$HOME `id` *"));
+    }
+
+    #[tokio::test]
+    async fn failures_say_why() {
+        let problem = fails(&shell("echo half; echo 'no key' >&2; exit 3")).await;
+        assert_eq!((problem.code.as_str(), &problem.details["exit_code"]), (codes::TOOL_ERROR, &json!(3)));
+        assert_eq!(problem.details["stderr"], "no key");
+        let killed = fails(&shell("kill -9 $$")).await;
+        assert!(killed.message.contains("signal: 9"), "{}", killed.message);
+        let missing = fails(&CommandTool::new(["/nowhere/tool"]).expect("a command")).await;
+        assert!(missing.message.starts_with("`/nowhere/tool` could not be started: "), "{}", missing.message);
+        assert!(CommandTool::new([""; 0]).is_err() && CommandTool::new([""]).is_err());
+    }
+
+    #[tokio::test]
+    async fn what_takes_too_long_is_killed_with_its_children() {
+        // The inner shell holds the pipe open, too, and would write the mark.
+        let folder = std::env::temp_dir().join(format!("formwork-command-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let script = "echo starting >&2; (sleep 5; touch late) & echo $! > pid; wait";
+        let tool = shell(script).in_folder(&folder).with_timeout(Duration::from_millis(300));
+        let problem = fails(&tool).await;
+        assert_eq!(problem.code, codes::TIMEOUT);
+        assert_eq!(problem.message, "the tool did not end within 0.3 seconds");
+        assert_eq!(problem.details["stderr"], "starting");
+        let pid = std::fs::read_to_string(folder.join("pid")).expect("a pid");
+        let is_gone = shell(&format!("while kill -0 {} 2>/dev/null; do :; done; echo gone", pid.trim()));
+        assert_eq!(run(&is_gone).await, ToolResult::ok("gone"));
+        std::fs::remove_dir_all(folder).expect("removed");
+    }
+
+    #[tokio::test]
+    async fn output_is_read_within_its_limit() {
+        let tool = shell("yes").with_output_limit(1000);
+        let problem = fails(&tool).await;
+        assert_eq!(
+            (problem.code.as_str(), &problem.details["limit"]),
+            (codes::TOOL_OUTPUT_TOO_LARGE, &json!(1000))
+        );
+        assert_eq!(run(&shell("printf aaa").with_output_limit(3)).await, ToolResult::ok("aaa"));
+        // Standard error has no limit, but only its end is kept.
+        let loud = shell("head -c 1000000 /dev/zero | tr '\\0' x >&2; exit 1");
+        assert_eq!(fails(&loud).await.details["stderr"].as_str().map(str::len), Some(4096));
+    }
+
+    #[tokio::test]
+    async fn the_environment_is_a_choice() {
+        let variables = BTreeMap::from([("OWN".to_owned(), "1".to_owned())]);
+        let tool = shell("echo \"$OWN ${PATH:+path}\"");
+        let inherits = tool.clone().with_environment(Environment::Inherit, variables.clone());
+        assert_eq!(run(&inherits).await, ToolResult::ok("1 path"));
+        // A shell makes itself a `PATH`, but exports none.
+        let tool = CommandTool::new(["/usr/bin/env"]).expect("a command");
+        assert_eq!(run(&tool.with_environment(Environment::Clear, variables)).await, ToolResult::ok("OWN=1"));
+    }
+
+    #[tokio::test]
+    async fn a_program_need_not_read() {
+        let arguments = json!({ "text": "x".repeat(1 << 20) });
+        let result = shell("exit 0").execute(arguments.as_object().expect("an object")).await;
+        assert_eq!(result, ToolResult::ok(Value::Null));
+    }
+}

@@ -1,0 +1,61 @@
+//! Output of processes, read within bounds.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// The most bytes of standard error that are kept: its end, where the reason mostly is.
+const KEPT: usize = 4096;
+
+/// The end of what a process wrote to standard error, as it comes.
+#[derive(Clone, Default)]
+pub(super) struct Tail(Arc<Mutex<Vec<u8>>>);
+
+impl Tail {
+    /// Reads until the other side closes.
+    pub(super) async fn read(&self, mut source: impl AsyncRead + Unpin) {
+        let mut piece = [0; 1024];
+        while let Ok(count @ 1..) = source.read(&mut piece).await {
+            let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.extend_from_slice(&piece[..count]);
+            let surplus = kept.len().saturating_sub(KEPT);
+            kept.drain(..surplus);
+        }
+    }
+
+    /// What has come so far, as text.
+    pub(super) fn text(&self) -> String {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&kept).trim().to_owned()
+    }
+}
+
+/// All that comes until the other side closes, if it is within `limit`.
+pub(super) async fn whole(
+    mut source: impl AsyncRead + Unpin,
+    limit: usize,
+) -> std::io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    (&mut source).take(limit as u64 + 1).read_to_end(&mut bytes).await?;
+    Ok((bytes.len() <= limit).then_some(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_end_is_kept() {
+        let tail = Tail::default();
+        let text = "x".repeat(5000) + "the end\n";
+        tail.read(text.as_bytes()).await;
+        assert!(tail.text().ends_with("xthe end"));
+        assert_eq!(tail.text().len(), KEPT - 1);
+    }
+
+    #[tokio::test]
+    async fn what_is_within_the_limit_is_whole() {
+        assert_eq!(whole(&b"abc"[..], 3).await.expect("bytes"), Some(b"abc".to_vec()));
+        assert_eq!(whole(&b"abcd"[..], 3).await.expect("bytes"), None);
+    }
+}

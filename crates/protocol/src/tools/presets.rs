@@ -1,0 +1,255 @@
+//! Options by name, to be put together.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::error::{Kind, ToolsError};
+use super::options::ToolCallingOptions;
+use crate::{Body, merge};
+
+/// Some of the fields of [`ToolCallingOptions`]: what it does not say is left as it is.
+///
+/// ```
+/// use formwork_protocol::tools::Preset;
+/// let preset = Preset::for_model("openrouter", "deepseek/deepseek-v3.2:nitro");
+/// let mine = Preset::new(serde_json::json!({"tool_use_mode": "enforced", "request_overrides": {"temperature": 1.0}}))?;
+/// let options = preset.merge(&mine).options()?;
+/// assert_eq!(options.request_overrides["parallel_tool_calls"], false);
+/// assert_eq!(options.request_overrides["temperature"], 1.0);
+/// # Ok::<(), formwork_protocol::tools::ToolsError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[serde(try_from = "Value")]
+pub struct Preset(Body);
+
+impl Preset {
+    /// The names that [`Preset::named`] knows.
+    pub const NAMES: [&str; 7] = [
+        "default_tool_calling",
+        "openai",
+        "openrouter",
+        "deepseek_openrouter_compat",
+        "gemini_openrouter_compat",
+        "content_tag_tool_call_fallback",
+        "tool_use_disabled",
+    ];
+
+    /// A preset of one's own.
+    ///
+    /// # Errors
+    /// When `fields` are not some of those of [`ToolCallingOptions`]; the error names the one.
+    pub fn new(fields: Value) -> Result<Self, ToolsError> {
+        let fault = |error: serde_json::Error| Kind::Preset { reason: error.to_string() };
+        serde_json::from_value::<ToolCallingOptions>(fields.clone()).map_err(fault)?;
+        Ok(Self(serde_json::from_value(fields).map_err(fault)?))
+    }
+
+    /// What is recommended for any model: one call at a time, the sizes guarded, an empty end mended.
+    pub fn default_tool_calling() -> Self {
+        Self::of(json!({
+            "max_tool_args_bytes": 200_000,
+            "max_tool_output_bytes": 200_000,
+            "max_tool_calls_per_turn": 1,
+            "fix_empty_final": true,
+            "fix_empty_final_disable_tools": true,
+            "request_overrides": { "parallel_tool_calls": false },
+        }))
+    }
+
+    /// What a provider is known to want. Of those that are not known, nothing.
+    pub fn provider_defaults(provider: &str) -> Self {
+        Self::of(match provider {
+            // OpenRouter passes the field on to the providers that know it. It is not asked to leave out the others, by
+            // `provider.require_parameters`, since what it knows of their parameters is often less than what they take.
+            "openai" | "openrouter" => json!({ "request_overrides": { "parallel_tool_calls": false } }),
+            _ => json!({}),
+        })
+    }
+
+    /// For DeepSeek's models by way of OpenRouter: they refuse a history in which a message with calls has no
+    /// `reasoning_content`, or `null` as its content.
+    pub fn deepseek_openrouter_compat() -> Self {
+        Self::of(json!({ "message_transforms": [
+            "assistant_tool_calls_reasoning_content_empty_if_missing", "assistant_tool_calls_content_empty_if_null",
+        ] }))
+    }
+
+    /// For Gemini by way of OpenRouter: calls in the history must have the signature of the thoughts that led to them, or the word
+    /// by which Google's servers let it pass; and their names may come back with the namespace of Gemini's own prompt.
+    pub fn gemini_openrouter_compat() -> Self {
+        Self::of(json!({
+            "message_transforms": ["assistant_tool_calls_signature_skip_validator_if_missing"],
+            "tool_call_transforms": ["tool_call_name_without_namespace"],
+        }))
+    }
+
+    /// For models whose servers leave calls in the text, as `<tool_call>{…}</tool_call>`.
+    pub fn content_tag_tool_call_fallback() -> Self {
+        Self::of(json!({ "response_transforms": ["assistant_content_tool_call_tags_to_tool_calls"] }))
+    }
+
+    /// For models that cannot call tools.
+    pub fn tool_use_disabled() -> Self {
+        Self::of(json!({ "tool_use_mode": "disabled" }))
+    }
+
+    /// The preset of that name: one of [`Preset::NAMES`], of which `openai` and `openrouter` are defaults of providers.
+    pub fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "default_tool_calling" => Self::default_tool_calling(),
+            "openai" | "openrouter" => Self::provider_defaults(name),
+            "deepseek_openrouter_compat" => Self::deepseek_openrouter_compat(),
+            "gemini_openrouter_compat" => Self::gemini_openrouter_compat(),
+            "content_tag_tool_call_fallback" => Self::content_tag_tool_call_fallback(),
+            "tool_use_disabled" => Self::tool_use_disabled(),
+            _ => return None,
+        })
+    }
+
+    /// What is recommended for a model of a provider: the general, the provider's and the model's.
+    pub fn for_model(provider: &str, model: &str) -> Self {
+        let base = Self::default_tool_calling().merge(&Self::provider_defaults(provider));
+        match provider {
+            "openrouter" => base.merge(&Self::openrouter_workaround(model)),
+            _ => base,
+        }
+    }
+
+    fn openrouter_workaround(model: &str) -> Self {
+        // What follows the colon is the route (`:nitro`), not the model.
+        let name = model.split(':').next().unwrap_or(model);
+        let tagged = ["qwen/qwen3-235b-a22b", "z-ai/glm-4.7", "minimax/minimax-m2.1"];
+        if name.starts_with("deepseek/") {
+            Self::deepseek_openrouter_compat()
+        } else if name.starts_with("google/gemini-") {
+            Self::gemini_openrouter_compat()
+        } else if name == "minimax/minimax-m2-her" {
+            Self::tool_use_disabled()
+        } else if tagged.iter().any(|known| name.starts_with(known)) {
+            Self::content_tag_tool_call_fallback()
+        } else {
+            Self::default()
+        }
+    }
+
+    /// This with `above` over it: objects are merged deeply, transforms are all applied, and of other fields `above` has its way.
+    #[must_use]
+    pub fn merge(&self, above: &Self) -> Self {
+        let mut merged = merge(&self.0, &above.0);
+        for (name, below) in &self.0 {
+            if let (true, Some(below), Some(Value::Array(both))) =
+                (name.ends_with("_transforms"), below.as_array(), merged.get_mut(name))
+            {
+                let above = std::mem::replace(both, below.clone());
+                both.extend(above.into_iter().filter(|name| !below.contains(name)));
+            }
+        }
+        Self(merged)
+    }
+
+    /// The options that it comes to, with defaults for what it does not say.
+    ///
+    /// # Errors
+    /// Never, since its fields have been checked; `merge` changes none of their types.
+    pub fn options(&self) -> Result<ToolCallingOptions, ToolsError> {
+        serde_json::from_value(self.0.clone().into())
+            .map_err(|error| Kind::Preset { reason: error.to_string() }.into())
+    }
+
+    fn of(fields: Value) -> Self {
+        match fields {
+            Value::Object(fields) => Self(fields),
+            _ => Self::default(),
+        }
+    }
+}
+
+impl TryFrom<Value> for Preset {
+    type Error = ToolsError;
+
+    fn try_from(fields: Value) -> Result<Self, ToolsError> {
+        Self::new(fields)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::{ToolUseMode, Transforms};
+
+    fn preset(fields: Value) -> Preset {
+        Preset::new(fields).expect("a preset")
+    }
+
+    #[test]
+    fn named_presets_are_options_with_known_transforms() {
+        for name in Preset::NAMES {
+            let preset = Preset::named(name).expect(name);
+            let options = preset.options().expect(name);
+            Transforms::default().resolve(&options).expect(name);
+            assert_eq!(Preset::new(preset.0.clone().into()).expect(name), preset);
+        }
+        assert_eq!(Preset::named("nothing"), None);
+        assert_eq!(
+            Preset::tool_use_disabled().options().expect("options").tool_use_mode,
+            ToolUseMode::Disabled
+        );
+    }
+
+    #[test]
+    fn fields_are_checked() {
+        let fault = |fields| Preset::new(fields).expect_err("refused").to_string();
+        assert!(
+            fault(json!({ "max_turn": 1 })).starts_with("a preset of tool calling: unknown field `max_turn`")
+        );
+        assert!(fault(json!({ "max_turns": "x" })).starts_with("a preset of tool calling: invalid type"));
+        let read: Result<Preset, _> = serde_json::from_str(r#"{"max_turn": 1}"#);
+        assert!(read.expect_err("refused").to_string().contains("`max_turn`"));
+    }
+
+    #[test]
+    fn merging_goes_deep() {
+        let below = preset(json!({
+            "max_turns": 3, "message_transforms": ["a", "b"], "request_overrides": { "provider": { "x": 1, "y": 1 } },
+        }));
+        let above = preset(json!({
+            "max_turns": 4, "message_transforms": ["b", "c"], "request_overrides": { "provider": { "y": 2 }, "seed": 1 },
+        }));
+        let merged = preset(json!({
+            "max_turns": 4, "message_transforms": ["a", "b", "c"],
+            "request_overrides": { "provider": { "x": 1, "y": 2 }, "seed": 1 },
+        }));
+        assert_eq!(below.merge(&above), merged);
+        assert_eq!(below.merge(&Preset::default()), below);
+        assert_eq!(Preset::default().merge(&above), above);
+    }
+
+    #[test]
+    fn models_have_the_workarounds_of_the_evaluation() {
+        let nothing = Preset::default();
+        for (model, workaround) in [
+            ("anthropic/claude-opus-4.6:nitro", nothing.clone()),
+            ("deepseek/deepseek-chat-v3-0324:nitro", Preset::deepseek_openrouter_compat()),
+            ("deepseek/deepseek-v3.2:nitro", Preset::deepseek_openrouter_compat()),
+            ("google/gemini-2.5-flash:nitro", Preset::gemini_openrouter_compat()),
+            ("google/gemini-3-flash-preview:nitro", Preset::gemini_openrouter_compat()),
+            ("google/gemini-3-pro-preview:nitro", Preset::gemini_openrouter_compat()),
+            ("moonshotai/kimi-k2.5:nitro", nothing.clone()),
+            ("openai/gpt-5.2:nitro", nothing.clone()),
+            ("openai/gpt-5.2-chat:nitro", nothing.clone()),
+            ("qwen/qwen3-235b-a22b-2507:nitro", Preset::content_tag_tool_call_fallback()),
+            ("qwen/qwen3-30b-a3b-instruct-2507:nitro", nothing.clone()),
+            ("qwen/qwen3-next-80b-a3b-instruct:nitro", nothing.clone()),
+            ("x-ai/grok-4.1-fast", nothing),
+            ("z-ai/glm-4.7:nitro", Preset::content_tag_tool_call_fallback()),
+            ("z-ai/glm-4.7-flash:nitro", Preset::content_tag_tool_call_fallback()),
+            ("minimax/minimax-m2.1:nitro", Preset::content_tag_tool_call_fallback()),
+            ("minimax/minimax-m2-her", Preset::tool_use_disabled()),
+        ] {
+            assert_eq!(Preset::openrouter_workaround(model), workaround, "{model}");
+            let base = Preset::default_tool_calling().merge(&Preset::provider_defaults("openrouter"));
+            assert_eq!(Preset::for_model("openrouter", model), base.merge(&workaround), "{model}");
+        }
+        assert_eq!(Preset::for_model("local", "deepseek/x"), Preset::default_tool_calling());
+    }
+}

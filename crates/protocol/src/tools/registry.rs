@@ -1,0 +1,400 @@
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use jsonschema::Validator;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::envelope::{Problem, codes};
+use super::error::{Kind, ToolsError};
+use super::executor::ToolExecutor;
+
+/// The most errors of arguments that a model is told at once.
+const TOLD: usize = 8;
+
+/// What a model is told of a tool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolDefinition {
+    /// Of 1 to 64 letters, digits, `_` and `-`; best in `snake_case`.
+    pub name: String,
+    /// What it does, for the model.
+    pub description: String,
+    /// The JSON Schema of its arguments, which are an object.
+    pub parameters: Value,
+}
+
+impl ToolDefinition {
+    /// A definition from its parts.
+    pub fn new(name: impl Into<String>, description: impl Into<String>, parameters: Value) -> Self {
+        Self { name: name.into(), description: description.into(), parameters }
+    }
+
+    /// As it is sent.
+    pub fn to_wire(&self) -> Value {
+        let Self { name, description, parameters } = self;
+        json!({ "type": "function", "function": { "name": name, "description": description, "parameters": parameters } })
+    }
+}
+
+/// A definition with what runs it.
+#[derive(Clone)]
+pub struct Tool {
+    definition: ToolDefinition,
+    executor: Arc<dyn ToolExecutor>,
+    validator: Arc<Validator>,
+}
+
+impl Tool {
+    /// A tool of a checked definition.
+    ///
+    /// # Errors
+    /// When the name is none that providers take, or the parameters are not the schema of an object.
+    pub fn new(
+        mut definition: ToolDefinition,
+        executor: impl ToolExecutor + 'static,
+    ) -> Result<Self, ToolsError> {
+        check_name(&definition.name)?;
+        let name = || definition.name.clone();
+        let Value::Object(schema) = &mut definition.parameters else {
+            return Err(Kind::NoObject { name: name() }.into());
+        };
+        // Providers want to be told what a schema without a type leaves open.
+        if *schema.entry("type").or_insert("object".into()) != "object" {
+            return Err(Kind::NoObject { name: name() }.into());
+        }
+        schema.entry("properties").or_insert_with(|| json!({}));
+        let validator = jsonschema::validator_for(&definition.parameters)
+            .map_err(|error| Kind::Schema { name: name(), reason: error.to_string() })?;
+        Ok(Self { definition, executor: Arc::new(executor), validator: Arc::new(validator) })
+    }
+
+    /// What a model is told of it.
+    pub const fn definition(&self) -> &ToolDefinition {
+        &self.definition
+    }
+
+    /// By what it is called.
+    pub fn name(&self) -> &str {
+        &self.definition.name
+    }
+
+    pub(super) fn executor(&self) -> &dyn ToolExecutor {
+        &*self.executor
+    }
+
+    /// What of `arguments` is not as the schema asks, in words that a model can act on.
+    pub(super) fn check(&self, arguments: &Value) -> Result<(), Problem> {
+        let mut errors = self.validator.iter_errors(arguments);
+        let told: Vec<Value> = errors.by_ref().take(TOLD).map(|error| told(&error)).collect();
+        if told.is_empty() {
+            return Ok(());
+        }
+        let words: Vec<String> = told.iter().map(|error| in_words(error)).collect();
+        let message = format!(
+            "the arguments do not match the tool's schema: {}; correct them and call the tool again",
+            words.join("; ")
+        );
+        Err(Problem::new(codes::ARGUMENTS_INVALID, message)
+            .with("violations", told)
+            .with("more", errors.count()))
+    }
+}
+
+impl fmt::Debug for Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Tool").field(&self.definition).finish()
+    }
+}
+
+/// The place and the fault. The value itself may be long, and the model knows it.
+fn told(error: &jsonschema::ValidationError<'_>) -> Value {
+    json!({ "path": error.instance_path().as_str(), "message": error.masked_with("the value").to_string() })
+}
+
+fn in_words(error: &Value) -> String {
+    let text = |name: &str| error[name].as_str().unwrap_or_default();
+    match text("path") {
+        "" => text("message").to_owned(),
+        path => format!("{path}: {}", text("message")),
+    }
+}
+
+fn check_name(name: &str) -> Result<(), ToolsError> {
+    let is_fine = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+    let reason = if name.is_empty() {
+        "it is empty"
+    } else if name.len() > 64 {
+        "it has more than 64 characters"
+    } else if name.contains('.') {
+        "providers take no `.`; use `_`"
+    } else if !name.chars().all(is_fine) {
+        "providers take only letters, digits, `_` and `-`"
+    } else {
+        return Ok(());
+    };
+    Err(Kind::Name { given: name.to_owned(), reason }.into())
+}
+
+/// What is behind a name.
+#[derive(Clone, Copy, Debug)]
+pub enum Lookup<'a> {
+    /// A tool that may run.
+    Found(&'a Tool),
+    /// One that is there, but masked.
+    Masked,
+    /// Nothing.
+    Unknown,
+}
+
+/// Where tools come from. What is sent to a model and what may run are one question: a tool that is not among `tools` is not found.
+pub trait ToolSource: Send + Sync {
+    /// The tools, in the order in which they are sent.
+    fn tools(&self) -> Vec<&Tool>;
+
+    /// The tool of that name.
+    fn find(&self, name: &str) -> Lookup<'_>;
+
+    /// The names of tools that are there, but masked.
+    fn masked(&self) -> Vec<&str> {
+        Vec::new()
+    }
+}
+
+/// The tools of an application. There are none by default.
+///
+/// ```
+/// use formwork_protocol::tools::{Closure, Lookup, ToolDefinition, ToolRegistry, ToolSource};
+/// use serde_json::json;
+///
+/// let parameters = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
+/// let mut registry = ToolRegistry::new();
+/// registry.add(
+///     ToolDefinition::new("get_weather", "The weather in a city.", parameters),
+///     Closure::new(|arguments| json!({"city": arguments["city"], "sky": "clear"})),
+/// )?;
+/// assert!(matches!(registry.find("get_weather"), Lookup::Found(_)));
+/// # Ok::<(), formwork_protocol::tools::ToolsError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct ToolRegistry {
+    tools: Vec<Tool>,
+}
+
+impl ToolRegistry {
+    /// One without tools.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a tool.
+    ///
+    /// # Errors
+    /// As [`Tool::new`], and when there is one of that name.
+    pub fn add(
+        &mut self,
+        definition: ToolDefinition,
+        executor: impl ToolExecutor + 'static,
+    ) -> Result<(), ToolsError> {
+        self.insert(Tool::new(definition, executor)?)
+    }
+
+    /// Adds a tool that has been made before.
+    ///
+    /// # Errors
+    /// When there is one of that name.
+    pub fn insert(&mut self, tool: Tool) -> Result<(), ToolsError> {
+        if self.tools.iter().any(|known| known.name() == tool.name()) {
+            return Err(Kind::Duplicate { name: tool.name().to_owned() }.into());
+        }
+        self.tools.push(tool);
+        Ok(())
+    }
+
+    /// What is not wrong, but unwise.
+    pub fn warnings(&self) -> Vec<String> {
+        let is_snake =
+            |name: &str| name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+        let warning = |tool: &Tool| {
+            let name = tool.name();
+            (!is_snake(name)).then(|| format!("tool `{name}`: models keep best to names in snake_case"))
+        };
+        self.tools.iter().filter_map(warning).collect()
+    }
+}
+
+impl ToolSource for ToolRegistry {
+    fn tools(&self) -> Vec<&Tool> {
+        self.tools.iter().collect()
+    }
+
+    fn find(&self, name: &str) -> Lookup<'_> {
+        self.tools.iter().find(|tool| tool.name() == name).map_or(Lookup::Unknown, Lookup::Found)
+    }
+}
+
+/// The tools of another source but for those that are masked: they are neither sent nor run.
+#[derive(Clone)]
+pub struct FilteredToolRegistry {
+    inner: Arc<dyn ToolSource>,
+    allow: Option<BTreeSet<String>>,
+    deny: BTreeSet<String>,
+}
+
+impl FilteredToolRegistry {
+    /// All tools of `inner`.
+    pub fn new(inner: Arc<dyn ToolSource>) -> Self {
+        Self { inner, allow: None, deny: BTreeSet::new() }
+    }
+
+    /// Only those of these names.
+    #[must_use]
+    pub fn allow<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.allow.get_or_insert_default().extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// None of these names, whether they are allowed or not.
+    #[must_use]
+    pub fn deny<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.deny.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    fn lets(&self, name: &str) -> bool {
+        self.allow.as_ref().is_none_or(|allow| allow.contains(name)) && !self.deny.contains(name)
+    }
+}
+
+impl ToolSource for FilteredToolRegistry {
+    fn tools(&self) -> Vec<&Tool> {
+        self.inner.tools().into_iter().filter(|tool| self.lets(tool.name())).collect()
+    }
+
+    fn find(&self, name: &str) -> Lookup<'_> {
+        match self.inner.find(name) {
+            Lookup::Found(_) if !self.lets(name) => Lookup::Masked,
+            found => found,
+        }
+    }
+
+    fn masked(&self) -> Vec<&str> {
+        let names = self.inner.tools().into_iter().map(Tool::name);
+        let mut masked = self.inner.masked();
+        masked.extend(names.filter(|name| !self.lets(name)));
+        masked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::Closure;
+
+    fn tool(name: &str, parameters: Value) -> Result<Tool, ToolsError> {
+        Tool::new(ToolDefinition::new(name, "", parameters), Closure::new(|_| Value::Null))
+    }
+
+    fn fault(name: &str, parameters: Value) -> String {
+        tool(name, parameters).expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn names_are_such_as_providers_take() {
+        let object = || json!({ "type": "object" });
+        assert_eq!(fault("", object()), "`` is no name for a tool: it is empty");
+        assert_eq!(fault("a.b", object()), "`a.b` is no name for a tool: providers take no `.`; use `_`");
+        assert!(fault("a b", object()).ends_with("only letters, digits, `_` and `-`"));
+        assert!(fault(&"a".repeat(65), object()).ends_with("more than 64 characters"));
+        assert!(tool(&"a".repeat(64), object()).is_ok());
+    }
+
+    #[test]
+    fn parameters_are_the_schema_of_an_object() {
+        for parameters in [json!(true), json!({ "type": "string" }), json!({ "type": ["object"] })] {
+            let told = fault("f", parameters);
+            assert_eq!(told, "tool `f`: its parameters must be a JSON Schema of type object");
+        }
+        let told = fault("f", json!({ "properties": { "a": { "type": "text" } } }));
+        assert!(told.starts_with("tool `f`: its parameters are not a JSON Schema: "), "{told}");
+        assert!(fault("f", json!({ "$ref": "https://example.com/a" })).starts_with("tool `f`: "));
+        let open = tool("f", json!({})).expect("a tool");
+        assert_eq!(open.definition().parameters, json!({ "type": "object", "properties": {} }));
+    }
+
+    #[test]
+    fn no_name_is_there_twice() {
+        let mut registry = ToolRegistry::new();
+        registry.insert(tool("f", json!({})).expect("a tool")).expect("the first");
+        let told =
+            registry.insert(tool("f", json!({})).expect("a tool")).expect_err("the second").to_string();
+        assert_eq!(told, "two tools are called `f`");
+    }
+
+    #[test]
+    fn names_that_are_not_in_snake_case_are_told() {
+        let mut registry = ToolRegistry::new();
+        for name in ["get_weather2", "getWeather", "get-weather"] {
+            registry.insert(tool(name, json!({})).expect("a tool")).expect("a new one");
+        }
+        let warnings = registry.warnings();
+        assert_eq!(warnings.len(), 2);
+        assert_eq!(warnings[0], "tool `getWeather`: models keep best to names in snake_case");
+    }
+
+    #[test]
+    fn masks_are_over_what_is_sent_and_what_runs() {
+        let mut registry = ToolRegistry::new();
+        for name in ["a", "b", "c"] {
+            registry.insert(tool(name, json!({})).expect("a tool")).expect("a new one");
+        }
+        let all: Arc<dyn ToolSource> = Arc::new(registry);
+        let names = |source: &FilteredToolRegistry| -> Vec<String> {
+            source.tools().into_iter().map(|tool| tool.name().to_owned()).collect()
+        };
+        let allowed = FilteredToolRegistry::new(all.clone()).allow(["a", "b"]).deny(["b"]);
+        assert_eq!(names(&allowed), ["a"]);
+        assert!(matches!(allowed.find("a"), Lookup::Found(_)));
+        assert!(matches!(allowed.find("b"), Lookup::Masked) && matches!(allowed.find("c"), Lookup::Masked));
+        assert!(matches!(allowed.find("d"), Lookup::Unknown));
+        assert_eq!(allowed.masked(), ["b", "c"]);
+        let denied = FilteredToolRegistry::new(all.clone()).deny(["b"]);
+        assert_eq!(names(&denied), ["a", "c"]);
+        assert_eq!(names(&FilteredToolRegistry::new(all.clone()).allow::<&str>([])), [""; 0]);
+        // Masks lie one over the other.
+        let both = FilteredToolRegistry::new(Arc::new(denied)).allow(["a", "b"]);
+        assert_eq!((names(&both), both.masked()), (vec!["a".to_owned()], vec!["b", "c"]));
+    }
+
+    #[test]
+    fn faults_of_arguments_are_told_by_their_place() {
+        let properties = json!({ "city": { "type": "string" }, "days": { "type": "integer", "maximum": 7 } });
+        let schema = json!({ "type": "object", "properties": properties, "required": ["city"], "additionalProperties": false });
+        let tool = tool("f", schema).expect("a tool");
+        assert!(tool.check(&json!({ "city": "Paris", "days": 7 })).is_ok());
+        let problem = tool.check(&json!({ "days": "x".repeat(1000), "when": 1 })).expect_err("wrong");
+        insta::assert_snapshot!(serde_json::to_string_pretty(&problem).expect("JSON"), @r#"
+        {
+          "code": "ARGUMENTS_INVALID",
+          "message": "the arguments do not match the tool's schema: /days: the value is not of type \"integer\"; Additional properties are not allowed ('when' was unexpected); \"city\" is a required property; correct them and call the tool again",
+          "violations": [
+            {
+              "path": "/days",
+              "message": "the value is not of type \"integer\""
+            },
+            {
+              "path": "",
+              "message": "Additional properties are not allowed ('when' was unexpected)"
+            },
+            {
+              "path": "",
+              "message": "\"city\" is a required property"
+            }
+          ],
+          "more": 0
+        }
+        "#);
+        let many = tool.check(&json!({ "city": 1, "a": 1, "b": 1, "days": 8 })).expect_err("wrong");
+        assert_eq!(many.details["violations"].as_array().map(Vec::len), Some(3));
+    }
+}

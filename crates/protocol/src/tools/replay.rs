@@ -1,0 +1,120 @@
+//! A run again, from its record.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, ready};
+
+use super::dispatcher::ToolDispatcher;
+use super::envelope::ToolResult;
+use super::error::{Kind, ToolsError};
+use super::executor::Recorded;
+use super::record::{CallRecord, ToolRun, Turn};
+use super::registry::{Lookup, Tool, ToolRegistry, ToolSource};
+use super::runner::{Asked, Loop, World};
+use super::shapes::ToolCall;
+use super::transforms::Transforms;
+use crate::{Body, Plan};
+
+/// Does what the record says again: the same loop, with the recorded answers in place of a model and the recorded results in place
+/// of tools. All else happens anew, so that the record that comes of it equals the one that was given, unless the loop has
+/// changed since.
+///
+/// # Errors
+/// When the loop asks or calls something else than it did, or `transforms` lack one that the record names.
+pub fn replay(record: &ToolRun, transforms: &Transforms) -> Result<ToolRun, ToolsError> {
+    let setup = record.setup.clone();
+    let pipeline = transforms.resolve(&setup.options)?;
+    let mut tools = ToolRegistry::new();
+    for definition in &setup.tools {
+        tools.add(definition.clone(), Recorded)?;
+    }
+    let tools = Masked { tools, masked: setup.masked.clone() };
+    let dispatcher = ToolDispatcher::with_options(Arc::new(tools), &setup.options);
+    let mut world = Past { turns: record.turns.iter().collect(), calls: VecDeque::new(), turn: 0 };
+    let run = Loop::new(setup, &dispatcher, &pipeline, &|_| {}).run(&mut world);
+    // Nothing in it waits for anything.
+    run.now_or_never().unwrap_or_else(|| Err(world_waits()))
+}
+
+fn world_waits() -> ToolsError {
+    departs(0, "a step did not end at once")
+}
+
+fn departs(turn: usize, reason: &str) -> ToolsError {
+    Kind::Departs { turn, reason: reason.to_owned() }.into()
+}
+
+struct Past<'a> {
+    turns: VecDeque<&'a Turn>,
+    calls: VecDeque<&'a CallRecord>,
+    turn: usize,
+}
+
+impl Past<'_> {
+    fn next(&mut self, plan: &Plan) -> Result<Asked, ToolsError> {
+        self.turn += 1;
+        let Some(turn) = self.turns.pop_front() else {
+            return Err(departs(self.turn, "it asks once more than it did"));
+        };
+        if turn.plan != *plan {
+            return Err(departs(self.turn, "it asks something else"));
+        }
+        self.calls = turn.calls.iter().collect();
+        let answer = match (&turn.reply, &turn.error) {
+            (Some(reply), None) => Ok((reply.clone(), turn.retried.clone())),
+            (_, Some(error)) => Err(error.clone()),
+            (None, None) => return Err(departs(self.turn, "the record has no answer")),
+        };
+        Ok(Asked { answer, latency_ms: turn.latency_ms })
+    }
+
+    fn result(&mut self, call: &ToolCall) -> Result<(ToolResult, u64), ToolsError> {
+        // Those that were refused before have been refused again, without asking here.
+        while let Some(record) = self.calls.pop_front() {
+            if record.call == *call {
+                return Ok((record.result.clone(), record.latency_ms));
+            }
+        }
+        Err(departs(self.turn, "it calls something else"))
+    }
+}
+
+impl World<ToolsError> for Past<'_> {
+    fn ask<'a>(&'a mut self, plan: &'a Plan) -> BoxFuture<'a, Result<Asked, ToolsError>> {
+        ready(self.next(plan)).boxed()
+    }
+
+    fn execute<'a>(
+        &'a mut self,
+        call: &'a ToolCall,
+        _: &'a Tool,
+        _: &'a Body,
+    ) -> BoxFuture<'a, Result<(ToolResult, u64), ToolsError>> {
+        ready(self.result(call)).boxed()
+    }
+}
+
+/// The tools of a record: of those that were masked only the names are known.
+struct Masked {
+    tools: ToolRegistry,
+    masked: Vec<String>,
+}
+
+impl ToolSource for Masked {
+    fn tools(&self) -> Vec<&Tool> {
+        self.tools.tools()
+    }
+
+    fn find(&self, name: &str) -> Lookup<'_> {
+        match self.tools.find(name) {
+            Lookup::Unknown if self.masked.iter().any(|masked| masked == name) => Lookup::Masked,
+            found => found,
+        }
+    }
+
+    fn masked(&self) -> Vec<&str> {
+        self.masked.iter().map(String::as_str).collect()
+    }
+}

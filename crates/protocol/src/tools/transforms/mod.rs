@@ -1,0 +1,211 @@
+//! Changes for providers and models that differ, each by its name and each only where it is asked for.
+
+mod calls;
+mod messages;
+mod responses;
+mod results;
+mod tools;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::error::{Kind, ToolsError};
+use super::options::ToolCallingOptions;
+use super::shapes::ToolCall;
+use crate::Body;
+
+/// A change of some data.
+type Change<T> = Arc<dyn Fn(&mut T) + Send + Sync>;
+/// Changes of one kind, by their names.
+type Named<T> = BTreeMap<String, Change<T>>;
+
+/// The transforms that options may name, of five kinds. An application can add its own.
+///
+/// | kind | changes | names |
+/// |---|---|---|
+/// | message | the messages of a request | `assistant_tool_calls_reasoning_content_empty_if_missing`, `assistant_tool_calls_content_empty_if_null`, `assistant_tool_calls_signature_skip_validator_if_missing`, `tool_messages_name_if_missing` |
+/// | tool | the tools of a request | `tools_without_descriptions`, `tools_without_schema_annotations` |
+/// | response | the message of an answer | `assistant_content_tool_call_tags_to_tool_calls` |
+/// | call | a call before it is dispatched | `tool_call_name_without_namespace` |
+/// | result | the envelope of a result before it is sent | `tool_result_compact_envelope` |
+///
+/// What the drift of shapes needs of every model (`function_call`, objects for arrays, missing ids) is done without them.
+///
+/// ```
+/// use formwork_protocol::tools::{ToolCallingOptions, Transforms};
+/// let transforms = Transforms::default().with_message("polite", |messages| {
+///     messages.insert(0, serde_json::json!({"role": "system", "content": "Be polite."}));
+/// });
+/// let options = ToolCallingOptions { message_transforms: vec!["polite".to_owned()], ..Default::default() };
+/// assert!(transforms.resolve(&options).is_ok() && Transforms::default().resolve(&options).is_err());
+/// ```
+#[derive(Clone)]
+pub struct Transforms {
+    message: Named<Vec<Value>>,
+    tool: Named<Vec<Value>>,
+    response: Named<Body>,
+    call: Named<ToolCall>,
+    result: Named<Value>,
+}
+
+/// The transforms that some options name, in their order.
+#[derive(Clone)]
+pub struct Pipeline {
+    message: Vec<Change<Vec<Value>>>,
+    tool: Vec<Change<Vec<Value>>>,
+    response: Vec<Change<Body>>,
+    call: Vec<Change<ToolCall>>,
+    result: Vec<Change<Value>>,
+}
+
+impl Default for Transforms {
+    /// Those that are built in.
+    fn default() -> Self {
+        let none = Self {
+            message: Named::new(),
+            tool: Named::new(),
+            response: Named::new(),
+            call: Named::new(),
+            result: Named::new(),
+        };
+        none.with_message("assistant_tool_calls_reasoning_content_empty_if_missing", messages::reasoning)
+            .with_message("assistant_tool_calls_content_empty_if_null", messages::content)
+            .with_message("assistant_tool_calls_signature_skip_validator_if_missing", messages::signature)
+            .with_message("tool_messages_name_if_missing", messages::names)
+            .with_tool("tools_without_descriptions", tools::without_descriptions)
+            .with_tool("tools_without_schema_annotations", tools::without_annotations)
+            .with_response("assistant_content_tool_call_tags_to_tool_calls", responses::tags)
+            .with_call("tool_call_name_without_namespace", calls::without_namespace)
+            .with_result("tool_result_compact_envelope", results::compact)
+    }
+}
+
+impl Transforms {
+    /// With one more of messages.
+    #[must_use]
+    pub fn with_message(
+        mut self,
+        name: &str,
+        change: impl Fn(&mut Vec<Value>) + Send + Sync + 'static,
+    ) -> Self {
+        self.message.insert(name.to_owned(), Arc::new(change));
+        self
+    }
+
+    /// With one more of tools.
+    #[must_use]
+    pub fn with_tool(mut self, name: &str, change: impl Fn(&mut Vec<Value>) + Send + Sync + 'static) -> Self {
+        self.tool.insert(name.to_owned(), Arc::new(change));
+        self
+    }
+
+    /// With one more of responses.
+    #[must_use]
+    pub fn with_response(mut self, name: &str, change: impl Fn(&mut Body) + Send + Sync + 'static) -> Self {
+        self.response.insert(name.to_owned(), Arc::new(change));
+        self
+    }
+
+    /// With one more of calls.
+    #[must_use]
+    pub fn with_call(mut self, name: &str, change: impl Fn(&mut ToolCall) + Send + Sync + 'static) -> Self {
+        self.call.insert(name.to_owned(), Arc::new(change));
+        self
+    }
+
+    /// With one more of results.
+    #[must_use]
+    pub fn with_result(mut self, name: &str, change: impl Fn(&mut Value) + Send + Sync + 'static) -> Self {
+        self.result.insert(name.to_owned(), Arc::new(change));
+        self
+    }
+
+    /// Those that `options` name.
+    ///
+    /// # Errors
+    /// When there is none of some name; the error lists those that there are.
+    pub fn resolve(&self, options: &ToolCallingOptions) -> Result<Pipeline, ToolsError> {
+        Ok(Pipeline {
+            message: find("message", &self.message, &options.message_transforms)?,
+            tool: find("tool", &self.tool, &options.tool_transforms)?,
+            response: find("response", &self.response, &options.response_transforms)?,
+            call: find("tool_call", &self.call, &options.tool_call_transforms)?,
+            result: find("tool_result", &self.result, &options.tool_result_transforms)?,
+        })
+    }
+}
+
+fn find<T>(kind: &'static str, known: &Named<T>, wanted: &[String]) -> Result<Vec<Change<T>>, ToolsError> {
+    let find = |given: &String| {
+        known.get(given).cloned().ok_or_else(|| {
+            let known = known.keys().cloned().collect::<Vec<_>>().join(", ");
+            Kind::Transform { kind, given: given.clone(), known }.into()
+        })
+    };
+    wanted.iter().map(find).collect()
+}
+
+impl Pipeline {
+    pub(super) fn messages(&self, messages: &mut Vec<Value>) {
+        self.message.iter().for_each(|change| change(messages));
+    }
+
+    pub(super) fn tools(&self, tools: &mut Vec<Value>) {
+        self.tool.iter().for_each(|change| change(tools));
+    }
+
+    pub(super) fn response(&self, message: &mut Body) {
+        self.response.iter().for_each(|change| change(message));
+    }
+
+    pub(super) fn call(&self, call: &mut ToolCall) {
+        self.call.iter().for_each(|change| change(call));
+    }
+
+    pub(super) fn result(&self, envelope: &mut Value) {
+        self.result.iter().for_each(|change| change(envelope));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_names_are_told_with_the_known_ones() {
+        let names = || vec!["nothing".to_owned()];
+        let fault = |options: ToolCallingOptions| {
+            Transforms::default().resolve(&options).err().expect("refused").to_string()
+        };
+        let told = fault(ToolCallingOptions { tool_transforms: names(), ..Default::default() });
+        let known = "tools_without_descriptions, tools_without_schema_annotations";
+        assert_eq!(told, format!("there is no tool transform `nothing`; there are {known}"));
+        for (told, kind) in [
+            (fault(ToolCallingOptions { message_transforms: names(), ..Default::default() }), "message"),
+            (fault(ToolCallingOptions { response_transforms: names(), ..Default::default() }), "response"),
+            (fault(ToolCallingOptions { tool_call_transforms: names(), ..Default::default() }), "tool_call"),
+            (
+                fault(ToolCallingOptions { tool_result_transforms: names(), ..Default::default() }),
+                "tool_result",
+            ),
+        ] {
+            assert!(
+                told.starts_with(&format!("there is no {kind} transform `nothing`; there are ")),
+                "{told}"
+            );
+        }
+    }
+
+    #[test]
+    fn they_are_applied_in_the_order_of_their_names() {
+        let add = |text: &'static str| move |call: &mut ToolCall| call.name.push_str(text);
+        let transforms = Transforms::default().with_call("a", add("1")).with_call("b", add("2"));
+        let tool_call_transforms = vec!["b".to_owned(), "a".to_owned()];
+        let options = ToolCallingOptions { tool_call_transforms, ..Default::default() };
+        let mut call = ToolCall { id: String::new(), name: "f".to_owned(), arguments: String::new() };
+        transforms.resolve(&options).expect("known").call(&mut call);
+        assert_eq!(call.name, "f21");
+    }
+}

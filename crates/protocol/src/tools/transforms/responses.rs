@@ -1,0 +1,152 @@
+use serde_json::{Value, json};
+
+use super::super::arguments::fence;
+use crate::Body;
+
+const OPEN: &str = "<tool_call>";
+const CLOSE: &str = "</tool_call>";
+
+/// Models trained on the tags of Hermes write `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, and some servers leave that
+/// in the content. Where a message has no calls, those in its content become some; what is around them stays. Also read are an
+/// array of calls in one tag, a fence within the tag or in its place (` ```tool_call `), a last tag that is not closed, and
+/// `parameters` for `arguments`. Tags within thoughts, before the last `</think>`, are thoughts.
+pub(super) fn tags(message: &mut Body) {
+    let has_calls = |name: &str| {
+        message.get(name).is_some_and(|calls| match calls {
+            Value::Array(calls) => !calls.is_empty(),
+            Value::Object(calls) => !calls.is_empty(),
+            _ => false,
+        })
+    };
+    if has_calls("tool_calls") || has_calls("function_call") {
+        return;
+    }
+    let Some(content) = message.get("content").and_then(Value::as_str) else { return };
+    let start = content.rfind("</think>").map_or(0, |at| at + "</think>".len());
+    let (thoughts, said) = content.split_at(start);
+    let Some((calls, rest)) = tagged(said).or_else(|| whole_fence(said)) else { return };
+    let content = format!("{thoughts}{rest}").trim().to_owned();
+    message.insert("content".to_owned(), if content.is_empty() { Value::Null } else { content.into() });
+    message.insert("tool_calls".to_owned(), calls.into());
+}
+
+/// The calls in tags, if there are any, and what is around them. Tags with something else in them are text.
+fn tagged(said: &str) -> Option<(Vec<Value>, String)> {
+    let (mut calls, mut rest, mut left) = (Vec::new(), String::new(), said);
+    while let Some((before, after)) = left.split_once(OPEN) {
+        let (inside, next) = after.split_once(CLOSE).unwrap_or((after, ""));
+        rest.push_str(before);
+        match read(inside) {
+            Some(read) => calls.extend(read),
+            None => rest.push_str(&left[before.len()..left.len() - next.len()]),
+        }
+        left = next;
+    }
+    rest.push_str(left);
+    (!calls.is_empty()).then_some((calls, rest))
+}
+
+/// The calls of a text that is one fence for them.
+fn whole_fence(said: &str) -> Option<(Vec<Value>, String)> {
+    let (info, inside) = fence(said)?;
+    let calls = ["tool_call", "tool_calls"].contains(&info).then(|| read(inside))??;
+    Some((calls, String::new()))
+}
+
+fn read(inside: &str) -> Option<Vec<Value>> {
+    let inside = fence(inside).map_or(inside, |(_, inside)| inside);
+    match serde_json::from_str(inside.trim()).ok()? {
+        Value::Array(calls) if !calls.is_empty() => calls.iter().map(call).collect(),
+        one => Some(vec![call(&one)?]),
+    }
+}
+
+fn call(value: &Value) -> Option<Value> {
+    // Some write the call as the wire has it.
+    let function = value.get("function").filter(|function| function.is_object()).unwrap_or(value);
+    let name = function.get("name")?.as_str()?;
+    let arguments = function.get("arguments").or_else(|| function.get("parameters"));
+    let arguments = match arguments {
+        Some(Value::String(text)) => text.clone(),
+        Some(arguments) => arguments.to_string(),
+        None => String::new(),
+    };
+    Some(json!({ "type": "function", "function": { "name": name, "arguments": arguments } }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The calls, as name and arguments, and the content that is left.
+    fn after(content: &str) -> (Vec<(String, String)>, Value) {
+        let mut message = json!({ "role": "assistant", "content": content, "tool_calls": [] });
+        tags(message.as_object_mut().expect("an object"));
+        let text = |call: &Value, name: &str| call["function"][name].as_str().unwrap_or_default().to_owned();
+        let calls = message["tool_calls"].as_array().expect("calls").iter();
+        (
+            calls.map(|call| (text(call, "name"), text(call, "arguments"))).collect(),
+            message["content"].clone(),
+        )
+    }
+
+    #[test]
+    fn tags_become_calls() {
+        for (content, rest) in [
+            (r#"<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>"#, json!(null)),
+            (
+                "Well.\n<tool_call>\n{\"name\": \"f\", \"parameters\": {\"a\": 1}}\n</tool_call>\n",
+                json!("Well."),
+            ),
+            (r#"<tool_call>{"name": "f", "arguments": "{\"a\":1}"}"#, json!(null)),
+            (
+                "<tool_call>```json\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n```</tool_call>",
+                json!(null),
+            ),
+            ("```tool_call\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n```", json!(null)),
+            (r#"<tool_call>{"function": {"name": "f", "arguments": {"a": 1}}}</tool_call>"#, json!(null)),
+            (
+                "<think>I <tool_call>{\"name\": \"g\"}</tool_call></think><tool_call>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}]</tool_call>",
+                json!("<think>I <tool_call>{\"name\": \"g\"}</tool_call></think>"),
+            ),
+        ] {
+            assert_eq!(after(content), (vec![("f".to_owned(), "{\"a\":1}".to_owned())], rest), "{content}");
+        }
+        let two = "<tool_call>{\"name\": \"f\"}</tool_call> and <tool_call>{\"name\": \"g\"}</tool_call>";
+        let calls = [("f", ""), ("g", "")].map(|(name, text)| (name.to_owned(), text.to_owned()));
+        assert_eq!(after(two), (calls.to_vec(), json!("and")));
+    }
+
+    #[test]
+    fn what_is_no_call_is_text() {
+        for content in [
+            "",
+            "no tags",
+            "<tool_call>get_weather(Paris)</tool_call> x",
+            "<tool_call>{\"arguments\": {}}</tool_call>",
+            "<tool_call>{\"name\": \"f\", \"argum",
+            "</tool_call>",
+            "<tool_call>[]</tool_call>",
+            "```json\n{\"name\": \"f\", \"arguments\": {}}\n```",
+        ] {
+            assert_eq!(after(content), (vec![], json!(content)), "{content}");
+        }
+        let mixed = "<tool_call>x</tool_call><tool_call>{\"name\": \"f\"}</tool_call>";
+        assert_eq!(after(mixed), (vec![("f".to_owned(), String::new())], json!("<tool_call>x</tool_call>")));
+    }
+
+    #[test]
+    fn calls_that_came_are_left_alone() {
+        let tag = "<tool_call>{\"name\": \"f\"}</tool_call>";
+        for message in [
+            json!({ "content": tag, "tool_calls": [{ "function": { "name": "g" } }] }),
+            json!({ "content": tag, "tool_calls": { "function": { "name": "g" } } }),
+            json!({ "content": tag, "function_call": { "name": "g" } }),
+            json!({ "content": null }),
+        ] {
+            let mut after = message.clone();
+            tags(after.as_object_mut().expect("an object"));
+            assert_eq!(after, message);
+        }
+    }
+}

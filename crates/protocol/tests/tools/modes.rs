@@ -1,0 +1,91 @@
+//! What runs must do to end well.
+
+use super::*;
+
+const FAIL: &str = r#"{"fail": true}"#;
+
+#[tokio::test]
+async fn enforced_runs_need_a_call() {
+    let enforced = json!({ "tool_use_mode": "enforced" });
+    let (run, _) = run(enforced.clone(), [says("I think it is fine.")]).await;
+    assert_eq!((run.ok, errors(&run)), (false, vec!["NO_TOOL_CALLS"]));
+    assert_eq!(run.text.as_deref(), Some("I think it is fine."));
+    let (run, _) =
+        super::run(enforced, [calls("a", "get_weather", r#"{"city": "Paris"}"#), says("Clear.")]).await;
+    assert_eq!((run.ok, run.text.as_deref()), (true, Some("Clear.")));
+}
+
+#[tokio::test]
+async fn enforced_runs_need_tools() {
+    let none = Arc::new(ToolRegistry::new());
+    let (run, asked) = run_with(none, json!({ "tool_use_mode": "enforced" }), vec![]).await;
+    assert_eq!((errors(&run), asked.len()), (vec!["NO_TOOLS"], 0));
+}
+
+#[tokio::test]
+async fn relaxed_runs_need_none() {
+    let (run, asked) = run(json!({}), [says("Clear.")]).await;
+    assert!(run.ok && asked[0].contains_key("tools"));
+    let failing = [calls("a", "maybe", FAIL), says("It failed.")];
+    let (run, _) = super::run(json!({ "tool_use_mode": "relaxed" }), failing).await;
+    assert!(run.ok, "what failed is the model's to tell");
+    let (run, asked) = run_with(Arc::new(ToolRegistry::new()), json!({}), vec![Ok(says("Hi"))]).await;
+    assert!(run.ok && !asked[0].contains_key("tools"), "providers refuse an empty list");
+}
+
+#[tokio::test]
+async fn disabled_runs_send_no_tools_and_ignore_calls() {
+    let disabled = json!({
+        "tool_use_mode": "disabled", "tool_choice": "required", "request_overrides": { "parallel_tool_calls": false },
+        "response_transforms": ["assistant_content_tool_call_tags_to_tool_calls"],
+    });
+    let (run, asked) = run(disabled.clone(), [says("Hi")]).await;
+    assert!(run.ok);
+    assert_eq!(asked[0].keys().collect::<Vec<_>>(), ["model", "messages"]);
+    let mut both = calls("a", "echo", "{}");
+    both["choices"][0]["message"]["content"] = json!("Hi");
+    let (run, _) = super::run(disabled.clone(), [both]).await;
+    assert_eq!((run.ok, run.text.as_deref(), run.stats.tool_calls), (true, Some("Hi"), 0));
+    assert_eq!(run.turns[0].ignored_tool_calls_count, 1);
+    assert!(run.messages[1].get("tool_calls").is_none());
+    let tagged = r#"<tool_call>{"name": "echo"}</tool_call>"#;
+    let (run, _) = super::run(disabled, [says(tagged)]).await;
+    assert_eq!(run.text.as_deref(), Some(tagged));
+}
+
+#[tokio::test]
+async fn a_failure_at_the_end_is_fatal_by_default() {
+    let enforced = json!({ "tool_use_mode": "enforced" });
+    let ends = [calls("a", "echo", ""), calls("b", "maybe", FAIL), says("It failed.")];
+    let (run, _) = run(enforced.clone(), ends).await;
+    assert_eq!((run.ok, errors(&run)), (false, vec!["TOOL_ERROR"]));
+    assert_eq!(run.errors[0].details["tools"], json!(["maybe"]));
+    assert_eq!(run.text.as_deref(), Some("It failed."));
+    // What counts is how each tool ends.
+    let mends = [calls("a", "maybe", FAIL), calls("b", "maybe", "{}"), says("Done.")];
+    assert!(super::run(enforced.clone(), mends).await.0.ok);
+    let breaks = [calls("a", "maybe", "{}"), calls("b", "maybe", FAIL), says("Done.")];
+    assert_eq!(errors(&super::run(enforced.clone(), breaks).await.0), ["TOOL_ERROR"]);
+    let unknown = [calls("a", "nothing", ""), calls("b", "echo", ""), says("Done.")];
+    assert_eq!(errors(&super::run(enforced, unknown).await.0), ["TOOL_ERROR"]);
+}
+
+#[tokio::test]
+async fn a_failure_may_be_tolerated_where_something_succeeds() {
+    let tolerated = json!({ "tool_use_mode": "enforced", "tool_failure_policy": "tolerated" });
+    let some = [calls("a", "echo", ""), calls("b", "maybe", FAIL), says("Half.")];
+    assert!(run(tolerated.clone(), some).await.0.ok);
+    let none = [calls("a", "maybe", FAIL), says("Nothing.")];
+    assert_eq!(errors(&run(tolerated.clone(), none).await.0), ["NO_SUCCESSFUL_TOOL_CALL"]);
+    assert_eq!(errors(&run(tolerated, [says("Hi")]).await.0), ["NO_TOOL_CALLS"]);
+}
+
+#[tokio::test]
+async fn turns_are_bounded() {
+    let endless = || (0..5).map(|turn| calls(&turn.to_string(), "echo", ""));
+    let (run, asked) = run(json!({ "max_turns": 3 }), endless()).await;
+    assert_eq!((errors(&run), asked.len(), run.stats.tool_calls), (vec!["MAX_TURNS"], 3, 3));
+    assert_eq!(run.errors[0].message, "the model still called tools after 3 turns");
+    let (run, _) = super::run(json!({ "max_turns": 3 }), endless().take(2).chain([says("Done.")])).await;
+    assert!(run.ok, "the last turn may be the answer");
+}

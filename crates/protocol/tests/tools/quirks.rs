@@ -1,0 +1,153 @@
+//! What providers do to calls, and what becomes of it.
+
+use super::*;
+
+const PARIS: &str = r#"{"city":"Paris"}"#;
+
+/// The run of a message in some shape, then of an answer: the call as it was understood must be the same always.
+async fn understood(message: Value, warned: &[&str]) {
+    let first = ScriptedBackend::message(message.clone());
+    let (run, asked) = run(json!({ "tool_use_mode": "enforced" }), [first, says("Clear.")]).await;
+    assert!(run.ok, "{message}: {:?}", run.errors);
+    assert_eq!(run.turns[0].calls[0].result.data, json!({ "city": "Paris", "sky": "clear" }), "{message}");
+    assert_eq!(warnings(&run, 0), warned, "{message}");
+    // The history is in the one shape, whatever came.
+    let said = &asked[1]["messages"][1];
+    assert_eq!((&said["role"], said.get("function_call")), (&json!("assistant"), None));
+    let call = &said["tool_calls"][0];
+    assert_eq!((&call["type"], &call["function"]["name"]), (&json!("function"), &json!("get_weather")));
+    let arguments = call["function"]["arguments"].as_str().expect("text");
+    assert_eq!(serde_json::from_str::<Value>(arguments).expect("JSON"), json!({ "city": "Paris" }));
+    assert_eq!(asked[1]["messages"][2]["tool_call_id"], call["id"]);
+}
+
+#[tokio::test]
+async fn calls_are_understood_in_every_shape() {
+    let function = json!({ "name": "get_weather", "arguments": PARIS });
+    let call = json!({ "id": "a", "type": "function", "function": function });
+    let of = |arguments: Value| {
+        let function = json!({ "name": "get_weather", "arguments": arguments });
+        json!({ "content": null, "tool_calls": [{ "id": "a", "type": "function", "function": function }] })
+    };
+    understood(json!({ "content": null, "tool_calls": [call] }), &[]).await;
+    understood(json!({ "content": null, "function_call": function }), &["FUNCTION_CALL_SHAPE"]).await;
+    understood(json!({ "content": "", "tool_calls": call }), &["TOOL_CALLS_OBJECT"]).await;
+    understood(json!({ "tool_calls": { "0": call } }), &["TOOL_CALLS_OBJECT"]).await;
+    understood(json!({ "tool_calls": [{ "function": function }] }), &["CALL_ID_MISSING"]).await;
+    understood(of(json!({ "city": "Paris" })), &["ARGUMENTS_OBJECT"]).await;
+    understood(of(json!(format!("```json\n{PARIS}\n```"))), &["ARGUMENTS_FENCED"]).await;
+    understood(of(json!(json!(PARIS).to_string())), &["ARGUMENTS_ENCODED_TWICE"]).await;
+}
+
+#[tokio::test]
+async fn blank_arguments_are_an_empty_object() {
+    for blank in [json!(""), json!("  "), json!(null), json!("null"), json!({})] {
+        let function = json!({ "name": "echo", "arguments": blank });
+        let message = json!({ "content": null, "tool_calls": [{ "id": "a", "function": function }] });
+        let (run, asked) = run(json!({}), [ScriptedBackend::message(message), says("Done.")]).await;
+        assert_eq!(run.turns[0].calls[0].result.data, json!({}), "{blank}");
+        assert_eq!(asked[1]["messages"][1]["tool_calls"][0]["function"]["arguments"], "{}", "{blank}");
+    }
+    // Where the schema asks for more, the model is told what.
+    let (run, _) = run(json!({}), [calls("a", "get_weather", ""), says("Where?")]).await;
+    assert_eq!(code(&run, 0, 0), Some("ARGUMENTS_INVALID"));
+    let message = &run.turns[0].calls[0].result.errors[0].message;
+    assert!(message.contains("\"city\" is a required property"), "{message}");
+}
+
+#[tokio::test]
+async fn wrong_arguments_are_told_and_the_model_may_mend_them() {
+    let script = [
+        calls("a", "get_weather", "{city: Paris}"),
+        calls("b", "get_weather", r#"{"city": 7}"#),
+        calls("c", "get_weather", PARIS),
+        says("Clear."),
+    ];
+    let (run, asked) = run(json!({ "tool_use_mode": "enforced" }), script).await;
+    assert!(run.ok);
+    let codes = [0, 1, 2].map(|turn| code(&run, turn, 0));
+    assert_eq!(codes, [Some("ARGUMENTS_JSON_PARSE_ERROR"), Some("ARGUMENTS_INVALID"), None]);
+    let told = asked[2]["messages"][4]["content"].as_str().expect("text");
+    assert!(told.contains("/city: the value is not of type \\\"string\\\""), "{told}");
+    // Servers that read the arguments of the history must be able to.
+    assert_eq!(asked[1]["messages"][1]["tool_calls"][0]["function"]["arguments"], "{}");
+}
+
+#[tokio::test]
+async fn answers_that_were_cut_off_are_not_taken_for_whole() {
+    let script = [
+        cut(calls("a", "echo", r#"{"text": "and th"#)),
+        cut(calls("b", "echo", "")),
+        cut(says("The weather is")),
+    ];
+    let (run, _) = run(json!({}), script).await;
+    assert!(run.ok);
+    for turn in 0..2 {
+        assert_eq!(code(&run, turn, 0), Some("ARGUMENTS_JSON_PARSE_ERROR"));
+        assert_eq!(run.turns[turn].calls[0].result.errors[0].details["truncated"], true);
+    }
+    assert_eq!([0, 1, 2].map(|turn| warnings(&run, turn)), [["TRUNCATED"]; 3]);
+    assert_eq!(run.turns[2].finish_reason.as_deref(), Some("length"));
+    // Of several calls the last is what was cut off.
+    let two = calls_all(&[("a", "echo", ""), ("b", "echo", "")]);
+    let (run, _) = super::run(json!({}), [cut(two), says("Done.")]).await;
+    assert_eq!((code(&run, 0, 0), code(&run, 0, 1)), (None, Some("ARGUMENTS_JSON_PARSE_ERROR")));
+    // Thoughts that took all tokens leave an empty end.
+    let (run, _) = super::run(json!({}), [cut(says("")), says("Done.")]).await;
+    assert_eq!((run.ok, warnings(&run, 0)), (true, vec!["TRUNCATED", "EMPTY_FINAL"]));
+}
+
+#[tokio::test]
+async fn odd_answers_are_empty_ends() {
+    for odd in
+        [json!({ "choices": [] }), json!({ "choices": [{ "message": null }] }), json!({ "choices": [7] })]
+    {
+        let (run, _) = run(json!({ "fix_empty_final": false }), [odd.clone()]).await;
+        assert_eq!(errors(&run), ["EMPTY_FINAL"], "{odd}");
+    }
+}
+
+#[tokio::test]
+async fn content_in_parts_is_text() {
+    let parts = json!({ "content": [{ "type": "text", "text": "The sky " }, { "type": "text", "text": "is clear." }] });
+    let (run, _) = run(json!({}), [ScriptedBackend::message(parts)]).await;
+    assert_eq!(run.text.as_deref(), Some("The sky is clear."));
+}
+
+#[tokio::test]
+async fn what_is_said_beside_a_call_stays_in_the_history() {
+    let mut both = calls("a", "echo", "{}");
+    both["choices"][0]["message"]["content"] = json!("Let me see.");
+    both["choices"][0]["message"]["reasoning_details"] = json!([{ "type": "reasoning.text", "text": "Hm." }]);
+    let (run, asked) = run(json!({}), [both, says("Done.")]).await;
+    assert_eq!(run.text.as_deref(), Some("Done."));
+    let said = &asked[1]["messages"][1];
+    assert_eq!(
+        (&said["content"], &said["reasoning_details"][0]["text"]),
+        (&json!("Let me see."), &json!("Hm."))
+    );
+}
+
+#[tokio::test]
+async fn errors_of_transports_are_in_the_record_by_category() {
+    let refused = r#"{"error": {"message": "no tools for this model", "code": "unsupported"}}"#;
+    for (status, category) in [
+        (429, "RATE_LIMITED"),
+        (500, "SERVER_ERROR"),
+        (504, "TIMEOUT"),
+        (401, "AUTHENTICATION"),
+        (403, "AUTHENTICATION"),
+        (400, "INVALID_REQUEST"),
+    ] {
+        let script = vec![Ok(calls("a", "echo", "")), Err(BackendError::from_status(status, refused))];
+        let (run, _) = run_with(Arc::new(registry()), json!({}), script).await;
+        assert_eq!((run.ok, errors(&run)), (false, vec![category]));
+        assert_eq!(run.turns[1].error, Some(run.errors[0].clone()));
+        assert_eq!(
+            (&run.errors[0].details["status"], &run.errors[0].details["provider_code"]),
+            (&json!(status), &json!("unsupported"))
+        );
+        // What was done until then is not lost.
+        assert_eq!((run.stats.tool_calls_ok, run.messages.len()), (1, 3));
+    }
+}

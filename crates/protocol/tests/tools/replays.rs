@@ -1,0 +1,84 @@
+//! Records lead to themselves.
+
+use formwork_protocol::tools::{FilteredToolRegistry, Transforms, replay};
+
+use super::*;
+
+/// Replays a record as it comes out of a file.
+fn again(run: &ToolRun) -> ToolRun {
+    let text = serde_json::to_string(run).expect("JSON");
+    let read: ToolRun = serde_json::from_str(&text).expect("a record");
+    assert_eq!(read, *run);
+    replay(&read, &Transforms::default()).expect("a replay")
+}
+
+#[tokio::test]
+async fn every_kind_of_run_is_reproduced() {
+    let long = format!("{{\"text\": \"{}\"}}", "x".repeat(300));
+    let fenced = "```json\n{\"city\": \"Paris\"}\n```";
+    let function = json!({ "name": "get_weather", "arguments": { "city": "Paris" } });
+    let legacy = ScriptedBackend::message(json!({ "content": "Hm.", "function_call": function }));
+    let scripts = [
+        vec![Ok(says("Hi"))],
+        vec![Ok(calls("a", "get_weather", fenced)), Ok(legacy), Ok(says("Clear."))],
+        vec![
+            Ok(calls_all(&[("a", "echo", ""), ("a", "maybe", r#"{"fail": true}"#), ("", "hidden", "")])),
+            Ok(says("Done.")),
+        ],
+        vec![
+            Ok(calls("a", "echo", &long)),
+            Ok(calls("b", "get_weather", "{")),
+            Ok(says("")),
+            Ok(says("Done.")),
+        ],
+        vec![Ok(calls("a", "echo", r#"{"text": "x"}"#)), Err(BackendError::from_status(500, "oops"))],
+        vec![Ok(calls("a", "nothing", "")), Ok(calls("b", "get_weather", "")), Ok(says("")), Ok(says(""))],
+        vec![
+            Ok(calls("a", "echo", "")),
+            Ok(calls("b", "echo", "")),
+            Ok(calls("c", "echo", "")),
+            Ok(calls("d", "echo", "")),
+        ],
+    ];
+    let given = [
+        json!({ "max_turns": 4 }),
+        json!({ "tool_use_mode": "enforced", "max_tool_args_bytes": 200, "max_tool_output_bytes": 150, "max_turns": 3 }),
+        json!({
+            "tool_use_mode": "enforced", "tool_failure_policy": "tolerated", "max_tool_calls_per_turn": 1,
+            "request_overrides": { "parallel_tool_calls": false, "temperature": 0.1, "model": "x" },
+            "message_transforms": ["assistant_tool_calls_reasoning_content_empty_if_missing"],
+            "tool_transforms": ["tools_without_descriptions"],
+            "response_transforms": ["assistant_content_tool_call_tags_to_tool_calls"],
+            "tool_call_transforms": ["tool_call_name_without_namespace"],
+            "tool_result_transforms": ["tool_result_compact_envelope"],
+        }),
+        json!({ "tool_use_mode": "disabled", "fix_empty_final": false }),
+    ];
+    for given in &given {
+        for script in &scripts {
+            let tools = FilteredToolRegistry::new(Arc::new(registry())).deny(["maybe"]);
+            let (run, _) = run_with(Arc::new(tools), given.clone(), script.clone()).await;
+            assert_eq!(again(&run), run, "{given}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_record_that_was_changed_departs() {
+    let (run, _) = run(json!({}), [calls("a", "echo", r#"{"x": 1}"#), says("Done.")]).await;
+    let fault = |change: fn(&mut ToolRun)| {
+        let mut changed = run.clone();
+        change(&mut changed);
+        replay(&changed, &Transforms::default()).expect_err("departs").to_string()
+    };
+    let departs = "the replay departs from the record at turn";
+    let asks = fault(|run| run.turns[1].plan.messages[0] = json!({}));
+    assert_eq!(asks, format!("{departs} 2: it asks something else"));
+    let calls = fault(|run| run.turns[0].calls[0].call.arguments = "{}".to_owned());
+    assert_eq!(calls, format!("{departs} 1: it calls something else"));
+    let more = fault(|run| run.turns.truncate(1));
+    assert_eq!(more, format!("{departs} 2: it asks once more than it did"));
+    assert!(fault(|run| run.turns[1].reply = None).ends_with("the record has no answer"));
+    // A result that was changed is one of another conversation.
+    assert!(fault(|run| run.turns[0].calls[0].result.data = json!(2)).ends_with("it asks something else"));
+}
