@@ -90,7 +90,7 @@ impl Tool {
         if told.is_empty() {
             return Ok(());
         }
-        let words: Vec<String> = told.iter().map(|error| in_words(error)).collect();
+        let words: Vec<String> = told.iter().map(in_words).collect();
         let message = format!(
             "the arguments do not match the tool's schema: {}; correct them and call the tool again",
             words.join("; ")
