@@ -61,6 +61,9 @@ pub(crate) enum Command {
     /// Run models with tools.
     #[command(subcommand)]
     Tools(crate::tools::ToolsCommand),
+    /// Ask models for directives.
+    #[command(subcommand)]
+    Directives(crate::directives::DirectivesCommand),
     /// Measure.
     #[command(subcommand)]
     Bench(BenchCommand),

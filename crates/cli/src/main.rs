@@ -6,8 +6,10 @@
 #![allow(clippy::print_stdout, reason = "results go to standard output")]
 
 mod args;
+mod backend;
 mod bench;
 mod chat;
+mod directives;
 mod generation;
 mod grammar;
 mod inspect;
@@ -58,6 +60,7 @@ fn dispatch(args: Args) -> Result<bool> {
         Command::Tokenize(command) => tokenize::tokenize(&command),
         Command::Grammar(command) => grammar::grammar(&command, as_json),
         Command::Tools(command) => tools::tools(&command, as_json),
+        Command::Directives(command) => directives::directives(&command, as_json),
         Command::Bench(command) => bench::bench(&command, args.json.as_deref()),
     }
 }

@@ -69,18 +69,18 @@ fn read(stream: &mut impl Read) -> Value {
     }
 }
 
-fn message(message: Value) -> Value {
+fn message(message: &Value) -> Value {
     json!({ "choices": [{ "index": 0, "message": message, "finish_reason": "stop" }] })
 }
 
 fn says(text: &str) -> Value {
-    message(json!({ "role": "assistant", "content": text }))
+    message(&json!({ "role": "assistant", "content": text }))
 }
 
 fn calls(name: &str, arguments: &str) -> Value {
     let function = json!({ "name": name, "arguments": arguments });
     message(
-        json!({ "content": null, "tool_calls": [{ "id": "a", "type": "function", "function": function }] }),
+        &json!({ "content": null, "tool_calls": [{ "id": "a", "type": "function", "function": function }] }),
     )
 }
 

@@ -3,6 +3,7 @@
 mod architecture;
 mod budgets;
 mod chat_formats;
+mod directives;
 mod fast_masks;
 mod finite_schemas;
 mod grammars;

@@ -66,7 +66,7 @@ impl Preset {
         })
     }
 
-    /// For DeepSeek's models by way of OpenRouter: they refuse a history in which a message with calls has no
+    /// For `DeepSeek`'s models by way of `OpenRouter`: they refuse a history in which a message with calls has no
     /// `reasoning_content`, or `null` as its content.
     pub fn deepseek_openrouter_compat() -> Self {
         Self::of(json!({ "message_transforms": [
@@ -74,7 +74,7 @@ impl Preset {
         ] }))
     }
 
-    /// For Gemini by way of OpenRouter: calls in the history must have the signature of the thoughts that led to them, or the word
+    /// For Gemini by way of `OpenRouter`: calls in the history must have the signature of the thoughts that led to them, or the word
     /// by which Google's servers let it pass; and their names may come back with the namespace of Gemini's own prompt.
     pub fn gemini_openrouter_compat() -> Self {
         Self::of(json!({

@@ -78,7 +78,11 @@ async fn what_passes_is_asked_again_and_recorded() {
     assert_eq!(run.turns[0].retried, ["RATE_LIMITED", "SERVER_ERROR"]);
     assert_eq!(run.turns[1].retried, ["SERVER_ERROR"]);
     assert_eq!((run.stats.attempts, given), (5, 5));
-    assert_eq!(formwork_protocol::tools::replay(&run, &Default::default()).expect("a replay"), run);
+    assert_eq!(
+        formwork_protocol::tools::replay(&run, &formwork_protocol::tools::Transforms::default())
+            .expect("a replay"),
+        run
+    );
 }
 
 #[tokio::test]

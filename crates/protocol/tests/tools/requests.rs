@@ -179,6 +179,14 @@ async fn cancellation_passes_through() {
 }
 
 #[test]
+fn runs_go_from_thread_to_thread() {
+    fn check<T: Send>(_: &T) {}
+    let prompt = PromptRunner::new(Arc::new(ScriptedBackend::new([])), "m");
+    let runner = ToolLoopRunner::new(prompt, Arc::new(registry()), options(json!({}))).expect("a runner");
+    check(&runner.run(question()));
+}
+
+#[test]
 fn unknown_transforms_are_told_before_anything_is_sent() {
     let prompt = PromptRunner::new(Arc::new(ScriptedBackend::new([])), "m");
     let given = options(json!({ "message_transforms": ["nothing"] }));

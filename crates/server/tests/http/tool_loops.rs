@@ -78,5 +78,5 @@ async fn the_history_that_a_run_leaves_is_one_that_the_engine_reads() {
     assert_eq!((run.errors[0].code.as_str(), run.stats.tool_calls_ok), ("MAX_TURNS", 3));
     let roles: Vec<_> = run.messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
     assert_eq!(roles, ["user", "assistant", "tool", "assistant", "tool", "assistant", "tool"]);
-    assert_eq!(run.messages[1]["content"], "Wait.\n");
+    assert_eq!(run.messages[1]["content"], "Wait.");
 }

@@ -11,9 +11,9 @@ fn calling(messages: &mut [Value]) -> impl Iterator<Item = &mut Map<String, Valu
     messages.iter_mut().filter(move |message| calls(message)).filter_map(Value::as_object_mut)
 }
 
-/// DeepSeek's thinking models want the thoughts of a turn back as long as its calls go on, and refuse a message with calls that has
-/// no `reasoning_content`. OpenRouter gives thoughts as `reasoning`; where there were none, empty ones do.
-pub(super) fn reasoning(messages: &mut Vec<Value>) {
+/// `DeepSeek`'s thinking models want the thoughts of a turn back as long as its calls go on, and refuse a message with calls that has
+/// no `reasoning_content`. `OpenRouter` gives thoughts as `reasoning`; where there were none, empty ones do.
+pub(super) fn reasoning(messages: &mut [Value]) {
     for message in calling(messages) {
         if message.get("reasoning_content").is_none_or(Value::is_null) {
             let thoughts = message.get("reasoning").filter(|thoughts| thoughts.is_string());
@@ -24,7 +24,7 @@ pub(super) fn reasoning(messages: &mut Vec<Value>) {
 }
 
 /// Some servers read the content of every message as text, and fail on the `null` of one that only calls.
-pub(super) fn content(messages: &mut Vec<Value>) {
+pub(super) fn content(messages: &mut [Value]) {
     for message in calling(messages) {
         if message.get("content").is_none_or(Value::is_null) {
             message.insert("content".to_owned(), "".into());
@@ -35,7 +35,7 @@ pub(super) fn content(messages: &mut Vec<Value>) {
 /// Gemini 3 refuses a history in which a turn's first call lacks the signature of the thoughts before it. OpenAI-compatible servers
 /// carry it in the call's `extra_content.google.thought_signature`. Where it is missing, since another model made the call or a
 /// provider lost it, Google documents the text `skip_thought_signature_validator` in its place.
-pub(super) fn signature(messages: &mut Vec<Value>) {
+pub(super) fn signature(messages: &mut [Value]) {
     for message in calling(messages) {
         // OpenRouter keeps the signatures of a whole message there.
         let is_signed = |details: &Value| details.as_array().is_some_and(|details| !details.is_empty());
@@ -54,7 +54,7 @@ pub(super) fn signature(messages: &mut Vec<Value>) {
 }
 
 /// Some chat templates know results by the name of the tool, not by the id of the call.
-pub(super) fn names(messages: &mut Vec<Value>) {
+pub(super) fn names(messages: &mut [Value]) {
     let mut names: HashMap<String, Value> = HashMap::new();
     for message in messages {
         for call in message["tool_calls"].as_array().into_iter().flatten() {
@@ -75,7 +75,7 @@ pub(super) fn names(messages: &mut Vec<Value>) {
 mod tests {
     use super::*;
 
-    fn after(change: fn(&mut Vec<Value>), message: Value) -> Value {
+    fn after(change: fn(&mut [Value]), message: Value) -> Value {
         let mut messages = vec![json!({ "role": "user", "content": null }), message];
         change(&mut messages);
         assert_eq!(messages[0], json!({ "role": "user", "content": null }));
@@ -84,9 +84,8 @@ mod tests {
 
     fn message(more: Value) -> Value {
         let mut message = json!({ "role": "assistant", "content": null, "tool_calls": [{ "id": "a" }] });
-        for (name, value) in more.as_object().expect("an object") {
-            message[name] = value.clone();
-        }
+        let more: Map<String, Value> = serde_json::from_value(more).expect("an object");
+        message.as_object_mut().expect("an object").extend(more);
         message
     }
 

@@ -70,15 +70,19 @@ impl Default for Transforms {
             call: Named::new(),
             result: Named::new(),
         };
-        none.with_message("assistant_tool_calls_reasoning_content_empty_if_missing", messages::reasoning)
-            .with_message("assistant_tool_calls_content_empty_if_null", messages::content)
-            .with_message("assistant_tool_calls_signature_skip_validator_if_missing", messages::signature)
-            .with_message("tool_messages_name_if_missing", messages::names)
-            .with_tool("tools_without_descriptions", tools::without_descriptions)
-            .with_tool("tools_without_schema_annotations", tools::without_annotations)
-            .with_response("assistant_content_tool_call_tags_to_tool_calls", responses::tags)
-            .with_call("tool_call_name_without_namespace", calls::without_namespace)
-            .with_result("tool_result_compact_envelope", results::compact)
+        none.with_message("assistant_tool_calls_reasoning_content_empty_if_missing", |messages| {
+            messages::reasoning(messages);
+        })
+        .with_message("assistant_tool_calls_content_empty_if_null", |messages| messages::content(messages))
+        .with_message("assistant_tool_calls_signature_skip_validator_if_missing", |messages| {
+            messages::signature(messages);
+        })
+        .with_message("tool_messages_name_if_missing", |messages| messages::names(messages))
+        .with_tool("tools_without_descriptions", |tools| tools::without_descriptions(tools))
+        .with_tool("tools_without_schema_annotations", |tools| tools::without_annotations(tools))
+        .with_response("assistant_content_tool_call_tags_to_tool_calls", responses::tags)
+        .with_call("tool_call_name_without_namespace", calls::without_namespace)
+        .with_result("tool_result_compact_envelope", results::compact)
     }
 }
 

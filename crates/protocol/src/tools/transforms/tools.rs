@@ -1,14 +1,14 @@
 use serde_json::Value;
 
 /// For small contexts: descriptions of parameters cost the most, and names mostly say enough. That of the tool itself stays.
-pub(super) fn without_descriptions(tools: &mut Vec<Value>) {
+pub(super) fn without_descriptions(tools: &mut [Value]) {
     for tool in tools {
         remove(&mut tool["function"]["parameters"], &["description", "title", "examples", "$comment"]);
     }
 }
 
 /// For providers that refuse keywords which say nothing about values, as Google's do with `$schema`.
-pub(super) fn without_annotations(tools: &mut Vec<Value>) {
+pub(super) fn without_annotations(tools: &mut [Value]) {
     for tool in tools {
         remove(
             &mut tool["function"]["parameters"],
@@ -47,7 +47,7 @@ mod tests {
 
     use super::*;
 
-    fn after(change: fn(&mut Vec<Value>), parameters: &Value) -> Value {
+    fn after(change: fn(&mut [Value]), parameters: &Value) -> Value {
         let function = json!({ "name": "f", "description": "F", "parameters": parameters });
         let mut tools = vec![json!({ "type": "function", "function": function })];
         change(&mut tools);
