@@ -64,6 +64,9 @@ pub(crate) enum Command {
     /// Ask models for directives.
     #[command(subcommand)]
     Directives(crate::directives::DirectivesCommand),
+    /// Make grammars, templates and schemas of definitions of fields.
+    #[command(subcommand)]
+    Fields(FieldsCommand),
     /// Measure.
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -127,6 +130,10 @@ pub(crate) struct ShapeArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) gbnf: Option<PathBuf>,
 
+    /// A file with a definition of fields, in JSON, YAML or TOML.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) fields: Option<PathBuf>,
+
     /// A regular expression for the whole output.
     #[arg(long, value_name = "REGEX")]
     pub(crate) regex: Option<String>,
@@ -162,7 +169,7 @@ pub(crate) struct SchemaArgs {
         value_parser = remote,
         requires = "schema",
         // Where one of these is given, clap no longer asks for the schema, since the two exclude each other.
-        conflicts_with_all = ["gbnf", "regex", "choice", "json_object"]
+        conflicts_with_all = ["gbnf", "fields", "regex", "choice", "json_object"]
     )]
     pub(crate) remote: Vec<Remote>,
 }
@@ -437,6 +444,42 @@ pub(crate) enum GrammarCommand {
     },
 }
 
+#[derive(Subcommand)]
+pub(crate) enum FieldsCommand {
+    /// Print the grammar, as GBNF.
+    Gbnf(DefinitionArgs),
+    /// Print the template for the prompt.
+    Template(DefinitionArgs),
+    /// Print a JSON Schema.
+    Schema(DefinitionArgs),
+    /// Is each input valid?
+    Validate {
+        #[command(flatten)]
+        definition: DefinitionArgs,
+
+        /// Files with JSON; `-` is standard input.
+        #[arg(required = true)]
+        input: Vec<PathBuf>,
+    },
+}
+
+#[derive(clap::Args)]
+pub(crate) struct DefinitionArgs {
+    /// A file with a definition; `-` is standard input.
+    pub(crate) definition: PathBuf,
+
+    /// How the definition is written [default: by the file's extension; without one JSON, or YAML where it does not begin with `{`].
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<DefinitionFormatArg>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DefinitionFormatArg {
+    Json,
+    Yaml,
+    Toml,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum NotationArg {
     /// llama.cpp's grammars.
@@ -592,7 +635,7 @@ pub(crate) struct BenchDecodeArgs {
         long,
         value_name = "N",
         default_value = "0",
-        conflicts_with_all = ["schema", "gbnf", "regex", "choice", "json_object"]
+        conflicts_with_all = ["schema", "gbnf", "fields", "regex", "choice", "json_object"]
     )]
     pub(crate) prompt: usize,
 

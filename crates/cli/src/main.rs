@@ -10,6 +10,7 @@ mod backend;
 mod bench;
 mod chat;
 mod directives;
+mod fields;
 mod generation;
 mod grammar;
 mod inspect;
@@ -61,6 +62,7 @@ fn dispatch(args: Args) -> Result<bool> {
         Command::Grammar(command) => grammar::grammar(&command, as_json),
         Command::Tools(command) => tools::tools(&command, as_json),
         Command::Directives(command) => directives::directives(&command, as_json),
+        Command::Fields(command) => fields::fields(&command, as_json),
         Command::Bench(command) => bench::bench(&command, args.json.as_deref()),
     }
 }

@@ -5,6 +5,7 @@ mod budgets;
 mod chat_formats;
 mod directives;
 mod fast_masks;
+mod fields;
 mod finite_schemas;
 mod grammars;
 mod hostile;
