@@ -199,7 +199,10 @@ fn rule(low: i64, high: i64, decimals: u32) -> String {
         }
     };
     let gbnf = definition.expect("numbers in order").gbnf();
-    gbnf.strip_prefix("root ::= ").expect("one rule").trim_end().replace("|\n ", "|")
+    let text = gbnf.strip_prefix("root ::= ").expect("one rule").trim_end();
+    // What is too long for a line is laid out over several.
+    let text = text.strip_prefix("(\n  ").and_then(|text| text.strip_suffix("\n)")).unwrap_or(text);
+    text.replace("|\n ", "|")
 }
 
 fn check_one_side(low: i64, high: i64, decimals: u32) {
