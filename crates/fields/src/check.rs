@@ -217,7 +217,7 @@ fn recursion(definitions: &[(String, Kind)]) -> Result<(), FieldsError> {
             break;
         }
     }
-    for (name, kind) in definitions.iter().filter(|(name, _)| !finite.contains(name.as_str())) {
+    if let Some((name, kind)) = definitions.iter().find(|(name, _)| !finite.contains(name.as_str())) {
         return Err(endless(kind, &Path::definition(name), &finite));
     }
     let kinds: HashMap<&str, &Kind> = definitions.iter().map(|(name, kind)| (name.as_str(), kind)).collect();

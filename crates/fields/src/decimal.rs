@@ -12,12 +12,13 @@ pub(crate) const UNITS: i64 = (1 << 53) - 1;
 /// The decimals of a float without any given, and without more in its bounds.
 const USUAL: u32 = 2;
 
-/// The numbers from `low` to `high` in units of `10^-decimals`.
+/// The numbers from `low` to `high` in units of `10^-digits`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Decimals {
     pub(crate) low: i64,
     pub(crate) high: i64,
-    pub(crate) decimals: u32,
+    /// The most digits after the point.
+    pub(crate) digits: u32,
 }
 
 impl Decimals {
@@ -47,10 +48,11 @@ impl Decimals {
         if low > high {
             return Err(Problem::NoNumber { decimals, min, max });
         }
-        Ok(Self { low, high, decimals })
+        Ok(Self { low, high, digits: decimals })
     }
 }
 
+#[derive(Clone, Copy)]
 enum Rounding {
     Up,
     Down,
@@ -99,7 +101,7 @@ mod tests {
     fn of(min: f64, max: f64, decimals: Option<u32>) -> Result<(i64, i64, u32), String> {
         let float = Float { min: Some(min), max: Some(max), decimals };
         let decimals = Decimals::of(&float).map_err(|problem| problem.to_string())?;
-        Ok((decimals.low, decimals.high, decimals.decimals))
+        Ok((decimals.low, decimals.high, decimals.digits))
     }
 
     #[test]

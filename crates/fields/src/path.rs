@@ -61,8 +61,7 @@ impl<'a> Path<'a> {
 impl fmt::Display for Path<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_first = match self.parent {
-            None => true,
-            Some(Path { step: Step::Root(_), .. }) => true,
+            None | Some(Path { step: Step::Root(_), .. }) => true,
             Some(parent) => {
                 parent.fmt(f)?;
                 false

@@ -49,7 +49,7 @@ fn kind(kind: &Kind) -> Value {
 
 fn number(float: &Float) -> Value {
     // A checked definition has numbers in every range. Decimals are read as they are written, so they are exact here.
-    let Ok(Decimals { low, high, decimals }) = Decimals::of(float) else { return json!(false) };
+    let Ok(Decimals { low, high, digits: decimals }) = Decimals::of(float) else { return json!(false) };
     let read = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
     let bound = |given: Option<f64>, units| match given {
         Some(given) => Scalar::from(given).to_json(),

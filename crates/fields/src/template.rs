@@ -192,9 +192,9 @@ impl<'d> Writer<'d> {
 
     /// Whether a structure is told by its name.
     fn is_known(&self, name: &str) -> bool {
-        self.open.iter().any(|open| *open == name)
+        self.open.contains(&name)
             || self.open.len() >= DEEP
-            || (self.before + self.out.len() > LONG && self.shown.iter().any(|shown| *shown == name))
+            || (self.before + self.out.len() > LONG && self.shown.contains(&name))
     }
 
     fn enter(&mut self, name: &'d str, write: impl FnOnce(&mut Self, &'d Kind)) {

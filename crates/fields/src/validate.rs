@@ -7,7 +7,7 @@ mod tree;
 mod words;
 
 use std::collections::{HashMap, HashSet};
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::rc::Rc;
 
 use self::tree::Json;
@@ -124,16 +124,14 @@ impl<'d> Validator<'d> {
     fn tagged(&mut self, variant: &'d Variant, value: &Json) {
         let members = value.as_object().filter(|members| members.len() == 1);
         let branch = |name: &str| variant.variants.iter().find(|branch| branch.name.as_deref() == Some(name));
-        match members.and_then(|members| Some((&members[0], branch(&members[0].0)?))) {
-            Some(((name, value), branch)) => self.member(name, &branch.kind, value),
-            None => {
-                let names = variant.variants.iter().filter_map(|branch| branch.name.as_deref());
-                let names: Vec<String> = names.map(|name| format!("{name:?}")).collect();
-                self.wrong(format!(
-                    "expected an object with one member of {}, found {value}",
-                    names.join(", ")
-                ));
-            }
+        if let Some(((name, value), branch)) =
+            members.and_then(|members| Some((&members[0], branch(&members[0].0)?)))
+        {
+            self.member(name, &branch.kind, value);
+        } else {
+            let names = variant.variants.iter().filter_map(|branch| branch.name.as_deref());
+            let names: Vec<String> = names.map(|name| format!("{name:?}")).collect();
+            self.wrong(format!("expected an object with one member of {}, found {value}", names.join(", ")));
         }
     }
 
@@ -176,7 +174,7 @@ impl<'d> Validator<'d> {
         }
         for (index, item) in items.iter().enumerate() {
             let len = self.path.len();
-            self.path.push_str(&format!("[{index}]"));
+            let _ = write!(self.path, "[{index}]");
             self.value(&array.element, item);
             self.path.truncate(len);
         }
@@ -188,7 +186,7 @@ impl<'d> Validator<'d> {
             self.path.push('.');
             self.path.push_str(name);
         } else {
-            self.path.push_str(&format!("[{}]", serde_json::Value::from(name)));
+            let _ = write!(self.path, "[{}]", serde_json::Value::from(name));
         }
         self.value(kind, value);
         self.path.truncate(len);

@@ -14,7 +14,7 @@ pub(super) fn integers(low: i64, high: i64) -> Expr {
 
 /// Decimal numbers, with at most so many digits after the point.
 pub(super) fn decimals(range: Decimals) -> Expr {
-    signed(range.low, range.high, |low, high| magnitudes(low, high, range.decimals))
+    signed(range.low, range.high, |low, high| magnitudes(low, high, range.digits))
 }
 
 /// Both signs, by what is said of magnitudes.
@@ -185,7 +185,7 @@ mod tests {
     }
 
     fn floats(low: i64, high: i64, decimals: u32) -> String {
-        super::decimals(Decimals { low, high, decimals }).to_string()
+        super::decimals(Decimals { low, high, digits: decimals }).to_string()
     }
 
     #[test]

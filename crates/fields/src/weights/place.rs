@@ -219,7 +219,7 @@ impl Place {
         let member = |node: &'_ Node| member_of(node, name).is_some();
         let objects: Set = objects.iter().copied().filter(|&id| member(plan.node(id))).collect();
         let values = union(plan, &objects, |node| member_of(node, name));
-        self.open = open.within.clone();
+        self.open.clone_from(&open.within);
         self.enter(Container::Object(objects, name.into()), At::Value(values));
     }
 
