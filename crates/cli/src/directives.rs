@@ -38,7 +38,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     backend: BackendArgs,
 
-    /// The modes to try, in this order [default: json_schema,json_object,prompt_only].
+    /// The modes to try, in this order [default: all, strictest first].
     #[arg(long, value_name = "MODE,…", value_delimiter = ',')]
     modes: Option<Vec<Mode>>,
 

@@ -349,7 +349,6 @@ mod tests {
         assert_eq!(
             alone(weights),
             r#""<choice between [\"a\" (70%), \"b\" (30%), \"c\" (0.1%), \"d\" (0.05%)]>""#
-                .replace("(0.1%)", "(0.1%)")
         );
     }
 

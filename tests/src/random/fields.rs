@@ -66,7 +66,7 @@ pub fn definition(random: &mut Random) -> Definition {
     if random.below(2) == 0 {
         builder = builder.name(*random.pick(&NAMES));
     }
-    for index in 0..structures {
+    for (index, name) in STRUCTURES.into_iter().enumerate().take(structures) {
         // Those that come before are finite; others are behind a way out.
         let ahead = kind(random, 1, index);
         let fields = [
@@ -75,7 +75,7 @@ pub fn definition(random: &mut Random) -> Definition {
         ];
         let more = array(0, random.below(3), reference(*random.pick(&STRUCTURES[..structures])));
         let members = fields.into_iter().chain((random.below(2) == 0).then(|| field("more", more)));
-        builder = builder.define(STRUCTURES[index], composite(members));
+        builder = builder.define(name, composite(members));
     }
     builder.build().expect("well-formed")
 }
@@ -199,7 +199,7 @@ fn scalar(random: &mut Random) -> Scalar {
         0 => (random.below(2) == 0).into(),
         1 => (random.below(30) as i64 - 10).into(),
         2 => ((random.below(400) as f64 - 200.0) / 16.0).into(),
-        3 => (*random.pick(&[1e-7, 12345.678, -0.5, 4503599627370495.5])).into(),
+        3 => (*random.pick(&[1e-7, 12345.678, -0.5, 4_503_599_627_370_495.5])).into(),
         _ => (*random.pick(&WORDS)).into(),
     }
 }

@@ -105,7 +105,7 @@ fn cases_are_accepted_and_rejected_by_all() {
             }
         }
         let other = serde_json::to_string(
-            &serde_json::from_str::<Value>(&cases["accept"][0].as_str().unwrap()).unwrap(),
+            &serde_json::from_str::<Value>(cases["accept"][0].as_str().unwrap()).unwrap(),
         );
         assert!(definition.validate(&other.unwrap()).is_empty(), "spelt without blanks");
     }

@@ -191,12 +191,11 @@ fn expected(low: i64, high: i64, decimals: u32) -> Vec<Span> {
 
 /// The rule of a range.
 fn rule(low: i64, high: i64, decimals: u32) -> String {
-    let definition = match decimals {
-        0 => Definition::new("number", int(low, high)),
-        _ => {
-            let unit = 10f64.powi(decimals as i32);
-            Definition::new("number", float(low as f64 / unit, high as f64 / unit).decimals(decimals))
-        }
+    let definition = if decimals == 0 {
+        Definition::new("number", int(low, high))
+    } else {
+        let unit = 10f64.powi(decimals as i32);
+        Definition::new("number", float(low as f64 / unit, high as f64 / unit).decimals(decimals))
     };
     let gbnf = definition.expect("numbers in order").gbnf();
     let text = gbnf.strip_prefix("root ::= ").expect("one rule").trim_end();

@@ -201,7 +201,7 @@ fn hostile_definitions_end_in_errors() {
     let bomb = Definition::parse(&bomb, Format::Json).expect("it is finite");
     assert!(bomb.template().len() < 1 << 20);
     assert!(bomb.gbnf().lines().count() < 60);
-    let aliases =
-        format!("a: &a [x, x]\n{}", (0..60).map(|i| format!("b{i}: &b{i} [*a, *a]\n")).collect::<String>());
+    let aliases = (0..60).map(|i| format!("b{i}: &b{i} [*a, *a]")).collect::<Vec<_>>().join("\n");
+    let aliases = format!("a: &a [x, x]\n{aliases}\n");
     assert!(!error(&aliases, Format::Yaml).is_empty());
 }

@@ -55,7 +55,11 @@ fn counts(
     let mut counts = BTreeMap::new();
     for seed in 0..draws {
         let sampling = Sampling { seed, ..template.sampling };
-        let (text, _) = engine.generate(Request { sampling, ..template.clone() }).unwrap().collect().unwrap();
+        let (text, _) = engine
+            .generate(Request { sampling, ..template.clone() })
+            .expect("taken")
+            .collect()
+            .expect("generated");
         assert!(definition.validate(&text).is_empty(), "{text}");
         let value = serde_json::from_str(&text).expect("valid");
         *counts.entry(read(&value).to_string()).or_default() += 1.0;
