@@ -4,6 +4,7 @@ import schemathesis
 
 LIMITS = {
     "/v1/chat/completions": ["max_tokens", "max_completion_tokens"],
+    "/v1/directives": ["max_tokens", "max_completion_tokens"],
     "/v1/completions": ["max_tokens", "max_completion_tokens"],
     "/v1/responses": ["max_output_tokens", "max_tokens", "max_completion_tokens"],
 }
@@ -26,6 +27,8 @@ def before_call(context, case, kwargs):
     for name in ["n", "best_of"]:
         if type(case.body.get(name)) is int:
             case.body[name] = min(case.body[name], 2)
+    if type(case.body.get("repair_retries")) is int:
+        case.body["repair_retries"] = min(case.body["repair_retries"], 1)
     given = [name for name in names if case.body.get(name) is not None]
     if not given:
         case.body[names[0]] = TOKENS

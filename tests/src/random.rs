@@ -1,5 +1,6 @@
 //! Random inputs, the same on every run.
 
+pub mod fields;
 pub mod schema;
 
 use std::fmt::Write;

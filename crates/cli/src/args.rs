@@ -63,6 +63,12 @@ pub(crate) enum Command {
     /// Run models with tools.
     #[command(subcommand)]
     Tools(crate::tools::ToolsCommand),
+    /// Ask models for directives.
+    #[command(subcommand)]
+    Directives(crate::directives::DirectivesCommand),
+    /// Make grammars, templates and schemas of definitions of fields.
+    #[command(subcommand)]
+    Fields(FieldsCommand),
     /// Find out how often models do what they are asked for.
     #[command(subcommand)]
     Eval(EvalCommand),
@@ -129,6 +135,10 @@ pub(crate) struct ShapeArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) gbnf: Option<PathBuf>,
 
+    /// A file with a definition of fields, in JSON, YAML or TOML.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) fields: Option<PathBuf>,
+
     /// A regular expression for the whole output.
     #[arg(long, value_name = "REGEX")]
     pub(crate) regex: Option<String>,
@@ -164,7 +174,7 @@ pub(crate) struct SchemaArgs {
         value_parser = remote,
         requires = "schema",
         // Where one of these is given, clap no longer asks for the schema, since the two exclude each other.
-        conflicts_with_all = ["gbnf", "regex", "choice", "json_object"]
+        conflicts_with_all = ["gbnf", "fields", "regex", "choice", "json_object"]
     )]
     pub(crate) remote: Vec<Remote>,
 }
@@ -314,7 +324,7 @@ pub(crate) struct ServeArgs {
     pub(crate) read_timeout: Duration,
 
     /// Requests that run at the same time, per model.
-    #[arg(long, value_name = "N", default_value = "4")]
+    #[arg(long, value_name = "N", default_value = "8")]
     pub(crate) parallel: NonZeroUsize,
 
     /// Requests that may wait or run, per model; one more is told to come back.
@@ -437,6 +447,42 @@ pub(crate) enum GrammarCommand {
         #[arg(long, value_enum, default_value_t = NotationArg::Gbnf)]
         to: NotationArg,
     },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum FieldsCommand {
+    /// Print the grammar, as GBNF.
+    Gbnf(DefinitionArgs),
+    /// Print the template for the prompt.
+    Template(DefinitionArgs),
+    /// Print a JSON Schema.
+    Schema(DefinitionArgs),
+    /// Is each input valid?
+    Validate {
+        #[command(flatten)]
+        definition: DefinitionArgs,
+
+        /// Files with JSON; `-` is standard input.
+        #[arg(required = true)]
+        input: Vec<PathBuf>,
+    },
+}
+
+#[derive(clap::Args)]
+pub(crate) struct DefinitionArgs {
+    /// A file with a definition; `-` is standard input.
+    pub(crate) definition: PathBuf,
+
+    /// How the definition is written [default: by the file's extension; without one JSON, or YAML where it does not begin with `{`].
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<DefinitionFormatArg>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DefinitionFormatArg {
+    Json,
+    Yaml,
+    Toml,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -594,7 +640,7 @@ pub(crate) struct BenchDecodeArgs {
         long,
         value_name = "N",
         default_value = "0",
-        conflicts_with_all = ["schema", "gbnf", "regex", "choice", "json_object"]
+        conflicts_with_all = ["schema", "gbnf", "fields", "regex", "choice", "json_object"]
     )]
     pub(crate) prompt: usize,
 

@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
+use formwork_protocol::RemoteBackend;
 use formwork_protocol::config::{Config, Provider};
-use formwork_protocol::{RemoteBackend, Retry};
 
+use crate::backend::{self, tell_retry};
 use crate::load;
 
 /// The configuration in a file.
@@ -13,17 +14,12 @@ pub(crate) fn read(path: &Path) -> Result<Config> {
     Config::parse(&load::read_text(path)?).map_err(|error| anyhow!("{}: {error}", path.display()))
 }
 
-/// A provider's server, with the key that is in its variable. Retries are told on standard error.
+/// A provider's server, with the key that is in its variable.
 pub(crate) fn backend(provider: &Provider) -> Result<RemoteBackend> {
-    let key = provider.api_key_env.as_deref().map(variable).transpose()?;
-    Ok(provider.backend(key.as_deref())?.on_retry(told))
+    let key = provider.api_key_env.as_deref().map(key_in).transpose()?;
+    Ok(provider.backend(key.as_deref())?.on_retry(tell_retry))
 }
 
-fn variable(name: &str) -> Result<String> {
-    std::env::var(name).with_context(|| format!("the key's variable {name}"))
-}
-
-fn told(retry: &Retry) {
-    let Retry { error, attempt, pause } = retry;
-    tracing::warn!(attempt, seconds = pause.as_secs_f64(), %error, "trying again");
+fn key_in(variable: &str) -> Result<String> {
+    backend::key(variable).with_context(|| format!("the key's variable {variable}"))
 }

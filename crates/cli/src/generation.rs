@@ -39,6 +39,7 @@ impl Generator {
         };
         let template = Request {
             constraint: constraint.clone(),
+            guide: shape.as_ref().and_then(|shape| shape.guide(vocabulary)),
             sampling,
             penalties: Penalties {
                 presence: args.presence_penalty,

@@ -106,7 +106,7 @@ fn constraint_of(grammar: &Grammar, tokenizer: Option<&Tokenizer>) -> Result<Opt
 
 fn compile(shape: &ShapeArgs, profile: ProfileArg, schema: &SchemaArgs) -> Result<Grammar> {
     let Some(source) = ShapeSource::read(shape)? else {
-        bail!("name a grammar with --schema, --gbnf, --regex, --choice or --json-object");
+        bail!("name a grammar with --schema, --gbnf, --fields, --regex, --choice or --json-object");
     };
     source.compile(shape, profile, schema)
 }

@@ -7,21 +7,25 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use formwork_engine::prompt::Shape;
 use formwork_engine::{Engine, EngineHandle, EngineOptions};
-use formwork_grammar::{Formats, Grammar, Layout, Limits, Order, Remotes, SchemaOptions};
+use formwork_fields::{Definition, Format};
+use formwork_grammar::{Formats, Grammar, Guide, Layout, Limits, Order, Remotes, SchemaOptions};
 use formwork_lm::ChatTemplate;
 use formwork_model::hub::{Hub, HubOptions, LocalModel, TerminalProgress};
 use formwork_model::template::{JinjaTemplate, PlainTemplate};
 use formwork_model::{Checkpoint, Model, OpenOptions};
-use formwork_vocab::Tokenizer;
+use formwork_vocab::{Tokenizer, Vocabulary};
 use serde_json::Value;
 
-use crate::args::{FormatsArg, LayoutArg, OrderArg, ProfileArg, SchemaArgs, ShapeArgs, TokenizerArgs};
+use crate::args::{
+    DefinitionFormatArg, FormatsArg, LayoutArg, OrderArg, ProfileArg, SchemaArgs, ShapeArgs, TokenizerArgs,
+};
 
 /// What the output must match, read and parsed.
 pub(crate) enum ShapeSource {
     Schema(Value),
     JsonObject,
     Gbnf(String),
+    Fields { definition: Box<Definition>, template: String },
     Regex(String),
     Choices(Vec<String>),
 }
@@ -32,6 +36,9 @@ impl ShapeSource {
             Some(Self::Schema(read_json(path)?))
         } else if let Some(path) = &args.gbnf {
             Some(Self::Gbnf(read_text(path)?))
+        } else if let Some(path) = &args.fields {
+            let definition = Box::new(read_definition(path, None)?);
+            Some(Self::Fields { template: definition.template(), definition })
         } else if let Some(pattern) = &args.regex {
             Some(Self::Regex(pattern.clone()))
         } else if !args.choice.is_empty() {
@@ -46,8 +53,17 @@ impl ShapeSource {
             Self::Schema(schema) => Shape::Schema(schema),
             Self::JsonObject => Shape::JsonObject,
             Self::Gbnf(source) => Shape::Gbnf(source),
+            Self::Fields { template, .. } => Shape::Template(template),
             Self::Regex(pattern) => Shape::Regex(pattern),
             Self::Choices(choices) => Shape::Choices(choices),
+        }
+    }
+
+    /// What makes some outputs likelier than others.
+    pub(crate) fn guide(&self, vocabulary: &Arc<Vocabulary>) -> Option<Arc<dyn Guide>> {
+        match self {
+            Self::Fields { definition, .. } => Some(Arc::new(definition.weights(vocabulary)?)),
+            _ => None,
         }
     }
 
@@ -67,12 +83,13 @@ impl ShapeSource {
                 Grammar::json_schema(&serde_json::json!({ "type": "object" }), &options, &limits)
             }
             Self::Gbnf(source) => Grammar::gbnf_with_schemas(source, &options, &limits),
+            Self::Fields { definition, .. } => definition.grammar(&limits),
             Self::Regex(pattern) => Grammar::regex(pattern, &limits),
             Self::Choices(choices) => Grammar::choices(choices, &limits),
         };
         let grammar = grammar.map_err(|error| {
             let excerpt = error.excerpt().map(|excerpt| format!("\n{excerpt}")).unwrap_or_default();
-            match place.schema.as_ref().or(place.gbnf.as_ref()) {
+            match place.schema.as_ref().or(place.gbnf.as_ref()).or(place.fields.as_ref()) {
                 Some(path) => anyhow::anyhow!("{}: {error}{excerpt}", path.display()),
                 None => anyhow::anyhow!("{error}{excerpt}"),
             }
@@ -193,6 +210,29 @@ pub(crate) fn tokenizer_of(name: &str) -> Result<Tokenizer> {
 
 pub(crate) fn read_text(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| path.display().to_string())
+}
+
+/// A definition of fields in a file, or on standard input for `-`.
+pub(crate) fn read_definition(path: &Path, format: Option<DefinitionFormatArg>) -> Result<Definition> {
+    let is_input = path == Path::new("-");
+    let name = if is_input { "standard input".to_owned() } else { path.display().to_string() };
+    let text = if is_input { read_input_text(None)? } else { read_text(path)? };
+    let format = match format {
+        Some(DefinitionFormatArg::Json) => Format::Json,
+        Some(DefinitionFormatArg::Yaml) => Format::Yaml,
+        Some(DefinitionFormatArg::Toml) => Format::Toml,
+        None => match Format::of(path) {
+            Some(format) => format,
+            None if path.extension().is_some() => {
+                bail!(
+                    "{name}: the name of a definition ends in .json, .yaml, .yml or .toml, or --format says what it is"
+                )
+            }
+            None if text.trim_start().starts_with('{') => Format::Json,
+            None => Format::Yaml,
+        },
+    };
+    Definition::parse(&text, format).with_context(|| name)
 }
 
 fn read_json(path: &Path) -> Result<Value> {

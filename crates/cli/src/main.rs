@@ -6,10 +6,13 @@
 #![allow(clippy::print_stdout, reason = "results go to standard output")]
 
 mod args;
+mod backend;
 mod bench;
 mod chat;
 mod config;
+mod directives;
 mod eval;
+mod fields;
 mod generation;
 mod grammar;
 mod inspect;
@@ -60,6 +63,8 @@ fn dispatch(args: Args) -> Result<bool> {
         Command::Tokenize(command) => tokenize::tokenize(&command),
         Command::Grammar(command) => grammar::grammar(&command, as_json),
         Command::Tools(command) => tools::tools(&command, as_json),
+        Command::Directives(command) => directives::directives(&command, as_json),
+        Command::Fields(command) => fields::fields(&command, as_json),
         Command::Eval(command) => eval::eval(&command, as_json),
         Command::Bench(command) => bench::bench(&command, args.json.as_deref()),
     }

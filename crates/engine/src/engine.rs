@@ -36,7 +36,7 @@ pub struct EngineOptions {
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self { parallel: 4, queue: 256, step_tokens: 512, prefix_cache_bytes: 512 << 20, speculate: 0 }
+        Self { parallel: 8, queue: 256, step_tokens: 512, prefix_cache_bytes: 512 << 20, speculate: 0 }
     }
 }
 
@@ -174,9 +174,11 @@ impl Engine {
         for sequence in std::mem::take(&mut self.running) {
             if sequence.is_cancelled() {
                 tracing::debug!(sequence = %sequence.id, "cancelled");
+                self.keep_begun(&sequence);
                 self.model.close(sequence.id);
                 self.stats().cancelled += 1;
             } else if is_late(sequence.deadline()) {
+                self.keep_begun(&sequence);
                 self.settle(sequence, Err(GenerationKind::Deadline.into()));
             } else {
                 self.running.push(sequence);

@@ -17,6 +17,8 @@ pub enum Shape<'a> {
     JsonObject,
     /// Text of this GBNF grammar.
     Gbnf(&'a str),
+    /// JSON of this form, with placeholders in angle brackets.
+    Template(&'a str),
     /// Text that matches this regular expression.
     Regex(&'a str),
     /// One of these texts.
@@ -34,6 +36,9 @@ impl Shape<'_> {
             Self::Gbnf(grammar) => {
                 format!("Answer only with text that this grammar produces:\n{}", grammar.trim())
             }
+            Self::Template(template) => format!(
+                "Answer with JSON only, in exactly this form. Put in the place of each <…> what it describes:\n{template}"
+            ),
             Self::Regex(pattern) => {
                 format!("Answer only with text that matches this regular expression: {pattern}")
             }

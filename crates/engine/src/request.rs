@@ -1,6 +1,7 @@
+use std::sync::Arc;
 use std::time::Instant;
 
-use formwork_grammar::Constraint;
+use formwork_grammar::{Constraint, Guide};
 use formwork_vocab::TokenId;
 
 use crate::error::{RequestError, RequestKind};
@@ -13,6 +14,8 @@ pub struct Request {
     pub prompt: Vec<TokenId>,
     /// What the output must match, if anything.
     pub constraint: Option<Constraint>,
+    /// What makes some of the tokens within the constraint's mask likelier.
+    pub guide: Option<Arc<dyn Guide>>,
     /// How tokens are chosen.
     pub sampling: Sampling,
     /// How tokens become less likely by having come up. Within a constraint's mask, as is `logit_bias`.
@@ -76,6 +79,7 @@ impl Request {
         Self {
             prompt,
             constraint: None,
+            guide: None,
             sampling: Sampling::default(),
             penalties: Penalties::default(),
             dry: Dry::default(),

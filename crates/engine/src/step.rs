@@ -103,7 +103,7 @@ impl Engine {
             }
         };
         if is_whole {
-            self.keep(&sequence);
+            self.keep(&sequence, sequence.prompt().len());
         }
         for mut follower in followers {
             let progress = self.follow(&mut follower, &sequence, logits.rows(0));
@@ -114,11 +114,18 @@ impl Engine {
         self.settle(sequence, progress);
     }
 
-    /// Takes the prompt of a sequence, which is read, into the cache.
-    fn keep(&mut self, sequence: &Sequence) {
+    /// Takes what was read of a prompt that is broken off into the cache: who gave up may ask again.
+    pub(crate) fn keep_begun(&mut self, sequence: &Sequence) {
+        if let Need::Prompt { read, .. } = sequence.need() {
+            self.keep(sequence, read);
+        }
+    }
+
+    /// Takes the first `read` tokens of a sequence's prompt, which are read, into the cache.
+    fn keep(&mut self, sequence: &Sequence, read: usize) {
         let (cache, model) = (&mut self.cache, &mut *self.model);
         let insert = || {
-            let inserted = cache.insert(model, sequence.prompt(), sequence.id);
+            let inserted = cache.insert(model, &sequence.prompt()[..read], sequence.id);
             Ok(inserted.map_err(GenerationKind::model)?)
         };
         if let Err(error) = contained(insert) {

@@ -35,6 +35,7 @@ mod constraint;
 mod error;
 mod frontend;
 mod grammar;
+mod guide;
 mod limits;
 mod machine;
 mod mask;
@@ -54,6 +55,7 @@ pub use frontend::json_schema::{Formats, Layout, Order, Profile, Remotes, Schema
 pub use frontend::parts::{Part, Trigger};
 pub use frontend::tags::{StructuralTag, StructuralTags, TagContent};
 pub use grammar::{Grammar, Mismatch, Recognizer};
+pub use guide::{Follower, Guide};
 pub use limits::Limits;
 pub use matcher::{Explanation, Matcher, NotAllowed, Rejection};
 pub use samples::Samples;

@@ -46,7 +46,9 @@ impl Tier {
             Self::Avx2 => avx2,
             Self::AvxVnni => avx2 && is_x86_feature_detected!("avxvnni"),
             Self::Avx512Vnni => {
-                avx2 && is_x86_feature_detected!("avx512vnni") && is_x86_feature_detected!("avx512vl")
+                avx2 && is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512vnni")
+                    && is_x86_feature_detected!("avx512vl")
             }
         }
     }

@@ -139,21 +139,30 @@ fn the_largest_products_fit_their_lanes() {
             for sign in signs {
                 let x: Vec<f32> = (0..len).map(sign).collect();
                 let groups = Activation::quantize(&x);
-                let rows = Rows { bytes: &sample.blocks, row_bytes: sample.blocks.len() };
-                let by = |tier| {
-                    let mut out = [0.0];
-                    let x = [Activation::new(&x, &groups)];
-                    products_by(tier, sample.encoding, rows, &x, &mut [&mut out]);
-                    out[0]
+                let x = Activation::new(&x, &groups);
+                let by = |tier, count: usize, tokens: usize| {
+                    let bytes = sample.blocks.repeat(count);
+                    let rows = Rows { bytes: &bytes, row_bytes: sample.blocks.len() };
+                    let mut sums = vec![0f32; count * tokens];
+                    let mut out: Vec<&mut [f32]> = sums.chunks_mut(count).collect();
+                    products_by(tier, sample.encoding, rows, &vec![x; tokens], &mut out);
+                    sums
                 };
-                let expected = by(Tier::Portable);
+                let expected = by(Tier::Portable, 1, 1)[0];
                 if !expected.is_finite() {
                     continue;
                 }
                 compared += 1;
                 for tier in Tier::available() {
-                    let given = by(tier).to_bits();
-                    assert_eq!(given, expected.to_bits(), "{:?}, {tier:?}, bytes of {byte}", sample.encoding);
+                    for (rows, tokens) in [(1, 1), (16, 5)] {
+                        let is_equal = |given: &f32| given.to_bits() == expected.to_bits();
+                        let given = by(tier, rows, tokens);
+                        assert!(
+                            given.iter().all(is_equal),
+                            "{:?}, {tier:?}, bytes of {byte}",
+                            sample.encoding
+                        );
+                    }
                 }
             }
         }
@@ -164,7 +173,7 @@ fn the_largest_products_fit_their_lanes() {
 /// All that this processor has, on all shapes of tiles.
 #[test]
 fn tiers_and_tiles_give_the_same_bits() {
-    const ROWS: usize = 5;
+    const ROWS: usize = 37;
     for sample in Sample::all() {
         let columns = sample.values.len();
         // Rows that differ: the blocks of the sample, turned, where they are more than one.

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{FromRequest, Request, State};
 use axum::http::HeaderMap;
@@ -8,6 +10,9 @@ use http_body_util::BodyExt;
 
 use crate::app::App;
 use crate::error::{ApiError, Kind};
+
+/// How long a client that was refused may pause in sending the rest.
+const LINGER: Duration = Duration::from_secs(2);
 
 /// The body of a request that says, if anything, that it is JSON.
 pub(crate) struct JsonBody(pub(crate) Bytes);
@@ -76,5 +81,5 @@ async fn within(body: &mut Body, limit: usize) -> Result<Option<Vec<u8>>, axum::
 /// Reads on what has been refused already. A client writes before it reads, and where the connection ends in the middle of that it
 /// sees a reset in place of the refusal. (One that asks first, with `Expect`, has not begun to write.)
 async fn discard(mut body: Body) {
-    while body.frame().await.is_some_and(|frame| frame.is_ok()) {}
+    while let Ok(Some(Ok(_))) = tokio::time::timeout(LINGER, body.frame()).await {}
 }

@@ -140,7 +140,7 @@ impl ChatBackend for Watched {
     fn chat<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Answer, BackendError>> {
         async move {
             match self.inner.answer(body).await {
-                Ok(body) => Ok(Answer { body, attempts: 1 }),
+                Ok(body) => Ok(Answer { body, attempts: 1, retried: Vec::new() }),
                 Err(error) => {
                     let told = refusal(&error);
                     *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);

@@ -3,7 +3,9 @@
 mod architecture;
 mod budgets;
 mod chat_formats;
+mod directives;
 mod fast_masks;
+mod fields;
 mod finite_schemas;
 mod grammars;
 mod hostile;

@@ -17,7 +17,7 @@ use formwork_model::{Model, OpenOptions};
 use formwork_tests::reference::cfg::Reference;
 use serde_json::Value;
 
-use super::grammars;
+use super::{fields, grammars};
 
 const MODELS: [&str; 2] = ["SmolLM2-135M-Instruct.Q4_1.gguf", "gemma-3-270m-q4_k_m.gguf"];
 
@@ -74,10 +74,14 @@ fn load_cases() -> Vec<Case> {
     schemas.chain(gbnf).collect()
 }
 
+/// How often, where that is said.
+fn runs() -> Option<usize> {
+    std::env::var("FORMWORK_TEST_RUNS").ok().and_then(|runs| runs.parse().ok())
+}
+
 #[test]
 fn hot_sampling_with_tight_budgets_is_always_complete_and_valid() {
-    let runs: usize =
-        std::env::var("FORMWORK_TEST_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(15);
+    let runs = runs().unwrap_or(15);
     for path in model_files() {
         let engine = engine(&path);
         let tokenizer = engine.tokenizer();
@@ -112,6 +116,36 @@ fn hot_sampling_with_tight_budgets_is_always_complete_and_valid() {
             assert!(finish.usage.completion_tokens <= max_tokens);
         }
         eprintln!("{}: {runs} of {runs} complete and valid", path.display());
+    }
+}
+
+#[test]
+fn fields_are_filled_in_with_valid_values() {
+    let runs = runs().unwrap_or(4);
+    for path in model_files() {
+        let engine = engine(&path);
+        let tokenizer = engine.tokenizer();
+        for name in ["character.json", "scene-event.yaml", "quest-log.toml"] {
+            let definition = fields::examples::example(name);
+            let grammar = definition.grammar(&Limits::default()).expect("within limits");
+            let constraint = Constraint::new(&grammar, Arc::clone(tokenizer.vocabulary()));
+            let template = definition.template();
+            let instruction = Shape::Template(&template).instruction();
+            let mut request = Request::new(prompt::encode(tokenizer, &instruction).expect("text"));
+            request.constraint = Some(constraint.expect("without terminals"));
+            request.max_tokens = Some(400);
+            if let Some(weights) = definition.weights(tokenizer.vocabulary()) {
+                request.guide = Some(Arc::new(weights));
+            }
+            for seed in 0..runs as u64 {
+                let sampling = Sampling { temperature: 1.0, seed, ..Sampling::default() };
+                let generation = engine.generate(Request { sampling, ..request.clone() }).expect("accepted");
+                let (text, _) = generation.collect().expect("no failure");
+                let errors = definition.validate(&text);
+                assert!(errors.is_empty(), "{name}, run {seed}: {text}: {errors:?}");
+            }
+            eprintln!("{}: {name}: {runs} of {runs} valid", path.display());
+        }
     }
 }
 

@@ -2,10 +2,11 @@
 
 mod feed;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use formwork_grammar::Matcher;
+use formwork_grammar::{Follower, Matcher};
 use formwork_lm::SequenceId;
 use formwork_vocab::{TokenId, TokenSet, Tokenizer};
 
@@ -35,6 +36,7 @@ pub(crate) struct Sequence {
     outbox: Outbox,
     text: TextStream,
     adjustment: Option<Adjustment>,
+    guide: Option<Box<dyn Follower>>,
     thinking: Option<Thinking>,
     /// Tokens of output that may still come.
     remaining: usize,
@@ -85,6 +87,7 @@ impl Sequence {
             text: TextStream::new(request.stop.clone()),
             matcher: request.constraint.as_ref().map(formwork_grammar::Constraint::matcher),
             adjustment: Adjustment::new(&request, tokenizer.vocabulary()),
+            guide: request.guide.as_ref().map(|guide| guide.follow()),
             thinking: request.reasoning.clone().map(Thinking::new),
             tokenizer,
             outbox: Outbox::new(outputs, request.logprobs, seat),
@@ -318,13 +321,12 @@ impl Sequence {
 
     /// Samples, within the mask and the budget.
     fn choose(&mut self, logits: &[f32]) -> Result<TokenId, GenerationError> {
-        let adjusted = self.adjustment.as_ref().map(|adjustment| adjustment.apply(logits));
-        let logits = adjusted.as_deref().unwrap_or(logits);
+        let logits = self.adjusted(logits);
         let sampling = self.request.sampling;
         let position = self.usage.completion_tokens;
         let choose = |mask: Option<&TokenSet>, seed: u64| {
             let sampling = Sampling { seed, ..sampling };
-            sampling.choose(logits, mask, position).ok_or(GenerationKind::NoCandidate)
+            sampling.choose(&logits, mask, position).ok_or(GenerationKind::NoCandidate)
         };
         let Some(matcher) = &mut self.matcher else { return Ok(choose(None, sampling.seed)?) };
         let token = choose(self.mask.as_deref(), sampling.seed)?;
@@ -344,6 +346,22 @@ impl Sequence {
         Ok(token)
     }
 
+    /// Logits, `[vocabulary]`, with all that the request adds to them.
+    fn adjusted<'l>(&self, logits: &'l [f32]) -> Cow<'l, [f32]> {
+        let mut logits = match &self.adjustment {
+            Some(adjustment) => Cow::Owned(adjustment.apply(logits)),
+            None => Cow::Borrowed(logits),
+        };
+        if let (Some(guide), Some(mask)) = (&self.guide, &self.mask) {
+            for (token, bias) in guide.bias(mask) {
+                if let Some(logit) = logits.to_mut().get_mut(token.index()) {
+                    *logit += bias;
+                }
+            }
+        }
+        logits
+    }
+
     /// Appends a token of output, chosen from `logits` unless it was not sampled, and shows its text; true when a stop string
     /// came. The matcher knows the token.
     fn emit(&mut self, token: TokenId, logits: Option<&[f32]>, matcher: Option<&mut Matcher>) -> bool {
@@ -354,6 +372,9 @@ impl Sequence {
         self.remaining = self.remaining.saturating_sub(1);
         if let Some(adjustment) = &mut self.adjustment {
             adjustment.count(token);
+        }
+        if let Some(guide) = &mut self.guide {
+            guide.push(token);
         }
         if let Some(thinking) = &mut self.thinking {
             thinking.note(&self.tokens[self.request.prompt.len()..]);

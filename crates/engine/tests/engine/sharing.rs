@@ -170,6 +170,26 @@ fn what_is_cancelled_while_it_reads_leaves_nothing() {
 }
 
 #[test]
+fn who_gives_up_and_asks_again_goes_on_where_it_was() {
+    let (permit, permits) = std::sync::mpsc::channel();
+    let model = held_back(permits);
+    let engine = start(model, EngineOptions { step_tokens: 10, ..EngineOptions::default() });
+    let mut busy = engine.generate(Request { logprobs: Some(0), ..request("busy>") }).unwrap();
+    let long = "read all this>".repeat(30);
+    let reading = engine.generate(request(&long)).unwrap();
+    // Each row of the other is waited for, after a piece of the prompt.
+    for _ in 0..100 {
+        permit.send(()).unwrap();
+        assert!(busy.blocking_next().is_some());
+    }
+    drop((busy, reading, permit));
+    let again = run(&engine, &Request { max_tokens: Some(2), ..request(&long) });
+    let cached = again.finish().usage.cached_tokens;
+    assert!((64..long.len()).contains(&cached), "{cached}");
+    assert_eq!(engine.stats().cancelled, 2);
+}
+
+#[test]
 fn a_panic_while_a_prompt_is_read_leaves_nothing() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));

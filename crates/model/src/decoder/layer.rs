@@ -1,6 +1,7 @@
 use std::borrow::Cow;
 
 use formwork_vocab::TokenId;
+use rayon::prelude::*;
 
 use super::attention::attend;
 use super::kv::KvCache;
@@ -76,17 +77,23 @@ impl Pass<'_> {
             rms_norm_in_place(&mut keys, &norm.key, spec.norm_epsilon);
         }
         let (query_len, key_len) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
-        let mut attended = Vec::with_capacity(queries.len());
         let (mut queries, mut keys, mut values) = (&mut queries[..], &mut keys[..], &values[..]);
-        for segment in segments {
+        let own = |segment: &Segment<'_>| {
             let len = segment.tokens.len();
-            let own = (
-                queries.split_off_mut(..len * query_len).unwrap_or_default(),
-                keys.split_off_mut(..len * key_len).unwrap_or_default(),
-                values.split_off(..len * key_len).unwrap_or_default(),
-            );
-            attended.extend(segment.attention(spec, index, weights.sinks.as_deref(), own));
-        }
+            let queries = queries.split_off_mut(..len * query_len).unwrap_or_default();
+            let keys = keys.split_off_mut(..len * key_len).unwrap_or_default();
+            (queries, keys, values.split_off(..len * key_len).unwrap_or_default())
+        };
+        let own: Vec<_> = segments.iter().map(own).collect();
+        let attend = |(segment, own): (&mut Segment<'_>, _)| {
+            segment.attention(spec, index, weights.sinks.as_deref(), own)
+        };
+        // One sequence is divided by its heads.
+        let attended: Vec<Vec<f32>> = match segments.len() {
+            1 => segments.iter_mut().zip(own).map(attend).collect(),
+            _ => segments.par_iter_mut().zip(own).map(attend).collect(),
+        };
+        let attended = attended.concat();
         let [out] = products(self.path, &attended, [&weights.output])?;
         Ok(out)
     }

@@ -65,6 +65,8 @@ pub(super) fn products<const N: usize>(
 /// cache, so that several tokens share one read of it.
 const LARGEST_PIECE: usize = 1 << 18;
 const SMALLEST_PIECE: usize = 1 << 14;
+/// Rows that the kernels take together where there are several tokens.
+const PANEL_ROWS: usize = 16;
 
 /// Rows of one matrix, and where their products with each token go.
 struct Piece<'a> {
@@ -86,7 +88,7 @@ fn dot<const N: usize>(x: &[f32], matrices: [&Matrix; N]) -> [Vec<f32>; N] {
     }
     let mut pieces: Vec<Piece<'_>> = Vec::new();
     for (matrix, out) in matrices.iter().zip(&mut outs) {
-        let rows = (piece_bytes / matrix.row_bytes()).max(1);
+        let rows = (piece_bytes / matrix.row_bytes()).max(1).next_multiple_of(PANEL_ROWS);
         let from = pieces.len();
         pieces.extend((0..matrix.rows).step_by(rows).map(|first| Piece { matrix, first, out: Vec::new() }));
         for out in out.chunks_exact_mut(matrix.rows) {

@@ -73,9 +73,12 @@ async fn a_head_that_is_too_large_is_refused() {
 #[tokio::test]
 async fn a_body_declared_too_large_is_not_waited_for() {
     let address = run(Duration::from_secs(20)).await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
     let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999\r\n\r\n";
-    let answer = exchange(address, head).await;
-    assert!(answer.starts_with("HTTP/1.1 413 Payload Too Large\r\n"), "{answer}");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut status = [0; 32];
+    stream.read_exact(&mut status).await.unwrap();
+    assert_eq!(String::from_utf8_lossy(&status), "HTTP/1.1 413 Payload Too Large\r\n");
 }
 
 /// Most clients write a whole request before they read anything, and take a connection that ends meanwhile for a broken one.

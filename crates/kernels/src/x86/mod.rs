@@ -7,6 +7,8 @@
 #![allow(unsafe_code, reason = "vector instructions, and loads of what slices of fixed length hold")]
 #![allow(unsafe_op_in_unsafe_fn, reason = "every line would be a block of its own")]
 
+mod panels;
+
 use std::arch::x86_64::{
     __m128i, __m256, __m256i, _MM_HINT_T0, _mm_add_ps, _mm_add_ss, _mm_and_si128, _mm_cvtsi32_si128,
     _mm_cvtss_f32, _mm_loadu_si128, _mm_movehl_ps, _mm_prefetch, _mm_set1_epi8, _mm_set1_ps, _mm_shuffle_ps,
@@ -55,9 +57,13 @@ unsafe fn avx_vnni<B: Unpack>(rows: Rows<'_>, x: &[Activation<'_>], out: &mut [&
     tiles::<Vectors<B, AvxVnni>>(rows, x, out);
 }
 
-#[target_feature(enable = "avx2,fma,avx512vnni,avx512vl")]
+#[target_feature(enable = "avx2,fma,avx512f,avx512vnni,avx512vl")]
 unsafe fn avx512_vnni<B: Unpack>(rows: Rows<'_>, x: &[Activation<'_>], out: &mut [&mut [f32]]) {
-    tiles::<Vectors<B, Avx512Vnni>>(rows, x, out);
+    if x.len() < panels::FROM {
+        tiles::<Vectors<B, Avx512Vnni>>(rows, x, out);
+    } else {
+        panels::products::<B>(rows, x, out);
+    }
 }
 
 /// Sums of four products each, of an unsigned and a signed byte.

@@ -1,0 +1,141 @@
+use clap::Parser;
+use formwork_protocol::{BackendError, ScriptedBackend};
+use serde_json::json;
+
+use super::*;
+use crate::args::{Args, Command};
+
+/// What is shipped.
+const REGISTRY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../grammars/directives/ui.json");
+
+fn parse(args: &[&str]) -> Result<Box<RunArgs>> {
+    let given = [&["formwork", "directives", "run"], args].concat();
+    match Args::try_parse_from(given)?.command {
+        Command::Directives(DirectivesCommand::Run(args)) => Ok(args),
+        _ => bail!("another command"),
+    }
+}
+
+/// The requests that were made, and what came of them.
+async fn run(
+    args: &[&str],
+    answers: Vec<Result<Value, BackendError>>,
+) -> Result<(Vec<Body>, DirectiveResult)> {
+    let args = parse(args)?;
+    let backend = Arc::new(ScriptedBackend::new(answers));
+    let result =
+        ask(&args, Arc::clone(&backend) as Arc<dyn ChatBackend>, "m".to_owned(), &request(&args)?).await?;
+    Ok((backend.asked(), result))
+}
+
+fn told(result: &DirectiveResult, as_json: bool) -> String {
+    let mut out = Vec::new();
+    tell(result, as_json, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[tokio::test]
+async fn text_and_directives_are_lines() {
+    let answer = r#"{"assistant_text": "Saved.", "directives": [{"type": "ui-toast", "payload": {"message": "Saved"}}]}"#;
+    let args = [
+        "--registry",
+        REGISTRY,
+        "--temperature",
+        "0.7",
+        "--max-tokens",
+        "90",
+        "--system",
+        "Be brief.",
+        "Save it.",
+    ];
+    let (asked, result) = run(&args, vec![Ok(ScriptedBackend::says(answer))]).await.unwrap();
+    assert_eq!(told(&result, false), "Saved.\nui.toast {\"message\":\"Saved\"}\n");
+    let record: DirectiveResult = serde_json::from_str(&told(&result, true)).unwrap();
+    assert_eq!(record, result);
+    assert_eq!((&asked[0]["temperature"], &asked[0]["max_tokens"]), (&json!(0.7), &json!(90)));
+    assert_eq!(asked[0]["messages"][1], json!({ "role": "user", "content": "Save it." }));
+    assert!(asked[0]["messages"][0]["content"].as_str().unwrap().starts_with("Be brief.\n\n"));
+    let schema = &asked[0]["response_format"]["json_schema"]["schema"];
+    assert!(schema["$defs"].is_object(), "payloads are enforced here: {schema}");
+}
+
+#[tokio::test]
+async fn what_is_required_is_asked_for_in_the_modes_given() {
+    let answer = || Ok(ScriptedBackend::says(r#"{"assistant_text": "No.", "directives": []}"#));
+    let args = [
+        "--registry",
+        REGISTRY,
+        "--modes",
+        "json_object,prompt_only",
+        "--require",
+        "ui.request_upload",
+        "--repairs",
+        "0",
+        "Upload.",
+    ];
+    let (asked, result) = run(&args, vec![answer(), answer()]).await.unwrap();
+    assert_eq!((result.ok, told(&result, false).as_str()), (false, "No.\n"));
+    assert_eq!(asked[0]["response_format"]["type"], "json_object");
+    assert!(!asked[1].contains_key("response_format"));
+    assert_eq!(asked[0]["temperature"], 0.0);
+}
+
+#[tokio::test]
+async fn a_server_has_its_own_rules() {
+    let answer = Ok(ScriptedBackend::says(r#"{"assistant_text": "", "directives": []}"#));
+    let args = [
+        "--registry",
+        REGISTRY,
+        "--base-url",
+        "http://127.0.0.1:1",
+        "-m",
+        "m",
+        "--provider",
+        "openrouter",
+        "Hi",
+    ];
+    let (asked, result) = run(&args, vec![answer]).await.unwrap();
+    assert!(result.ok);
+    assert_eq!(asked[0]["provider"], json!({ "require_parameters": true }));
+    assert!(!asked[0].contains_key("temperature"));
+}
+
+#[test]
+fn what_is_wrong_is_told_before_a_model_is_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let refused = |registry: &str, more: &[&str]| {
+        let args = [&["--registry", registry], more, &["Hi"]].concat();
+        let error = parse(&args).and_then(|args| request(&args)).err().unwrap();
+        crate::one_line(&error)
+    };
+    let twice = file("twice.json", r#"{"definitions": [{"type": "a"}, {"type": "a"}]}"#);
+    assert_eq!(refused(&twice, &[]), format!("{twice}: definitions[1].type: `a` is defined already"));
+    let unbounded = r#"{"definitions": [{"type": "a", "payload_schema": {"minProperties": 2}}]}"#;
+    let unbounded = file("unbounded.json", unbounded);
+    let line = refused(&unbounded, &[]);
+    assert!(line.starts_with(&format!("{unbounded}: definitions[0].payload_schema: ")), "{line}");
+    assert!(line.contains("minProperties"), "{line}");
+    let elsewhere = ["--modes", "prompt_only"];
+    assert!(
+        parse(&[&["--registry", &unbounded], &elsewhere[..], &["Hi"]].concat())
+            .and_then(|args| request(&args))
+            .is_ok()
+    );
+    assert!(refused("/nowhere.json", &[]).starts_with("/nowhere.json: "));
+    assert_eq!(refused(REGISTRY, &["--require", "x"]), "--require[0]: there is no type `x`");
+    assert_eq!(refused(REGISTRY, &["--allow", "toast"]), "allowed_types[0]: there is no type `toast`");
+    assert!(refused(REGISTRY, &["--modes", "json"]).contains("`json` is no mode"));
+    assert!(refused(REGISTRY, &["--provider", "x"]).contains("openrouter"));
+    assert!(refused(REGISTRY, &["--base-url", "http://x"]).contains("--model"));
+    let toml = file(
+        "r.toml",
+        "[[definitions]]\ntype = \"ui.toast\"\naliases = [\"toast\"]\n[definitions.payload_schema]\nrequired = [\"message\"]\n",
+    );
+    let args = parse(&["--registry", &toml, "Hi"]).unwrap();
+    assert_eq!(request(&args).unwrap().options.registry().types(), ["ui.toast"]);
+}

@@ -1,0 +1,197 @@
+//! `formwork fields gbnf`, `template`, `schema` and `validate`
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use formwork_fields::{Definition, Invalid};
+use serde_json::json;
+
+use crate::args::{DefinitionArgs, FieldsCommand};
+use crate::load;
+
+pub(crate) fn fields(command: &FieldsCommand, as_json: bool) -> Result<bool> {
+    print(command, as_json, std::io::stdout().lock())
+}
+
+fn print(command: &FieldsCommand, as_json: bool, mut out: impl Write) -> Result<bool> {
+    match command {
+        FieldsCommand::Gbnf(args) => {
+            let gbnf = read(args)?.gbnf();
+            if as_json {
+                writeln!(out, "{}", json!({ "gbnf": gbnf }))?;
+            } else {
+                write!(out, "{gbnf}")?;
+            }
+        }
+        FieldsCommand::Template(args) => {
+            let template = read(args)?.template();
+            if as_json {
+                writeln!(out, "{}", json!({ "template": template }))?;
+            } else {
+                writeln!(out, "{template}")?;
+            }
+        }
+        FieldsCommand::Schema(args) => {
+            let schema = read(args)?.schema();
+            if as_json {
+                writeln!(out, "{schema}")?;
+            } else {
+                writeln!(out, "{schema:#}")?;
+            }
+        }
+        FieldsCommand::Validate { definition, input } => return validate(definition, input, as_json, out),
+    }
+    Ok(true)
+}
+
+fn read(args: &DefinitionArgs) -> Result<Definition> {
+    load::read_definition(&args.definition, args.format)
+}
+
+/// Says of each input what is wrong with it; the answer is no where one is not valid.
+fn validate(args: &DefinitionArgs, inputs: &[PathBuf], as_json: bool, mut out: impl Write) -> Result<bool> {
+    let is_input = |path: &PathBuf| path == Path::new("-");
+    if inputs.iter().chain([&args.definition]).filter(|path| is_input(path)).count() > 1 {
+        bail!("standard input can be read only once");
+    }
+    let definition = read(args)?;
+    let mut all = true;
+    for path in inputs {
+        let errors = errors(&definition, &load::read_input(Some(path))?);
+        all &= errors.is_empty();
+        if as_json {
+            let list =
+                errors.iter().map(|Invalid { path, message }| json!({ "path": path, "message": message }));
+            let list: Vec<_> = list.collect();
+            writeln!(out, "{}", json!({ "input": path, "valid": errors.is_empty(), "errors": list }))?;
+            continue;
+        }
+        let name = if inputs.len() > 1 { format!("{}: ", path.display()) } else { String::new() };
+        if errors.is_empty() {
+            writeln!(out, "{name}valid")?;
+        }
+        for error in errors {
+            writeln!(out, "{name}{error}")?;
+        }
+    }
+    Ok(all)
+}
+
+fn errors(definition: &Definition, bytes: &[u8]) -> Vec<Invalid> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => definition.validate(text),
+        Err(error) => {
+            let message = format!("not JSON: not UTF-8 at byte {}", error.valid_up_to());
+            vec![Invalid { path: "$".to_owned(), message }]
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Args, Command};
+
+    /// What `formwork fields` prints, and its answer.
+    fn run(args: &[&str]) -> Result<(String, bool)> {
+        let args = Args::try_parse_from([&["formwork", "fields"], args].concat())?;
+        let as_json = args.json.is_some();
+        let Command::Fields(command) = args.command else { panic!("another command") };
+        let mut out = Vec::new();
+        let answer = print(&command, as_json, &mut out)?;
+        Ok((String::from_utf8(out)?, answer))
+    }
+
+    fn shipped(name: &str) -> String {
+        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../grammars/fields");
+        folder.join(name).display().to_string()
+    }
+
+    #[test]
+    fn a_definition_is_read_by_its_extension() -> Result<()> {
+        for name in ["character.json", "scene-event.yaml", "quest-log.toml"] {
+            let definition = shipped(name);
+            let (gbnf, _) = run(&["gbnf", &definition])?;
+            assert!(gbnf.starts_with("root ::= "), "{gbnf}");
+            let (template, _) = run(&["template", &definition])?;
+            assert!(template.starts_with("{\n  \"") && template.ends_with("}\n"), "{template}");
+            let (schema, _) = run(&["schema", &definition])?;
+            let schema: serde_json::Value = serde_json::from_str(&schema)?;
+            assert_eq!(schema["type"], "object");
+            let (line, _) = run(&["template", &definition, "--json"])?;
+            let line: serde_json::Value = serde_json::from_str(&line)?;
+            assert_eq!(line["template"], template.trim_end());
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn the_format_can_be_said() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let file = |name: &str, text: &str| -> Result<String> {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text)?;
+            Ok(path.display().to_string())
+        };
+        let toml = file("age.txt", "type = \"int\"\nmin = 1\nmax = 3\n")?;
+        let error = run(&["gbnf", &toml]).unwrap_err().to_string();
+        assert!(error.contains("ends in .json, .yaml, .yml or .toml"), "{error}");
+        assert_eq!(run(&["gbnf", &toml, "--format", "toml"])?.0, "root ::= [1-3]\n");
+        let error = run(&["gbnf", &toml, "--format", "json"]).unwrap_err();
+        assert!(crate::one_line(&error).ends_with("JSON, line 1, column 2: expected ident"), "{error:#}");
+        assert_eq!(
+            run(&["gbnf", &file("age", "{\"type\": \"boolean\"}")?])?.0,
+            "root ::= boolean\nboolean ::= \"true\" | \"false\"\n"
+        );
+        assert_eq!(
+            run(&["gbnf", &file("ages", "type: constant\nvalue: 'yes'")?])?.0,
+            "root ::= \"\\\"yes\\\"\"\n"
+        );
+        let bad = file("bad.json", r#"{"fields": [{"name": "age", "type": "int", "min": 3, "max": 1}]}"#)?;
+        let error = crate::one_line(&run(&["schema", &bad]).unwrap_err());
+        assert!(error.ends_with("bad.json: age: min is 3, above max, which is 1"), "{error}");
+        Ok(())
+    }
+
+    #[test]
+    fn inputs_are_valid_or_not_and_why() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let file = |name: &str, text: &[u8]| -> Result<String> {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text)?;
+            Ok(path.display().to_string())
+        };
+        let good = file(
+            "good.json",
+            br#"{"stats": {"strength": 3, "dexterity": 10, "intelligence": 1},
+            "name": "Ava", "class": "mage", "age": 25}"#,
+        )?;
+        let bad =
+            file("bad.json", br#"{"name": "Av", "age": 121, "class": "mage", "stats": {"strength": 0}}"#)?;
+        let odd = file("odd.json", b"\xff")?;
+        let definition = shipped("character.json");
+        assert_eq!(run(&["validate", &definition, &good])?, ("valid\n".to_owned(), true));
+        let (text, answer) = run(&["validate", &definition, &bad])?;
+        let expected = "$.name: expected 3 to 20 characters, found 2\n\
+            $.age: expected an integer between 0 and 120, found 121\n\
+            $.stats.strength: expected an integer between 1 and 10, found 0\n\
+            $.stats: the member \"dexterity\" is missing\n\
+            $.stats: the member \"intelligence\" is missing\n";
+        assert_eq!((text.as_str(), answer), (expected, false));
+        let (text, answer) = run(&["validate", &definition, &good, &odd])?;
+        assert!(
+            !answer
+                && text.contains("good.json: valid\n")
+                && text.contains("odd.json: $: not JSON: not UTF-8 at byte 0")
+        );
+        let (text, _) = run(&["validate", &definition, &bad, "--json"])?;
+        let line: serde_json::Value = serde_json::from_str(&text)?;
+        assert_eq!((&line["valid"], &line["errors"][1]["path"]), (&false.into(), &"$.age".into()));
+        let error = run(&["validate", "-", "-"]).unwrap_err().to_string();
+        assert_eq!(error, "standard input can be read only once");
+        Ok(())
+    }
+}

@@ -1,0 +1,252 @@
+use std::fmt::{self, Write};
+use std::str::FromStr;
+
+use crate::error::{CharactersProblem, FieldsError};
+
+/// A set of characters that a string may have.
+///
+/// It is written as in the brackets of a regular expression: characters and ranges (`a-z`), `^` first for all but these. `\` goes
+/// before `[`, `]`, `\`, `-` and `^` that stand for themselves; `\n`, `\t` and `\u{1F600}` are characters, too. A `-` at either end
+/// stands for itself.
+///
+/// ```
+/// use formwork_fields::Characters;
+/// let word: Characters = "a-zA-Z0-9 _-".parse()?;
+/// assert!(word.contains('q') && word.contains('-') && !word.contains('é'));
+/// let all: Characters = "^,".parse()?;
+/// assert!(all.contains('"') && all.contains('\n') && !all.contains(',') && !all.contains('\0'));
+/// # Ok::<(), formwork_fields::FieldsError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Characters {
+    /// Sorted, without overlaps, and not next to each other.
+    ranges: Vec<(char, char)>,
+}
+
+/// All that JSON writes as themselves, or as one of `\n`, `\t`, `\"` and `\\`.
+const ALL: [(char, char); 2] = [('\t', '\n'), (' ', char::MAX)];
+
+impl Default for Characters {
+    /// Any character that needs no escape in JSON, and line break, tab, `"` and `\`, which are escaped as `\n`, `\t`, `\"` and `\\`.
+    fn default() -> Self {
+        Self { ranges: ALL.to_vec() }
+    }
+}
+
+impl Characters {
+    /// Whether a character is one of them.
+    pub fn contains(&self, c: char) -> bool {
+        self.ranges.iter().any(|&(low, high)| (low..=high).contains(&c))
+    }
+
+    /// The ranges, in order, both ends included.
+    pub fn ranges(&self) -> &[(char, char)] {
+        &self.ranges
+    }
+
+    /// What is in this set and not in `others`.
+    pub(crate) fn without(&self, others: &[(char, char)]) -> Self {
+        let mut ranges = self.ranges.clone();
+        for &(low, high) in others {
+            let mut left = Vec::with_capacity(ranges.len() + 1);
+            for (from, to) in ranges {
+                if to < low || high < from {
+                    left.push((from, to));
+                    continue;
+                }
+                if let Some(before) = before(low).filter(|&before| from <= before) {
+                    left.push((from, before));
+                }
+                if let Some(after) = after(high).filter(|&after| after <= to) {
+                    left.push((after, to));
+                }
+            }
+            ranges = left;
+        }
+        Self { ranges }
+    }
+
+    /// Those of `ranges`, which may overlap and come in any order.
+    fn of(mut ranges: Vec<(char, char)>) -> Self {
+        ranges.sort_unstable();
+        let mut merged: Vec<(char, char)> = Vec::with_capacity(ranges.len());
+        for (low, high) in ranges {
+            match merged.last_mut() {
+                Some(last) if after(last.1).is_none_or(|next| low <= next) => last.1 = last.1.max(high),
+                _ => merged.push((low, high)),
+            }
+        }
+        Self { ranges: merged }
+    }
+}
+
+/// The character before one; there are none between U+D7FF and U+E000.
+fn before(c: char) -> Option<char> {
+    match c {
+        '\u{E000}' => Some('\u{D7FF}'),
+        c => char::from_u32(u32::from(c).checked_sub(1)?),
+    }
+}
+
+fn after(c: char) -> Option<char> {
+    match c {
+        '\u{D7FF}' => Some('\u{E000}'),
+        c => char::from_u32(u32::from(c) + 1),
+    }
+}
+
+impl FromStr for Characters {
+    type Err = FieldsError;
+
+    fn from_str(source: &str) -> Result<Self, FieldsError> {
+        parse(source).map_err(FieldsError::characters)
+    }
+}
+
+/// Reads the notation.
+pub(crate) fn parse(source: &str) -> Result<Characters, CharactersProblem> {
+    let negated = source.starts_with('^');
+    let mut rest = source.strip_prefix('^').unwrap_or(source);
+    let mut ranges = Vec::new();
+    while !rest.is_empty() {
+        let low = character(&mut rest)?;
+        let mut high = low;
+        if rest.starts_with('-') && rest.len() > 1 {
+            rest = &rest[1..];
+            high = character(&mut rest)?;
+        }
+        if high < low {
+            return Err(CharactersProblem::Backward { low, high });
+        }
+        ranges.push((low, high));
+    }
+    let all = Characters::default();
+    if negated {
+        let left = all.without(&ranges);
+        return if left.ranges.is_empty() { Err(CharactersProblem::Empty) } else { Ok(left) };
+    }
+    let given = Characters::of(ranges);
+    match given.without(&ALL).ranges.first() {
+        Some(&(c, _)) => Err(CharactersProblem::Control { c }),
+        None if given.ranges.is_empty() => Err(CharactersProblem::Empty),
+        None => Ok(given),
+    }
+}
+
+/// One character, escapes decoded.
+fn character(rest: &mut &str) -> Result<char, CharactersProblem> {
+    let mut chars = rest.chars();
+    let first = chars.next().ok_or(CharactersProblem::Empty)?;
+    *rest = chars.as_str();
+    match first {
+        '[' | ']' => Err(CharactersProblem::Bracket { c: first }),
+        '\\' => escape(rest),
+        _ => Ok(first),
+    }
+}
+
+/// What comes after a backslash.
+fn escape(rest: &mut &str) -> Result<char, CharactersProblem> {
+    let mut chars = rest.chars();
+    let c = chars.next();
+    *rest = chars.as_str();
+    match c {
+        Some('n') => Ok('\n'),
+        Some('t') => Ok('\t'),
+        Some('u') => {
+            let digits = rest.strip_prefix('{').and_then(|rest| rest.split_once('}'));
+            let (digits, after) = digits.ok_or(CharactersProblem::Code)?;
+            *rest = after;
+            let code = u32::from_str_radix(digits, 16).ok();
+            code.and_then(char::from_u32).ok_or(CharactersProblem::Code)
+        }
+        Some(c @ ('[' | ']' | '\\' | '-' | '^')) => Ok(c),
+        _ => Err(CharactersProblem::Escape { c }),
+    }
+}
+
+impl fmt::Display for Characters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let outside = Self::default().without(&self.ranges);
+        // Sets that reach the last character are mostly what a few others leave.
+        let negated = self.ranges.last().is_some_and(|last| last.1 == char::MAX);
+        if negated {
+            f.write_char('^')?;
+        }
+        for &(low, high) in if negated { &outside.ranges } else { &self.ranges } {
+            show(low, f)?;
+            if low < high {
+                f.write_char('-')?;
+                show(high, f)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn show(c: char, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match c {
+        '\n' => f.write_str("\\n"),
+        '\t' => f.write_str("\\t"),
+        '[' | ']' | '\\' | '-' | '^' => write!(f, "\\{c}"),
+        ' '..='~' => f.write_char(c),
+        _ if c.is_alphanumeric() => f.write_char(c),
+        _ => write!(f, "\\u{{{:X}}}", u32::from(c)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(source: &str) -> String {
+        parse(source).expect_err(source).to_string()
+    }
+
+    #[test]
+    fn what_is_written_reads_as_the_same_set() {
+        for source in [
+            "a-z",
+            "a",
+            "-",
+            "--",
+            "a-",
+            "-a",
+            "a-c-",
+            "^",
+            "^a",
+            "^^",
+            "\\^a",
+            "a^",
+            "\\[\\]\\\\\\-",
+            "\\n\\t\"",
+            "é-ü日",
+            "\\u{1F600}-\\u{10FFFF}",
+            "\u{D000}-\u{F000}",
+            "^\u{E000}",
+            "^\u{D7FF}",
+            " -~",
+            "^\\n",
+            "\u{7f}",
+        ] {
+            let set = parse(source).expect(source);
+            assert_eq!(parse(&set.to_string()).as_ref(), Ok(&set), "{source:?} as {set}");
+            assert!(set.ranges.is_sorted() && !set.ranges.is_empty());
+        }
+        assert_eq!(parse("^").unwrap(), Characters::default());
+        assert_eq!(parse("c-ea-bz").unwrap().ranges, [('a', 'e'), ('z', 'z')]);
+        assert_eq!(parse("^b").unwrap().to_string(), "^b");
+    }
+
+    #[test]
+    fn what_has_no_meaning_is_refused() {
+        assert_eq!(problem(""), "the character set is empty");
+        assert_eq!(problem("^\\n\\t -\\u{10FFFF}"), "the character set is empty");
+        assert_eq!(problem("z-a"), "the range z-a runs backwards");
+        assert_eq!(problem("[a-z]"), "`[` must be written `\\[`: a character set has no brackets around it");
+        assert_eq!(problem("\r"), "U+000D is a control character, and not `\\n` or `\\t`");
+        assert!(problem("\\d").contains("`\\d` is not an escape"));
+        assert!(problem("a\\").contains("`\\` is not an escape"));
+        assert!(problem("\\u{D800}").contains("\\u{"));
+    }
+}

@@ -1,0 +1,301 @@
+//! What a definition must be like. Everything that is made of a checked one can be made.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::builder::DefinitionBuilder;
+use crate::decimal::{Decimals, UNITS};
+use crate::error::{FieldsError, Problem};
+use crate::field::{Array, Branch, Choice, Composite, Int, Kind, Scalar, Template, Text, Variant};
+use crate::path::Path;
+use crate::read::NESTING;
+
+/// The most kinds in a definition.
+const FIELDS: usize = 20_000;
+
+/// The most structures that references name.
+const DEFINITIONS: usize = 1000;
+
+/// The largest bound of a length.
+const LENGTH: usize = 1_000_000;
+
+/// The largest bound of a number of items.
+const ITEMS: usize = 1_000_000;
+
+/// The bounds of a weight.
+const WEIGHT: (f64, f64) = (1e-9, 1e9);
+
+/// Checks a whole definition.
+pub(crate) fn check(definition: &DefinitionBuilder) -> Result<(), FieldsError> {
+    let DefinitionBuilder { name, root, definitions } = definition;
+    if definitions.len() > DEFINITIONS {
+        let problem =
+            Problem::Count { key: "the number of definitions", given: definitions.len(), limit: DEFINITIONS };
+        return Err(Path::root(name.as_deref()).error(problem));
+    }
+    let mut names = HashMap::new();
+    for (name, kind) in definitions {
+        let path = Path::definition(name);
+        if !is_identifier(name) {
+            return Err(path.error(Problem::DefinitionName));
+        }
+        if names.insert(name.as_str(), kind).is_some() {
+            return Err(path.error(Problem::DuplicateName));
+        }
+    }
+    let mut checker = Checker { names: &names, count: 0 };
+    checker.kind(root, &Path::root(name.as_deref()))?;
+    for (name, kind) in definitions {
+        checker.kind(kind, &Path::definition(name))?;
+    }
+    recursion(definitions)
+}
+
+fn is_identifier(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+}
+
+struct Checker<'d> {
+    names: &'d HashMap<&'d str, &'d Kind>,
+    /// Kinds so far.
+    count: usize,
+}
+
+impl Checker<'_> {
+    fn kind(&mut self, kind: &Kind, path: &Path<'_>) -> Result<(), FieldsError> {
+        self.count += 1;
+        if self.count > FIELDS {
+            return Err(path.error(Problem::Fields { limit: FIELDS }));
+        }
+        if path.depth() > NESTING {
+            return Err(path.error(Problem::Nesting { limit: NESTING }));
+        }
+        let problem = match kind {
+            Kind::Composite(composite) => return self.composite(composite, path),
+            Kind::Variant(variant) => return self.variant(variant, path),
+            Kind::Array(array) => {
+                array_bounds(array).map_err(|problem| path.error(problem))?;
+                return self.kind(&array.element, &path.element());
+            }
+            Kind::Boolean => Ok(()),
+            Kind::Int(int) => int_bounds(int),
+            Kind::Float(float) => Decimals::of(float).map(|_| ()),
+            Kind::String(text) => lengths(text),
+            Kind::Choice(choice) => options(choice),
+            Kind::Constant(value) => scalar("value", value),
+            Kind::Template(template) => places(template),
+            Kind::Ref(name) if self.names.contains_key(name.as_str()) => Ok(()),
+            Kind::Ref(name) => Err(Problem::Unresolved { name: name.clone() }),
+        };
+        problem.map_err(|problem| path.error(problem))
+    }
+
+    fn composite(&mut self, composite: &Composite, path: &Path<'_>) -> Result<(), FieldsError> {
+        let mut names = HashSet::new();
+        for (index, member) in composite.fields.iter().enumerate() {
+            if member.name.is_empty() {
+                return Err(path.name_or_index(None, index).error(Problem::EmptyName));
+            }
+            let path = path.name(&member.name);
+            if !names.insert(&member.name) {
+                return Err(path.error(Problem::DuplicateName));
+            }
+            self.kind(&member.kind, &path)?;
+        }
+        Ok(())
+    }
+
+    fn variant(&mut self, variant: &Variant, path: &Path<'_>) -> Result<(), FieldsError> {
+        if variant.variants.is_empty() {
+            return Err(path.error(Problem::NoVariants));
+        }
+        let mut names = HashSet::new();
+        for (index, Branch { name, kind }) in variant.variants.iter().enumerate() {
+            match name.as_deref() {
+                Some("") => return Err(path.name_or_index(None, index).error(Problem::EmptyName)),
+                None if !variant.untagged => {
+                    return Err(path.name_or_index(None, index).error(Problem::Untagged));
+                }
+                _ => {}
+            }
+            let path = path.name_or_index(name.as_deref(), index);
+            if name.as_ref().is_some_and(|name| !names.insert(name)) {
+                return Err(path.error(Problem::DuplicateName));
+            }
+            self.kind(kind, &path)?;
+        }
+        Ok(())
+    }
+}
+
+fn int_bounds(int: &Int) -> Result<(), Problem> {
+    match (int.min, int.max) {
+        (Some(min), Some(max)) if min > max => {
+            Err(Problem::Bounds { min: min.to_string(), max: max.to_string() })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn lengths(text: &Text) -> Result<(), Problem> {
+    let limit = LENGTH;
+    if text.min_length > limit {
+        return Err(Problem::Count { key: "min_length", given: text.min_length, limit });
+    }
+    match text.max_length {
+        Some(given) if given > limit => Err(Problem::Count { key: "max_length", given, limit }),
+        Some(max) if text.min_length > max => Err(Problem::Lengths { min: text.min_length, max }),
+        _ => Ok(()),
+    }
+}
+
+fn array_bounds(array: &Array) -> Result<(), Problem> {
+    let limit = ITEMS;
+    if array.min_items > limit {
+        return Err(Problem::Count { key: "min_items", given: array.min_items, limit });
+    }
+    match array.max_items {
+        Some(given) if given > limit => Err(Problem::Count { key: "max_items", given, limit }),
+        Some(max) if array.min_items > max => Err(Problem::Items { min: array.min_items, max }),
+        _ => Ok(()),
+    }
+}
+
+fn places(template: &Template) -> Result<(), Problem> {
+    if template.literals().len() < 2 {
+        return Err(Problem::NoPlace);
+    }
+    lengths(&template.text)
+}
+
+fn scalar(key: &'static str, value: &Scalar) -> Result<(), Problem> {
+    match *value {
+        Scalar::Number(given) if !given.is_finite() => Err(Problem::NotFinite { key, given }),
+        // Whole ones above that are rounded already.
+        Scalar::Number(given) if given.abs() > UNITS as f64 => Err(Problem::Large { given }),
+        _ => Ok(()),
+    }
+}
+
+fn options(choice: &Choice) -> Result<(), Problem> {
+    if choice.options.is_empty() {
+        return Err(Problem::NoOptions);
+    }
+    let mut texts = HashSet::new();
+    for option in &choice.options {
+        scalar("options", option)?;
+        // JSON does not tell `2.0` from `2`.
+        let option = match option {
+            Scalar::Number(value) => Scalar::from(*value).text(),
+            other => other.text(),
+        };
+        if !texts.insert(option.clone()) {
+            return Err(Problem::DuplicateOption { option });
+        }
+    }
+    let (weights, options) = (choice.weights.len(), choice.options.len());
+    if weights != 0 && weights != options {
+        return Err(Problem::Weights { weights, options });
+    }
+    let (least, most) = WEIGHT;
+    match choice.weights.iter().find(|weight| !(least..=most).contains(*weight)) {
+        Some(&given) => Err(Problem::Weight { given, least, most }),
+        None => Ok(()),
+    }
+}
+
+/// Checks that values of every structure can be complete, and that none is nothing but itself.
+fn recursion(definitions: &[(String, Kind)]) -> Result<(), FieldsError> {
+    let mut finite: HashSet<&str> = HashSet::new();
+    loop {
+        let before = finite.len();
+        for (name, kind) in definitions {
+            if !finite.contains(name.as_str()) && is_finite(kind, &finite) {
+                finite.insert(name);
+            }
+        }
+        if finite.len() == before {
+            break;
+        }
+    }
+    if let Some((name, kind)) = definitions.iter().find(|(name, _)| !finite.contains(name.as_str())) {
+        return Err(endless(kind, &Path::definition(name), &finite));
+    }
+    let kinds: HashMap<&str, &Kind> = definitions.iter().map(|(name, kind)| (name.as_str(), kind)).collect();
+    let mut done = HashSet::new();
+    for (name, _) in definitions {
+        circle(name, &kinds, &mut Vec::new(), &mut done)?;
+    }
+    Ok(())
+}
+
+/// Whether a value can be complete, where values of these structures can.
+fn is_finite(kind: &Kind, finite: &HashSet<&str>) -> bool {
+    match kind {
+        Kind::Ref(name) => finite.contains(name.as_str()),
+        Kind::Composite(composite) => {
+            composite.fields.iter().all(|member| member.optional || is_finite(&member.kind, finite))
+        }
+        Kind::Variant(variant) => variant.variants.iter().any(|branch| is_finite(&branch.kind, finite)),
+        Kind::Array(array) => array.min_items == 0 || is_finite(&array.element, finite),
+        _ => true,
+    }
+}
+
+/// The first reference for which there is no way around in a kind that is not finite.
+fn endless(kind: &Kind, path: &Path<'_>, finite: &HashSet<&str>) -> FieldsError {
+    match kind {
+        Kind::Ref(name) => path.error(Problem::Endless { name: name.clone() }),
+        Kind::Composite(composite) => {
+            let is_endless = |kind| !is_finite(kind, finite);
+            let member = composite.fields.iter().find(|member| !member.optional && is_endless(&member.kind));
+            member.map_or_else(
+                || path.error(Problem::NoVariants),
+                |member| endless(&member.kind, &path.name(&member.name), finite),
+            )
+        }
+        Kind::Variant(variant) => variant.variants.first().map_or_else(
+            || path.error(Problem::NoVariants),
+            |branch| endless(&branch.kind, &path.name_or_index(branch.name.as_deref(), 0), finite),
+        ),
+        Kind::Array(array) => endless(&array.element, &path.element(), finite),
+        _ => path.error(Problem::NoVariants),
+    }
+}
+
+/// Follows references that nothing comes before; an error where they lead back.
+fn circle<'d>(
+    name: &'d str,
+    kinds: &HashMap<&'d str, &'d Kind>,
+    open: &mut Vec<&'d str>,
+    done: &mut HashSet<&'d str>,
+) -> Result<(), FieldsError> {
+    if open.contains(&name) {
+        return Err(Path::definition(name).error(Problem::Circular { name: name.to_owned() }));
+    }
+    if !done.insert(name) {
+        return Ok(());
+    }
+    open.push(name);
+    let mut bare = Vec::new();
+    if let Some(kind) = kinds.get(name) {
+        bare_references(kind, &mut bare);
+    }
+    for next in bare {
+        circle(next, kinds, open, done)?;
+    }
+    open.pop();
+    Ok(())
+}
+
+/// The references that a value may be as a whole.
+fn bare_references<'d>(kind: &'d Kind, found: &mut Vec<&'d str>) {
+    match kind {
+        Kind::Ref(name) => found.push(name),
+        Kind::Variant(variant) if variant.untagged => {
+            for branch in &variant.variants {
+                bare_references(&branch.kind, found);
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,132 @@
+//! Decimal bounds as whole numbers of units of the last decimal.
+
+use crate::error::Problem;
+use crate::field::Float;
+
+/// The most digits after the point.
+pub(crate) const DECIMALS: u32 = 15;
+
+/// The largest number of units: below it, each has a float of its own.
+pub(crate) const UNITS: i64 = (1 << 53) - 1;
+
+/// The decimals of a float without any given, and without more in its bounds.
+const USUAL: u32 = 2;
+
+/// The numbers from `low` to `high` in units of `10^-digits`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Decimals {
+    pub(crate) low: i64,
+    pub(crate) high: i64,
+    /// The most digits after the point.
+    pub(crate) digits: u32,
+}
+
+impl Decimals {
+    /// The numbers that a field allows; at least one.
+    pub(crate) fn of(float: &Float) -> Result<Self, Problem> {
+        for (key, bound) in [("min", float.min), ("max", float.max)] {
+            if let Some(given) = bound.filter(|bound| !bound.is_finite()) {
+                return Err(Problem::NotFinite { key, given });
+            }
+        }
+        let bounds = [float.min, float.max].into_iter().flatten();
+        let usual = || bounds.map(fraction_digits).max().unwrap_or(0).clamp(USUAL, DECIMALS);
+        let decimals = float.decimals.unwrap_or_else(usual);
+        if decimals > DECIMALS {
+            return Err(Problem::Decimals { given: decimals, limit: DECIMALS });
+        }
+        let low = float.min.map_or(Ok(-UNITS), |min| units(min, decimals, Rounding::Up))?;
+        let high = float.max.map_or(Ok(UNITS), |max| units(max, decimals, Rounding::Down))?;
+        let shown =
+            |bound: Option<f64>, units| bound.map_or_else(|| plain(units, decimals), |b| b.to_string());
+        let (min, max) = (shown(float.min, -UNITS), shown(float.max, UNITS));
+        if let (Some(least), Some(most)) = (float.min, float.max)
+            && least > most
+        {
+            return Err(Problem::Bounds { min, max });
+        }
+        if low > high {
+            return Err(Problem::NoNumber { decimals, min, max });
+        }
+        Ok(Self { low, high, digits: decimals })
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Rounding {
+    Up,
+    Down,
+}
+
+/// The digits after the point of the shortest decimal that reads as this float.
+fn fraction_digits(value: f64) -> u32 {
+    value.to_string().split_once('.').map_or(0, |(_, fraction)| fraction.len() as u32)
+}
+
+/// A bound in units, exactly: of the shortest decimal that reads as this float.
+fn units(bound: f64, decimals: u32, rounding: Rounding) -> Result<i64, Problem> {
+    let too_large = || {
+        let limit = plain(UNITS, decimals);
+        Problem::Digits { bound: format!("{bound:?}"), decimals, limit }
+    };
+    let text = bound.abs().to_string();
+    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+    let (kept, rest) = fraction.split_at(fraction.len().min(decimals as usize));
+    let digits = format!("{whole}{kept:0<width$}", width = decimals as usize);
+    let magnitude = digits.parse::<i64>().map_err(|_| too_large())?;
+    // Away from zero where the bound lies there.
+    let is_exact = rest.bytes().all(|digit| digit == b'0');
+    let (up, down) = (matches!(rounding, Rounding::Up), matches!(rounding, Rounding::Down));
+    let is_negative = bound.is_sign_negative();
+    let away = !is_exact && ((up && !is_negative) || (down && is_negative));
+    let magnitude = magnitude.saturating_add(i64::from(away));
+    if magnitude > UNITS {
+        return Err(too_large());
+    }
+    Ok(if is_negative { -magnitude } else { magnitude })
+}
+
+/// A number of units as a decimal.
+pub(crate) fn plain(units: i64, decimals: u32) -> String {
+    let digits = format!("{:0>width$}", units.unsigned_abs(), width = decimals as usize + 1);
+    let (whole, fraction) = digits.split_at(digits.len() - decimals as usize);
+    let sign = if units < 0 { "-" } else { "" };
+    if fraction.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(min: f64, max: f64, decimals: Option<u32>) -> Result<(i64, i64, u32), String> {
+        let float = Float { min: Some(min), max: Some(max), decimals };
+        let decimals = Decimals::of(&float).map_err(|problem| problem.to_string())?;
+        Ok((decimals.low, decimals.high, decimals.digits))
+    }
+
+    #[test]
+    fn bounds_are_exact_and_rounded_inwards() {
+        assert_eq!(of(0.5, 1.5, Some(2)), Ok((50, 150, 2)));
+        assert_eq!(of(0.1, 0.3, Some(1)), Ok((1, 3, 1)));
+        assert_eq!(of(0.05, 0.39, Some(1)), Ok((1, 3, 1)));
+        assert_eq!(of(-0.39, -0.05, Some(1)), Ok((-3, -1, 1)));
+        assert_eq!(of(-0.39, 0.39, Some(0)), Ok((0, 0, 0)));
+        assert_eq!(of(-1.5, 1e15, Some(0)), Ok((-1, 1_000_000_000_000_000, 0)));
+        assert_eq!(of(0.0, 1.0, None), Ok((0, 100, 2)));
+        assert_eq!(of(0.0, 0.0005, None), Ok((0, 5, 4)));
+        assert_eq!(of(-0.0, 0.0, Some(15)), Ok((0, 0, 15)));
+    }
+
+    #[test]
+    fn what_holds_no_number_is_refused() {
+        assert_eq!(of(1.0, 0.5, None), Err("min is 1, above max, which is 0.5".to_owned()));
+        assert!(
+            of(0.4, 0.6, Some(0)).unwrap_err().contains("with at most 0 decimals lies between 0.4 and 0.6")
+        );
+        assert!(of(0.0, 1e15, Some(2)).unwrap_err().contains("up to 90071992547409.91"));
+        assert!(of(0.0, 1e300, Some(0)).unwrap_err().contains("too many digits"));
+        assert!(of(0.0, 1.0, Some(16)).unwrap_err().contains("the most are 15"));
+        assert!(of(f64::NAN, 1.0, None).unwrap_err().starts_with("min is NaN"));
+        assert!(of(0.0, f64::INFINITY, None).unwrap_err().starts_with("max is inf"));
+    }
+}

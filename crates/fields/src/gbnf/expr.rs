@@ -1,0 +1,238 @@
+//! Expressions of GBNF and how they are written, in the syntax that llama.cpp reads.
+
+use std::fmt::{self, Write};
+
+/// The longest line that is not broken.
+const LINE: usize = 100;
+
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Expr {
+    Text(String),
+    /// One character of these ranges, which are sorted, apart, and not none.
+    Class(Vec<(char, char)>),
+    Rule(String),
+    Sequence(Vec<Self>),
+    /// One of these, which are not none.
+    Alternatives(Vec<Self>),
+    /// So many of a class, a rule or a group.
+    Repeat(Box<Self>, usize, Option<usize>),
+}
+
+impl Expr {
+    pub(crate) fn text(text: impl Into<String>) -> Self {
+        Self::Text(text.into())
+    }
+
+    /// One after the other; texts that meet become one.
+    pub(crate) fn sequence(parts: impl IntoIterator<Item = Self>) -> Self {
+        let mut joined: Vec<Self> = Vec::new();
+        for part in parts {
+            let parts = if let Self::Sequence(parts) = part { parts } else { vec![part] };
+            for part in parts {
+                match (joined.last_mut(), part) {
+                    (Some(Self::Text(before)), Self::Text(text)) => before.push_str(&text),
+                    (_, part) => joined.push(part),
+                }
+            }
+        }
+        if joined.len() == 1 { joined.remove(0) } else { Self::Sequence(joined) }
+    }
+
+    pub(crate) fn alternatives(mut parts: Vec<Self>) -> Self {
+        if parts.len() == 1 { parts.remove(0) } else { Self::Alternatives(parts) }
+    }
+
+    /// Between so many; nothing where none may be.
+    pub(crate) fn repeat(self, min: usize, max: Option<usize>) -> Self {
+        match (min, max) {
+            (_, Some(0)) => Self::Sequence(Vec::new()),
+            (1, Some(1)) => self,
+            _ => Self::Repeat(Box::new(self), min, max),
+        }
+    }
+
+    pub(crate) fn optional(self) -> Self {
+        self.repeat(0, Some(1))
+    }
+
+    fn write(&self, place: Place, out: &mut String) {
+        let group = match self {
+            Self::Alternatives(_) => place > Place::Alternative,
+            Self::Sequence(parts) => place == Place::Repeat && parts.len() != 1,
+            Self::Text(_) | Self::Class(_) | Self::Rule(_) => false,
+            Self::Repeat(..) => place == Place::Repeat,
+        };
+        out.push_str(if group { "(" } else { "" });
+        match self {
+            Self::Text(text) => literal(text, out),
+            Self::Class(ranges) => class(ranges, out),
+            Self::Rule(name) => out.push_str(name),
+            Self::Sequence(parts) if parts.is_empty() => out.push_str("\"\""),
+            Self::Sequence(parts) => joined(parts, " ", Place::Sequence, out),
+            Self::Alternatives(parts) => joined(parts, " | ", Place::Alternative, out),
+            Self::Repeat(item, min, max) => {
+                item.write(Place::Repeat, out);
+                counts(*min, *max, out);
+            }
+        }
+        out.push_str(if group { ")" } else { "" });
+    }
+}
+
+/// What an expression stands in, from the loosest to the tightest.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Alternative,
+    Sequence,
+    Repeat,
+}
+
+impl fmt::Display for Expr {
+    /// As the right side of a rule: where it is long, over several lines.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut line = String::new();
+        self.write(Place::Alternative, &mut line);
+        match self {
+            Self::Alternatives(parts) if line.len() > LINE => {
+                line.clear();
+                joined(parts, " |\n  ", Place::Alternative, &mut line);
+            }
+            Self::Sequence(parts) if line.len() > LINE => {
+                line.clear();
+                line.push('(');
+                for part in parts {
+                    // What a text begins, such as a member, goes on to the next one.
+                    let begins = matches!(part, Self::Text(_) | Self::Repeat(..));
+                    line.push_str(if begins { "\n  " } else { " " });
+                    part.write(Place::Sequence, &mut line);
+                }
+                line.push_str("\n)");
+            }
+            _ => {}
+        }
+        f.write_str(&line)
+    }
+}
+
+fn joined(parts: &[Expr], between: &str, place: Place, out: &mut String) {
+    for (at, part) in parts.iter().enumerate() {
+        out.push_str(if at > 0 { between } else { "" });
+        part.write(place, out);
+    }
+}
+
+fn counts(min: usize, max: Option<usize>, out: &mut String) {
+    // Writing to a `String` cannot fail.
+    let _ = match (min, max) {
+        (0, None) => write!(out, "*"),
+        (1, None) => write!(out, "+"),
+        (0, Some(1)) => write!(out, "?"),
+        (min, None) => write!(out, "{{{min},}}"),
+        (min, Some(max)) if min == max => write!(out, "{{{min}}}"),
+        (min, Some(max)) => write!(out, "{{{min},{max}}}"),
+    };
+}
+
+fn literal(text: &str, out: &mut String) {
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            _ => character(c, out),
+        }
+    }
+    out.push('"');
+}
+
+fn class(ranges: &[(char, char)], out: &mut String) {
+    let outside = complement(ranges);
+    // Classes that reach the last character are mostly what a few others leave.
+    let negated = !outside.is_empty() && ranges.last().is_some_and(|last| last.1 == char::MAX);
+    out.push_str(if negated { "[^" } else { "[" });
+    for &(low, high) in if negated { &outside } else { ranges } {
+        class_character(low, out);
+        if low < high {
+            out.push('-');
+            class_character(high, out);
+        }
+    }
+    out.push(']');
+}
+
+/// The characters that are in none of the ranges, which are sorted.
+fn complement(ranges: &[(char, char)]) -> Vec<(char, char)> {
+    let mut outside = Vec::new();
+    // Surrogates are no characters, so nothing is between U+D7FF and U+E000.
+    let mut next = 0u32;
+    for &(low, high) in ranges {
+        push_range(next, u32::from(low).checked_sub(1), &mut outside);
+        next = u32::from(high) + 1;
+    }
+    push_range(next, Some(u32::from(char::MAX)), &mut outside);
+    outside
+}
+
+fn push_range(from: u32, to: Option<u32>, ranges: &mut Vec<(char, char)>) {
+    let Some(to) = to.filter(|&to| from <= to) else { return };
+    let low = char::from_u32(from).unwrap_or('\u{E000}');
+    let high = char::from_u32(to).unwrap_or('\u{D7FF}');
+    if low <= high {
+        ranges.push((low, high));
+    }
+}
+
+fn class_character(c: char, out: &mut String) {
+    match c {
+        '\\' | ']' | '[' => out.extend(['\\', c]),
+        // llama.cpp has no escapes of their own for these.
+        '-' | '^' => escape('x', 2, c, out),
+        _ => character(c, out),
+    }
+}
+
+fn character(c: char, out: &mut String) {
+    let code = u32::from(c);
+    match c {
+        '\n' => out.push_str("\\n"),
+        '\r' => out.push_str("\\r"),
+        '\t' => out.push_str("\\t"),
+        ' '..='~' => out.push(c),
+        _ if code < 0x100 => escape('x', 2, c, out),
+        _ if c.is_alphanumeric() => out.push(c),
+        _ if code < 0x1_0000 => escape('u', 4, c, out),
+        _ => escape('U', 8, c, out),
+    }
+}
+
+fn escape(letter: char, digits: usize, c: char, out: &mut String) {
+    // Writing to a `String` cannot fail.
+    let _ = write!(out, "\\{letter}{:0digits$X}", u32::from(c));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_where_they_must_be() {
+        let text = |text: &str| Expr::text(text);
+        let either = Expr::alternatives(vec![text("a"), Expr::sequence([text("b"), Expr::Rule("c".into())])]);
+        assert_eq!(either.to_string(), r#""a" | "b" c"#);
+        assert_eq!(Expr::sequence([text("x"), either.clone()]).to_string(), r#""x" ("a" | "b" c)"#);
+        assert_eq!(either.clone().repeat(2, None).to_string(), r#"("a" | "b" c){2,}"#);
+        assert_eq!(either.repeat(1, Some(1)).to_string(), r#""a" | "b" c"#);
+        assert_eq!(text("ab").repeat(0, Some(3)).to_string(), r#""ab"{0,3}"#);
+        assert_eq!(text("a").repeat(0, Some(0)).to_string(), r#""""#);
+        let escaped = Expr::sequence([text("a"), text("\"\\\n\u{1}é€")]).to_string();
+        assert_eq!(escaped, r#""a\"\\\n\x01\xE9\u20AC""#);
+    }
+
+    #[test]
+    fn classes_escape_what_has_a_meaning() {
+        let class = |ranges: &[(char, char)]| Expr::Class(ranges.to_vec()).to_string();
+        assert_eq!(class(&[('-', '-'), ('[', '^')]), r"[\x2D\[-\x5E]");
+        assert_eq!(class(&[(' ', '!'), ('#', '['), (']', char::MAX)]), r#"[^\x00-\x1F"\\]"#);
+        assert_eq!(class(&[('\u{2000}', '\u{FFFF}')]), r"[\u2000-\uFFFF]");
+        assert_eq!(class(&[('\0', '\u{D7FF}'), ('\u{E001}', char::MAX)]), r"[^\uE000]");
+    }
+}

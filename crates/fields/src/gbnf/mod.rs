@@ -1,0 +1,198 @@
+//! Definitions as GBNF: a rule for each field, named after it.
+
+pub(crate) mod expr;
+mod names;
+mod number;
+mod object;
+mod text;
+
+use self::expr::Expr;
+use self::names::Names;
+use crate::Definition;
+use crate::decimal::Decimals;
+use crate::field::{Array, Choice, Int, Kind, Scalar, Variant};
+
+/// The largest count of a repetition that is written; llama.cpp has refused those above 2,000.
+const COUNT: usize = 1000;
+
+/// Rules that do not belong to one field.
+const CHARACTER: &str = "char";
+const BOOLEAN: &str = "boolean";
+const ROOT: &str = "root";
+
+/// The grammar of a definition's canonical texts.
+pub(crate) fn gbnf(definition: &Definition) -> String {
+    let mut writer = Writer::new(definition);
+    writer.whole();
+    let rules = writer.rules.into_iter().map(|(name, expr)| format!("{name} ::= {expr}\n"));
+    rules.collect()
+}
+
+struct Writer<'d> {
+    definition: &'d Definition,
+    names: Names,
+    rules: Vec<(String, Expr)>,
+    /// The rules of structures that references stand for, in the order in which they came up.
+    structures: Vec<(&'d str, String)>,
+    /// The rules of sets of characters.
+    sets: Vec<(String, Expr)>,
+    has_boolean: bool,
+}
+
+/// The names on the way to a field.
+type Way<'w> = Vec<&'w str>;
+
+impl<'d> Writer<'d> {
+    fn new(definition: &'d Definition) -> Self {
+        Self {
+            definition,
+            names: Names::new(&[ROOT, CHARACTER, BOOLEAN]),
+            rules: Vec::new(),
+            structures: Vec::new(),
+            sets: Vec::new(),
+            has_boolean: false,
+        }
+    }
+
+    fn whole(&mut self) {
+        self.rules.push((ROOT.to_owned(), Expr::Rule(String::new())));
+        self.rules[0].1 = self.expr(self.definition.root(), &mut Vec::new());
+        let mut done = 0;
+        while let Some(&(name, ref rule)) = self.structures.get(done) {
+            done += 1;
+            if let Some(kind) = self.definition.definition(name) {
+                let rule = rule.clone();
+                let at = self.rules.len();
+                self.rules.push((rule, Expr::Rule(String::new())));
+                self.rules[at].1 = self.expr(kind, &mut vec![name]);
+            }
+        }
+        if self.has_boolean {
+            let values = ["true", "false"].map(Expr::text);
+            self.rules.push((BOOLEAN.to_owned(), Expr::alternatives(values.to_vec())));
+        }
+    }
+
+    /// A value as a part of others: short ones as they are, others by the name of their rule.
+    fn value(&mut self, kind: &'d Kind, way: &mut Way<'d>) -> Expr {
+        match kind {
+            Kind::Constant(_) | Kind::Boolean | Kind::Ref(_) => self.expr(kind, way),
+            _ => {
+                let name = self.names.fresh(if way.is_empty() { &["value"] } else { way });
+                let at = self.rules.len();
+                // The place of the rule comes before those of its parts.
+                self.rules.push((name.clone(), Expr::Rule(String::new())));
+                self.rules[at].1 = self.expr(kind, way);
+                Expr::Rule(name)
+            }
+        }
+    }
+
+    fn expr(&mut self, kind: &'d Kind, way: &mut Way<'d>) -> Expr {
+        match kind {
+            Kind::Int(Int { min, max }) => number::integers(min.unwrap_or(i64::MIN), max.unwrap_or(i64::MAX)),
+            // A checked definition has numbers in every range.
+            Kind::Float(float) => Decimals::of(float).map_or_else(|_| Expr::text("0"), number::decimals),
+            Kind::String(text) => self.string(text, way),
+            Kind::Choice(Choice { options, .. }) => Expr::alternatives(options.iter().map(scalar).collect()),
+            Kind::Boolean => {
+                self.has_boolean = true;
+                Expr::Rule(BOOLEAN.to_owned())
+            }
+            Kind::Constant(value) => scalar(value),
+            Kind::Composite(composite) => self.object(composite, way),
+            Kind::Variant(variant) => self.variant(variant, way),
+            Kind::Template(template) => self.template(template, way),
+            Kind::Array(array) => self.array(array, way),
+            Kind::Ref(name) => Expr::Rule(self.structure(name)),
+        }
+    }
+
+    fn structure(&mut self, name: &'d str) -> String {
+        if let Some((_, rule)) = self.structures.iter().find(|(known, _)| *known == name) {
+            return rule.clone();
+        }
+        let rule = self.names.fresh(&[name]);
+        self.structures.push((name, rule.clone()));
+        rule
+    }
+
+    fn variant(&mut self, variant: &'d Variant, way: &mut Way<'d>) -> Expr {
+        let mut ways = Vec::with_capacity(variant.variants.len());
+        for branch in &variant.variants {
+            let name = branch.name.as_deref();
+            way.extend(name);
+            let value = self.value(&branch.kind, way);
+            way.truncate(way.len() - usize::from(name.is_some()));
+            ways.push(match name.filter(|_| !variant.untagged) {
+                Some(name) => {
+                    let tag = format!("{{{}: ", Scalar::from(name).text());
+                    Expr::sequence([Expr::text(tag), value, Expr::text("}")])
+                }
+                None => value,
+            });
+        }
+        Expr::alternatives(ways)
+    }
+
+    fn array(&mut self, array: &'d Array, way: &mut Way<'d>) -> Expr {
+        if array.max_items == Some(0) {
+            return Expr::text("[]");
+        }
+        way.push("item");
+        let item = self.value(&array.element, way);
+        let more = Expr::sequence([Expr::text(", "), item.clone()]);
+        let (min, max) = (array.min_items.saturating_sub(1), array.max_items.map(|max| max - 1));
+        // What is repeated often has to be a rule, which counts as little as a character.
+        let is_often = min.max(max.unwrap_or(0)) > COUNT / 10;
+        let more = if is_often {
+            way.push("more");
+            let more = self.rule(way, more);
+            way.pop();
+            more
+        } else {
+            more
+        };
+        let items = Expr::sequence([item, self.repeat(more, min, max, way)]);
+        way.pop();
+        let items = if array.min_items == 0 { items.optional() } else { items };
+        Expr::sequence([Expr::text("["), items, Expr::text("]")])
+    }
+
+    /// A rule of its own.
+    fn rule(&mut self, way: &Way<'_>, expr: Expr) -> Expr {
+        let name = self.names.fresh(way);
+        self.rules.push((name.clone(), expr));
+        Expr::Rule(name)
+    }
+
+    /// Between so many items, in counts that are not too large. The items are single.
+    fn repeat(&mut self, item: Expr, min: usize, max: Option<usize>, way: &Way<'_>) -> Expr {
+        if min.max(max.unwrap_or(0)) <= COUNT {
+            return item.repeat(min, max);
+        }
+        let mut way = way.clone();
+        way.push("block");
+        let block = self.rule(&way, item.clone().repeat(COUNT, Some(COUNT)));
+        let blocks = |min: usize, max: usize| block.clone().repeat(min, Some(max));
+        let exactly = |count: usize| {
+            let rest = item.clone().repeat(count % COUNT, Some(count % COUNT));
+            Expr::sequence([blocks(count / COUNT, count / COUNT), rest])
+        };
+        let further = match max.map(|max| max - min) {
+            None => item.clone().repeat(0, None),
+            Some(count) if count < COUNT => item.clone().repeat(0, Some(count)),
+            // Some blocks and less than another, or all of them and the rest.
+            Some(count) => {
+                let some = [blocks(0, count / COUNT - 1), item.clone().repeat(0, Some(COUNT - 1))];
+                let all = [blocks(count / COUNT, count / COUNT), item.clone().repeat(0, Some(count % COUNT))];
+                Expr::alternatives(vec![Expr::sequence(some), Expr::sequence(all)])
+            }
+        };
+        Expr::sequence([exactly(min), further])
+    }
+}
+
+fn scalar(value: &Scalar) -> Expr {
+    Expr::text(value.text())
+}

@@ -1,0 +1,68 @@
+//! Objects: members in order, with commas between those that are there.
+
+use super::{Way, Writer};
+use crate::field::{Composite, Member, Scalar};
+use crate::gbnf::expr::Expr;
+
+impl<'d> Writer<'d> {
+    pub(super) fn object(&mut self, composite: &'d Composite, way: &mut Way<'d>) -> Expr {
+        let mut pairs = Vec::with_capacity(composite.fields.len());
+        for member in &composite.fields {
+            pairs.push(self.pair(member, way));
+        }
+        let members = match composite.fields.iter().position(|member| !member.optional) {
+            Some(first) => around(pairs, &composite.fields, first),
+            None => self.all_optional(pairs, way),
+        };
+        Expr::sequence([Expr::text("{")].into_iter().chain(members).chain([Expr::text("}")]))
+    }
+
+    fn pair(&mut self, member: &'d Member, way: &mut Way<'d>) -> Vec<Expr> {
+        way.push(&member.name);
+        let value = self.value(&member.kind, way);
+        way.pop();
+        vec![Expr::text(format!("{}: ", Scalar::from(member.name.as_str()).text())), value]
+    }
+
+    /// Members of which there may be none. Each can be the first, and is followed by some of those after it.
+    fn all_optional(&mut self, pairs: Vec<Vec<Expr>>, way: &Way<'_>) -> Vec<Expr> {
+        let mut firsts = Vec::with_capacity(pairs.len());
+        let mut rest: Option<Expr> = None;
+        for (index, pair) in pairs.into_iter().enumerate().rev() {
+            let mut first = pair.clone();
+            first.extend(rest.clone());
+            firsts.push(Expr::sequence(first));
+            if index > 0 {
+                let this = Expr::sequence([Expr::text(", ")].into_iter().chain(pair)).optional();
+                // The last is short enough to be written where it is wanted.
+                rest = Some(match rest {
+                    None => this,
+                    Some(rest) => {
+                        let mut way = way.clone();
+                        way.push("rest");
+                        self.rule(&way, Expr::sequence([this, rest]))
+                    }
+                });
+            }
+        }
+        firsts.reverse();
+        if firsts.is_empty() { Vec::new() } else { vec![Expr::alternatives(firsts).optional()] }
+    }
+}
+
+/// Members around one that is always there: those before it bring a comma after them, those after it one before.
+fn around(pairs: Vec<Vec<Expr>>, members: &[Member], first: usize) -> Vec<Expr> {
+    let comma = || Expr::text(", ");
+    let mut parts = Vec::new();
+    for (index, (pair, member)) in pairs.into_iter().zip(members).enumerate() {
+        if index < first {
+            parts.push(Expr::sequence(pair.into_iter().chain([comma()])).optional());
+        } else if member.optional {
+            parts.push(Expr::sequence([comma()].into_iter().chain(pair)).optional());
+        } else {
+            parts.extend((index > first).then(comma));
+            parts.extend(pair);
+        }
+    }
+    parts
+}

@@ -1,0 +1,170 @@
+//! Objects, lists, and what tells the branches of a `oneOf` apart.
+
+use serde_json::{Map, Value};
+
+use super::{Pointer, Read, Reader, known, scalars};
+use crate::field::{Array, Branch, Composite, Kind, Member, Scalar, Variant};
+
+impl Reader<'_> {
+    pub(super) fn object(&mut self, schema: &Map<String, Value>, at: &Pointer) -> Read<Kind> {
+        known(schema, &["type", "properties", "required", "additionalProperties"], at)?;
+        if schema.get("additionalProperties").is_some_and(|more| !more.is_boolean()) {
+            return Err(at.keyword("additionalProperties"));
+        }
+        let required = match schema.get("required") {
+            None => Vec::new(),
+            Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
+            Some(_) => return Err(at.malformed("required", "a list of names")),
+        };
+        let none = Map::new();
+        let properties = match schema.get("properties") {
+            None => &none,
+            Some(Value::Object(properties)) => properties,
+            Some(_) => return Err(at.malformed("properties", "an object")),
+        };
+        if required.iter().any(|name| !properties.contains_key(*name)) {
+            return Err(at.inexpressible("a required member without a schema"));
+        }
+        let mut fields = Vec::with_capacity(properties.len());
+        for (name, property) in properties {
+            let optional = !required.contains(&name.as_str());
+            let at = at.then("properties").then(name);
+            // What may be null, or left out, is left out.
+            let kind = match not_null(property).filter(|_| optional) {
+                Some(property) => self.kind(&property, &at)?,
+                None => self.kind(property, &at)?,
+            };
+            fields.push(Member { name: name.clone(), kind, optional });
+        }
+        Ok(Composite { fields }.into())
+    }
+
+    pub(super) fn array(&mut self, schema: &Map<String, Value>, at: &Pointer) -> Read<Kind> {
+        known(schema, &["type", "items", "minItems", "maxItems", "uniqueItems"], at)?;
+        if schema.get("uniqueItems").is_some_and(|unique| unique != &Value::Bool(false)) {
+            return Err(at.keyword("uniqueItems"));
+        }
+        let min_items = scalars::count(schema, "minItems", at)?.unwrap_or(0);
+        let max_items = scalars::count(schema, "maxItems", at)?;
+        let items = schema.get("items").ok_or_else(|| at.inexpressible("items of any kind"))?;
+        let element = Box::new(self.kind(items, &at.then("items"))?);
+        Ok(Array { element, min_items, max_items }.into())
+    }
+}
+
+/// A schema without its `null`, if it has one: as one of its types, or as one of two branches.
+fn not_null(schema: &Value) -> Option<Value> {
+    let mut schema = schema.as_object()?.clone();
+    if let Some(Value::Array(types)) = schema.get("type") {
+        let [one, other] = types.as_slice() else { return None };
+        let kept = [one, other].into_iter().find(|name| *name != "null")?.clone();
+        if one != "null" && other != "null" {
+            return None;
+        }
+        // The values of an `enum` are of both types.
+        if let Some(Value::Array(options)) = schema.get_mut("enum") {
+            options.retain(|option| !option.is_null());
+        }
+        schema.insert("type".to_owned(), kept);
+        return Some(schema.into());
+    }
+    let keyword = ["anyOf", "oneOf"].into_iter().find(|keyword| schema.contains_key(*keyword))?;
+    let branches = schema.get(keyword)?.as_array()?;
+    let null = serde_json::json!({ "type": "null" });
+    let kept: Vec<Value> = branches.iter().filter(|branch| **branch != null).cloned().collect();
+    if kept.len() == branches.len() {
+        return None;
+    }
+    schema.insert(keyword.to_owned(), kept.into());
+    Some(schema.into())
+}
+
+/// A variant with tags, where each of the kinds is an object of one member that the others do not have.
+pub(super) fn tagged(kinds: &[Kind]) -> Option<Kind> {
+    let mut variants: Vec<Branch> = Vec::with_capacity(kinds.len());
+    for kind in kinds {
+        let Kind::Composite(Composite { fields }) = kind else { return None };
+        let [Member { name, kind, optional: false }] = fields.as_slice() else { return None };
+        if variants.iter().any(|branch| branch.name.as_ref() == Some(name)) {
+            return None;
+        }
+        variants.push(Branch { name: Some(name.clone()), kind: kind.clone() });
+    }
+    Some(Variant { variants, untagged: false }.into())
+}
+
+/// Whether no value of one branch is one of another. `kinds` are those of the `branches`.
+pub(super) fn are_apart(branches: &[Value], kinds: &[Kind]) -> bool {
+    let is_closed = |index: usize| branches[index].get("additionalProperties") == Some(&false.into());
+    // An object does not fit where a member is missing, nor where one is not allowed.
+    let is_out = |one: usize, other: usize| {
+        has_more(&kinds[other], &kinds[one]) || (is_closed(other) && has_more(&kinds[one], &kinds[other]))
+    };
+    let is_apart = |one: usize, other: usize| {
+        let (kind, against) = (&kinds[one], &kinds[other]);
+        by_type(kind, against)
+            || by_value(kind, against)
+            || by_member(kind, against)
+            || (is_out(one, other) && is_out(other, one))
+    };
+    (0..kinds.len()).all(|one| (one + 1..kinds.len()).all(|other| is_apart(one, other)))
+}
+
+/// The one JSON type that all values of a kind have.
+fn type_of(kind: &Kind) -> Option<&'static str> {
+    let of_scalar = |scalar: &Scalar| match scalar {
+        Scalar::Boolean(_) => "boolean",
+        Scalar::Integer(_) | Scalar::Number(_) => "number",
+        Scalar::String(_) => "string",
+    };
+    match kind {
+        Kind::Int(_) | Kind::Float(_) => Some("number"),
+        Kind::String(_) | Kind::Template(_) => Some("string"),
+        Kind::Boolean => Some("boolean"),
+        Kind::Composite(_) => Some("object"),
+        Kind::Array(_) => Some("array"),
+        Kind::Constant(value) => Some(of_scalar(value)),
+        Kind::Choice(choice) => {
+            let first = choice.options.first().map(of_scalar)?;
+            choice.options.iter().all(|option| of_scalar(option) == first).then_some(first)
+        }
+        Kind::Variant(variant) => (!variant.untagged).then_some("object"),
+        Kind::Ref(_) => None,
+    }
+}
+
+fn by_type(one: &Kind, other: &Kind) -> bool {
+    matches!((type_of(one), type_of(other)), (Some(one), Some(other)) if one != other)
+}
+
+/// The values of a kind that is nothing but values.
+fn values(kind: &Kind) -> Option<&[Scalar]> {
+    match kind {
+        Kind::Constant(value) => Some(std::slice::from_ref(value)),
+        Kind::Choice(choice) => Some(&choice.options),
+        _ => None,
+    }
+}
+
+fn by_value(one: &Kind, other: &Kind) -> bool {
+    match (values(one), values(other)) {
+        (Some(one), Some(other)) => !one.iter().any(|value| other.contains(value)),
+        _ => false,
+    }
+}
+
+/// Whether both have a member whose values differ in any case.
+fn by_member(one: &Kind, other: &Kind) -> bool {
+    let (Kind::Composite(one), Kind::Composite(other)) = (one, other) else { return false };
+    one.fields.iter().filter(|member| !member.optional).any(|member| {
+        let twin = other.fields.iter().find(|twin| twin.name == member.name && !twin.optional);
+        twin.is_some_and(|twin| by_value(&member.kind, &twin.kind) || by_type(&member.kind, &twin.kind))
+    })
+}
+
+/// Whether an object always has a member that another never has.
+fn has_more(one: &Kind, other: &Kind) -> bool {
+    let (Kind::Composite(one), Kind::Composite(other)) = (one, other) else { return false };
+    let has = |name: &str| other.fields.iter().any(|member| member.name == name);
+    one.fields.iter().any(|member| !member.optional && !has(&member.name))
+}

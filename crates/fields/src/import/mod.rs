@@ -1,0 +1,257 @@
+//! From JSON Schema, as `schemars` writes it for Rust types, to fields.
+//!
+//! Every value of the definition is one of the schema. Where the schema leaves more open, the definition takes what fields can say:
+//! objects have no members that are not named, numbers have the decimals of [`Float`](crate::field::Float), integers have 64 bits, and
+//! a member that may be `null` or left out is left out. What has no field is an error with its JSON pointer, as is every keyword
+//! that is not enforced.
+
+mod containers;
+mod scalars;
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use crate::builder::{DefinitionBuilder, reference};
+use crate::error::{Fault, FieldsError, SchemaProblem};
+use crate::field::{Branch, Choice, Kind, Scalar, Variant};
+use crate::read::NESTING;
+
+type Read<T> = Result<T, FieldsError>;
+
+/// Keywords that say nothing about which values there are.
+const ANNOTATIONS: [&str; 13] = [
+    "$schema",
+    "$id",
+    "$comment",
+    "$defs",
+    "definitions",
+    "title",
+    "description",
+    "default",
+    "examples",
+    "deprecated",
+    "readOnly",
+    "writeOnly",
+    "$anchor",
+];
+
+/// The fields of a schema.
+pub(crate) fn definition(schema: &Value) -> Read<DefinitionBuilder> {
+    let mut reader = Reader { root: schema, names: HashMap::new(), structures: Vec::new() };
+    let mut root = reader.kind(schema, &Pointer::default())?;
+    // Structures lead to others.
+    let mut definitions = Vec::new();
+    while let Some((target, name)) = reader.structures.get(definitions.len()).cloned() {
+        let kind = if target.is_empty() {
+            std::mem::replace(&mut root, reference(name.clone()))
+        } else {
+            let found = schema.pointer(&target).ok_or_else(|| unresolved(&target))?;
+            reader.kind(found, &Pointer { path: target.clone(), depth: 0 })?
+        };
+        definitions.push((name, kind));
+    }
+    let name = schema.get("title").and_then(Value::as_str).map(ToOwned::to_owned);
+    Ok(DefinitionBuilder { name, root, definitions })
+}
+
+fn unresolved(target: &str) -> FieldsError {
+    let problem = SchemaProblem::Unresolved { target: format!("#{target}") };
+    Fault::Schema { pointer: target.to_owned(), problem }.into()
+}
+
+/// A place in the schema.
+#[derive(Clone, Default)]
+struct Pointer {
+    path: String,
+    depth: usize,
+}
+
+impl Pointer {
+    fn then(&self, step: &str) -> Self {
+        let step = step.replace('~', "~0").replace('/', "~1");
+        Self { path: format!("{}/{step}", self.path), depth: self.depth + 1 }
+    }
+
+    fn error(&self, problem: SchemaProblem) -> FieldsError {
+        Fault::Schema { pointer: self.path.clone(), problem }.into()
+    }
+
+    fn keyword(&self, keyword: &str) -> FieldsError {
+        self.error(SchemaProblem::Keyword { keyword: keyword.to_owned() })
+    }
+
+    fn malformed(&self, keyword: &'static str, expected: &'static str) -> FieldsError {
+        self.error(SchemaProblem::Malformed { keyword, expected })
+    }
+
+    fn inexpressible(&self, what: &'static str) -> FieldsError {
+        self.error(SchemaProblem::Inexpressible { what })
+    }
+}
+
+struct Reader<'s> {
+    root: &'s Value,
+    /// The names of structures by the pointers to them.
+    names: HashMap<String, String>,
+    /// The same in the order in which they came up.
+    structures: Vec<(String, String)>,
+}
+
+impl Reader<'_> {
+    fn kind(&mut self, schema: &Value, at: &Pointer) -> Read<Kind> {
+        // Two levels of a schema, a keyword and what it holds, are one of fields.
+        if at.depth > 2 * NESTING {
+            return Err(at.error(SchemaProblem::Nesting { limit: NESTING }));
+        }
+        let Some(schema) = schema.as_object() else {
+            return Err(at.inexpressible(if schema == &Value::Bool(true) {
+                "any value"
+            } else {
+                "no value"
+            }));
+        };
+        if let Some(target) = schema.get("$ref") {
+            known(schema, &["$ref"], at)?;
+            return self.reference(target, at);
+        }
+        if let Some(value) = schema.get("const") {
+            known(schema, &["const", "type"], at)?;
+            return Ok(Kind::Constant(scalars::typed(value, schema, &at.then("const"))?));
+        }
+        if let Some(options) = schema.get("enum") {
+            known(schema, &["enum", "type"], at)?;
+            let at = at.then("enum");
+            let options = options.as_array().ok_or_else(|| at.malformed("enum", "a list"))?;
+            let options =
+                options.iter().map(|option| scalars::typed(option, schema, &at)).collect::<Read<_>>()?;
+            return Ok(Choice { options, weights: Vec::new() }.into());
+        }
+        for keyword in ["oneOf", "anyOf", "allOf"] {
+            if let Some(branches) = schema.get(keyword) {
+                known(schema, &[keyword], at)?;
+                let at = at.then(keyword);
+                let branches = branches.as_array().filter(|branches| !branches.is_empty());
+                let branches = branches.ok_or_else(|| at.malformed("oneOf", "a list that is not empty"))?;
+                return self.branches(keyword, branches, &at);
+            }
+        }
+        match schema.get("type").and_then(Value::as_str) {
+            Some("object") => self.object(schema, at),
+            Some("array") => self.array(schema, at),
+            Some("string") => scalars::string(schema, at),
+            Some("integer") => scalars::integer(schema, at),
+            Some("number") => scalars::number(schema, at),
+            Some("boolean") => known(schema, &["type"], at).map(|()| Kind::Boolean),
+            Some("null") => Err(at.inexpressible("null")),
+            _ if schema
+                .get("type")
+                .and_then(Value::as_array)
+                .is_some_and(|types| types.contains(&"null".into())) =>
+            {
+                Err(at.inexpressible("null"))
+            }
+            _ if schema.contains_key("type") => Err(at.malformed("type", "the name of one type")),
+            _ => match schema.keys().find(|keyword| !ANNOTATIONS.contains(&keyword.as_str())) {
+                Some(keyword) => Err(at.keyword(keyword)),
+                None => Err(at.inexpressible("any value")),
+            },
+        }
+    }
+
+    fn reference(&mut self, target: &Value, at: &Pointer) -> Read<Kind> {
+        let target = target.as_str().ok_or_else(|| at.malformed("$ref", "a string"))?;
+        let not_found = || at.error(SchemaProblem::Unresolved { target: target.to_owned() });
+        let pointer = target.strip_prefix('#').ok_or_else(not_found)?;
+        let pointer = decoded(pointer).ok_or_else(not_found)?;
+        if self.root.pointer(&pointer).is_none() {
+            return Err(not_found());
+        }
+        if let Some(name) = self.names.get(&pointer) {
+            return Ok(reference(name.as_str()));
+        }
+        let title = self.root.get("title").and_then(Value::as_str).unwrap_or("root");
+        let name = if pointer.is_empty() { title } else { pointer.rsplit('/').next().unwrap_or_default() };
+        let name = self.fresh(name);
+        self.names.insert(pointer.clone(), name.clone());
+        self.structures.push((pointer, name.clone()));
+        Ok(reference(name))
+    }
+
+    /// A name of a structure that is not taken.
+    fn fresh(&self, name: &str) -> String {
+        let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
+        let name: String = name.chars().map(plain).collect();
+        let name = if name.is_empty() { "structure".to_owned() } else { name };
+        let is_taken = |name: &str| self.structures.iter().any(|(_, known)| known == name);
+        let numbered = (2usize..).map(|number| format!("{name}-{number}"));
+        let mut names = [name.clone()].into_iter().chain(numbered);
+        names.find(|name| !is_taken(name)).unwrap_or(name)
+    }
+
+    fn branches(&mut self, keyword: &str, branches: &[Value], at: &Pointer) -> Read<Kind> {
+        let mut kinds = Vec::with_capacity(branches.len());
+        for (index, branch) in branches.iter().enumerate() {
+            kinds.push(self.kind(branch, &at.then(&index.to_string()))?);
+        }
+        match keyword {
+            "allOf" if kinds.len() > 1 => return Err(at.inexpressible("several schemas at once")),
+            "oneOf" if !containers::are_apart(branches, &kinds) => {
+                return Err(at.inexpressible("a `oneOf` of which two may hold"));
+            }
+            _ => {}
+        }
+        if kinds.len() == 1 {
+            return Ok(kinds.remove(0));
+        }
+        if let Some(options) = scalar_options(&kinds) {
+            return Ok(Choice { options, weights: Vec::new() }.into());
+        }
+        Ok(containers::tagged(&kinds).unwrap_or_else(|| {
+            let branch = |kind| Branch { name: None, kind };
+            Variant { variants: kinds.into_iter().map(branch).collect(), untagged: true }.into()
+        }))
+    }
+}
+
+/// The values of kinds that are nothing but values.
+fn scalar_options(kinds: &[Kind]) -> Option<Vec<Scalar>> {
+    let mut options: Vec<Scalar> = Vec::new();
+    for kind in kinds {
+        let more = match kind {
+            Kind::Constant(value) => std::slice::from_ref(value),
+            Kind::Choice(choice) => &choice.options,
+            _ => return None,
+        };
+        for option in more {
+            if !options.contains(option) {
+                options.push(option.clone());
+            }
+        }
+    }
+    Some(options)
+}
+
+/// Refuses keywords that are neither known here nor annotations.
+fn known(schema: &Map<String, Value>, known: &[&str], at: &Pointer) -> Read<()> {
+    let is_known = |keyword: &str| known.contains(&keyword) || ANNOTATIONS.contains(&keyword);
+    match schema.keys().find(|keyword| !is_known(keyword)) {
+        Some(keyword) => Err(at.keyword(keyword)),
+        None => Ok(()),
+    }
+}
+
+/// A URI's fragment without its percent escapes.
+fn decoded(fragment: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(fragment.len());
+    let mut rest = fragment.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let mut digit = || char::from(rest.next()?).to_digit(16);
+            bytes.push((digit()? << 4 | digit()?) as u8);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}

@@ -1,0 +1,136 @@
+//! Values without parts.
+
+use serde_json::{Map, Value};
+
+use super::{Pointer, Read, known};
+use crate::characters;
+use crate::field::{Float, Int, Kind, Scalar, Text};
+
+/// A value of a `const` or an `enum`, which must be of the schema's type if that has one.
+pub(super) fn typed(value: &Value, schema: &Map<String, Value>, at: &Pointer) -> Read<Scalar> {
+    let scalar = match value {
+        Value::Bool(value) => Scalar::from(*value),
+        Value::String(value) => Scalar::from(value.as_str()),
+        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(number), _) => number.into(),
+            (None, Some(number)) => number.into(),
+            (None, None) => return Err(at.inexpressible("so large a number")),
+        },
+        Value::Null => return Err(at.inexpressible("null")),
+        Value::Array(_) | Value::Object(_) => return Err(at.inexpressible("one list or object")),
+    };
+    let is_typed = match schema.get("type").map(Value::as_str) {
+        None => true,
+        Some(Some("string")) => matches!(scalar, Scalar::String(_)),
+        Some(Some("boolean")) => matches!(scalar, Scalar::Boolean(_)),
+        Some(Some("integer")) => matches!(scalar, Scalar::Integer(_)),
+        Some(Some("number")) => matches!(scalar, Scalar::Integer(_) | Scalar::Number(_)),
+        Some(_) => false,
+    };
+    if is_typed { Ok(scalar) } else { Err(at.malformed("type", "the type of the value")) }
+}
+
+/// The bounds of the integers that a format names, as far as they have 64 bits.
+fn format_bounds(format: &str) -> Option<(i64, i64)> {
+    Some(match format {
+        "int8" => (i8::MIN.into(), i8::MAX.into()),
+        "int16" => (i16::MIN.into(), i16::MAX.into()),
+        "int32" => (i32::MIN.into(), i32::MAX.into()),
+        "int64" | "int128" | "int" => (i64::MIN, i64::MAX),
+        "uint8" => (0, u8::MAX.into()),
+        "uint16" => (0, u16::MAX.into()),
+        "uint32" => (0, u32::MAX.into()),
+        "uint64" | "uint128" | "uint" => (0, i64::MAX),
+        _ => return None,
+    })
+}
+
+pub(super) fn integer(schema: &Map<String, Value>, at: &Pointer) -> Read<Kind> {
+    known(schema, &["type", "format", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"], at)?;
+    let format = match schema.get("format") {
+        None => None,
+        Some(format) => {
+            let bounds = format.as_str().and_then(format_bounds);
+            Some(bounds.ok_or_else(|| at.keyword("format"))?)
+        }
+    };
+    let least =
+        [bound(schema, "minimum", 0, at)?, bound(schema, "exclusiveMinimum", 1, at)?, format.map(|f| f.0)];
+    let most =
+        [bound(schema, "maximum", 0, at)?, bound(schema, "exclusiveMaximum", -1, at)?, format.map(|f| f.1)];
+    let min = least.into_iter().flatten().max().filter(|&min| min != i64::MIN);
+    let max = most.into_iter().flatten().min().filter(|&max| max != i64::MAX);
+    Ok(Int { min, max }.into())
+}
+
+/// A bound of integers: rounded inwards, at most that of 64 bits.
+fn bound(schema: &Map<String, Value>, keyword: &'static str, beyond: i64, at: &Pointer) -> Read<Option<i64>> {
+    let Some(value) = schema.get(keyword) else { return Ok(None) };
+    if let Some(value) = value.as_i64() {
+        return Ok(Some(value.saturating_add(beyond)));
+    }
+    let value = value.as_f64().ok_or_else(|| at.malformed(keyword, "a number"))?;
+    let is_least = keyword == "minimum" || keyword == "exclusiveMinimum";
+    let inwards = if is_least { value.ceil() } else { value.floor() };
+    // Conversion saturates.
+    let inwards = inwards as i64;
+    Ok(Some(if value.fract() == 0.0 { inwards.saturating_add(beyond) } else { inwards }))
+}
+
+pub(super) fn number(schema: &Map<String, Value>, at: &Pointer) -> Read<Kind> {
+    known(schema, &["type", "format", "minimum", "maximum", "multipleOf"], at)?;
+    if schema.get("format").is_some_and(|format| format != "float" && format != "double") {
+        return Err(at.keyword("format"));
+    }
+    let bound = |keyword: &'static str| match schema.get(keyword) {
+        None => Ok(None),
+        Some(value) => value.as_f64().map(Some).ok_or_else(|| at.malformed(keyword, "a number")),
+    };
+    let decimals = match schema.get("multipleOf") {
+        None => None,
+        Some(unit) => {
+            let is_unit = |decimals: &u32| format!("1e-{decimals}").parse::<f64>().ok() == unit.as_f64();
+            Some((0..=15).find(is_unit).ok_or_else(|| at.malformed("multipleOf", "1, 0.1, 0.01 and so on"))?)
+        }
+    };
+    Ok(Float { min: bound("minimum")?, max: bound("maximum")?, decimals }.into())
+}
+
+pub(super) fn string(schema: &Map<String, Value>, at: &Pointer) -> Read<Kind> {
+    known(schema, &["type", "minLength", "maxLength", "pattern"], at)?;
+    let characters = match schema.get("pattern") {
+        None => None,
+        Some(pattern) => {
+            let class = pattern.as_str().and_then(class).ok_or_else(|| at.keyword("pattern"))?;
+            Some(class).filter(|set| *set != crate::Characters::default())
+        }
+    };
+    let min_length = count(schema, "minLength", at)?.unwrap_or(0);
+    Ok(Text { min_length, max_length: count(schema, "maxLength", at)?, characters }.into())
+}
+
+/// The characters of a pattern `^[…]*$`, where it has no other meaning in a class of ours.
+fn class(pattern: &str) -> Option<crate::Characters> {
+    let class = pattern.strip_prefix("^[")?.strip_suffix("]*$")?;
+    // Codes are written otherwise; `\d` and the like are no escapes, and so refused.
+    let mut source = String::new();
+    let mut rest = class;
+    while let Some((before, code)) = rest.split_once("\\u") {
+        let digits = code.get(..4).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
+        source.push_str(before);
+        source.push_str("\\u{");
+        source.push_str(digits);
+        source.push('}');
+        rest = &code[4..];
+    }
+    source.push_str(rest);
+    characters::parse(&source).ok()
+}
+
+pub(super) fn count(schema: &Map<String, Value>, keyword: &'static str, at: &Pointer) -> Read<Option<usize>> {
+    let count = |value: &Value| {
+        let count = value.as_u64().and_then(|count| usize::try_from(count).ok());
+        count.ok_or_else(|| at.malformed(keyword, "a whole number that is not below zero"))
+    };
+    schema.get(keyword).map(count).transpose()
+}

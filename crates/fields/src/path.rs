@@ -1,0 +1,85 @@
+//! The path of a field within its definition.
+
+use std::fmt;
+
+use crate::error::{Fault, FieldsError, Problem};
+
+/// A path, as a list from its last step to its first.
+#[derive(Clone, Copy)]
+pub(crate) struct Path<'a> {
+    parent: Option<&'a Self>,
+    step: Step<'a>,
+    depth: usize,
+}
+
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    /// The whole, by its name if it has one. It is left out of longer paths.
+    Root(Option<&'a str>),
+    Definition(&'a str),
+    Name(&'a str),
+    Index(usize),
+    Element,
+}
+
+impl<'a> Path<'a> {
+    pub(crate) const fn root(name: Option<&'a str>) -> Self {
+        Self { parent: None, step: Step::Root(name), depth: 0 }
+    }
+
+    pub(crate) const fn definition(name: &'a str) -> Self {
+        Self { parent: None, step: Step::Definition(name), depth: 0 }
+    }
+
+    pub(crate) const fn name(&'a self, name: &'a str) -> Self {
+        self.then(Step::Name(name))
+    }
+
+    /// By the name if there is one.
+    pub(crate) fn name_or_index(&'a self, name: Option<&'a str>, index: usize) -> Self {
+        name.map_or_else(|| self.then(Step::Index(index)), |name| self.name(name))
+    }
+
+    pub(crate) const fn element(&'a self) -> Self {
+        self.then(Step::Element)
+    }
+
+    /// How many steps there are from the root.
+    pub(crate) const fn depth(&self) -> usize {
+        self.depth
+    }
+
+    pub(crate) fn error(&self, problem: Problem) -> FieldsError {
+        Fault::Field { path: self.to_string(), problem }.into()
+    }
+
+    const fn then(&'a self, step: Step<'a>) -> Self {
+        Self { parent: Some(self), step, depth: self.depth + 1 }
+    }
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_first = match self.parent {
+            None | Some(Path { step: Step::Root(_), .. }) => true,
+            Some(parent) => {
+                parent.fmt(f)?;
+                false
+            }
+        };
+        let dot = if is_first { "" } else { "." };
+        match self.step {
+            Step::Root(name) => f.write_str(name.filter(|name| !name.is_empty()).unwrap_or("root")),
+            Step::Definition(name) => write!(f, "definitions.{name}"),
+            Step::Name(name) if is_plain(name) => write!(f, "{dot}{name}"),
+            Step::Name(name) => write!(f, "[{}]", serde_json::Value::from(name)),
+            Step::Index(index) => write!(f, "[{index}]"),
+            Step::Element => f.write_str("[]"),
+        }
+    }
+}
+
+/// Whether a name can be told from the rest of a path.
+pub(crate) fn is_plain(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-')
+}

@@ -1,0 +1,274 @@
+//! From the tree of a definition to its fields. Every key is read or refused.
+
+use crate::builder::DefinitionBuilder;
+use crate::characters;
+use crate::error::{FieldsError, Problem};
+use crate::field::{
+    Array, Branch, Choice, Composite, Float, Int, Kind, Member, Scalar, Template, Text, Variant,
+};
+use crate::node::Node;
+use crate::path::Path;
+
+/// The deepest that fields nest. What is checked later needs no bound of its own in depth.
+pub(crate) const NESTING: usize = 64;
+
+/// The kinds, by `type`, and the keys that each has.
+const TYPES: [(&str, &[&str]); 11] = [
+    ("int", &["min", "max"]),
+    ("float", &["min", "max", "decimals"]),
+    ("string", &["min_length", "max_length", "characters"]),
+    ("choice", &["options", "weights"]),
+    ("boolean", &[]),
+    ("constant", &["value"]),
+    ("composite", &["fields"]),
+    ("variant", &["variants", "untagged"]),
+    ("template", &["template", "min_length", "max_length", "characters"]),
+    ("array", &["element", "min_items", "max_items"]),
+    ("ref", &["to"]),
+];
+
+type Read<T> = Result<T, FieldsError>;
+
+/// Reads a whole definition.
+pub(crate) fn definition(node: Node) -> Read<DefinitionBuilder> {
+    let name = match &node {
+        Node::Map(map) => map.iter().find(|(key, _)| key == "name").and_then(|(_, name)| match name {
+            Node::String(name) => Some(name.clone()),
+            _ => None,
+        }),
+        _ => None,
+    };
+    let path = Path::root(name.as_deref());
+    let mut keys = Keys::new(node, &path)?;
+    let name = keys.string("name")?;
+    let definitions = match keys.take("definitions") {
+        None => Vec::new(),
+        Some(Node::Map(map)) => map,
+        Some(other) => return Err(keys.expected("definitions", "a map", &other)),
+    };
+    let root = keys.kind(&["name", "definitions"])?;
+    let definition = |(name, node): (String, Node)| -> Read<(String, Kind)> {
+        let kind = Keys::new(node, &Path::definition(&name))?.kind(&[])?;
+        Ok((name, kind))
+    };
+    let definitions = definitions.into_iter().map(definition).collect::<Read<_>>()?;
+    Ok(DefinitionBuilder { name, root, definitions })
+}
+
+/// The keys of a map that have not been read yet.
+struct Keys<'p> {
+    path: &'p Path<'p>,
+    map: Vec<(String, Node)>,
+}
+
+impl<'p> Keys<'p> {
+    fn new(node: Node, path: &'p Path<'p>) -> Read<Self> {
+        if path.depth() > NESTING {
+            return Err(path.error(Problem::Nesting { limit: NESTING }));
+        }
+        match node {
+            Node::Map(map) => Ok(Self { path, map }),
+            other => {
+                let found = other.what();
+                let expected = "a map with the keys of a field";
+                Err(path.error(Problem::NoField { expected, found }))
+            }
+        }
+    }
+
+    /// The kind that is left; `besides` are the keys that its place has beside those of the kind.
+    fn kind(mut self, besides: &[&str]) -> Read<Kind> {
+        let given = match self.string("type")? {
+            Some(given) => given,
+            // What has members is composite.
+            None if self.map.iter().any(|(key, _)| key == "fields") => "composite".to_owned(),
+            None => return Err(self.path.error(Problem::Missing { key: "type" })),
+        };
+        let Some(&(name, keys)) = TYPES.iter().find(|(name, _)| *name == given) else {
+            let known = listed(TYPES.iter().map(|(name, _)| *name));
+            return Err(self.path.error(Problem::UnknownType { given, known }));
+        };
+        let unknown = self.map.iter().find(|(key, _)| !keys.contains(&key.as_str()));
+        if let Some((key, _)) = unknown {
+            let known = listed(["type"].iter().chain(besides).chain(keys).copied());
+            return Err(self.path.error(Problem::UnknownKey { key: key.clone(), owner: name, known }));
+        }
+        self.of_type(name)
+    }
+
+    fn of_type(mut self, name: &str) -> Read<Kind> {
+        Ok(match name {
+            "int" => Int { min: self.integer("min")?, max: self.integer("max")? }.into(),
+            "float" => {
+                let (min, max) = (self.number("min")?, self.number("max")?);
+                let decimals = self.count("decimals")?;
+                let decimals = decimals.map(|count| u32::try_from(count).unwrap_or(u32::MAX));
+                Float { min, max, decimals }.into()
+            }
+            "string" => self.text()?.into(),
+            "choice" => self.choice()?.into(),
+            "boolean" => Kind::Boolean,
+            "constant" => {
+                let value = self.required("value")?;
+                self.scalar("value", value)?.into()
+            }
+            "composite" => self.composite()?.into(),
+            "variant" => self.variant()?.into(),
+            "template" => {
+                let template = self.string("template")?;
+                let template =
+                    template.ok_or_else(|| self.path.error(Problem::Missing { key: "template" }))?;
+                Template { template, text: self.text()? }.into()
+            }
+            "array" => {
+                let element = self.required("element")?;
+                let element = Keys::new(element, &self.path.element())?.kind(&[])?;
+                let (min, max) = (self.count("min_items")?, self.count("max_items")?);
+                Array { element: Box::new(element), min_items: min.unwrap_or(0), max_items: max }.into()
+            }
+            _ => {
+                let to = self.string("to")?;
+                Kind::Ref(to.ok_or_else(|| self.path.error(Problem::Missing { key: "to" }))?)
+            }
+        })
+    }
+
+    fn text(&mut self) -> Read<Text> {
+        let characters = self.string("characters")?;
+        let characters = characters.map(|source| characters::parse(&source)).transpose();
+        let characters = characters.map_err(|problem| self.path.error(Problem::Characters(problem)))?;
+        let min_length = self.count("min_length")?.unwrap_or(0);
+        Ok(Text { min_length, max_length: self.count("max_length")?, characters })
+    }
+
+    fn choice(&mut self) -> Read<Choice> {
+        let options =
+            self.list("options")?.ok_or_else(|| self.path.error(Problem::Missing { key: "options" }))?;
+        let options =
+            options.into_iter().map(|option| self.scalar("options", option)).collect::<Read<_>>()?;
+        let Some(weights) = self.list("weights")? else { return Ok(Choice { options, weights: Vec::new() }) };
+        if weights.is_empty() {
+            return Err(self.path.error(Problem::Weights { weights: 0, options: options.len() }));
+        }
+        let weight = |weight| self.to_number("weights", weight);
+        Ok(Choice { options, weights: weights.into_iter().map(weight).collect::<Read<_>>()? })
+    }
+
+    fn composite(&mut self) -> Read<Composite> {
+        let fields =
+            self.list("fields")?.ok_or_else(|| self.path.error(Problem::Missing { key: "fields" }))?;
+        let member = |(index, node): (usize, Node)| {
+            let name = name_of(&node);
+            let path = self.path.name_or_index(name.as_deref(), index);
+            let mut keys = Keys::new(node, &path)?;
+            let name = keys.string("name")?.ok_or_else(|| path.error(Problem::Missing { key: "name" }))?;
+            let optional = keys.boolean("optional")?;
+            Ok(Member { name, kind: keys.kind(&["name", "optional"])?, optional })
+        };
+        Ok(Composite { fields: fields.into_iter().enumerate().map(member).collect::<Read<_>>()? })
+    }
+
+    fn variant(&mut self) -> Read<Variant> {
+        let variants =
+            self.list("variants")?.ok_or_else(|| self.path.error(Problem::Missing { key: "variants" }))?;
+        let branch = |(index, node): (usize, Node)| {
+            let name = name_of(&node);
+            let path = self.path.name_or_index(name.as_deref(), index);
+            let mut keys = Keys::new(node, &path)?;
+            Ok(Branch { name: keys.string("name")?, kind: keys.kind(&["name"])? })
+        };
+        let variants = variants.into_iter().enumerate().map(branch).collect::<Read<_>>()?;
+        Ok(Variant { variants, untagged: self.boolean("untagged")? })
+    }
+
+    fn take(&mut self, key: &str) -> Option<Node> {
+        let at = self.map.iter().position(|(known, _)| known == key)?;
+        Some(self.map.remove(at).1)
+    }
+
+    fn required(&mut self, key: &'static str) -> Read<Node> {
+        self.take(key).ok_or_else(|| self.path.error(Problem::Missing { key }))
+    }
+
+    fn string(&mut self, key: &'static str) -> Read<Option<String>> {
+        match self.take(key) {
+            None => Ok(None),
+            Some(Node::String(value)) => Ok(Some(value)),
+            Some(other) => Err(self.expected(key, "a string", &other)),
+        }
+    }
+
+    fn boolean(&mut self, key: &'static str) -> Read<bool> {
+        match self.take(key) {
+            None => Ok(false),
+            Some(Node::Boolean(value)) => Ok(value),
+            Some(other) => Err(self.expected(key, "a boolean", &other)),
+        }
+    }
+
+    fn integer(&mut self, key: &'static str) -> Read<Option<i64>> {
+        match self.take(key) {
+            None => Ok(None),
+            Some(Node::Integer(value)) => Ok(Some(value)),
+            Some(other) => Err(self.expected(key, "an integer of 64 bits", &other)),
+        }
+    }
+
+    /// A whole number that is not below zero.
+    fn count(&mut self, key: &'static str) -> Read<Option<usize>> {
+        let given = self.integer(key)?;
+        let count = |given: i64| {
+            usize::try_from(given).map_err(|_| self.path.error(Problem::Negative { key, given }))
+        };
+        given.map(count).transpose()
+    }
+
+    fn number(&mut self, key: &'static str) -> Read<Option<f64>> {
+        self.take(key).map(|node| self.to_number(key, node)).transpose()
+    }
+
+    fn to_number(&self, key: &'static str, node: Node) -> Read<f64> {
+        match node {
+            // What is rounded here has more digits than are allowed.
+            Node::Integer(value) => Ok(value as f64),
+            Node::Number(value) => Ok(value),
+            other => Err(self.expected(key, "a number", &other)),
+        }
+    }
+
+    fn list(&mut self, key: &'static str) -> Read<Option<Vec<Node>>> {
+        match self.take(key) {
+            None => Ok(None),
+            Some(Node::List(items)) => Ok(Some(items)),
+            Some(other) => Err(self.expected(key, "a list", &other)),
+        }
+    }
+
+    fn scalar(&self, key: &'static str, node: Node) -> Read<Scalar> {
+        match node {
+            Node::Boolean(value) => Ok(value.into()),
+            Node::Integer(value) => Ok(value.into()),
+            Node::Number(value) => Ok(value.into()),
+            Node::String(value) => Ok(value.into()),
+            other => Err(self.expected(key, "a string, a number or a boolean", &other)),
+        }
+    }
+
+    fn expected(&self, key: &'static str, expected: &'static str, found: &Node) -> FieldsError {
+        self.path.error(Problem::Expected { key, expected, found: found.what() })
+    }
+}
+
+/// The name of a member or structure, for its path.
+fn name_of(node: &Node) -> Option<String> {
+    let Node::Map(map) = node else { return None };
+    map.iter().find_map(|(key, value)| match value {
+        Node::String(name) if key == "name" && !name.is_empty() => Some(name.clone()),
+        _ => None,
+    })
+}
+
+/// Names for a message.
+fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}

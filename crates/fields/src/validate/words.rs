@@ -1,0 +1,54 @@
+//! What was expected, in words.
+
+use crate::field::{Array, Choice, Float, Int, Template, Text};
+
+/// The most options that are named.
+const NAMED: usize = 20;
+
+pub(super) fn integer(int: &Int) -> String {
+    match (int.min, int.max) {
+        (Some(min), Some(max)) => format!("an integer between {min} and {max}"),
+        (Some(min), None) => format!("an integer of at least {min}"),
+        (None, Some(max)) => format!("an integer of at most {max}"),
+        (None, None) => "an integer of 64 bits".to_owned(),
+    }
+}
+
+pub(super) fn number(float: &Float) -> String {
+    let digits = match float.decimals {
+        Some(decimals) => format!(" with at most {decimals} decimals"),
+        None => String::new(),
+    };
+    match (float.min, float.max) {
+        (Some(min), Some(max)) => format!("a number between {min} and {max}{digits}"),
+        (Some(min), None) => format!("a number of at least {min}{digits}"),
+        (None, Some(max)) => format!("a number of at most {max}{digits}"),
+        (None, None) => format!("a number{digits}"),
+    }
+}
+
+pub(super) fn length(text: &Text) -> String {
+    format!("{} characters", range(text.min_length, text.max_length))
+}
+
+pub(super) fn items(array: &Array) -> String {
+    format!("{} items", range(array.min_items, array.max_items))
+}
+
+fn range(min: usize, max: Option<usize>) -> String {
+    match max {
+        Some(max) if min == max => format!("{min}"),
+        Some(max) => format!("{min} to {max}"),
+        None => format!("{min} or more"),
+    }
+}
+
+pub(super) fn options(choice: &Choice) -> String {
+    let options: Vec<String> = choice.options.iter().take(NAMED).map(crate::field::Scalar::text).collect();
+    let more = if options.len() < choice.options.len() { ", …" } else { "" };
+    format!("one of {}{more}", options.join(", "))
+}
+
+pub(super) fn template(template: &Template) -> String {
+    format!("{:?} with {} in each place", template.template, length(&template.text))
+}

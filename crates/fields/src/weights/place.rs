@@ -1,0 +1,296 @@
+//! A place in a text, byte by byte.
+
+use std::sync::Arc;
+
+use super::plan::{Node, Plan, Set};
+
+/// Where a text has come to. Cheap to clone, since that is done for each token that is tried.
+#[derive(Clone, Default)]
+pub(super) struct Place {
+    at: At,
+    open: Option<Arc<Open>>,
+    /// The logarithms of the shares of the choices that are over, and of the one that is not.
+    over: f64,
+    current: f64,
+}
+
+/// An object or a list that is not closed, and what it is in.
+struct Open {
+    within: Option<Arc<Self>>,
+    container: Container,
+}
+
+#[derive(Clone)]
+enum Container {
+    /// The objects that it may be, and the name of the member that the text is in.
+    Object(Set, Arc<[u8]>),
+    /// What its items may be.
+    Array(Set),
+}
+
+#[derive(Clone, Default)]
+enum At {
+    /// Before a value.
+    Value(Set),
+    /// In a string, number or word.
+    Scalar(Scalar),
+    /// Before a name, or the end of an object.
+    Member,
+    /// In a name, which begins with its quote.
+    Name(Vec<u8>, Escape),
+    /// Behind a name.
+    Colon(Vec<u8>),
+    /// Behind a value.
+    After,
+    /// The text is none of the definition's.
+    #[default]
+    Lost,
+}
+
+#[derive(Clone)]
+struct Scalar {
+    set: Set,
+    is_string: bool,
+    escape: Escape,
+    /// What it is so far, where it tells options.
+    text: Option<Vec<u8>>,
+}
+
+/// Whether a backslash came before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Escape {
+    No,
+    Yes,
+}
+
+impl Escape {
+    /// Goes on by a byte; whether that ends the string.
+    fn closes(&mut self, byte: u8) -> bool {
+        let closes = *self == Self::No && byte == b'"';
+        *self = if *self == Self::No && byte == b'\\' { Self::Yes } else { Self::No };
+        closes
+    }
+}
+
+impl Place {
+    pub(super) fn start(plan: &Plan) -> Self {
+        Self { at: At::Value(Arc::clone(&plan.root)), ..Self::default() }
+    }
+
+    /// The logarithm of the share of all decisions so far.
+    pub(super) fn log_share(&self) -> f64 {
+        self.over + self.current
+    }
+
+    pub(super) const fn is_lost(&self) -> bool {
+        matches!(self.at, At::Lost)
+    }
+
+    /// Whether the text is right before a value that may be a weighted choice, or in one.
+    pub(super) fn is_weighted(&self, plan: &Plan) -> bool {
+        match &self.at {
+            At::Value(set) => set.iter().any(|&id| plan.weighted(&[id]).is_some()),
+            At::Scalar(scalar) => plan.weighted(&scalar.set).is_some(),
+            _ => false,
+        }
+    }
+
+    pub(super) fn extend(&mut self, plan: &Plan, bytes: &[u8]) {
+        for &byte in bytes {
+            self.byte(plan, byte);
+        }
+    }
+
+    /// Nothing comes any more, so a number or word is over.
+    pub(super) fn end(&mut self, plan: &Plan) {
+        if let At::Scalar(scalar) = &self.at
+            && !scalar.is_string
+        {
+            let scalar = scalar.clone();
+            self.finish(plan, &scalar);
+        }
+    }
+
+    fn byte(&mut self, plan: &Plan, byte: u8) {
+        match std::mem::take(&mut self.at) {
+            At::Value(set) => self.begin(plan, set, byte),
+            At::Scalar(scalar) => self.scalar(plan, scalar, byte),
+            At::Member => match byte {
+                b'"' => self.at = At::Name(vec![byte], Escape::No),
+                b'}' => self.close(),
+                b' ' => self.at = At::Member,
+                _ => {}
+            },
+            At::Name(mut name, mut escape) => {
+                name.push(byte);
+                self.at = if escape.closes(byte) { At::Colon(name) } else { At::Name(name, escape) };
+            }
+            At::Colon(name) if byte == b':' => self.value_of(plan, &name),
+            At::After => self.after(byte),
+            At::Colon(_) | At::Lost => {}
+        }
+    }
+
+    /// The first byte of a value, or the space before it, or the end of an empty list.
+    fn begin(&mut self, plan: &Plan, set: Set, byte: u8) {
+        let is_array = |open: &Arc<Open>| matches!(open.container, Container::Array(_));
+        match byte {
+            b' ' => self.at = At::Value(set),
+            b']' if self.open.as_ref().is_some_and(is_array) => self.close(),
+            b'{' => {
+                let objects = self.kept(plan, &set, |node| matches!(node, Node::Object(_)));
+                self.enter(Container::Object(objects, Arc::default()), At::Member);
+            }
+            b'[' => {
+                let arrays = self.kept(plan, &set, |node| matches!(node, Node::Array(_)));
+                let items = union(plan, &arrays, |node| match node {
+                    Node::Array(items) => Some(items),
+                    _ => None,
+                });
+                self.enter(Container::Array(Arc::clone(&items)), At::Value(items));
+            }
+            _ => {
+                let scalars = self.kept(plan, &set, |node| may_begin(node, byte));
+                let tells = scalars.iter().any(|&id| matches!(plan.node(id), Node::Choice(_)));
+                let scalar = Scalar {
+                    set,
+                    is_string: byte == b'"',
+                    escape: Escape::No,
+                    text: tells.then(|| vec![byte]),
+                };
+                self.go_on(plan, scalar);
+            }
+        }
+    }
+
+    fn scalar(&mut self, plan: &Plan, mut scalar: Scalar, byte: u8) {
+        if !scalar.is_string && matches!(byte, b',' | b'}' | b']' | b' ') {
+            self.finish(plan, &scalar);
+            if matches!(self.at, At::After) {
+                self.after(byte);
+            }
+            return;
+        }
+        if let Some(text) = &mut scalar.text {
+            text.push(byte);
+        }
+        if scalar.is_string && scalar.escape.closes(byte) {
+            self.finish(plan, &scalar);
+        } else {
+            self.go_on(plan, scalar);
+        }
+    }
+
+    /// Goes on in a value that is not over.
+    fn go_on(&mut self, plan: &Plan, scalar: Scalar) {
+        if let (Some(options), Some(text)) = (plan.weighted(&scalar.set), &scalar.text) {
+            let share = options.share(|option| option.starts_with(text));
+            if share <= 0.0 {
+                return;
+            }
+            self.current = share.ln();
+        }
+        self.at = At::Scalar(scalar);
+    }
+
+    /// A value is over. It tells which objects it may be in.
+    fn finish(&mut self, plan: &Plan, scalar: &Scalar) {
+        self.at = At::After;
+        let Some(text) = &scalar.text else { return };
+        if let Some(options) = plan.weighted(&scalar.set) {
+            let share = options.share(|option| option == text);
+            if share <= 0.0 {
+                self.at = At::Lost;
+                return;
+            }
+            self.over += share.ln();
+            self.current = 0.0;
+        }
+        let first = text.first().copied().unwrap_or_default();
+        self.narrow(plan, |node| match node {
+            Node::Choice(options) => options.has(text),
+            node => may_begin(node, first),
+        });
+    }
+
+    fn value_of(&mut self, plan: &Plan, name: &[u8]) {
+        let Some(open) = self.open.take() else { return };
+        let Container::Object(objects, _) = &open.container else { return };
+        let member = |node: &'_ Node| member_of(node, name).is_some();
+        let objects: Set = objects.iter().copied().filter(|&id| member(plan.node(id))).collect();
+        let values = union(plan, &objects, |node| member_of(node, name));
+        self.open.clone_from(&open.within);
+        self.enter(Container::Object(objects, name.into()), At::Value(values));
+    }
+
+    /// The nodes of a set that a value is by its first byte; objects without such a member are out.
+    fn kept(&mut self, plan: &Plan, set: &Set, is_kept: impl Fn(&Node) -> bool) -> Set {
+        self.narrow(plan, &is_kept);
+        set.iter().copied().filter(|&id| is_kept(plan.node(id))).collect()
+    }
+
+    /// Leaves of the objects that the text may be in those whose member may be such a node.
+    fn narrow(&mut self, plan: &Plan, may_be: impl Fn(&Node) -> bool) {
+        let Some(open) = &self.open else { return };
+        let Container::Object(objects, name) = &open.container else { return };
+        if objects.len() < 2 {
+            return;
+        }
+        let has = |id: &usize| {
+            member_of(plan.node(*id), name).is_some_and(|set| set.iter().any(|&id| may_be(plan.node(id))))
+        };
+        let container = Container::Object(objects.iter().copied().filter(has).collect(), Arc::clone(name));
+        self.open = Some(Arc::new(Open { within: open.within.clone(), container }));
+    }
+
+    fn enter(&mut self, container: Container, at: At) {
+        self.open = Some(Arc::new(Open { within: self.open.take(), container }));
+        self.at = at;
+    }
+
+    fn close(&mut self) {
+        self.open = self.open.take().and_then(|open| open.within.clone());
+        self.at = At::After;
+    }
+
+    fn after(&mut self, byte: u8) {
+        match (byte, self.open.as_ref().map(|open| &open.container)) {
+            (b' ', _) => self.at = At::After,
+            (b',', Some(Container::Object(..))) => self.at = At::Member,
+            (b',', Some(Container::Array(items))) => self.at = At::Value(Arc::clone(items)),
+            (b'}' | b']', Some(_)) => self.close(),
+            _ => self.at = At::Lost,
+        }
+    }
+}
+
+/// What the member of a name may be.
+fn member_of<'p>(node: &'p Node, name: &[u8]) -> Option<&'p Set> {
+    match node {
+        Node::Object(members) => members.iter().find(|(known, _)| known == name).map(|(_, set)| set),
+        _ => None,
+    }
+}
+
+/// All that some nodes lead to.
+fn union<'p>(plan: &'p Plan, nodes: &[usize], lead: impl Fn(&'p Node) -> Option<&'p Set>) -> Set {
+    let sets: Vec<&Set> = nodes.iter().filter_map(|&id| lead(plan.node(id))).collect();
+    if let [only] = sets.as_slice() {
+        return Arc::clone(only);
+    }
+    let mut all: Vec<usize> = sets.into_iter().flat_map(|set| set.iter().copied()).collect();
+    all.sort_unstable();
+    all.dedup();
+    all.into()
+}
+
+/// Whether a value without parts may begin so.
+fn may_begin(node: &Node, byte: u8) -> bool {
+    match node {
+        Node::Text => byte == b'"',
+        Node::Number => byte == b'-' || byte.is_ascii_digit(),
+        Node::Boolean => matches!(byte, b't' | b'f'),
+        Node::Choice(options) => options.begins(byte),
+        Node::Object(_) | Node::Array(_) => false,
+    }
+}

@@ -1,0 +1,66 @@
+//! On canonical text the grammar, the schema and the validator of random definitions say the same, and definitions are what
+//! they were written from.
+
+use formwork_fields::{Definition, Format};
+use formwork_grammar::Limits;
+use formwork_tests::random::Random;
+use formwork_tests::random::fields::{self, Values, canonical};
+
+const DEFINITIONS: u64 = 5000;
+
+/// Values of each definition that fit, and that may not.
+const VALUES: usize = 3;
+
+#[test]
+fn grammar_schema_and_validator_agree_on_canonical_text() {
+    let mut verdicts = [0u32; 2];
+    for seed in 0..DEFINITIONS {
+        let definition = fields::definition(&mut Random::new(seed));
+        let told = |text: &str| {
+            format!(
+                "seed {seed}, {text}\n{}\n{}",
+                definition.gbnf(),
+                definition.to_text(Format::Json).unwrap()
+            )
+        };
+        let grammar =
+            definition.grammar(&Limits::default()).unwrap_or_else(|error| panic!("{}: {error}", told("")));
+        let schema = definition.schema();
+        let schema =
+            jsonschema::validator_for(&schema).unwrap_or_else(|error| panic!("{}: {error}", told("")));
+        let verdict_of = |text: &str| {
+            let value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{}: {error}", told(text)));
+            (schema.is_valid(&value), definition.validate(text).is_empty())
+        };
+        for bent in [0, 12, 5] {
+            let mut values = Values::new(&definition, Random::new(seed ^ 0x5eed), bent);
+            for _ in 0..VALUES {
+                let text = canonical(&values.value());
+                let accepted = grammar.accepts(text.as_bytes());
+                assert_eq!((accepted, accepted), verdict_of(&text), "{}", told(&text));
+                verdicts[usize::from(accepted)] += 1;
+            }
+        }
+        for output in grammar.samples(seed).max_bytes(2000 + grammar.shortest().len()).take(VALUES) {
+            let text = String::from_utf8(output).expect("UTF-8");
+            assert_eq!(verdict_of(&text), (true, true), "{}", told(&text));
+        }
+    }
+    let [invalid, valid] = verdicts;
+    eprintln!("{valid} values were valid and {invalid} were not");
+    assert!(valid > 20_000 && invalid > 8000, "{valid} valid, {invalid} invalid");
+}
+
+#[test]
+fn definitions_are_the_same_after_every_format() {
+    for seed in 0..DEFINITIONS {
+        let definition = fields::definition(&mut Random::new(seed));
+        for format in [Format::Json, Format::Yaml, Format::Toml] {
+            let text = definition.to_text(format).expect("written");
+            let read = Definition::parse(&text, format);
+            assert_eq!(read.as_ref(), Ok(&definition), "seed {seed}:\n{text}");
+        }
+        let value = serde_json::to_value(&definition).expect("written");
+        assert_eq!(serde_json::from_value::<Definition>(value).expect("read"), definition);
+    }
+}

@@ -1,0 +1,8 @@
+//! Definitions of fields: what is made of them agrees.
+
+mod agreement;
+pub(crate) mod examples;
+mod ranges;
+mod refusals;
+mod rust_types;
+mod weights;

@@ -1,0 +1,207 @@
+//! Definitions that contradict themselves: an error with the path of the field.
+
+use formwork_fields::{Definition, Format};
+
+fn error(definition: &str, format: Format) -> String {
+    Definition::parse(definition, format).expect_err(definition).to_string()
+}
+
+fn in_json(definition: &str) -> String {
+    error(definition, Format::Json)
+}
+
+#[test]
+fn contradictions_are_told_with_their_paths() {
+    let cases = [
+        (
+            r#"{"fields": [{"name": "stats", "fields": [{"name": "strength", "type": "int", "min": 10, "max": 1}]}]}"#,
+            "stats.strength: min is 10, above max, which is 1",
+        ),
+        (r#"{"name": "class", "type": "choice", "options": []}"#, "class: the choice has no options"),
+        (
+            r#"{"fields": [{"name": "a", "type": "boolean"}, {"name": "a", "type": "int"}]}"#,
+            "a: there are two of this name",
+        ),
+        (
+            r#"{"fields": [{"name": "content", "type": "variant", "variants": [{"name": "dialogue", "fields": [
+                {"name": "text", "type": "template", "template": "says nothing"}]}]}]}"#,
+            "content.dialogue.text: the template has no `<generated>`",
+        ),
+        (
+            r#"{"fields": [{"name": "items", "type": "array", "element": {"type": "string", "min_length": -1}}]}"#,
+            "items[]: `min_length` is -1, below zero",
+        ),
+        (
+            r#"{"fields": [{"name": "items", "type": "array", "min_items": 3, "max_items": 2, "element": {"type": "int"}}]}"#,
+            "items: min_items is 3, above max_items, which is 2",
+        ),
+        (
+            r#"{"type": "string", "min_length": 5, "max_length": 4}"#,
+            "root: min_length is 5, above max_length, which is 4",
+        ),
+        (r#"{"type": "float", "min": 0.6, "max": 0.4}"#, "root: min is 0.6, above max, which is 0.4"),
+        (
+            r#"{"type": "float", "min": 0.11, "max": 0.19, "decimals": 1}"#,
+            "root: no number with at most 1 decimals lies between 0.11 and 0.19",
+        ),
+        (r#"{"type": "choice", "options": ["a", "b", "a"]}"#, "root: the option \"a\" comes twice"),
+        (r#"{"type": "choice", "options": [2, 2.0]}"#, "root: the option 2 comes twice"),
+        (
+            r#"{"type": "choice", "options": [1, [2]]}"#,
+            "root: `options`: expected a string, a number or a boolean, found a list",
+        ),
+        (
+            r#"{"type": "choice", "options": ["a", "b"], "weights": [1]}"#,
+            "root: there are 1 weights for 2 options",
+        ),
+        (
+            r#"{"type": "choice", "options": ["a", "b"], "weights": []}"#,
+            "root: there are 0 weights for 2 options",
+        ),
+        (
+            r#"{"type": "choice", "options": ["a", "b"], "weights": [1, 0]}"#,
+            "root: the weight 0 is not between 1e-9 and 1e9",
+        ),
+        (r#"{"type": "variant", "variants": []}"#, "root: the variant has no structures"),
+        (
+            r#"{"name": "event", "type": "variant", "variants": [{"type": "int"}]}"#,
+            "[0]: a structure of a variant with tags needs a name",
+        ),
+        (
+            r#"{"type": "variant", "untagged": true, "variants": [{"name": "a", "type": "int"}, {"name": "a", "type": "boolean"}]}"#,
+            "a: there are two of this name",
+        ),
+        (r#"{"fields": [{"name": "", "type": "int"}]}"#, "[0]: the name is empty"),
+        (
+            r#"{"fields": [{"name": "odd name", "type": "integer"}]}"#,
+            "[\"odd name\"]: `type` is `integer`; there are ",
+        ),
+        (r#"{"type": "string", "characters": "z-a"}"#, "root: the range z-a runs backwards"),
+        (r#"{"type": "int", "min": 1.5}"#, "root: `min`: expected an integer of 64 bits, found a number"),
+        (r#"{"type": "int", "max": 9223372036854775808}"#, "root: `max`: expected an integer of 64 bits"),
+        (
+            r#"{"type": "constant", "value": null}"#,
+            "root: `value`: expected a string, a number or a boolean, found nothing",
+        ),
+        (r#"{"type": "constant", "value": 1e300}"#, "root: 1e300 is too large to be exact"),
+        (r#"{"name": "x"}"#, "x: `type` is missing"),
+        (r#"{"fields": [3]}"#, "[0]: expected a map with the keys of a field, found an integer"),
+        ("[]", "root: expected a map with the keys of a field, found a list"),
+    ];
+    for (definition, expected) in cases {
+        let error = in_json(definition);
+        assert!(error.starts_with(expected), "{definition}\n{error}\n{expected}");
+    }
+}
+
+#[test]
+fn recursion_without_end_is_told_where_it_begins() {
+    let with = |kind: &str| {
+        in_json(&format!(r#"{{"type": "ref", "to": "node", "definitions": {{"node": {kind}}}}}"#))
+    };
+    let endless = "recursion without end: no value of `node` can be complete";
+    assert_eq!(
+        with(
+            r#"{"fields": [{"name": "value", "type": "int"}, {"name": "next", "type": "ref", "to": "node"}]}"#
+        ),
+        format!("definitions.node.next: {endless}")
+    );
+    assert_eq!(
+        with(
+            r#"{"fields": [{"name": "all", "type": "array", "min_items": 1, "element": {"type": "ref", "to": "node"}}]}"#
+        ),
+        format!("definitions.node.all[]: {endless}")
+    );
+    assert_eq!(
+        with(
+            r#"{"type": "variant", "variants": [{"name": "a", "type": "ref", "to": "node"}, {"name": "b", "type": "ref", "to": "node"}]}"#
+        ),
+        format!("definitions.node.a: {endless}")
+    );
+    assert_eq!(with(r#"{"type": "ref", "to": "node"}"#), format!("definitions.node: {endless}"));
+    assert_eq!(
+        with(
+            r#"{"type": "variant", "untagged": true, "variants": [{"type": "ref", "to": "node"}, {"type": "int"}]}"#
+        ),
+        "definitions.node: recursion without end: `node` stands for itself"
+    );
+    assert_eq!(
+        with(r#"{"type": "ref", "to": "other"}"#),
+        "definitions.node: there is no structure `other` in `definitions`"
+    );
+    let circle = r#"{"type": "ref", "to": "a", "definitions": {
+        "a": {"fields": [{"name": "b", "type": "ref", "to": "b"}]}, "b": {"fields": [{"name": "a", "type": "ref", "to": "a"}]}}}"#;
+    assert_eq!(in_json(circle), "definitions.a.b: recursion without end: no value of `b` can be complete");
+}
+
+#[test]
+fn recursion_that_can_end_is_fine() {
+    for way_out in [
+        r#"{"fields": [{"name": "next", "type": "ref", "to": "node", "optional": true}]}"#,
+        r#"{"fields": [{"name": "all", "type": "array", "max_items": 2, "element": {"type": "ref", "to": "node"}}]}"#,
+        r#"{"type": "variant", "variants": [{"name": "leaf", "type": "int"}, {"name": "node", "type": "ref", "to": "node"}]}"#,
+        r#"{"type": "variant", "untagged": true, "variants": [{"type": "int"}, {"fields": [{"name": "n", "type": "ref", "to": "node"}]}]}"#,
+    ] {
+        let definition = format!(r#"{{"type": "ref", "to": "node", "definitions": {{"node": {way_out}}}}}"#);
+        let definition = Definition::parse(&definition, Format::Json).expect("it can end");
+        assert!(definition.gbnf().contains("node ::="));
+        assert!(definition.schema()["$defs"]["node"].is_object());
+        assert!(definition.template().contains("<node, as above>"), "{}", definition.template());
+    }
+}
+
+#[test]
+fn unknown_and_doubled_keys_are_told_with_their_places() {
+    let told = in_json(r#"{"fields": [{"name": "age", "type": "int", "mni": 1}]}"#);
+    assert_eq!(told, "age: there is no key `mni`; int has `type`, `name`, `optional`, `min`, `max`");
+    let told = in_json(r#"{"type": "array", "element": {"name": "x", "type": "int"}}"#);
+    assert_eq!(told, "[]: there is no key `name`; int has `type`, `min`, `max`");
+    let told = in_json("{\"type\": \"int\",\n \"min\": 1, \"min\": 2}");
+    assert!(told.starts_with("JSON, line 2, column "), "{told}");
+    assert!(told.contains("the key `min` comes twice"), "{told}");
+    assert!(error("type: int\nmin: 1\nmin: 2", Format::Yaml).starts_with("YAML, line 3, column 1: "));
+    assert!(error("type = \"int\"\nmin = 1\nmin = 2", Format::Toml).starts_with("TOML, line 3, column 1: "));
+    assert!(in_json("{\"type\": }").starts_with("JSON, line 1, column 10: "));
+    assert!(error("a: [", Format::Yaml).starts_with("YAML, line "));
+    assert!(error("a = ", Format::Toml).starts_with("TOML, line 1, column "));
+}
+
+#[test]
+fn yaml_means_what_it_looks_like() {
+    let definition = Definition::parse("type: choice\noptions: [yes, no, on, 010, 1_0, 1:30]", Format::Yaml)
+        .expect("a choice");
+    assert_eq!(
+        definition.template(),
+        r#""<choice between [\"yes\", \"no\", \"on\", \"010\", \"1_0\", \"1:30\"]>""#
+    );
+}
+
+#[test]
+fn hostile_definitions_end_in_errors() {
+    let deep =
+        format!("{}{{\"type\": \"int\"}}{}", r#"{"type": "array", "element": "#.repeat(500), "}".repeat(500));
+    assert!(in_json(&deep).contains("recursion limit") || in_json(&deep).contains("nested deeper"));
+    let deep =
+        format!("{}{{\"type\": \"int\"}}{}", r#"{"type": "array", "element": "#.repeat(100), "}".repeat(100));
+    assert!(in_json(&deep).contains("nested deeper than the limit of 64"), "{}", in_json(&deep));
+    assert!(in_json(r#"{"type": "string", "max_length": 1000000000}"#).contains("the most is 1000000"));
+    let many: Vec<String> =
+        (0..30_000).map(|index| format!(r#"{{"name": "f{index}", "type": "boolean"}}"#)).collect();
+    assert!(in_json(&format!(r#"{{"fields": [{}]}}"#, many.join(","))).contains("more than 20000 fields"));
+    let bomb: Vec<String> = (0..40)
+        .map(|index| {
+            let next = index + 1;
+            format!(r#""d{index}": {{"fields": [{{"name": "a", "type": "ref", "to": "d{next}"}}, {{"name": "b", "type": "ref", "to": "d{next}"}}]}}"#)
+        })
+        .collect();
+    let bomb = format!(
+        r#"{{"type": "ref", "to": "d0", "definitions": {{{}, "d40": {{"type": "int"}}}}}}"#,
+        bomb.join(",")
+    );
+    let bomb = Definition::parse(&bomb, Format::Json).expect("it is finite");
+    assert!(bomb.template().len() < 1 << 20);
+    assert!(bomb.gbnf().lines().count() < 60);
+    let aliases = (0..60).map(|i| format!("b{i}: &b{i} [*a, *a]")).collect::<Vec<_>>().join("\n");
+    let aliases = format!("a: &a [x, x]\n{aliases}\n");
+    assert!(!error(&aliases, Format::Yaml).is_empty());
+}
