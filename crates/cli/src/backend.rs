@@ -76,6 +76,6 @@ pub(crate) fn key(variable: &str) -> Result<String> {
 
 /// Says that a request is about to be sent again.
 pub(crate) fn tell_retry(retry: &Retry) {
-    let (category, pause) = (retry.error.category().name(), retry.pause.as_secs_f64());
-    eprintln!("formwork: attempt {} in {pause:.1} s: {category}: {}", retry.attempt, retry.error);
+    let (category, pause) = (retry.cause.name(), retry.pause.as_secs_f64());
+    eprintln!("formwork: attempt {} in {pause:.1} s: {category}: {}", retry.attempt, retry.cause);
 }

@@ -161,8 +161,8 @@ fn backend(args: &RunArgs) -> Result<(Arc<dyn ChatBackend>, String)> {
             remote = remote.with_key(&key)?;
         }
         let remote = remote.on_retry(|retry| {
-            let (category, pause) = (retry.error.category().name(), retry.pause.as_secs_f64());
-            eprintln!("attempt {} in {pause:.1} s: {category}: {}", retry.attempt, retry.error);
+            let (category, pause) = (retry.cause.name(), retry.pause.as_secs_f64());
+            eprintln!("attempt {} in {pause:.1} s: {category}: {}", retry.attempt, retry.cause);
         });
         return Ok((Arc::new(remote), model));
     }

@@ -13,12 +13,15 @@ pub mod catalogue;
 pub mod config;
 pub mod directives;
 pub mod eval;
+pub mod precheck;
 mod prompt;
+pub mod quota;
+pub mod repair;
 pub mod sampling;
 pub mod tools;
 
 pub use backend::{
-    Answer, BackendError, Body, Capabilities, Category, ChatBackend, Chunks, Feature, RemoteBackend, Retry,
-    RetryPolicy, ScriptedBackend,
+    Answer, BackendError, Body, Capabilities, Category, ChatBackend, Chunks, Feature, Interruption,
+    RemoteBackend, Retry, RetryCause, RetryPolicy, ScriptedBackend,
 };
 pub use prompt::{Plan, PromptRunner, Reply, merge};
