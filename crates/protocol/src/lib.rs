@@ -8,6 +8,7 @@
 //! No files and no environment: only the command line reads those. No way to constrain what a model writes, either: a request says
 //! what is wanted, and the backend is asked what it can enforce ([`Capabilities`]).
 
+pub mod adapt;
 pub mod backend;
 pub mod catalogue;
 pub mod config;
