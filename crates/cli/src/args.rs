@@ -72,6 +72,8 @@ pub(crate) enum Command {
     /// Find out how often models do what they are asked for.
     #[command(subcommand)]
     Eval(EvalCommand),
+    /// Find out from traces how often outputs need help, and what to do about it.
+    HealthCheck(crate::health::HealthArgs),
     /// Measure.
     #[command(subcommand)]
     Bench(BenchCommand),

@@ -15,6 +15,7 @@ mod eval;
 mod fields;
 mod generation;
 mod grammar;
+mod health;
 mod inspect;
 mod load;
 mod models;
@@ -66,6 +67,7 @@ fn dispatch(args: Args) -> Result<bool> {
         Command::Directives(command) => directives::directives(&command, as_json),
         Command::Fields(command) => fields::fields(&command, as_json),
         Command::Eval(command) => eval::eval(&command, as_json),
+        Command::HealthCheck(command) => health::health_check(&command, as_json),
         Command::Bench(command) => bench::bench(&command, args.json.as_deref()),
     }
 }
