@@ -1,4 +1,4 @@
-//! Structured protocols over any chat model: directives and tool loops, and traces of what happens in them.
+//! Structured protocols over any chat model: directives, tool loops and steps, whose outputs are adapted, repaired and traced.
 //!
 //! Everything here works on one seam, [`ChatBackend`]: the body of a chat request in, the body of its answer out, as JSON. What
 //! stands behind it is the engine in this process, any server that speaks OpenAI's protocol ([`RemoteBackend`]), or a script of answers
@@ -20,6 +20,7 @@ mod prompt;
 pub mod quota;
 pub mod repair;
 pub mod sampling;
+pub mod step;
 pub mod tools;
 pub mod trace;
 

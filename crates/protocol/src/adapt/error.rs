@@ -3,6 +3,8 @@ use std::fmt;
 
 use thiserror::Error;
 
+pub use crate::Interruption;
+
 /// Why there is no adapter: the schema or an option is not what it must be.
 ///
 /// ```
@@ -31,29 +33,6 @@ pub struct Interrupted {
     pub reason: Interruption,
     /// The processor's own error, as it was given.
     pub source: Box<dyn Error + Send + Sync>,
-}
-
-/// The reasons to stop that say nothing of the data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Interruption {
-    /// The caller gave up.
-    Cancelled,
-    /// The run is to be gone on with later.
-    Paused,
-    /// There is nothing left of a quota.
-    BudgetExhausted,
-}
-
-impl Interruption {
-    /// Its name in records, such as `budget_exhausted`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Cancelled => "cancelled",
-            Self::Paused => "paused",
-            Self::BudgetExhausted => "budget_exhausted",
-        }
-    }
 }
 
 impl fmt::Display for Interrupted {

@@ -10,7 +10,7 @@
 mod aros;
 mod check;
 mod error;
-mod place;
+pub(crate) mod place;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -160,6 +160,12 @@ impl Reading {
         Self { value: None, errors, telling: 0 }
     }
 
+    /// The same value with other errors.
+    #[must_use]
+    pub fn with_errors(self, errors: Vec<String>) -> Self {
+        Self { errors, ..self }
+    }
+
     /// Whether there is a value that fits.
     pub fn is_valid(&self) -> bool {
         self.value.is_some() && self.errors.is_empty()
