@@ -66,6 +66,8 @@ pub(crate) enum Command {
     /// Ask models for directives.
     #[command(subcommand)]
     Directives(crate::directives::DirectivesCommand),
+    /// Have answers repaired that do not fit their schema.
+    Repair(Box<crate::repair::RepairArgs>),
     /// Make grammars, templates and schemas of definitions of fields.
     #[command(subcommand)]
     Fields(FieldsCommand),

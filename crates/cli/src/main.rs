@@ -19,6 +19,7 @@ mod health;
 mod inspect;
 mod load;
 mod models;
+mod repair;
 mod run;
 mod serve;
 mod tokenize;
@@ -65,6 +66,7 @@ fn dispatch(args: Args) -> Result<bool> {
         Command::Grammar(command) => grammar::grammar(&command, as_json),
         Command::Tools(command) => tools::tools(&command, as_json),
         Command::Directives(command) => directives::directives(&command, as_json),
+        Command::Repair(command) => repair::repair(&command, as_json),
         Command::Fields(command) => fields::fields(&command, as_json),
         Command::Eval(command) => eval::eval(&command, as_json),
         Command::HealthCheck(command) => health::health_check(&command, as_json),

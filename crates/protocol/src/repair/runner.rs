@@ -230,8 +230,15 @@ impl Repairer {
                 is_schema_repair: true,
             });
             tracing::debug!(attempt, errors = reading.errors.len(), "asking for a repair");
-            let plan = self.of_repair(plan, &text, &reading, (attempt, most));
-            let reply = match self.prompts.run(&plan).await {
+            let mut plan = self.of_repair(plan, &text, &reading, (attempt, most));
+            let mut answered = self.prompts.run(&plan).await;
+            // What the backend does not know it can do without: the answer is checked here.
+            if answered.as_ref().is_err_and(BackendError::is_of_mode)
+                && plan.options.remove("response_format").is_some()
+            {
+                answered = self.prompts.run(&plan).await;
+            }
+            let reply = match answered {
                 Ok(reply) => reply,
                 Err(error) if error.interruption().is_some() => return Err(error),
                 Err(error) => {

@@ -158,8 +158,7 @@ fn the_original_is_cut_at_2000_characters() {
     let shape = Shape::tool_calls();
     let cut = |text: &str| {
         let prompt = repair_prompt(&shape, text, &shape.read(text), (1, 2));
-        let shown = prompt.split("```\n").nth(1).expect("the original").trim_end().to_owned();
-        shown
+        prompt.split("```\n").nth(1).expect("the original").trim_end().to_owned()
     };
     let long = "é".repeat(2001);
     assert_eq!(cut(&long), format!("{}...", "é".repeat(2000)));
@@ -293,6 +292,17 @@ async fn a_repair_that_is_not_answered_loses_nothing() {
     let backend = Arc::new(ScriptedBackend::new([down()]));
     let error = repairer(&backend).ask(&question()).await.expect_err("no answer");
     assert_eq!(error.category(), Category::Server);
+}
+
+#[tokio::test]
+async fn a_format_that_is_refused_is_left_out_of_a_repair() {
+    let refused = Err(BackendError::from_status(400, "no such response_format"));
+    let backend = Arc::new(ScriptedBackend::new([refused, Ok(ScriptedBackend::says(GOOD))]));
+    let format = Shape::tool_calls().response_format(Mode::JsonSchema).expect("a format");
+    let plan = Plan { options: [("response_format".to_owned(), format)].into_iter().collect(), ..question() };
+    let answer = repairer(&backend).repair(&plan, BAD).await.expect("an answer");
+    assert_eq!((answer.verdict, answer.repairs), (Verdict::Valid, 1));
+    formats_are(&backend, &[("json_schema", 3), ("text", 3)]);
 }
 
 #[tokio::test]

@@ -165,8 +165,8 @@ mod tests {
         normalized(text).map(|text| serde_json::from_str(&text).unwrap_or(Value::String(text)))
     }
 
-    fn calls(calls: &Value) -> Option<Value> {
-        Some(json!({ "toolCalls": calls }))
+    fn calls(calls: &Value) -> Value {
+        json!({ "toolCalls": calls })
     }
 
     #[test]
@@ -174,9 +174,9 @@ mod tests {
         let invoked = "<function_calls>\n<invoke name=\"get_weather\">\n<parameter name=\"city\">Paris &amp; Rome</parameter>\n\
                        <parameter name=\"days\">3</parameter>\n</invoke>\n</function_calls>";
         let expected = json!([{ "name": "get_weather", "arguments": { "city": "Paris & Rome", "days": 3 } }]);
-        assert_eq!(read(invoked), calls(&expected));
-        let prefixed = invoked.replace("<", "<x:").replace("<x:/", "</x:");
-        assert_eq!(read(&prefixed), calls(&expected));
+        assert_eq!(read(invoked), Some(calls(&expected)));
+        let prefixed = invoked.replace('<', "<x:").replace("<x:/", "</x:");
+        assert_eq!(read(&prefixed), Some(calls(&expected)));
         let now = json!([{ "name": "now", "arguments": {} }]);
         for text in [
             "<function_calls>[{\"name\": \"now\", \"arguments\": {}}]</function_calls>",
@@ -187,7 +187,7 @@ mod tests {
             "<invoke name='now'></invoke>",
             "<function_calls><invoke name=\"now\">",
         ] {
-            assert_eq!(read(text), calls(&now), "{text}");
+            assert_eq!(read(text), Some(calls(&now)), "{text}");
         }
     }
 

@@ -68,10 +68,7 @@ impl Step {
         if self.tools.is_some() {
             return skipped("tools");
         }
-        let can = match self.capabilities().await? {
-            Some(can) => can,
-            None => return skipped("unknown"),
-        };
+        let Some(can) = self.capabilities().await? else { return skipped("unknown") };
         Ok(match wanted {
             StructuredOutput::Grammar | StructuredOutput::Outlines | StructuredOutput::Xgrammar => {
                 self.by_grammar(mode, can)

@@ -142,7 +142,7 @@ impl StepsFile {
         prompts: &dyn Fn(Option<&str>) -> PromptRunner,
     ) -> Result<Step, StepsError> {
         let definition = self.step(name)?;
-        let mut step = definition.build(name, aros, prompts)?;
+        let mut step = definition.build(name, *aros, prompts)?;
         let Some(processing) = &definition.processing else { return Ok(step) };
         let precheck = &processing.reasoning_precheck;
         if let Some(agent) = self.agent(precheck.validator_agent.as_deref()) {
@@ -195,7 +195,7 @@ impl StepDefinition {
     fn build(
         &self,
         name: &str,
-        aros: &Aros,
+        aros: Aros,
         prompts: &dyn Fn(Option<&str>) -> PromptRunner,
     ) -> Result<Step, StepsError> {
         let mut step = Step::new(name, self.prompts(prompts)).with_agent(name);
@@ -207,7 +207,7 @@ impl StepDefinition {
         }
         match &self.processing {
             Some(processing) => {
-                step.with_processing(processing, aros).map_err(|error| error.within(&["agents", name]))
+                step.with_processing(processing, &aros).map_err(|error| error.within(&["agents", name]))
             }
             None => Ok(step),
         }

@@ -10,9 +10,12 @@ use super::error::{Kind, StepError};
 use super::{Context, Output, Step, StepProcessor, events};
 use crate::adapt::{Adaptation, Input, Interrupted, Processor, ProcessorError};
 use crate::precheck::{PrecheckInput, plan_snippet};
-use crate::repair::{Reading, Repairer, SHOWN, truncated, words};
+use crate::repair::{Reader, Reading, Repairer, SHOWN, truncated, words};
 use crate::trace::{Span, Status};
 use crate::{BackendError, Body, Plan};
+
+/// What a processor has stopped a repair with.
+type Stopped = Arc<Mutex<Option<Interrupted>>>;
 
 /// An attempt that came to nothing.
 struct Failed {
@@ -205,22 +208,13 @@ impl Step {
     ) -> Result<Read, Kind> {
         let Some(options) = &self.settings.repair else { return Ok(read) };
         // What a processor stops with has more to say than the repair can carry.
-        let stopped: Arc<Mutex<Option<Interrupted>>> = Arc::default();
-        let (step, shape, slot, before) =
-            (self.clone(), output.clone(), Arc::clone(&stopped), context.clone());
-        let reader = move |text: &str| match step.read(&shape, text.to_owned(), &before, None) {
-            Ok(read) => Ok(reading(&shape, read)),
-            Err(interrupted) => {
-                let error = BackendError::from(interrupted.reason);
-                *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(interrupted);
-                Err(error)
-            }
-        };
+        let stopped: Stopped = Arc::default();
+        let reader = self.reader(output, context, Arc::clone(&stopped));
         let progress = Arc::clone(&self.progress);
         let repairer = Repairer::new(self.prompts.clone(), output.shape.clone())
             .with_options(options.clone())
             .with_counters(Arc::clone(&self.counters))
-            .with_reader(Arc::new(reader))
+            .with_reader(reader)
             .on_retry(move |retry| progress(retry));
         let first = reading(output, read.copied());
         let repaired = match repairer.repaired(plan, (read.text.clone(), first)).await {
@@ -236,6 +230,28 @@ impl Step {
         }
         let read = self.read(output, repaired.text, context, Some(span))?;
         Ok(Read { repairs, ..read })
+    }
+
+    /// What reads and repairs texts as this step does, for texts that came another way; none without a schema.
+    pub fn repairer(&self) -> Option<Repairer> {
+        let output = self.output.as_ref()?;
+        let reader = self.reader(output, &Context::default(), Arc::default());
+        let repairer = Repairer::new(self.prompts.clone(), output.shape.clone());
+        let options = self.settings.repair.clone().unwrap_or_default();
+        Some(repairer.with_options(options).with_counters(Arc::clone(&self.counters)).with_reader(reader))
+    }
+
+    /// Reads texts, each with a copy of the context.
+    fn reader(&self, output: &Output, context: &Context, stopped: Stopped) -> Reader {
+        let (step, output, context) = (self.clone(), output.clone(), context.clone());
+        Arc::new(move |text| match step.read(&output, text.to_owned(), &context, None) {
+            Ok(read) => Ok(reading(&output, read)),
+            Err(interrupted) => {
+                let error = BackendError::from(interrupted.reason);
+                *stopped.lock().unwrap_or_else(PoisonError::into_inner) = Some(interrupted);
+                Err(error)
+            }
+        })
     }
 
     /// The end of an attempt: what fits must pass the caller's checks as well.

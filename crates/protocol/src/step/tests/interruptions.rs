@@ -129,8 +129,7 @@ async fn they_pass_untouched_wherever_they_come() {
             }
             assert_eq!(context, body(json!({ "old": 1 })), "{place:?}");
             let asked = match place {
-                Place::Backend(number) => number + 1,
-                Place::Processor(number) => number + 1,
+                Place::Backend(number) | Place::Processor(number) => number + 1,
                 Place::Validator | Place::Planner => 0,
                 Place::Check | Place::Tool => 1,
             };
