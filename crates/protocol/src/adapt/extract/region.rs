@@ -12,18 +12,23 @@ pub(super) struct Region<'t> {
 /// are some. The time is linear in the length of the text.
 pub(super) fn largest(text: &str, preferred: Option<u8>) -> Option<Region<'_>> {
     let mut best: Option<Region<'_>> = None;
-    let mut at = 0;
+    let (mut at, mut endless) = (0, 0);
     while let Some(start) = find_open(text.as_bytes(), at) {
         if let Some(skip) = not_json(&text[start..]) {
             at = start + skip;
             continue;
         }
-        let end = Matcher::new(text, start).run();
+        let (end, was_read_to_the_end) = Matcher::new(text, start).run();
         let is_preferred = preferred.is_none_or(|bracket| text.as_bytes()[start] == bracket);
         let region = Region { text: text[start..end].trim_end(), is_preferred };
         let rank = |region: &Region<'_>| (region.is_preferred, region.text.len());
         if best.is_none_or(|best| rank(&region) > rank(&best)) {
             best = Some(region);
+        }
+        // What is at a fence may have been read to the end of the text, which is not to happen for every fence.
+        endless += usize::from(was_read_to_the_end);
+        if endless > ENDLESS {
+            break;
         }
         at = end;
     }
@@ -84,15 +89,16 @@ impl<'t> Matcher<'t> {
         Self { text, bytes: text.as_bytes(), start, at: start, open: Vec::new(), last: b'[' }
     }
 
-    /// The byte after the region: after its last bracket, or else at the fence that it is in, or at the end of the text.
-    fn run(mut self) -> usize {
+    /// The byte after the region: after its last bracket, or else at the fence that it is in, or at the end of the text. Also whether
+    /// all of the text was read.
+    fn run(mut self) -> (usize, bool) {
         while let Some(&byte) = self.bytes.get(self.at) {
             match byte {
                 b'{' | b'[' => self.open.push(byte),
                 b'}' | b']' => {
                     self.close(byte);
                     if self.open.is_empty() {
-                        return self.at + 1;
+                        return (self.at + 1, false);
                     }
                 }
                 // In JSON nothing else comes before a string. What is quoted in other places is prose, or broken.
@@ -106,7 +112,7 @@ impl<'t> Matcher<'t> {
                         continue;
                     }
                 }
-                b'\n' if self.bytes[self.at + 1..].starts_with(b"```") => return self.at,
+                b'\n' if self.bytes[self.at + 1..].starts_with(b"```") => return (self.at, false),
                 _ => {}
             }
             if !byte.is_ascii_whitespace() {
@@ -115,7 +121,7 @@ impl<'t> Matcher<'t> {
             self.at += 1;
         }
         let fence = self.text[self.start..].find("\n```");
-        fence.map_or(self.text.len(), |fence| self.start + fence)
+        (fence.map_or(self.text.len(), |fence| self.start + fence), true)
     }
 
     /// A closing bracket ends what it belongs to, with all that was left open in it; a stray one ends nothing.
@@ -157,6 +163,8 @@ impl<'t> Matcher<'t> {
     }
 }
 
+/// How many regions may have no end.
+const ENDLESS: usize = 8;
 /// How far away the bracket may be that a closing one belongs to where others are open.
 const NEAR: usize = 16;
 
@@ -174,9 +182,13 @@ pub(super) fn without_thoughts(text: &str) -> &str {
 /// The part of `text` between brackets that is escaped as in a string: from the first bracket with an escaped quote after it to the
 /// last one.
 pub(super) fn escaped(text: &str) -> Option<&str> {
-    let bytes = text.as_bytes();
-    let quote = text.find("\\\"")?;
-    // Back over backslashes, blanks that are escaped or not, and other brackets.
+    let start = text.match_indices("\\\"").find_map(|(quote, _)| bracket_before(text.as_bytes(), quote))?;
+    let end = 1 + text.rfind(['}', ']']).filter(|&end| end > start)?;
+    Some(&text[start..end])
+}
+
+/// The first bracket before an escaped quote, with nothing but other brackets and blanks in between, escaped or not.
+fn bracket_before(bytes: &[u8], quote: usize) -> Option<usize> {
     let mut start = None;
     for at in (0..quote).rev() {
         match bytes[at] {
@@ -186,9 +198,7 @@ pub(super) fn escaped(text: &str) -> Option<&str> {
             _ => break,
         }
     }
-    let start = start?;
-    let end = 1 + text.rfind(['}', ']']).filter(|&end| end > start)?;
-    Some(&text[start..end])
+    start
 }
 
 /// What stands between fences, if there is one block of it.
