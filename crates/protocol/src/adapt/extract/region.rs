@@ -1,5 +1,7 @@
 //! The matcher: one pass over the text with a stack of open brackets.
 
+use super::super::tape::quoted;
+
 /// A part of a text that may be JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Region<'t> {
@@ -163,6 +165,8 @@ impl<'t> Matcher<'t> {
     }
 }
 
+/// How many quotes, blanks and backslashes there may be before a bracket in a string.
+const LEAD: usize = 32;
 /// How many regions may have no end.
 const ENDLESS: usize = 8;
 /// How far away the bracket may be that a closing one belongs to where others are open.
@@ -185,6 +189,21 @@ pub(super) fn escaped(text: &str) -> Option<&str> {
     let start = text.match_indices("\\\"").find_map(|(quote, _)| bracket_before(text.as_bytes(), quote))?;
     let end = 1 + text.rfind(['}', ']']).filter(|&end| end > start)?;
     Some(&text[start..end])
+}
+
+/// What stands in the first JSON string of `text` that begins with a bracket, behind more quotes perhaps.
+pub(super) fn in_string(text: &str) -> Option<&str> {
+    let bytes = text.as_bytes();
+    let begins = |start: usize| {
+        let mut after = bytes[start..].iter().enumerate().take(LEAD);
+        let first = after.find(|&(at, &byte)| {
+            let is_escaped_blank = b"nrt".contains(&byte) && bytes[start + at - 1] == b'\\';
+            !is_escaped_blank && byte != b'"' && byte != b'\\' && !byte.is_ascii_whitespace()
+        });
+        first.is_some_and(|(_, &byte)| byte == b'{' || byte == b'[')
+    };
+    let quotes = text.match_indices('"').map(|(at, _)| at).filter(|&at| at == 0 || bytes[at - 1] != b'\\');
+    quotes.filter(|&at| begins(at)).find_map(|at| quoted(&text[at..]))
 }
 
 /// The first bracket before an escaped quote, with nothing but other brackets and blanks in between, escaped or not.

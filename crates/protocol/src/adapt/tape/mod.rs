@@ -17,7 +17,7 @@ use serde_json::{Map, Number, Value};
 
 pub(super) use node::{NodeRef, OnTape};
 pub(super) use parse::{Fault, Place, SyntaxError, pointer_token};
-pub(super) use text::{escape, number, number_length, unescape};
+pub(super) use text::{escape, number, number_length, quoted, unescape};
 
 /// What a node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,4 +147,4 @@ fn build(text: &str, cells: &[Cell], index: usize) -> Value {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

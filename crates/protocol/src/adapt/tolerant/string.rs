@@ -67,7 +67,7 @@ impl Rewriter<'_> {
             return Ok(true);
         }
         let mut after = self.rest().chars().skip(1);
-        let Some(escaped) = after.next() else { return Ok(!self.could(Mend::CutValue)) };
+        let Some(escaped) = after.next() else { return Ok(false) };
         let hex = |digits: &str| u32::from_str_radix(digits, 16).ok().and_then(char::from_u32);
         let (length, means) = match escaped {
             '\'' => (2, Some('\'')),
@@ -133,6 +133,10 @@ impl Rewriter<'_> {
     fn follows_value(&self, after: &str) -> bool {
         let next = after.trim_start();
         let is_apart = next.len() < after.len();
+        // Lines end in strings less often than after them.
+        if after[..after.len() - next.len()].contains('\n') {
+            return true;
+        }
         let in_object = self.in_object();
         match next.chars().next() {
             None | Some('}' | ']') => true,
