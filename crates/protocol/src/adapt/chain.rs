@@ -75,7 +75,7 @@ impl Adapter {
                 Err(violation) => return unread(violation, stages),
             },
         };
-        self.fit(document.value(), level, deadline, stages)
+        self.fit(document, level, deadline, stages)
     }
 
     /// Extraction and decoding.
@@ -158,17 +158,18 @@ impl Adapter {
     /// Coercion and validation.
     fn fit(
         &self,
-        value: Value,
+        document: Document,
         level: OutputProcessing,
         deadline: Deadline,
         mut stages: Vec<StageReport>,
     ) -> Adaptation {
-        if self.on_values.is_valid(&value) {
+        if self.on_tapes.is_valid(document.root()) {
             if level != OutputProcessing::Off {
                 stages.push(StageReport::skip(Stage::Semantic, "the value is valid"));
             }
-            return valid(Held::Value(value), stages);
+            return valid(Held::Document(Box::new(document), OnceLock::new()), stages);
         }
+        let value = document.value();
         if level != OutputProcessing::Off {
             if stages.is_empty() {
                 stages

@@ -139,10 +139,10 @@ fn write(value: &Value, syntax: Syntax, out: &mut String) {
             for (at, (name, value)) in members.iter().enumerate() {
                 out.push_str(if at > 0 { ", " } else { "" });
                 out.push_str(comment);
-                out.push_str(&format!("{}: ", quoted(name, syntax)));
+                out.extend([quoted(name, syntax).as_str(), ": "]);
                 write(value, syntax, out);
             }
-            out.push_str(&format!("{comma}{comment}}}"));
+            out.extend([comma, comment, "}"]);
         }
         Value::Array(items) => {
             out.push('[');
@@ -150,7 +150,7 @@ fn write(value: &Value, syntax: Syntax, out: &mut String) {
                 out.push_str(if at > 0 { ", " } else { "" });
                 write(value, syntax, out);
             }
-            out.push_str(&format!("{comma}{comment}]"));
+            out.extend([comma, comment, "]"]);
         }
         Value::String(text) => out.push_str(&quoted(text, syntax)),
         other => out.push_str(&other.to_string()),
@@ -177,8 +177,8 @@ fn nearly_all_is_recovered() {
         }
     }
     println!("{recovered} of 2000 recovered");
-    let few = lost.iter().take(8).map(|lost| format!("{lost:?}\n")).collect::<String>();
-    assert!(recovered >= 1_980, "{recovered} of 2000; lost are such as {few}");
+    let few: Vec<_> = lost.iter().take(8).collect();
+    assert!(recovered >= 1_980, "{recovered} of 2000; lost are such as {few:#?}");
 }
 
 proptest! {

@@ -56,13 +56,10 @@ pub(super) fn convert(value: &Value, wanted: &[Wanted], allow: &Allow) -> Conver
             }
         }
         if takes_arrays && looks_like_list(text) && allow.has(Conversion::StrToList) {
-            match list(text) {
-                Some(list) => meanings.push((list, Conversion::StrToList)),
-                None => {
-                    let message = "this looks like an array, but is not one in JSON";
-                    return Converted::Ambiguous(message.to_owned());
-                }
-            }
+            let Some(list) = list(text) else {
+                return Converted::Ambiguous("this looks like an array, but is not one in JSON".to_owned());
+            };
+            meanings.push((list, Conversion::StrToList));
         }
     }
     let is_list = meanings.iter().any(|(_, conversion)| *conversion == Conversion::StrToList);

@@ -12,12 +12,14 @@ fn adapt(schema: &Value, value: &Value, options: AdaptOptions) -> Adaptation {
 }
 
 /// What a value becomes; none if it stays wrong.
+#[allow(clippy::needless_pass_by_value, reason = "cases are written where they are used")]
 fn to(schema: Value, value: Value, options: AdaptOptions) -> Option<Value> {
     let adaptation = adapt(&schema, &value, options);
     if adaptation.is_valid() { adaptation.into_value() } else { None }
 }
 
 /// Why a value could not be made to fit, with its place.
+#[allow(clippy::needless_pass_by_value, reason = "cases are written where they are used")]
 fn why(schema: Value, value: Value, options: AdaptOptions) -> String {
     let adaptation = adapt(&schema, &value, options);
     assert!(!adaptation.is_valid(), "{value} fits {schema}");
@@ -35,7 +37,7 @@ fn strings_become_what_they_are_the_text_of() {
         ("integer", "42", json!(42)),
         ("integer", "-7", json!(-7)),
         ("integer", "18446744073709551615", json!(u64::MAX)),
-        ("number", "3.14", json!(3.14)),
+        ("number", "3.25", json!(3.25)),
         ("number", "42", json!(42)),
         ("number", "-1e3", json!(-1000.0)),
         ("boolean", "true", json!(true)),

@@ -55,7 +55,7 @@ fn not_json(text: &str) -> Option<usize> {
         let rest = &text[at..];
         match bytes.get(at)? {
             b'"' | b'\'' | b'/' => return None,
-            b'{' | b'[' if bracket == b'[' => continue,
+            b'{' | b'[' if bracket == b'[' => {}
             b'}' if bracket == b'{' => return None,
             b']' if bracket == b'[' => return None,
             _ if rest.starts_with(['\u{201c}', '\u{2018}']) => return None,
@@ -104,16 +104,8 @@ impl<'t> Matcher<'t> {
                     }
                 }
                 // In JSON nothing else comes before a string. What is quoted in other places is prose, or broken.
-                b'"' | b'\'' if matches!(self.last, b'{' | b'[' | b',' | b':') => {
-                    if !self.string(byte) {
-                        break;
-                    }
-                }
-                b'/' if matches!(self.last, b'{' | b'[' | b',' | b':' | b'}' | b']' | b'"' | b'\'' | b'0'..=b'9' | b'a'..=b'z') => {
-                    if self.comment() {
-                        continue;
-                    }
-                }
+                b'"' | b'\'' if matches!(self.last, b'{' | b'[' | b',' | b':') && !self.string(byte) => break,
+                b'/' if !matches!(self.last, b'/' | b'<') && self.comment() => continue,
                 b'\n' if self.bytes[self.at + 1..].starts_with(b"```") => return (self.at, false),
                 _ => {}
             }

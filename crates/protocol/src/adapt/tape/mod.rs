@@ -66,6 +66,10 @@ impl Document {
         build(&self.text, &self.cells, 0)
     }
 
+    pub(super) fn root(&self) -> NodeRef<'_> {
+        NodeRef::root(&self.text, &self.cells)
+    }
+
     /// As what it was parsed.
     pub(super) fn text(&self) -> &str {
         &self.text
@@ -89,7 +93,7 @@ impl<'t> Tape<'t> {
     }
 
     pub(super) fn root(&self) -> NodeRef<'_> {
-        NodeRef::root(self)
+        NodeRef::root(self.text, &self.cells)
     }
 
     /// With a text of its own.

@@ -1,5 +1,7 @@
 //! Strings: quotes, escapes, and where they end.
 
+use std::fmt::Write;
+
 use super::super::tape::{Fault, escape};
 use super::Mend;
 use super::rewriter::Rewriter;
@@ -114,7 +116,9 @@ impl Rewriter<'_> {
             '\n' => self.out.push_str("\\n"),
             '\r' => self.out.push_str("\\r"),
             '\t' => self.out.push_str("\\t"),
-            other => self.out.push_str(&format!("\\u{:04x}", u32::from(other))),
+            other => {
+                let _ = write!(self.out, "\\u{:04x}", u32::from(other));
+            }
         }
     }
 
@@ -162,13 +166,12 @@ impl Rewriter<'_> {
 }
 
 /// Whether `text` begins with a name and a colon.
-fn begins_member(text: &str) -> bool {
-    let after = match text.chars().next() {
-        Some(quote @ ('"' | '\'')) => text[1..].split_once(quote).map(|(_, after)| after),
-        _ => {
-            let end = text.find(|c: char| !c.is_alphanumeric() && !"_$-".contains(c)).unwrap_or(text.len());
-            (end > 0).then(|| &text[end..])
-        }
+pub(super) fn begins_member(text: &str) -> bool {
+    let after = if let Some(quote @ ('"' | '\'')) = text.chars().next() {
+        text[1..].split_once(quote).map(|(_, after)| after)
+    } else {
+        let end = text.find(|c: char| !c.is_alphanumeric() && !"_$-".contains(c)).unwrap_or(text.len());
+        (end > 0).then(|| &text[end..])
     };
     after.is_some_and(|after| after.trim_start().starts_with(':'))
 }
