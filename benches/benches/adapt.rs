@@ -142,7 +142,10 @@ fn orders(count: usize) -> String {
 fn braces() -> String {
     let mut text = String::new();
     for n in 0..2_500 {
-        let _ = write!(text, "The {n}th call {{see [this], or }} that, as it is said there; and then nothing for a while. ");
+        let _ = write!(
+            text,
+            "The {n}th call {{see [this], or }} that, as it is said there; and then nothing for a while. "
+        );
         text.push_str(&"More words of no use. ".repeat(15));
     }
     text + "\n[]"

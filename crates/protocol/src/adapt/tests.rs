@@ -47,6 +47,12 @@ fn what_is_valid_is_left_alone_at_every_level() {
 }
 
 #[test]
+fn adapters_are_shared() {
+    fn may_be_shared<T: Send + Sync>(_: &T) {}
+    may_be_shared(&minimal(&person()));
+}
+
+#[test]
 fn off_changes_nothing() {
     let off = adapter(&person(), AdaptOptions::off());
     let fenced = off.adapt("```json\n{\"name\": \"Emma\", \"age\": 41}\n```");

@@ -4,7 +4,7 @@ use jsonschema::ValidationError;
 use serde_json::Value;
 
 use super::super::report::{BranchChoice, Violation};
-use super::flat::Branches;
+use super::flat::{Branches, Flat};
 use super::{Base, Coercion};
 use crate::config::AnyOfStrategy;
 
@@ -68,7 +68,7 @@ impl Coercion<'_> {
         path: &str,
         value: &Value,
     ) -> Result<Option<Value>, Violation> {
-        let Some(parts) = self.adapter.flat().and_then(|flat| flat.parts.as_ref()) else { return Ok(None) };
+        let Some(parts) = self.adapter.flat().and_then(Flat::parts) else { return Ok(None) };
         let validator = |pointer: &str| parts.get(&format!("#{pointer}"));
         let base = Base { value: path, schema: branch };
         let (Some(part), Some(branch)) = (validator(part), validator(branch)) else { return Ok(None) };

@@ -6,6 +6,7 @@
 //! condition holds is decided in linear time, and then there is one error, of `else`. The branches are asked when they are tried.
 
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{Draft, ValidationError, Validator, ValidatorMap};
@@ -51,8 +52,9 @@ pub(in super::super) struct Branches {
 /// The validators that tell errors.
 pub(in super::super) struct Flat {
     validator: Validator,
-    /// Those of the schema's parts, by pointer.
-    pub(super) parts: Option<ValidatorMap>,
+    schema: Value,
+    /// The validators of the schema's parts, made when a branch is tried.
+    parts: OnceLock<Option<ValidatorMap>>,
     /// The conditions, by the pointers of their `else`.
     branches: HashMap<String, Branches>,
 }
@@ -68,8 +70,7 @@ impl Flat {
             flatten(&mut flat, "", &mut branches);
         }
         let validator = jsonschema::validator_for(&flat).ok()?;
-        let parts = if branches.is_empty() { None } else { jsonschema::validator_map_for(&flat).ok() };
-        Some(Self { validator, parts, branches })
+        Some(Self { validator, schema: flat, parts: OnceLock::new(), branches })
     }
 
     /// What is wrong with a value.
@@ -78,6 +79,11 @@ impl Flat {
         value: &'v Value,
     ) -> impl Iterator<Item = ValidationError<'v>> {
         self.validator.iter_errors(value)
+    }
+
+    /// The validators of the schema's parts, by pointer.
+    pub(super) fn parts(&self) -> Option<&ValidatorMap> {
+        self.parts.get_or_init(|| jsonschema::validator_map_for(&self.schema).ok()).as_ref()
     }
 
     /// The branches that an error at `pointer` is about.

@@ -123,6 +123,13 @@ impl<'a> Node<'a, OnTape> for NodeRef<'a> {
         }
     }
 
+    /// All bytes but those that go on with a character; many at a time, where characters are decoded one by one.
+    fn string_length(&self) -> Option<u64> {
+        let string = self.as_string()?;
+        let starts = string.as_bytes().iter().filter(|&&byte| byte & 0xC0 != 0x80);
+        Some(starts.count() as u64)
+    }
+
     #[inline]
     fn equals_value(&self, expected: &Value) -> bool {
         match (expected, self.as_string()) {
