@@ -71,6 +71,10 @@ pub(crate) enum Command {
     /// Make grammars, templates and schemas of definitions of fields.
     #[command(subcommand)]
     Fields(FieldsCommand),
+    /// Make what a model wrote fit a schema.
+    ///
+    /// Exit code 0: all outputs are valid; 1: one is not; 2: the schema, an option or a file cannot be used.
+    Adapt(crate::adapt::AdaptArgs),
     /// Find out how often models do what they are asked for.
     #[command(subcommand)]
     Eval(EvalCommand),

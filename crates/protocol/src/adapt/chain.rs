@@ -8,7 +8,7 @@ use jsonschema::error::{TypeKind, ValidationErrorKind};
 use serde_json::Value;
 
 use super::Adapter;
-use super::coerce;
+use super::coerce::{self, Flat};
 use super::error::Interrupted;
 use super::extract::{self, Unread};
 use super::options::Tolerance;
@@ -75,7 +75,7 @@ impl Adapter {
                 Err(violation) => return unread(violation, stages),
             },
         };
-        self.fit(document.value(), level, deadline, stages)
+        self.fit(document, level, deadline, stages)
     }
 
     /// Extraction and decoding.
@@ -158,17 +158,18 @@ impl Adapter {
     /// Coercion and validation.
     fn fit(
         &self,
-        value: Value,
+        document: Document,
         level: OutputProcessing,
         deadline: Deadline,
         mut stages: Vec<StageReport>,
     ) -> Adaptation {
-        if self.on_values.is_valid(&value) {
+        if self.on_tapes.is_valid(document.root()) {
             if level != OutputProcessing::Off {
                 stages.push(StageReport::skip(Stage::Semantic, "the value is valid"));
             }
-            return valid(Held::Value(value), stages);
+            return valid(Held::Document(Box::new(document), OnceLock::new()), stages);
         }
+        let value = document.value();
         if level != OutputProcessing::Off {
             if stages.is_empty() {
                 stages
@@ -216,7 +217,14 @@ impl Adapter {
 
     /// What of a value is not as the schema asks.
     pub(super) fn violations(&self, value: &Value) -> Vec<Violation> {
-        self.on_values.iter_errors(value).take(TOLD).map(|error| told(&error)).collect()
+        if self.on_values.is_valid(value) {
+            return Vec::new();
+        }
+        let told =
+            self.flat().map(|flat| flat.errors(value).take(TOLD).map(|error| told(flat, &error)).collect());
+        // What is not valid is wrong, even where nobody can tell what.
+        let unknown = || vec![Violation::new("", "schema", "the value is not valid")];
+        told.filter(|told: &Vec<_>| !told.is_empty()).unwrap_or_else(unknown)
     }
 }
 
@@ -230,10 +238,8 @@ fn unread(violation: Violation, stages: Vec<StageReport>) -> Adaptation {
     Adaptation { violations: vec![violation], is_valid: false, ..valid(Held::None, stages) }
 }
 
-fn told(error: &ValidationError<'_>) -> Violation {
-    let path = error.instance_path().as_str();
-    let mut violation =
-        Violation::new(path, error.kind().keyword(), error.masked_with("the value").to_string());
+fn told(flat: &Flat, error: &ValidationError<'_>) -> Violation {
+    let mut violation = flat.violation(error);
     if let ValidationErrorKind::Type { kind } = error.kind() {
         violation.expected = Some(expected(kind));
         violation.actual = Some(type_of(error.instance()).to_owned());

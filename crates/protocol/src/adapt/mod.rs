@@ -74,7 +74,7 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use jsonschema::{Validator, ValidatorMap};
+use jsonschema::Validator;
 use serde_json::Value;
 
 pub use error::{AdaptError, Interrupted, Interruption};
@@ -84,6 +84,7 @@ pub use report::{Adaptation, BranchChoice, Outcome, Patch, Stage, StageReport, V
 pub use typed::from_text;
 
 use crate::config::OutputProcessing;
+use coerce::Flat;
 use error::Kind;
 use kinds::Kinds;
 use report::Held;
@@ -97,8 +98,8 @@ pub struct Adapter {
     kinds: Kinds,
     on_values: Validator,
     on_tapes: Validator<OnTape>,
-    /// The validators of the schema's parts, made when a branch is tried.
-    parts: OnceLock<Option<ValidatorMap>>,
+    /// What tells errors, made when there is one.
+    flat: OnceLock<Option<Flat>>,
 }
 
 impl Adapter {
@@ -115,7 +116,7 @@ impl Adapter {
         let on_values = jsonschema::validator_for(schema).map_err(refused)?;
         let on_tapes = jsonschema::options_for::<OnTape>().build(schema).map_err(refused)?;
         let kinds = Kinds::of(schema);
-        Ok(Self { schema: schema.clone(), options, kinds, on_values, on_tapes, parts: OnceLock::new() })
+        Ok(Self { schema: schema.clone(), options, kinds, on_values, on_tapes, flat: OnceLock::new() })
     }
 
     /// The schema.
@@ -151,9 +152,9 @@ impl Adapter {
         Ok(adaptation)
     }
 
-    /// The validators of the schema's parts, by pointer.
-    fn parts(&self) -> Option<&ValidatorMap> {
-        self.parts.get_or_init(|| jsonschema::validator_map_for(&self.schema).ok()).as_ref()
+    /// What tells errors.
+    fn flat(&self) -> Option<&Flat> {
+        self.flat.get_or_init(|| Flat::new(&self.schema)).as_ref()
     }
 
     /// The level that counts for the result.
@@ -181,5 +182,7 @@ impl fmt::Debug for Adapter {
     }
 }
 
+#[cfg(test)]
+mod property;
 #[cfg(test)]
 mod tests;

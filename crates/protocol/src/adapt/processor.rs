@@ -26,6 +26,7 @@ use super::error::{Interrupted, Interruption};
 /// ```
 pub trait Processor {
     /// Its name in reports.
+    #[allow(clippy::unnecessary_literal_bound, reason = "others have names of their own")]
     fn name(&self) -> &str {
         "custom"
     }

@@ -4,7 +4,8 @@ use jsonschema::ValidationError;
 use serde_json::Value;
 
 use super::super::report::{BranchChoice, Violation};
-use super::Coercion;
+use super::flat::{Branches, Flat};
+use super::{Base, Coercion};
 use crate::config::AnyOfStrategy;
 
 /// How often what a branch makes of a value is converted again.
@@ -15,7 +16,7 @@ struct Found {
     value: Value,
     index: usize,
     transforms: Vec<&'static str>,
-    branches: Vec<BranchChoice>,
+    choices: Vec<BranchChoice>,
 }
 
 impl Coercion<'_> {
@@ -23,21 +24,17 @@ impl Coercion<'_> {
     /// branches takes it as well.
     pub(super) fn branch(
         &mut self,
-        error: &ValidationError<'_>,
+        branches: &Branches,
         path: &str,
-        count: usize,
         value: &Value,
     ) -> Result<Option<Value>, Violation> {
-        let keyword = error.schema_path().as_str();
-        // The part of the schema that the branches are in.
-        let part = keyword.rsplit_once('/').map_or("", |(part, _)| part);
         let mut found: Option<Found> = None;
         let mut ambiguous = None;
-        for index in 0..count {
+        for index in 0..branches.count {
             let before = (std::mem::take(&mut self.transforms), std::mem::take(&mut self.branches));
-            let tried = self.attempt([part, &format!("{keyword}/{index}")], path, value);
+            let tried = self.attempt([&branches.part, &format!("{}/{index}", branches.place)], path, value);
             let transforms = std::mem::replace(&mut self.transforms, before.0);
-            let branches = std::mem::replace(&mut self.branches, before.1);
+            let choices = std::mem::replace(&mut self.branches, before.1);
             match tried {
                 Ok(None) => {}
                 Ok(Some(value)) => {
@@ -48,7 +45,7 @@ impl Coercion<'_> {
                         );
                         return Err(Violation::new(path, "ambiguous", message));
                     }
-                    found = Some(Found { value, index, transforms, branches });
+                    found = Some(Found { value, index, transforms, choices });
                 }
                 Err(violation) if violation.keyword == "limit" => return Err(violation),
                 Err(violation) => ambiguous = ambiguous.or(Some(violation)),
@@ -60,7 +57,7 @@ impl Coercion<'_> {
         let Some(found) = found else { return ambiguous.map_or(Ok(None), Err) };
         self.transforms.extend(found.transforms);
         self.branches.push(BranchChoice { path: path.to_owned(), index: found.index });
-        self.branches.extend(found.branches);
+        self.branches.extend(found.choices);
         Ok(Some(found.value))
     }
 
@@ -71,18 +68,19 @@ impl Coercion<'_> {
         path: &str,
         value: &Value,
     ) -> Result<Option<Value>, Violation> {
-        let Some(parts) = self.adapter.parts() else { return Ok(None) };
+        let Some(parts) = self.adapter.flat().and_then(Flat::parts) else { return Ok(None) };
         let validator = |pointer: &str| parts.get(&format!("#{pointer}"));
+        let base = Base { value: path, schema: branch };
         let (Some(part), Some(branch)) = (validator(part), validator(branch)) else { return Ok(None) };
         let mut new = value.clone();
         for _ in 0..ROUNDS {
             self.count(path)?;
             let copy = new.clone();
             let errors: Vec<ValidationError<'_>> = branch.iter_errors(&copy).collect();
-            if !self.convert_all(&errors, path, &mut new)? {
+            if !self.convert_all(&errors, base, &mut new)? {
                 return Ok(None);
             }
-            if part.is_valid(&new) {
+            if branch.is_valid(&new) && part.is_valid(&new) {
                 return Ok(Some(new));
             }
         }

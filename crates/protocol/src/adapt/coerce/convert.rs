@@ -48,20 +48,18 @@ pub(super) fn convert(value: &Value, wanted: &[Wanted], allow: &Allow) -> Conver
         for conversion in [Conversion::StrToInt, Conversion::StrToFloat, Conversion::StrToBool] {
             let new = if allow.has(conversion) { scalar(text, conversion) } else { None };
             if let Some(new) = new
-                && wanted.iter().all(|wanted| is_wanted(wanted, &new, conversion))
+                && wanted.iter().all(|wanted| conforms(wanted, &new))
+                && wanted.iter().any(|wanted| names(wanted, conversion))
                 && meanings.iter().all(|(known, _)| *known != new)
             {
                 meanings.push((new, conversion));
             }
         }
         if takes_arrays && looks_like_list(text) && allow.has(Conversion::StrToList) {
-            match list(text) {
-                Some(list) => meanings.push((list, Conversion::StrToList)),
-                None => {
-                    let message = "this looks like an array, but is not one in JSON";
-                    return Converted::Ambiguous(message.to_owned());
-                }
-            }
+            let Some(list) = list(text) else {
+                return Converted::Ambiguous("this looks like an array, but is not one in JSON".to_owned());
+            };
+            meanings.push((list, Conversion::StrToList));
         }
     }
     let is_list = meanings.iter().any(|(_, conversion)| *conversion == Conversion::StrToList);
@@ -121,13 +119,26 @@ fn takes(wanted: &Wanted, kind: JsonType) -> bool {
     }
 }
 
-/// Whether a conversion leads where it is wanted: each to its own type, an integer to numbers as well.
-fn is_wanted(wanted: &Wanted, new: &Value, conversion: Conversion) -> bool {
-    match (wanted, conversion) {
-        (Wanted::Types(types), Conversion::StrToInt) => types.contains(&JsonType::Integer),
-        (Wanted::Types(types), Conversion::StrToFloat) => types.contains(&JsonType::Number),
-        (Wanted::Types(types), Conversion::StrToBool) => types.contains(&JsonType::Boolean),
-        (Wanted::Values(values), _) => values.iter().any(|value| jsonschema::json::cmp::equal(value, new)),
-        _ => false,
+/// Whether a value is what is wanted.
+fn conforms(wanted: &Wanted, new: &Value) -> bool {
+    match wanted {
+        Wanted::Types(types) => match new {
+            Value::Bool(_) => types.contains(&JsonType::Boolean),
+            Value::Number(_) if types.contains(&JsonType::Number) => true,
+            Value::Number(number) => types.contains(&JsonType::Integer) && !number.is_f64(),
+            _ => false,
+        },
+        Wanted::Values(values) => values.iter().any(|value| jsonschema::json::cmp::equal(value, new)),
+    }
+}
+
+/// Whether a conversion's own type is among those that are wanted.
+fn names(wanted: &Wanted, conversion: Conversion) -> bool {
+    let Wanted::Types(types) = wanted else { return true };
+    match conversion {
+        Conversion::StrToInt => types.contains(&JsonType::Integer),
+        Conversion::StrToFloat => types.contains(&JsonType::Number),
+        Conversion::StrToBool => types.contains(&JsonType::Boolean),
+        Conversion::StrToList | Conversion::Wrap => types.contains(&JsonType::Array),
     }
 }

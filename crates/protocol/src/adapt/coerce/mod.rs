@@ -7,6 +7,7 @@
 
 mod branch;
 mod convert;
+mod flat;
 
 use std::collections::HashSet;
 
@@ -19,6 +20,7 @@ use super::chain::{Deadline, expected, type_of};
 use super::report::{BranchChoice, Outcome, Stage, StageReport, Violation};
 use crate::config::OutputProcessing;
 use convert::{Converted, convert};
+pub(super) use flat::Flat;
 
 /// How often a value is validated and converted again: what becomes an array has elements to convert.
 const ROUNDS: usize = 16;
@@ -69,18 +71,35 @@ pub(super) fn coerce(
     (report, Some(changed))
 }
 
+/// Where a value and its schema are, as JSON pointers.
+#[derive(Clone, Copy, Default)]
+struct Base<'a> {
+    value: &'a str,
+    schema: &'a str,
+}
+
+impl Base<'_> {
+    /// The place of the keyword that an error is about. The validator of a part tells it from that part on, unless it went through a
+    /// reference.
+    fn keyword(self, error: &ValidationError<'_>) -> String {
+        let is_within = error.evaluation_path() == error.schema_path();
+        format!("{}{}", if is_within { self.schema } else { "" }, error.schema_path())
+    }
+}
+
 impl Coercion<'_> {
     fn run(&mut self, value: &mut Value) -> Result<(), Violation> {
         for _ in 0..ROUNDS {
             self.deadline.check()?;
-            // Errors borrow the value that is to be changed.
-            let copy = value.clone();
-            let errors: Vec<ValidationError<'_>> = self.adapter.on_values.iter_errors(&copy).collect();
-            if errors.is_empty() {
+            if self.adapter.on_values.is_valid(value) {
                 return Ok(());
             }
-            if !self.convert_all(&errors, "", value)? {
-                return Err(remaining(&errors));
+            let Some(flat) = self.adapter.flat() else { break };
+            // Errors borrow the value that is to be changed.
+            let copy = value.clone();
+            let errors: Vec<ValidationError<'_>> = flat.errors(&copy).collect();
+            if !self.convert_all(&errors, Base::default(), value)? {
+                return Err(remaining(flat, &errors));
             }
         }
         Err(Violation::new("", "limit", format!("it is not valid after {ROUNDS} rounds of conversions")))
@@ -90,7 +109,7 @@ impl Coercion<'_> {
     fn convert_all(
         &mut self,
         errors: &[ValidationError<'_>],
-        base: &str,
+        base: Base<'_>,
         value: &mut Value,
     ) -> Result<bool, Violation> {
         let mut done: HashSet<&str> = HashSet::new();
@@ -102,12 +121,14 @@ impl Coercion<'_> {
                 continue;
             }
             let Some(place) = value.pointer_mut(within) else { continue };
-            let path = format!("{base}{within}");
+            let path = format!("{}{within}", base.value);
             let new = match error.kind() {
-                ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context }
-                    if self.tries_branches =>
-                {
-                    self.branch(error, &path, context.len(), place)?
+                ValidationErrorKind::FalseSchema if self.tries_branches => {
+                    let pointer = base.keyword(error);
+                    match self.adapter.flat().and_then(|flat| flat.branches(&pointer)) {
+                        Some(branches) => self.branch(branches, &path, place)?,
+                        None => None,
+                    }
                 }
                 ValidationErrorKind::Type { .. }
                 | ValidationErrorKind::Enum { .. }
@@ -160,14 +181,13 @@ impl Coercion<'_> {
 }
 
 /// What is left, as one violation: the first, and how many more there are.
-fn remaining(errors: &[ValidationError<'_>]) -> Violation {
+fn remaining(flat: &Flat, errors: &[ValidationError<'_>]) -> Violation {
     let Some(first) = errors.first() else { return Violation::new("", "type", "it is not valid") };
-    let more = match errors.len() - 1 {
-        0 => String::new(),
-        more => format!(" (and {more} more)"),
-    };
-    let message = format!("{}{more}", first.masked_with("the value"));
-    Violation::new(first.instance_path().as_str(), first.kind().keyword(), message)
+    let mut violation = flat.violation(first);
+    if errors.len() > 1 {
+        violation.message = format!("{} (and {} more)", violation.message, errors.len() - 1);
+    }
+    violation
 }
 
 #[cfg(test)]

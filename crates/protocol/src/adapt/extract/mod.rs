@@ -11,6 +11,7 @@ use super::kinds::Kinds;
 use super::report::{Outcome, Stage, StageReport, Violation};
 use super::tape::{Document, Place, SyntaxError, Tape, unescape};
 use super::{AdaptLimits, Adapter};
+use region::Region;
 
 /// What could not be read.
 pub(super) struct Unread {
@@ -100,16 +101,15 @@ fn look<'t>(adapter: &Adapter, text: &'t str) -> Look<'t> {
     let body = region::without_thoughts(whole);
     let found =
         if kinds.has(Kinds::OBJECT | Kinds::ARRAY) { region::largest(body, preferred(kinds)) } else { None };
-    // What is not of the kind that is asked for goes after what is escaped.
-    if found.is_none_or(|found| !found.is_preferred) {
-        if let Some(inner) = region::escaped(body).and_then(unescape) {
-            return Look::Inner(inner);
-        }
-        if let Some(block) = region::only_block(body)
-            && let Ok(tape) = Tape::parse(block.trim_matches(is_blank), max_depth)
-        {
-            return string_or_value(adapter, tape, true);
-        }
+    if let Some(inner) = in_string(adapter, body, found) {
+        return Look::Inner(inner);
+    }
+    // What is not of the kind that is asked for goes after a block that is JSON.
+    if found.is_none_or(|found| !found.is_preferred)
+        && let Some(block) = region::only_block(body)
+        && let Ok(tape) = Tape::parse(block.trim_matches(is_blank), max_depth)
+    {
+        return string_or_value(adapter, tape, true);
     }
     let Some(found) = found else { return Look::Nothing };
     match Tape::parse(found.text, max_depth) {
@@ -120,16 +120,36 @@ fn look<'t>(adapter: &Adapter, text: &'t str) -> Look<'t> {
 
 /// A string may have the value in it, where the schema wants none.
 fn string_or_value<'t>(adapter: &Adapter, tape: Tape<'t>, was_wrapped: bool) -> Look<'t> {
-    let kinds = adapter.kinds;
-    let may_unescape = adapter.options().max_unescape_depth > 0 && kinds.has(Kinds::OBJECT | Kinds::ARRAY);
     match tape.as_str() {
         Some(inner)
-            if may_unescape && inner.contains(['{', '[']) && !adapter.on_tapes.is_valid(tape.root()) =>
+            if may_unescape(adapter)
+                && inner.contains(['{', '['])
+                && !adapter.on_tapes.is_valid(tape.root()) =>
         {
             Look::Inner(inner.into_owned())
         }
         _ => Look::Value(tape, was_wrapped),
     }
+}
+
+/// What is in a string that begins with a bracket, where that is not a part of what was found: it is around that, or there is nothing
+/// better. The string's quotes may be missing.
+fn in_string(adapter: &Adapter, body: &str, found: Option<Region<'_>>) -> Option<String> {
+    if !may_unescape(adapter) {
+        return None;
+    }
+    let is_better = found.is_some_and(|found| found.is_preferred);
+    let inside = region::in_string(body).filter(|inside| {
+        let starts = |found: Region<'_>| offset_in(body, found.text);
+        let range = offset_in(body, inside)..offset_in(body, inside) + inside.len();
+        !is_better || found.is_some_and(|found| range.contains(&starts(found)))
+    });
+    let inside = inside.or_else(|| if is_better { None } else { region::escaped(body) });
+    inside.and_then(unescape)
+}
+
+fn may_unescape(adapter: &Adapter) -> bool {
+    adapter.options().max_unescape_depth > 0 && adapter.kinds.has(Kinds::OBJECT | Kinds::ARRAY)
 }
 
 /// The bracket that the schema's values begin with, if they all begin with the same.

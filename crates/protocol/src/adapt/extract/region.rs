@@ -1,5 +1,7 @@
 //! The matcher: one pass over the text with a stack of open brackets.
 
+use super::super::tape::quoted;
+
 /// A part of a text that may be JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Region<'t> {
@@ -12,18 +14,23 @@ pub(super) struct Region<'t> {
 /// are some. The time is linear in the length of the text.
 pub(super) fn largest(text: &str, preferred: Option<u8>) -> Option<Region<'_>> {
     let mut best: Option<Region<'_>> = None;
-    let mut at = 0;
+    let (mut at, mut endless) = (0, 0);
     while let Some(start) = find_open(text.as_bytes(), at) {
         if let Some(skip) = not_json(&text[start..]) {
             at = start + skip;
             continue;
         }
-        let end = Matcher::new(text, start).run();
+        let (end, was_read_to_the_end) = Matcher::new(text, start).run();
         let is_preferred = preferred.is_none_or(|bracket| text.as_bytes()[start] == bracket);
         let region = Region { text: text[start..end].trim_end(), is_preferred };
         let rank = |region: &Region<'_>| (region.is_preferred, region.text.len());
         if best.is_none_or(|best| rank(&region) > rank(&best)) {
             best = Some(region);
+        }
+        // What is at a fence may have been read to the end of the text, which is not to happen for every fence.
+        endless += usize::from(was_read_to_the_end);
+        if endless > ENDLESS {
+            break;
         }
         at = end;
     }
@@ -48,7 +55,7 @@ fn not_json(text: &str) -> Option<usize> {
         let rest = &text[at..];
         match bytes.get(at)? {
             b'"' | b'\'' | b'/' => return None,
-            b'{' | b'[' if bracket == b'[' => continue,
+            b'{' | b'[' if bracket == b'[' => {}
             b'}' if bracket == b'{' => return None,
             b']' if bracket == b'[' => return None,
             _ if rest.starts_with(['\u{201c}', '\u{2018}']) => return None,
@@ -84,29 +91,22 @@ impl<'t> Matcher<'t> {
         Self { text, bytes: text.as_bytes(), start, at: start, open: Vec::new(), last: b'[' }
     }
 
-    /// The byte after the region: after its last bracket, or else at the fence that it is in, or at the end of the text.
-    fn run(mut self) -> usize {
+    /// The byte after the region: after its last bracket, or else at the fence that it is in, or at the end of the text. Also whether
+    /// all of the text was read.
+    fn run(mut self) -> (usize, bool) {
         while let Some(&byte) = self.bytes.get(self.at) {
             match byte {
                 b'{' | b'[' => self.open.push(byte),
                 b'}' | b']' => {
                     self.close(byte);
                     if self.open.is_empty() {
-                        return self.at + 1;
+                        return (self.at + 1, false);
                     }
                 }
                 // In JSON nothing else comes before a string. What is quoted in other places is prose, or broken.
-                b'"' | b'\'' if matches!(self.last, b'{' | b'[' | b',' | b':') => {
-                    if !self.string(byte) {
-                        break;
-                    }
-                }
-                b'/' if matches!(self.last, b'{' | b'[' | b',' | b':' | b'}' | b']' | b'"' | b'\'' | b'0'..=b'9' | b'a'..=b'z') => {
-                    if self.comment() {
-                        continue;
-                    }
-                }
-                b'\n' if self.bytes[self.at + 1..].starts_with(b"```") => return self.at,
+                b'"' | b'\'' if matches!(self.last, b'{' | b'[' | b',' | b':') && !self.string(byte) => break,
+                b'/' if !matches!(self.last, b'/' | b'<') && self.comment() => continue,
+                b'\n' if self.bytes[self.at + 1..].starts_with(b"```") => return (self.at, false),
                 _ => {}
             }
             if !byte.is_ascii_whitespace() {
@@ -115,7 +115,7 @@ impl<'t> Matcher<'t> {
             self.at += 1;
         }
         let fence = self.text[self.start..].find("\n```");
-        fence.map_or(self.text.len(), |fence| self.start + fence)
+        (fence.map_or(self.text.len(), |fence| self.start + fence), true)
     }
 
     /// A closing bracket ends what it belongs to, with all that was left open in it; a stray one ends nothing.
@@ -157,6 +157,10 @@ impl<'t> Matcher<'t> {
     }
 }
 
+/// How many quotes, blanks and backslashes there may be before a bracket in a string.
+const LEAD: usize = 32;
+/// How many regions may have no end.
+const ENDLESS: usize = 8;
 /// How far away the bracket may be that a closing one belongs to where others are open.
 const NEAR: usize = 16;
 
@@ -174,9 +178,28 @@ pub(super) fn without_thoughts(text: &str) -> &str {
 /// The part of `text` between brackets that is escaped as in a string: from the first bracket with an escaped quote after it to the
 /// last one.
 pub(super) fn escaped(text: &str) -> Option<&str> {
+    let start = text.match_indices("\\\"").find_map(|(quote, _)| bracket_before(text.as_bytes(), quote))?;
+    let end = 1 + text.rfind(['}', ']']).filter(|&end| end > start)?;
+    Some(&text[start..end])
+}
+
+/// What stands in the first JSON string of `text` that begins with a bracket, behind more quotes perhaps.
+pub(super) fn in_string(text: &str) -> Option<&str> {
     let bytes = text.as_bytes();
-    let quote = text.find("\\\"")?;
-    // Back over backslashes, blanks that are escaped or not, and other brackets.
+    let begins = |start: usize| {
+        let mut after = bytes[start..].iter().enumerate().take(LEAD);
+        let first = after.find(|&(at, &byte)| {
+            let is_escaped_blank = b"nrt".contains(&byte) && bytes[start + at - 1] == b'\\';
+            !is_escaped_blank && byte != b'"' && byte != b'\\' && !byte.is_ascii_whitespace()
+        });
+        first.is_some_and(|(_, &byte)| byte == b'{' || byte == b'[')
+    };
+    let quotes = text.match_indices('"').map(|(at, _)| at).filter(|&at| at == 0 || bytes[at - 1] != b'\\');
+    quotes.filter(|&at| begins(at)).find_map(|at| quoted(&text[at..]))
+}
+
+/// The first bracket before an escaped quote, with nothing but other brackets and blanks in between, escaped or not.
+fn bracket_before(bytes: &[u8], quote: usize) -> Option<usize> {
     let mut start = None;
     for at in (0..quote).rev() {
         match bytes[at] {
@@ -186,9 +209,7 @@ pub(super) fn escaped(text: &str) -> Option<&str> {
             _ => break,
         }
     }
-    let start = start?;
-    let end = 1 + text.rfind(['}', ']']).filter(|&end| end > start)?;
-    Some(&text[start..end])
+    start
 }
 
 /// What stands between fences, if there is one block of it.

@@ -17,7 +17,7 @@ use serde_json::{Map, Number, Value};
 
 pub(super) use node::{NodeRef, OnTape};
 pub(super) use parse::{Fault, Place, SyntaxError, pointer_token};
-pub(super) use text::{escape, number, number_length, unescape};
+pub(super) use text::{escape, number, number_length, quoted, unescape};
 
 /// What a node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +66,10 @@ impl Document {
         build(&self.text, &self.cells, 0)
     }
 
+    pub(super) fn root(&self) -> NodeRef<'_> {
+        NodeRef::root(&self.text, &self.cells)
+    }
+
     /// As what it was parsed.
     pub(super) fn text(&self) -> &str {
         &self.text
@@ -89,7 +93,7 @@ impl<'t> Tape<'t> {
     }
 
     pub(super) fn root(&self) -> NodeRef<'_> {
-        NodeRef::root(self)
+        NodeRef::root(self.text, &self.cells)
     }
 
     /// With a text of its own.
@@ -147,4 +151,4 @@ fn build(text: &str, cells: &[Cell], index: usize) -> Value {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -6,7 +6,7 @@ use jsonschema::JsonType;
 use jsonschema::json::{Array, Json, Node, NodeIdentity, Object};
 use serde_json::{Number, Value};
 
-use super::{Cell, Kind, Tape, build, number_of, string};
+use super::{Cell, Kind, build, number_of, string};
 
 /// The representation.
 pub(in super::super) struct OnTape;
@@ -19,8 +19,8 @@ pub(in super::super) enum NodeRef<'a> {
 }
 
 impl<'a> NodeRef<'a> {
-    pub(super) fn root(tape: &'a Tape<'_>) -> Self {
-        Self::At { text: tape.text, cells: &tape.cells, index: 0 }
+    pub(super) fn root(text: &'a str, cells: &'a [Cell]) -> Self {
+        Self::At { text, cells, index: 0 }
     }
 
     #[inline]
@@ -121,6 +121,13 @@ impl<'a> Node<'a, OnTape> for NodeRef<'a> {
             Kind::Array => JsonType::Array,
             Kind::Object => JsonType::Object,
         }
+    }
+
+    /// All bytes but those that go on with a character; many at a time, where characters are decoded one by one.
+    fn string_length(&self) -> Option<u64> {
+        let string = self.as_string()?;
+        let starts = string.as_bytes().iter().filter(|&&byte| byte & 0xC0 != 0x80);
+        Some(starts.count() as u64)
     }
 
     #[inline]

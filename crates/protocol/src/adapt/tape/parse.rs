@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::fmt::Write;
 
 use thiserror::Error;
 
@@ -69,7 +70,7 @@ impl Place {
         let start = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
         // Of a character all bytes but the first are 0b10……….
         let column = 1 + before[start..].iter().filter(|&&byte| byte & 0xC0 != 0x80).count();
-        Self { line: 1 + before.iter().filter(|&&byte| byte == b'\n').count(), column }
+        Self { line: before.split(|&byte| byte == b'\n').count(), column }
     }
 }
 
@@ -102,7 +103,7 @@ struct Open {
     /// A bit for each name's hash: a name whose bit is not set is new.
     seen: u64,
     /// All names, once there are many.
-    set: Option<Box<HashSet<String>>>,
+    set: Option<HashSet<String>>,
 }
 
 struct Parser<'t> {
@@ -244,7 +245,7 @@ impl Parser<'_> {
             !is_new && before.iter().any(|cell| of(cell).as_ref() == Some(&name))
         } else {
             let names = || before.iter().filter_map(of).map(Cow::into_owned).collect();
-            !open.set.get_or_insert_with(|| Box::new(names())).insert(name.clone().into_owned())
+            !open.set.get_or_insert_with(names).insert(name.clone().into_owned())
         };
         let repeated = is_known.then(|| name.into_owned());
         self.names.push(last as u32);
@@ -320,7 +321,7 @@ impl Parser<'_> {
         let mut path = String::new();
         for (depth, open) in self.open.iter().enumerate() {
             if !open.is_object {
-                path.push_str(&format!("/{}", open.count));
+                let _ = write!(path, "/{}", open.count);
                 continue;
             }
             let end = self.open.get(depth + 1).map_or(self.names.len(), |inner| inner.names);
@@ -352,7 +353,7 @@ fn hash(name: &[u8]) -> usize {
     let last = name.last().copied().unwrap_or_default();
     let middle = name.get(name.len() / 2).copied().unwrap_or_default();
     let sum = usize::from(first) * 31 + usize::from(last) * 131 + usize::from(middle) * 7 + name.len() * 17;
-    sum ^ sum >> 6
+    sum ^ (sum >> 6)
 }
 
 /// Where the first quote, backslash or control character is, from `at` on; eight bytes at a time.
@@ -361,12 +362,12 @@ fn plain_until(bytes: &[u8], mut at: usize) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
     // The lowest high bit of the result is that of the first byte that is zero (below 32, for the last line).
-    let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGH;
+    let zeros = |word: u64| (word.wrapping_sub(ONES) & !word) & HIGH;
     while let Some(word) = bytes.get(at..).and_then(|rest| rest.first_chunk()) {
         let word = u64::from_le_bytes(*word);
-        let found = zeros(word ^ ONES * 0x22)
-            | zeros(word ^ ONES * 0x5C)
-            | word.wrapping_sub(ONES * 0x20) & !word & HIGH;
+        let found = zeros(word ^ (ONES * 0x22))
+            | zeros(word ^ (ONES * 0x5C))
+            | ((word.wrapping_sub(ONES * 0x20) & !word) & HIGH);
         if found != 0 {
             return at + found.trailing_zeros() as usize / 8;
         }

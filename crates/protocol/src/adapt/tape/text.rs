@@ -17,6 +17,18 @@ pub(in super::super) fn unescape(text: &str) -> Option<String> {
     Some(plain)
 }
 
+/// What stands between the quotes of the JSON string at the beginning of `text`, which is a quote.
+pub(in super::super) fn quoted(text: &str) -> Option<&str> {
+    let mut at = 1;
+    loop {
+        at += text.get(at..)?.find(['\\', '"'])?;
+        if text.as_bytes()[at] == b'"' {
+            return Some(&text[1..at]);
+        }
+        at += escape(&text[at..])?.0;
+    }
+}
+
 /// The character of the escape at the beginning of `text`, and how long it is.
 pub(in super::super) fn escape(text: &str) -> Option<(usize, char)> {
     let bytes = text.as_bytes();

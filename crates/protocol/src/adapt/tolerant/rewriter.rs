@@ -1,6 +1,9 @@
 //! Objects and arrays: commas, colons and brackets.
 
+use std::fmt::Write;
+
 use super::super::tape::{Fault, SyntaxError, pointer_token, unescape};
+use super::string::begins_member;
 use super::{Mend, Mends, Rewritten};
 
 /// An object or array that has not ended.
@@ -217,14 +220,7 @@ impl Rewriter<'_> {
             return rest.starts_with(['"', '\'', '{', '[', '-'])
                 || rest.starts_with(|c: char| c.is_ascii_digit());
         }
-        let after = match rest.chars().next() {
-            Some(quote @ ('"' | '\'')) => rest[1..].split_once(quote).map(|(_, after)| after),
-            _ => {
-                let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
-                (end > 0).then(|| &rest[end..])
-            }
-        };
-        after.is_some_and(|after| after.trim_start().starts_with(':'))
+        begins_member(rest)
     }
 
     /// Whether nothing that could belong to a value follows.
@@ -326,7 +322,7 @@ impl Rewriter<'_> {
         let mut path = String::new();
         for open in &self.open {
             if !open.is_object {
-                path.push_str(&format!("/{}", open.count));
+                let _ = write!(path, "/{}", open.count);
                 continue;
             }
             let name = self.out.get(open.item..open.name_end).unwrap_or_default();

@@ -27,7 +27,7 @@ impl<'t> Rewriter<'t> {
         let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
         // JSON5's names are those of JavaScript, without escapes here; repair knows more.
         let has_more = self.could(Mend::BareValue);
-        let end = rest.find(|c: char| !is_part(c) && !(has_more && c == '-')).unwrap_or(rest.len());
+        let end = rest.find(|c: char| !(is_part(c) || has_more && c == '-')).unwrap_or(rest.len());
         let is_bare = end > 0 && (has_more || !rest.starts_with(|c: char| c.is_numeric()));
         match rest.chars().next() {
             Some('"') => self.string('"', true),

@@ -1,5 +1,7 @@
 //! Strings: quotes, escapes, and where they end.
 
+use std::fmt::Write;
+
 use super::super::tape::{Fault, escape};
 use super::Mend;
 use super::rewriter::Rewriter;
@@ -67,7 +69,7 @@ impl Rewriter<'_> {
             return Ok(true);
         }
         let mut after = self.rest().chars().skip(1);
-        let Some(escaped) = after.next() else { return Ok(!self.could(Mend::CutValue)) };
+        let Some(escaped) = after.next() else { return Ok(false) };
         let hex = |digits: &str| u32::from_str_radix(digits, 16).ok().and_then(char::from_u32);
         let (length, means) = match escaped {
             '\'' => (2, Some('\'')),
@@ -114,7 +116,9 @@ impl Rewriter<'_> {
             '\n' => self.out.push_str("\\n"),
             '\r' => self.out.push_str("\\r"),
             '\t' => self.out.push_str("\\t"),
-            other => self.out.push_str(&format!("\\u{:04x}", u32::from(other))),
+            other => {
+                let _ = write!(self.out, "\\u{:04x}", u32::from(other));
+            }
         }
     }
 
@@ -133,6 +137,10 @@ impl Rewriter<'_> {
     fn follows_value(&self, after: &str) -> bool {
         let next = after.trim_start();
         let is_apart = next.len() < after.len();
+        // Lines end in strings less often than after them.
+        if after[..after.len() - next.len()].contains('\n') {
+            return true;
+        }
         let in_object = self.in_object();
         match next.chars().next() {
             None | Some('}' | ']') => true,
@@ -158,13 +166,12 @@ impl Rewriter<'_> {
 }
 
 /// Whether `text` begins with a name and a colon.
-fn begins_member(text: &str) -> bool {
-    let after = match text.chars().next() {
-        Some(quote @ ('"' | '\'')) => text[1..].split_once(quote).map(|(_, after)| after),
-        _ => {
-            let end = text.find(|c: char| !c.is_alphanumeric() && !"_$-".contains(c)).unwrap_or(text.len());
-            (end > 0).then(|| &text[end..])
-        }
+pub(super) fn begins_member(text: &str) -> bool {
+    let after = if let Some(quote @ ('"' | '\'')) = text.chars().next() {
+        text[1..].split_once(quote).map(|(_, after)| after)
+    } else {
+        let end = text.find(|c: char| !c.is_alphanumeric() && !"_$-".contains(c)).unwrap_or(text.len());
+        (end > 0).then(|| &text[end..])
     };
     after.is_some_and(|after| after.trim_start().starts_with(':'))
 }
