@@ -215,6 +215,6 @@ mod tests {
             }
             line["span"].as_object_mut().expect("a span").remove("run_id");
         }
-        insta::assert_json_snapshot!(lines);
+        insta::assert_snapshot!(serde_json::to_string_pretty(&lines).expect("JSON"));
     }
 }
