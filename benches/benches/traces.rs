@@ -39,7 +39,11 @@ fn main() -> Result<()> {
     drop(tracer);
     let bytes = std::fs::metadata(&path)?.len();
     let rate = events as f64 / written.as_secs_f64();
-    println!("{events} events written in {:.2} s, {rate:.0} a second, {} MiB", written.as_secs_f64(), bytes >> 20);
+    println!(
+        "{events} events written in {:.2} s, {rate:.0} a second, {} MiB",
+        written.as_secs_f64(),
+        bytes >> 20
+    );
     let now = Timestamp::now();
     let everything = HealthOptions { buckets: 12, ..HealthOptions::at(now) };
     let tenth = began.elapsed() / 10;
@@ -78,10 +82,14 @@ fn run(tracer: &Tracer, number: u64) {
         attempt.event(Event::OutputFail, attributes(stage));
     });
     attempt(&write, 2, number + 1, |attempt| {
-        for (stage, transforms) in [("extract", vec!["json.loads"]), ("semantic", vec!["str->int", "str->bool"])] {
-            let reason = json!({ "stage": stage, "reason": "it does not fit the schema", "expected_type": "integer" });
+        for (stage, transforms) in
+            [("extract", vec!["json.loads"]), ("semantic", vec!["str->int", "str->bool"])]
+        {
+            let reason =
+                json!({ "stage": stage, "reason": "it does not fit the schema", "expected_type": "integer" });
             attempt.event(Event::OutputAttempt, attributes(reason));
-            attempt.event(Event::OutputSuccess, attributes(json!({ "stage": stage, "transforms": transforms })));
+            attempt
+                .event(Event::OutputSuccess, attributes(json!({ "stage": stage, "transforms": transforms })));
         }
     });
     write.end(Status::Ok);
