@@ -159,7 +159,7 @@ mod tests {
     use serde_json::json;
     use tracing_subscriber::fmt::format::FmtSpan;
     use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
-    use tracing_subscriber::registry::LookupSpan;
+    use tracing_subscriber::registry::{LookupSpan, Scope};
 
     use super::*;
     use crate::trace::tests::attributes;
@@ -184,7 +184,7 @@ mod tests {
 
     impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Scopes {
         fn on_event(&self, event: &tracing::Event<'_>, context: Context<'_, S>) {
-            let scope = context.event_scope(event).into_iter().flat_map(|scope| scope.from_root());
+            let scope = context.event_scope(event).into_iter().flat_map(Scope::from_root);
             let names = scope.map(|span| span.name()).collect();
             self.0.lock().unwrap_or_else(PoisonError::into_inner).push(names);
         }

@@ -141,7 +141,9 @@ fn a_full_queue_makes_who_records_wait_and_loses_nothing() {
             })
         })
         .collect();
-    runs.into_iter().for_each(|run| run.join().expect("no panic"));
+    for run in runs {
+        run.join().expect("no panic");
+    }
     tracer.flush().expect("written");
     assert_eq!(rows(&path, "SELECT count(*) FROM events"), ["800"]);
     assert_eq!(rows(&path, "SELECT count(*) FROM spans WHERE status = 'cancelled'"), ["4"]);
