@@ -69,7 +69,8 @@ impl Other {
 
 fn number(path: &Path, query: &str) -> u64 {
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).expect("a database");
-    connection.query_row(query, [], |row| row.get(0)).expect(query)
+    let count: i64 = connection.query_row(query, [], |row| row.get(0)).expect(query);
+    count.unsigned_abs()
 }
 
 /// Of each run that ended there is everything.

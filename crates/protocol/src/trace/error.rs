@@ -7,7 +7,6 @@ use thiserror::Error;
 #[error("{}: {kind}", path.display())]
 pub struct TraceError {
     path: PathBuf,
-    #[source]
     kind: Box<Kind>,
 }
 
@@ -15,22 +14,18 @@ pub struct TraceError {
 pub(super) enum Kind {
     #[error("there is no such file")]
     Missing,
-    #[error("it cannot be opened")]
-    Open(#[source] rusqlite::Error),
+    #[error("it cannot be opened: {0}")]
+    Open(rusqlite::Error),
     #[error("it is a database of something else than traces")]
     Foreign,
     #[error("it is of version {given}, and this program knows {known} at most: it needs a newer one")]
     Newer { given: i64, known: i64 },
-    #[error("it cannot be read")]
-    Read(#[source] rusqlite::Error),
-    #[error("{lost} records were lost")]
-    Lost {
-        lost: u64,
-        #[source]
-        first: rusqlite::Error,
-    },
-    #[error("no thread can be started for it")]
-    Thread(#[source] std::io::Error),
+    #[error("it cannot be read: {0}")]
+    Read(rusqlite::Error),
+    #[error("{lost} records were lost: {first}")]
+    Lost { lost: u64, first: rusqlite::Error },
+    #[error("no thread can be started for it: {0}")]
+    Thread(std::io::Error),
     #[error("its writer has ended")]
     Ended,
 }

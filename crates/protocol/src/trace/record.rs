@@ -18,11 +18,13 @@ impl Timestamp {
     }
 
     /// Later by `time`.
+    #[must_use]
     pub fn after(self, time: Duration) -> Self {
         Self(self.0.saturating_add(i64::try_from(time.as_micros()).unwrap_or(i64::MAX)))
     }
 
     /// Earlier by `time`.
+    #[must_use]
     pub fn before(self, time: Duration) -> Self {
         Self(self.0.saturating_sub(i64::try_from(time.as_micros()).unwrap_or(i64::MAX)))
     }

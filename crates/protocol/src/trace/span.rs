@@ -69,7 +69,7 @@ impl Tracer {
     /// # Errors
     /// The first of a sink that has lost something.
     pub fn flush(&self) -> Result<(), TraceError> {
-        let results: Vec<_> = self.sinks.iter().map(|sink| sink.flush()).collect();
+        let results: Vec<_> = self.sinks.iter().map(Sink::flush).collect();
         results.into_iter().collect()
     }
 }
@@ -142,6 +142,7 @@ impl Span {
     }
 
     /// Begins a step within this run, or within this step.
+    #[must_use]
     pub fn step(&self, name: impl Into<String>) -> Self {
         let (name, around) = (name.into(), self.record());
         let subject = Subject { step: Some(name.clone()), ..around.subject.clone() };
@@ -149,6 +150,7 @@ impl Span {
     }
 
     /// Begins a try, numbered from 1, within this step.
+    #[must_use]
     pub fn attempt(&self, number: u32) -> Self {
         let around = self.record();
         let (name, subject) = (format!("attempt {number}"), around.subject.clone());

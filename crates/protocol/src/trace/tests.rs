@@ -33,12 +33,12 @@ fn spans_have_what_was_said_around_them() {
     second.end(Status::Ok);
     step.end(Status::Ok);
     drop(run);
-    insta::assert_json_snapshot!(memory.outline());
+    insta::assert_snapshot!(serde_json::to_string_pretty(&memory.outline()).expect("JSON"));
     let events = memory.events();
     assert_eq!((events[0].at, events[0].span.status), (Timestamp(1_000_003), Status::Open));
     let spans = memory.spans();
     let times: Vec<_> = spans.iter().map(|span| (span.start.0 - 1_000_000, span.end)).collect();
-    let end = |at| Some(Timestamp(1_000_000 + at));
+    let end = |at: i64| Some(Timestamp(1_000_000 + at));
     assert_eq!(times, [(2, end(4)), (5, end(7)), (1, end(8)), (0, end(9))]);
     assert!(spans.iter().all(|span| span.run == spans[0].run));
 }

@@ -14,11 +14,11 @@ type Tallies = HashMap<(Option<NameId>, u32), Tally>;
 
 pub(super) fn fold(
     connection: &Connection,
-    scan: Scan,
+    scan: &Scan,
     options: &HealthOptions,
 ) -> Result<Health, rusqlite::Error> {
-    let (tallies, skips) = tallies(&scan);
-    let parts = Parts { scan: &scan, whole: whole(&tallies) };
+    let (tallies, skips) = tallies(scan);
+    let parts = Parts { scan, whole: whole(&tallies) };
     let time = |time: Timestamp| rfc3339(connection, time);
     let from = scan.window.map(|(from, _)| time(from)).transpose()?;
     let until = scan.window.map(|(_, until)| time(until)).transpose()?;
@@ -45,7 +45,7 @@ pub(super) fn fold(
     };
     if let Some(window) = scan.window.filter(|_| options.buckets > 0) {
         let bounds: Vec<_> = Buckets::new(window, options.buckets).bounds().collect();
-        health.trends = trends(connection, &scan, tallies, &bounds)?;
+        health.trends = trends(connection, scan, tallies, &bounds)?;
     }
     health.recommendations = recommend::recommend(&health);
     Ok(health)

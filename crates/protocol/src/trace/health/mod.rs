@@ -186,7 +186,7 @@ impl Health {
         // All that is read is of one moment.
         let moment = connection.unchecked_transaction()?;
         let scan = scan::scan(&moment, options)?;
-        fold::fold(&moment, scan, options)
+        fold::fold(&moment, &scan, options)
     }
 
     /// The same as CSV (RFC 4180): a line for each number, with the columns `part`, `name`, `bucket`, `stage`, `metric` and `value`.

@@ -44,6 +44,7 @@ const TABLES: &str = "
         attributes TEXT
     );
     CREATE INDEX spans_by_start ON spans (start_us);
+    CREATE INDEX spans_by_trace ON spans (trace);
     CREATE TABLE events (
         id INTEGER PRIMARY KEY,
         span INTEGER NOT NULL REFERENCES spans (id),
@@ -55,6 +56,7 @@ const TABLES: &str = "
         attributes TEXT
     );
     CREATE INDEX events_by_time ON events (at_us);
+    CREATE INDEX events_by_span ON events (span);
     CREATE TABLE correction_ledger (
         id INTEGER PRIMARY KEY,
         timestamp INTEGER NOT NULL,
