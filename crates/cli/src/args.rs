@@ -66,12 +66,20 @@ pub(crate) enum Command {
     /// Ask models for directives.
     #[command(subcommand)]
     Directives(crate::directives::DirectivesCommand),
+    /// Have answers repaired that do not fit their schema.
+    Repair(Box<crate::repair::RepairArgs>),
     /// Make grammars, templates and schemas of definitions of fields.
     #[command(subcommand)]
     Fields(FieldsCommand),
+    /// Make what a model wrote fit a schema.
+    ///
+    /// Exit code 0: all outputs are valid; 1: one is not; 2: the schema, an option or a file cannot be used.
+    Adapt(crate::adapt::AdaptArgs),
     /// Find out how often models do what they are asked for.
     #[command(subcommand)]
     Eval(EvalCommand),
+    /// Find out from traces how often outputs need help, and what to do about it.
+    HealthCheck(crate::health::HealthArgs),
     /// Measure.
     #[command(subcommand)]
     Bench(BenchCommand),

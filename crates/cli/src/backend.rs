@@ -1,11 +1,11 @@
 //! What answers chats: a model in this process, or a server.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use formwork_engine::EngineOptions;
-use formwork_protocol::{ChatBackend, RemoteBackend, Retry};
+use formwork_protocol::{ChatBackend, RemoteBackend, Retry, RetryPolicy};
 use formwork_server::{App, LocalBackend, ServedModel, ServerOptions};
 
 use crate::args::OpenArgs;
@@ -24,6 +24,10 @@ pub(crate) struct BackendArgs {
     /// The environment variable with the server's key.
     #[arg(long, value_name = "VARIABLE", requires = "base_url")]
     pub(crate) api_key_env: Option<String>,
+
+    /// How long a server that is busy is asked again, in seconds; three times, if nothing is said.
+    #[arg(long, value_name = "SECONDS", requires = "base_url")]
+    pub(crate) retry_deadline: Option<u64>,
 
     #[command(flatten)]
     pub(crate) open: OpenArgs,
@@ -50,6 +54,8 @@ impl BackendArgs {
             let key = key(variable).with_context(|| format!("--api-key-env {variable}"))?;
             remote = remote.with_key(&key)?;
         }
+        let deadline = self.retry_deadline.map(Duration::from_secs);
+        let remote = remote.with_retry(RetryPolicy { deadline, ..RetryPolicy::default() });
         Ok((Arc::new(remote.on_retry(tell_retry)), model))
     }
 
@@ -74,8 +80,13 @@ pub(crate) fn key(variable: &str) -> Result<String> {
     Ok(std::env::var(variable)?.trim().to_owned())
 }
 
-/// Says that a request is about to be sent again.
+/// Says that a request is about to be sent again, or that a model is asked for a repair.
 pub(crate) fn tell_retry(retry: &Retry) {
-    let (category, pause) = (retry.error.category().name(), retry.pause.as_secs_f64());
-    eprintln!("formwork: attempt {} in {pause:.1} s: {category}: {}", retry.attempt, retry.error);
+    if retry.is_schema_repair {
+        let most = retry.max_attempts.unwrap_or_default();
+        eprintln!("formwork: repair {}/{most}: {}", retry.attempt, retry.cause);
+        return;
+    }
+    let (category, pause) = (retry.cause.name(), retry.pause.as_secs_f64());
+    eprintln!("formwork: attempt {} in {pause:.1} s: {category}: {}", retry.attempt, retry.cause);
 }

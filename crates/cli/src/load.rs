@@ -235,7 +235,7 @@ pub(crate) fn read_definition(path: &Path, format: Option<DefinitionFormatArg>) 
     Definition::parse(&text, format).with_context(|| name)
 }
 
-fn read_json(path: &Path) -> Result<Value> {
+pub(crate) fn read_json(path: &Path) -> Result<Value> {
     let text = read_text(path)?;
     serde_json::from_str(&text).with_context(|| format!("{}: not JSON", path.display()))
 }

@@ -5,6 +5,7 @@
 
 #![allow(clippy::print_stdout, reason = "results go to standard output")]
 
+mod adapt;
 mod args;
 mod backend;
 mod bench;
@@ -15,9 +16,11 @@ mod eval;
 mod fields;
 mod generation;
 mod grammar;
+mod health;
 mod inspect;
 mod load;
 mod models;
+mod repair;
 mod run;
 mod serve;
 mod tokenize;
@@ -64,8 +67,11 @@ fn dispatch(args: Args) -> Result<bool> {
         Command::Grammar(command) => grammar::grammar(&command, as_json),
         Command::Tools(command) => tools::tools(&command, as_json),
         Command::Directives(command) => directives::directives(&command, as_json),
+        Command::Repair(command) => repair::repair(&command, as_json),
         Command::Fields(command) => fields::fields(&command, as_json),
+        Command::Adapt(command) => adapt::adapt(&command, as_json),
         Command::Eval(command) => eval::eval(&command, as_json),
+        Command::HealthCheck(command) => health::health_check(&command, as_json),
         Command::Bench(command) => bench::bench(&command, args.json.as_deref()),
     }
 }

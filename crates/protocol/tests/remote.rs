@@ -88,12 +88,14 @@ async fn what_may_pass_is_tried_again() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&told);
     let backend = backend.on_retry(move |retry| {
-        log.lock().expect("a lock").push((retry.error.category(), retry.attempt));
+        log.lock().expect("a lock").push((retry.cause.name(), retry.attempt, retry.max_attempts));
+        assert!(!retry.is_schema_repair && retry.started_at <= std::time::SystemTime::now());
     });
     let answer = backend.chat(&body()).await.expect("an answer");
     assert_eq!((answer.attempts, answer.retried), (3, vec![Category::RateLimited, Category::Server]));
     assert_eq!(requests.lock().expect("a lock").len(), 3);
-    assert_eq!(*told.lock().expect("a lock"), [(Category::RateLimited, 2), (Category::Server, 3)]);
+    let expected = [("RATE_LIMITED", 2, Some(4)), ("SERVER_ERROR", 3, Some(4))];
+    assert_eq!(*told.lock().expect("a lock"), expected);
 }
 
 #[tokio::test]

@@ -2,6 +2,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::quota::Exhausted;
+
 /// Why a backend did not answer.
 ///
 /// ```
@@ -37,8 +39,36 @@ pub(crate) enum Kind {
     Broken { reason: String },
     #[error("the script has no answer left")]
     ScriptOver,
+    #[error(transparent)]
+    Interrupted(Interruption),
+    #[error(transparent)]
+    Exhausted(Exhausted),
+}
+
+/// Why a run ends although nothing is wrong with it. Whatever retries, repairs or goes on without an answer lets it through as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
+#[non_exhaustive]
+pub enum Interruption {
+    /// The caller gave up.
     #[error("cancelled")]
     Cancelled,
+    /// The run is to be gone on with later.
+    #[error("paused")]
+    Paused,
+    /// What is next would cost more than there is.
+    #[error("the budget is exhausted")]
+    BudgetExhausted,
+}
+
+impl Interruption {
+    /// Its name in records, such as `budget_exhausted`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cancelled => "cancelled",
+            Self::Paused => "paused",
+            Self::BudgetExhausted => "budget_exhausted",
+        }
+    }
 }
 
 /// The classes of errors, by what a caller can do about them.
@@ -61,6 +91,10 @@ pub enum Category {
     Malformed,
     /// Given up by the caller, and passed through everything untouched.
     Cancelled,
+    /// Put off by the caller, and passed through as well.
+    Paused,
+    /// Not begun, since it would have cost more than there is; passed through as well.
+    Exhausted,
 }
 
 impl Category {
@@ -75,6 +109,8 @@ impl Category {
             Self::Connection => "CONNECTION",
             Self::Malformed => "MALFORMED_RESPONSE",
             Self::Cancelled => "CANCELLED",
+            Self::Paused => "PAUSED",
+            Self::Exhausted => "BUDGET_EXHAUSTED",
         }
     }
 }
@@ -90,7 +126,11 @@ impl BackendError {
 
     /// The caller gave up.
     pub fn cancelled() -> Self {
-        Kind::Cancelled.into()
+        Interruption::Cancelled.into()
+    }
+
+    pub(crate) fn timeout(limit: Duration) -> Self {
+        Kind::Timeout { limit }.into()
     }
 
     pub(crate) fn of_status(status: u16, body: &str, retry_after: Option<Duration>) -> Self {
@@ -119,8 +159,27 @@ impl BackendError {
             }
             Kind::Connection { .. } | Kind::Broken { .. } => Category::Connection,
             Kind::Malformed { .. } | Kind::TooLarge { .. } | Kind::ScriptOver => Category::Malformed,
-            Kind::Cancelled => Category::Cancelled,
+            Kind::Interrupted(Interruption::Cancelled) => Category::Cancelled,
+            Kind::Interrupted(Interruption::Paused) => Category::Paused,
+            Kind::Interrupted(Interruption::BudgetExhausted) | Kind::Exhausted(_) => Category::Exhausted,
         }
+    }
+
+    /// Why the run ends, where nothing is wrong: such an error is passed on as it is.
+    pub fn interruption(&self) -> Option<Interruption> {
+        match &*self.0 {
+            Kind::Interrupted(interruption) => Some(*interruption),
+            Kind::Exhausted(_) => Some(Interruption::BudgetExhausted),
+            _ => None,
+        }
+    }
+
+    /// Whether the backend says that it does not know what a request asks for, so that an easier one may do.
+    pub(crate) fn is_of_mode(&self) -> bool {
+        const ELSEWHERE: [&str; 4] =
+            ["context_length_exceeded", "model_not_found", "invalid_api_key", "insufficient_quota"];
+        let about_mode = matches!(self.status(), Some(400 | 404 | 405 | 415 | 422 | 501));
+        about_mode && !self.code().is_some_and(|code| ELSEWHERE.contains(&code))
     }
 
     /// Whether the same request may succeed later.
@@ -158,6 +217,18 @@ impl BackendError {
             Kind::Status { retry_after, .. } => *retry_after,
             _ => None,
         }
+    }
+}
+
+impl From<Interruption> for BackendError {
+    fn from(interruption: Interruption) -> Self {
+        Kind::Interrupted(interruption).into()
+    }
+}
+
+impl From<Exhausted> for BackendError {
+    fn from(exhausted: Exhausted) -> Self {
+        Kind::Exhausted(exhausted).into()
     }
 }
 

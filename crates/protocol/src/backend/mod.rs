@@ -12,9 +12,9 @@ use futures_util::stream::BoxStream;
 use serde_json::{Map, Value};
 
 pub use capabilities::{Capabilities, Feature};
-pub use error::{BackendError, Category};
+pub use error::{BackendError, Category, Interruption};
 pub use remote::RemoteBackend;
-pub use retry::{Retry, RetryPolicy};
+pub use retry::{Retry, RetryCause, RetryPolicy};
 pub use scripted::ScriptedBackend;
 
 /// The body of a chat request, as `POST /v1/chat/completions` takes it, without `stream`.

@@ -1,4 +1,5 @@
-use std::time::Duration;
+use std::fmt;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
@@ -27,15 +28,49 @@ impl Default for RetryPolicy {
     }
 }
 
-/// A request that is about to be sent again.
+/// A request that is about to be sent again, or an answer that is about to be repaired.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Retry {
     /// Why.
-    pub error: BackendError,
-    /// Which attempt comes next, from 2.
+    pub cause: RetryCause,
+    /// Which attempt comes next: of requests from 2, of repairs from 1.
     pub attempt: u32,
+    /// How many there are at most; none where only a deadline ends them.
+    pub max_attempts: Option<u32>,
     /// After how long.
     pub pause: Duration,
+    /// Since when it has been tried.
+    pub started_at: SystemTime,
+    /// Whether a model is asked to repair what it wrote, rather than a server to answer after all.
+    pub is_schema_repair: bool,
+}
+
+/// Why something is tried again.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RetryCause {
+    /// There was no answer.
+    Backend(BackendError),
+    /// There was one that does not fit its schema, for these reasons.
+    Schema(Vec<String>),
+}
+
+impl RetryCause {
+    /// The name of its kind in records, such as `RATE_LIMITED`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Backend(error) => error.category().name(),
+            Self::Schema(_) => "SCHEMA_VALIDATION",
+        }
+    }
+}
+
+impl fmt::Display for RetryCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Backend(error) => error.fmt(f),
+            Self::Schema(errors) => f.write_str(&errors.join("; ")),
+        }
+    }
 }
 
 impl RetryPolicy {
@@ -55,7 +90,14 @@ impl RetryPolicy {
         let jittered = doubled.mul_f64(0.75 + 0.25 * fastrand::f64());
         let pause = error.retry_after().map_or(jittered, |asked| asked.max(SHORTEST));
         let late = self.deadline.is_some_and(|deadline| started.elapsed() + pause > deadline);
-        (!late).then(|| Retry { error: error.clone(), attempt: attempt + 1, pause })
+        (!late).then(|| Retry {
+            cause: RetryCause::Backend(error.clone()),
+            attempt: attempt + 1,
+            max_attempts: (!busy).then_some(self.retries + 1),
+            pause,
+            started_at: SystemTime::now().checked_sub(started.elapsed()).unwrap_or(SystemTime::UNIX_EPOCH),
+            is_schema_repair: false,
+        })
     }
 }
 

@@ -50,6 +50,24 @@ pub enum StructuredOutput {
     Json,
     /// By a grammar.
     Grammar,
+    /// The same, by the name of a program that does so.
+    Outlines,
+    /// The same, by the name of another.
+    Xgrammar,
+}
+
+impl StructuredOutput {
+    /// What traces call it.
+    pub const fn mode_name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Auto => "auto",
+            Self::Json => "openai_json",
+            Self::Grammar => "grammar",
+            Self::Outlines => "outlines",
+            Self::Xgrammar => "xgrammar",
+        }
+    }
 }
 
 /// How much is done to an output that does not fit its schema.

@@ -21,7 +21,10 @@ pub(super) fn check(config: &Config) -> Result<(), Fault> {
     for (name, entry) in &config.models {
         model(config, entry).map_err(|fault| at(&["models", name], fault))?;
     }
-    Ok(())
+    match &config.traces.database {
+        Some(path) if path.as_os_str().is_empty() => Err(at(&["traces"], (vec!["database"], Reason::Empty))),
+        _ => Ok(()),
+    }
 }
 
 /// A reason at a key, or at a key within one.

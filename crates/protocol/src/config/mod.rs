@@ -1,4 +1,5 @@
-//! The configuration file, `formwork.toml`: defaults of adaptation, providers, models and sampling profiles.
+//! The configuration file, `formwork.toml`: defaults of adaptation, providers, models, sampling profiles and where traces
+//! are.
 //!
 //! A [`Config`] is read from text; who has the text, and the keys that it only names by their variables, is the caller's business. All
 //! of it is checked when it is read: names that are referred to exist, numbers are such as are taken, addresses are addresses. What
@@ -9,9 +10,10 @@
 mod aros;
 mod check;
 mod error;
-mod place;
+pub(crate) mod place;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -65,6 +67,17 @@ pub struct Config {
     /// Sampling profiles by their names, besides the predefined ones or in place of them.
     #[serde(default)]
     pub sampling_profiles: BTreeMap<String, Profile>,
+    /// Where traces are.
+    #[serde(default)]
+    pub traces: Traces,
+}
+
+/// Where traces are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Traces {
+    /// The database; who reads the file takes it for relative to the file's folder.
+    pub database: Option<PathBuf>,
 }
 
 /// A server that speaks `OpenAI`'s protocol.

@@ -6,13 +6,13 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// The line of a byte, from 1.
-pub(super) fn line(text: &str, offset: usize) -> usize {
+pub(crate) fn line(text: &str, offset: usize) -> usize {
     let before = text.as_bytes().iter().take(offset);
     1 + before.filter(|&&byte| byte == b'\n').count()
 }
 
 /// The dotted key at a byte, or whose value is there; the innermost, where there are several.
-pub(super) fn key_at(text: &str, offset: usize) -> Option<String> {
+pub(crate) fn key_at(text: &str, offset: usize) -> Option<String> {
     let document = DeTable::parse(text).ok()?;
     let mut best: Option<(Range<usize>, Vec<String>)> = None;
     visit(document.get_ref(), &mut Vec::new(), &mut |path, span| {

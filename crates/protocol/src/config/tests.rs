@@ -22,6 +22,7 @@ fn the_example_has_every_key_and_is_right() {
     assert_eq!((glm.provider.as_str(), glm.profile()), ("openrouter", "glm_4_7_steady"));
     assert!(config.profiles().get("glm_4_7_steady").expect("a profile").applies_to("z-ai/glm-4.7"));
     assert_eq!(config.models["small"].provider, LOCAL_PROVIDER);
+    assert_eq!(config.traces.database.as_deref(), Some(std::path::Path::new("traces.db")));
 }
 
 #[test]
@@ -125,6 +126,8 @@ fn errors_name_line_and_key() {
             "[sampling_profiles.default]\ntop_k = 1",
             "line 1: `sampling_profiles.default`: the name stands for values that are the backend's own",
         ),
+        ("[traces]\ndatabase = \"\"", "line 2: `traces.database`: it is empty"),
+        ("[traces]\nfile = \"t.db\"", "line 2: `traces.file`: unknown field `file`, expected `database`"),
         ("[aros", "line 1: "),
         ("[aros]\na = = 1", "line 2: "),
     ] {

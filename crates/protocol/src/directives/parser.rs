@@ -47,6 +47,15 @@ const EFFORT: usize = 8;
 /// # Errors
 /// With one of the codes of this module.
 pub fn parse(content: &str, max_bytes: usize) -> Result<Map<String, Value>, Problem> {
+    parse_with(content, max_bytes, &FIELDS)
+}
+
+/// Finds the object in `content`; one with any of these fields goes before others, and none of them may come twice.
+pub(crate) fn parse_with(
+    content: &str,
+    max_bytes: usize,
+    fields: &[&str],
+) -> Result<Map<String, Value>, Problem> {
     let given = content.len();
     if given > max_bytes {
         let message = format!("{given} bytes are more than the limit of {max_bytes}");
@@ -57,7 +66,7 @@ pub fn parse(content: &str, max_bytes: usize) -> Result<Map<String, Value>, Prob
         return Err(Problem::parse(EMPTY, "the answer has no text"));
     }
     match serde_json::from_str::<Members>(text) {
-        Ok(members) => return members.unambiguous(),
+        Ok(members) => return members.unambiguous(fields),
         Err(error) if error.classify() == Category::Data => {
             if let Ok(other) = serde_json::from_str::<Value>(text) {
                 let found = kind_of(&other);
@@ -67,11 +76,11 @@ pub fn parse(content: &str, max_bytes: usize) -> Result<Map<String, Value>, Prob
         }
         Err(_) => {}
     }
-    find(content, text)
+    find(content, text, fields)
 }
 
 /// What comes after a model's thoughts, which some servers leave in the text, with the mark before them or without it.
-pub(super) fn without_thoughts(content: &str) -> &str {
+pub(crate) fn without_thoughts(content: &str) -> &str {
     let text = content.trim_matches(is_blank);
     match text.split_once("</think>") {
         Some((_, after)) if !text.starts_with('{') => after.trim_matches(is_blank),
@@ -80,12 +89,12 @@ pub(super) fn without_thoughts(content: &str) -> &str {
 }
 
 /// Whitespace, and the marks of byte order that some servers leave in.
-pub(super) fn is_blank(c: char) -> bool {
+pub(crate) fn is_blank(c: char) -> bool {
     c.is_whitespace() || c == '\u{feff}'
 }
 
 /// The kind of a JSON value, in words.
-pub(super) const fn kind_of(value: &Value) -> &'static str {
+pub(crate) const fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -97,13 +106,13 @@ pub(super) const fn kind_of(value: &Value) -> &'static str {
 }
 
 /// The object somewhere in `text`, which is a part of `content`.
-fn find(content: &str, text: &str) -> Result<Map<String, Value>, Problem> {
+fn find(content: &str, text: &str, fields: &[&str]) -> Result<Map<String, Value>, Problem> {
     let mut first = None;
     let mut furthest: Option<Broken> = None;
     for part in fenced(text).into_iter().chain([text]) {
-        let found = scan(part);
+        let found = scan(part, fields);
         if let Some(envelope) = found.envelope {
-            return envelope.unambiguous();
+            return envelope.unambiguous(fields);
         }
         first = first.or(found.first);
         if let Some(broken) = found.furthest
@@ -113,14 +122,14 @@ fn find(content: &str, text: &str) -> Result<Map<String, Value>, Problem> {
         }
     }
     match (first, furthest) {
-        (Some(first), _) => first.unambiguous(),
+        (Some(first), _) => first.unambiguous(fields),
         (None, Some(broken)) => Err(broken.problem(content)),
         (None, None) => Err(Problem::parse(NO_JSON, "there is no JSON object in the answer")),
     }
 }
 
 /// What stands between lines that begin with a fence, or after the last such line.
-fn fenced(text: &str) -> Vec<&str> {
+pub(crate) fn fenced(text: &str) -> Vec<&str> {
     let mut blocks = Vec::new();
     let mut open: Option<(&str, usize)> = None;
     let mut at = 0;
@@ -152,13 +161,15 @@ struct Found<'a> {
 }
 
 /// Tries to read an object wherever one may begin.
-fn scan(text: &str) -> Found<'_> {
+fn scan<'a>(text: &'a str, fields: &[&str]) -> Found<'a> {
     let mut found = Found::default();
     let (mut at, mut effort) = (0, text.len().saturating_mul(EFFORT));
     while let Some(start) = text.as_bytes()[at..].iter().position(|&byte| byte == b'{') {
         let start = at + start;
         match Members::begin(&text[start..]) {
-            Ok((members, _)) if members.is_envelope() => return Found { envelope: Some(members), ..found },
+            Ok((members, _)) if members.is_envelope(fields) => {
+                return Found { envelope: Some(members), ..found };
+            }
             Ok((members, length)) => {
                 found.first.get_or_insert(members);
                 at = start + length;
@@ -181,10 +192,10 @@ fn scan(text: &str) -> Found<'_> {
     found
 }
 
-/// An object, with the name of a field that comes twice, if there is one.
+/// An object, with the names of fields that come twice.
 struct Members {
     map: Map<String, Value>,
-    duplicate: Option<&'static str>,
+    duplicates: Vec<String>,
 }
 
 impl Members {
@@ -198,12 +209,13 @@ impl Members {
         }
     }
 
-    fn is_envelope(&self) -> bool {
-        FIELDS.iter().any(|&field| self.map.contains_key(field))
+    fn is_envelope(&self, fields: &[&str]) -> bool {
+        fields.iter().any(|&field| self.map.contains_key(field))
     }
 
-    fn unambiguous(self) -> Result<Map<String, Value>, Problem> {
-        let Some(field) = self.duplicate else { return Ok(self.map) };
+    fn unambiguous(self, fields: &[&str]) -> Result<Map<String, Value>, Problem> {
+        let ambiguous = self.duplicates.iter().find(|name| fields.contains(&name.as_str()));
+        let Some(field) = ambiguous else { return Ok(self.map) };
         let problem = Problem::parse(DUPLICATE_FIELD, format!("`{field}` comes twice"));
         Err(problem.with(json!({ "field": field })))
     }
@@ -220,12 +232,12 @@ impl<'de> Deserialize<'de> for Members {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Members, A::Error> {
-                let mut members = Members { map: Map::new(), duplicate: None };
+                let mut members = Members { map: Map::new(), duplicates: Vec::new() };
                 while let Some((name, value)) = entries.next_entry::<String, Value>()? {
-                    let field = FIELDS.into_iter().find(|&field| field == name);
-                    if members.map.insert(name, value).is_some() {
-                        members.duplicate = members.duplicate.or(field);
+                    if members.map.contains_key(&name) {
+                        members.duplicates.push(name.clone());
                     }
+                    members.map.insert(name, value);
                 }
                 Ok(members)
             }

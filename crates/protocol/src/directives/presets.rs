@@ -58,7 +58,7 @@ impl Mode {
     }
 
     /// Whether a backend can hold a model to it.
-    pub(super) const fn is_within(self, capabilities: Capabilities) -> bool {
+    pub(crate) const fn is_within(self, capabilities: Capabilities) -> bool {
         match self {
             Self::JsonSchema => capabilities.has(Feature::JsonSchema),
             Self::JsonObject => capabilities.has(Feature::JsonObject),

@@ -15,7 +15,7 @@ use super::{
     Attempt, AttemptKind, DirectiveResult, Envelope, Mode, PayloadSchemas, Preset, Problem, ProblemCategory,
     Skipped, StructuredOutputOptions, Validator, salvage, schema,
 };
-use crate::{BackendError, Capabilities, Category, Feature, PromptRunner};
+use crate::{BackendError, Capabilities, Feature, PromptRunner};
 
 /// Asks for directives.
 ///
@@ -50,7 +50,7 @@ impl Runner {
     /// Asks until an answer can be used, or nothing is left to try.
     ///
     /// # Errors
-    /// Only when the run is cancelled, with what the backend said of that.
+    /// Only when the run is interrupted, with what the backend said of that.
     pub async fn run(&self, request: &RunRequest) -> Result<DirectiveResult, BackendError> {
         let modes = request.modes.as_ref().or(self.preset.modes.as_ref());
         self.run_in(request, modes.map(Vec::as_slice).unwrap_or_default()).await
@@ -157,7 +157,7 @@ impl<'a> Run<'a> {
     async fn capabilities(&self) -> Result<Capabilities, BackendError> {
         let prompts = &self.runner.prompts;
         match prompts.backend().capabilities(prompts.model()).await {
-            Err(error) if error.category() != Category::Cancelled => {
+            Err(error) if error.interruption().is_none() => {
                 tracing::info!(%error, "what the backend can do is not known");
                 Ok(Capabilities::all())
             }

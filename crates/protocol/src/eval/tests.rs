@@ -267,12 +267,12 @@ async fn tool_scenarios_fail_by_category() {
         ("happy_path", vec![call("state_patch", &set("foo", "bar")), says(""), says("")], "EMPTY_FINAL"),
         ("happy_path", (0..9).map(|_| get()).collect(), "MAX_TURNS"),
         ("happy_path", vec![get(), Err(BackendError::from_status(504, "late"))], "TIMEOUT"),
-        ("missing_workspace_id", vec![call("state_get", &json!({})), says("Done.")], "TOOL_FAILED"),
-        ("type_error_recovery", vec![wrong(), says("Done.")], "TOOL_FAILED"),
+        ("missing_workspace_id", vec![call("state_get", &json!({})), says("Done.")], "TOOL_ERROR"),
+        ("type_error_recovery", vec![wrong(), says("Done.")], "TOOL_ERROR"),
         (
             "long_arguments_guard",
             vec![call("state_patch", &set("summary", "x".repeat(400))), says("Done.")],
-            "TOOL_FAILED",
+            "TOOL_ERROR",
         ),
         (
             "long_arguments_guard",

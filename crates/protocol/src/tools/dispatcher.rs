@@ -76,7 +76,8 @@ impl ToolDispatcher {
             Err(refusal) => refusal.clone(),
         };
         let bytes = written(&result).to_string().len();
-        if bytes > self.max_output_bytes { self.too_large(bytes) } else { result }
+        let is_kept = result.interruption.is_some() || bytes <= self.max_output_bytes;
+        if is_kept { result } else { self.too_large(bytes) }
     }
 
     /// Where tools come from.

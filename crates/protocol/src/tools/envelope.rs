@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::Body;
+use crate::{Body, Interruption};
 
 /// The codes of what goes wrong with calls and runs. Tools have their own beside them.
 pub mod codes {
@@ -100,17 +100,25 @@ pub struct ToolResult {
     /// What else is worth knowing.
     #[serde(default)]
     pub warnings: Vec<Problem>,
+    /// Why the run ends here, though nothing is wrong: the model is told nothing then.
+    #[serde(skip)]
+    pub interruption: Option<Interruption>,
 }
 
 impl ToolResult {
     /// It worked.
     pub fn ok(data: impl Into<Value>) -> Self {
-        Self { ok: true, data: data.into(), errors: Vec::new(), warnings: Vec::new() }
+        Self { ok: true, data: data.into(), errors: Vec::new(), warnings: Vec::new(), interruption: None }
     }
 
     /// It did not.
     pub fn failed(problem: impl Into<Problem>) -> Self {
-        Self { ok: false, data: Value::Null, errors: vec![problem.into()], warnings: Vec::new() }
+        Self { ok: false, errors: vec![problem.into()], ..Self::ok(Value::Null) }
+    }
+
+    /// It was not done, and the run is to end here.
+    pub fn interrupted(interruption: Interruption) -> Self {
+        Self { interruption: Some(interruption), ..Self::failed(interruption.to_string()) }
     }
 
     /// With one more warning.

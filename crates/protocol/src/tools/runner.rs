@@ -14,7 +14,7 @@ use super::record::{CallRecord, RunSetup, RunStats, ToolEvent, ToolRun, Turn};
 use super::registry::{Tool, ToolSource};
 use super::shapes::{Called, Shaped, ToolCall, shape};
 use super::transforms::{Pipeline, Transforms};
-use crate::{BackendError, Body, Category, Feature, Plan, PromptRunner};
+use crate::{BackendError, Body, Feature, Plan, PromptRunner};
 
 /// Runs a conversation with tools until the model answers.
 ///
@@ -64,7 +64,7 @@ impl ToolLoopRunner {
     /// Runs a conversation. Whatever goes wrong is in the record; dropping the future gives up request and tool.
     ///
     /// # Errors
-    /// Only when the backend says that the caller gave up.
+    /// Only when the backend or a tool says that the run is interrupted.
     pub async fn run(&self, messages: Vec<Value>) -> Result<ToolRun, BackendError> {
         let mut options = self.options.clone();
         if options.force_first_call.is_none() {
@@ -121,7 +121,7 @@ impl World<BackendError> for Live<'_> {
                     let retried = reply.retried.iter().map(|category| category.name().to_owned()).collect();
                     Ok((reply.body, retried))
                 }
-                Err(error) if error.category() == Category::Cancelled => return Err(error),
+                Err(error) if error.interruption().is_some() => return Err(error),
                 Err(error) => Err(problem(&error)),
             };
             Ok(Asked { answer, latency_ms: milliseconds(started) })
@@ -138,7 +138,10 @@ impl World<BackendError> for Live<'_> {
         async move {
             let started = Instant::now();
             let result = self.dispatcher.execute(tool, arguments).await;
-            Ok((result, milliseconds(started)))
+            match result.interruption {
+                Some(interruption) => Err(interruption.into()),
+                None => Ok((result, milliseconds(started))),
+            }
         }
         .boxed()
     }

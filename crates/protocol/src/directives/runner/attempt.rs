@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::request::Conversation;
 use super::{Run, salvage};
 use crate::directives::{Attempt, AttemptKind, Envelope, Mode, Problem, ProblemCategory, Warning, parser};
-use crate::{BackendError, Category, Reply};
+use crate::{BackendError, Reply};
 
 /// What an attempt came to.
 pub(super) enum Outcome {
@@ -69,7 +69,7 @@ impl Run<'_> {
             usage: None,
         };
         let outcome = match answer {
-            Err(error) if error.category() == Category::Cancelled => return Err(error),
+            Err(error) if error.interruption().is_some() => return Err(error),
             Err(error) => {
                 let (problem, outcome) = failed(mode, kind, &error);
                 attempt.error = Some(problem);
@@ -167,12 +167,8 @@ fn cause(reply: &Reply, problem: Problem) -> Problem {
 
 /// What an error comes to. One that says that a mode is not known leads to the next; others would come again.
 fn failed(mode: Mode, kind: AttemptKind, error: &BackendError) -> (Problem, Outcome) {
-    const ELSEWHERE: [&str; 4] =
-        ["context_length_exceeded", "model_not_found", "invalid_api_key", "insufficient_quota"];
     let problem = Problem::transport(error);
-    let about_mode = matches!(error.status(), Some(400 | 404 | 405 | 415 | 422 | 501));
-    let elsewhere = error.code().is_some_and(|code| ELSEWHERE.contains(&code));
-    if !about_mode || elsewhere || !mode.is_structured() {
+    if !error.is_of_mode() || !mode.is_structured() {
         return (problem, Outcome::Failed);
     }
     if kind != AttemptKind::First {

@@ -1,0 +1,310 @@
+//! `formwork adapt`
+//!
+//! Values go to standard output, one a line; what is wrong with an output goes to standard error, with its place. The exit code is 0
+//! where all outputs are valid in the end, 1 where one is not, 2 where the schema, an option or a file cannot be used.
+
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::ValueEnum;
+use formwork_protocol::adapt::{AdaptOptions, Adaptation, Adapter, Coercion, Tolerance};
+use formwork_protocol::config::{AnyOfStrategy, OutputProcessing};
+use serde_json::{Value, json};
+
+use crate::{config, load};
+
+#[derive(clap::Args)]
+pub(crate) struct AdaptArgs {
+    /// A file with the JSON Schema that outputs are to have.
+    #[arg(long, value_name = "FILE")]
+    schema: PathBuf,
+
+    /// A configuration file, whose `[aros]` says what is done unless an option does.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// How much is done [default: minimal].
+    #[arg(long, value_enum)]
+    level: Option<LevelArg>,
+
+    /// What is read as JSON at level full: 0 JSON alone, 1 JSON5 as well, 2 what is broken, too [default: 0].
+    #[arg(long, value_name = "N")]
+    tolerant: Option<u8>,
+
+    /// Which branch of anyOf and oneOf is taken at level full [default: first-pass].
+    #[arg(long, value_enum)]
+    anyof_strategy: Option<StrategyArg>,
+
+    /// How often JSON is taken out of strings [default: 2].
+    #[arg(long, value_name = "N")]
+    max_unescape_depth: Option<u8>,
+
+    /// The conversions that are made, in place of the level's: JSON such as {"integer": ["str->int"], "array": ["str->list", "wrap"]}.
+    #[arg(long, value_name = "JSON")]
+    allow: Option<String>,
+
+    /// Only tell what would be done; the answer is that of level off.
+    #[arg(long)]
+    shadow: bool,
+
+    /// Every line of the input is an output of its own.
+    #[arg(long)]
+    lines: bool,
+
+    /// Write what each stage did as JSON, one line for each output; `-`, or no value, is standard error.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-", require_equals = true)]
+    report: Option<PathBuf>,
+
+    /// What a model wrote; standard input when absent.
+    input: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LevelArg {
+    /// Nothing is done.
+    Off,
+    /// JSON is found, unescaped and parsed, and conversions with one meaning are made.
+    Minimal,
+    /// Tolerant decoding, syntactic repair and branches as well.
+    Full,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum StrategyArg {
+    /// The first that the value fits.
+    FirstPass,
+    /// The only one that it fits; several are an error.
+    Unique,
+}
+
+pub(crate) fn adapt(args: &AdaptArgs, as_json: bool) -> Result<bool> {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let answer = run(args, as_json, &mut out, &mut std::io::stderr())?;
+    out.flush()?;
+    Ok(answer)
+}
+
+/// Adapts the input; false where an output is not valid.
+fn run(args: &AdaptArgs, as_json: bool, out: &mut dyn Write, told: &mut dyn Write) -> Result<bool> {
+    let schema: Value = load::read_json(&args.schema)?;
+    let adapter = Adapter::new(&schema, options(args)?).with_context(|| args.schema.display().to_string())?;
+    let mut report = report(args)?;
+    let input = load::read_input_text(args.input.as_deref())?;
+    let outputs: Vec<(Option<usize>, &str)> = if args.lines {
+        let lines = input.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+        lines.map(|(at, line)| (Some(at + 1), line)).collect()
+    } else {
+        vec![(None, input.as_str())]
+    };
+    let mut all = true;
+    for (line, text) in outputs {
+        let adaptation = adapter.adapt(text);
+        all &= adaptation.is_valid();
+        print(&adaptation, line, as_json, out)?;
+        if !as_json {
+            tell(&adaptation, line, told)?;
+        }
+        if args.report.is_some() {
+            let record = record(&adaptation, line)?;
+            match &mut report {
+                Some(file) => writeln!(file, "{record}")?,
+                None => writeln!(told, "{record}")?,
+            }
+        }
+    }
+    if let Some(file) = &mut report {
+        file.flush()?;
+    }
+    Ok(all)
+}
+
+/// What the configuration says, and over it the options.
+fn options(args: &AdaptArgs) -> Result<AdaptOptions> {
+    let mut options = match &args.config {
+        Some(path) => AdaptOptions::from_config(&config::read(path)?.aros)?,
+        None => AdaptOptions::minimal(),
+    };
+    if let Some(level) = args.level {
+        options = options.at_level(match level {
+            LevelArg::Off => OutputProcessing::Off,
+            LevelArg::Minimal => OutputProcessing::Minimal,
+            LevelArg::Full => OutputProcessing::Full,
+        });
+    }
+    let allow = args.allow.as_deref().map(serde_json::from_str).transpose();
+    let block = Coercion {
+        tolerant_level: args.tolerant.map(Tolerance::try_from).transpose().context("--tolerant")?,
+        allow: allow.map_err(|error| anyhow!("--allow: {error}"))?,
+        max_unescape_depth: args
+            .max_unescape_depth
+            .map(TryFrom::try_from)
+            .transpose()
+            .context("--max-unescape-depth")?,
+        anyof_strategy: args.anyof_strategy.map(|strategy| match strategy {
+            StrategyArg::FirstPass => AnyOfStrategy::FirstPass,
+            StrategyArg::Unique => AnyOfStrategy::Unique,
+        }),
+    };
+    Ok(options.with_coercion(&block).with_shadow(args.shadow))
+}
+
+/// The file of the report, if it goes to one.
+fn report(args: &AdaptArgs) -> Result<Option<Box<dyn Write>>> {
+    let Some(path) = args.report.as_deref().filter(|path| *path != Path::new("-")) else { return Ok(None) };
+    if args.input.as_deref() == Some(path) {
+        bail!("the report would be written over the input {}", path.display());
+    }
+    let file = std::fs::File::create(path).with_context(|| path.display().to_string())?;
+    Ok(Some(Box::new(BufWriter::new(file))))
+}
+
+/// The value on a line of its own, if it is valid; as JSON, all that came of the output.
+fn print(adaptation: &Adaptation, line: Option<usize>, as_json: bool, out: &mut dyn Write) -> Result<()> {
+    if as_json {
+        let mut record = record(adaptation, line)?;
+        record["value"] = adaptation.value().cloned().unwrap_or_default();
+        writeln!(out, "{record}")?;
+    } else if adaptation.is_valid()
+        && let Some(value) = adaptation.value()
+    {
+        writeln!(out, "{value}")?;
+    }
+    Ok(())
+}
+
+/// What is wrong, one violation a line.
+fn tell(adaptation: &Adaptation, line: Option<usize>, told: &mut dyn Write) -> Result<()> {
+    let place = line.map(|line| format!("output {line}: ")).unwrap_or_default();
+    let failed = adaptation.stages().iter().rev().find_map(|stage| stage.error_preview.as_ref());
+    for violation in adaptation.violations() {
+        writeln!(told, "formwork: {place}{violation}")?;
+    }
+    // Why it was not mended says more than that it is wrong.
+    if let Some(reason) = failed.filter(|_| !adaptation.is_valid())
+        && adaptation.violations().iter().all(|violation| violation.to_string() != *reason)
+    {
+        writeln!(told, "formwork: {place}not adapted: {reason}")?;
+    }
+    Ok(())
+}
+
+fn record(adaptation: &Adaptation, line: Option<usize>) -> Result<Value> {
+    let mut record = serde_json::to_value(adaptation)?;
+    if let Some(line) = line {
+        record["line"] = json!(line);
+    }
+    Ok(record)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Args, Command};
+
+    /// What goes to the two outputs, and the answer.
+    fn run(args: &[&str]) -> Result<(String, String, bool)> {
+        let args = Args::try_parse_from([&["formwork", "adapt"], args].concat())?;
+        let as_json = args.json.is_some();
+        let Command::Adapt(command) = args.command else { panic!("another command") };
+        let (mut out, mut told) = (Vec::new(), Vec::new());
+        let answer = super::run(&command, as_json, &mut out, &mut told)?;
+        Ok((String::from_utf8(out)?, String::from_utf8(told)?, answer))
+    }
+
+    /// A folder with a schema and an input; their paths.
+    fn folder(input: &str) -> Result<(tempfile::TempDir, [String; 2])> {
+        let folder = tempfile::tempdir()?;
+        let schema = json!({
+            "type": "object",
+            "properties": { "n": { "type": "integer" }, "b": { "anyOf": [{ "type": "boolean" }, { "type": "integer" }] } },
+            "required": ["n"],
+        });
+        let [schema_path, input_path] = ["schema.json", "input.txt"].map(|name| folder.path().join(name));
+        std::fs::write(&schema_path, schema.to_string())?;
+        std::fs::write(&input_path, input)?;
+        Ok((folder, [schema_path, input_path].map(|path| path.display().to_string())))
+    }
+
+    #[test]
+    fn outputs_are_adapted_and_what_is_wrong_has_a_place() -> Result<()> {
+        let (_folder, [schema, input]) = folder("Here:\n```json\n{\"n\": \"7\"}\n```\n")?;
+        assert_eq!(run(&["--schema", &schema, &input])?, ("{\"n\":7}\n".to_owned(), String::new(), true));
+        let (out, told, answer) = run(&["--schema", &schema, "--level", "off", &input])?;
+        assert_eq!((out.as_str(), answer), ("", false));
+        assert_eq!(told, "formwork: line 1, column 1: expected a value\n");
+        let (_folder, [schema, input]) = folder("{n: 7, b: '1'")?;
+        let (_, told, answer) = run(&["--schema", &schema, "--level", "full", &input])?;
+        assert_eq!(
+            (told.as_str(), answer),
+            ("formwork: line 1, column 2: expected a name in double quotes\n", false)
+        );
+        let full = ["--schema", &schema, "--level", "full", "--tolerant", "2"];
+        assert_eq!(run(&[&full[..], &[&input]].concat())?.0, "{\"n\":7,\"b\":true}\n");
+        let (_, told, answer) = run(&[&full[..], &["--anyof-strategy", "unique", &input]].concat())?;
+        assert!(!answer && told.contains("not adapted: /b: branches 0 and 1 both take it"), "{told}");
+        Ok(())
+    }
+
+    #[test]
+    fn lines_are_outputs_and_reports_are_lines() -> Result<()> {
+        let (folder, [schema, input]) = folder("{\"n\": 1}\n\n{\"n\": \"2\"}\n{\"n\": \"x\"}\n")?;
+        let report = folder.path().join("report.jsonl");
+        let to = format!("--report={}", report.display());
+        let (out, told, answer) = run(&["--schema", &schema, "--lines", &to, &input])?;
+        assert_eq!((out.as_str(), answer), ("{\"n\":1}\n{\"n\":2}\n", false));
+        assert_eq!(told, "formwork: output 4: /n: the value is not of type \"integer\"\n");
+        let records: Vec<Value> =
+            std::fs::read_to_string(&report)?.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+        let read: Vec<_> =
+            records.iter().map(|record| (&record["line"], &record["valid"], &record["adapted"])).collect();
+        assert_eq!(
+            read,
+            [
+                (&json!(1), &json!(true), &json!(false)),
+                (&json!(3), &json!(true), &json!(true)),
+                (&json!(4), &json!(false), &json!(false)),
+            ]
+        );
+        let (out, told, _) = run(&["--schema", &schema, "--lines", "--json", &input])?;
+        let last: Value = serde_json::from_str(out.lines().last().unwrap_or_default())?;
+        assert_eq!((&last["value"], &last["violations"][0]["path"]), (&json!({ "n": "x" }), &json!("/n")));
+        assert_eq!(told, "");
+        Ok(())
+    }
+
+    #[test]
+    fn the_shadow_changes_nothing() -> Result<()> {
+        let (_folder, [schema, input]) = folder("{\"n\": \"7\"}")?;
+        let (out, told, answer) = run(&["--schema", &schema, "--shadow", "--report", "--", &input])?;
+        assert_eq!((out.as_str(), answer), ("", false));
+        let record: Value = serde_json::from_str(told.lines().last().unwrap_or_default())?;
+        assert_eq!((&record["valid"], &record["shadow"]["valid"]), (&json!(false), &json!(true)));
+        Ok(())
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_said() -> Result<()> {
+        let (folder, [schema, input]) = folder("{}")?;
+        let why = |args: &[&str]| run(args).map_err(|error| crate::one_line(&error)).expect_err("an error");
+        assert!(why(&["--schema", "/nowhere", &input]).contains("/nowhere"));
+        assert_eq!(
+            why(&["--schema", &schema, "--tolerant", "3", &input]),
+            "--tolerant: a tolerant level is 0, 1 or 2, not 3"
+        );
+        let allow = why(&["--schema", &schema, "--allow", "{\"integer\": [\"str->date\"]}", &input]);
+        assert!(allow.contains("unknown variant `str->date`"), "{allow}");
+        let wrong = folder.path().join("wrong.json").display().to_string();
+        std::fs::write(&wrong, "{\"type\": \"text\"}")?;
+        assert!(
+            why(&["--schema", &wrong, &input]).contains("at /type"),
+            "{}",
+            why(&["--schema", &wrong, &input])
+        );
+        let over = format!("--report={input}");
+        assert!(why(&["--schema", &schema, &over, &input]).contains("over the input"));
+        Ok(())
+    }
+}

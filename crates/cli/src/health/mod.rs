@@ -1,0 +1,72 @@
+//! `formwork health-check`: how often outputs need help, from a database of traces.
+
+mod args;
+mod table;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use formwork_protocol::trace::Timestamp;
+use formwork_protocol::trace::health::{Health, HealthOptions};
+
+use crate::config;
+use args::ExportArg;
+pub(crate) use args::HealthArgs;
+
+/// The configuration where none is named.
+const CONFIG: &str = "formwork.toml";
+
+/// Looks at a database, and writes what there is to a file or to standard output.
+pub(crate) fn health_check(args: &HealthArgs, as_json: bool) -> Result<bool> {
+    let export = match (args.export, as_json) {
+        (Some(export), true) if export != ExportArg::Json => bail!("--json contradicts --export"),
+        (_, true) => ExportArg::Json,
+        (export, false) => export.unwrap_or(ExportArg::Table),
+    };
+    let health = Health::read(&database(args)?, &options(args, Timestamp::now()))?;
+    let text = match export {
+        ExportArg::Table => table::table(&health, args.limit),
+        ExportArg::Json => serde_json::to_string_pretty(&health)? + "\n",
+        ExportArg::Csv => health.to_csv(),
+    };
+    if args.output == Path::new("-") {
+        std::io::stdout().write_all(text.as_bytes())?;
+    } else {
+        std::fs::write(&args.output, text).with_context(|| args.output.display().to_string())?;
+    }
+    Ok(true)
+}
+
+fn options(args: &HealthArgs, now: Timestamp) -> HealthOptions {
+    HealthOptions {
+        now,
+        since: args.since_hours,
+        buckets: args.trend_buckets,
+        pipeline: args.pipeline.clone(),
+        step: args.step.clone(),
+        agent: args.agent.clone(),
+        model: args.model.clone(),
+    }
+}
+
+/// The database that is named, or that of the configuration, whose paths are relative to its folder.
+fn database(args: &HealthArgs) -> Result<PathBuf> {
+    if let Some(database) = &args.database {
+        return Ok(database.clone());
+    }
+    let path = match &args.config {
+        Some(path) => path.as_path(),
+        None if Path::new(CONFIG).exists() => Path::new(CONFIG),
+        None => {
+            bail!("name a database, or a configuration with `[traces] database`: there is no {CONFIG} here")
+        }
+    };
+    match config::read(path)?.traces.database {
+        Some(database) => Ok(path.parent().unwrap_or(Path::new("")).join(database)),
+        None => bail!("{}: there is no `[traces] database` in it, and none was named", path.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

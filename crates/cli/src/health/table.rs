@@ -1,0 +1,89 @@
+//! Health for a terminal.
+
+use std::fmt::Write;
+
+use formwork_protocol::trace::health::{Bucket, Health, Named, Tally};
+
+/// What there is, in columns; of each kind the first `limit`.
+pub(super) fn table(health: &Health, limit: usize) -> String {
+    let mut text = String::new();
+    let (Some(from), Some(until)) = (&health.window.from, &health.window.until) else {
+        return "nothing was traced yet\n".to_owned();
+    };
+    // Writing to a string does not fail, here and below.
+    let _ = writeln!(text, "{from} to {until}: {} runs of pipelines\n", health.traces);
+    let _ = writeln!(
+        text,
+        "{:<40} {:>8} {:>9} {:>7} {:>7}  stages",
+        "", "runs", "coercions", "per 100", "failed"
+    );
+    row(&mut text, "all", &health.overall);
+    let lists = [
+        ("pipeline", &health.pipelines),
+        ("step", &health.steps),
+        ("agent", &health.agents),
+        ("model", &health.models),
+    ];
+    for (part, list) in lists {
+        for Named { name, tally } in list.iter().take(limit) {
+            row(&mut text, &format!("{part} {name}"), tally);
+        }
+    }
+    trends(&mut text, &health.trends, limit);
+    counts(&mut text, health, limit);
+    text.push_str("\nwhat to do\n");
+    for advice in &health.recommendations {
+        let _ = writeln!(text, "- {}", advice.text);
+    }
+    text
+}
+
+fn row(text: &mut String, name: &str, tally: &Tally) {
+    let rate = tally.per_100_runs().map_or_else(String::new, |rate| format!("{rate:.1}"));
+    let stages = tally.stages.iter().filter(|(_, coercions)| coercions.successes > 0);
+    let stages: Vec<_> =
+        stages.map(|(stage, coercions)| format!("{stage} {}", coercions.successes)).collect();
+    let line = format!(
+        "{name:<40} {:>8} {:>9} {rate:>7} {:>7}  {}",
+        tally.runs,
+        tally.coercions.successes,
+        tally.coercions.failures,
+        stages.join(", ")
+    );
+    let _ = writeln!(text, "{}", line.trim_end());
+}
+
+/// The buckets, each with those steps and models that needed help in it.
+fn trends(text: &mut String, buckets: &[Bucket], limit: usize) {
+    for bucket in buckets {
+        text.push('\n');
+        row(text, &format!("from {}", bucket.from), &bucket.tally);
+        for (part, tallies) in [("step", &bucket.steps), ("model", &bucket.models)] {
+            let helped = tallies.iter().filter(|(_, tally)| tally.coercions.successes > 0);
+            helped.take(limit).for_each(|(name, tally)| row(text, &format!("  {part} {name}"), tally));
+        }
+    }
+}
+
+fn counts(text: &mut String, health: &Health, limit: usize) {
+    let mut lines = Vec::new();
+    for count in health.transforms.iter().take(limit) {
+        lines.push((format!("transform {}", count.name), count.count.to_string()));
+    }
+    for count in health.soe_skips.iter().take(limit) {
+        let model = if count.name.is_empty() { "(none named)" } else { &count.name };
+        lines.push((format!("structured output skipped, model {model}"), count.count.to_string()));
+    }
+    let checked = |step: &&Named| step.tally.precheck.failure_rate().is_some();
+    for Named { name, tally } in health.steps.iter().filter(checked).take(limit) {
+        let (check, rate) = (tally.precheck, tally.precheck.failure_rate().unwrap_or_default());
+        let failed = format!("{}/{} ({:.1}%)", check.fail, check.pass + check.fail, rate * 100.0);
+        lines.push((format!("precheck failed, step {name}"), failed));
+    }
+    if !lines.is_empty() {
+        text.push('\n');
+    }
+    for (name, count) in lines {
+        let _ = writeln!(text, "{name:<50} {count:>18}");
+    }
+}

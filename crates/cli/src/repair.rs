@@ -1,0 +1,211 @@
+//! `formwork repair`
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use formwork_protocol::config::Aros;
+use formwork_protocol::directives::Mode;
+use formwork_protocol::repair::{Answer, RepairOptions, Repairer, Shape, Stats, Verdict};
+use formwork_protocol::step::{Format, StepsFile};
+use formwork_protocol::{Plan, PromptRunner, ScriptedBackend};
+use serde_json::{Value, json};
+
+use crate::backend::{BackendArgs, tell_retry};
+use crate::{config, load};
+
+/// Have answers repaired that do not fit their schema.
+///
+/// Values go to standard output, one a line; what is wrong with them still to standard error. A model is only asked, and loaded, where
+/// something does not fit. Exit code 1 says that something does not fit in the end.
+#[derive(clap::Args)]
+pub(crate) struct RepairArgs {
+    /// Files with answers, one in each; standard input when absent, or for `-`.
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// A file with the JSON Schema that answers must fit [default: the envelope of tool calls, `{toolCalls, content, needsMoreWork}`].
+    #[arg(long, value_name = "FILE", conflicts_with = "steps")]
+    schema: Option<PathBuf>,
+
+    /// A file of steps, YAML, TOML or JSON: answers are adapted, checked and repaired as one of them says.
+    #[arg(long, value_name = "FILE", requires = "step")]
+    steps: Option<PathBuf>,
+
+    /// The step.
+    #[arg(long, value_name = "NAME", requires = "steps")]
+    step: Option<String>,
+
+    /// A configuration file, for what the step leaves out of `[aros]`.
+    #[arg(long, value_name = "FILE", requires = "steps")]
+    config: Option<PathBuf>,
+
+    #[command(flatten)]
+    backend: BackendArgs,
+
+    /// How often the model is asked for each answer; 0 only checks [default: 2, or what the step says].
+    #[arg(long, value_name = "N")]
+    max_attempts: Option<u32>,
+
+    /// An answer of which only a part fits is worth nothing.
+    #[arg(long)]
+    strict: bool,
+
+    /// What was asked, for the model to know.
+    #[arg(long, value_name = "TEXT", default_value = "Answer with JSON.")]
+    prompt: String,
+
+    /// The most tokens of each repair.
+    #[arg(long, value_name = "N")]
+    max_tokens: Option<NonZeroUsize>,
+
+    /// Say on standard error how often what was needed, beside what is aimed at.
+    #[arg(long)]
+    report: bool,
+}
+
+/// An answer and where it is from.
+struct Given {
+    name: String,
+    text: String,
+}
+
+pub(crate) fn repair(args: &RepairArgs, as_json: bool) -> Result<bool> {
+    // What is cheap to get wrong is read before a model is loaded.
+    let given = read(args)?;
+    let checker = repairer(args, nobody())?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let answers = runtime.block_on(async {
+        let is_needed =
+            given.iter().any(|given| checker.read(&given.text).is_ok_and(|read| !read.is_valid()));
+        let repairer = if is_needed && args.max_attempts != Some(0) {
+            let (backend, model) = args.backend.open()?;
+            repairer(args, PromptRunner::new(backend, model))?
+        } else {
+            checker
+        };
+        tokio::select! {
+            answers = all(args, &repairer, &given) => Ok((answers?, repairer.counters().stats())),
+            _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+        }
+    });
+    runtime.shutdown_background();
+    let (answers, stats) = answers?;
+    tell(&given, &answers, stats, as_json, std::io::stdout().lock())?;
+    if args.report {
+        report(stats);
+    }
+    Ok(answers.iter().all(|answer| answer.verdict == Verdict::Valid))
+}
+
+async fn all(args: &RepairArgs, repairer: &Repairer, given: &[Given]) -> Result<Vec<Answer>> {
+    let mut plan =
+        Plan { messages: vec![json!({ "role": "user", "content": args.prompt })], ..Plan::default() };
+    let format = repairer.shape().response_format(Mode::JsonSchema);
+    plan.options.extend(format.map(|format| ("response_format".to_owned(), format)));
+    plan.options.extend(args.max_tokens.map(|tokens| ("max_tokens".to_owned(), tokens.get().into())));
+    let mut answers = Vec::new();
+    for given in given {
+        answers.push(repairer.repair(&plan, &given.text).await.with_context(|| given.name.clone())?);
+    }
+    Ok(answers)
+}
+
+fn read(args: &RepairArgs) -> Result<Vec<Given>> {
+    if args.files.is_empty() {
+        return Ok(vec![Given { name: "standard input".to_owned(), text: load::read_input_text(None)? }]);
+    }
+    let read = |path: &PathBuf| {
+        let is_input = path == Path::new("-");
+        let text = if is_input { load::read_input_text(None)? } else { load::read_text(path)? };
+        Ok(Given { name: path.display().to_string(), text })
+    };
+    args.files.iter().map(read).collect()
+}
+
+/// What is asked where nothing is.
+fn nobody() -> PromptRunner {
+    PromptRunner::new(Arc::new(ScriptedBackend::new([])), "none")
+}
+
+fn repairer(args: &RepairArgs, prompts: PromptRunner) -> Result<Repairer> {
+    let (repairer, options) = match (&args.steps, &args.step) {
+        (Some(path), Some(name)) => of_step(args, (path, name), &prompts)?,
+        _ => {
+            let shape = args.schema.as_deref().map_or_else(|| Ok(Shape::tool_calls()), shape)?;
+            (Repairer::new(prompts, shape), RepairOptions::default())
+        }
+    };
+    let options = RepairOptions {
+        max_attempts: args.max_attempts.unwrap_or(options.max_attempts),
+        strict: args.strict || options.strict,
+        ..options
+    };
+    Ok(repairer.with_options(options).on_retry(tell_retry))
+}
+
+fn of_step(
+    args: &RepairArgs,
+    (path, name): (&Path, &str),
+    prompts: &PromptRunner,
+) -> Result<(Repairer, RepairOptions)> {
+    let place = || path.display().to_string();
+    let aros = match &args.config {
+        Some(path) => config::read(path)?.aros,
+        None => Aros::default(),
+    };
+    let format = Format::of_extension(path.extension().and_then(OsStr::to_str).unwrap_or_default());
+    let file = StepsFile::parse(&load::read_text(path)?, format).with_context(place)?;
+    let step = file.build(name, &aros, &|_| prompts.clone()).with_context(place)?;
+    let options = step.settings().repair.clone().unwrap_or_default();
+    let Some(repairer) = step.repairer() else { bail!("{}: the step `{name}` has no schema", place()) };
+    Ok((repairer, options))
+}
+
+fn shape(path: &Path) -> Result<Shape> {
+    let place = || path.display().to_string();
+    let schema: Value = serde_json::from_str(&load::read_text(path)?).with_context(place)?;
+    Shape::of_schema(schema, "answer").with_context(place)
+}
+
+fn tell(given: &[Given], answers: &[Answer], stats: Stats, as_json: bool, mut out: impl Write) -> Result<()> {
+    if as_json {
+        let told =
+            given.iter().zip(answers).map(|(given, answer)| json!({ "name": given.name, "answer": answer }));
+        let told = json!({
+            "answers": told.collect::<Vec<_>>(),
+            "stats": stats,
+            "targets": stats.targets(),
+        });
+        writeln!(out, "{told}")?;
+        return Ok(());
+    }
+    for (given, answer) in given.iter().zip(answers) {
+        match &answer.value {
+            Some(value) => writeln!(out, "{value}")?,
+            None => eprintln!("formwork: {}: there is no value", given.name),
+        }
+        for error in &answer.errors {
+            eprintln!("formwork: {}: {error}", given.name);
+        }
+    }
+    Ok(())
+}
+
+fn report(stats: Stats) {
+    let Stats { runs, valid, valid_at_first, repairs, discarded, .. } = stats;
+    eprintln!(
+        "formwork: {valid} of {runs} fit, {valid_at_first} of them as they came; {repairs} repairs, {discarded} discarded"
+    );
+    for target in stats.targets() {
+        let Some(value) = target.value else { continue };
+        let verdict = if target.is_met { "met" } else { "missed" };
+        eprintln!("formwork: {} {value:.3}, target {}: {verdict}", target.name, target.target);
+    }
+}
+
+#[cfg(test)]
+mod tests;

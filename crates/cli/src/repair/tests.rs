@@ -1,0 +1,108 @@
+use clap::Parser;
+use formwork_protocol::BackendError;
+
+use super::*;
+use crate::args::{Args, Command};
+
+const SCHEMA: &str =
+    r#"{"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}"#;
+const STEPS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../grammars/steps.yaml");
+
+fn parse(args: &[&str]) -> Result<Box<RepairArgs>> {
+    match Args::try_parse_from([&["formwork", "repair"], args].concat())?.command {
+        Command::Repair(args) => Ok(args),
+        _ => bail!("another command"),
+    }
+}
+
+/// What was asked, and what came of these texts.
+async fn repaired(args: &[&str], texts: &[&str], answers: &[&str]) -> Result<(usize, Vec<Answer>, Stats)> {
+    let args = parse(args)?;
+    let answers = answers.iter().map(|text| Ok::<_, BackendError>(ScriptedBackend::says(text)));
+    let backend = Arc::new(ScriptedBackend::new(answers));
+    let repairer = repairer(&args, PromptRunner::new(backend.clone(), "m"))?;
+    let given = |text: &&str| Given { name: "given".to_owned(), text: (*text).to_owned() };
+    let given: Vec<Given> = texts.iter().map(given).collect();
+    let answers = all(&args, &repairer, &given).await?;
+    Ok((backend.asked().len(), answers, repairer.counters().stats()))
+}
+
+fn file(name: &str, text: &str) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    std::fs::write(&path, text).unwrap();
+    let path = path.display().to_string();
+    (folder, path)
+}
+
+#[tokio::test]
+async fn texts_are_repaired_to_a_schema() {
+    let (_folder, schema) = file("schema.json", SCHEMA);
+    let texts = [r#"{"count": 1}"#, r#"{"count": "two"}"#, "```json\n{\"count\": 3}\n```"];
+    let (asked, answers, stats) =
+        repaired(&["--schema", &schema, "--report"], &texts, &[r#"{"count": 2}"#]).await.unwrap();
+    let values: Vec<_> = answers.iter().map(|answer| answer.value.clone().unwrap_or_default()).collect();
+    assert_eq!(values, [json!({ "count": 1 }), json!({ "count": 2 }), json!({ "count": 3 })]);
+    assert_eq!((asked, stats.valid, stats.valid_at_first), (1, 3, 2));
+    let given: Vec<_> = texts.map(|text| Given { name: "g".to_owned(), text: text.to_owned() }).into();
+    let mut out = Vec::new();
+    tell(&given, &answers, stats, false, &mut out).unwrap();
+    assert_eq!(String::from_utf8(out).unwrap(), "{\"count\":1}\n{\"count\":2}\n{\"count\":3}\n");
+    let mut out = Vec::new();
+    tell(&given, &answers, stats, true, &mut out).unwrap();
+    let told: Value = serde_json::from_slice(&out).unwrap();
+    assert_eq!((&told["answers"][1]["answer"]["repairs"], &told["stats"]["repairs"]), (&json!(1), &json!(1)));
+    assert_eq!(told["targets"][2]["is_met"], true);
+}
+
+#[tokio::test]
+async fn without_a_schema_it_is_the_envelope() {
+    let text = "<function_calls><invoke name=\"now\"></invoke></function_calls>";
+    let (asked, answers, _) = repaired(&[], &[text], &[]).await.unwrap();
+    assert_eq!((asked, answers[0].verdict), (0, Verdict::Valid));
+}
+
+#[tokio::test]
+async fn attempts_and_strictness_are_the_callers() {
+    let (_folder, schema) = file("schema.json", SCHEMA);
+    let bad = r#"{"count": "two"}"#;
+    for (args, asked, verdict) in [
+        (&[][..], 2, Verdict::Partial),
+        (&["--max-attempts", "1"][..], 1, Verdict::Partial),
+        (&["--max-attempts", "0"][..], 0, Verdict::Partial),
+        (&["--strict"][..], 2, Verdict::Text),
+    ] {
+        let args = [&["--schema", schema.as_str()], args].concat();
+        let (counted, answers, _) = repaired(&args, &[bad], &[bad; 2]).await.unwrap();
+        assert_eq!((counted, answers[0].verdict), (asked, verdict), "{args:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_step_says_how_texts_are_read() {
+    let args = ["--steps", STEPS, "--step", "extract_order"];
+    let text = "{items: [{name: 'pen', count: \"2\"}],}";
+    let (asked, answers, _) = repaired(&args, &[text], &[]).await.unwrap();
+    assert_eq!(asked, 0, "{:?}", answers[0].errors);
+    assert_eq!(answers[0].value, Some(json!({ "items": [{ "name": "pen", "count": 2 }] })));
+}
+
+#[test]
+fn what_cannot_be_asked_for_is_told() {
+    for args in
+        [&["--step", "a"][..], &["--steps", STEPS], &["--steps", STEPS, "--step", "a", "--schema", "b"]]
+    {
+        assert!(parse(args).is_err(), "{args:?}");
+    }
+    let error = |args: &[&str]| {
+        let error = repairer(&parse(args).unwrap(), nobody()).err().unwrap();
+        crate::one_line(&error)
+    };
+    assert!(
+        error(&["--steps", STEPS, "--step", "a"])
+            .ends_with("there is no `a`, but extract_order, plan_checker, planner")
+    );
+    assert!(error(&["--steps", STEPS, "--step", "planner"]).ends_with("the step `planner` has no schema"));
+    let (_folder, schema) = file("schema.json", r#"{"type": "text"}"#);
+    assert!(error(&["--schema", &schema]).contains("schema.json: not a JSON Schema that can be checked: "));
+}

@@ -1,0 +1,272 @@
+//! The stages, one after the other.
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use jsonschema::ValidationError;
+use jsonschema::error::{TypeKind, ValidationErrorKind};
+use serde_json::Value;
+
+use super::Adapter;
+use super::coerce::{self, Flat};
+use super::error::Interrupted;
+use super::extract::{self, Unread};
+use super::options::Tolerance;
+use super::processor::{Input, Processor, ProcessorError};
+use super::report::{Adaptation, Held, Outcome, Stage, StageReport, Violation};
+use super::tape::{Document, Tape};
+use super::tolerant::{self, Mends};
+use crate::config::OutputProcessing;
+
+/// The most violations that are told.
+const TOLD: usize = 100;
+
+/// When a text has had its time.
+#[derive(Clone, Copy)]
+pub(super) struct Deadline {
+    end: Option<Instant>,
+    limit: Duration,
+}
+
+impl Deadline {
+    fn new(limit: Duration) -> Self {
+        Self { end: Instant::now().checked_add(limit), limit }
+    }
+
+    /// # Errors
+    /// When it is over.
+    pub(super) fn check(self) -> Result<(), Violation> {
+        if self.end.is_none_or(|end| Instant::now() <= end) {
+            return Ok(());
+        }
+        let message = format!("it takes longer than the limit of {} seconds", self.limit.as_secs_f64());
+        Err(Violation::new("", "limit", message))
+    }
+}
+
+impl Adapter {
+    /// All built-in stages of a level.
+    pub(super) fn run(&self, text: &str, level: OutputProcessing) -> Adaptation {
+        let limits = &self.options.limits;
+        let deadline = Deadline::new(limits.max_time);
+        let mut stages = Vec::new();
+        if text.len() > limits.max_bytes {
+            let message = format!("{} bytes are more than the limit of {}", text.len(), limits.max_bytes);
+            let violation = Violation::new("", "limit", message);
+            if level != OutputProcessing::Off {
+                stages.push(StageReport::fail(Stage::Extract, &violation));
+            }
+            return unread(violation, stages);
+        }
+        let document = match Tape::parse(text, limits.max_depth) {
+            Ok(tape) if self.on_tapes.is_valid(tape.root()) => {
+                if level != OutputProcessing::Off {
+                    stages
+                        .extend(BUILT_IN.map(|stage| StageReport::skip(stage, "the text is valid as it is")));
+                }
+                return valid(Held::Document(Box::new(tape.into_document()), OnceLock::new()), stages);
+            }
+            Ok(tape) if level == OutputProcessing::Off => tape.into_document(),
+            Err(error) if level == OutputProcessing::Off => {
+                return unread(extract::violation(text, 0, &error), stages);
+            }
+            _ => match self.read(text, level, deadline, &mut stages) {
+                Ok(document) => document,
+                Err(violation) => return unread(violation, stages),
+            },
+        };
+        self.fit(document, level, deadline, stages)
+    }
+
+    /// Extraction and decoding.
+    fn read(
+        &self,
+        text: &str,
+        level: OutputProcessing,
+        deadline: Deadline,
+        stages: &mut Vec<StageReport>,
+    ) -> Result<Document, Violation> {
+        let (report, read) = extract::extract(self, text);
+        stages.push(report);
+        deadline.check()?;
+        let is_full = level == OutputProcessing::Full;
+        let unread = match read {
+            Ok(document) => {
+                stages.extend(
+                    [Stage::Tolerant, Stage::Syntactic].map(|stage| StageReport::skip(stage, "it is JSON")),
+                );
+                return Ok(document);
+            }
+            Err(unread) if !is_full => {
+                let off = |stage| StageReport::skip(stage, "not at level `minimal`");
+                stages.extend([Stage::Tolerant, Stage::Syntactic, Stage::Semantic].map(off));
+                return Err(unread.violation);
+            }
+            Err(unread) => unread,
+        };
+        let tolerance = self.options.tolerance;
+        if tolerance == Tolerance::Strict {
+            stages.push(StageReport::skip(Stage::Tolerant, "the tolerant level is 0"));
+        } else if let Some(document) = self.mend(&unread, Stage::Tolerant, Mends::of(tolerance), stages) {
+            stages.push(StageReport::skip(Stage::Syntactic, "it was decoded"));
+            return Ok(document);
+        }
+        deadline.check()?;
+        let mends = Mends::of(tolerance) | Mends::SYNTACTIC;
+        if mends == Mends::of(tolerance) {
+            stages.push(StageReport::skip(Stage::Syntactic, "its mends were tried before"));
+        } else if let Some(document) = self.mend(&unread, Stage::Syntactic, mends, stages) {
+            return Ok(document);
+        }
+        stages.push(StageReport::skip(Stage::Semantic, "there is no value"));
+        Err(unread.violation)
+    }
+
+    /// Reads what is not JSON with some mends, and reports it.
+    fn mend(
+        &self,
+        unread: &Unread,
+        stage: Stage,
+        mends: Mends,
+        stages: &mut Vec<StageReport>,
+    ) -> Option<Document> {
+        let Some(region) = &unread.region else {
+            stages.push(StageReport::skip(stage, "there is nothing that begins as JSON does"));
+            return None;
+        };
+        let tried = tolerant::rewrite(region, mends, self.options.limits.max_depth)
+            .map_err(|error| extract::violation(region, 0, &error))
+            .and_then(|rewritten| match Tape::parse(&rewritten.text, self.options.limits.max_depth) {
+                Ok(tape) => Ok((tape.into_document(), rewritten)),
+                Err(error) => Err(extract::violation(&rewritten.text, 0, &error)),
+            });
+        match tried {
+            Ok((document, rewritten)) => {
+                let mut report = StageReport::new(stage, Outcome::Success, rewritten.reason());
+                rewritten.names().for_each(|name| report.did(name));
+                report.patch = rewritten.patch(region);
+                stages.push(report);
+                Some(document)
+            }
+            Err(violation) => {
+                stages.push(StageReport::fail(stage, &violation));
+                None
+            }
+        }
+    }
+
+    /// Coercion and validation.
+    fn fit(
+        &self,
+        document: Document,
+        level: OutputProcessing,
+        deadline: Deadline,
+        mut stages: Vec<StageReport>,
+    ) -> Adaptation {
+        if self.on_tapes.is_valid(document.root()) {
+            if level != OutputProcessing::Off {
+                stages.push(StageReport::skip(Stage::Semantic, "the value is valid"));
+            }
+            return valid(Held::Document(Box::new(document), OnceLock::new()), stages);
+        }
+        let value = document.value();
+        if level != OutputProcessing::Off {
+            if stages.is_empty() {
+                stages
+                    .extend(BUILT_IN[..3].iter().map(|&stage| StageReport::skip(stage, "the text is JSON")));
+            }
+            let (report, coerced) = coerce::coerce(self, &value, level, deadline);
+            stages.push(report);
+            if let Some(value) = coerced {
+                return valid(Held::Value(value), stages);
+            }
+        }
+        let violations = self.violations(&value);
+        Adaptation { violations, is_valid: false, ..valid(Held::Value(value), stages) }
+    }
+
+    /// What the caller adds, and strict validation once more.
+    pub(super) fn customize(
+        &self,
+        text: &str,
+        adaptation: &mut Adaptation,
+        processors: &[&dyn Processor],
+    ) -> Result<(), Interrupted> {
+        for processor in processors {
+            let input = Input { text, value: adaptation.value(), schema: &self.schema };
+            let report = match processor.process(input) {
+                Ok(Some(value)) if adaptation.value() != Some(&value) => {
+                    let violations = self.violations(&value);
+                    adaptation.is_valid = violations.is_empty();
+                    adaptation.violations = violations;
+                    adaptation.held = Held::Value(value);
+                    StageReport::new(Stage::Custom, Outcome::Success, "the value was replaced")
+                }
+                Ok(_) => StageReport::skip(Stage::Custom, "the value was left as it is"),
+                Err(ProcessorError::Fault { path, message }) => {
+                    StageReport::fail(Stage::Custom, &Violation::new(path, "custom", message))
+                }
+                Err(ProcessorError::Interrupt(interrupted)) => return Err(interrupted),
+            };
+            let mut report = report;
+            report.did(processor.name());
+            adaptation.stages.push(report);
+        }
+        Ok(())
+    }
+
+    /// What of a value is not as the schema asks.
+    pub(super) fn violations(&self, value: &Value) -> Vec<Violation> {
+        if self.on_values.is_valid(value) {
+            return Vec::new();
+        }
+        let told =
+            self.flat().map(|flat| flat.errors(value).take(TOLD).map(|error| told(flat, &error)).collect());
+        // What is not valid is wrong, even where nobody can tell what.
+        let unknown = || vec![Violation::new("", "schema", "the value is not valid")];
+        told.filter(|told: &Vec<_>| !told.is_empty()).unwrap_or_else(unknown)
+    }
+}
+
+const BUILT_IN: [Stage; 4] = [Stage::Extract, Stage::Tolerant, Stage::Syntactic, Stage::Semantic];
+
+fn valid(held: Held, stages: Vec<StageReport>) -> Adaptation {
+    Adaptation { held, is_valid: true, stages, violations: Vec::new(), elapsed: Duration::ZERO, shadow: None }
+}
+
+fn unread(violation: Violation, stages: Vec<StageReport>) -> Adaptation {
+    Adaptation { violations: vec![violation], is_valid: false, ..valid(Held::None, stages) }
+}
+
+fn told(flat: &Flat, error: &ValidationError<'_>) -> Violation {
+    let mut violation = flat.violation(error);
+    if let ValidationErrorKind::Type { kind } = error.kind() {
+        violation.expected = Some(expected(kind));
+        violation.actual = Some(type_of(error.instance()).to_owned());
+    }
+    violation
+}
+
+/// The types that are wanted.
+pub(super) fn expected(kind: &TypeKind) -> String {
+    match kind {
+        TypeKind::Single(kind) => kind.to_string(),
+        TypeKind::Multiple(kinds) => {
+            let names: Vec<String> = kinds.iter().map(|kind| kind.to_string()).collect();
+            names.join(" or ")
+        }
+    }
+}
+
+/// The type of a value, as schemas name it.
+pub(super) fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}

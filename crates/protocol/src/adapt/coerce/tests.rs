@@ -1,0 +1,298 @@
+use serde_json::{Value, json};
+
+use super::super::{AdaptLimits, AdaptOptions, Adaptation, Adapter, Allow, Conversion};
+use crate::config::AnyOfStrategy;
+
+fn all() -> AdaptOptions {
+    AdaptOptions { allow: Conversion::ALL.into_iter().collect(), ..AdaptOptions::full() }
+}
+
+fn adapt(schema: &Value, value: &Value, options: AdaptOptions) -> Adaptation {
+    Adapter::new(schema, options).expect("a schema").adapt(&value.to_string())
+}
+
+/// What a value becomes; none if it stays wrong.
+#[allow(clippy::needless_pass_by_value, reason = "cases are written where they are used")]
+fn to(schema: Value, value: Value, options: AdaptOptions) -> Option<Value> {
+    let adaptation = adapt(&schema, &value, options);
+    if adaptation.is_valid() { adaptation.into_value() } else { None }
+}
+
+/// Why a value could not be made to fit, with its place.
+#[allow(clippy::needless_pass_by_value, reason = "cases are written where they are used")]
+fn why(schema: Value, value: Value, options: AdaptOptions) -> String {
+    let adaptation = adapt(&schema, &value, options);
+    assert!(!adaptation.is_valid(), "{value} fits {schema}");
+    assert_eq!(adaptation.value(), Some(&value), "what is not valid is given as it was");
+    adaptation.stages().last().and_then(|stage| stage.error_preview.clone()).expect("a reason")
+}
+
+fn of(kind: &str) -> Value {
+    json!({ "type": kind })
+}
+
+#[test]
+fn strings_become_what_they_are_the_text_of() {
+    for (kind, text, value) in [
+        ("integer", "42", json!(42)),
+        ("integer", "-7", json!(-7)),
+        ("integer", "18446744073709551615", json!(u64::MAX)),
+        ("number", "3.25", json!(3.25)),
+        ("number", "42", json!(42)),
+        ("number", "-1e3", json!(-1000.0)),
+        ("boolean", "true", json!(true)),
+        ("boolean", "false", json!(false)),
+        ("boolean", "0", json!(false)),
+        ("boolean", "1", json!(true)),
+        ("array", "[1, \"2\"]", json!([1, "2"])),
+        ("array", " [] ", json!([])),
+    ] {
+        // A whole text that is JSON in a string is another matter.
+        let schema = || json!({ "items": of(kind) });
+        assert_eq!(to(schema(), json!([text]), all()), Some(json!([value])), "{kind} {text}");
+        assert_eq!(to(schema(), json!([text]), AdaptOptions { allow: Allow::none(), ..all() }), None);
+        let is_scalar = kind != "array";
+        assert_eq!(
+            to(schema(), json!([text]), AdaptOptions::minimal()).is_some(),
+            is_scalar,
+            "{kind} {text}"
+        );
+    }
+}
+
+#[test]
+fn what_they_only_resemble_they_do_not_become() {
+    for (kind, texts) in [
+        (
+            "integer",
+            &[
+                "",
+                " 42",
+                "42 ",
+                "+42",
+                "042",
+                "42.0",
+                "4.2e1",
+                "1e3",
+                "0x2a",
+                "1_000",
+                "1,000",
+                "forty",
+                "99999999999999999999",
+                "٤٢",
+            ][..],
+        ),
+        ("number", &["", "3,14", ".5", "5.", "1e400", "NaN", "Infinity", "--1", "1e"]),
+        ("boolean", &["", "True", "TRUE", "yes", "on", "2", "00", " true"]),
+        ("null", &["null", ""]),
+        ("object", &["{}", "{\"a\": 1}"]),
+    ] {
+        for text in texts {
+            let schema = json!({ "items": of(kind) });
+            assert_eq!(to(schema, json!([text]), AdaptOptions::full()), None, "{kind} {text}");
+        }
+    }
+    // Nothing but strings is read, and nothing becomes a string.
+    for (kind, value) in [
+        ("boolean", json!(1)),
+        ("integer", json!(true)),
+        ("string", json!(42)),
+        ("integer", json!(1.5)),
+        ("number", json!(null)),
+    ] {
+        assert_eq!(to(of(kind), value, AdaptOptions::full()), None, "{kind}");
+    }
+}
+
+#[test]
+fn single_values_become_arrays_where_that_is_allowed() {
+    let integers = json!({ "type": "array", "items": { "type": "integer" } });
+    assert_eq!(to(integers.clone(), json!(5), all()), Some(json!([5])));
+    assert_eq!(to(integers.clone(), json!("5"), all()), Some(json!([5])));
+    assert_eq!(to(integers.clone(), json!("[\"5\", 6]"), all()), Some(json!([5, 6])));
+    assert_eq!(to(integers.clone(), json!(5), AdaptOptions::full()), None);
+    let objects = json!({ "type": "object", "properties": { "a": { "type": "array", "items": { "type": "object" } } } });
+    assert_eq!(to(objects, json!({ "a": { "b": 1 } }), all()), Some(json!({ "a": [{ "b": 1 }] })));
+    // It ends where every array wants another.
+    let endless = json!({ "$ref": "#/$defs/a", "$defs": { "a": { "type": "array", "items": { "$ref": "#/$defs/a" } } } });
+    assert!(why(endless, json!(5), all()).contains("rounds"));
+}
+
+#[test]
+fn what_has_two_meanings_fails_with_its_place() {
+    let within = |schema: Value| json!({ "properties": { "a": { "items": schema } } });
+    let value = |value: Value| json!({ "a": [value] });
+    for (schema, given, reason) in [
+        (
+            json!({ "type": ["integer", "boolean"] }),
+            json!("1"),
+            "/a/0: this could be 1 or true: the schema takes both",
+        ),
+        (
+            json!({ "type": ["boolean", "number"] }),
+            json!("0"),
+            "/a/0: this could be 0 or false: the schema takes both",
+        ),
+        (
+            json!({ "type": ["array", "integer"] }),
+            json!("7"),
+            "/a/0: this could be 7 or an array of it: the schema takes both",
+        ),
+        (
+            json!({ "type": "array" }),
+            json!(null),
+            "/a/0: null could be an empty array, or one with null in it",
+        ),
+        (
+            json!({ "type": "array" }),
+            json!("[one, two]"),
+            "/a/0: this looks like an array, but is not one in JSON",
+        ),
+        (json!({ "enum": [1, true] }), json!("1"), "/a/0: this could be 1 or true: the schema takes both"),
+    ] {
+        assert_eq!(why(within(schema), value(given), all()), reason);
+    }
+    assert_eq!(
+        to(within(json!({ "type": ["integer", "boolean"] })), value(json!("true")), all()),
+        Some(value(json!(true)))
+    );
+    assert_eq!(
+        to(within(json!({ "type": ["integer", "number"] })), value(json!("7")), all()),
+        Some(value(json!(7)))
+    );
+}
+
+#[test]
+fn values_are_found_wherever_the_schema_has_them() {
+    let integer = of("integer");
+    let schema = json!({
+        "$defs": { "count": integer, "node": { "properties": { "n": { "$ref": "#/$defs/count" }, "next": { "$ref": "#/$defs/node" } } } },
+        "properties": {
+            "node": { "$ref": "#/$defs/node" },
+            "list": { "type": "array", "prefixItems": [{ "type": "boolean" }], "items": integer },
+            "all": { "allOf": [{ "type": "integer" }, { "minimum": 3 }, { "type": "number" }] },
+            "one": { "enum": [1, 2, "3"] },
+            "same": { "const": true },
+        },
+        "patternProperties": { "^x_": integer },
+        "additionalProperties": { "type": "number" },
+        "dependentSchemas": { "list": { "properties": { "late": of("boolean") } } },
+        "if": { "required": ["one"] },
+        "then": { "properties": { "then": integer } },
+    });
+    let given = json!({
+        "node": { "n": "1", "next": { "n": "2", "next": { "n": 3 } } }, "list": ["true", "4", 5], "all": "6", "one": "2", "same": "true",
+        "x_/~": "7", "other": "8.5", "then": "10",
+    });
+    let wanted = json!({
+        "node": { "n": 1, "next": { "n": 2, "next": { "n": 3 } } }, "list": [true, 4, 5], "all": 6, "one": 2, "same": true,
+        "x_/~": 7, "other": 8.5, "then": 10,
+    });
+    let adaptation = adapt(&schema, &given, AdaptOptions::minimal());
+    assert_eq!(adaptation.value(), Some(&wanted), "{:?}", adaptation.stages());
+    // "3" is one of the values.
+    assert_eq!(
+        to(schema, json!({ "one": "3", "x_a": "1" }), AdaptOptions::minimal()),
+        Some(json!({ "one": "3", "x_a": 1 }))
+    );
+    let old = json!({ "$schema": "http://json-schema.org/draft-07/schema#", "definitions": { "a": integer }, "items": { "$ref": "#/definitions/a" } });
+    assert_eq!(to(old, json!(["1", 2]), AdaptOptions::minimal()), Some(json!([1, 2])));
+}
+
+#[test]
+fn all_counts_or_nothing() {
+    let schema = json!({ "properties": { "a": of("integer"), "b": { "type": "integer", "maximum": 5 } } });
+    assert_eq!(
+        why(schema.clone(), json!({ "a": "1", "b": "6" }), all()),
+        "/b: the value is greater than the maximum of 5"
+    );
+    assert_eq!(to(schema, json!({ "a": "1", "b": "5" }), all()), Some(json!({ "a": 1, "b": 5 })));
+}
+
+#[test]
+fn branches_are_tried_in_order_at_level_full() {
+    for keyword in ["anyOf", "oneOf"] {
+        let schema = json!({ "properties": { "v": { keyword: [
+            { "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n", "m"] },
+            { "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"], "additionalProperties": false },
+            { "type": "null" },
+        ] } } });
+        let value = json!({ "v": { "n": "7" } });
+        let adaptation = adapt(&schema, &value, AdaptOptions::full());
+        assert_eq!(adaptation.value(), Some(&json!({ "v": { "n": 7 } })), "{keyword}");
+        let semantic = adaptation.stages().last().expect("a stage");
+        assert_eq!(semantic.branch_index, Some(1));
+        assert_eq!((semantic.branch_choices[0].path.as_str(), semantic.branch_choices[0].index), ("/v", 1));
+        assert_eq!(semantic.transforms, ["str->int"]);
+        assert_eq!(to(schema, value, AdaptOptions::minimal()), None, "branches are not for minimal");
+    }
+}
+
+#[test]
+fn first_pass_takes_the_first_and_unique_the_only() {
+    let schema = json!({ "items": { "anyOf": [of("null"), of("integer"), of("boolean")] } });
+    let unique = || AdaptOptions { anyof_strategy: AnyOfStrategy::Unique, ..AdaptOptions::full() };
+    let adaptation = adapt(&schema, &json!([null, "1"]), AdaptOptions::full());
+    assert_eq!(adaptation.value(), Some(&json!([null, 1])));
+    assert_eq!(adaptation.stages().last().and_then(|stage| stage.branch_index), Some(1));
+    assert_eq!(
+        why(schema.clone(), json!([null, "1"]), unique()),
+        "/1: branches 1 and 2 both take it, once it is converted"
+    );
+    assert_eq!(to(schema.clone(), json!(["7"]), unique()), Some(json!([7])));
+    // What several branches take as it is, is valid and left alone.
+    let both = json!({ "anyOf": [of("integer"), of("number")] });
+    assert_eq!(to(both, json!(7), unique()), Some(json!(7)));
+    // Only one of `oneOf` may take what comes of it.
+    let one = json!({ "oneOf": [of("integer"), of("number")] });
+    assert_eq!(to(one, json!("7"), AdaptOptions::full()), None);
+}
+
+#[test]
+fn branches_lie_within_branches_and_behind_references() {
+    let schema = json!({
+        "$ref": "#/$defs/tree",
+        "$defs": { "tree": { "oneOf": [
+            { "type": "integer" },
+            { "type": "object", "properties": { "left": { "$ref": "#/$defs/tree" }, "right": { "$ref": "#/$defs/tree" } },
+              "required": ["left", "right"], "additionalProperties": false },
+        ] } },
+    });
+    let given = json!({ "left": { "left": "1", "right": 2 }, "right": "3" });
+    let adaptation = adapt(&schema, &given, AdaptOptions::full());
+    assert_eq!(adaptation.value(), Some(&json!({ "left": { "left": 1, "right": 2 }, "right": 3 })));
+    let choices: Vec<(&str, usize)> = adaptation
+        .stages()
+        .last()
+        .expect("a stage")
+        .branch_choices
+        .iter()
+        .map(|choice| (choice.path.as_str(), choice.index))
+        .collect();
+    assert_eq!(choices, [("", 1), ("/left", 1), ("/left/left", 0), ("/right", 0)]);
+    let lists = json!({ "anyOf": [{ "type": "array", "items": of("integer") }, of("null")] });
+    assert_eq!(to(lists, json!("[\"1\", 2]"), AdaptOptions::full()), Some(json!([1, 2])));
+    // What stands beside the branches counts as well.
+    let beside = json!({ "anyOf": [of("integer"), of("boolean")], "maximum": 5, "not": { "const": 1 } });
+    assert_eq!(to(beside, json!("1"), AdaptOptions::full()), Some(json!(true)));
+}
+
+#[test]
+fn trials_are_bounded() {
+    let schema = json!({ "items": { "anyOf": [of("null"), of("integer")] } });
+    let many: Value = (0..100).map(|n| n.to_string()).collect();
+    let limits = AdaptLimits { max_trials: 50, ..AdaptLimits::default() };
+    assert!(
+        why(schema, many, AdaptOptions { limits, ..AdaptOptions::full() }).contains("more than 50 branches")
+    );
+    // Branches that multiply with depth end, too.
+    let tree = json!({ "$ref": "#/$defs/t", "$defs": { "t": { "anyOf": [
+        { "properties": { "a": { "$ref": "#/$defs/t" } }, "required": ["a", "x"] },
+        { "properties": { "a": { "$ref": "#/$defs/t" } }, "required": ["a", "y"] },
+        { "properties": { "a": { "$ref": "#/$defs/t" } }, "required": ["a", "z"] },
+        of("integer"),
+    ] } } });
+    let deep = (0..40).fold(json!("1"), |inner, _| json!({ "a": inner }));
+    let adaptation = adapt(&tree, &deep, AdaptOptions::full());
+    assert!(!adaptation.is_valid() && adaptation.elapsed().as_secs() < 20);
+}

@@ -1,0 +1,48 @@
+use std::error::Error;
+use std::fmt;
+
+use thiserror::Error;
+
+pub use crate::Interruption;
+
+/// Why there is no adapter: the schema or an option is not what it must be.
+///
+/// ```
+/// use formwork_protocol::adapt::{AdaptOptions, Adapter};
+/// let error = Adapter::new(&serde_json::json!({"type": "text"}), AdaptOptions::minimal()).unwrap_err();
+/// assert!(error.to_string().starts_with("the schema cannot be used: at /type: "), "{error}");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(transparent)]
+pub struct AdaptError(#[from] Kind);
+
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(super) enum Kind {
+    #[error("the schema cannot be used: {}{reason}", if path.is_empty() { String::new() } else { format!("at {path}: ") })]
+    Schema { path: String, reason: String },
+    #[error("a tolerant level is 0, 1 or 2, not {given}")]
+    Tolerance { given: u8 },
+    #[error("texts are unescaped at most {limit} times, not {given}")]
+    Depth { given: u8, limit: u8 },
+}
+
+/// What a custom processor stopped everything with: not a fault of the data, and passed through untouched.
+#[derive(Debug)]
+pub struct Interrupted {
+    /// Why it stopped.
+    pub reason: Interruption,
+    /// The processor's own error, as it was given.
+    pub source: Box<dyn Error + Send + Sync>,
+}
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.reason.name(), self.source)
+    }
+}
+
+impl Error for Interrupted {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.source)
+    }
+}

@@ -1,0 +1,196 @@
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use super::super::{AdaptOptions, Adapter};
+use super::region::{escaped, largest, only_block, without_thoughts};
+
+fn found(text: &str, preferred: Option<u8>) -> Option<&str> {
+    largest(text, preferred).map(|region| region.text)
+}
+
+fn adapted(schema: &Value, text: &str) -> Option<Value> {
+    let options = AdaptOptions::minimal();
+    let adaptation = Adapter::new(schema, options).expect("a schema").adapt(text);
+    if adaptation.is_valid() { adaptation.into_value() } else { None }
+}
+
+#[test]
+fn the_largest_balanced_region_is_found() {
+    for (text, region) in [
+        ("a {\"b\": 1} c", Some("{\"b\": 1}")),
+        ("{\"a\": 1} and {\"a\": 1, \"b\": 2}", Some("{\"a\": 1, \"b\": 2}")),
+        ("see [1], [2]: {\"a\": [1]}", Some("{\"a\": [1]}")),
+        ("{\"a\": \"}\", \"b\": \"\\\"]\"} x", Some("{\"a\": \"}\", \"b\": \"\\\"]\"}")),
+        ("{'a': '}', b: \"x'}\"} x", Some("{'a': '}', b: \"x'}\"}")),
+        ("{\"a\": 1, // }\n \"b\": [/* ] */]} x", Some("{\"a\": 1, // }\n \"b\": [/* ] */]}")),
+        ("use { and [ as in {{name}} or [[link]] (see [the docs](x)): {\"a\": 1}", Some("{\"a\": 1}")),
+        ("don't {\"a\": \"it's\"} \"", Some("{\"a\": \"it's\"}")),
+        ("no braces", None),
+        ("{placeholder}", None),
+        ("cut {\"a\": [{\"b\": 1}, {\"b\": 2}", Some("{\"a\": [{\"b\": 1}, {\"b\": 2}")),
+        ("```json\n{\"a\": [1,\n```\nBye.", Some("{\"a\": [1,")),
+        ("```json\n{\"a\": \"cut\n```\nBye.", Some("{\"a\": \"cut")),
+        ("{\"a\": [1, 2} x", Some("{\"a\": [1, 2}")),
+    ] {
+        assert_eq!(found(text, None), region, "{text}");
+    }
+}
+
+#[test]
+fn the_kind_of_the_schema_goes_before_size() {
+    let text = "[1, 2, 3, 4, 5, 6, 7, 8, 9] or {\"a\": 1}";
+    assert_eq!(found(text, Some(b'{')), Some("{\"a\": 1}"));
+    assert_eq!(found(text, Some(b'[')), Some("[1, 2, 3, 4, 5, 6, 7, 8, 9]"));
+    assert_eq!(found("only [1]", Some(b'{')), Some("[1]"));
+    assert_eq!(adapted(&json!({ "type": "object" }), text), Some(json!({ "a": 1 })));
+    assert_eq!(adapted(&json!({ "type": "array" }), "{\"a\": [1, 2]} [3]"), Some(json!([3])));
+}
+
+#[test]
+fn nothing_smaller_is_taken_where_the_largest_is_broken() {
+    let schema = json!({ "type": "object" });
+    assert_eq!(adapted(&schema, "For example {\"a\": 1}. Here: {\"a\": 2, \"b\": 3,}"), None);
+    assert_eq!(adapted(&schema, "{\"items\": [{\"a\": 1}, {\"a\": 2}"), None);
+    // Nothing within JSON is taken out of it, either.
+    assert_eq!(adapted(&schema, "[{\"a\": 1}]"), None);
+    assert_eq!(adapted(&schema, "Here: [{\"a\": 1}]"), None);
+}
+
+#[test]
+fn fences_thoughts_and_marks_are_no_part_of_it() {
+    let schema = json!({ "type": "object", "required": ["a"] });
+    for text in [
+        "```json\n{\"a\": 1}\n```",
+        "~~~\n{\"a\": 1}\n~~~",
+        "```{\"a\": 1}```",
+        "`{\"a\": 1}`",
+        "\u{feff}{\"a\": 1}",
+        "\u{a0}{\"a\": 1}\u{2003}",
+        "<think>{\"a\": \"or not? Let me think of it.\"}</think>{\"a\": 1}",
+        "No braces, then</think>\n\n{\"a\": 1}",
+        "<answer>{\"a\": 1}</answer>",
+        "Result: **{\"a\": 1}**.",
+    ] {
+        assert_eq!(adapted(&schema, text), Some(json!({ "a": 1 })), "{text}");
+    }
+    assert_eq!(without_thoughts("{\"a\": \"</think>\"} x"), "{\"a\": \"</think>\"} x");
+    assert_eq!(only_block("a\n```json\n7\n```\n"), Some("7\n"));
+    assert_eq!(only_block("```\n7\n```\n```\n8\n```"), None);
+    assert_eq!(adapted(&json!({ "type": "integer" }), "It is\n```\n42\n```\n"), Some(json!(42)));
+    assert_eq!(adapted(&json!({ "type": "integer" }), "It is 42."), None);
+}
+
+#[test]
+fn strings_are_unescaped_as_often_as_is_allowed() {
+    let schema = json!({ "type": "object", "required": ["k"] });
+    let value = json!({ "k": "a \"b\" \\ \n ü" });
+    let mut text = value.to_string();
+    for depth in 0..=4_u8 {
+        for (depth, is_taken) in [(depth, depth <= 2)] {
+            for text in [text.clone(), format!("The answer: {text}."), format!("```json\n{text}\n```")] {
+                assert_eq!(adapted(&schema, &text).is_some(), is_taken, "{depth}: {text}");
+            }
+        }
+        text = Value::from(text).to_string();
+    }
+    for text in [
+        r#"{\"k\": 1}"#,
+        r#"{\n  \"k\": 1\n}"#,
+        r#"Here: "{\"k\":1}""#,
+        r#"{\\\"k\\\": 1}"#,
+        r#""```json\n{\"k\": 1}\n```""#,
+        r#""Sure: {\"k\": 1}""#,
+        r#"See [1]: "{\"k\": 1}""#,
+    ] {
+        assert_eq!(adapted(&schema, text), Some(json!({ "k": 1 })), "{text}");
+    }
+    assert_eq!(escaped(r#"[{\"a\": 1}, {\"a\": 2}] x"#), Some(r#"[{\"a\": 1}, {\"a\": 2}]"#));
+    assert_eq!(escaped("{\"a\": 1}"), None);
+    // A string that is valid is what was meant.
+    let text = Value::from("{\"k\": 1}").to_string();
+    assert_eq!(adapted(&json!({ "type": "string" }), &text), Some(json!("{\"k\": 1}")));
+    assert_eq!(adapted(&json!({}), &text), Some(json!("{\"k\": 1}")));
+    let never = AdaptOptions { max_unescape_depth: 0, ..AdaptOptions::minimal() };
+    assert!(!Adapter::new(&schema, never).expect("a schema").adapt(&text).is_valid());
+}
+
+#[test]
+fn names_and_numbers_with_two_meanings_are_refused_wherever_they_are() {
+    let schema = json!({ "type": "object" });
+    let told = |text: &str| {
+        Adapter::new(&schema, AdaptOptions::minimal()).expect("a schema").adapt(text).violations()[0]
+            .to_string()
+    };
+    assert_eq!(told("{\"a\": {\"b\": 1, \"b\": 2}}"), "/a/b: line 1, column 16: `b` comes twice");
+    assert_eq!(
+        told("x {\"a\": [1, 98765432109876543210]}"),
+        "/a/1: line 1, column 13: neither 64 bits nor a double hold this number"
+    );
+}
+
+/// What is hostile ends soon: in time that is linear.
+#[test]
+fn hostile_texts_are_no_trouble() {
+    let schema = json!({ "type": "object" });
+    let size = 1 << 20;
+    let of = |part: &str| part.repeat(size / part.len());
+    let mut escapes = "{\"a\": 1}".to_owned();
+    for _ in 0..14 {
+        escapes = Value::from(escapes).to_string();
+    }
+    for text in [
+        of("{"),
+        of("["),
+        of("}"),
+        of("{\"a\":"),
+        of("[1,"),
+        of("{\""),
+        of("{'"),
+        of("{/*"),
+        of("{/*\n```\n"),
+        of("{//"),
+        of("\\"),
+        of("\\\""),
+        of("{\\\""),
+        of("```\n"),
+        of("{} "),
+        of("[] "),
+        of("{\"\n```\n{'"),
+        of("{a:"),
+        of("{\"a\" \"b\""),
+        of("[\"a\" "),
+        of("[\"\" \"\""),
+        of("[{ "),
+        of("[         "),
+        of("{a "),
+        of("\"{"),
+        of("[1 /"),
+        "[".to_owned() + &of(" ") + "x",
+        "[1,".repeat(100) + &of(" "),
+        escapes,
+    ] {
+        for options in
+            [AdaptOptions::minimal(), AdaptOptions::full().with_tolerance(2.try_into().expect("a level"))]
+        {
+            let adapter = Adapter::new(&schema, options).expect("a schema");
+            let adaptation = adapter.adapt(&text);
+            let taken = adaptation.elapsed();
+            // Unoptimised and beside other tests; the limit itself is one second.
+            assert!(taken.as_secs() < 5, "{taken:?} for {}…", &text[..20]);
+        }
+    }
+}
+
+#[test]
+fn ten_thousand_braces_are_no_trouble() {
+    let mut text = String::new();
+    for n in 0..10_000 {
+        let open = ["{", "}", "{x} ", "[y", "{\"a\": [", "{{"][n % 6];
+        write!(text, "word {n} of a long text, {open}, and what comes after it. ").expect("a string");
+        text.push_str(&" ".repeat(40));
+    }
+    text.push_str("\n```\nResult: {\"ok\": true}");
+    let adapter = Adapter::new(&json!({ "type": "object" }), AdaptOptions::minimal()).expect("a schema");
+    assert!(adapter.adapt(&text).elapsed().as_secs() < 2);
+}

@@ -1,0 +1,380 @@
+//! Strict JSON into an index, in one pass and without recursion.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt::Write;
+
+use thiserror::Error;
+
+use super::text::{escape, number, number_length};
+use super::{Cell, Kind, string};
+
+/// How many names of an object are compared one by one; more are put in a set.
+const FEW_NAMES: usize = 32;
+/// The deepest that values may nest: they are built and validated by recursion.
+const DEEPEST: usize = 128;
+/// The longest number without an exponent that a double holds for certain, in digits.
+const SURE_DIGITS: usize = 300;
+/// The most digits that 64 bits hold for certain.
+const SURE_INTEGER: usize = 18;
+
+/// Why a text is not JSON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) struct SyntaxError {
+    /// The byte where it cannot go on.
+    pub(in super::super) offset: usize,
+    /// The place in the value, as a JSON pointer.
+    pub(in super::super) path: String,
+    pub(in super::super) fault: Fault,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(in super::super) enum Fault {
+    #[error("expected {0}")]
+    Expected(&'static str),
+    #[error("the text ends before the value does")]
+    End,
+    #[error("there is more after the value")]
+    Trailing,
+    #[error("a control character in a string")]
+    Control,
+    #[error("this is no escape")]
+    Escape,
+    #[error("`{name}` comes twice")]
+    Twice { name: String },
+    #[error("neither 64 bits nor a double hold this number")]
+    Number,
+    #[error("values nest deeper than {limit}")]
+    Depth { limit: usize },
+    #[error("the text has more than 4 GiB")]
+    Size,
+}
+
+impl Fault {
+    /// Whether it is well-formed so far, and refused all the same: for what it says, or for its size.
+    pub(in super::super) const fn is_refusal(&self) -> bool {
+        matches!(self, Self::Twice { .. } | Self::Number | Self::Depth { .. } | Self::Size)
+    }
+}
+
+/// An offset as people count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Place {
+    pub(in super::super) line: usize,
+    pub(in super::super) column: usize,
+}
+
+impl Place {
+    pub(in super::super) fn of(text: &str, offset: usize) -> Self {
+        let before = &text.as_bytes()[..offset.min(text.len())];
+        let start = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+        // Of a character all bytes but the first are 0b10……….
+        let column = 1 + before[start..].iter().filter(|&&byte| byte & 0xC0 != 0x80).count();
+        Self { line: before.split(|&byte| byte == b'\n').count(), column }
+    }
+}
+
+pub(super) fn parse(text: &str, max_depth: usize) -> Result<Vec<Cell>, SyntaxError> {
+    if u32::try_from(text.len()).is_err() {
+        return Err(SyntaxError { offset: 0, path: String::new(), fault: Fault::Size });
+    }
+    let mut parser = Parser {
+        text,
+        bytes: text.as_bytes(),
+        at: 0,
+        cells: Vec::with_capacity(text.len() / 8 + 1),
+        open: Vec::new(),
+        names: Vec::new(),
+        max_depth: max_depth.min(DEEPEST),
+    };
+    match parser.document() {
+        Ok(()) => Ok(parser.cells),
+        Err(fault) => Err(SyntaxError { offset: parser.at, path: parser.path(), fault }),
+    }
+}
+
+/// An array or an object that has not ended.
+struct Open {
+    cell: usize,
+    is_object: bool,
+    count: u32,
+    /// Where its names begin among all.
+    names: usize,
+    /// A bit for each name's hash: a name whose bit is not set is new.
+    seen: u64,
+    /// All names, once there are many.
+    set: Option<HashSet<String>>,
+}
+
+struct Parser<'t> {
+    text: &'t str,
+    bytes: &'t [u8],
+    at: usize,
+    cells: Vec<Cell>,
+    open: Vec<Open>,
+    /// The cells of the names of all open objects.
+    names: Vec<u32>,
+    max_depth: usize,
+}
+
+impl Parser<'_> {
+    fn document(&mut self) -> Result<(), Fault> {
+        loop {
+            if self.value()? {
+                continue;
+            }
+            if !self.after_value()? {
+                break;
+            }
+        }
+        self.blanks();
+        if self.at < self.bytes.len() { Err(Fault::Trailing) } else { Ok(()) }
+    }
+
+    /// Reads a value, or the beginning of one; whether a value comes next.
+    #[inline]
+    fn value(&mut self) -> Result<bool, Fault> {
+        self.blanks();
+        match self.bytes.get(self.at) {
+            Some(b'"') => self.string(),
+            Some(b'{') => return self.begin(true),
+            Some(b'[') => return self.begin(false),
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(b't') => self.literal("true", Kind::True),
+            Some(b'f') => self.literal("false", Kind::False),
+            Some(b'n') => self.literal("null", Kind::Null),
+            Some(_) => Err(Fault::Expected("a value")),
+            None => Err(Fault::End),
+        }?;
+        Ok(false)
+    }
+
+    fn begin(&mut self, is_object: bool) -> Result<bool, Fault> {
+        if self.open.len() >= self.max_depth {
+            return Err(Fault::Depth { limit: self.max_depth });
+        }
+        let kind = if is_object { Kind::Object } else { Kind::Array };
+        let cell = self.cells.len();
+        self.push(kind, self.at, 0);
+        self.open.push(Open { cell, is_object, count: 0, names: self.names.len(), seen: 0, set: None });
+        self.at += 1;
+        self.blanks();
+        match self.bytes.get(self.at) {
+            Some(b'}') if is_object => self.end(),
+            Some(b']') if !is_object => self.end(),
+            _ => {
+                if is_object {
+                    self.name()?;
+                }
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Goes on after a value, out of all that ends; whether a value comes next.
+    #[inline]
+    fn after_value(&mut self) -> Result<bool, Fault> {
+        while let Some(open) = self.open.last_mut() {
+            open.count += 1;
+            let is_object = open.is_object;
+            self.blanks();
+            match (self.bytes.get(self.at), is_object) {
+                (Some(b','), _) => {
+                    self.at += 1;
+                    if is_object {
+                        self.blanks();
+                        self.name()?;
+                    }
+                    return Ok(true);
+                }
+                (Some(b'}'), true) | (Some(b']'), false) => self.end(),
+                (None, _) => return Err(Fault::End),
+                (_, true) => return Err(Fault::Expected("`,` or `}`")),
+                (_, false) => return Err(Fault::Expected("`,` or `]`")),
+            }
+        }
+        Ok(false)
+    }
+
+    fn end(&mut self) {
+        self.at += 1;
+        if let Some(open) = self.open.pop() {
+            let next = self.cells.len() as u32;
+            let cell = &mut self.cells[open.cell];
+            (cell.end, cell.next) = (open.count, next);
+            self.names.truncate(open.names);
+        }
+    }
+
+    /// A name with its colon.
+    #[inline]
+    fn name(&mut self) -> Result<(), Fault> {
+        match self.bytes.get(self.at) {
+            Some(b'"') => {}
+            Some(_) => return Err(Fault::Expected("a name in double quotes")),
+            None => return Err(Fault::End),
+        }
+        let start = self.at;
+        self.string()?;
+        if let Some(name) = self.repeated() {
+            self.at = start;
+            return Err(Fault::Twice { name });
+        }
+        self.blanks();
+        match self.bytes.get(self.at) {
+            Some(b':') => self.at += 1,
+            Some(_) => return Err(Fault::Expected("`:`")),
+            None => return Err(Fault::End),
+        }
+        Ok(())
+    }
+
+    /// The last string, if it is the name of a member that was there before.
+    #[inline]
+    fn repeated(&mut self) -> Option<String> {
+        let last = self.cells.len() - 1;
+        let name = string(self.text, &self.cells[last])?;
+        let open = self.open.last_mut()?;
+        let bit = 1 << (hash(name.as_bytes()) & 63);
+        let is_new = open.seen & bit == 0;
+        open.seen |= bit;
+        let before = &self.names[open.names..];
+        let of = |&cell: &u32| string(self.text, &self.cells[cell as usize]);
+        let is_known = if before.len() < FEW_NAMES {
+            !is_new && before.iter().any(|cell| of(cell).as_ref() == Some(&name))
+        } else {
+            let names = || before.iter().filter_map(of).map(Cow::into_owned).collect();
+            !open.set.get_or_insert_with(names).insert(name.clone().into_owned())
+        };
+        let repeated = is_known.then(|| name.into_owned());
+        self.names.push(last as u32);
+        repeated
+    }
+
+    #[inline]
+    fn string(&mut self) -> Result<(), Fault> {
+        let start = self.at + 1;
+        let mut kind = Kind::String;
+        self.at = start;
+        loop {
+            self.at = plain_until(self.bytes, self.at);
+            match self.bytes.get(self.at) {
+                Some(b'"') => break,
+                Some(b'\\') => {
+                    let (read, _) = escape(&self.text[self.at..]).ok_or(Fault::Escape)?;
+                    (kind, self.at) = (Kind::Escaped, self.at + read);
+                }
+                Some(_) => return Err(Fault::Control),
+                None => return Err(Fault::End),
+            }
+        }
+        self.push(kind, start, self.at);
+        self.at += 1;
+        Ok(())
+    }
+
+    #[inline]
+    fn number(&mut self) -> Result<(), Fault> {
+        let (length, is_integer) =
+            number_length(&self.bytes[self.at..]).ok_or(Fault::Expected("a number as JSON writes it"))?;
+        let literal = &self.text[self.at..self.at + length];
+        let is_sure = if is_integer {
+            length <= SURE_INTEGER
+        } else {
+            length <= SURE_DIGITS && !literal.bytes().any(|byte| matches!(byte, b'e' | b'E'))
+        };
+        if !is_sure && number(literal).is_none() {
+            return Err(Fault::Number);
+        }
+        let kind = if is_integer { Kind::Integer } else { Kind::Float };
+        self.push(kind, self.at, self.at + length);
+        self.at += length;
+        Ok(())
+    }
+
+    #[inline]
+    fn literal(&mut self, word: &'static str, kind: Kind) -> Result<(), Fault> {
+        if !self.bytes[self.at..].starts_with(word.as_bytes()) {
+            return Err(Fault::Expected("a value"));
+        }
+        self.push(kind, self.at, self.at + word.len());
+        self.at += word.len();
+        Ok(())
+    }
+
+    #[inline]
+    fn push(&mut self, kind: Kind, start: usize, end: usize) {
+        let next = self.cells.len() as u32 + 1;
+        self.cells.push(Cell { kind, start: start as u32, end: end as u32, next });
+    }
+
+    #[inline]
+    fn blanks(&mut self) {
+        while let Some(b' ' | b'\n' | b'\t' | b'\r') = self.bytes.get(self.at) {
+            self.at += 1;
+        }
+    }
+
+    /// Where it is in the value.
+    fn path(&self) -> String {
+        let mut path = String::new();
+        for (depth, open) in self.open.iter().enumerate() {
+            if !open.is_object {
+                let _ = write!(path, "/{}", open.count);
+                continue;
+            }
+            let end = self.open.get(depth + 1).map_or(self.names.len(), |inner| inner.names);
+            // An object's last name is the member's that it is in, unless that has ended.
+            let known = end - open.names;
+            if known > open.count as usize
+                && let Some(name) = string(self.text, &self.cells[self.names[end - 1] as usize])
+            {
+                path.push('/');
+                path.push_str(&pointer_token(&name));
+            }
+        }
+        path
+    }
+}
+
+/// A name as a part of a JSON pointer.
+pub(in super::super) fn pointer_token(name: &str) -> Cow<'_, str> {
+    if name.contains(['~', '/']) {
+        return Cow::Owned(name.replace('~', "~0").replace('/', "~1"));
+    }
+    Cow::Borrowed(name)
+}
+
+/// Tells most names apart.
+#[inline]
+fn hash(name: &[u8]) -> usize {
+    let first = name.first().copied().unwrap_or_default();
+    let last = name.last().copied().unwrap_or_default();
+    let middle = name.get(name.len() / 2).copied().unwrap_or_default();
+    let sum = usize::from(first) * 31 + usize::from(last) * 131 + usize::from(middle) * 7 + name.len() * 17;
+    sum ^ (sum >> 6)
+}
+
+/// Where the first quote, backslash or control character is, from `at` on; eight bytes at a time.
+#[inline]
+fn plain_until(bytes: &[u8], mut at: usize) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    // The lowest high bit of the result is that of the first byte that is zero (below 32, for the last line).
+    let zeros = |word: u64| (word.wrapping_sub(ONES) & !word) & HIGH;
+    while let Some(word) = bytes.get(at..).and_then(|rest| rest.first_chunk()) {
+        let word = u64::from_le_bytes(*word);
+        let found = zeros(word ^ (ONES * 0x22))
+            | zeros(word ^ (ONES * 0x5C))
+            | ((word.wrapping_sub(ONES * 0x20) & !word) & HIGH);
+        if found != 0 {
+            return at + found.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    while bytes.get(at).is_some_and(|&byte| byte != b'"' && byte != b'\\' && byte >= 0x20) {
+        at += 1;
+    }
+    at
+}

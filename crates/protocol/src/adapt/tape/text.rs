@@ -1,0 +1,115 @@
+//! Strings and numbers as they are written.
+
+use serde_json::Number;
+
+/// What stands between the quotes of a JSON string, without its escapes; none, if it could not stand there. Control characters may,
+/// since models write them.
+pub(in super::super) fn unescape(text: &str) -> Option<String> {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(['\\', '"']) {
+        plain.push_str(&rest[..at]);
+        let (read, escaped) = escape(&rest[at..])?;
+        plain.push(escaped);
+        rest = &rest[at + read..];
+    }
+    plain.push_str(rest);
+    Some(plain)
+}
+
+/// What stands between the quotes of the JSON string at the beginning of `text`, which is a quote.
+pub(in super::super) fn quoted(text: &str) -> Option<&str> {
+    let mut at = 1;
+    loop {
+        at += text.get(at..)?.find(['\\', '"'])?;
+        if text.as_bytes()[at] == b'"' {
+            return Some(&text[1..at]);
+        }
+        at += escape(&text[at..])?.0;
+    }
+}
+
+/// The character of the escape at the beginning of `text`, and how long it is.
+pub(in super::super) fn escape(text: &str) -> Option<(usize, char)> {
+    let bytes = text.as_bytes();
+    let escaped = match (bytes.first()?, bytes.get(1)?) {
+        (b'\\', b'"') => '"',
+        (b'\\', b'\\') => '\\',
+        (b'\\', b'/') => '/',
+        (b'\\', b'b') => '\u{8}',
+        (b'\\', b'f') => '\u{c}',
+        (b'\\', b'n') => '\n',
+        (b'\\', b'r') => '\r',
+        (b'\\', b't') => '\t',
+        (b'\\', b'u') => return unit_escape(bytes),
+        _ => return None,
+    };
+    Some((2, escaped))
+}
+
+/// `\uXXXX`, or two of them that are one character.
+fn unit_escape(bytes: &[u8]) -> Option<(usize, char)> {
+    let unit = |at: usize| -> Option<u16> {
+        let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
+        digits
+            .iter()
+            .try_fold(0, |unit: u16, &digit| Some(unit << 4 | char::from(digit).to_digit(16)? as u16))
+    };
+    let first = unit(0)?;
+    if let Some(escaped) = char::from_u32(first.into()) {
+        return Some((6, escaped));
+    }
+    let pair = char::decode_utf16([first, unit(6)?]).next()?;
+    Some((12, pair.ok()?))
+}
+
+/// The number that `literal` writes, which is one of JSON; none, if neither 64 bits nor a double hold it: integers to the digit,
+/// fractions to the nearest, but not to infinity, and not to nothing.
+pub(in super::super) fn number(literal: &str) -> Option<Number> {
+    if !literal.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') {
+        let double: f64 = literal.parse().ok()?;
+        let is_lost = double == 0.0 && has_digits(literal);
+        return if is_lost { None } else { Number::from_f64(double) };
+    }
+    if literal == "-0" {
+        return Number::from_f64(-0.0);
+    }
+    if let Ok(integer) = literal.parse::<u64>() {
+        return Some(integer.into());
+    }
+    literal.parse::<i64>().ok().map(Number::from)
+}
+
+/// Whether the digits before the exponent are not all zero.
+fn has_digits(literal: &str) -> bool {
+    literal.bytes().take_while(|byte| !b"eE".contains(byte)).any(|byte| (b'1'..=b'9').contains(&byte))
+}
+
+/// How long the JSON number at the beginning of `bytes` is, and whether it is written as an integer; none, if there is none.
+pub(in super::super) fn number_length(bytes: &[u8]) -> Option<(usize, bool)> {
+    let digits =
+        |from: usize| bytes[from.min(bytes.len())..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let mut at = usize::from(bytes.first() == Some(&b'-'));
+    match digits(at) {
+        0 => return None,
+        many if many > 1 && bytes[at] == b'0' => return None,
+        many => at += many,
+    }
+    let mut is_integer = true;
+    if bytes.get(at) == Some(&b'.') {
+        let many = digits(at + 1);
+        if many == 0 {
+            return None;
+        }
+        (at, is_integer) = (at + 1 + many, false);
+    }
+    if matches!(bytes.get(at), Some(b'e' | b'E')) {
+        let sign = usize::from(matches!(bytes.get(at + 1), Some(b'+' | b'-')));
+        let many = digits(at + 1 + sign);
+        if many == 0 {
+            return None;
+        }
+        (at, is_integer) = (at + 1 + sign + many, false);
+    }
+    Some((at, is_integer))
+}

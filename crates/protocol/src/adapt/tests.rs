@@ -1,0 +1,278 @@
+use serde_json::json;
+
+use super::report::Outcome::{Fail, Skip, Success};
+use super::*;
+use crate::config::{AnyOfStrategy, Aros};
+
+fn person() -> Value {
+    json!({
+        "type": "object",
+        "properties": { "name": { "type": "string" }, "age": { "type": "integer" } },
+        "required": ["name", "age"],
+        "additionalProperties": false,
+    })
+}
+
+fn adapter(schema: &Value, options: AdaptOptions) -> Adapter {
+    Adapter::new(schema, options).expect("a schema")
+}
+
+fn minimal(schema: &Value) -> Adapter {
+    adapter(schema, AdaptOptions::minimal())
+}
+
+fn full(schema: &Value, tolerance: Tolerance) -> Adapter {
+    adapter(schema, AdaptOptions::full().with_tolerance(tolerance))
+}
+
+fn outcomes(adaptation: &Adaptation) -> Vec<(&'static str, Outcome)> {
+    adaptation.observed().iter().map(|stage| (stage.stage.name(), stage.outcome)).collect()
+}
+
+fn transforms(adaptation: &Adaptation) -> Vec<&str> {
+    adaptation.transforms().collect()
+}
+
+#[test]
+fn what_is_valid_is_left_alone_at_every_level() {
+    let text = " {\"name\": \"Emma\",\n \"age\": 41} ";
+    for options in [AdaptOptions::off(), AdaptOptions::minimal(), AdaptOptions::full()] {
+        let adaptation = adapter(&person(), options).adapt(text);
+        assert!(adaptation.is_valid() && !adaptation.is_adapted());
+        assert_eq!(adaptation.value(), Some(&json!({ "name": "Emma", "age": 41 })));
+        assert_eq!(adaptation.violations(), []);
+    }
+    let stages = minimal(&person()).adapt(text).stages().to_vec();
+    assert!(stages.iter().all(|stage| stage.outcome == Skip), "{stages:?}");
+}
+
+#[test]
+fn adapters_are_shared() {
+    fn may_be_shared<T: Send + Sync>(_: &T) {}
+    may_be_shared(&minimal(&person()));
+}
+
+#[test]
+fn off_changes_nothing() {
+    let off = adapter(&person(), AdaptOptions::off());
+    let fenced = off.adapt("```json\n{\"name\": \"Emma\", \"age\": 41}\n```");
+    assert_eq!((fenced.value(), fenced.is_valid(), fenced.stages().len()), (None, false, 0));
+    assert_eq!(fenced.violations()[0].to_string(), "line 1, column 1: expected a value");
+    let wrong = off.adapt(r#"{"name": "Emma", "age": "41"}"#);
+    assert_eq!(wrong.value(), Some(&json!({ "name": "Emma", "age": "41" })));
+    let [violation] = wrong.violations() else { panic!("{:?}", wrong.violations()) };
+    assert_eq!((violation.path.as_str(), violation.keyword.as_str()), ("/age", "type"));
+    assert_eq!(
+        (violation.expected.as_deref(), violation.actual.as_deref()),
+        (Some("integer"), Some("string"))
+    );
+}
+
+#[test]
+fn minimal_finds_parses_and_converts() {
+    let minimal = minimal(&person());
+    let adaptation =
+        minimal.adapt("Sure!\n```json\n{\"name\": \"Emma\", \"age\": \"41\"}\n```\nAnything else?");
+    assert_eq!(adaptation.value(), Some(&json!({ "name": "Emma", "age": 41 })));
+    assert_eq!(
+        outcomes(&adaptation),
+        [("extract", Success), ("tolerant", Skip), ("syntactic", Skip), ("semantic", Success)]
+    );
+    assert_eq!(transforms(&adaptation), ["extract", "json.loads", "str->int"]);
+    let semantic = &adaptation.stages()[3];
+    assert_eq!(semantic.expected_type.as_deref(), Some("integer"));
+    assert_eq!(semantic.actual_type.as_deref(), Some("string"));
+    // Nothing is mended, whatever the tolerance.
+    let tolerant = adapter(&person(), AdaptOptions::minimal().with_tolerance(Tolerance::Repair));
+    let adaptation = tolerant.adapt("{\"name\": \"Emma\", \"age\": 41,}");
+    assert!(!adaptation.is_valid());
+    assert_eq!(adaptation.violations()[0].to_string(), "line 1, column 28: expected a name in double quotes");
+    assert_eq!(
+        outcomes(&adaptation),
+        [("extract", Fail), ("tolerant", Skip), ("syntactic", Skip), ("semantic", Skip)]
+    );
+}
+
+#[test]
+fn full_decodes_as_tolerantly_as_it_is_told() {
+    let json5 = "{name: 'Emma', /* years */ age: +41,}";
+    let broken = "{\"name\": \"Emma\", \"age\": 41";
+    let syntactic = "{\"name\": \"Em\nma\", \"age\": 41,}";
+    for (text, least) in
+        [(syntactic, Tolerance::Strict), (json5, Tolerance::Json5), (broken, Tolerance::Repair)]
+    {
+        for tolerance in [Tolerance::Strict, Tolerance::Json5, Tolerance::Repair] {
+            let adaptation = full(&person(), tolerance).adapt(text);
+            assert_eq!(adaptation.is_valid(), tolerance >= least, "{text} at {tolerance:?}");
+            let did = |stage: Stage| {
+                adaptation.stages().iter().any(|report| report.stage == stage && report.outcome == Success)
+            };
+            let by_tolerance = tolerance >= least && !(text == syntactic && tolerance < Tolerance::Repair);
+            assert_eq!(did(Stage::Tolerant), by_tolerance, "{text} at {tolerance:?}");
+            assert_eq!(did(Stage::Syntactic), text == syntactic && tolerance < Tolerance::Repair);
+        }
+    }
+    let adaptation = full(&person(), Tolerance::Repair).adapt(broken);
+    let patch = adaptation.stages()[1].patch.as_ref().expect("a patch");
+    assert_eq!((patch.before.as_str(), patch.after.as_str()), ("\", \"age\": 41", "\", \"age\": 41}"));
+    assert_eq!((patch.line, patch.column), (1, 27));
+}
+
+#[test]
+fn shadow_only_watches() {
+    let text = "Here: {\"name\": \"Emma\", \"age\": \"41\"}";
+    let shadow = adapter(&person(), AdaptOptions::full().with_shadow(true)).adapt(text);
+    assert_eq!((shadow.is_valid(), shadow.value()), (false, None));
+    assert!(!shadow.is_adapted() && shadow.stages().is_empty());
+    assert_eq!(outcomes(&shadow).first(), Some(&("extract", Success)));
+    let would = shadow.shadow().expect("what would have come");
+    assert!(would.is_valid());
+    assert_eq!(would.value(), Some(&json!({ "name": "Emma", "age": 41 })));
+    // What is right is right in the shadow, too.
+    let right =
+        adapter(&person(), AdaptOptions::minimal().with_shadow(true)).adapt(r#"{"name": "Emma", "age": 41}"#);
+    assert!(right.is_valid() && right.observed().iter().all(|stage| stage.outcome == Skip));
+}
+
+#[test]
+fn what_cannot_be_made_valid_is_given_as_it_was() {
+    let adaptation = minimal(&person()).adapt(r#"{"name": 7, "age": "41"}"#);
+    assert_eq!(adaptation.value(), Some(&json!({ "name": 7, "age": "41" })));
+    assert_eq!(adaptation.violations().len(), 2);
+    assert!(transforms(&adaptation).is_empty());
+    assert_eq!(adaptation.stages()[3].outcome, Fail);
+    assert_eq!(adaptation.stages()[3].path.as_deref(), Some("/name"));
+}
+
+#[test]
+fn processors_come_last_and_are_validated() {
+    let upper = |input: Input<'_>| {
+        let mut value = input.value.cloned().ok_or_else(|| ProcessorError::fault("", "no value"))?;
+        value["name"] = value["name"].as_str().unwrap_or_default().to_uppercase().into();
+        Ok(Some(value))
+    };
+    let minimal = minimal(&person());
+    let adaptation =
+        minimal.adapt_with("x {\"name\": \"Emma\", \"age\": \"41\"}", &[&upper]).expect("not stopped");
+    assert_eq!(adaptation.value(), Some(&json!({ "name": "EMMA", "age": 41 })));
+    assert_eq!(outcomes(&adaptation).last(), Some(&("custom", Success)));
+    let again = minimal.adapt_with(r#"{"name": "EMMA", "age": 41}"#, &[&upper]).expect("not stopped");
+    assert_eq!(outcomes(&again).last(), Some(&("custom", Skip)));
+    let nothing = minimal.adapt_with("no", &[&upper]).expect("not stopped");
+    assert_eq!(outcomes(&nothing).last(), Some(&("custom", Fail)));
+    let spoil = |_: Input<'_>| Ok(Some(json!(1)));
+    let spoiled = minimal.adapt_with(r#"{"name": "EMMA", "age": 41}"#, &[&spoil]).expect("not stopped");
+    assert!(!spoiled.is_valid());
+    assert_eq!(spoiled.violations()[0].keyword, "type");
+}
+
+#[test]
+fn what_stops_everything_passes_through_untouched() {
+    #[derive(Debug, PartialEq, Eq, thiserror::Error)]
+    #[error("3 tokens left")]
+    struct Left;
+    let errors: [(fn() -> ProcessorError, Interruption); 3] = [
+        (|| ProcessorError::cancelled(Left), Interruption::Cancelled),
+        (|| ProcessorError::paused(Left), Interruption::Paused),
+        (|| ProcessorError::budget_exhausted(Left), Interruption::BudgetExhausted),
+    ];
+    for (error, reason) in errors {
+        let stop = |_: Input<'_>| Err(error());
+        let never = |_: Input<'_>| panic!("nothing comes after");
+        let interrupted = minimal(&person()).adapt_with("{}", &[&stop, &never]).expect_err("stopped");
+        assert_eq!(interrupted.reason, reason);
+        assert_eq!(interrupted.source.downcast_ref(), Some(&Left));
+    }
+}
+
+#[test]
+fn options_come_from_the_configuration_and_the_step() {
+    let defaults = AdaptOptions::from_config(&Aros::default()).expect("good");
+    assert_eq!(defaults, AdaptOptions::minimal());
+    let off = AdaptOptions::from_config(&Aros { enabled: false, ..Aros::default() }).expect("good");
+    assert_eq!(off.level, OutputProcessing::Off);
+    let error =
+        AdaptOptions::from_config(&Aros { coercion_tolerant_level: 3, ..Aros::default() }).unwrap_err();
+    assert_eq!(error.to_string(), "a tolerant level is 0, 1 or 2, not 3");
+    let block: Coercion = serde_json::from_value(json!({
+        "tolerant_level": 2, "max_unescape_depth": 1, "anyof_strategy": "unique",
+        "allow": { "integer": ["str->int"], "array": ["str->list", "wrap"] },
+    }))
+    .expect("a block");
+    let options = defaults.clone().with_coercion(&block);
+    assert_eq!((options.tolerance, options.max_unescape_depth), (Tolerance::Repair, 1));
+    assert_eq!(options.anyof_strategy, AnyOfStrategy::Unique);
+    assert!(options.allow.has(Conversion::Wrap) && !options.allow.has(Conversion::StrToBool));
+    // What a block does not say stays.
+    assert_eq!(defaults.clone().with_coercion(&Coercion::default()), defaults);
+    for wrong in [
+        json!({ "tolerant_level": 3 }),
+        json!({ "max_unescape_depth": 9 }),
+        json!({ "anyof_strategy": "last" }),
+        json!({ "allow": { "integer": ["str->float"] } }),
+        json!({ "allow": { "object": ["str->object"] } }),
+        json!({ "tolerance": 1 }),
+    ] {
+        assert!(serde_json::from_value::<Coercion>(wrong.clone()).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn there_are_limits() {
+    let limits = AdaptLimits { max_bytes: 20, ..AdaptLimits::default() };
+    let small = adapter(&person(), AdaptOptions { limits, ..AdaptOptions::minimal() });
+    let adaptation = small.adapt(&" ".repeat(21));
+    assert_eq!(adaptation.violations()[0].to_string(), "21 bytes are more than the limit of 20");
+    let limits = AdaptLimits { max_time: std::time::Duration::ZERO, ..AdaptLimits::default() };
+    let late = adapter(&person(), AdaptOptions { limits, ..AdaptOptions::minimal() });
+    let adaptation = late.adapt("x {\"name\": \"Emma\", \"age\": \"41\"}");
+    assert_eq!(adaptation.violations()[0].keyword, "limit");
+    // What needs nothing is not late.
+    assert!(late.adapt(r#"{"name": "Emma", "age": 41}"#).is_valid());
+    let deep = minimal(&json!({})).adapt(&("[".repeat(200) + &"]".repeat(200)));
+    assert!(deep.violations()[0].message.contains("deeper than 128"), "{:?}", deep.violations());
+}
+
+#[test]
+fn types_are_decoded_without_values() {
+    #[derive(Debug, PartialEq, serde::Deserialize)]
+    struct Person {
+        name: String,
+        age: u8,
+    }
+    let minimal = minimal(&person());
+    let emma = Person { name: "Emma".to_owned(), age: 41 };
+    assert_eq!(minimal.decode::<Person>(r#"{"name": "Emma", "age": 41}"#).ok(), Some(emma));
+    assert_eq!(
+        minimal.decode::<Person>("{\"name\": \"\", \"age\": \"7\"}").map(|person| person.age).ok(),
+        Some(7)
+    );
+    let refused = minimal.decode::<Person>(r#"{"name": "Emma", "age": 300}"#).expect_err("too old");
+    assert!(refused.violations()[0].message.contains("expected u8"), "{:?}", refused.violations());
+    assert!(minimal.decode::<Person>(r#"{"name": "Emma"}"#).is_err());
+    assert!(minimal.holds(r#"{"name": "Emma", "age": 300}"#) && !minimal.holds("{}"));
+}
+
+#[test]
+fn reports_are_data() {
+    let adaptation = full(&person(), Tolerance::Repair).adapt("{'name': 'Emma', 'age': '41'");
+    let mut report = serde_json::to_value(&adaptation).expect("JSON");
+    assert!(report["elapsed_us"].take().is_number());
+    let expected = json!({
+        "valid": true,
+        "adapted": true,
+        "stages": [
+            { "stage": "extract", "outcome": "fail", "reason": "line 1, column 2: expected a name in double quotes",
+              "error_preview": "line 1, column 2: expected a name in double quotes", "path": "" },
+            { "stage": "tolerant", "outcome": "success", "reason": "mended: single-quotes, missing-closer",
+              "transforms": ["single-quotes", "missing-closer"],
+              "patch": { "line": 1, "column": 2, "before": "{'name': 'Emma', 'age': '41'", "after": "{\"name\": \"Emma\", \"age\": \"41\"}" } },
+            { "stage": "syntactic", "outcome": "skip", "reason": "it was decoded" },
+            { "stage": "semantic", "outcome": "success", "reason": "the value was made to fit the schema",
+              "transforms": ["str->int"], "expected_type": "integer", "actual_type": "string" },
+        ],
+        "violations": [],
+        "elapsed_us": null,
+    });
+    assert_eq!(report, expected);
+}

@@ -1,0 +1,79 @@
+//! Straight into Rust types.
+
+use serde::de::DeserializeOwned;
+
+use super::report::{Adaptation, Violation};
+use super::tape::{Place, Tape};
+use super::{Adapter, Held};
+
+impl Adapter {
+    /// The text as a value of the caller's own type: validated by the schema, and then decoded without a [`Value`](serde_json::Value)
+    /// in between where it is JSON as it came; otherwise by all stages.
+    ///
+    /// ```
+    /// use formwork_protocol::adapt::{AdaptOptions, Adapter};
+    /// #[derive(serde::Deserialize)]
+    /// struct Count { count: u32 }
+    ///
+    /// let schema = serde_json::json!({"type": "object", "properties": {"count": {"type": "integer", "maximum": 50}}});
+    /// let adapter = Adapter::new(&schema, AdaptOptions::minimal())?;
+    /// assert_eq!(adapter.decode::<Count>(r#"{"count": 42}"#).expect("valid").count, 42);
+    /// assert_eq!(adapter.decode::<Count>(r#"{"count": "42"}"#).expect("adapted").count, 42);
+    /// assert!(adapter.decode::<Count>(r#"{"count": 51}"#).is_err());
+    /// # Ok::<(), formwork_protocol::adapt::AdaptError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// With the adaptation, when the value is not valid, or the type does not take it (a violation of keyword `type`).
+    pub fn decode<T: DeserializeOwned>(&self, text: &str) -> Result<T, Box<Adaptation>> {
+        if self.holds(text)
+            && let Ok(value) = serde_json::from_str(text)
+        {
+            return Ok(value);
+        }
+        let mut adaptation = self.adapt(text);
+        if !adaptation.is_valid {
+            return Err(Box::new(adaptation));
+        }
+        let refused = match &adaptation.held {
+            // What was JSON as it came is read from its text, since numbers and names in it are exact.
+            Held::Document(document, _) => serde_json::from_str(document.text()),
+            _ => T::deserialize(adaptation.value().unwrap_or(&serde_json::Value::Null)),
+        };
+        refused.map_err(|error| {
+            adaptation.is_valid = false;
+            adaptation.violations.push(Violation::new("", "type", error.to_string()));
+            Box::new(adaptation)
+        })
+    }
+
+    /// Whether the text is a valid value as it is: no value is built, and nothing is told.
+    pub fn holds(&self, text: &str) -> bool {
+        let limits = &self.options.limits;
+        text.len() <= limits.max_bytes
+            && Tape::parse(text, limits.max_depth).is_ok_and(|tape| self.on_tapes.is_valid(tape.root()))
+    }
+}
+
+/// The fastest way, where a Rust type is all the schema there is: JSON straight into it. Nothing is adapted.
+///
+/// ```
+/// use formwork_protocol::adapt;
+/// assert_eq!(adapt::from_text::<Vec<u8>>("[1, 2]"), Ok(vec![1, 2]));
+/// let violation = adapt::from_text::<Vec<u8>>("[1, -2]").unwrap_err();
+/// assert_eq!(violation.to_string(), "line 1, column 6: invalid value: integer `-2`, expected u8");
+/// ```
+///
+/// # Errors
+/// With the place and the reason, when the text is not JSON, or not of the type.
+pub fn from_text<T: DeserializeOwned>(text: &str) -> Result<T, Violation> {
+    serde_json::from_str(text).map_err(|error| {
+        let lines = text.split_inclusive('\n').take(error.line().saturating_sub(1));
+        let offset = lines.map(str::len).sum::<usize>() + error.column().saturating_sub(1);
+        let Place { line, column } = Place::of(text, offset);
+        let told = error.to_string();
+        let reason = told.rsplit_once(" at line ").map_or(told.as_str(), |(reason, _)| reason);
+        let keyword = if error.is_data() { "type" } else { "syntax" };
+        Violation::new("", keyword, format!("line {line}, column {column}: {reason}"))
+    })
+}

@@ -1,0 +1,205 @@
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, ready};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::repair::Shape;
+use crate::{BackendError, Plan, PromptRunner};
+
+/// A plan to be judged.
+#[derive(Clone, Copy, Debug)]
+pub struct PlanRequest<'a> {
+    /// The plan.
+    pub plan: &'a str,
+    /// What it is for; may be empty.
+    pub task: &'a str,
+    /// The most tokens that a model may take for it.
+    pub max_tokens: u32,
+}
+
+/// What is thought of a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judgement {
+    /// Whether it will do.
+    pub is_passed: bool,
+    /// How good it is; what the numbers mean is between the validator and the threshold.
+    pub score: Option<f64>,
+    /// What would make it better.
+    pub feedback: Option<String>,
+}
+
+impl Judgement {
+    /// It will do.
+    pub const fn passed() -> Self {
+        Self { is_passed: true, score: None, feedback: None }
+    }
+
+    /// It will not, for this reason.
+    pub fn failed(feedback: impl Into<String>) -> Self {
+        Self { is_passed: false, score: None, feedback: Some(feedback.into()) }
+    }
+}
+
+/// Judges plans. A closure that returns at once does, too.
+pub trait PlanValidator: Send + Sync {
+    /// What it thinks of a plan; none, if it has no opinion.
+    fn judge<'a>(
+        &'a self,
+        request: &'a PlanRequest<'a>,
+    ) -> BoxFuture<'a, Result<Option<Judgement>, BackendError>>;
+}
+
+impl<F> PlanValidator for F
+where
+    F: Fn(&PlanRequest<'_>) -> Result<Judgement, BackendError> + Send + Sync,
+{
+    fn judge<'a>(
+        &'a self,
+        request: &'a PlanRequest<'a>,
+    ) -> BoxFuture<'a, Result<Option<Judgement>, BackendError>> {
+        ready(self(request).map(Some)).boxed()
+    }
+}
+
+/// A model that judges plans.
+///
+/// It is asked at temperature 0 for `{"pass": …, "score": …, "feedback": …}`, without a `response_format` where the backend refuses that. An answer that begins with
+/// the word `pass` or `fail` is understood as well; any other is no opinion.
+#[derive(Clone)]
+pub struct PromptValidator {
+    prompts: PromptRunner,
+    system: String,
+}
+
+/// What a model is told, unless something else is said.
+const SYSTEM: &str = "You check plans before they are carried out. Say whether the plan will do what the task asks for. Answer with a \
+JSON object: `pass` (true or false), `score` (0 to 1) and `feedback` (one sentence that says what to change).";
+
+#[derive(Deserialize)]
+struct Written {
+    pass: bool,
+    #[serde(default)]
+    score: Option<f64>,
+    #[serde(default)]
+    feedback: Option<String>,
+}
+
+fn schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": { "pass": { "type": "boolean" }, "score": { "type": "number" }, "feedback": { "type": "string" } },
+        "required": ["pass", "score", "feedback"],
+        "additionalProperties": false,
+    })
+}
+
+impl PromptValidator {
+    /// Asks with `prompts`.
+    pub fn new(prompts: PromptRunner) -> Self {
+        Self { prompts, system: SYSTEM.to_owned() }
+    }
+
+    /// With another system message.
+    #[must_use]
+    pub fn with_system(mut self, system: impl Into<String>) -> Self {
+        self.system = system.into();
+        self
+    }
+
+    fn plan(&self, request: &PlanRequest<'_>) -> Plan {
+        let task = request.task.trim();
+        let task = if task.is_empty() { String::new() } else { format!("Task:\n{task}\n\n") };
+        let messages = vec![
+            json!({ "role": "system", "content": self.system }),
+            json!({ "role": "user", "content": format!("{task}Plan:\n{}", request.plan.trim()) }),
+        ];
+        let mut plan = Plan { messages, ..Plan::default() };
+        plan.options.insert("max_tokens".to_owned(), request.max_tokens.into());
+        plan.options.insert("temperature".to_owned(), 0.into());
+        plan
+    }
+}
+
+impl PlanValidator for PromptValidator {
+    fn judge<'a>(
+        &'a self,
+        request: &'a PlanRequest<'a>,
+    ) -> BoxFuture<'a, Result<Option<Judgement>, BackendError>> {
+        async move {
+            let plain = self.plan(request);
+            let mut held = plain.clone();
+            let named = json!({ "name": "judgement", "strict": true, "schema": schema() });
+            let format = json!({ "type": "json_schema", "json_schema": named });
+            held.options.insert("response_format".to_owned(), format);
+            let reply = match self.prompts.run(&held).await {
+                Err(error) if error.is_of_mode() => self.prompts.run(&plain).await?,
+                answered => answered?,
+            };
+            Ok(read(&reply.content()))
+        }
+        .boxed()
+    }
+}
+
+/// What a model's answer says.
+fn read(text: &str) -> Option<Judgement> {
+    let shape = Shape::of_schema(schema(), "judgement").ok()?;
+    if let Some(value) = shape.read(text).value
+        && let Ok(written) = serde_json::from_value::<Written>(value)
+    {
+        let Written { pass, score, feedback } = written;
+        return Some(Judgement { is_passed: pass, score, feedback });
+    }
+    // JSON that is none of this says nothing.
+    if text.contains('{') {
+        return None;
+    }
+    let text = text.trim().trim_start_matches(|c: char| !c.is_alphanumeric());
+    let (word, rest) = text.split_at(text.find(|c: char| !c.is_alphabetic()).unwrap_or(text.len()));
+    let rest = rest.trim_start_matches(|c: char| !c.is_alphanumeric()).trim();
+    match word.to_ascii_lowercase().as_str() {
+        "pass" | "passed" | "ok" | "yes" => Some(Judgement::passed()),
+        "fail" | "failed" | "no" => Some(Judgement::failed(rest)),
+        _ => None,
+    }
+}
+
+/// The plan that a text has between `<plan>` and `</plan>`, or after a `<plan>` that does not end.
+///
+/// ```
+/// use formwork_protocol::precheck::plan_snippet;
+/// assert_eq!(plan_snippet("Well. <plan>\n1. read\n2. write\n</plan> {}"), Some("1. read\n2. write"));
+/// assert_eq!(plan_snippet("no plan"), None);
+/// ```
+pub fn plan_snippet(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once("<plan>")?;
+    let plan = rest.split_once("</plan>").map_or(rest, |(plan, _)| plan).trim();
+    (!plan.is_empty()).then_some(plan)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_of_models_are_understood() {
+        let failed = |feedback: &str, score| Judgement { score, ..Judgement::failed(feedback) };
+        for (text, expected) in [
+            (
+                r#"{"pass": true, "score": 0.9, "feedback": ""}"#,
+                Some(Judgement { score: Some(0.9), feedback: Some(String::new()), ..Judgement::passed() }),
+            ),
+            (
+                "```json\n{\"pass\": false, \"feedback\": \"Ask first.\"}\n```",
+                Some(failed("Ask first.", None)),
+            ),
+            ("PASS", Some(Judgement::passed())),
+            ("**Fail**: no test is run.", Some(failed("no test is run.", None))),
+            ("It depends.", None),
+            ("{\"pass\": \"maybe\"}", None),
+            ("", None),
+        ] {
+            assert_eq!(read(text), expected, "{text}");
+        }
+    }
+}

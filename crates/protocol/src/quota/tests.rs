@@ -1,0 +1,158 @@
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::{Body, Category, ChatBackend, Interruption, ScriptedBackend};
+
+fn body(value: serde_json::Value) -> Body {
+    serde_json::from_value(value).expect("an object")
+}
+
+fn used(tokens: u64) -> serde_json::Value {
+    let mut answer = ScriptedBackend::says("Hi");
+    answer["usage"] = json!({ "prompt_tokens": 1, "completion_tokens": tokens - 1, "total_tokens": tokens });
+    answer
+}
+
+#[test]
+fn what_is_reserved_is_nobody_elses() {
+    let quota = Quota::unlimited().with_tokens(10).with_time(Duration::from_secs(1));
+    let first = quota.reserve(Cost { tokens: 6, time: Duration::from_millis(800) }).expect("enough");
+    let tokens = quota.reserve(Cost::tokens(5)).expect_err("too much");
+    assert_eq!(tokens, Exhausted { resource: Resource::Tokens, asked: 5, left: 4 });
+    let time = quota.reserve(Cost { tokens: 1, time: Duration::from_millis(201) }).expect_err("too much");
+    assert_eq!(time, Exhausted { resource: Resource::Milliseconds, asked: 201, left: 200 });
+    assert_eq!(quota.left(), Left { tokens: Some(4), time: Some(Duration::from_millis(200)) });
+    first.reconcile(Cost { tokens: 2, time: Duration::from_millis(100) });
+    assert_eq!(quota.left(), Left { tokens: Some(8), time: Some(Duration::from_millis(900)) });
+    assert_eq!(quota.used(), Cost { tokens: 2, time: Duration::from_millis(100) });
+}
+
+#[test]
+fn what_costs_more_than_it_reserved_is_booked_and_not_stopped() {
+    let quota = Quota::unlimited().with_tokens(10);
+    quota.reserve(Cost::tokens(5)).expect("enough").reconcile(Cost::tokens(50));
+    assert_eq!((quota.used().tokens, quota.left().tokens), (50, Some(0)));
+    assert!(quota.reserve(Cost::tokens(1)).is_err());
+    assert!(quota.reserve(Cost::default()).is_ok(), "nothing costs nothing");
+}
+
+#[test]
+fn without_limits_all_is_counted_and_nothing_refused() {
+    let quota = Quota::unlimited();
+    quota.reserve(Cost::tokens(u64::MAX)).expect("enough").reconcile(Cost::tokens(7));
+    assert_eq!((quota.used().tokens, quota.left()), (7, Left { tokens: None, time: None }));
+}
+
+proptest! {
+    /// Whatever is reserved, reconciled and dropped: nothing is lost, and more than the limit is never set aside.
+    #[test]
+    fn the_books_balance(steps in prop::collection::vec((0_u64..40, prop::option::of(0_u64..60)), 0..40)) {
+        let quota = Quota::unlimited().with_tokens(100);
+        let (mut used, mut held) = (0, Vec::new());
+        for (number, (asked, reconciled)) in steps.into_iter().enumerate() {
+            let set_aside = held.iter().map(|held: &Reservation| held.cost().tokens).sum::<u64>();
+            let left = 100_u64.saturating_sub(used + set_aside);
+            prop_assert_eq!(quota.left().tokens, Some(left));
+            match quota.reserve(Cost::tokens(asked)) {
+                Ok(reservation) => {
+                    prop_assert!(asked <= left);
+                    held.push(reservation);
+                }
+                Err(exhausted) => prop_assert_eq!((exhausted.asked, exhausted.left, asked > left), (asked, left, true)),
+            }
+            if let (Some(spent), false) = (reconciled, held.is_empty()) {
+                held.swap_remove(number % held.len()).reconcile(Cost::tokens(spent));
+                used += spent;
+            }
+        }
+        drop(held);
+        prop_assert_eq!(quota.left().tokens, Some(100_u64.saturating_sub(used)));
+        prop_assert_eq!(quota.used().tokens, used);
+    }
+}
+
+#[tokio::test]
+async fn requests_are_reserved_and_reconciled() {
+    let script = Arc::new(ScriptedBackend::new([Ok(used(30)), Ok(ScriptedBackend::says("Hi"))]));
+    let quota = Quota::unlimited().with_tokens(200);
+    let backend = Metered::new(script.clone(), quota.clone());
+    let asked =
+        body(json!({ "model": "m", "messages": [{ "role": "user", "content": "Hi" }], "max_tokens": 100 }));
+    backend.chat(&asked).await.expect("an answer");
+    assert_eq!(quota.used().tokens, 30, "what the backend tells");
+    backend.chat(&asked).await.expect("an answer");
+    let reserved = 100 + (r#"[{"role":"user","content":"Hi"}]"#.len() as u64).div_ceil(3);
+    assert_eq!(quota.used().tokens, 30 + reserved, "what was reserved");
+    let error = backend.chat(&asked).await.expect_err("exhausted");
+    assert_eq!(error.interruption(), Some(Interruption::BudgetExhausted));
+    assert_eq!((error.category(), script.asked().len()), (Category::Exhausted, 2), "nothing was sent");
+}
+
+#[tokio::test]
+async fn what_fails_is_given_back() {
+    let script = Arc::new(ScriptedBackend::new([]));
+    let quota = Quota::unlimited().with_tokens(2000);
+    let backend = Metered::new(script, quota.clone());
+    backend.chat(&body(json!({ "messages": [] }))).await.expect_err("no answer");
+    assert!(backend.stream(&body(json!({ "messages": [] }))).await.is_err());
+    assert_eq!(quota.left().tokens, Some(2000));
+}
+
+#[tokio::test]
+async fn streams_cost_what_came() {
+    let script = Arc::new(ScriptedBackend::new([Ok(used(30)), Ok(used(30))]));
+    let quota = Quota::unlimited();
+    let backend = Metered::new(script, quota.clone());
+    let asked = body(json!({ "messages": [] }));
+    let chunks = backend.stream(&asked).await.expect("a stream");
+    drop(chunks);
+    assert_eq!(quota.used().tokens, 1, "the prompt alone");
+    let chunks = backend.stream(&asked).await.expect("a stream");
+    futures_util::StreamExt::for_each(chunks, |_| std::future::ready(())).await;
+    assert_eq!(quota.used().tokens, 31, "what the backend tells");
+}
+
+/// Never answers.
+struct Silent;
+
+impl ChatBackend for Silent {
+    fn name(&self) -> &'static str {
+        "silent"
+    }
+
+    fn chat<'a>(
+        &'a self,
+        _: &'a Body,
+    ) -> futures_util::future::BoxFuture<'a, Result<crate::Answer, crate::BackendError>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn stream<'a>(
+        &'a self,
+        _: &'a Body,
+    ) -> futures_util::future::BoxFuture<'a, Result<crate::Chunks, crate::BackendError>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn capabilities<'a>(
+        &'a self,
+        _: &'a str,
+    ) -> futures_util::future::BoxFuture<'a, Result<crate::Capabilities, crate::BackendError>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_is_reserved_and_kept_to() {
+    let quota = Quota::unlimited().with_time(Duration::from_secs(5));
+    let backend = Metered::new(Arc::new(Silent), quota.clone()).with_time(Duration::from_secs(3));
+    let asked = body(json!({ "messages": [] }));
+    let error = backend.chat(&asked).await.expect_err("no answer");
+    assert_eq!(error.category(), Category::Timeout);
+    assert_eq!(quota.left().time, Some(Duration::from_secs(5)), "what failed is given back");
+    let kept = quota.reserve(Cost::time(Duration::from_secs(3))).expect("enough");
+    let error = backend.chat(&asked).await.expect_err("exhausted");
+    assert_eq!(error.to_string(), "3000 milliseconds are asked for, and 2000 of the quota are left");
+    drop(kept);
+}

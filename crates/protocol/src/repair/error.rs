@@ -1,0 +1,18 @@
+use thiserror::Error;
+
+/// Why something cannot be asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(transparent)]
+pub struct RepairError(#[from] Box<Kind>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(super) enum Kind {
+    #[error("not a JSON Schema that can be checked: {reason}")]
+    Schema { reason: String },
+}
+
+impl From<Kind> for RepairError {
+    fn from(kind: Kind) -> Self {
+        Self(Box::new(kind))
+    }
+}

@@ -1,0 +1,38 @@
+use super::{Shape, format, hints, truncated, words};
+use crate::repair::Reading;
+
+/// The most characters of an answer that the model is shown again.
+pub const SHOWN: usize = 2000;
+
+/// What a model is told of an answer of its own that does not fit: what is wrong, what it wrote, what is required, and the rules of JSON.
+///
+/// ```
+/// use formwork_protocol::repair::{Shape, repair_prompt};
+/// let shape = Shape::tool_calls();
+/// let text = r#"{"content": 123}"#;
+/// let prompt = repair_prompt(&shape, text, &shape.read(text), (1, 2));
+/// assert!(prompt.contains("- Field \"content\": Expected string, got number\n"));
+/// assert!(prompt.ends_with("Attempt 1/2 - Please provide corrected JSON:"));
+/// ```
+pub fn repair_prompt(shape: &Shape, text: &str, reading: &Reading, (attempt, most): (u32, u32)) -> String {
+    let errors = words::first(&reading.errors).into_iter();
+    let hints = hints::hints(text, reading.value.is_some()).into_iter().map(|hint| format!("HINT: {hint}"));
+    let errors: Vec<String> = errors.chain(hints).map(|error| format!("- {error}")).collect();
+    let value = format::name(shape);
+    format!(
+        "Your previous response had JSON formatting errors. Please fix and return ONLY valid JSON.\n\n\
+         ## Errors Found\n{}\n\n\
+         ## Your Original Response\n```\n{}\n```\n\n\
+         ## Required Format\nReturn ONLY a {value} with this exact structure (no markdown, no explanation):\n{}\n\n\
+         ## Rules\n\
+         1. All property names must be in double quotes\n\
+         2. String values must use double quotes (escape inner quotes as \\\")\n\
+         3. No trailing commas\n\
+         4. No comments in JSON\n\
+         5. Return ONLY the {value}, nothing else\n\n\
+         Attempt {attempt}/{most} - Please provide corrected JSON:",
+        errors.join("\n"),
+        truncated(text, SHOWN),
+        format::required(shape.schema()),
+    )
+}

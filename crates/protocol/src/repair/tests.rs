@@ -1,0 +1,416 @@
+use std::sync::{Arc, Mutex};
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::directives::Mode;
+use crate::{BackendError, Body, Category, Interruption, Plan, PromptRunner, RetryCause, ScriptedBackend};
+
+const GOOD: &str = r#"{"toolCalls": [{"name": "now", "arguments": {}}], "content": "I look."}"#;
+/// Two things are wrong.
+const BAD: &str = r#"{"toolCalls": [{"name": 7}], "content": "I look."}"#;
+/// One is.
+const BETTER: &str = r#"{"toolCalls": [{"name": "now"}], "content": "I look."}"#;
+const NONE: &str = "I would look at the clock.";
+
+fn says(texts: &[&str]) -> Arc<ScriptedBackend> {
+    Arc::new(ScriptedBackend::new(texts.iter().map(|text| Ok(ScriptedBackend::says(text)))))
+}
+
+fn repairer(backend: &Arc<ScriptedBackend>) -> Repairer {
+    Repairer::new(PromptRunner::new(backend.clone(), "m"), Shape::tool_calls())
+}
+
+fn question() -> Plan {
+    Plan { messages: vec![json!({ "role": "user", "content": "What time is it?" })], ..Plan::default() }
+}
+
+async fn asked(backend: &Arc<ScriptedBackend>, options: RepairOptions) -> Answer {
+    repairer(backend).with_options(options).ask(&question()).await.expect("an answer")
+}
+
+fn strict() -> RepairOptions {
+    RepairOptions { strict: true, ..RepairOptions::default() }
+}
+
+/// What was asked for: the format, and how many messages there were.
+fn formats(backend: &ScriptedBackend) -> Vec<(String, usize)> {
+    let format = |body: &Body| match body.get("response_format") {
+        Some(format) => format["type"].as_str().unwrap_or_default().to_owned(),
+        None => "text".to_owned(),
+    };
+    let messages = |body: &Body| body["messages"].as_array().map_or(0, Vec::len);
+    backend.asked().iter().map(|body| (format(body), messages(body))).collect()
+}
+
+fn formats_are(backend: &ScriptedBackend, expected: &[(&str, usize)]) {
+    let expected: Vec<_> =
+        expected.iter().map(|(format, messages)| ((*format).to_owned(), *messages)).collect();
+    assert_eq!(formats(backend), expected);
+}
+
+#[test]
+fn the_envelope_is_what_the_document_says() {
+    let shape = Shape::tool_calls();
+    for good in [
+        json!({}),
+        json!({ "toolCalls": [{ "name": "test", "arguments": {} }] }),
+        json!({ "content": "Hi", "needsMoreWork": false, "more": 1 }),
+    ] {
+        let reading = shape.check(good.clone());
+        assert!(reading.is_valid(), "{good}: {:?}", reading.errors);
+        serde_json::from_value::<Envelope>(good).expect("an envelope");
+    }
+    for (bad, errors) in [
+        (
+            json!({ "toolCalls": [{ "name": 123 }] }),
+            vec![
+                "Field \"toolCalls.0.name\": Expected string, got number",
+                "Field \"toolCalls.0.arguments\": Required, but missing",
+            ],
+        ),
+        (json!({ "content": 123 }), vec!["Field \"content\": Expected string, got number"]),
+        (
+            json!({ "toolCalls": [{ "name": "", "arguments": {} }] }),
+            vec!["Field \"toolCalls.0.name\": Value is too small (min: 1 characters)"],
+        ),
+        (json!({ "toolCalls": {} }), vec!["Field \"toolCalls\": Expected array, got object"]),
+        (json!([]), vec!["The whole value: Expected object, got array"]),
+    ] {
+        let mut told = shape.check(bad.clone()).errors;
+        told.sort_by_key(|error| errors.iter().position(|known| known == error));
+        assert_eq!(told, errors, "{bad}");
+    }
+}
+
+#[test]
+fn errors_of_any_schema_are_told_by_their_places() {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "n": { "type": "integer", "minimum": 1, "maximum": 9 },
+            "kind": { "enum": ["a", "b"] },
+            "a/b": { "type": "array", "maxItems": 1, "items": { "const": 1 } },
+            "what": { "anyOf": [{ "type": "object", "properties": { "x": { "type": "string" } }, "required": ["x"] }, { "type": "null" }] },
+            "either": { "type": ["string", "null"], "pattern": "^x" },
+        },
+        "additionalProperties": false,
+    });
+    let shape = Shape::of_schema(schema, "s").expect("a schema");
+    for (value, error) in [
+        (json!({ "n": 0 }), "Field \"n\": Value is too small (min: 1)"),
+        (json!({ "n": 10 }), "Field \"n\": Value is too large (max: 9)"),
+        (json!({ "n": 1.5 }), "Field \"n\": Expected integer, got number"),
+        (json!({ "kind": "c" }), "Field \"kind\": Expected one of \"a\", \"b\", got \"c\""),
+        (json!({ "a/b": [1, 1] }), "Field \"a/b\": Value is too large (max: 1 items)"),
+        (json!({ "a/b": [2] }), "Field \"a/b.0\": Expected 1, got 2"),
+        (json!({ "what": { "x": 1 } }), "Field \"what.x\": Expected string, got number"),
+        (json!({ "either": 1 }), "Field \"either\": Expected null or string, got number"),
+        (json!({ "either": "y" }), "Field \"either\": Value does not match the pattern ^x"),
+        (json!({ "p": 1, "q": 2 }), "Object has unrecognized keys: p, q"),
+    ] {
+        assert_eq!(shape.check(value.clone()).errors, [error], "{value}");
+    }
+    let error = Shape::of_schema(json!({ "type": "text" }), "s").expect_err("no schema");
+    assert!(error.to_string().starts_with("not a JSON Schema that can be checked: "), "{error}");
+}
+
+#[test]
+fn the_value_is_found_wherever_it_is() {
+    let shape = Shape::tool_calls();
+    let good: Value = serde_json::from_str(GOOD).expect("JSON");
+    for text in [
+        GOOD.to_owned(),
+        format!("```json\n{GOOD}\n```"),
+        format!("Let me see {{\"note\": 1}}: {GOOD} That is all."),
+        format!("<function_calls>{GOOD}</function_calls>"),
+    ] {
+        assert_eq!(shape.read(&text).value, Some(good.clone()), "{text}");
+    }
+    let xml = "I look.<function_calls><invoke name=\"now\"></invoke></function_calls>";
+    assert_eq!(shape.read(xml).value, Some(good));
+    let list =
+        Shape::of_schema(json!({ "type": "array", "items": { "type": "integer" } }), "s").expect("a schema");
+    assert_eq!(list.read("```\n[1, 2]\n```").value, Some(json!([1, 2])));
+    assert!(!list.read("[1, 2").is_valid());
+}
+
+#[test]
+fn the_prompt_has_all_that_is_needed() {
+    let shape = Shape::tool_calls();
+    let text = "```json\n{\"bad\": json,}\n```";
+    insta::assert_snapshot!(repair_prompt(&shape, text, &shape.read(text), (1, 2)));
+}
+
+#[test]
+fn what_is_required_is_derived_from_the_schema() {
+    let schema = json!({ "type": "array", "items": { "type": "object", "properties": { "count": { "type": "integer" } }, "required": ["count"] } });
+    let shape = Shape::of_schema(schema, "s").expect("a schema");
+    let prompt = repair_prompt(&shape, "[]", &shape.read("x"), (2, 3));
+    assert!(prompt.contains("Return ONLY a JSON array with this exact structure (no markdown, no explanation):\n[{\n  \"count\": 0  // integer\n}]\n"), "{prompt}");
+    assert!(prompt.contains("5. Return ONLY the JSON array, nothing else"));
+    assert!(prompt.ends_with("Attempt 2/3 - Please provide corrected JSON:"));
+}
+
+#[test]
+fn the_original_is_cut_at_2000_characters() {
+    let shape = Shape::tool_calls();
+    let cut = |text: &str| {
+        let prompt = repair_prompt(&shape, text, &shape.read(text), (1, 2));
+        prompt.split("```\n").nth(1).expect("the original").trim_end().to_owned()
+    };
+    let long = "é".repeat(2001);
+    assert_eq!(cut(&long), format!("{}...", "é".repeat(2000)));
+    assert_eq!(cut(&"é".repeat(2000)), "é".repeat(2000));
+}
+
+#[test]
+fn many_errors_are_counted() {
+    let calls: Vec<Value> = (0..20).map(|_| json!({ "name": "a" })).collect();
+    let shape = Shape::tool_calls();
+    let text = json!({ "toolCalls": calls }).to_string();
+    let prompt = repair_prompt(&shape, &text, &shape.read(&text), (1, 2));
+    assert!(
+        prompt.contains("Field \"toolCalls.9.arguments\"") && prompt.contains("- and 10 more\n"),
+        "{prompt}"
+    );
+}
+
+#[tokio::test]
+async fn what_fits_needs_one_request() {
+    let backend = says(&[GOOD]);
+    let answer = asked(&backend, RepairOptions::default()).await;
+    assert_eq!((answer.verdict, answer.repairs, answer.mode), (Verdict::Valid, 0, Some(Mode::JsonSchema)));
+    assert_eq!(answer.value, serde_json::from_str(GOOD).ok());
+    formats_are(&backend, &[("json_schema", 1)]);
+    assert_eq!(backend.asked()[0]["response_format"]["json_schema"]["schema"], *Shape::tool_calls().schema());
+}
+
+#[tokio::test]
+async fn it_is_fixed_at_the_first_attempt() {
+    let backend = says(&[BAD, GOOD]);
+    let answer = asked(&backend, RepairOptions::default()).await;
+    assert_eq!((answer.verdict, answer.repairs), (Verdict::Valid, 1));
+    formats_are(&backend, &[("json_schema", 1), ("json_schema", 3)]);
+    let repair = &backend.asked()[1];
+    assert_eq!(repair["temperature"], 0);
+    assert_eq!(repair["messages"][1], json!({ "role": "assistant", "content": BAD }));
+}
+
+#[tokio::test]
+async fn it_is_fixed_at_the_second_which_begins_as_the_first_did() {
+    let backend = says(&[BAD, BETTER, GOOD]);
+    let answer = asked(&backend, RepairOptions::default()).await;
+    assert_eq!((answer.verdict, answer.repairs), (Verdict::Valid, 2));
+    let second = &backend.asked()[2]["messages"];
+    assert_eq!((second.as_array().map(Vec::len), &second[1]["content"]), (Some(3), &json!(BETTER)));
+    assert!(
+        second[2]["content"]
+            .as_str()
+            .expect("a text")
+            .ends_with("Attempt 2/2 - Please provide corrected JSON:")
+    );
+}
+
+#[tokio::test]
+async fn an_attempt_that_validates_less_is_discarded() {
+    let backend = says(&[BETTER, BAD, NONE]);
+    let answer = asked(&backend, RepairOptions::default()).await;
+    assert_eq!((answer.verdict, answer.text.as_str()), (Verdict::Partial, BETTER));
+    assert_eq!(
+        answer.attempts.iter().map(|attempt| attempt.is_discarded).collect::<Vec<_>>(),
+        [false, true, true]
+    );
+    assert_eq!(backend.asked()[2]["messages"][1]["content"], BETTER, "the better one is repaired again");
+}
+
+#[tokio::test]
+async fn what_is_never_fixed_is_the_best_there_is() {
+    let backend = says(&[BAD, BETTER, BETTER]);
+    let answer = asked(&backend, RepairOptions::default()).await;
+    assert_eq!((answer.verdict, answer.repairs, answer.text.as_str()), (Verdict::Partial, 2, BETTER));
+    assert_eq!(answer.errors, ["Field \"toolCalls.0.arguments\": Required, but missing"]);
+    assert_eq!(backend.asked().len(), 3, "no more than two repairs, and no other mode");
+}
+
+#[tokio::test]
+async fn strictly_what_fits_in_part_is_asked_for_in_the_next_mode() {
+    let backend = says(&[BAD, BAD, BAD, BAD, BETTER]);
+    let answer = asked(&backend, strict()).await;
+    formats_are(
+        &backend,
+        &[("json_schema", 1), ("json_schema", 3), ("json_schema", 3), ("json_object", 1), ("text", 1)],
+    );
+    assert_eq!((answer.verdict, answer.mode), (Verdict::Text, Some(Mode::PromptOnly)));
+    assert_eq!(answer.value, Some(json!({ "content": BETTER })));
+    let backend = says(&[BAD, BAD, BAD, GOOD]);
+    let answer = asked(&backend, strict()).await;
+    assert_eq!((answer.verdict, answer.mode), (Verdict::Valid, Some(Mode::JsonObject)));
+}
+
+#[tokio::test]
+async fn what_is_never_json_is_plain_text_in_the_end() {
+    let backend = says(&[NONE; 5]);
+    let answer = asked(&backend, RepairOptions::default()).await;
+    assert_eq!((answer.verdict, answer.mode, answer.repairs), (Verdict::Text, Some(Mode::PromptOnly), 2));
+    assert_eq!(answer.value, Some(json!({ "content": NONE })));
+    let any = Shape::of_schema(json!({ "type": "object" }), "any").expect("a schema");
+    let backend = says(&[NONE; 5]);
+    let repairer = Repairer::new(PromptRunner::new(backend.clone(), "m"), any);
+    let answer = repairer.ask(&question()).await.expect("an answer");
+    assert_eq!((answer.verdict, answer.value, answer.text.as_str()), (Verdict::Text, None, NONE));
+}
+
+#[tokio::test]
+async fn modes_that_are_refused_lead_to_the_next() {
+    let refused = || Err(BackendError::from_status(400, "no such response_format"));
+    let answers = [refused(), refused(), Ok(ScriptedBackend::says(BAD)), Ok(ScriptedBackend::says(GOOD))];
+    let backend = Arc::new(ScriptedBackend::new(answers));
+    let answer = asked(&backend, RepairOptions::default()).await;
+    formats_are(&backend, &[("json_schema", 1), ("json_object", 1), ("text", 1), ("text", 3)]);
+    assert_eq!(
+        (answer.verdict, answer.mode, answer.attempts.len()),
+        (Verdict::Valid, Some(Mode::PromptOnly), 4)
+    );
+}
+
+#[tokio::test]
+async fn without_repair_answers_are_only_checked() {
+    let backend = says(&[BAD]);
+    let options = RepairOptions { enabled: false, ..RepairOptions::default() };
+    let answer = asked(&backend, options).await;
+    assert_eq!((answer.verdict, answer.repairs, backend.asked().len()), (Verdict::Partial, 0, 1));
+}
+
+#[tokio::test]
+async fn a_repair_that_is_not_answered_loses_nothing() {
+    let down = || Err(BackendError::from_status(503, "down"));
+    let backend = Arc::new(ScriptedBackend::new([Ok(ScriptedBackend::says(BAD)), down()]));
+    let answer = asked(&backend, RepairOptions::default()).await;
+    assert_eq!((answer.verdict, answer.text.as_str(), answer.repairs), (Verdict::Partial, BAD, 1));
+    let backend = Arc::new(ScriptedBackend::new([down()]));
+    let error = repairer(&backend).ask(&question()).await.expect_err("no answer");
+    assert_eq!(error.category(), Category::Server);
+}
+
+#[tokio::test]
+async fn a_format_that_is_refused_is_left_out_of_a_repair() {
+    let refused = Err(BackendError::from_status(400, "no such response_format"));
+    let backend = Arc::new(ScriptedBackend::new([refused, Ok(ScriptedBackend::says(GOOD))]));
+    let format = Shape::tool_calls().response_format(Mode::JsonSchema).expect("a format");
+    let plan = Plan { options: [("response_format".to_owned(), format)].into_iter().collect(), ..question() };
+    let answer = repairer(&backend).repair(&plan, BAD).await.expect("an answer");
+    assert_eq!((answer.verdict, answer.repairs), (Verdict::Valid, 1));
+    formats_are(&backend, &[("json_schema", 3), ("text", 3)]);
+}
+
+#[tokio::test]
+async fn interruptions_pass_wherever_they_come() {
+    for interruption in [Interruption::Cancelled, Interruption::Paused, Interruption::BudgetExhausted] {
+        for before in 0..5 {
+            let answers = (0..before).map(|_| Ok(ScriptedBackend::says(NONE)));
+            let backend = Arc::new(ScriptedBackend::new(answers.chain([Err(interruption.into())])));
+            let error = repairer(&backend).ask(&question()).await.expect_err("interrupted");
+            assert_eq!((error, backend.asked().len()), (BackendError::from(interruption), before + 1));
+        }
+    }
+}
+
+#[tokio::test]
+async fn repairs_are_told_of_before_they_are_asked_for() {
+    let backend = says(&[BAD, BETTER, GOOD]);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&told);
+    let repairer = repairer(&backend).on_retry(move |retry| log.lock().expect("a lock").push(retry.clone()));
+    repairer.ask(&question()).await.expect("an answer");
+    let told = told.lock().expect("a lock");
+    let seen: Vec<_> =
+        told.iter().map(|retry| (retry.attempt, retry.max_attempts, retry.is_schema_repair)).collect();
+    assert_eq!(seen, [(1, Some(2), true), (2, Some(2), true)]);
+    let cause = RetryCause::Schema(vec!["Field \"toolCalls.0.arguments\": Required, but missing".to_owned()]);
+    assert_eq!(
+        (&told[1].cause, told[1].cause.name(), told[1].pause.is_zero()),
+        (&cause, "SCHEMA_VALIDATION", true)
+    );
+}
+
+#[tokio::test]
+async fn a_text_is_repaired_without_asking_for_it() {
+    let backend = says(&[GOOD]);
+    let repairer = repairer(&backend);
+    let answer = repairer.repair(&Plan::default(), BAD).await.expect("an answer");
+    assert_eq!((answer.verdict, answer.mode, answer.attempts.len()), (Verdict::Valid, None, 1));
+    let answer = repairer.repair(&Plan::default(), GOOD).await.expect("an answer");
+    assert_eq!((answer.verdict, answer.attempts.len(), backend.asked().len()), (Verdict::Valid, 0, 1));
+}
+
+#[tokio::test]
+async fn it_is_counted_what_was_needed() {
+    let backend = says(&[GOOD, BAD, GOOD, BAD, BETTER, GOOD, NONE, NONE, NONE, NONE, NONE]);
+    let repairer = repairer(&backend);
+    assert!(
+        repairer.counters().stats().targets().iter().all(|target| target.is_met),
+        "nothing is missed yet"
+    );
+    for _ in 0..4 {
+        repairer.ask(&question()).await.expect("an answer");
+    }
+    let stats = repairer.counters().stats();
+    let expected = Stats {
+        runs: 4,
+        parsed: 3,
+        valid_at_first: 1,
+        valid: 3,
+        repaired: 3,
+        repairs: 5,
+        discarded: 0,
+        plain_text: 1,
+    };
+    assert_eq!(stats, expected);
+    let rates =
+        [stats.parse_rate(), stats.validation_rate(), stats.average_repairs(), stats.plain_text_rate()];
+    assert_eq!(rates, [Some(0.75), Some(0.75), Some(5.0 / 3.0), Some(0.25)]);
+    assert!(stats.targets().iter().all(|target| !target.is_met), "{:?}", stats.targets());
+}
+
+#[test]
+fn options_are_read_by_both_names() {
+    let read = |text: &str| serde_json::from_str::<RepairOptions>(text);
+    let expected =
+        RepairOptions { enabled: false, max_attempts: 5, strict: true, ..RepairOptions::default() };
+    let documented =
+        r#"{"schemaRepairEnabled": false, "schemaRepairMaxAttempts": 5, "schemaValidationStrict": true}"#;
+    for text in [documented, r#"{"enabled": false, "max_attempts": 5, "strict": true}"#] {
+        assert_eq!(read(text).expect("options"), expected);
+    }
+    assert!(read(r#"{"schemaRepairs": 5}"#).is_err());
+    assert_eq!(
+        (read("{}").expect("options"), RepairOptions::default().attempts()),
+        (RepairOptions::default(), 2)
+    );
+}
+
+proptest! {
+    /// Whatever the answers are, no more is asked than may be, and what comes out is not worse than what went in.
+    #[test]
+    fn nothing_becomes_worse(texts in prop::collection::vec(prop::sample::select(vec![GOOD, BAD, BETTER, NONE, "", "{}", "[]", "{\"content\": 1"]), 3)) {
+        let backend = says(&texts[1..]);
+        let repairer = repairer(&backend);
+        let answer = futures_util::FutureExt::now_or_never(repairer.repair(&Plan::default(), texts[0]));
+        let answer = answer.expect("at once").expect("an answer");
+        let read = |text: &str| repairer.read(text).expect("nothing interrupts");
+        let (before, after) = (read(texts[0]), read(&answer.text));
+        prop_assert!(!after.is_worse_than(&before), "{before:?} {after:?}");
+        prop_assert!(backend.asked().len() <= 2);
+    }
+
+    /// No text makes it panic.
+    #[test]
+    fn nothing_panics(text in "\\PC*|[\\[\\]{}\"':,/\\\\\n a<>=é]{0,60}") {
+        let shape = Shape::tool_calls();
+        let text = format!("<function_calls {text}");
+        let reading = shape.read(&text);
+        let _ = repair_prompt(&shape, &text, &reading, (1, 2));
+    }
+}

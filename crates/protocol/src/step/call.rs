@@ -1,0 +1,80 @@
+//! The call itself: a request, or a loop with tools.
+
+use serde_json::Value;
+
+use super::constraint::Constraint;
+use super::error::Kind;
+use super::{Context, Step};
+use crate::tools::ToolLoopRunner;
+use crate::trace::Span;
+use crate::{Body, Plan};
+
+/// What a call came to.
+pub(super) enum Called {
+    /// This text, to these messages and fields.
+    Text { text: String, plan: Plan },
+    /// Nothing that could be used, for these reasons.
+    Failed { text: String, errors: Vec<String> },
+}
+
+impl Step {
+    /// Calls the model with all that an attempt may use.
+    pub(super) async fn call(
+        &self,
+        messages: Vec<Value>,
+        options: &Body,
+        context: &Context,
+        span: &Span,
+    ) -> Result<Called, Kind> {
+        let constraint = self.constraint().await?;
+        if self.tools.is_some() {
+            constraint.tell(span);
+            return self.with_loop(messages, options, context).await;
+        }
+        let mut plan = Plan { messages, options: options.clone() };
+        let plain = plan.clone();
+        constraint.apply(&mut plan.options);
+        let reply = match self.prompts.run(&plan).await {
+            // What the backend was taken to know it does not.
+            Err(error) if error.is_of_mode() && matches!(constraint, Constraint::Applied { .. }) => {
+                constraint.refused().tell(span);
+                plan = plain;
+                self.prompts.run(&plan).await?
+            }
+            answered => {
+                let reply = answered?;
+                constraint.tell(span);
+                reply
+            }
+        };
+        Ok(Called::Text { text: reply.content(), plan })
+    }
+
+    async fn with_loop(
+        &self,
+        messages: Vec<Value>,
+        options: &Body,
+        context: &Context,
+    ) -> Result<Called, Kind> {
+        let Some((tools, settings)) = &self.tools else {
+            return Ok(Called::Failed { text: String::new(), errors: Vec::new() });
+        };
+        let mut defaults = self.prompts.defaults().clone();
+        defaults.extend(options.clone());
+        let prompts = self.prompts.clone().with_defaults(defaults);
+        let runner = ToolLoopRunner::new(prompts, tools(context), settings.clone())?;
+        let run = runner.run(messages).await?;
+        let text = run.text.clone().unwrap_or_default();
+        if !run.ok {
+            let errors =
+                run.errors.iter().map(|error| format!("{}: {}", error.code, error.message)).collect();
+            return Ok(Called::Failed { text, errors });
+        }
+        // The answer itself is the last message, and is given beside the conversation.
+        let mut messages = run.messages;
+        if messages.last().is_some_and(|message| message["role"] == "assistant") {
+            messages.pop();
+        }
+        Ok(Called::Text { text, plan: Plan { messages, options: options.clone() } })
+    }
+}

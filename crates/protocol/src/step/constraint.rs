@@ -1,0 +1,187 @@
+//! How an output is constrained while it is written: what the backend is asked for.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::Step;
+use crate::config::StructuredOutput;
+use crate::directives::Mode;
+use crate::trace::{Event, Span};
+use crate::{BackendError, Body, Capabilities, Feature};
+
+/// What a request says of its output.
+pub(super) enum Constraint {
+    /// Nothing, and nothing was to be said.
+    None,
+    /// This field.
+    Applied { mode: &'static str, field: &'static str, value: Value, hash: String },
+    /// Nothing, though something was to be said.
+    Skipped { mode: &'static str, reason: &'static str },
+}
+
+impl Constraint {
+    /// Puts it into the fields of a request.
+    pub(super) fn apply(&self, options: &mut Body) {
+        if let Self::Applied { field, value, .. } = self {
+            options.insert((*field).to_owned(), value.clone());
+        }
+    }
+
+    /// The same after the backend has refused it.
+    pub(super) fn refused(&self) -> Self {
+        match self {
+            Self::Applied { mode, .. } => Self::Skipped { mode, reason: "refused" },
+            Self::None | Self::Skipped { .. } => Self::None,
+        }
+    }
+
+    /// Says so in the trace.
+    pub(super) fn tell(&self, span: &Span) {
+        let attributes = |value: Value| value.as_object().cloned().unwrap_or_default();
+        match self {
+            Self::None => {}
+            Self::Applied { mode, hash, .. } => {
+                span.event(Event::SoeEnabled, attributes(json!({ "mode": mode })));
+                span.event(Event::GrammarApplied, attributes(json!({ "mode": mode, "schema_hash": hash })));
+            }
+            Self::Skipped { mode, reason } => {
+                span.event(Event::SoeSkipped, attributes(json!({ "mode": mode, "reason": reason })));
+            }
+        }
+    }
+}
+
+impl Step {
+    /// What to ask for, by the settings and by what the backend can do.
+    pub(super) async fn constraint(&self) -> Result<Constraint, BackendError> {
+        let wanted = self.settings.structured_output;
+        let has_shape = self.output.is_some() || self.settings.grammar.is_some();
+        match wanted {
+            StructuredOutput::Off => return Ok(Constraint::None),
+            StructuredOutput::Auto if !has_shape => return Ok(Constraint::None),
+            _ => {}
+        }
+        let mode = wanted.mode_name();
+        let skipped = |reason| Ok(Constraint::Skipped { mode, reason });
+        if self.tools.is_some() {
+            return skipped("tools");
+        }
+        let Some(can) = self.capabilities().await? else { return skipped("unknown") };
+        Ok(match wanted {
+            StructuredOutput::Grammar | StructuredOutput::Outlines | StructuredOutput::Xgrammar => {
+                self.by_grammar(mode, can)
+            }
+            StructuredOutput::Auto if self.settings.grammar.is_some() => self.by_grammar(mode, can),
+            _ => self.by_format(can),
+        })
+    }
+
+    /// What the backend can do; none, if it does not say.
+    async fn capabilities(&self) -> Result<Option<Capabilities>, BackendError> {
+        let (backend, model) = (self.prompts.backend(), self.prompts.model());
+        if let Some(known) = backend.known_capabilities(model) {
+            return Ok(Some(known));
+        }
+        match backend.capabilities(model).await {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if error.interruption().is_some() => Err(error),
+            Err(error) => {
+                tracing::info!(%error, "what the backend can do is not known");
+                Ok(None)
+            }
+        }
+    }
+
+    /// By `response_format`.
+    fn by_format(&self, can: Capabilities) -> Constraint {
+        let mode = StructuredOutput::Json.mode_name();
+        let of_mode = |wanted: Mode| match &self.output {
+            Some(output) => output.shape.response_format(wanted).zip(Some(output.hash.clone())),
+            // Without a schema any object will do.
+            None => Some((json!({ "type": "json_object" }), hash(&json!({ "type": "object" })))),
+        };
+        let found = if can.has(Feature::JsonSchema) {
+            of_mode(Mode::JsonSchema)
+        } else if can.has(Feature::JsonObject) {
+            of_mode(Mode::JsonObject)
+        } else {
+            None
+        };
+        match found {
+            Some((value, hash)) => Constraint::Applied { mode, field: "response_format", value, hash },
+            None => Constraint::Skipped { mode, reason: "unsupported" },
+        }
+    }
+
+    /// By a grammar: the step's own, or its schema where the backend makes grammars of schemas.
+    fn by_grammar(&self, mode: &'static str, can: Capabilities) -> Constraint {
+        if !can.has(Feature::Grammar) {
+            return Constraint::Skipped { mode, reason: "unsupported" };
+        }
+        if let Some(grammar) = &self.settings.grammar {
+            let hash = match &self.output {
+                Some(output) => output.hash.clone(),
+                None => hexadecimal(grammar.as_bytes()),
+            };
+            return Constraint::Applied { mode, field: "grammar", value: grammar.as_str().into(), hash };
+        }
+        match &self.output {
+            Some(output) if can.has(Feature::JsonSchema) => {
+                let format = output.shape.response_format(Mode::JsonSchema).unwrap_or_default();
+                Constraint::Applied {
+                    mode,
+                    field: "response_format",
+                    value: format,
+                    hash: output.hash.clone(),
+                }
+            }
+            Some(_) => Constraint::Skipped { mode, reason: "unsupported" },
+            None => Constraint::Skipped { mode, reason: "no_schema" },
+        }
+    }
+}
+
+/// SHA-256 of a schema, hexadecimal. The order of its keys does not count.
+pub(super) fn hash(schema: &Value) -> String {
+    let mut text = String::new();
+    canonical(schema, &mut text);
+    hexadecimal(text.as_bytes())
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Compact JSON with sorted keys.
+fn canonical(value: &Value, text: &mut String) {
+    match value {
+        Value::Object(members) => {
+            let mut names: Vec<&String> = members.keys().collect();
+            names.sort_unstable();
+            text.push('{');
+            for (at, name) in names.into_iter().enumerate() {
+                let _ = write!(text, "{}{}:", if at > 0 { "," } else { "" }, Value::from(name.as_str()));
+                canonical(&members[name], text);
+            }
+            text.push('}');
+        }
+        Value::Array(items) => {
+            text.push('[');
+            for (at, item) in items.iter().enumerate() {
+                if at > 0 {
+                    text.push(',');
+                }
+                canonical(item, text);
+            }
+            text.push(']');
+        }
+        plain => {
+            let _ = write!(text, "{plain}");
+        }
+    }
+}

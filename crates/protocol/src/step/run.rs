@@ -1,0 +1,360 @@
+//! The attempts of a step.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Value, json};
+
+use super::call::Called;
+use super::context::{StepInput, StepOutput};
+use super::error::{Kind, StepError};
+use super::{Context, Output, Step, StepProcessor, events};
+use crate::adapt::{Adaptation, Input, Interrupted, Processor, ProcessorError};
+use crate::precheck::{PrecheckInput, plan_snippet};
+use crate::repair::{Reader, Reading, Repairer, SHOWN, truncated, words};
+use crate::trace::{Span, Status};
+use crate::{BackendError, Body, Plan};
+
+/// What a processor has stopped a repair with.
+type Stopped = Arc<Mutex<Option<Interrupted>>>;
+
+/// An attempt that came to nothing.
+struct Failed {
+    text: String,
+    value: Option<Value>,
+    errors: Vec<String>,
+}
+
+/// What an attempt came to.
+enum Ended {
+    Good { value: Value, text: String, repairs: u32, context: Context },
+    Bad(Failed),
+}
+
+/// An output that was read.
+struct Read {
+    text: String,
+    value: Option<Value>,
+    errors: Vec<String>,
+    repairs: u32,
+    /// What processors made of the context.
+    context: Context,
+}
+
+impl Step {
+    /// Runs it in a span of its own within `around`. The context is changed if it succeeds, and stays as it is otherwise.
+    ///
+    /// # Errors
+    /// When no attempt gave an output that will do, the backend does not answer, or the run is interrupted.
+    pub async fn run(
+        &self,
+        input: &StepInput,
+        context: &mut Body,
+        around: &Span,
+    ) -> Result<StepOutput, StepError> {
+        let span = around.step(&self.name);
+        span.set_model(self.prompts.model());
+        span.set_provider(self.prompts.backend().name());
+        if let Some(agent) = &self.agent {
+            span.set_agent(agent);
+        }
+        if self.settings.is_on {
+            span.set("aros.model_id", self.prompts.model());
+        }
+        let ended = self.attempts(input, context, &span).await.map_err(StepError::from);
+        span.end(status(&ended));
+        ended
+    }
+
+    async fn attempts(&self, input: &StepInput, context: &mut Body, span: &Span) -> Result<StepOutput, Kind> {
+        let mut last: Option<Failed> = None;
+        for number in 1..=self.retries.saturating_add(1) {
+            let attempt = span.attempt(number);
+            let own = Context::of(context);
+            match self.attempt(input, last.as_ref(), own, &attempt).await {
+                Ok(Ended::Good { value, text, repairs, context: own }) => {
+                    *context = own.snapshot();
+                    attempt.end(Status::Ok);
+                    return Ok(StepOutput { value, text, attempts: number, repairs });
+                }
+                Ok(Ended::Bad(failed)) => {
+                    attempt.set("errors", json!(words::first(&failed.errors)));
+                    attempt.end(Status::Error);
+                    last = Some(failed);
+                }
+                Err(kind) => {
+                    attempt.end(if kind.interruption().is_some() {
+                        Status::Cancelled
+                    } else {
+                        Status::Error
+                    });
+                    return Err(kind);
+                }
+            }
+        }
+        let errors = last.map(|failed| failed.errors).unwrap_or_default();
+        Err(Kind::Output { attempts: self.retries.saturating_add(1), errors })
+    }
+
+    async fn attempt(
+        &self,
+        input: &StepInput,
+        last: Option<&Failed>,
+        context: Context,
+        span: &Span,
+    ) -> Result<Ended, Kind> {
+        let mut messages = self.messages(input, &context)?;
+        self.precheck(input, last, (&mut messages, &context), span).await?;
+        if let Some(failed) = last {
+            messages.extend(feedback(failed));
+        }
+        let (text, plan) = match self.call(messages, &input.options, &context, span).await? {
+            Called::Text { text, plan } => (text, plan),
+            Called::Failed { text, errors } => return Ok(Ended::Bad(Failed { text, value: None, errors })),
+        };
+        let Some(output) = &self.output else {
+            let value = Value::String(text.clone());
+            return self.validated(Read {
+                text,
+                value: Some(value),
+                errors: Vec::new(),
+                repairs: 0,
+                context,
+            });
+        };
+        let mut read = self.read(output, text, &context, Some(span))?;
+        if !read.errors.is_empty() && self.settings.repair.is_some() {
+            read = self.repaired(output, read, (&plan, &context), span).await?;
+        }
+        self.validated(read)
+    }
+
+    /// The conversation: the system message, what came before, and the prompt.
+    fn messages(&self, input: &StepInput, context: &Context) -> Result<Vec<Value>, Kind> {
+        let mut messages = Vec::new();
+        messages.extend(self.system.as_ref().map(|text| json!({ "role": "system", "content": text })));
+        messages.extend_from_slice(&input.messages);
+        if let Some(template) = &self.template {
+            let text = template.written(&context.body())?;
+            messages.push(json!({ "role": "user", "content": text }));
+        }
+        Ok(messages)
+    }
+
+    /// Checks before the generation; what is wrong becomes guidance for it.
+    async fn precheck(
+        &self,
+        input: &StepInput,
+        last: Option<&Failed>,
+        (messages, context): (&mut Vec<Value>, &Context),
+        span: &Span,
+    ) -> Result<(), Kind> {
+        let Some(precheck) = &self.precheck else { return Ok(()) };
+        let said = |message: &Value| message["content"].as_str().map(str::to_owned);
+        let task = messages.iter().rev().find(|message| message["role"] == "user").and_then(said);
+        let written = last.and_then(|failed| plan_snippet(&failed.text).map(str::to_owned));
+        let plans =
+            || messages.iter().rev().filter_map(said).find_map(|text| plan_snippet(&text).map(str::to_owned));
+        let plan = input.plan.clone().or(written).or_else(plans);
+        let body = context.snapshot();
+        let checked = PrecheckInput {
+            context: &body,
+            task: task.as_deref().unwrap_or_default(),
+            plan: plan.as_deref(),
+            draft: last.and_then(|failed| failed.value.as_ref()),
+            schema: self.output.as_ref().map(|output| output.shape.schema()),
+        };
+        let report = precheck.check(&checked).await?;
+        events::precheck(span, &report);
+        if let Some(feedback) = &report.feedback {
+            precheck.options().guidance(feedback).inject(messages, &mut context.body());
+        }
+        Ok(())
+    }
+
+    /// What a text comes to, in a copy of the context.
+    fn read(
+        &self,
+        output: &Output,
+        text: String,
+        context: &Context,
+        span: Option<&Span>,
+    ) -> Result<Read, Interrupted> {
+        let context = context.copied();
+        if self.settings.enforce_grammar
+            && let Some(errors) = as_it_came(output, &text)
+        {
+            return Ok(Read { text, value: None, errors, repairs: 0, context });
+        }
+        let adaptation = {
+            let bind = |processor| Bound { processor, context: &context };
+            let bound: Vec<Bound<'_>> = self.processors.iter().map(|processor| bind(&**processor)).collect();
+            let processors: Vec<&dyn Processor> = bound.iter().map(|bound| bound as &dyn Processor).collect();
+            output.adapter.adapt_with(&text, &processors)?
+        };
+        if let Some(span) = span.filter(|_| self.settings.is_on) {
+            events::adaptation(span, &adaptation, output, &self.settings);
+        }
+        let errors = errors(output, &adaptation);
+        Ok(Read { text, value: adaptation.into_value(), errors, repairs: 0, context })
+    }
+
+    /// Has an output repaired that does not fit.
+    async fn repaired(
+        &self,
+        output: &Output,
+        read: Read,
+        (plan, context): (&Plan, &Context),
+        span: &Span,
+    ) -> Result<Read, Kind> {
+        let Some(options) = &self.settings.repair else { return Ok(read) };
+        // What a processor stops with has more to say than the repair can carry.
+        let stopped: Stopped = Arc::default();
+        let reader = self.reader(output, context, Arc::clone(&stopped));
+        let progress = Arc::clone(&self.progress);
+        let repairer = Repairer::new(self.prompts.clone(), output.shape.clone())
+            .with_options(options.clone())
+            .with_counters(Arc::clone(&self.counters))
+            .with_reader(reader)
+            .on_retry(move |retry| progress(retry));
+        let first = reading(output, read.copied());
+        let repaired = match repairer.repaired(plan, (read.text.clone(), first)).await {
+            Ok(repaired) => repaired,
+            Err(error) => {
+                let stopped = stopped.lock().unwrap_or_else(PoisonError::into_inner).take();
+                return Err(stopped.map_or(Kind::Backend(error), Kind::Interrupted));
+            }
+        };
+        let repairs = repaired.attempts.len() as u32;
+        if repaired.text == read.text {
+            return Ok(Read { repairs, ..read });
+        }
+        let read = self.read(output, repaired.text, context, Some(span))?;
+        Ok(Read { repairs, ..read })
+    }
+
+    /// What reads and repairs texts as this step does, for texts that came another way; none without a schema.
+    pub fn repairer(&self) -> Option<Repairer> {
+        let output = self.output.as_ref()?;
+        let reader = self.reader(output, &Context::default(), Arc::default());
+        let repairer = Repairer::new(self.prompts.clone(), output.shape.clone());
+        let options = self.settings.repair.clone().unwrap_or_default();
+        Some(repairer.with_options(options).with_counters(Arc::clone(&self.counters)).with_reader(reader))
+    }
+
+    /// Reads texts, each with a copy of the context.
+    fn reader(&self, output: &Output, context: &Context, stopped: Stopped) -> Reader {
+        let (step, output, context) = (self.clone(), output.clone(), context.clone());
+        Arc::new(move |text| match step.read(&output, text.to_owned(), &context, None) {
+            Ok(read) => Ok(reading(&output, read)),
+            Err(interrupted) => {
+                let error = BackendError::from(interrupted.reason);
+                *stopped.lock().unwrap_or_else(PoisonError::into_inner) = Some(interrupted);
+                Err(error)
+            }
+        })
+    }
+
+    /// The end of an attempt: what fits must pass the caller's checks as well.
+    fn validated(&self, read: Read) -> Result<Ended, Kind> {
+        let Read { text, value, mut errors, repairs, context } = read;
+        let value = match value {
+            Some(value) if errors.is_empty() => value,
+            value => return Ok(Ended::Bad(Failed { text, value, errors })),
+        };
+        for validator in &self.validators {
+            match validator.validate(&value, &context) {
+                Ok(()) => {}
+                Err(ProcessorError::Interrupt(interrupted)) => return Err(interrupted.into()),
+                Err(ProcessorError::Fault { path, message }) => errors.push(fault(&path, &message)),
+            }
+        }
+        if errors.is_empty() {
+            return Ok(Ended::Good { value, text, repairs, context });
+        }
+        Ok(Ended::Bad(Failed { text, value: Some(value), errors }))
+    }
+}
+
+impl Read {
+    fn copied(&self) -> Self {
+        Self {
+            text: self.text.clone(),
+            value: self.value.clone(),
+            errors: self.errors.clone(),
+            repairs: self.repairs,
+            context: self.context.clone(),
+        }
+    }
+}
+
+/// A processor with the context of an attempt.
+struct Bound<'a> {
+    processor: &'a dyn StepProcessor,
+    context: &'a Context,
+}
+
+impl Processor for Bound<'_> {
+    fn process(&self, input: Input<'_>) -> Result<Option<Value>, ProcessorError> {
+        self.processor.process(input, self.context)
+    }
+}
+
+fn reading(output: &Output, read: Read) -> Reading {
+    match read.value {
+        Some(value) => output.shape.check(value).with_errors(read.errors),
+        None => Reading::of_nothing(read.errors),
+    }
+}
+
+/// What is wrong with an output, by its place; nothing, if it fits.
+fn errors(output: &Output, adaptation: &Adaptation) -> Vec<String> {
+    if adaptation.is_valid() {
+        return Vec::new();
+    }
+    let told = adaptation.value().map(|value| output.shape.check(value.clone()).errors).unwrap_or_default();
+    if !told.is_empty() {
+        return told;
+    }
+    let violations = adaptation.violations().iter();
+    let told: Vec<String> = violations.map(|violation| fault(&violation.path, &violation.message)).collect();
+    if told.is_empty() { vec!["the output does not fit its schema".to_owned()] } else { told }
+}
+
+/// What is wrong with a text that is to fit without being changed; none, if it does.
+fn as_it_came(output: &Output, text: &str) -> Option<Vec<String>> {
+    match serde_json::from_str(text.trim()) {
+        Ok(value) => Some(output.shape.check(value).errors).filter(|errors| !errors.is_empty()),
+        Err(error) => Some(vec![format!("the output is not JSON as it came: {error}")]),
+    }
+}
+
+/// A fault by its place, a JSON pointer.
+fn fault(path: &str, message: &str) -> String {
+    let place = words::named(path);
+    if place.is_empty() { message.to_owned() } else { format!("Field \"{place}\": {message}") }
+}
+
+/// What the next attempt is told: the answer that would not do, and what is wrong with it.
+fn feedback(failed: &Failed) -> Vec<Value> {
+    let mut messages = Vec::new();
+    // Some servers refuse a message that says nothing.
+    if !failed.text.trim().is_empty() {
+        messages.push(json!({ "role": "assistant", "content": truncated(&failed.text, SHOWN) }));
+    }
+    let errors: Vec<String> =
+        words::first(&failed.errors).into_iter().map(|error| format!("- {error}")).collect();
+    let told = format!(
+        "Your previous answer could not be used:\n{}\n\nAnswer again, without these errors.",
+        errors.join("\n")
+    );
+    messages.push(json!({ "role": "user", "content": told }));
+    messages
+}
+
+fn status<T>(ended: &Result<T, StepError>) -> Status {
+    match ended {
+        Ok(_) => Status::Ok,
+        Err(error) if error.interruption().is_some() => Status::Cancelled,
+        Err(_) => Status::Error,
+    }
+}

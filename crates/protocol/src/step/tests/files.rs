@@ -1,0 +1,275 @@
+use super::*;
+use crate::adapt::{AdaptOptions, Tolerance};
+use crate::config::{OutputProcessing, StructuredOutput};
+use crate::precheck::InjectFeedback;
+
+/// The document's excerpt, as it stands.
+const EXCERPT: &str = r#"
+agents:
+  my_agent_step:
+    processing:
+      structured_output: auto          # off | auto | openai_json | outlines | xgrammar
+      aop: minimal                     # off | minimal | full
+      coercion:
+        tolerant_level: 0              # 0=off, 1=json5, 2=json-repair
+        allow:
+          integer: ["str->int"]
+          number:  ["str->float"]
+          boolean: ["str->bool"]
+        max_unescape_depth: 2
+        anyof_strategy: "first-pass"
+      reasoning_precheck:
+        enabled: false
+        validator_agent: agents.plan_checker   # optional
+        max_tokens: 200                        # budget cap for the precheck
+        score_threshold: 0.7                   # optional scoring gate
+        required_context_keys: ["initial_input"]
+        inject_feedback: "prepend"             # prepend | context_key | (unset)
+        retry_guidance_prefix: "Guidance: "    # for prepend mode
+        context_feedback_key: "_aros_retry_guidance"  # for context_key mode
+"#;
+
+fn yaml(text: &str) -> Result<StepsFile, StepsError> {
+    StepsFile::parse(text, Format::Yaml)
+}
+
+fn block(text: &str) -> Processing {
+    yaml(text).expect("a file").agents.remove("step").expect("the step").processing.expect("a block")
+}
+
+#[test]
+fn the_documented_excerpt_is_a_file() {
+    let file = yaml(EXCERPT).expect("a file");
+    let processing = file.step("my_agent_step").expect("a step").processing.clone().expect("a block");
+    assert_eq!(processing.structured_output, Some(StructuredOutput::Auto));
+    assert_eq!(processing.aop, Some(OutputProcessing::Minimal));
+    assert_eq!(processing.coercion.tolerant_level, Some(Tolerance::Strict));
+    let precheck = &processing.reasoning_precheck;
+    assert_eq!(
+        (precheck.enabled, precheck.max_tokens, precheck.score_threshold),
+        (Some(false), Some(200), Some(0.7))
+    );
+    assert_eq!(precheck.inject_feedback, Some(InjectFeedback::Prepend));
+    let resolved = Settings::resolved(&processing, &Aros::default()).expect("settings");
+    assert_eq!(
+        (resolved.adapt, resolved.precheck),
+        (AdaptOptions::minimal(), None),
+        "these are the defaults"
+    );
+    for name in ["off", "auto", "json", "openai_json", "grammar", "outlines", "xgrammar"] {
+        yaml(&EXCERPT.replace("structured_output: auto", &format!("structured_output: {name}"))).expect(name);
+    }
+}
+
+#[test]
+fn the_documented_blocks_are_files_of_one_step() {
+    let coercion = block(
+        r#"
+processing:
+  aop: full
+  coercion:
+    allow:
+      integer: ["str->int"]
+      number: ["str->float"]
+      boolean: ["str->bool"]
+  schema:
+    type: object
+    required: ["count"]
+    properties:
+      count: { type: integer }
+"#,
+    );
+    assert_eq!((coercion.aop, coercion.schema.is_some()), (Some(OutputProcessing::Full), true));
+    let structured = block(
+        "
+processing:
+  structured_output: openai_json
+  schema:
+    type: object
+    properties:
+      ok: { type: boolean }
+",
+    );
+    assert_eq!(structured.structured_output, Some(StructuredOutput::Json));
+}
+
+#[test]
+fn the_example_has_every_key() {
+    let text = include_str!("../../../../../grammars/steps.yaml");
+    let file = yaml(text).expect("a file");
+    let backend = says(&[]);
+    let step = file.build("extract_order", &Aros::default(), &|_| prompts(&backend)).expect("a step");
+    assert!(
+        step.settings().precheck.is_some() && step.settings().repair.is_some() && step.precheck.is_some()
+    );
+    for key in [
+        "model",
+        "system",
+        "prompt",
+        "options",
+        "retries",
+        "structured_output",
+        "aop",
+        "coercion",
+        "tolerant_level",
+        "allow",
+        "max_unescape_depth",
+        "anyof_strategy",
+        "reasoning_precheck",
+        "enabled",
+        "validator_agent",
+        "planner_agent",
+        "max_tokens",
+        "score_threshold",
+        "required_context_keys",
+        "inject_feedback",
+        "retry_guidance_prefix",
+        "context_feedback_key",
+        "consensus_samples",
+        "consensus_threshold",
+        "schema",
+        "grammar",
+        "enforce_grammar",
+        "shadow",
+        "repair",
+        "max_attempts",
+        "strict",
+    ] {
+        assert!(text.contains(&format!("{key}:")), "{key}");
+    }
+}
+
+#[test]
+fn the_same_is_read_from_all_formats() {
+    let yaml = StepsFile::parse("agents: { a: { retries: 3, processing: { aop: full } } }", Format::Yaml);
+    let toml = StepsFile::parse("[agents.a]\nretries = 3\nprocessing.aop = \"full\"", Format::Toml);
+    let json =
+        StepsFile::parse(r#"{"steps": {"a": {"retries": 3, "processing": {"aop": "full"}}}}"#, Format::Json);
+    assert_eq!(yaml, toml);
+    assert_eq!(toml, json);
+    assert_eq!(yaml.expect("a file").agents["a"].retries, Some(3));
+    assert_eq!(Format::of_extension("toml"), Format::Toml);
+    assert_eq!((Format::of_extension("json"), Format::of_extension("yml")), (Format::Json, Format::Yaml));
+}
+
+#[test]
+fn what_is_wrong_has_a_place() {
+    let within = |text: &str| format!("agents:\n  a:\n    processing:\n      {text}\n");
+    for (text, told) in [
+        ("soap: full", "line 4, column 7: unknown field `soap`, expected one of structured_output, "),
+        ("aop: some", "line 4, column 12: unknown variant `some`, expected one of off, minimal, full"),
+        ("structured_output: on", "line 4, column 26: unknown variant `on`"),
+        ("coercion: { tolerant_level: 3 }", "line 4, column 35: a tolerant level is 0, 1 or 2, not 3"),
+        (
+            "coercion: { allow: { integer: [\"str->date\"] } }",
+            "line 4, column 38: unknown variant `str->date`",
+        ),
+        (
+            "coercion: { max_unescape_depth: 9 }",
+            "line 4, column 39: texts are unescaped at most 8 times, not 9",
+        ),
+        ("coercion: { anyof_strategy: best }", "line 4, column 35: unknown variant `best`"),
+        ("reasoning_precheck: { inject_feedback: append }", "line 4, column 46: unknown variant `append`"),
+        ("repair: { attempts: 3 }", "line 4, column 17: unknown field `attempts`"),
+        ("enforce_grammar: true", "agents.a.processing.enforce_grammar: it needs a schema"),
+        ("schema: { type: text }", "agents.a.processing.schema: not a JSON Schema that can be checked: "),
+        (
+            "reasoning_precheck: { max_tokens: 0 }",
+            "agents.a.processing.reasoning_precheck.max_tokens: 0 is not a positive number of tokens",
+        ),
+        (
+            "reasoning_precheck: { consensus_threshold: 2 }",
+            "agents.a.processing.reasoning_precheck.consensus_threshold: 2 is not a number from 0 to 1",
+        ),
+        (
+            "reasoning_precheck: { enabled: true, validator_agent: agents.x }",
+            "agents.a.processing.reasoning_precheck.validator_agent: there is no `agents.x`, but a",
+        ),
+        (
+            "reasoning_precheck: { inject_feedback: context_key, context_feedback_key: '' }",
+            "agents.a.processing.reasoning_precheck.context_feedback_key: it needs a name",
+        ),
+    ] {
+        let error = yaml(&within(text)).expect_err(text).to_string();
+        assert!(error.starts_with(told), "{text}\n{error}\n{told}");
+    }
+    for (text, told) in [
+        ("agents:\n  a:\n    prompt: '{{ x'", "agents.a.prompt: not a template: "),
+        ("agents:\n  a: [", "line "),
+        ("stpes: {}", "line 1, column 1: unknown field `stpes`"),
+    ] {
+        let error = yaml(text).expect_err(text).to_string();
+        assert!(error.starts_with(told), "{text}\n{error}");
+    }
+    let error = StepsFile::parse("\n[agents.a.processing.coercion]\ntolerant_level = 3", Format::Toml)
+        .expect_err("3");
+    assert_eq!(
+        error.to_string(),
+        "line 3, `agents.a.processing.coercion.tolerant_level`: a tolerant level is 0, 1 or 2, not 3"
+    );
+    let error = StepsFile::parse("{\"agents\": {\"a\": {\"soap\": 1}}}", Format::Json).expect_err("soap");
+    assert!(error.to_string().starts_with("line 1, column 24: unknown field `soap`"), "{error}");
+    let file = yaml("agents: { a: {} }").expect("a file");
+    assert_eq!(file.step("b").expect_err("no step").to_string(), "agents: there is no `b`, but a");
+}
+
+#[test]
+fn a_step_says_more_than_the_configuration() {
+    let aros = Aros {
+        structured_output_default: StructuredOutput::Off,
+        enable_aop_default: OutputProcessing::Full,
+        coercion_tolerant_level: 2,
+        max_unescape_depth: 1,
+        enable_reasoning_precheck: true,
+        ..Aros::default()
+    };
+    let of = |value: Value| {
+        let processing: Processing = serde_json::from_value(value).expect("a block");
+        Settings::resolved(&processing, &aros).expect("settings")
+    };
+    let silent = of(json!({}));
+    assert_eq!(
+        (silent.structured_output, silent.adapt.level),
+        (StructuredOutput::Off, OutputProcessing::Full)
+    );
+    assert_eq!((silent.adapt.tolerance, silent.adapt.max_unescape_depth), (Tolerance::Repair, 1));
+    assert!(silent.precheck.is_some());
+    let speaks = of(json!({
+        "structured_output": "json",
+        "aop": "minimal",
+        "coercion": { "tolerant_level": 1, "max_unescape_depth": 3 },
+        "reasoning_precheck": { "enabled": false },
+    }));
+    assert_eq!(
+        (speaks.structured_output, speaks.adapt.level),
+        (StructuredOutput::Json, OutputProcessing::Minimal)
+    );
+    assert_eq!((speaks.adapt.tolerance, speaks.adapt.max_unescape_depth), (Tolerance::Json5, 3));
+    assert_eq!(speaks.precheck, None);
+}
+
+#[tokio::test]
+async fn where_the_configuration_is_off_nothing_is_done() {
+    let block = json!({
+        "structured_output": "json",
+        "aop": "full",
+        "repair": {},
+        "enforce_grammar": true,
+        "reasoning_precheck": { "enabled": true, "required_context_keys": ["x"], "inject_feedback": "prepend" },
+    });
+    let off = Aros { enabled: false, ..Aros::default() };
+    assert_eq!(Settings::resolved(&processing(&block), &off), Ok(Settings::off()));
+    let backend = says(&["```\n{\"count\": 1}\n```", r#"{"count": 2}"#]);
+    let step = Step::new("s", prompts(&backend)).with_processing(&processing(&block), &off).expect("a block");
+    let (output, events) = ran(&step).await;
+    let output = output.expect("an output");
+    assert_eq!(
+        (output.value, output.attempts),
+        (json!({ "count": 2 }), 2),
+        "answers are read strictly, and asked for again"
+    );
+    assert!(events.is_empty(), "{events:?}");
+    let asked = backend.asked();
+    assert!(asked.iter().all(|body| !body.contains_key("response_format")));
+    assert_eq!(asked[0]["messages"][0]["content"], "Count.");
+}

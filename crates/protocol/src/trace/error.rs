@@ -1,0 +1,52 @@
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+/// What went wrong with a database of traces, and which it is.
+#[derive(Debug, Error)]
+#[error("{}: {kind}", path.display())]
+pub struct TraceError {
+    path: PathBuf,
+    kind: Box<Kind>,
+}
+
+#[derive(Debug, Error)]
+pub(super) enum Kind {
+    #[error("there is no such file")]
+    Missing,
+    #[error("it cannot be opened: {0}")]
+    Open(rusqlite::Error),
+    #[error("it is a database of something else than traces")]
+    Foreign,
+    #[error("it is of version {given}, and this program knows {known} at most: it needs a newer one")]
+    Newer { given: i64, known: i64 },
+    #[error("it cannot be read: {0}")]
+    Read(rusqlite::Error),
+    #[error("{lost} records were lost: {first}")]
+    Lost { lost: u64, first: rusqlite::Error },
+    #[error("no thread can be started for it: {0}")]
+    Thread(std::io::Error),
+    #[error("its writer has ended")]
+    Ended,
+}
+
+impl TraceError {
+    pub(super) fn new(path: &Path, kind: Kind) -> Self {
+        Self { path: path.to_owned(), kind: Box::new(kind) }
+    }
+
+    /// The database.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether there is no file at the path.
+    pub fn is_missing(&self) -> bool {
+        matches!(*self.kind, Kind::Missing)
+    }
+
+    /// Whether a newer program than this made the database.
+    pub fn is_newer(&self) -> bool {
+        matches!(*self.kind, Kind::Newer { .. })
+    }
+}

@@ -1,0 +1,109 @@
+use std::fmt::Write;
+
+use super::{Count, Health, Named, Tally};
+
+/// What a line begins with.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    part: &'a str,
+    name: &'a str,
+    bucket: &'a str,
+}
+
+pub(super) fn csv(health: &Health) -> String {
+    let mut text = "part,name,bucket,stage,metric,value\r\n".to_owned();
+    let overall = Place { part: "overall", name: "", bucket: "" };
+    line(&mut text, overall, "", "traces", &health.traces.to_string());
+    tally(&mut text, overall, &health.overall);
+    let lists = [
+        ("pipeline", &health.pipelines),
+        ("step", &health.steps),
+        ("agent", &health.agents),
+        ("model", &health.models),
+    ];
+    for (part, list) in lists {
+        for Named { name, tally: of } in list {
+            tally(&mut text, Place { part, name, bucket: "" }, of);
+        }
+    }
+    for (part, list) in [("transform", &health.transforms), ("soe_skip", &health.soe_skips)] {
+        for Count { name, count } in list {
+            line(&mut text, Place { part, name, bucket: "" }, "", "count", &count.to_string());
+        }
+    }
+    for bucket in &health.trends {
+        tally(&mut text, Place { part: "bucket", name: "", bucket: &bucket.from }, &bucket.tally);
+        for (part, tallies) in [("bucket_step", &bucket.steps), ("bucket_model", &bucket.models)] {
+            for (name, of) in tallies {
+                tally(&mut text, Place { part, name, bucket: &bucket.from }, of);
+            }
+        }
+    }
+    for advice in &health.recommendations {
+        let name = advice.step.as_ref().or(advice.model.as_ref()).map_or("", String::as_str);
+        let place = Place { part: "recommendation", name, bucket: "" };
+        line(&mut text, place, advice.stage.as_deref().unwrap_or_default(), "text", &advice.text);
+    }
+    text
+}
+
+/// The numbers of a tally. Those that are 0 are left out, but for runs and coercions.
+fn tally(text: &mut String, place: Place<'_>, tally: &Tally) {
+    line(text, place, "", "runs", &tally.runs.to_string());
+    line(text, place, "", "coercions", &tally.coercions.successes.to_string());
+    if let Some(rate) = tally.per_100_runs() {
+        line(text, place, "", "coercions_per_100_runs", &rate.to_string());
+    }
+    let counts = [
+        ("coercion_attempts", tally.coercions.attempts),
+        ("coercion_failures", tally.coercions.failures),
+        ("syntactic_success", tally.syntactic.success),
+        ("syntactic_skip", tally.syntactic.skip),
+        ("syntactic_fail", tally.syntactic.fail),
+        ("semantic_success", tally.semantic.success),
+        ("semantic_skip", tally.semantic.skip),
+        ("semantic_fail", tally.semantic.fail),
+        ("soe_enabled", tally.soe.enabled),
+        ("soe_skipped", tally.soe.skipped),
+        ("grammar_applied", tally.soe.applied),
+        ("precheck_pass", tally.precheck.pass),
+        ("precheck_fail", tally.precheck.fail),
+        ("precheck_skipped", tally.precheck.skipped),
+        ("validation_pass", tally.validation.pass),
+        ("validation_fail", tally.validation.fail),
+    ];
+    counted(text, place, "", &counts);
+    if let Some(rate) = tally.precheck.failure_rate() {
+        line(text, place, "", "precheck_failure_rate", &rate.to_string());
+    }
+    for (stage, coercions) in &tally.stages {
+        let counts = [
+            ("coercions", coercions.successes),
+            ("coercion_attempts", coercions.attempts),
+            ("coercion_failures", coercions.failures),
+        ];
+        counted(text, place, stage, &counts);
+    }
+}
+
+fn counted(text: &mut String, place: Place<'_>, stage: &str, counts: &[(&str, u64)]) {
+    for (metric, count) in counts.iter().filter(|(_, count)| *count > 0) {
+        line(text, place, stage, metric, &count.to_string());
+    }
+}
+
+fn line(text: &mut String, place: Place<'_>, stage: &str, metric: &str, value: &str) {
+    let [part, name, bucket, stage, metric, value] =
+        [place.part, place.name, place.bucket, stage, metric, value].map(field);
+    // Writing to a string does not fail.
+    let _ = write!(text, "{part},{name},{bucket},{stage},{metric},{value}\r\n");
+}
+
+/// Quoted where it has to be.
+fn field(text: &str) -> String {
+    if text.contains([',', '"', '\r', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}

@@ -1,0 +1,152 @@
+//! What was found, put together.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+use rusqlite::Connection;
+
+use super::scan::{Buckets, NameId, Part, Scan};
+use super::{Bucket, Count, Filters, HEALTH_VERSION, Health, HealthOptions, Named, Tally, Window, recommend};
+use crate::trace::{Event, Timestamp};
+
+/// Tallies by name and bucket; without a name, of all.
+type Tallies = HashMap<(Option<NameId>, u32), Tally>;
+
+pub(super) fn fold(
+    connection: &Connection,
+    scan: &Scan,
+    options: &HealthOptions,
+) -> Result<Health, rusqlite::Error> {
+    let (tallies, skips) = tallies(scan);
+    let parts = Parts { scan, whole: whole(&tallies) };
+    let time = |time: Timestamp| rfc3339(connection, time);
+    let from = scan.window.map(|(from, _)| time(from)).transpose()?;
+    let until = scan.window.map(|(_, until)| time(until)).transpose()?;
+    let mut health = Health {
+        version: HEALTH_VERSION,
+        generated_at: time(options.now)?,
+        window: Window { since_hours: options.since.map(|since| since.as_secs_f64() / 3600.0), from, until },
+        filters: Filters {
+            pipeline: options.pipeline.clone(),
+            step: options.step.clone(),
+            agent: options.agent.clone(),
+            model: options.model.clone(),
+        },
+        traces: scan.traces,
+        overall: parts.whole.get(&None).cloned().unwrap_or_default(),
+        pipelines: parts.of(Part::Pipeline),
+        steps: parts.of(Part::Step),
+        agents: parts.of(Part::Agent),
+        models: parts.of(Part::Model),
+        transforms: most(scan.transforms.clone()),
+        soe_skips: most(skips),
+        trends: Vec::new(),
+        recommendations: Vec::new(),
+    };
+    if let Some(window) = scan.window.filter(|_| options.buckets > 0) {
+        let bounds: Vec<_> = Buckets::new(window, options.buckets).bounds().collect();
+        health.trends = trends(connection, scan, tallies, &bounds)?;
+    }
+    health.recommendations = recommend::recommend(&health);
+    Ok(health)
+}
+
+/// What there is of each name in each bucket; and how often structured output was skipped, by model.
+fn tallies(scan: &Scan) -> (Tallies, HashMap<String, u64>) {
+    let (mut tallies, mut skips) = (Tallies::new(), HashMap::new());
+    for (&(name, bucket), &runs) in &scan.runs {
+        tallies.entry((name, bucket)).or_default().runs = runs;
+    }
+    for (cell, &count) in &scan.cells {
+        let Some(subject) = scan.subjects.get(&cell.subject) else { continue };
+        let stage = cell.stage.map(|stage| scan.stages.all[stage as usize].as_str());
+        for name in subject.names.iter().copied().map(Some).chain([None]) {
+            tallies.entry((name, cell.bucket)).or_default().add(cell.event, stage, count);
+        }
+        if cell.event == Event::SoeSkipped {
+            *skips.entry(subject.model.clone()).or_default() += count;
+        }
+    }
+    (tallies, skips)
+}
+
+/// The buckets put together again.
+fn whole(tallies: &Tallies) -> HashMap<Option<NameId>, Tally> {
+    let mut whole: HashMap<_, Tally> = HashMap::new();
+    for ((name, _), tally) in tallies {
+        whole.entry(*name).or_default().merge(tally);
+    }
+    whole
+}
+
+struct Parts<'a> {
+    scan: &'a Scan,
+    whole: HashMap<Option<NameId>, Tally>,
+}
+
+impl Parts<'_> {
+    /// The names of a part that anything is known of; most coercions in 100 runs first, then most coercions.
+    fn of(&self, part: Part) -> Vec<Named> {
+        let names = (0..).zip(&self.scan.names.all).filter(|(_, (of, _))| *of == part);
+        let mut named: Vec<_> = names
+            .filter_map(|(id, (_, name))| {
+                Some(Named { name: name.clone(), tally: self.whole.get(&Some(id))?.clone() })
+            })
+            .collect();
+        named.sort_by(|one, other| {
+            let rate = |named: &Named| named.tally.per_100_runs().unwrap_or_default();
+            let by_rate = rate(other).total_cmp(&rate(one));
+            let successes = |named: &Named| Reverse(named.tally.coercions.successes);
+            by_rate.then(successes(one).cmp(&successes(other))).then_with(|| one.name.cmp(&other.name))
+        });
+        named
+    }
+}
+
+fn trends(
+    connection: &Connection,
+    scan: &Scan,
+    tallies: Tallies,
+    bounds: &[(Timestamp, Timestamp)],
+) -> Result<Vec<Bucket>, rusqlite::Error> {
+    let mut trends = Vec::new();
+    for &(from, until) in bounds {
+        trends.push(Bucket {
+            from: rfc3339(connection, from)?,
+            until: rfc3339(connection, until)?,
+            tally: Tally::default(),
+            steps: BTreeMap::new(),
+            models: BTreeMap::new(),
+        });
+    }
+    for ((name, at), tally) in tallies {
+        let bucket = &mut trends[at as usize];
+        let Some(name) = name else {
+            bucket.tally = tally;
+            continue;
+        };
+        match &scan.names.all[name as usize] {
+            (Part::Step, name) => drop(bucket.steps.insert(name.clone(), tally)),
+            (Part::Model, name) => drop(bucket.models.insert(name.clone(), tally)),
+            (Part::Pipeline | Part::Agent, _) => {}
+        }
+    }
+    Ok(trends)
+}
+
+/// Most first, and by name where there are equally many.
+fn most(counts: HashMap<String, u64>) -> Vec<Count> {
+    let mut counts: Vec<_> = counts.into_iter().map(|(name, count)| Count { name, count }).collect();
+    counts.sort_by(|one, other| other.count.cmp(&one.count).then_with(|| one.name.cmp(&other.name)));
+    counts
+}
+
+/// A time in RFC 3339, to the second. `SQLite` knows the calendar.
+fn rfc3339(connection: &Connection, time: Timestamp) -> Result<String, rusqlite::Error> {
+    let seconds = time.0.div_euclid(1_000_000);
+    connection.query_row(
+        "SELECT coalesce(strftime('%Y-%m-%dT%H:%M:%SZ', ?, 'unixepoch'), '')",
+        [seconds],
+        |row| row.get(0),
+    )
+}

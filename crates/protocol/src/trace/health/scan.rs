@@ -1,0 +1,282 @@
+//! One pass over spans and one over events. What is counted is how often each combination occurs; names are numbers here.
+
+use std::collections::{HashMap, HashSet};
+
+use rusqlite::types::{Value as SqlValue, ValueRef};
+use rusqlite::{Connection, Row};
+use serde_json::Value;
+
+use super::HealthOptions;
+use crate::trace::{Event, Timestamp};
+
+/// What is counted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Part {
+    Pipeline,
+    Step,
+    Agent,
+    Model,
+}
+
+/// A number for a name of a part.
+pub(super) type NameId = u32;
+
+/// Events that are alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Cell {
+    pub(super) subject: i64,
+    pub(super) event: Event,
+    pub(super) stage: Option<u32>,
+    pub(super) bucket: u32,
+}
+
+/// What was found.
+#[derive(Default)]
+pub(super) struct Scan {
+    /// Beginning and end, where there is anything.
+    pub(super) window: Option<(Timestamp, Timestamp)>,
+    pub(super) names: Names,
+    pub(super) subjects: HashMap<i64, Subject>,
+    pub(super) stages: Stages,
+    pub(super) cells: HashMap<Cell, u64>,
+    pub(super) transforms: HashMap<String, u64>,
+    /// Runs of steps by bucket, of each name, and of all without one.
+    pub(super) runs: HashMap<(Option<NameId>, u32), u64>,
+    pub(super) traces: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Names {
+    pub(super) all: Vec<(Part, String)>,
+    ids: HashMap<(Part, String), NameId>,
+}
+
+/// The names of a subject.
+#[derive(Default)]
+pub(super) struct Subject {
+    pub(super) names: Vec<NameId>,
+    pub(super) model: String,
+}
+
+#[derive(Default)]
+pub(super) struct Stages {
+    pub(super) all: Vec<String>,
+    ids: HashMap<String, u32>,
+}
+
+impl Names {
+    fn id(&mut self, part: Part, name: &str) -> NameId {
+        let next = self.all.len() as NameId;
+        *self.ids.entry((part, name.to_owned())).or_insert_with(|| {
+            self.all.push((part, name.to_owned()));
+            next
+        })
+    }
+}
+
+impl Stages {
+    fn id(&mut self, name: &str) -> u32 {
+        if let Some(&id) = self.ids.get(name) {
+            return id;
+        }
+        let id = self.all.len() as u32;
+        self.all.push(name.to_owned());
+        self.ids.insert(name.to_owned(), id);
+        id
+    }
+}
+
+/// The parts of the window.
+#[derive(Clone, Copy)]
+pub(super) struct Buckets {
+    from: Timestamp,
+    /// In microseconds, at least 1.
+    width: i64,
+    count: u32,
+}
+
+impl Buckets {
+    pub(super) fn new((from, until): (Timestamp, Timestamp), count: u32) -> Self {
+        let length = until.0.saturating_sub(from.0).max(1);
+        // Rounded up, so that all of them together are the window at least.
+        let width = (length - 1) / i64::from(count.max(1)) + 1;
+        Self { from, width, count }
+    }
+
+    /// The bucket of a time; what lies after the end, by a clock that is ahead, is in the last.
+    fn of(self, at: i64) -> u32 {
+        let bucket = at.saturating_sub(self.from.0).max(0) / self.width;
+        bucket.min(i64::from(self.count.saturating_sub(1))) as u32
+    }
+
+    /// Their beginnings and ends.
+    pub(super) fn bounds(self) -> impl Iterator<Item = (Timestamp, Timestamp)> {
+        let at = move |bucket: u32| Timestamp(self.from.0.saturating_add(self.width * i64::from(bucket)));
+        (0..self.count).map(move |bucket| (at(bucket), at(bucket + 1)))
+    }
+}
+
+pub(super) fn scan(connection: &Connection, options: &HealthOptions) -> Result<Scan, rusqlite::Error> {
+    let since = options.since.map(|since| options.now.before(since));
+    let mut scan = Scan { window: window(connection, options, since)?, ..Scan::default() };
+    subjects(connection, options, &mut scan)?;
+    if let Some(window) = scan.window {
+        let buckets = Buckets::new(window, options.buckets);
+        spans(connection, since, buckets, &mut scan)?;
+        events(connection, since, buckets, &mut scan)?;
+    }
+    Ok(scan)
+}
+
+/// From the beginning that was asked for until now, or from the first record to the last.
+fn window(
+    connection: &Connection,
+    options: &HealthOptions,
+    since: Option<Timestamp>,
+) -> Result<Option<(Timestamp, Timestamp)>, rusqlite::Error> {
+    if let Some(since) = since {
+        return Ok(Some((since, options.now)));
+    }
+    // Each of these is one look into an index.
+    let one = |query: &str| connection.query_row(query, [], |row| row.get::<_, Option<i64>>(0));
+    let first = [one("SELECT min(start_us) FROM spans")?, one("SELECT min(at_us) FROM events")?];
+    let last = [one("SELECT max(start_us) FROM spans")?, one("SELECT max(at_us) FROM events")?];
+    let first = first.into_iter().flatten().min();
+    let last = last.into_iter().flatten().max();
+    Ok(first.zip(last).map(|(first, last)| (Timestamp(first), Timestamp(last.saturating_add(1)))))
+}
+
+/// The subjects that are looked at.
+fn subjects(
+    connection: &Connection,
+    options: &HealthOptions,
+    scan: &mut Scan,
+) -> Result<(), rusqlite::Error> {
+    let mut statement = connection.prepare("SELECT id, run, step, agent, model FROM subjects")?;
+    let mut rows = statement.query([])?;
+    let parts = [
+        (Part::Pipeline, &options.pipeline),
+        (Part::Step, &options.step),
+        (Part::Agent, &options.agent),
+        (Part::Model, &options.model),
+    ];
+    while let Some(row) = rows.next()? {
+        let names: [String; 4] = [row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?];
+        let is_wanted = parts
+            .iter()
+            .zip(&names)
+            .all(|((_, wanted), name)| wanted.as_ref().is_none_or(|wanted| wanted == name));
+        if !is_wanted {
+            continue;
+        }
+        let mut subject = Subject { names: Vec::new(), model: names[3].clone() };
+        for ((part, _), name) in parts.iter().zip(&names).filter(|(_, name)| !name.is_empty()) {
+            subject.names.push(scan.names.id(*part, name));
+        }
+        scan.subjects.insert(row.get(0)?, subject);
+    }
+    Ok(())
+}
+
+/// Runs of steps. Each counts once for a name, whether the step has it or one of its attempts.
+fn spans(
+    connection: &Connection,
+    since: Option<Timestamp>,
+    buckets: Buckets,
+    scan: &mut Scan,
+) -> Result<(), rusqlite::Error> {
+    let (mut traces, mut seen) = (HashSet::new(), HashSet::new());
+    let query = "SELECT id, trace, parent, kind, subject, start_us FROM spans";
+    each(connection, query, "start_us", since, |row| {
+        let Some(subject) = scan.subjects.get(&row.get(4)?) else { return Ok(()) };
+        traces.insert(row.get::<_, i64>(1)?);
+        let step: i64 = match text(row, 3)? {
+            Some("step") => row.get(0)?,
+            Some("attempt") => row.get::<_, Option<i64>>(2)?.map_or_else(|| row.get(0), Ok)?,
+            _ => return Ok(()),
+        };
+        let bucket = buckets.of(row.get(5)?);
+        for name in subject.names.iter().copied().map(Some).chain([None]) {
+            if seen.insert((step, name)) {
+                *scan.runs.entry((name, bucket)).or_default() += 1;
+            }
+        }
+        Ok(())
+    })?;
+    scan.traces = traces.len() as u64;
+    Ok(())
+}
+
+fn events(
+    connection: &Connection,
+    since: Option<Timestamp>,
+    buckets: Buckets,
+    scan: &mut Scan,
+) -> Result<(), rusqlite::Error> {
+    // Lists of transforms as they were written: there are few, so each is read once.
+    let mut lists: HashMap<String, u64> = HashMap::new();
+    let query = "SELECT subject, name, at_us, stage, transforms, attributes FROM events";
+    each(connection, query, "at_us", since, |row| {
+        let subject = row.get(0)?;
+        let Some(event) = text(row, 1)?.and_then(Event::of_name) else { return Ok(()) };
+        if !scan.subjects.contains_key(&subject) {
+            return Ok(());
+        }
+        let stage = match event {
+            Event::ReasoningValidation => Some(scan.stages.id(&result(text(row, 5)?))),
+            _ => text(row, 3)?.map(|stage| scan.stages.id(stage)),
+        };
+        let cell = Cell { subject, event, stage, bucket: buckets.of(row.get(2)?) };
+        *scan.cells.entry(cell).or_default() += 1;
+        if event == Event::OutputSuccess
+            && let Some(list) = text(row, 4)?
+        {
+            match lists.get_mut(list) {
+                Some(count) => *count += 1,
+                None => drop(lists.insert(list.to_owned(), 1)),
+            }
+        }
+        Ok(())
+    })?;
+    for (list, count) in lists {
+        let transforms: Vec<String> = serde_json::from_str(&list).unwrap_or_default();
+        for transform in transforms {
+            *scan.transforms.entry(transform).or_default() += count;
+        }
+    }
+    Ok(())
+}
+
+/// The result of a `reasoning.validation`.
+fn result(attributes: Option<&str>) -> String {
+    let attributes: Value = attributes.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    attributes.get("result").and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// Shows each row since then. Without a beginning the table is read as it lies, which an index would only slow down.
+fn each(
+    connection: &Connection,
+    query: &str,
+    time: &str,
+    since: Option<Timestamp>,
+    mut see: impl FnMut(&Row<'_>) -> Result<(), rusqlite::Error>,
+) -> Result<(), rusqlite::Error> {
+    let (query, from) = match since {
+        Some(since) => (format!("{query} WHERE {time} >= ?"), Some(SqlValue::from(since.0))),
+        None => (query.to_owned(), None),
+    };
+    let mut statement = connection.prepare(&query)?;
+    let mut rows = statement.query(rusqlite::params_from_iter(from))?;
+    while let Some(row) = rows.next()? {
+        see(row)?;
+    }
+    Ok(())
+}
+
+/// The text of a column; none of NULL and of what is no text, which we do not write.
+fn text<'a>(row: &'a Row<'_>, column: usize) -> Result<Option<&'a str>, rusqlite::Error> {
+    match row.get_ref(column)? {
+        ValueRef::Text(bytes) => Ok(std::str::from_utf8(bytes).ok()),
+        _ => Ok(None),
+    }
+}

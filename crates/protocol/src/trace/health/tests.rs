@@ -1,0 +1,422 @@
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::Body;
+use crate::trace::tests::attributes;
+use crate::trace::{Event, MemorySink, Record, Span, SpanKind, SqliteOptions, SqliteSink, Status, Tracer};
+
+const HOUR: i64 = 3_600_000_000;
+/// 2026-01-01T00:00:00Z.
+const START: i64 = 1_767_225_600_000_000;
+
+/// A database that is written with a clock of its own.
+struct World {
+    folder: tempfile::TempDir,
+    tracer: Tracer,
+    memory: MemorySink,
+    now: Arc<AtomicI64>,
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let sink =
+            SqliteSink::open(folder.path().join("traces.db"), SqliteOptions::default()).expect("a database");
+        let (memory, now) = (MemorySink::default(), Arc::new(AtomicI64::new(START)));
+        let clock = Arc::clone(&now);
+        let tracer = Tracer::default()
+            .with_sink(sink)
+            .with_sink(memory.clone())
+            .with_clock(move || Timestamp(clock.load(Ordering::Relaxed)));
+        Self { folder, tracer, memory, now }
+    }
+
+    fn set(&self, hours: i64) {
+        self.now.store(START + hours * HOUR, Ordering::Relaxed);
+    }
+
+    /// A run of a step in one attempt with a model, in which this happens.
+    fn step(&self, step: &str, model: &str, happens: impl Fn(&Span)) {
+        let run = self.tracer.run("support");
+        run.set_agent("writer");
+        let step = run.step(step);
+        let attempt = step.attempt(1);
+        attempt.set_model(model);
+        happens(&attempt);
+        attempt.end(Status::Ok);
+        step.end(Status::Ok);
+        run.end(Status::Ok);
+    }
+
+    fn health(&self, options: HealthOptions) -> Health {
+        self.tracer.flush().expect("written");
+        let now = Timestamp(self.now.load(Ordering::Relaxed));
+        let path = self.folder.path().join("traces.db");
+        Health::read(&path, &HealthOptions { now, ..options }).expect("a database")
+    }
+}
+
+fn success(span: &Span, stage: &str, transforms: &[&str]) {
+    span.event(Event::OutputAttempt, attributes(json!({ "stage": stage, "expected_type": "integer" })));
+    span.event(Event::OutputSuccess, attributes(json!({ "stage": stage, "transforms": transforms })));
+}
+
+/// Two models, three steps, six hours: `plan` needs more and more help, `chat` none.
+fn example() -> World {
+    let world = World::new();
+    for hour in 0..6 {
+        world.set(hour);
+        for number in 0..10 {
+            world.step("chat", "large", |attempt| attempt.event(Event::SoeEnabled, Body::new()));
+            world.step("plan", "small", |attempt| {
+                attempt.event(Event::SoeSkipped, attributes(json!({ "reason": "not supported" })));
+                if number < hour {
+                    success(attempt, "tolerant", &["json5"]);
+                }
+                if number == 0 {
+                    attempt.event(Event::OutputFail, attributes(json!({ "stage": "semantic" })));
+                    attempt.event(Event::PrecheckFail, attributes(json!({ "score": 0.2 })));
+                } else {
+                    attempt.event(Event::PrecheckPass, Body::new());
+                }
+            });
+        }
+        world.step("write", "small", |attempt| {
+            success(attempt, "extract", &["json.loads"]);
+            success(attempt, "semantic", &["str->int", "str->bool"]);
+            attempt.event(Event::ReasoningValidation, attributes(json!({ "result": "pass", "score": 1 })));
+            attempt.event(Event::ReasoningValidation, attributes(json!({ "result": "fail" })));
+            attempt.event("of.our.own", Body::new());
+        });
+    }
+    world
+}
+
+fn names(named: &[Named]) -> Vec<(&str, u64, u64)> {
+    let of = |named: &'_ Named| (named.tally.runs, named.tally.coercions.successes);
+    named.iter().map(|named| (named.name.as_str(), of(named).0, of(named).1)).collect()
+}
+
+#[test]
+fn who_needs_most_help_comes_first() {
+    let health = example().health(HealthOptions::default());
+    assert_eq!(names(&health.steps), [("write", 6, 12), ("plan", 60, 15), ("chat", 60, 0)]);
+    assert_eq!(names(&health.models), [("small", 66, 27), ("large", 60, 0)]);
+    assert_eq!(names(&health.agents), [("writer", 126, 27)]);
+    assert_eq!(names(&health.pipelines), [("support", 126, 27)]);
+    assert_eq!((health.traces, health.overall.runs), (126, 126));
+    assert_eq!(health.steps[1].tally.per_100_runs(), Some(25.0));
+    let counts: Vec<_> = health.transforms.iter().map(|count| (count.name.as_str(), count.count)).collect();
+    assert_eq!(counts, [("json5", 15), ("json.loads", 6), ("str->bool", 6), ("str->int", 6)]);
+    assert_eq!(health.soe_skips, [Count { name: "small".to_owned(), count: 60 }]);
+    assert_eq!(health.models[1].tally.soe, Soe { enabled: 60, skipped: 0, applied: 0 });
+    let plan = &health.steps[1].tally;
+    assert_eq!(
+        (plan.precheck, plan.precheck.failure_rate()),
+        (Precheck { pass: 54, fail: 6, skipped: 0 }, Some(0.1))
+    );
+    let stages = |tally: &Tally| -> Vec<_> {
+        let of = |(stage, coercions): (&String, &Coercions)| {
+            (stage.clone(), coercions.successes, coercions.failures)
+        };
+        tally.stages.iter().map(of).collect()
+    };
+    assert_eq!(stages(plan), [("semantic".to_owned(), 0, 6), ("tolerant".to_owned(), 15, 0)]);
+    let small = [("extract".to_owned(), 6, 0), ("semantic".to_owned(), 6, 6), ("tolerant".to_owned(), 15, 0)];
+    assert_eq!(stages(&health.models[0].tally), small);
+    assert_eq!(health.overall.validation, Validation { pass: 6, fail: 6 });
+    assert_eq!(health.overall.coercions, Coercions { attempts: 27, successes: 27, failures: 6 });
+    assert_eq!(health.window.from.as_deref(), Some("2026-01-01T00:00:00Z"));
+    assert_eq!((health.generated_at.as_str(), health.version), ("2026-01-01T05:00:00Z", 1));
+    assert!(health.trends.is_empty());
+}
+
+#[test]
+fn windows_begin_so_long_ago() {
+    let world = example();
+    let since = |hours: u64| HealthOptions {
+        since: Some(Duration::from_secs(hours * 3600)),
+        ..HealthOptions::default()
+    };
+    // What happened exactly then is in it.
+    let health = world.health(since(1));
+    assert_eq!(names(&health.steps), [("write", 2, 4), ("plan", 20, 9), ("chat", 20, 0)]);
+    assert_eq!((health.traces, health.window.since_hours), (42, Some(1.0)));
+    assert_eq!(health.window.from.as_deref(), Some("2026-01-01T04:00:00Z"));
+    assert_eq!(health.window.until.as_deref(), Some("2026-01-01T05:00:00Z"));
+    assert_eq!(world.health(since(100)).overall, world.health(HealthOptions::default()).overall);
+    world.set(100);
+    let nothing = world.health(HealthOptions { buckets: 2, ..since(1) });
+    assert_eq!((nothing.traces, &nothing.overall, nothing.steps.len()), (0, &Tally::default(), 0));
+    assert_eq!(nothing.trends.len(), 2);
+    assert_eq!(nothing.trends[1].until, "2026-01-05T04:00:00Z");
+    assert!(nothing.recommendations[0].text.starts_with("nothing was traced here"));
+}
+
+#[test]
+fn trends_are_by_bucket_step_model_and_stage() {
+    let world = example();
+    // The last moment of the window is in its last bucket.
+    let options =
+        HealthOptions { since: Some(Duration::from_secs(6 * 3600)), buckets: 3, ..HealthOptions::default() };
+    let health = world.health(options.clone());
+    let bounds: Vec<_> =
+        health.trends.iter().map(|bucket| (&bucket.from[11..13], &bucket.until[11..13])).collect();
+    assert_eq!(bounds, [("23", "01"), ("01", "03"), ("03", "05")]);
+    let plan: Vec<_> = health.trends.iter().map(|bucket| &bucket.steps["plan"]).collect();
+    let counts: Vec<_> = plan.iter().map(|tally| (tally.runs, tally.coercions.successes)).collect();
+    assert_eq!(counts, [(10, 0), (20, 3), (30, 12)]);
+    assert_eq!(plan[2].stages["tolerant"].successes, 12);
+    let small = &health.trends[2].models["small"];
+    assert_eq!((small.runs, small.stages["extract"].successes, small.coercions.successes), (33, 3, 18));
+    assert_eq!(health.trends[2].tally.coercions.successes, 18);
+    let whole: u64 = health.trends.iter().map(|bucket| bucket.tally.coercions.successes).sum();
+    assert_eq!(whole, health.overall.coercions.successes);
+    // Without a window it is from the first record to the last.
+    let health = world.health(HealthOptions { since: None, buckets: 6, ..options });
+    let runs: Vec<_> = health.trends.iter().map(|bucket| bucket.tally.runs).collect();
+    assert_eq!(runs, [21; 6]);
+}
+
+#[test]
+fn filters_leave_all_others_out() {
+    let world = example();
+    let some = |name: &str| Some(name.to_owned());
+    let health = world.health(HealthOptions { step: some("plan"), ..HealthOptions::default() });
+    assert_eq!(names(&health.steps), [("plan", 60, 15)]);
+    assert_eq!(names(&health.models), [("small", 60, 15)]);
+    assert_eq!((health.filters.step.as_deref(), health.traces), (Some("plan"), 60));
+    assert_eq!(health.transforms.len(), 1);
+    // A step has a model by its attempts.
+    let health = world.health(HealthOptions { model: some("small"), buckets: 2, ..HealthOptions::default() });
+    assert_eq!(names(&health.steps), [("write", 6, 12), ("plan", 60, 15)]);
+    assert_eq!(health.trends.iter().map(|bucket| bucket.tally.runs).sum::<u64>(), 66);
+    let health =
+        world.health(HealthOptions { model: some("large"), step: some("plan"), ..HealthOptions::default() });
+    assert_eq!((health.overall, health.traces), (Tally::default(), 0));
+    let pipeline =
+        HealthOptions { pipeline: some("support"), agent: some("writer"), ..HealthOptions::default() };
+    assert_eq!(world.health(pipeline).overall.runs, 126);
+    let nobody = HealthOptions { pipeline: some("other"), ..HealthOptions::default() };
+    assert_eq!(world.health(nobody).overall, Tally::default());
+}
+
+#[test]
+fn a_step_with_several_attempts_runs_once() {
+    let world = World::new();
+    let run = world.tracer.run("r");
+    let step = run.step("s");
+    for (number, model) in [(1, "small"), (2, "small"), (3, "large")] {
+        let attempt = step.attempt(number);
+        attempt.set_model(model);
+        success(&attempt, "extract", &[]);
+    }
+    // What happens in a run outside of steps is of no step.
+    success(&run, "custom", &["own"]);
+    let health = world.health(HealthOptions::default());
+    assert_eq!(names(&health.steps), [("s", 1, 3)]);
+    assert_eq!(names(&health.models), [("small", 1, 2), ("large", 1, 1)]);
+    assert_eq!((health.overall.runs, health.overall.coercions.successes), (1, 4));
+}
+
+/// Its kind, and the step, the model and the stage that it is about.
+type About<'a> = (Advice, Option<&'a str>, Option<&'a str>, Option<&'a str>);
+
+fn advice(health: &Health) -> Vec<About<'_>> {
+    let all = health.recommendations.iter();
+    all.map(|of| (of.kind, of.step.as_deref(), of.model.as_deref(), of.stage.as_deref())).collect()
+}
+
+#[test]
+fn advice_is_basic_targeted_by_stage_and_by_trend() {
+    let world = example();
+    let health = world.health(HealthOptions { buckets: 6, ..HealthOptions::default() });
+    assert_eq!(
+        advice(&health),
+        [
+            (Advice::Basic, None, None, None),
+            (Advice::Basic, None, None, None),
+            (Advice::Targeted, Some("write"), None, None),
+            (Advice::Targeted, None, Some("small"), None),
+            (Advice::Targeted, None, Some("small"), None),
+            (Advice::Stage, None, None, Some("tolerant")),
+            (Advice::Trend, Some("plan"), None, None),
+            (Advice::Trend, None, Some("small"), None),
+            (Advice::Trend, None, None, Some("tolerant")),
+        ]
+    );
+    let texts: Vec<_> = health.recommendations.iter().map(|advice| advice.text.as_str()).collect();
+    insta::assert_snapshot!(texts.join("\n"));
+}
+
+#[test]
+fn each_stage_has_advice_of_its_own() {
+    for stage in ["extract", "tolerant", "syntactic", "semantic", "custom"] {
+        let world = World::new();
+        (0..3).for_each(|_| world.step("s", "m", |attempt| success(attempt, stage, &[])));
+        let health = world.health(HealthOptions::default());
+        let of_stage: Vec<_> =
+            health.recommendations.iter().filter(|advice| advice.kind == Advice::Stage).collect();
+        assert_eq!((of_stage.len(), of_stage[0].stage.as_deref()), (1, Some(stage)));
+    }
+}
+
+#[test]
+fn prechecks_that_fail_are_told() {
+    let world = World::new();
+    for result in [Event::PrecheckFail, Event::PrecheckPass, Event::PrecheckSkipped] {
+        world.step("s", "m", |attempt| attempt.event(result, Body::new()));
+    }
+    let health = world.health(HealthOptions::default());
+    assert_eq!(health.overall.precheck.failure_rate(), Some(0.5));
+    let kinds = [(Advice::Basic, None, None, None), (Advice::Targeted, Some("s"), None, None)];
+    assert_eq!(advice(&health), kinds);
+    assert_eq!(
+        health.recommendations[1].text,
+        "step `s` fails 50% of its prechecks: look at what they say is missing"
+    );
+}
+
+#[test]
+fn where_all_is_well_there_is_nothing_to_do() {
+    let world = World::new();
+    world.step("s", "m", |attempt| attempt.event(Event::SoeEnabled, Body::new()));
+    let health = world.health(HealthOptions { buckets: 4, ..HealthOptions::default() });
+    assert_eq!(health.recommendations[0].text, "nothing to do");
+    assert_eq!(health.steps[0].tally.per_100_runs(), Some(0.0));
+}
+
+#[test]
+fn databases_with_nothing_in_them_are_healthy_and_missing_ones_are_not() {
+    let health = World::new().health(HealthOptions { buckets: 3, ..HealthOptions::default() });
+    assert_eq!((health.traces, health.window.from, health.trends.len()), (0, None, 0));
+    let folder = tempfile::tempdir().expect("a folder");
+    let empty = folder.path().join("empty.db");
+    std::fs::write(&empty, "").expect("a file");
+    let options =
+        HealthOptions { since: Some(Duration::from_secs(60)), ..HealthOptions::at(Timestamp(START)) };
+    let health = Health::read(&empty, &options).expect("nothing is fine");
+    assert_eq!(
+        (health.overall, health.window.from.as_deref()),
+        (Tally::default(), Some("2025-12-31T23:59:00Z"))
+    );
+    assert_eq!(std::fs::read(&empty).expect("a file"), b"", "reading changes nothing");
+    let missing = folder.path().join("missing.db");
+    let error = Health::read(&missing, &options).expect_err("no file");
+    assert!(
+        error.is_missing() && error.to_string().ends_with("missing.db: there is no such file"),
+        "{error}"
+    );
+    assert!(!missing.exists());
+}
+
+#[test]
+fn newer_databases_are_told() {
+    let world = World::new();
+    world.health(HealthOptions::default());
+    let path = world.folder.path().join("traces.db");
+    Connection::open(&path).expect("a database").execute_batch("PRAGMA user_version = 9").expect("a version");
+    let error = Health::read(&path, &HealthOptions::default()).expect_err("a newer version");
+    assert!(error.is_newer() && error.to_string().contains("of version 9"), "{error}");
+}
+
+#[test]
+fn it_is_json_with_a_version() {
+    let world = World::new();
+    world.step("s", "m", |attempt| success(attempt, "extract", &["json.loads"]));
+    let options =
+        HealthOptions { since: Some(Duration::from_secs(90)), buckets: 1, ..HealthOptions::default() };
+    insta::assert_snapshot!(serde_json::to_string_pretty(&world.health(options)).expect("JSON"));
+}
+
+#[test]
+fn it_is_csv() {
+    let world = World::new();
+    world.step("s, \"t\"", "m", |attempt| success(attempt, "extract", &["json.loads"]));
+    insta::assert_snapshot!(
+        world.health(HealthOptions { buckets: 1, ..HealthOptions::default() }).to_csv().replace("\r\n", "\n")
+    );
+}
+
+/// What happens in an attempt: when, in which step and with which model, and which event of which stage.
+type Happening = (i64, u8, u8, u8, u8);
+
+/// The same by looking at each record.
+fn by_hand(records: &[Record], from: i64, wanted: Option<&str>) -> BTreeMap<String, (u64, u64, u64)> {
+    let mut tallies: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();
+    let mut seen = HashSet::new();
+    for record in records {
+        match record {
+            Record::Ended(span) if span.kind == SpanKind::Attempt && span.start.0 >= from => {
+                let subject = &span.subject;
+                if wanted.is_none_or(|wanted| subject.step.as_deref() == Some(wanted)) {
+                    for name in [&subject.step, &subject.model].into_iter().flatten() {
+                        if seen.insert((name.clone(), span.parent)) {
+                            tallies.entry(name.clone()).or_default().0 += 1;
+                        }
+                    }
+                }
+            }
+            Record::Event(event) if event.at.0 >= from => {
+                let subject = &event.span.subject;
+                if wanted.is_none_or(|wanted| subject.step.as_deref() == Some(wanted)) {
+                    for name in [&subject.step, &subject.model].into_iter().flatten() {
+                        let tally = tallies.entry(name.clone()).or_default();
+                        let extracts =
+                            event.attributes.get("stage").and_then(Value::as_str) == Some("extract");
+                        tally.1 += u64::from(event.name == Event::OutputSuccess.name());
+                        tally.2 += u64::from(event.name == Event::OutputFail.name() && extracts);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    tallies
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn what_is_counted_is_what_happened(
+        happenings in proptest::collection::vec((0_i64..12, 0_u8..3, 0_u8..3, 0_u8..16, 0_u8..3), 0..60),
+        since in 0_u64..14,
+        step in proptest::option::of(0_u8..3),
+    ) {
+        let world = World::new();
+        let mut sorted: Vec<Happening> = happenings;
+        sorted.sort_unstable();
+        for (hour, step, model, event, stage) in sorted {
+            world.set(hour);
+            world.step(&format!("step {step}"), &format!("model {model}"), |attempt| {
+                let stage = ["extract", "semantic", "custom"][usize::from(stage)];
+                attempt.event(Event::ALL[usize::from(event)], attributes(json!({ "stage": stage })));
+            });
+        }
+        world.set(12);
+        let step = step.map(|step| format!("step {step}"));
+        let options = HealthOptions {
+            since: Some(Duration::from_secs(since * 3600)),
+            buckets: 5,
+            step: step.clone(),
+            ..HealthOptions::default()
+        };
+        let health = world.health(options);
+        let from = START + (12 - since as i64) * HOUR;
+        let expected = by_hand(&world.memory.records(), from, step.as_deref());
+        let found = health.steps.iter().chain(&health.models).map(|Named { name, tally }| {
+            let extracts = tally.stages.get("extract").copied().unwrap_or_default();
+            (name.clone(), (tally.runs, tally.coercions.successes, extracts.failures))
+        });
+        prop_assert_eq!(found.collect::<BTreeMap<_, _>>(), expected);
+        let mut whole = Tally::default();
+        health.trends.iter().for_each(|bucket| whole.merge(&bucket.tally));
+        prop_assert_eq!(whole, health.overall);
+    }
+}

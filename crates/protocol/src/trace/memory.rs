@@ -1,0 +1,119 @@
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::Serialize;
+
+use super::record::{CorrectionRecord, EventRecord, SpanRecord};
+use super::{Record, Sink, SpanId, SpanKind, Status, Subject};
+use crate::Body;
+
+/// A sink that keeps everything, for tests. Clones share what they keep.
+#[derive(Clone, Debug, Default)]
+pub struct MemorySink {
+    records: Arc<Mutex<Vec<Record>>>,
+}
+
+/// A span with all that happened in it, but without ids and times: equal for runs in which the same happens.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outline {
+    /// What it stands for.
+    pub kind: SpanKind,
+    /// Its name.
+    pub name: String,
+    /// How it ended.
+    pub status: Status,
+    /// What it is counted by.
+    pub subject: Subject,
+    /// What else was said of it.
+    #[serde(skip_serializing_if = "Body::is_empty")]
+    pub attributes: Body,
+    /// What happened in it, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<(String, Body)>,
+    /// The spans in it, as they began.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub spans: Vec<Outline>,
+}
+
+impl MemorySink {
+    /// All records in the order in which they came.
+    pub fn records(&self) -> Vec<Record> {
+        self.lock().clone()
+    }
+
+    /// All events.
+    pub fn events(&self) -> Vec<Arc<EventRecord>> {
+        self.all(|record| match record {
+            Record::Event(event) => Some(Arc::clone(event)),
+            _ => None,
+        })
+    }
+
+    /// All corrections.
+    pub fn corrections(&self) -> Vec<Arc<CorrectionRecord>> {
+        self.all(|record| match record {
+            Record::Correction(correction) => Some(Arc::clone(correction)),
+            _ => None,
+        })
+    }
+
+    /// The spans that have ended.
+    pub fn spans(&self) -> Vec<Arc<SpanRecord>> {
+        self.all(|record| match record {
+            Record::Ended(span) => Some(Arc::clone(span)),
+            _ => None,
+        })
+    }
+
+    /// What happened, run by run.
+    pub fn outline(&self) -> Vec<Outline> {
+        let records = self.records();
+        let within = |parent| within(&records, parent);
+        within(None)
+    }
+
+    fn all<T>(&self, select: impl Fn(&Record) -> Option<T>) -> Vec<T> {
+        self.lock().iter().filter_map(select).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Record>> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sink for MemorySink {
+    fn record(&self, record: &Record) {
+        self.lock().push(record.clone());
+    }
+}
+
+/// The spans in `parent`, with what is in them.
+fn within(records: &[Record], parent: Option<SpanId>) -> Vec<Outline> {
+    let started = records.iter().filter_map(|record| match record {
+        Record::Started(span) if span.parent == parent => Some(span),
+        _ => None,
+    });
+    started.map(|span| outline(records, span)).collect()
+}
+
+fn outline(records: &[Record], started: &Arc<SpanRecord>) -> Outline {
+    let ended = records.iter().find_map(|record| match record {
+        Record::Ended(span) if span.id == started.id => Some(span),
+        _ => None,
+    });
+    let span = ended.unwrap_or(started);
+    let events = records.iter().filter_map(|record| match record {
+        Record::Event(event) if event.span.id == span.id => {
+            Some((event.name.to_string(), event.attributes.clone()))
+        }
+        _ => None,
+    });
+    Outline {
+        kind: span.kind,
+        name: span.name.clone(),
+        status: span.status,
+        subject: span.subject.clone(),
+        attributes: span.attributes.clone(),
+        events: events.collect(),
+        spans: within(records, Some(span.id)),
+    }
+}

@@ -1,0 +1,236 @@
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use serde_json::Value;
+
+use super::record::{CorrectionRecord, EventRecord, SpanRecord};
+use super::{Correction, Record, RunId, Sink, SpanId, SpanKind, Status, Subject, Timestamp, TraceError};
+use crate::Body;
+
+/// Where runs begin. What happens in their spans goes to all sinks; without any, it goes nowhere.
+///
+/// ```
+/// use formwork_protocol::trace::{Event, MemorySink, Status, Tracer};
+/// let memory = MemorySink::default();
+/// let run = Tracer::default().with_sink(memory.clone()).run("support");
+/// let step = run.step("answer");
+/// step.set_model("smollm2-135m-instruct");
+/// let attempt = step.attempt(1);
+/// attempt.event(Event::SoeSkipped, [("reason".to_owned(), "not supported".into())].into_iter().collect());
+/// attempt.end(Status::Ok);
+/// step.end(Status::Ok);
+/// run.end(Status::Ok);
+/// let event = &memory.events()[0];
+/// assert_eq!((event.name.as_ref(), event.span.subject.step.as_deref()), ("aros.soe.skipped", Some("answer")));
+/// ```
+#[derive(Clone, Default)]
+pub struct Tracer {
+    sinks: Arc<[Arc<dyn Sink>]>,
+    clock: Option<Arc<dyn Fn() -> Timestamp + Send + Sync>>,
+}
+
+impl Tracer {
+    /// With one more sink.
+    #[must_use]
+    pub fn with_sink(mut self, sink: impl Sink + 'static) -> Self {
+        self.sinks = self.sinks.iter().cloned().chain([Arc::new(sink) as Arc<dyn Sink>]).collect();
+        self
+    }
+
+    /// With another clock than this machine's.
+    #[must_use]
+    pub fn with_clock(mut self, clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        self.clock = Some(Arc::new(clock));
+        self
+    }
+
+    /// Whether anybody is told anything.
+    pub fn is_on(&self) -> bool {
+        !self.sinks.is_empty()
+    }
+
+    /// Begins a run of the pipeline `name`.
+    pub fn run(&self, name: impl Into<String>) -> Span {
+        let clock = match &self.clock {
+            Some(clock) => Clock::Given(Arc::clone(clock)),
+            None => Clock::Machine { start: Timestamp::now(), since: Instant::now() },
+        };
+        let shared = Shared { sinks: Arc::clone(&self.sinks), clock, run: RunId::new() };
+        let name = name.into();
+        let subject = Subject { run: name.clone(), ..Subject::default() };
+        Span::begin(Arc::new(shared), SpanKind::Run, name, None, subject)
+    }
+
+    /// Waits until all sinks have kept what they were told so far.
+    ///
+    /// # Errors
+    /// The first of a sink that has lost something.
+    pub fn flush(&self) -> Result<(), TraceError> {
+        let results: Vec<_> = self.sinks.iter().map(Sink::flush).collect();
+        results.into_iter().collect()
+    }
+}
+
+impl fmt::Debug for Tracer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tracer").field("sinks", &self.sinks.len()).finish_non_exhaustive()
+    }
+}
+
+/// What all spans of a run have in common.
+struct Shared {
+    sinks: Arc<[Arc<dyn Sink>]>,
+    clock: Clock,
+    run: RunId,
+}
+
+enum Clock {
+    /// This machine's at the run's start. From there on time only goes forward, whatever is done to the machine's clock.
+    Machine {
+        start: Timestamp,
+        since: Instant,
+    },
+    Given(Arc<dyn Fn() -> Timestamp + Send + Sync>),
+}
+
+impl Shared {
+    fn now(&self) -> Timestamp {
+        match &self.clock {
+            Clock::Machine { start, since } => start.after(since.elapsed()),
+            Clock::Given(clock) => clock(),
+        }
+    }
+
+    fn tell(&self, record: &Record) {
+        self.sinks.iter().for_each(|sink| sink.record(record));
+    }
+}
+
+/// A run, a step or an attempt, from its beginning to its end. One that is dropped without [`end`](Self::end), as a future that is
+/// cancelled does, ends as [`Status::Cancelled`].
+pub struct Span {
+    shared: Arc<Shared>,
+    record: Mutex<Arc<SpanRecord>>,
+}
+
+impl Span {
+    fn begin(
+        shared: Arc<Shared>,
+        kind: SpanKind,
+        name: String,
+        parent: Option<SpanId>,
+        subject: Subject,
+    ) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let record = Arc::new(SpanRecord {
+            id: SpanId(NEXT.fetch_add(1, Ordering::Relaxed)),
+            run: shared.run,
+            parent,
+            kind,
+            name,
+            subject,
+            start: shared.now(),
+            end: None,
+            status: Status::Open,
+            attributes: Body::new(),
+        });
+        shared.tell(&Record::Started(Arc::clone(&record)));
+        Self { shared, record: Mutex::new(record) }
+    }
+
+    /// Begins a step within this run, or within this step.
+    #[must_use]
+    pub fn step(&self, name: impl Into<String>) -> Self {
+        let (name, around) = (name.into(), self.record());
+        let subject = Subject { step: Some(name.clone()), ..around.subject.clone() };
+        Self::begin(Arc::clone(&self.shared), SpanKind::Step, name, Some(around.id), subject)
+    }
+
+    /// Begins a try, numbered from 1, within this step.
+    #[must_use]
+    pub fn attempt(&self, number: u32) -> Self {
+        let around = self.record();
+        let (name, subject) = (format!("attempt {number}"), around.subject.clone());
+        Self::begin(Arc::clone(&self.shared), SpanKind::Attempt, name, Some(around.id), subject)
+    }
+
+    /// Says who calls the model, of this span and those that will begin within it.
+    pub fn set_agent(&self, agent: impl Into<String>) {
+        self.change(|record| record.subject.agent = Some(agent.into()));
+    }
+
+    /// Says which model is called, of this span and those that will begin within it.
+    pub fn set_model(&self, model: impl Into<String>) {
+        self.change(|record| record.subject.model = Some(model.into()));
+    }
+
+    /// Says whose model it is, of this span and those that will begin within it.
+    pub fn set_provider(&self, provider: impl Into<String>) {
+        self.change(|record| record.subject.provider = Some(provider.into()));
+    }
+
+    /// Says something else of this span alone. Sinks are told at its end.
+    pub fn set(&self, name: impl Into<String>, value: impl Into<Value>) {
+        self.change(|record| {
+            record.attributes.insert(name.into(), value.into());
+        });
+    }
+
+    /// Says that something happened. [`Event`](super::Event) has the names that are known, and their attributes.
+    pub fn event(&self, name: impl Into<Cow<'static, str>>, attributes: Body) {
+        let (name, span, at) = (name.into(), self.record(), self.shared.now());
+        self.shared.tell(&Record::Event(Arc::new(EventRecord { span, at, name, attributes })));
+    }
+
+    /// Says that an output was corrected, for those who keep a ledger.
+    pub fn correction(&self, correction: Correction) {
+        let (span, at) = (self.record(), self.shared.now());
+        self.shared.tell(&Record::Correction(Arc::new(CorrectionRecord { span, at, correction })));
+    }
+
+    /// Ends it.
+    pub fn end(self, status: Status) {
+        self.change(|record| record.status = status);
+    }
+
+    /// The run that this is part of.
+    pub fn run_id(&self) -> RunId {
+        self.shared.run
+    }
+
+    /// The span as it is now.
+    pub fn record(&self) -> Arc<SpanRecord> {
+        Arc::clone(&self.lock())
+    }
+
+    fn change(&self, change: impl FnOnce(&mut SpanRecord)) {
+        change(Arc::make_mut(&mut self.lock()));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arc<SpanRecord>> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Span {
+    fn drop(&mut self) {
+        let end = self.shared.now();
+        self.change(|record| {
+            // A clock that is given may go backwards.
+            record.end = Some(end.max(record.start));
+            if record.status == Status::Open {
+                record.status = Status::Cancelled;
+            }
+        });
+        self.shared.tell(&Record::Ended(self.record()));
+    }
+}
+
+impl fmt::Debug for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Span").field(&self.record()).finish()
+    }
+}

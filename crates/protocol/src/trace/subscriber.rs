@@ -1,0 +1,232 @@
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+use tracing::field::Empty;
+
+use super::record::{EventRecord, SpanRecord};
+use super::{Record, Sink, SpanId, SpanKind, Status};
+
+/// The target of all that [`TracingSink`] says.
+const TARGET: &str = "formwork::trace";
+
+/// A sink that turns spans and events into those of the `tracing` crate, at level `INFO` and target `formwork::trace`. Whoever has a
+/// subscriber that exports to `OpenTelemetry` has them there: spans have the fields `otel.name` and `otel.status_code` that such
+/// subscribers read, and an event's name is its message. A run is within the span that its thread is in when it begins.
+///
+/// The attributes that the documented events have are fields of their own; whatever else there is comes as JSON in `attributes`.
+#[derive(Debug, Default)]
+pub struct TracingSink {
+    open: Mutex<HashMap<SpanId, tracing::Span>>,
+}
+
+impl TracingSink {
+    /// The span of the `tracing` crate that stands for one of ours, while it is open; to instrument what happens in it.
+    pub fn span(&self, id: SpanId) -> Option<tracing::Span> {
+        self.lock().get(&id).cloned()
+    }
+
+    fn start(&self, record: &SpanRecord) {
+        let parent = record.parent.and_then(|parent| self.span(parent));
+        let span = match &parent {
+            Some(parent) => parent.in_scope(|| open(record)),
+            None => open(record),
+        };
+        self.lock().insert(record.id, span);
+    }
+
+    fn end(&self, record: &SpanRecord) {
+        let Some(span) = self.lock().remove(&record.id) else { return };
+        span.record("status", record.status.name());
+        if matches!(record.status, Status::Ok | Status::Error) {
+            span.record("otel.status_code", if record.status == Status::Ok { "OK" } else { "ERROR" });
+        }
+        let subject = &record.subject;
+        for (name, value) in
+            [("agent", &subject.agent), ("model", &subject.model), ("provider", &subject.provider)]
+        {
+            if let Some(value) = value {
+                span.record(name, value.as_str());
+            }
+        }
+        if !record.attributes.is_empty() {
+            span.record("attributes", json(record.attributes.iter()));
+        }
+    }
+
+    fn event(&self, record: &EventRecord) {
+        let Some(span) = self.span(record.span.id) else { return };
+        let text = |name: &str| record.attributes.get(name).and_then(Value::as_str);
+        let transforms = record.attributes.get("transforms").map(|transforms| {
+            let names = transforms.as_array().into_iter().flatten().filter_map(Value::as_str);
+            names.collect::<Vec<_>>().join(",")
+        });
+        // Within the macro `Value` is another.
+        let branch_index = record.attributes.get("branch_index").and_then(Value::as_u64);
+        let score = record.attributes.get("score").and_then(Value::as_f64);
+        let others: Vec<_> =
+            record.attributes.iter().filter(|(name, _)| !FIELDS.contains(&name.as_str())).collect();
+        tracing::info!(
+            target: TARGET,
+            parent: &span,
+            stage = text("stage"),
+            mode = text("mode"),
+            reason = text("reason"),
+            result = text("result"),
+            expected_type = text("expected_type"),
+            actual_type = text("actual_type"),
+            error_preview = text("error_preview"),
+            schema_hash = text("schema_hash"),
+            transforms,
+            branch_index,
+            score,
+            attributes = (!others.is_empty()).then(|| json(others.into_iter())),
+            "{}",
+            record.name
+        );
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SpanId, tracing::Span>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The attributes that are fields of their own, if they have the type that is documented.
+const FIELDS: [&str; 11] = [
+    "stage",
+    "mode",
+    "reason",
+    "result",
+    "expected_type",
+    "actual_type",
+    "error_preview",
+    "schema_hash",
+    "transforms",
+    "branch_index",
+    "score",
+];
+
+impl Sink for TracingSink {
+    fn record(&self, record: &Record) {
+        match record {
+            Record::Started(span) => self.start(span),
+            Record::Event(event) => self.event(event),
+            // The ledger is a table.
+            Record::Correction(_) => {}
+            Record::Ended(span) => self.end(span),
+        }
+    }
+}
+
+/// A span of the `tracing` crate within the current one. Names of those are part of the program, so it has one for each kind.
+fn open(record: &SpanRecord) -> tracing::Span {
+    macro_rules! span {
+        ($kind:literal) => {
+            tracing::info_span!(
+                target: TARGET,
+                $kind,
+                otel.name = record.name,
+                otel.status_code = Empty,
+                run_id = %record.run,
+                run = record.subject.run,
+                step = record.subject.step,
+                agent = Empty,
+                model = Empty,
+                provider = Empty,
+                status = Empty,
+                attributes = Empty,
+            )
+        };
+    }
+    match record.kind {
+        SpanKind::Run => span!("run"),
+        SpanKind::Step => span!("step"),
+        SpanKind::Attempt => span!("attempt"),
+    }
+}
+
+fn json<'a>(attributes: impl Iterator<Item = (&'a String, &'a Value)>) -> String {
+    let attributes: serde_json::Map<_, _> =
+        attributes.map(|(name, value)| (name.clone(), value.clone())).collect();
+    Value::from(attributes).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::Arc;
+
+    use serde_json::json;
+    use tracing_subscriber::fmt::format::FmtSpan;
+    use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+    use tracing_subscriber::registry::{LookupSpan, Scope};
+
+    use super::*;
+    use crate::trace::tests::attributes;
+    use crate::trace::{Event, Tracer};
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// The spans around each event, outermost first.
+    #[derive(Clone, Default)]
+    struct Scopes(Arc<Mutex<Vec<Vec<&'static str>>>>);
+
+    impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Scopes {
+        fn on_event(&self, event: &tracing::Event<'_>, context: Context<'_, S>) {
+            let scope = context.event_scope(event).into_iter().flat_map(Scope::from_root);
+            let names = scope.map(|span| span.name()).collect();
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(names);
+        }
+    }
+
+    #[test]
+    fn spans_and_events_are_those_of_the_crate() {
+        let (written, scopes) = (Written::default(), Scopes::default());
+        let writer = written.clone();
+        let lines = tracing_subscriber::fmt::layer()
+            .json()
+            .without_time()
+            .with_span_events(FmtSpan::CLOSE)
+            .with_writer(move || writer.clone());
+        let subscriber = tracing_subscriber::registry().with(lines).with(scopes.clone());
+        tracing::subscriber::with_default(subscriber, || {
+            let sink = Arc::new(TracingSink::default());
+            let around = tracing::info_span!("request").entered();
+            let run = Tracer::default().with_sink(Arc::clone(&sink)).run("support");
+            drop(around);
+            let step = run.step("answer");
+            step.set_model("small");
+            let success = json!({
+                "stage": "semantic", "transforms": ["str->int", "str->bool"], "branch_index": 1, "other": [2],
+            });
+            step.event(Event::OutputSuccess, attributes(success));
+            assert!(sink.span(step.record().id).is_some());
+            step.set("temperature", 0.5);
+            step.end(Status::Error);
+            run.end(Status::Ok);
+            assert!(sink.lock().is_empty());
+        });
+        assert_eq!(*scopes.0.lock().unwrap_or_else(PoisonError::into_inner), [["request", "run", "step"]]);
+        let bytes = written.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let text = String::from_utf8(bytes).expect("UTF-8");
+        let mut lines: Vec<Value> =
+            text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        for line in &mut lines {
+            // They differ from run to run.
+            line["fields"].as_object_mut().expect("fields").retain(|name, _| !name.starts_with("time."));
+            line["span"].as_object_mut().expect("a span").remove("run_id");
+        }
+        insta::assert_snapshot!(serde_json::to_string_pretty(&lines).expect("JSON"));
+    }
+}
