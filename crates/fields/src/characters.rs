@@ -183,7 +183,8 @@ impl fmt::Display for Characters {
         for &(low, high) in if negated { &outside.ranges } else { &self.ranges } {
             show(low, f)?;
             if low < high {
-                f.write_char('-')?;
+                // Of two there is nothing between.
+                f.write_str(if after(low) == Some(high) { "" } else { "-" })?;
                 show(high, f)?;
             }
         }

@@ -218,18 +218,15 @@ impl<'d> Writer<'d> {
     fn structures(&mut self, variant: &'d Variant, between: &str) {
         for (index, branch) in variant.variants.iter().enumerate() {
             self.out.push_str(if index > 0 { between } else { "" });
-            match branch.name.as_deref().filter(|_| !variant.untagged) {
-                Some(name) => {
-                    self.out.push_str("{ ");
-                    self.out.push_str(&quoted(name));
-                    self.out.push_str(": ");
-                    self.within(name_step(name), |writer| writer.inline(&branch.kind, None, Form::Short));
-                    self.out.push_str(" }");
-                }
-                None => {
-                    let step = format!("[option {}]", index + 1);
-                    self.within(step, |writer| writer.inline(&branch.kind, None, Form::Short));
-                }
+            if let Some(name) = branch.name.as_deref().filter(|_| !variant.untagged) {
+                self.out.push_str("{ ");
+                self.out.push_str(&quoted(name));
+                self.out.push_str(": ");
+                self.within(name_step(name), |writer| writer.inline(&branch.kind, None, Form::Short));
+                self.out.push_str(" }");
+            } else {
+                let step = format!("[option {}]", index + 1);
+                self.within(step, |writer| writer.inline(&branch.kind, None, Form::Short));
             }
         }
     }

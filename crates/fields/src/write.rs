@@ -53,7 +53,6 @@ impl Map {
                 let weights = weights.iter().copied().map(number).collect::<Vec<_>>();
                 self.optional("weights", (!weights.is_empty()).then_some(Node::List(weights)));
             }
-            Kind::Boolean => {}
             Kind::Constant(value) => self.key("value", scalar(value)),
             Kind::Composite(composite) => {
                 self.key("fields", Node::List(composite.fields.iter().map(member).collect()));
@@ -69,8 +68,8 @@ impl Map {
                 self.optional("max_items", array.max_items.map(count));
             }
             Kind::Ref(name) => self.key("to", string(name)),
-            // A checked kind has one description.
-            Kind::Described(_) => {}
+            // The one without keys, and one that a plain kind is not.
+            Kind::Boolean | Kind::Described(_) => {}
         }
     }
 
