@@ -46,7 +46,7 @@ fn print(command: &FieldsCommand, as_json: bool, mut out: impl Write) -> Result<
 }
 
 fn read(args: &DefinitionArgs) -> Result<Definition> {
-    load::read_definition(&args.definition, args.format)
+    load::read_definition(&args.definition, args.format, ", or --format says what it is")
 }
 
 /// Says of each input what is wrong with it; the answer is no where one is not valid.
@@ -64,7 +64,11 @@ fn validate(args: &DefinitionArgs, inputs: &[PathBuf], as_json: bool, mut out: i
             let list =
                 errors.iter().map(|Invalid { path, message }| json!({ "path": path, "message": message }));
             let list: Vec<_> = list.collect();
-            writeln!(out, "{}", json!({ "input": path, "valid": errors.is_empty(), "errors": list }))?;
+            writeln!(
+                out,
+                "{}",
+                json!({ "input": path.display().to_string(), "valid": errors.is_empty(), "errors": list })
+            )?;
             continue;
         }
         let name = if inputs.len() > 1 { format!("{}: ", path.display()) } else { String::new() };
@@ -138,7 +142,7 @@ mod tests {
         };
         let toml = file("age.txt", "type = \"int\"\nmin = 1\nmax = 3\n")?;
         let error = run(&["gbnf", &toml]).unwrap_err().to_string();
-        assert!(error.contains("ends in .json, .yaml, .yml or .toml"), "{error}");
+        assert!(error.ends_with(".json, .yaml, .yml or .toml, or --format says what it is"), "{error}");
         assert_eq!(run(&["gbnf", &toml, "--format", "toml"])?.0, "root ::= [1-3]\n");
         let error = run(&["gbnf", &toml, "--format", "json"]).unwrap_err();
         assert!(crate::one_line(&error).ends_with("JSON, line 1, column 2: expected ident"), "{error:#}");
@@ -153,6 +157,22 @@ mod tests {
         let bad = file("bad.json", r#"{"fields": [{"name": "age", "type": "int", "min": 3, "max": 1}]}"#)?;
         let error = crate::one_line(&run(&["schema", &bad]).unwrap_err());
         assert!(error.ends_with("bad.json: age: min is 3, above max, which is 1"), "{error}");
+        Ok(())
+    }
+
+    /// Names of files are bytes, and JSON is not.
+    #[cfg(unix)]
+    #[test]
+    fn names_of_inputs_need_not_be_unicode() -> Result<()> {
+        use std::os::unix::ffi::OsStrExt;
+        let folder = tempfile::tempdir()?;
+        let input = folder.path().join(std::ffi::OsStr::from_bytes(b"hero-\xff.json"));
+        std::fs::write(&input, "{}")?;
+        let definition = DefinitionArgs { definition: shipped("character.json").into(), format: None };
+        let mut out = Vec::new();
+        assert!(!validate(&definition, &[input], true, &mut out)?);
+        let line: serde_json::Value = serde_json::from_slice(&out)?;
+        assert!(line["input"].as_str().is_some_and(|name| name.ends_with("hero-\u{fffd}.json")), "{line}");
         Ok(())
     }
 

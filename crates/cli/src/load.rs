@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use formwork_engine::prompt::Shape;
 use formwork_engine::{Engine, EngineHandle, EngineOptions};
-use formwork_fields::{Definition, Format};
+use formwork_fields::{Definition, Format, TemplateOptions};
 use formwork_grammar::{Formats, Grammar, Guide, Layout, Limits, Order, Remotes, SchemaOptions};
 use formwork_lm::ChatTemplate;
 use formwork_model::hub::{Hub, HubOptions, LocalModel, TerminalProgress};
@@ -37,8 +37,10 @@ impl ShapeSource {
         } else if let Some(path) = &args.gbnf {
             Some(Self::Gbnf(read_text(path)?))
         } else if let Some(path) = &args.fields {
-            let definition = Box::new(read_definition(path, None)?);
-            Some(Self::Fields { template: definition.template(), definition })
+            let definition = Box::new(read_definition(path, None, "")?);
+            // The guide heeds the weights, so the prompt does not tell them again.
+            let template = definition.template_with(TemplateOptions { shares: false });
+            Some(Self::Fields { template, definition })
         } else if let Some(pattern) = &args.regex {
             Some(Self::Regex(pattern.clone()))
         } else if !args.choice.is_empty() {
@@ -212,8 +214,12 @@ pub(crate) fn read_text(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| path.display().to_string())
 }
 
-/// A definition of fields in a file, or on standard input for `-`.
-pub(crate) fn read_definition(path: &Path, format: Option<DefinitionFormatArg>) -> Result<Definition> {
+/// A definition of fields in a file, or on standard input for `-`. `besides` is what else can tell its format, for the error.
+pub(crate) fn read_definition(
+    path: &Path,
+    format: Option<DefinitionFormatArg>,
+    besides: &str,
+) -> Result<Definition> {
     let is_input = path == Path::new("-");
     let name = if is_input { "standard input".to_owned() } else { path.display().to_string() };
     let text = if is_input { read_input_text(None)? } else { read_text(path)? };
@@ -224,9 +230,7 @@ pub(crate) fn read_definition(path: &Path, format: Option<DefinitionFormatArg>) 
         None => match Format::of(path) {
             Some(format) => format,
             None if path.extension().is_some() => {
-                bail!(
-                    "{name}: the name of a definition ends in .json, .yaml, .yml or .toml, or --format says what it is"
-                )
+                bail!("{name}: the name of a definition ends in .json, .yaml, .yml or .toml{besides}")
             }
             None if text.trim_start().starts_with('{') => Format::Json,
             None => Format::Yaml,

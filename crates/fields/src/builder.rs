@@ -73,7 +73,7 @@ pub fn variant<N: Into<String>, K: Into<Kind>>(variants: impl IntoIterator<Item 
     Variant { variants: variants.into_iter().map(branch).collect(), untagged: false }
 }
 
-/// One of several structures, without tags.
+/// One of several structures, without tags; see [`Variant::untagged`] for such with names.
 pub fn untagged<K: Into<Kind>>(variants: impl IntoIterator<Item = K>) -> Variant {
     let branch = |kind: K| Branch { name: None, kind: kind.into() };
     Variant { variants: variants.into_iter().map(branch).collect(), untagged: true }
@@ -89,12 +89,47 @@ pub fn array(min: usize, max: usize, element: impl Into<Kind>) -> Array {
     Array { element: Box::new(element.into()), min_items: min, max_items: Some(max) }
 }
 
+/// A value with a hint for who writes it.
+///
+/// ```
+/// use formwork_fields::Definition;
+/// use formwork_fields::builder::{described, int};
+/// let age = Definition::new("age", described("in years", int(0, 120)))?;
+/// assert_eq!(age.template(), r#""<integer between 0–120 (in years)>""#);
+/// # Ok::<(), formwork_fields::FieldsError>(())
+/// ```
+pub fn described(description: impl Into<String>, kind: impl Into<Kind>) -> Kind {
+    kind.into().describe(description)
+}
+
 /// The structure that the definition has under this name.
 pub fn reference(name: impl Into<String>) -> Kind {
     Kind::Ref(name.into())
 }
 
+impl Int {
+    /// A whole number of at least this.
+    pub const fn at_least(min: i64) -> Self {
+        Self { min: Some(min), max: None }
+    }
+
+    /// A whole number of at most this.
+    pub const fn at_most(max: i64) -> Self {
+        Self { min: None, max: Some(max) }
+    }
+}
+
 impl Float {
+    /// A decimal number of at least this.
+    pub const fn at_least(min: f64) -> Self {
+        Self { min: Some(min), max: None, decimals: None }
+    }
+
+    /// A decimal number of at most this.
+    pub const fn at_most(max: f64) -> Self {
+        Self { min: None, max: Some(max), decimals: None }
+    }
+
     /// The most digits after the point.
     #[must_use]
     pub const fn decimals(mut self, decimals: u32) -> Self {
@@ -104,6 +139,11 @@ impl Float {
 }
 
 impl Text {
+    /// A string of so many characters or more.
+    pub const fn at_least(min: usize) -> Self {
+        Self { min_length: min, max_length: None, characters: None }
+    }
+
     /// Of these characters only.
     #[must_use]
     pub fn of(mut self, characters: Characters) -> Self {
@@ -112,7 +152,28 @@ impl Text {
     }
 }
 
+impl Variant {
+    /// Without tags. The names of its structures stay, for the paths of errors and the rules of the grammar.
+    #[must_use]
+    pub const fn untagged(mut self) -> Self {
+        self.untagged = true;
+        self
+    }
+}
+
+impl Array {
+    /// A list of so many items or more.
+    pub fn at_least(min: usize, element: impl Into<Kind>) -> Self {
+        Self { element: Box::new(element.into()), min_items: min, max_items: None }
+    }
+}
+
 impl Template {
+    /// A string of fixed text with one or more `<generated>`, each a text of so many characters or more.
+    pub fn at_least(template: impl Into<String>, min: usize) -> Self {
+        Self { template: template.into(), text: Text::at_least(min) }
+    }
+
     /// The generated texts are of these characters only.
     #[must_use]
     pub fn of(mut self, characters: Characters) -> Self {
@@ -122,6 +183,13 @@ impl Template {
 }
 
 impl Member {
+    /// With a hint for who writes its value.
+    #[must_use]
+    pub fn describe(mut self, description: impl Into<String>) -> Self {
+        self.kind = self.kind.describe(description);
+        self
+    }
+
     /// It may be left out.
     #[must_use]
     pub const fn optional(mut self) -> Self {
@@ -172,6 +240,6 @@ impl DefinitionBuilder {
     /// # Errors
     /// Where a field contradicts itself; the error has the field's path.
     pub fn build(self) -> Result<Definition, FieldsError> {
-        Definition::check(self)
+        Definition::checked(self)
     }
 }

@@ -66,8 +66,13 @@ impl Characters {
         Self { ranges }
     }
 
+    /// All other characters, in ranges that are sorted.
+    pub(crate) fn complement(&self) -> Vec<(char, char)> {
+        Self { ranges: vec![('\0', char::MAX)] }.without(&self.ranges).ranges
+    }
+
     /// Those of `ranges`, which may overlap and come in any order.
-    fn of(mut ranges: Vec<(char, char)>) -> Self {
+    pub(crate) fn of(mut ranges: Vec<(char, char)>) -> Self {
         ranges.sort_unstable();
         let mut merged: Vec<(char, char)> = Vec::with_capacity(ranges.len());
         for (low, high) in ranges {
@@ -157,7 +162,9 @@ fn escape(rest: &mut &str) -> Result<char, CharactersProblem> {
             let digits = rest.strip_prefix('{').and_then(|rest| rest.split_once('}'));
             let (digits, after) = digits.ok_or(CharactersProblem::Code)?;
             *rest = after;
-            let code = u32::from_str_radix(digits, 16).ok();
+            // `from_str_radix` takes a sign, too.
+            let is_code = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+            let code = u32::from_str_radix(digits, 16).ok().filter(|_| is_code);
             code.and_then(char::from_u32).ok_or(CharactersProblem::Code)
         }
         Some(c @ ('[' | ']' | '\\' | '-' | '^')) => Ok(c),
@@ -176,7 +183,8 @@ impl fmt::Display for Characters {
         for &(low, high) in if negated { &outside.ranges } else { &self.ranges } {
             show(low, f)?;
             if low < high {
-                f.write_char('-')?;
+                // Of two there is nothing between.
+                f.write_str(if after(low) == Some(high) { "" } else { "-" })?;
                 show(high, f)?;
             }
         }
@@ -247,6 +255,8 @@ mod tests {
         assert_eq!(problem("\r"), "U+000D is a control character, and not `\\n` or `\\t`");
         assert!(problem("\\d").contains("`\\d` is not an escape"));
         assert!(problem("a\\").contains("`\\` is not an escape"));
-        assert!(problem("\\u{D800}").contains("\\u{"));
+        for code in ["\\u{D800}", "\\u{+41}", "\\u{}", "\\u{110000}", "\\u0041"] {
+            assert!(problem(code).contains("as in \\u{1F600}"), "{code}");
+        }
     }
 }

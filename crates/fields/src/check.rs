@@ -1,15 +1,15 @@
-//! What a definition must be like. Everything that is made of a checked one can be made.
+//! What a definition must be like. Of a checked one everything can be made, within the limits that a grammar is compiled with.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::builder::DefinitionBuilder;
-use crate::decimal::{Decimals, UNITS};
+use crate::decimal::{Decimals, WHOLE};
 use crate::error::{FieldsError, Problem};
-use crate::field::{Array, Branch, Choice, Composite, Int, Kind, Scalar, Template, Text, Variant};
+use crate::field::{Array, Branch, Choice, Composite, Described, Int, Kind, Scalar, Template, Text, Variant};
 use crate::path::Path;
 use crate::read::NESTING;
 
-/// The most kinds in a definition.
+/// The most kinds in a definition, with the options of its choices.
 const FIELDS: usize = 20_000;
 
 /// The most structures that references name.
@@ -26,11 +26,11 @@ const WEIGHT: (f64, f64) = (1e-9, 1e9);
 
 /// Checks a whole definition.
 pub(crate) fn check(definition: &DefinitionBuilder) -> Result<(), FieldsError> {
-    let DefinitionBuilder { name, root, definitions } = definition;
+    let DefinitionBuilder { root, definitions, .. } = definition;
     if definitions.len() > DEFINITIONS {
         let problem =
             Problem::Count { key: "the number of definitions", given: definitions.len(), limit: DEFINITIONS };
-        return Err(Path::root(name.as_deref()).error(problem));
+        return Err(Path::root().error(problem));
     }
     let mut names = HashMap::new();
     for (name, kind) in definitions {
@@ -43,7 +43,7 @@ pub(crate) fn check(definition: &DefinitionBuilder) -> Result<(), FieldsError> {
         }
     }
     let mut checker = Checker { names: &names, count: 0 };
-    checker.kind(root, &Path::root(name.as_deref()))?;
+    checker.kind(root, &Path::root())?;
     for (name, kind) in definitions {
         checker.kind(kind, &Path::definition(name))?;
     }
@@ -56,18 +56,22 @@ fn is_identifier(name: &str) -> bool {
 
 struct Checker<'d> {
     names: &'d HashMap<&'d str, &'d Kind>,
-    /// Kinds so far.
+    /// Kinds and options so far.
     count: usize,
 }
 
 impl Checker<'_> {
     fn kind(&mut self, kind: &Kind, path: &Path<'_>) -> Result<(), FieldsError> {
-        self.count += 1;
-        if self.count > FIELDS {
-            return Err(path.error(Problem::Fields { limit: FIELDS }));
-        }
         if path.depth() > NESTING {
             return Err(path.error(Problem::Nesting { limit: NESTING }));
+        }
+        let kind = match kind {
+            Kind::Described(described) => description(described).map_err(|problem| path.error(problem))?,
+            other => other,
+        };
+        self.count += 1 + if let Kind::Choice(choice) = kind { choice.options.len() } else { 0 };
+        if self.count > FIELDS {
+            return Err(path.error(Problem::Fields { limit: FIELDS }));
         }
         let problem = match kind {
             Kind::Composite(composite) => return self.composite(composite, path),
@@ -85,6 +89,7 @@ impl Checker<'_> {
             Kind::Template(template) => places(template),
             Kind::Ref(name) if self.names.contains_key(name.as_str()) => Ok(()),
             Kind::Ref(name) => Err(Problem::Unresolved { name: name.clone() }),
+            Kind::Described(_) => Err(Problem::DescribedTwice),
         };
         problem.map_err(|problem| path.error(problem))
     }
@@ -125,6 +130,10 @@ impl Checker<'_> {
         }
         Ok(())
     }
+}
+
+fn description(described: &Described) -> Result<&Kind, Problem> {
+    if described.description.is_empty() { Err(Problem::EmptyDescription) } else { Ok(&described.kind) }
 }
 
 fn int_bounds(int: &Int) -> Result<(), Problem> {
@@ -171,7 +180,7 @@ fn scalar(key: &'static str, value: &Scalar) -> Result<(), Problem> {
     match *value {
         Scalar::Number(given) if !given.is_finite() => Err(Problem::NotFinite { key, given }),
         // Whole ones above that are rounded already.
-        Scalar::Number(given) if given.abs() > UNITS as f64 => Err(Problem::Large { given }),
+        Scalar::Number(given) if given.abs() > WHOLE as f64 => Err(Problem::Large { given }),
         _ => Ok(()),
     }
 }
@@ -230,7 +239,7 @@ fn recursion(definitions: &[(String, Kind)]) -> Result<(), FieldsError> {
 
 /// Whether a value can be complete, where values of these structures can.
 fn is_finite(kind: &Kind, finite: &HashSet<&str>) -> bool {
-    match kind {
+    match kind.plain() {
         Kind::Ref(name) => finite.contains(name.as_str()),
         Kind::Composite(composite) => {
             composite.fields.iter().all(|member| member.optional || is_finite(&member.kind, finite))
@@ -241,9 +250,44 @@ fn is_finite(kind: &Kind, finite: &HashSet<&str>) -> bool {
     }
 }
 
+/// Writes equal values in one way: whole numbers as integers, and zeros without a sign.
+pub(crate) fn normalise(definition: &mut DefinitionBuilder) {
+    let structures = definition.definitions.iter_mut().map(|(_, kind)| kind);
+    for kind in structures.chain([&mut definition.root]) {
+        normalise_kind(kind);
+    }
+}
+
+fn normalise_kind(kind: &mut Kind) {
+    let scalar = |scalar: &mut Scalar| {
+        if let Scalar::Number(value) = *scalar {
+            *scalar = value.into();
+        }
+    };
+    match kind {
+        Kind::Float(float) => {
+            for bound in [&mut float.min, &mut float.max].into_iter().flatten() {
+                // Minus zero and zero are zero.
+                *bound += 0.0;
+            }
+        }
+        Kind::Choice(choice) => choice.options.iter_mut().for_each(scalar),
+        Kind::Constant(value) => scalar(value),
+        Kind::Composite(composite) => {
+            composite.fields.iter_mut().for_each(|member| normalise_kind(&mut member.kind));
+        }
+        Kind::Variant(variant) => {
+            variant.variants.iter_mut().for_each(|branch| normalise_kind(&mut branch.kind));
+        }
+        Kind::Array(array) => normalise_kind(&mut array.element),
+        Kind::Described(described) => normalise_kind(&mut described.kind),
+        Kind::Int(_) | Kind::String(_) | Kind::Boolean | Kind::Template(_) | Kind::Ref(_) => {}
+    }
+}
+
 /// The first reference for which there is no way around in a kind that is not finite.
 fn endless(kind: &Kind, path: &Path<'_>, finite: &HashSet<&str>) -> FieldsError {
-    match kind {
+    match kind.plain() {
         Kind::Ref(name) => path.error(Problem::Endless { name: name.clone() }),
         Kind::Composite(composite) => {
             let is_endless = |kind| !is_finite(kind, finite);
@@ -289,7 +333,7 @@ fn circle<'d>(
 
 /// The references that a value may be as a whole.
 fn bare_references<'d>(kind: &'d Kind, found: &mut Vec<&'d str>) {
-    match kind {
+    match kind.plain() {
         Kind::Ref(name) => found.push(name),
         Kind::Variant(variant) if variant.untagged => {
             for branch in &variant.variants {

@@ -6,8 +6,12 @@ use crate::field::Float;
 /// The most digits after the point.
 pub(crate) const DECIMALS: u32 = 15;
 
-/// The largest number of units: below it, each has a float of its own.
-pub(crate) const UNITS: i64 = (1 << 53) - 1;
+/// The largest whole number up to which each has a float of its own.
+pub(crate) const WHOLE: i64 = (1 << 53) - 1;
+
+/// The most units of a decimal: floats tell decimals of 15 digits apart, and this one is a digit with zeros after it. Of 16 digits
+/// some are the same float, such as `80000000000000.01` and `80000000000000.02`.
+const UNITS: i64 = 1_000_000_000_000_000;
 
 /// The decimals of a float without any given, and without more in its bounds.
 const USUAL: u32 = 2;
@@ -33,13 +37,14 @@ impl Decimals {
         let usual = || bounds.map(fraction_digits).max().unwrap_or(0).clamp(USUAL, DECIMALS);
         let decimals = float.decimals.unwrap_or_else(usual);
         if decimals > DECIMALS {
-            return Err(Problem::Decimals { given: decimals, limit: DECIMALS });
+            return Err(Problem::Decimals { given: decimals.into(), limit: DECIMALS });
         }
-        let low = float.min.map_or(Ok(-UNITS), |min| units(min, decimals, Rounding::Up))?;
-        let high = float.max.map_or(Ok(UNITS), |max| units(max, decimals, Rounding::Down))?;
+        let limit = limit(decimals);
+        let low = float.min.map_or(Ok(-limit), |min| units(min, decimals, Rounding::Up))?;
+        let high = float.max.map_or(Ok(limit), |max| units(max, decimals, Rounding::Down))?;
         let shown =
             |bound: Option<f64>, units| bound.map_or_else(|| plain(units, decimals), |b| b.to_string());
-        let (min, max) = (shown(float.min, -UNITS), shown(float.max, UNITS));
+        let (min, max) = (shown(float.min, -limit), shown(float.max, limit));
         if let (Some(least), Some(most)) = (float.min, float.max)
             && least > most
         {
@@ -50,6 +55,11 @@ impl Decimals {
         }
         Ok(Self { low, high, digits: decimals })
     }
+}
+
+/// The largest number of units that each have a float of their own.
+const fn limit(decimals: u32) -> i64 {
+    if decimals == 0 { WHOLE } else { UNITS }
 }
 
 #[derive(Clone, Copy)]
@@ -66,7 +76,7 @@ fn fraction_digits(value: f64) -> u32 {
 /// A bound in units, exactly: of the shortest decimal that reads as this float.
 fn units(bound: f64, decimals: u32, rounding: Rounding) -> Result<i64, Problem> {
     let too_large = || {
-        let limit = plain(UNITS, decimals);
+        let limit = plain(limit(decimals), decimals);
         Problem::Digits { bound: format!("{bound:?}"), decimals, limit }
     };
     let text = bound.abs().to_string();
@@ -80,7 +90,7 @@ fn units(bound: f64, decimals: u32, rounding: Rounding) -> Result<i64, Problem> 
     let is_negative = bound.is_sign_negative();
     let away = !is_exact && ((up && !is_negative) || (down && is_negative));
     let magnitude = magnitude.saturating_add(i64::from(away));
-    if magnitude > UNITS {
+    if magnitude > limit(decimals) {
         return Err(too_large());
     }
     Ok(if is_negative { -magnitude } else { magnitude })
@@ -115,6 +125,10 @@ mod tests {
         assert_eq!(of(0.0, 1.0, None), Ok((0, 100, 2)));
         assert_eq!(of(0.0, 0.0005, None), Ok((0, 5, 4)));
         assert_eq!(of(-0.0, 0.0, Some(15)), Ok((0, 0, 15)));
+        assert_eq!(of(0.0, 1.0, Some(15)), Ok((0, UNITS, 15)));
+        let open = Float { min: None, max: None, decimals: Some(2) };
+        let open = Decimals::of(&open).map(|open| (open.low, open.high));
+        assert_eq!(open, Ok((-UNITS, UNITS)));
     }
 
     #[test]
@@ -123,7 +137,9 @@ mod tests {
         assert!(
             of(0.4, 0.6, Some(0)).unwrap_err().contains("with at most 0 decimals lies between 0.4 and 0.6")
         );
-        assert!(of(0.0, 1e15, Some(2)).unwrap_err().contains("up to 90071992547409.91"));
+        assert!(of(0.0, 1e15, Some(2)).unwrap_err().contains("up to 10000000000000.00"));
+        assert!(of(0.0, 80_000_000_000_000.01, None).unwrap_err().contains("too many digits"));
+        assert!(of(0.0, 10_000_000_000_000.01, None).unwrap_err().contains("too many digits"));
         assert!(of(0.0, 1e300, Some(0)).unwrap_err().contains("too many digits"));
         assert!(of(0.0, 1.0, Some(16)).unwrap_err().contains("the most are 15"));
         assert!(of(f64::NAN, 1.0, None).unwrap_err().starts_with("min is NaN"));

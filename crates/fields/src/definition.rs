@@ -1,4 +1,4 @@
-use std::path::Path;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use formwork_grammar::{Grammar, GrammarError, Limits};
@@ -8,10 +8,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::builder::DefinitionBuilder;
-use crate::error::{Fault, FieldsError};
+use crate::error::FieldsError;
 use crate::field::Kind;
 use crate::node::Node;
-use crate::{Invalid, Weights, check, gbnf, import, read, schema, template, validate, write};
+use crate::{
+    Format, Invalid, TemplateOptions, Weights, check, gbnf, import, read, schema, template, validate, write,
+};
 
 /// A checked definition of a JSON structure.
 ///
@@ -24,7 +26,10 @@ use crate::{Invalid, Weights, check, gbnf, import, read, schema, template, valid
 /// )?;
 /// assert_eq!(definition.template(), "{\n  \"die\": \"<choice between [6, 20]>\",\n  \"value\": \"<integer between 1–20>\"\n}");
 /// let error = Definition::parse(r#"{"type": "int", "minimum": 1}"#, Format::Json).unwrap_err();
-/// assert_eq!(error.to_string(), "root: there is no key `minimum`; int has `type`, `name`, `definitions`, `min`, `max`");
+/// assert_eq!(
+///     error.to_string(),
+///     "$: there is no key `minimum`; int has `type`, `description`, `name`, `definitions`, `min`, `max`"
+/// );
 /// # Ok::<(), formwork_fields::FieldsError>(())
 /// ```
 #[derive(Clone, PartialEq, Debug)]
@@ -32,37 +37,6 @@ pub struct Definition {
     name: Option<String>,
     root: Kind,
     definitions: Vec<(String, Kind)>,
-}
-
-/// How a definition is written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Format {
-    /// JSON.
-    Json,
-    /// YAML 1.2.
-    Yaml,
-    /// TOML.
-    Toml,
-}
-
-impl Format {
-    /// The format of files with this extension: `json`, `yaml`, `yml` or `toml`.
-    pub fn of(path: &Path) -> Option<Self> {
-        match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
-            "json" => Some(Self::Json),
-            "yaml" | "yml" => Some(Self::Yaml),
-            "toml" => Some(Self::Toml),
-            _ => None,
-        }
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Json => "JSON",
-            Self::Yaml => "YAML",
-            Self::Toml => "TOML",
-        }
-    }
 }
 
 impl Definition {
@@ -74,8 +48,9 @@ impl Definition {
         DefinitionBuilder::new(root).name(name).build()
     }
 
-    pub(crate) fn check(built: DefinitionBuilder) -> Result<Self, FieldsError> {
+    pub(crate) fn checked(mut built: DefinitionBuilder) -> Result<Self, FieldsError> {
         check::check(&built)?;
+        check::normalise(&mut built);
         let DefinitionBuilder { name, root, mut definitions } = built;
         // Not all formats keep the order of a map.
         definitions.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -83,10 +58,11 @@ impl Definition {
     }
 
     /// The fields of a JSON Schema such as `schemars` writes. Every value of the definition is one of the schema; where that leaves
-    /// more open, the definition takes what fields can say.
+    /// more open, the definition takes what fields can say. Descriptions become those of fields.
     ///
     /// # Errors
-    /// Where fields have nothing for what the schema says, with the JSON pointer.
+    /// Where fields have nothing for what the schema says, with the JSON pointer; and where the fields contradict themselves, such as
+    /// bounds that hold no number, with the field's path.
     ///
     /// ```
     /// use formwork_fields::Definition;
@@ -142,6 +118,26 @@ impl Definition {
         Some(&self.definitions[at].1)
     }
 
+    /// What a value of a kind may be, when references and untagged variants are what they stand for: each kind once, in the order
+    /// of the definition. The way there may be as long as there are structures, and there may be many, so it is no recursion.
+    pub(crate) fn alternatives<'d>(&'d self, kind: &'d Kind) -> Vec<&'d Kind> {
+        let (mut found, mut seen, mut open) = (Vec::new(), HashSet::new(), vec![kind]);
+        while let Some(kind) = open.pop() {
+            if !seen.insert(std::ptr::from_ref(kind)) {
+                continue;
+            }
+            match kind {
+                Kind::Ref(name) => open.extend(self.definition(name)),
+                Kind::Described(described) => open.push(&described.kind),
+                Kind::Variant(variant) if variant.untagged => {
+                    open.extend(variant.variants.iter().rev().map(|branch| &branch.kind));
+                }
+                _ => found.push(kind),
+            }
+        }
+        found
+    }
+
     /// The canonical texts as GBNF, in the syntax that llama.cpp reads, too.
     ///
     /// ```
@@ -154,7 +150,8 @@ impl Definition {
         gbnf::gbnf(self)
     }
 
-    /// The text that shows a model what to write; what stands for what is told with [the code](self).
+    /// The text that shows a model what to write. What stands for what is told in `grammars/fields/README.md`. Weights are in it as
+    /// shares; see [`template_with`](Self::template_with) for a text without them.
     ///
     /// ```
     /// use formwork_fields::Definition;
@@ -174,7 +171,22 @@ impl Definition {
     /// # Ok::<(), formwork_fields::FieldsError>(())
     /// ```
     pub fn template(&self) -> String {
-        template::template(self)
+        self.template_with(TemplateOptions::default())
+    }
+
+    /// The template, by some options.
+    ///
+    /// ```
+    /// use formwork_fields::builder::weighted;
+    /// use formwork_fields::{Definition, TemplateOptions};
+    /// let rarity = Definition::new("rarity", weighted([("common", 3.0), ("rare", 1.0)]))?;
+    /// assert_eq!(rarity.template(), r#""<choice between [\"common\" (75%), \"rare\" (25%)]>""#);
+    /// let beside_a_guide = TemplateOptions { shares: false };
+    /// assert_eq!(rarity.template_with(beside_a_guide), r#""<choice between [\"common\", \"rare\"]>""#);
+    /// # Ok::<(), formwork_fields::FieldsError>(())
+    /// ```
+    pub fn template_with(&self, options: TemplateOptions) -> String {
+        template::template(self, options)
     }
 
     /// A JSON Schema, draft 2020-12, of the same values.
@@ -235,7 +247,7 @@ impl Definition {
     /// Compiles [`gbnf`](Self::gbnf).
     ///
     /// # Errors
-    /// Where it meets a limit.
+    /// Where it exceeds one of `limits`: above all where the shortest value is longer than the bytes that these allow.
     pub fn grammar(&self, limits: &Limits) -> Result<Grammar, GrammarError> {
         Grammar::gbnf(&self.gbnf(), limits)
     }
@@ -245,74 +257,20 @@ impl Definition {
     /// # Errors
     /// Where it is not in its format, with line and column, and where it is no definition, with the path of the field.
     pub fn parse(text: &str, format: Format) -> Result<Self, FieldsError> {
-        let node = match format {
-            Format::Json => serde_json::from_str(text).map_err(|error| {
-                // The message ends in the place.
-                let message = error.to_string();
-                let message = message.split(" at line ").next().unwrap_or_default().to_owned();
-                syntax(format, (error.line(), error.column()), message)
-            }),
-            Format::Yaml => yaml(text),
-            Format::Toml => toml::from_str(text).map_err(|error| {
-                let at = error.span().map_or(0, |span| span.start);
-                syntax(format, line_column(text, at), error.message().to_owned())
-            }),
-        };
-        read::definition(node?)?.build()
+        read::definition(format.read(text)?)?.build()
     }
 
     /// Writes the definition, so that it reads as an equal one.
     ///
     /// # Errors
-    /// Never for JSON and YAML; for TOML and the others alike what their libraries cannot write, which no definition is known to be.
+    /// Where the format's library cannot write it, which no definition is known to be.
     pub fn to_text(&self, format: Format) -> Result<String, FieldsError> {
-        let node = self.node();
-        let unwritable = |message: String| Fault::Unwritable { format: format.name(), message }.into();
-        match format {
-            Format::Json => {
-                serde_json::to_string_pretty(&node).map_err(|error| unwritable(error.to_string()))
-            }
-            Format::Yaml => serde_saphyr::to_string(&node).map_err(|error| unwritable(error.to_string())),
-            Format::Toml => toml::to_string(&node).map_err(|error| unwritable(error.to_string())),
-        }
+        format.write(&self.node())
     }
 
     fn node(&self) -> Node {
         write::definition(self.name.as_deref(), &self.root, &self.definitions)
     }
-}
-
-fn syntax(format: Format, (line, column): (usize, usize), message: String) -> FieldsError {
-    Fault::Syntax { format: format.name(), line, column, message }.into()
-}
-
-/// Reads YAML 1.2, in which `yes` and `010` mean what they look like.
-fn yaml(text: &str) -> Result<Node, FieldsError> {
-    let options = serde_saphyr::options! {
-        strict_booleans: true,
-        leading_zero_numbers_as_strings: true,
-        underscored_numbers_as_strings: true,
-        with_snippet: false,
-    };
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-        let place = error.location().map_or((1, 1), |place| (place.line() as usize, place.column() as usize));
-        let message = error.to_string();
-        // The place is told before.
-        let message = message.lines().next().unwrap_or_default();
-        let message = message.trim_start_matches("error: ").to_owned();
-        syntax(Format::Yaml, place, message)
-    })
-}
-
-/// The line and column of an offset, both from 1; columns count characters.
-fn line_column(text: &str, at: usize) -> (usize, usize) {
-    let mut at = at.min(text.len());
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    let before = &text[..at];
-    let start = before.rfind('\n').map_or(0, |end| end + 1);
-    (before.matches('\n').count() + 1, before[start..].chars().count() + 1)
 }
 
 impl Serialize for Definition {

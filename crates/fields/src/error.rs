@@ -2,8 +2,8 @@ use thiserror::Error;
 
 /// Why a definition was refused.
 ///
-/// The message is one line that names the place: the path of the field (`stats.strength`, `content.dialogue.text`, `items[]`), line
-/// and column where the text is no JSON, YAML or TOML, or the pointer into a JSON Schema.
+/// The message is one line that names the place: the path of the field (`stats.strength`, `content.dialogue.text`, `items[]`, and `$`
+/// for the whole), line and column where the text is no JSON, YAML or TOML, or the pointer into a JSON Schema.
 #[derive(Clone, PartialEq, Debug, Error)]
 #[error(transparent)]
 pub struct FieldsError(#[from] Fault);
@@ -39,7 +39,11 @@ pub(crate) enum Problem {
     UnknownType { given: String, known: String },
     #[error("the name is empty")]
     EmptyName,
-    #[error("a structure that references name has only letters, digits, `_` and `-` in its name")]
+    #[error("the description is empty")]
+    EmptyDescription,
+    #[error("there are two descriptions")]
+    DescribedTwice,
+    #[error("a structure that references name has only ASCII letters, digits, `_` and `-` in its name")]
     DefinitionName,
     #[error("there are two of this name")]
     DuplicateName,
@@ -50,7 +54,7 @@ pub(crate) enum Problem {
     #[error("no number with at most {decimals} decimals lies between {min} and {max}")]
     NoNumber { decimals: u32, min: String, max: String },
     #[error("decimals is {given}; the most are {limit}")]
-    Decimals { given: u32, limit: u32 },
+    Decimals { given: u64, limit: u32 },
     #[error("{bound} has too many digits: with {decimals} decimals, floats tell numbers apart up to {limit}")]
     Digits { bound: String, decimals: u32, limit: String },
     #[error("{given:e} is too large to be exact")]
@@ -83,7 +87,7 @@ pub(crate) enum Problem {
     Circular { name: String },
     #[error("nested deeper than the limit of {limit}")]
     Nesting { limit: usize },
-    #[error("the definition has more than {limit} fields")]
+    #[error("the definition has more than {limit} fields and options")]
     Fields { limit: usize },
     #[error("{0}")]
     Characters(CharactersProblem),

@@ -30,6 +30,45 @@ pub enum Kind {
     Array(Array),
     /// The structure that the definition has under this name.
     Ref(String),
+    /// Any of these, with a hint for who writes the value.
+    Described(Described),
+}
+
+/// A kind with a hint. It changes no value: it is in the template and the schema only.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Described {
+    /// What the value is to be, in words.
+    pub description: String,
+    /// What it may be. It has no further description of its own.
+    pub kind: Box<Kind>,
+}
+
+impl Kind {
+    /// Itself without its description, if it has one.
+    pub fn plain(&self) -> &Self {
+        match self {
+            Self::Described(described) => &described.kind,
+            other => other,
+        }
+    }
+
+    /// Its description.
+    pub fn description(&self) -> Option<&str> {
+        match self {
+            Self::Described(described) => Some(&described.description),
+            _ => None,
+        }
+    }
+
+    /// Itself with this description, instead of any that it has.
+    #[must_use]
+    pub fn describe(self, description: impl Into<String>) -> Self {
+        let kind = match self {
+            Self::Described(described) => described.kind,
+            other => Box::new(other),
+        };
+        Self::Described(Described { description: description.into(), kind })
+    }
 }
 
 /// A whole number within bounds, both included. Without one it is that of 64 bits.
@@ -44,8 +83,8 @@ pub struct Int {
 /// A decimal number within bounds, both included.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Float {
-    /// The least; without it, and without a greatest, the numbers that have so many decimals and are told apart as 64-bit
-    /// floats: up to `9007199254740991` in units of the last decimal.
+    /// The least. Without it, or without a greatest, the numbers reach as far as 64-bit floats tell all of them apart: to
+    /// 1,000,000,000,000,000 units of the last decimal, and to 9,007,199,254,740,991 where there are no decimals.
     pub min: Option<f64>,
     /// The greatest.
     pub max: Option<f64>,
@@ -190,8 +229,8 @@ impl From<i32> for Scalar {
 impl From<f64> for Scalar {
     /// Whole numbers become integers: JSON does not tell `2.0` from `2`.
     fn from(value: f64) -> Self {
-        // Beyond 2^53 floats are apart by more than one.
-        let is_whole = value.fract() == 0.0 && value.abs() <= 9_007_199_254_740_992.0;
+        // 2^53 may be what a larger number was rounded to.
+        let is_whole = value.fract() == 0.0 && value.abs() < 9_007_199_254_740_992.0;
         if is_whole { Self::Integer(value as i64) } else { Self::Number(value) }
     }
 }
@@ -220,5 +259,5 @@ macro_rules! kind_from {
 
 kind_from!(
     Int => Int, Float => Float, Text => String, Choice => Choice, Scalar => Constant, Composite => Composite,
-    Variant => Variant, Template => Template, Array => Array
+    Variant => Variant, Template => Template, Array => Array, Described => Described
 );

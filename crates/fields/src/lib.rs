@@ -2,8 +2,9 @@
 //! agree.
 //!
 //! A [`Definition`] is built in Rust ([`builder`]), read from JSON, YAML or TOML ([`Definition::parse`]), or taken from a Rust type
-//! ([`Definition::of`]). It is checked when it is made: what contradicts itself is an error with the path of the field, and nothing
-//! that is made of a definition fails later.
+//! ([`Definition::of`]). It is checked when it is made: what contradicts itself is an error with the path of the field. Of a checked
+//! definition everything can be made; only [`Definition::grammar`] may exceed the limits that it is given, as with a string of at
+//! least 70,000 characters, which is longer than the 65,536 bytes that the shortest output may have by default.
 //!
 //! ```
 //! use formwork_fields::{Definition, Format};
@@ -35,7 +36,8 @@
 //! # Canonical text
 //! The grammar takes one text of each value, but for zeros at the end of a fraction: members in the order of the definition, `", "`
 //! and `": "` between, no other blanks; integers without leading zeros, fraction or exponent, other numbers in plain decimal notation,
-//! no `-0`; strings with the escapes `\n`, `\t`, `\"` and `\\` only. This is how `formwork_grammar` writes values of a schema. The
+//! no `-0`; generated text with the escapes `\n`, `\t`, `\"` and `\\` only, and in names, options, constants and the fixed text of
+//! templates the shortest escape of each other control character, such as `\r` and `\u0001`. This is how `formwork_grammar` writes values of a schema. The
 //! schema and the validator take values, however they are spelt. On canonical text the three say the same, which the tests check on
 //! random definitions and values.
 //!
@@ -43,9 +45,12 @@
 //! It is described in `grammars/fields/README.md`, type by type, with examples. Every key is read or refused.
 //!
 //! # Limits
-//! Fields nest to 64 levels; a definition has at most 20,000 of them and 1,000 structures for references; lengths and numbers of
-//! items are at most 1,000,000. Numbers beyond those that JSON libraries tell apart are refused in definitions, and where a text has
-//! one, it is validated as what it is rounded to. JSON that is nested deeper than 127 levels is not read by the validator.
+//! Fields nest to 60 levels, which all formats can be read to; a definition has at most 20,000 of them, options of choices included,
+//! and 1,000 structures for references; lengths and numbers of items are at most 1,000,000. Numbers beyond those that 64-bit floats
+//! tell apart are refused in definitions, and where a text has one, it is validated as what it is rounded to. JSON that is nested
+//! deeper than 127 levels is not read by the validator, which tells at most 100 errors.
+//!
+//! Weights belong to the options of choices. Whether an optional member comes, and which structure of a variant, is not weighted.
 
 pub mod builder;
 mod characters;
@@ -54,6 +59,7 @@ mod decimal;
 mod definition;
 mod error;
 pub mod field;
+mod format;
 mod gbnf;
 mod import;
 mod node;
@@ -67,8 +73,10 @@ mod write;
 
 pub use builder::DefinitionBuilder;
 pub use characters::Characters;
-pub use definition::{Definition, Format};
+pub use definition::Definition;
 pub use error::FieldsError;
 pub use field::Kind;
+pub use format::Format;
+pub use template::TemplateOptions;
 pub use validate::Invalid;
 pub use weights::Weights;

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::marker::PhantomData;
 
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap;
@@ -54,74 +55,127 @@ impl Serialize for Node {
     }
 }
 
-impl<'de> Deserialize<'de> for Node {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(NodeVisitor)
+/// What values of all formats can be read into.
+pub(crate) trait Tree: Sized {
+    /// Whether a map with two members of one name is an error.
+    const UNIQUE: bool;
+
+    fn null() -> Self;
+    fn boolean(value: bool) -> Self;
+    fn integer(value: i64) -> Self;
+    /// One of more than 63 bits.
+    fn large(value: u64) -> Self;
+    fn number(value: f64) -> Self;
+    fn string(value: String) -> Self;
+    fn list(items: Vec<Self>) -> Self;
+    fn map(members: Vec<(String, Self)>) -> Self;
+}
+
+impl Tree for Node {
+    const UNIQUE: bool = true;
+
+    fn null() -> Self {
+        Self::Null
+    }
+
+    fn boolean(value: bool) -> Self {
+        Self::Boolean(value)
+    }
+
+    fn integer(value: i64) -> Self {
+        Self::Integer(value)
+    }
+
+    /// It is refused later, whatever it is rounded to.
+    fn large(value: u64) -> Self {
+        Self::Number(value as f64)
+    }
+
+    fn number(value: f64) -> Self {
+        Self::Number(value)
+    }
+
+    fn string(value: String) -> Self {
+        Self::String(value)
+    }
+
+    fn list(items: Vec<Self>) -> Self {
+        Self::List(items)
+    }
+
+    fn map(members: Vec<(String, Self)>) -> Self {
+        Self::Map(members)
     }
 }
 
-struct NodeVisitor;
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TreeVisitor(PhantomData))
+    }
+}
 
-impl<'de> Visitor<'de> for NodeVisitor {
-    type Value = Node;
+/// Reads a tree.
+pub(crate) struct TreeVisitor<T>(pub(crate) PhantomData<T>);
+
+impl<'de, T: Tree + Deserialize<'de>> Visitor<'de> for TreeVisitor<T> {
+    type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value")
     }
 
-    fn visit_unit<E: Error>(self) -> Result<Node, E> {
-        Ok(Node::Null)
+    fn visit_unit<E: Error>(self) -> Result<T, E> {
+        Ok(T::null())
     }
 
-    fn visit_none<E: Error>(self) -> Result<Node, E> {
-        Ok(Node::Null)
+    fn visit_none<E: Error>(self) -> Result<T, E> {
+        Ok(T::null())
     }
 
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
-        Node::deserialize(deserializer)
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
+        T::deserialize(deserializer)
     }
 
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Node, E> {
-        Ok(Node::Boolean(value))
+    fn visit_bool<E: Error>(self, value: bool) -> Result<T, E> {
+        Ok(T::boolean(value))
     }
 
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Node, E> {
-        Ok(Node::Integer(value))
+    fn visit_i64<E: Error>(self, value: i64) -> Result<T, E> {
+        Ok(T::integer(value))
     }
 
-    /// Above 63 bits it is refused later, whatever it is rounded to.
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Node, E> {
-        Ok(i64::try_from(value).map_or(Node::Number(value as f64), Node::Integer))
+    fn visit_u64<E: Error>(self, value: u64) -> Result<T, E> {
+        Ok(i64::try_from(value).map_or_else(|_| T::large(value), T::integer))
     }
 
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Node, E> {
-        Ok(Node::Number(value))
+    fn visit_f64<E: Error>(self, value: f64) -> Result<T, E> {
+        Ok(T::number(value))
     }
 
-    fn visit_str<E: Error>(self, value: &str) -> Result<Node, E> {
-        Ok(Node::String(value.to_owned()))
+    fn visit_str<E: Error>(self, value: &str) -> Result<T, E> {
+        Ok(T::string(value.to_owned()))
     }
 
-    fn visit_string<E: Error>(self, value: String) -> Result<Node, E> {
-        Ok(Node::String(value))
+    fn visit_string<E: Error>(self, value: String) -> Result<T, E> {
+        Ok(T::string(value))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Node, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<T, A::Error> {
         let mut list = Vec::new();
         while let Some(item) = items.next_element()? {
             list.push(item);
         }
-        Ok(Node::List(list))
+        Ok(T::list(list))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Node, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<T, A::Error> {
         let (mut map, mut known) = (Vec::new(), HashSet::new());
         while let Some(key) = members.next_key::<String>()? {
-            if !known.insert(key.clone()) {
+            if T::UNIQUE && !known.insert(key.clone()) {
                 return Err(A::Error::custom(format_args!("the key `{key}` comes twice")));
             }
             map.push((key, members.next_value()?));
         }
-        Ok(Node::Map(map))
+        Ok(T::map(map))
     }
 }

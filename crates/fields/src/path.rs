@@ -14,8 +14,8 @@ pub(crate) struct Path<'a> {
 
 #[derive(Clone, Copy)]
 enum Step<'a> {
-    /// The whole, by its name if it has one. It is left out of longer paths.
-    Root(Option<&'a str>),
+    /// The whole. It is left out of longer paths.
+    Root,
     Definition(&'a str),
     Name(&'a str),
     Index(usize),
@@ -23,8 +23,8 @@ enum Step<'a> {
 }
 
 impl<'a> Path<'a> {
-    pub(crate) const fn root(name: Option<&'a str>) -> Self {
-        Self { parent: None, step: Step::Root(name), depth: 0 }
+    pub(crate) const fn root() -> Self {
+        Self { parent: None, step: Step::Root, depth: 0 }
     }
 
     pub(crate) const fn definition(name: &'a str) -> Self {
@@ -61,7 +61,7 @@ impl<'a> Path<'a> {
 impl fmt::Display for Path<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_first = match self.parent {
-            None | Some(Path { step: Step::Root(_), .. }) => true,
+            None | Some(Path { step: Step::Root, .. }) => true,
             Some(parent) => {
                 parent.fmt(f)?;
                 false
@@ -69,9 +69,12 @@ impl fmt::Display for Path<'_> {
         };
         let dot = if is_first { "" } else { "." };
         match self.step {
-            Step::Root(name) => f.write_str(name.filter(|name| !name.is_empty()).unwrap_or("root")),
+            // No other path is like this, whatever members are named.
+            Step::Root => f.write_str("$"),
             Step::Definition(name) => write!(f, "definitions.{name}"),
-            Step::Name(name) if is_plain(name) => write!(f, "{dot}{name}"),
+            Step::Name(name) if is_plain(name) && !(is_first && name == "definitions") => {
+                write!(f, "{dot}{name}")
+            }
             Step::Name(name) => write!(f, "[{}]", serde_json::Value::from(name)),
             Step::Index(index) => write!(f, "[{index}]"),
             Step::Element => f.write_str("[]"),

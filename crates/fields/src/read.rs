@@ -2,6 +2,7 @@
 
 use crate::builder::DefinitionBuilder;
 use crate::characters;
+use crate::decimal::DECIMALS;
 use crate::error::{FieldsError, Problem};
 use crate::field::{
     Array, Branch, Choice, Composite, Float, Int, Kind, Member, Scalar, Template, Text, Variant,
@@ -9,8 +10,9 @@ use crate::field::{
 use crate::node::Node;
 use crate::path::Path;
 
-/// The deepest that fields nest. What is checked later needs no bound of its own in depth.
-pub(crate) const NESTING: usize = 64;
+/// The deepest that fields nest. All formats can be read to that depth: a level is two of JSON, whose reader allows 127, and two
+/// more are those of `definitions`. References lead deeper, so what follows them has bounds of its own.
+pub(crate) const NESTING: usize = 60;
 
 /// The kinds, by `type`, and the keys that each has.
 const TYPES: [(&str, &[&str]); 11] = [
@@ -31,14 +33,7 @@ type Read<T> = Result<T, FieldsError>;
 
 /// Reads a whole definition.
 pub(crate) fn definition(node: Node) -> Read<DefinitionBuilder> {
-    let name = match &node {
-        Node::Map(map) => map.iter().find(|(key, _)| key == "name").and_then(|(_, name)| match name {
-            Node::String(name) => Some(name.clone()),
-            _ => None,
-        }),
-        _ => None,
-    };
-    let path = Path::root(name.as_deref());
+    let path = Path::root();
     let mut keys = Keys::new(node, &path)?;
     let name = keys.string("name")?;
     let definitions = match keys.take("definitions") {
@@ -78,6 +73,7 @@ impl<'p> Keys<'p> {
 
     /// The kind that is left; `besides` are the keys that its place has beside those of the kind.
     fn kind(mut self, besides: &[&str]) -> Read<Kind> {
+        let description = self.string("description")?;
         let given = match self.string("type")? {
             Some(given) => given,
             // What has members is composite.
@@ -90,10 +86,14 @@ impl<'p> Keys<'p> {
         };
         let unknown = self.map.iter().find(|(key, _)| !keys.contains(&key.as_str()));
         if let Some((key, _)) = unknown {
-            let known = listed(["type"].iter().chain(besides).chain(keys).copied());
+            let known = listed(["type", "description"].iter().chain(besides).chain(keys).copied());
             return Err(self.path.error(Problem::UnknownKey { key: key.clone(), owner: name, known }));
         }
-        self.of_type(name)
+        let kind = self.of_type(name)?;
+        Ok(match description {
+            Some(description) => kind.describe(description),
+            None => kind,
+        })
     }
 
     fn of_type(mut self, name: &str) -> Read<Kind> {
@@ -101,8 +101,7 @@ impl<'p> Keys<'p> {
             "int" => Int { min: self.integer("min")?, max: self.integer("max")? }.into(),
             "float" => {
                 let (min, max) = (self.number("min")?, self.number("max")?);
-                let decimals = self.count("decimals")?;
-                let decimals = decimals.map(|count| u32::try_from(count).unwrap_or(u32::MAX));
+                let decimals = self.count("decimals")?.map(|count| self.decimals(count)).transpose()?;
                 Float { min, max, decimals }.into()
             }
             "string" => self.text()?.into(),
@@ -131,6 +130,12 @@ impl<'p> Keys<'p> {
                 Kind::Ref(to.ok_or_else(|| self.path.error(Problem::Missing { key: "to" }))?)
             }
         })
+    }
+
+    fn decimals(&self, given: usize) -> Read<u32> {
+        let given = given as u64;
+        let too_many = |_| self.path.error(Problem::Decimals { given, limit: DECIMALS });
+        u32::try_from(given).map_err(too_many)
     }
 
     fn text(&mut self) -> Read<Text> {

@@ -27,6 +27,14 @@ pub(crate) fn schema(definition: &Definition) -> Value {
 }
 
 fn kind(kind: &Kind) -> Value {
+    let mut schema = plain_kind(kind.plain());
+    if let (Some(description), Value::Object(members)) = (kind.description(), &mut schema) {
+        members.insert("description".to_owned(), description.into());
+    }
+    schema
+}
+
+fn plain_kind(kind: &Kind) -> Value {
     match kind {
         Kind::Int(Int { min, max }) => {
             let (min, max) = (min.unwrap_or(i64::MIN), max.unwrap_or(i64::MAX));
@@ -44,11 +52,14 @@ fn kind(kind: &Kind) -> Value {
         Kind::Template(template) => filled(template),
         Kind::Array(array) => list(array),
         Kind::Ref(name) => json!({ "$ref": format!("#/$defs/{name}") }),
+        // A checked kind has one description.
+        Kind::Described(described) => plain_kind(&described.kind),
     }
 }
 
 fn number(float: &Float) -> Value {
-    // A checked definition has numbers in every range. Decimals are read as they are written, so they are exact here.
+    // A checked definition has numbers in every range. All bounds and the unit are the decimals that are meant; a reader that takes
+    // them for floats computes `multipleOf` as well as floats can.
     let Ok(Decimals { low, high, digits: decimals }) = Decimals::of(float) else { return json!(false) };
     let read = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
     let bound = |given: Option<f64>, units| match given {
@@ -137,12 +148,12 @@ fn list(array: &Array) -> Value {
     schema
 }
 
-/// The characters of a text as a class of a regular expression. Without a set of their own they are those that are not control
-/// characters.
+/// The characters of a text as a class of a regular expression. Without a set of their own they are line break, tab, and those from
+/// the space on.
 fn class(text: &Text) -> String {
     let all = Characters::default();
     let set = text.characters.as_ref().unwrap_or(&all);
-    let outside = outside(set.ranges());
+    let outside = set.complement();
     let negated = set.ranges().last().is_some_and(|last| last.1 == char::MAX);
     let mut class = String::from(if negated { "[^" } else { "[" });
     for &(low, high) in if negated { &outside } else { set.ranges() } {
@@ -154,26 +165,6 @@ fn class(text: &Text) -> String {
     }
     class.push(']');
     class
-}
-
-/// The characters that are in none of these ranges, which begin above U+0000.
-fn outside(ranges: &[(char, char)]) -> Vec<(char, char)> {
-    let mut outside = Vec::new();
-    let mut next = '\0';
-    for &(low, high) in ranges {
-        let before = match low {
-            '\u{E000}' => Some('\u{D7FF}'),
-            low => u32::from(low).checked_sub(1).and_then(char::from_u32),
-        };
-        if let Some(before) = before.filter(|&before| next <= before) {
-            outside.push((next, before));
-        }
-        next = match high {
-            '\u{D7FF}' => '\u{E000}',
-            high => char::from_u32(u32::from(high) + 1).unwrap_or(char::MAX),
-        };
-    }
-    outside
 }
 
 /// A text in a regular expression.
@@ -244,7 +235,7 @@ mod tests {
         assert_eq!(percent.to_string(), r#"{"type":"number","minimum":0.5,"maximum":1,"multipleOf":0.01}"#);
         assert_eq!(schema(float(0.0, 1.0).decimals(0))["multipleOf"], json!(1));
         let open = schema(Float { min: Some(0.0), ..Float::default() });
-        assert_eq!(open["maximum"], json!(90_071_992_547_409.9));
+        assert_eq!(open["maximum"], json!(1e13));
     }
 
     #[test]

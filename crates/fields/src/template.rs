@@ -2,59 +2,73 @@
 //!
 //! Outside lists and variants it is JSON, indented by two spaces, with a string for each placeholder. What a list or a variant is
 //! made of is told within one such string, on one line: there placeholders stand without quotes, members after a brace and a
-//! space, and within a variant placeholders are short.
-//!
-//! | | outside variants | within |
-//! |---|---|---|
-//! | int | `<integer between 0–120>` | `<0–120>` |
-//! | float | `<number between 0.5–1.5>` | `<0.5–1.5>` |
-//! | string | `<string of 3–20 characters>` | `<3–20 chars>` |
-//! | template string | `says <text of 10–100 characters>` | the same |
-//! | choice | `<choice between ["a", "b"]>` | the same |
-//! | weighted choice | `<choice between ["a" (70%), "b" (30%)]>` | the same |
-//! | boolean | `<true or false>` | the same |
-//! | constant | the value itself | the same |
-//! | array | `<list of 1–4 items, each: …>` | the same |
-//! | optional member | `<optional: …>` | the same |
-//! | variant | `<choose one of the following structures>`, and a structure on each line, with `OR` between | `<one of: … OR …>` |
-//! | structure that is shown already | `<tree, as above>` | the same |
-//!
-//! Where a bound is missing: `<integer of at least 0>`, `<integer of at most 9>`, `<integer>`, `<string of 3 or more characters>`,
-//! `<string>`, `<list of 3 or more items, each: …>`, `<list of items, each: …>`; within variants `<at least 0>`, `<at most 9>`,
-//! `<integer>`, `<3 or more chars>`, `<string>`.
+//! space, and within a variant placeholders are short. All forms are in `grammars/fields/README.md`.
 
-use std::fmt::Display;
+mod words;
 
+use self::words::{Form, filled, in_brackets, integer, number, one_line, options, quoted, string};
 use crate::Definition;
-use crate::field::{Array, Choice, Float, Int, Kind, Member, Scalar, Template, Text, Variant};
+use crate::field::{Array, Kind, Member, Variant};
+use crate::path::is_plain;
 
 /// The length from which on a structure that was shown is not shown again, though it would end.
 const LONG: usize = 1 << 16;
 
-/// The depth from which on no further structure is shown: that of fields in one.
+/// The depth from which on structures are shown below: that of fields in one, so that calls are twice as deep at most.
 const DEEP: usize = 64;
 
-/// The template of a definition.
-pub(crate) fn template(definition: &Definition) -> String {
-    let mut writer =
-        Writer { definition, shown: Vec::new(), open: Vec::new(), out: String::new(), before: 0 };
-    writer.json(definition.root(), false, 0);
-    writer.out
+/// What of a definition its template tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TemplateOptions {
+    /// The weights of choices, as shares: `"a" (70%)`. Beside a guide, which heeds them ([`Definition::weights`]), they would count
+    /// twice.
+    pub shares: bool,
 }
 
-/// How much room a placeholder has.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Long,
-    Short,
+impl Default for TemplateOptions {
+    fn default() -> Self {
+        Self { shares: true }
+    }
+}
+
+/// The template of a definition.
+pub(crate) fn template(definition: &Definition, options: TemplateOptions) -> String {
+    let mut writer = Writer {
+        definition,
+        options,
+        shown: Vec::new(),
+        open: Vec::new(),
+        below: Vec::new(),
+        path: Vec::new(),
+        depth: 0,
+        out: String::new(),
+        before: 0,
+    };
+    writer.json(definition.root(), None, false, 0);
+    let mut done = 0;
+    while let Some(&name) = writer.below.get(done) {
+        done += 1;
+        writer.out.push_str("\n\n");
+        writer.out.push_str(name);
+        writer.out.push_str(":\n");
+        writer.path = vec![name.to_owned()];
+        writer.enter(name, |writer, kind| writer.json(kind, None, false, 0));
+    }
+    writer.out
 }
 
 struct Writer<'d> {
     definition: &'d Definition,
-    /// The structures that are shown already.
-    shown: Vec<&'d str>,
+    options: TemplateOptions,
+    /// The structures that are shown already, and where.
+    shown: Vec<(&'d str, String)>,
     /// Those that the text is in.
-    open: Vec<&'d str>,
+    open: Vec<(&'d str, String)>,
+    /// Those that come after the whole.
+    below: Vec<&'d str>,
+    /// The steps to the field.
+    path: Vec<String>,
+    depth: usize,
     out: String,
     /// The length of what comes before `out`.
     before: usize,
@@ -62,34 +76,29 @@ struct Writer<'d> {
 
 impl<'d> Writer<'d> {
     /// A value as JSON, which is a string where it is a placeholder.
-    fn json(&mut self, kind: &'d Kind, optional: bool, indent: usize) {
+    fn json(&mut self, kind: &'d Kind, hint: Option<&'d str>, optional: bool, indent: usize) {
+        let hint = hint.or(kind.description());
+        let kind = kind.plain();
         match kind {
-            Kind::Composite(composite) if !optional && !composite.fields.is_empty() => {
-                self.out.push_str("{\n");
-                for (index, member) in composite.fields.iter().enumerate() {
-                    self.out.push_str(if index > 0 { ",\n" } else { "" });
-                    self.out.push_str(&"  ".repeat(indent + 1));
-                    self.out.push_str(&quoted(&member.name));
-                    self.out.push_str(": ");
-                    self.json(&member.kind, member.optional, indent + 1);
-                }
-                self.out.push('\n');
-                self.out.push_str(&"  ".repeat(indent));
-                self.out.push('}');
+            Kind::Composite(composite) if !optional => {
+                self.before_object(hint);
+                self.object(&composite.fields, indent);
             }
-            Kind::Composite(_) if !optional => self.out.push_str("{}"),
             Kind::Constant(value) if !optional => self.out.push_str(&value.text()),
             Kind::Ref(name) if !optional && !self.is_known(name) => {
-                self.enter(name, |writer, kind| writer.json(kind, false, indent));
+                self.enter(name, |writer, kind| writer.json(kind, hint, false, indent));
             }
             Kind::Template(template) if !optional => {
-                let text = quoted(&filled(template));
+                let text = quoted(&filled(template, hint));
                 self.out.push_str(&text);
             }
             _ => {
                 let before = std::mem::take(&mut self.out);
                 self.before = before.len();
-                self.inline_member(kind, optional, Form::Long);
+                match kind {
+                    Kind::Variant(variant) if !optional => self.variant(variant, hint),
+                    _ => self.inline_member(kind, hint, optional, Form::Long),
+                }
                 let text = std::mem::replace(&mut self.out, before);
                 self.before = 0;
                 // Line breaks stay, so that each structure of a variant has its line.
@@ -102,37 +111,77 @@ impl<'d> Writer<'d> {
         }
     }
 
-    fn inline_member(&mut self, kind: &'d Kind, optional: bool, form: Form) {
+    fn object(&mut self, members: &'d [Member], indent: usize) {
+        if members.is_empty() {
+            self.out.push_str("{}");
+            return;
+        }
+        self.out.push_str("{\n");
+        for (index, member) in members.iter().enumerate() {
+            self.out.push_str(if index > 0 { ",\n" } else { "" });
+            self.out.push_str(&"  ".repeat(indent + 1));
+            self.out.push_str(&quoted(&member.name));
+            self.out.push_str(": ");
+            self.within(name_step(&member.name), |writer| {
+                writer.json(&member.kind, None, member.optional, indent + 1);
+            });
+        }
+        self.out.push('\n');
+        self.out.push_str(&"  ".repeat(indent));
+        self.out.push('}');
+    }
+
+    /// An object has no placeholder, so its hint stands before it.
+    fn before_object(&mut self, hint: Option<&str>) {
+        if let Some(hint) = hint {
+            self.out.push('<');
+            self.out.push_str(&one_line(hint));
+            self.out.push_str("> ");
+        }
+    }
+
+    fn inline_member(&mut self, kind: &'d Kind, hint: Option<&'d str>, optional: bool, form: Form) {
         if optional {
             self.out.push_str("<optional: ");
         }
-        self.inline(kind, form);
+        self.inline(kind, hint, form);
         if optional {
             self.out.push('>');
         }
     }
 
-    /// A value within a text.
-    fn inline(&mut self, kind: &'d Kind, form: Form) {
-        match kind {
-            Kind::Int(int) => self.out.push_str(&integer(int, form)),
-            Kind::Float(float) => self.out.push_str(&number(float, form)),
-            Kind::String(text) => self.out.push_str(&string(text, form)),
-            Kind::Choice(choice) => self.out.push_str(&options(choice)),
-            Kind::Boolean => self.out.push_str("<true or false>"),
+    /// A value within a line.
+    fn inline(&mut self, kind: &'d Kind, hint: Option<&'d str>, form: Form) {
+        let hint = hint.or(kind.description());
+        match kind.plain() {
+            Kind::Int(int) => self.placeholder(&integer(int, form), hint),
+            Kind::Float(float) => self.placeholder(&number(float, form), hint),
+            Kind::String(text) => self.placeholder(&string(text, form), hint),
+            Kind::Choice(choice) => self.placeholder(&options(choice, self.options.shares), hint),
+            Kind::Boolean => self.placeholder("true or false", hint),
             Kind::Constant(value) => self.out.push_str(&value.text()),
-            Kind::Composite(composite) => self.members(&composite.fields, form),
-            Kind::Variant(variant) if form == Form::Short => self.short_variant(variant),
-            Kind::Variant(variant) => self.variant(variant),
-            Kind::Template(template) => self.out.push_str(&quoted(&filled(template))),
-            Kind::Array(array) => self.array(array, form),
-            Kind::Ref(name) if self.is_known(name) => {
-                self.out.push('<');
-                self.out.push_str(name);
-                self.out.push_str(", as above>");
+            Kind::Composite(composite) => {
+                self.before_object(hint);
+                self.members(&composite.fields, form);
             }
-            Kind::Ref(name) => self.enter(name, |writer, kind| writer.inline(kind, form)),
+            Kind::Variant(variant) => self.short_variant(variant, hint),
+            Kind::Template(template) => self.out.push_str(&quoted(&filled(template, hint))),
+            Kind::Array(array) => self.array(array, hint, form),
+            Kind::Ref(name) if self.is_known(name) => {
+                let place = self.place_of(name);
+                self.placeholder(&place, hint);
+            }
+            Kind::Ref(name) => self.enter(name, |writer, kind| writer.inline(kind, hint, form)),
+            // A checked kind has one description.
+            Kind::Described(_) => {}
         }
+    }
+
+    fn placeholder(&mut self, what: &str, hint: Option<&str>) {
+        self.out.push('<');
+        self.out.push_str(what);
+        self.out.push_str(&in_brackets(hint));
+        self.out.push('>');
     }
 
     fn members(&mut self, members: &'d [Member], form: Form) {
@@ -144,19 +193,24 @@ impl<'d> Writer<'d> {
             self.out.push_str(if index > 0 { ", " } else { "{ " });
             self.out.push_str(&quoted(&member.name));
             self.out.push_str(": ");
-            self.inline_member(&member.kind, member.optional, form);
+            self.within(name_step(&member.name), |writer| {
+                writer.inline_member(&member.kind, None, member.optional, form);
+            });
         }
         self.out.push_str(" }");
     }
 
     /// A structure on each line.
-    fn variant(&mut self, variant: &'d Variant) {
-        self.out.push_str("<choose one of the following structures>\n");
+    fn variant(&mut self, variant: &'d Variant, hint: Option<&str>) {
+        self.placeholder("choose one of the following structures", hint);
+        self.out.push('\n');
         self.structures(variant, "\nOR\n");
     }
 
-    fn short_variant(&mut self, variant: &'d Variant) {
-        self.out.push_str("<one of: ");
+    fn short_variant(&mut self, variant: &'d Variant, hint: Option<&str>) {
+        self.out.push_str("<one of");
+        self.out.push_str(&in_brackets(hint));
+        self.out.push_str(": ");
         self.structures(variant, " OR ");
         self.out.push('>');
     }
@@ -164,20 +218,20 @@ impl<'d> Writer<'d> {
     fn structures(&mut self, variant: &'d Variant, between: &str) {
         for (index, branch) in variant.variants.iter().enumerate() {
             self.out.push_str(if index > 0 { between } else { "" });
-            match branch.name.as_deref().filter(|_| !variant.untagged) {
-                Some(name) => {
-                    self.out.push_str("{ ");
-                    self.out.push_str(&quoted(name));
-                    self.out.push_str(": ");
-                    self.inline(&branch.kind, Form::Short);
-                    self.out.push_str(" }");
-                }
-                None => self.inline(&branch.kind, Form::Short),
+            if let Some(name) = branch.name.as_deref().filter(|_| !variant.untagged) {
+                self.out.push_str("{ ");
+                self.out.push_str(&quoted(name));
+                self.out.push_str(": ");
+                self.within(name_step(name), |writer| writer.inline(&branch.kind, None, Form::Short));
+                self.out.push_str(" }");
+            } else {
+                let step = format!("[option {}]", index + 1);
+                self.within(step, |writer| writer.inline(&branch.kind, None, Form::Short));
             }
         }
     }
 
-    fn array(&mut self, array: &'d Array, form: Form) {
+    fn array(&mut self, array: &'d Array, hint: Option<&str>, form: Form) {
         let items = match (array.min_items, array.max_items) {
             (0, None) => "items".to_owned(),
             (min, None) => format!("{min} or more items"),
@@ -185,101 +239,70 @@ impl<'d> Writer<'d> {
         };
         self.out.push_str("<list of ");
         self.out.push_str(&items);
+        self.out.push_str(&in_brackets(hint));
         self.out.push_str(", each: ");
-        self.inline(&array.element, form);
+        self.within("[]".to_owned(), |writer| writer.inline(&array.element, None, form));
         self.out.push('>');
     }
 
-    /// Whether a structure is told by its name.
+    /// Writes a part.
+    fn within(&mut self, step: String, write: impl FnOnce(&mut Self)) {
+        self.path.push(step);
+        self.depth += 1;
+        write(self);
+        self.depth -= 1;
+        self.path.pop();
+    }
+
+    /// Whether a structure is not shown here.
     fn is_known(&self, name: &str) -> bool {
-        self.open.contains(&name)
-            || self.open.len() >= DEEP
-            || (self.before + self.out.len() > LONG && self.shown.contains(&name))
+        let is_in = |list: &[(&str, String)]| list.iter().any(|(known, _)| *known == name);
+        is_in(&self.open)
+            || self.depth >= DEEP
+            || self.below.contains(&name)
+            || (self.before + self.out.len() > LONG && is_in(&self.shown))
+    }
+
+    /// Where a structure is shown.
+    fn place_of(&mut self, name: &'d str) -> String {
+        let places = self.open.iter().rev().chain(&self.shown);
+        let place = places.into_iter().find(|(known, _)| *known == name).map(|(_, place)| place);
+        match place {
+            Some(place) if place.is_empty() => "the same as the whole".to_owned(),
+            Some(place) => format!("the same as {place}"),
+            None => {
+                if !self.below.contains(&name) {
+                    self.below.push(name);
+                }
+                format!("{name}, as below")
+            }
+        }
     }
 
     fn enter(&mut self, name: &'d str, write: impl FnOnce(&mut Self, &'d Kind)) {
         // A checked definition has all of its structures.
         let Some(kind) = self.definition.definition(name) else { return };
-        self.open.push(name);
+        let place = self.path.concat();
+        let place = place.strip_prefix('.').unwrap_or(&place).to_owned();
+        self.open.push((name, place));
+        self.depth += 1;
         write(self, kind);
-        self.open.pop();
-        self.shown.push(name);
+        self.depth -= 1;
+        self.shown.extend(self.open.pop());
     }
 }
 
-fn quoted(text: &str) -> String {
-    Scalar::from(text).text()
-}
-
-fn integer(int: &Int, form: Form) -> String {
-    bounds(int.min, int.max, "integer", form)
-}
-
-fn number(float: &Float, form: Form) -> String {
-    bounds(float.min, float.max, "number", form)
-}
-
-fn bounds<N: Display>(min: Option<N>, max: Option<N>, what: &str, form: Form) -> String {
-    let of = if form == Form::Long { format!("{what} of ") } else { String::new() };
-    match (min, max) {
-        (Some(min), Some(max)) if form == Form::Long => format!("<{what} between {min}–{max}>"),
-        (Some(min), Some(max)) => format!("<{min}–{max}>"),
-        (Some(min), None) => format!("<{of}at least {min}>"),
-        (None, Some(max)) => format!("<{of}at most {max}>"),
-        (None, None) => format!("<{what}>"),
-    }
-}
-
-fn string(text: &Text, form: Form) -> String {
-    match (length(text), form) {
-        (None, _) => "<string>".to_owned(),
-        (Some(length), Form::Long) => format!("<string of {length} characters>"),
-        (Some(length), Form::Short) => format!("<{length} chars>"),
-    }
-}
-
-/// The bounds of a length, where there are any.
-fn length(text: &Text) -> Option<String> {
-    match (text.min_length, text.max_length) {
-        (0, None) => None,
-        (min, None) => Some(format!("{min} or more")),
-        (min, Some(max)) => Some(format!("{min}–{max}")),
-    }
-}
-
-/// A template string with a placeholder in each place.
-fn filled(template: &Template) -> String {
-    let place = match length(&template.text) {
-        Some(length) => format!("<text of {length} characters>"),
-        None => "<text>".to_owned(),
-    };
-    template.literals().join(&place)
-}
-
-fn options(choice: &Choice) -> String {
-    let total: f64 = choice.weights.iter().sum();
-    let share = |index: usize| match choice.weights.get(index) {
-        Some(weight) => format!(" ({})", percent(weight / total)),
-        None => String::new(),
-    };
-    let options = choice.options.iter().enumerate();
-    let options: Vec<String> = options.map(|(index, option)| option.text() + &share(index)).collect();
-    format!("<choice between [{}]>", options.join(", "))
-}
-
-/// A share for people: whole percents, and one digit below those.
-fn percent(share: f64) -> String {
-    let percent = share * 100.0;
-    let digits = if percent >= 1.0 { 0 } else { (-percent.log10()).ceil().clamp(1.0, 9.0) as usize };
-    format!("{percent:.digits$}%")
+/// A step of a path to a member.
+fn name_step(name: &str) -> String {
+    if is_plain(name) { format!(".{name}") } else { format!("[{}]", quoted(name)) }
 }
 
 #[cfg(test)]
 mod tests {
     use crate::Definition;
     use crate::builder::{
-        array, boolean, choice, composite, constant, field, float, int, reference, string, template,
-        untagged, variant, weighted,
+        array, boolean, choice, composite, constant, described, field, float, int, reference, string,
+        template, untagged, variant, weighted,
     };
     use crate::field::{Array, Float, Int, Kind, Text};
     use crate::{DefinitionBuilder, FieldsError};
@@ -299,7 +322,7 @@ mod tests {
 
     #[test]
     fn each_kind_has_a_long_and_a_short_form() {
-        let kinds: [(Kind, &str, &str); 12] = [
+        let kinds: [(Kind, &str, &str); 15] = [
             (int(-17, 250).into(), "<integer between -17–250>", "<-17–250>"),
             (float(0.5, 1.5).into(), "<number between 0.5–1.5>", "<0.5–1.5>"),
             (string(3, 20).into(), "<string of 3–20 characters>", "<3–20 chars>"),
@@ -308,6 +331,21 @@ mod tests {
             (choice([1, 2]).into(), "<choice between [1, 2]>", "<choice between [1, 2]>"),
             (Int { min: Some(0), max: None }.into(), "<integer of at least 0>", "<at least 0>"),
             (Float { max: Some(9.0), ..Float::default() }.into(), "<number of at most 9>", "<at most 9>"),
+            (
+                float(-0.0, 1.0).decimals(3).into(),
+                "<number between 0–1 with at most 3 decimals>",
+                "<0–1 with at most 3 decimals>",
+            ),
+            (
+                Float::at_least(1.0).decimals(0).into(),
+                "<number of at least 1 without decimals>",
+                "<at least 1 without decimals>",
+            ),
+            (
+                string(3, 20).of("a-z\\-".parse().expect("a set")).into(),
+                r"<string of 3–20 characters of [\\-a-z]>",
+                r"<3–20 chars of [\\-a-z]>",
+            ),
             (Int::default().into(), "<integer>", "<integer>"),
             (
                 Text { min_length: 3, ..Text::default() }.into(),
@@ -325,6 +363,10 @@ mod tests {
             assert_eq!(alone(kind.clone()), format!("\"{long}\""));
             assert_eq!(within(kind), short);
         }
+        assert_eq!(
+            alone(template("says <generated>", 0, 9).of("^,".parse().expect("a set"))),
+            "\"says <text of 0–9 characters of [^,]>\""
+        );
         assert_eq!(
             alone(template("a <generated> b <generated>", 1, 5)),
             "\"a <text of 1–5 characters> b <text of 1–5 characters>\""
@@ -350,6 +392,13 @@ mod tests {
             alone(weights),
             r#""<choice between [\"a\" (70%), \"b\" (30%), \"c\" (0.1%), \"d\" (0.05%)]>""#
         );
+        let shares = |weights: [f64; 2]| {
+            let text = alone(weighted([(1, weights[0]), (2, weights[1])]));
+            text[18..text.len() - 3].to_owned()
+        };
+        assert_eq!(shares([999.0, 1.0]), "1 (99.9%), 2 (0.1%)");
+        assert_eq!(shares([1e9, 1.0]), "1 (over 99.999%), 2 (under 0.001%)");
+        assert_eq!(alone(weighted([(1, 3.0)])), r#""<choice between [1 (100%)]>""#);
     }
 
     #[test]
@@ -391,12 +440,100 @@ mod tests {
     }
 
     #[test]
+    fn variants_within_lists_stay_on_their_line() {
+        let either = || untagged([Kind::from(int(1, 2)), string(1, 3).into()]);
+        assert_eq!(
+            alone(array(1, 4, either())),
+            r#""<list of 1–4 items, each: <one of: <1–2> OR <1–3 chars>>>""#
+        );
+        assert_eq!(
+            alone(composite([field("a", either()).optional()])),
+            "{\n  \"a\": \"<optional: <one of: <1–2> OR <1–3 chars>>>\"\n}"
+        );
+    }
+
+    #[test]
+    fn hints_are_in_placeholders() {
+        let stats = composite([field("level", int(1, 9)).describe("how\n strong")]);
+        let kinds: [(Kind, &str, &str); 8] = [
+            (int(0, 9).into(), "\"<integer between 0–9 (HINT)>\"", "<0–9 (HINT)>"),
+            (boolean(), "\"<true or false (HINT)>\"", "<true or false (HINT)>"),
+            (
+                array(1, 4, described("each", int(0, 9))).into(),
+                "\"<list of 1–4 items (HINT), each: <integer between 0–9 (each)>>\"",
+                "<list of 1–4 items (HINT), each: <0–9 (each)>>",
+            ),
+            (
+                stats.into(),
+                "<HINT> {\n  \"level\": \"<integer between 1–9 (how strong)>\"\n}",
+                "<HINT> { \\\"level\\\": <1–9 (how strong)> }",
+            ),
+            (
+                untagged([int(1, 2), int(5, 6)]).into(),
+                "\"<choose one of the following structures (HINT)>\n<1–2>\nOR\n<5–6>\"",
+                "<one of (HINT): <1–2> OR <5–6>>",
+            ),
+            (
+                template("a <generated>", 1, 5).into(),
+                "\"a <text of 1–5 characters (HINT)>\"",
+                "\\\"a <text of 1–5 characters (HINT)>\\\"",
+            ),
+            (choice([1, 2]).into(), "\"<choice between [1, 2] (HINT)>\"", "<choice between [1, 2] (HINT)>"),
+            (constant(1), "1", "1"),
+        ];
+        for (kind, long, short) in kinds {
+            let kind = described("HINT", kind);
+            assert_eq!(alone(kind.clone()), long);
+            assert_eq!(within(kind), short);
+        }
+    }
+
+    #[test]
+    fn what_is_not_shown_in_place_is_told_where() -> Result<(), FieldsError> {
+        let quest = composite([field("steps", array(0, 2, reference("quest"))).optional()]);
+        let log = composite([field("quests", array(1, 3, reference("quest")))]);
+        let definition = DefinitionBuilder::new(log).define("quest", quest.clone()).build()?;
+        assert!(definition.template().contains("<the same as quests[]>"), "{}", definition.template());
+        let whole = DefinitionBuilder::new(reference("quest")).define("quest", quest).build()?;
+        assert!(whole.template().contains("<the same as the whole>"), "{}", whole.template());
+        // A chain that is too long for one line.
+        let mut builder = DefinitionBuilder::new(reference("d0")).define("d300", int(0, 7));
+        for index in 0..300 {
+            let next = array(0, 1, reference(format!("d{}", index + 1)));
+            builder = builder.define(format!("d{index}"), composite([field("x", next)]));
+        }
+        let template = builder.build()?.template();
+        assert!(template.contains(", as below>") && template.contains("<integer between 0–7>"), "{template}");
+        for line in template.lines().filter(|line| line.contains(", as below>")) {
+            let (before, _) = line.split_once(", as below>").unwrap();
+            let (_, name) = before.rsplit_once('<').unwrap();
+            assert!(template.contains(&format!("\n\n{name}:\n{{")), "{name} is not below");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn deep_structures_within_deep_ones_are_no_deep_recursion() -> Result<(), FieldsError> {
+        let mut builder = DefinitionBuilder::new(reference("d0")).define("d300", int(0, 7));
+        for index in 0..300 {
+            let mut kind = reference(format!("d{}", index + 1));
+            for _ in 0..58 {
+                kind = array(0, 1, kind).into();
+            }
+            builder = builder.define(format!("d{index}"), kind);
+        }
+        assert!(builder.build()?.template().contains("<integer between 0–7>"));
+        Ok(())
+    }
+
+    #[test]
     fn structures_are_shown_within_themselves_by_name() -> Result<(), FieldsError> {
         let tree = composite([field("value", int(0, 9)), field("trees", array(0, 2, reference("tree")))]);
         let two = composite([field("one", reference("tree")), field("other", reference("tree"))]);
         let definition = DefinitionBuilder::new(two).define("tree", tree).build()?;
-        let tree = "{\n    \"value\": \"<integer between 0–9>\",\n    \"trees\": \"<list of 0–2 items, each: <tree, as above>>\"\n  }";
-        assert_eq!(definition.template(), format!("{{\n  \"one\": {tree},\n  \"other\": {tree}\n}}"));
+        let tree = "{\n    \"value\": \"<integer between 0–9>\",\n    \"trees\": \"<list of 0–2 items, each: <the same as PLACE>>\"\n  }";
+        let (one, other) = (tree.replace("PLACE", "one"), tree.replace("PLACE", "other"));
+        assert_eq!(definition.template(), format!("{{\n  \"one\": {one},\n  \"other\": {other}\n}}"));
         Ok(())
     }
 }

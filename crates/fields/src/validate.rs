@@ -1,16 +1,19 @@
-//! Checks JSON texts, by code that shares nothing with the grammar and the schema.
+//! Checks JSON texts. With the grammar and the schema it shares the definition, its sets of characters and the parts of its
+//! templates, and no code that decides about a value.
 //!
 //! What counts is the value: members may come in any order, and numbers and strings be spelt in any way.
 
+mod json;
 mod number;
-mod tree;
+mod text;
 mod words;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::{self, Write as _};
 use std::rc::Rc;
 
-use self::tree::Json;
+use self::json::Json;
+use self::text::{is_filled, may_be};
 use crate::Definition;
 use crate::field::{Array, Composite, Kind, Template, Text, Variant};
 use crate::path::is_plain;
@@ -39,8 +42,14 @@ pub(crate) fn validate(definition: &Definition, text: &str) -> Vec<Invalid> {
         Ok(value) => value,
         Err(error) => return vec![Invalid { path: "$".to_owned(), message: format!("not JSON: {error}") }],
     };
-    let mut validator =
-        Validator { definition, path: "$".to_owned(), errors: Vec::new(), tried: HashMap::new() };
+    let mut validator = Validator {
+        definition,
+        path: "$".to_owned(),
+        errors: Vec::new(),
+        shapes: HashMap::new(),
+        trials: 0,
+        tried: HashMap::new(),
+    };
     validator.value(definition.root(), &value);
     validator.errors
 }
@@ -49,12 +58,49 @@ struct Validator<'d> {
     definition: &'d Definition,
     path: String,
     errors: Vec<Invalid>,
-    /// What came of values at untagged variants, which may come to the same value in many ways.
-    tried: HashMap<(*const Variant, *const Json), Rc<[Invalid]>>,
+    shapes: HashMap<*const Composite, Rc<Shape<'d>>>,
+    /// How many untagged variants the value is within.
+    trials: usize,
+    /// What came of values at kinds within two and more untagged variants, which may come to the same in many ways.
+    tried: HashMap<(*const Kind, *const Json), Rc<[Invalid]>>,
+}
+
+/// The members of an object, by their names.
+struct Shape<'d> {
+    places: HashMap<&'d str, usize>,
+    /// Those that are always there, in their order.
+    required: Vec<usize>,
+}
+
+impl<'d> Shape<'d> {
+    fn new(composite: &'d Composite) -> Self {
+        let fields = composite.fields.iter().enumerate();
+        let places = fields.clone().map(|(place, member)| (member.name.as_str(), place)).collect();
+        let required = fields.filter(|(_, member)| !member.optional).map(|(place, _)| place).collect();
+        Self { places, required }
+    }
 }
 
 impl<'d> Validator<'d> {
+    /// Each level of the text comes here once, so its depth bounds that of the calls.
     fn value(&mut self, kind: &'d Kind, value: &Json) {
+        let is_single = match kind {
+            Kind::Ref(_) | Kind::Described(_) => false,
+            Kind::Variant(variant) => !variant.untagged,
+            _ => true,
+        };
+        if is_single {
+            return self.single(kind, value);
+        }
+        let definition = self.definition;
+        match definition.alternatives(kind).as_slice() {
+            [only] => self.single(only, value),
+            kinds => self.untagged(kinds, value),
+        }
+    }
+
+    /// A kind that is no other one.
+    fn single(&mut self, kind: &'d Kind, value: &Json) {
         match kind {
             Kind::Int(int) => {
                 let is_within = value.as_number().and_then(number::whole).is_some_and(|number| {
@@ -76,16 +122,11 @@ impl<'d> Validator<'d> {
             Kind::Boolean => self.expect(value.is_boolean(), value, || "true or false".to_owned()),
             Kind::Constant(constant) => self.expect(value.is(constant), value, || constant.text()),
             Kind::Composite(composite) => self.object(composite, value),
-            Kind::Variant(variant) if variant.untagged => self.untagged(variant, value),
             Kind::Variant(variant) => self.tagged(variant, value),
             Kind::Template(template) => self.template(template, value),
             Kind::Array(array) => self.array(array, value),
-            // A checked definition has all of its structures.
-            Kind::Ref(name) => {
-                if let Some(kind) = self.definition.definition(name) {
-                    self.value(kind, value);
-                }
-            }
+            // These stand for others.
+            Kind::Ref(_) | Kind::Described(_) => {}
         }
     }
 
@@ -111,14 +152,37 @@ impl<'d> Validator<'d> {
         let Some(members) = value.as_object() else {
             return self.wrong(format!("expected an object, found {value}"));
         };
-        self.names(members, |name| composite.fields.iter().any(|member| member.name == name));
-        for member in &composite.fields {
-            match members.iter().find(|(name, _)| *name == member.name) {
-                Some((name, value)) => self.member(name, &member.kind, value),
-                None if member.optional => {}
-                None => self.wrong(format!("the member {:?} is missing", member.name)),
+        let shape = self.shape(composite);
+        let mut found: BTreeMap<usize, Option<&Json>> = BTreeMap::new();
+        for (name, value) in members {
+            match shape.places.get(name.as_str()) {
+                None => self.wrong(format!("there is no member {name:?}")),
+                Some(place) if found.contains_key(place) => {
+                    self.wrong(format!("the member {name:?} comes twice"));
+                }
+                Some(&place) => {
+                    found.insert(place, Some(value));
+                }
             }
         }
+        let missing: Vec<usize> =
+            shape.required.iter().copied().filter(|place| !found.contains_key(place)).take(ERRORS).collect();
+        found.extend(missing.into_iter().map(|place| (place, None)));
+        for (place, value) in found {
+            let member = &composite.fields[place];
+            match value {
+                Some(value) => self.member(&member.name, &member.kind, value),
+                None => self.wrong(format!("the member {:?} is missing", member.name)),
+            }
+            if self.is_full() {
+                return;
+            }
+        }
+    }
+
+    fn shape(&mut self, composite: &'d Composite) -> Rc<Shape<'d>> {
+        let shape = self.shapes.entry(std::ptr::from_ref(composite));
+        Rc::clone(shape.or_insert_with(|| Rc::new(Shape::new(composite))))
     }
 
     fn tagged(&mut self, variant: &'d Variant, value: &Json) {
@@ -135,33 +199,45 @@ impl<'d> Validator<'d> {
         }
     }
 
-    /// Tries all structures; where none fits, tells the errors of the nearest: of those that are wrong within, or else of all, the one
+    /// Tries all kinds; where none fits, tells the errors of the nearest: of those that are wrong within, or else of all, the one
     /// with the fewest.
-    fn untagged(&mut self, variant: &'d Variant, value: &Json) {
-        let key = (std::ptr::from_ref(variant), std::ptr::from_ref(value));
-        if let Some(errors) = self.tried.get(&key) {
-            return self.errors.extend_from_slice(&Rc::clone(errors));
-        }
+    fn untagged(&mut self, kinds: &[&'d Kind], value: &Json) {
         let before = std::mem::take(&mut self.errors);
-        let mut nearest: Option<(bool, Vec<Invalid>)> = None;
-        for branch in &variant.variants {
-            self.value(&branch.kind, value);
-            let errors = std::mem::take(&mut self.errors);
+        self.trials += 1;
+        let mut nearest: Option<(bool, Rc<[Invalid]>)> = None;
+        for kind in kinds {
+            let errors = self.trial(kind, value);
             let is_here = errors.iter().any(|error| error.path == self.path);
             let is_nearer =
-                |nearest: &(bool, Vec<Invalid>)| (is_here, errors.len()) < (nearest.0, nearest.1.len());
+                |nearest: &(bool, Rc<[Invalid]>)| (is_here, errors.len()) < (nearest.0, nearest.1.len());
             if nearest.as_ref().is_none_or(is_nearer) {
                 nearest = Some((is_here, errors));
             }
+            if nearest.as_ref().is_some_and(|(_, errors)| errors.is_empty()) {
+                break;
+            }
         }
-        let mut errors = nearest.map(|(_, errors)| errors).unwrap_or_default();
-        if !errors.is_empty() && variant.variants.len() > 1 {
-            let message = "none of the structures fits; of the nearest:".to_owned();
-            errors.insert(0, Invalid { path: self.path.clone(), message });
-        }
+        self.trials -= 1;
         self.errors = before;
-        self.errors.extend_from_slice(&errors);
-        self.tried.insert(key, errors.into());
+        let Some((_, errors)) = nearest.filter(|(_, errors)| !errors.is_empty()) else { return };
+        self.wrong("none of the structures fits; of the nearest:".to_owned());
+        let room = ERRORS - self.errors.len();
+        self.errors.extend(errors.iter().take(room).cloned());
+    }
+
+    /// The errors of a value at one of several kinds.
+    fn trial(&mut self, kind: &'d Kind, value: &Json) -> Rc<[Invalid]> {
+        let key = (std::ptr::from_ref(kind), std::ptr::from_ref(value));
+        if let Some(errors) = self.tried.get(&key) {
+            return Rc::clone(errors);
+        }
+        self.single(kind, value);
+        let errors: Rc<[Invalid]> = std::mem::take(&mut self.errors).into();
+        // Within no other trial the value comes here once.
+        if self.trials > 1 {
+            self.tried.insert(key, Rc::clone(&errors));
+        }
+        errors
     }
 
     fn array(&mut self, array: &'d Array, value: &Json) {
@@ -177,6 +253,9 @@ impl<'d> Validator<'d> {
             let _ = write!(self.path, "[{index}]");
             self.value(&array.element, item);
             self.path.truncate(len);
+            if self.is_full() {
+                return;
+            }
         }
     }
 
@@ -192,85 +271,21 @@ impl<'d> Validator<'d> {
         self.path.truncate(len);
     }
 
-    /// Tells the names that are not known, and those that come twice.
-    fn names(&mut self, members: &[(String, Json)], is_known: impl Fn(&str) -> bool) {
-        let mut names = HashSet::new();
-        for (name, _) in members {
-            if !is_known(name) {
-                self.wrong(format!("there is no member {name:?}"));
-            } else if !names.insert(name) {
-                self.wrong(format!("the member {name:?} comes twice"));
-            }
-        }
-    }
-
     fn expect(&mut self, is_right: bool, found: &Json, expected: impl FnOnce() -> String) {
         if !is_right {
             self.wrong(format!("expected {}, found {found}", expected()));
         }
     }
 
+    const fn is_full(&self) -> bool {
+        self.errors.len() >= ERRORS
+    }
+
     fn wrong(&mut self, message: String) {
-        if self.errors.len() < ERRORS {
+        if !self.is_full() {
             self.errors.push(Invalid { path: self.path.clone(), message });
         }
     }
-}
-
-/// Whether a text may have a character.
-fn may_be(text: &Text, c: char) -> bool {
-    match &text.characters {
-        Some(set) => set.contains(c),
-        None => c >= ' ' || c == '\n' || c == '\t',
-    }
-}
-
-/// Whether a string is the template with a text in each place. Texts may begin and end where the fixed parts allow, so all ends
-/// of a place are followed at once.
-fn is_filled(template: &Template, string: &str) -> bool {
-    let chars: Vec<char> = string.chars().collect();
-    let literals: Vec<Vec<char>> =
-        template.literals().into_iter().map(|literal| literal.chars().collect()).collect();
-    let Some((first, others)) = literals.split_first() else { return false };
-    let mut ends = vec![false; chars.len() + 1];
-    if chars.starts_with(first) {
-        ends[first.len()] = true;
-    }
-    for literal in others {
-        ends = after_place(&template.text, &ends, &chars);
-        let mut after = vec![false; chars.len() + 1];
-        for (at, _) in ends.iter().enumerate().filter(|(_, is_end)| **is_end) {
-            if chars[at..].starts_with(literal) {
-                after[at + literal.len()] = true;
-            }
-        }
-        ends = after;
-    }
-    ends[chars.len()]
-}
-
-/// Where a text may end that begins at one of `starts`.
-fn after_place(text: &Text, starts: &[bool], chars: &[char]) -> Vec<bool> {
-    // How many allowed characters there are from each place on.
-    let mut runs = vec![0; chars.len() + 1];
-    for (at, &c) in chars.iter().enumerate().rev() {
-        runs[at] = if may_be(text, c) { runs[at + 1] + 1 } else { 0 };
-    }
-    // Where ranges of ends begin, less where they are over.
-    let mut changes = vec![0i64; chars.len() + 2];
-    for (start, _) in starts.iter().enumerate().filter(|(_, is_start)| **is_start) {
-        let most = runs[start].min(text.max_length.unwrap_or(usize::MAX));
-        if text.min_length <= most {
-            changes[start + text.min_length] += 1;
-            changes[start + most + 1] -= 1;
-        }
-    }
-    let mut open = 0;
-    let ends = changes.iter().take(starts.len()).map(|change| {
-        open += change;
-        open > 0
-    });
-    ends.collect()
 }
 
 #[cfg(test)]
@@ -278,7 +293,7 @@ mod tests {
     use crate::builder::{
         array, choice, composite, constant, field, float, int, reference, string, template, untagged, variant,
     };
-    use crate::field::Kind;
+    use crate::field::{Array, Float, Int, Kind};
     use crate::{Definition, DefinitionBuilder};
 
     fn told(kind: impl Into<Kind>, text: &str) -> Vec<String> {
@@ -358,6 +373,62 @@ mod tests {
             ]
         );
         assert!(!told(two.clone(), r#""a and b""#).is_empty() && !told(two, r#""a, b.""#).is_empty());
+    }
+
+    #[test]
+    fn numbers_are_told_with_all_that_bounds_them() {
+        assert_eq!(
+            told(float(0.0, 1.0), "0.123"),
+            ["$: expected a number between 0 and 1 with at most 2 decimals, found 0.123"]
+        );
+        assert_eq!(
+            told(Float::at_least(0.0).decimals(1), "1e300"),
+            ["$: expected a number between 0 and 100000000000000 with at most 1 decimal, found 1e300"]
+        );
+        assert_eq!(
+            told(Float::at_most(1.0).decimals(0), "1.5"),
+            ["$: expected a number between -9007199254740991 and 1 without decimals, found 1.5"]
+        );
+        assert_eq!(
+            told(Int::at_least(0), "9223372036854775808"),
+            ["$: expected an integer of 64 bits of at least 0, found 9223372036854775808"]
+        );
+    }
+
+    #[test]
+    fn errors_are_as_many_as_are_told() {
+        let either = untagged([Kind::from(int(0, 9)), Kind::Boolean]);
+        let many = format!("[{}\"x\"]", "\"x\",".repeat(99_999));
+        assert_eq!(told(Array::at_least(0, either.clone()), &many).len(), 100);
+        let within = untagged([Kind::from(Array::at_least(0, either)), int(0, 9).into()]);
+        assert_eq!(told(within, &many).len(), 100);
+        let names: Vec<String> = (0..300).map(|index| format!("f{index}")).collect();
+        let all = composite(names.iter().map(|name| field(name, Kind::Boolean)));
+        assert_eq!(told(all, "{}").len(), 100);
+    }
+
+    #[test]
+    fn large_objects_are_read_once() {
+        let names: Vec<String> = (0..19_000).map(|index| format!("f{index}")).collect();
+        let all = composite(names.iter().map(|name| field(name, Kind::Boolean).optional()));
+        let list = array(0, 1_000_000, all);
+        let members: Vec<String> = names.iter().rev().map(|name| format!("\"{name}\": true")).collect();
+        let empty = "{},".repeat(100_000);
+        assert!(told(list, &format!("[{empty}{{{}}}]", members.join(","))).is_empty());
+    }
+
+    #[test]
+    fn long_ways_to_a_structure_are_no_recursion() {
+        let mut builder = DefinitionBuilder::new(reference("d0"));
+        for index in 0..499 {
+            let next = reference(format!("d{}", index + 1));
+            builder = builder.define(format!("d{index}"), untagged([next, Kind::Boolean]));
+        }
+        let last = composite([field("next", reference("d0")).optional()]);
+        let definition = builder.define("d499", last).build().expect("it can end");
+        let text = format!("{}true{}", r#"{"next": "#.repeat(120), "}".repeat(120));
+        assert!(definition.validate(&text).is_empty());
+        assert!(!definition.validate(&text.replace("true", "1")).is_empty());
     }
 
     #[test]

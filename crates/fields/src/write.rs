@@ -36,7 +36,8 @@ impl Map {
 
     fn kind(&mut self, kind: &Kind) {
         self.key("type", string(type_of(kind)));
-        match kind {
+        self.optional("description", kind.description().map(string));
+        match kind.plain() {
             Kind::Int(Int { min, max }) => {
                 self.optional("min", min.map(Node::Integer));
                 self.optional("max", max.map(Node::Integer));
@@ -52,7 +53,6 @@ impl Map {
                 let weights = weights.iter().copied().map(number).collect::<Vec<_>>();
                 self.optional("weights", (!weights.is_empty()).then_some(Node::List(weights)));
             }
-            Kind::Boolean => {}
             Kind::Constant(value) => self.key("value", scalar(value)),
             Kind::Composite(composite) => {
                 self.key("fields", Node::List(composite.fields.iter().map(member).collect()));
@@ -68,6 +68,8 @@ impl Map {
                 self.optional("max_items", array.max_items.map(count));
             }
             Kind::Ref(name) => self.key("to", string(name)),
+            // The one without keys, and one that a plain kind is not.
+            Kind::Boolean | Kind::Described(_) => {}
         }
     }
 
@@ -103,8 +105,8 @@ fn member(member: &Member) -> Node {
     Node::Map(map.0)
 }
 
-const fn type_of(kind: &Kind) -> &'static str {
-    match kind {
+fn type_of(kind: &Kind) -> &'static str {
+    match kind.plain() {
         Kind::Int(_) => "int",
         Kind::Float(_) => "float",
         Kind::String(_) => "string",
@@ -115,7 +117,7 @@ const fn type_of(kind: &Kind) -> &'static str {
         Kind::Variant(_) => "variant",
         Kind::Template(_) => "template",
         Kind::Array(_) => "array",
-        Kind::Ref(_) => "ref",
+        Kind::Ref(_) | Kind::Described(_) => "ref",
     }
 }
 

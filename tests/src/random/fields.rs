@@ -32,7 +32,8 @@ const NAMES: [&str; 20] = [
     "yes",
 ];
 const STRUCTURES: [&str; 3] = ["tree", "char", "leaf-2"];
-const WORDS: [&str; 16] = [
+const HINTS: [&str; 5] = ["in years", "what others\n\tcall them", "\"quoted\"", " ", "é: - #"];
+const WORDS: [&str; 34] = [
     "warrior",
     "war",
     "mage",
@@ -49,6 +50,24 @@ const WORDS: [&str; 16] = [
     "</s>",
     "~",
     " a ",
+    "\u{7f}",
+    "\u{85}",
+    "\u{2028}",
+    "\u{feff}",
+    "\r\n",
+    " \n ",
+    "a: b",
+    "- a",
+    "# a",
+    "a #",
+    "'",
+    "<<",
+    "0x1F",
+    "1e3",
+    ".inf",
+    "2024-01-01",
+    "{a",
+    "|",
 ];
 const SETS: [&str; 8] =
     ["a-c", "a-zA-Z0-9 _-", "^a", "\\n\\t\"\\\\", "日本é", "\\\\", "\\u{1F600}-\\u{1F64F}", "\\[\\]^"];
@@ -80,7 +99,13 @@ pub fn definition(random: &mut Random) -> Definition {
     builder.build().expect("well-formed")
 }
 
+/// A kind, with a description sometimes.
 fn kind(random: &mut Random, depth: usize, structures: usize) -> Kind {
+    let kind = plain_kind(random, depth, structures);
+    if random.below(8) == 0 { kind.describe(*random.pick(&HINTS)) } else { kind }
+}
+
+fn plain_kind(random: &mut Random, depth: usize, structures: usize) -> Kind {
     match random.below(if depth == 0 { 8 } else { 14 }) {
         0 => ints(random).into(),
         1 => floats(random).into(),
@@ -152,21 +177,41 @@ fn ints(random: &mut Random) -> Int {
 }
 
 fn floats(random: &mut Random) -> Float {
-    let decimals = random.below(5) as u32;
-    let bound = |random: &mut Random| match random.below(4) {
-        0 => (random.below(20) as f64 - 10.0) * 1e6,
-        1 => random.below(7) as f64 - 3.0,
-        _ => (random.below(4001) as f64 - 2000.0) / 10f64.powi(random.below(decimals as usize + 1) as i32),
+    let decimals = random.below(if random.below(3) == 0 { 16 } else { 5 }) as u32;
+    // As far as floats with so many decimals may reach.
+    let limit = if decimals == 0 { (1 << 53) - 1 } else { 10i64.pow(15) };
+    let unit = 10i64.pow(decimals);
+    let bound = |random: &mut Random| {
+        let units = match random.below(5) {
+            0 => (random.below(20) as i64 - 10) * 1_000_000 * unit.min(1_000_000),
+            1 => (random.below(7) as i64 - 3).saturating_mul(unit),
+            2 => (limit - random.below(1000) as i64) * [1, -1][random.below(2)],
+            _ => (random.below(4001) as i64 - 2000).saturating_mul(10i64.pow(random.below(4) as u32)),
+        };
+        number(units.clamp(-limit, limit), decimals)
     };
     let (one, other) = (bound(random), bound(random));
     let mut float = float(one.min(other), one.max(other)).decimals(decimals);
     match random.below(12) {
         0 => float.min = None,
         1 => float.max = None,
-        2 => float.decimals = None,
+        // Where there are more decimals than that anyway.
+        2 if decimals > 1 => float.decimals = None,
         _ => {}
     }
-    float
+    if Definition::new("float", float.clone()).is_ok() { float } else { float.decimals(decimals) }
+}
+
+/// So many units of the last decimal.
+fn number(units: i64, decimals: u32) -> f64 {
+    format!("{units}e-{decimals}").parse().expect("a number")
+}
+
+/// A number in units, which it is a whole number of.
+fn units(value: f64, decimals: u32) -> i64 {
+    let text = value.to_string();
+    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+    format!("{whole}{fraction:0<width$}", width = decimals as usize).parse().expect("a whole number")
 }
 
 fn text(random: &mut Random) -> Text {
@@ -185,7 +230,7 @@ fn set(random: &mut Random) -> Characters {
 
 fn templates(random: &mut Random) -> formwork_fields::field::Template {
     let mut source = String::new();
-    for place in 0..=1 + random.below(2) {
+    for place in 0..=1 + random.below(4) {
         source.push_str(if place > 0 { PLACE } else { "" });
         source.push_str(random.pick::<&str>(&["", "a", "says ", "(.*)", "\"q\"", "\n", "[x]", "é\\"]));
     }
@@ -278,6 +323,7 @@ impl<'d> Values<'d> {
                 let count = self.count(array.min_items, array.max_items, depth);
                 (0..count).map(|_| self.kind(&array.element, depth + 1)).collect()
             }
+            Kind::Described(described) => self.kind(&described.kind, depth),
             Kind::Ref(name) => {
                 let structure = self.definition.definitions().iter().find(|(known, _)| known == name);
                 self.kind(&structure.expect("checked").1, depth + 1)
@@ -309,19 +355,23 @@ impl<'d> Values<'d> {
         let bounds = [float.min, float.max];
         let usual = bounds.iter().flatten().map(|bound| digits(*bound)).max().unwrap_or(0).max(2);
         let decimals = float.decimals.unwrap_or(usual);
-        let unit = 10f64.powi(decimals as i32);
-        let limit = 9_007_199_254_740_991.0;
-        let low = float.min.map_or(-limit, |min| (min * unit).round());
-        let high = float.max.map_or(limit, |max| (max * unit).round());
+        let limit = if decimals == 0 { (1 << 53) - 1 } else { 10i64.pow(15) };
+        let low = float.min.map_or(-limit, |min| units(min, decimals));
+        let high = float.max.map_or(limit, |max| units(max, decimals));
+        let among = |share: usize| low + ((high - low) as f64 * (share as f64 / f64::from(1 << 20))) as i64;
         let units = match self.random.below(4) {
             0 => low,
             1 => high,
-            _ => (low + (high - low) * (self.random.below(1 << 20) as f64 / f64::from(1 << 20))).round(),
+            _ => among(self.random.below(1 << 20)).clamp(low, high),
         };
-        let units = if self.is_bent() { units + *self.random.pick(&[1.0, -1.0, 0.5, 0.25]) } else { units };
-        // The nearest float of the decimal.
-        let text = format!("{}e-{decimals}", units.clamp(-limit, limit));
-        Scalar::from(text.parse::<f64>().expect("a number")).to_json()
+        // One more or less, or half of one, where floats can tell.
+        let (units, decimals) = match if self.is_bent() { self.random.below(3) } else { 3 } {
+            0 => (units + 1, decimals),
+            1 => (units - 1, decimals),
+            2 if units.abs() < limit / 100 => (units * 10 + 5, decimals + 1),
+            _ => (units, decimals),
+        };
+        Scalar::from(number(units, decimals)).to_json()
     }
 
     fn text(&mut self, text: &Text) -> String {

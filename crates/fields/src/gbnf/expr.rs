@@ -2,14 +2,16 @@
 
 use std::fmt::{self, Write};
 
+use crate::Characters;
+
 /// The longest line that is not broken.
 const LINE: usize = 100;
 
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Expr {
     Text(String),
-    /// One character of these ranges, which are sorted, apart, and not none.
-    Class(Vec<(char, char)>),
+    /// One of these characters.
+    Class(Characters),
     Rule(String),
     Sequence(Vec<Self>),
     /// One of these, which are not none.
@@ -55,23 +57,23 @@ impl Expr {
         self.repeat(0, Some(1))
     }
 
-    fn write(&self, place: Place, out: &mut String) {
+    fn write(&self, context: Context, out: &mut String) {
         let group = match self {
-            Self::Alternatives(_) => place > Place::Alternative,
-            Self::Sequence(parts) => place == Place::Repeat && parts.len() != 1,
+            Self::Alternatives(_) => context > Context::Alternative,
+            Self::Sequence(parts) => context == Context::Repeat && parts.len() != 1,
             Self::Text(_) | Self::Class(_) | Self::Rule(_) => false,
-            Self::Repeat(..) => place == Place::Repeat,
+            Self::Repeat(..) => context == Context::Repeat,
         };
         out.push_str(if group { "(" } else { "" });
         match self {
             Self::Text(text) => literal(text, out),
-            Self::Class(ranges) => class(ranges, out),
+            Self::Class(set) => class(set, out),
             Self::Rule(name) => out.push_str(name),
             Self::Sequence(parts) if parts.is_empty() => out.push_str("\"\""),
-            Self::Sequence(parts) => joined(parts, " ", Place::Sequence, out),
-            Self::Alternatives(parts) => joined(parts, " | ", Place::Alternative, out),
+            Self::Sequence(parts) => joined(parts, " ", Context::Sequence, out),
+            Self::Alternatives(parts) => joined(parts, " | ", Context::Alternative, out),
             Self::Repeat(item, min, max) => {
-                item.write(Place::Repeat, out);
+                item.write(Context::Repeat, out);
                 counts(*min, *max, out);
             }
         }
@@ -81,7 +83,7 @@ impl Expr {
 
 /// What an expression stands in, from the loosest to the tightest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum Context {
     Alternative,
     Sequence,
     Repeat,
@@ -91,11 +93,11 @@ impl fmt::Display for Expr {
     /// As the right side of a rule: where it is long, over several lines.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut line = String::new();
-        self.write(Place::Alternative, &mut line);
+        self.write(Context::Alternative, &mut line);
         match self {
             Self::Alternatives(parts) if line.len() > LINE => {
                 line.clear();
-                joined(parts, " |\n  ", Place::Alternative, &mut line);
+                joined(parts, " |\n  ", Context::Alternative, &mut line);
             }
             Self::Sequence(parts) if line.len() > LINE => {
                 line.clear();
@@ -104,7 +106,7 @@ impl fmt::Display for Expr {
                     // What a text begins, such as a member, goes on to the next one.
                     let begins = matches!(part, Self::Text(_) | Self::Repeat(..));
                     line.push_str(if begins { "\n  " } else { " " });
-                    part.write(Place::Sequence, &mut line);
+                    part.write(Context::Sequence, &mut line);
                 }
                 line.push_str("\n)");
             }
@@ -114,10 +116,10 @@ impl fmt::Display for Expr {
     }
 }
 
-fn joined(parts: &[Expr], between: &str, place: Place, out: &mut String) {
+fn joined(parts: &[Expr], between: &str, context: Context, out: &mut String) {
     for (at, part) in parts.iter().enumerate() {
         out.push_str(if at > 0 { between } else { "" });
-        part.write(place, out);
+        part.write(context, out);
     }
 }
 
@@ -144,12 +146,12 @@ fn literal(text: &str, out: &mut String) {
     out.push('"');
 }
 
-fn class(ranges: &[(char, char)], out: &mut String) {
-    let outside = complement(ranges);
+fn class(set: &Characters, out: &mut String) {
+    let (ranges, outside) = (set.ranges(), set.complement());
     // Classes that reach the last character are mostly what a few others leave.
     let negated = !outside.is_empty() && ranges.last().is_some_and(|last| last.1 == char::MAX);
     out.push_str(if negated { "[^" } else { "[" });
-    for &(low, high) in if negated { &outside } else { ranges } {
+    for &(low, high) in if negated { outside.as_slice() } else { ranges } {
         class_character(low, out);
         if low < high {
             out.push('-');
@@ -159,32 +161,10 @@ fn class(ranges: &[(char, char)], out: &mut String) {
     out.push(']');
 }
 
-/// The characters that are in none of the ranges, which are sorted.
-fn complement(ranges: &[(char, char)]) -> Vec<(char, char)> {
-    let mut outside = Vec::new();
-    // Surrogates are no characters, so nothing is between U+D7FF and U+E000.
-    let mut next = 0u32;
-    for &(low, high) in ranges {
-        push_range(next, u32::from(low).checked_sub(1), &mut outside);
-        next = u32::from(high) + 1;
-    }
-    push_range(next, Some(u32::from(char::MAX)), &mut outside);
-    outside
-}
-
-fn push_range(from: u32, to: Option<u32>, ranges: &mut Vec<(char, char)>) {
-    let Some(to) = to.filter(|&to| from <= to) else { return };
-    let low = char::from_u32(from).unwrap_or('\u{E000}');
-    let high = char::from_u32(to).unwrap_or('\u{D7FF}');
-    if low <= high {
-        ranges.push((low, high));
-    }
-}
-
 fn class_character(c: char, out: &mut String) {
     match c {
         '\\' | ']' | '[' => out.extend(['\\', c]),
-        // llama.cpp has no escapes of their own for these.
+        // Not all versions of llama.cpp have escapes of their own for these.
         '-' | '^' => escape('x', 2, c, out),
         _ => character(c, out),
     }
@@ -229,7 +209,7 @@ mod tests {
 
     #[test]
     fn classes_escape_what_has_a_meaning() {
-        let class = |ranges: &[(char, char)]| Expr::Class(ranges.to_vec()).to_string();
+        let class = |ranges: &[(char, char)]| Expr::Class(Characters::of(ranges.to_vec())).to_string();
         assert_eq!(class(&[('-', '-'), ('[', '^')]), r"[\x2D\[-\x5E]");
         assert_eq!(class(&[(' ', '!'), ('#', '['), (']', char::MAX)]), r#"[^\x00-\x1F"\\]"#);
         assert_eq!(class(&[('\u{2000}', '\u{FFFF}')]), r"[\u2000-\uFFFF]");

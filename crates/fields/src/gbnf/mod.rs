@@ -12,8 +12,12 @@ use crate::Definition;
 use crate::decimal::Decimals;
 use crate::field::{Array, Choice, Int, Kind, Scalar, Variant};
 
-/// The largest count of a repetition that is written; llama.cpp has refused those above 2,000.
+/// The largest count of a repetition that is written. llama.cpp refuses those whose count, times the symbols that what is repeated
+/// brings, comes to 2,000. A rule that is named is one symbol; of a group, those within count.
 const COUNT: usize = 1000;
+
+/// The most members or items that a group has which may be left out; more of them have a rule of their own.
+const GROUP: usize = 100;
 
 /// Rules that do not belong to one field.
 const CHARACTER: &str = "char";
@@ -75,6 +79,7 @@ impl<'d> Writer<'d> {
 
     /// A value as a part of others: short ones as they are, others by the name of their rule.
     fn value(&mut self, kind: &'d Kind, way: &mut Way<'d>) -> Expr {
+        let kind = kind.plain();
         match kind {
             Kind::Constant(_) | Kind::Boolean | Kind::Ref(_) => self.expr(kind, way),
             _ => {
@@ -105,6 +110,7 @@ impl<'d> Writer<'d> {
             Kind::Template(template) => self.template(template, way),
             Kind::Array(array) => self.array(array, way),
             Kind::Ref(name) => Expr::Rule(self.structure(name)),
+            Kind::Described(described) => self.expr(&described.kind, way),
         }
     }
 
@@ -143,20 +149,22 @@ impl<'d> Writer<'d> {
         let item = self.value(&array.element, way);
         let more = Expr::sequence([Expr::text(", "), item.clone()]);
         let (min, max) = (array.min_items.saturating_sub(1), array.max_items.map(|max| max - 1));
-        // What is repeated often has to be a rule, which counts as little as a character.
-        let is_often = min.max(max.unwrap_or(0)) > COUNT / 10;
-        let more = if is_often {
-            way.push("more");
-            let more = self.rule(way, more);
-            way.pop();
-            more
-        } else {
-            more
-        };
-        let items = Expr::sequence([item, self.repeat(more, min, max, way)]);
+        let is_often = min.max(max.unwrap_or(0)) > GROUP;
+        let more = if is_often { self.rule_of("more", more, way) } else { more };
+        let mut items = Expr::sequence([item, self.repeat(more, min, max, way)]);
         way.pop();
-        let items = if array.min_items == 0 { items.optional() } else { items };
+        if array.min_items == 0 {
+            items = if is_often { self.rule_of("items", items, way) } else { items }.optional();
+        }
         Expr::sequence([Expr::text("["), items, Expr::text("]")])
+    }
+
+    /// A rule for a part of a field.
+    fn rule_of(&mut self, part: &'d str, expr: Expr, way: &mut Way<'d>) -> Expr {
+        way.push(part);
+        let rule = self.rule(way, expr);
+        way.pop();
+        rule
     }
 
     /// A rule of its own.
@@ -170,6 +178,10 @@ impl<'d> Writer<'d> {
     fn repeat(&mut self, item: Expr, min: usize, max: Option<usize>, way: &Way<'_>) -> Expr {
         if min.max(max.unwrap_or(0)) <= COUNT {
             return item.repeat(min, max);
+        }
+        if min < COUNT && max.is_some_and(|max| max - min < COUNT) {
+            let further = item.clone().repeat(0, max.map(|max| max - min));
+            return Expr::sequence([item.repeat(min, Some(min)), further]);
         }
         let mut way = way.clone();
         way.push("block");

@@ -5,6 +5,7 @@
 //! could follow. No number has a leading zero, an exponent, or the sign of a zero.
 
 use super::expr::Expr;
+use crate::Characters;
 use crate::decimal::Decimals;
 
 /// Whole numbers from `low` to `high`.
@@ -34,7 +35,11 @@ fn signed(low: i64, high: i64, magnitudes: impl Fn(u64, u64) -> Vec<Expr>) -> Ex
 
 fn digit(low: u64, high: u64) -> Expr {
     let digit = |value: u64| char::from(b'0' + value as u8);
-    if low == high { Expr::text(digit(low)) } else { Expr::Class(vec![(digit(low), digit(high))]) }
+    if low == high {
+        Expr::text(digit(low))
+    } else {
+        Expr::Class(Characters::of(vec![(digit(low), digit(high))]))
+    }
 }
 
 fn digits(min: usize, max: usize) -> Expr {

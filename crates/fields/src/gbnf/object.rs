@@ -1,6 +1,6 @@
 //! Objects: members in order, with commas between those that are there.
 
-use super::{Way, Writer};
+use super::{GROUP, Way, Writer};
 use crate::field::{Composite, Member, Scalar};
 use crate::gbnf::expr::Expr;
 
@@ -25,7 +25,7 @@ impl<'d> Writer<'d> {
     }
 
     /// Members of which there may be none. Each can be the first, and is followed by some of those after it.
-    fn all_optional(&mut self, pairs: Vec<Vec<Expr>>, way: &Way<'_>) -> Vec<Expr> {
+    fn all_optional(&mut self, pairs: Vec<Vec<Expr>>, way: &mut Way<'d>) -> Vec<Expr> {
         let mut firsts = Vec::with_capacity(pairs.len());
         let mut rest: Option<Expr> = None;
         for (index, pair) in pairs.into_iter().enumerate().rev() {
@@ -46,7 +46,13 @@ impl<'d> Writer<'d> {
             }
         }
         firsts.reverse();
-        if firsts.is_empty() { Vec::new() } else { vec![Expr::alternatives(firsts).optional()] }
+        if firsts.is_empty() {
+            return Vec::new();
+        }
+        let is_long = firsts.len() > GROUP;
+        let members = Expr::alternatives(firsts);
+        let members = if is_long { self.rule_of("members", members, way) } else { members };
+        vec![members.optional()]
     }
 }
 

@@ -28,6 +28,9 @@ impl<'d> Writer<'d> {
     }
 
     fn characters(&mut self, text: &Text, way: &mut Way<'d>) -> Expr {
+        if text.max_length == Some(0) {
+            return Expr::Sequence(Vec::new());
+        }
         let set = self.set(text.characters.as_ref(), way);
         self.repeat(set, text.min_length, text.max_length, way)
     }
@@ -43,7 +46,7 @@ impl<'d> Writer<'d> {
             .collect();
         let plain = set.without(&ESCAPES.map(|(c, _)| (c, c)));
         if escaped.is_empty() {
-            return Expr::Class(plain.ranges().to_vec());
+            return Expr::Class(plain);
         }
         let key = set.to_string();
         if let Some((_, rule)) = self.sets.iter().find(|(known, _)| *known == key) {
@@ -51,7 +54,7 @@ impl<'d> Writer<'d> {
         }
         let mut ways = Vec::new();
         if !plain.ranges().is_empty() {
-            ways.push(Expr::Class(plain.ranges().to_vec()));
+            ways.push(Expr::Class(plain));
         }
         ways.push(Expr::sequence([Expr::text("\\"), letters(escaped)]));
         let expr = Expr::alternatives(ways);
@@ -74,6 +77,6 @@ fn letters(mut letters: Vec<(char, char)>) -> Expr {
     letters.sort_unstable();
     match letters.as_slice() {
         [(only, _)] => Expr::text(*only),
-        _ => Expr::Class(letters),
+        _ => Expr::Class(Characters::of(letters)),
     }
 }

@@ -13,8 +13,7 @@ impl Reader<'_> {
         }
         let required = match schema.get("required") {
             None => Vec::new(),
-            Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
-            Some(_) => return Err(at.malformed("required", "a list of names")),
+            Some(names) => names_of(names).ok_or_else(|| at.malformed("required", "a list of names"))?,
         };
         let none = Map::new();
         let properties = match schema.get("properties") {
@@ -52,7 +51,11 @@ impl Reader<'_> {
     }
 }
 
-/// A schema without its `null`, if it has one: as one of its types, or as one of two branches.
+fn names_of(list: &Value) -> Option<Vec<&str>> {
+    list.as_array()?.iter().map(Value::as_str).collect()
+}
+
+/// A schema without its `null`, if it has one: as one of its types, of its values or of its branches.
 fn not_null(schema: &Value) -> Option<Value> {
     let mut schema = schema.as_object()?.clone();
     if let Some(Value::Array(types)) = schema.get("type") {
@@ -67,6 +70,14 @@ fn not_null(schema: &Value) -> Option<Value> {
         }
         schema.insert("type".to_owned(), kept);
         return Some(schema.into());
+    }
+    if !schema.contains_key("type")
+        && let Some(Value::Array(options)) = schema.get_mut("enum")
+    {
+        let before = options.len();
+        options.retain(|option| !option.is_null());
+        let is_less = options.len() < before && !options.is_empty();
+        return is_less.then(|| schema.into());
     }
     let keyword = ["anyOf", "oneOf"].into_iter().find(|keyword| schema.contains_key(*keyword))?;
     let branches = schema.get(keyword)?.as_array()?;
@@ -83,12 +94,17 @@ fn not_null(schema: &Value) -> Option<Value> {
 pub(super) fn tagged(kinds: &[Kind]) -> Option<Kind> {
     let mut variants: Vec<Branch> = Vec::with_capacity(kinds.len());
     for kind in kinds {
-        let Kind::Composite(Composite { fields }) = kind else { return None };
-        let [Member { name, kind, optional: false }] = fields.as_slice() else { return None };
+        let Kind::Composite(Composite { fields }) = kind.plain() else { return None };
+        let [Member { name, kind: value, optional: false }] = fields.as_slice() else { return None };
         if variants.iter().any(|branch| branch.name.as_ref() == Some(name)) {
             return None;
         }
-        variants.push(Branch { name: Some(name.clone()), kind: kind.clone() });
+        // What is said of the object is said of its value, which may have words of its own.
+        let value = match kind.description().filter(|_| value.description().is_none()) {
+            Some(description) => value.clone().describe(description),
+            None => value.clone(),
+        };
+        variants.push(Branch { name: Some(name.clone()), kind: value });
     }
     Some(Variant { variants, untagged: false }.into())
 }
@@ -98,10 +114,11 @@ pub(super) fn are_apart(branches: &[Value], kinds: &[Kind]) -> bool {
     let is_closed = |index: usize| branches[index].get("additionalProperties") == Some(&false.into());
     // An object does not fit where a member is missing, nor where one is not allowed.
     let is_out = |one: usize, other: usize| {
-        has_more(&kinds[other], &kinds[one]) || (is_closed(other) && has_more(&kinds[one], &kinds[other]))
+        let (kind, against) = (kinds[one].plain(), kinds[other].plain());
+        has_more(against, kind) || (is_closed(other) && has_more(kind, against))
     };
     let is_apart = |one: usize, other: usize| {
-        let (kind, against) = (&kinds[one], &kinds[other]);
+        let (kind, against) = (kinds[one].plain(), kinds[other].plain());
         by_type(kind, against)
             || by_value(kind, against)
             || by_member(kind, against)
@@ -129,7 +146,7 @@ fn type_of(kind: &Kind) -> Option<&'static str> {
             choice.options.iter().all(|option| of_scalar(option) == first).then_some(first)
         }
         Kind::Variant(variant) => (!variant.untagged).then_some("object"),
-        Kind::Ref(_) => None,
+        Kind::Ref(_) | Kind::Described(_) => None,
     }
 }
 
@@ -158,7 +175,10 @@ fn by_member(one: &Kind, other: &Kind) -> bool {
     let (Kind::Composite(one), Kind::Composite(other)) = (one, other) else { return false };
     one.fields.iter().filter(|member| !member.optional).any(|member| {
         let twin = other.fields.iter().find(|twin| twin.name == member.name && !twin.optional);
-        twin.is_some_and(|twin| by_value(&member.kind, &twin.kind) || by_type(&member.kind, &twin.kind))
+        twin.is_some_and(|twin| {
+            let (kind, twin) = (member.kind.plain(), twin.kind.plain());
+            by_value(kind, twin) || by_type(kind, twin)
+        })
     })
 }
 

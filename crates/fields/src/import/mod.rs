@@ -3,7 +3,7 @@
 //! Every value of the definition is one of the schema. Where the schema leaves more open, the definition takes what fields can say:
 //! objects have no members that are not named, numbers have the decimals of [`Float`](crate::field::Float), integers have 64 bits, and
 //! a member that may be `null` or left out is left out. What has no field is an error with its JSON pointer, as is every keyword
-//! that is not enforced.
+//! that is not enforced. A `description` becomes that of the field.
 
 mod containers;
 mod scalars;
@@ -99,7 +99,17 @@ struct Reader<'s> {
 }
 
 impl Reader<'_> {
+    /// The kind of a schema, with its description.
     fn kind(&mut self, schema: &Value, at: &Pointer) -> Read<Kind> {
+        let kind = self.plain(schema, at)?;
+        let description = schema.get("description").and_then(Value::as_str).map(str::trim);
+        Ok(match description.filter(|description| !description.is_empty()) {
+            Some(description) => kind.describe(description),
+            None => kind,
+        })
+    }
+
+    fn plain(&mut self, schema: &Value, at: &Pointer) -> Read<Kind> {
         // Two levels of a schema, a keyword and what it holds, are one of fields.
         if at.depth > 2 * NESTING {
             return Err(at.error(SchemaProblem::Nesting { limit: NESTING }));
@@ -111,6 +121,10 @@ impl Reader<'_> {
                 "no value"
             }));
         };
+        if !at.path.is_empty() && schema.contains_key("$id") {
+            // References below it are relative to it.
+            return Err(at.keyword("$id"));
+        }
         if let Some(target) = schema.get("$ref") {
             known(schema, &["$ref"], at)?;
             return self.reference(target, at);
@@ -123,8 +137,10 @@ impl Reader<'_> {
             known(schema, &["enum", "type"], at)?;
             let at = at.then("enum");
             let options = options.as_array().ok_or_else(|| at.malformed("enum", "a list"))?;
-            let options =
-                options.iter().map(|option| scalars::typed(option, schema, &at)).collect::<Read<_>>()?;
+            let option = |(index, option): (usize, &Value)| {
+                scalars::typed(option, schema, &at.then(&index.to_string()))
+            };
+            let options = options.iter().enumerate().map(option).collect::<Read<_>>()?;
             return Ok(Choice { options, weights: Vec::new() }.into());
         }
         for keyword in ["oneOf", "anyOf", "allOf"] {
@@ -132,7 +148,7 @@ impl Reader<'_> {
                 known(schema, &[keyword], at)?;
                 let at = at.then(keyword);
                 let branches = branches.as_array().filter(|branches| !branches.is_empty());
-                let branches = branches.ok_or_else(|| at.malformed("oneOf", "a list that is not empty"))?;
+                let branches = branches.ok_or_else(|| at.malformed(keyword, "a list that is not empty"))?;
                 return self.branches(keyword, branches, &at);
             }
         }
@@ -167,6 +183,10 @@ impl Reader<'_> {
         if self.root.pointer(&pointer).is_none() {
             return Err(not_found());
         }
+        let outer = pointer.match_indices('/').skip(1).map(|(end, _)| &pointer[..end]);
+        if outer.filter_map(|outer| self.root.pointer(outer)).any(|outer| outer.get("$id").is_some()) {
+            return Err(at.inexpressible("a reference into a schema with an `$id`"));
+        }
         if let Some(name) = self.names.get(&pointer) {
             return Ok(reference(name.as_str()));
         }
@@ -197,7 +217,7 @@ impl Reader<'_> {
         match keyword {
             "allOf" if kinds.len() > 1 => return Err(at.inexpressible("several schemas at once")),
             "oneOf" if !containers::are_apart(branches, &kinds) => {
-                return Err(at.inexpressible("a `oneOf` of which two may hold"));
+                return Err(at.inexpressible("a `oneOf` whose branches are not known to be apart"));
             }
             _ => {}
         }
@@ -205,7 +225,11 @@ impl Reader<'_> {
             return Ok(kinds.remove(0));
         }
         if let Some(options) = scalar_options(&kinds) {
-            return Ok(Choice { options, weights: Vec::new() }.into());
+            let choice = Kind::from(Choice { options, weights: Vec::new() });
+            return Ok(match descriptions(&kinds) {
+                Some(descriptions) => choice.describe(descriptions),
+                None => choice,
+            });
         }
         Ok(containers::tagged(&kinds).unwrap_or_else(|| {
             let branch = |kind| Branch { name: None, kind };
@@ -218,7 +242,7 @@ impl Reader<'_> {
 fn scalar_options(kinds: &[Kind]) -> Option<Vec<Scalar>> {
     let mut options: Vec<Scalar> = Vec::new();
     for kind in kinds {
-        let more = match kind {
+        let more = match kind.plain() {
             Kind::Constant(value) => std::slice::from_ref(value),
             Kind::Choice(choice) => &choice.options,
             _ => return None,
@@ -230,6 +254,16 @@ fn scalar_options(kinds: &[Kind]) -> Option<Vec<Scalar>> {
         }
     }
     Some(options)
+}
+
+/// What is said of single values.
+fn descriptions(kinds: &[Kind]) -> Option<String> {
+    let described = kinds.iter().filter_map(|kind| match kind.plain() {
+        Kind::Constant(value) => Some(format!("{}: {}", value.text(), kind.description()?)),
+        _ => None,
+    });
+    let described: Vec<String> = described.collect();
+    (!described.is_empty()).then(|| described.join("; "))
 }
 
 /// Refuses keywords that are neither known here nor annotations.

@@ -63,18 +63,27 @@ pub(super) fn integer(schema: &Map<String, Value>, at: &Pointer) -> Read<Kind> {
     Ok(Int { min, max }.into())
 }
 
-/// A bound of integers: rounded inwards, at most that of 64 bits.
+/// A bound of integers, rounded inwards. One that all integers of 64 bits are within is that of 64 bits.
 fn bound(schema: &Map<String, Value>, keyword: &'static str, beyond: i64, at: &Pointer) -> Read<Option<i64>> {
     let Some(value) = schema.get(keyword) else { return Ok(None) };
+    let none = || at.inexpressible("integers of more than 64 bits");
     if let Some(value) = value.as_i64() {
-        return Ok(Some(value.saturating_add(beyond)));
+        return value.checked_add(beyond).map(Some).ok_or_else(none);
     }
     let value = value.as_f64().ok_or_else(|| at.malformed(keyword, "a number"))?;
     let is_least = keyword == "minimum" || keyword == "exclusiveMinimum";
     let inwards = if is_least { value.ceil() } else { value.floor() };
-    // Conversion saturates.
-    let inwards = inwards as i64;
-    Ok(Some(if value.fract() == 0.0 { inwards.saturating_add(beyond) } else { inwards }))
+    // 2^63 is one more than the greatest, and its opposite the least.
+    let beyond_all = 9_223_372_036_854_775_808.0;
+    match (inwards >= beyond_all, inwards < -beyond_all) {
+        (false, false) => {
+            let beyond = if value.fract() == 0.0 { beyond } else { 0 };
+            (inwards as i64).checked_add(beyond).map(Some).ok_or_else(none)
+        }
+        (is_above, _) if is_above == is_least => Err(none()),
+        (true, _) => Ok(Some(i64::MAX)),
+        (false, _) => Ok(Some(i64::MIN)),
+    }
 }
 
 pub(super) fn number(schema: &Map<String, Value>, at: &Pointer) -> Read<Kind> {
@@ -114,16 +123,22 @@ fn class(pattern: &str) -> Option<crate::Characters> {
     let class = pattern.strip_prefix("^[")?.strip_suffix("]*$")?;
     // Codes are written otherwise; `\d` and the like are no escapes, and so refused.
     let mut source = String::new();
-    let mut rest = class;
-    while let Some((before, code)) = rest.split_once("\\u") {
-        let digits = code.get(..4).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
-        source.push_str(before);
-        source.push_str("\\u{");
-        source.push_str(digits);
-        source.push('}');
-        rest = &code[4..];
+    let mut rest = class.chars();
+    while let Some(c) = rest.next() {
+        source.push(c);
+        if c != '\\' {
+            continue;
+        }
+        let escaped = rest.next()?;
+        source.push(escaped);
+        if escaped == 'u' {
+            let digits: String = rest.by_ref().take(4).collect();
+            if digits.len() != 4 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+                return None;
+            }
+            source.extend(["{", &digits, "}"]);
+        }
     }
-    source.push_str(rest);
     characters::parse(&source).ok()
 }
 

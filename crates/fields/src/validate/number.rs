@@ -50,15 +50,19 @@ pub(super) fn whole(number: Number) -> Option<i128> {
 /// Whether a number is one of a field's.
 pub(super) fn is_within(number: Number, float: &Float) -> bool {
     let value = number.as_float();
+    let (min, max, allowed) = range(float);
+    min <= value && value <= max && decimals(value) <= allowed
+}
+
+/// The bounds of a field's numbers, and how many decimals these have.
+pub(super) fn range(float: &Float) -> (f64, f64, u32) {
     let allowed = float.decimals.unwrap_or_else(|| {
         let bounds = [float.min, float.max].into_iter().flatten();
         bounds.map(decimals).max().unwrap_or(0).clamp(2, 15)
     });
-    // Without a bound: what is told apart as a float.
-    let limit = 9_007_199_254_740_991.0 / 10f64.powi(allowed as i32);
-    let is_above = value >= float.min.unwrap_or(-limit);
-    let is_below = value <= float.max.unwrap_or(limit);
-    is_above && is_below && decimals(value) <= allowed
+    // Without a bound: as far as floats tell all of them apart. The quotient is a power of ten, so it is exact.
+    let limit = if allowed == 0 { 9_007_199_254_740_991.0 } else { 1e15 / 10f64.powi(allowed as i32) };
+    (float.min.unwrap_or(-limit), float.max.unwrap_or(limit), allowed)
 }
 
 /// The digits after the point that a float needs.

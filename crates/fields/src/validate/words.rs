@@ -1,5 +1,6 @@
 //! What was expected, in words.
 
+use super::number;
 use crate::field::{Array, Choice, Float, Int, Template, Text};
 
 /// The most options that are named.
@@ -8,23 +9,20 @@ const NAMED: usize = 20;
 pub(super) fn integer(int: &Int) -> String {
     match (int.min, int.max) {
         (Some(min), Some(max)) => format!("an integer between {min} and {max}"),
-        (Some(min), None) => format!("an integer of at least {min}"),
-        (None, Some(max)) => format!("an integer of at most {max}"),
+        (Some(min), None) => format!("an integer of 64 bits of at least {min}"),
+        (None, Some(max)) => format!("an integer of 64 bits of at most {max}"),
         (None, None) => "an integer of 64 bits".to_owned(),
     }
 }
 
 pub(super) fn number(float: &Float) -> String {
-    let digits = match float.decimals {
-        Some(decimals) => format!(" with at most {decimals} decimals"),
-        None => String::new(),
+    let (min, max, decimals) = number::range(float);
+    let digits = match decimals {
+        0 => "without decimals".to_owned(),
+        1 => "with at most 1 decimal".to_owned(),
+        _ => format!("with at most {decimals} decimals"),
     };
-    match (float.min, float.max) {
-        (Some(min), Some(max)) => format!("a number between {min} and {max}{digits}"),
-        (Some(min), None) => format!("a number of at least {min}{digits}"),
-        (None, Some(max)) => format!("a number of at most {max}{digits}"),
-        (None, None) => format!("a number{digits}"),
-    }
+    format!("a number between {min} and {max} {digits}")
 }
 
 pub(super) fn length(text: &Text) -> String {

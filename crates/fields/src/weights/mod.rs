@@ -4,21 +4,21 @@
 //! those that were left before it. Along an output these shares multiply to the option's own, however it is cut into tokens. So a
 //! model that finds all options equally likely writes them in the proportion of their weights, and any other one that much likelier.
 //!
-//! Texts are followed as JSON ([`place`]), by what the definition says may come where ([`plan`]). They are taken to be of the
+//! Texts are followed as JSON ([`position`]), by what the definition says may come where ([`plan`]). They are taken to be of the
 //! definition's grammar; one that is not has no weights from there on. Where the structures of an untagged variant may still be
 //! several, only what all of them have in a place counts: they are told apart by the names of their members, and by values that are
 //! choices, constants, or of different types.
 
-mod place;
 mod plan;
+mod position;
 
 use std::sync::Arc;
 
 use formwork_grammar::{Follower, Guide};
 use formwork_vocab::{TokenId, TokenSet, Vocabulary};
 
-use self::place::Place;
 use self::plan::Plan;
+use self::position::Position;
 use crate::Definition;
 
 /// What makes options likelier by the weights of their choices.
@@ -32,9 +32,8 @@ pub struct Weights {
 impl Weights {
     /// `None` where no choice has weights.
     pub(crate) fn new(definition: &Definition, vocabulary: &Arc<Vocabulary>) -> Option<Self> {
-        let plan = Plan::new(definition);
-        plan.has_weights().then(|| Self {
-            plan: Arc::new(plan),
+        Some(Self {
+            plan: Arc::new(Plan::new(definition)?),
             vocabulary: Arc::clone(vocabulary),
             crossing: vocabulary.derived(Crossing::new),
         })
@@ -43,7 +42,7 @@ impl Weights {
 
 impl Guide for Weights {
     fn follow(&self) -> Box<dyn Follower> {
-        Box::new(Walk { weights: self.clone(), place: Place::start(&self.plan) })
+        Box::new(Walk { weights: self.clone(), position: Position::start(&self.plan) })
     }
 }
 
@@ -63,40 +62,40 @@ impl Crossing {
 /// The weights along an output.
 struct Walk {
     weights: Weights,
-    place: Place,
+    position: Position,
 }
 
 impl Walk {
-    /// The place after another token.
-    fn read(&self, place: &mut Place, token: TokenId) {
+    /// The position after another token.
+    fn read(&self, position: &mut Position, token: TokenId) {
         let Weights { plan, vocabulary, .. } = &self.weights;
         if vocabulary.is_end(token) {
-            place.end(plan);
+            position.end(plan);
         } else if vocabulary.kind(token).is_text() {
-            place.extend(plan, vocabulary.bytes(token));
+            position.extend(plan, vocabulary.bytes(token));
         }
     }
 
     /// What a token adds, where it adds something.
     fn added(&self, token: TokenId) -> Option<(TokenId, f32)> {
-        let mut after = self.place.clone();
+        let mut after = self.position.clone();
         self.read(&mut after, token);
-        let bias = (after.log_share() - self.place.log_share()) as f32;
+        let bias = (after.log_share() - self.position.log_share()) as f32;
         (bias != 0.0).then_some((token, bias))
     }
 }
 
 impl Follower for Walk {
     fn push(&mut self, token: TokenId) {
-        let mut place = std::mem::take(&mut self.place);
-        self.read(&mut place, token);
-        self.place = place;
+        let mut position = std::mem::take(&mut self.position);
+        self.read(&mut position, token);
+        self.position = position;
     }
 
     fn bias(&self, allowed: &TokenSet) -> Vec<(TokenId, f32)> {
-        if self.place.is_weighted(&self.weights.plan) {
+        if self.position.is_weighted(&self.weights.plan) {
             allowed.iter().filter_map(|token| self.added(token)).collect()
-        } else if self.place.is_lost() {
+        } else if self.position.is_lost() {
             Vec::new()
         } else {
             let crossing = self.weights.crossing.0.iter().copied();

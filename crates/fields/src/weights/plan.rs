@@ -9,7 +9,7 @@ use crate::field::{Kind, Scalar};
 /// The nodes that a value may be.
 pub(super) type Set = Arc<[usize]>;
 
-pub(super) enum Node {
+pub(super) enum Part {
     /// By the text of a member's name, with its quotes.
     Object(Vec<(Vec<u8>, Set)>),
     Array(Set),
@@ -53,27 +53,31 @@ impl Options {
 
 /// A definition as nodes.
 pub(super) struct Plan {
-    nodes: Vec<Node>,
+    nodes: Vec<Part>,
     pub(super) root: Set,
 }
 
 impl Plan {
-    pub(super) fn new(definition: &Definition) -> Self {
-        let mut planner = Planner { definition, ids: HashMap::new(), kinds: Vec::new() };
-        let root = planner.set([definition.root()]);
+    /// `None` where no choice that values may come to has weights.
+    pub(super) fn new(definition: &Definition) -> Option<Self> {
+        let kinds = definition.definitions().iter().map(|(_, kind)| kind);
+        if !kinds.chain([definition.root()]).any(is_weighted) {
+            return None;
+        }
+        let mut planner =
+            Planner { definition, ids: HashMap::new(), kinds: Vec::new(), structures: HashMap::new() };
+        let root = planner.set(definition.root());
         let mut nodes = Vec::new();
         while let Some(&kind) = planner.kinds.get(nodes.len()) {
             let node = planner.node(kind);
             nodes.push(node);
         }
-        Self { nodes, root }
+        let has_weights =
+            nodes.iter().any(|node| matches!(node, Part::Choice(options) if options.is_weighted()));
+        has_weights.then_some(Self { nodes, root })
     }
 
-    pub(super) fn has_weights(&self) -> bool {
-        self.nodes.iter().any(|node| matches!(node, Node::Choice(options) if options.is_weighted()))
-    }
-
-    pub(super) fn node(&self, id: usize) -> &Node {
+    pub(super) fn node(&self, id: usize) -> &Part {
         &self.nodes[id]
     }
 
@@ -81,11 +85,23 @@ impl Plan {
     pub(super) fn weighted(&self, set: &[usize]) -> Option<&Options> {
         match set {
             [only] => match self.node(*only) {
-                Node::Choice(options) if options.is_weighted() => Some(options),
+                Part::Choice(options) if options.is_weighted() => Some(options),
                 _ => None,
             },
             _ => None,
         }
+    }
+}
+
+/// Whether there are weights in a kind, those of references aside.
+fn is_weighted(kind: &Kind) -> bool {
+    match kind {
+        Kind::Choice(choice) => !choice.weights.is_empty(),
+        Kind::Described(described) => is_weighted(&described.kind),
+        Kind::Composite(composite) => composite.fields.iter().any(|member| is_weighted(&member.kind)),
+        Kind::Variant(variant) => variant.variants.iter().any(|branch| is_weighted(&branch.kind)),
+        Kind::Array(array) => is_weighted(&array.element),
+        _ => false,
     }
 }
 
@@ -94,65 +110,61 @@ struct Planner<'d> {
     definition: &'d Definition,
     ids: HashMap<*const Kind, usize>,
     kinds: Vec<&'d Kind>,
+    /// The sets of the structures that references stand for.
+    structures: HashMap<&'d str, Set>,
 }
 
 impl<'d> Planner<'d> {
-    /// The nodes of values that are one of some kinds.
-    fn set(&mut self, kinds: impl IntoIterator<Item = &'d Kind>) -> Set {
-        let mut nodes = Vec::new();
-        for kind in kinds {
-            self.add(kind, &mut nodes);
+    /// The nodes of values of a kind.
+    fn set(&mut self, kind: &'d Kind) -> Set {
+        let Kind::Ref(name) = kind else { return self.whole(kind) };
+        if let Some(set) = self.structures.get(name.as_str()) {
+            return Arc::clone(set);
         }
+        let set = self.whole(kind);
+        self.structures.insert(name, Arc::clone(&set));
+        set
+    }
+
+    /// References and untagged structures are what they stand for, however often they come to the same.
+    fn whole(&mut self, kind: &'d Kind) -> Set {
+        let definition = self.definition;
+        let nodes = definition.alternatives(kind).into_iter().map(|kind| self.id(kind));
+        let mut nodes: Vec<usize> = nodes.collect();
         nodes.sort_unstable();
-        nodes.dedup();
         nodes.into()
     }
 
-    /// References and untagged structures are what they stand for; a checked definition has no circles of these.
-    fn add(&mut self, kind: &'d Kind, nodes: &mut Vec<usize>) {
-        match kind {
-            Kind::Ref(name) => {
-                if let Some(kind) = self.definition.definition(name) {
-                    self.add(kind, nodes);
-                }
-            }
-            Kind::Variant(variant) if variant.untagged => {
-                for branch in &variant.variants {
-                    self.add(&branch.kind, nodes);
-                }
-            }
-            _ => {
-                let next = self.kinds.len();
-                let id = *self.ids.entry(std::ptr::from_ref(kind)).or_insert(next);
-                if id == next {
-                    self.kinds.push(kind);
-                }
-                nodes.push(id);
-            }
+    fn id(&mut self, kind: &'d Kind) -> usize {
+        let next = self.kinds.len();
+        let id = *self.ids.entry(std::ptr::from_ref(kind)).or_insert(next);
+        if id == next {
+            self.kinds.push(kind);
         }
+        id
     }
 
-    fn node(&mut self, kind: &'d Kind) -> Node {
+    fn node(&mut self, kind: &'d Kind) -> Part {
         let name = |name: &str| Scalar::from(name).text().into_bytes();
         match kind {
             Kind::Composite(composite) => {
                 let members =
-                    composite.fields.iter().map(|member| (name(&member.name), self.set([&member.kind])));
-                Node::Object(members.collect())
+                    composite.fields.iter().map(|member| (name(&member.name), self.set(&member.kind)));
+                Part::Object(members.collect())
             }
             Kind::Variant(variant) => {
                 let branches = variant.variants.iter();
-                let members = branches.map(|branch| {
-                    (name(branch.name.as_deref().unwrap_or_default()), self.set([&branch.kind]))
-                });
-                Node::Object(members.collect())
+                let members = branches
+                    .map(|branch| (name(branch.name.as_deref().unwrap_or_default()), self.set(&branch.kind)));
+                Part::Object(members.collect())
             }
-            Kind::Array(array) => Node::Array(self.set([&*array.element])),
-            Kind::Choice(choice) => Node::Choice(Options::new(&choice.options, &choice.weights)),
-            Kind::Constant(value) => Node::Choice(Options::new(std::slice::from_ref(value), &[])),
-            Kind::Int(_) | Kind::Float(_) => Node::Number,
-            Kind::Boolean => Node::Boolean,
-            Kind::String(_) | Kind::Template(_) | Kind::Ref(_) => Node::Text,
+            Kind::Array(array) => Part::Array(self.set(&array.element)),
+            Kind::Choice(choice) => Part::Choice(Options::new(&choice.options, &choice.weights)),
+            Kind::Constant(value) => Part::Choice(Options::new(std::slice::from_ref(value), &[])),
+            Kind::Int(_) | Kind::Float(_) => Part::Number,
+            Kind::Boolean => Part::Boolean,
+            // References and descriptions are no kinds of their own.
+            Kind::String(_) | Kind::Template(_) | Kind::Ref(_) | Kind::Described(_) => Part::Text,
         }
     }
 }

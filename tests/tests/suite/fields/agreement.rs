@@ -2,9 +2,11 @@
 //! they were written from.
 
 use formwork_fields::{Definition, Format};
-use formwork_grammar::Limits;
+use formwork_grammar::{Grammar, Limits, SchemaOptions};
 use formwork_tests::random::Random;
 use formwork_tests::random::fields::{self, Values, canonical};
+
+use super::llama;
 
 const DEFINITIONS: u64 = 5000;
 
@@ -25,7 +27,12 @@ fn grammar_schema_and_validator_agree_on_canonical_text() {
         };
         let grammar =
             definition.grammar(&Limits::default()).unwrap_or_else(|error| panic!("{}: {error}", told("")));
+        assert!(grammar.warnings().is_empty(), "{}: {:?}", told(""), grammar.warnings());
+        let repetition = llama::largest_repetition(&definition.gbnf());
+        assert!(repetition < 2000, "{}: {repetition}", told(""));
         let schema = definition.schema();
+        let by_schema = Grammar::json_schema(&schema, &SchemaOptions::default(), &Limits::default());
+        let by_schema = by_schema.unwrap_or_else(|error| panic!("{}: {error}", told("")));
         let schema =
             jsonschema::validator_for(&schema).unwrap_or_else(|error| panic!("{}: {error}", told("")));
         let verdict_of = |text: &str| {
@@ -38,12 +45,14 @@ fn grammar_schema_and_validator_agree_on_canonical_text() {
                 let text = canonical(&values.value());
                 let accepted = grammar.accepts(text.as_bytes());
                 assert_eq!((accepted, accepted), verdict_of(&text), "{}", told(&text));
+                assert_eq!(accepted, by_schema.accepts(text.as_bytes()), "{}", told(&text));
                 verdicts[usize::from(accepted)] += 1;
             }
         }
         for output in grammar.samples(seed).max_bytes(2000 + grammar.shortest().len()).take(VALUES) {
             let text = String::from_utf8(output).expect("UTF-8");
             assert_eq!(verdict_of(&text), (true, true), "{}", told(&text));
+            assert!(by_schema.accepts(text.as_bytes()), "{}", told(&text));
         }
     }
     let [invalid, valid] = verdicts;

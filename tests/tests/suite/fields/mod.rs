@@ -2,6 +2,7 @@
 
 mod agreement;
 pub(crate) mod examples;
+mod llama;
 mod ranges;
 mod refusals;
 mod rust_types;

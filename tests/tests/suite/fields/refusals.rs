@@ -1,6 +1,8 @@
 //! Definitions that contradict themselves: an error with the path of the field.
 
-use formwork_fields::{Definition, Format};
+use formwork_fields::builder::{choice, composite, constant, field, float, reference};
+use formwork_fields::field::Scalar;
+use formwork_fields::{Definition, DefinitionBuilder, FieldsError, Format, Kind};
 
 fn error(definition: &str, format: Format) -> String {
     Definition::parse(definition, format).expect_err(definition).to_string()
@@ -17,7 +19,7 @@ fn contradictions_are_told_with_their_paths() {
             r#"{"fields": [{"name": "stats", "fields": [{"name": "strength", "type": "int", "min": 10, "max": 1}]}]}"#,
             "stats.strength: min is 10, above max, which is 1",
         ),
-        (r#"{"name": "class", "type": "choice", "options": []}"#, "class: the choice has no options"),
+        (r#"{"name": "class", "type": "choice", "options": []}"#, "$: the choice has no options"),
         (
             r#"{"fields": [{"name": "a", "type": "boolean"}, {"name": "a", "type": "int"}]}"#,
             "a: there are two of this name",
@@ -37,32 +39,32 @@ fn contradictions_are_told_with_their_paths() {
         ),
         (
             r#"{"type": "string", "min_length": 5, "max_length": 4}"#,
-            "root: min_length is 5, above max_length, which is 4",
+            "$: min_length is 5, above max_length, which is 4",
         ),
-        (r#"{"type": "float", "min": 0.6, "max": 0.4}"#, "root: min is 0.6, above max, which is 0.4"),
+        (r#"{"type": "float", "min": 0.6, "max": 0.4}"#, "$: min is 0.6, above max, which is 0.4"),
         (
             r#"{"type": "float", "min": 0.11, "max": 0.19, "decimals": 1}"#,
-            "root: no number with at most 1 decimals lies between 0.11 and 0.19",
+            "$: no number with at most 1 decimals lies between 0.11 and 0.19",
         ),
-        (r#"{"type": "choice", "options": ["a", "b", "a"]}"#, "root: the option \"a\" comes twice"),
-        (r#"{"type": "choice", "options": [2, 2.0]}"#, "root: the option 2 comes twice"),
+        (r#"{"type": "choice", "options": ["a", "b", "a"]}"#, "$: the option \"a\" comes twice"),
+        (r#"{"type": "choice", "options": [2, 2.0]}"#, "$: the option 2 comes twice"),
         (
             r#"{"type": "choice", "options": [1, [2]]}"#,
-            "root: `options`: expected a string, a number or a boolean, found a list",
+            "$: `options`: expected a string, a number or a boolean, found a list",
         ),
         (
             r#"{"type": "choice", "options": ["a", "b"], "weights": [1]}"#,
-            "root: there are 1 weights for 2 options",
+            "$: there are 1 weights for 2 options",
         ),
         (
             r#"{"type": "choice", "options": ["a", "b"], "weights": []}"#,
-            "root: there are 0 weights for 2 options",
+            "$: there are 0 weights for 2 options",
         ),
         (
             r#"{"type": "choice", "options": ["a", "b"], "weights": [1, 0]}"#,
-            "root: the weight 0 is not between 1e-9 and 1e9",
+            "$: the weight 0 is not between 1e-9 and 1e9",
         ),
-        (r#"{"type": "variant", "variants": []}"#, "root: the variant has no structures"),
+        (r#"{"type": "variant", "variants": []}"#, "$: the variant has no structures"),
         (
             r#"{"name": "event", "type": "variant", "variants": [{"type": "int"}]}"#,
             "[0]: a structure of a variant with tags needs a name",
@@ -76,17 +78,39 @@ fn contradictions_are_told_with_their_paths() {
             r#"{"fields": [{"name": "odd name", "type": "integer"}]}"#,
             "[\"odd name\"]: `type` is `integer`; there are ",
         ),
-        (r#"{"type": "string", "characters": "z-a"}"#, "root: the range z-a runs backwards"),
-        (r#"{"type": "int", "min": 1.5}"#, "root: `min`: expected an integer of 64 bits, found a number"),
-        (r#"{"type": "int", "max": 9223372036854775808}"#, "root: `max`: expected an integer of 64 bits"),
+        (r#"{"type": "string", "characters": "z-a"}"#, "$: the range z-a runs backwards"),
+        (r#"{"type": "int", "min": 1.5}"#, "$: `min`: expected an integer of 64 bits, found a number"),
+        (r#"{"type": "int", "max": 9223372036854775808}"#, "$: `max`: expected an integer of 64 bits"),
         (
             r#"{"type": "constant", "value": null}"#,
-            "root: `value`: expected a string, a number or a boolean, found nothing",
+            "$: `value`: expected a string, a number or a boolean, found nothing",
         ),
-        (r#"{"type": "constant", "value": 1e300}"#, "root: 1e300 is too large to be exact"),
-        (r#"{"name": "x"}"#, "x: `type` is missing"),
+        (r#"{"type": "int", "description": ""}"#, "$: the description is empty"),
+        (r#"{"type": "float", "decimals": 5000000000}"#, "$: decimals is 5000000000; the most are 15"),
+        (
+            r#"{"type": "float", "min": 0, "max": 80000000000000.01}"#,
+            "$: 80000000000000.02 has too many digits: with 2 decimals, floats tell numbers apart up to 10000000000000",
+        ),
+        (
+            r#"{"name": "a", "fields": [{"name": "a", "type": "choice", "options": []}], "type": "composite"}"#,
+            "a: the choice has no options",
+        ),
+        (
+            r#"{"fields": [{"name": "definitions", "fields": [{"name": "a", "type": "choice", "options": []}]}]}"#,
+            "[\"definitions\"].a: the choice has no options",
+        ),
+        (
+            r#"{"type": "boolean", "definitions": {"é": {"type": "int"}}}"#,
+            "definitions.é: a structure that references name has only ASCII letters",
+        ),
+        (
+            r#"{"type": "constant", "value": 9007199254740993.0}"#,
+            "$: 9.007199254740992e15 is too large to be exact",
+        ),
+        (r#"{"type": "constant", "value": 1e300}"#, "$: 1e300 is too large to be exact"),
+        (r#"{"name": "x"}"#, "$: `type` is missing"),
         (r#"{"fields": [3]}"#, "[0]: expected a map with the keys of a field, found an integer"),
-        ("[]", "root: expected a map with the keys of a field, found a list"),
+        ("[]", "$: expected a map with the keys of a field, found a list"),
     ];
     for (definition, expected) in cases {
         let error = in_json(definition);
@@ -146,16 +170,49 @@ fn recursion_that_can_end_is_fine() {
         let definition = Definition::parse(&definition, Format::Json).expect("it can end");
         assert!(definition.gbnf().contains("node ::="));
         assert!(definition.schema()["$defs"]["node"].is_object());
-        assert!(definition.template().contains("<node, as above>"), "{}", definition.template());
+        assert!(definition.template().contains("<the same as the whole"), "{}", definition.template());
     }
+}
+
+/// A structure in `definitions` whose innermost field is so many levels deep, each of which is two in JSON and YAML.
+fn nested(levels: usize) -> Result<Definition, FieldsError> {
+    let mut kind = Kind::from(choice(["a", "b"]));
+    for _ in 0..levels {
+        kind = composite([field("fields", kind)]).into();
+    }
+    DefinitionBuilder::new(reference("deep")).define("deep", kind).build()
+}
+
+#[test]
+fn all_formats_are_read_as_deep_as_fields_nest() {
+    let deepest = nested(60).expect("well-formed");
+    for format in [Format::Json, Format::Yaml, Format::Toml] {
+        let text = deepest.to_text(format).expect("written");
+        assert_eq!(Definition::parse(&text, format).as_ref(), Ok(&deepest), "{format:?}");
+    }
+    assert!(deepest.template().contains("choice between"));
+    assert!(!deepest.schema().is_null() && deepest.validate("1").len() == 1);
+    assert!(nested(61).unwrap_err().to_string().ends_with("nested deeper than the limit of 60"));
+}
+
+#[test]
+fn equal_values_are_written_in_one_way() {
+    let number = |value: f64| Definition::new("x", constant(Scalar::Number(value))).expect("well-formed");
+    assert_eq!(number(2.0), Definition::new("x", constant(2)).expect("well-formed"));
+    assert_eq!(number(-0.0).gbnf(), "root ::= \"0\"\n");
+    let float = Definition::new("x", float(-0.0, 1.0)).expect("well-formed");
+    assert_eq!(float.template(), "\"<number between 0–1>\"");
 }
 
 #[test]
 fn unknown_and_doubled_keys_are_told_with_their_places() {
     let told = in_json(r#"{"fields": [{"name": "age", "type": "int", "mni": 1}]}"#);
-    assert_eq!(told, "age: there is no key `mni`; int has `type`, `name`, `optional`, `min`, `max`");
+    assert_eq!(
+        told,
+        "age: there is no key `mni`; int has `type`, `description`, `name`, `optional`, `min`, `max`"
+    );
     let told = in_json(r#"{"type": "array", "element": {"name": "x", "type": "int"}}"#);
-    assert_eq!(told, "[]: there is no key `name`; int has `type`, `min`, `max`");
+    assert_eq!(told, "[]: there is no key `name`; int has `type`, `description`, `min`, `max`");
     let told = in_json("{\"type\": \"int\",\n \"min\": 1, \"min\": 2}");
     assert!(told.starts_with("JSON, line 2, column "), "{told}");
     assert!(told.contains("the key `min` comes twice"), "{told}");
@@ -183,11 +240,14 @@ fn hostile_definitions_end_in_errors() {
     assert!(in_json(&deep).contains("recursion limit") || in_json(&deep).contains("nested deeper"));
     let deep =
         format!("{}{{\"type\": \"int\"}}{}", r#"{"type": "array", "element": "#.repeat(100), "}".repeat(100));
-    assert!(in_json(&deep).contains("nested deeper than the limit of 64"), "{}", in_json(&deep));
+    assert!(in_json(&deep).contains("nested deeper than the limit of 60"), "{}", in_json(&deep));
     assert!(in_json(r#"{"type": "string", "max_length": 1000000000}"#).contains("the most is 1000000"));
     let many: Vec<String> =
         (0..30_000).map(|index| format!(r#"{{"name": "f{index}", "type": "boolean"}}"#)).collect();
-    assert!(in_json(&format!(r#"{{"fields": [{}]}}"#, many.join(","))).contains("more than 20000 fields"));
+    assert!(
+        in_json(&format!(r#"{{"fields": [{}]}}"#, many.join(",")))
+            .contains("more than 20000 fields and options")
+    );
     let bomb: Vec<String> = (0..40)
         .map(|index| {
             let next = index + 1;

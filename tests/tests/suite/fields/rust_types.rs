@@ -7,7 +7,7 @@ use formwork_tests::random::fields::{self, Values};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 #[derive(Deserialize, JsonSchema)]
 #[allow(dead_code, reason = "read by serde")]
@@ -106,11 +106,177 @@ fn enums_become_choices_and_variants() {
     let template = |definition: Result<Definition, _>| definition.expect("expressible").template();
     assert_eq!(
         template(Definition::of::<Class>()),
-        r#""<choice between [\"warrior\", \"mage\", \"rogue\"]>""#
+        r#""<choice between [\"warrior\", \"mage\", \"rogue\"] (\"rogue\": Not to be trusted.)>""#
     );
     assert!(
         template(Definition::of::<Act>()).contains("{ \\\"Battle\\\": { \\\"level\\\": <0–4294967295> } }")
     );
+}
+
+#[test]
+fn comments_become_hints() {
+    let template = Definition::of::<Hero>().expect("expressible").template();
+    assert!(
+        template.contains("\"name\": \"<string of 3–20 characters (What others call them.)>\""),
+        "{template}"
+    );
+    let act = Definition::of::<Act>().expect("expressible");
+    let hint = "With a tag around the structure, and one without a structure.";
+    assert_eq!((act.root().description(), &act.schema()["description"]), (Some(hint), &hint.into()));
+}
+
+/// What would make values that the schema does not have.
+#[test]
+fn what_fields_would_widen_is_refused() {
+    let error = |schema: Value| Definition::from_schema(&schema).expect_err("refused").to_string();
+    let beyond = "#: fields have nothing for integers of more than 64 bits";
+    for (keyword, bound) in [
+        ("minimum", json!(1e19)),
+        ("minimum", json!(9_223_372_036_854_775_808u64)),
+        ("exclusiveMinimum", json!(i64::MAX)),
+        ("exclusiveMaximum", json!(i64::MIN)),
+        ("maximum", json!(-1e19)),
+    ] {
+        assert_eq!(error(json!({ "type": "integer", keyword: bound })), beyond, "{keyword}: {bound}");
+    }
+    for (keyword, bound) in
+        [("maximum", json!(1e19)), ("minimum", json!(-1e19)), ("exclusiveMinimum", json!(-1e300))]
+    {
+        let schema = json!({ "type": "integer", keyword: bound });
+        let definition = Definition::from_schema(&schema).expect("all integers of 64 bits");
+        assert_eq!(definition.template(), "\"<integer>\"");
+    }
+    let nested = json!({ "$id": "https://example.org/a", "$ref": "#/$defs/b" });
+    let schema = json!({
+        "$id": "https://example.org/",
+        "type": "object",
+        "properties": { "a": nested },
+        "$defs": { "b": { "type": "integer" } },
+    });
+    assert_eq!(error(schema), "#/properties/a: fields have nothing for `$id`");
+    let within = json!({
+        "$ref": "#/$defs/b/items",
+        "$defs": { "b": { "$id": "https://example.org/b", "type": "array", "items": { "type": "integer" } } },
+    });
+    assert_eq!(error(within), "#: fields have nothing for a reference into a schema with an `$id`");
+}
+
+#[test]
+fn classes_are_read_escape_by_escape() {
+    let set = |pattern: &str| {
+        let schema = json!({ "type": "string", "maxLength": 1, "pattern": pattern });
+        Definition::from_schema(&schema).map(|definition| definition.template())
+    };
+    assert_eq!(set("^[\\\\u0041]*$").expect("a class"), r#""<string of 0–1 characters of [0-14\\\\u]>""#);
+    assert_eq!(set("^[\\u0041-\\u0043]*$").expect("a class"), r#""<string of 0–1 characters of [A-C]>""#);
+    assert!(set("^[\\u004]*$").is_err() && set("^[\\d]*$").is_err() && set("^[\\u{41}]*$").is_err());
+}
+
+#[test]
+fn errors_of_schemas_say_what_they_mean() {
+    let error = |schema: Value| Definition::from_schema(&schema).expect_err("refused").to_string();
+    assert_eq!(error(json!({ "anyOf": [] })), "#/anyOf: `anyOf`: expected a list that is not empty");
+    assert_eq!(error(json!({ "enum": ["a", null] })), "#/enum/1: fields have nothing for null");
+    assert_eq!(
+        error(json!({ "type": "object", "properties": {}, "required": [1] })),
+        "#: `required`: expected a list of names"
+    );
+    let optional = json!({ "type": "object", "properties": { "a": { "enum": ["x", null] } } });
+    let definition = Definition::from_schema(&optional).expect("null is left out");
+    assert!(definition.template().contains(r#"<optional: <choice between [\"x\"]>>"#));
+}
+
+/// A schema of keywords that fields have something for, and of some that they do not.
+fn schema(random: &mut Random, depth: usize) -> Value {
+    let bounds = [
+        json!(0),
+        json!(-3),
+        json!(2.5),
+        json!(7),
+        json!(1e19),
+        json!(-1e19),
+        json!(i64::MAX),
+        json!(i64::MIN),
+    ];
+    let values = [json!("a"), json!("b"), json!(1), json!(2.0), json!(0.5), json!(true), json!(null)];
+    let mut schema = Map::new();
+    match random.below(if depth == 0 { 6 } else { 10 }) {
+        0 | 1 => {
+            schema.insert("type".to_owned(), json!(random.pick(&["integer", "number"])));
+            for keyword in ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"] {
+                if random.below(3) == 0 {
+                    schema.insert(keyword.to_owned(), random.pick(&bounds).clone());
+                }
+            }
+        }
+        2 => {
+            let patterns =
+                ["^[ab]*$", "^[^a\"]*$", "^[\\\\u0041]*$", "^[\\u0041-\\u0043]*$", "^a", "^[\\d]*$"];
+            schema.insert("type".to_owned(), json!("string"));
+            schema.insert("maxLength".to_owned(), json!(random.below(4)));
+            if random.below(2) == 0 {
+                schema.insert("pattern".to_owned(), json!(random.pick(&patterns)));
+            }
+        }
+        3 => {
+            schema.insert("const".to_owned(), random.pick(&values).clone());
+        }
+        4 => {
+            let options: Vec<&Value> = (0..=random.below(3)).map(|_| random.pick(&values)).collect();
+            schema.insert("enum".to_owned(), json!(options));
+        }
+        5 => {
+            schema.insert("$ref".to_owned(), json!(random.pick(&["#/$defs/a", "#/$defs/b"])));
+        }
+        6 => {
+            schema.insert("type".to_owned(), json!("array"));
+            schema.insert("items".to_owned(), self::schema(random, depth - 1));
+            schema.insert("maxItems".to_owned(), json!(random.below(3)));
+        }
+        7 | 8 => {
+            let names = ["a", "b", "kind"];
+            let properties: Map<String, Value> = (0..random.below(3))
+                .map(|_| ((*random.pick(&names)).to_owned(), self::schema(random, depth - 1)))
+                .collect();
+            let required: Vec<&String> = properties.keys().filter(|_| random.below(2) == 0).collect();
+            schema.insert("required".to_owned(), json!(required));
+            schema.insert("type".to_owned(), json!("object"));
+            schema.insert("properties".to_owned(), json!(properties));
+            if random.below(2) == 0 {
+                schema.insert("additionalProperties".to_owned(), json!(false));
+            }
+        }
+        _ => {
+            let branches: Vec<Value> =
+                (0..=random.below(3)).map(|_| self::schema(random, depth - 1)).collect();
+            let keyword = *random.pick(&["oneOf", "oneOf", "anyOf", "allOf"]);
+            schema.insert(keyword.to_owned(), json!(branches));
+        }
+    }
+    if random.below(6) == 0 {
+        schema.insert("description".to_owned(), json!("a hint"));
+    }
+    schema.into()
+}
+
+/// Of schemas that are not made of fields, those that fields can say lose no restriction.
+#[test]
+fn values_of_other_schemas_are_values_of_their_fields() {
+    let mut read = 0;
+    for seed in 0..10_000 {
+        let random = &mut Random::new(seed);
+        let mut schema = self::schema(random, 2);
+        schema["$defs"] = json!({ "a": self::schema(random, 1), "b": self::schema(random, 0) });
+        let Ok(definition) = Definition::from_schema(&schema) else { continue };
+        let validator = jsonschema::validator_for(&schema).expect("a schema");
+        let mut values = Values::new(&definition, Random::new(seed), 0);
+        for _ in 0..5 {
+            let value = values.value();
+            assert!(validator.is_valid(&value), "seed {seed}: {value}\n{schema:#}");
+        }
+        read += 1;
+    }
+    assert!(read > 2000, "{read} of 10,000 schemas");
 }
 
 #[test]
@@ -145,7 +311,7 @@ fn what_has_no_fields_is_told_with_its_pointer() {
     );
     assert_eq!(
         error(json!({ "oneOf": [{ "type": "integer" }, { "type": "number" }] })),
-        "#/oneOf: fields have nothing for a `oneOf` of which two may hold"
+        "#/oneOf: fields have nothing for a `oneOf` whose branches are not known to be apart"
     );
     assert_eq!(
         error(json!({ "type": "integer", "multipleOf": 5 })),

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use formwork_engine::{Engine, EngineHandle, EngineOptions, Request, Sampling};
-use formwork_fields::builder::{array, composite, constant, field, int, string, untagged, variant, weighted};
+use formwork_fields::builder::{
+    array, composite, constant, field, int, reference, string, untagged, variant, weighted,
+};
 use formwork_fields::field::{Choice, Scalar};
-use formwork_fields::{Definition, Kind};
+use formwork_fields::{Definition, DefinitionBuilder, Kind};
 use formwork_grammar::{Constraint, Follower, Guide, Limits};
 use formwork_lm::ScriptedModel;
 use formwork_tests::random::Random;
@@ -192,7 +194,7 @@ fn the_likeliest_is_chosen_by_weight_when_greedy() {
 
 /// The shares of all weighted choices of a value, where structures have tags.
 fn share(definition: &Definition, kind: &Kind, value: &Value) -> f64 {
-    match kind {
+    match kind.plain() {
         Kind::Choice(choice) => {
             let index =
                 choice.options.iter().position(|option| option.to_json() == *value).expect("an option");
@@ -221,7 +223,7 @@ fn share(definition: &Definition, kind: &Kind, value: &Value) -> f64 {
 }
 
 fn is_tagged(kind: &Kind) -> bool {
-    match kind {
+    match kind.plain() {
         Kind::Composite(composite) => composite.fields.iter().all(|member| is_tagged(&member.kind)),
         Kind::Variant(variant) => {
             !variant.untagged && variant.variants.iter().all(|branch| is_tagged(&branch.kind))
@@ -282,6 +284,38 @@ fn shares_do_not_depend_on_how_a_text_is_cut() {
         checked += usize::from(expected != 0.0);
     }
     assert!(checked > 100, "{checked}");
+}
+
+/// A choice that shares its place with values that begin otherwise is weighted from its first byte on.
+#[test]
+fn choices_are_weighted_among_other_kinds() {
+    let choice = weighted([("x", 9.0), ("y", 1.0)]);
+    let either = untagged([Kind::from(choice.clone()), int(0, 9).into()]);
+    let definition = Definition::new("either", either).expect("well-formed");
+    let mut counts = counts(&definition, &[], 3000, Clone::clone);
+    let numbers: f64 = (0..=9).filter_map(|number| counts.remove(&number.to_string())).sum();
+    // Eleven first bytes are alike to the model, and weights do not change what kind comes.
+    let expected = 3000.0 * 10.0 / 11.0;
+    assert!((numbers - expected).powi(2) / expected < 3.0, "{numbers} numbers");
+    assert_proportion(&counts, &choice);
+}
+
+/// Structures that lead to the same ones by 2^40 ways.
+#[test]
+fn ways_to_a_structure_may_be_many() {
+    let mut builder = DefinitionBuilder::new(composite([field("first", reference("d0"))]));
+    for index in 0..40 {
+        let next = reference(format!("d{}", index + 1));
+        builder = builder.define(format!("d{index}"), untagged([next.clone(), next]));
+    }
+    let without = builder.clone().define("d40", int(0, 9)).build().expect("well-formed");
+    let vocabulary = Arc::new(vocabulary(&[]));
+    assert!(without.weights(&vocabulary).is_none());
+    let choice = weighted([("x", 3.0), ("y", 1.0)]);
+    let with = builder.define("d40", choice).build().expect("well-formed");
+    let weights = with.weights(&vocabulary).expect("there are weights");
+    let given = added(&mut *weights.follow(), &vocabulary, r#"{"first": "x"}"#, &mut Random::new(1));
+    assert!((given - 0.75f64.ln()).abs() < 1e-4, "{given}");
 }
 
 #[test]

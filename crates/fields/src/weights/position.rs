@@ -1,12 +1,12 @@
-//! A place in a text, byte by byte.
+//! A position in a text, byte by byte.
 
 use std::sync::Arc;
 
-use super::plan::{Node, Plan, Set};
+use super::plan::{Part, Plan, Set};
 
 /// Where a text has come to. Cheap to clone, since that is done for each token that is tried.
 #[derive(Clone, Default)]
-pub(super) struct Place {
+pub(super) struct Position {
     at: At,
     open: Option<Arc<Open>>,
     /// The logarithms of the shares of the choices that are over, and of the one that is not.
@@ -33,7 +33,7 @@ enum At {
     /// Before a value.
     Value(Set),
     /// In a string, number or word.
-    Scalar(Scalar),
+    Literal(Literal),
     /// Before a name, or the end of an object.
     Member,
     /// In a name, which begins with its quote.
@@ -48,12 +48,15 @@ enum At {
 }
 
 #[derive(Clone)]
-struct Scalar {
+struct Literal {
     set: Set,
     is_string: bool,
     escape: Escape,
     /// What it is so far, where it tells options.
     text: Option<Vec<u8>>,
+    /// The share of the options that its first byte left, where that byte left the choice alone of several kinds: to these the
+    /// weights say nothing.
+    left: f64,
 }
 
 /// Whether a backslash came before.
@@ -72,7 +75,7 @@ impl Escape {
     }
 }
 
-impl Place {
+impl Position {
     pub(super) fn start(plan: &Plan) -> Self {
         Self { at: At::Value(Arc::clone(&plan.root)), ..Self::default() }
     }
@@ -90,7 +93,7 @@ impl Place {
     pub(super) fn is_weighted(&self, plan: &Plan) -> bool {
         match &self.at {
             At::Value(set) => set.iter().any(|&id| plan.weighted(&[id]).is_some()),
-            At::Scalar(scalar) => plan.weighted(&scalar.set).is_some(),
+            At::Literal(scalar) => plan.weighted(&scalar.set).is_some(),
             _ => false,
         }
     }
@@ -103,7 +106,7 @@ impl Place {
 
     /// Nothing comes any more, so a number or word is over.
     pub(super) fn end(&mut self, plan: &Plan) {
-        if let At::Scalar(scalar) = &self.at
+        if let At::Literal(scalar) = &self.at
             && !scalar.is_string
         {
             let scalar = scalar.clone();
@@ -114,7 +117,7 @@ impl Place {
     fn byte(&mut self, plan: &Plan, byte: u8) {
         match std::mem::take(&mut self.at) {
             At::Value(set) => self.begin(plan, set, byte),
-            At::Scalar(scalar) => self.scalar(plan, scalar, byte),
+            At::Literal(scalar) => self.scalar(plan, scalar, byte),
             At::Member => match byte {
                 b'"' => self.at = At::Name(vec![byte], Escape::No),
                 b'}' => self.close(),
@@ -138,22 +141,28 @@ impl Place {
             b' ' => self.at = At::Value(set),
             b']' if self.open.as_ref().is_some_and(is_array) => self.close(),
             b'{' => {
-                let objects = self.kept(plan, &set, |node| matches!(node, Node::Object(_)));
+                let objects = self.kept(plan, &set, |node| matches!(node, Part::Object(_)));
                 self.enter(Container::Object(objects, Arc::default()), At::Member);
             }
             b'[' => {
-                let arrays = self.kept(plan, &set, |node| matches!(node, Node::Array(_)));
+                let arrays = self.kept(plan, &set, |node| matches!(node, Part::Array(_)));
                 let items = union(plan, &arrays, |node| match node {
-                    Node::Array(items) => Some(items),
+                    Part::Array(items) => Some(items),
                     _ => None,
                 });
                 self.enter(Container::Array(Arc::clone(&items)), At::Value(items));
             }
             _ => {
-                let scalars = self.kept(plan, &set, |node| may_begin(node, byte));
-                let tells = scalars.iter().any(|&id| matches!(plan.node(id), Node::Choice(_)));
-                let scalar = Scalar {
-                    set,
+                let literals = self.kept(plan, &set, |node| may_begin(node, byte));
+                let tells = literals.iter().any(|&id| matches!(plan.node(id), Part::Choice(_)));
+                let begins = |option: &[u8]| option.first() == Some(&byte);
+                let left = match plan.weighted(&literals).filter(|_| set.len() > 1) {
+                    Some(options) => options.share(begins),
+                    None => 1.0,
+                };
+                let scalar = Literal {
+                    left,
+                    set: literals,
                     is_string: byte == b'"',
                     escape: Escape::No,
                     text: tells.then(|| vec![byte]),
@@ -163,7 +172,7 @@ impl Place {
         }
     }
 
-    fn scalar(&mut self, plan: &Plan, mut scalar: Scalar, byte: u8) {
+    fn scalar(&mut self, plan: &Plan, mut scalar: Literal, byte: u8) {
         if !scalar.is_string && matches!(byte, b',' | b'}' | b']' | b' ') {
             self.finish(plan, &scalar);
             if matches!(self.at, At::After) {
@@ -182,19 +191,19 @@ impl Place {
     }
 
     /// Goes on in a value that is not over.
-    fn go_on(&mut self, plan: &Plan, scalar: Scalar) {
+    fn go_on(&mut self, plan: &Plan, scalar: Literal) {
         if let (Some(options), Some(text)) = (plan.weighted(&scalar.set), &scalar.text) {
             let share = options.share(|option| option.starts_with(text));
             if share <= 0.0 {
                 return;
             }
-            self.current = share.ln();
+            self.current = (share / scalar.left).ln();
         }
-        self.at = At::Scalar(scalar);
+        self.at = At::Literal(scalar);
     }
 
     /// A value is over. It tells which objects it may be in.
-    fn finish(&mut self, plan: &Plan, scalar: &Scalar) {
+    fn finish(&mut self, plan: &Plan, scalar: &Literal) {
         self.at = At::After;
         let Some(text) = &scalar.text else { return };
         if let Some(options) = plan.weighted(&scalar.set) {
@@ -203,12 +212,12 @@ impl Place {
                 self.at = At::Lost;
                 return;
             }
-            self.over += share.ln();
+            self.over += (share / scalar.left).ln();
             self.current = 0.0;
         }
         let first = text.first().copied().unwrap_or_default();
         self.narrow(plan, |node| match node {
-            Node::Choice(options) => options.has(text),
+            Part::Choice(options) => options.has(text),
             node => may_begin(node, first),
         });
     }
@@ -216,7 +225,7 @@ impl Place {
     fn value_of(&mut self, plan: &Plan, name: &[u8]) {
         let Some(open) = self.open.take() else { return };
         let Container::Object(objects, _) = &open.container else { return };
-        let member = |node: &'_ Node| member_of(node, name).is_some();
+        let member = |node: &'_ Part| member_of(node, name).is_some();
         let objects: Set = objects.iter().copied().filter(|&id| member(plan.node(id))).collect();
         let values = union(plan, &objects, |node| member_of(node, name));
         self.open.clone_from(&open.within);
@@ -224,13 +233,13 @@ impl Place {
     }
 
     /// The nodes of a set that a value is by its first byte; objects without such a member are out.
-    fn kept(&mut self, plan: &Plan, set: &Set, is_kept: impl Fn(&Node) -> bool) -> Set {
+    fn kept(&mut self, plan: &Plan, set: &Set, is_kept: impl Fn(&Part) -> bool) -> Set {
         self.narrow(plan, &is_kept);
         set.iter().copied().filter(|&id| is_kept(plan.node(id))).collect()
     }
 
     /// Leaves of the objects that the text may be in those whose member may be such a node.
-    fn narrow(&mut self, plan: &Plan, may_be: impl Fn(&Node) -> bool) {
+    fn narrow(&mut self, plan: &Plan, may_be: impl Fn(&Part) -> bool) {
         let Some(open) = &self.open else { return };
         let Container::Object(objects, name) = &open.container else { return };
         if objects.len() < 2 {
@@ -265,15 +274,15 @@ impl Place {
 }
 
 /// What the member of a name may be.
-fn member_of<'p>(node: &'p Node, name: &[u8]) -> Option<&'p Set> {
+fn member_of<'p>(node: &'p Part, name: &[u8]) -> Option<&'p Set> {
     match node {
-        Node::Object(members) => members.iter().find(|(known, _)| known == name).map(|(_, set)| set),
+        Part::Object(members) => members.iter().find(|(known, _)| known == name).map(|(_, set)| set),
         _ => None,
     }
 }
 
 /// All that some nodes lead to.
-fn union<'p>(plan: &'p Plan, nodes: &[usize], lead: impl Fn(&'p Node) -> Option<&'p Set>) -> Set {
+fn union<'p>(plan: &'p Plan, nodes: &[usize], lead: impl Fn(&'p Part) -> Option<&'p Set>) -> Set {
     let sets: Vec<&Set> = nodes.iter().filter_map(|&id| lead(plan.node(id))).collect();
     if let [only] = sets.as_slice() {
         return Arc::clone(only);
@@ -285,12 +294,12 @@ fn union<'p>(plan: &'p Plan, nodes: &[usize], lead: impl Fn(&'p Node) -> Option<
 }
 
 /// Whether a value without parts may begin so.
-fn may_begin(node: &Node, byte: u8) -> bool {
+fn may_begin(node: &Part, byte: u8) -> bool {
     match node {
-        Node::Text => byte == b'"',
-        Node::Number => byte == b'-' || byte.is_ascii_digit(),
-        Node::Boolean => matches!(byte, b't' | b'f'),
-        Node::Choice(options) => options.begins(byte),
-        Node::Object(_) | Node::Array(_) => false,
+        Part::Text => byte == b'"',
+        Part::Number => byte == b'-' || byte.is_ascii_digit(),
+        Part::Boolean => matches!(byte, b't' | b'f'),
+        Part::Choice(options) => options.begins(byte),
+        Part::Object(_) | Part::Array(_) => false,
     }
 }

@@ -1,11 +1,13 @@
 //! JSON values with all of their members, also those that come twice.
 
 use std::fmt;
+use std::marker::PhantomData;
 
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer};
 
 use super::number::Number;
 use crate::field::Scalar;
+use crate::node::{Tree, TreeVisitor};
 
 /// The most characters of a value that an error shows.
 const SHOWN: usize = 60;
@@ -86,58 +88,44 @@ impl fmt::Display for Json {
     }
 }
 
-impl<'de> Deserialize<'de> for Json {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(JsonVisitor)
+impl Tree for Json {
+    const UNIQUE: bool = false;
+
+    fn null() -> Self {
+        Self::Null
+    }
+
+    fn boolean(value: bool) -> Self {
+        Self::Boolean(value)
+    }
+
+    fn integer(value: i64) -> Self {
+        Self::Number(Number::Integer(value.into()))
+    }
+
+    fn large(value: u64) -> Self {
+        Self::Number(Number::Integer(value.into()))
+    }
+
+    fn number(value: f64) -> Self {
+        Self::Number(Number::Float(value))
+    }
+
+    fn string(value: String) -> Self {
+        Self::String(value)
+    }
+
+    fn list(items: Vec<Self>) -> Self {
+        Self::Array(items)
+    }
+
+    fn map(members: Vec<(String, Self)>) -> Self {
+        Self::Object(members)
     }
 }
 
-struct JsonVisitor;
-
-impl<'de> Visitor<'de> for JsonVisitor {
-    type Value = Json;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Json, E> {
-        Ok(Json::Null)
-    }
-
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Json, E> {
-        Ok(Json::Boolean(value))
-    }
-
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Json, E> {
-        Ok(Json::Number(Number::Integer(value.into())))
-    }
-
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Json, E> {
-        Ok(Json::Number(Number::Integer(value.into())))
-    }
-
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Json, E> {
-        Ok(Json::Number(Number::Float(value)))
-    }
-
-    fn visit_str<E: Error>(self, value: &str) -> Result<Json, E> {
-        Ok(Json::String(value.to_owned()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Json, A::Error> {
-        let mut array = Vec::new();
-        while let Some(item) = items.next_element()? {
-            array.push(item);
-        }
-        Ok(Json::Array(array))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Json, A::Error> {
-        let mut object = Vec::new();
-        while let Some(member) = members.next_entry()? {
-            object.push(member);
-        }
-        Ok(Json::Object(object))
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TreeVisitor(PhantomData))
     }
 }

@@ -1,0 +1,108 @@
+//! What placeholders say.
+
+use std::fmt::Display;
+
+use crate::Characters;
+use crate::field::{Choice, Float, Int, Scalar, Template, Text};
+
+/// How much room a placeholder has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Long,
+    Short,
+}
+
+pub(super) fn quoted(text: &str) -> String {
+    Scalar::from(text).text()
+}
+
+pub(super) fn one_line(hint: &str) -> String {
+    hint.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A hint behind what it is of.
+pub(super) fn in_brackets(hint: Option<&str>) -> String {
+    hint.map(|hint| format!(" ({})", one_line(hint))).unwrap_or_default()
+}
+
+pub(super) fn integer(int: &Int, form: Form) -> String {
+    bounds(int.min, int.max, "integer", form)
+}
+
+pub(super) fn number(float: &Float, form: Form) -> String {
+    let digits = match float.decimals {
+        None => String::new(),
+        Some(0) => " without decimals".to_owned(),
+        Some(1) => " with at most 1 decimal".to_owned(),
+        Some(decimals) => format!(" with at most {decimals} decimals"),
+    };
+    bounds(float.min, float.max, "number", form) + &digits
+}
+
+fn bounds<N: Display>(min: Option<N>, max: Option<N>, what: &str, form: Form) -> String {
+    let of = if form == Form::Long { format!("{what} of ") } else { String::new() };
+    match (min, max) {
+        (Some(min), Some(max)) if form == Form::Long => format!("{what} between {min}–{max}"),
+        (Some(min), Some(max)) => format!("{min}–{max}"),
+        (Some(min), None) => format!("{of}at least {min}"),
+        (None, Some(max)) => format!("{of}at most {max}"),
+        (None, None) => what.to_owned(),
+    }
+}
+
+pub(super) fn string(text: &Text, form: Form) -> String {
+    let set = set(text.characters.as_ref());
+    match (length(text), form) {
+        (None, _) => format!("string{set}"),
+        (Some(length), Form::Long) => format!("string of {length} characters{set}"),
+        (Some(length), Form::Short) => format!("{length} chars{set}"),
+    }
+}
+
+/// The characters that a text may have, as in a regular expression.
+fn set(characters: Option<&Characters>) -> String {
+    characters.map(|set| format!(" of [{set}]")).unwrap_or_default()
+}
+
+/// The bounds of a length, where there are any.
+fn length(text: &Text) -> Option<String> {
+    match (text.min_length, text.max_length) {
+        (0, None) => None,
+        (min, None) => Some(format!("{min} or more")),
+        (min, Some(max)) => Some(format!("{min}–{max}")),
+    }
+}
+
+/// A template string with a placeholder in each place.
+pub(super) fn filled(template: &Template, hint: Option<&str>) -> String {
+    let length = length(&template.text).map(|length| format!(" of {length} characters"));
+    let set = set(template.text.characters.as_ref());
+    let place = format!("<text{}{set}{}>", length.unwrap_or_default(), in_brackets(hint));
+    template.literals().join(&place)
+}
+
+pub(super) fn options(choice: &Choice, shares: bool) -> String {
+    let total: f64 = choice.weights.iter().sum();
+    let share = |index: usize| match choice.weights.get(index).filter(|_| shares) {
+        Some(weight) => format!(" ({})", percent(weight / total)),
+        None => String::new(),
+    };
+    let options = choice.options.iter().enumerate();
+    let options: Vec<String> = options.map(|(index, option)| option.text() + &share(index)).collect();
+    format!("choice between [{}]", options.join(", "))
+}
+
+/// A share for people: whole percents, and the first digit of less than one, as far as three digits go. So only all is 100%.
+fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    let least = percent.min(100.0 - percent);
+    if share >= 1.0 || least >= 1.0 {
+        return format!("{percent:.0}%");
+    }
+    if least < 0.001 {
+        return if percent < 50.0 { "under 0.001%" } else { "over 99.999%" }.to_owned();
+    }
+    // A little less, since what is left of 99.9 is not quite 0.1.
+    let digits = (-least.log10() - 1e-6).ceil() as usize;
+    format!("{percent:.digits$}%")
+}
