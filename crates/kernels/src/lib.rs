@@ -92,7 +92,9 @@ mod encoding;
 mod float;
 mod format;
 mod k;
+mod layout;
 mod legacy;
+mod packed;
 mod products;
 mod table;
 #[cfg(target_arch = "x86_64")]
@@ -103,6 +105,8 @@ pub use self::dequantize::dequantize;
 pub use self::encoding::Encoding;
 pub use self::float::dot as dot_f32;
 pub use self::format::GROUP;
+pub use self::layout::TILE_ROWS;
+pub use self::packed::{PackedRows, pack};
 pub use self::products::{Tier, products};
 
 /// `a * b + c`, fused where the target does that in one instruction.
