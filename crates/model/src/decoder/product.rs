@@ -77,6 +77,9 @@ fn all_products<const N: usize>(rounding: Rounding, x: &[f32], matrices: [&Packe
     outs
 }
 
+/// Groups of activations that are worth a thread.
+const GROUPS: usize = 256;
+
 /// Activations rounded by groups, and what that leaves of each where they are fine.
 #[derive(Default)]
 struct Rounded {
@@ -86,9 +89,18 @@ struct Rounded {
 
 impl Rounded {
     fn new(rounding: Rounding, x: &[f32]) -> Self {
-        let groups = Activation::quantize(x);
-        let rests = (rounding == Rounding::Fine).then(|| Activation::rests(x, &groups));
-        Self { groups, rests }
+        let mut groups = vec![Q8Block::default(); x.len() / GROUP];
+        let pieces = groups.par_chunks_mut(GROUPS).zip(x.par_chunks(GROUPS * GROUP));
+        if rounding == Rounding::Coarse {
+            pieces.for_each(|(groups, x)| Activation::quantize_into(x, groups));
+            return Self { groups, rests: None };
+        }
+        let mut rests = vec![Q8Block::default(); groups.len()];
+        pieces.zip(rests.par_chunks_mut(GROUPS)).for_each(|((groups, x), rests)| {
+            Activation::quantize_into(x, groups);
+            Activation::rests_into(x, groups, rests);
+        });
+        Self { groups, rests: Some(rests) }
     }
 
     /// A token's row of `x` with its rounding.
