@@ -97,12 +97,13 @@ fn bytes(len: usize) -> Vec<u8> {
 fn reading() -> f64 {
     let words = vec![1u64; LARGE / 8];
     let time = seconds(5, || {
-        black_box(words.chunks_exact(64).fold([0u64; 64], |mut sums, words| {
-            for (sum, word) in sums.iter_mut().zip(words) {
-                *sum ^= word;
+        let mut sums = [0u64; 32];
+        for words in words.as_chunks::<32>().0 {
+            for i in 0..words.len() {
+                sums[i] ^= words[i];
             }
-            sums
-        }));
+        }
+        black_box(sums);
     });
     LARGE as f64 / time / 1e9
 }

@@ -125,8 +125,8 @@ const fn each_byte(bits: u8) -> u32 {
 fn to_planes<B: BlockFormat>(codes: [u8; GROUP]) -> [u32; PIECES] {
     let pieces = codes.as_chunks().0;
     let mut planes = [0; PIECES];
-    for piece in 0..PIECES {
-        let codes = u32::from_le_bytes(pieces[piece]);
+    for (piece, codes) in pieces.iter().enumerate() {
+        let codes = u32::from_le_bytes(*codes);
         let mut put = |plane: usize, bits: u32, shift: usize| planes[plane] |= bits << shift;
         if B::BITS == 8 {
             put(piece, codes, 0);

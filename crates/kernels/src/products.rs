@@ -206,6 +206,7 @@ fn tile<B: BlockFormat>(tile: &[u8], x: &[Activation<'_>], sums: &mut [[f32; TIL
 }
 
 /// The activations of a group.
+#[derive(Clone, Copy)]
 struct Group<'a> {
     /// Eight bits, and where there are sixteen, the other eight.
     parts: [Option<&'a [i8; GROUP]>; 2],
