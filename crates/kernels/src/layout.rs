@@ -50,17 +50,25 @@ pub(crate) const fn float_tile_bytes<F: FloatFormat>(columns: usize) -> usize {
 /// Packs up to sixteen rows.
 #[inline(always)]
 pub(crate) fn pack_tile<B: BlockFormat>(rows: &[u8], row_bytes: usize, out: &mut [u8]) {
-    out.fill(0);
     let (heads, codes) = out.split_at_mut(heads_bytes::<B>(row_bytes / B::BYTES * B::LEN));
-    for (row, bytes) in rows.chunks_exact(row_bytes).enumerate() {
-        let blocks = bytes.chunks_exact(B::BYTES);
-        let places = codes.chunks_exact_mut(B::LEN / GROUP * code_bytes::<B>());
-        for ((block, heads), codes) in blocks.zip(heads.chunks_exact_mut(head_bytes::<B>())).zip(places) {
+    heads.fill(0);
+    let mut codes = codes.chunks_exact_mut(code_bytes::<B>());
+    for (block, heads) in heads.chunks_exact_mut(head_bytes::<B>()).enumerate().take(row_bytes / B::BYTES) {
+        let blocks = rows.chunks_exact(row_bytes).map(|row| &row[block * B::BYTES..(block + 1) * B::BYTES]);
+        for (row, block) in blocks.clone().enumerate() {
             put_head::<B>(&B::head(block), row, heads);
-            for (index, codes) in codes.chunks_exact_mut(code_bytes::<B>()).enumerate() {
-                let planes = to_planes::<B>(B::codes(block, index));
-                for (plane, bits) in codes.as_chunks_mut::<PLANE>().0.iter_mut().zip(planes) {
-                    plane.as_chunks_mut().0[row] = bits.to_le_bytes();
+        }
+        for (index, codes) in (0..B::LEN / GROUP).zip(&mut codes) {
+            let mut pieces = [[0; TILE_ROWS]; PIECES];
+            for (row, block) in blocks.clone().enumerate() {
+                let codes = B::codes(block, index);
+                for (piece, four) in pieces.iter_mut().zip(codes.as_chunks().0) {
+                    piece[row] = u32::from_le_bytes(*four);
+                }
+            }
+            for (plane, bits) in codes.as_chunks_mut::<PLANE>().0.iter_mut().zip(to_planes::<B>(&pieces)) {
+                for (to, bits) in plane.as_chunks_mut().0.iter_mut().zip(bits) {
+                    *to = bits.to_le_bytes();
                 }
             }
         }
@@ -105,14 +113,16 @@ pub(crate) fn head<B: BlockFormat>(heads: &[u8], row: usize) -> Head {
     head
 }
 
-/// The levels of a row's group from the codes of the tile, by pieces.
+/// The levels of a group from the codes of the tile: of `N` rows from `first` on, by pieces.
 #[inline(always)]
-pub(crate) fn levels<B: BlockFormat>(codes: &[u8], row: usize) -> [[u8; 4]; PIECES] {
-    let mut planes = [0; PIECES];
+pub(crate) fn levels<B: BlockFormat, const N: usize>(codes: &[u8], first: usize) -> [[[u8; 4]; N]; PIECES] {
+    let mut planes = [[0; N]; PIECES];
     for (bits, plane) in planes.iter_mut().zip(codes[..code_bytes::<B>()].as_chunks::<PLANE>().0) {
-        *bits = u32::from_le_bytes(plane.as_chunks().0[row]);
+        for (bits, four) in bits.iter_mut().zip(&plane.as_chunks().0[first..]) {
+            *bits = u32::from_le_bytes(*four);
+        }
     }
-    from_planes::<B>(planes).map(|piece| piece.to_le_bytes().map(B::level))
+    from_planes::<B, N>(&planes).map(|piece| piece.map(|codes| codes.to_le_bytes().map(B::level)))
 }
 
 /// `bits` in each of four bytes.
@@ -120,51 +130,52 @@ const fn each_byte(bits: u8) -> u32 {
     u32::from_le_bytes([bits; 4])
 }
 
-/// What a row adds to each of the first [`BlockFormat::BITS`] planes: four bytes.
+/// The first [`BlockFormat::BITS`] planes from pieces of codes.
 #[inline(always)]
-fn to_planes<B: BlockFormat>(codes: [u8; GROUP]) -> [u32; PIECES] {
-    let pieces = codes.as_chunks().0;
-    let mut planes = [0; PIECES];
-    for piece in 0..PIECES {
-        let codes = u32::from_le_bytes(pieces[piece]);
-        let mut put = |plane: usize, bits: u32, shift: usize| planes[plane] |= bits << shift;
-        if B::BITS == 8 {
-            put(piece, codes, 0);
-        }
-        if let 4..=6 = B::BITS {
-            put(piece % 4, codes & each_byte(15), piece / 4 * 4);
-        }
-        if let 2 | 3 = B::BITS {
-            put(piece / 4, codes & each_byte(3), piece % 4 * 2);
+fn to_planes<B: BlockFormat>(pieces: &[[u32; TILE_ROWS]; PIECES]) -> [[u32; TILE_ROWS]; PIECES] {
+    let mut planes = [[0; TILE_ROWS]; PIECES];
+    for (piece, codes) in pieces.iter().enumerate() {
+        let mut put = |plane: usize, right: usize, mask: u8, left: usize| {
+            for (plane, codes) in planes[plane].iter_mut().zip(codes) {
+                *plane |= (codes >> right & each_byte(mask)) << left;
+            }
+        };
+        match B::BITS {
+            8 => put(piece, 0, 255, 0),
+            4..=6 => put(piece % 4, 0, 15, piece / 4 * 4),
+            _ => put(piece / 4, 0, 3, piece % 4 * 2),
         }
         match B::BITS {
-            3 => put(2, codes >> 2 & each_byte(1), piece),
-            5 => put(4, codes >> 4 & each_byte(1), piece),
-            6 => put(4 + piece / 4, codes >> 4 & each_byte(3), piece % 4 * 2),
+            3 => put(2, 2, 1, piece),
+            5 => put(4, 4, 1, piece),
+            6 => put(4 + piece / 4, 4, 3, piece % 4 * 2),
             _ => {}
         }
     }
     planes
 }
 
-/// The other way round: pieces of codes.
+/// The other way round.
 #[inline(always)]
-fn from_planes<B: BlockFormat>(planes: [u32; PIECES]) -> [u32; PIECES] {
-    let mut pieces = [0; PIECES];
+fn from_planes<B: BlockFormat, const N: usize>(planes: &[[u32; N]; PIECES]) -> [[u32; N]; PIECES] {
+    let mut pieces = [[0; N]; PIECES];
     for (piece, codes) in pieces.iter_mut().enumerate() {
-        let bits = |plane: usize, shift: usize, mask: u8| planes[plane] >> shift & each_byte(mask);
-        let low = match B::BITS {
-            8 => planes[piece],
-            4..=6 => bits(piece % 4, piece / 4 * 4, 15),
-            _ => bits(piece / 4, piece % 4 * 2, 3),
+        let mut put = |plane: usize, right: usize, mask: u8, left: usize| {
+            for (codes, plane) in codes.iter_mut().zip(&planes[plane]) {
+                *codes |= (plane >> right & each_byte(mask)) << left;
+            }
         };
-        let high = match B::BITS {
-            3 => bits(2, piece, 1) << 2,
-            5 => bits(4, piece, 1) << 4,
-            6 => bits(4 + piece / 4, piece % 4 * 2, 3) << 4,
-            _ => 0,
-        };
-        *codes = low | high;
+        match B::BITS {
+            8 => put(piece, 0, 255, 0),
+            4..=6 => put(piece % 4, piece / 4 * 4, 15, 0),
+            _ => put(piece / 4, piece % 4 * 2, 3, 0),
+        }
+        match B::BITS {
+            3 => put(2, piece, 1, 2),
+            5 => put(4, piece, 1, 4),
+            6 => put(4 + piece / 4, piece % 4 * 2, 3, 4),
+            _ => {}
+        }
     }
     pieces
 }

@@ -1,7 +1,7 @@
 use crate::activation::Activation;
 use crate::encoding::Encoding;
 use crate::float::{Bf16, F16, F32, FloatFormat};
-use crate::format::{BlockFormat, GROUP, expand};
+use crate::format::{BlockFormat, GROUP, each, expand};
 use crate::layout::{
     TILE_ROWS, code_bytes, float_tile_bytes, head, head_bytes, heads_bytes, levels, pack_floats, pack_tile,
     tile_bytes,
@@ -145,9 +145,8 @@ fn dequantize_blocks<B: BlockFormat>(tile: &[u8], row: usize, out: &mut [f32]) {
         let header = B::header(&head::<B>(heads, row));
         let groups = out.as_chunks_mut::<GROUP>().0.iter_mut().zip(&mut codes);
         for (index, (out, codes)) in groups.enumerate() {
-            let mut group = [0; GROUP];
-            group.as_chunks_mut().0.copy_from_slice(&levels::<B>(codes, row));
-            expand::<B>(&header, index, group, out);
+            let levels = levels::<B, 1>(codes, row);
+            expand::<B>(&header, index, each(|i| levels[i / 4][0][i % 4]), out);
         }
     }
 }

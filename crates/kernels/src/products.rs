@@ -197,7 +197,7 @@ fn tile<B: BlockFormat>(tile: &[u8], x: &[Activation<'_>], sums: &mut [[f32; TIL
     for (block, (heads, codes)) in blocks.enumerate() {
         let headers: [Header; TILE_ROWS] = std::array::from_fn(|row| B::header(&head::<B>(heads, row)));
         for (index, codes) in codes.chunks_exact(code_bytes::<B>()).enumerate() {
-            let weights = std::array::from_fn(|row| levels::<B>(codes, row));
+            let weights = levels::<B, TILE_ROWS>(codes, 0);
             for (x, sums) in x.iter().zip(&mut *sums) {
                 add_group::<B>(&headers, index, &weights, Group::new(x, block * groups + index), sums);
             }
@@ -206,6 +206,7 @@ fn tile<B: BlockFormat>(tile: &[u8], x: &[Activation<'_>], sums: &mut [[f32; TIL
 }
 
 /// The activations of a group.
+#[derive(Clone, Copy)]
 struct Group<'a> {
     /// Eight bits, and where there are sixteen, the other eight.
     parts: [Option<&'a [i8; GROUP]>; 2],
@@ -228,7 +229,7 @@ impl<'a> Group<'a> {
 fn add_group<B: BlockFormat>(
     headers: &[Header; TILE_ROWS],
     index: usize,
-    weights: &[[[u8; 4]; PIECES]; TILE_ROWS],
+    weights: &[[[u8; 4]; TILE_ROWS]; PIECES],
     x: Group<'_>,
     sums: &mut [f32; TILE_ROWS],
 ) {
@@ -243,7 +244,7 @@ fn add_group<B: BlockFormat>(
                 let of_piece = |piece: usize| {
                     let q: &[[i8; 4]] = q.as_chunks().0;
                     let products: [i32; 4] =
-                        each(|i| i32::from(weights[row][piece][i]) * i32::from(q[piece][i]));
+                        each(|i| i32::from(weights[piece][row][i]) * i32::from(q[piece][i]));
                     products.iter().sum::<i32>()
                 };
                 integer = 256 * integer + pieces.clone().map(of_piece).sum::<i32>();

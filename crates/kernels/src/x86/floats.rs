@@ -12,7 +12,7 @@ use crate::products::{CHAINS, Tiles};
 /// Tokens that go over all tiles together.
 const ROUND: usize = 48;
 /// How far ahead of the computation weights are asked for, in bytes.
-const AHEAD: usize = 2048;
+const AHEAD: usize = 4096;
 
 /// A float type of which vectors are made.
 pub(crate) trait LoadColumn: FloatFormat {
@@ -94,11 +94,11 @@ unsafe fn block<F: LoadColumn, V: Vector, const T: usize>(
         for line in (0..CHAINS * column_bytes).step_by(PLANE) {
             _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(line + AHEAD).cast());
         }
-        for chain in 0..CHAINS {
-            let weights = F::load_column::<V>(from.add(chain * column_bytes));
+        for (column, chains) in chains.iter_mut().enumerate() {
+            let weights = F::load_column::<V>(from.add(column * column_bytes));
             for t in 0..T {
-                let x = V::each_float(*values[t].add(first + chain));
-                chains[chain][t] = V::add_product(weights, x, chains[chain][t]);
+                let x = V::each_float(*values[t].add(first + column));
+                chains[t] = V::add_product(weights, x, chains[t]);
             }
         }
     }

@@ -7,21 +7,19 @@
 use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 use std::marker::PhantomData;
 
-use super::unpack::{Heads, Scales, Unpack, levels};
+use super::unpack::{Heads, Kind, Scales, Unpack, levels};
 use super::vector::Vector;
 use crate::activation::{Activation, Q8Block};
-use crate::format::{BlockFormat, GROUP, bias};
+use crate::format::GROUP;
 use crate::layout::{PIECES, PLANE, TILE_ROWS, code_bytes, head_bytes, heads_bytes};
 use crate::products::Tiles;
 
-/// Groups in a panel: 32 of 768 bytes.
-const PANEL: usize = 32;
+/// Groups in a panel, 768 bytes each. With 8 to 64 the speed is the same.
+const PANEL: usize = 16;
 /// Tokens of a round.
 const ROUND: usize = 96;
-/// Tokens whose sums fit the registers.
-const BLOCK: usize = 6;
 /// How far ahead of the computation weights are asked for, in bytes.
-const AHEAD: usize = 2048;
+const AHEAD: usize = 4096;
 
 /// The products of tiles.
 ///
@@ -38,11 +36,7 @@ pub(super) unsafe fn products<B: Unpack, V: Vector>(
         [x] if x.fine_rests().is_none() => one_token::<B, V>(tiles, x, out[0]),
         _ => {
             for (x, out) in x.chunks(ROUND).zip(out.chunks_mut(ROUND)) {
-                if x[0].fine_rests().is_some() {
-                    round::<B, V, true>(tiles, x, out);
-                } else {
-                    round::<B, V, false>(tiles, x, out);
-                }
+                round::<B, V>(tiles, x, out);
             }
         }
     }
@@ -72,54 +66,53 @@ unsafe fn one_token<B: Unpack, V: Vector>(tiles: Tiles<'_>, x: &Activation<'_>, 
 
 /// A few tokens with all tiles.
 #[inline(always)]
-unsafe fn round<B: Unpack, V: Vector, const FINE: bool>(
-    tiles: Tiles<'_>,
-    x: &[Activation<'_>],
-    out: &mut [&mut [f32]],
-) {
+unsafe fn round<B: Unpack, V: Vector>(tiles: Tiles<'_>, x: &[Activation<'_>], out: &mut [&mut [f32]]) {
     let groups = tiles.columns / GROUP;
     let rows = out[0].len();
-    let mut panel = Panel::<B>::new();
+    let is_fine = x[0].fine_rests().is_some();
+    let mut panel = Panel::new(B::BIAS.unwrap_or_default());
     for first in (0..groups).step_by(PANEL) {
-        let count = PANEL.min(groups - first);
-        for (tile, bytes) in tiles.bytes.chunks_exact(tiles.tile_bytes).enumerate() {
-            let tile_rows = tile * TILE_ROWS..rows.min((tile + 1) * TILE_ROWS);
-            for row in (0..tile_rows.len()).step_by(V::ROWS) {
-                let packed = Packed::<B>::new(bytes, tiles.columns, first, row);
-                panel.fill::<V>(&packed, count);
-                let place = Place { first, count, row: tile * TILE_ROWS + row };
-                let mut token = 0;
-                while token < x.len() {
-                    let (x, out) = (&x[token..], &mut out[token..]);
-                    token += match x.len() {
-                        1 => block::<B, V, 1, FINE>(&panel, place, x, out),
-                        2 => block::<B, V, 2, FINE>(&panel, place, x, out),
-                        3 => block::<B, V, 3, FINE>(&panel, place, x, out),
-                        // Not six and one: the fewer, the more each pays for the loads of weights.
-                        4 | 7 | 8 => block::<B, V, 4, FINE>(&panel, place, x, out),
-                        5 | 9 | 10 => block::<B, V, 5, FINE>(&panel, place, x, out),
-                        _ => block::<B, V, BLOCK, FINE>(&panel, place, x, out),
-                    };
-                }
+        (panel.first, panel.count) = (first, PANEL.min(groups - first));
+        for row in (0..rows).step_by(V::ROWS) {
+            let tile = &tiles.bytes[row / TILE_ROWS * tiles.tile_bytes..][..tiles.tile_bytes];
+            let packed = Packed::<B>::new(tile, tiles.columns, first, row % TILE_ROWS);
+            panel.fill::<B, V>(&packed);
+            if is_fine {
+                V::meet::<B::Kind, true>(&panel, row, x, out);
+            } else {
+                V::meet::<B::Kind, false>(&panel, row, x, out);
             }
         }
     }
 }
 
-/// What a panel holds.
-#[derive(Clone, Copy)]
-struct Place {
-    first: usize,
-    /// Groups.
-    count: usize,
+/// Tokens with the rows of a panel, which are those from `row` on.
+#[inline(always)]
+pub(super) unsafe fn meet_panel<K: Kind, V: Vector, const FINE: bool>(
+    panel: &Panel,
     row: usize,
+    x: &[Activation<'_>],
+    out: &mut [&mut [f32]],
+) {
+    let mut token = 0;
+    while token < x.len() {
+        let (x, out) = (&x[token..], &mut out[token..]);
+        token += match x.len() {
+            1 => block::<K, V, 1, FINE>(panel, row, x, out),
+            2 | 3 => block::<K, V, 2, FINE>(panel, row, x, out),
+            // Of sixteen registers there are none for six. And not six and two: the fewer, the more each pays for the loads of
+            // weights.
+            6 | 9.. if V::ROWS == TILE_ROWS => block::<K, V, 6, FINE>(panel, row, x, out),
+            _ => block::<K, V, 4, FINE>(panel, row, x, out),
+        };
+    }
 }
 
 /// The first `T` tokens with a panel.
 #[inline(always)]
-unsafe fn block<B: Unpack, V: Vector, const T: usize, const FINE: bool>(
-    panel: &Panel<B>,
-    place: Place,
+unsafe fn block<K: Kind, V: Vector, const T: usize, const FINE: bool>(
+    panel: &Panel,
+    row: usize,
     x: &[Activation<'_>],
     out: &mut [&mut [f32]],
 ) -> usize {
@@ -127,15 +120,15 @@ unsafe fn block<B: Unpack, V: Vector, const T: usize, const FINE: bool>(
     let mut groups = [std::ptr::null::<Q8Block>(); T];
     let mut all = groups;
     for t in 0..T {
-        groups[t] = x[t].groups().as_ptr().add(place.first);
-        all[t] = x[t].fine_rests().map_or(groups[t], |rests| rests.as_ptr().add(place.first));
-        if place.first > 0 {
-            sums[t] = load::<V>(&out[t][place.row..]);
+        groups[t] = x[t].groups().as_ptr().add(panel.first);
+        all[t] = x[t].fine_rests().map_or(groups[t], |rests| rests.as_ptr().add(panel.first));
+        if panel.first > 0 {
+            sums[t] = load::<V>(&out[t][row..]);
         }
     }
-    let sums = meet::<V, _, T, FINE>(panel, place.count, groups, all, sums);
+    let sums = meet::<V, _, T, FINE>(&Unpacked::<K>(panel, PhantomData), panel.count, groups, all, sums);
     for t in 0..T {
-        store::<V>(&mut out[t][place.row..], sums[t]);
+        store::<V>(&mut out[t][row..], sums[t]);
     }
     T
 }
@@ -164,8 +157,10 @@ pub(super) unsafe fn store<V: Vector>(to: &mut [f32], sums: V::Floats) {
 
 /// Groups of rows.
 trait Source<V: Vector> {
-    type Format: Unpack;
+    type Kind: Kind;
 
+    /// See [`BlockFormat::BIAS`].
+    fn bias(&self) -> u32;
     /// What comes after group `index` will be wanted soon.
     unsafe fn prefetch(&self, index: usize);
     unsafe fn levels(&self, index: usize) -> [V::Ints; PIECES];
@@ -198,7 +193,12 @@ impl<B: Unpack> Packed<B> {
 }
 
 impl<B: Unpack, V: Vector> Source<V> for Packed<B> {
-    type Format = B;
+    type Kind = B::Kind;
+
+    #[inline(always)]
+    fn bias(&self) -> u32 {
+        B::BIAS.unwrap_or_default()
+    }
 
     #[inline(always)]
     unsafe fn prefetch(&self, index: usize) {
@@ -222,10 +222,13 @@ impl<B: Unpack, V: Vector> Source<V> for Packed<B> {
     }
 }
 
-/// Groups unpacked.
-struct Panel<B> {
+/// Groups of a tile, unpacked.
+pub(crate) struct Panel {
     groups: [PanelGroup; PANEL],
-    format: PhantomData<B>,
+    /// Of the columns.
+    first: usize,
+    count: usize,
+    bias: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -236,16 +239,17 @@ struct PanelGroup {
     offset: [[f32; TILE_ROWS]; 2],
 }
 
-impl<B: Unpack> Panel<B> {
+impl Panel {
     #[inline(always)]
-    fn new() -> Self {
+    fn new(bias: u32) -> Self {
         let (floats, levels) = ([[0.0; TILE_ROWS]; 2], [[0; PLANE]; PIECES]);
-        Self { groups: [PanelGroup { levels, scale: floats, offset: floats }; PANEL], format: PhantomData }
+        let groups = [PanelGroup { levels, scale: floats, offset: floats }; PANEL];
+        Self { groups, first: 0, count: 0, bias }
     }
 
     #[inline(always)]
-    unsafe fn fill<V: Vector>(&mut self, packed: &Packed<B>, count: usize) {
-        for (index, group) in self.groups[..count].iter_mut().enumerate() {
+    unsafe fn fill<B: Unpack, V: Vector>(&mut self, packed: &Packed<B>) {
+        for (index, group) in self.groups[..self.count].iter_mut().enumerate() {
             let pieces = <Packed<B> as Source<V>>::levels(packed, index);
             for (to, piece) in group.levels.iter_mut().zip(pieces) {
                 V::store(to.as_mut_ptr(), piece);
@@ -261,30 +265,38 @@ impl<B: Unpack> Panel<B> {
     }
 }
 
-impl<B: Unpack, V: Vector> Source<V> for Panel<B> {
-    type Format = B;
+/// A panel of some kind of weights.
+struct Unpacked<'a, K>(&'a Panel, PhantomData<K>);
+
+impl<K: Kind, V: Vector> Source<V> for Unpacked<'_, K> {
+    type Kind = K;
+
+    #[inline(always)]
+    fn bias(&self) -> u32 {
+        self.0.bias
+    }
 
     #[inline(always)]
     unsafe fn prefetch(&self, _: usize) {}
 
     #[inline(always)]
     unsafe fn levels(&self, index: usize) -> [V::Ints; PIECES] {
-        let group = self.groups.get_unchecked(index);
+        let group = self.0.groups.get_unchecked(index);
         let mut pieces = [V::zero(); PIECES];
-        for i in 0..PIECES {
-            pieces[i] = V::load(group.levels[i].as_ptr());
+        for (piece, levels) in pieces.iter_mut().zip(&group.levels) {
+            *piece = V::load(levels.as_ptr());
         }
         pieces
     }
 
     #[inline(always)]
     unsafe fn scales(&self, index: usize) -> Scales<V> {
-        let group = self.groups.get_unchecked(index);
+        let group = self.0.groups.get_unchecked(index);
         let zero = V::each_float(0.0);
         let mut scales = Scales { scale: [zero; 2], offset: [zero; 2] };
-        for half in 0..if B::SPLIT { 2 } else { 1 } {
+        for half in 0..if K::SPLIT { 2 } else { 1 } {
             scales.scale[half] = V::load_floats(group.scale[half].as_ptr());
-            if B::OFFSET {
+            if K::OFFSET {
                 scales.offset[half] = V::load_floats(group.offset[half].as_ptr());
             }
         }
@@ -302,7 +314,7 @@ unsafe fn meet<V: Vector, S: Source<V>, const T: usize, const FINE: bool>(
     all: [*const Q8Block; T],
     mut sums: [V::Floats; T],
 ) -> [V::Floats; T] {
-    let (is_split, has_offset) = (S::Format::SPLIT, S::Format::OFFSET);
+    let (is_split, has_offset) = (S::Kind::SPLIT, S::Kind::OFFSET);
     let parts = if is_split { 2 } else { 1 };
     for index in 0..count {
         source.prefetch(index);
@@ -315,7 +327,7 @@ unsafe fn meet<V: Vector, S: Source<V>, const T: usize, const FINE: bool>(
                 for piece in pieces.clone() {
                     for t in 0..T {
                         integers[t] =
-                            add_four::<S::Format, V>(integers[t], levels[piece], x[t].add(index), piece);
+                            add_four::<S::Kind, V>(integers[t], levels[piece], x[t].add(index), piece);
                     }
                 }
             }
@@ -324,16 +336,16 @@ unsafe fn meet<V: Vector, S: Source<V>, const T: usize, const FINE: bool>(
                 if FINE {
                     integers[t] = V::left_lanes(integers[t], 8);
                 }
-                if let (Some(shift), true) = (S::Format::BIAS, corrects::<S::Format, V>()) {
+                if S::Kind::BIASED && !(S::Kind::WIDE && V::TAKES_WIDE_BIAS) {
                     let minus = V::each_int(if is_split { all.minuses[part] } else { all.minus });
-                    let minus = V::left_lanes(minus, shift);
+                    let minus = V::left_lanes(minus, source.bias());
                     integers[t] = if FINE { V::add(integers[t], minus) } else { minus };
                 }
             }
             for piece in pieces {
                 for t in 0..T {
                     integers[t] =
-                        add_four::<S::Format, V>(integers[t], levels[piece], all[t].add(index), piece);
+                        add_four::<S::Kind, V>(integers[t], levels[piece], all[t].add(index), piece);
                 }
             }
             for t in 0..T {
@@ -350,24 +362,15 @@ unsafe fn meet<V: Vector, S: Source<V>, const T: usize, const FINE: bool>(
     sums
 }
 
-/// Whether levels need more than seven bits.
-const fn is_wide<B: Unpack>() -> bool {
-    bias::<B>() == 128
-}
-
-/// Whether what the bias adds is there to be taken away.
-const fn corrects<B: Unpack, V: Vector>() -> bool {
-    !(is_wide::<B>() && V::TAKES_WIDE_BIAS)
-}
-
 /// Adds the products with four activations.
 #[inline(always)]
-unsafe fn add_four<B: Unpack, V: Vector>(
+unsafe fn add_four<K: Kind, V: Vector>(
     integers: V::Ints,
     levels: V::Ints,
     x: *const Q8Block,
     piece: usize,
 ) -> V::Ints {
-    let four = V::each_int((*x).q.as_ptr().cast::<i32>().add(piece).read());
-    if is_wide::<B>() { V::dot_wide(integers, levels, four) } else { V::dot(integers, levels, four) }
+    let fours: &[[i8; 4]; PIECES] = &*(&raw const (*x).q).cast();
+    let four = V::each_int(i32::from_le_bytes(fours[piece].map(i8::cast_unsigned)));
+    if K::WIDE { V::dot_wide(integers, levels, four) } else { V::dot(integers, levels, four) }
 }

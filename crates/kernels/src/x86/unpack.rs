@@ -47,8 +47,8 @@ pub(super) unsafe fn levels<B: BlockFormat, V: Vector>(codes: *const u8) -> [V::
     let mut pieces = [V::zero(); PIECES];
     match B::BITS {
         8 => {
-            for piece in 0..PIECES {
-                pieces[piece] = plane::<V>(codes, piece);
+            for (index, piece) in pieces.iter_mut().enumerate() {
+                *piece = plane::<V>(codes, index);
             }
         }
         4..=6 => {
@@ -135,8 +135,45 @@ unsafe fn add_bits<V: Vector>(pieces: &mut [V::Ints; PIECES], bits: [V::Ints; PI
     }
 }
 
+/// What kernels have to know of a block type once its groups are unpacked.
+pub(crate) trait Kind {
+    /// See [`BlockFormat::SPLIT`], [`BlockFormat::OFFSET`] and [`BlockFormat::BIAS`].
+    const SPLIT: bool = false;
+    const OFFSET: bool = false;
+    const BIASED: bool = !Self::OFFSET;
+    /// Whether levels have eight bits, not seven at most.
+    const WIDE: bool = false;
+}
+
+pub(crate) struct Biased;
+pub(crate) struct Wide;
+pub(crate) struct SplitBiased;
+pub(crate) struct Offset;
+pub(crate) struct SplitOffset;
+
+impl Kind for Biased {}
+
+impl Kind for Wide {
+    const WIDE: bool = true;
+}
+
+impl Kind for SplitBiased {
+    const SPLIT: bool = true;
+}
+
+impl Kind for Offset {
+    const OFFSET: bool = true;
+}
+
+impl Kind for SplitOffset {
+    const SPLIT: bool = true;
+    const OFFSET: bool = true;
+}
+
 /// A block type whose heads become vectors of floats.
 pub(crate) trait Unpack: BlockFormat {
+    type Kind: Kind;
+
     /// The scales of group `index` of a block.
     ///
     /// # Safety
@@ -191,8 +228,10 @@ unsafe fn six_bits(nibble: __m128i, pair: __m128i) -> __m128i {
 }
 
 macro_rules! plain_scales {
-    ($($format:ty),*) => {$(
+    ($($format:ty: $kind:ty),*) => {$(
         impl Unpack for $format {
+            type Kind = $kind;
+
             #[inline(always)]
             unsafe fn scales<V: Vector>(heads: Heads, _: usize) -> Scales<V> {
                 let scale = heads.half::<V>(0);
@@ -202,7 +241,7 @@ macro_rules! plain_scales {
     )*};
 }
 
-plain_scales!(Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Iq4Nl);
+plain_scales!(Q4_0: Biased, Q4_1: Offset, Q5_0: Biased, Q5_1: Offset, Q8_0: Wide, Iq4Nl: Wide);
 
 /// As the portable code has it, of twelve bytes.
 #[inline(always)]
@@ -220,6 +259,8 @@ unsafe fn six_bit_scales<B: BlockFormat, V: Vector>(heads: Heads, index: usize) 
 }
 
 impl Unpack for Q4K {
+    type Kind = Offset;
+
     #[inline(always)]
     unsafe fn scales<V: Vector>(heads: Heads, index: usize) -> Scales<V> {
         six_bit_scales::<Self, V>(heads, index)
@@ -227,6 +268,8 @@ impl Unpack for Q4K {
 }
 
 impl Unpack for Q5K {
+    type Kind = Offset;
+
     #[inline(always)]
     unsafe fn scales<V: Vector>(heads: Heads, index: usize) -> Scales<V> {
         six_bit_scales::<Self, V>(heads, index)
@@ -234,6 +277,8 @@ impl Unpack for Q5K {
 }
 
 impl Unpack for Q6K {
+    type Kind = SplitBiased;
+
     #[inline(always)]
     unsafe fn scales<V: Vector>(heads: Heads, index: usize) -> Scales<V> {
         let d = heads.half::<V>(0);
@@ -246,6 +291,8 @@ impl Unpack for Q6K {
 }
 
 impl Unpack for Q3K {
+    type Kind = SplitBiased;
+
     #[inline(always)]
     unsafe fn scales<V: Vector>(heads: Heads, index: usize) -> Scales<V> {
         let d = heads.half::<V>(0);
@@ -261,6 +308,8 @@ impl Unpack for Q3K {
 }
 
 impl Unpack for Q2K {
+    type Kind = SplitOffset;
+
     #[inline(always)]
     unsafe fn scales<V: Vector>(heads: Heads, index: usize) -> Scales<V> {
         let d = heads.half::<V>(0);
@@ -274,6 +323,8 @@ impl Unpack for Q2K {
 }
 
 impl Unpack for Iq4Xs {
+    type Kind = Wide;
+
     #[inline(always)]
     unsafe fn scales<V: Vector>(heads: Heads, index: usize) -> Scales<V> {
         let nibble = bits(heads.small::<Self, V>(2 + index / 2), index % 2 * 4, 15);
@@ -283,6 +334,8 @@ impl Unpack for Iq4Xs {
 }
 
 impl Unpack for Mxfp4 {
+    type Kind = Biased;
+
     /// Half of a power of two from its exponent. The two least are below the normal floats: they come from the third by
     /// multiplication.
     #[inline(always)]

@@ -17,17 +17,29 @@ use std::arch::x86_64::{
 };
 use std::marker::PhantomData;
 
+use super::sweep::{Panel, meet_panel};
+use super::unpack::Kind;
+use crate::activation::Activation;
+
 /// A vector with a row in each lane of 32 bits.
 ///
 /// # Safety
 /// Every function needs a processor with the instructions, and pointers to as many bytes as it reads or writes.
-pub(crate) trait Vector {
+pub(crate) trait Vector: Sized {
     type Ints: Copy;
     type Floats: Copy;
     /// Lanes.
     const ROWS: usize;
     /// Whether [`Vector::dot_wide`] takes the bias of 128 off the weights.
     const TAKES_WIDE_BIAS: bool;
+
+    /// [`meet_panel`] as a function of its own: all block types of a kind share it.
+    unsafe fn meet<K: Kind, const FINE: bool>(
+        panel: &Panel,
+        row: usize,
+        x: &[Activation<'_>],
+        out: &mut [&mut [f32]],
+    );
 
     unsafe fn load(from: *const u8) -> Self::Ints;
     unsafe fn store(to: *mut u8, bytes: Self::Ints);
@@ -77,6 +89,16 @@ impl Vector for Sixteen {
     type Floats = __m512;
     const ROWS: usize = 16;
     const TAKES_WIDE_BIAS: bool = false;
+
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
+    unsafe fn meet<K: Kind, const FINE: bool>(
+        panel: &Panel,
+        row: usize,
+        x: &[Activation<'_>],
+        out: &mut [&mut [f32]],
+    ) {
+        meet_panel::<K, Self, FINE>(panel, row, x, out);
+    }
 
     #[inline(always)]
     unsafe fn load(from: *const u8) -> __m512i {
@@ -222,8 +244,14 @@ pub(super) struct Eight<D>(PhantomData<D>);
 ///
 /// # Safety
 /// As with [`Vector`].
-pub(super) trait Fours {
+pub(super) trait Fours: Sized {
     const TAKES_WIDE_BIAS: bool;
+    unsafe fn meet<K: Kind, const FINE: bool>(
+        panel: &Panel,
+        row: usize,
+        x: &[Activation<'_>],
+        out: &mut [&mut [f32]],
+    );
     unsafe fn dot(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i;
     unsafe fn dot_wide(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i;
 }
@@ -233,6 +261,16 @@ pub(super) struct AvxVnni;
 
 impl Fours for Avx2 {
     const TAKES_WIDE_BIAS: bool = true;
+
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn meet<K: Kind, const FINE: bool>(
+        panel: &Panel,
+        row: usize,
+        x: &[Activation<'_>],
+        out: &mut [&mut [f32]],
+    ) {
+        meet_panel::<K, Eight<Self>, FINE>(panel, row, x, out);
+    }
 
     /// Sums of two fit 16 bits: `2 * 63 * 127 < 2^15`.
     #[inline(always)]
@@ -253,6 +291,16 @@ impl Fours for Avx2 {
 impl Fours for AvxVnni {
     const TAKES_WIDE_BIAS: bool = false;
 
+    #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
+    unsafe fn meet<K: Kind, const FINE: bool>(
+        panel: &Panel,
+        row: usize,
+        x: &[Activation<'_>],
+        out: &mut [&mut [f32]],
+    ) {
+        meet_panel::<K, Eight<Self>, FINE>(panel, row, x, out);
+    }
+
     #[inline(always)]
     unsafe fn dot(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i {
         _mm256_dpbusd_avx_epi32(sums, weights, x)
@@ -269,6 +317,16 @@ impl<D: Fours> Vector for Eight<D> {
     type Floats = __m256;
     const ROWS: usize = 8;
     const TAKES_WIDE_BIAS: bool = D::TAKES_WIDE_BIAS;
+
+    #[inline(always)]
+    unsafe fn meet<K: Kind, const FINE: bool>(
+        panel: &Panel,
+        row: usize,
+        x: &[Activation<'_>],
+        out: &mut [&mut [f32]],
+    ) {
+        D::meet::<K, FINE>(panel, row, x, out);
+    }
 
     #[inline(always)]
     unsafe fn load(from: *const u8) -> __m256i {
