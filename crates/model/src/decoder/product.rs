@@ -89,13 +89,14 @@ struct Rounded {
 
 impl Rounded {
     fn new(rounding: Rounding, x: &[f32]) -> Self {
-        let mut groups = vec![Q8Block::default(); x.len() / GROUP];
+        let room = || vec![Q8Block::default(); x.len() / GROUP];
+        let mut groups = room();
         let pieces = groups.par_chunks_mut(GROUPS).zip(x.par_chunks(GROUPS * GROUP));
         if rounding == Rounding::Coarse {
             pieces.for_each(|(groups, x)| Activation::quantize_into(x, groups));
             return Self { groups, rests: None };
         }
-        let mut rests = vec![Q8Block::default(); groups.len()];
+        let mut rests = room();
         pieces.zip(rests.par_chunks_mut(GROUPS)).for_each(|((groups, x), rests)| {
             Activation::quantize_into(x, groups);
             Activation::rests_into(x, groups, rests);

@@ -84,7 +84,9 @@ impl<M> Weights<M> {
     /// Shows all matrices but the embedding.
     fn each(&self, see: &mut impl FnMut(&M)) {
         for layer in &self.layers {
-            [&layer.query, &layer.key, &layer.value, &layer.output].map(|linear| see(&linear.weight));
+            for linear in [&layer.query, &layer.key, &layer.value, &layer.output] {
+                see(&linear.weight);
+            }
             match &layer.feed_forward {
                 FeedForward::Dense(dense) => dense.each(see),
                 FeedForward::Experts { router, experts, .. } => {
@@ -130,7 +132,9 @@ impl<M> LayerWeights<M> {
 
 impl<M> GatedLinear<M> {
     fn each(&self, see: &mut impl FnMut(&M)) {
-        [&self.gate, &self.up, &self.down].map(|linear| see(&linear.weight));
+        for linear in [&self.gate, &self.up, &self.down] {
+            see(&linear.weight);
+        }
     }
 
     fn map<T>(self, into: &mut impl FnMut(M) -> T) -> GatedLinear<T> {
