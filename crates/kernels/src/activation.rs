@@ -198,8 +198,8 @@ mod tests {
         let values: [f32; GROUP] = each(|i| ((i * 37 % 64) as f32 - 31.5) / 3.0);
         let block = quantize_group(&values);
         let rest = rest_group(&values, &block);
-        for i in 0..GROUP {
-            let error = values[i] - block.scale * f32::from(block.q[i]);
+        for (i, value) in values.into_iter().enumerate() {
+            let error = value - block.scale * f32::from(block.q[i]);
             assert!(error.abs() <= block.scale * 0.5001, "{i}: {error}");
             let error = error - rest.scale * f32::from(rest.q[i]);
             assert!(error.abs() <= rest.scale * 1.01, "{i}: {error}");

@@ -170,7 +170,7 @@ impl PackedSample {
 
 impl Sample {
     fn block_bytes(&self) -> usize {
-        let elements = (1..).find(|&bytes| self.encoding.elements(bytes) > 0);
+        let elements = (1..=256).find(|&bytes| self.encoding.elements(bytes) > 0);
         elements.expect("blocks have bytes")
     }
 

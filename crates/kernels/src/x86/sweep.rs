@@ -4,7 +4,7 @@
 //! in the first-level cache while the tokens go over it, a few at a time: their sums stay in registers. Tokens beyond that go
 //! in rounds, so that the activations which all tiles meet stay in the second-level cache.
 
-use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
 use std::marker::PhantomData;
 
 use super::unpack::{Heads, Kind, Scales, Unpack, levels};
@@ -18,8 +18,9 @@ use crate::products::Tiles;
 const PANEL: usize = 16;
 /// Tokens of a round.
 const ROUND: usize = 96;
-/// How far ahead of the computation weights are asked for, in bytes.
-const AHEAD: usize = 4096;
+/// How far ahead of the computation weights are asked for, in bytes, into the second-level cache. Nearer and into the first, a
+/// token takes a quarter longer.
+const AHEAD: usize = 8192;
 
 /// The products of tiles.
 ///
@@ -204,7 +205,7 @@ impl<B: Unpack, V: Vector> Source<V> for Packed<B> {
     unsafe fn prefetch(&self, index: usize) {
         for line in 0..self.lines {
             let ahead = ((self.first + index) * self.lines + line) * PLANE + AHEAD;
-            _mm_prefetch::<_MM_HINT_T0>(self.heads.wrapping_add(ahead).cast());
+            _mm_prefetch::<_MM_HINT_T1>(self.heads.wrapping_add(ahead).cast());
         }
     }
 
