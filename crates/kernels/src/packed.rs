@@ -44,9 +44,13 @@ impl<'a> PackedRows<'a> {
     /// Rows that [`pack`] has written to `bytes`.
     ///
     /// # Panics
-    /// When there are not as many bytes as [`PackedRows::bytes_for`] says.
+    /// When there are not as many bytes as [`PackedRows::bytes_for`] says, or rows are not whole blocks.
     pub fn new(encoding: Encoding, rows: usize, columns: usize, bytes: &'a [u8]) -> Self {
         assert_eq!(Self::bytes_for(encoding, rows, columns), bytes.len(), "bytes of packed rows");
+        assert!(
+            columns.is_multiple_of(encoding.block().0),
+            "{columns} columns of {encoding:?} are not whole blocks"
+        );
         Self { encoding, rows, columns, tile_bytes: Self::tile_bytes(encoding, columns), bytes }
     }
 
