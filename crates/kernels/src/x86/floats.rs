@@ -1,6 +1,6 @@
 //! Rows of floats: a column of sixteen rows at a time, each with one value of a token.
 
-use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
 
 use super::sweep::store;
 use super::vector::Vector;
@@ -11,8 +11,8 @@ use crate::products::{CHAINS, Tiles};
 
 /// Tokens that go over all tiles together.
 const ROUND: usize = 48;
-/// How far ahead of the computation weights are asked for, in bytes.
-const AHEAD: usize = 4096;
+/// How far ahead of the computation weights are asked for, in bytes, into the second-level cache.
+const AHEAD: usize = 8192;
 
 /// A float type of which vectors are made.
 pub(crate) trait LoadColumn: FloatFormat {
@@ -92,7 +92,7 @@ unsafe fn block<F: LoadColumn, V: Vector, const T: usize>(
     for first in (0..whole).step_by(CHAINS) {
         let from = tile.as_ptr().add(first * column_bytes);
         for line in (0..CHAINS * column_bytes).step_by(PLANE) {
-            _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(line + AHEAD).cast());
+            _mm_prefetch::<_MM_HINT_T1>(from.wrapping_add(line + AHEAD).cast());
         }
         for (column, chains) in chains.iter_mut().enumerate() {
             let weights = F::load_column::<V>(from.add(column * column_bytes));

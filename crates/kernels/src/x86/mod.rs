@@ -8,6 +8,7 @@
 #![allow(unsafe_op_in_unsafe_fn, reason = "every line would be a block of its own")]
 
 mod floats;
+mod quantize;
 mod sweep;
 mod unpack;
 mod vector;
@@ -15,7 +16,7 @@ mod vector;
 pub(crate) use self::floats::LoadColumn;
 pub(crate) use self::unpack::Unpack;
 use self::vector::{Avx2, AvxVnni, Eight, Sixteen};
-use crate::activation::{Activation, Q8Block, quantize_groups, rest_groups};
+use crate::activation::{Activation, Q8Block, rest_groups};
 use crate::format::GROUP;
 use crate::products::{Tier, Tiles};
 
@@ -80,28 +81,15 @@ unsafe fn floats_avx512<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], o
     floats::products::<F, Sixteen>(tiles, x, out);
 }
 
-/// Rounds activations: the portable code, compiled for the tier.
+/// Rounds activations.
 ///
 /// # Safety
-/// The processor must have the tier.
-pub(crate) unsafe fn quantize(tier: Tier, values: &[[f32; GROUP]], groups: &mut [Q8Block]) {
-    match tier {
-        Tier::Avx512Vnni => quantize_avx512(values, groups),
-        _ => quantize_avx2(values, groups),
-    }
+/// The processor must have a tier other than the portable one.
+pub(crate) unsafe fn quantize(values: &[[f32; GROUP]], groups: &mut [Q8Block]) {
+    quantize::quantize(values, groups);
 }
 
-#[target_feature(enable = "avx2")]
-unsafe fn quantize_avx2(values: &[[f32; GROUP]], groups: &mut [Q8Block]) {
-    quantize_groups(values, groups);
-}
-
-#[target_feature(enable = "avx2,avx512f,avx512bw,avx512vl")]
-unsafe fn quantize_avx512(values: &[[f32; GROUP]], groups: &mut [Q8Block]) {
-    quantize_groups(values, groups);
-}
-
-/// Rounds what rounding has left, likewise.
+/// Rounds what rounding has left: the portable code, compiled for the tier.
 ///
 /// # Safety
 /// The processor must have the tier.

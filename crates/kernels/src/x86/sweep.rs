@@ -4,7 +4,7 @@
 //! in the first-level cache while the tokens go over it, a few at a time: their sums stay in registers. Tokens beyond that go
 //! in rounds, so that the activations which all tiles meet stay in the second-level cache.
 
-use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
 use std::marker::PhantomData;
 
 use super::unpack::{Heads, Kind, Scales, Unpack, levels};
@@ -16,10 +16,12 @@ use crate::products::Tiles;
 
 /// Groups in a panel, 768 bytes each. With 8 to 64 the speed is the same.
 const PANEL: usize = 16;
-/// Tokens of a round.
-const ROUND: usize = 96;
-/// How far ahead of the computation weights are asked for, in bytes.
-const AHEAD: usize = 4096;
+/// Bytes of activations that go over the tiles together, half of a second-level cache of 1 MB, and how many tokens that may be.
+const ROUND: usize = 1 << 19;
+const ROUND_TOKENS: std::ops::RangeInclusive<usize> = 24..=96;
+/// How far ahead of the computation weights are asked for, in bytes, into the second-level cache. Nearer and into the first, a
+/// token takes a quarter longer.
+const AHEAD: usize = 8192;
 
 /// The products of tiles.
 ///
@@ -35,7 +37,12 @@ pub(super) unsafe fn products<B: Unpack, V: Vector>(
     match x {
         [x] if x.fine_rests().is_none() => one_token::<B, V>(tiles, x, out[0]),
         _ => {
-            for (x, out) in x.chunks(ROUND).zip(out.chunks_mut(ROUND)) {
+            let parts = if x[0].fine_rests().is_some() { 2 } else { 1 };
+            let token_bytes = parts * size_of_val(x[0].groups());
+            let tokens = (ROUND / token_bytes).clamp(*ROUND_TOKENS.start(), *ROUND_TOKENS.end());
+            // Whole blocks of tokens.
+            let tokens = tokens / 6 * 6;
+            for (x, out) in x.chunks(tokens).zip(out.chunks_mut(tokens)) {
                 round::<B, V>(tiles, x, out);
             }
         }
@@ -46,13 +53,12 @@ pub(super) unsafe fn products<B: Unpack, V: Vector>(
 unsafe fn one_token<B: Unpack, V: Vector>(tiles: Tiles<'_>, x: &Activation<'_>, out: &mut [f32]) {
     let groups = tiles.columns / GROUP;
     // Where a tile takes two vectors, these go through it by turns.
-    let turn = if V::ROWS == TILE_ROWS { groups } else { B::LEN / GROUP };
+    let turn = if V::ROWS == TILE_ROWS { groups } else { PANEL };
     for (tile, out) in tiles.bytes.chunks_exact(tiles.tile_bytes).zip(out.chunks_mut(TILE_ROWS)) {
         let mut sums = [0f32; TILE_ROWS];
-        let lines = tiles.tile_bytes.div_ceil(groups * PLANE);
         for first in (0..groups).step_by(turn) {
             for row in (0..TILE_ROWS).step_by(V::ROWS) {
-                let packed = Packed::<B>::new(tile, tiles.columns, first, row).ahead(lines);
+                let packed = Packed::<B>::new(tile, tiles.columns, first, row);
                 let to = sums.as_mut_ptr().add(row);
                 let x = [x.groups().as_ptr().add(first)];
                 let count = turn.min(groups - first);
@@ -71,10 +77,10 @@ unsafe fn round<B: Unpack, V: Vector>(tiles: Tiles<'_>, x: &[Activation<'_>], ou
     let rows = out[0].len();
     let is_fine = x[0].fine_rests().is_some();
     let mut panel = Panel::new(B::BIAS.unwrap_or_default());
-    for first in (0..groups).step_by(PANEL) {
-        (panel.first, panel.count) = (first, PANEL.min(groups - first));
-        for row in (0..rows).step_by(V::ROWS) {
-            let tile = &tiles.bytes[row / TILE_ROWS * tiles.tile_bytes..][..tiles.tile_bytes];
+    for row in (0..rows).step_by(V::ROWS) {
+        let tile = &tiles.bytes[row / TILE_ROWS * tiles.tile_bytes..][..tiles.tile_bytes];
+        for first in (0..groups).step_by(PANEL) {
+            (panel.first, panel.count) = (first, PANEL.min(groups - first));
             let packed = Packed::<B>::new(tile, tiles.columns, first, row % TILE_ROWS);
             panel.fill::<B, V>(&packed);
             if is_fine {
@@ -173,6 +179,7 @@ struct Packed<B> {
     codes: *const u8,
     first: usize,
     row: usize,
+    /// Lines of the cache that are asked for at each group: as many as there are for a group.
     lines: usize,
     format: PhantomData<B>,
 }
@@ -182,13 +189,8 @@ impl<B: Unpack> Packed<B> {
     #[inline(always)]
     unsafe fn new(tile: &[u8], columns: usize, first: usize, row: usize) -> Self {
         let (heads, codes) = tile.split_at(heads_bytes::<B>(columns));
-        Self { heads: heads.as_ptr(), codes: codes.as_ptr(), first, row, lines: 0, format: PhantomData }
-    }
-
-    /// So many lines are asked for ahead of each group.
-    #[inline(always)]
-    fn ahead(self, lines: usize) -> Self {
-        Self { lines, ..self }
+        let lines = tile.len().div_ceil(columns / GROUP * PLANE);
+        Self { heads: heads.as_ptr(), codes: codes.as_ptr(), first, row, lines, format: PhantomData }
     }
 }
 
@@ -204,7 +206,7 @@ impl<B: Unpack, V: Vector> Source<V> for Packed<B> {
     unsafe fn prefetch(&self, index: usize) {
         for line in 0..self.lines {
             let ahead = ((self.first + index) * self.lines + line) * PLANE + AHEAD;
-            _mm_prefetch::<_MM_HINT_T0>(self.heads.wrapping_add(ahead).cast());
+            _mm_prefetch::<_MM_HINT_T1>(self.heads.wrapping_add(ahead).cast());
         }
     }
 
@@ -250,6 +252,7 @@ impl Panel {
     #[inline(always)]
     unsafe fn fill<B: Unpack, V: Vector>(&mut self, packed: &Packed<B>) {
         for (index, group) in self.groups[..self.count].iter_mut().enumerate() {
+            <Packed<B> as Source<V>>::prefetch(packed, index);
             let pieces = <Packed<B> as Source<V>>::levels(packed, index);
             for (to, piece) in group.levels.iter_mut().zip(pieces) {
                 V::store(to.as_mut_ptr(), piece);
