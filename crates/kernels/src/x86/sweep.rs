@@ -1,7 +1,8 @@
 //! How tiles meet tokens.
 //!
-//! One token reads the codes straight from memory. Several share what is unpacked of a few groups of a tile, a panel that stays
-//! in the first-level cache while the tokens go over it, a few at a time: their sums stay in registers. Tokens beyond that go
+//! A few tokens meet the codes as they are packed, or one where vectors are short. More of them share what is unpacked of a few
+//! groups of a tile, a panel that stays in the first-level cache while the tokens go over it, a few at a time: their sums
+//! stay in registers. Tokens beyond that go
 //! in rounds, so that the activations which all tiles meet stay in the second-level cache.
 
 use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
@@ -16,6 +17,9 @@ use crate::products::Tiles;
 
 /// Groups in a panel, 768 bytes each. With 8 to 64 the speed is the same.
 const PANEL: usize = 16;
+/// Tokens that do not pay for a panel. Unpacking costs next to nothing beside the products of four tokens, writing a panel costs as
+/// much as those of three.
+const FEW: usize = 12;
 /// Bytes of activations that go over the tiles together, half of a second-level cache of 1 MB, and how many tokens that may be.
 const ROUND: usize = 1 << 19;
 const ROUND_TOKENS: std::ops::RangeInclusive<usize> = 24..=96;
@@ -34,40 +38,74 @@ pub(super) unsafe fn products<B: Unpack, V: Vector>(
     x: &[Activation<'_>],
     out: &mut [&mut [f32]],
 ) {
-    match x {
-        [x] if x.fine_rests().is_none() => one_token::<B, V>(tiles, x, out[0]),
-        _ => {
-            let parts = if x[0].fine_rests().is_some() { 2 } else { 1 };
-            let token_bytes = parts * size_of_val(x[0].groups());
-            let tokens = (ROUND / token_bytes).clamp(*ROUND_TOKENS.start(), *ROUND_TOKENS.end());
-            // Whole blocks of tokens.
-            let tokens = tokens / 6 * 6;
-            for (x, out) in x.chunks(tokens).zip(out.chunks_mut(tokens)) {
-                round::<B, V>(tiles, x, out);
+    let is_fine = x[0].fine_rests().is_some();
+    let few = if V::ROWS == TILE_ROWS { FEW } else { 1 };
+    if x.len() <= few && !is_fine {
+        let bytes = tiles.bytes.chunks_exact(tiles.tile_bytes);
+        for (tile, bytes) in (0..out[0].len()).step_by(TILE_ROWS).zip(bytes) {
+            let mut token = 0;
+            while token < x.len() {
+                let place = Straight { bytes, columns: tiles.columns, first_row: tile };
+                let (x, out) = (&x[token..], &mut out[token..]);
+                token += match x.len() {
+                    1 => straight::<B, V, 1>(place, x, out),
+                    2 | 5 if V::ROWS == TILE_ROWS => straight::<B, V, 2>(place, x, out),
+                    3 | 6 | 9 if V::ROWS == TILE_ROWS => straight::<B, V, 3>(place, x, out),
+                    _ if V::ROWS == TILE_ROWS => straight::<B, V, 4>(place, x, out),
+                    _ => unreachable!("one token of few rows"),
+                };
             }
         }
+        return;
+    }
+    let token_bytes = if is_fine { 2 } else { 1 } * size_of_val(x[0].groups());
+    let tokens = (ROUND / token_bytes).clamp(*ROUND_TOKENS.start(), *ROUND_TOKENS.end());
+    // Whole blocks of tokens.
+    let tokens = tokens / 6 * 6;
+    for (x, out) in x.chunks(tokens).zip(out.chunks_mut(tokens)) {
+        round::<B, V>(tiles, x, out);
     }
 }
 
+/// A tile that tokens meet as it is.
+#[derive(Clone, Copy)]
+struct Straight<'a> {
+    bytes: &'a [u8],
+    columns: usize,
+    first_row: usize,
+}
+
+/// The first `T` tokens, as few as leave room in the registers for the levels of a group.
 #[inline(always)]
-unsafe fn one_token<B: Unpack, V: Vector>(tiles: Tiles<'_>, x: &Activation<'_>, out: &mut [f32]) {
-    let groups = tiles.columns / GROUP;
+unsafe fn straight<B: Unpack, V: Vector, const T: usize>(
+    tile: Straight<'_>,
+    x: &[Activation<'_>],
+    out: &mut [&mut [f32]],
+) -> usize {
+    let groups = tile.columns / GROUP;
+    let rows = TILE_ROWS.min(out[0].len() - tile.first_row);
     // Where a tile takes two vectors, these go through it by turns.
     let turn = if V::ROWS == TILE_ROWS { groups } else { PANEL };
-    for (tile, out) in tiles.bytes.chunks_exact(tiles.tile_bytes).zip(out.chunks_mut(TILE_ROWS)) {
-        let mut sums = [0f32; TILE_ROWS];
-        for first in (0..groups).step_by(turn) {
-            for row in (0..TILE_ROWS).step_by(V::ROWS) {
-                let packed = Packed::<B>::new(tile, tiles.columns, first, row);
-                let to = sums.as_mut_ptr().add(row);
-                let x = [x.groups().as_ptr().add(first)];
-                let count = turn.min(groups - first);
-                let [sum] = meet::<V, _, 1, false>(&packed, count, x, x, [V::load_floats(to)]);
-                V::store_floats(to, sum);
+    for first in (0..groups).step_by(turn) {
+        for row in (0..rows).step_by(V::ROWS) {
+            let packed = Packed::<B>::new(tile.bytes, tile.columns, first, row);
+            let row = tile.first_row + row;
+            let mut sums = [V::each_float(0.0); T];
+            let mut values = [std::ptr::null::<Q8Block>(); T];
+            for t in 0..T {
+                values[t] = x[t].groups().as_ptr().add(first);
+                if first > 0 {
+                    sums[t] = load::<V>(&out[t][row..]);
+                }
+            }
+            let count = turn.min(groups - first);
+            let sums = meet::<V, _, T, false>(&packed, count, values, values, sums);
+            for t in 0..T {
+                store::<V>(&mut out[t][row..], sums[t]);
             }
         }
-        out.copy_from_slice(&sums[..out.len()]);
     }
+    T
 }
 
 /// A few tokens with all tiles.
