@@ -6,6 +6,8 @@ use clap::{Parser, Subcommand, ValueEnum};
 use formwork_model::synthetic::Synthetic;
 use formwork_model::{Device, OpenOptions, Quantization};
 
+use crate::eval::args::EvalCommand;
+
 /// A local inference engine that pours a model's output into the exact shape you ask for.
 #[derive(Parser)]
 #[command(name = "formwork", version, propagate_version = true)]
@@ -67,6 +69,9 @@ pub(crate) enum Command {
     /// Make grammars, templates and schemas of definitions of fields.
     #[command(subcommand)]
     Fields(FieldsCommand),
+    /// Find out how often models do what they are asked for.
+    #[command(subcommand)]
+    Eval(EvalCommand),
     /// Measure.
     #[command(subcommand)]
     Bench(BenchCommand),

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use formwork_engine::EngineOptions;
-use formwork_protocol::{ChatBackend, RemoteBackend};
+use formwork_protocol::{ChatBackend, RemoteBackend, Retry};
 use formwork_server::{App, LocalBackend, ServedModel, ServerOptions};
 
 use crate::args::OpenArgs;
@@ -47,14 +47,10 @@ impl BackendArgs {
         let Some(model) = self.model.clone() else { bail!("--base-url needs --model, its name there") };
         let mut remote = RemoteBackend::new(url)?;
         if let Some(variable) = &self.api_key_env {
-            let key = std::env::var(variable).with_context(|| format!("--api-key-env {variable}"))?;
-            remote = remote.with_key(key.trim())?;
+            let key = key(variable).with_context(|| format!("--api-key-env {variable}"))?;
+            remote = remote.with_key(&key)?;
         }
-        let remote = remote.on_retry(|retry| {
-            let (category, pause) = (retry.error.category().name(), retry.pause.as_secs_f64());
-            eprintln!("formwork: attempt {} in {pause:.1} s: {category}: {}", retry.attempt, retry.error);
-        });
-        Ok((Arc::new(remote), model))
+        Ok((Arc::new(remote.on_retry(tell_retry)), model))
     }
 
     fn local(&self) -> Result<(Arc<dyn ChatBackend>, String)> {
@@ -71,4 +67,15 @@ impl BackendArgs {
         let app = App::new(vec![served], ServerOptions::default())?;
         Ok((Arc::new(LocalBackend::new(app)), loaded.name))
     }
+}
+
+/// A server's key, from the environment.
+pub(crate) fn key(variable: &str) -> Result<String> {
+    Ok(std::env::var(variable)?.trim().to_owned())
+}
+
+/// Says that a request is about to be sent again.
+pub(crate) fn tell_retry(retry: &Retry) {
+    let (category, pause) = (retry.error.category().name(), retry.pause.as_secs_f64());
+    eprintln!("formwork: attempt {} in {pause:.1} s: {category}: {}", retry.attempt, retry.error);
 }

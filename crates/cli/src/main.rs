@@ -9,7 +9,9 @@ mod args;
 mod backend;
 mod bench;
 mod chat;
+mod config;
 mod directives;
+mod eval;
 mod fields;
 mod generation;
 mod grammar;
@@ -63,6 +65,7 @@ fn dispatch(args: Args) -> Result<bool> {
         Command::Tools(command) => tools::tools(&command, as_json),
         Command::Directives(command) => directives::directives(&command, as_json),
         Command::Fields(command) => fields::fields(&command, as_json),
+        Command::Eval(command) => eval::eval(&command, as_json),
         Command::Bench(command) => bench::bench(&command, args.json.as_deref()),
     }
 }

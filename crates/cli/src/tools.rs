@@ -5,16 +5,13 @@ mod file;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
-use formwork_engine::EngineOptions;
 use formwork_protocol::tools::{
     FilteredToolRegistry, McpClient, Preset, ToolCallingOptions, ToolEvent, ToolFailurePolicy,
     ToolLoopRunner, ToolRegistry, ToolRun, ToolSource, ToolUseMode, Transforms, replay,
 };
-use formwork_protocol::{ChatBackend, PromptRunner, RemoteBackend, merge};
-use formwork_server::{App, LocalBackend, ServedModel, ServerOptions};
+use formwork_protocol::{PromptRunner, merge};
 use serde_json::{Value, json};
 
 use crate::load;
@@ -77,7 +74,7 @@ async fn with_tools(
         bail!("no tools; name some with --tools, --mcp or --mcp-url");
     }
     let source = masked(args, registry)?;
-    let (backend, model) = backend(args)?;
+    let (backend, model) = args.backend.open()?;
     let prompt = PromptRunner::new(backend, model);
     let runner = ToolLoopRunner::new(prompt, source, options)?.on_event(progress);
     Ok(runner.run(messages).await?)
@@ -149,36 +146,6 @@ fn masked(args: &RunArgs, registry: ToolRegistry) -> Result<Arc<dyn ToolSource>>
         source = source.allow(args.allow.clone());
     }
     Ok(Arc::new(source))
-}
-
-/// What answers, and the name of the model there.
-fn backend(args: &RunArgs) -> Result<(Arc<dyn ChatBackend>, String)> {
-    if let Some(url) = &args.base_url {
-        let Some(model) = args.model.clone() else { bail!("--base-url needs --model, its name there") };
-        let mut remote = RemoteBackend::new(url)?;
-        if let Some(variable) = &args.api_key_env {
-            let key = std::env::var(variable).with_context(|| format!("--api-key-env {variable}"))?;
-            remote = remote.with_key(&key)?;
-        }
-        let remote = remote.on_retry(|retry| {
-            let (category, pause) = (retry.error.category().name(), retry.pause.as_secs_f64());
-            eprintln!("attempt {} in {pause:.1} s: {category}: {}", retry.attempt, retry.error);
-        });
-        return Ok((Arc::new(remote), model));
-    }
-    let default = || formwork_model::hub::default_manifest().name.clone();
-    let model = args.model.clone().unwrap_or_else(default);
-    let loaded = load::load(&model, args.open.options(), EngineOptions::default())?;
-    let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let served = ServedModel {
-        id: loaded.name.clone(),
-        aliases: Vec::new(),
-        created,
-        engine: loaded.engine,
-        template: loaded.template,
-    };
-    let app = App::new(vec![served], ServerOptions::default())?;
-    Ok((Arc::new(LocalBackend::new(app)), loaded.name))
 }
 
 /// A line for what a person who waits wants to know.

@@ -48,7 +48,7 @@ pub enum Format {
 impl Format {
     /// The format of files with this extension: `json`, `yaml`, `yml` or `toml`.
     pub fn of(path: &Path) -> Option<Self> {
-        match path.extension()?.to_str()? {
+        match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
             "json" => Some(Self::Json),
             "yaml" | "yml" => Some(Self::Yaml),
             "toml" => Some(Self::Toml),
@@ -206,6 +206,28 @@ impl Definition {
     }
 
     /// The weights of choices, for the sampler; `None` where there are none.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use formwork_fields::Definition;
+    /// use formwork_fields::builder::weighted;
+    /// use formwork_grammar::Guide;
+    /// use formwork_vocab::{Token, TokenId, TokenKind, Vocabulary};
+    /// let bytes = (0..=255u8).map(|byte| Token { bytes: vec![byte], kind: TokenKind::Byte });
+    /// let vocabulary = Arc::new(Vocabulary::new(bytes.collect(), vec![])?);
+    /// let rarity = Definition::new("rarity", weighted([("common", 3.0), ("rare", 1.0)]))?;
+    /// let mut place = rarity.weights(&vocabulary).expect("it has weights").follow();
+    /// let mut allowed = vocabulary.empty_set();
+    /// allowed.insert(TokenId(b'"'.into()));
+    /// assert!(place.bias(&allowed).is_empty());
+    /// place.push(TokenId(b'"'.into()));
+    /// allowed.clear();
+    /// allowed.insert(TokenId(b'c'.into()));
+    /// allowed.insert(TokenId(b'r'.into()));
+    /// let bias = place.bias(&allowed);
+    /// assert_eq!(bias, [(TokenId(b'c'.into()), 0.75f32.ln()), (TokenId(b'r'.into()), 0.25f32.ln())]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn weights(&self, vocabulary: &Arc<Vocabulary>) -> Option<Weights> {
         Weights::new(self, vocabulary)
     }

@@ -3,6 +3,30 @@ use formwork_vocab::{TokenId, TokenSet};
 /// Makes some of the outputs that a grammar allows likelier than others.
 ///
 /// A [`Constraint`](crate::Constraint) says which tokens may come; a guide changes the logits of some of them, by the output so far.
+///
+/// ```
+/// use formwork_grammar::{Follower, Guide};
+/// use formwork_vocab::{TokenId, TokenSet};
+/// /// Prefers a token more and more.
+/// struct More(TokenId);
+/// struct Count(TokenId, f32);
+/// impl Guide for More {
+///     fn follow(&self) -> Box<dyn Follower> {
+///         Box::new(Count(self.0, 0.0))
+///     }
+/// }
+/// impl Follower for Count {
+///     fn push(&mut self, _: TokenId) {
+///         self.1 += 1.0;
+///     }
+///     fn bias(&self, allowed: &TokenSet) -> Vec<(TokenId, f32)> {
+///         allowed.contains(self.0).then_some((self.0, self.1)).into_iter().collect()
+///     }
+/// }
+/// let mut follower = More(TokenId(2)).follow();
+/// follower.push(TokenId(0));
+/// assert_eq!(follower.bias(&TokenSet::full(4)), [(TokenId(2), 1.0)]);
+/// ```
 pub trait Guide: Send + Sync {
     /// Follows an output from its start.
     fn follow(&self) -> Box<dyn Follower>;

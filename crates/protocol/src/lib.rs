@@ -9,8 +9,12 @@
 //! what is wanted, and the backend is asked what it can enforce ([`Capabilities`]).
 
 pub mod backend;
+pub mod catalogue;
+pub mod config;
 pub mod directives;
+pub mod eval;
 mod prompt;
+pub mod sampling;
 pub mod tools;
 
 pub use backend::{

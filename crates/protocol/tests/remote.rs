@@ -3,9 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use formwork_protocol::directives::{Mode, Registry, RunRequest, Runner, StructuredOutputOptions};
 use formwork_protocol::{
-    BackendError, Body, Capabilities, Category, ChatBackend, Feature, RemoteBackend, RetryPolicy,
-    ScriptedBackend,
+    BackendError, Body, Capabilities, Category, ChatBackend, Feature, PromptRunner, RemoteBackend,
+    RetryPolicy, ScriptedBackend,
 };
 use futures_util::StreamExt;
 use serde_json::{Value, json};
@@ -213,4 +214,33 @@ fn odd_urls_are_refused() {
         assert_eq!(RemoteBackend::new(given).err().expect("refused").to_string(), told);
     }
     assert!(RemoteBackend::new("http://x").expect("a URL").with_key("a\nb").is_err());
+}
+
+#[tokio::test]
+async fn why_a_request_was_sent_again_is_recorded() {
+    let envelope = "```json\n{\"assistant_text\": \"Hi\", \"directives\": []}\n```";
+    let unknown = r#"{"error": {"message": "response_format is not supported", "code": null}}"#;
+    let (backend, requests) = server(vec![
+        response("429 Too Many Requests", "retry-after: 0\r\n", ""),
+        response("400 Bad Request", "", unknown),
+        response("503 Service Unavailable", "", ""),
+        response("429 Too Many Requests", "retry-after: 0\r\n", ""),
+        good(&ScriptedBackend::says(envelope)),
+    ])
+    .await;
+    let runner = Runner::new(PromptRunner::new(Arc::new(backend), "m"));
+    let request = RunRequest::new("Hello", StructuredOutputOptions::new(Registry::default()));
+    let result = runner.run(&request).await.expect("not cancelled");
+    assert_eq!(
+        (result.ok, result.mode, result.assistant_text.as_str()),
+        (true, Some(Mode::JsonObject), "Hi")
+    );
+    let error = result.attempts[0].error.as_ref().expect("refused");
+    assert_eq!(error.code, "UNSUPPORTED_MODE");
+    assert_eq!(error.message, "the backend answered 400: response_format is not supported");
+    assert_eq!(
+        (result.attempts[1].sent, &result.attempts[1].retried[..]),
+        (Some(3), &["SERVER_ERROR".to_owned(), "RATE_LIMITED".to_owned()][..])
+    );
+    assert_eq!(requests.lock().expect("a lock").len(), 5);
 }

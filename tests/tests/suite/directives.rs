@@ -116,7 +116,9 @@ async fn real_models_write_valid_directives() {
             let overrides = json!({ "temperature": 1.2, "seed": run, "max_tokens": max_tokens });
             request.overrides = overrides.as_object().cloned().expect("an object");
             let result = runner.run_once(&request, Mode::JsonSchema).await.expect("not cancelled");
-            assert!(result.ok && result.warnings.is_empty(), "{result:#?}");
+            let unusable =
+                result.warnings.iter().filter(|warning| warning.code != "CLOSED_BY_BUDGET").count();
+            assert!(result.ok && unusable == 0, "{result:#?}");
             directives += result.directives.len();
         }
         eprintln!("{}: {runs} of {runs} valid, {directives} directives", path.display());

@@ -33,7 +33,7 @@ fn output(path: &Path) -> Result<Box<dyn Write>> {
 }
 
 /// A bar over so many of `things`, where somebody sees it.
-fn progress_bar(count: usize, things: &str) -> Result<ProgressBar> {
+pub(crate) fn progress_bar(count: usize, things: &str) -> Result<ProgressBar> {
     if !io::stderr().is_terminal() {
         return Ok(ProgressBar::hidden());
     }

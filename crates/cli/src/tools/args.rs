@@ -3,7 +3,7 @@ use std::path::PathBuf;
 
 use clap::{Subcommand, ValueEnum};
 
-use crate::args::OpenArgs;
+use crate::backend::BackendArgs;
 
 #[derive(Subcommand)]
 pub(crate) enum ToolsCommand {
@@ -36,20 +36,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "NAME")]
     pub(super) deny: Vec<String>,
 
-    /// A model to run here, as for `formwork run` [default: the default model]; with --base-url, its name there.
-    #[arg(short, long, value_name = "MODEL")]
-    pub(super) model: Option<String>,
-
-    /// A server of OpenAI's API to ask, such as `https://api.openai.com/v1`.
-    #[arg(long, value_name = "URL", conflicts_with_all = ["ctx", "quantize"])]
-    pub(super) base_url: Option<String>,
-
-    /// The variable with the server's key.
-    #[arg(long, value_name = "VARIABLE", requires = "base_url")]
-    pub(super) api_key_env: Option<String>,
-
     #[command(flatten)]
-    pub(super) open: OpenArgs,
+    pub(super) backend: BackendArgs,
 
     /// Whether tools must be called, may be, or are not even sent [default: relaxed].
     #[arg(long, value_enum)]

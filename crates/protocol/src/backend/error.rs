@@ -21,6 +21,8 @@ pub(crate) enum Kind {
     Url { given: String, reason: String },
     #[error("the key cannot be sent in a header")]
     Key,
+    #[error("`{name}` is not a header, or its value has characters that no header may have")]
+    Header { name: String },
     #[error("the backend could not be reached: {reason}")]
     Connection { reason: String },
     #[error("the backend did not answer within {} seconds", limit.as_secs_f64())]
@@ -112,7 +114,9 @@ impl BackendError {
             Kind::Status { status: 408 | 504, .. } | Kind::Timeout { .. } => Category::Timeout,
             Kind::Status { status: 429, .. } => Category::RateLimited,
             Kind::Status { status: 409 | 500.., .. } => Category::Server,
-            Kind::Url { .. } | Kind::Key | Kind::Status { .. } => Category::InvalidRequest,
+            Kind::Url { .. } | Kind::Key | Kind::Header { .. } | Kind::Status { .. } => {
+                Category::InvalidRequest
+            }
             Kind::Connection { .. } | Kind::Broken { .. } => Category::Connection,
             Kind::Malformed { .. } | Kind::TooLarge { .. } | Kind::ScriptOver => Category::Malformed,
             Kind::Cancelled => Category::Cancelled,
@@ -125,6 +129,11 @@ impl BackendError {
             self.category(),
             Category::RateLimited | Category::Timeout | Category::Server | Category::Connection
         )
+    }
+
+    /// Whether a header is at fault, before anything was sent.
+    pub(crate) fn is_of_header(&self) -> bool {
+        matches!(&*self.0, Kind::Header { .. })
     }
 
     /// The status that came, if one did.

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::StreamExt;
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, Url};
 use serde_json::Value;
@@ -97,6 +97,17 @@ impl RemoteBackend {
         let mut value = HeaderValue::try_from(format!("Bearer {key}")).map_err(|_| Kind::Key)?;
         value.set_sensitive(true);
         self.headers.insert(AUTHORIZATION, value);
+        Ok(self)
+    }
+
+    /// With a header that every request has.
+    ///
+    /// # Errors
+    /// When the name or the value is not one of a header.
+    pub fn with_header(mut self, name: &str, value: &str) -> Result<Self, BackendError> {
+        let fault = || Kind::Header { name: name.to_owned() };
+        let value = HeaderValue::try_from(value).map_err(|_| fault())?;
+        self.headers.insert(HeaderName::try_from(name).map_err(|_| fault())?, value);
         Ok(self)
     }
 

@@ -167,6 +167,9 @@ pub struct Attempt {
     pub warnings: Vec<Warning>,
     /// How often the request was sent before an answer came.
     pub sent: Option<u32>,
+    /// Why it was sent again, each time: `RATE_LIMITED`, …
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub retried: Vec<String>,
     /// How long it took, with all of that.
     pub latency_ms: u64,
     /// The tokens used, as the backend tells them.

@@ -71,7 +71,9 @@ async fn whatever_the_model_likes_the_envelope_and_its_payloads_are_valid() {
         let fields = json!({ "registry": registry(), "seed": seed, "max_tokens": 400, "modes": ["json_schema"], "repair_retries": 0 });
         let result = ok(&app, &fields).await;
         assert_eq!((&result["ok"], &result["mode"]), (&json!(true), &json!("json_schema")), "{result:#}");
-        assert_eq!(result["warnings"], json!([]), "{result:#}");
+        // That it went on until it had to end is the model's doing.
+        let warnings = result["warnings"].as_array().unwrap();
+        assert!(warnings.iter().all(|warning| warning["code"] == "CLOSED_BY_BUDGET"), "{result:#}");
         for directive in result["directives"].as_array().unwrap() {
             *kinds.entry(directive["type"].as_str().unwrap().to_owned()).or_insert(0) += 1;
         }
@@ -218,7 +220,8 @@ async fn the_engine_in_this_process_is_a_backend_like_others() {
     for seed in 0..20 {
         request.overrides = json!({ "seed": seed, "max_tokens": 300 }).as_object().cloned().unwrap();
         let result = runner.run_once(&request, Mode::JsonSchema).await.unwrap();
-        assert!(result.ok && result.warnings.is_empty(), "{result:?}");
+        assert!(result.ok, "{result:?}");
+        assert!(result.warnings.iter().all(|warning| warning.code == "CLOSED_BY_BUDGET"), "{result:?}");
         count += result.directives.len();
     }
     assert!(count > 0);

@@ -64,6 +64,7 @@ impl Run<'_> {
             error: None,
             warnings: Vec::new(),
             sent: None,
+            retried: Vec::new(),
             latency_ms: millis(started.elapsed()),
             usage: None,
         };
@@ -74,30 +75,34 @@ impl Run<'_> {
                 attempt.error = Some(problem);
                 outcome
             }
-            Ok(reply) => {
-                self.answered();
-                attempt.content = Some(reply.content());
-                attempt.finish_reason.clone_from(&reply.finish_reason);
-                attempt.sent = Some(reply.attempts);
-                attempt.usage = reply.body.get("usage").filter(|usage| usage.is_object()).cloned();
-                let outcome = self.read(&reply);
-                match &outcome {
-                    Outcome::Good(envelope) => attempt.warnings.clone_from(&envelope.warnings),
-                    Outcome::Bad(answered) => {
-                        attempt.error = Some(answered.problem.clone());
-                        let warnings = answered.envelope.as_ref().map(|envelope| envelope.warnings.clone());
-                        attempt.warnings = warnings.unwrap_or_default();
-                        self.keep_text(answered);
-                    }
-                    Outcome::Refused | Outcome::Failed => {}
-                }
-                outcome
-            }
+            Ok(reply) => self.take(&mut attempt, &reply),
         };
         let error = attempt.error.as_ref().map(|error| error.code.as_str());
         tracing::debug!(mode = mode.name(), ?kind, error, latency_ms = attempt.latency_ms, "asked");
         self.attempts.push(attempt);
         Ok(outcome)
+    }
+
+    /// Takes note of an answer, and of what it comes to.
+    fn take(&mut self, attempt: &mut Attempt, reply: &Reply) -> Outcome {
+        self.answered();
+        attempt.content = Some(reply.content());
+        attempt.finish_reason.clone_from(&reply.finish_reason);
+        attempt.sent = Some(reply.attempts);
+        attempt.retried = reply.retried.iter().map(|category| category.name().to_owned()).collect();
+        attempt.usage = reply.body.get("usage").filter(|usage| usage.is_object()).cloned();
+        let outcome = self.read(reply);
+        match &outcome {
+            Outcome::Good(envelope) => attempt.warnings.clone_from(&envelope.warnings),
+            Outcome::Bad(answered) => {
+                attempt.error = Some(answered.problem.clone());
+                let warnings = answered.envelope.as_ref().map(|envelope| envelope.warnings.clone());
+                attempt.warnings = warnings.unwrap_or_default();
+                self.keep_text(answered);
+            }
+            Outcome::Refused | Outcome::Failed => {}
+        }
+        outcome
     }
 
     /// What an answer comes to.
@@ -113,16 +118,7 @@ impl Run<'_> {
             Ok(envelope) => envelope,
             Err(problem) => return bad(cause(reply, problem), Vec::new(), None),
         };
-        if reply.is_truncated() {
-            envelope.warnings.push(Warning {
-                code: parser::TRUNCATED.to_owned(),
-                message: "the answer was cut off after the envelope, or brought to an end by its limit"
-                    .to_owned(),
-                index: None,
-                kind: None,
-                details: None,
-            });
-        }
+        envelope.warnings.extend(cut_short(reply));
         let check = self.request.result_validator.as_ref();
         let reasons = check.map(|check| check(&envelope)).unwrap_or_default();
         if reasons.is_empty() {
@@ -133,6 +129,21 @@ impl Run<'_> {
             .with(json!({ "reasons": reasons }));
         bad(problem, reasons, Some(envelope))
     }
+}
+
+/// Whether a limit ended an answer, which may be whole all the same.
+fn cut_short(reply: &Reply) -> Option<Warning> {
+    let told = |code: &str, message: &str| {
+        let (code, message) = (code.to_owned(), message.to_owned());
+        Some(Warning { code, message, index: None, kind: None, details: None })
+    };
+    if reply.is_truncated() {
+        return told(parser::TRUNCATED, "the answer was cut off after the envelope");
+    }
+    if reply.body.pointer("/choices/0/closed_by_budget") == Some(&Value::Bool(true)) {
+        return told("CLOSED_BY_BUDGET", "the limit of its length brought the answer to an end");
+    }
+    None
 }
 
 /// The reason for an answer that cannot be read, where the backend tells a better one than its text.

@@ -313,6 +313,10 @@ async fn what_providers_do_instead_of_answering_has_a_name() {
     // One that is whole all the same is used, and told of.
     let result = script([cut(EMPTY)], Preset::default()).run(&request()).await;
     assert_eq!((result.ok, result.warnings[0].code.as_str()), (true, parser::TRUNCATED));
+    let mut closed = ScriptedBackend::says(EMPTY);
+    closed["choices"][0]["closed_by_budget"] = json!(true);
+    let result = script([Ok(closed)], Preset::default()).run(&request()).await;
+    assert_eq!((result.ok, result.warnings[0].code.as_str()), (true, "CLOSED_BY_BUDGET"));
     let parts = json!({ "content": [{ "type": "text", "text": "```json\n" }, { "type": "text", "text": format!("{EMPTY}\n```") }] });
     let result = script([Ok(ScriptedBackend::message(parts))], Preset::default()).run(&request()).await;
     assert!(result.ok);

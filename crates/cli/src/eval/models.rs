@@ -1,0 +1,197 @@
+//! From what the command line names to models with backends and profiles.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow, ensure};
+use clap::ValueEnum;
+use formwork_engine::EngineOptions;
+use formwork_lm::{ChatInput, ChatTemplate, Message};
+use formwork_model::Device;
+use formwork_protocol::ChatBackend;
+use formwork_protocol::catalogue::{self, Workaround};
+use formwork_protocol::config::{Config, LOCAL_PROVIDER, Provider};
+use formwork_protocol::eval::{EvalModel, EvalProfile};
+use formwork_protocol::sampling::{Profiles, SamplingProfile};
+use formwork_server::{App, LocalBackend, ServedModel, ServerOptions};
+
+use super::args::EvalArgs;
+use crate::args::OpenArgs;
+use crate::config;
+use crate::load::{self, Loaded};
+
+/// What is evaluated, with what answers for it.
+#[derive(Default)]
+pub(super) struct Subjects {
+    pub(super) models: Vec<EvalModel>,
+    pub(super) backends: BTreeMap<String, Arc<dyn ChatBackend>>,
+}
+
+/// A model that was asked for.
+struct Asked {
+    /// What it is called in results.
+    name: String,
+    /// What it is called in requests; for the local engine, where it is.
+    id: String,
+    /// Its server, if it is not the local engine.
+    provider: Option<Provider>,
+    workarounds: Vec<Workaround>,
+    /// The sampling profile that suits it.
+    profile: String,
+}
+
+/// Finds the models, and loads the local ones.
+pub(super) fn subjects(args: &EvalArgs, config: &Config) -> Result<Subjects> {
+    let profiles = config.profiles();
+    let selected = profiles.select(&args.profiles)?;
+    let mut subjects = Subjects::default();
+    let mut served = Vec::new();
+    for asked in asked(args, config)? {
+        let name = &asked.name;
+        let profiles = profiles_of(args, &profiles, &selected, &asked);
+        if profiles.is_empty() {
+            eprintln!(
+                "formwork: warning: none of the profiles is for {name}; --ignore-applicability uses all"
+            );
+            continue;
+        }
+        ensure!(subjects.models.iter().all(|known| known.name != *name), "two models are called {name}");
+        let model = EvalModel {
+            name: name.clone(),
+            workarounds: asked.workarounds,
+            ..EvalModel::new(asked.id, LOCAL_PROVIDER, profiles)
+        };
+        match &asked.provider {
+            Some(provider) => subjects.add_remote(model, provider)?,
+            None => served.push(subjects.add_local(args, model)?),
+        }
+    }
+    ensure!(!subjects.models.is_empty(), "there is no model to evaluate");
+    subjects.serve(served)?;
+    Ok(subjects)
+}
+
+impl Subjects {
+    fn add_remote(&mut self, model: EvalModel, provider: &Provider) -> Result<()> {
+        let backend = config::backend(provider)?;
+        self.models.push(EvalModel {
+            backend: backend.endpoint().to_owned(),
+            provider: provider.preset.clone(),
+            defaults: provider.llm_options_defaults.clone(),
+            ..model.clone()
+        });
+        self.backends.insert(model.name, Arc::new(backend));
+        Ok(())
+    }
+
+    /// Loads a model, which answers under its name in results.
+    fn add_local(&mut self, args: &EvalArgs, model: EvalModel) -> Result<ServedModel> {
+        let options = EngineOptions { parallel: args.parallel.get(), ..EngineOptions::default() };
+        let Loaded { engine, template, .. } = load::load(&model.id, args.open.options(), options)?;
+        if is_plain(&*template) {
+            eprintln!("formwork: warning: {} has no chat template; it gets messages as they are", model.name);
+        }
+        let id = model.name.clone();
+        self.models.push(EvalModel {
+            id: id.clone(),
+            backend: described(&args.open, &*template),
+            provider: Some(LOCAL_PROVIDER.to_owned()),
+            ..model
+        });
+        Ok(ServedModel { id, aliases: Vec::new(), created: 0, engine, template })
+    }
+
+    /// Has the local models answer, all by one backend.
+    fn serve(&mut self, served: Vec<ServedModel>) -> Result<()> {
+        if served.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<String> = served.iter().map(|model| model.id.clone()).collect();
+        let backend = LocalBackend::new(App::new(served, ServerOptions::default())?);
+        let of = |name| (name, Arc::new(backend.clone()) as Arc<dyn ChatBackend>);
+        self.backends.extend(names.into_iter().map(of));
+        Ok(())
+    }
+}
+
+/// The local engine, with whatever of it changes results.
+fn described(open: &OpenArgs, template: &dyn ChatTemplate) -> String {
+    let quantize = open.quantize.and_then(|wanted| wanted.to_possible_value());
+    let parts = [
+        open.ctx.map(|tokens| format!(" --ctx {tokens}")),
+        quantize.map(|wanted| format!(" --quantize {}", wanted.get_name())),
+        (open.device != Device::Auto).then(|| format!(" --device {}", open.device)),
+        is_plain(template).then(|| ", without a chat template".to_owned()),
+    ];
+    parts.into_iter().flatten().fold(LOCAL_PROVIDER.to_owned(), |name, part| name + &part)
+}
+
+/// Whether messages are given to the model as they are, as to a base model.
+fn is_plain(template: &dyn ChatTemplate) -> bool {
+    let messages = vec![Message::new("user", "?")];
+    template.render(&ChatInput { messages, ..ChatInput::default() }).is_ok_and(|text| text == "?")
+}
+
+fn asked(args: &EvalArgs, config: &Config) -> Result<Vec<Asked>> {
+    let provider = args.base_url.as_ref().map(|base_url| provider(args, base_url));
+    let mut asked: Vec<_> = args.model.iter().map(|name| named(name, provider.clone())).collect();
+    for name in &args.models {
+        let known = || config.models.keys().cloned().collect::<Vec<_>>().join(", ");
+        let model = config
+            .models
+            .get(name)
+            .ok_or_else(|| anyhow!("the configuration has no model {name}, but {}", known()))?;
+        asked.push(Asked {
+            name: name.clone(),
+            id: model.model.clone(),
+            // The configuration was checked: any other name is that of a provider.
+            provider: config.providers.get(&model.provider).cloned(),
+            workarounds: model.workarounds().to_vec(),
+            profile: model.profile().to_owned(),
+        });
+    }
+    if asked.is_empty() {
+        asked.push(named(&formwork_model::hub::default_manifest().name, None));
+    }
+    Ok(asked)
+}
+
+/// A model of the command line, with what the catalogue knows of it.
+fn named(id: &str, provider: Option<Provider>) -> Asked {
+    let path = std::path::Path::new(id);
+    // A path says where a file lies on this machine, which is not for results.
+    let stem = path.file_stem().filter(|_| provider.is_none() && path.exists());
+    let name = stem.map_or_else(|| id.to_owned(), |stem| stem.to_string_lossy().into_owned());
+    let known = catalogue::find(&name);
+    Asked {
+        id: id.to_owned(),
+        provider,
+        workarounds: known.map_or(&[][..], |entry| entry.workarounds).to_vec(),
+        profile: known.map_or("default", catalogue::CatalogueEntry::profile).to_owned(),
+        name,
+    }
+}
+
+/// The server of the command line, as a configuration would have it.
+fn provider(args: &EvalArgs, base_url: &str) -> Provider {
+    let (api_key_env, preset) = (args.api_key_env.clone(), args.provider.clone());
+    Provider { api_key_env, preset, ..Provider::new(base_url) }
+}
+
+/// The profiles that were asked for and are for the model; by the group `recommended` also the one that suits it.
+fn profiles_of(
+    args: &EvalArgs,
+    profiles: &Profiles,
+    selected: &[&SamplingProfile],
+    asked: &Asked,
+) -> Vec<EvalProfile> {
+    let applies = |profile: &&&SamplingProfile| {
+        args.ignore_applicability || profile.applies_to(&asked.id) || profile.applies_to(&asked.name)
+    };
+    let mut wanted: Vec<&SamplingProfile> = selected.iter().filter(applies).copied().collect();
+    let own = profiles.get(&asked.profile).filter(|_| args.profiles.iter().any(|name| name == "recommended"));
+    wanted.extend(own.filter(|own| !wanted.iter().any(|known| known.name == own.name)));
+    let profile =
+        |profile: &SamplingProfile| EvalProfile { name: profile.name.clone(), sampling: profile.sampling };
+    wanted.into_iter().map(profile).collect()
+}

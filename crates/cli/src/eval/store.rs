@@ -1,0 +1,92 @@
+//! The folder of an evaluation.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use formwork_protocol::eval::{EvalSettings, Journal, Summary, Trial, report};
+use serde_json::Value;
+
+/// The files of results, of which `trials.jsonl` is written on the way and the others at the end.
+pub(super) struct Store {
+    folder: PathBuf,
+    trials: File,
+}
+
+impl Store {
+    /// Opens a folder, makes it if need be, and reads what was made there under the same settings.
+    pub(super) fn open(folder: &Path, settings: &EvalSettings) -> Result<(Self, Journal)> {
+        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        let path = folder.join("trials.jsonl");
+        let options = OpenOptions::new().read(true).append(true).create(true).clone();
+        let mut trials = options.open(&path).with_context(|| path.display().to_string())?;
+        match trials.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => bail!("{}: another evaluation is writing it", path.display()),
+            Err(TryLockError::Error(error)) => return Err(error).with_context(|| path.display().to_string()),
+        }
+        let mut text = Vec::new();
+        trials.read_to_end(&mut text).with_context(|| path.display().to_string())?;
+        check_settings(folder, settings, text.is_empty())?;
+        let journal = Journal::parse(settings, &text).with_context(|| path.display().to_string())?;
+        // What was being written when it was killed.
+        trials.set_len(journal.len as u64)?;
+        trials.seek(SeekFrom::End(0))?;
+        Ok((Self { folder: folder.to_owned(), trials }, journal))
+    }
+
+    /// Writes down a try, so that it outlasts this process.
+    pub(super) fn append(&mut self, trial: &Trial) -> Result<()> {
+        self.trials.write_all(Journal::line(trial).as_bytes())?;
+        Ok(self.trials.flush()?)
+    }
+
+    /// Writes the summaries and the report; the report's place.
+    pub(super) fn finish(&self, summary: &Summary, trials: &[Trial]) -> Result<PathBuf> {
+        let settings = &summary.settings;
+        self.write("summary.json", &pretty(&serde_json::to_value(summary)?)?)?;
+        self.write("summary_by_scenario.json", &pretty(&Summary::by_scenario(settings, trials))?)?;
+        if let Some(both) = Summary::by_scenario_and_strategy(settings, trials) {
+            self.write("summary_by_scenario_and_strategy.json", &pretty(&both)?)?;
+        }
+        self.write("report.html", &report(summary, trials)?)?;
+        Ok(self.folder.join("report.html"))
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<()> {
+        let path = self.folder.join(name);
+        fs::write(&path, text).with_context(|| path.display().to_string())
+    }
+}
+
+/// Writes the settings into a folder that has none; those of one that has must be the same.
+fn check_settings(folder: &Path, settings: &EvalSettings, is_new: bool) -> Result<()> {
+    let path = folder.join("settings.json");
+    let known = match fs::read(&path) {
+        Ok(known) => known,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            if !is_new {
+                bail!("{}: there are trials, but no settings.json beside them", folder.display());
+            }
+            let text = pretty(&serde_json::to_value(settings)?)?;
+            return fs::write(&path, text).with_context(|| path.display().to_string());
+        }
+        Err(error) => return Err(error).with_context(|| path.display().to_string()),
+    };
+    let known: EvalSettings =
+        serde_json::from_slice(&known).with_context(|| format!("{}: no settings", path.display()))?;
+    match settings.difference(&known) {
+        Some(field) => bail!(
+            "{}: made with other settings (`{field}` differs); go on with the same, or give another --out",
+            folder.display()
+        ),
+        None => Ok(()),
+    }
+}
+
+fn pretty(value: &Value) -> Result<String> {
+    let mut text = serde_json::to_string_pretty(value)?;
+    text.push('\n');
+    Ok(text)
+}

@@ -1,0 +1,79 @@
+//! The summary for a terminal.
+
+use std::fmt::Write;
+
+use formwork_protocol::eval::{Groups, Rate, Stats, Summary};
+
+/// What came of an evaluation, in columns.
+pub(super) fn table(summary: &Summary) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, stats: &Stats| {
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "{name:<44} {:>11} {:>7} {:>15} {:>9} {:>9}",
+            of(stats.runs),
+            percent(stats.runs.share()),
+            interval(stats.runs),
+            format!("{:.0}", stats.latency.p50),
+            format!("{:.0}", stats.latency.p95),
+        );
+    };
+    line("all", &summary.overall);
+    if let Some(tools) = &summary.tool_scenarios {
+        line("with tools", tools);
+    }
+    let parts = [
+        ("scenario", &summary.by_scenario),
+        ("mode", &summary.by_mode),
+        ("strategy", &summary.by_strategy),
+        ("profile", &summary.by_profile),
+        ("model", &summary.by_model),
+    ];
+    for (part, Groups(groups)) in parts {
+        for (name, stats) in groups {
+            line(&format!("{part} {name}"), stats);
+        }
+    }
+    let header =
+        format!("{:<44} {:>11} {:>7} {:>15} {:>9} {:>9}\n", "", "ok", "rate", "95%", "p50 ms", "p95 ms");
+    let mut text = header + &text;
+    let modes: Vec<_> =
+        summary.by_mode.0.iter().filter(|(_, stats)| stats.checks.named().next().is_some()).collect();
+    if modes.is_empty() {
+        judged(&mut text, "", &summary.overall);
+    }
+    for (mode, stats) in modes {
+        judged(&mut text, &format!("{mode}: "), stats);
+    }
+    for (category, count) in &summary.overall.failures {
+        let _ = writeln!(text, "failed: {category} {count}");
+    }
+    text
+}
+
+/// What the independent judge says.
+fn judged(text: &mut String, place: &str, stats: &Stats) {
+    for (name, rate) in stats.checks.named() {
+        let _ = writeln!(
+            text,
+            "{:<44} {:>11} {:>7} {:>15}",
+            format!("{place}{name}"),
+            of(rate),
+            percent(rate.share()),
+            interval(rate)
+        );
+    }
+}
+
+fn of(rate: Rate) -> String {
+    format!("{}/{}", rate.ok, rate.of)
+}
+
+fn percent(share: Option<f64>) -> String {
+    share.map_or_else(String::new, |share| format!("{:.1}%", share * 100.0))
+}
+
+fn interval(rate: Rate) -> String {
+    rate.interval().map_or_else(String::new, |(low, high)| format!("{:.1}–{:.1}%", low * 100.0, high * 100.0))
+}

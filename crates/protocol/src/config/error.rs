@@ -1,0 +1,68 @@
+use std::ops::Range;
+
+use thiserror::Error;
+
+use super::place;
+use crate::BackendError;
+use crate::sampling::SamplingError;
+
+/// What is wrong with a configuration file, by line and key.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[error("line {line}: {}{reason}", key.as_ref().map(|key| format!("`{key}`: ")).unwrap_or_default())]
+pub struct ConfigError {
+    line: usize,
+    key: Option<String>,
+    #[source]
+    reason: Box<Reason>,
+}
+
+#[derive(Clone, Debug, PartialEq, Error)]
+pub(super) enum Reason {
+    #[error("{message}")]
+    Toml { message: String },
+    #[error("there is no `{given}`, but {}", known.join(", "))]
+    Unknown { given: String, known: Vec<String> },
+    #[error("the name stands for the engine in this process")]
+    Local,
+    #[error("the name stands for values that are the backend's own")]
+    Default,
+    #[error("`{field}` is not for defaults: requests give it themselves")]
+    Reserved { field: String },
+    #[error("{given} is not {wanted}")]
+    Number { given: f64, wanted: &'static str },
+    #[error("it is empty")]
+    Empty,
+    #[error(transparent)]
+    Sampling(#[from] SamplingError),
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+}
+
+/// Something that is wrong at a path of keys.
+pub(super) struct Fault {
+    pub(super) path: Vec<String>,
+    pub(super) reason: Reason,
+}
+
+impl ConfigError {
+    /// The line, from 1.
+    pub const fn line(&self) -> usize {
+        self.line
+    }
+
+    /// The key with the tables that it is in, such as `providers.router.base_url`.
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
+    pub(super) fn of_toml(text: &str, error: &toml::de::Error) -> Self {
+        let Range { start, .. } = error.span().unwrap_or_default();
+        let reason = Reason::Toml { message: error.message().to_owned() };
+        Self { line: place::line(text, start), key: place::key_at(text, start), reason: Box::new(reason) }
+    }
+
+    pub(super) fn of_fault(text: &str, fault: Fault) -> Self {
+        let line = place::line(text, place::offset_of(text, &fault.path));
+        Self { line, key: Some(fault.path.join(".")), reason: Box::new(fault.reason) }
+    }
+}

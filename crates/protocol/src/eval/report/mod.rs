@@ -1,0 +1,259 @@
+//! The report: one HTML file that needs nothing else.
+//!
+//! What models write is shown as text, however it looks: the template engine escapes all of it, and the page's policy lets it run no
+//! script and load nothing.
+
+use minijinja::value::Serde;
+use minijinja::{AutoEscape, Environment};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::error::Kind;
+use super::{Checks, EvalError, Exchange, Groups, Rate, Row, Stats, Summary, Trial};
+
+const TEMPLATE: &str = include_str!("report.html");
+/// Failures that are shown with what was said; of more only the number is told.
+const SHOWN: usize = 200;
+/// The most characters of a name beside a bar.
+const LABEL: usize = 26;
+/// The bars of a distribution.
+const BARS: usize = 32;
+
+/// The report of an evaluation, as far as it was made.
+///
+/// # Errors
+/// When the template fails, which no summary makes it do.
+pub fn report(summary: &Summary, trials: &[Trial]) -> Result<String, EvalError> {
+    let mut failed: Vec<&Trial> = trials.iter().filter(|trial| !trial.ok).collect();
+    failed.sort_by(|one, other| one.key.cmp(&other.key));
+    let matrix: Vec<_> = summary.matrix.iter().map(|row| matrix_row(summary, row)).collect();
+    let mut environment = Environment::new();
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.add_filter("percent", percent);
+    environment.add_filter("time", time);
+    environment.add_filter("short", short);
+    let context = json!({
+        "harness": summary.settings.harness.name(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "settings": settings(summary),
+        "runs": share(summary.overall.runs),
+        "planned": summary.planned,
+        "tools": summary.tool_scenarios.as_ref().map(|stats| share(stats.runs)),
+        "latency": summary.overall.latency,
+        "checks": checks(&summary.overall.checks),
+        "scenarios": groups(&summary.by_scenario),
+        "modes": modes(&summary.by_mode),
+        "strategies": groups(&summary.by_strategy),
+        "profiles": groups(&summary.by_profile),
+        "models": groups(&summary.by_model),
+        "latencies": distributions(summary, trials),
+        "has_control": summary.matrix.iter().any(|row| row.control.is_some()),
+        "has_modes": summary.settings.modes.len() > 1,
+        "has_strategies": summary.settings.strategies.len() > 1,
+        "matrix": matrix,
+        "categories": summary.overall.failures.iter().map(|(name, count)| (name, count)).collect::<Vec<_>>(),
+        "failed": failed.len(),
+        "failures": failed.iter().take(SHOWN).map(|trial| failure(trial)).collect::<Vec<_>>(),
+    });
+    let render = environment.render_str(TEMPLATE, Serde(context));
+    render.map_err(|error| Kind::Report { reason: format!("{error:#}") }.into())
+}
+
+/// A rate with all that is drawn of it.
+#[derive(Serialize)]
+struct Share {
+    ok: usize,
+    of: usize,
+    share: f64,
+    low: f64,
+    high: f64,
+}
+
+fn share(rate: Rate) -> Share {
+    let (low, high) = rate.interval().unwrap_or((0.0, 1.0));
+    Share { ok: rate.ok, of: rate.of, share: rate.share().unwrap_or_default(), low, high }
+}
+
+#[derive(Serialize)]
+struct Bar {
+    name: String,
+    share: Share,
+}
+
+fn checks(checks: &Checks) -> Vec<Bar> {
+    checks.named().map(|(name, rate)| Bar { name: name.to_owned(), share: share(rate) }).collect()
+}
+
+fn groups(groups: &Groups) -> Vec<Bar> {
+    groups.0.iter().map(|(name, stats)| Bar { name: name.clone(), share: share(stats.runs) }).collect()
+}
+
+/// The modes beside each other: success, then what the judge says, each with a bar for each mode.
+fn modes(groups: &Groups) -> Vec<Value> {
+    let answered: Vec<_> = groups.0.iter().filter(|(name, _)| name != "none").collect();
+    let rates = |stats: &Stats| {
+        let mut rates = vec![("success", stats.runs)];
+        rates.extend(stats.checks.named());
+        rates
+    };
+    let mut names: Vec<&str> = Vec::new();
+    for (name, _) in answered.iter().flat_map(|(_, stats)| rates(stats)) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let panel = |name: &&str| {
+        let bar = |(mode, stats): &&(String, Stats)| {
+            let (_, rate) = rates(stats).into_iter().find(|(other, _)| other == name)?;
+            (rate.of > 0).then(|| Bar { name: mode.clone(), share: share(rate) })
+        };
+        let bars: Vec<_> = answered.iter().filter_map(bar).collect();
+        json!({ "name": name, "bars": bars })
+    };
+    names.iter().map(panel).collect()
+}
+
+/// How long tries took, by model.
+#[derive(Serialize)]
+struct Distribution {
+    name: String,
+    p50: f64,
+    p95: f64,
+    /// The longest of all models, where the axis ends.
+    end: f64,
+    /// Heights from 0 to 1.
+    bars: Vec<f64>,
+    most: usize,
+}
+
+fn distributions(summary: &Summary, trials: &[Trial]) -> Vec<Distribution> {
+    let end = summary.overall.latency.max.max(f64::MIN_POSITIVE);
+    let of = |(name, stats): &(String, Stats)| {
+        let mut counts = [0_usize; BARS];
+        for trial in trials.iter().filter(|trial| trial.key.model == *name) {
+            let at = (trial.latency_ms / end * BARS as f64) as usize;
+            counts[at.min(BARS - 1)] += 1;
+        }
+        let most = counts.into_iter().max().unwrap_or_default().max(1);
+        let bars = counts.iter().map(|&count| count as f64 / most as f64).collect();
+        Distribution { name: name.clone(), p50: stats.latency.p50, p95: stats.latency.p95, end, bars, most }
+    };
+    summary.by_model.0.iter().map(of).collect()
+}
+
+fn matrix_row(summary: &Summary, row: &Row) -> Value {
+    let model = summary.settings.models.iter().find(|model| model.name == row.model);
+    let profile = model.and_then(|model| model.profiles.iter().find(|profile| profile.name == row.profile));
+    json!({
+        "model": row.model,
+        "profile": row.profile,
+        "sampling": profile.map(|profile| profile.sampling.overridden_by(summary.settings.overrides).to_string()),
+        "strategy": row.strategy,
+        "mode": row.mode,
+        "runs": share(row.stats.runs),
+        "control": row.control.map(share),
+        "p50": row.stats.latency.p50,
+        "p95": row.stats.latency.p95,
+        "checks": checks(&row.stats.checks),
+        "top": row.top_failures,
+    })
+}
+
+fn settings(summary: &Summary) -> Vec<(&'static str, String)> {
+    let settings = &summary.settings;
+    let joined = |names: Vec<&str>| names.join(", ");
+    let mut told = vec![
+        ("scenarios", settings.scenarios.join(", ")),
+        ("strategies", joined(settings.strategies.iter().map(|strategy| strategy.name()).collect())),
+        ("trials of each", settings.trials.to_string()),
+        ("seed", settings.seed.map_or_else(|| "none sent".to_owned(), |seed| seed.to_string())),
+    ];
+    if !settings.modes.is_empty() {
+        told.insert(1, ("modes", joined(settings.modes.iter().map(|mode| mode.name()).collect())));
+        told.push(("semantic repair", if settings.semantic_repair { "yes" } else { "no" }.to_owned()));
+    }
+    if let Some(limit) = settings.max_tokens {
+        told.push(("most tokens of an answer", limit.to_string()));
+    }
+    if settings.overrides != crate::sampling::Sampling::default() {
+        told.push(("sampling overrides", settings.overrides.to_string()));
+    }
+    if !settings.defaults.is_empty() {
+        told.push(("request defaults", Value::from(settings.defaults.clone()).to_string()));
+    }
+    let model = |model: &super::EvalModel| format!("{} ({} at {})", model.name, model.id, model.backend);
+    told.push(("models", settings.models.iter().map(model).collect::<Vec<_>>().join(", ")));
+    told
+}
+
+fn failure(trial: &Trial) -> Value {
+    let failure = trial.failure.as_ref();
+    json!({
+        "key": trial.key.to_string(),
+        "seed": trial.seed,
+        "category": failure.map(|failure| &failure.category),
+        "message": failure.map(|failure| &failure.message),
+        "latency": trial.latency_ms,
+        "exchanges": trial.exchanges.iter().map(exchange).collect::<Vec<_>>(),
+    })
+}
+
+fn exchange(exchange: &Exchange) -> Value {
+    let messages: Vec<_> = exchange.messages.iter().map(message).collect();
+    json!({
+        "mode": exchange.mode,
+        "continued": exchange.continued,
+        "messages": messages,
+        "answer": exchange.answer.as_ref().map(message),
+        "finish_reason": exchange.finish_reason,
+        "error": exchange.error,
+        "latency": exchange.latency_ms,
+    })
+}
+
+/// A message as it is read: who, what, and the calls.
+fn message(message: &Value) -> Value {
+    let content = match &message["content"] {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    };
+    let call = |call: &Value| {
+        let function = if call["function"].is_object() { &call["function"] } else { call };
+        let arguments = &function["arguments"];
+        let arguments = arguments.as_str().map_or_else(|| arguments.to_string(), str::to_owned);
+        format!("{}({arguments})", function["name"].as_str().unwrap_or("?"))
+    };
+    let calls: Vec<_> = match &message["tool_calls"] {
+        Value::Array(calls) => calls.iter().map(call).collect(),
+        Value::Null => {
+            message.get("function_call").filter(|of| of.is_object()).map(call).into_iter().collect()
+        }
+        other => vec![call(other)],
+    };
+    let role = message["role"].as_str().unwrap_or("?");
+    let thoughts = message["reasoning_content"].as_str();
+    json!({ "role": role, "content": content, "calls": calls, "thoughts": thoughts })
+}
+
+/// A share as text, without a figure that it does not have.
+fn percent(share: f64) -> String {
+    let rounded = (share * 1000.0).round() / 10.0;
+    format!("{rounded}%")
+}
+
+fn time(milliseconds: f64) -> String {
+    if milliseconds < 1000.0 {
+        format!("{milliseconds:.0} ms")
+    } else {
+        format!("{:.1} s", milliseconds / 1000.0)
+    }
+}
+
+/// A name as long as there is room for beside a bar.
+fn short(name: &str) -> String {
+    match name.char_indices().nth(LABEL) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
+    }
+}

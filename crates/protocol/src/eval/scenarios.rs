@@ -1,0 +1,89 @@
+//! What there is to be done, by name and by group.
+
+use thiserror::Error;
+
+use super::Harness;
+
+/// A scenario by its name and its group, the easiest first.
+type Named = (&'static str, &'static str);
+
+const DIRECTIVES: &[Named] = &[
+    ("show_form", "simple"),
+    ("toast", "simple"),
+    ("patch_draft", "typical"),
+    ("request_upload", "extreme"),
+];
+
+const TOOLS: &[Named] = &[
+    ("happy_path", "simple"),
+    ("missing_workspace_id", "typical"),
+    ("type_error_recovery", "typical"),
+    ("long_arguments_guard", "extreme"),
+    (CONTROL, "simple"),
+];
+
+/// The scenario of tool calling without tools.
+pub(super) const CONTROL: &str = "chat_only";
+
+/// A name that is neither a scenario's nor a group's.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("there is no scenario or group `{name}`, but default, all, simple, typical, extreme, {}", known.join(", "))]
+pub struct UnknownScenario {
+    /// The name.
+    pub name: String,
+    /// The scenarios that there are.
+    pub known: Vec<&'static str>,
+}
+
+/// The scenarios of a harness with these names or in these groups (`simple`, `typical`, `extreme`, and `default` or `all` for all),
+/// each once, the easiest first.
+///
+/// ```
+/// use formwork_protocol::eval::{Harness, select_scenarios};
+/// assert_eq!(select_scenarios(Harness::Tools, &["extreme", "happy_path"])?, ["happy_path", "long_arguments_guard"]);
+/// assert_eq!(select_scenarios(Harness::Directives, &["default"])?.len(), 4);
+/// # Ok::<(), formwork_protocol::eval::UnknownScenario>(())
+/// ```
+///
+/// # Errors
+/// When a name is neither.
+pub fn select_scenarios<S: AsRef<str>>(
+    harness: Harness,
+    asked: &[S],
+) -> Result<Vec<&'static str>, UnknownScenario> {
+    let all = match harness {
+        Harness::Directives => DIRECTIVES,
+        Harness::Tools => TOOLS,
+    };
+    let is_asked = |&&(name, group): &&Named, asked: &str| {
+        matches!(asked, "default" | "all") || asked == name || asked == group
+    };
+    for asked in asked.iter().map(AsRef::as_ref) {
+        if !all.iter().any(|scenario| is_asked(&scenario, asked)) {
+            let known = all.iter().map(|&(name, _)| name).collect();
+            return Err(UnknownScenario { name: asked.to_owned(), known });
+        }
+    }
+    let wanted = all.iter().filter(|scenario| asked.iter().any(|asked| is_asked(scenario, asked.as_ref())));
+    Ok(wanted.map(|&(name, _)| name).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_all_scenarios_together() {
+        for harness in [Harness::Directives, Harness::Tools] {
+            let select = |asked: &[&str]| select_scenarios(harness, asked).expect("known names");
+            assert_eq!(select(&["simple", "typical", "extreme"]), select(&["default"]));
+            assert_eq!(select(&["all"]), select(&["default"]));
+        }
+        let error =
+            select_scenarios(Harness::Tools, &["toast"]).expect_err("a scenario of the other harness");
+        assert!(
+            error.to_string().starts_with("there is no scenario or group `toast`, but default, "),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,249 @@
+use serde::{Deserialize, Serialize};
+
+use super::{EvalMode, Harness, Strategy, TrialKey};
+use crate::Body;
+use crate::catalogue::Workaround;
+use crate::sampling::Sampling;
+
+/// The version of the scenarios and of what is written down. What was written under another one is not gone on with.
+pub const EVAL_VERSION: u32 = 1;
+
+/// All that decides what the tries of an evaluation are.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EvalSettings {
+    /// [`EVAL_VERSION`].
+    pub version: u32,
+    /// Which protocol.
+    pub harness: Harness,
+    /// What is evaluated.
+    pub models: Vec<EvalModel>,
+    /// What is to be done, by name.
+    pub scenarios: Vec<String>,
+    /// How envelopes are asked for; none for tools.
+    pub modes: Vec<EvalMode>,
+    /// What is done about quirks.
+    pub strategies: Vec<Strategy>,
+    /// Tries of each, which differ by their seeds.
+    pub trials: u32,
+    /// What all seeds come from; `None` sends none.
+    pub seed: Option<u64>,
+    /// The most tokens of an answer.
+    pub max_tokens: Option<u32>,
+    /// Fields that all requests have unless they say otherwise.
+    pub defaults: Body,
+    /// Values that win over those of profiles.
+    pub overrides: Sampling,
+    /// Whether an envelope without the directive that was asked for is asked for again.
+    pub semantic_repair: bool,
+}
+
+/// A model that is evaluated.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EvalModel {
+    /// What it is called in results.
+    pub name: String,
+    /// What it is called in requests.
+    pub id: String,
+    /// What answers for it.
+    pub backend: String,
+    /// The provider whose quirks are minded.
+    pub provider: Option<String>,
+    /// Its own quirks, for [`Strategy::Production`].
+    pub workarounds: Vec<Workaround>,
+    /// Fields that its requests have unless they say otherwise.
+    pub defaults: Body,
+    /// The sampling profiles.
+    pub profiles: Vec<EvalProfile>,
+}
+
+/// A sampling profile by its values.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EvalProfile {
+    /// Its name.
+    pub name: String,
+    /// Its values.
+    pub sampling: Sampling,
+}
+
+impl EvalModel {
+    /// A model without quirks and defaults, under its own name.
+    pub fn new(id: impl Into<String>, backend: impl Into<String>, profiles: Vec<EvalProfile>) -> Self {
+        let id = id.into();
+        Self {
+            name: id.clone(),
+            id,
+            backend: backend.into(),
+            provider: None,
+            workarounds: Vec::new(),
+            defaults: Body::new(),
+            profiles,
+        }
+    }
+}
+
+impl EvalSettings {
+    /// One try of each, in production, of no model and no scenario yet.
+    pub fn new(harness: Harness) -> Self {
+        Self {
+            version: EVAL_VERSION,
+            harness,
+            models: Vec::new(),
+            scenarios: Vec::new(),
+            modes: if harness == Harness::Directives { vec![EvalMode::Ladder] } else { Vec::new() },
+            strategies: vec![Strategy::Production],
+            trials: 1,
+            seed: Some(0),
+            max_tokens: None,
+            defaults: Body::new(),
+            overrides: Sampling::default(),
+            semantic_repair: false,
+        }
+    }
+
+    /// All tries, in the order in which they are made.
+    pub fn plan(&self) -> Vec<TrialKey> {
+        let modes: Vec<_> = match self.harness {
+            Harness::Directives => self.modes.iter().copied().map(Some).collect(),
+            Harness::Tools => vec![None],
+        };
+        let mut plan = Vec::new();
+        for (model, profile) in
+            self.models.iter().flat_map(|model| model.profiles.iter().map(move |of| (model, of)))
+        {
+            for (&strategy, &mode) in
+                self.strategies.iter().flat_map(|of| modes.iter().map(move |mode| (of, mode)))
+            {
+                for scenario in &self.scenarios {
+                    plan.extend((0..self.trials).map(|trial| TrialKey {
+                        model: model.name.clone(),
+                        profile: profile.name.clone(),
+                        strategy,
+                        mode,
+                        scenario: scenario.clone(),
+                        trial,
+                    }));
+                }
+            }
+        }
+        plan
+    }
+
+    /// The seed of a try: its own, and the same in whatever order tries are made. Below 2^31, since that is what some providers take.
+    pub fn seed_of(&self, key: &TrialKey) -> u64 {
+        // FNV-1a, then a round of splitmix64, so that names which differ little give seeds that differ a lot.
+        let text = format!("{} {key}", self.seed.unwrap_or_default());
+        let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        let mixed = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) & 0x7fff_ffff
+    }
+
+    /// Where `other` is not the same: the first field by name.
+    pub fn difference(&self, other: &Self) -> Option<String> {
+        let fields = |settings| match serde_json::to_value(settings) {
+            Ok(serde_json::Value::Object(fields)) => fields,
+            _ => Body::new(),
+        };
+        let (ours, theirs) = (fields(self), fields(other));
+        ours.into_iter().find(|(name, value)| theirs.get(name) != Some(value)).map(|(name, _)| name)
+    }
+
+    /// The model and the profile of a try.
+    pub(super) fn subject(&self, key: &TrialKey) -> Option<(&EvalModel, &EvalProfile)> {
+        let model = self.models.iter().find(|model| model.name == key.model)?;
+        Some((model, model.profiles.iter().find(|profile| profile.name == key.profile)?))
+    }
+
+    /// The fields of all requests of a try: the model's, the common ones, the profile's, the overrides', and the try's own.
+    pub(super) fn options(&self, model: &EvalModel, profile: &EvalProfile, key: &TrialKey) -> Body {
+        let mut options = model.defaults.clone();
+        options.extend(self.defaults.clone());
+        options.extend(profile.sampling.overridden_by(self.overrides).options());
+        if let Some(limit) = self.max_tokens {
+            options.insert("max_tokens".to_owned(), limit.into());
+        }
+        if self.seed.is_some() {
+            options.insert("seed".to_owned(), self.seed_of(key).into());
+        }
+        options
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn settings() -> EvalSettings {
+        let profile = |name: &str, temperature| EvalProfile {
+            name: name.to_owned(),
+            sampling: Sampling { temperature, top_k: Some(7), ..Sampling::default() },
+        };
+        let profiles = || vec![profile("default", None), profile("hot", Some(1.5))];
+        let model = |name: &str| EvalModel {
+            defaults: json!({ "temperature": 0.1, "user": "u" }).as_object().cloned().expect("an object"),
+            ..EvalModel::new(name, "script", profiles())
+        };
+        EvalSettings {
+            models: vec![model("a"), model("b")],
+            scenarios: vec!["show_form".to_owned(), "toast".to_owned()],
+            modes: vec![EvalMode::JsonSchema, EvalMode::PromptOnly],
+            strategies: vec![Strategy::Baseline, Strategy::Production],
+            trials: 3,
+            seed: Some(1),
+            ..EvalSettings::new(Harness::Directives)
+        }
+    }
+
+    #[test]
+    fn each_try_is_planned_once_with_a_seed_of_its_own() {
+        let settings = settings();
+        let plan = settings.plan();
+        assert_eq!(plan.len(), 2 * 2 * 2 * 2 * 2 * 3);
+        assert_eq!(plan.iter().collect::<BTreeSet<_>>().len(), plan.len());
+        let seeds: BTreeSet<u64> = plan.iter().map(|key| settings.seed_of(key)).collect();
+        assert_eq!(seeds.len(), plan.len());
+        assert!(seeds.iter().all(|&seed| seed < 1 << 31));
+        let other = EvalSettings { seed: Some(2), ..settings.clone() };
+        assert!(plan.iter().all(|key| settings.seed_of(key) != other.seed_of(key)));
+        let tools = EvalSettings { harness: Harness::Tools, ..settings };
+        assert_eq!(tools.plan().len(), plan.len() / 2, "tools have no modes");
+    }
+
+    #[test]
+    fn what_is_nearer_to_the_call_wins() {
+        let settings = EvalSettings {
+            defaults: json!({ "user": "v", "top_k": 1 }).as_object().cloned().expect("an object"),
+            overrides: Sampling { top_p: Some(0.5), ..Sampling::default() },
+            max_tokens: Some(9),
+            ..settings()
+        };
+        let plan = settings.plan();
+        let key = plan.iter().find(|key| key.profile == "hot").expect("a key");
+        let (model, profile) = settings.subject(key).expect("a subject");
+        let seed = settings.seed_of(key);
+        let options = settings.options(model, profile, key);
+        let expected = json!({ "temperature": 1.5, "user": "v", "top_k": 7, "top_p": 0.5, "max_tokens": 9, "seed": seed });
+        assert_eq!(serde_json::Value::from(options), expected);
+        let (model, profile) = settings.subject(&plan[0]).expect("a subject");
+        assert_eq!(settings.options(model, profile, &plan[0])["temperature"], 0.1);
+    }
+
+    #[test]
+    fn differences_are_named() {
+        let one = settings();
+        assert_eq!(one.difference(&one.clone()), None);
+        assert_eq!(one.difference(&EvalSettings { trials: 4, ..one.clone() }).as_deref(), Some("trials"));
+        let mut other = one.clone();
+        other.models[0].profiles[0].sampling.top_k = None;
+        assert_eq!(one.difference(&other).as_deref(), Some("models"));
+    }
+}

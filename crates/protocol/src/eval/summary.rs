@@ -1,0 +1,298 @@
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+use serde_json::{Value, json};
+
+use super::scenarios::CONTROL;
+use super::{Checks, EvalMode, EvalSettings, Exchange, Harness, Latency, Rate, Strategy, Trial};
+
+/// What came of some tries.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stats {
+    /// How many went as they should.
+    pub runs: Rate,
+    /// How long a try took.
+    pub latency: Latency,
+    /// Requests that were made.
+    pub requests: usize,
+    /// How many failed, by category.
+    pub failures: BTreeMap<String, usize>,
+    /// What an independent judge makes of the answers.
+    pub checks: Checks,
+}
+
+impl Stats {
+    /// Of these tries.
+    pub fn of<'a>(trials: impl IntoIterator<Item = &'a Trial>) -> Self {
+        let (mut stats, mut times) = (Self::default(), Vec::new());
+        for trial in trials {
+            stats.runs.add(trial.ok);
+            stats.requests += trial.exchanges.len();
+            times.push(trial.latency_ms);
+            if let Some(failure) = &trial.failure {
+                *stats.failures.entry(failure.category.clone()).or_default() += 1;
+            }
+            trial.exchanges.iter().for_each(|exchange| stats.checks.merge(&exchange.checks));
+        }
+        stats.latency = Latency::of(&times);
+        stats
+    }
+}
+
+impl Serialize for Stats {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("runs", &self.runs.of)?;
+        map.serialize_entry("ok", &self.runs.ok)?;
+        map.serialize_entry("ok_rate", &self.runs.share())?;
+        map.serialize_entry("ok_rate_95", &self.runs.interval())?;
+        map.serialize_entry("latency_ms", &self.latency)?;
+        map.serialize_entry("requests", &self.requests)?;
+        map.serialize_entry("failures", &self.failures)?;
+        for (name, rate) in self.checks.named() {
+            let (share, interval) = (rate.share(), rate.interval());
+            let value = json!({ "ok": rate.ok, "of": rate.of, "rate": share, "rate_95": interval });
+            map.serialize_entry(&name.replace([' ', '-'], "_"), &value)?;
+        }
+        map.end()
+    }
+}
+
+/// Tries of the same name together, in the order of the settings.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Groups(pub Vec<(String, Stats)>);
+
+impl Groups {
+    fn of<'a>(trials: &'a [&Trial], names: &[String], name: impl Fn(&'a Trial) -> &'a str) -> Self {
+        let group = |wanted: &String| {
+            let of = trials.iter().copied().filter(|trial| name(trial) == wanted);
+            (wanted.clone(), Stats::of(of))
+        };
+        Self(names.iter().map(group).filter(|(_, stats)| stats.runs.of > 0).collect())
+    }
+}
+
+impl Serialize for Groups {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, stats)| (name, stats)))
+    }
+}
+
+/// What came of a model with a profile, and one of each of what else there is.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// The model's name.
+    pub model: String,
+    /// The sampling profile.
+    pub profile: String,
+    /// What was done about quirks.
+    pub strategy: Strategy,
+    /// How envelopes were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<EvalMode>,
+    /// All tries but those of the control.
+    #[serde(flatten)]
+    pub stats: Stats,
+    /// The control's, which has no tools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub control: Option<Rate>,
+    /// What failed most: scenarios, then categories.
+    pub top_failures: Vec<(String, usize)>,
+}
+
+/// What came of an evaluation.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// What it was.
+    pub settings: EvalSettings,
+    /// How many tries it has, made or not.
+    pub planned: usize,
+    /// All tries.
+    pub overall: Stats,
+    /// Of tools: all but the control.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_scenarios: Option<Stats>,
+    /// By scenario.
+    pub by_scenario: Groups,
+    /// By the mode that answered, with the checks of all answers in that mode; those without an answer are under `none`.
+    #[serde(skip_serializing_if = "is_empty")]
+    pub by_mode: Groups,
+    /// By strategy.
+    pub by_strategy: Groups,
+    /// By sampling profile.
+    pub by_profile: Groups,
+    /// By model.
+    pub by_model: Groups,
+    /// By all of these together but the scenario.
+    pub matrix: Vec<Row>,
+}
+
+fn is_empty(groups: &Groups) -> bool {
+    groups.0.is_empty()
+}
+
+/// Of categories and scenarios, so many are named.
+const TOP: usize = 3;
+
+impl Summary {
+    /// Sums up the tries that were made so far, in whatever order.
+    pub fn of(settings: &EvalSettings, trials: &[Trial]) -> Self {
+        // In the order of their keys, so that the order in which they ended does not show.
+        let mut sorted: Vec<&Trial> = trials.iter().collect();
+        sorted.sort_by(|one, other| one.key.cmp(&other.key));
+        let names = |names: Vec<&str>| -> Vec<String> {
+            let mut unique = Vec::new();
+            for name in names.into_iter().map(str::to_owned) {
+                if !unique.contains(&name) {
+                    unique.push(name);
+                }
+            }
+            unique
+        };
+        let profiles = settings.models.iter().flat_map(|model| &model.profiles);
+        let profiles = names(profiles.map(|profile| profile.name.as_str()).collect());
+        let models = names(settings.models.iter().map(|model| model.name.as_str()).collect());
+        let strategies = names(settings.strategies.iter().map(|strategy| strategy.name()).collect());
+        let is_tools = settings.harness == Harness::Tools;
+        let tools = || Stats::of(sorted.iter().copied().filter(|trial| trial.key.scenario != CONTROL));
+        Self {
+            settings: settings.clone(),
+            planned: settings.plan().len(),
+            overall: Stats::of(sorted.iter().copied()),
+            tool_scenarios: is_tools.then(tools),
+            by_scenario: Groups::of(&sorted, &settings.scenarios, |trial| &trial.key.scenario),
+            by_mode: by_mode(settings, &sorted),
+            by_strategy: Groups::of(&sorted, &strategies, |trial| trial.key.strategy.name()),
+            by_profile: Groups::of(&sorted, &profiles, |trial| &trial.key.profile),
+            by_model: Groups::of(&sorted, &models, |trial| &trial.key.model),
+            matrix: matrix(settings, &sorted),
+        }
+    }
+
+    /// By scenario: all of it, and by model and what else there is.
+    pub fn by_scenario(settings: &EvalSettings, trials: &[Trial]) -> Value {
+        let cells = settings.scenarios.iter().map(|scenario| {
+            let of: Vec<&Trial> = trials.iter().filter(|trial| trial.key.scenario == *scenario).collect();
+            let rows = rows(settings, &of);
+            (scenario.clone(), json!({ "overall": Stats::of(of.iter().copied()), "rows": rows }))
+        });
+        cells.collect::<serde_json::Map<_, _>>().into()
+    }
+
+    /// By scenario and strategy; `None` where there is only one strategy.
+    pub fn by_scenario_and_strategy(settings: &EvalSettings, trials: &[Trial]) -> Option<Value> {
+        if settings.strategies.len() < 2 {
+            return None;
+        }
+        let cells = settings.scenarios.iter().map(|scenario| {
+            let of = |strategy: &Strategy| {
+                let of = trials
+                    .iter()
+                    .filter(|trial| trial.key.scenario == *scenario && trial.key.strategy == *strategy);
+                (strategy.name().to_owned(), json!(Stats::of(of)))
+            };
+            let strategies: serde_json::Map<_, _> = settings.strategies.iter().map(of).collect();
+            (scenario.clone(), Value::from(strategies))
+        });
+        Some(Value::from(cells.collect::<serde_json::Map<_, _>>()))
+    }
+}
+
+fn by_mode(settings: &EvalSettings, trials: &[&Trial]) -> Groups {
+    if settings.harness == Harness::Tools {
+        return Groups::default();
+    }
+    let modes = [EvalMode::JsonSchema, EvalMode::JsonObject, EvalMode::PromptOnly].map(Some);
+    let group = |mode: Option<EvalMode>| {
+        let of = trials.iter().copied().filter(|trial| trial.answered == mode);
+        let mut stats = Stats::of(of);
+        let in_mode = |exchange: &&Exchange| mode.is_some() && exchange.mode == mode;
+        let exchanges: Vec<_> = trials.iter().flat_map(|trial| &trial.exchanges).filter(in_mode).collect();
+        stats.requests = exchanges.len();
+        stats.checks = Checks::default();
+        exchanges.iter().for_each(|exchange| stats.checks.merge(&exchange.checks));
+        (mode.map_or("none", EvalMode::name).to_owned(), stats)
+    };
+    let groups = modes.into_iter().chain([None]).map(group);
+    Groups(groups.filter(|(_, stats)| stats.runs.of + stats.requests > 0).collect())
+}
+
+/// What all tries of a row have in common.
+type Cell<'a> = (&'a str, &'a str, Strategy, Option<EvalMode>);
+
+fn cell(trial: &Trial) -> Cell<'_> {
+    (&trial.key.model, &trial.key.profile, trial.key.strategy, trial.key.mode)
+}
+
+/// The tries of each row, in the order of the plan.
+fn cells<'a>(settings: &'a EvalSettings, trials: &[&'a Trial]) -> Vec<(Cell<'a>, Vec<&'a Trial>)> {
+    let modes: Vec<_> = match settings.harness {
+        Harness::Directives => settings.modes.iter().copied().map(Some).collect(),
+        Harness::Tools => vec![None],
+    };
+    let mut cells = Vec::new();
+    for (model, profile) in
+        settings.models.iter().flat_map(|model| model.profiles.iter().map(move |of| (model, of)))
+    {
+        for (&strategy, &mode) in
+            settings.strategies.iter().flat_map(|of| modes.iter().map(move |mode| (of, mode)))
+        {
+            let wanted: Cell<'a> = (&model.name, &profile.name, strategy, mode);
+            let of: Vec<_> = trials.iter().copied().filter(|trial| cell(trial) == wanted).collect();
+            if !of.is_empty() {
+                cells.push((wanted, of));
+            }
+        }
+    }
+    cells
+}
+
+fn matrix(settings: &EvalSettings, trials: &[&Trial]) -> Vec<Row> {
+    let row = |((model, profile, strategy, mode), trials): (Cell<'_>, Vec<&Trial>)| {
+        let (control, others): (Vec<&Trial>, Vec<_>) =
+            trials.into_iter().partition(|trial| trial.key.scenario == CONTROL);
+        let stats = Stats::of(others.iter().copied());
+        Row {
+            model: model.to_owned(),
+            profile: profile.to_owned(),
+            strategy,
+            mode,
+            control: (!control.is_empty()).then(|| Stats::of(control).runs),
+            top_failures: top_failures(&others),
+            stats,
+        }
+    };
+    cells(settings, trials).into_iter().map(row).collect()
+}
+
+fn rows(settings: &EvalSettings, trials: &[&Trial]) -> Vec<Value> {
+    let row = |((model, profile, strategy, mode), trials): (Cell<'_>, Vec<&Trial>)| {
+        let mut row = json!(Stats::of(trials));
+        row["model"] = model.into();
+        row["profile"] = profile.into();
+        row["strategy"] = strategy.name().into();
+        if let Some(mode) = mode {
+            row["mode"] = mode.name().into();
+        }
+        row
+    };
+    cells(settings, trials).into_iter().map(row).collect()
+}
+
+/// The scenarios and the categories that failed most.
+fn top_failures(trials: &[&Trial]) -> Vec<(String, usize)> {
+    let most = |name: &dyn Fn(&Trial) -> Option<String>| {
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        for name in trials.iter().filter_map(|trial| name(trial)) {
+            *counts.entry(name).or_default() += 1;
+        }
+        let mut counts: Vec<_> = counts.into_iter().collect();
+        counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        counts.truncate(TOP);
+        counts
+    };
+    let mut top = most(&|trial| trial.failure.as_ref().map(|_| trial.key.scenario.clone()));
+    top.extend(most(&|trial| trial.failure.as_ref().map(|failure| failure.category.clone())));
+    top
+}

@@ -1,0 +1,528 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use futures_util::future::{BoxFuture, ready};
+use futures_util::{FutureExt, StreamExt};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::catalogue::Workaround;
+use crate::sampling::Sampling;
+use crate::{Answer, BackendError, Body, Capabilities, ChatBackend, Chunks, ScriptedBackend};
+
+type Script = Vec<Result<Value, BackendError>>;
+
+fn says(content: &str) -> Result<Value, BackendError> {
+    Ok(ScriptedBackend::says(content))
+}
+
+fn settings(harness: Harness, scenario: &str) -> EvalSettings {
+    let profile = EvalProfile { name: "default".to_owned(), sampling: Sampling::default() };
+    EvalSettings {
+        models: vec![EvalModel::new("m", "script", vec![profile])],
+        scenarios: vec![scenario.to_owned()],
+        ..EvalSettings::new(harness)
+    }
+}
+
+fn evaluation(settings: EvalSettings, backend: impl ChatBackend + 'static) -> Evaluation {
+    let backend: Arc<dyn ChatBackend> = Arc::new(backend);
+    let names = settings.models.iter().map(|model| model.name.clone());
+    let backends: BTreeMap<_, _> = names.map(|name| (name, Arc::clone(&backend))).collect();
+    Evaluation::new(settings, backends).expect("good settings")
+}
+
+async fn all(evaluation: &Evaluation, journal: &Journal, parallel: usize) -> Vec<Trial> {
+    let made: Vec<_> = evaluation.trials(&journal.done(), parallel).collect().await;
+    made.into_iter().collect::<Result<_, _>>().expect("not cancelled")
+}
+
+/// The only try of an evaluation with these answers.
+async fn only(settings: EvalSettings, script: Script) -> Trial {
+    let evaluation = evaluation(settings, ScriptedBackend::new(script));
+    let mut trials = all(&evaluation, &Journal::default(), 1).await;
+    assert_eq!(trials.len(), 1);
+    trials.remove(0)
+}
+
+fn category(trial: &Trial) -> &str {
+    assert_eq!(trial.ok, trial.failure.is_none());
+    trial.failure.as_ref().map_or("ok", |failure| failure.category.as_str())
+}
+
+fn envelope(kind: &str, payload: &Value) -> String {
+    json!({ "assistant_text": "Here.", "directives": [{ "type": kind, "payload": payload }] }).to_string()
+}
+
+fn patch(op: &Value) -> Value {
+    json!({ "ops": [op] })
+}
+
+#[tokio::test]
+async fn each_directive_is_told_from_others_and_from_none() {
+    let right = [
+        ("show_form", "ui.show_form", json!({ "form_id": "character_form_v1", "title": "New" })),
+        ("toast", "ui.toast", json!({ "message": "Saved!", "level": "success" })),
+        ("patch_draft", "ui.patch", patch(&json!({ "op": "set", "path": "/draft/foo", "value": "bar" }))),
+        ("request_upload", "ui.request_upload", json!({ "purpose": "portrait", "max_bytes": 2_000_000 })),
+    ];
+    for mode in [EvalMode::JsonSchema, EvalMode::JsonObject, EvalMode::PromptOnly] {
+        for (scenario, kind, payload) in &right {
+            let settings = EvalSettings { modes: vec![mode], ..settings(Harness::Directives, scenario) };
+            let run = |content: String| only(settings.clone(), vec![says(&content), says(&content)]);
+            let trial = run(envelope(kind, payload)).await;
+            assert_eq!(
+                (category(&trial), trial.answered),
+                ("ok", Some(mode)),
+                "{scenario}: {:?}",
+                trial.failure
+            );
+            let checks = trial.exchanges[0].checks;
+            let whole = Rate { ok: 1, of: 1 };
+            assert_eq!(
+                (checks.envelopes, checks.types, checks.payloads),
+                (whole, whole, whole),
+                "{scenario}"
+            );
+            assert_eq!(trial.exchanges[0].mode, Some(mode));
+
+            let none = r#"{"assistant_text": "", "directives": []}"#.to_owned();
+            assert_eq!(category(&run(none).await), "MISSING_DIRECTIVE", "{scenario}");
+            let (_, other, payload) = right.iter().find(|(_, other, _)| other != kind).expect("another");
+            let trial = run(envelope(other, payload)).await;
+            let failure = trial.failure.expect("a failure");
+            assert_eq!(failure.category, "MISSING_DIRECTIVE", "{scenario}");
+            assert_eq!(failure.message, format!("missing {kind}; came [{other}]"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn payloads_must_say_what_was_asked_for() {
+    for (scenario, kind, payload) in [
+        ("show_form", "ui.show_form", json!({ "form_id": "another" })),
+        ("toast", "ui.toast", json!({ "message": "Hello" })),
+        ("patch_draft", "ui.patch", patch(&json!({ "op": "set", "path": "/draft/bar", "value": "foo" }))),
+        ("patch_draft", "ui.patch", patch(&json!({ "op": "delete", "path": "/draft/foo" }))),
+        ("request_upload", "ui.request_upload", json!({ "purpose": " " })),
+    ] {
+        let content = envelope(kind, &payload);
+        let trial = only(settings(Harness::Directives, scenario), vec![says(&content)]).await;
+        assert_eq!(category(&trial), "WRONG_PAYLOAD", "{scenario} {payload}");
+        assert_eq!(trial.exchanges[0].checks.payloads, Rate { ok: 1, of: 1 }, "it is one by its schema");
+    }
+}
+
+#[tokio::test]
+async fn what_is_mended_is_judged_as_it_came() {
+    let odd = patch(&json!({ "op": "add", "path": "draft/foo", "value": "bar" }));
+    let fenced = format!("Sure!\n```json\n{}\n```", envelope("ui_patch", &odd));
+    let trial = only(settings(Harness::Directives, "patch_draft"), vec![says(&fenced)]).await;
+    assert_eq!(category(&trial), "ok", "{:?}", trial.failure);
+    assert_eq!(trial.exchanges[0].checks.envelopes, Rate { ok: 0, of: 1 });
+}
+
+#[tokio::test]
+async fn answers_that_are_no_envelopes_fail_by_category() {
+    let settings =
+        EvalSettings { modes: vec![EvalMode::PromptOnly], ..settings(Harness::Directives, "toast") };
+    let trial = only(settings.clone(), vec![says("Saved!"), says("I said: saved!")]).await;
+    assert!(!trial.ok && trial.exchanges.len() == 2, "{trial:?}");
+    assert_eq!(trial.exchanges[1].checks.envelopes, Rate { ok: 0, of: 1 });
+    assert!(trial.exchanges[1].continued, "a repair goes on from what was said");
+    for (status, expected) in
+        [(401, "AUTHENTICATION"), (429, "RATE_LIMITED"), (504, "TIMEOUT"), (500, "SERVER_ERROR")]
+    {
+        let script = vec![Err(BackendError::from_status(status, "no"))];
+        let trial = only(settings.clone(), script).await;
+        assert_eq!((category(&trial), trial.answered), (expected, None));
+        assert_eq!(
+            trial.exchanges[0].error.as_deref(),
+            Some(format!("the backend answered {status}: no").as_str())
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_ladder_is_climbed_down_and_seen() {
+    let refused = Err(BackendError::from_status(400, "response_format is not supported"));
+    let good = envelope("ui.toast", &json!({ "message": "Saved" }));
+    let script = vec![refused.clone(), refused, says(&good)];
+    let trial = only(settings(Harness::Directives, "toast"), script).await;
+    assert_eq!((category(&trial), trial.answered), ("ok", Some(EvalMode::PromptOnly)));
+    let modes: Vec<_> = trial.exchanges.iter().map(|exchange| exchange.mode).collect();
+    assert_eq!(modes, [EvalMode::JsonSchema, EvalMode::JsonObject, EvalMode::PromptOnly].map(Some));
+}
+
+#[tokio::test]
+async fn semantic_repair_asks_again() {
+    let none = r#"{"assistant_text": "", "directives": []}"#;
+    let good = envelope("ui.toast", &json!({ "message": "Saved" }));
+    let plain = settings(Harness::Directives, "toast");
+    let trial = only(plain.clone(), vec![says(none), says(&good)]).await;
+    assert_eq!((category(&trial), trial.exchanges.len()), ("MISSING_DIRECTIVE", 1));
+    let repaired = EvalSettings { semantic_repair: true, ..plain };
+    let trial = only(repaired.clone(), vec![says(none), says(&good)]).await;
+    assert_eq!((category(&trial), trial.exchanges.len()), ("ok", 2));
+    let never = EvalSettings { modes: vec![EvalMode::JsonSchema], ..repaired };
+    let trial = only(never, vec![says(none), says(none)]).await;
+    assert_eq!((category(&trial), trial.exchanges.len()), ("MISSING_DIRECTIVE", 2));
+}
+
+#[tokio::test]
+async fn a_strategy_decides_whether_quirks_are_worked_around() {
+    let both = |workaround| {
+        let mut settings = settings(Harness::Tools, "happy_path");
+        settings.models[0].workarounds = vec![workaround];
+        settings
+    };
+    let with =
+        |strategy, settings: &EvalSettings| EvalSettings { strategies: vec![strategy], ..settings.clone() };
+    let tagged = both(Workaround::ContentTagToolCallFallback);
+    let call = |name: &str, arguments: &Value| {
+        says(&format!("<tool_call>{}</tool_call>", json!({ "name": name, "arguments": arguments })))
+    };
+    let script = || vec![call("state_get", &id()), call("state_patch", &set("foo", "bar")), says("Done.")];
+    assert_eq!(category(&only(with(Strategy::Production, &tagged), script()).await), "ok");
+    assert_eq!(category(&only(with(Strategy::Baseline, &tagged), script()).await), "NO_TOOL_CALLS");
+
+    let mut prompted = settings(Harness::Directives, "toast");
+    prompted.models[0].workarounds = vec![Workaround::PromptOnly];
+    let good = || vec![says(&envelope("ui.toast", &json!({ "message": "Saved" })))];
+    let trial = only(with(Strategy::Production, &prompted), good()).await;
+    assert_eq!(trial.answered, Some(EvalMode::PromptOnly));
+    let trial = only(with(Strategy::Baseline, &prompted), good()).await;
+    assert_eq!(trial.answered, Some(EvalMode::JsonSchema));
+}
+
+fn id() -> Value {
+    json!({ "workspace_id": "ws_4f1c" })
+}
+
+fn set(name: &str, value: impl Into<Value>) -> Value {
+    let op = json!({ "op": "set", "path": format!("/draft/{name}"), "value": value.into() });
+    json!({ "workspace_id": "ws_4f1c", "ops": [op] })
+}
+
+fn call(name: &str, arguments: &Value) -> Result<Value, BackendError> {
+    Ok(ScriptedBackend::calls("call_1", name, &arguments.to_string()))
+}
+
+#[tokio::test]
+async fn each_tool_scenario_can_be_done() {
+    let long = "long ".repeat(100);
+    let without = json!({ "ops": set("foo", "bar")["ops"] });
+    for (scenario, script) in [
+        (
+            "happy_path",
+            vec![call("state_get", &id()), call("state_patch", &set("foo", "bar")), says("Done.")],
+        ),
+        (
+            "missing_workspace_id",
+            vec![
+                call("state_get", &json!({})),
+                call("state_get", &id()),
+                call("state_patch", &without),
+                call("state_patch", &set("foo", "bar")),
+                says(" Done.\n"),
+            ],
+        ),
+        (
+            "type_error_recovery",
+            vec![call("state_patch", &set("age", "42")), call("state_patch", &set("age", 42)), says("Done.")],
+        ),
+        (
+            "long_arguments_guard",
+            vec![
+                call("state_patch", &set("summary", long)),
+                call("state_patch", &set("summary", "short")),
+                says("Done."),
+            ],
+        ),
+        ("chat_only", vec![says("Done.")]),
+    ] {
+        let requests = script.len();
+        let trial = only(settings(Harness::Tools, scenario), script).await;
+        assert_eq!(
+            (category(&trial), trial.exchanges.len()),
+            ("ok", requests),
+            "{scenario}: {:?}",
+            trial.failure
+        );
+        let mut checks = Checks::default();
+        trial.exchanges.iter().for_each(|exchange| checks.merge(&exchange.checks));
+        let calls = Rate { ok: requests - 1, of: requests - 1 };
+        assert_eq!((checks.calls, checks.arguments), (calls, calls), "{scenario}");
+    }
+}
+
+#[tokio::test]
+async fn tool_scenarios_fail_by_category() {
+    let get = || call("state_get", &id());
+    let wrong = || call("state_patch", &set("age", "42"));
+    for (scenario, script, expected) in [
+        ("happy_path", vec![says("Done.")], "NO_TOOL_CALLS"),
+        ("happy_path", vec![get(), says("Done.")], "ASSERTION_FAILED"),
+        ("happy_path", vec![call("state_patch", &set("foo", "bar")), says("I did it.")], "ASSERTION_FAILED"),
+        ("happy_path", vec![call("state_patch", &set("foo", "bar")), says(""), says("")], "EMPTY_FINAL"),
+        ("happy_path", (0..9).map(|_| get()).collect(), "MAX_TURNS"),
+        ("happy_path", vec![get(), Err(BackendError::from_status(504, "late"))], "TIMEOUT"),
+        ("missing_workspace_id", vec![call("state_get", &json!({})), says("Done.")], "TOOL_FAILED"),
+        ("type_error_recovery", vec![wrong(), says("Done.")], "TOOL_FAILED"),
+        (
+            "long_arguments_guard",
+            vec![call("state_patch", &set("summary", "x".repeat(400))), says("Done.")],
+            "TOOL_FAILED",
+        ),
+        (
+            "long_arguments_guard",
+            vec![call("state_patch", &set("summary", "")), says("Done.")],
+            "ASSERTION_FAILED",
+        ),
+        ("chat_only", vec![says("Done. Anything else?")], "ASSERTION_FAILED"),
+    ] {
+        let trial = only(settings(Harness::Tools, scenario), script).await;
+        assert_eq!(category(&trial), expected, "{scenario}: {:?}", trial.failure);
+    }
+}
+
+#[tokio::test]
+async fn the_control_has_no_tools() {
+    let backend = Arc::new(ScriptedBackend::new([says("Done.")]));
+    let settings = settings(Harness::Tools, "chat_only");
+    let backends = BTreeMap::from([("m".to_owned(), Arc::clone(&backend) as Arc<dyn ChatBackend>)]);
+    let evaluation = Evaluation::new(settings, backends).expect("good settings");
+    all(&evaluation, &Journal::default(), 1).await;
+    assert!(backend.asked().iter().all(|body| !body.contains_key("tools")));
+}
+
+/// Answers by what is asked alone: some toasts, some other things, whatever the order.
+struct Fickle;
+
+impl ChatBackend for Fickle {
+    fn name(&self) -> &'static str {
+        "fickle"
+    }
+
+    fn chat<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Answer, BackendError>> {
+        let content = match body["seed"].as_u64().unwrap_or_default() % 4 {
+            0 => "Saved <script src=\"http://evil.example/x.js\"></script>".to_owned(),
+            1 => envelope("ui.show_form", &json!({ "form_id": "character_form_v1" })),
+            _ => envelope("ui.toast", &json!({ "message": "Saved" })),
+        };
+        let answer = ScriptedBackend::new([says(&content)]).chat(body).now_or_never();
+        ready(answer.expect("a script answers at once")).boxed()
+    }
+
+    fn stream<'a>(&'a self, _: &'a Body) -> BoxFuture<'a, Result<Chunks, BackendError>> {
+        ready(Err(BackendError::cancelled())).boxed()
+    }
+
+    fn capabilities<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Capabilities, BackendError>> {
+        ready(Ok(Capabilities::all())).boxed()
+    }
+}
+
+fn fickle() -> Evaluation {
+    let mut settings = settings(Harness::Directives, "show_form");
+    settings.scenarios.push("toast".to_owned());
+    settings.modes = vec![EvalMode::JsonSchema, EvalMode::PromptOnly];
+    settings.strategies.insert(0, Strategy::Baseline);
+    let hot = Sampling { temperature: Some(1.5), ..Sampling::default() };
+    settings.models[0].profiles.push(EvalProfile { name: "hot".to_owned(), sampling: hot });
+    settings.trials = 4;
+    evaluation(settings, Fickle)
+}
+
+/// Tries without what differs from run to run.
+fn sorted(mut trials: Vec<Trial>) -> Vec<Trial> {
+    for trial in &mut trials {
+        trial.latency_ms = 0.0;
+        trial.exchanges.iter_mut().for_each(|exchange| exchange.latency_ms = 0.0);
+    }
+    trials.sort_by(|one, other| one.key.cmp(&other.key));
+    trials
+}
+
+#[tokio::test]
+async fn what_was_killed_goes_on_to_the_same_end() {
+    let evaluation = fickle();
+    let whole = all(&evaluation, &Journal::default(), 1).await;
+    assert_eq!(whole.len(), 64);
+    let lines: String = whole.iter().map(Journal::line).collect();
+    let ends: Vec<usize> = lines.match_indices('\n').map(|(at, _)| at + 1).collect();
+    // Killed after no try, after some, in the middle of a line, after the last byte but one, and not at all.
+    for at in [0, ends[0], ends[6], ends[6] + 40, lines.len() - 1, lines.len()] {
+        let journal = Journal::parse(evaluation.settings(), &lines.as_bytes()[..at]).expect("a journal");
+        assert_eq!(journal.len, ends.iter().copied().filter(|&end| end <= at).max().unwrap_or_default());
+        let left = all(&evaluation, &journal, 5).await;
+        assert_eq!(journal.trials.len() + left.len(), whole.len(), "each once");
+        let both: Vec<_> = journal.trials.into_iter().chain(left).collect();
+        let summary = Summary::of(evaluation.settings(), &sorted(both.clone()));
+        assert_eq!(summary, Summary::of(evaluation.settings(), &sorted(whole.clone())));
+        assert_eq!(sorted(both), sorted(whole.clone()));
+    }
+}
+
+#[tokio::test]
+async fn journals_are_of_their_settings() {
+    let evaluation = fickle();
+    let trials = all(&evaluation, &Journal::default(), 8).await;
+    let line = Journal::line(&trials[0]);
+    let error =
+        |text: &str| Journal::parse(evaluation.settings(), text.as_bytes()).expect_err(text).to_string();
+    assert!(error("{}\n").starts_with("line 1 is no trial: "));
+    assert!(error(&format!("{line}{line}")).starts_with("line 2 is a trial that was made before: m "));
+    let other = EvalSettings { trials: 0, ..evaluation.settings().clone() };
+    let error = Journal::parse(&other, line.as_bytes()).expect_err("another plan");
+    assert!(error.to_string().starts_with("line 1 is a trial that is not planned: m "));
+}
+
+#[tokio::test]
+async fn cancelled_is_no_result() {
+    let script = ScriptedBackend::new([Err(BackendError::cancelled())]);
+    let evaluation = evaluation(settings(Harness::Tools, "chat_only"), script);
+    let made: Vec<_> = evaluation.trials(&Journal::default().done(), 1).collect().await;
+    assert!(matches!(&made[..], [Err(_)]));
+}
+
+#[test]
+fn settings_are_checked() {
+    let error = |settings| match Evaluation::new(settings, BTreeMap::new()) {
+        Ok(_) => panic!("accepted"),
+        Err(error) => error.to_string(),
+    };
+    let good = settings(Harness::Tools, "chat_only");
+    assert_eq!(error(good.clone()), "there is no backend for `m`");
+    assert_eq!(
+        error(EvalSettings { version: 7, ..good }),
+        format!("the settings are of version 7, and this is version {EVAL_VERSION}")
+    );
+    assert!(error(settings(Harness::Tools, "toast")).starts_with("there is no scenario or group `toast`"));
+}
+
+#[tokio::test]
+async fn requests_have_seeds_limits_and_samplings_of_their_tries() {
+    let mut settings = settings(Harness::Directives, "toast");
+    settings.max_tokens = Some(99);
+    settings.models[0].profiles[0].sampling.temperature = Some(0.3);
+    let backend =
+        Arc::new(ScriptedBackend::new([says(&envelope("ui.toast", &json!({ "message": "Saved" })))]));
+    let backends = BTreeMap::from([("m".to_owned(), Arc::clone(&backend) as Arc<dyn ChatBackend>)]);
+    let evaluation = Evaluation::new(settings.clone(), backends).expect("good settings");
+    let trials = all(&evaluation, &Journal::default(), 1).await;
+    let body = &backend.asked()[0];
+    assert_eq!((&body["max_tokens"], &body["temperature"]), (&json!(99), &json!(0.3)));
+    assert_eq!(body["seed"], trials[0].seed);
+    let silent = EvalSettings { seed: None, ..settings };
+    let backend = Arc::new(ScriptedBackend::new([says("no")]));
+    let backends = BTreeMap::from([("m".to_owned(), Arc::clone(&backend) as Arc<dyn ChatBackend>)]);
+    all(&Evaluation::new(silent, backends).expect("good settings"), &Journal::default(), 1).await;
+    assert!(!backend.asked()[0].contains_key("seed"));
+}
+
+#[tokio::test]
+async fn summaries_count_by_everything() {
+    let evaluation = fickle();
+    let trials = all(&evaluation, &Journal::default(), 3).await;
+    let summary = Summary::of(evaluation.settings(), &trials);
+    let sums = |groups: &Groups| {
+        groups.0.iter().fold(Rate::default(), |mut sum, (_, stats)| {
+            sum.merge(stats.runs);
+            sum
+        })
+    };
+    let overall = summary.overall.runs;
+    assert_eq!(overall.of, 64);
+    assert!((1..overall.of).contains(&overall.ok), "{overall:?}");
+    for groups in
+        [&summary.by_scenario, &summary.by_mode, &summary.by_strategy, &summary.by_profile, &summary.by_model]
+    {
+        assert_eq!(sums(groups), overall, "{groups:?}");
+    }
+    let names = |groups: &Groups| groups.0.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&summary.by_mode), ["json_schema", "prompt_only"]);
+    assert_eq!(names(&summary.by_strategy), ["baseline", "production"]);
+    assert_eq!(summary.matrix.len(), 8);
+    assert!(summary.matrix.iter().all(|row| row.stats.runs.of == 8 && row.control.is_none()));
+    let failures: usize = summary.overall.failures.values().sum();
+    assert_eq!(failures, overall.of - overall.ok);
+    let written = serde_json::to_value(&summary).expect("JSON");
+    assert_eq!(written["overall"]["ok_rate"], json!(overall.share()));
+    assert_eq!(written["overall"]["ok_rate_95"], json!(overall.interval()));
+    assert!(written["by_mode"]["json_schema"]["valid_envelopes"]["rate"].is_number());
+    let by_scenario = Summary::by_scenario(evaluation.settings(), &trials);
+    assert_eq!(by_scenario["toast"]["rows"].as_array().map(Vec::len), Some(8));
+    let both = Summary::by_scenario_and_strategy(evaluation.settings(), &trials).expect("two strategies");
+    assert_eq!(both["toast"]["baseline"]["runs"], 16);
+    let one = EvalSettings { strategies: vec![Strategy::Baseline], ..evaluation.settings().clone() };
+    assert_eq!(Summary::by_scenario_and_strategy(&one, &trials), None);
+}
+
+#[tokio::test]
+async fn the_control_is_counted_by_itself() {
+    let mut settings = settings(Harness::Tools, "happy_path");
+    settings.scenarios.push("chat_only".to_owned());
+    let script = vec![call("state_patch", &set("foo", "bar")), says("Done."), says("Hello")];
+    let evaluation = evaluation(settings, ScriptedBackend::new(script));
+    let trials = all(&evaluation, &Journal::default(), 1).await;
+    let summary = Summary::of(evaluation.settings(), &trials);
+    let tools = summary.tool_scenarios.as_ref().expect("tools");
+    assert_eq!((summary.overall.runs, tools.runs), (Rate { ok: 1, of: 2 }, Rate { ok: 1, of: 1 }));
+    assert_eq!(summary.matrix[0].control, Some(Rate { ok: 0, of: 1 }));
+    assert!(summary.by_mode.0.is_empty());
+}
+
+#[tokio::test]
+async fn a_report_runs_nothing_and_loads_nothing() {
+    let evaluation = fickle();
+    let trials = all(&evaluation, &Journal::default(), 4).await;
+    let summary = Summary::of(evaluation.settings(), &trials);
+    let page = report(&summary, &trials).expect("a report");
+    assert!(page.contains("&lt;script src="), "what models write is shown");
+    assert!(page.contains(
+        "http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\""
+    ));
+    // All tags that are really there.
+    let tags: BTreeSet<&str> = page
+        .split('<')
+        .skip(1)
+        .filter_map(|tag| tag.split([' ', '>', '\n']).next())
+        .filter(|tag| !tag.starts_with('/'))
+        .collect();
+    for tag in ["script", "img", "iframe", "link", "object", "embed", "image", "use", "a", "form", "base"] {
+        assert!(!tags.contains(tag), "{tag}");
+    }
+    let outside: Vec<&str> = page
+        .split('<')
+        .skip(1)
+        .filter_map(|tag| tag.split_once('>'))
+        .map(|(tag, _)| tag)
+        .filter(|tag| tag.contains("src=") || tag.contains("href=") || tag.contains("url("))
+        .collect();
+    assert!(outside.is_empty(), "{outside:?}");
+    assert!(!page.contains("@import") && !page.contains("url("));
+    for heading in [
+        "By scenario",
+        "Modes beside each other",
+        "Latency",
+        "By strategy",
+        "Models and sampling profiles",
+        "Failures",
+        "Settings",
+    ] {
+        assert!(page.contains(&format!("<h2>{heading}</h2>")), "{heading}");
+    }
+    assert!(!page.contains("NaN") && !page.contains("none</td>") && !page.contains("undefined"));
+}
+
+#[tokio::test]
+async fn a_report_of_nothing_is_a_page_too() {
+    for harness in [Harness::Directives, Harness::Tools] {
+        let scenario = if harness == Harness::Tools { "happy_path" } else { "toast" };
+        let settings = settings(harness, scenario);
+        let page = report(&Summary::of(&settings, &[]), &[]).expect("a report");
+        assert!(page.contains("0 of 1 planned trials were made; the evaluation is not complete"));
+        assert!(!page.contains("NaN"));
+    }
+}

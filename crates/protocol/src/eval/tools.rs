@@ -1,0 +1,124 @@
+//! The scenarios of tool calling.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::Failure;
+use super::evaluation::{Attempt, Outcome};
+use super::scenarios::CONTROL;
+use super::workspace::{ID, Workspace};
+use crate::BackendError;
+use crate::tools::{Preset, ToolLoopRunner, ToolRun, ToolsError};
+
+/// What the last message must be, to the letter: assertions need something that does not move.
+const DONE: &str = "Done.";
+
+/// The most requests of a run: the longest way that is needed has four.
+const TURNS: usize = 6;
+
+/// The most bytes of arguments where they are guarded: less than the text that is asked for.
+const GUARD: usize = 320;
+
+struct Scenario {
+    name: &'static str,
+    user: &'static str,
+    /// Whether the user is told the workspace's id.
+    tells_id: bool,
+    /// Whether the workspace is as it should be.
+    is_right: fn(&Workspace) -> bool,
+}
+
+const SCENARIOS: [Scenario; 4] = [
+    Scenario {
+        name: "happy_path",
+        user: "Set /draft/foo to \"bar\".",
+        tells_id: true,
+        is_right: |workspace| workspace.get("/draft/foo") == Some("bar".into()),
+    },
+    Scenario {
+        name: "missing_workspace_id",
+        user: "Set /draft/foo to \"bar\" in the open workspace.",
+        tells_id: false,
+        is_right: |workspace| workspace.get("/draft/foo") == Some("bar".into()),
+    },
+    Scenario {
+        name: "type_error_recovery",
+        user: "Set /draft/age to the text \"42\". If that is refused for its type, correct the type.",
+        tells_id: true,
+        is_right: |workspace| workspace.get("/draft/age") == Some(42.into()),
+    },
+    Scenario {
+        name: "long_arguments_guard",
+        user: "Set /draft/summary to this text: \"The harbour lies in the north of the island, where two rivers \
+            meet below the old fort. Ships from the mainland come twice a week, more often in summer, and bring flour, \
+            cloth, tools and letters; they leave with dried fish, wool and the amber that divers find along the \
+            eastern shore. In winter the bay freezes over, and the people mend nets and tell stories.\" If that is refused \
+            as too large, set it to a summary of at most 60 characters.",
+        tells_id: true,
+        is_right: |workspace| {
+            let summary = workspace.get("/draft/summary");
+            summary.as_ref().and_then(Value::as_str).is_some_and(|text| !text.trim().is_empty())
+        },
+    },
+];
+
+/// Makes a try.
+pub(super) async fn run(attempt: &Attempt<'_>) -> Result<Outcome, BackendError> {
+    let workspace = Workspace::new();
+    let scenario = SCENARIOS.iter().find(|scenario| scenario.name == attempt.key.scenario);
+    let run = match runner(attempt, &workspace) {
+        Ok(runner) => runner.run(messages(scenario)).await?,
+        // Presets are checked when they are made, and so are these tools (there are tests of both).
+        Err(error) => {
+            return Ok(Outcome { failure: Some(Failure::new("SETUP", error.to_string())), answered: None });
+        }
+    };
+    let is_right = scenario.is_none_or(|scenario| (scenario.is_right)(&workspace));
+    Ok(Outcome { failure: failure(&run, is_right, &workspace), answered: None })
+}
+
+fn runner(attempt: &Attempt<'_>, workspace: &Workspace) -> Result<ToolLoopRunner, ToolsError> {
+    let mode = if attempt.key.scenario == CONTROL { "disabled" } else { "enforced" };
+    let mut fields = json!({ "tool_use_mode": mode, "max_turns": TURNS });
+    if attempt.key.scenario == "long_arguments_guard" {
+        fields["max_tool_args_bytes"] = GUARD.into();
+    }
+    let provider = attempt.model.provider.as_deref().map(Preset::provider_defaults).unwrap_or_default();
+    let mut preset = Preset::default_tool_calling().merge(&provider).merge(&Preset::new(fields)?);
+    for workaround in attempt.model.workarounds.iter().filter(|_| attempt.works_around()) {
+        // Those that are of directives are no presets of tools.
+        preset = Preset::named(workaround.name()).map_or(preset.clone(), |above| preset.merge(&above));
+    }
+    ToolLoopRunner::new(attempt.runner.clone(), Arc::new(workspace.tools()?), preset.options()?)
+}
+
+fn messages(scenario: Option<&Scenario>) -> Vec<Value> {
+    let say = |role: &str, content: &str| json!({ "role": role, "content": content });
+    let Some(scenario) = scenario else {
+        return vec![
+            say("system", "You follow instructions to the letter."),
+            say("user", "Reply with exactly this, and nothing else: Done."),
+        ];
+    };
+    let system = "You change a workspace with tools. Call state_get, then state_patch, one call at a time and each with the \
+        workspace_id. If a result has \"ok\": false, read its errors, correct the arguments and call the tool again. When the \
+        change is made, reply with exactly this, and nothing else: Done.";
+    let id = if scenario.tells_id { format!("The workspace_id is \"{ID}\". ") } else { String::new() };
+    vec![say("system", system), say("user", &format!("{id}{}", scenario.user))]
+}
+
+/// Why a run is not what it should be: what went wrong in it, or else what came out.
+fn failure(run: &ToolRun, is_right: bool, workspace: &Workspace) -> Option<Failure> {
+    if let Some(problem) = run.errors.first() {
+        return Some(Failure::new(problem.code.clone(), problem.message.clone()));
+    }
+    if !is_right {
+        let draft = workspace.get("/draft").unwrap_or_default();
+        return Some(Failure::new("ASSERTION_FAILED", format!("the draft is {draft}")));
+    }
+    let text = run.text.as_deref().unwrap_or_default();
+    let is_done = text.trim() == DONE;
+    (!is_done)
+        .then(|| Failure::new("ASSERTION_FAILED", format!("the last message is {text:?}, not {DONE:?}")))
+}

@@ -1,0 +1,74 @@
+use serde::{Deserialize, Serialize};
+
+/// A pattern of models' names, in which `*` stands for any characters. Case does not matter.
+///
+/// Routers add variants to names, as in `qwen/qwen3-32b:nitro`; a pattern that matches the name without one is as good.
+///
+/// ```
+/// use formwork_protocol::sampling::ModelPattern;
+/// assert!(ModelPattern::from("qwen/qwen3*").matches("Qwen/Qwen3-32B"));
+/// assert!(ModelPattern::from("z-ai/glm-4.7").matches("z-ai/glm-4.7:nitro"));
+/// assert!(!ModelPattern::from("z-ai/glm-4.7").matches("z-ai/glm-4.7-flash"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ModelPattern(String);
+
+impl From<&str> for ModelPattern {
+    fn from(pattern: &str) -> Self {
+        Self(pattern.to_owned())
+    }
+}
+
+impl ModelPattern {
+    /// Whether it stands for `model`.
+    pub fn matches(&self, model: &str) -> bool {
+        let (pattern, model) = (self.0.to_lowercase(), model.to_lowercase());
+        matches(&pattern, &model) || matches(&pattern, without_variant(&model))
+    }
+}
+
+/// A model's name without the variant that a router gave it.
+pub(crate) fn without_variant(model: &str) -> &str {
+    model.split_once(':').map_or(model, |(name, _)| name)
+}
+
+/// Each piece between stars is taken where it comes up first: what is left for the later ones is then longest.
+fn matches(pattern: &str, mut text: &str) -> bool {
+    let mut pieces = pattern.split('*');
+    let first = pieces.next().unwrap_or_default();
+    let Some(rest) = text.strip_prefix(first) else { return false };
+    text = rest;
+    let Some(last) = pieces.next_back() else { return text.is_empty() };
+    for piece in pieces {
+        let Some(at) = text.find(piece) else { return false };
+        text = &text[at + piece.len()..];
+    }
+    text.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stars_stand_for_any_characters() {
+        for (pattern, text, expected) in [
+            ("", "", true),
+            ("", "a", false),
+            ("*", "", true),
+            ("*", "anything", true),
+            ("a", "a", true),
+            ("a", "ab", false),
+            ("a*", "ab", true),
+            ("*b", "ab", true),
+            ("a*a", "a", false),
+            ("a*b*c", "a-b-b-c", true),
+            ("a*b*c", "a-c-b", false),
+            ("**", "x", true),
+            ("*ab*ab", "ab", false),
+        ] {
+            assert_eq!(matches(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+}
