@@ -41,7 +41,13 @@ pub enum Encoding {
 impl Encoding {
     /// How many elements so many bytes hold, in whole blocks.
     pub const fn elements(self, bytes: usize) -> usize {
-        let (len, block) = match self {
+        let (len, block) = self.block();
+        bytes / block * len
+    }
+
+    /// The elements and the bytes of a block.
+    pub(crate) const fn block(self) -> (usize, usize) {
+        match self {
             Self::F32 => (1, 4),
             Self::F16 | Self::Bf16 => (1, 2),
             Self::Q4_0 | Self::Iq4Nl => (32, 18),
@@ -56,8 +62,7 @@ impl Encoding {
             Self::Q6K => (256, 210),
             Self::Iq4Xs => (256, 136),
             Self::Mxfp4 => (32, 17),
-        };
-        bytes / block * len
+        }
     }
 
     /// Whether elements are floats by themselves, not parts of blocks.

@@ -25,7 +25,7 @@ impl FloatFormat for F16 {
     const BYTES: usize = 2;
     #[inline(always)]
     fn decode(bytes: &[u8]) -> f32 {
-        half(bytes, 0)
+        from_half(u16::from_le_bytes([bytes[0], bytes[1]]))
     }
 }
 
@@ -37,33 +37,16 @@ impl FloatFormat for Bf16 {
     }
 }
 
-/// The half-precision float at `bytes[at..at + 2]`.
+/// The value of a half-precision float.
 #[inline(always)]
-pub(crate) fn half(bytes: &[u8], at: usize) -> f32 {
-    half::f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32()
+pub(crate) fn from_half(bits: u16) -> f32 {
+    half::f16::from_bits(bits).to_f32()
 }
 
 pub(crate) fn expand<F: FloatFormat>(row: &[u8], out: &mut [f32]) {
     for (out, bytes) in out.iter_mut().zip(row.chunks_exact(F::BYTES)) {
         *out = F::decode(bytes);
     }
-}
-
-pub(crate) fn dot_encoded<F: FloatFormat>(row: &[u8], x: &[f32]) -> f32 {
-    let mut lanes = [0f32; LANES];
-    let (x_chunks, x_rest) = x.as_chunks::<LANES>();
-    let mut chunks = row.chunks_exact(LANES * F::BYTES);
-    for (bytes, x) in chunks.by_ref().zip(x_chunks) {
-        let mut weights = [0f32; LANES];
-        for (weight, bytes) in weights.iter_mut().zip(bytes.chunks_exact(F::BYTES)) {
-            *weight = F::decode(bytes);
-        }
-        for i in 0..LANES {
-            lanes[i] = fma(weights[i], x[i], lanes[i]);
-        }
-    }
-    let rest = chunks.remainder().chunks_exact(F::BYTES).zip(x_rest);
-    rest.fold(lanes.iter().sum(), |sum, (bytes, x)| fma(F::decode(bytes), *x, sum))
 }
 
 /// The dot product of two float rows of equal length, in a fixed order of additions.

@@ -1,13 +1,19 @@
-//! Arithmetic on quantised weight rows, straight from the bytes of the file.
+//! Arithmetic on quantised weight rows.
 //!
 //! Every block type is described once, by a `BlockFormat`: how 32 elements of a block become small integers, a scale
 //! and an offset. From that come both uses: [`dequantize`], whose values are exactly those of the reference
-//! implementation, and [`products`], which multiplies with activation rows that were themselves rounded to 8 bits per block
-//! of 32 ([`Activation`]). Processors with vector units for small integers have code of their own ([`Tier`]), which unpacks
-//! differently and gives the same bits.
+//! implementation, and dot products with activation rows that were themselves rounded to 8 bits per group of 32, or to 16
+//! ([`Activation`]).
 //!
-//! A row's dot product depends on that row and the activation alone, in a fixed order of additions. That is what makes
-//! results independent of batching and lets the head compute any subset of its rows.
+//! Products are fast on [`PackedRows`], whose rows were interleaved by sixteens when they were loaded. [`products`] takes rows as they
+//! lie in a file and packs them each time. Processors with vector units for small integers have code of their own ([`Tier`]), which
+//! unpacks differently and gives the same bits.
+//!
+//! A row's product with a token is defined group by group, in order: `sum = fma(scale_w * scale_x, integer as f32, sum)` with the exact
+//! sum of the group's integer products, then `sum = fma(offset_w, sum_x, sum)` where the type has offsets. Types with scales for
+//! half groups do so for each half. Nothing else enters, neither the other rows and tokens nor the order inside a group. That is
+//! what makes results independent of batching and lets the head compute any subset of its rows. Columns of floats are added up
+//! in four chains by their number modulo four, and the chains as `(0 + 1) + (2 + 3)`.
 
 #![expect(
     clippy::inline_always,
@@ -92,7 +98,9 @@ mod encoding;
 mod float;
 mod format;
 mod k;
+mod layout;
 mod legacy;
+mod packed;
 mod products;
 mod table;
 #[cfg(target_arch = "x86_64")]
@@ -103,6 +111,8 @@ pub use self::dequantize::dequantize;
 pub use self::encoding::Encoding;
 pub use self::float::dot as dot_f32;
 pub use self::format::GROUP;
+pub use self::layout::TILE_ROWS;
+pub use self::packed::{PackedRows, pack};
 pub use self::products::{Tier, products};
 
 /// `a * b + c`, fused where the target does that in one instruction.

@@ -2,10 +2,12 @@
 
 use std::sync::OnceLock;
 
-use crate::activation::{Activation, Q8Block};
+use crate::activation::{Activation, Q8Block, quantize_groups, rest_groups};
 use crate::encoding::Encoding;
-use crate::float::{self, Bf16, F16, F32};
-use crate::format::{BlockFormat, GROUP, Header};
+use crate::float::{Bf16, F16, F32, FloatFormat};
+use crate::format::{BlockFormat, GROUP, Header, each};
+use crate::layout::{PIECES, TILE_ROWS, code_bytes, head, head_bytes, heads_bytes, levels};
+use crate::packed::{PackedRows, pack};
 #[cfg(target_arch = "x86_64")]
 use crate::x86;
 use crate::{k, legacy, table};
@@ -19,7 +21,7 @@ pub enum Tier {
     Avx2,
     /// The same, with products of bytes that are added up by fours.
     AvxVnni,
-    /// The same, in the encoding of AVX-512.
+    /// Vectors of 64 bytes, with the same products.
     Avx512Vnni,
 }
 
@@ -40,15 +42,18 @@ impl Tier {
 
     #[cfg(target_arch = "x86_64")]
     fn is_available(self) -> bool {
-        let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+        let avx2 = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("f16c");
         match self {
             Self::Portable => true,
             Self::Avx2 => avx2,
             Self::AvxVnni => avx2 && is_x86_feature_detected!("avxvnni"),
             Self::Avx512Vnni => {
                 avx2 && is_x86_feature_detected!("avx512f")
-                    && is_x86_feature_detected!("avx512vnni")
+                    && is_x86_feature_detected!("avx512bw")
                     && is_x86_feature_detected!("avx512vl")
+                    && is_x86_feature_detected!("avx512vnni")
             }
         }
     }
@@ -57,23 +62,50 @@ impl Tier {
     fn is_available(self) -> bool {
         self == Self::Portable
     }
-}
 
-/// Weight rows, one after the other in memory.
-#[derive(Clone, Copy)]
-pub(crate) struct Rows<'a> {
-    pub(crate) bytes: &'a [u8],
-    /// Of one row.
-    pub(crate) row_bytes: usize,
-}
+    /// Panics where the processor lacks the tier.
+    fn check(self) {
+        assert!(self.is_available(), "{self:?} on a processor without it");
+    }
 
-impl<'a> Rows<'a> {
-    const fn row(&self, index: usize) -> &'a [u8] {
-        self.bytes.split_at(index * self.row_bytes).1.split_at(self.row_bytes).0
+    /// Rounds groups of activations.
+    pub(crate) fn quantize(self, values: &[[f32; GROUP]], groups: &mut [Q8Block]) {
+        self.check();
+        match self {
+            // SAFETY: the processor has the tier, as asserted above.
+            #[cfg(target_arch = "x86_64")]
+            #[expect(unsafe_code)]
+            Self::Avx2 | Self::AvxVnni | Self::Avx512Vnni => unsafe { x86::quantize(values, groups) },
+            _ => quantize_groups(values, groups),
+        }
+    }
+
+    /// Rounds what rounding has left.
+    pub(crate) fn rests(self, values: &[[f32; GROUP]], groups: &[Q8Block], rests: &mut [Q8Block]) {
+        self.check();
+        match self {
+            // SAFETY: the processor has the tier, as asserted above.
+            #[cfg(target_arch = "x86_64")]
+            #[expect(unsafe_code)]
+            Self::Avx2 | Self::AvxVnni | Self::Avx512Vnni => unsafe {
+                x86::rests(self, values, groups, rests);
+            },
+            _ => rest_groups(values, groups, rests),
+        }
     }
 }
 
-/// The dot products of weight rows, `row_bytes` each, with activation rows: `out[token][row]`.
+/// Packed rows, some tiles of them.
+#[derive(Clone, Copy)]
+pub(crate) struct Tiles<'a> {
+    pub(crate) bytes: &'a [u8],
+    /// Of one tile.
+    pub(crate) tile_bytes: usize,
+    pub(crate) columns: usize,
+}
+
+/// The dot products of weight rows as they lie in a file, `row_bytes` each, with activation rows: `out[token][row]`. Packs
+/// them first, which takes most of the time where there are few tokens; the results are those of [`PackedRows::products`].
 ///
 /// # Panics
 /// When there are not as many rows of `out` as of activations, when these are not all as long as there are rows of weights, or when
@@ -85,138 +117,162 @@ pub fn products(
     x: &[Activation<'_>],
     out: &mut [&mut [f32]],
 ) {
-    products_by(Tier::best(), encoding, Rows { bytes: rows, row_bytes }, x, out);
+    let columns = encoding.elements(row_bytes);
+    let count = rows.len() / row_bytes;
+    assert!(out.iter().all(|out| out.len() == count), "outputs for each of {count} rows");
+    let mut bytes = vec![0; PackedRows::tile_bytes(encoding, columns)];
+    for (tile, rows) in rows.chunks(TILE_ROWS * row_bytes).enumerate() {
+        pack(encoding, rows, row_bytes, &mut bytes);
+        let first = tile * TILE_ROWS;
+        let last = first + rows.len() / row_bytes;
+        let mut out: Vec<&mut [f32]> = out.iter_mut().map(|out| &mut out[first..last]).collect();
+        let tiles = Tiles { bytes: &bytes, tile_bytes: bytes.len(), columns };
+        products_by(Tier::best(), encoding, tiles, x, &mut out);
+    }
 }
 
-/// [`products`], by instructions that this processor has.
+/// The products of tiles, by instructions that this processor has. The last tile may have more rows than outputs.
 pub(crate) fn products_by(
     tier: Tier,
     encoding: Encoding,
-    rows: Rows<'_>,
+    tiles: Tiles<'_>,
     x: &[Activation<'_>],
     out: &mut [&mut [f32]],
 ) {
-    assert!(tier.is_available(), "{tier:?} on a processor without it");
+    tier.check();
     assert_eq!(x.len(), out.len(), "activations and outputs");
-    let count = rows.bytes.len() / rows.row_bytes;
-    assert!(out.iter().all(|out| out.len() == count), "outputs for each of {count} rows");
-    let columns = encoding.elements(rows.row_bytes);
+    let Some(first) = out.first() else { return };
+    let (rows, is_fine) = (first.len(), x[0].fine_rests().is_some());
+    assert!(rows <= tiles.bytes.len() / tiles.tile_bytes * TILE_ROWS, "more outputs than rows");
+    assert!(out.iter().all(|out| out.len() == rows), "outputs for each of {rows} rows");
+    let groups = tiles.columns / GROUP;
     let fits = |x: &Activation<'_>| {
-        x.values().len() == columns && (encoding.is_float() || x.groups().len() == columns / GROUP)
+        let is_quantized = x.groups().len() == groups && x.fine_rests().is_none_or(|x| x.len() == groups);
+        x.values().len() == tiles.columns && (encoding.is_float() || is_quantized)
     };
-    assert!(x.iter().all(fits), "activations as long as rows of {columns} weights");
-    with_format!(encoding,
-        B => match tier {
-            Tier::Portable => tiles::<Portable<B>>(rows, x, out),
-            // SAFETY: the processor has the tier, as asserted above.
-            #[cfg(target_arch = "x86_64")]
-            #[expect(unsafe_code)]
-            tier => unsafe { x86::products::<B>(tier, rows, x, out) },
-            #[cfg(not(target_arch = "x86_64"))]
-            _ => tiles::<Portable<B>>(rows, x, out),
+    assert!(x.iter().all(fits), "activations as long as rows of {} weights", tiles.columns);
+    assert!(x.iter().all(|x| x.fine_rests().is_some() == is_fine), "activations of 8 and of 16 bits");
+    match tier {
+        // SAFETY: the processor has the tier, and lengths fit, as asserted above.
+        #[cfg(target_arch = "x86_64")]
+        #[expect(unsafe_code)]
+        Tier::Avx2 | Tier::AvxVnni | Tier::Avx512Vnni => unsafe {
+            with_format!(encoding,
+                B => x86::products::<B>(tier, tiles, x, out),
+                E => x86::float_products::<E>(tier, tiles, x, out)
+            );
         },
-        E => for (x, out) in x.iter().zip(out) {
-            for (out, row) in out.iter_mut().zip(rows.bytes.chunks_exact(rows.row_bytes)) {
-                *out = float::dot_encoded::<E>(row, x.values());
+        _ => with_format!(encoding,
+            B => portable(tiles, x, out, tile::<B>),
+            E => portable(tiles, x, out, float_tile::<E>)
+        ),
+    }
+}
+
+/// Goes through the tiles by plain loops. Multiply-adds are fused as those of the vectors are, also where that is slow: only
+/// processors without AVX2 come here on x86-64.
+fn portable(
+    tiles: Tiles<'_>,
+    x: &[Activation<'_>],
+    out: &mut [&mut [f32]],
+    tile: fn(&[u8], &[Activation<'_>], &mut [[f32; TILE_ROWS]]),
+) {
+    let mut sums = vec![[0.0; TILE_ROWS]; x.len()];
+    let rows = out[0].len();
+    for (first, bytes) in (0..rows).step_by(TILE_ROWS).zip(tiles.bytes.chunks_exact(tiles.tile_bytes)) {
+        sums.fill([0.0; TILE_ROWS]);
+        tile(bytes, x, &mut sums);
+        let last = rows.min(first + TILE_ROWS);
+        for (out, sums) in out.iter_mut().zip(&sums) {
+            out[first..last].copy_from_slice(&sums[..last - first]);
+        }
+    }
+}
+
+/// Sixteen rows with each token: what the other tiers have to reproduce, bit by bit.
+fn tile<B: BlockFormat>(tile: &[u8], x: &[Activation<'_>], sums: &mut [[f32; TILE_ROWS]]) {
+    let (heads, codes) = tile.split_at(heads_bytes::<B>(x[0].values().len()));
+    let groups = B::LEN / GROUP;
+    let blocks = heads.chunks_exact(head_bytes::<B>()).zip(codes.chunks_exact(groups * code_bytes::<B>()));
+    for (block, (heads, codes)) in blocks.enumerate() {
+        let headers: [Header; TILE_ROWS] = std::array::from_fn(|row| B::header(&head::<B>(heads, row)));
+        for (index, codes) in codes.chunks_exact(code_bytes::<B>()).enumerate() {
+            let weights = levels::<B, TILE_ROWS>(codes, 0);
+            for (x, sums) in x.iter().zip(&mut *sums) {
+                add_group::<B>(&headers, index, &weights, Group::new(x, block * groups + index), sums);
             }
         }
-    );
-}
-
-/// How a row meets a few tokens. The product with a token does not depend on the others.
-pub(crate) trait Tile {
-    fn tile<const T: usize>(row: &[u8], x: [&[Q8Block]; T]) -> [f32; T];
-}
-
-/// Goes through all tokens with all rows, in tiles: what has been unpacked of a row meets several tokens. One row at a time,
-/// as they lie in memory; with two or four, decoding was half as fast where memory is the bound.
-#[inline(always)]
-pub(crate) fn tiles<K: Tile>(rows: Rows<'_>, x: &[Activation<'_>], out: &mut [&mut [f32]]) {
-    let mut token = 0;
-    while token < x.len() {
-        let (x, out) = (&x[token..], &mut out[token..]);
-        token += match x.len() {
-            1 => strip::<K, 1>(rows, x, out),
-            2 | 3 => strip::<K, 2>(rows, x, out),
-            _ => strip::<K, 4>(rows, x, out),
-        };
     }
 }
 
-/// The first `T` tokens with all rows.
-#[inline(always)]
-fn strip<K: Tile, const T: usize>(rows: Rows<'_>, x: &[Activation<'_>], out: &mut [&mut [f32]]) -> usize {
-    let x: [&[Q8Block]; T] = std::array::from_fn(|t| x[t].groups());
-    for row in 0..out[0].len() {
-        let sums = K::tile::<T>(rows.row(row), x);
-        for (t, sum) in sums.into_iter().enumerate() {
-            out[t][row] = sum;
+/// The activations of a group.
+#[derive(Clone, Copy)]
+struct Group<'a> {
+    /// Eight bits, and where there are sixteen, the other eight.
+    parts: [Option<&'a [i8; GROUP]>; 2],
+    /// The scale and the sums of all bits.
+    all: &'a Q8Block,
+}
+
+impl<'a> Group<'a> {
+    fn new(x: &Activation<'a>, group: usize) -> Self {
+        let high = &x.groups()[group];
+        match x.fine_rests() {
+            None => Self { parts: [Some(&high.q), None], all: high },
+            Some(rests) => Self { parts: [Some(&high.q), Some(&rests[group].q)], all: &rests[group] },
         }
     }
-    T
 }
 
-/// Lanes in which the elements of a row are added up, each the products of four neighbours in a group.
-pub(crate) const LANES: usize = 8;
-
-/// The order in which lanes are added, which is that of vectors folded in half.
+/// Adds the products of a group. The sums of integers are exact: their order is free.
 #[inline(always)]
-fn sum(lanes: [f32; LANES]) -> f32 {
-    let quarters: [f32; 4] = std::array::from_fn(|i| lanes[i] + lanes[i + 4]);
-    (quarters[0] + quarters[2]) + (quarters[1] + quarters[3])
-}
-
-/// Plain loops. Multiply-adds are fused as those of the vectors are, also where that is slow: only processors without AVX2
-/// come here on x86-64.
-struct Portable<B>(B);
-
-impl<B: BlockFormat> Tile for Portable<B> {
-    #[inline(always)]
-    fn tile<const T: usize>(row: &[u8], x: [&[Q8Block]; T]) -> [f32; T] {
-        x.map(|x| dot::<B>(row, x))
-    }
-}
-
-#[inline(always)]
-fn dot<B: BlockFormat>(row: &[u8], x: &[Q8Block]) -> f32 {
-    let mut lanes = [0f32; LANES];
-    let mut offsets = 0f32;
-    for (block, x) in row.chunks_exact(B::BYTES).zip(x.chunks_exact(B::LEN / GROUP)) {
-        let header = B::header(block);
-        for (index, x) in x.iter().enumerate() {
-            let q = B::group(block, index);
-            let (low, high) = scales::<B>(&header, index, x);
-            for (i, lane) in lanes.iter_mut().enumerate() {
-                let product = |i: usize| i32::from(q[i]) * i32::from(x.q[i]);
-                let four = product(4 * i) + product(4 * i + 1) + product(4 * i + 2) + product(4 * i + 3);
-                *lane = (if i < LANES / 2 { low } else { high }).mul_add(four as f32, *lane);
+fn add_group<B: BlockFormat>(
+    headers: &[Header; TILE_ROWS],
+    index: usize,
+    weights: &[[[u8; 4]; TILE_ROWS]; PIECES],
+    x: Group<'_>,
+    sums: &mut [f32; TILE_ROWS],
+) {
+    let parts = if B::SPLIT { 2 } else { 1 };
+    for part in 0..parts {
+        let pieces = part * (PIECES / parts)..(part + 1) * (PIECES / parts);
+        let (minus, sum) =
+            if B::SPLIT { (x.all.minuses[part], x.all.sums[part]) } else { (x.all.minus, x.all.sum) };
+        for row in 0..TILE_ROWS {
+            let mut integer = 0;
+            for q in x.parts.into_iter().flatten() {
+                let of_piece = |piece: usize| {
+                    let q: &[[i8; 4]] = q.as_chunks().0;
+                    let products: [i32; 4] =
+                        each(|i| i32::from(weights[piece][row][i]) * i32::from(q[piece][i]));
+                    products.iter().sum::<i32>()
+                };
+                integer = 256 * integer + pieces.clone().map(of_piece).sum::<i32>();
             }
-            offsets = add_offset::<B>(offsets, &header, index, x);
+            integer += B::BIAS.map_or(0, |shift| minus << shift);
+            let header = &headers[row];
+            sums[row] = (header.scale[parts * index + part] * x.all.scale).mul_add(integer as f32, sums[row]);
+            if B::OFFSET {
+                sums[row] = header.offset[parts * index + part].mul_add(sum, sums[row]);
+            }
         }
-    }
-    sum(lanes) + offsets
-}
-
-/// What the products of the two halves of a group are multiplied with.
-#[inline(always)]
-pub(crate) fn scales<B: BlockFormat>(header: &Header, index: usize, x: &Q8Block) -> (f32, f32) {
-    if B::SPLIT {
-        (header.scale[2 * index] * x.scale, header.scale[2 * index + 1] * x.scale)
-    } else {
-        let scale = header.scale[index] * x.scale;
-        (scale, scale)
     }
 }
 
-/// `offsets` with those of a group.
-#[inline(always)]
-pub(crate) fn add_offset<B: BlockFormat>(offsets: f32, header: &Header, index: usize, x: &Q8Block) -> f32 {
-    match (B::OFFSET, B::SPLIT) {
-        (false, _) => offsets,
-        (true, false) => header.offset[index].mul_add(x.sum, offsets),
-        (true, true) => {
-            let offsets = header.offset[2 * index].mul_add(x.sums[0], offsets);
-            header.offset[2 * index + 1].mul_add(x.sums[1], offsets)
+/// Chains in which the columns of floats are added up.
+pub(crate) const CHAINS: usize = 4;
+
+/// The same of floats: columns in four chains.
+fn float_tile<F: FloatFormat>(tile: &[u8], x: &[Activation<'_>], sums: &mut [[f32; TILE_ROWS]]) {
+    for (x, sums) in x.iter().zip(sums) {
+        let mut chains = [[0f32; TILE_ROWS]; CHAINS];
+        let columns = tile.chunks_exact(TILE_ROWS * F::BYTES).zip(x.values());
+        for (at, (column, x)) in columns.enumerate() {
+            for (sum, weight) in chains[at % CHAINS].iter_mut().zip(column.chunks_exact(F::BYTES)) {
+                *sum = F::decode(weight).mul_add(*x, *sum);
+            }
         }
+        let [a, b, c, d] = chains;
+        *sums = each(|row| (a[row] + b[row]) + (c[row] + d[row]));
     }
 }

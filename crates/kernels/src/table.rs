@@ -1,46 +1,29 @@
 //! The block types whose four bits are places in a table, not numbers.
 
-use crate::float::half;
-use crate::format::{BlockFormat, GROUP, Header, each};
+use crate::float::from_half;
+use crate::format::{BlockFormat, GROUP, Head, Header};
+use crate::legacy::{nibbles, plain_header, scale_head};
 
 pub(crate) struct Iq4Nl;
 pub(crate) struct Iq4Xs;
 pub(crate) struct Mxfp4;
 
 /// The levels of [`Iq4Nl`] and [`Iq4Xs`], closer together around zero, where most weights are.
-pub(crate) const IQ4_LEVELS: [i8; 16] =
-    [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+const IQ4_LEVELS: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+const IQ4_BIAS: u32 = 7;
 
 /// Twice the values of a float of four bits: a sign, two bits of exponent and one of mantissa.
-pub(crate) const E2M1_LEVELS: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+const E2M1_LEVELS: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+const E2M1_BIAS: u32 = 4;
 
-static LEVELS: [u32; 256] = pairs(IQ4_LEVELS);
-static TWICE_E2M1: [u32; 256] = pairs(E2M1_LEVELS);
-
-/// What a byte's two nibbles stand for, for each byte: the low one's integer in the low 16 bits, the high one's above.
-const fn pairs(integers: [i8; 16]) -> [u32; 256] {
-    let mut pairs = [0; 256];
-    let mut byte = 0;
-    while byte < pairs.len() {
-        let (low, high) = (integers[byte & 15] as i16 as u16, integers[byte >> 4] as i16 as u16);
-        pairs[byte] = low as u32 | (high as u32) << 16;
-        byte += 1;
+const fn biased(levels: [i8; 16], bias: u32) -> [u8; 16] {
+    let mut biased = [0; 16];
+    let mut i = 0;
+    while i < levels.len() {
+        biased[i] = (levels[i] as i16 + (1 << bias)) as u8;
+        i += 1;
     }
-    pairs
-}
-
-/// The integers that 16 bytes stand for: those of the low nibbles first. A look-up per byte becomes one gather of 16 where
-/// that is fast (AVX-512), and dot products take less than half the time that a look-up per nibble makes them take.
-#[inline(always)]
-fn look_up(pairs: &[u32; 256], bytes: &[u8]) -> [i16; GROUP] {
-    let bytes: &[u8; 16] = &bytes.as_chunks().0[0];
-    let found: [u32; 16] = each(|i| pairs[usize::from(bytes[i])]);
-    let mut q = [0; GROUP];
-    for i in 0..16 {
-        q[i] = found[i] as i16;
-        q[i + 16] = (found[i] >> 16) as i16;
-    }
-    q
+    biased
 }
 
 /// Half of a scale of eight bits, `2^(exponent - 127)`. The two least are below the normal floats.
@@ -53,54 +36,85 @@ fn half_power(exponent: u8) -> f32 {
 impl BlockFormat for Iq4Nl {
     const LEN: usize = 32;
     const BYTES: usize = 18;
+    const BITS: usize = 4;
+    const HALVES: usize = 1;
+    const BIAS: Option<u32> = Some(IQ4_BIAS);
+    const LEVELS: Option<[u8; 16]> = Some(biased(IQ4_LEVELS, IQ4_BIAS));
 
     #[inline(always)]
-    fn header(block: &[u8]) -> Header {
-        Header { scale: [half(block, 0); 16], offset: [0.0; 16] }
+    fn head(block: &[u8]) -> Head {
+        scale_head(block)
     }
 
     #[inline(always)]
-    fn group(block: &[u8], _: usize) -> [i16; GROUP] {
-        look_up(&LEVELS, &block[2..18])
+    fn header(head: &Head) -> Header {
+        plain_header(head)
+    }
+
+    #[inline(always)]
+    fn codes(block: &[u8], _: usize) -> [u8; GROUP] {
+        nibbles(&block[2..18])
     }
 }
 
 impl BlockFormat for Iq4Xs {
     const LEN: usize = 256;
     const BYTES: usize = 136;
+    const BITS: usize = 4;
+    const HALVES: usize = 1;
+    const SMALL: usize = 6;
+    const BIAS: Option<u32> = Some(IQ4_BIAS);
+    const LEVELS: Option<[u8; 16]> = Some(biased(IQ4_LEVELS, IQ4_BIAS));
+
+    #[inline(always)]
+    fn head(block: &[u8]) -> Head {
+        let mut head = scale_head(block);
+        head.bytes[..6].copy_from_slice(&block[2..8]);
+        head
+    }
 
     /// Eight six-bit scales: bit pairs in two bytes, low nibbles in the next four.
     #[inline(always)]
-    fn header(block: &[u8]) -> Header {
-        let d = half(block, 0);
-        let pairs = u16::from_le_bytes([block[2], block[3]]);
-        let bytes: &[u8; 4] = &block[4..8].as_chunks().0[0];
+    fn header(head: &Head) -> Header {
+        let d = from_half(head.halves[0]);
         let mut header = Header { scale: [0.0; 16], offset: [0.0; 16] };
         for i in 0..8 {
-            let nibble = bytes[i / 2] >> (i % 2 * 4) & 15;
-            let pair = (pairs >> (2 * i) & 3) as u8;
+            let nibble = head.bytes[2 + i / 2] >> (i % 2 * 4) & 15;
+            let pair = head.bytes[i / 4] >> (i % 4 * 2) & 3;
             header.scale[i] = d * f32::from((nibble | pair << 4) as i8 - 32);
         }
         header
     }
 
     #[inline(always)]
-    fn group(block: &[u8], index: usize) -> [i16; GROUP] {
-        look_up(&LEVELS, &block[8 + index * 16..])
+    fn codes(block: &[u8], index: usize) -> [u8; GROUP] {
+        nibbles(&block[8 + index * 16..])
     }
 }
 
 impl BlockFormat for Mxfp4 {
     const LEN: usize = 32;
     const BYTES: usize = 17;
+    const BITS: usize = 4;
+    const HALVES: usize = 0;
+    const SMALL: usize = 1;
+    const BIAS: Option<u32> = Some(E2M1_BIAS);
+    const LEVELS: Option<[u8; 16]> = Some(biased(E2M1_LEVELS, E2M1_BIAS));
 
     #[inline(always)]
-    fn header(block: &[u8]) -> Header {
-        Header { scale: [half_power(block[0]); 16], offset: [0.0; 16] }
+    fn head(block: &[u8]) -> Head {
+        let mut head = Head::default();
+        head.bytes[0] = block[0];
+        head
     }
 
     #[inline(always)]
-    fn group(block: &[u8], _: usize) -> [i16; GROUP] {
-        look_up(&TWICE_E2M1, &block[1..17])
+    fn header(head: &Head) -> Header {
+        Header { scale: [half_power(head.bytes[0]); 16], offset: [0.0; 16] }
+    }
+
+    #[inline(always)]
+    fn codes(block: &[u8], _: usize) -> [u8; GROUP] {
+        nibbles(&block[1..17])
     }
 }

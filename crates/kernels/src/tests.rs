@@ -6,7 +6,9 @@ use candle_core::safetensors::load_buffer;
 use candle_core::{Device, Tensor};
 
 use super::*;
-use crate::products::{Rows, products_by};
+use crate::float::{Bf16, F16, F32, FloatFormat};
+use crate::format::{BlockFormat, bias};
+use crate::products::CHAINS;
 
 /// Random blocks and their values by the reference implementation: see `generate.py` beside the file.
 const BLOCKS: &[u8] = include_bytes!("../tests/dequantized/blocks.safetensors");
@@ -121,6 +123,135 @@ fn dot_products_with_exact_activations_are_exact_to_rounding() {
     }
 }
 
+/// Packed weights, with what they were packed from.
+struct PackedSample {
+    encoding: Encoding,
+    rows: usize,
+    columns: usize,
+    row_bytes: usize,
+    bytes: Vec<u8>,
+    packed: Vec<u8>,
+}
+
+impl PackedSample {
+    fn new(encoding: Encoding, rows: usize, row_bytes: usize, bytes: Vec<u8>) -> Self {
+        let columns = encoding.elements(row_bytes);
+        let mut packed = vec![0xff; PackedRows::bytes_for(encoding, rows, columns)];
+        pack(encoding, &bytes, row_bytes, &mut packed);
+        Self { encoding, rows, columns, row_bytes, bytes, packed }
+    }
+
+    /// Rows of the sample's blocks in disorder.
+    fn shuffled(sample: &Sample, rows: usize, columns: usize) -> Self {
+        let blocks: Vec<&[u8]> = sample.blocks.chunks(sample.block_bytes()).collect();
+        let count = rows * columns * blocks.len() / sample.values.len();
+        let bytes = (0..count).flat_map(|i| blocks[i * 7919 % 1009 % blocks.len()]).copied().collect();
+        Self::new(sample.encoding, rows, count / rows * sample.block_bytes(), bytes)
+    }
+
+    fn view(&self) -> PackedRows<'_> {
+        PackedRows::new(self.encoding, self.rows, self.columns, &self.packed)
+    }
+
+    /// The bits of `[tokens][rows]`.
+    fn products(&self, tier: Tier, x: &[Activation<'_>]) -> Vec<u32> {
+        let mut sums = vec![f32::NAN; self.rows * x.len()];
+        let mut out: Vec<&mut [f32]> = sums.chunks_mut(self.rows).collect();
+        self.view().products_by(tier, 0, x, &mut out);
+        sums.into_iter().map(f32::to_bits).collect()
+    }
+
+    /// The same by definition.
+    fn defined(&self, x: &[Activation<'_>]) -> Vec<u32> {
+        let rows = |x| self.bytes.chunks(self.row_bytes).map(move |row| dot(self.encoding, row, x));
+        x.iter().flat_map(rows).map(f32::to_bits).collect()
+    }
+}
+
+impl Sample {
+    fn block_bytes(&self) -> usize {
+        self.encoding.block().1
+    }
+
+    /// Columns that rows can have, for a number of groups.
+    fn columns(&self, groups: usize) -> usize {
+        (groups * GROUP).next_multiple_of(self.encoding.block().0)
+    }
+}
+
+/// Rows of activations.
+struct Tokens {
+    columns: usize,
+    values: Vec<f32>,
+    groups: Vec<Q8Block>,
+    rests: Vec<Q8Block>,
+}
+
+impl Tokens {
+    fn new(count: usize, columns: usize) -> Self {
+        let values = noise(count * columns, 7 + count as u64);
+        let groups = Activation::quantize(&values);
+        let rests = Activation::rests(&values, &groups);
+        Self { columns, values, groups, rests }
+    }
+
+    fn all(&self, is_fine: bool) -> Vec<Activation<'_>> {
+        let len = self.columns / GROUP;
+        let token = |(t, values)| {
+            let groups = &self.groups[t * len..(t + 1) * len];
+            if is_fine {
+                Activation::fine(values, groups, &self.rests[t * len..(t + 1) * len])
+            } else {
+                Activation::new(values, groups)
+            }
+        };
+        self.values.chunks(self.columns).enumerate().map(token).collect()
+    }
+}
+
+/// The dot product of a row as it lies in a file: the definition.
+fn dot(encoding: Encoding, row: &[u8], x: &Activation<'_>) -> f32 {
+    with_format!(encoding, B => block_dot::<B>(row, x), E => float_dot::<E>(row, x.values()))
+}
+
+fn block_dot<B: BlockFormat>(row: &[u8], x: &Activation<'_>) -> f32 {
+    let mut sum = 0f32;
+    for (at, block) in row.chunks(B::BYTES).enumerate() {
+        let header = B::header(&B::head(block));
+        for index in 0..B::LEN / GROUP {
+            let group = at * (B::LEN / GROUP) + index;
+            let (high, low) = (&x.groups()[group], x.fine_rests().map(|rests| &rests[group]));
+            let activation = |i: usize| match low {
+                None => i32::from(high.q[i]),
+                Some(low) => 256 * i32::from(high.q[i]) + i32::from(low.q[i]),
+            };
+            let scale = low.unwrap_or(high).scale;
+            let codes = B::codes(block, index);
+            let weight = |i: usize| i32::from(B::level(codes[i])) - i32::from(bias::<B>());
+            let len = if B::SPLIT { GROUP / 2 } else { GROUP };
+            for (part, first) in (0..GROUP).step_by(len).enumerate() {
+                let part = index * (GROUP / len) + part;
+                let elements = first..first + len;
+                let integer: i32 = elements.clone().map(|i| weight(i) * activation(i)).sum();
+                sum = (header.scale[part] * scale).mul_add(integer as f32, sum);
+                if B::OFFSET {
+                    let integer: i32 = elements.map(activation).sum();
+                    sum = header.offset[part].mul_add(scale * integer as f32, sum);
+                }
+            }
+        }
+    }
+    sum
+}
+
+fn float_dot<F: FloatFormat>(row: &[u8], x: &[f32]) -> f32 {
+    let mut chains = [0f32; CHAINS];
+    for (i, (weight, x)) in row.chunks(F::BYTES).zip(x).enumerate() {
+        chains[i % CHAINS] = F::decode(weight).mul_add(*x, chains[i % CHAINS]);
+    }
+    (chains[0] + chains[1]) + (chains[2] + chains[3])
+}
+
 /// Blocks of one byte over and over are the extremes of what integers there are; scales that make no numbers of it are left
 /// out.
 #[test]
@@ -140,29 +271,18 @@ fn the_largest_products_fit_their_lanes() {
                 let x: Vec<f32> = (0..len).map(sign).collect();
                 let groups = Activation::quantize(&x);
                 let x = Activation::new(&x, &groups);
-                let by = |tier, count: usize, tokens: usize| {
-                    let bytes = sample.blocks.repeat(count);
-                    let rows = Rows { bytes: &bytes, row_bytes: sample.blocks.len() };
-                    let mut sums = vec![0f32; count * tokens];
-                    let mut out: Vec<&mut [f32]> = sums.chunks_mut(count).collect();
-                    products_by(tier, sample.encoding, rows, &vec![x; tokens], &mut out);
-                    sums
-                };
-                let expected = by(Tier::Portable, 1, 1)[0];
-                if !expected.is_finite() {
+                let row_bytes = sample.blocks.len();
+                let one = PackedSample::new(sample.encoding, 1, row_bytes, sample.blocks.clone());
+                let more = PackedSample::new(sample.encoding, 17, row_bytes, sample.blocks.repeat(17));
+                let expected = one.defined(&[x])[0];
+                if !f32::from_bits(expected).is_finite() {
                     continue;
                 }
                 compared += 1;
                 for tier in Tier::available() {
-                    for (rows, tokens) in [(1, 1), (16, 5)] {
-                        let is_equal = |given: &f32| given.to_bits() == expected.to_bits();
-                        let given = by(tier, rows, tokens);
-                        assert!(
-                            given.iter().all(is_equal),
-                            "{:?}, {tier:?}, bytes of {byte}",
-                            sample.encoding
-                        );
-                    }
+                    let given = [one.products(tier, &[x]), more.products(tier, &[x; 5])].concat();
+                    let is_equal = given.iter().all(|&given| given == expected);
+                    assert!(is_equal, "{:?}, {tier:?}, bytes of {byte}", sample.encoding);
                 }
             }
         }
@@ -170,38 +290,113 @@ fn the_largest_products_fit_their_lanes() {
     assert!(compared > 5000, "{compared}");
 }
 
-/// All that this processor has, on all shapes of tiles.
 #[test]
-fn tiers_and_tiles_give_the_same_bits() {
-    const ROWS: usize = 37;
+fn packed_rows_are_those_of_the_file() {
     for sample in Sample::all() {
-        let columns = sample.values.len();
-        // Rows that differ: the blocks of the sample, turned, where they are more than one.
-        let block = sample.blocks.len() / (columns / 256);
-        let mut rows = Vec::new();
-        for row in 0..ROWS {
-            let mut bytes = sample.blocks.clone();
-            bytes.rotate_left(row % (sample.blocks.len() / block) * block);
-            rows.extend(bytes);
-        }
-        let rows = Rows { bytes: &rows, row_bytes: sample.blocks.len() };
-        for tokens in 1..9 {
-            let x: Vec<f32> = noise(tokens * columns, 7 + tokens as u64);
-            let groups = Activation::quantize(&x);
-            let len = columns / GROUP;
-            let x: Vec<Activation<'_>> = (0..tokens)
-                .map(|t| Activation::new(&x[t * columns..(t + 1) * columns], &groups[t * len..(t + 1) * len]))
-                .collect();
-            let by = |tier, x: &[Activation<'_>]| {
-                let mut sums = vec![[0f32; ROWS]; x.len()];
-                let mut out: Vec<&mut [f32]> = sums.iter_mut().map(|sums| &mut sums[..]).collect();
-                products_by(tier, sample.encoding, rows, x, &mut out);
-                sums.into_iter().map(|sums| sums.map(f32::to_bits)).collect::<Vec<_>>()
-            };
-            let expected: Vec<_> = x.iter().flat_map(|&x| by(Tier::Portable, &[x])).collect();
-            for tier in Tier::available() {
-                assert_eq!(by(tier, &x), expected, "{:?}, {tier:?}, {tokens} tokens", sample.encoding);
+        for (rows, groups) in [(1, 1), (16, 3), (37, 18)] {
+            let sample = PackedSample::shuffled(&sample, rows, sample.columns(groups));
+            let (mut given, mut expected) = (vec![0.0; sample.columns], vec![0.0; sample.columns]);
+            for (row, bytes) in sample.bytes.chunks(sample.row_bytes).enumerate() {
+                sample.view().dequantize(row, &mut given);
+                dequantize(sample.encoding, bytes, &mut expected);
+                assert_eq!(given, expected, "{:?}, row {row} of {rows}", sample.encoding);
             }
         }
+    }
+}
+
+#[test]
+fn packed_rows_take_the_room_of_the_file() {
+    for sample in Sample::all() {
+        for columns in [576, 640, 2048, 4096] {
+            let (len, bytes) = sample.encoding.block();
+            if columns % len == 0 {
+                let (packed, file) =
+                    (PackedRows::tile_bytes(sample.encoding, columns), 16 * columns / len * bytes);
+                assert!(packed >= file && packed * 100 <= file * 101, "{:?}", sample.encoding);
+            }
+        }
+    }
+}
+
+/// All that this processor has, on all shapes of tiles.
+#[test]
+fn tiers_and_tiles_give_the_bits_of_the_definition() {
+    for sample in Sample::all() {
+        for (rows, groups, tokens) in
+            [(37, 18, 1..=40), (16, 1, 1..=3), (5, 33, 1..=7), (17, 72, 6..=6), (33, 3, 100..=100)]
+        {
+            let packed = PackedSample::shuffled(&sample, rows, sample.columns(groups));
+            for count in tokens {
+                let tokens = Tokens::new(count, packed.columns);
+                for x in [tokens.all(false), tokens.all(true)] {
+                    let expected = packed.defined(&x);
+                    for tier in Tier::available() {
+                        let given = packed.products(tier, &x);
+                        assert!(
+                            given == expected,
+                            "{:?}, {tier:?}, {rows} rows, {count} tokens",
+                            packed.encoding
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Rows of floats that are not whole groups.
+#[test]
+fn floats_have_any_number_of_columns() {
+    for sample in Sample::all().iter().filter(|sample| sample.is_float()) {
+        for columns in [1, 3, 7, 30, 101] {
+            let packed = PackedSample::shuffled(sample, 18, columns);
+            let tokens = Tokens::new(5, 32);
+            let x: Vec<Activation<'_>> =
+                tokens.all(false).iter().map(|_| Activation::new(&tokens.values[..columns], &[])).collect();
+            for tier in Tier::available() {
+                assert_eq!(packed.defined(&x), packed.products(tier, &x), "{columns} columns, {tier:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_and_tiles_and_file_rows_give_the_same_bits() {
+    for sample in Sample::all() {
+        let packed = PackedSample::shuffled(&sample, 37, sample.columns(9));
+        let tokens = Tokens::new(2, packed.columns);
+        let x = tokens.all(false);
+        let expected = packed.defined(&x);
+        let view = packed.view();
+        for (row, expected) in expected[..37].iter().enumerate() {
+            assert_eq!(*expected, view.row(row, x[0]).to_bits());
+            assert_eq!(*expected, view.tile(row / TILE_ROWS, x[0])[row % TILE_ROWS].to_bits());
+        }
+        let mut sums = vec![0.0; 2 * 37];
+        let mut out: Vec<&mut [f32]> = sums.chunks_mut(37).collect();
+        products(packed.encoding, &packed.bytes, packed.row_bytes, &x, &mut out);
+        assert_eq!(expected, sums.iter().map(|sum| sum.to_bits()).collect::<Vec<_>>());
+        // From the second tile on.
+        let mut out = [0.0; 20];
+        view.products(1, &x[..1], &mut [&mut out]);
+        assert_eq!(expected[16..36], out.map(f32::to_bits));
+    }
+}
+
+#[test]
+fn fine_activations_are_off_by_a_step_of_sixteen_bits_at_most() {
+    for sample in Sample::all().iter().filter(|sample| !sample.is_float()) {
+        let tokens = Tokens::new(1, sample.values.len());
+        let packed = PackedSample::new(sample.encoding, 1, sample.blocks.len(), sample.blocks.clone());
+        let given = f64::from(f32::from_bits(packed.products(Tier::best(), &tokens.all(true))[0]));
+        let error = (given - sample.terms(&tokens.values).sum::<f64>()).abs();
+        let groups = sample.values.chunks_exact(GROUP).zip(&tokens.rests);
+        let steps = |(weights, rest): (&[f32], &Q8Block)| {
+            weights.iter().map(|w| f64::from(w.abs()) * f64::from(rest.scale)).sum::<f64>()
+        };
+        let size: f64 = sample.terms(&tokens.values).map(f64::abs).sum();
+        let rounding: f64 = groups.map(steps).sum();
+        assert!(error <= rounding + 1e-5 * size, "{:?}: {error} {rounding} {size}", sample.encoding);
     }
 }

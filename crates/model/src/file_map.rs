@@ -1,11 +1,11 @@
 //! A read-only memory map of a file.
 //!
-//! Weights are used straight from the page cache: opening a model copies nothing, and two processes share one copy. The
+//! Tensors are read straight from the page cache. The
 //! file must not be changed or shortened while it is mapped; a model file is written once and then replaced as a whole,
 //! by renaming, and a replaced file lives on as long as its map.
 
 use std::fs::File;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
@@ -45,6 +45,21 @@ impl FileMap {
         #[cfg(unix)]
         if let Err(error) = self.map.advise(memmap2::Advice::WillNeed) {
             tracing::debug!(%error, "the read-ahead hint was refused");
+        }
+    }
+
+    /// Takes some bytes out of this process's memory until they are read again. Only a hint.
+    pub(crate) fn release(&self, bytes: Range<usize>) {
+        #[cfg(unix)]
+        {
+            // SAFETY: the map is of a file and never written to, so what is read later comes from the file, unchanged.
+            #[expect(unsafe_code)]
+            let released = unsafe {
+                self.map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, bytes.start, bytes.len())
+            };
+            if let Err(error) = released {
+                tracing::debug!(%error, "pages were not given back");
+            }
         }
     }
 }

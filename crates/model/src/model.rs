@@ -81,8 +81,8 @@ impl fmt::Debug for Backend {
 
 /// A model, opened and checked, ready to compute with.
 ///
-/// Opening maps the files and reads their directories. On the CPU weights are read when they are first used, but for those
-/// that are converted; other devices get copies of them all.
+/// Opening maps the files, reads their directories, and copies the weights, for the CPU in the order of its kernels; of an embedding
+/// that is no head as well, rows are read when they are asked for.
 #[derive(Clone, Debug)]
 pub struct Model {
     checkpoint: Checkpoint,
@@ -123,7 +123,10 @@ impl Model {
         }
         let context = options.context.map_or(spec.context, |wanted| wanted.min(spec.context));
         let backend = match device {
-            None => Backend::Cpu(Arc::new(decoder::Network::new(spec, weights, context))),
+            None => {
+                let network = decoder::Network::new(spec, weights, context);
+                Backend::Cpu(Arc::new(network.map_err(|error| LoadError::new(checkpoint.path(), error))?))
+            }
             Some(device) => {
                 let network = tensors::Network::new(spec, &weights, context, device).map_err(|error| {
                     let kind = Kind::Device { device: options.device, error: Box::new(error) };

@@ -1,7 +1,12 @@
 //! The element-wise parts of a layer, over rows of `f32` on the host.
 
+use rayon::prelude::*;
+
 use crate::spec::Activation;
 use formwork_kernels::{dot_f32, fma};
+
+/// Elements that are worth a thread.
+const ELEMENTS: usize = 1 << 13;
 
 /// Divides each row of `weight.len()` elements by its root mean square and multiplies with `weight`.
 pub(crate) fn rms_norm(rows: &[f32], weight: &[f32], epsilon: f32) -> Vec<f32> {
@@ -12,24 +17,32 @@ pub(crate) fn rms_norm(rows: &[f32], weight: &[f32], epsilon: f32) -> Vec<f32> {
 
 /// [`rms_norm`], over the rows themselves.
 pub(crate) fn rms_norm_in_place(rows: &mut [f32], weight: &[f32], epsilon: f32) {
-    for row in rows.chunks_exact_mut(weight.len()) {
+    let least = (ELEMENTS / weight.len()).max(1);
+    rows.par_chunks_exact_mut(weight.len()).with_min_len(least).for_each(|row| {
         let mean_square = dot_f32(row, row) / weight.len() as f32;
         let scale = 1.0 / (mean_square + epsilon).sqrt();
         for (x, w) in row.iter_mut().zip(weight) {
             *x = *x * scale * w;
         }
-    }
+    });
 }
 
 /// `rows += other`
 pub(crate) fn add(rows: &mut [f32], other: &[f32]) {
-    for (x, y) in rows.iter_mut().zip(other) {
-        *x += y;
-    }
+    rows.par_chunks_mut(ELEMENTS).zip(other.par_chunks(ELEMENTS)).for_each(|(rows, other)| {
+        for (x, y) in rows.iter_mut().zip(other) {
+            *x += y;
+        }
+    });
 }
 
 /// `gate = f(gate) * up`
 pub(crate) fn gated(activation: Activation, gate: &mut [f32], up: &[f32]) {
+    let pieces = gate.par_chunks_mut(ELEMENTS).zip(up.par_chunks(ELEMENTS));
+    pieces.for_each(|(gate, up)| gated_piece(activation, gate, up));
+}
+
+fn gated_piece(activation: Activation, gate: &mut [f32], up: &[f32]) {
     match activation {
         Activation::Silu => {
             for (g, u) in gate.iter_mut().zip(up) {

@@ -1,53 +1,51 @@
 //! The feed-forward block of a layer: one for all tokens, or for each token some experts out of many.
 
 use super::layer::Pass;
-use super::product::{Path, products};
+use super::product::products;
 use crate::ops::gated;
 use crate::routing::route;
 use crate::spec::ExpertSpec;
-use crate::weights::{FeedForward, GatedLinear, LayerWeights, Linear};
+use crate::weights::{FeedForward, GatedLinear, LayerWeights, Linear, Packed};
 
 impl Pass<'_> {
     /// The block's result, `[tokens, hidden]`.
-    pub(super) fn feed_forward(&self, weights: &LayerWeights, x: &[f32]) -> candle_core::Result<Vec<f32>> {
+    pub(super) fn feed_forward(&self, weights: &LayerWeights<Packed>, x: &[f32]) -> Vec<f32> {
         match &weights.feed_forward {
             FeedForward::Experts { spec, router, experts } => self.experts(*spec, router, experts, x),
-            FeedForward::Dense(dense) => self.dense(self.path, dense, x),
+            FeedForward::Dense(dense) => self.dense(dense, x),
         }
     }
 
-    fn dense(&self, path: Path, weights: &GatedLinear, x: &[f32]) -> candle_core::Result<Vec<f32>> {
+    fn dense(&self, weights: &GatedLinear<Packed>, x: &[f32]) -> Vec<f32> {
         // [tokens, feed_forward]
-        let [mut gate, up] = products(path, x, [&weights.gate, &weights.up])?;
+        let [mut gate, up] = products(self.rounding, x, [&weights.gate, &weights.up]);
         gated(self.spec.activation, &mut gate, &up);
-        let [fed] = products(path, &gate, [&weights.down])?;
-        Ok(fed)
+        let [fed] = products(self.rounding, &gate, [&weights.down]);
+        fed
     }
 
     fn experts(
         &self,
         spec: ExpertSpec,
-        router: &Linear,
-        experts: &[GatedLinear],
+        router: &Linear<Packed>,
+        experts: &[GatedLinear<Packed>],
         x: &[f32],
-    ) -> candle_core::Result<Vec<f32>> {
+    ) -> Vec<f32> {
         let hidden = self.spec.hidden;
-        // Which experts a token goes to must not depend on how many others come with it.
-        let [scores] = products(Path::Dot, x, [router])?;
+        let [scores] = products(self.rounding, x, [router]);
         let mut out = vec![0.0; x.len()];
         for (expert, tokens) in
             experts.iter().zip(route(spec, &scores)).filter(|(_, tokens)| !tokens.is_empty())
         {
             let rows = tokens.iter().flat_map(|&(token, _)| &x[token * hidden..(token + 1) * hidden]);
             let rows: Vec<f32> = rows.copied().collect();
-            let path = if self.path == Path::Dot { Path::Dot } else { Path::of_prompt(tokens.len()) };
-            let fed = self.dense(path, expert, &rows)?;
+            let fed = self.dense(expert, &rows);
             for ((token, weight), fed) in tokens.into_iter().zip(fed.chunks_exact(hidden)) {
                 for (out, fed) in out[token * hidden..(token + 1) * hidden].iter_mut().zip(fed) {
                     *out += weight * fed;
                 }
             }
         }
-        Ok(out)
+        out
     }
 }

@@ -22,11 +22,12 @@ pub(super) struct KvCache {
 pub(super) struct LayerCache {
     kv_heads: usize,
     head_dim: usize,
-    blocks: Vec<Arc<Block>>,
+    blocks: Vec<Arc<Memory>>,
 }
 
+/// What a block holds of all heads.
 #[derive(Clone, Debug)]
-struct Block {
+struct Memory {
     /// `[kv_heads, head_dim, BLOCK]`
     keys: Box<[f32]>,
     /// `[kv_heads, BLOCK, head_dim]`
@@ -50,7 +51,7 @@ impl KvCache {
             let size = layer.kv_heads * BLOCK * layer.head_dim;
             let zeros = || vec![0.0; size].into_boxed_slice();
             let blocks = layer.blocks.len().max(len.div_ceil(BLOCK));
-            layer.blocks.resize_with(blocks, || Arc::new(Block { keys: zeros(), values: zeros() }));
+            layer.blocks.resize_with(blocks, || Arc::new(Memory { keys: zeros(), values: zeros() }));
         }
     }
 
@@ -95,26 +96,25 @@ impl LayerCache {
         }
     }
 
-    /// What a head has stored for `positions`, block by block.
-    pub(super) fn pieces(&self, head: usize, positions: Range<usize>) -> impl Iterator<Item = Piece<'_>> {
-        let first = positions.start / BLOCK;
+    /// What a head has stored around `positions`, block by block.
+    pub(super) fn blocks(&self, head: usize, positions: Range<usize>) -> impl Iterator<Item = Block<'_>> {
         let size = BLOCK * self.head_dim;
-        self.blocks[first..positions.end.div_ceil(BLOCK)].iter().enumerate().map(move |(index, block)| {
-            let base = (first + index) * BLOCK;
-            let rows = positions.start.saturating_sub(base)..(positions.end - base).min(BLOCK);
-            let values = head * size + rows.start * self.head_dim..head * size + rows.end * self.head_dim;
-            Piece { keys: &block.keys[head * size..(head + 1) * size], values: &block.values[values], rows }
+        let own = head * size..(head + 1) * size;
+        (positions.start / BLOCK..positions.end.div_ceil(BLOCK)).map(move |index| {
+            let Memory { keys, values } = &*self.blocks[index];
+            Block { first: index * BLOCK, keys: &keys[own.clone()], values: &values[own.clone()] }
         })
     }
 }
 
-/// The part of a block that one head looks at.
-pub(super) struct Piece<'a> {
-    /// `[head_dim, BLOCK]`, of which only the columns `rows` count.
+/// A block, of one head.
+pub(super) struct Block<'a> {
+    /// The position of its first row.
+    pub(super) first: usize,
+    /// `[head_dim, BLOCK]`
     pub(super) keys: &'a [f32],
-    /// `[rows, head_dim]`
+    /// `[BLOCK, head_dim]`
     pub(super) values: &'a [f32],
-    pub(super) rows: Range<usize>,
 }
 
 #[cfg(test)]
@@ -137,8 +137,8 @@ mod tests {
     }
 
     fn values(cache: &KvCache) -> Vec<f32> {
-        let pieces = cache.layers[1].pieces(0, 0..cache.len);
-        pieces.flat_map(|piece| piece.values.iter().step_by(2).copied()).collect()
+        let blocks = cache.layers[1].blocks(0, 0..cache.len);
+        blocks.flat_map(|block| block.values.iter().step_by(2)).copied().take(cache.len).collect()
     }
 
     #[test]

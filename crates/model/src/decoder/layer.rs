@@ -5,16 +5,16 @@ use rayon::prelude::*;
 
 use super::attention::attend;
 use super::kv::KvCache;
-use super::product::{Path, products};
+use super::product::{Rounding, products};
 use crate::ops::{add, rms_norm, rms_norm_in_place, scale};
 use crate::rope::Rotation;
 use crate::spec::ModelSpec;
-use crate::weights::LayerWeights;
+use crate::weights::{LayerWeights, Packed};
 
 /// What the tokens on their way through the layers have in common.
 pub(super) struct Pass<'a> {
     pub(super) spec: &'a ModelSpec,
-    pub(super) path: Path,
+    pub(super) rounding: Rounding,
 }
 
 /// A sequence's part of a pass: some tokens that come next in it.
@@ -31,16 +31,15 @@ impl Pass<'_> {
     pub(super) fn layer(
         &self,
         index: usize,
-        weights: &LayerWeights,
+        weights: &LayerWeights<Packed>,
         segments: &mut [Segment<'_>],
         x: &mut [f32],
-    ) -> candle_core::Result<()> {
+    ) {
         let normed = self.normed(x, weights.attention_norm.as_deref());
-        let mut attended = self.attention(index, weights, segments, &normed)?;
+        let mut attended = self.attention(index, weights, segments, &normed);
         self.add(x, &mut attended, weights.post_attention_norm.as_deref());
-        let mut fed = self.feed_forward(weights, &self.normed(x, weights.feed_forward_norm.as_deref()))?;
+        let mut fed = self.feed_forward(weights, &self.normed(x, weights.feed_forward_norm.as_deref()));
         self.add(x, &mut fed, weights.post_feed_forward_norm.as_deref());
-        Ok(())
     }
 
     /// What enters a block.
@@ -64,14 +63,14 @@ impl Pass<'_> {
     fn attention(
         &self,
         index: usize,
-        weights: &LayerWeights,
+        weights: &LayerWeights<Packed>,
         segments: &mut [Segment<'_>],
         x: &[f32],
-    ) -> candle_core::Result<Vec<f32>> {
+    ) -> Vec<f32> {
         let spec = self.spec;
         // [tokens, heads, head_dim], and twice [tokens, kv_heads, head_dim]
         let [mut queries, mut keys, values] =
-            products(self.path, x, [&weights.query, &weights.key, &weights.value])?;
+            products(self.rounding, x, [&weights.query, &weights.key, &weights.value]);
         if let Some(norm) = &weights.qk_norm {
             rms_norm_in_place(&mut queries, &norm.query, spec.norm_epsilon);
             rms_norm_in_place(&mut keys, &norm.key, spec.norm_epsilon);
@@ -94,8 +93,8 @@ impl Pass<'_> {
             _ => segments.par_iter_mut().zip(own).map(attend).collect(),
         };
         let attended = attended.concat();
-        let [out] = products(self.path, &attended, [&weights.output])?;
-        Ok(out)
+        let [out] = products(self.rounding, &attended, [&weights.output]);
+        out
     }
 }
 

@@ -1,15 +1,9 @@
 //! The decoder: one forward pass for every architecture that a [`ModelSpec`] describes.
 //!
-//! Weights stay in the mapped file and are computed with as they lie there; activations are plain rows of `f32`. A run of
-//! tokens is cut into pieces, and a piece goes through the layers as a whole. Which numeric path a piece takes depends on
-//! its role and its place alone:
-//!
-//! - generated tokens always take the row-by-row path, on which a token's result is the same whether it came alone or
-//!   with others, bit by bit;
-//! - prompts are cut at multiples of [`PROMPT_PIECE`] positions, and all but the shortest pieces are computed as exactly as
-//!   in `f32`, nearly or quite ([`Path::of_prompt`]). The same prompt gives the same logits on every run; what was computed
-//!   of another prompt may stand for the beginning of this one in whole pieces only, for the path depends on a piece's
-//!   length, and of an expert on how many of the piece's tokens go to it.
+//! Weights are packed for the kernels ([`Packed`]); activations are plain rows of `f32`. A run of tokens is cut into pieces, and a
+//! piece goes through the layers as a whole. How exactly activations are rounded depends on the role of a token alone
+//! ([`Rounding`]), and its result on the tokens before it: the same, bit by bit, whether it came alone or with others, and wherever
+//! a prompt was cut.
 //!
 //! The prompts of a batch are computed one after the other, its generated tokens together.
 
@@ -19,6 +13,7 @@ mod kv;
 mod layer;
 mod product;
 
+use std::io;
 use std::sync::Arc;
 
 use formwork_lm::{Batch, LanguageModel, Logits, ModelError, Role, Run, SequenceId, Wanted, masked};
@@ -27,11 +22,11 @@ use rustc_hash::FxHashMap;
 
 use self::kv::KvCache;
 use self::layer::{Pass, Segment};
-use self::product::{Path, all_rows, some_rows};
+use self::product::{Rounding, all_rows, some_rows};
 use crate::ops::{rms_norm, scale, softcap};
 use crate::rope::Rope;
 use crate::spec::ModelSpec;
-use crate::weights::Weights;
+use crate::weights::{Packed, Weights};
 
 /// Positions of a prompt that go through the layers together.
 const PROMPT_PIECE: usize = 256;
@@ -44,15 +39,18 @@ const SPARSE_HEAD: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Network {
     spec: ModelSpec,
-    weights: Weights,
+    weights: Weights<Packed>,
     rope: Rope,
 }
 
 impl Network {
     /// For sequences of `context` tokens at most.
-    pub(crate) fn new(spec: ModelSpec, weights: Weights, context: usize) -> Self {
+    ///
+    /// # Errors
+    /// When there is no memory for the weights.
+    pub(crate) fn new(spec: ModelSpec, weights: Weights, context: usize) -> io::Result<Self> {
         let rope = Rope::new(&spec, context);
-        Self { spec, weights, rope }
+        Ok(Self { spec, weights: weights.pack()?, rope })
     }
 
     pub(crate) const fn spec(&self) -> &ModelSpec {
@@ -102,21 +100,15 @@ impl<'a> Progress<'a> {
     }
 }
 
-/// How many of the next `len` tokens of a prompt go together, and on which path.
-fn prompt_piece(position: usize, len: usize) -> (usize, Path) {
-    let len = len.min(PROMPT_PIECE - position % PROMPT_PIECE);
-    (len, Path::of_prompt(len))
-}
-
 impl Network {
     /// Takes runs through the model.
-    fn advance(&self, runs: &mut [Progress<'_>]) -> candle_core::Result<()> {
+    fn advance(&self, runs: &mut [Progress<'_>]) {
         for progress in runs.iter_mut().filter(|progress| progress.run.role == Role::Prompt) {
             while !progress.rest.is_empty() {
-                let (len, path) = prompt_piece(progress.cache.len(), progress.rest.len());
-                let (tokens, rest) = progress.rest.split_at(len);
+                let (tokens, rest) = progress.rest.split_at(progress.rest.len().min(PROMPT_PIECE));
                 progress.rest = rest;
-                let x = self.pass(path, &mut [self.segment(&mut progress.cache, tokens)], &mut |_| {})?;
+                let segment = self.segment(&mut progress.cache, tokens);
+                let x = self.pass(Rounding::Fine, &mut [segment], &mut |_| {});
                 progress.keep(&x, self.spec.hidden);
             }
         }
@@ -135,9 +127,9 @@ impl Network {
                 }
             }
             if segments.is_empty() {
-                return Ok(());
+                return;
             }
-            let x = self.pass(Path::Dot, &mut segments, &mut |_| {})?;
+            let x = self.pass(Rounding::Coarse, &mut segments, &mut |_| {});
             let mut x = &x[..];
             for (progress, len) in runs.iter_mut().zip(lens).filter(|(_, len)| *len > 0) {
                 let own = x.split_off(..len * self.spec.hidden).unwrap_or_default();
@@ -156,30 +148,33 @@ impl Network {
     /// it enters the first layer and leaves each.
     fn pass(
         &self,
-        path: Path,
+        rounding: Rounding,
         segments: &mut [Segment<'_>],
         visit: &mut dyn FnMut(&[f32]),
-    ) -> candle_core::Result<Vec<f32>> {
+    ) -> Vec<f32> {
         let spec = &self.spec;
         let tokens = segments.iter().flat_map(|segment| segment.tokens);
         let mut x = vec![0.0; tokens.clone().count() * spec.hidden];
         for (token, x) in tokens.zip(x.chunks_exact_mut(spec.hidden)) {
-            self.weights.embedding.dequantize(token.index()..token.index() + 1, x);
+            match &self.weights.embedding {
+                Some(embedding) => embedding.dequantize(token.index()..token.index() + 1, x),
+                None => self.weights.head.dequantize(token.index(), x),
+            }
             scale(x, spec.embedding_scale);
         }
         visit(&x);
         for segment in segments.iter_mut() {
             segment.cache.reserve(segment.cache.len() + segment.tokens.len());
         }
-        let pass = Pass { spec, path };
+        let pass = Pass { spec, rounding };
         for (index, layer) in self.weights.layers.iter().enumerate() {
-            pass.layer(index, layer, segments, &mut x)?;
+            pass.layer(index, layer, segments, &mut x);
             visit(&x);
         }
         for segment in segments {
             segment.cache.advance(segment.tokens.len());
         }
-        Ok(x)
+        x
     }
 
     /// The logits that runs want after their last tokens, `[runs][rows][vocabulary]`.
@@ -241,8 +236,7 @@ impl Network {
         for tokens in tokens.chunks(GENERATED_PIECE) {
             let mut states = states.iter_mut();
             let mut visit = |x: &[f32]| states.next().into_iter().for_each(|state| state.extend(x));
-            self.pass(Path::Dot, &mut [self.segment(&mut cache, tokens)], &mut visit)
-                .map_err(ModelError::backend)?;
+            self.pass(Rounding::Coarse, &mut [self.segment(&mut cache, tokens)], &mut visit);
         }
         Ok(states)
     }
@@ -275,10 +269,6 @@ impl LanguageModel for Decoder {
         Ok(())
     }
 
-    fn prompt_grain(&self) -> usize {
-        PROMPT_PIECE
-    }
-
     fn can_fork(&self) -> bool {
         true
     }
@@ -304,10 +294,9 @@ impl LanguageModel for Decoder {
         let cache = cache.ok_or_else(|| ModelError::unknown_sequence(sequence))?;
         let mut runs = [Progress::new(run, cache)];
         let network = &*self.network;
-        let advanced: candle_core::Result<_> = rayon::scope(|_| network.advance(&mut runs));
+        rayon::scope(|_| network.advance(&mut runs));
         let [Progress { cache, x, .. }] = runs;
         self.sequences.insert(sequence, cache);
-        advanced.map_err(ModelError::backend)?;
         Ok(network.normed(&x))
     }
 
@@ -320,11 +309,11 @@ impl LanguageModel for Decoder {
         let mut runs: Vec<Progress<'_>> = runs.collect();
         let network = &*self.network;
         // On a thread of the pool, the many short parallel regions of a pass start without waking anybody up first.
-        let logits: candle_core::Result<_> = rayon::scope(|_| {
-            network.advance(&mut runs)?;
-            Ok(network.logits(&runs))
+        let logits = rayon::scope(|_| {
+            network.advance(&mut runs);
+            network.logits(&runs)
         });
         self.sequences.extend(runs.into_iter().map(|progress| (progress.run.sequence, progress.cache)));
-        logits.map(Logits::new).map_err(ModelError::backend)
+        Ok(Logits::new(logits))
     }
 }

@@ -1,191 +1,141 @@
-//! Products of activations with weight matrices, on one of three numeric paths.
+//! Products of activations with weight matrices: packed rows meet activations that are rounded to 8 or to 16 bits.
 //!
-//! [`Path::Dot`] works on the quantised rows as they are: the choice for few tokens, where reading the weights is the
-//! cost. [`Path::Gemm`] expands a matrix to `f32` once for many tokens and leaves the rest to the tensor library.
-//! [`Path::Fine`] lies between: the quantised rows meet activations of twice as many bits.
+//! A token's result does not depend on the tokens that come with it, bit by bit, whatever their number.
 
-use std::ops::Range;
-
-use candle_core::{Device, Tensor};
-use formwork_kernels::{Activation, GROUP, Q8Block};
+use formwork_kernels::{Activation, GROUP, Q8Block, TILE_ROWS};
 use rayon::prelude::*;
 
-use crate::ops::add;
-use crate::weights::{Linear, Matrix};
+use crate::weights::{Linear, Packed};
 
-/// How products are computed. The results differ by rounding.
+/// How exactly activations are rounded where they meet quantised weights. Weights that are floats meet them as they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Path {
-    /// Row by row on quantised weights and activations; a token's result does not depend on the other tokens.
-    Dot,
-    /// The same with activations of 16 bits: what rounding to 8 has taken goes through as a token of its own. As exact as
-    /// [`Path::Gemm`] for most purposes.
+pub(super) enum Rounding {
+    /// To 8 bits, a step for 32 of them: for tokens that are generated, where time counts and reading the weights takes most of it.
+    Coarse,
+    /// To 16 bits: for prompts, which all that follows depends on. Results are nearly those of `f32`.
     Fine,
-    /// Matrix by matrix in `f32`.
-    Gemm,
-}
-
-/// From so many tokens of a prompt on its products are fine, and from so many on expanding the weights pays for that.
-const FINE_FROM: usize = 16;
-const GEMM_FROM: usize = 96;
-
-impl Path {
-    /// The path of so many tokens of a prompt that go together.
-    pub(super) const fn of_prompt(tokens: usize) -> Self {
-        match tokens {
-            ..FINE_FROM => Self::Dot,
-            FINE_FROM..GEMM_FROM => Self::Fine,
-            _ => Self::Gemm,
-        }
-    }
 }
 
 /// Multiplies `x`, `[tokens, columns]`, with matrices of as many columns; gives `[tokens, rows]` each.
 pub(super) fn products<const N: usize>(
-    path: Path,
+    rounding: Rounding,
     x: &[f32],
-    linears: [&Linear; N],
-) -> candle_core::Result<[Vec<f32>; N]> {
-    let has_floats = linears.iter().any(|linear| linear.weight.is_float());
-    let mut out = match path {
-        Path::Dot => dot(x, linears.map(|linear| &linear.weight)),
-        Path::Fine if !has_floats => fine(x, linears.map(|linear| &linear.weight)),
-        Path::Fine | Path::Gemm => gemm(x, linears)?,
-    };
+    linears: [&Linear<Packed>; N],
+) -> [Vec<f32>; N] {
+    let mut out = all_products(rounding, x, linears.map(|linear| &linear.weight));
     for (out, linear) in out.iter_mut().zip(linears) {
         let Some(bias) = &linear.bias else { continue };
         for (y, b) in out.iter_mut().zip(bias.iter().cycle()) {
             *y += b;
         }
     }
-    Ok(out)
+    out
 }
 
 /// Bytes of weights in the largest and in the smallest piece of work for a thread. The largest fits the second-level
 /// cache, so that several tokens share one read of it.
 const LARGEST_PIECE: usize = 1 << 18;
 const SMALLEST_PIECE: usize = 1 << 14;
-/// Rows that the kernels take together where there are several tokens.
-const PANEL_ROWS: usize = 16;
 
-/// Rows of one matrix, and where their products with each token go.
+/// Tiles of one matrix, and where their products with each token go.
 struct Piece<'a> {
-    matrix: &'a Matrix,
-    first: usize,
+    matrix: &'a Packed,
+    first_tile: usize,
     /// `[tokens][rows]`
     out: Vec<&'a mut [f32]>,
 }
 
-fn dot<const N: usize>(x: &[f32], matrices: [&Matrix; N]) -> [Vec<f32>; N] {
+fn all_products<const N: usize>(rounding: Rounding, x: &[f32], matrices: [&Packed; N]) -> [Vec<f32>; N] {
     let columns = matrices[0].columns;
     let tokens = x.len() / columns;
-    let groups = Activation::quantize(x);
-    let bytes: usize = matrices.iter().map(|matrix| matrix.rows * matrix.row_bytes()).sum();
-    let piece_bytes = (bytes / (4 * rayon::current_num_threads())).clamp(SMALLEST_PIECE, LARGEST_PIECE);
     let mut outs = matrices.map(|matrix| vec![0.0; tokens * matrix.rows]);
     if tokens == 0 {
         return outs;
     }
+    let is_rounded = matrices.iter().any(|matrix| !matrix.is_float());
+    let rounded = if is_rounded { Rounded::new(rounding, x) } else { Rounded::default() };
+    let bytes: usize = matrices.iter().map(|matrix| matrix.rows / TILE_ROWS * matrix.tile_bytes()).sum();
+    let piece_bytes = (bytes / (4 * rayon::current_num_threads())).clamp(SMALLEST_PIECE, LARGEST_PIECE);
     let mut pieces: Vec<Piece<'_>> = Vec::new();
     for (matrix, out) in matrices.iter().zip(&mut outs) {
-        let rows = (piece_bytes / matrix.row_bytes()).max(1).next_multiple_of(PANEL_ROWS);
+        let tiles = (piece_bytes / matrix.tile_bytes()).max(1);
+        let rows = tiles * TILE_ROWS;
         let from = pieces.len();
-        pieces.extend((0..matrix.rows).step_by(rows).map(|first| Piece { matrix, first, out: Vec::new() }));
+        let count = matrix.rows.div_ceil(rows);
+        pieces.extend((0..count).map(|index| Piece { matrix, first_tile: index * tiles, out: Vec::new() }));
         for out in out.chunks_exact_mut(matrix.rows) {
             for (piece, out) in pieces[from..].iter_mut().zip(out.chunks_mut(rows)) {
                 piece.out.push(out);
             }
         }
     }
-    let x: Vec<Activation<'_>> = (0..tokens).map(|token| activation(x, &groups, columns, token)).collect();
+    let x: Vec<Activation<'_>> = (0..tokens).map(|token| rounded.of(x, columns, token)).collect();
     pieces
         .into_par_iter()
         .with_max_len(1)
-        .for_each(|mut piece| piece.matrix.products(piece.first, &x, &mut piece.out));
+        .for_each(|mut piece| piece.matrix.products(piece.first_tile, &x, &mut piece.out));
     outs
 }
 
-/// Products with quantised matrices, whose rows are whole groups.
-fn fine<const N: usize>(x: &[f32], matrices: [&Matrix; N]) -> [Vec<f32>; N] {
-    let groups = Activation::quantize(x);
-    // All tokens, then what rounding takes from each.
-    let mut both = x.to_vec();
-    for (values, group) in x.as_chunks().0.iter().zip(&groups) {
-        both.extend(group.residual(values));
-    }
-    let mut outs = dot(&both, matrices);
-    for out in &mut outs {
-        let rest = out.split_off(out.len() / 2);
-        add(out, &rest);
-    }
-    outs
+/// Groups of activations that are worth a thread.
+const GROUPS: usize = 256;
+
+/// Activations rounded by groups, and what that leaves of each where they are fine.
+#[derive(Default)]
+struct Rounded {
+    groups: Vec<Q8Block>,
+    rests: Option<Vec<Q8Block>>,
 }
 
-/// A token's row of `x` and of its rounding.
-fn activation<'a>(x: &'a [f32], groups: &'a [Q8Block], columns: usize, token: usize) -> Activation<'a> {
-    let values = &x[token * columns..(token + 1) * columns];
-    // Rows that are not whole groups meet float weights only, which do not look at the groups.
-    let len = columns / GROUP;
-    let groups = if columns.is_multiple_of(GROUP) { &groups[token * len..(token + 1) * len] } else { &[] };
-    Activation::new(values, groups)
-}
-
-/// Elements of a weight matrix that are expanded at a time, 16 MiB.
-const PANEL: usize = 1 << 22;
-
-fn gemm<const N: usize>(x: &[f32], linears: [&Linear; N]) -> candle_core::Result<[Vec<f32>; N]> {
-    let columns = linears[0].weight.columns;
-    let tokens = x.len() / columns;
-    // [tokens, columns]
-    let x = Tensor::from_slice(x, (tokens, columns), &Device::Cpu)?;
-    let mut outs = linears.map(|_| Vec::new());
-    for (out, linear) in outs.iter_mut().zip(linears) {
-        let matrix = &linear.weight;
-        let panel = (PANEL / columns).clamp(1, matrix.rows);
-        if panel == matrix.rows {
-            *out = panel_product(&x, matrix, 0..panel)?;
-            continue;
+impl Rounded {
+    fn new(rounding: Rounding, x: &[f32]) -> Self {
+        let room = || vec![Q8Block::default(); x.len() / GROUP];
+        let mut groups = room();
+        let pieces = groups.par_chunks_mut(GROUPS).zip(x.par_chunks(GROUPS * GROUP));
+        if rounding == Rounding::Coarse {
+            pieces.for_each(|(groups, x)| Activation::quantize_into(x, groups));
+            return Self { groups, rests: None };
         }
-        out.resize(tokens * matrix.rows, 0.0);
-        for first in (0..matrix.rows).step_by(panel) {
-            let rows = first..(first + panel).min(matrix.rows);
-            let product = panel_product(&x, matrix, rows.clone())?;
-            for (out, product) in out.chunks_exact_mut(matrix.rows).zip(product.chunks_exact(rows.len())) {
-                out[rows.clone()].copy_from_slice(product);
-            }
+        let mut rests = room();
+        pieces.zip(rests.par_chunks_mut(GROUPS)).for_each(|((groups, x), rests)| {
+            Activation::quantize_into(x, groups);
+            Activation::rests_into(x, groups, rests);
+        });
+        Self { groups, rests: Some(rests) }
+    }
+
+    /// A token's row of `x` with its rounding.
+    fn of<'a>(&'a self, x: &'a [f32], columns: usize, token: usize) -> Activation<'a> {
+        let values = &x[token * columns..(token + 1) * columns];
+        // Rows that are not whole groups meet float weights only, which do not look at the groups.
+        let len = columns / GROUP;
+        if self.groups.is_empty() || !columns.is_multiple_of(GROUP) {
+            return Activation::new(values, &[]);
+        }
+        let own = |groups: &'a [Q8Block]| &groups[token * len..(token + 1) * len];
+        match &self.rests {
+            Some(rests) => Activation::fine(values, own(&self.groups), own(rests)),
+            None => Activation::new(values, own(&self.groups)),
         }
     }
-    Ok(outs)
 }
 
-/// `x · Wᵀ` for some rows of `W`: `[tokens, rows]`.
-fn panel_product(x: &Tensor, matrix: &Matrix, rows: Range<usize>) -> candle_core::Result<Vec<f32>> {
-    const ROWS_AT_ONCE: usize = 16;
-    // [rows, columns]
-    let mut weights = vec![0.0; rows.len() * matrix.columns];
-    weights.par_chunks_mut(ROWS_AT_ONCE * matrix.columns).enumerate().for_each(|(index, out)| {
-        let first = rows.start + index * ROWS_AT_ONCE;
-        matrix.dequantize(first..first + out.len() / matrix.columns, out);
-    });
-    let weights = Tensor::from_vec(weights, (rows.len(), matrix.columns), &Device::Cpu)?;
-    x.matmul(&weights.t()?)?.flatten_all()?.to_vec1()
-}
-
-/// The products of `x`, `[tokens, columns]`, with the rows of `matrix`: `[tokens, rows]`. A token's do not depend on the
-/// others.
-pub(super) fn all_rows(matrix: &Matrix, x: &[f32]) -> Vec<f32> {
-    let [out] = dot(x, [matrix]);
+/// The products of `x`, `[tokens, columns]`, with the rows of `matrix`: `[tokens, rows]`.
+pub(super) fn all_rows(matrix: &Packed, x: &[f32]) -> Vec<f32> {
+    let [out] = all_products(Rounding::Coarse, x, [matrix]);
     out
 }
 
-/// The products of one token's `x` with some rows of `matrix`, in the order of `rows`. Equal to those of [`all_rows`], bit
-/// by bit.
-pub(super) fn some_rows(matrix: &Matrix, x: &[f32], rows: &[u32]) -> Vec<f32> {
-    let groups = Activation::quantize(x);
-    let x = Activation::new(x, &groups);
-    let mut out = vec![0.0; rows.len()];
-    out.par_iter_mut().zip(rows).with_min_len(64).for_each(|(out, &row)| {
-        matrix.products(row as usize, &[x], &mut [std::slice::from_mut(out)]);
-    });
-    out
+/// The products of one token's `x` with some rows of `matrix`, in the order of `rows`, which rise. Equal to those of
+/// [`all_rows`], bit by bit.
+pub(super) fn some_rows(matrix: &Packed, x: &[f32], rows: &[u32]) -> Vec<f32> {
+    let rounded = Rounded::new(Rounding::Coarse, x);
+    let x = rounded.of(x, matrix.columns, 0);
+    let tile_of = |row: u32| row as usize / TILE_ROWS;
+    let tiles: Vec<&[u32]> = rows.chunk_by(|&a, &b| tile_of(a) == tile_of(b)).collect();
+    let of_tile = |rows: &&[u32]| {
+        let products = matrix.tile(tile_of(rows[0]), x);
+        rows.iter().map(move |&row| products[row as usize % TILE_ROWS]).collect::<Vec<_>>()
+    };
+    tiles.par_iter().with_min_len(16).flat_map_iter(of_tile).collect()
 }

@@ -81,7 +81,7 @@ impl Network {
         precision: Precision,
     ) -> Result<Self> {
         let rope = Rope::new(&spec, context);
-        let embedding = weights.embedding.clone();
+        let embedding = weights.embedding.as_ref().unwrap_or(&weights.head).clone();
         let weights = Weights::upload(weights, &device, precision)?;
         Ok(Self { spec, embedding, weights, rope, device, precision })
     }

@@ -46,7 +46,8 @@ impl Binder<'_> {
             Some(tied) => !tied,
             None => self.checkpoint.tensor(&head).is_some(),
         };
-        let head = if has_head { self.vocabulary_matrix(&head)? } else { embedding.clone() };
+        let (embedding, head) =
+            if has_head { (Some(embedding), self.vocabulary_matrix(&head)?) } else { (None, embedding) };
         Ok(Weights {
             embedding,
             layers: (0..spec.layers.len()).map(|index| self.layer(index)).collect::<Result<_, _>>()?,

@@ -1,7 +1,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use formwork_kernels::{Activation, Encoding};
+use formwork_kernels::Encoding;
 
 use crate::file_map::FileMap;
 
@@ -83,10 +83,11 @@ impl Matrix {
         }
     }
 
-    /// Multiplies the rows from `first` on with activation rows, as many as there is room for: `out[token][row]`.
-    pub(crate) fn products(&self, first: usize, x: &[Activation<'_>], out: &mut [&mut [f32]]) {
-        let rows = out.first().map_or(0, |out| out.len());
-        formwork_kernels::products(self.encoding, self.bytes(first..first + rows), self.row_bytes, x, out);
+    /// Gives the memory that holds pages of its file back to the system. They are read again where they are asked for.
+    pub(super) fn release(&self) {
+        if let Storage::Mapped(map) = &self.storage {
+            map.release(self.offset..self.offset + self.rows * self.row_bytes);
+        }
     }
 
     /// The bytes that one row takes.

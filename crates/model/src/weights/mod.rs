@@ -1,36 +1,38 @@
-//! A model's tensors, bound by name to their places.
+//! A model's tensors, bound by name to their places ([`Matrix`]), and packed for the kernels ([`Packed`]).
 
 mod bind;
 mod matrix;
+mod packed;
 
 pub use self::bind::Quantization;
 pub(crate) use self::matrix::Matrix;
+pub(crate) use self::packed::Packed;
 use crate::LoadError;
 use crate::checkpoint::Checkpoint;
 use crate::spec::{ExpertSpec, ModelSpec};
 
 /// A matrix and the bias that is added to its product.
 #[derive(Debug)]
-pub(crate) struct Linear {
-    pub(crate) weight: Matrix,
+pub(crate) struct Linear<M = Matrix> {
+    pub(crate) weight: M,
     pub(crate) bias: Option<Vec<f32>>,
 }
 
 /// One decoder layer.
 #[derive(Debug)]
-pub(crate) struct LayerWeights {
+pub(crate) struct LayerWeights<M = Matrix> {
     pub(crate) attention_norm: Option<Vec<f32>>,
-    pub(crate) query: Linear,
-    pub(crate) key: Linear,
-    pub(crate) value: Linear,
+    pub(crate) query: Linear<M>,
+    pub(crate) key: Linear<M>,
+    pub(crate) value: Linear<M>,
     /// `[head_dim]`, or `[heads * head_dim]` where a token's heads are normalised together.
     pub(crate) qk_norm: Option<QkNormWeights>,
     /// One score per query head.
     pub(crate) sinks: Option<Vec<f32>>,
-    pub(crate) output: Linear,
+    pub(crate) output: Linear<M>,
     pub(crate) post_attention_norm: Option<Vec<f32>>,
     pub(crate) feed_forward_norm: Option<Vec<f32>>,
-    pub(crate) feed_forward: FeedForward,
+    pub(crate) feed_forward: FeedForward<M>,
     pub(crate) post_feed_forward_norm: Option<Vec<f32>>,
 }
 
@@ -43,28 +45,28 @@ pub(crate) struct QkNormWeights {
 
 /// What follows attention in a layer.
 #[derive(Debug)]
-pub(crate) enum FeedForward {
-    Dense(GatedLinear),
-    Experts { spec: ExpertSpec, router: Linear, experts: Vec<GatedLinear> },
+pub(crate) enum FeedForward<M = Matrix> {
+    Dense(GatedLinear<M>),
+    Experts { spec: ExpertSpec, router: Linear<M>, experts: Vec<GatedLinear<M>> },
 }
 
 /// The three matrices of a gated feed-forward block.
 #[derive(Debug)]
-pub(crate) struct GatedLinear {
-    pub(crate) gate: Linear,
-    pub(crate) up: Linear,
-    pub(crate) down: Linear,
+pub(crate) struct GatedLinear<M = Matrix> {
+    pub(crate) gate: Linear<M>,
+    pub(crate) up: Linear<M>,
+    pub(crate) down: Linear<M>,
 }
 
 /// All weights of a model.
 #[derive(Debug)]
-pub(crate) struct Weights {
-    /// `[vocabulary, hidden]`
-    pub(crate) embedding: Matrix,
-    pub(crate) layers: Vec<LayerWeights>,
+pub(crate) struct Weights<M = Matrix> {
+    /// `[vocabulary, hidden]`, of which a few rows at a time are read; `None` where the head stands for it.
+    pub(crate) embedding: Option<Matrix>,
+    pub(crate) layers: Vec<LayerWeights<M>>,
     pub(crate) output_norm: Vec<f32>,
-    /// `[vocabulary, hidden]`; the embedding, where the checkpoint has no head of its own.
-    pub(crate) head: Matrix,
+    /// `[vocabulary, hidden]`
+    pub(crate) head: M,
 }
 
 impl Weights {
@@ -75,5 +77,73 @@ impl Weights {
         quantize: Option<Quantization>,
     ) -> Result<Self, LoadError> {
         bind::bind(checkpoint, spec, quantize).map_err(|kind| checkpoint.error(kind))
+    }
+}
+
+impl<M> Weights<M> {
+    /// Shows all matrices but the embedding.
+    fn each(&self, see: &mut impl FnMut(&M)) {
+        for layer in &self.layers {
+            for linear in [&layer.query, &layer.key, &layer.value, &layer.output] {
+                see(&linear.weight);
+            }
+            match &layer.feed_forward {
+                FeedForward::Dense(dense) => dense.each(see),
+                FeedForward::Experts { router, experts, .. } => {
+                    see(&router.weight);
+                    experts.iter().for_each(|expert| expert.each(see));
+                }
+            }
+        }
+        see(&self.head);
+    }
+
+    /// The same weights with what `into` makes of each matrix, in the order of [`Weights::each`].
+    fn map<T>(self, into: &mut impl FnMut(M) -> T) -> Weights<T> {
+        let layers = self.layers.into_iter().map(|layer| layer.map(into)).collect();
+        Weights { embedding: self.embedding, layers, output_norm: self.output_norm, head: into(self.head) }
+    }
+}
+
+impl<M> LayerWeights<M> {
+    fn map<T>(self, into: &mut impl FnMut(M) -> T) -> LayerWeights<T> {
+        LayerWeights {
+            attention_norm: self.attention_norm,
+            query: self.query.map(into),
+            key: self.key.map(into),
+            value: self.value.map(into),
+            qk_norm: self.qk_norm,
+            sinks: self.sinks,
+            output: self.output.map(into),
+            post_attention_norm: self.post_attention_norm,
+            feed_forward_norm: self.feed_forward_norm,
+            feed_forward: match self.feed_forward {
+                FeedForward::Dense(dense) => FeedForward::Dense(dense.map(into)),
+                FeedForward::Experts { spec, router, experts } => FeedForward::Experts {
+                    spec,
+                    router: router.map(into),
+                    experts: experts.into_iter().map(|expert| expert.map(into)).collect(),
+                },
+            },
+            post_feed_forward_norm: self.post_feed_forward_norm,
+        }
+    }
+}
+
+impl<M> GatedLinear<M> {
+    fn each(&self, see: &mut impl FnMut(&M)) {
+        for linear in [&self.gate, &self.up, &self.down] {
+            see(&linear.weight);
+        }
+    }
+
+    fn map<T>(self, into: &mut impl FnMut(M) -> T) -> GatedLinear<T> {
+        GatedLinear { gate: self.gate.map(into), up: self.up.map(into), down: self.down.map(into) }
+    }
+}
+
+impl<M> Linear<M> {
+    fn map<T>(self, into: &mut impl FnMut(M) -> T) -> Linear<T> {
+        Linear { weight: into(self.weight), bias: self.bias }
     }
 }

@@ -88,11 +88,11 @@ fn a_fork_goes_on_as_a_fresh_sequence_does() {
         let with_others = append(model, parent, &others, Role::Generated, Wanted::All).unwrap();
         assert_eq!(append(model, fork, &own, Role::Generated, Wanted::All).unwrap(), expected);
         model.close(parent);
-        // At a whole piece, another prompt may begin with what was read.
-        let begun = model.fork(fork, 256).unwrap();
-        append(model, begun, &prompt[256..], Role::Prompt, Wanted::Nothing).unwrap();
+        // Anywhere, another prompt may begin with what was read.
+        let begun = model.fork(fork, 101).unwrap();
+        append(model, begun, &prompt[101..], Role::Prompt, Wanted::Nothing).unwrap();
         assert_eq!(append(model, begun, &others, Role::Generated, Wanted::All).unwrap(), with_others);
-        assert_eq!(model.prompt_grain(), 256);
+        assert_eq!(model.prompt_grain(), 1);
         assert!(model.can_fork() && model.kv_bytes_per_token() > 0);
     });
 }

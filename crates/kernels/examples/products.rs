@@ -1,0 +1,114 @@
+//! Speed of the products on one core: `cargo run --release -p formwork-kernels --example products [COLUMNS [TYPE]]`.
+//!
+//! Of each type: gigabytes of weights per second for a single token, of a matrix beyond the caches, next to what plain reading
+//! gives; then billions of multiply-adds per second for several tokens, of a matrix that fits them. `16` is activations
+//! of 16 bits, where one product counts once.
+
+#![expect(clippy::print_stdout, reason = "the figures are what it is for")]
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use formwork_kernels::{Activation, Encoding, PackedRows, Tier, pack};
+
+const TYPES: [(Encoding, usize, usize); 16] = [
+    (Encoding::Q4_0, 32, 18),
+    (Encoding::Q4_1, 32, 20),
+    (Encoding::Q5_0, 32, 22),
+    (Encoding::Q5_1, 32, 24),
+    (Encoding::Q8_0, 32, 34),
+    (Encoding::Q2K, 256, 84),
+    (Encoding::Q3K, 256, 110),
+    (Encoding::Q4K, 256, 144),
+    (Encoding::Q5K, 256, 176),
+    (Encoding::Q6K, 256, 210),
+    (Encoding::Iq4Nl, 32, 18),
+    (Encoding::Iq4Xs, 256, 136),
+    (Encoding::Mxfp4, 32, 17),
+    (Encoding::F16, 1, 2),
+    (Encoding::Bf16, 1, 2),
+    (Encoding::F32, 1, 4),
+];
+
+/// Bytes of the large matrix, and rows of the small one.
+const LARGE: usize = 96 << 20;
+const SMALL: usize = 256;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let columns: usize = arguments.next().and_then(|columns| columns.parse().ok()).unwrap_or(2048);
+    let only = arguments.next();
+    println!("{:?}, {columns} columns; plain reading {:.1} GB/s", Tier::best(), reading());
+    println!("type    1: GB/s     2      4      8     16     64    512  512/16  GMAC/s   pack GB/s");
+    for (encoding, len, block) in TYPES {
+        let name = format!("{encoding:?}");
+        if columns.is_multiple_of(len) && only.as_ref().is_none_or(|only| *only == name) {
+            measure(encoding, &name, columns, columns / len * block);
+        }
+    }
+}
+
+fn measure(encoding: Encoding, name: &str, columns: usize, row_bytes: usize) {
+    let x: Vec<f32> = (0..512 * columns).map(|i| (i * 7919 % 1009) as f32 / 504.0 - 1.0).collect();
+    let (groups, rests) = {
+        let groups = Activation::quantize(&x);
+        let rests = Activation::rests(&x, &groups);
+        (groups, rests)
+    };
+    let token = |t: usize, is_fine: bool| {
+        let len = groups.len() / 512;
+        let (values, part) = (&x[t * columns..(t + 1) * columns], t * len..(t + 1) * len);
+        if is_fine {
+            Activation::fine(values, &groups[part.clone()], &rests[part])
+        } else {
+            Activation::new(values, &groups[part])
+        }
+    };
+
+    let rows = LARGE / row_bytes / 16 * 16;
+    let bytes = bytes(rows * row_bytes);
+    let mut packed = vec![0; PackedRows::bytes_for(encoding, rows, columns)];
+    let packing = seconds(1, || pack(encoding, &bytes, row_bytes, &mut packed));
+    let large = PackedRows::new(encoding, rows, columns, &packed);
+    let mut out = vec![0.0; rows];
+    let one = seconds(5, || large.products(0, &[token(0, false)], &mut [&mut out]));
+    print!("{name:7} {:8.1}", packed.len() as f64 / one / 1e9);
+
+    let packed = &packed[..PackedRows::bytes_for(encoding, SMALL, columns)];
+    let small = PackedRows::new(encoding, SMALL, columns, packed);
+    let cases = [(2, false), (4, false), (8, false), (16, false), (64, false), (512, false), (512, true)];
+    for (tokens, is_fine) in cases {
+        let x: Vec<Activation<'_>> = (0..tokens).map(|t| token(t, is_fine)).collect();
+        let mut out = vec![0.0; tokens * SMALL];
+        let mut out: Vec<&mut [f32]> = out.chunks_mut(SMALL).collect();
+        let repeats = 512 / tokens;
+        let time = seconds(5, || (0..repeats).for_each(|_| small.products(0, &x, &mut out)));
+        print!(" {:6.0}", (repeats * tokens * SMALL * columns) as f64 / time / 1e9);
+    }
+    println!("           {:6.2}", bytes.len() as f64 / packing / 1e9);
+}
+
+/// Numbers that make moderate scales of every type.
+fn bytes(len: usize) -> Vec<u8> {
+    (0..len).map(|i| 0x20 | (i as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0] & 0x1f).collect()
+}
+
+/// What reading alone gives, in gigabytes per second.
+fn reading() -> f64 {
+    let words = vec![1u64; LARGE / 8];
+    let time = seconds(5, || {
+        black_box(words.iter().fold(0, |all, word| all ^ word));
+    });
+    LARGE as f64 / time / 1e9
+}
+
+/// The least of a few times.
+fn seconds(times: usize, mut work: impl FnMut()) -> f64 {
+    (0..times)
+        .map(|_| {
+            let start = Instant::now();
+            work();
+            start.elapsed().as_secs_f64()
+        })
+        .fold(f64::INFINITY, f64::min)
+}

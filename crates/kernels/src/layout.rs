@@ -1,0 +1,181 @@
+//! The order of packed weights.
+//!
+//! Sixteen rows make a tile: the heads of all their blocks, then the codes of all groups, each part from a multiple of 64
+//! bytes on. It takes as many bytes as the rows do in a file, but for what fills up the heads.
+//!
+//! - Heads, block by block: each of a head's floats of 16 bits of all rows, then each of its small integers of all rows.
+//! - Codes, group by group: the group's elements make eight pieces of four neighbours, and a piece of all rows is a vector of 64
+//!   codes, row by row. Its bits lie in planes of 64 bytes, in each byte as many pieces as there is room for: of 4 bits (or of the
+//!   low 4 of 5 or 6) piece `i` with piece `i + 4` above; of 2 bits (the low 2 of 3, the high 2 of 6) pieces
+//!   `4 * i` to `4 * i + 3`; of a single bit (the high one of 3 or 5) all eight.
+//!
+//! So a few shifts and masks of whole vectors give what multiplies with four activations at a time, a row to each lane of 32
+//! bits, and sums never cross lanes. Rows of floats are columns of 16 values each.
+
+use crate::float::FloatFormat;
+use crate::format::{BlockFormat, GROUP, Head};
+
+/// Rows in a tile.
+pub const TILE_ROWS: usize = 16;
+/// Pieces of a group, of four neighbouring elements.
+pub(crate) const PIECES: usize = GROUP / 4;
+/// Bytes in a plane, and what parts of a tile begin at multiples of.
+pub(crate) const PLANE: usize = 64;
+
+/// Bytes of a block's heads in a tile.
+pub(crate) const fn head_bytes<B: BlockFormat>() -> usize {
+    TILE_ROWS * (2 * B::HALVES + B::SMALL)
+}
+
+/// Bytes of a group's codes in a tile.
+pub(crate) const fn code_bytes<B: BlockFormat>() -> usize {
+    PLANE * B::BITS
+}
+
+/// Bytes before the codes in a tile.
+pub(crate) const fn heads_bytes<B: BlockFormat>(columns: usize) -> usize {
+    (columns / B::LEN * head_bytes::<B>()).next_multiple_of(PLANE)
+}
+
+/// Bytes in a tile of blocks.
+pub(crate) const fn tile_bytes<B: BlockFormat>(columns: usize) -> usize {
+    heads_bytes::<B>(columns) + columns / GROUP * code_bytes::<B>()
+}
+
+/// Bytes in a tile of floats.
+pub(crate) const fn float_tile_bytes<F: FloatFormat>(columns: usize) -> usize {
+    (columns * TILE_ROWS * F::BYTES).next_multiple_of(PLANE)
+}
+
+/// Packs up to sixteen rows.
+#[inline(always)]
+pub(crate) fn pack_tile<B: BlockFormat>(rows: &[u8], row_bytes: usize, out: &mut [u8]) {
+    let (heads, codes) = out.split_at_mut(heads_bytes::<B>(row_bytes / B::BYTES * B::LEN));
+    heads.fill(0);
+    let mut codes = codes.chunks_exact_mut(code_bytes::<B>());
+    for (block, heads) in heads.chunks_exact_mut(head_bytes::<B>()).enumerate().take(row_bytes / B::BYTES) {
+        let blocks = rows.chunks_exact(row_bytes).map(|row| &row[block * B::BYTES..(block + 1) * B::BYTES]);
+        for (row, block) in blocks.clone().enumerate() {
+            put_head::<B>(&B::head(block), row, heads);
+        }
+        for (index, codes) in (0..B::LEN / GROUP).zip(&mut codes) {
+            let mut pieces = [[0; TILE_ROWS]; PIECES];
+            for (row, block) in blocks.clone().enumerate() {
+                let codes = B::codes(block, index);
+                for (piece, four) in pieces.iter_mut().zip(codes.as_chunks().0) {
+                    piece[row] = u32::from_le_bytes(*four);
+                }
+            }
+            for (plane, bits) in codes.as_chunks_mut::<PLANE>().0.iter_mut().zip(to_planes::<B>(&pieces)) {
+                for (to, bits) in plane.as_chunks_mut().0.iter_mut().zip(bits) {
+                    *to = bits.to_le_bytes();
+                }
+            }
+        }
+    }
+}
+
+/// Packs up to sixteen rows of floats.
+pub(crate) fn pack_floats<F: FloatFormat>(rows: &[u8], row_bytes: usize, out: &mut [u8]) {
+    out.fill(0);
+    for (row, bytes) in rows.chunks_exact(row_bytes).enumerate() {
+        let columns = out.chunks_exact_mut(TILE_ROWS * F::BYTES);
+        for (column, bytes) in columns.zip(bytes.chunks_exact(F::BYTES)) {
+            column[row * F::BYTES..(row + 1) * F::BYTES].copy_from_slice(bytes);
+        }
+    }
+}
+
+#[inline(always)]
+fn put_head<B: BlockFormat>(head: &Head, row: usize, heads: &mut [u8]) {
+    let (halves, small) = heads.split_at_mut(2 * TILE_ROWS * B::HALVES);
+    for i in 0..B::HALVES {
+        let at = 2 * (i * TILE_ROWS + row);
+        halves[at..at + 2].copy_from_slice(&head.halves[i].to_le_bytes());
+    }
+    for i in 0..B::SMALL {
+        small[i * TILE_ROWS + row] = head.bytes[i];
+    }
+}
+
+/// The head of a row's block from those of the tile.
+#[inline(always)]
+pub(crate) fn head<B: BlockFormat>(heads: &[u8], row: usize) -> Head {
+    let (halves, small) = heads.split_at(2 * TILE_ROWS * B::HALVES);
+    let mut head = Head::default();
+    for i in 0..B::HALVES {
+        let at = 2 * (i * TILE_ROWS + row);
+        head.halves[i] = u16::from_le_bytes([halves[at], halves[at + 1]]);
+    }
+    for i in 0..B::SMALL {
+        head.bytes[i] = small[i * TILE_ROWS + row];
+    }
+    head
+}
+
+/// The levels of a group from the codes of the tile: of `N` rows from `first` on, by pieces.
+#[inline(always)]
+pub(crate) fn levels<B: BlockFormat, const N: usize>(codes: &[u8], first: usize) -> [[[u8; 4]; N]; PIECES] {
+    let mut planes = [[0; N]; PIECES];
+    for (bits, plane) in planes.iter_mut().zip(codes[..code_bytes::<B>()].as_chunks::<PLANE>().0) {
+        for (bits, four) in bits.iter_mut().zip(&plane.as_chunks().0[first..]) {
+            *bits = u32::from_le_bytes(*four);
+        }
+    }
+    from_planes::<B, N>(&planes).map(|piece| piece.map(|codes| codes.to_le_bytes().map(B::level)))
+}
+
+/// `bits` in each of four bytes.
+const fn each_byte(bits: u8) -> u32 {
+    u32::from_le_bytes([bits; 4])
+}
+
+/// The first [`BlockFormat::BITS`] planes from pieces of codes.
+#[inline(always)]
+fn to_planes<B: BlockFormat>(pieces: &[[u32; TILE_ROWS]; PIECES]) -> [[u32; TILE_ROWS]; PIECES] {
+    let mut planes = [[0; TILE_ROWS]; PIECES];
+    for (piece, codes) in pieces.iter().enumerate() {
+        let mut put = |plane: usize, right: usize, mask: u8, left: usize| {
+            for (plane, codes) in planes[plane].iter_mut().zip(codes) {
+                *plane |= (codes >> right & each_byte(mask)) << left;
+            }
+        };
+        match B::BITS {
+            8 => put(piece, 0, 255, 0),
+            4..=6 => put(piece % 4, 0, 15, piece / 4 * 4),
+            _ => put(piece / 4, 0, 3, piece % 4 * 2),
+        }
+        match B::BITS {
+            3 => put(2, 2, 1, piece),
+            5 => put(4, 4, 1, piece),
+            6 => put(4 + piece / 4, 4, 3, piece % 4 * 2),
+            _ => {}
+        }
+    }
+    planes
+}
+
+/// The other way round.
+#[inline(always)]
+fn from_planes<B: BlockFormat, const N: usize>(planes: &[[u32; N]; PIECES]) -> [[u32; N]; PIECES] {
+    let mut pieces = [[0; N]; PIECES];
+    for (piece, codes) in pieces.iter_mut().enumerate() {
+        let mut put = |plane: usize, right: usize, mask: u8, left: usize| {
+            for (codes, plane) in codes.iter_mut().zip(&planes[plane]) {
+                *codes |= (plane >> right & each_byte(mask)) << left;
+            }
+        };
+        match B::BITS {
+            8 => put(piece, 0, 255, 0),
+            4..=6 => put(piece % 4, piece / 4 * 4, 15, 0),
+            _ => put(piece / 4, piece % 4 * 2, 3, 0),
+        }
+        match B::BITS {
+            3 => put(2, piece, 1, 2),
+            5 => put(4, piece, 1, 4),
+            6 => put(4 + piece / 4, piece % 4 * 2, 3, 4),
+            _ => {}
+        }
+    }
+    pieces
+}

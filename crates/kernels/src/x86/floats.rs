@@ -1,0 +1,118 @@
+//! Rows of floats: a column of sixteen rows at a time, each with one value of a token.
+
+use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+
+use super::sweep::store;
+use super::vector::Vector;
+use crate::activation::Activation;
+use crate::float::{Bf16, F16, F32, FloatFormat};
+use crate::layout::{PLANE, TILE_ROWS};
+use crate::products::{CHAINS, Tiles};
+
+/// Tokens that go over all tiles together.
+const ROUND: usize = 48;
+/// How far ahead of the computation weights are asked for, in bytes, into the second-level cache.
+const AHEAD: usize = 8192;
+
+/// A float type of which vectors are made.
+pub(crate) trait LoadColumn: FloatFormat {
+    /// The weights of a column.
+    ///
+    /// # Safety
+    /// The processor must have the instructions of `V`, and `from` point to as many weights as there are lanes.
+    unsafe fn load_column<V: Vector>(from: *const u8) -> V::Floats;
+}
+
+impl LoadColumn for F32 {
+    #[inline(always)]
+    unsafe fn load_column<V: Vector>(from: *const u8) -> V::Floats {
+        V::load_floats(from.cast())
+    }
+}
+
+impl LoadColumn for F16 {
+    #[inline(always)]
+    unsafe fn load_column<V: Vector>(from: *const u8) -> V::Floats {
+        V::halves(from)
+    }
+}
+
+impl LoadColumn for Bf16 {
+    #[inline(always)]
+    unsafe fn load_column<V: Vector>(from: *const u8) -> V::Floats {
+        V::as_floats(V::left_lanes(V::words(from), 16))
+    }
+}
+
+/// The products of tiles.
+///
+/// # Safety
+/// The processor must have the instructions of `V`, activations must be as long as rows, and all of `out` have as many
+/// rows, no more than the tiles.
+#[inline(always)]
+pub(super) unsafe fn products<F: LoadColumn, V: Vector>(
+    tiles: Tiles<'_>,
+    x: &[Activation<'_>],
+    out: &mut [&mut [f32]],
+) {
+    let rows = out[0].len();
+    for (x, out) in x.chunks(ROUND).zip(out.chunks_mut(ROUND)) {
+        for row in (0..rows).step_by(V::ROWS) {
+            let tile = &tiles.bytes[row / TILE_ROWS * tiles.tile_bytes..][..tiles.tile_bytes];
+            let tile = &tile[row % TILE_ROWS * F::BYTES..];
+            let mut token = 0;
+            while token < x.len() {
+                let (x, out) = (&x[token..], &mut out[token..]);
+                token += match x.len() {
+                    1 => block::<F, V, 1>(tile, row, x, out),
+                    2 | 4 => block::<F, V, 2>(tile, row, x, out),
+                    _ => block::<F, V, 3>(tile, row, x, out),
+                };
+            }
+        }
+    }
+}
+
+/// The first `T` tokens with the rows of a vector: the chains of three fit the registers of AVX2.
+#[inline(always)]
+unsafe fn block<F: LoadColumn, V: Vector, const T: usize>(
+    tile: &[u8],
+    row: usize,
+    x: &[Activation<'_>],
+    out: &mut [&mut [f32]],
+) -> usize {
+    let columns = x[0].values().len();
+    let mut values = [std::ptr::null::<f32>(); T];
+    for t in 0..T {
+        values[t] = x[t].values().as_ptr();
+    }
+    let mut chains = [[V::each_float(0.0); T]; CHAINS];
+    let column_bytes = TILE_ROWS * F::BYTES;
+    let whole = columns / CHAINS * CHAINS;
+    for first in (0..whole).step_by(CHAINS) {
+        let from = tile.as_ptr().add(first * column_bytes);
+        for line in (0..CHAINS * column_bytes).step_by(PLANE) {
+            _mm_prefetch::<_MM_HINT_T1>(from.wrapping_add(line + AHEAD).cast());
+        }
+        for (column, chains) in chains.iter_mut().enumerate() {
+            let weights = F::load_column::<V>(from.add(column * column_bytes));
+            for t in 0..T {
+                let x = V::each_float(*values[t].add(first + column));
+                chains[t] = V::add_product(weights, x, chains[t]);
+            }
+        }
+    }
+    for column in whole..columns {
+        let weights = F::load_column::<V>(tile.as_ptr().add(column * column_bytes));
+        for t in 0..T {
+            let x = V::each_float(*values[t].add(column));
+            let chain = &mut chains[column - whole][t];
+            *chain = V::add_product(weights, x, *chain);
+        }
+    }
+    for t in 0..T {
+        let sum = V::plus(V::plus(chains[0][t], chains[1][t]), V::plus(chains[2][t], chains[3][t]));
+        store::<V>(&mut out[t][row..], sum);
+    }
+    T
+}

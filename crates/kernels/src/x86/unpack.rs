@@ -1,0 +1,354 @@
+//! From packed codes and heads to what vectors multiply with.
+
+use std::arch::x86_64::{
+    __m128i, _mm_add_epi8, _mm_and_si128, _mm_cvtsi32_si128, _mm_max_epu8, _mm_min_epu8, _mm_or_si128,
+    _mm_set1_epi8, _mm_slli_epi16, _mm_srl_epi16, _mm_sub_epi8,
+};
+
+use super::vector::Vector;
+use crate::format::BlockFormat;
+use crate::k::{Q2K, Q3K, Q4K, Q5K, Q6K};
+use crate::layout::{PIECES, PLANE, TILE_ROWS};
+use crate::legacy::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
+use crate::table::{Iq4Nl, Iq4Xs, Mxfp4};
+
+/// What the rows of a vector multiply the sums of a group with; the second of each where halves differ.
+pub(crate) struct Scales<V: Vector> {
+    pub(crate) scale: [V::Floats; 2],
+    pub(crate) offset: [V::Floats; 2],
+}
+
+impl<V: Vector> Clone for Scales<V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<V: Vector> Copy for Scales<V> {}
+
+impl<V: Vector> Scales<V> {
+    #[inline(always)]
+    unsafe fn plain(scale: V::Floats) -> Self {
+        Self { scale: [scale; 2], offset: [scale; 2] }
+    }
+
+    #[inline(always)]
+    unsafe fn offset(scale: V::Floats, offset: V::Floats) -> Self {
+        Self { scale: [scale; 2], offset: [offset; 2] }
+    }
+}
+
+/// The levels of a group, by pieces.
+///
+/// # Safety
+/// The processor must have the instructions of `V`, and `codes` point to the codes of a group, those of the first row.
+#[inline(always)]
+pub(super) unsafe fn levels<B: BlockFormat, V: Vector>(codes: *const u8) -> [V::Ints; PIECES] {
+    let mut pieces = [V::zero(); PIECES];
+    match B::BITS {
+        8 => {
+            for (index, piece) in pieces.iter_mut().enumerate() {
+                *piece = plane::<V>(codes, index);
+            }
+        }
+        4..=6 => {
+            let mask = V::each_byte(15);
+            for piece in 0..4 {
+                let both = plane::<V>(codes, piece);
+                pieces[piece] = V::and(both, mask);
+                pieces[piece + 4] = V::and(V::right::<4>(both), mask);
+            }
+        }
+        _ => {
+            let mask = V::each_byte(3);
+            for quarter in 0..2 {
+                let four = plane::<V>(codes, quarter);
+                pieces[4 * quarter] = V::and(four, mask);
+                pieces[4 * quarter + 1] = V::and(V::right::<2>(four), mask);
+                pieces[4 * quarter + 2] = V::and(V::right::<4>(four), mask);
+                pieces[4 * quarter + 3] = V::and(V::right::<6>(four), mask);
+            }
+        }
+    }
+    match B::BITS {
+        3 => {
+            let (high, mask) = (plane::<V>(codes, 2), V::each_byte(4));
+            let high = [
+                V::left::<2>(high),
+                V::left::<1>(high),
+                high,
+                V::right::<1>(high),
+                V::right::<2>(high),
+                V::right::<3>(high),
+                V::right::<4>(high),
+                V::right::<5>(high),
+            ];
+            add_bits::<V>(&mut pieces, high, mask);
+        }
+        5 => {
+            let (high, mask) = (plane::<V>(codes, 4), V::each_byte(16));
+            let high = [
+                V::left::<4>(high),
+                V::left::<3>(high),
+                V::left::<2>(high),
+                V::left::<1>(high),
+                high,
+                V::right::<1>(high),
+                V::right::<2>(high),
+                V::right::<3>(high),
+            ];
+            add_bits::<V>(&mut pieces, high, mask);
+        }
+        6 => {
+            let (low, high, mask) = (plane::<V>(codes, 4), plane::<V>(codes, 5), V::each_byte(48));
+            let high = [
+                V::left::<4>(low),
+                V::left::<2>(low),
+                low,
+                V::right::<2>(low),
+                V::left::<4>(high),
+                V::left::<2>(high),
+                high,
+                V::right::<2>(high),
+            ];
+            add_bits::<V>(&mut pieces, high, mask);
+        }
+        _ => {}
+    }
+    if let Some(levels) = &B::LEVELS {
+        for piece in &mut pieces {
+            *piece = V::look_up(levels, *piece);
+        }
+    }
+    pieces
+}
+
+#[inline(always)]
+unsafe fn plane<V: Vector>(codes: *const u8, index: usize) -> V::Ints {
+    V::load(codes.add(index * PLANE))
+}
+
+#[inline(always)]
+unsafe fn add_bits<V: Vector>(pieces: &mut [V::Ints; PIECES], bits: [V::Ints; PIECES], mask: V::Ints) {
+    for i in 0..PIECES {
+        pieces[i] = V::or(pieces[i], V::and(bits[i], mask));
+    }
+}
+
+/// What kernels have to know of a block type once its groups are unpacked.
+pub(crate) trait Kind {
+    /// See [`BlockFormat::SPLIT`], [`BlockFormat::OFFSET`] and [`BlockFormat::BIAS`].
+    const SPLIT: bool = false;
+    const OFFSET: bool = false;
+    const BIASED: bool = !Self::OFFSET;
+    /// Whether levels have eight bits, not seven at most.
+    const WIDE: bool = false;
+}
+
+pub(crate) struct Biased;
+pub(crate) struct Wide;
+pub(crate) struct SplitBiased;
+pub(crate) struct Offset;
+pub(crate) struct SplitOffset;
+
+impl Kind for Biased {}
+
+impl Kind for Wide {
+    const WIDE: bool = true;
+}
+
+impl Kind for SplitBiased {
+    const SPLIT: bool = true;
+}
+
+impl Kind for Offset {
+    const OFFSET: bool = true;
+}
+
+impl Kind for SplitOffset {
+    const SPLIT: bool = true;
+    const OFFSET: bool = true;
+}
+
+/// A block type whose heads become vectors of floats.
+pub(crate) trait Unpack: BlockFormat {
+    type Kind: Kind;
+
+    /// The scales of group `index` of a block.
+    ///
+    /// # Safety
+    /// The processor must have the instructions of `V`, and `heads` be those of the block's tile from row `first` on.
+    unsafe fn scales<V: Vector>(heads: Heads, index: usize) -> Scales<V>;
+}
+
+/// The heads of a block.
+#[derive(Clone, Copy)]
+pub(crate) struct Heads {
+    pub(crate) bytes: *const u8,
+    /// The first row wanted.
+    pub(crate) first: usize,
+}
+
+impl Heads {
+    /// The half-precision float `index` of each row.
+    #[inline(always)]
+    unsafe fn half<V: Vector>(self, index: usize) -> V::Floats {
+        V::halves(self.bytes.add(2 * (index * TILE_ROWS + self.first)))
+    }
+
+    /// The small integer `index` of each row.
+    #[inline(always)]
+    unsafe fn small<B: BlockFormat, V: Vector>(self, index: usize) -> __m128i {
+        V::load_bytes(self.bytes.add((2 * B::HALVES + index) * TILE_ROWS + self.first))
+    }
+}
+
+/// `bytes >> shift & mask`, of each byte. The mask must leave out what comes from its neighbour.
+#[inline(always)]
+unsafe fn bits(bytes: __m128i, shift: usize, mask: i8) -> __m128i {
+    let shifted = _mm_srl_epi16(bytes, _mm_cvtsi32_si128(shift as i32));
+    _mm_and_si128(shifted, _mm_set1_epi8(mask))
+}
+
+/// `factor` times a small integer.
+#[inline(always)]
+unsafe fn times<V: Vector>(factor: V::Floats, small: __m128i) -> V::Floats {
+    V::times(factor, V::to_floats(V::widen(small)))
+}
+
+#[inline(always)]
+unsafe fn times_signed<V: Vector>(factor: V::Floats, small: __m128i) -> V::Floats {
+    V::times(factor, V::to_floats(V::widen_signed(small)))
+}
+
+/// A scale of six bits, 32 less.
+#[inline(always)]
+unsafe fn six_bits(nibble: __m128i, pair: __m128i) -> __m128i {
+    _mm_sub_epi8(_mm_or_si128(nibble, _mm_slli_epi16::<4>(pair)), _mm_set1_epi8(32))
+}
+
+macro_rules! plain_scales {
+    ($($format:ty: $kind:ty),*) => {$(
+        impl Unpack for $format {
+            type Kind = $kind;
+
+            #[inline(always)]
+            unsafe fn scales<V: Vector>(heads: Heads, _: usize) -> Scales<V> {
+                let scale = heads.half::<V>(0);
+                if Self::OFFSET { Scales::offset(scale, heads.half::<V>(1)) } else { Scales::plain(scale) }
+            }
+        }
+    )*};
+}
+
+plain_scales!(Q4_0: Biased, Q4_1: Offset, Q5_0: Biased, Q5_1: Offset, Q8_0: Wide, Iq4Nl: Wide);
+
+/// As the portable code has it, of twelve bytes.
+#[inline(always)]
+unsafe fn six_bit_scales<B: BlockFormat, V: Vector>(heads: Heads, index: usize) -> Scales<V> {
+    let (scale, min) = if index < 4 {
+        let (scale, min) = (heads.small::<B, V>(index), heads.small::<B, V>(index + 4));
+        (bits(scale, 0, 63), bits(min, 0, 63))
+    } else {
+        let low = heads.small::<B, V>(index + 4);
+        let (scale, min) = (heads.small::<B, V>(index - 4), heads.small::<B, V>(index));
+        (_mm_or_si128(bits(low, 0, 15), bits(scale, 2, 48)), _mm_or_si128(bits(low, 4, 15), bits(min, 2, 48)))
+    };
+    let minus = V::times(heads.half::<V>(1), V::each_float(-1.0));
+    Scales::offset(times::<V>(heads.half::<V>(0), scale), times::<V>(minus, min))
+}
+
+impl Unpack for Q4K {
+    type Kind = Offset;
+
+    #[inline(always)]
+    unsafe fn scales<V: Vector>(heads: Heads, index: usize) -> Scales<V> {
+        six_bit_scales::<Self, V>(heads, index)
+    }
+}
+
+impl Unpack for Q5K {
+    type Kind = Offset;
+
+    #[inline(always)]
+    unsafe fn scales<V: Vector>(heads: Heads, index: usize) -> Scales<V> {
+        six_bit_scales::<Self, V>(heads, index)
+    }
+}
+
+impl Unpack for Q6K {
+    type Kind = SplitBiased;
+
+    #[inline(always)]
+    unsafe fn scales<V: Vector>(heads: Heads, index: usize) -> Scales<V> {
+        let d = heads.half::<V>(0);
+        let scale = [
+            times_signed::<V>(d, heads.small::<Self, V>(2 * index)),
+            times_signed::<V>(d, heads.small::<Self, V>(2 * index + 1)),
+        ];
+        Scales { scale, offset: scale }
+    }
+}
+
+impl Unpack for Q3K {
+    type Kind = SplitBiased;
+
+    #[inline(always)]
+    unsafe fn scales<V: Vector>(heads: Heads, index: usize) -> Scales<V> {
+        let d = heads.half::<V>(0);
+        let mut scale = [d; 2];
+        for (half, scale) in scale.iter_mut().enumerate() {
+            let i = 2 * index + half;
+            let nibble = bits(heads.small::<Self, V>(i % 8), i / 8 * 4, 15);
+            let pair = bits(heads.small::<Self, V>(8 + i % 4), i / 4 * 2, 3);
+            *scale = times_signed::<V>(d, six_bits(nibble, pair));
+        }
+        Scales { scale, offset: scale }
+    }
+}
+
+impl Unpack for Q2K {
+    type Kind = SplitOffset;
+
+    #[inline(always)]
+    unsafe fn scales<V: Vector>(heads: Heads, index: usize) -> Scales<V> {
+        let d = heads.half::<V>(0);
+        let minus = V::times(heads.half::<V>(1), V::each_float(-1.0));
+        let small = [heads.small::<Self, V>(2 * index), heads.small::<Self, V>(2 * index + 1)];
+        Scales {
+            scale: [times::<V>(d, bits(small[0], 0, 15)), times::<V>(d, bits(small[1], 0, 15))],
+            offset: [times::<V>(minus, bits(small[0], 4, 15)), times::<V>(minus, bits(small[1], 4, 15))],
+        }
+    }
+}
+
+impl Unpack for Iq4Xs {
+    type Kind = Wide;
+
+    #[inline(always)]
+    unsafe fn scales<V: Vector>(heads: Heads, index: usize) -> Scales<V> {
+        let nibble = bits(heads.small::<Self, V>(2 + index / 2), index % 2 * 4, 15);
+        let pair = bits(heads.small::<Self, V>(index / 4), index % 4 * 2, 3);
+        Scales::plain(times_signed::<V>(heads.half::<V>(0), six_bits(nibble, pair)))
+    }
+}
+
+impl Unpack for Mxfp4 {
+    type Kind = Biased;
+
+    /// Half of a power of two from its exponent. The two least are below the normal floats: they come from the third by
+    /// multiplication.
+    #[inline(always)]
+    unsafe fn scales<V: Vector>(heads: Heads, _: usize) -> Scales<V> {
+        let (exponent, two) = (heads.small::<Self, V>(0), _mm_set1_epi8(2));
+        let normal = _mm_sub_epi8(_mm_max_epu8(exponent, two), _mm_set1_epi8(1));
+        let factor = _mm_add_epi8(_mm_min_epu8(exponent, two), _mm_set1_epi8(125));
+        Scales::plain(V::times(power_of_two::<V>(normal), power_of_two::<V>(factor)))
+    }
+}
+
+/// Floats from their exponents.
+#[inline(always)]
+unsafe fn power_of_two<V: Vector>(exponents: __m128i) -> V::Floats {
+    V::as_floats(V::left_lanes(V::widen(exponents), 23))
+}

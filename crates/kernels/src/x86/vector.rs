@@ -1,0 +1,466 @@
+//! What the kernels need of a vector, for the two lengths that there are.
+
+use std::arch::x86_64::{
+    __m128i, __m256, __m256i, __m512, __m512i, _mm_cvtsi32_si128, _mm_loadl_epi64, _mm_loadu_si128,
+    _mm256_abs_epi8, _mm256_add_epi32, _mm256_add_ps, _mm256_and_si256, _mm256_broadcastsi128_si256,
+    _mm256_castsi256_ps, _mm256_cvtepi8_epi32, _mm256_cvtepi32_ps, _mm256_cvtepu8_epi32,
+    _mm256_cvtepu16_epi32, _mm256_cvtph_ps, _mm256_dpbusd_avx_epi32, _mm256_fmadd_ps, _mm256_loadu_ps,
+    _mm256_loadu_si256, _mm256_madd_epi16, _mm256_maddubs_epi16, _mm256_mul_ps, _mm256_or_si256,
+    _mm256_set1_epi8, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_ps, _mm256_setzero_si256,
+    _mm256_shuffle_epi8, _mm256_sign_epi8, _mm256_sll_epi16, _mm256_sll_epi32, _mm256_srl_epi16,
+    _mm256_storeu_ps, _mm256_storeu_si256, _mm256_xor_si256, _mm512_add_epi32, _mm512_add_ps,
+    _mm512_and_si512, _mm512_broadcast_i32x4, _mm512_castsi512_ps, _mm512_cvtepi8_epi32, _mm512_cvtepi32_ps,
+    _mm512_cvtepu8_epi32, _mm512_cvtepu16_epi32, _mm512_cvtph_ps, _mm512_dpbusd_epi32, _mm512_fmadd_ps,
+    _mm512_loadu_ps, _mm512_loadu_si512, _mm512_mul_ps, _mm512_or_si512, _mm512_set1_epi8, _mm512_set1_epi32,
+    _mm512_set1_ps, _mm512_setzero_si512, _mm512_shuffle_epi8, _mm512_sll_epi32, _mm512_slli_epi16,
+    _mm512_srli_epi16, _mm512_storeu_ps, _mm512_storeu_si512,
+};
+use std::marker::PhantomData;
+
+use super::sweep::{Panel, meet_panel};
+use super::unpack::Kind;
+use crate::activation::Activation;
+
+/// A vector with a row in each lane of 32 bits.
+///
+/// # Safety
+/// Every function needs a processor with the instructions, and pointers to as many bytes as it reads or writes.
+pub(crate) trait Vector: Sized {
+    type Ints: Copy;
+    type Floats: Copy;
+    /// Lanes.
+    const ROWS: usize;
+    /// Whether [`Vector::dot_wide`] takes the bias of 128 off the weights.
+    const TAKES_WIDE_BIAS: bool;
+
+    /// [`meet_panel`] as a function of its own: all block types of a kind share it.
+    unsafe fn meet<K: Kind, const FINE: bool>(
+        panel: &Panel,
+        row: usize,
+        x: &[Activation<'_>],
+        out: &mut [&mut [f32]],
+    );
+
+    unsafe fn load(from: *const u8) -> Self::Ints;
+    unsafe fn store(to: *mut u8, bytes: Self::Ints);
+    /// Sixteen bytes or as many as there are lanes.
+    unsafe fn load_bytes(from: *const u8) -> __m128i;
+    unsafe fn zero() -> Self::Ints;
+    unsafe fn each_int(value: i32) -> Self::Ints;
+    unsafe fn each_byte(value: i8) -> Self::Ints;
+    unsafe fn and(a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    unsafe fn or(a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    /// Adds lanes.
+    unsafe fn add(a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    /// Shifts pairs of bytes.
+    unsafe fn left<const N: u32>(a: Self::Ints) -> Self::Ints;
+    unsafe fn right<const N: u32>(a: Self::Ints) -> Self::Ints;
+    /// Shifts lanes.
+    unsafe fn left_lanes(a: Self::Ints, by: u32) -> Self::Ints;
+    unsafe fn look_up(levels: &[u8; 16], codes: Self::Ints) -> Self::Ints;
+    /// Adds to each lane the products of its four unsigned weights, 63 at most, with four signed bytes.
+    unsafe fn dot(sums: Self::Ints, weights: Self::Ints, x: Self::Ints) -> Self::Ints;
+    /// The same of weights up to 255.
+    unsafe fn dot_wide(sums: Self::Ints, weights: Self::Ints, x: Self::Ints) -> Self::Ints;
+    unsafe fn to_floats(a: Self::Ints) -> Self::Floats;
+    /// The floats of the same bits.
+    unsafe fn as_floats(a: Self::Ints) -> Self::Floats;
+    /// A byte to each lane.
+    unsafe fn widen(bytes: __m128i) -> Self::Ints;
+    unsafe fn widen_signed(bytes: __m128i) -> Self::Ints;
+    /// Floats of 16 bits.
+    unsafe fn halves(from: *const u8) -> Self::Floats;
+    /// Words of 16 bits, one to each lane.
+    unsafe fn words(from: *const u8) -> Self::Ints;
+    unsafe fn load_floats(from: *const f32) -> Self::Floats;
+    unsafe fn store_floats(to: *mut f32, floats: Self::Floats);
+    unsafe fn each_float(value: f32) -> Self::Floats;
+    unsafe fn plus(a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    unsafe fn times(a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// `a * b + c`
+    unsafe fn add_product(a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
+}
+
+/// Sixteen rows: AVX-512 with VNNI.
+pub(super) struct Sixteen;
+
+impl Vector for Sixteen {
+    type Ints = __m512i;
+    type Floats = __m512;
+    const ROWS: usize = 16;
+    const TAKES_WIDE_BIAS: bool = false;
+
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
+    unsafe fn meet<K: Kind, const FINE: bool>(
+        panel: &Panel,
+        row: usize,
+        x: &[Activation<'_>],
+        out: &mut [&mut [f32]],
+    ) {
+        meet_panel::<K, Self, FINE>(panel, row, x, out);
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> __m512i {
+        _mm512_loadu_si512(from.cast())
+    }
+
+    #[inline(always)]
+    unsafe fn store(to: *mut u8, bytes: __m512i) {
+        _mm512_storeu_si512(to.cast(), bytes);
+    }
+
+    #[inline(always)]
+    unsafe fn load_bytes(from: *const u8) -> __m128i {
+        _mm_loadu_si128(from.cast())
+    }
+
+    #[inline(always)]
+    unsafe fn zero() -> __m512i {
+        _mm512_setzero_si512()
+    }
+
+    #[inline(always)]
+    unsafe fn each_int(value: i32) -> __m512i {
+        _mm512_set1_epi32(value)
+    }
+
+    #[inline(always)]
+    unsafe fn each_byte(value: i8) -> __m512i {
+        _mm512_set1_epi8(value)
+    }
+
+    #[inline(always)]
+    unsafe fn and(a: __m512i, b: __m512i) -> __m512i {
+        _mm512_and_si512(a, b)
+    }
+
+    #[inline(always)]
+    unsafe fn or(a: __m512i, b: __m512i) -> __m512i {
+        _mm512_or_si512(a, b)
+    }
+
+    #[inline(always)]
+    unsafe fn add(a: __m512i, b: __m512i) -> __m512i {
+        _mm512_add_epi32(a, b)
+    }
+
+    #[inline(always)]
+    unsafe fn left<const N: u32>(a: __m512i) -> __m512i {
+        _mm512_slli_epi16::<N>(a)
+    }
+
+    #[inline(always)]
+    unsafe fn right<const N: u32>(a: __m512i) -> __m512i {
+        _mm512_srli_epi16::<N>(a)
+    }
+
+    #[inline(always)]
+    unsafe fn left_lanes(a: __m512i, by: u32) -> __m512i {
+        _mm512_sll_epi32(a, _mm_cvtsi32_si128(by as i32))
+    }
+
+    #[inline(always)]
+    unsafe fn look_up(levels: &[u8; 16], codes: __m512i) -> __m512i {
+        let levels = _mm512_broadcast_i32x4(_mm_loadu_si128(levels.as_ptr().cast()));
+        _mm512_shuffle_epi8(levels, codes)
+    }
+
+    #[inline(always)]
+    unsafe fn dot(sums: __m512i, weights: __m512i, x: __m512i) -> __m512i {
+        _mm512_dpbusd_epi32(sums, weights, x)
+    }
+
+    #[inline(always)]
+    unsafe fn dot_wide(sums: __m512i, weights: __m512i, x: __m512i) -> __m512i {
+        _mm512_dpbusd_epi32(sums, weights, x)
+    }
+
+    #[inline(always)]
+    unsafe fn to_floats(a: __m512i) -> __m512 {
+        _mm512_cvtepi32_ps(a)
+    }
+
+    #[inline(always)]
+    unsafe fn as_floats(a: __m512i) -> __m512 {
+        _mm512_castsi512_ps(a)
+    }
+
+    #[inline(always)]
+    unsafe fn widen(bytes: __m128i) -> __m512i {
+        _mm512_cvtepu8_epi32(bytes)
+    }
+
+    #[inline(always)]
+    unsafe fn widen_signed(bytes: __m128i) -> __m512i {
+        _mm512_cvtepi8_epi32(bytes)
+    }
+
+    #[inline(always)]
+    unsafe fn halves(from: *const u8) -> __m512 {
+        _mm512_cvtph_ps(_mm256_loadu_si256(from.cast()))
+    }
+
+    #[inline(always)]
+    unsafe fn words(from: *const u8) -> __m512i {
+        _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()))
+    }
+
+    #[inline(always)]
+    unsafe fn load_floats(from: *const f32) -> __m512 {
+        _mm512_loadu_ps(from)
+    }
+
+    #[inline(always)]
+    unsafe fn store_floats(to: *mut f32, floats: __m512) {
+        _mm512_storeu_ps(to, floats);
+    }
+
+    #[inline(always)]
+    unsafe fn each_float(value: f32) -> __m512 {
+        _mm512_set1_ps(value)
+    }
+
+    #[inline(always)]
+    unsafe fn plus(a: __m512, b: __m512) -> __m512 {
+        _mm512_add_ps(a, b)
+    }
+
+    #[inline(always)]
+    unsafe fn times(a: __m512, b: __m512) -> __m512 {
+        _mm512_mul_ps(a, b)
+    }
+
+    #[inline(always)]
+    unsafe fn add_product(a: __m512, b: __m512, c: __m512) -> __m512 {
+        _mm512_fmadd_ps(a, b, c)
+    }
+}
+
+/// Eight rows: AVX2, with products of bytes by `D`.
+pub(super) struct Eight<D>(PhantomData<D>);
+
+/// Products of bytes, added up by fours.
+///
+/// # Safety
+/// As with [`Vector`].
+pub(super) trait Fours: Sized {
+    const TAKES_WIDE_BIAS: bool;
+    unsafe fn meet<K: Kind, const FINE: bool>(
+        panel: &Panel,
+        row: usize,
+        x: &[Activation<'_>],
+        out: &mut [&mut [f32]],
+    );
+    unsafe fn dot(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i;
+    unsafe fn dot_wide(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i;
+}
+
+pub(super) struct Avx2;
+pub(super) struct AvxVnni;
+
+impl Fours for Avx2 {
+    const TAKES_WIDE_BIAS: bool = true;
+
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn meet<K: Kind, const FINE: bool>(
+        panel: &Panel,
+        row: usize,
+        x: &[Activation<'_>],
+        out: &mut [&mut [f32]],
+    ) {
+        meet_panel::<K, Eight<Self>, FINE>(panel, row, x, out);
+    }
+
+    /// Sums of two fit 16 bits: `2 * 63 * 127 < 2^15`.
+    #[inline(always)]
+    unsafe fn dot(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i {
+        let pairs = _mm256_maddubs_epi16(weights, x);
+        _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
+    }
+
+    /// Without the bias no magnitude is above 128, and `2 * 128 * 127 < 2^15`. The signs of the weights go over to the
+    /// activations.
+    #[inline(always)]
+    unsafe fn dot_wide(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i {
+        let signed = _mm256_xor_si256(weights, _mm256_set1_epi8(i8::MIN));
+        Self::dot(sums, _mm256_abs_epi8(signed), _mm256_sign_epi8(x, signed))
+    }
+}
+
+impl Fours for AvxVnni {
+    const TAKES_WIDE_BIAS: bool = false;
+
+    #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
+    unsafe fn meet<K: Kind, const FINE: bool>(
+        panel: &Panel,
+        row: usize,
+        x: &[Activation<'_>],
+        out: &mut [&mut [f32]],
+    ) {
+        meet_panel::<K, Eight<Self>, FINE>(panel, row, x, out);
+    }
+
+    #[inline(always)]
+    unsafe fn dot(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i {
+        _mm256_dpbusd_avx_epi32(sums, weights, x)
+    }
+
+    #[inline(always)]
+    unsafe fn dot_wide(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i {
+        _mm256_dpbusd_avx_epi32(sums, weights, x)
+    }
+}
+
+impl<D: Fours> Vector for Eight<D> {
+    type Ints = __m256i;
+    type Floats = __m256;
+    const ROWS: usize = 8;
+    const TAKES_WIDE_BIAS: bool = D::TAKES_WIDE_BIAS;
+
+    #[inline(always)]
+    unsafe fn meet<K: Kind, const FINE: bool>(
+        panel: &Panel,
+        row: usize,
+        x: &[Activation<'_>],
+        out: &mut [&mut [f32]],
+    ) {
+        D::meet::<K, FINE>(panel, row, x, out);
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> __m256i {
+        _mm256_loadu_si256(from.cast())
+    }
+
+    #[inline(always)]
+    unsafe fn store(to: *mut u8, bytes: __m256i) {
+        _mm256_storeu_si256(to.cast(), bytes);
+    }
+
+    #[inline(always)]
+    unsafe fn load_bytes(from: *const u8) -> __m128i {
+        _mm_loadl_epi64(from.cast())
+    }
+
+    #[inline(always)]
+    unsafe fn zero() -> __m256i {
+        _mm256_setzero_si256()
+    }
+
+    #[inline(always)]
+    unsafe fn each_int(value: i32) -> __m256i {
+        _mm256_set1_epi32(value)
+    }
+
+    #[inline(always)]
+    unsafe fn each_byte(value: i8) -> __m256i {
+        _mm256_set1_epi8(value)
+    }
+
+    #[inline(always)]
+    unsafe fn and(a: __m256i, b: __m256i) -> __m256i {
+        _mm256_and_si256(a, b)
+    }
+
+    #[inline(always)]
+    unsafe fn or(a: __m256i, b: __m256i) -> __m256i {
+        _mm256_or_si256(a, b)
+    }
+
+    #[inline(always)]
+    unsafe fn add(a: __m256i, b: __m256i) -> __m256i {
+        _mm256_add_epi32(a, b)
+    }
+
+    #[inline(always)]
+    unsafe fn left<const N: u32>(a: __m256i) -> __m256i {
+        _mm256_sll_epi16(a, _mm_cvtsi32_si128(N as i32))
+    }
+
+    #[inline(always)]
+    unsafe fn right<const N: u32>(a: __m256i) -> __m256i {
+        _mm256_srl_epi16(a, _mm_cvtsi32_si128(N as i32))
+    }
+
+    #[inline(always)]
+    unsafe fn left_lanes(a: __m256i, by: u32) -> __m256i {
+        _mm256_sll_epi32(a, _mm_cvtsi32_si128(by as i32))
+    }
+
+    #[inline(always)]
+    unsafe fn look_up(levels: &[u8; 16], codes: __m256i) -> __m256i {
+        let levels = _mm256_broadcastsi128_si256(_mm_loadu_si128(levels.as_ptr().cast()));
+        _mm256_shuffle_epi8(levels, codes)
+    }
+
+    #[inline(always)]
+    unsafe fn dot(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i {
+        D::dot(sums, weights, x)
+    }
+
+    #[inline(always)]
+    unsafe fn dot_wide(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i {
+        D::dot_wide(sums, weights, x)
+    }
+
+    #[inline(always)]
+    unsafe fn to_floats(a: __m256i) -> __m256 {
+        _mm256_cvtepi32_ps(a)
+    }
+
+    #[inline(always)]
+    unsafe fn as_floats(a: __m256i) -> __m256 {
+        _mm256_castsi256_ps(a)
+    }
+
+    #[inline(always)]
+    unsafe fn widen(bytes: __m128i) -> __m256i {
+        _mm256_cvtepu8_epi32(bytes)
+    }
+
+    #[inline(always)]
+    unsafe fn widen_signed(bytes: __m128i) -> __m256i {
+        _mm256_cvtepi8_epi32(bytes)
+    }
+
+    #[inline(always)]
+    unsafe fn halves(from: *const u8) -> __m256 {
+        _mm256_cvtph_ps(_mm_loadu_si128(from.cast()))
+    }
+
+    #[inline(always)]
+    unsafe fn words(from: *const u8) -> __m256i {
+        _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()))
+    }
+
+    #[inline(always)]
+    unsafe fn load_floats(from: *const f32) -> __m256 {
+        _mm256_loadu_ps(from)
+    }
+
+    #[inline(always)]
+    unsafe fn store_floats(to: *mut f32, floats: __m256) {
+        _mm256_storeu_ps(to, floats);
+    }
+
+    #[inline(always)]
+    unsafe fn each_float(value: f32) -> __m256 {
+        _mm256_set1_ps(value)
+    }
+
+    #[inline(always)]
+    unsafe fn plus(a: __m256, b: __m256) -> __m256 {
+        _mm256_add_ps(a, b)
+    }
+
+    #[inline(always)]
+    unsafe fn times(a: __m256, b: __m256) -> __m256 {
+        _mm256_mul_ps(a, b)
+    }
+
+    #[inline(always)]
+    unsafe fn add_product(a: __m256, b: __m256, c: __m256) -> __m256 {
+        _mm256_fmadd_ps(a, b, c)
+    }
+}

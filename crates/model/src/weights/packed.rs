@@ -1,0 +1,112 @@
+//! Matrices in the order in which the kernels read them.
+//!
+//! A file has its rows one after the other; the kernels take sixteen at a time, interleaved. [`Weights::pack`] brings all matrices
+//! but the embedding into that order once, in memory of its own, and gives the pages of the file back as it goes, so that a
+//! model takes its size once and not twice.
+
+use std::io;
+use std::sync::Arc;
+
+use formwork_kernels::{Activation, PackedRows, TILE_ROWS, pack};
+use memmap2::{Mmap, MmapMut};
+use rayon::prelude::*;
+
+use super::{Matrix, Weights};
+use formwork_kernels::Encoding;
+
+/// A weight matrix in the order of the kernels, one output per row.
+#[derive(Clone, Debug)]
+pub(crate) struct Packed {
+    memory: Arc<Mmap>,
+    /// Where it begins.
+    offset: usize,
+    encoding: Encoding,
+    /// Outputs.
+    pub(crate) rows: usize,
+    /// Inputs.
+    pub(crate) columns: usize,
+}
+
+impl Packed {
+    fn view(&self) -> PackedRows<'_> {
+        let len = PackedRows::bytes_for(self.encoding, self.rows, self.columns);
+        let bytes = &self.memory[self.offset..self.offset + len];
+        PackedRows::new(self.encoding, self.rows, self.columns, bytes)
+    }
+
+    /// The bytes that sixteen rows take.
+    pub(crate) const fn tile_bytes(&self) -> usize {
+        PackedRows::tile_bytes(self.encoding, self.columns)
+    }
+
+    /// Expands a row.
+    pub(crate) fn dequantize(&self, row: usize, out: &mut [f32]) {
+        self.view().dequantize(row, out);
+    }
+
+    /// Multiplies the rows from a tile's first on with activation rows, as many as there is room for: `out[token][row]`.
+    pub(crate) fn products(&self, first_tile: usize, x: &[Activation<'_>], out: &mut [&mut [f32]]) {
+        self.view().products(first_tile, x, out);
+    }
+
+    /// The products of a tile's rows with one activation row.
+    pub(crate) fn tile(&self, tile: usize, x: Activation<'_>) -> [f32; TILE_ROWS] {
+        self.view().tile(tile, x)
+    }
+
+    /// Whether the elements are plain floats.
+    pub(crate) const fn is_float(&self) -> bool {
+        self.encoding.is_float()
+    }
+}
+
+impl Weights<Matrix> {
+    /// Packs all matrices but the embedding.
+    ///
+    /// # Errors
+    /// When the system has no memory for them.
+    pub(crate) fn pack(self) -> io::Result<Weights<Packed>> {
+        let mut len = 0;
+        self.each(&mut |matrix| len += packed_bytes(matrix));
+        let mut memory = MmapMut::map_anon(len.max(1))?;
+        #[cfg(target_os = "linux")]
+        if let Err(error) = memory.advise(memmap2::Advice::HugePage) {
+            tracing::debug!(%error, "huge pages were refused");
+        }
+        let mut room = &mut memory[..];
+        self.each(&mut |matrix| {
+            let own = room.split_off_mut(..packed_bytes(matrix)).unwrap_or_default();
+            fill(matrix, own);
+            matrix.release();
+        });
+        let memory = Arc::new(memory.make_read_only()?);
+        let mut offset = 0;
+        Ok(self.map(&mut |matrix| {
+            let start = offset;
+            offset += packed_bytes(&matrix);
+            let Matrix { rows, columns, .. } = matrix;
+            Packed { memory: Arc::clone(&memory), offset: start, encoding: matrix.encoding(), rows, columns }
+        }))
+    }
+}
+
+fn packed_bytes(matrix: &Matrix) -> usize {
+    PackedRows::bytes_for(matrix.encoding(), matrix.rows, matrix.columns)
+}
+
+/// Writes the rows of `matrix` to `out`, in parallel.
+fn fill(matrix: &Matrix, out: &mut [u8]) {
+    /// Small enough for the cache, large enough to be worth a thread.
+    const BYTES_AT_ONCE: usize = 1 << 18;
+    let (encoding, columns, row_bytes) = (matrix.encoding(), matrix.columns, matrix.row_bytes());
+    if matrix.rows == 0 || columns == 0 {
+        return;
+    }
+    let tiles = (BYTES_AT_ONCE / (TILE_ROWS * row_bytes)).max(1);
+    let tile_bytes = PackedRows::tile_bytes(encoding, columns);
+    matrix
+        .all_bytes()
+        .par_chunks(tiles * TILE_ROWS * row_bytes)
+        .zip(out.par_chunks_mut(tiles * tile_bytes))
+        .for_each(|(rows, out)| pack(encoding, rows, row_bytes, out));
+}
