@@ -22,7 +22,7 @@
 //!
 //! # Limits
 //! Events are read once, rows of other names than those of [`Event`](super::Event) not at all; memory grows with the runs of steps in
-//! the window. A million events take less than a second (`cargo bench -p formwork-benches --bench traces`).
+//! the window. A million events in 250,000 runs of steps take about a second of one core (`cargo bench -p formwork-benches --bench traces`).
 
 mod csv;
 mod fold;

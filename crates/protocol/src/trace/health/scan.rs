@@ -1,9 +1,10 @@
 //! One pass over spans and one over events. What is counted is how often each combination occurs; names are numbers here.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use rusqlite::types::{Value as SqlValue, ValueRef};
 use rusqlite::{Connection, Row};
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::Value;
 
 use super::HealthOptions;
@@ -36,12 +37,12 @@ pub(super) struct Scan {
     /// Beginning and end, where there is anything.
     pub(super) window: Option<(Timestamp, Timestamp)>,
     pub(super) names: Names,
-    pub(super) subjects: HashMap<i64, Subject>,
+    pub(super) subjects: FxHashMap<i64, Subject>,
     pub(super) stages: Stages,
-    pub(super) cells: HashMap<Cell, u64>,
+    pub(super) cells: FxHashMap<Cell, u64>,
     pub(super) transforms: HashMap<String, u64>,
     /// Runs of steps by bucket, of each name, and of all without one.
-    pub(super) runs: HashMap<(Option<NameId>, u32), u64>,
+    pub(super) runs: FxHashMap<(Option<NameId>, u32), u64>,
     pub(super) traces: u64,
 }
 
@@ -61,7 +62,7 @@ pub(super) struct Subject {
 #[derive(Default)]
 pub(super) struct Stages {
     pub(super) all: Vec<String>,
-    ids: HashMap<String, u32>,
+    ids: FxHashMap<String, u32>,
 }
 
 impl Names {
@@ -185,7 +186,7 @@ fn spans(
     buckets: Buckets,
     scan: &mut Scan,
 ) -> Result<(), rusqlite::Error> {
-    let (mut traces, mut seen) = (HashSet::new(), HashSet::new());
+    let (mut traces, mut seen) = (FxHashSet::default(), FxHashSet::default());
     let query = "SELECT id, trace, parent, kind, subject, start_us FROM spans";
     each(connection, query, "start_us", since, |row| {
         let Some(subject) = scan.subjects.get(&row.get(4)?) else { return Ok(()) };
@@ -214,7 +215,7 @@ fn events(
     scan: &mut Scan,
 ) -> Result<(), rusqlite::Error> {
     // Lists of transforms as they were written: there are few, so each is read once.
-    let mut lists: HashMap<String, u64> = HashMap::new();
+    let mut lists: FxHashMap<String, u64> = FxHashMap::default();
     let query = "SELECT subject, name, at_us, stage, transforms, attributes FROM events";
     each(connection, query, "at_us", since, |row| {
         let subject = row.get(0)?;
