@@ -59,7 +59,7 @@ impl Adapter {
             return unread(violation, stages);
         }
         let document = match Tape::parse(text, limits.max_depth) {
-            Ok(tape) if self.on_tapes.is_valid(tape.root()) => {
+            Ok(tape) if tape.is_valid(&self.on_tapes) => {
                 if level != OutputProcessing::Off {
                     stages
                         .extend(BUILT_IN.map(|stage| StageReport::skip(stage, "the text is valid as it is")));
@@ -163,7 +163,7 @@ impl Adapter {
         deadline: Deadline,
         mut stages: Vec<StageReport>,
     ) -> Adaptation {
-        if self.on_tapes.is_valid(document.root()) {
+        if document.is_valid(&self.on_tapes) {
             if level != OutputProcessing::Off {
                 stages.push(StageReport::skip(Stage::Semantic, "the value is valid"));
             }

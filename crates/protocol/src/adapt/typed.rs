@@ -51,7 +51,7 @@ impl Adapter {
     pub fn holds(&self, text: &str) -> bool {
         let limits = &self.options.limits;
         text.len() <= limits.max_bytes
-            && Tape::parse(text, limits.max_depth).is_ok_and(|tape| self.on_tapes.is_valid(tape.root()))
+            && Tape::parse(text, limits.max_depth).is_ok_and(|tape| tape.is_valid(&self.on_tapes))
     }
 }
 

@@ -122,9 +122,7 @@ fn look<'t>(adapter: &Adapter, text: &'t str) -> Look<'t> {
 fn string_or_value<'t>(adapter: &Adapter, tape: Tape<'t>, was_wrapped: bool) -> Look<'t> {
     match tape.as_str() {
         Some(inner)
-            if may_unescape(adapter)
-                && inner.contains(['{', '['])
-                && !adapter.on_tapes.is_valid(tape.root()) =>
+            if may_unescape(adapter) && inner.contains(['{', '[']) && !tape.is_valid(&adapter.on_tapes) =>
         {
             Look::Inner(inner.into_owned())
         }

@@ -13,9 +13,11 @@ mod text;
 
 use std::borrow::Cow;
 
+use jsonschema::Validator;
 use serde_json::{Map, Number, Value};
 
-pub(super) use node::{NodeRef, OnTape};
+pub(super) use node::OnTape;
+use node::View;
 pub(super) use parse::{Fault, Place, SyntaxError, pointer_token};
 pub(super) use text::{escape, number, number_length, quoted, unescape};
 
@@ -66,8 +68,8 @@ impl Document {
         build(&self.text, &self.cells, 0)
     }
 
-    pub(super) fn root(&self) -> NodeRef<'_> {
-        NodeRef::root(&self.text, &self.cells)
+    pub(super) fn is_valid(&self, validator: &Validator<OnTape>) -> bool {
+        View { text: &self.text, cells: &self.cells }.is_valid(validator)
     }
 
     /// As what it was parsed.
@@ -92,8 +94,8 @@ impl<'t> Tape<'t> {
         string(self.text, self.cells.first()?)
     }
 
-    pub(super) fn root(&self) -> NodeRef<'_> {
-        NodeRef::root(self.text, &self.cells)
+    pub(super) fn is_valid(&self, validator: &Validator<OnTape>) -> bool {
+        View { text: self.text, cells: &self.cells }.is_valid(validator)
     }
 
     /// With a text of its own.
@@ -102,6 +104,7 @@ impl<'t> Tape<'t> {
     }
 }
 
+#[inline]
 fn string<'t>(text: &'t str, cell: &Cell) -> Option<Cow<'t, str>> {
     let inner = || &text[cell.start as usize..cell.end as usize];
     match cell.kind {
@@ -109,6 +112,20 @@ fn string<'t>(text: &'t str, cell: &Cell) -> Option<Cow<'t, str>> {
         // Escapes were checked when it was indexed.
         Kind::Escaped => Some(unescape(inner()).map_or(Cow::Borrowed(inner()), Cow::Owned)),
         _ => None,
+    }
+}
+
+/// Whether a cell is that string.
+#[inline]
+fn is_string(text: &str, cell: &Cell, expected: &str) -> bool {
+    match cell.kind {
+        Kind::String => {
+            let length = (cell.end - cell.start) as usize;
+            length == expected.len()
+                && text.as_bytes()[cell.start as usize..cell.end as usize] == *expected.as_bytes()
+        }
+        Kind::Escaped => string(text, cell).is_some_and(|string| string == expected),
+        _ => false,
     }
 }
 

@@ -2,44 +2,48 @@
 
 use std::borrow::Cow;
 
-use jsonschema::JsonType;
 use jsonschema::json::{Array, Json, Node, NodeIdentity, Object};
+use jsonschema::{JsonType, Validator};
 use serde_json::{Number, Value};
 
-use super::{Cell, Kind, build, number_of, string};
+use super::{Cell, Kind, build, is_string, number_of, string};
 
 /// The representation.
 pub(in super::super) struct OnTape;
 
+/// A text with its cells.
+pub(in super::super) struct View<'a> {
+    pub(super) text: &'a str,
+    pub(super) cells: &'a [Cell],
+}
+
+impl View<'_> {
+    pub(super) fn is_valid(&self, validator: &Validator<OnTape>) -> bool {
+        validator.is_valid(NodeRef::At(self, 0))
+    }
+}
+
 /// A value of a tape, or a name by itself.
 #[derive(Clone, Copy)]
 pub(in super::super) enum NodeRef<'a> {
-    At { text: &'a str, cells: &'a [Cell], index: usize },
+    At(&'a View<'a>, u32),
     Name(&'a str),
 }
 
 impl<'a> NodeRef<'a> {
-    pub(super) fn root(text: &'a str, cells: &'a [Cell]) -> Self {
-        Self::At { text, cells, index: 0 }
-    }
-
     #[inline]
-    fn kind(&self) -> Kind {
+    fn kind(self) -> Kind {
         match self {
-            Self::At { cells, index, .. } => cells[*index].kind,
+            Self::At(view, index) => view.cells[index as usize].kind,
             Self::Name(_) => Kind::String,
         }
     }
 
     #[inline]
-    fn items(&self) -> Items<'a> {
-        match *self {
-            Self::At { text, cells, index } => {
-                let cell = cells[index];
-                Items { text, cells, at: index + 1, end: cell.next as usize, count: cell.end as usize }
-            }
-            Self::Name(_) => Items { text: "", cells: &[], at: 0, end: 0, count: 0 },
-        }
+    fn items(self, kind: Kind) -> Option<Items<'a>> {
+        let Self::At(view, index) = self else { return None };
+        let cell = view.cells.get(index as usize).filter(|cell| cell.kind == kind)?;
+        Some(Items { view, at: index + 1, end: cell.next, count: cell.end })
     }
 }
 
@@ -67,25 +71,25 @@ impl<'a> Node<'a, OnTape> for NodeRef<'a> {
 
     #[inline]
     fn as_object(&self) -> Option<Items<'a>> {
-        (self.kind() == Kind::Object).then(|| self.items())
+        self.items(Kind::Object)
     }
 
     #[inline]
     fn as_array(&self) -> Option<Items<'a>> {
-        (self.kind() == Kind::Array).then(|| self.items())
+        self.items(Kind::Array)
     }
 
     #[inline]
     fn as_string(&self) -> Option<Cow<'a, str>> {
         match *self {
-            Self::At { text, cells, index } => string(text, &cells[index]),
+            Self::At(view, index) => string(view.text, &view.cells[index as usize]),
             Self::Name(name) => Some(Cow::Borrowed(name)),
         }
     }
 
     fn as_number(&self) -> Option<Number> {
         match *self {
-            Self::At { text, cells, index } => number_of(text, &cells[index]),
+            Self::At(view, index) => number_of(view.text, &view.cells[index as usize]),
             Self::Name(_) => None,
         }
     }
@@ -132,23 +136,26 @@ impl<'a> Node<'a, OnTape> for NodeRef<'a> {
 
     #[inline]
     fn equals_value(&self, expected: &Value) -> bool {
-        match (expected, self.as_string()) {
-            (Value::String(expected), Some(string)) => *expected == string,
-            (Value::String(_), None) | (_, Some(_)) => false,
-            (expected, None) => jsonschema::json::cmp::equal(&self.to_value(), expected),
+        match (expected, *self) {
+            (Value::String(expected), Self::At(view, index)) => {
+                is_string(view.text, &view.cells[index as usize], expected)
+            }
+            (Value::String(expected), Self::Name(name)) => expected == name,
+            (_, _) if self.is_string() => false,
+            (expected, _) => jsonschema::json::cmp::equal(&self.to_value(), expected),
         }
     }
 
     fn to_value(&self) -> Cow<'a, Value> {
         Cow::Owned(match *self {
-            Self::At { text, cells, index } => build(text, cells, index),
+            Self::At(view, index) => build(view.text, view.cells, index as usize),
             Self::Name(name) => name.into(),
         })
     }
 
     fn identity(&self) -> Option<NodeIdentity> {
         Some(match *self {
-            Self::At { cells, index, .. } => NodeIdentity::new(std::ptr::from_ref(&cells[index]) as usize),
+            Self::At(view, index) => NodeIdentity::tagged(std::ptr::from_ref(view) as usize, index),
             Self::Name(name) => NodeIdentity::new(name.as_ptr() as usize),
         })
     }
@@ -157,22 +164,22 @@ impl<'a> Node<'a, OnTape> for NodeRef<'a> {
 /// The members of an object, or the elements of an array.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Items<'a> {
-    text: &'a str,
-    cells: &'a [Cell],
-    at: usize,
-    end: usize,
-    count: usize,
+    view: &'a View<'a>,
+    at: u32,
+    end: u32,
+    count: u32,
 }
 
 impl<'a> Items<'a> {
     #[inline]
-    fn next_node(&mut self) -> Option<NodeRef<'a>> {
+    fn next_cell(&mut self) -> Option<(u32, &'a Cell)> {
         if self.at >= self.end {
             return None;
         }
-        let node = NodeRef::At { text: self.text, cells: self.cells, index: self.at };
-        self.at = self.cells[self.at].next as usize;
-        Some(node)
+        let index = self.at;
+        let cell = self.view.cells.get(index as usize)?;
+        self.at = cell.next;
+        Some((index, cell))
     }
 }
 
@@ -182,13 +189,22 @@ impl<'a> Object<'a, OnTape> for Items<'a> {
     type MembersIter = Members<'a>;
 
     fn len(&self) -> usize {
-        self.count
+        self.count as usize
     }
 
+    #[inline]
     fn get(&self, key: &String) -> Option<NodeRef<'a>> {
-        self.members().find(|(name, _)| name == key).map(|(_, node)| node)
+        let mut items = *self;
+        while let Some((_, name)) = items.next_cell() {
+            let (value, _) = items.next_cell()?;
+            if is_string(self.view.text, name, key) {
+                return Some(NodeRef::At(self.view, value));
+            }
+        }
+        None
     }
 
+    #[inline]
     fn members(&self) -> Members<'a> {
         Members(*self)
     }
@@ -199,7 +215,7 @@ impl<'a> Array<'a, OnTape> for Items<'a> {
     type ElementsIter = Elements<'a>;
 
     fn len(&self) -> usize {
-        self.count
+        self.count as usize
     }
 
     fn elements(&self) -> Elements<'a> {
@@ -215,8 +231,9 @@ impl<'a> Iterator for Members<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let name = self.0.next_node()?.as_string()?;
-        Some((name, self.0.next_node()?))
+        let (_, name) = self.0.next_cell()?;
+        let (value, _) = self.0.next_cell()?;
+        Some((string(self.0.view.text, name)?, NodeRef::At(self.0.view, value)))
     }
 }
 
@@ -228,6 +245,7 @@ impl<'a> Iterator for Elements<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        self.0.next_node()
+        let (index, _) = self.0.next_cell()?;
+        Some(NodeRef::At(self.0.view, index))
     }
 }

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use thiserror::Error;
 
 use super::text::{escape, number, number_length};
-use super::{Cell, Kind, string};
+use super::{Cell, Kind, is_string, string};
 
 /// How many names of an object are compared one by one; more are put in a set.
 const FEW_NAMES: usize = 32;
@@ -234,22 +234,29 @@ impl Parser<'_> {
     #[inline]
     fn repeated(&mut self) -> Option<String> {
         let last = self.cells.len() - 1;
-        let name = string(self.text, &self.cells[last])?;
+        let name = self.cells.get(last)?;
         let open = self.open.last_mut()?;
-        let bit = 1 << (hash(name.as_bytes()) & 63);
-        let is_new = open.seen & bit == 0;
-        open.seen |= bit;
         let before = &self.names[open.names..];
-        let of = |&cell: &u32| string(self.text, &self.cells[cell as usize]);
-        let is_known = if before.len() < FEW_NAMES {
-            !is_new && before.iter().any(|cell| of(cell).as_ref() == Some(&name))
+        let is_known = if name.kind == Kind::String && before.len() < FEW_NAMES {
+            let name = &self.text[name.start as usize..name.end as usize];
+            let bit = 1 << (hash(name.as_bytes()) & 63);
+            // A name with escapes may be any.
+            let is_new = open.seen & bit == 0;
+            open.seen |= bit;
+            !is_new && before.iter().any(|&cell| is_string(self.text, &self.cells[cell as usize], name))
         } else {
-            let names = || before.iter().filter_map(of).map(Cow::into_owned).collect();
-            !open.set.get_or_insert_with(names).insert(name.clone().into_owned())
+            open.seen = u64::MAX;
+            let of = |&cell: &u32| string(self.text, &self.cells[cell as usize]).map(Cow::into_owned);
+            let name = string(self.text, name)?.into_owned();
+            let set = open.set.get_or_insert_with(HashSet::new);
+            if set.len() < before.len() {
+                set.extend(before.iter().skip(set.len()).filter_map(of));
+            }
+            !set.insert(name)
         };
-        let repeated = is_known.then(|| name.into_owned());
+        let repeated = is_known.then(|| string(self.text, &self.cells[last]).map(Cow::into_owned));
         self.names.push(last as u32);
-        repeated
+        repeated?
     }
 
     #[inline]
