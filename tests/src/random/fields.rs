@@ -177,7 +177,8 @@ fn ints(random: &mut Random) -> Int {
 }
 
 fn floats(random: &mut Random) -> Float {
-    let decimals = random.below(if random.below(3) == 0 { 16 } else { 5 }) as u32;
+    let most = if random.below(3) == 0 { 15 } else { 4 };
+    let decimals = random.below(most + 1) as u32;
     // As far as floats with so many decimals may reach.
     let limit = if decimals == 0 { (1 << 53) - 1 } else { 10i64.pow(15) };
     let unit = 10i64.pow(decimals);

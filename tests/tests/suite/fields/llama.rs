@@ -154,7 +154,7 @@ fn long_lists_and_texts_are_within_it() {
         0, 1, 99, 100, 101, 999, 1000, 1001, 1500, 1996, 1999, 2000, 2001, 2990, 2999, 3000, 10_000, 100_000,
     ];
     for most in counts.into_iter().chain([1_000_000]) {
-        for least in [0, 1, most / 2, most] {
+        for least in [0, 1, most / 2, most].into_iter().filter(|least| *least <= most) {
             for element in [Kind::from(int(0, 9)), Kind::Boolean, constant("x"), string(0, most).into()] {
                 check(array(least, most, element));
             }

@@ -167,7 +167,7 @@ fn classes_are_read_escape_by_escape() {
         let schema = json!({ "type": "string", "maxLength": 1, "pattern": pattern });
         Definition::from_schema(&schema).map(|definition| definition.template())
     };
-    assert_eq!(set("^[\\\\u0041]*$").expect("a class"), r#""<string of 0–1 characters of [0-14\\\\u]>""#);
+    assert_eq!(set("^[\\\\u0041]*$").expect("a class"), r#""<string of 0–1 characters of [014\\\\u]>""#);
     assert_eq!(set("^[\\u0041-\\u0043]*$").expect("a class"), r#""<string of 0–1 characters of [A-C]>""#);
     assert!(set("^[\\u004]*$").is_err() && set("^[\\d]*$").is_err() && set("^[\\u{41}]*$").is_err());
 }
@@ -265,7 +265,7 @@ fn values_of_other_schemas_are_values_of_their_fields() {
     let mut read = 0;
     for seed in 0..10_000 {
         let random = &mut Random::new(seed);
-        let mut schema = self::schema(random, 2);
+        let mut schema = schema(random, 2);
         schema["$defs"] = json!({ "a": self::schema(random, 1), "b": self::schema(random, 0) });
         let Ok(definition) = Definition::from_schema(&schema) else { continue };
         let validator = jsonschema::validator_for(&schema).expect("a schema");
