@@ -37,9 +37,9 @@
 //! The grammar takes one text of each value, but for zeros at the end of a fraction: members in the order of the definition, `", "`
 //! and `": "` between, no other blanks; integers without leading zeros, fraction or exponent, other numbers in plain decimal notation,
 //! no `-0`; generated text with the escapes `\n`, `\t`, `\"` and `\\` only, and in names, options, constants and the fixed text of
-//! templates the shortest escape of each other control character, such as `\r` and `\u0001`. This is how `formwork_grammar` writes values of a schema. The
-//! schema and the validator take values, however they are spelt. On canonical text the three say the same, which the tests check on
-//! random definitions and values.
+//! templates the shortest escape of each other control character, such as `\r` and `\u0001`. This is how `formwork_grammar` writes
+//! values of a schema. The schema and the validator take values, however they are spelt. On canonical text the three say the same,
+//! which the tests check on random definitions and values.
 //!
 //! # The written form
 //! It is described in `grammars/fields/README.md`, type by type, with examples. Every key is read or refused.
