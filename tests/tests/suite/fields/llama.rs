@@ -35,7 +35,7 @@ pub(super) fn largest_repetition(gbnf: &str) -> usize {
     counter.most
 }
 
-impl<'g> Counter<'g> {
+impl Counter<'_> {
     fn name(&mut self) {
         let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-';
         let end = self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len());
