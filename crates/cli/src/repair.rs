@@ -132,12 +132,11 @@ fn nobody() -> PromptRunner {
 }
 
 fn repairer(args: &RepairArgs, prompts: PromptRunner) -> Result<Repairer> {
-    let (repairer, options) = match (&args.steps, &args.step) {
-        (Some(path), Some(name)) => of_step(args, (path, name), &prompts)?,
-        _ => {
-            let shape = args.schema.as_deref().map_or_else(|| Ok(Shape::tool_calls()), shape)?;
-            (Repairer::new(prompts, shape), RepairOptions::default())
-        }
+    let (repairer, options) = if let (Some(path), Some(name)) = (&args.steps, &args.step) {
+        of_step(args, (path, name), &prompts)?
+    } else {
+        let shape = args.schema.as_deref().map_or_else(|| Ok(Shape::tool_calls()), shape)?;
+        (Repairer::new(prompts, shape), RepairOptions::default())
     };
     let options = RepairOptions {
         max_attempts: args.max_attempts.unwrap_or(options.max_attempts),

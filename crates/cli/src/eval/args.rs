@@ -68,7 +68,7 @@ pub(crate) struct EvalArgs {
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "default")]
     pub(crate) scenarios: Vec<String>,
 
-    /// Sampling profiles by name or group: default, recommended, conversation, creative, tool_calling.
+    /// Sampling profiles by name or group: default, recommended, conversation, creative, `tool_calling`.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "default")]
     pub(crate) profiles: Vec<String>,
 

@@ -91,7 +91,9 @@ impl<M> Weights<M> {
                 FeedForward::Dense(dense) => dense.each(see),
                 FeedForward::Experts { router, experts, .. } => {
                     see(&router.weight);
-                    experts.iter().for_each(|expert| expert.each(see));
+                    for expert in experts {
+                        expert.each(see);
+                    }
                 }
             }
         }

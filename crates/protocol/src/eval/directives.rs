@@ -67,7 +67,7 @@ fn types() -> [(&'static str, &'static str, Value); 4] {
     // What an operation needs depends on its name, so that one that is valid can be done.
     let op = |names: &[&str], needs: Value| {
         let path = json!({ "type": "string", "pattern": "^/(draft|ui_state)/[^/]+" });
-        let properties = merge(&body(json!({ "op": { "enum": names }, "path": path })), &body(needs));
+        let properties = merge(&body(&json!({ "op": { "enum": names }, "path": path })), &body(&needs));
         let required: Vec<&String> = properties.keys().collect();
         json!({ "type": "object", "properties": properties, "required": required })
     };
@@ -97,7 +97,7 @@ fn types() -> [(&'static str, &'static str, Value); 4] {
     ]
 }
 
-fn body(value: Value) -> Body {
+fn body(value: &Value) -> Body {
     value.as_object().cloned().unwrap_or_default()
 }
 

@@ -211,7 +211,9 @@ fn by_mode(settings: &EvalSettings, trials: &[&Trial]) -> Groups {
         let exchanges: Vec<_> = trials.iter().flat_map(|trial| &trial.exchanges).filter(in_mode).collect();
         stats.requests = exchanges.len();
         stats.checks = Checks::default();
-        exchanges.iter().for_each(|exchange| stats.checks.merge(&exchange.checks));
+        for exchange in exchanges {
+            stats.checks.merge(&exchange.checks);
+        }
         (mode.map_or("none", EvalMode::name).to_owned(), stats)
     };
     let groups = modes.into_iter().chain([None]).map(group);

@@ -114,14 +114,14 @@ fn check_age(state: &Value) -> Result<(), Problem> {
 mod tests {
     use super::*;
 
-    fn arguments(value: Value) -> Body {
+    fn arguments(value: &Value) -> Body {
         value.as_object().cloned().expect("an object")
     }
 
     #[test]
     fn only_the_open_workspace_is_read_and_changed() {
         let workspace = Workspace::new();
-        let code = |given| workspace.read(&arguments(given)).map_err(|problem| problem.code);
+        let code = |given| workspace.read(&arguments(&given)).map_err(|problem| problem.code);
         assert_eq!(code(json!({})), Err("MISSING_WORKSPACE_ID".to_owned()));
         assert_eq!(code(json!({ "workspace_id": "ws" })), Err("WORKSPACE_NOT_FOUND".to_owned()));
         assert_eq!(code(json!({ "workspace_id": ID })).expect("the state")["draft"]["title"], "Untitled");
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn patches_are_applied_whole_or_not_at_all() {
         let workspace = Workspace::new();
-        let patch = |ops| workspace.patch(&arguments(json!({ "workspace_id": ID, "ops": ops })));
+        let patch = |ops| workspace.patch(&arguments(&json!({ "workspace_id": ID, "ops": ops })));
         let state =
             patch(json!([{ "op": "set", "path": "draft/title", "value": "Harbour" }])).expect("a patch");
         assert_eq!(

@@ -51,7 +51,7 @@ pub fn report(summary: &Summary, trials: &[Trial]) -> Result<String, EvalError> 
         "has_modes": summary.settings.modes.len() > 1,
         "has_strategies": summary.settings.strategies.len() > 1,
         "matrix": matrix,
-        "categories": summary.overall.failures.iter().map(|(name, count)| (name, count)).collect::<Vec<_>>(),
+        "categories": summary.overall.failures.iter().collect::<Vec<_>>(),
         "failed": failed.len(),
         "failures": failed.iter().take(SHOWN).map(|trial| failure(trial)).collect::<Vec<_>>(),
     });
@@ -64,14 +64,15 @@ pub fn report(summary: &Summary, trials: &[Trial]) -> Result<String, EvalError> 
 struct Share {
     ok: usize,
     of: usize,
-    share: f64,
+    /// `ok` over `of`.
+    of_all: f64,
     low: f64,
     high: f64,
 }
 
 fn share(rate: Rate) -> Share {
     let (low, high) = rate.interval().unwrap_or((0.0, 1.0));
-    Share { ok: rate.ok, of: rate.of, share: rate.share().unwrap_or_default(), low, high }
+    Share { ok: rate.ok, of: rate.of, of_all: rate.share().unwrap_or_default(), low, high }
 }
 
 #[derive(Serialize)]
