@@ -40,7 +40,7 @@ pub(crate) struct AdaptArgs {
     #[arg(long, value_name = "N")]
     max_unescape_depth: Option<u8>,
 
-    /// The conversions that are made, in place of the level's: JSON such as {"integer": ["str->int"], "array": ["str->list", "wrap"]}.
+    /// The conversions that are made, in place of the level's: JSON such as `{"integer": ["str->int"], "array": ["str->list", "wrap"]}`.
     #[arg(long, value_name = "JSON")]
     allow: Option<String>,
 
