@@ -128,8 +128,8 @@ fn orders(count: usize) -> String {
             "customer": format!("Customer Number {n}"),
             "email": format!("customer.{n}@example.com"),
             "total": n as f64 * 1.25 + 0.99,
-            "paid": n % 3 == 0,
-            "note": if n % 4 == 0 { Value::Null } else { format!("Leave it \"at the door\" of house {n}, please.").into() },
+            "paid": n.is_multiple_of(3),
+            "note": if n.is_multiple_of(4) { Value::Null } else { format!("Leave it \"at the door\" of house {n}, please.").into() },
             "tags": tags,
             "address": { "street": format!("{n} Long Street"), "city": "Springfield", "zip": format!("{:05}", n * 7) },
         })
