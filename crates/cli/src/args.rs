@@ -66,6 +66,9 @@ pub(crate) enum Command {
     /// Ask models for directives.
     #[command(subcommand)]
     Directives(crate::directives::DirectivesCommand),
+    /// Run steps: calls with all that is done for their output to be what it should be.
+    #[command(subcommand)]
+    Step(crate::step::StepCommand),
     /// Have answers repaired that do not fit their schema.
     Repair(Box<crate::repair::RepairArgs>),
     /// Make grammars, templates and schemas of definitions of fields.

@@ -23,6 +23,7 @@ mod models;
 mod repair;
 mod run;
 mod serve;
+mod step;
 mod tokenize;
 mod tools;
 
@@ -67,6 +68,7 @@ fn dispatch(args: Args) -> Result<bool> {
         Command::Grammar(command) => grammar::grammar(&command, as_json),
         Command::Tools(command) => tools::tools(&command, as_json),
         Command::Directives(command) => directives::directives(&command, as_json),
+        Command::Step(command) => step::step(&command, as_json),
         Command::Repair(command) => repair::repair(&command, as_json),
         Command::Fields(command) => fields::fields(&command, as_json),
         Command::Adapt(command) => adapt::adapt(&command, as_json),

@@ -1,0 +1,208 @@
+//! `formwork step run`
+
+use std::ffi::OsStr;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use clap::Subcommand;
+use formwork_protocol::config::Config;
+use formwork_protocol::step::{Format, Step, StepError, StepInput, StepOutput, StepsFile};
+use formwork_protocol::trace::{SqliteOptions, SqliteSink, Status, Tracer, TracingSink};
+use formwork_protocol::{Body, PromptRunner, ScriptedBackend};
+use serde_json::json;
+
+use crate::backend::BackendArgs;
+use crate::{config, load};
+
+#[derive(Subcommand)]
+pub(crate) enum StepCommand {
+    /// Ask a model as a step of a file says: checked before, constrained, adapted, repaired, and traced.
+    ///
+    /// The value goes to standard output. Exit code 1 says that the step gave none.
+    Run(Box<RunArgs>),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct RunArgs {
+    /// A file of steps, YAML, TOML or JSON.
+    #[arg(long, value_name = "FILE")]
+    steps: PathBuf,
+
+    /// The step.
+    #[arg(long, value_name = "NAME")]
+    step: String,
+
+    /// A configuration file, for what the step leaves out of `[aros]`, and for `[traces]`.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// A file with the context, a JSON object, whose values the step's prompt may name.
+    #[arg(long, value_name = "FILE")]
+    context: Option<PathBuf>,
+
+    /// The database to write traces to [default: that of the configuration; without one, none].
+    #[arg(long, value_name = "DATABASE")]
+    trace: Option<PathBuf>,
+
+    #[command(flatten)]
+    backend: BackendArgs,
+
+    /// The most tokens of each answer, unless the step says it.
+    #[arg(long, value_name = "N")]
+    max_tokens: Option<NonZeroUsize>,
+
+    /// What the user says, after the step's own prompt.
+    prompt: Option<String>,
+}
+
+pub(crate) fn step(command: &StepCommand, as_json: bool) -> Result<bool> {
+    let StepCommand::Run(args) = command;
+    // What is cheap to get wrong is read before a model is loaded.
+    let config = args.config.as_deref().map(config::read).transpose()?.unwrap_or_default();
+    let file = steps(&args.steps)?;
+    let mut context = args.context.as_deref().map(context).transpose()?.unwrap_or_default();
+    let nobody = PromptRunner::new(Arc::new(ScriptedBackend::new([])), "none");
+    build(args, &file, &config, &nobody)?;
+    let tracer = tracer(args, &config)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let ran = runtime.block_on(async {
+        let (backend, model) = args.backend.open()?;
+        let step = build(args, &file, &config, &PromptRunner::new(backend, model))?;
+        tokio::select! {
+            ran = run(args, &step, &mut context, &tracer) => Ok(ran),
+            _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+        }
+    });
+    runtime.shutdown_background();
+    tracer.flush()?;
+    match ran? {
+        Ok(output) if as_json => {
+            let StepOutput { value, text, attempts, repairs } = output;
+            let told = json!({ "value": value, "text": text, "attempts": attempts, "repairs": repairs });
+            println!("{}", json!({ "output": told, "context": context }));
+            Ok(true)
+        }
+        Ok(output) => {
+            println!("{}", output.value);
+            Ok(true)
+        }
+        Err(error) => {
+            eprintln!("formwork: {error:#}");
+            Ok(false)
+        }
+    }
+}
+
+async fn run(
+    args: &RunArgs,
+    step: &Step,
+    context: &mut Body,
+    tracer: &Tracer,
+) -> Result<StepOutput, StepError> {
+    let mut input = args.prompt.as_ref().map(StepInput::of_user).unwrap_or_default();
+    input.options.extend(args.max_tokens.map(|tokens| ("max_tokens".to_owned(), tokens.get().into())));
+    let span = tracer.run(args.steps.display().to_string());
+    let ran = step.run(&input, context, &span).await;
+    span.end(if ran.is_ok() { Status::Ok } else { Status::Error });
+    ran
+}
+
+fn steps(path: &Path) -> Result<StepsFile> {
+    let format = Format::of_extension(path.extension().and_then(OsStr::to_str).unwrap_or_default());
+    StepsFile::parse(&load::read_text(path)?, format).with_context(|| path.display().to_string())
+}
+
+fn build(args: &RunArgs, file: &StepsFile, config: &Config, prompts: &PromptRunner) -> Result<Step> {
+    file.build(&args.step, &config.aros, &|_| prompts.clone())
+        .with_context(|| args.steps.display().to_string())
+}
+
+fn context(path: &Path) -> Result<Body> {
+    let text = load::read_text(path)?;
+    serde_json::from_str(&text).with_context(|| format!("{}: not a JSON object", path.display()))
+}
+
+/// Tells log lines, and a database if there is one.
+fn tracer(args: &RunArgs, config: &Config) -> Result<Tracer> {
+    let of_config = config.traces.database.as_ref().map(|database| {
+        let folder = args.config.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
+        folder.join(database)
+    });
+    let tracer = Tracer::default().with_sink(TracingSink::default());
+    let Some(database) = args.trace.clone().or(of_config) else { return Ok(tracer) };
+    let options = SqliteOptions {
+        correction_ledger: config.aros.correction_ledger_enabled,
+        ..SqliteOptions::default()
+    };
+    Ok(tracer.with_sink(SqliteSink::open(&database, options)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use formwork_protocol::trace::Timestamp;
+    use formwork_protocol::trace::health::{Health, HealthOptions};
+
+    use super::*;
+    use crate::args::{Args, Command};
+
+    const STEPS: &str = "
+agents:
+  count:
+    prompt: Count the words of {{ text }}.
+    processing:
+      aop: full
+      schema: { type: object, properties: { count: { type: integer } }, required: [count] }
+";
+
+    fn parse(args: &[&str]) -> Result<Box<RunArgs>> {
+        match Args::try_parse_from([&["formwork", "step", "run"], args].concat())?.command {
+            Command::Step(StepCommand::Run(args)) => Ok(args),
+            _ => bail!("another command"),
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_step_does_is_in_the_database_for_the_health_check() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        std::fs::write(path("steps.yaml"), STEPS).unwrap();
+        std::fs::write(path("context.json"), r#"{"text": "two words"}"#).unwrap();
+        std::fs::write(path("formwork.toml"), "[traces]\ndatabase = \"traces.db\"\n").unwrap();
+        let (file, given, config) = (path("steps.yaml"), path("context.json"), path("formwork.toml"));
+        let given = ["--steps", &file, "--step", "count", "--context", &given, "--config", &config];
+        let args = parse(&given).unwrap();
+        let config = config::read(args.config.as_deref().unwrap()).unwrap();
+        let answers = ["```json\n{\"count\": \"2\"}\n```", "none", "none at all"]
+            .map(|text| Ok(ScriptedBackend::says(text)));
+        let backend = Arc::new(ScriptedBackend::new(answers));
+        let prompts = PromptRunner::new(backend, "m");
+        let step = build(&args, &steps(&args.steps).unwrap(), &config, &prompts).unwrap();
+        let mut context = context(args.context.as_deref().unwrap()).unwrap();
+        let tracer = tracer(&args, &config).unwrap();
+        let output = run(&args, &step, &mut context, &tracer).await.unwrap();
+        assert_eq!(output.value, json!({ "count": 2 }));
+        assert!(run(&args, &step, &mut context, &tracer).await.is_err());
+        tracer.flush().unwrap();
+        let options = HealthOptions::at(Timestamp::now());
+        let health = Health::read(&folder.path().join("traces.db"), &options).unwrap();
+        let told = serde_json::to_value(&health).unwrap().to_string();
+        assert!(told.contains("\"count\"") && told.contains("str->int"), "{told}");
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_by_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("steps.yaml");
+        std::fs::write(&path, STEPS).unwrap();
+        let file = path.display().to_string();
+        let args = parse(&["--steps", &file, "--step", "nothing"]).unwrap();
+        let prompts = PromptRunner::new(Arc::new(ScriptedBackend::new([])), "m");
+        let error = build(&args, &steps(&path).unwrap(), &Config::default(), &prompts).err().unwrap();
+        assert!(format!("{error:#}").contains("steps.yaml: ") && format!("{error:#}").contains("but count"));
+        std::fs::write(&path, "[]").unwrap();
+        assert!(format!("{:#}", context(&path).unwrap_err()).contains("not a JSON object"));
+    }
+}
