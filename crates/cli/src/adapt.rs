@@ -89,8 +89,8 @@ pub(crate) fn adapt(args: &AdaptArgs, as_json: bool) -> Result<bool> {
 fn run(args: &AdaptArgs, as_json: bool, out: &mut dyn Write, told: &mut dyn Write) -> Result<bool> {
     let schema: Value = load::read_json(&args.schema)?;
     let adapter = Adapter::new(&schema, options(args)?).with_context(|| args.schema.display().to_string())?;
-    let mut report = report(args)?;
     let input = load::read_input_text(args.input.as_deref())?;
+    let mut report = report(args)?;
     let outputs: Vec<(Option<usize>, &str)> = if args.lines {
         let lines = input.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         lines.map(|(at, line)| (Some(at + 1), line)).collect()
@@ -152,8 +152,14 @@ fn options(args: &AdaptArgs) -> Result<AdaptOptions> {
 /// The file of the report, if it goes to one.
 fn report(args: &AdaptArgs) -> Result<Option<Box<dyn Write>>> {
     let Some(path) = args.report.as_deref().filter(|path| *path != Path::new("-")) else { return Ok(None) };
-    if args.input.as_deref() == Some(path) {
-        bail!("the report would be written over the input {}", path.display());
+    let same = |other: &Path| match (path.canonicalize(), other.canonicalize()) {
+        (Ok(path), Ok(other)) => path == other,
+        _ => false,
+    };
+    for (what, other) in [("input", args.input.as_deref()), ("schema", Some(&*args.schema))] {
+        if other.is_some_and(same) {
+            bail!("the report would be written over the {what} {}", path.display());
+        }
     }
     let file = std::fs::File::create(path).with_context(|| path.display().to_string())?;
     Ok(Some(Box::new(BufWriter::new(file))))
@@ -305,6 +311,12 @@ mod tests {
         );
         let over = format!("--report={input}");
         assert!(why(&["--schema", &schema, &over, &input]).contains("over the input"));
+        let detour = format!("--report={}/./{}", folder.path().display(), "output.txt");
+        std::fs::write(folder.path().join("output.txt"), "{}")?;
+        let named = folder.path().join("output.txt").display().to_string();
+        assert!(why(&["--schema", &schema, &detour, &named]).contains("over the input"));
+        let over = format!("--report={schema}");
+        assert!(why(&["--schema", &schema, &over, &input]).contains("over the schema"));
         Ok(())
     }
 }

@@ -5,6 +5,14 @@
 
 #![allow(clippy::print_stdout, reason = "results go to standard output")]
 
+/// Says something on standard error. Nobody may listen there any more, which is no reason to stop.
+macro_rules! eprintln {
+    ($($what:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($what)*);
+    }};
+}
+
 mod adapt;
 mod args;
 mod backend;

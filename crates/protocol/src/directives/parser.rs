@@ -4,6 +4,7 @@
 //! Nothing is repaired. The time is linear in the length of the text, and objects nest at most 128 deep.
 
 use std::fmt;
+use std::ops::Range;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::error::Category;
@@ -111,7 +112,7 @@ fn find(content: &str, text: &str, fields: &[&str]) -> Result<Map<String, Value>
     let mut furthest: Option<Broken> = None;
     for part in fenced(text).into_iter().chain([text]) {
         let found = scan(part, fields);
-        if let Some(envelope) = found.envelope {
+        if let Some((envelope, _)) = found.envelope {
             return envelope.unambiguous(fields);
         }
         first = first.or(found.first);
@@ -126,6 +127,11 @@ fn find(content: &str, text: &str, fields: &[&str]) -> Result<Map<String, Value>
         (None, Some(broken)) => Err(broken.problem(content)),
         (None, None) => Err(Problem::parse(NO_JSON, "there is no JSON object in the answer")),
     }
+}
+
+/// Where the first object with one of these fields is.
+pub(crate) fn envelope_in(text: &str, fields: &[&str]) -> Option<Range<usize>> {
+    scan(text, fields).envelope.map(|(_, place)| place)
 }
 
 /// What stands between lines that begin with a fence, or after the last such line.
@@ -153,7 +159,7 @@ pub(crate) fn fenced(text: &str) -> Vec<&str> {
 #[derive(Default)]
 struct Found<'a> {
     /// The first object with a field of the envelope.
-    envelope: Option<Members>,
+    envelope: Option<(Members, Range<usize>)>,
     /// The first object.
     first: Option<Members>,
     /// What was most nearly an object.
@@ -164,17 +170,23 @@ struct Found<'a> {
 fn scan<'a>(text: &'a str, fields: &[&str]) -> Found<'a> {
     let mut found = Found::default();
     let (mut at, mut effort) = (0, text.len().saturating_mul(EFFORT));
+    // The end of a broken object: what is in it is a part, and never stands for the whole.
+    let mut within = 0;
     while let Some(start) = text.as_bytes()[at..].iter().position(|&byte| byte == b'{') {
         let start = at + start;
         match Members::begin(&text[start..]) {
-            Ok((members, _)) if members.is_envelope(fields) => {
-                return Found { envelope: Some(members), ..found };
+            Ok((_, length)) if start < within => at = start + length,
+            Ok((members, length)) if members.is_envelope(fields) => {
+                return Found { envelope: Some((members, start..start + length)), ..found };
             }
             Ok((members, length)) => {
                 found.first.get_or_insert(members);
                 at = start + length;
             }
             Err(broken) => {
+                if start >= within {
+                    within = start + extent(&text[start..]);
+                }
                 // What is read twice is bounded: then only what no object has come through is tried.
                 effort = effort.saturating_sub(broken.read);
                 at = if effort > 0 { start + 1 } else { start + broken.read.max(1) };
@@ -190,6 +202,33 @@ fn scan<'a>(text: &'a str, fields: &[&str]) -> Found<'a> {
         }
     }
     found
+}
+
+/// How long a broken object is: to the brace that closes it, or to the end where none does; nothing where a brace is just a brace.
+fn extent(text: &str) -> usize {
+    let inside = text[1..].trim_start_matches(is_blank);
+    let name = inside.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_' || c == '$' || c == '-');
+    let is_named = name.len() < inside.len() && name.trim_start_matches(is_blank).starts_with(':');
+    if !inside.starts_with(['"', '\'', '/']) && !is_named {
+        return 0;
+    }
+    let (mut depth, mut is_string, mut is_escaped) = (0usize, false, false);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_string => is_escaped = true,
+            b'"' => is_string = !is_string,
+            b'{' if !is_string => depth += 1,
+            b'}' if !is_string => {
+                depth -= 1;
+                if depth == 0 {
+                    return at + 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    text.len()
 }
 
 /// An object, with the names of fields that come twice.

@@ -88,7 +88,8 @@ impl Shape {
 
     /// What a text comes to: wrappers of XML are made JSON, the value is found in it, and checked.
     pub fn read(&self, text: &str) -> Reading {
-        let unwrapped = if self.0.is_envelope { xml::normalized(text) } else { None };
+        let fields = self.fields();
+        let unwrapped = if self.0.is_envelope { xml::normalized(text, &fields) } else { None };
         match self.find(unwrapped.as_deref().unwrap_or(text)) {
             Ok(value) => self.check(value),
             Err(error) => Reading::of_nothing(vec![error]),
@@ -115,10 +116,13 @@ impl Shape {
         schema::kind(&self.0.schema, &self.0.schema)
     }
 
+    fn fields(&self) -> Vec<&str> {
+        self.0.fields.iter().map(String::as_str).collect()
+    }
+
     fn find(&self, text: &str) -> Result<Value, String> {
         if self.kind() == Some("object") {
-            let fields: Vec<&str> = self.0.fields.iter().map(String::as_str).collect();
-            let object = parser::parse_with(text, BYTES, &fields).map(Value::Object);
+            let object = parser::parse_with(text, BYTES, &self.fields()).map(Value::Object);
             return object.map_err(|problem| format!("The JSON cannot be read: {}", problem.message));
         }
         if text.len() > BYTES {

@@ -137,6 +137,23 @@ fn the_value_is_found_wherever_it_is() {
 }
 
 #[test]
+fn what_is_in_a_broken_object_does_not_stand_for_it() {
+    let shape = Shape::tool_calls();
+    for text in [
+        r#"{"toolCalls": [{"name": "pay", "arguments": {}}],}"#,
+        r#"{'toolCalls': [{"name": "pay", "arguments": {}}]}"#,
+        r#"{toolCalls: [{"name": "pay", "arguments": {"content": "x"}}]}"#,
+        "{ // the call\n\"toolCalls\": [{\"name\": \"pay\", \"arguments\": {}}]}",
+        "```json\n{\"toolCalls\": [{\"name\": \"pay\", \"arguments\": {}}],}\n```",
+    ] {
+        assert!(!shape.read(text).is_valid(), "{text}");
+    }
+    // A brace of the text is no object.
+    let good: Value = serde_json::from_str(GOOD).expect("JSON");
+    assert_eq!(shape.read(&format!("Use {{ and {{curly}} braces: {GOOD}")).value, Some(good));
+}
+
+#[test]
 fn the_prompt_has_all_that_is_needed() {
     let shape = Shape::tool_calls();
     let text = "```json\n{\"bad\": json,}\n```";

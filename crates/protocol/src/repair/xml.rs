@@ -1,14 +1,18 @@
 //! Calls that some models wrap in XML of their training, made the JSON of the envelope.
 //!
 //! `<function_calls>` has calls as `<invoke name="…">` with a `<parameter name="…">` for each argument, or JSON; `<tool_call>` has a call as
-//! JSON. Names may have a prefix, as in `<x:invoke>`. The last of them may be cut off. The time is linear in the length of the text.
+//! JSON. Names may have a prefix, as in `<x:invoke>`. A wrapper may lack its end; a call or an argument that does is cut off, and none.
+//! Tags within an envelope of JSON are text. The time is linear in the length of the text.
 
 use serde_json::{Map, Value, json};
 
-use crate::directives::parser::is_blank;
+use crate::directives::parser::{envelope_in, is_blank};
+
+/// What calls may stand in.
+const WRAPPERS: [&str; 4] = ["function_calls", "tool_calls", "tool_call", "invoke"];
 
 /// The text as an envelope, if it has calls in XML and is no JSON itself.
-pub(super) fn normalized(text: &str) -> Option<String> {
+pub(super) fn normalized(text: &str, fields: &[&str]) -> Option<String> {
     let mentions = |tag: &str| text.contains(tag);
     if !mentions("function_calls") && !mentions("tool_call") && !mentions("invoke") {
         return None;
@@ -18,10 +22,14 @@ pub(super) fn normalized(text: &str) -> Option<String> {
     if is_json {
         return None;
     }
+    let first = element(text, &WRAPPERS)?.before.len();
+    if envelope_in(text, fields).is_some_and(|envelope| envelope.contains(&first)) {
+        return None;
+    }
     let mut said = String::new();
     let mut calls = Vec::new();
     let mut rest = text;
-    while let Some(wrapped) = element(rest, &["function_calls", "tool_calls", "tool_call", "invoke"]) {
+    while let Some(wrapped) = element(rest, &WRAPPERS) {
         said.push_str(wrapped.before);
         let inner = match wrapped.name {
             "invoke" => vec![invocation(&wrapped)],
@@ -89,17 +97,31 @@ fn call(value: Value) -> Option<Value> {
 }
 
 fn invocation(element: &Element<'_>) -> Option<Value> {
+    if !element.is_closed {
+        return None;
+    }
     let name = attribute(element.attributes, "name")?;
     let mut arguments = Map::new();
     let mut rest = element.inner;
     while let Some(parameter) = element_of(rest, "parameter") {
-        let text = parameter.inner.trim_matches(is_blank);
-        // What is no JSON is text, as most of them are.
-        let value = serde_json::from_str(text).unwrap_or_else(|_| Value::String(unescaped(text)));
-        arguments.insert(attribute(parameter.attributes, "name")?, value);
+        let value = argument(parameter.inner.trim_matches(is_blank));
+        let earlier = arguments.insert(attribute(parameter.attributes, "name")?, value);
+        if earlier.is_some() || !parameter.is_closed {
+            return None;
+        }
         rest = parameter.after;
     }
     Some(json!({ "name": name, "arguments": arguments }))
+}
+
+/// Lists, objects, booleans and numbers that are written as we would; all else is text, as most arguments are.
+fn argument(text: &str) -> Value {
+    let read = serde_json::from_str::<Value>(text).ok().filter(|value| match value {
+        Value::Array(_) | Value::Object(_) | Value::Bool(_) => true,
+        Value::Number(number) => number.to_string() == text,
+        Value::Null | Value::String(_) => false,
+    });
+    read.unwrap_or_else(|| Value::String(unescaped(text)))
 }
 
 struct Element<'a> {
@@ -108,6 +130,7 @@ struct Element<'a> {
     attributes: &'a str,
     inner: &'a str,
     after: &'a str,
+    is_closed: bool,
 }
 
 fn element_of<'a>(text: &'a str, name: &'static str) -> Option<Element<'a>> {
@@ -124,8 +147,10 @@ fn element<'a>(text: &'a str, names: &[&'static str]) -> Option<Element<'a>> {
         let local = local.rsplit(':').next().unwrap_or_default();
         if let Some(&name) = names.iter().find(|&&name| name == local) {
             let body = &tag[end + 1..];
-            let (inner, after) = closed(body, name).unwrap_or((body, ""));
-            return Some(Element { before: &text[..start], name, attributes, inner, after });
+            let closed = closed(body, name);
+            let (inner, after) = closed.unwrap_or((body, ""));
+            let is_closed = closed.is_some();
+            return Some(Element { before: &text[..start], name, attributes, inner, after, is_closed });
         }
         at = start + 1;
     }
@@ -162,7 +187,8 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Option<Value> {
-        normalized(text).map(|text| serde_json::from_str(&text).unwrap_or(Value::String(text)))
+        normalized(text, &["toolCalls", "content"])
+            .map(|text| serde_json::from_str(&text).unwrap_or(Value::String(text)))
     }
 
     fn calls(calls: &Value) -> Value {
@@ -185,7 +211,7 @@ mod tests {
             "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>",
             "<tool_calls><tool_call>{\"tool\": \"now\"}</tool_call></tool_calls>",
             "<invoke name='now'></invoke>",
-            "<function_calls><invoke name=\"now\">",
+            "<function_calls><invoke name=\"now\"></invoke>",
         ] {
             assert_eq!(read(text), Some(calls(&now)), "{text}");
         }
@@ -204,7 +230,8 @@ mod tests {
     #[test]
     fn an_envelope_in_a_wrapper_is_the_envelope() {
         let inner = "{\"toolCalls\": [], \"content\": \"Hi\"}";
-        assert_eq!(normalized(&format!("<function_calls>{inner}</function_calls>")).as_deref(), Some(inner));
+        let wrapped = format!("<function_calls>{inner}</function_calls>");
+        assert_eq!(normalized(&wrapped, &["toolCalls"]).as_deref(), Some(inner));
     }
 
     #[test]
@@ -216,7 +243,50 @@ mod tests {
             "the tag invoke is <b>bold</b>",
             "function_calls < 3",
         ] {
-            assert_eq!(normalized(text), None, "{text}");
+            assert_eq!(normalized(text, &["toolCalls", "content"]), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn tags_in_an_envelope_are_text() {
+        let envelope = "{\"content\": \"Write <invoke name='rm'></invoke>\"}";
+        for text in [
+            format!("```json\n{envelope}\n```"),
+            format!("{envelope} Hope that helps"),
+            format!("So: {envelope}"),
+        ] {
+            assert_eq!(normalized(&text, &["toolCalls", "content"]), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_is_no_call() {
+        for text in [
+            "<function_calls><invoke name=\"delete\"><parameter name=\"path\">/home/us",
+            "<function_calls><invoke name=\"delete\"><parameter name=\"path\">/home/user</parameter>",
+            "<function_calls><invoke name=\"delete\">",
+            "<invoke name=\"a\"><parameter name=\"to\">x</parameter><parameter name=\"to\">y</parameter></invoke>",
+        ] {
+            let read = normalized(text, &["toolCalls", "content"]).unwrap();
+            assert!(!read.contains("toolCalls"), "{read}");
+        }
+    }
+
+    #[test]
+    fn arguments_keep_what_is_written() {
+        for (text, value) in [
+            ("1.10", json!("1.10")),
+            ("12345678901234567890123", json!("12345678901234567890123")),
+            ("null", json!("null")),
+            ("\"a\"", json!("\"a\"")),
+            ("007", json!("007")),
+            ("3", json!(3)),
+            ("1.5", json!(1.5)),
+            ("true", json!(true)),
+            ("[1, 2]", json!([1, 2])),
+            ("{\"a\": 1}", json!({ "a": 1 })),
+        ] {
+            assert_eq!(argument(text), value, "{text}");
         }
     }
 }

@@ -9,7 +9,7 @@ use super::context::{StepInput, StepOutput};
 use super::error::{Kind, StepError};
 use super::{Context, Output, Step, StepProcessor, events};
 use crate::adapt::{Adaptation, Input, Interrupted, Processor, ProcessorError};
-use crate::precheck::{PrecheckInput, plan_snippet};
+use crate::precheck::{InjectFeedback, PrecheckInput, plan_snippet};
 use crate::repair::{Reader, Reading, Repairer, SHOWN, truncated, words};
 use crate::trace::{Span, Status};
 use crate::{BackendError, Body, Plan};
@@ -102,8 +102,19 @@ impl Step {
         context: Context,
         span: &Span,
     ) -> Result<Ended, Kind> {
+        let key = self.guidance_key();
+        // Guidance of earlier is not this attempt's; a prompt may name it all the same.
+        if let Some(key) = key {
+            context.set(key, "");
+        }
         let mut messages = self.messages(input, &context)?;
         self.precheck(input, last, (&mut messages, &context), span).await?;
+        if let Some(key) = key {
+            messages = self.messages(input, &context)?;
+            if context.get(key).is_some_and(|guidance| guidance == "") {
+                context.remove(key);
+            }
+        }
         if let Some(failed) = last {
             messages.extend(feedback(failed));
         }
@@ -126,6 +137,13 @@ impl Step {
             read = self.repaired(output, read, (&plan, &context), span).await?;
         }
         self.validated(read)
+    }
+
+    /// The key of the context that guidance comes under, where it does.
+    fn guidance_key(&self) -> Option<&str> {
+        let options = self.precheck.as_ref()?.options();
+        let is_key = options.inject_feedback == Some(InjectFeedback::ContextKey);
+        is_key.then_some(options.context_feedback_key.as_str())
     }
 
     /// The conversation: the system message, what came before, and the prompt.

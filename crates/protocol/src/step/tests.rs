@@ -261,6 +261,29 @@ async fn a_check_that_fails_guides_the_generation() {
 }
 
 #[tokio::test]
+async fn a_prompt_may_name_the_guidance() {
+    let file = "steps:
+  s:
+    prompt: \"{{ _aros_retry_guidance }}Count.\"
+    processing:
+      schema: { type: object, required: [count] }
+      reasoning_precheck: { enabled: true, required_context_keys: [text], inject_feedback: context_key }
+";
+    let backend = says(&[r#"{"count": 2}"#, r#"{"count": 2}"#]);
+    let file = StepsFile::parse(file, Format::Yaml).expect("a file");
+    let step = file.build("s", &Aros::default(), &|_| prompts(&backend)).expect("a step");
+    let run = Tracer::default().run("r");
+    let mut context = Body::new();
+    step.run(&StepInput::default(), &mut context, &run).await.expect("an output");
+    assert_eq!(backend.asked()[0]["messages"][0]["content"], "The context lacks: text.Count.");
+    // What was wrong then is not wrong now.
+    context.insert("text".to_owned(), json!("two words"));
+    step.run(&StepInput::default(), &mut context, &run).await.expect("an output");
+    assert_eq!(backend.asked()[1]["messages"][0]["content"], "Count.");
+    assert_eq!(context.get("_aros_retry_guidance"), None);
+}
+
+#[tokio::test]
 async fn a_check_without_a_plan_is_skipped() {
     let backend = says(&[r#"{"count": 2}"#]);
     let (output, events) = ran(&judged(&backend, &json!("prepend"), Judgement::failed("No."))).await;

@@ -223,6 +223,12 @@ fn events(
         if !scan.subjects.contains_key(&subject) {
             return Ok(());
         }
+        // What a shadow has seen was not done.
+        if matches!(event, Event::OutputAttempt | Event::OutputSuccess | Event::OutputFail)
+            && text(row, 5)?.is_some_and(|attributes| attributes.contains("\"shadow\":true"))
+        {
+            return Ok(());
+        }
         let stage = match event {
             Event::ReasoningValidation => Some(scan.stages.id(&result(text(row, 5)?))),
             _ => text(row, 3)?.map(|stage| scan.stages.id(stage)),
