@@ -183,9 +183,10 @@ fn tell(given: &[Given], answers: &[Answer], stats: Stats, as_json: bool, mut ou
         return Ok(());
     }
     for (given, answer) in given.iter().zip(answers) {
-        match &answer.value {
-            Some(value) => writeln!(out, "{value}")?,
-            None => eprintln!("formwork: {}: there is no value", given.name),
+        if let Some(value) = &answer.value {
+            writeln!(out, "{value}")?;
+        } else {
+            eprintln!("formwork: {}: there is no value", given.name);
         }
         for error in &answer.errors {
             eprintln!("formwork: {}: {error}", given.name);
