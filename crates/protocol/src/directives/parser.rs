@@ -170,22 +170,24 @@ struct Found<'a> {
 fn scan<'a>(text: &'a str, fields: &[&str]) -> Found<'a> {
     let mut found = Found::default();
     let (mut at, mut effort) = (0, text.len().saturating_mul(EFFORT));
-    // The end of a broken object: what is in it is a part, and never stands for the whole.
-    let mut within = 0;
+    // The end of a broken object: what is in it is a part, and never stands for the whole. Where it has no end, an envelope may come after it.
+    let (mut within, mut is_closed) = (0, false);
     while let Some(start) = text.as_bytes()[at..].iter().position(|&byte| byte == b'{') {
         let start = at + start;
         match Members::begin(&text[start..]) {
-            Ok((_, length)) if start < within => at = start + length,
+            Ok((_, length)) if start < within && is_closed => at = start + length,
             Ok((members, length)) if members.is_envelope(fields) => {
                 return Found { envelope: Some((members, start..start + length)), ..found };
             }
+            Ok((_, length)) if start < within => at = start + length,
             Ok((members, length)) => {
                 found.first.get_or_insert(members);
                 at = start + length;
             }
             Err(broken) => {
                 if start >= within {
-                    within = start + extent(&text[start..]);
+                    let (length, ends) = extent(&text[start..]);
+                    (within, is_closed) = (start + length, ends);
                 }
                 // What is read twice is bounded: then only what no object has come through is tried.
                 effort = effort.saturating_sub(broken.read);
@@ -204,13 +206,13 @@ fn scan<'a>(text: &'a str, fields: &[&str]) -> Found<'a> {
     found
 }
 
-/// How long a broken object is: to the brace that closes it, or to the end where none does; nothing where a brace is just a brace.
-fn extent(text: &str) -> usize {
+/// How long a broken object is, and whether a brace closes it: all of the text where none does, nothing where a brace is just a brace.
+fn extent(text: &str) -> (usize, bool) {
     let inside = text[1..].trim_start_matches(is_blank);
     let name = inside.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_' || c == '$' || c == '-');
     let is_named = name.len() < inside.len() && name.trim_start_matches(is_blank).starts_with(':');
     if !inside.starts_with(['"', '\'', '/']) && !is_named {
-        return 0;
+        return (0, false);
     }
     let (mut depth, mut is_string, mut is_escaped) = (0usize, false, false);
     for (at, byte) in text.bytes().enumerate() {
@@ -222,13 +224,13 @@ fn extent(text: &str) -> usize {
             b'}' if !is_string => {
                 depth -= 1;
                 if depth == 0 {
-                    return at + 1;
+                    return (at + 1, true);
                 }
             }
             _ => {}
         }
     }
-    text.len()
+    (text.len(), false)
 }
 
 /// An object, with the names of fields that come twice.
