@@ -170,12 +170,13 @@ struct Found<'a> {
 fn scan<'a>(text: &'a str, fields: &[&str]) -> Found<'a> {
     let mut found = Found::default();
     let (mut at, mut effort) = (0, text.len().saturating_mul(EFFORT));
-    // The end of a broken object: what is in it is a part, and never stands for the whole. Where it has no end, an envelope may come after it.
-    let (mut within, mut is_closed) = (0, false);
+    // The end of a broken object, as far as it was read and by its braces: what is in it is a part, and does not stand for the whole.
+    // Its braces may deceive, where a quote is open; an envelope counts that lies beyond what was read.
+    let (mut read, mut within) = (0, 0);
     while let Some(start) = text.as_bytes()[at..].iter().position(|&byte| byte == b'{') {
         let start = at + start;
         match Members::begin(&text[start..]) {
-            Ok((_, length)) if start < within && is_closed => at = start + length,
+            Ok((_, length)) if start + length <= read => at = start + length,
             Ok((members, length)) if members.is_envelope(fields) => {
                 return Found { envelope: Some((members, start..start + length)), ..found };
             }
@@ -186,8 +187,7 @@ fn scan<'a>(text: &'a str, fields: &[&str]) -> Found<'a> {
             }
             Err(broken) => {
                 if start >= within {
-                    let (length, ends) = extent(&text[start..]);
-                    (within, is_closed) = (start + length, ends);
+                    (read, within) = (start + broken.read, start + extent(&text[start..]));
                 }
                 // What is read twice is bounded: then only what no object has come through is tried.
                 effort = effort.saturating_sub(broken.read);
@@ -206,13 +206,13 @@ fn scan<'a>(text: &'a str, fields: &[&str]) -> Found<'a> {
     found
 }
 
-/// How long a broken object is, and whether a brace closes it: all of the text where none does, nothing where a brace is just a brace.
-fn extent(text: &str) -> (usize, bool) {
+/// How long a broken object is: to the brace that closes it, or to the end where none does; nothing where a brace is just a brace.
+fn extent(text: &str) -> usize {
     let inside = text[1..].trim_start_matches(is_blank);
     let name = inside.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_' || c == '$' || c == '-');
     let is_named = name.len() < inside.len() && name.trim_start_matches(is_blank).starts_with(':');
     if !inside.starts_with(['"', '\'', '/']) && !is_named {
-        return (0, false);
+        return 0;
     }
     let (mut depth, mut is_string, mut is_escaped) = (0usize, false, false);
     for (at, byte) in text.bytes().enumerate() {
@@ -224,13 +224,13 @@ fn extent(text: &str) -> (usize, bool) {
             b'}' if !is_string => {
                 depth -= 1;
                 if depth == 0 {
-                    return (at + 1, true);
+                    return at + 1;
                 }
             }
             _ => {}
         }
     }
-    (text.len(), false)
+    text.len()
 }
 
 /// An object, with the names of fields that come twice.
