@@ -92,11 +92,6 @@ impl<'a> Activation<'a> {
 }
 
 impl Q8Block {
-    /// What rounding has taken from the values.
-    pub fn residual(&self, values: &[f32; GROUP]) -> [f32; GROUP] {
-        each(|i| values[i] - self.scale * f32::from(self.q[i]))
-    }
-
     /// With the sums of integers, `step` times which are the activations.
     #[inline(always)]
     pub(crate) fn new(q: [i8; GROUP], step: f32, sums: [i32; 2]) -> Self {

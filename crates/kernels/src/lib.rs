@@ -5,8 +5,7 @@
 //! implementation, and dot products with activation rows that were themselves rounded to 8 bits per group of 32, or to 16
 //! ([`Activation`]).
 //!
-//! Products are fast on [`PackedRows`], whose rows were interleaved by sixteens when they were loaded. [`products`] takes rows as they
-//! lie in a file and packs them each time. Processors with vector units for small integers have code of their own ([`Tier`]), which
+//! Products are of [`PackedRows`], whose rows were interleaved by sixteens when they were loaded. Processors with vector units for small integers have code of their own ([`Tier`]), which
 //! unpacks differently and gives the same bits.
 //!
 //! A row's product with a token is defined group by group, in order: `sum = fma(scale_w * scale_x, integer as f32, sum)` with the exact
@@ -113,7 +112,7 @@ pub use self::float::dot as dot_f32;
 pub use self::format::GROUP;
 pub use self::layout::TILE_ROWS;
 pub use self::packed::{PackedRows, pack};
-pub use self::products::{Tier, products};
+pub use self::products::Tier;
 
 /// `a * b + c`, fused where the target does that in one instruction.
 #[inline(always)]

@@ -91,11 +91,6 @@ impl<'a> PackedRows<'a> {
         out
     }
 
-    /// The dot product of a single row, at the price of its tile, whose cache lines it lies in.
-    pub fn row(&self, row: usize, x: Activation<'_>) -> f32 {
-        self.tile(row / TILE_ROWS, x)[row % TILE_ROWS]
-    }
-
     /// Expands a row, exactly as [`dequantize`](crate::dequantize) does.
     pub fn dequantize(&self, row: usize, out: &mut [f32]) {
         let tile = self.tiles(row / TILE_ROWS, 1).bytes;

@@ -7,7 +7,6 @@ use crate::encoding::Encoding;
 use crate::float::{Bf16, F16, F32, FloatFormat};
 use crate::format::{BlockFormat, GROUP, Header, each};
 use crate::layout::{PIECES, TILE_ROWS, code_bytes, head, head_bytes, heads_bytes, levels};
-use crate::packed::{PackedRows, pack};
 #[cfg(target_arch = "x86_64")]
 use crate::x86;
 use crate::{k, legacy, table};
@@ -102,33 +101,6 @@ pub(crate) struct Tiles<'a> {
     /// Of one tile.
     pub(crate) tile_bytes: usize,
     pub(crate) columns: usize,
-}
-
-/// The dot products of weight rows as they lie in a file, `row_bytes` each, with activation rows: `out[token][row]`. Packs
-/// them first, which takes most of the time where there are few tokens; the results are those of [`PackedRows::products`].
-///
-/// # Panics
-/// When there are not as many rows of `out` as of activations, when these are not all as long as there are rows of weights, or when
-/// activations are not as long as a row of weights.
-pub fn products(
-    encoding: Encoding,
-    rows: &[u8],
-    row_bytes: usize,
-    x: &[Activation<'_>],
-    out: &mut [&mut [f32]],
-) {
-    let columns = encoding.elements(row_bytes);
-    let count = rows.len() / row_bytes;
-    assert!(out.iter().all(|out| out.len() == count), "outputs for each of {count} rows");
-    let mut bytes = vec![0; PackedRows::tile_bytes(encoding, columns)];
-    for (tile, rows) in rows.chunks(TILE_ROWS * row_bytes).enumerate() {
-        pack(encoding, rows, row_bytes, &mut bytes);
-        let first = tile * TILE_ROWS;
-        let last = first + rows.len() / row_bytes;
-        let mut out: Vec<&mut [f32]> = out.iter_mut().map(|out| &mut out[first..last]).collect();
-        let tiles = Tiles { bytes: &bytes, tile_bytes: bytes.len(), columns };
-        products_by(Tier::best(), encoding, tiles, x, &mut out);
-    }
 }
 
 /// The products of tiles, by instructions that this processor has. The last tile may have more rows than outputs.

@@ -63,10 +63,11 @@ impl Sample {
 
     fn dot(&self, x: &[f32]) -> f64 {
         let groups = Activation::quantize(x);
-        let mut out = [0.0];
-        let x = Activation::new(x, &groups);
-        products(self.encoding, &self.blocks, self.blocks.len(), &[x], &mut [&mut out]);
-        f64::from(out[0])
+        let columns = self.encoding.elements(self.blocks.len());
+        let mut bytes = vec![0; PackedRows::bytes_for(self.encoding, 1, columns)];
+        pack(self.encoding, &self.blocks, self.blocks.len(), &mut bytes);
+        let packed = PackedRows::new(self.encoding, 1, columns, &bytes);
+        f64::from(packed.tile(0, Activation::new(x, &groups))[0])
     }
 
     /// What each element adds to the dot product with `x`.
@@ -362,7 +363,7 @@ fn floats_have_any_number_of_columns() {
 }
 
 #[test]
-fn rows_and_tiles_and_file_rows_give_the_same_bits() {
+fn tiles_and_runs_of_rows_give_the_same_bits() {
     for sample in Sample::all() {
         let packed = PackedSample::shuffled(&sample, 37, sample.columns(9));
         let tokens = Tokens::new(2, packed.columns);
@@ -370,12 +371,11 @@ fn rows_and_tiles_and_file_rows_give_the_same_bits() {
         let expected = packed.defined(&x);
         let view = packed.view();
         for (row, expected) in expected[..37].iter().enumerate() {
-            assert_eq!(*expected, view.row(row, x[0]).to_bits());
             assert_eq!(*expected, view.tile(row / TILE_ROWS, x[0])[row % TILE_ROWS].to_bits());
         }
         let mut sums = vec![0.0; 2 * 37];
         let mut out: Vec<&mut [f32]> = sums.chunks_mut(37).collect();
-        products(packed.encoding, &packed.bytes, packed.row_bytes, &x, &mut out);
+        view.products(0, &x, &mut out);
         assert_eq!(expected, sums.iter().map(|sum| sum.to_bits()).collect::<Vec<_>>());
         // From the second tile on.
         let mut out = [0.0; 20];

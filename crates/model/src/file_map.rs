@@ -1,8 +1,8 @@
 //! A read-only memory map of a file.
 //!
-//! Tensors are read straight from the page cache. The
-//! file must not be changed or shortened while it is mapped; a model file is written once and then replaced as a whole,
-//! by renaming, and a replaced file lives on as long as its map.
+//! Tensors are read straight from the page cache, and given back to it once they are packed. The file must not be changed or
+//! shortened while it is mapped; a model file is written once and then replaced as a whole, by renaming, and a replaced file lives
+//! on as long as its map.
 
 use std::fs::File;
 use std::ops::{Deref, Range};
