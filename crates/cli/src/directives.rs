@@ -10,8 +10,8 @@ use anyhow::{Context, Result, bail};
 use clap::Subcommand;
 use formwork_grammar::{Grammar, Limits, SchemaOptions};
 use formwork_protocol::directives::{
-    DirectiveResult, Mode, Preset, Registry, RunRequest, Runner, StructuredOutputOptions, presets,
-    require_types,
+    DirectiveResult, Mode, Preset, ProblemCategory, Registry, RunRequest, Runner, StructuredOutputOptions,
+    presets, require_types,
 };
 use formwork_protocol::{Body, ChatBackend, PromptRunner};
 use serde_json::Value;
@@ -24,7 +24,7 @@ pub(crate) enum DirectivesCommand {
     /// Ask a model what to say and what the app is to do.
     ///
     /// The text and then the directives, one a line, go to standard output, what could not be used to standard error. Exit code 1
-    /// says that no answer could be used.
+    /// says that no answer could be used, exit code 2 that none came.
     Run(Box<RunArgs>),
 }
 
@@ -111,10 +111,13 @@ pub(crate) fn directives(command: &DirectivesCommand, as_json: bool) -> Result<b
     for warning in &result.warnings {
         eprintln!("formwork: warning: {warning}");
     }
+    tell(&result, as_json, std::io::stdout().lock())?;
     for error in &result.errors {
+        if error.category == ProblemCategory::Transport {
+            bail!("{}: {}", error.code, error.message);
+        }
         eprintln!("formwork: {}: {}", error.code, error.message);
     }
-    tell(&result, as_json, std::io::stdout().lock())?;
     Ok(result.ok)
 }
 

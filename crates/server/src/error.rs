@@ -115,6 +115,9 @@ impl Kind {
     /// The table of HTTP statuses, with OpenAI's class and code of each error.
     const fn row(&self) -> (StatusCode, &'static str, Option<&'static str>) {
         match self {
+            Self::Refused { source, .. } if source.minimum_tokens().is_some() => {
+                (StatusCode::BAD_REQUEST, REQUEST, Some("budget_too_small"))
+            }
             Self::ContentType
             | Self::BodyUnreadable
             | Self::Body(_)

@@ -176,8 +176,13 @@ impl BackendError {
 
     /// Whether the backend says that it does not know what a request asks for, so that an easier one may do.
     pub(crate) fn is_of_mode(&self) -> bool {
-        const ELSEWHERE: [&str; 4] =
-            ["context_length_exceeded", "model_not_found", "invalid_api_key", "insufficient_quota"];
+        const ELSEWHERE: [&str; 5] = [
+            "context_length_exceeded",
+            "budget_too_small",
+            "model_not_found",
+            "invalid_api_key",
+            "insufficient_quota",
+        ];
         let about_mode = matches!(self.status(), Some(400 | 404 | 405 | 415 | 422 | 501));
         about_mode && !self.code().is_some_and(|code| ELSEWHERE.contains(&code))
     }
@@ -261,6 +266,22 @@ mod tests {
         ] {
             assert_eq!(category(status), expected, "{status}");
         }
+    }
+
+    #[test]
+    fn only_a_refusal_of_the_mode_leads_to_an_easier_one() {
+        let is_of_mode = |status, code: &str| {
+            BackendError::from_status(
+                status,
+                &format!(r#"{{"error": {{"message": "no", "code": "{code}"}}}}"#),
+            )
+            .is_of_mode()
+        };
+        assert!(is_of_mode(400, "invalid_json_schema") && is_of_mode(422, ""));
+        for code in ["context_length_exceeded", "budget_too_small", "model_not_found"] {
+            assert!(!is_of_mode(400, code), "{code}");
+        }
+        assert!(!is_of_mode(401, "") && !is_of_mode(500, ""));
     }
 
     #[test]

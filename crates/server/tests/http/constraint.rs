@@ -100,7 +100,8 @@ async fn budgets_below_the_guarantee_are_refused_with_the_figure() {
         fields[field] = 3.into();
         let answer = chat(&app, &fields).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST);
-        assert_eq!(answer.json()["error"]["param"], field);
+        let error = &answer.json()["error"];
+        assert_eq!((&error["param"], &error["code"]), (&field.into(), &"budget_too_small".into()));
         let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
         assert_eq!(
             message,
