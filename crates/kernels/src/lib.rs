@@ -5,8 +5,9 @@
 //! implementation, and dot products with activation rows that were themselves rounded to 8 bits per group of 32, or to 16
 //! ([`Activation`]).
 //!
-//! Products are of [`PackedRows`], whose rows were interleaved by sixteens when they were loaded. Processors with vector units for small integers have code of their own ([`Tier`]), which
-//! unpacks differently and gives the same bits.
+//! Products are of [`PackedRows`], whose rows were interleaved by sixteens when they were loaded. Processors with vector units for
+//! small integers have code of their own ([`Tier`]), which unpacks differently and gives the same bits. The products of attention are
+//! [`key_products`] and [`add_values`].
 //!
 //! A row's product with a token is defined group by group, in order: `sum = fma(scale_w * scale_x, integer as f32, sum)` with the exact
 //! sum of the group's integer products, then `sum = fma(offset_w, sum_x, sum)` where the type has offsets. Types with scales for
@@ -92,6 +93,7 @@ macro_rules! with_format {
 }
 
 mod activation;
+mod attention;
 mod dequantize;
 mod encoding;
 mod float;
@@ -106,6 +108,7 @@ mod table;
 mod x86;
 
 pub use self::activation::{Activation, Q8Block};
+pub use self::attention::{POSITIONS, add_values, key_products};
 pub use self::dequantize::dequantize;
 pub use self::encoding::Encoding;
 pub use self::float::dot as dot_f32;

@@ -63,7 +63,7 @@ impl Tier {
     }
 
     /// Panics where the processor lacks the tier.
-    fn check(self) {
+    pub(crate) fn check(self) {
         assert!(self.is_available(), "{self:?} on a processor without it");
     }
 

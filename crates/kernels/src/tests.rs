@@ -76,7 +76,7 @@ impl Sample {
     }
 }
 
-fn noise(len: usize, mut state: u64) -> Vec<f32> {
+pub(crate) fn noise(len: usize, mut state: u64) -> Vec<f32> {
     (0..len)
         .map(|_| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

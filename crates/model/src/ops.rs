@@ -85,15 +85,29 @@ pub(crate) fn softcap(values: &mut [f32], cap: f32) {
 /// Turns scores into weights that sum to 1; to less where a sink takes its part.
 pub(crate) fn softmax(scores: &mut [f32], sink: Option<f32>) {
     let least = sink.unwrap_or(f32::NEG_INFINITY);
-    let most = scores.iter().fold(least, |most, &score| most.max(score));
+    let most = by_lanes(scores, least, |most, score| if score > most { score } else { most });
     for score in scores.iter_mut() {
         *score = exp(*score - most);
     }
-    let sum = scores.iter().sum::<f32>() + sink.map_or(0.0, |sink| exp(sink - most));
-    let scale = 1.0 / sum;
-    for score in scores.iter_mut() {
-        *score *= scale;
+    let sum = by_lanes(scores, 0.0, |sum, weight| sum + weight);
+    let sum = sum + sink.map_or(0.0, |sink| exp(sink - most));
+    scale(scores, 1.0 / sum);
+}
+
+/// Brings values together, in as many chains as keep a vector unit from waiting for itself.
+fn by_lanes(values: &[f32], first: f32, bring: impl Fn(f32, f32) -> f32) -> f32 {
+    const LANES: usize = 32;
+    let (whole, rest) = values.as_chunks::<LANES>();
+    let mut lanes = [first; LANES];
+    for values in whole {
+        for (lane, value) in lanes.iter_mut().zip(values) {
+            *lane = bring(*lane, *value);
+        }
     }
+    for (lane, value) in lanes.iter_mut().zip(rest) {
+        *lane = bring(*lane, *value);
+    }
+    lanes.into_iter().fold(first, bring)
 }
 
 /// `eˣ` to within two units in the last place, without a branch, so that loops over it become vector code.
@@ -106,13 +120,16 @@ pub(crate) fn exp(x: f32) -> f32 {
     const LN_2_HIGH: f32 = 0.693_359_4;
     const LN_2_LOW: f32 = -2.121_944_4e-4;
     let x = x.clamp(-87.0, 88.0);
-    let n = (x * std::f32::consts::LOG2_E).round_ties_even();
+    // Beyond this the steps of floats are 1, and the last bits are the integer; `as` would saturate, one lane at a time.
+    const MIDDLE: f32 = 12_582_912.0;
+    let moved = fma(x, std::f32::consts::LOG2_E, MIDDLE);
+    let n = moved - MIDDLE;
     let r = fma(n, -LN_2_LOW, fma(n, -LN_2_HIGH, x));
     let mut series = 1.0 / 5040.0;
     for coefficient in [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
         series = fma(series, r, coefficient);
     }
-    f32::from_bits(((n as i32 + 127) << 23) as u32) * series
+    f32::from_bits(moved.to_bits().wrapping_add(127) << 23) * series
 }
 
 #[cfg(test)]

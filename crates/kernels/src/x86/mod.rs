@@ -7,6 +7,7 @@
 #![allow(unsafe_code, reason = "vector instructions, and loads of what slices of known length hold")]
 #![allow(unsafe_op_in_unsafe_fn, reason = "every line would be a block of its own")]
 
+mod attention;
 mod floats;
 mod quantize;
 mod sweep;
@@ -17,6 +18,7 @@ pub(crate) use self::floats::LoadColumn;
 pub(crate) use self::unpack::Unpack;
 use self::vector::{Avx2, AvxVnni, Eight, Sixteen};
 use crate::activation::{Activation, Q8Block, rest_groups};
+use crate::attention::POSITIONS;
 use crate::format::GROUP;
 use crate::products::{Tier, Tiles};
 
@@ -79,6 +81,54 @@ unsafe fn floats_avx2<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], out
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl")]
 unsafe fn floats_avx512<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], out: &mut [&mut [f32]]) {
     floats::products::<F, Sixteen>(tiles, x, out);
+}
+
+/// The products of queries with a block of keys.
+///
+/// # Safety
+/// The processor must have the tier, which must not be the portable one, and `keys` a row for each element of every query.
+pub(crate) unsafe fn key_products(
+    tier: Tier,
+    queries: &[&[f32]],
+    keys: &[f32],
+    out: &mut [[f32; POSITIONS]],
+) {
+    match tier {
+        Tier::Avx512Vnni => key_products_avx512(queries, keys, out),
+        _ => key_products_avx2(queries, keys, out),
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn key_products_avx2(queries: &[&[f32]], keys: &[f32], out: &mut [[f32; POSITIONS]]) {
+    attention::key_products::<Eight<Avx2>>(queries, keys, out);
+}
+
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl")]
+unsafe fn key_products_avx512(queries: &[&[f32]], keys: &[f32], out: &mut [[f32; POSITIONS]]) {
+    attention::key_products::<Sixteen>(queries, keys, out);
+}
+
+/// Adds values times their weights.
+///
+/// # Safety
+/// The processor must have the tier, which must not be the portable one, all outputs must be of one length, all weights of one, and
+/// `values` have a row as long as an output for each weight.
+pub(crate) unsafe fn add_values(tier: Tier, weights: &[&[f32]], values: &[f32], out: &mut [&mut [f32]]) {
+    match tier {
+        Tier::Avx512Vnni => add_values_avx512(weights, values, out),
+        _ => add_values_avx2(weights, values, out),
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn add_values_avx2(weights: &[&[f32]], values: &[f32], out: &mut [&mut [f32]]) {
+    attention::add_values::<Eight<Avx2>>(weights, values, out);
+}
+
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl")]
+unsafe fn add_values_avx512(weights: &[&[f32]], values: &[f32], out: &mut [&mut [f32]]) {
+    attention::add_values::<Sixteen>(weights, values, out);
 }
 
 /// Rounds activations.

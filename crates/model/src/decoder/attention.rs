@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::kv::{BLOCK, Block, LayerCache};
 use crate::ops::{scale, softcap, softmax};
 use crate::spec::{LayerSpec, ModelSpec};
-use formwork_kernels::fma;
+use formwork_kernels::{add_values, key_products};
 
 /// Multiply-adds below which a second thread costs more than it brings.
 const PARALLEL_FROM: usize = 1 << 16;
@@ -101,12 +101,7 @@ impl Piece<'_> {
         }
         for block in cache.blocks(self.head, seen.clone()) {
             for queries in self.queries.chunks_mut(QUERIES) {
-                match queries {
-                    [a, b, c, d] => score::<4, 32>([a, b, c, d], &block),
-                    [a, b, c] => score::<3, 32>([a, b, c], &block),
-                    [a, b] => score::<2, 32>([a, b], &block),
-                    few => few.iter_mut().for_each(|query| score::<1, 64>([query], &block)),
-                }
+                score(queries, &block);
             }
         }
         for Query { scores, sink, .. } in &mut self.queries {
@@ -118,96 +113,55 @@ impl Piece<'_> {
         }
         for block in cache.blocks(self.head, seen) {
             for queries in self.queries.chunks_mut(QUERIES) {
-                let is_seen = queries.iter().all(|query| query.rows(&block).len() == BLOCK);
-                match queries {
-                    [a, b, c, d] if is_seen => add_values::<4, 32>([a, b, c, d], &block),
-                    [a, b, c] if is_seen => add_values::<3, 32>([a, b, c], &block),
-                    [a, b] if is_seen => add_values::<2, 32>([a, b], &block),
-                    few => few.iter_mut().for_each(|query| add_values::<1, 64>([query], &block)),
-                }
+                add_seen(queries, &block);
             }
         }
     }
 }
 
 /// Appends the scores of a block.
-fn score<const N: usize, const LANES: usize>(queries: [&mut Query<'_>; N], block: &Block<'_>) {
-    let products = products::<N, LANES>(queries.each_ref().map(|query| query.values), block.keys);
-    for (query, products) in queries.into_iter().zip(products) {
+fn score(queries: &mut [Query<'_>], block: &Block<'_>) {
+    let mut values: [&[f32]; QUERIES] = [&[]; QUERIES];
+    for (values, query) in values.iter_mut().zip(&*queries) {
+        *values = query.values;
+    }
+    let mut products = [[0.0; BLOCK]; QUERIES];
+    key_products(&values[..queries.len()], block.keys, &mut products[..queries.len()]);
+    for (query, products) in queries.iter_mut().zip(&products) {
         let rows = query.rows(block);
         query.scores.extend_from_slice(&products[rows]);
     }
 }
 
-/// Adds the values of a block, of which all see the same rows.
-fn add_values<const N: usize, const LANES: usize>(queries: [&mut Query<'_>; N], block: &Block<'_>) {
-    let rows = queries[0].rows(block);
+/// Adds the values of a block: the rows that all queries see together, those before and after them one by one.
+fn add_seen(queries: &mut [Query<'_>], block: &Block<'_>) {
+    let rows = |query: &Query<'_>| query.rows(block);
+    let first = queries.iter().map(|query| rows(query).start).max().unwrap_or_default();
+    let last = queries.iter().map(|query| rows(query).end).min().unwrap_or_default().max(first);
+    for query in &mut *queries {
+        let rows = rows(query);
+        add_rows(std::slice::from_mut(query), rows.start..rows.end.min(first), block);
+    }
+    add_rows(queries, first..last, block);
+    for query in queries {
+        let rows = rows(query);
+        add_rows(std::slice::from_mut(query), rows.start.max(last)..rows.end, block);
+    }
+}
+
+/// Adds the values of rows of a block that all queries see.
+fn add_rows(queries: &mut [Query<'_>], rows: Range<usize>, block: &Block<'_>) {
     if rows.is_empty() {
         return;
     }
     let dim = queries[0].values.len();
-    let values = &block.values[rows.start * dim..rows.end * dim];
-    let both = queries.map(|query| {
-        let first = (block.first + rows.start).saturating_sub(query.seen.start);
-        (&query.scores[first..first + rows.len()], &mut *query.out)
-    });
-    let weights = both.each_ref().map(|(weights, _)| *weights);
-    add_weighted::<N, LANES>(both.map(|(_, out)| out), values, weights);
-}
-
-/// The products of queries with every position of a block. `keys` is `[head_dim, BLOCK]`.
-fn products<const N: usize, const LANES: usize>(queries: [&[f32]; N], keys: &[f32]) -> [[f32; BLOCK]; N] {
-    let mut sums = [[0.0; BLOCK]; N];
-    // As many lanes at a time as leave all sums in registers.
-    for lanes in (0..BLOCK).step_by(LANES) {
-        let mut some = [[0.0; LANES]; N];
-        for (element, keys) in keys.as_chunks::<BLOCK>().0.iter().enumerate() {
-            let keys: &[f32; LANES] = keys[lanes..].first_chunk().expect("a block is whole lanes");
-            for (sums, query) in some.iter_mut().zip(queries) {
-                let q = query[element];
-                for (sum, key) in sums.iter_mut().zip(keys) {
-                    *sum = fma(q, *key, *sum);
-                }
-            }
-        }
-        for (sums, some) in sums.iter_mut().zip(some) {
-            sums[lanes..lanes + LANES].copy_from_slice(&some);
-        }
+    let count = queries.len();
+    let mut weights: [&[f32]; QUERIES] = [&[]; QUERIES];
+    let mut outs: [&mut [f32]; QUERIES] = Default::default();
+    for ((query, weights), out) in queries.iter_mut().zip(&mut weights).zip(&mut outs) {
+        let first = block.first + rows.start - query.seen.start;
+        *weights = &query.scores[first..first + rows.len()];
+        *out = query.out;
     }
-    sums
-}
-
-/// Adds `values`, `[rows, head_dim]`, to each of `outs`, every row times its weight.
-fn add_weighted<const N: usize, const LANES: usize>(
-    mut outs: [&mut [f32]; N],
-    values: &[f32],
-    weights: [&[f32]; N],
-) {
-    let dim = outs[0].len();
-    let whole = dim / LANES * LANES;
-    for first in (0..whole).step_by(LANES) {
-        let mut sums = [[0.0; LANES]; N];
-        for (sums, out) in sums.iter_mut().zip(&outs) {
-            sums.copy_from_slice(&out[first..first + LANES]);
-        }
-        for (row, values) in values.chunks_exact(dim).enumerate() {
-            let values: &[f32; LANES] = values[first..].first_chunk().expect("lanes within the row");
-            for (sums, weights) in sums.iter_mut().zip(weights) {
-                let weight = weights[row];
-                for (sum, value) in sums.iter_mut().zip(values) {
-                    *sum = fma(weight, *value, *sum);
-                }
-            }
-        }
-        for (sums, out) in sums.iter().zip(&mut outs) {
-            out[first..first + LANES].copy_from_slice(sums);
-        }
-    }
-    for (out, weights) in outs.iter_mut().zip(weights) {
-        for (weight, values) in weights.iter().zip(values.chunks_exact(dim)) {
-            for (out, value) in out[whole..].iter_mut().zip(&values[whole..]) {
-                *out = fma(*weight, *value, *out);
-            }
-        }
-    }
+    add_values(&weights[..count], &block.values[rows.start * dim..rows.end * dim], &mut outs[..count]);
 }

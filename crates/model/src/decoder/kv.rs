@@ -1,10 +1,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use formwork_kernels::POSITIONS;
+
 use crate::spec::ModelSpec;
 
 /// Positions in a block.
-pub(super) const BLOCK: usize = 64;
+pub(super) const BLOCK: usize = POSITIONS;
 
 /// The keys and values of one sequence: per layer, blocks of [`BLOCK`] positions that are added as the sequence grows.
 ///
