@@ -12,7 +12,7 @@
 //!
 //! - `--follow` names a file like `PROMPTS`, with continuations: they are followed instead of the model's own choices, so
 //!   that two engines are compared on the same text even where they would part.
-//! - `--whole` reads the whole text anew at each step as one prompt, so that all of it takes the numeric path of prompts.
+//! - `--whole` reads the whole text anew at each step as one prompt, so that all of it is read as prompts are.
 //!   Otherwise one token at a time is appended, as when generating. The first step is the same either way.
 //! - `--rows` writes the logits of all steps of all prompts to a file, one after the other: little-endian `f32`.
 

@@ -14,7 +14,8 @@ use crate::weights::{LayerWeights, Packed};
 /// What the tokens on their way through the layers have in common.
 pub(super) struct Pass<'a> {
     pub(super) spec: &'a ModelSpec,
-    pub(super) rounding: Rounding,
+    /// One per token.
+    pub(super) roundings: Vec<Rounding>,
 }
 
 /// A sequence's part of a pass: some tokens that come next in it.
@@ -70,7 +71,7 @@ impl Pass<'_> {
         let spec = self.spec;
         // [tokens, heads, head_dim], and twice [tokens, kv_heads, head_dim]
         let [mut queries, mut keys, values] =
-            products(self.rounding, x, [&weights.query, &weights.key, &weights.value]);
+            products(&self.roundings, x, [&weights.query, &weights.key, &weights.value]);
         if let Some(norm) = &weights.qk_norm {
             rms_norm_in_place(&mut queries, &norm.query, spec.norm_epsilon);
             rms_norm_in_place(&mut keys, &norm.key, spec.norm_epsilon);
@@ -93,7 +94,7 @@ impl Pass<'_> {
             _ => segments.par_iter_mut().zip(own).map(attend).collect(),
         };
         let attended = attended.concat();
-        let [out] = products(self.rounding, &attended, [&weights.output]);
+        let [out] = products(&self.roundings, &attended, [&weights.output]);
         out
     }
 }

@@ -1,11 +1,9 @@
 //! The decoder: one forward pass for every architecture that a [`ModelSpec`] describes.
 //!
-//! Weights are packed for the kernels ([`Packed`]); activations are plain rows of `f32`. A run of tokens is cut into pieces, and a
-//! piece goes through the layers as a whole. How exactly activations are rounded depends on the role of a token alone
-//! ([`Rounding`]), and its result on the tokens before it: the same, bit by bit, whether it came alone or with others, and wherever
-//! a prompt was cut.
-//!
-//! The prompts of a batch are computed one after the other, its generated tokens together.
+//! Weights are packed for the kernels ([`Packed`]); activations are plain rows of `f32`. The tokens of a batch are cut into pieces,
+//! and a piece goes through the layers as a whole, whichever sequences it is of. A token's result depends on the tokens before
+//! it alone: it is the same, bit by bit, whether it came alone or with others, in a prompt or not, and wherever a run was cut.
+//! The first of a sequence is computed more exactly than others ([`Rounding`]).
 
 mod attention;
 mod feed_forward;
@@ -28,10 +26,8 @@ use crate::rope::Rope;
 use crate::spec::ModelSpec;
 use crate::weights::{Packed, Weights};
 
-/// Positions of a prompt that go through the layers together.
-const PROMPT_PIECE: usize = 256;
-/// Generated tokens that go through the layers together.
-const GENERATED_PIECE: usize = 32;
+/// Tokens that go through the layers together.
+const PIECE: usize = 256;
 /// The whole head is computed where more than one token in this many is wanted.
 const SPARSE_HEAD: usize = 4;
 
@@ -101,20 +97,10 @@ impl<'a> Progress<'a> {
 }
 
 impl Network {
-    /// Takes runs through the model.
+    /// Takes runs through the model. The tokens of all share the reading of the weights.
     fn advance(&self, runs: &mut [Progress<'_>]) {
-        for progress in runs.iter_mut().filter(|progress| progress.run.role == Role::Prompt) {
-            while !progress.rest.is_empty() {
-                let (tokens, rest) = progress.rest.split_at(progress.rest.len().min(PROMPT_PIECE));
-                progress.rest = rest;
-                let segment = self.segment(&mut progress.cache, tokens);
-                let x = self.pass(Rounding::Fine, &mut [segment], &mut |_| {});
-                progress.keep(&x, self.spec.hidden);
-            }
-        }
-        // Generated tokens of several sequences share the reading of the weights.
         loop {
-            let mut room = GENERATED_PIECE;
+            let mut room = PIECE;
             let mut segments = Vec::new();
             let mut lens = vec![0; runs.len()];
             for (progress, len) in runs.iter_mut().zip(&mut lens) {
@@ -129,7 +115,7 @@ impl Network {
             if segments.is_empty() {
                 return;
             }
-            let x = self.pass(Rounding::Coarse, &mut segments, &mut |_| {});
+            let x = self.pass(&mut segments, &mut |_| {});
             let mut x = &x[..];
             for (progress, len) in runs.iter_mut().zip(lens).filter(|(_, len)| *len > 0) {
                 let own = x.split_off(..len * self.spec.hidden).unwrap_or_default();
@@ -146,12 +132,7 @@ impl Network {
 
     /// Appends tokens to sequences; gives their residual stream, `[tokens, hidden]`, segment by segment. `visit` sees it as
     /// it enters the first layer and leaves each.
-    fn pass(
-        &self,
-        rounding: Rounding,
-        segments: &mut [Segment<'_>],
-        visit: &mut dyn FnMut(&[f32]),
-    ) -> Vec<f32> {
+    fn pass(&self, segments: &mut [Segment<'_>], visit: &mut dyn FnMut(&[f32])) -> Vec<f32> {
         let spec = &self.spec;
         let tokens = segments.iter().flat_map(|segment| segment.tokens);
         let mut x = vec![0.0; tokens.clone().count() * spec.hidden];
@@ -166,7 +147,11 @@ impl Network {
         for segment in segments.iter_mut() {
             segment.cache.reserve(segment.cache.len() + segment.tokens.len());
         }
-        let pass = Pass { spec, rounding };
+        let rounding = |segment: &Segment<'_>| {
+            let start = segment.cache.len();
+            (start..start + segment.tokens.len()).map(Rounding::at)
+        };
+        let pass = Pass { spec, roundings: segments.iter().flat_map(rounding).collect() };
         for (index, layer) in self.weights.layers.iter().enumerate() {
             pass.layer(index, layer, segments, &mut x);
             visit(&x);
@@ -233,10 +218,10 @@ impl Network {
         ModelError::check_tokens(tokens, self.spec.vocabulary)?;
         let mut states = vec![Vec::new(); self.spec.layers.len() + 1];
         let mut cache = KvCache::new(&self.spec);
-        for tokens in tokens.chunks(GENERATED_PIECE) {
+        for tokens in tokens.chunks(PIECE) {
             let mut states = states.iter_mut();
             let mut visit = |x: &[f32]| states.next().into_iter().for_each(|state| state.extend(x));
-            self.pass(Rounding::Coarse, &mut [self.segment(&mut cache, tokens)], &mut visit);
+            self.pass(&mut [self.segment(&mut cache, tokens)], &mut visit);
         }
         Ok(states)
     }

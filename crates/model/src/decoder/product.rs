@@ -1,4 +1,5 @@
-//! Products of activations with weight matrices: packed rows meet activations that are rounded to 8 or to 16 bits.
+//! Products of activations with weight matrices: packed rows meet activations that are rounded to 8 bits, those of a sequence's first
+//! token to 16.
 //!
 //! A token's result does not depend on the tokens that come with it, bit by bit, whatever their number.
 
@@ -10,19 +11,29 @@ use crate::weights::{Linear, Packed};
 /// How exactly activations are rounded where they meet quantised weights. Weights that are floats meet them as they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Rounding {
-    /// To 8 bits, a step for 32 of them: for tokens that are generated, where time counts and reading the weights takes most of it.
+    /// To 8 bits, a step for 32 of them.
     Coarse,
-    /// To 16 bits: for prompts, which all that follows depends on. Results are nearly those of `f32`.
+    /// To 16 bits. Results are nearly those of `f32`.
     Fine,
 }
 
-/// Multiplies `x`, `[tokens, columns]`, with matrices of as many columns; gives `[tokens, rows]` each.
+impl Rounding {
+    /// How a token is rounded that is at this position of its sequence.
+    ///
+    /// The first is what all others attend to when there is nothing to attend to, and for that models give it activations a hundred
+    /// times as large as others: what rounding takes from it, it takes from every token.
+    pub(super) const fn at(position: usize) -> Self {
+        if position == 0 { Self::Fine } else { Self::Coarse }
+    }
+}
+
+/// Multiplies `x`, `[tokens, columns]`, with matrices of as many columns; gives `[tokens, rows]` each. There is a rounding for each token.
 pub(super) fn products<const N: usize>(
-    rounding: Rounding,
+    roundings: &[Rounding],
     x: &[f32],
     linears: [&Linear<Packed>; N],
 ) -> [Vec<f32>; N] {
-    let mut out = all_products(rounding, x, linears.map(|linear| &linear.weight));
+    let mut out = all_products(roundings, x, linears.map(|linear| &linear.weight));
     for (out, linear) in out.iter_mut().zip(linears) {
         let Some(bias) = &linear.bias else { continue };
         for (y, b) in out.iter_mut().zip(bias.iter().cycle()) {
@@ -41,19 +52,19 @@ const SMALLEST_PIECE: usize = 1 << 14;
 struct Piece<'a> {
     matrix: &'a Packed,
     first_tile: usize,
-    /// `[tokens][rows]`
-    out: Vec<&'a mut [f32]>,
+    /// By [`Rounding`]: `[tokens][rows]`
+    out: [Vec<&'a mut [f32]>; 2],
 }
 
-fn all_products<const N: usize>(rounding: Rounding, x: &[f32], matrices: [&Packed; N]) -> [Vec<f32>; N] {
+fn all_products<const N: usize>(roundings: &[Rounding], x: &[f32], matrices: [&Packed; N]) -> [Vec<f32>; N] {
     let columns = matrices[0].columns;
-    let tokens = x.len() / columns;
+    let tokens = roundings.len();
     let mut outs = matrices.map(|matrix| vec![0.0; tokens * matrix.rows]);
     if tokens == 0 {
         return outs;
     }
     let is_rounded = matrices.iter().any(|matrix| !matrix.is_float());
-    let rounded = if is_rounded { Rounded::new(rounding, x) } else { Rounded::default() };
+    let rounded = if is_rounded { Rounded::new(roundings, x) } else { Rounded::default() };
     let bytes: usize = matrices.iter().map(|matrix| matrix.rows / TILE_ROWS * matrix.tile_bytes()).sum();
     let piece_bytes = (bytes / (4 * rayon::current_num_threads())).clamp(SMALLEST_PIECE, LARGEST_PIECE);
     let mut pieces: Vec<Piece<'_>> = Vec::new();
@@ -62,46 +73,53 @@ fn all_products<const N: usize>(rounding: Rounding, x: &[f32], matrices: [&Packe
         let rows = tiles * TILE_ROWS;
         let from = pieces.len();
         let count = matrix.rows.div_ceil(rows);
-        pieces.extend((0..count).map(|index| Piece { matrix, first_tile: index * tiles, out: Vec::new() }));
-        for out in out.chunks_exact_mut(matrix.rows) {
+        pieces.extend((0..count).map(|index| Piece {
+            matrix,
+            first_tile: index * tiles,
+            out: [const { Vec::new() }; 2],
+        }));
+        for (out, &rounding) in out.chunks_exact_mut(matrix.rows).zip(roundings) {
             for (piece, out) in pieces[from..].iter_mut().zip(out.chunks_mut(rows)) {
-                piece.out.push(out);
+                piece.out[rounding as usize].push(out);
             }
         }
     }
-    let x: Vec<Activation<'_>> = (0..tokens).map(|token| rounded.of(x, columns, token)).collect();
-    pieces
-        .into_par_iter()
-        .with_max_len(1)
-        .for_each(|mut piece| piece.matrix.products(piece.first_tile, &x, &mut piece.out));
+    let mut of_rounding = [const { Vec::new() }; 2];
+    for (token, &rounding) in roundings.iter().enumerate() {
+        of_rounding[rounding as usize].push(rounded.of(x, columns, token));
+    }
+    pieces.into_par_iter().with_max_len(1).for_each(|mut piece| {
+        for (x, out) in of_rounding.iter().zip(&mut piece.out) {
+            piece.matrix.products(piece.first_tile, x, out);
+        }
+    });
     outs
 }
 
 /// Groups of activations that are worth a thread.
 const GROUPS: usize = 256;
 
-/// Activations rounded by groups, and what that leaves of each where they are fine.
+/// Activations rounded by groups, and what that leaves of each token's where they are fine.
 #[derive(Default)]
 struct Rounded {
     groups: Vec<Q8Block>,
-    rests: Option<Vec<Q8Block>>,
+    rests: Vec<Vec<Q8Block>>,
 }
 
 impl Rounded {
-    fn new(rounding: Rounding, x: &[f32]) -> Self {
-        let room = || vec![Q8Block::default(); x.len() / GROUP];
-        let mut groups = room();
-        let pieces = groups.par_chunks_mut(GROUPS).zip(x.par_chunks(GROUPS * GROUP));
-        if rounding == Rounding::Coarse {
-            pieces.for_each(|(groups, x)| Activation::quantize_into(x, groups));
-            return Self { groups, rests: None };
-        }
-        let mut rests = room();
-        pieces.zip(rests.par_chunks_mut(GROUPS)).for_each(|((groups, x), rests)| {
-            Activation::quantize_into(x, groups);
-            Activation::rests_into(x, groups, rests);
-        });
-        Self { groups, rests: Some(rests) }
+    fn new(roundings: &[Rounding], x: &[f32]) -> Self {
+        let mut groups = vec![Q8Block::default(); x.len() / GROUP];
+        groups
+            .par_chunks_mut(GROUPS)
+            .zip(x.par_chunks(GROUPS * GROUP))
+            .for_each(|(groups, x)| Activation::quantize_into(x, groups));
+        let rows = x.chunks(x.len() / roundings.len()).zip(groups.chunks(groups.len() / roundings.len()));
+        let rest = |((x, groups), rounding): (_, &Rounding)| match rounding {
+            Rounding::Coarse => Vec::new(),
+            Rounding::Fine => Activation::rests(x, groups),
+        };
+        let rests = rows.zip(roundings).map(rest).collect();
+        Self { groups, rests }
     }
 
     /// A token's row of `x` with its rounding.
@@ -112,24 +130,24 @@ impl Rounded {
         if self.groups.is_empty() || !columns.is_multiple_of(GROUP) {
             return Activation::new(values, &[]);
         }
-        let own = |groups: &'a [Q8Block]| &groups[token * len..(token + 1) * len];
-        match &self.rests {
-            Some(rests) => Activation::fine(values, own(&self.groups), own(rests)),
-            None => Activation::new(values, own(&self.groups)),
+        let groups = &self.groups[token * len..(token + 1) * len];
+        match &self.rests[token][..] {
+            [] => Activation::new(values, groups),
+            rests => Activation::fine(values, groups, rests),
         }
     }
 }
 
 /// The products of `x`, `[tokens, columns]`, with the rows of `matrix`: `[tokens, rows]`.
 pub(super) fn all_rows(matrix: &Packed, x: &[f32]) -> Vec<f32> {
-    let [out] = all_products(Rounding::Coarse, x, [matrix]);
+    let [out] = all_products(&vec![Rounding::Coarse; x.len() / matrix.columns], x, [matrix]);
     out
 }
 
 /// The products of one token's `x` with some rows of `matrix`, in the order of `rows`, which rise. Equal to those of
 /// [`all_rows`], bit by bit.
 pub(super) fn some_rows(matrix: &Packed, x: &[f32], rows: &[u32]) -> Vec<f32> {
-    let rounded = Rounded::new(Rounding::Coarse, x);
+    let rounded = Rounded::new(&[Rounding::Coarse], x);
     let x = rounded.of(x, matrix.columns, 0);
     let tile_of = |row: u32| row as usize / TILE_ROWS;
     let tiles: Vec<&[u32]> = rows.chunk_by(|&a, &b| tile_of(a) == tile_of(b)).collect();

@@ -149,18 +149,20 @@ fn hidden_states_are_alike() {
 #[test]
 fn quantised_weights_are_expanded_for_the_reference() {
     for dtype in [GgmlDType::Q8_0, GgmlDType::Q4_0] {
-        let tiny = tiny::tiny("llama", dtype);
-        let mut pair = Pair::new(&tiny.file);
-        let ids = [0, 1].map(|side| pair.models[side].open());
         let text = tokens(30, 3);
-        let rows = [0, 1].map(|side| {
-            tiny::append(&mut *pair.models[side], ids[side], &text, Role::Prompt, Wanted::All).unwrap()
-        });
-        // The kernels' activations are rounded to 8 bits where they meet the head.
-        let norm = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>().sqrt();
-        let error = norm(&mut rows[0].iter().zip(&rows[1]).map(|(given, expected)| given - expected));
-        let size = norm(&mut rows[1].iter().copied());
-        assert!(error < 0.01 * size, "{dtype:?}: {error} of {size}");
+        let row = |tiny: &tiny::Tiny, device| {
+            let options = OpenOptions { device, ..OpenOptions::default() };
+            let mut model = open_with(&tiny.file, options).unwrap().language_model();
+            let sequence = model.open();
+            tiny::append(&mut *model, sequence, &text, Role::Prompt, Wanted::All).unwrap()
+        };
+        let expanded = tiny::expanded("llama", dtype);
+        let given = row(&tiny::tiny("llama", dtype), Device::Reference);
+        assert_eq!(given, row(&expanded, Device::Reference), "{dtype:?}");
+        let exact = row(&expanded, Device::Cpu);
+        let error =
+            given.iter().zip(&exact).fold(0f32, |most, (given, exact)| most.max((given - exact).abs()));
+        assert!(error < 1e-4, "{dtype:?}: {error}");
     }
 }
 

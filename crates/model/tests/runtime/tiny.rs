@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::io::Write as _;
 
-use candle_core::quantized::GgmlDType;
+use candle_core::quantized::{GgmlDType, QTensor};
+use candle_core::{Device, Tensor};
 use formwork_lm::{Batch, LanguageModel, ModelError, Role, Run, SequenceId, Wanted};
 use formwork_model::{Model, OpenOptions};
 use formwork_vocab::TokenId;
@@ -32,11 +33,21 @@ pub(crate) struct Tiny {
 
 /// A model of `architecture` with matrices of type `dtype`.
 pub(crate) fn tiny(architecture: &'static str, dtype: GgmlDType) -> Tiny {
+    build(architecture, dtype, false)
+}
+
+/// The same weights, expanded to floats.
+pub(crate) fn expanded(architecture: &'static str, dtype: GgmlDType) -> Tiny {
+    build(architecture, dtype, true)
+}
+
+fn build(architecture: &'static str, dtype: GgmlDType, is_expanded: bool) -> Tiny {
     let gemma = architecture == "gemma3";
     let (layers, head_dim) = if gemma { (7, 32) } else { (2, 16) };
     let mut build = Build {
         writer: Writer::default(),
         weights: HashMap::new(),
+        is_expanded,
         state: 0x5eed + architecture.len() as u64,
     };
     metadata(&mut build.writer, architecture, layers as u32, head_dim as u32);
@@ -97,6 +108,7 @@ fn metadata(writer: &mut Writer, architecture: &str, layers: u32, head_dim: u32)
 struct Build {
     writer: Writer,
     weights: HashMap<String, Vec<f32>>,
+    is_expanded: bool,
     state: u64,
 }
 
@@ -110,7 +122,13 @@ impl Build {
 
     fn matrix(&mut self, name: &str, columns: usize, rows: usize, dtype: GgmlDType) {
         let scale = 2.0 / (columns as f32).sqrt();
-        let values: Vec<f32> = (0..columns * rows).map(|_| self.next() * scale).collect();
+        let mut values: Vec<f32> = (0..columns * rows).map(|_| self.next() * scale).collect();
+        let mut dtype = dtype;
+        if self.is_expanded {
+            let tensor = Tensor::from_slice(&values, values.len(), &Device::Cpu).unwrap();
+            let rounded = QTensor::quantize(&tensor, dtype).unwrap().dequantize(&Device::Cpu).unwrap();
+            (values, dtype) = (rounded.to_vec1().unwrap(), GgmlDType::F32);
+        }
         self.writer.tensor(name, &[columns as u64, rows as u64], dtype, &values);
         self.weights.insert(name.to_owned(), values);
     }
