@@ -14,28 +14,8 @@ use serde_json::{Map, Value, json};
 
 use super::super::report::Violation;
 use super::super::tape::pointer_token;
+use crate::subschemas::subschemas_mut;
 
-/// The keywords whose value is a schema, or a list of them.
-const SCHEMAS: [&str; 15] = [
-    "additionalItems",
-    "additionalProperties",
-    "allOf",
-    "anyOf",
-    "contains",
-    "else",
-    "if",
-    "items",
-    "not",
-    "oneOf",
-    "prefixItems",
-    "propertyNames",
-    "then",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-];
-/// The keywords whose value is an object of schemas.
-const MAPS: [&str; 6] =
-    ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
 /// The keywords that become conditions.
 const BRANCHES: [&str; 2] = ["anyOf", "oneOf"];
 
@@ -131,32 +111,21 @@ fn flatten(schema: &mut Value, place: &str, found: &mut HashMap<String, Branches
     conditions(keywords, place, found);
     for (keyword, value) in keywords {
         let place = format!("{place}/{}", pointer_token(keyword));
-        match value {
-            Value::Object(members) if MAPS.contains(&keyword.as_str()) => {
-                for (name, schema) in members {
-                    flatten(schema, &format!("{place}/{}", pointer_token(name)), found);
-                }
-            }
-            Value::Array(items) if SCHEMAS.contains(&keyword.as_str()) => {
-                items
-                    .iter_mut()
-                    .enumerate()
-                    .for_each(|(index, item)| flatten_item(item, &place, index, found));
-            }
-            value if SCHEMAS.contains(&keyword.as_str()) => flatten(value, &place, found),
-            _ => {}
+        for (token, schema) in subschemas_mut(keyword, value) {
+            let place =
+                token.map_or_else(|| place.clone(), |token| format!("{place}/{}", pointer_token(&token)));
+            flatten_within(schema, &place, found);
         }
     }
 }
 
-fn flatten_item(item: &mut Value, place: &str, index: usize, found: &mut HashMap<String, Branches>) {
-    // The `if` of a condition only says whether it holds; its own keyword stays what it is, and the branches in it are flattened.
-    let place = format!("{place}/{index}");
+/// The `if` of a condition only says whether it holds; its own keyword stays what it is, and the branches in it are flattened.
+fn flatten_within(schema: &mut Value, place: &str, found: &mut HashMap<String, Branches>) {
     let condition = found.contains_key(&format!("{place}/else"));
-    let branches = item.get_mut("if").and_then(Value::as_object_mut).filter(|_| condition);
+    let branches = schema.get_mut("if").and_then(Value::as_object_mut).filter(|_| condition);
     let Some((keyword, Value::Array(schemas))) = branches.and_then(|branches| branches.iter_mut().next())
     else {
-        return flatten(item, &place, found);
+        return flatten(schema, place, found);
     };
     for (index, schema) in schemas.iter_mut().enumerate() {
         flatten(schema, &format!("{place}/if/{keyword}/{index}"), found);
