@@ -72,6 +72,12 @@ impl Place {
         let column = 1 + before[start..].iter().filter(|&&byte| byte & 0xC0 != 0x80).count();
         Self { line: before.split(|&byte| byte == b'\n').count(), column }
     }
+
+    /// A place in a part of a text that begins here, as one in the text.
+    pub(in super::super) const fn then(self, within: Self) -> Self {
+        let column = if within.line == 1 { self.column + within.column - 1 } else { within.column };
+        Self { line: self.line + within.line - 1, column }
+    }
 }
 
 pub(super) fn parse(text: &str, max_depth: usize) -> Result<Vec<Cell>, SyntaxError> {
