@@ -29,7 +29,7 @@ pub(super) struct Deadline {
 }
 
 impl Deadline {
-    fn new(limit: Duration) -> Self {
+    pub(super) fn new(limit: Duration) -> Self {
         Self { end: Instant::now().checked_add(limit), limit }
     }
 
@@ -222,8 +222,10 @@ impl Adapter {
         if self.on_values.is_valid(value) {
             return Vec::new();
         }
-        let told =
-            self.flat().map(|flat| flat.errors(value).take(TOLD).map(|error| told(flat, &error)).collect());
+        let told = self.flat().map(|flat| match flat.errors(value) {
+            Ok(errors) => errors.take(TOLD).map(|error| told(flat, &error)).collect(),
+            Err(limit) => vec![limit],
+        });
         // What is not valid is wrong, even where nobody can tell what.
         let unknown = || vec![Violation::new("", "schema", "the value is not valid")];
         told.filter(|told: &Vec<_>| !told.is_empty()).unwrap_or_else(unknown)

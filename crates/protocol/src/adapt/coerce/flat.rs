@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use jsonschema::error::ValidationErrorKind;
-use jsonschema::{Draft, ValidationError, Validator, ValidatorMap};
+use jsonschema::{Draft, ErrorIterator, ValidationError, Validator, ValidatorMap};
 use serde_json::{Map, Value, json};
 
 use super::super::report::Violation;
@@ -19,9 +19,13 @@ use crate::subschemas::subschemas_mut;
 /// The keywords that become conditions.
 const BRANCHES: [&str; 2] = ["anyOf", "oneOf"];
 
+/// The most bytes that the places of all values in a value may have together. Each error has its place in full: a thousand faults
+/// below a name of a megabyte would take a gigabyte.
+const PLACES: usize = 64 << 20;
+
 /// A keyword that became a condition.
 pub(in super::super) struct Branches {
-    keyword: &'static str,
+    pub(super) keyword: &'static str,
     /// Where the schema is that it was in.
     pub(super) part: String,
     /// Where its branches are now.
@@ -54,11 +58,11 @@ impl Flat {
     }
 
     /// What is wrong with a value.
-    pub(in super::super) fn errors<'v>(
-        &'v self,
-        value: &'v Value,
-    ) -> impl Iterator<Item = ValidationError<'v>> {
-        self.validator.iter_errors(value)
+    ///
+    /// # Errors
+    /// When its names are too long to tell.
+    pub(in super::super) fn errors<'v>(&'v self, value: &'v Value) -> Result<ErrorIterator<'v>, Violation> {
+        errors(&self.validator, value)
     }
 
     /// The validators of the schema's parts, by pointer.
@@ -90,6 +94,31 @@ impl Flat {
     pub(in super::super) fn violation(&self, error: &ValidationError<'_>) -> Violation {
         let (keyword, message) = self.words(error, error.schema_path().as_str());
         Violation::new(error.instance_path().as_str(), &keyword, message)
+    }
+}
+
+/// What is wrong with a value, by the validator of a part of the schema.
+///
+/// # Errors
+/// When its names are too long to tell.
+pub(super) fn errors<'v>(validator: &'v Validator, value: &'v Value) -> Result<ErrorIterator<'v>, Violation> {
+    if places(value, 0, PLACES).is_some() {
+        return Ok(validator.iter_errors(value));
+    }
+    let message = format!("the places in it have more than {} MiB in all", PLACES >> 20);
+    Err(Violation::new("", "limit", message))
+}
+
+/// What is left of so many bytes after the places of all values in one whose own place has `length`; none, if they are too few. A value
+/// is as deep as texts may be.
+fn places(value: &Value, length: usize, left: usize) -> Option<usize> {
+    let left = left.checked_sub(length)?;
+    match value {
+        Value::Array(items) => items.iter().try_fold(left, |left, item| places(item, length + 2, left)),
+        Value::Object(members) => {
+            members.iter().try_fold(left, |left, (name, value)| places(value, length + 1 + name.len(), left))
+        }
+        _ => Some(left),
     }
 }
 

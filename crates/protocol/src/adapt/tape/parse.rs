@@ -12,7 +12,7 @@ use super::{Cell, Kind, is_string, string};
 /// How many names of an object are compared one by one; more are put in a set.
 const FEW_NAMES: usize = 32;
 /// The deepest that values may nest: they are built and validated by recursion.
-const DEEPEST: usize = 128;
+pub(in super::super) const DEEPEST: usize = 128;
 /// The longest number without an exponent that a double holds for certain, in digits.
 const SURE_DIGITS: usize = 300;
 /// The most digits that 64 bits hold for certain.
