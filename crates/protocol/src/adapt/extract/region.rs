@@ -73,7 +73,11 @@ pub(super) fn regions(text: &str, wanted: Option<u8>) -> Vec<Region<'_>> {
                     opened.extend(brackets.map(|start| Opened { bracket: bytes[start], start, before }));
                     continue;
                 }
-                let (end, was_read_to_the_end) = Matcher::new(text, mark).run();
+                let (mut end, mut was_read_to_the_end) = Matcher::new(text, mark).run();
+                // A bracket that closed too much: what goes on as the next member does is a part of it.
+                while !was_read_to_the_end && bytes[mark] == b'{' && goes_on(&text[end..]) {
+                    (end, was_read_to_the_end) = Matcher::reopened(text, mark, end).run();
+                }
                 let fit = match begins {
                     Begins::Json if wanted.is_none_or(|bracket| bytes[mark] == bracket) => Fit::Wanted,
                     Begins::Json => Fit::Other,
@@ -104,6 +108,15 @@ fn closed(opened: &mut Vec<Opened>, closer: u8) -> Option<Opened> {
 fn find_mark(bytes: &[u8], at: usize) -> Option<usize> {
     let found = bytes.get(at..)?.iter().position(|byte| matches!(byte, b'{' | b'[' | b'}' | b']' | b'`'))?;
     Some(at + found)
+}
+
+/// Whether another member comes next, behind a comma.
+fn goes_on(text: &str) -> bool {
+    let member = text.trim_start().strip_prefix(',').map(str::trim_start);
+    member.is_some_and(|member| {
+        member.starts_with('"')
+            && quoted(member).is_some_and(|name| member[name.len() + 2..].trim_start().starts_with(':'))
+    })
 }
 
 /// Whether a bracket opens in `text`.
@@ -173,6 +186,11 @@ struct Matcher<'t> {
 impl<'t> Matcher<'t> {
     fn new(text: &'t str, start: usize) -> Self {
         Self { text, bytes: text.as_bytes(), start, at: start, open: Vec::new(), last: b'[' }
+    }
+
+    /// As if the bracket before `at` had not closed the region, which is an object.
+    fn reopened(text: &'t str, start: usize, at: usize) -> Self {
+        Self { at, open: vec![b'{'], last: b'}', ..Self::new(text, start) }
     }
 
     /// The byte after the region: after its last bracket, or else at the fence that it is in, or at the end of the text. Also whether

@@ -52,6 +52,19 @@ fn nothing_smaller_is_taken_where_the_largest_is_broken() {
     let schema = json!({ "type": "object" });
     assert_eq!(adapted(&schema, "For example {\"a\": 1}. Here: {\"a\": 2, \"b\": 3,}"), None);
     assert_eq!(adapted(&schema, "{\"items\": [{\"a\": 1}, {\"a\": 2}"), None);
+    // A bracket too many does not end it where another member comes next.
+    let full = AdaptOptions::full().with_tolerance(2.try_into().expect("a level"));
+    let repairing = Adapter::new(&schema, full).expect("a schema");
+    for text in [
+        r#"{"a": {"x": 1}}, "b": 2}"#,
+        r#"Here: {"a": {"x": 1}},
+  "b": {"y": 2}}, "c": "}"} and so on"#,
+        r#"{"a": [1, 2}, "b": 3]}"#,
+    ] {
+        assert_eq!(adapted(&schema, text), None, "{text}");
+        assert!(!repairing.adapt(text).is_valid(), "{text}");
+    }
+    assert_eq!(adapted(&schema, r#"{"a": 1}, "b" is not there."#), Some(json!({ "a": 1 })));
     // Nothing within JSON is taken out of it, either.
     assert_eq!(adapted(&schema, "[{\"a\": 1}]"), None);
     assert_eq!(adapted(&schema, "Here: [{\"a\": 1}]"), None);
@@ -325,6 +338,9 @@ fn hostile_texts_are_no_trouble() {
         of("<think>"),
         of("{\"a\": 1} {\"a\": 2} "),
         of("\"[1\" "),
+        of("{}, \"a\": "),
+        of("{}, \"a\": 1}"),
+        of("{}, \"a\" "),
         "[".to_owned() + &of(" ") + "x",
         "[1,".repeat(100) + &of(" "),
         escapes,

@@ -64,7 +64,8 @@ impl Rewriter<'_> {
         }
         self.blanks()?;
         if self.at < self.bytes.len() {
-            if !self.may(Mend::TrailingText) {
+            // Behind a comma comes more of the value, which is not to be lost.
+            if self.peek() == Some(b',') || !self.may(Mend::TrailingText) {
                 return Err(Fault::Trailing);
             }
             self.at = self.bytes.len();
@@ -261,7 +262,8 @@ impl Rewriter<'_> {
         if let Some(comma) = open.comma {
             // At the end of the text it was no comma too many: what came after it is missing.
             let cut = if open.is_object { Mend::CutMember } else { Mend::CutValue };
-            if !(is_end && self.may(cut)) && !self.may(Mend::TrailingComma) {
+            let is_mended = (is_end && self.may(cut)) || self.may(Mend::TrailingComma);
+            if !is_mended {
                 return Err(Fault::Expected(if open.is_object {
                     "a name in double quotes"
                 } else {
