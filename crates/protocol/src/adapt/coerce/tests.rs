@@ -357,8 +357,8 @@ fn thousands_of_faults_take_linear_time() {
         let adaptation = adapt(&schema, given, options);
         assert!(adaptation.is_valid(), "{schema}: {:?}", adaptation.violations().first());
         assert!(given.is_object() || adaptation.value() == Some(&numbers));
-        // Unoptimised and beside other tests.
-        assert!(adaptation.elapsed().as_secs() < 5, "{schema}: {:?}", adaptation.elapsed());
+        // Unoptimised and beside other tests; in quadratic time it would be minutes.
+        assert!(adaptation.elapsed().as_secs() < 20, "{schema}: {:?}", adaptation.elapsed());
     }
 }
 

@@ -55,9 +55,9 @@ pub(super) enum Mend {
     SmartQuotes,
     /// A backslash that escapes nothing.
     Backslash,
-    /// A string, a literal or a number that the text ends in.
+    /// A string, a literal or a number that the text ends in, or an element before which it ends, after the comma.
     CutValue,
-    /// A name whose value the text ends before: it is left out.
+    /// A name whose value the text ends before, or the comma before a name: it is left out.
     CutMember,
     /// A value without quotes that is nothing but text.
     BareValue,
