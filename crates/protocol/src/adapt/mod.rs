@@ -67,6 +67,7 @@ mod kinds;
 mod options;
 mod processor;
 mod report;
+pub(crate) mod strict;
 mod tape;
 mod tolerant;
 mod typed;
@@ -85,11 +86,12 @@ pub use report::{Adaptation, BranchChoice, Outcome, Patch, Stage, StageReport, V
 pub use typed::from_text;
 
 use crate::config::OutputProcessing;
-use coerce::Flat;
+pub(crate) use coerce::{Branches, Flat, keyword_place};
 use error::Kind;
 use kinds::Kinds;
 use report::Held;
 use tape::OnTape;
+pub(crate) use tape::pointer_token;
 
 /// A schema with what may be done to texts that are to have it. See the [module](self) for an example.
 pub struct Adapter {

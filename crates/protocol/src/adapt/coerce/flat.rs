@@ -24,17 +24,17 @@ const BRANCHES: [&str; 2] = ["anyOf", "oneOf"];
 const PLACES: usize = 64 << 20;
 
 /// A keyword that became a condition.
-pub(in super::super) struct Branches {
-    pub(super) keyword: &'static str,
+pub(crate) struct Branches {
+    pub(crate) keyword: &'static str,
     /// Where the schema is that it was in.
     pub(super) part: String,
     /// Where its branches are now.
     pub(super) place: String,
-    pub(super) count: usize,
+    pub(crate) count: usize,
 }
 
 /// The validators that tell errors.
-pub(in super::super) struct Flat {
+pub(crate) struct Flat {
     validator: Validator,
     schema: Value,
     /// The validators of the schema's parts, made when a branch is tried.
@@ -46,7 +46,7 @@ pub(in super::super) struct Flat {
 impl Flat {
     /// Of a schema that is one. Where conditions are not known (before draft 7), or references lead into branches, the schema stays as
     /// it is, and no branch is tried.
-    pub(in super::super) fn new(schema: &Value) -> Option<Self> {
+    pub(crate) fn new(schema: &Value) -> Option<Self> {
         let mut branches = HashMap::new();
         let mut flat = schema.clone();
         let has_conditions = !matches!(Draft::default().detect(schema), Draft::Draft4 | Draft::Draft6);
@@ -61,7 +61,7 @@ impl Flat {
     ///
     /// # Errors
     /// When its names are too long to tell.
-    pub(in super::super) fn errors<'v>(&'v self, value: &'v Value) -> Result<ErrorIterator<'v>, Violation> {
+    pub(crate) fn errors<'v>(&'v self, value: &'v Value) -> Result<ErrorIterator<'v>, Violation> {
         errors(&self.validator, value)
     }
 
@@ -71,8 +71,23 @@ impl Flat {
     }
 
     /// The branches that an error at `pointer` is about.
-    pub(super) fn branches(&self, pointer: &str) -> Option<&Branches> {
+    pub(crate) fn branches(&self, pointer: &str) -> Option<&Branches> {
         self.branches.get(pointer)
+    }
+
+    /// What each branch tells of a value, with the place of its schema.
+    pub(crate) fn tried<'v>(
+        &'v self,
+        branches: &Branches,
+        value: &'v Value,
+    ) -> Option<Vec<(String, Vec<ValidationError<'v>>)>> {
+        let parts = self.parts()?;
+        let tried = |index| {
+            let place = format!("{}/{index}", branches.place);
+            let errors = errors(parts.get(&format!("#{place}"))?, value).ok()?.collect();
+            Some((place, errors))
+        };
+        (0..branches.count).map(tried).collect()
     }
 
     /// Keyword and message of an error, as if the schema were the given one.
@@ -91,7 +106,7 @@ impl Flat {
     }
 
     /// An error of the whole schema as a violation.
-    pub(in super::super) fn violation(&self, error: &ValidationError<'_>) -> Violation {
+    pub(crate) fn violation(&self, error: &ValidationError<'_>) -> Violation {
         let (keyword, message) = self.words(error, error.schema_path().as_str());
         Violation::new(error.instance_path().as_str(), &keyword, message)
     }
@@ -120,6 +135,13 @@ fn places(value: &Value, length: usize, left: usize) -> Option<usize> {
         }
         _ => Some(left),
     }
+}
+
+/// The place of the keyword that an error is about. The validator of a part tells it from that part on, unless it went through a
+/// reference.
+pub(crate) fn keyword_place(part: &str, error: &ValidationError<'_>) -> String {
+    let is_within = error.evaluation_path() == error.schema_path();
+    format!("{}{}", if is_within { part } else { "" }, error.schema_path())
 }
 
 fn has_reference_into_branches(schema: &Value) -> bool {

@@ -25,7 +25,7 @@ use super::report::{BranchChoice, Outcome, Stage, StageReport, Violation};
 use super::tape::{DEEPEST, Fault};
 use crate::config::OutputProcessing;
 use convert::{Allowed, Converted, convert};
-pub(super) use flat::Flat;
+pub(crate) use flat::{Branches, Flat, keyword_place};
 
 /// How often a value is validated and converted again: what becomes an array has elements to convert.
 const ROUNDS: usize = 16;
@@ -98,11 +98,9 @@ struct Base<'a> {
 }
 
 impl Base<'_> {
-    /// The place of the keyword that an error is about. The validator of a part tells it from that part on, unless it went through a
-    /// reference.
+    /// The place of the keyword that an error is about.
     fn keyword(self, error: &ValidationError<'_>) -> String {
-        let is_within = error.evaluation_path() == error.schema_path();
-        format!("{}{}", if is_within { self.schema } else { "" }, error.schema_path())
+        keyword_place(self.schema, error)
     }
 }
 

@@ -352,7 +352,7 @@ impl Parser<'_> {
 }
 
 /// A name as a part of a JSON pointer.
-pub(in super::super) fn pointer_token(name: &str) -> Cow<'_, str> {
+pub(crate) fn pointer_token(name: &str) -> Cow<'_, str> {
     if name.contains(['~', '/']) {
         return Cow::Owned(name.replace('~', "~0").replace('/', "~1"));
     }
