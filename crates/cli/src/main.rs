@@ -34,6 +34,7 @@ mod serve;
 mod step;
 mod tokenize;
 mod tools;
+mod traces;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
