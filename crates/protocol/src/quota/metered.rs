@@ -119,8 +119,9 @@ impl ChatBackend for Metered {
             let opened = self.within(self.backend.stream(body)).await;
             let chunks = opened.inspect_err(|error| meter.fail(error))?;
             meter.tokens = prompt(body);
-            let chunks = match self.time {
-                Some(limit) => until(chunks, meter.started + limit, limit),
+            let end = self.time.and_then(|limit| Some((meter.started.checked_add(limit)?, limit)));
+            let chunks = match end {
+                Some((end, limit)) => until(chunks, end, limit),
                 None => chunks,
             };
             Ok(chunks.inspect(move |chunk| meter.see(chunk)).boxed())
