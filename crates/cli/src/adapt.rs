@@ -12,10 +12,12 @@ use clap::ValueEnum;
 use formwork_protocol::adapt::{
     AdaptOptions, Adaptation, Adapter, Coercion, Outcome, Stage, StageReport, Tolerance,
 };
-use formwork_protocol::config::{AnyOfStrategy, OutputProcessing};
+use formwork_protocol::config::{AnyOfStrategy, Config, OutputProcessing};
+use formwork_protocol::step::trace_adaptation;
+use formwork_protocol::trace::{Span, Status, Tracer};
 use serde_json::{Value, json};
 
-use crate::{config, load};
+use crate::{config, load, traces};
 
 #[derive(clap::Args)]
 pub(crate) struct AdaptArgs {
@@ -23,7 +25,7 @@ pub(crate) struct AdaptArgs {
     #[arg(long, value_name = "FILE")]
     schema: PathBuf,
 
-    /// A configuration file, whose `[aros]` says what is done unless an option does.
+    /// A configuration file, whose `[aros]` says what is done unless an option does, and whose `[traces]` where that is told.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
@@ -95,7 +97,9 @@ pub(crate) fn adapt(args: &AdaptArgs, as_json: bool) -> Result<bool> {
 /// Adapts the input; false where an output is not valid.
 fn run(args: &AdaptArgs, as_json: bool, out: &mut dyn Write, told: &mut dyn Write) -> Result<bool> {
     let schema: Value = load::read_json(&args.schema)?;
-    let adapter = Adapter::new(&schema, options(args)?).with_context(|| args.schema.display().to_string())?;
+    let config = args.config.as_deref().map(config::read).transpose()?;
+    let adapter = Adapter::new(&schema, options(args, config.as_ref())?)
+        .with_context(|| args.schema.display().to_string())?;
     let input = load::read_input_text(args.input.as_deref())?;
     let mut report = report(args)?;
     let outputs: Vec<(Option<usize>, &str)> = if args.lines {
@@ -104,10 +108,17 @@ fn run(args: &AdaptArgs, as_json: bool, out: &mut dyn Write, told: &mut dyn Writ
     } else {
         vec![(None, input.as_str())]
     };
+    let tracer = match &config {
+        Some(config) => traces::tracer(None, (args.config.as_deref(), config))?,
+        None => Tracer::default(),
+    };
+    let ledger = config.as_ref().filter(|config| config.aros.correction_ledger_enabled).map(|_| &schema);
+    let around = tracer.run("adapt");
     let mut all = true;
     for (line, text) in outputs {
         let adaptation = adapter.adapt(text);
         all &= adaptation.is_valid();
+        trace(&around, args, &adaptation, ledger);
         print(&adaptation, line, as_json, out)?;
         if !as_json {
             tell(&adaptation, line, told)?;
@@ -120,16 +131,26 @@ fn run(args: &AdaptArgs, as_json: bool, out: &mut dyn Write, told: &mut dyn Writ
             }
         }
     }
+    around.end(if all { Status::Ok } else { Status::Error });
+    traces::flush(&tracer);
     if let Some(file) = &mut report {
         file.flush()?;
     }
     Ok(all)
 }
 
+/// Each output is a step by the name of its schema's file.
+fn trace(around: &Span, args: &AdaptArgs, adaptation: &Adaptation, ledger: Option<&Value>) {
+    let name = args.schema.file_name().unwrap_or_default().to_string_lossy();
+    let step = around.step(name);
+    trace_adaptation(&step, adaptation, ledger);
+    step.end(if adaptation.is_valid() { Status::Ok } else { Status::Error });
+}
+
 /// What the configuration says, and over it the options.
-fn options(args: &AdaptArgs) -> Result<AdaptOptions> {
-    let mut options = match &args.config {
-        Some(path) => AdaptOptions::from_config(&config::read(path)?.aros)?,
+fn options(args: &AdaptArgs, config: Option<&Config>) -> Result<AdaptOptions> {
+    let mut options = match config {
+        Some(config) => AdaptOptions::from_config(&config.aros)?,
         None => AdaptOptions::minimal(),
     };
     if let Some(level) = args.level {
@@ -275,6 +296,8 @@ fn record(adaptation: &Adaptation, line: Option<usize>) -> Result<Value> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use formwork_protocol::trace::Timestamp;
+    use formwork_protocol::trace::health::{Health, HealthOptions};
 
     use super::*;
     use crate::args::{Args, Command};
@@ -453,6 +476,21 @@ mod tests {
         assert_eq!((out.as_str(), answer), ("", false));
         let record: Value = serde_json::from_str(told.lines().last().unwrap_or_default())?;
         assert_eq!((&record["valid"], &record["shadow"]["valid"]), (&json!(false), &json!(true)));
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_done_is_in_the_database_of_the_configuration() -> Result<()> {
+        let (folder, [schema, input]) = folder("{\"n\": 1}\n{\"n\": \"2\"}\n{\"n\": \"x\"}\n")?;
+        let config = folder.path().join("formwork.toml");
+        std::fs::write(&config, "[traces]\ndatabase = \"traces.db\"\n")?;
+        let config = config.display().to_string();
+        assert!(!run(&["--schema", &schema, "--lines", "--config", &config, &input])?.2);
+        let options = HealthOptions::at(Timestamp::now());
+        let health = Health::read(&folder.path().join("traces.db"), &options)?;
+        let step = &health.steps[0];
+        assert_eq!((step.name.as_str(), step.tally.runs, health.traces), ("schema.json", 3, 1));
+        assert_eq!((step.tally.coercions.successes, step.tally.coercions.failures), (1, 1));
         Ok(())
     }
 

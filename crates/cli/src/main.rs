@@ -42,6 +42,7 @@ mod serve;
 mod step;
 mod tokenize;
 mod tools;
+mod traces;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;

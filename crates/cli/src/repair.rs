@@ -1,6 +1,5 @@
 //! `formwork repair`
 
-use std::ffi::OsStr;
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -10,11 +9,11 @@ use anyhow::{Context, Result, bail};
 use formwork_protocol::config::Aros;
 use formwork_protocol::directives::Mode;
 use formwork_protocol::repair::{Answer, RepairOptions, Repairer, Shape, Stats, Verdict};
-use formwork_protocol::step::{Format, StepsFile};
 use formwork_protocol::{Plan, PromptRunner, ScriptedBackend};
 use serde_json::{Value, json};
 
 use crate::backend::{BackendArgs, tell_retry};
+use crate::step::steps;
 use crate::{config, load};
 
 /// Have answers repaired that do not fit their schema.
@@ -177,9 +176,7 @@ fn of_step(
         Some(path) => config::read(path)?.aros,
         None => Aros::default(),
     };
-    let format = Format::of_extension(path.extension().and_then(OsStr::to_str).unwrap_or_default());
-    let file = StepsFile::parse(&load::read_text(path)?, format).with_context(place)?;
-    let step = file.build(name, &aros, &|_| prompts.clone()).with_context(place)?;
+    let step = steps(path)?.build(name, &aros, &|_| prompts.clone()).with_context(place)?;
     let settings = step.settings();
     let options = settings.repair.clone().unwrap_or_default();
     // Where the configuration switches everything off, that goes for repairs as well.

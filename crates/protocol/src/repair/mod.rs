@@ -48,6 +48,7 @@ mod shape;
 pub(crate) mod words;
 mod xml;
 
+pub(crate) use counters::Tally;
 pub use counters::{Counters, Stats, Target};
 pub use envelope::{Envelope, EnvelopeCall};
 pub use error::RepairError;
