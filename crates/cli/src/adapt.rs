@@ -1,18 +1,23 @@
 //! `formwork adapt`
 //!
-//! Values go to standard output, one a line; what is wrong with an output goes to standard error, with its place. The exit code is 0
-//! where all outputs are valid in the end, 1 where one is not, 2 where the schema, an option or a file cannot be used.
+//! Values go to standard output, one a line; what is wrong with an output goes to standard error, with its place, and so does what was
+//! mended of its syntax. The exit code is 0 where all outputs are valid in the end, 1 where one is not, 2 where the schema, an option or
+//! a file cannot be used.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
-use formwork_protocol::adapt::{AdaptOptions, Adaptation, Adapter, Coercion, Tolerance};
-use formwork_protocol::config::{AnyOfStrategy, OutputProcessing};
+use formwork_protocol::adapt::{
+    AdaptOptions, Adaptation, Adapter, Coercion, Outcome, Stage, StageReport, Tolerance,
+};
+use formwork_protocol::config::{AnyOfStrategy, Config, OutputProcessing};
+use formwork_protocol::step::trace_adaptation;
+use formwork_protocol::trace::{Span, Status, Tracer};
 use serde_json::{Value, json};
 
-use crate::{config, load};
+use crate::{config, load, traces};
 
 #[derive(clap::Args)]
 pub(crate) struct AdaptArgs {
@@ -20,7 +25,7 @@ pub(crate) struct AdaptArgs {
     #[arg(long, value_name = "FILE")]
     schema: PathBuf,
 
-    /// A configuration file, whose `[aros]` says what is done unless an option does.
+    /// A configuration file, whose `[aros]` says what is done unless an option does, and whose `[traces]` where that is told.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
@@ -28,11 +33,11 @@ pub(crate) struct AdaptArgs {
     #[arg(long, value_enum)]
     level: Option<LevelArg>,
 
-    /// What is read as JSON at level full: 0 JSON alone, 1 JSON5 as well, 2 what is broken, too [default: 0].
+    /// What is read as JSON: 0 JSON alone, 1 JSON5 as well, 2 what is broken, too; 1 and 2 need level full [default: 0].
     #[arg(long, value_name = "N")]
     tolerant: Option<u8>,
 
-    /// Which branch of anyOf and oneOf is taken at level full [default: first-pass].
+    /// Which branch of anyOf and oneOf is taken; needs level full [default: first-pass].
     #[arg(long, value_enum)]
     anyof_strategy: Option<StrategyArg>,
 
@@ -41,14 +46,18 @@ pub(crate) struct AdaptArgs {
     max_unescape_depth: Option<u8>,
 
     /// The conversions that are made, in place of the level's: JSON such as `{"integer": ["str->int"], "array": ["str->list", "wrap"]}`.
+    ///
+    /// By the type that the schema asks for: integer has `str->int` ("42" becomes 42); number `str->float` ("3.14" becomes 3.14);
+    /// boolean `str->bool` ("true" and "1" become true, "false" and "0" false); array `str->list` ("[1, 2]" becomes [1, 2]) and `wrap`
+    /// (7 becomes [7]). Level minimal makes the first three, full `str->list` as well, and `wrap` is made only where it is named here.
     #[arg(long, value_name = "JSON")]
     allow: Option<String>,
 
-    /// Only tell what would be done; the answer is that of level off.
+    /// Only tell what would be done, on standard error; the answer is that of level off.
     #[arg(long)]
     shadow: bool,
 
-    /// Every line of the input is an output of its own.
+    /// Every line of the input is an output of its own. Blank ones are none; lines are told by their numbers in the input, from 1.
     #[arg(long)]
     lines: bool,
 
@@ -88,7 +97,9 @@ pub(crate) fn adapt(args: &AdaptArgs, as_json: bool) -> Result<bool> {
 /// Adapts the input; false where an output is not valid.
 fn run(args: &AdaptArgs, as_json: bool, out: &mut dyn Write, told: &mut dyn Write) -> Result<bool> {
     let schema: Value = load::read_json(&args.schema)?;
-    let adapter = Adapter::new(&schema, options(args)?).with_context(|| args.schema.display().to_string())?;
+    let config = args.config.as_deref().map(config::read).transpose()?;
+    let adapter = Adapter::new(&schema, options(args, config.as_ref())?)
+        .with_context(|| args.schema.display().to_string())?;
     let input = load::read_input_text(args.input.as_deref())?;
     let mut report = report(args)?;
     let outputs: Vec<(Option<usize>, &str)> = if args.lines {
@@ -97,10 +108,17 @@ fn run(args: &AdaptArgs, as_json: bool, out: &mut dyn Write, told: &mut dyn Writ
     } else {
         vec![(None, input.as_str())]
     };
+    let tracer = match &config {
+        Some(config) => traces::tracer(None, (args.config.as_deref(), config))?,
+        None => Tracer::default(),
+    };
+    let ledger = config.as_ref().filter(|config| config.aros.correction_ledger_enabled).map(|_| &schema);
+    let around = tracer.run("adapt");
     let mut all = true;
     for (line, text) in outputs {
         let adaptation = adapter.adapt(text);
         all &= adaptation.is_valid();
+        trace(&around, args, &adaptation, ledger);
         print(&adaptation, line, as_json, out)?;
         if !as_json {
             tell(&adaptation, line, told)?;
@@ -113,16 +131,26 @@ fn run(args: &AdaptArgs, as_json: bool, out: &mut dyn Write, told: &mut dyn Writ
             }
         }
     }
+    around.end(if all { Status::Ok } else { Status::Error });
+    traces::flush(&tracer);
     if let Some(file) = &mut report {
         file.flush()?;
     }
     Ok(all)
 }
 
+/// Each output is a step by the name of its schema's file.
+fn trace(around: &Span, args: &AdaptArgs, adaptation: &Adaptation, ledger: Option<&Value>) {
+    let name = args.schema.file_name().unwrap_or_default().to_string_lossy();
+    let step = around.step(name);
+    trace_adaptation(&step, adaptation, ledger);
+    step.end(if adaptation.is_valid() { Status::Ok } else { Status::Error });
+}
+
 /// What the configuration says, and over it the options.
-fn options(args: &AdaptArgs) -> Result<AdaptOptions> {
-    let mut options = match &args.config {
-        Some(path) => AdaptOptions::from_config(&config::read(path)?.aros)?,
+fn options(args: &AdaptArgs, config: Option<&Config>) -> Result<AdaptOptions> {
+    let mut options = match config {
+        Some(config) => AdaptOptions::from_config(&config.aros)?,
         None => AdaptOptions::minimal(),
     };
     if let Some(level) = args.level {
@@ -146,6 +174,16 @@ fn options(args: &AdaptArgs) -> Result<AdaptOptions> {
             StrategyArg::Unique => AnyOfStrategy::Unique,
         }),
     };
+    if options.level != OutputProcessing::Full {
+        let is_tolerant = block.tolerant_level.is_some_and(|level| level != Tolerance::Strict);
+        for (option, is_given) in
+            [("--tolerant", is_tolerant), ("--anyof-strategy", block.anyof_strategy.is_some())]
+        {
+            if is_given {
+                bail!("{option} has no effect below level full: add `--level full`");
+            }
+        }
+    }
     Ok(options.with_coercion(&block).with_shadow(args.shadow))
 }
 
@@ -179,20 +217,72 @@ fn print(adaptation: &Adaptation, line: Option<usize>, as_json: bool, out: &mut 
     Ok(())
 }
 
-/// What is wrong, one violation a line.
+/// What was mended and what is wrong, one a line; in shadow mode, what would have been done as well.
 fn tell(adaptation: &Adaptation, line: Option<usize>, told: &mut dyn Write) -> Result<()> {
-    let place = line.map(|line| format!("output {line}: ")).unwrap_or_default();
-    let failed = adaptation.stages().iter().rev().find_map(|stage| stage.error_preview.as_ref());
-    for violation in adaptation.violations() {
+    let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
+    for stage in adaptation.stages() {
+        if let Some(note) = mended(stage) {
+            writeln!(told, "formwork: {place}{note}")?;
+        }
+    }
+    let wrong: Vec<String> = adaptation
+        .violations()
+        .iter()
+        .map(|violation| in_line(&violation.path, &violation.message, line))
+        .collect();
+    for violation in &wrong {
         writeln!(told, "formwork: {place}{violation}")?;
     }
     // Why it was not mended says more than that it is wrong.
-    if let Some(reason) = failed.filter(|_| !adaptation.is_valid())
-        && adaptation.violations().iter().all(|violation| violation.to_string() != *reason)
+    if let Some(reason) =
+        failed(adaptation, line).filter(|reason| !adaptation.is_valid() && !wrong.contains(reason))
     {
         writeln!(told, "formwork: {place}not adapted: {reason}")?;
     }
+    if let Some(shadow) = adaptation.shadow() {
+        would(shadow, line, told)?;
+    }
     Ok(())
+}
+
+/// What was mended of the syntax: who reads the value is to know that it is not quite what was written.
+fn mended(stage: &StageReport) -> Option<String> {
+    let is_mend = matches!(stage.stage, Stage::Tolerant | Stage::Syntactic);
+    if !is_mend || stage.outcome != Outcome::Success {
+        return None;
+    }
+    let is_cut = stage.transforms.iter().any(|mend| mend.starts_with("cut-"));
+    let loss = if is_cut { " (the text was cut off: some of it may be missing)" } else { "" };
+    Some(format!("{}{loss}", stage.reason))
+}
+
+/// What would have been done, and what would have come of it.
+fn would(shadow: &Adaptation, line: Option<usize>, told: &mut dyn Write) -> Result<()> {
+    let place = line.map(|line| format!("line {line}: ")).unwrap_or_default() + "shadow: ";
+    for stage in shadow.stages().iter().filter(|stage| stage.outcome == Outcome::Success) {
+        writeln!(told, "formwork: {place}{}: {}", stage.stage.name(), stage.transforms.join(", "))?;
+    }
+    match shadow.value().filter(|_| shadow.is_valid()) {
+        Some(value) if shadow.is_adapted() => writeln!(told, "formwork: {place}it would become {value}")?,
+        Some(_) => writeln!(told, "formwork: {place}nothing would be changed")?,
+        None => {
+            let reason = failed(shadow, line).map(|reason| format!(": {reason}")).unwrap_or_default();
+            writeln!(told, "formwork: {place}it would stay invalid{reason}")?;
+        }
+    }
+    Ok(())
+}
+
+/// Why the last stage that failed did.
+fn failed(adaptation: &Adaptation, line: Option<usize>) -> Option<String> {
+    let stage = adaptation.stages().iter().rev().find(|stage| stage.outcome == Outcome::Fail)?;
+    Some(in_line(stage.path.as_deref().unwrap_or_default(), &stage.reason, line))
+}
+
+/// What is wrong, with its place. A line of the input is all the text there is to its output: only its number in the input counts.
+fn in_line(path: &str, message: &str, line: Option<usize>) -> String {
+    let message = line.and_then(|_| message.strip_prefix("line 1, ")).unwrap_or(message);
+    if path.is_empty() { message.to_owned() } else { format!("{path}: {message}") }
 }
 
 fn record(adaptation: &Adaptation, line: Option<usize>) -> Result<Value> {
@@ -206,6 +296,8 @@ fn record(adaptation: &Adaptation, line: Option<usize>) -> Result<Value> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use formwork_protocol::trace::Timestamp;
+    use formwork_protocol::trace::health::{Health, HealthOptions};
 
     use super::*;
     use crate::args::{Args, Command};
@@ -248,7 +340,9 @@ mod tests {
             ("formwork: line 1, column 2: expected a name in double quotes\n", false)
         );
         let full = ["--schema", &schema, "--level", "full", "--tolerant", "2"];
-        assert_eq!(run(&[&full[..], &[&input]].concat())?.0, "{\"n\":7,\"b\":true}\n");
+        let (out, told, answer) = run(&[&full[..], &[&input]].concat())?;
+        assert_eq!((out.as_str(), answer), ("{\"n\":7,\"b\":true}\n", true));
+        assert_eq!(told, "formwork: mended: single-quotes, bare-name, missing-closer\n");
         let (_, told, answer) = run(&[&full[..], &["--anyof-strategy", "unique", &input]].concat())?;
         assert!(!answer && told.contains("not adapted: /b: branches 0 and 1 both take it"), "{told}");
         Ok(())
@@ -261,7 +355,7 @@ mod tests {
         let to = format!("--report={}", report.display());
         let (out, told, answer) = run(&["--schema", &schema, "--lines", &to, &input])?;
         assert_eq!((out.as_str(), answer), ("{\"n\":1}\n{\"n\":2}\n", false));
-        assert_eq!(told, "formwork: output 4: /n: the value is not of type \"integer\"\n");
+        assert_eq!(told, "formwork: line 4: /n: the value is not of type \"integer\"\n");
         let records: Vec<Value> =
             std::fs::read_to_string(&report)?.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
         let read: Vec<_> =
@@ -282,12 +376,121 @@ mod tests {
     }
 
     #[test]
+    fn lines_are_numbered_as_editors_do() -> Result<()> {
+        let (_folder, [schema, input]) =
+            folder("\n{\"n\": 1}\r\n   \n{\"n\" 2}\n\n{\"n\": {\"x\": 1, \"x\": 2}}\n")?;
+        let (out, told, answer) = run(&["--schema", &schema, "--lines", &input])?;
+        assert_eq!((out.as_str(), answer), ("{\"n\":1}\n", false));
+        assert_eq!(
+            told,
+            "formwork: line 4: /n: column 6: expected `:`\nformwork: line 6: /n/x: column 16: `x` comes twice\n"
+        );
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_mended_is_noted() -> Result<()> {
+        for (text, note) in [
+            ("{\"n\": 1,}", "mended: trailing-comma"),
+            ("Here: {\"n\": 1, }", "mended: trailing-comma"),
+            (
+                "{\"n\": 1, \"s\": \"and so",
+                "mended: missing-closer, cut-value (the text was cut off: some of it may be missing)",
+            ),
+            (
+                "{\"n\": 1, \"s",
+                "mended: missing-closer, cut-member (the text was cut off: some of it may be missing)",
+            ),
+        ] {
+            let (_folder, [schema, input]) = folder(text)?;
+            let full = ["--schema", &schema, "--level", "full", "--tolerant", "2", &input];
+            let (_, told, answer) = run(&full)?;
+            assert_eq!((told, answer), (format!("formwork: {note}\n"), true), "{text}");
+            let (_, told, _) = run(&[&full[..], &["--json"]].concat())?;
+            assert_eq!(told, "", "{text}");
+        }
+        let (_folder, [schema, input]) = folder("{\"n\": 1,}")?;
+        let (_, told, _) = run(&["--schema", &schema, "--level", "full", &input])?;
+        assert_eq!(told, "formwork: mended: trailing-comma\n");
+        Ok(())
+    }
+
+    #[test]
+    fn options_without_effect_are_refused() -> Result<()> {
+        let (folder, [schema, input]) = folder("{\"n\": 1,}")?;
+        let always = ["--schema", &schema, &input];
+        let run = |args: &[&str]| run(&[&always[..], args].concat());
+        for (args, option) in [
+            (&["--tolerant", "2"][..], "--tolerant"),
+            (&["--tolerant", "1", "--level", "minimal"], "--tolerant"),
+            (&["--anyof-strategy", "unique"], "--anyof-strategy"),
+        ] {
+            let error = run(args).map_err(|error| crate::one_line(&error)).expect_err("an error");
+            assert_eq!(error, format!("{option} has no effect below level full: add `--level full`"));
+        }
+        assert!(run(&["--tolerant", "1", "--level", "full"])?.2);
+        assert!(!run(&["--tolerant", "0"])?.2);
+        let config = folder.path().join("formwork.toml");
+        std::fs::write(&config, "[aros]\nenable_aop_default = \"full\"\n")?;
+        assert!(run(&["--tolerant", "1", "--config", &config.display().to_string()])?.2);
+        Ok(())
+    }
+
+    #[test]
+    fn the_shadow_tells_what_would_be_done() -> Result<()> {
+        let cases = [
+            (
+                "Here: {\"n\": \"7\"}",
+                "formwork: line 1, column 1: expected a value\n\
+                 formwork: shadow: extract: extract, json.loads\n\
+                 formwork: shadow: semantic: str->int\n\
+                 formwork: shadow: it would become {\"n\":7}\n",
+            ),
+            ("{\"n\": 7}", "formwork: shadow: nothing would be changed\n"),
+            (
+                "{\"n\": \"x\"}",
+                "formwork: /n: the value is not of type \"integer\"\n\
+                 formwork: shadow: it would stay invalid: /n: the value is not of type \"integer\"\n",
+            ),
+        ];
+        for (text, expected) in cases {
+            let (_folder, [schema, input]) = folder(text)?;
+            assert_eq!(run(&["--schema", &schema, "--shadow", &input])?.1, expected, "{text}");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn conversions_are_documented() {
+        let Err(help) = Args::try_parse_from(["formwork", "adapt", "--help"]) else { panic!("no help") };
+        let help = help.to_string();
+        for conversion in formwork_protocol::adapt::Conversion::ALL {
+            assert!(help.contains(&format!("`{}`", conversion.name())), "{help}");
+        }
+    }
+
+    #[test]
     fn the_shadow_changes_nothing() -> Result<()> {
         let (_folder, [schema, input]) = folder("{\"n\": \"7\"}")?;
         let (out, told, answer) = run(&["--schema", &schema, "--shadow", "--report", "--", &input])?;
         assert_eq!((out.as_str(), answer), ("", false));
         let record: Value = serde_json::from_str(told.lines().last().unwrap_or_default())?;
         assert_eq!((&record["valid"], &record["shadow"]["valid"]), (&json!(false), &json!(true)));
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_done_is_in_the_database_of_the_configuration() -> Result<()> {
+        let (folder, [schema, input]) = folder("{\"n\": 1}\n{\"n\": \"2\"}\n{\"n\": \"x\"}\n")?;
+        let config = folder.path().join("formwork.toml");
+        std::fs::write(&config, "[traces]\ndatabase = \"traces.db\"\n")?;
+        let config = config.display().to_string();
+        assert!(!run(&["--schema", &schema, "--lines", "--config", &config, &input])?.2);
+        let options = HealthOptions::at(Timestamp::now());
+        let health = Health::read(&folder.path().join("traces.db"), &options)?;
+        let step = &health.steps[0];
+        assert_eq!((step.name.as_str(), step.tally.runs, health.traces), ("schema.json", 3, 1));
+        assert_eq!((step.tally.coercions.successes, step.tally.coercions.failures), (1, 1));
         Ok(())
     }
 

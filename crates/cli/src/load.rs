@@ -210,8 +210,17 @@ pub(crate) fn tokenizer_of(name: &str) -> Result<Tokenizer> {
     Ok(Checkpoint::open(resolve(name)?.path)?.tokenizer()?)
 }
 
+/// The text of a file, without the byte order mark that some editors put before it.
 pub(crate) fn read_text(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).with_context(|| path.display().to_string())
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    Ok(without_mark(text))
+}
+
+fn without_mark(text: String) -> String {
+    match text.strip_prefix('\u{feff}') {
+        Some(rest) => rest.to_owned(),
+        None => text,
+    }
 }
 
 /// A definition of fields in a file, or on standard input for `-`. `besides` is what else can tell its format, for the error.
@@ -222,7 +231,7 @@ pub(crate) fn read_definition(
 ) -> Result<Definition> {
     let is_input = path == Path::new("-");
     let name = if is_input { "standard input".to_owned() } else { path.display().to_string() };
-    let text = if is_input { read_input_text(None)? } else { read_text(path)? };
+    let text = if is_input { without_mark(read_input_text(None)?) } else { read_text(path)? };
     let format = match format {
         Some(DefinitionFormatArg::Json) => Format::Json,
         Some(DefinitionFormatArg::Yaml) => Format::Yaml,

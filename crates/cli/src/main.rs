@@ -1,7 +1,7 @@
 //! The `formwork` command: the composition root, and the only reader of the environment.
 //!
 //! Results go to standard output, everything else to standard error. Exit code 0 is fine, 1 a negative answer, 2 a usage
-//! or input error with one clear line.
+//! or input error with one clear line, 141 that nobody reads standard output to its end.
 
 #![allow(clippy::print_stdout, reason = "results go to standard output")]
 
@@ -10,6 +10,14 @@ macro_rules! eprintln {
     ($($what:tt)*) => {{
         use std::io::Write as _;
         let _ = writeln!(std::io::stderr(), $($what)*);
+    }};
+}
+
+/// Says something on standard output. Where nobody listens any more the command ends, with an error as any other and without a panic.
+macro_rules! println {
+    ($($what:tt)*) => {{
+        use std::io::Write as _;
+        writeln!(std::io::stdout(), $($what)*)?;
     }};
 }
 
@@ -34,6 +42,7 @@ mod serve;
 mod step;
 mod tokenize;
 mod tools;
+mod traces;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -47,6 +56,9 @@ use args::{Args, Command, LogFormatArg};
 const NEGATIVE: u8 = 1;
 /// The exit code of a usage or input error.
 const ERROR: u8 = 2;
+/// The exit code where the reader of standard output went away: what a shell says of who dies of the signal for that, 128 + SIGPIPE.
+/// What was written is not all there is, which 0 would hide.
+const UNREAD: u8 = 141;
 
 fn main() -> ExitCode {
     let args = Args::parse();
@@ -54,7 +66,7 @@ fn main() -> ExitCode {
     match dispatch(args) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(NEGATIVE),
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if is_broken_pipe(&error) => ExitCode::from(UNREAD),
         Err(error) => {
             eprintln!("formwork: {}", one_line(&error));
             ExitCode::from(ERROR)

@@ -1,6 +1,5 @@
 //! `formwork repair`
 
-use std::ffi::OsStr;
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -10,17 +9,17 @@ use anyhow::{Context, Result, bail};
 use formwork_protocol::config::Aros;
 use formwork_protocol::directives::Mode;
 use formwork_protocol::repair::{Answer, RepairOptions, Repairer, Shape, Stats, Verdict};
-use formwork_protocol::step::{Format, StepsFile};
 use formwork_protocol::{Plan, PromptRunner, ScriptedBackend};
 use serde_json::{Value, json};
 
 use crate::backend::{BackendArgs, tell_retry};
+use crate::step::steps;
 use crate::{config, load};
 
 /// Have answers repaired that do not fit their schema.
 ///
-/// Values go to standard output, one a line; what is wrong with them still to standard error. A model is only asked, and loaded, where
-/// something does not fit. Exit code 1 says that something does not fit in the end.
+/// Values that fit go to standard output, one a line; those that do not, and what is wrong with them, to standard error. A model is only
+/// asked, and loaded, where something does not fit. Exit code 1 says that something does not fit in the end.
 #[derive(clap::Args)]
 pub(crate) struct RepairArgs {
     /// Files with answers, one in each; standard input when absent, or for `-`.
@@ -28,7 +27,8 @@ pub(crate) struct RepairArgs {
     files: Vec<PathBuf>,
 
     /// A file with the JSON Schema that answers must fit [default: the envelope of tool calls, `{toolCalls, content, needsMoreWork}`].
-    #[arg(long, value_name = "FILE", conflicts_with = "steps")]
+    // That the others require --steps does not count where --steps is excluded.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["steps", "step", "config"])]
     schema: Option<PathBuf>,
 
     /// A file of steps, YAML, TOML or JSON: answers are adapted, checked and repaired as one of them says.
@@ -73,35 +73,50 @@ struct Given {
     text: String,
 }
 
+/// What came of the answers.
+struct Outcome {
+    answers: Vec<Answer>,
+    /// Why there are no more: the answer's name, and what the backend said or did not say.
+    unanswered: Option<anyhow::Error>,
+}
+
 pub(crate) fn repair(args: &RepairArgs, as_json: bool) -> Result<bool> {
     // What is cheap to get wrong is read before a model is loaded.
     let given = read(args)?;
     let checker = repairer(args, nobody())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let answers = runtime.block_on(async {
-        let is_needed =
-            given.iter().any(|given| checker.read(&given.text).is_ok_and(|read| !read.is_valid()));
-        let repairer = if is_needed && args.max_attempts != Some(0) {
+    let done = runtime.block_on(async {
+        let repairer = if needs_model(&checker, &given) {
             let (backend, model) = args.backend.open()?;
             repairer(args, PromptRunner::new(backend, model))?
         } else {
             checker
         };
         tokio::select! {
-            answers = all(args, &repairer, &given) => Ok((answers?, repairer.counters().stats())),
+            outcome = all(args, &repairer, &given) => Ok((outcome?, repairer.counters().stats())),
             _ = tokio::signal::ctrl_c() => bail!("interrupted"),
         }
     });
     runtime.shutdown_background();
-    let (answers, stats) = answers?;
+    let (Outcome { answers, unanswered }, stats) = done?;
     tell(&given, &answers, stats, as_json, std::io::stdout().lock())?;
     if args.report {
         report(stats);
     }
-    Ok(answers.iter().all(|answer| answer.verdict == Verdict::Valid))
+    match unanswered {
+        Some(error) => Err(error),
+        None => Ok(answers.iter().all(|answer| answer.verdict == Verdict::Valid)),
+    }
 }
 
-async fn all(args: &RepairArgs, repairer: &Repairer, given: &[Given]) -> Result<Vec<Answer>> {
+/// Whether anything is to be asked of a model.
+fn needs_model(checker: &Repairer, given: &[Given]) -> bool {
+    let fits = |given: &Given| checker.read(&given.text).map_or(true, |read| read.is_valid());
+    checker.options().attempts() > 0 && !given.iter().all(fits)
+}
+
+/// Repairs one after the other, up to one for which nobody answers: that says nothing of what was to be repaired.
+async fn all(args: &RepairArgs, repairer: &Repairer, given: &[Given]) -> Result<Outcome> {
     let mut plan =
         Plan { messages: vec![json!({ "role": "user", "content": args.prompt })], ..Plan::default() };
     let format = repairer.shape().response_format(Mode::JsonSchema);
@@ -109,9 +124,14 @@ async fn all(args: &RepairArgs, repairer: &Repairer, given: &[Given]) -> Result<
     plan.options.extend(args.max_tokens.map(|tokens| ("max_tokens".to_owned(), tokens.get().into())));
     let mut answers = Vec::new();
     for given in given {
-        answers.push(repairer.repair(&plan, &given.text).await.with_context(|| given.name.clone())?);
+        let answer = repairer.repair(&plan, &given.text).await.with_context(|| given.name.clone())?;
+        if let Some(error) = &answer.unanswered {
+            let error = anyhow::Error::new(error.clone()).context(given.name.clone());
+            return Ok(Outcome { answers, unanswered: Some(error) });
+        }
+        answers.push(answer);
     }
-    Ok(answers)
+    Ok(Outcome { answers, unanswered: None })
 }
 
 fn read(args: &RepairArgs) -> Result<Vec<Given>> {
@@ -156,10 +176,11 @@ fn of_step(
         Some(path) => config::read(path)?.aros,
         None => Aros::default(),
     };
-    let format = Format::of_extension(path.extension().and_then(OsStr::to_str).unwrap_or_default());
-    let file = StepsFile::parse(&load::read_text(path)?, format).with_context(place)?;
-    let step = file.build(name, &aros, &|_| prompts.clone()).with_context(place)?;
-    let options = step.settings().repair.clone().unwrap_or_default();
+    let step = steps(path)?.build(name, &aros, &|_| prompts.clone()).with_context(place)?;
+    let settings = step.settings();
+    let options = settings.repair.clone().unwrap_or_default();
+    // Where the configuration switches everything off, that goes for repairs as well.
+    let options = RepairOptions { enabled: options.enabled && settings.is_on, ..options };
     let Some(repairer) = step.repairer() else { bail!("{}: the step `{name}` has no schema", place()) };
     Ok((repairer, options))
 }
@@ -183,10 +204,11 @@ fn tell(given: &[Given], answers: &[Answer], stats: Stats, as_json: bool, mut ou
         return Ok(());
     }
     for (given, answer) in given.iter().zip(answers) {
-        if let Some(value) = &answer.value {
-            writeln!(out, "{value}")?;
-        } else {
-            eprintln!("formwork: {}: there is no value", given.name);
+        match (&answer.value, &answer.written) {
+            (_, Some(written)) if answer.verdict == Verdict::Valid => writeln!(out, "{written}")?,
+            (Some(value), None) if answer.verdict == Verdict::Valid => writeln!(out, "{value}")?,
+            (Some(value), _) => eprintln!("formwork: {}: not accepted: {value}", given.name),
+            (None, _) => eprintln!("formwork: {}: there is no value", given.name),
         }
         for error in &answer.errors {
             eprintln!("formwork: {}: {error}", given.name);

@@ -7,14 +7,15 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::Subcommand;
+use formwork_grammar::{Grammar, Limits};
 use formwork_protocol::config::Config;
 use formwork_protocol::step::{Format, Step, StepError, StepInput, StepOutput, StepsFile};
-use formwork_protocol::trace::{SqliteOptions, SqliteSink, Status, Tracer, TracingSink};
+use formwork_protocol::trace::{Status, Tracer};
 use formwork_protocol::{Body, PromptRunner, ScriptedBackend};
 use serde_json::json;
 
 use crate::backend::BackendArgs;
-use crate::{config, load};
+use crate::{config, load, traces};
 
 #[derive(Subcommand)]
 pub(crate) enum StepCommand {
@@ -65,18 +66,20 @@ pub(crate) fn step(command: &StepCommand, as_json: bool) -> Result<bool> {
     let mut context = args.context.as_deref().map(context).transpose()?.unwrap_or_default();
     let nobody = PromptRunner::new(Arc::new(ScriptedBackend::new([])), "none");
     build(args, &file, &config, &nobody)?;
-    let tracer = tracer(args, &config)?;
+    let tracer = traces::tracer(args.trace.as_deref(), (args.config.as_deref(), &config))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let ran = runtime.block_on(async {
         let (backend, model) = args.backend.open()?;
-        let step = build(args, &file, &config, &PromptRunner::new(backend, model))?;
+        let limit = args.max_tokens.map(|tokens| ("max_tokens".to_owned(), json!(tokens.get())));
+        let prompts = PromptRunner::new(backend, model).with_defaults(limit.into_iter().collect());
+        let step = build(args, &file, &config, &prompts)?;
         tokio::select! {
             ran = run(args, &step, &mut context, &tracer) => Ok(ran),
             _ = tokio::signal::ctrl_c() => bail!("interrupted"),
         }
     });
     runtime.shutdown_background();
-    tracer.flush()?;
+    traces::flush(&tracer);
     match ran? {
         Ok(output) if as_json => {
             let StepOutput { value, text, attempts, repairs } = output;
@@ -89,7 +92,11 @@ pub(crate) fn step(command: &StepCommand, as_json: bool) -> Result<bool> {
             Ok(true)
         }
         Err(error) => {
-            eprintln!("formwork: {error:#}");
+            if as_json {
+                let told = json!({ "message": error.to_string(), "errors": error.errors(), "attempts": error.attempts() });
+                println!("{}", json!({ "output": null, "error": told, "context": context }));
+            }
+            eprintln!("formwork: {error}");
             Ok(false)
         }
     }
@@ -101,17 +108,24 @@ async fn run(
     context: &mut Body,
     tracer: &Tracer,
 ) -> Result<StepOutput, StepError> {
-    let mut input = args.prompt.as_ref().map(StepInput::of_user).unwrap_or_default();
-    input.options.extend(args.max_tokens.map(|tokens| ("max_tokens".to_owned(), tokens.get().into())));
+    let input = args.prompt.as_ref().map(StepInput::of_user).unwrap_or_default();
     let span = tracer.run(args.steps.display().to_string());
     let ran = step.run(&input, context, &span).await;
-    span.end(if ran.is_ok() { Status::Ok } else { Status::Error });
+    span.end(match &ran {
+        Ok(_) => Status::Ok,
+        Err(error) if error.interruption().is_some() => Status::Cancelled,
+        Err(_) => Status::Error,
+    });
     ran
 }
 
-fn steps(path: &Path) -> Result<StepsFile> {
+/// A file of steps, whose grammars can be compiled.
+pub(crate) fn steps(path: &Path) -> Result<StepsFile> {
     let format = Format::of_extension(path.extension().and_then(OsStr::to_str).unwrap_or_default());
-    StepsFile::parse(&load::read_text(path)?, format).with_context(|| path.display().to_string())
+    let place = || path.display().to_string();
+    let file = StepsFile::parse(&load::read_text(path)?, format).with_context(place)?;
+    file.check_grammars(|gbnf| Grammar::gbnf(gbnf, &Limits::default()).map(drop)).with_context(place)?;
+    Ok(file)
 }
 
 fn build(args: &RunArgs, file: &StepsFile, config: &Config, prompts: &PromptRunner) -> Result<Step> {
@@ -122,21 +136,6 @@ fn build(args: &RunArgs, file: &StepsFile, config: &Config, prompts: &PromptRunn
 fn context(path: &Path) -> Result<Body> {
     let text = load::read_text(path)?;
     serde_json::from_str(&text).with_context(|| format!("{}: not a JSON object", path.display()))
-}
-
-/// Tells log lines, and a database if there is one.
-fn tracer(args: &RunArgs, config: &Config) -> Result<Tracer> {
-    let of_config = config.traces.database.as_ref().map(|database| {
-        let folder = args.config.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
-        folder.join(database)
-    });
-    let tracer = Tracer::default().with_sink(TracingSink::default());
-    let Some(database) = args.trace.clone().or(of_config) else { return Ok(tracer) };
-    let options = SqliteOptions {
-        correction_ledger: config.aros.correction_ledger_enabled,
-        ..SqliteOptions::default()
-    };
-    Ok(tracer.with_sink(SqliteSink::open(&database, options)?))
 }
 
 #[cfg(test)]
@@ -181,7 +180,7 @@ agents:
         let prompts = PromptRunner::new(backend, "m");
         let step = build(&args, &steps(&args.steps).unwrap(), &config, &prompts).unwrap();
         let mut context = context(args.context.as_deref().unwrap()).unwrap();
-        let tracer = tracer(&args, &config).unwrap();
+        let tracer = traces::tracer(args.trace.as_deref(), (args.config.as_deref(), &config)).unwrap();
         let output = run(&args, &step, &mut context, &tracer).await.unwrap();
         assert_eq!(output.value, json!({ "count": 2 }));
         assert!(run(&args, &step, &mut context, &tracer).await.is_err());
@@ -202,6 +201,10 @@ agents:
         let prompts = PromptRunner::new(Arc::new(ScriptedBackend::new([])), "m");
         let error = build(&args, &steps(&path).unwrap(), &Config::default(), &prompts).err().unwrap();
         assert!(format!("{error:#}").contains("steps.yaml: ") && format!("{error:#}").contains("but count"));
+        let grammar = STEPS.replace("aop: full", "grammar: 'root ::= undefined'");
+        std::fs::write(&path, format!("\u{feff}{grammar}")).unwrap();
+        let error = format!("{:#}", steps(&path).unwrap_err());
+        assert!(error.contains("steps.yaml: agents.count.processing.grammar: "), "{error}");
         std::fs::write(&path, "[]").unwrap();
         assert!(format!("{:#}", context(&path).unwrap_err()).contains("not a JSON object"));
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use formwork_protocol::tools::{
-    FilteredToolRegistry, McpClient, Preset, ToolCallingOptions, ToolEvent, ToolFailurePolicy,
+    FilteredToolRegistry, McpClient, Preset, Problem, ToolCallingOptions, ToolEvent, ToolFailurePolicy,
     ToolLoopRunner, ToolRegistry, ToolRun, ToolSource, ToolUseMode, Transforms, replay,
 };
 use formwork_protocol::{PromptRunner, merge};
@@ -162,6 +162,9 @@ fn progress(event: &ToolEvent) {
                 _ => format!("→ {}", short(&record.result.data.to_string())),
             };
             eprintln!("turn {turn}: {came} ({} ms)", record.latency_ms);
+            for line in record.result.errors.first().map(complaints).unwrap_or_default() {
+                eprintln!("turn {turn}: | {}", short(line));
+            }
         }
         ToolEvent::Ignored { turn, ignored_tool_calls_count } => {
             eprintln!("turn {turn}: {ignored_tool_calls_count} more calls ignored");
@@ -174,6 +177,14 @@ fn progress(event: &ToolEvent) {
         }
         _ => {}
     }
+}
+
+/// The last lines of what a tool wrote to standard error before it failed.
+fn complaints(problem: &Problem) -> Vec<&str> {
+    const MOST: usize = 10;
+    let stderr = problem.details.get("stderr").and_then(Value::as_str).unwrap_or_default();
+    let lines: Vec<&str> = stderr.lines().collect();
+    lines[lines.len().saturating_sub(MOST)..].to_vec()
 }
 
 fn short(text: &str) -> String {

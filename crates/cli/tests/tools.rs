@@ -134,6 +134,7 @@ fn a_run_that_fails_by_its_policy_ends_with_1() {
     assert_eq!(code, Some(1));
     assert!(
         err.contains("failed: TOOL_ERROR: `sh` failed: exit status: 3")
+            && err.contains("turn 1: | out of paper\n")
             && err.contains("formwork: TOOL_ERROR: the last call failed of: break"),
         "{err}"
     );

@@ -21,6 +21,7 @@ pub mod quota;
 pub mod repair;
 pub mod sampling;
 pub mod step;
+mod subschemas;
 pub mod tools;
 pub mod trace;
 

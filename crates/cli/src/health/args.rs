@@ -41,7 +41,7 @@ pub(crate) struct HealthArgs {
     pub(super) limit: usize,
 
     /// What is written: a table, JSON (as --json) or CSV.
-    #[arg(long, value_name = "FORMAT", value_enum)]
+    #[arg(long, visible_alias = "format", value_name = "FORMAT", value_enum)]
     pub(super) export: Option<ExportArg>,
 
     /// The file to write it to; - is standard output.

@@ -11,7 +11,8 @@ pub(super) fn table(health: &Health, limit: usize) -> String {
         return "nothing was traced yet\n".to_owned();
     };
     // Writing to a string does not fail, here and below.
-    let _ = writeln!(text, "{from} to {until}: {} runs of pipelines\n", health.traces);
+    let runs = if health.traces == 1 { "run of a pipeline" } else { "runs of pipelines" };
+    let _ = writeln!(text, "{from} to {until}: {} {runs}\n", health.traces);
     let _ = writeln!(
         text,
         "{:<40} {:>8} {:>9} {:>7} {:>7}  stages",

@@ -85,8 +85,12 @@ fn it_is_a_table_json_or_csv() {
     ] {
         assert!(table.lines().any(|of_table| of_table == line), "{table}");
     }
+    assert!(table.lines().next().unwrap().ends_with(": 3 runs of pipelines"), "{table}");
+    let one = written(folder.path(), &["--model", "large"]);
+    assert!(one.lines().next().unwrap().ends_with(": 1 run of a pipeline"), "{one}");
     assert!(!written(folder.path(), &["--limit", "1"]).contains("step chat"));
     let csv = written(folder.path(), &["--export", "csv"]);
+    assert_eq!(written(folder.path(), &["--format", "csv"]), csv);
     assert!(csv.starts_with("part,name,bucket,stage,metric,value\r\noverall,,,,traces,3\r\n"), "{csv}");
     assert!(csv.contains("\r\nstep,plan,,tolerant,coercions,1\r\n"), "{csv}");
     let json: Value = serde_json::from_str(&written(folder.path(), &["--export", "json"])).unwrap();
@@ -129,6 +133,8 @@ fn what_cannot_be_looked_at_is_told() {
         "not a database at all, but some text that is longer than the header of one would be",
     )
     .unwrap();
-    assert_eq!(told(&[path]), format!("{path}: it cannot be opened: file is not a database"));
+    assert_eq!(told(&[path]), format!("{path}: it is not a database of SQLite"));
+    let folder = folder.path().to_str().unwrap();
+    assert_eq!(told(&[folder]), format!("{folder}: it is a folder"));
     assert!(run(&[path, "--since-hours", "-1"]).is_err() && run(&[path, "--trend-buckets", "1001"]).is_err());
 }

@@ -23,8 +23,11 @@ async fn repaired(args: &[&str], texts: &[&str], answers: &[&str]) -> Result<(us
     let repairer = repairer(&args, PromptRunner::new(backend.clone(), "m"))?;
     let given = |text: &&str| Given { name: "given".to_owned(), text: (*text).to_owned() };
     let given: Vec<Given> = texts.iter().map(given).collect();
-    let answers = all(&args, &repairer, &given).await?;
-    Ok((backend.asked().len(), answers, repairer.counters().stats()))
+    let Outcome { answers, unanswered } = all(&args, &repairer, &given).await?;
+    match unanswered {
+        Some(error) => Err(error),
+        None => Ok((backend.asked().len(), answers, repairer.counters().stats())),
+    }
 }
 
 fn file(name: &str, text: &str) -> (tempfile::TempDir, String) {
@@ -89,11 +92,18 @@ async fn a_step_says_how_texts_are_read() {
 
 #[test]
 fn what_cannot_be_asked_for_is_told() {
-    for args in
-        [&["--step", "a"][..], &["--steps", STEPS], &["--steps", STEPS, "--step", "a", "--schema", "b"]]
-    {
+    for args in [
+        &["--step", "a"][..],
+        &["--steps", STEPS],
+        &["--steps", STEPS, "--step", "a", "--schema", "b"],
+        &["--schema", "b", "--step", "a"],
+        &["--schema", "b", "--config", "c"],
+        &["--config", "c"],
+    ] {
         assert!(parse(args).is_err(), "{args:?}");
     }
+    let told = parse(&["--schema", "b", "--config", "c"]).err().unwrap().to_string();
+    assert!(told.contains("cannot be used with") && told.contains("--config"), "{told}");
     let error = |args: &[&str]| {
         let error = repairer(&parse(args).unwrap(), nobody()).err().unwrap();
         crate::one_line(&error)
@@ -105,4 +115,56 @@ fn what_cannot_be_asked_for_is_told() {
     assert!(error(&["--steps", STEPS, "--step", "planner"]).ends_with("the step `planner` has no schema"));
     let (_folder, schema) = file("schema.json", r#"{"type": "text"}"#);
     assert!(error(&["--schema", &schema]).contains("schema.json: not a JSON Schema that can be checked: "));
+}
+
+#[test]
+fn a_model_is_needed_only_where_it_can_be_asked_and_something_does_not_fit() {
+    let (_folder, schema) = file("schema.json", SCHEMA);
+    let (_steps, off) = file(
+        "steps.yaml",
+        "agents:\n  count:\n    prompt: Count.\n    processing:\n      repair: { enabled: false }\n      schema: { type: object, required: [count] }\n",
+    );
+    let (good, bad) = (r#"{"count": 1}"#, "{}");
+    for (args, texts, needed) in [
+        (&["--schema", &schema][..], &[good, bad][..], true),
+        (&["--schema", &schema][..], &[good][..], false),
+        (&["--schema", &schema, "--max-attempts", "0"][..], &[bad][..], false),
+        (&["--steps", &off, "--step", "count"][..], &[bad][..], false),
+    ] {
+        let checker = repairer(&parse(args).unwrap(), nobody()).unwrap();
+        let given = |text: &&str| Given { name: "given".to_owned(), text: (*text).to_owned() };
+        let given: Vec<Given> = texts.iter().map(given).collect();
+        assert_eq!(needs_model(&checker, &given), needed, "{args:?}");
+    }
+}
+
+#[tokio::test]
+async fn numbers_are_printed_as_they_are_written() {
+    let (_folder, schema) =
+        file("schema.json", r#"{"type": "object", "properties": {"x": {"type": "number"}}}"#);
+    let text = "{\n  \"x\": 0.12345678901234567890,\n  \"y z\": 1.10\n}";
+    let (_, answers, stats) = repaired(&["--schema", &schema], &[text], &[]).await.unwrap();
+    let given = [Given { name: "g".to_owned(), text: text.to_owned() }];
+    let mut out = Vec::new();
+    tell(&given, &answers, stats, false, &mut out).unwrap();
+    assert_eq!(String::from_utf8(out).unwrap(), "{\"x\":0.12345678901234567890,\"y z\":1.10}\n");
+}
+
+#[tokio::test]
+async fn only_what_is_accepted_is_a_result() {
+    let (_folder, schema) = file("schema.json", SCHEMA);
+    let texts = [r#"{"count": "two"}"#, r#"{"count": 1}"#, "none"];
+    let args = ["--schema", &schema, "--max-attempts", "0"];
+    let (_, answers, stats) = repaired(&args, &texts, &[]).await.unwrap();
+    let given: Vec<_> = texts.map(|text| Given { name: "g".to_owned(), text: text.to_owned() }).into();
+    let mut out = Vec::new();
+    tell(&given, &answers, stats, false, &mut out).unwrap();
+    assert_eq!(String::from_utf8(out).unwrap(), "{\"count\":1}\n");
+}
+
+#[tokio::test]
+async fn where_nobody_answers_the_answer_is_not_to_blame() {
+    let (_folder, schema) = file("schema.json", SCHEMA);
+    let error = repaired(&["--schema", &schema], &[r#"{"count": "two"}"#], &[]).await.unwrap_err();
+    assert_eq!(crate::one_line(&error), "given: the script has no answer left");
 }

@@ -14,7 +14,7 @@ use super::extract::{self, Unread};
 use super::options::Tolerance;
 use super::processor::{Input, Processor, ProcessorError};
 use super::report::{Adaptation, Held, Outcome, Stage, StageReport, Violation};
-use super::tape::{Document, Tape};
+use super::tape::{Document, Place, Tape};
 use super::tolerant::{self, Mends};
 use crate::config::OutputProcessing;
 
@@ -29,7 +29,7 @@ pub(super) struct Deadline {
 }
 
 impl Deadline {
-    fn new(limit: Duration) -> Self {
+    pub(super) fn new(limit: Duration) -> Self {
         Self { end: Instant::now().checked_add(limit), limit }
     }
 
@@ -130,21 +130,23 @@ impl Adapter {
         mends: Mends,
         stages: &mut Vec<StageReport>,
     ) -> Option<Document> {
-        let Some(region) = &unread.region else {
-            stages.push(StageReport::skip(stage, "there is nothing that begins as JSON does"));
+        let Some((region, begins)) = &unread.region else {
+            stages.push(StageReport::skip(stage, "there is no region to mend"));
             return None;
         };
-        let tried = tolerant::rewrite(region, mends, self.options.limits.max_depth)
-            .map_err(|error| extract::violation(region, 0, &error))
-            .and_then(|rewritten| match Tape::parse(&rewritten.text, self.options.limits.max_depth) {
+        let max_depth = self.options.limits.max_depth;
+        let tried = tolerant::rewrite(region, mends, max_depth)
+            .map_err(|error| extract::at(begins.then(Place::of(region, error.offset)), &error))
+            .and_then(|rewritten| match Tape::parse(&rewritten.text, max_depth) {
                 Ok(tape) => Ok((tape.into_document(), rewritten)),
-                Err(error) => Err(extract::violation(&rewritten.text, 0, &error)),
+                // Its place would be one in what was written.
+                Err(error) => Err(Violation::new(&error.path, "syntax", error.fault.to_string())),
             });
         match tried {
             Ok((document, rewritten)) => {
                 let mut report = StageReport::new(stage, Outcome::Success, rewritten.reason());
                 rewritten.names().for_each(|name| report.did(name));
-                report.patch = rewritten.patch(region);
+                report.patch = rewritten.patch(region, *begins);
                 stages.push(report);
                 Some(document)
             }
@@ -220,8 +222,10 @@ impl Adapter {
         if self.on_values.is_valid(value) {
             return Vec::new();
         }
-        let told =
-            self.flat().map(|flat| flat.errors(value).take(TOLD).map(|error| told(flat, &error)).collect());
+        let told = self.flat().map(|flat| match flat.errors(value) {
+            Ok(errors) => errors.take(TOLD).map(|error| told(flat, &error)).collect(),
+            Err(limit) => vec![limit],
+        });
         // What is not valid is wrong, even where nobody can tell what.
         let unknown = || vec![Violation::new("", "schema", "the value is not valid")];
         told.filter(|told: &Vec<_>| !told.is_empty()).unwrap_or_else(unknown)

@@ -1,11 +1,39 @@
 //! What kinds of values a schema takes, as far as that can be seen.
 
+use std::collections::HashMap;
 use std::ops::{BitAnd, BitOr};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// How deep schemas are looked into.
 const DEPTH: usize = 16;
+/// The keywords that only objects are judged by.
+const OF_OBJECTS: [&str; 11] = [
+    "additionalProperties",
+    "dependencies",
+    "dependentRequired",
+    "dependentSchemas",
+    "maxProperties",
+    "minProperties",
+    "patternProperties",
+    "properties",
+    "propertyNames",
+    "required",
+    "unevaluatedProperties",
+];
+/// The keywords that only arrays are judged by.
+const OF_ARRAYS: [&str; 10] = [
+    "additionalItems",
+    "contains",
+    "items",
+    "maxContains",
+    "maxItems",
+    "minContains",
+    "minItems",
+    "prefixItems",
+    "unevaluatedItems",
+    "uniqueItems",
+];
 
 /// A set of kinds of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +48,13 @@ impl Kinds {
 
     /// The kinds of which a value of `schema` can be, and perhaps more.
     pub(super) fn of(schema: &Value) -> Self {
-        of(schema, schema, DEPTH)
+        Reader { root: schema, by_keywords: false, known: HashMap::new() }.kinds(schema, DEPTH)
+    }
+
+    /// The kinds that `schema` is about: where it names no type, those that its keywords judge. A schema of nothing but `properties`
+    /// takes any string, and nobody who wrote it meant one.
+    pub(super) fn meant(schema: &Value) -> Self {
+        Reader { root: schema, by_keywords: true, known: HashMap::new() }.kinds(schema, DEPTH)
     }
 
     pub(super) const fn has(self, kind: Self) -> bool {
@@ -44,31 +78,63 @@ impl BitAnd for Kinds {
     }
 }
 
-fn of(root: &Value, schema: &Value, depth: usize) -> Kinds {
-    let (Value::Object(keywords), Some(depth)) = (schema, depth.checked_sub(1)) else { return Kinds::ANY };
-    let within = |schema: &Value| of(root, schema, depth);
-    let either = |schemas: &[Value]| schemas.iter().map(within).fold(Kinds(0), Kinds::bitor);
-    keywords.iter().fold(Kinds::ANY, |kinds, (keyword, value)| {
-        kinds
-            & match (keyword.as_str(), value) {
-                ("type", Value::String(name)) => of_name(name),
-                ("type", Value::Array(names)) => {
-                    names.iter().filter_map(Value::as_str).map(of_name).fold(Kinds(0), Kinds::bitor)
-                }
-                ("const", value) => of_value(value),
-                ("enum", Value::Array(values)) => values.iter().map(of_value).fold(Kinds(0), Kinds::bitor),
-                ("anyOf" | "oneOf", Value::Array(schemas)) => either(schemas),
-                ("allOf", Value::Array(schemas)) => {
-                    schemas.iter().map(within).fold(Kinds::ANY, Kinds::bitand)
-                }
-                ("$ref", Value::String(reference)) => {
-                    let pointer =
-                        reference.strip_prefix('#').filter(|rest| rest.is_empty() || rest.starts_with('/'));
-                    pointer.and_then(|pointer| root.pointer(pointer)).map_or(Kinds::ANY, within)
-                }
-                _ => Kinds::ANY,
+struct Reader<'s> {
+    root: &'s Value,
+    by_keywords: bool,
+    /// What references lead to, so that each is followed once; any kind, while it is.
+    known: HashMap<&'s str, Kinds>,
+}
+
+impl<'s> Reader<'s> {
+    fn kinds(&mut self, schema: &'s Value, depth: usize) -> Kinds {
+        let (Value::Object(keywords), Some(depth)) = (schema, depth.checked_sub(1)) else {
+            return Kinds::ANY;
+        };
+        let mut kinds = Kinds::ANY;
+        for (keyword, value) in keywords {
+            kinds = kinds & self.of_keyword(keyword, value, depth);
+        }
+        let judged = if self.by_keywords && kinds == Kinds::ANY { judged(keywords) } else { Kinds(0) };
+        if judged == Kinds(0) { kinds } else { judged }
+    }
+
+    fn of_keyword(&mut self, keyword: &str, value: &'s Value, depth: usize) -> Kinds {
+        match (keyword, value) {
+            ("type", Value::String(name)) => of_name(name),
+            ("type", Value::Array(names)) => {
+                names.iter().filter_map(Value::as_str).map(of_name).fold(Kinds(0), Kinds::bitor)
             }
-    })
+            ("const", value) => of_value(value),
+            ("enum", Value::Array(values)) => values.iter().map(of_value).fold(Kinds(0), Kinds::bitor),
+            ("anyOf" | "oneOf", Value::Array(schemas)) => {
+                schemas.iter().map(|schema| self.kinds(schema, depth)).fold(Kinds(0), Kinds::bitor)
+            }
+            ("allOf", Value::Array(schemas)) => {
+                schemas.iter().map(|schema| self.kinds(schema, depth)).fold(Kinds::ANY, Kinds::bitand)
+            }
+            ("$ref", Value::String(reference)) => self.referenced(reference, depth),
+            _ => Kinds::ANY,
+        }
+    }
+
+    fn referenced(&mut self, reference: &'s str, depth: usize) -> Kinds {
+        if let Some(&known) = self.known.get(reference) {
+            return known;
+        }
+        let pointer = reference.strip_prefix('#').filter(|rest| rest.is_empty() || rest.starts_with('/'));
+        let Some(schema) = pointer.and_then(|pointer| self.root.pointer(pointer)) else { return Kinds::ANY };
+        self.known.insert(reference, Kinds::ANY);
+        let kinds = self.kinds(schema, depth);
+        self.known.insert(reference, kinds);
+        kinds
+    }
+}
+
+/// The kinds that are judged by some keyword.
+fn judged(keywords: &Map<String, Value>) -> Kinds {
+    let has = |names: &[&str]| keywords.keys().any(|keyword| names.contains(&keyword.as_str()));
+    let of = |kind: Kinds, names: &[&str]| if has(names) { kind } else { Kinds(0) };
+    of(Kinds::OBJECT, &OF_OBJECTS) | of(Kinds::ARRAY, &OF_ARRAYS)
 }
 
 fn of_name(name: &str) -> Kinds {
@@ -116,6 +182,35 @@ mod tests {
             (recursive, Kinds::ANY),
         ] {
             assert_eq!(Kinds::of(&schema), kinds, "{schema}");
+            assert_eq!(Kinds::meant(&schema), kinds, "{schema}");
         }
+    }
+
+    #[test]
+    fn keywords_say_what_is_meant_where_no_type_does() {
+        for (schema, kinds) in [
+            (json!({ "properties": {} }), Kinds::OBJECT),
+            (json!({ "items": {}, "minLength": 1 }), Kinds::ARRAY),
+            (json!({ "required": ["a"], "minItems": 1 }), Kinds::OBJECT | Kinds::ARRAY),
+            (json!({ "minLength": 1 }), Kinds::ANY),
+            (json!({ "type": "array", "properties": {} }), Kinds::ARRAY),
+            (json!({ "anyOf": [{ "required": ["a"] }, { "type": "null" }] }), Kinds::OBJECT | Kinds::OTHER),
+            (json!({ "allOf": [{ "required": ["a"] }, {}] }), Kinds::OBJECT),
+            (
+                json!({ "properties": {}, "$ref": "#/$defs/a", "$defs": { "a": { "items": {} } } }),
+                Kinds::ARRAY,
+            ),
+        ] {
+            assert_eq!(Kinds::meant(&schema), kinds, "{schema}");
+        }
+        assert_eq!(Kinds::of(&json!({ "properties": {} })), Kinds::ANY);
+    }
+
+    #[test]
+    fn references_are_followed_once() {
+        // Each of the ten leads to each of the ten: followed every time, that would be a hundred million.
+        let all: Vec<Value> = (0..10).map(|n| json!({ "$ref": format!("#/$defs/{n}") })).collect();
+        let defs: Map<String, Value> = (0..10).map(|n| (n.to_string(), json!({ "anyOf": all }))).collect();
+        assert_eq!(Kinds::of(&json!({ "anyOf": all, "$defs": defs })), Kinds::ANY);
     }
 }

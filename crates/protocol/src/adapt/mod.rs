@@ -48,7 +48,8 @@
 //! # Laws
 //! A value that is valid as it came is left alone, whatever the level, and adapting twice is adapting once. At the end everything is
 //! validated by the whole schema; what does not pass is given back as it was read, without any conversion. Names that come twice in an
-//! object, and numbers that neither 64 bits nor a double hold, are refused, not decided.
+//! object, and numbers that neither 64 bits nor a double hold, are refused, not decided; so are two values in a text that are as large
+//! as each other, and conversions with two meanings.
 //!
 //! # Limits
 //! Those of [`AdaptLimits`]: 4 MiB of text, 128 levels of nesting, one second, 10,000 branches. All that reads text is linear in its
@@ -66,6 +67,7 @@ mod kinds;
 mod options;
 mod processor;
 mod report;
+pub(crate) mod strict;
 mod tape;
 mod tolerant;
 mod typed;
@@ -84,11 +86,12 @@ pub use report::{Adaptation, BranchChoice, Outcome, Patch, Stage, StageReport, V
 pub use typed::from_text;
 
 use crate::config::OutputProcessing;
-use coerce::Flat;
+pub(crate) use coerce::{Branches, Flat, keyword_place};
 use error::Kind;
 use kinds::Kinds;
 use report::Held;
 use tape::OnTape;
+pub(crate) use tape::pointer_token;
 
 /// A schema with what may be done to texts that are to have it. See the [module](self) for an example.
 pub struct Adapter {
@@ -96,6 +99,8 @@ pub struct Adapter {
     options: AdaptOptions,
     /// What a value of the schema can be.
     kinds: Kinds,
+    /// What it is likely to be.
+    meant: Kinds,
     on_values: Validator,
     on_tapes: Validator<OnTape>,
     /// What tells errors, made when there is one.
@@ -115,8 +120,8 @@ impl Adapter {
         };
         let on_values = jsonschema::validator_for(schema).map_err(refused)?;
         let on_tapes = jsonschema::options_for::<OnTape>().build(schema).map_err(refused)?;
-        let kinds = Kinds::of(schema);
-        Ok(Self { schema: schema.clone(), options, kinds, on_values, on_tapes, flat: OnceLock::new() })
+        let (kinds, meant) = (Kinds::of(schema), Kinds::meant(schema));
+        Ok(Self { schema: schema.clone(), options, kinds, meant, on_values, on_tapes, flat: OnceLock::new() })
     }
 
     /// The schema.

@@ -48,7 +48,7 @@ pub struct AdaptLimits {
     pub max_bytes: usize,
     /// The deepest nesting, 128 by default and at most.
     pub max_depth: usize,
-    /// How long all stages may take together, 1 s by default; looked at between stages and between branches.
+    /// How long all stages may take together, 1 s by default; looked at between stages, branches and conversions.
     pub max_time: Duration,
     /// How many branches of `anyOf` and `oneOf` are tried, 10,000 by default.
     pub max_trials: usize,

@@ -140,7 +140,7 @@ pub struct BranchChoice {
     pub index: usize,
 }
 
-/// The part of a text that was changed, shortened.
+/// The part of a text that was changed, shortened. Of what was in a string the place is that in the string.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Patch {
     /// The line where it begins, from 1.
@@ -158,7 +158,7 @@ pub struct Patch {
 pub struct Violation {
     /// The place, as a JSON pointer.
     pub path: String,
-    /// The schema's keyword, or `syntax`, or `limit`.
+    /// The schema's keyword, or `syntax`, `limit` or `ambiguous`.
     pub keyword: String,
     /// What is wrong, without the value.
     pub message: String,

@@ -234,6 +234,24 @@ fn there_are_limits() {
 }
 
 #[test]
+fn every_mend_is_told_with_its_place_in_the_text() {
+    let text = "Here you are:\n\n```json\n{\"name\": \"Emma\",\n \"age\": 41,}\n```";
+    for (tolerance, stage) in [(Tolerance::Strict, 2), (Tolerance::Json5, 1), (Tolerance::Repair, 1)] {
+        let adaptation = full(&person(), tolerance).adapt(text);
+        assert!(adaptation.is_valid(), "{tolerance:?}");
+        let report = &adaptation.stages()[stage];
+        assert_eq!(report.reason, "mended: trailing-comma", "{tolerance:?}");
+        let patch = report.patch.as_ref().expect("a patch");
+        assert_eq!((patch.line, patch.column), (5, 11), "{tolerance:?}");
+    }
+    let wrong = full(&person(), Tolerance::Json5).adapt("Here:\n  {name: 'Emma', age: 41 # years\n}");
+    assert_eq!(
+        wrong.stages()[1].error_preview.as_deref(),
+        Some("/age: line 2, column 26: expected `,` or `}`")
+    );
+}
+
+#[test]
 fn types_are_decoded_without_values() {
     #[derive(Debug, PartialEq, serde::Deserialize)]
     struct Person {

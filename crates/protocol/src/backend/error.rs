@@ -195,6 +195,12 @@ impl BackendError {
         )
     }
 
+    /// Whether a model may have worked on the request: something came that is no answer, or what was on its way did not come in time.
+    pub(crate) fn may_have_cost(&self) -> bool {
+        let is_late = self.category() == Category::Timeout && self.status() != Some(408);
+        is_late || matches!(&*self.0, Kind::TooLarge { .. } | Kind::Malformed { .. } | Kind::Broken { .. })
+    }
+
     /// Whether a header is at fault, before anything was sent.
     pub(crate) fn is_of_header(&self) -> bool {
         matches!(&*self.0, Kind::Header { .. })

@@ -278,7 +278,7 @@ pub(super) fn malformed(error: &serde_json::Error) -> BackendError {
 }
 
 /// What the library says is `error sending request`; the cause says why.
-pub(super) fn innermost(error: &dyn std::error::Error) -> String {
+pub(crate) fn innermost(error: &dyn std::error::Error) -> String {
     let mut last = error;
     while let Some(cause) = last.source() {
         last = cause;

@@ -2,29 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-/// The keywords whose value is a schema, or a list of them.
-const SCHEMAS: [&str; 17] = [
-    "additionalItems",
-    "additionalProperties",
-    "allOf",
-    "anyOf",
-    "contains",
-    "contentSchema",
-    "else",
-    "if",
-    "items",
-    "not",
-    "oneOf",
-    "prefixItems",
-    "propertyNames",
-    "then",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-    "extends",
-];
-/// The keywords whose value is an object of schemas.
-const MAPS: [&str; 6] =
-    ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
+use crate::subschemas::{subschemas, subschemas_mut};
+
 /// The keywords that make a difference to what a local reference means beside the place of its schema.
 const IDENTIFIERS: [&str; 8] =
     ["$anchor", "$dynamicAnchor", "$dynamicRef", "$id", "$recursiveAnchor", "$recursiveRef", "$schema", "id"];
@@ -90,36 +69,23 @@ fn has_identifiers(schema: &Map<String, Value>) -> bool {
     let named = schema.get("$ref").and_then(Value::as_str).is_some_and(|reference| {
         reference.strip_prefix('#').is_none_or(|rest| !rest.is_empty() && !rest.starts_with('/'))
     });
-    own || named || subschemas(schema).any(|schema| schema.as_object().is_some_and(has_identifiers))
-}
-
-fn subschemas(schema: &Map<String, Value>) -> impl Iterator<Item = &Value> {
-    schema.iter().flat_map(|(name, value)| -> Vec<&Value> {
-        match value {
-            Value::Object(members) if MAPS.contains(&name.as_str()) => members.values().collect(),
-            Value::Array(items) if SCHEMAS.contains(&name.as_str()) => items.iter().collect(),
-            value if SCHEMAS.contains(&name.as_str()) => vec![value],
-            _ => Vec::new(),
-        }
-    })
+    let mut within = schema.iter().flat_map(|(name, value)| subschemas(name, value));
+    own || named || within.any(|schema| schema.as_object().is_some_and(has_identifiers))
 }
 
 /// Has the local references in a keyword of a schema lead below `pointer`.
 fn rewrite(name: &str, value: &mut Value, pointer: &str) {
-    let within = |schema: &mut Value| {
-        let members = schema.as_object_mut().into_iter().flatten();
-        members.for_each(|(name, value)| rewrite(name, value, pointer));
-    };
     match value {
         Value::String(reference) if name == "$ref" => {
             if let Some(place) = reference.strip_prefix('#') {
                 *reference = format!("#{pointer}{place}");
             }
         }
-        Value::Object(members) if MAPS.contains(&name) => members.values_mut().for_each(within),
-        Value::Array(items) if SCHEMAS.contains(&name) => items.iter_mut().for_each(within),
-        value if SCHEMAS.contains(&name) => within(value),
-        _ => {}
+        value => {
+            let schemas = subschemas_mut(name, value).into_iter();
+            let members = schemas.filter_map(|(_, schema)| schema.as_object_mut()).flatten();
+            members.for_each(|(name, value)| rewrite(name, value, pointer));
+        }
     }
 }
 

@@ -48,15 +48,16 @@ const EFFORT: usize = 8;
 /// # Errors
 /// With one of the codes of this module.
 pub fn parse(content: &str, max_bytes: usize) -> Result<Map<String, Value>, Problem> {
-    parse_with(content, max_bytes, &FIELDS)
+    found(content, max_bytes, &FIELDS)?.0.unambiguous(&FIELDS)
 }
 
-/// Finds the object in `content`; one with any of these fields goes before others, and none of them may come twice.
-pub(crate) fn parse_with(
-    content: &str,
-    max_bytes: usize,
-    fields: &[&str],
-) -> Result<Map<String, Value>, Problem> {
+/// Where the object in `content` is; one with any of these fields goes before others.
+pub(crate) fn object_in<'a>(content: &'a str, max_bytes: usize, fields: &[&str]) -> Result<&'a str, Problem> {
+    found(content, max_bytes, fields).map(|(_, text)| text)
+}
+
+/// The object in `content`, and its text.
+fn found<'a>(content: &'a str, max_bytes: usize, fields: &[&str]) -> Result<(Members, &'a str), Problem> {
     let given = content.len();
     if given > max_bytes {
         let message = format!("{given} bytes are more than the limit of {max_bytes}");
@@ -67,7 +68,7 @@ pub(crate) fn parse_with(
         return Err(Problem::parse(EMPTY, "the answer has no text"));
     }
     match serde_json::from_str::<Members>(text) {
-        Ok(members) => return members.unambiguous(fields),
+        Ok(members) => return Ok((members, text)),
         Err(error) if error.classify() == Category::Data => {
             if let Ok(other) = serde_json::from_str::<Value>(text) {
                 let found = kind_of(&other);
@@ -107,15 +108,15 @@ pub(crate) const fn kind_of(value: &Value) -> &'static str {
 }
 
 /// The object somewhere in `text`, which is a part of `content`.
-fn find(content: &str, text: &str, fields: &[&str]) -> Result<Map<String, Value>, Problem> {
+fn find<'a>(content: &str, text: &'a str, fields: &[&str]) -> Result<(Members, &'a str), Problem> {
     let mut first = None;
     let mut furthest: Option<Broken> = None;
     for part in fenced(text).into_iter().chain([text]) {
         let found = scan(part, fields);
-        if let Some((envelope, _)) = found.envelope {
-            return envelope.unambiguous(fields);
+        if let Some((envelope, place)) = found.envelope {
+            return Ok((envelope, &part[place]));
         }
-        first = first.or(found.first);
+        first = first.or(found.first.map(|(first, place)| (first, &part[place])));
         if let Some(broken) = found.furthest
             && furthest.as_ref().is_none_or(|other| broken.read > other.read)
         {
@@ -123,7 +124,7 @@ fn find(content: &str, text: &str, fields: &[&str]) -> Result<Map<String, Value>
         }
     }
     match (first, furthest) {
-        (Some(first), _) => first.unambiguous(fields),
+        (Some(first), _) => Ok(first),
         (None, Some(broken)) => Err(broken.problem(content)),
         (None, None) => Err(Problem::parse(NO_JSON, "there is no JSON object in the answer")),
     }
@@ -161,7 +162,7 @@ struct Found<'a> {
     /// The first object with a field of the envelope.
     envelope: Option<(Members, Range<usize>)>,
     /// The first object.
-    first: Option<Members>,
+    first: Option<(Members, Range<usize>)>,
     /// What was most nearly an object.
     furthest: Option<Broken<'a>>,
 }
@@ -182,7 +183,7 @@ fn scan<'a>(text: &'a str, fields: &[&str]) -> Found<'a> {
             }
             Ok((_, length)) if start < within => at = start + length,
             Ok((members, length)) => {
-                found.first.get_or_insert(members);
+                found.first.get_or_insert((members, start..start + length));
                 at = start + length;
             }
             Err(broken) => {

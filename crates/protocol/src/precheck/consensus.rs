@@ -30,12 +30,26 @@ pub trait Planner: Send + Sync {
 
 /// A model that makes short plans, each with a seed of its own.
 #[derive(Clone)]
-pub struct PromptPlanner(PromptRunner);
+pub struct PromptPlanner {
+    prompts: PromptRunner,
+    system: String,
+}
+
+/// What a model is told, unless something else is said.
+const SYSTEM: &str =
+    "List the key actions for the task, one short line each, at most five. Do not carry them out.";
 
 impl PromptPlanner {
     /// Asks with `prompts`.
-    pub const fn new(prompts: PromptRunner) -> Self {
-        Self(prompts)
+    pub fn new(prompts: PromptRunner) -> Self {
+        Self { prompts, system: SYSTEM.to_owned() }
+    }
+
+    /// With another system message.
+    #[must_use]
+    pub fn with_system(mut self, system: impl Into<String>) -> Self {
+        self.system = system.into();
+        self
     }
 }
 
@@ -47,18 +61,21 @@ impl Planner for PromptPlanner {
         max_tokens: u32,
     ) -> BoxFuture<'a, Result<String, BackendError>> {
         async move {
-            let told = "List the key actions for the task, one short line each, at most five. Do not carry them out.";
-            let messages =
-                vec![json!({ "role": "system", "content": told }), json!({ "role": "user", "content": task })];
+            let messages = vec![
+                json!({ "role": "system", "content": self.system }),
+                json!({ "role": "user", "content": task }),
+            ];
             let options = [("max_tokens", max_tokens), ("seed", sample)];
-            let options: Body = options.map(|(name, value)| (name.to_owned(), value.into())).into_iter().collect();
-            Ok(self.0.run(&Plan { messages, options }).await?.content())
+            let options: Body =
+                options.map(|(name, value)| (name.to_owned(), value.into())).into_iter().collect();
+            Ok(self.prompts.run(&Plan { messages, options }).await?.content())
         }
         .boxed()
     }
 }
 
-/// How far plans agree on their words: the mean of Jaccard's index over all pairs. One alone agrees with itself.
+/// How far plans agree on their words: the mean of Jaccard's index over all pairs. One alone agrees with itself, and two that say nothing
+/// do not agree.
 ///
 /// ```
 /// use formwork_protocol::precheck::agreement;
@@ -76,7 +93,12 @@ pub fn agreement(plans: &[String]) -> f64 {
 
 fn jaccard(one: &BTreeSet<String>, other: &BTreeSet<String>) -> f64 {
     let all = one.union(other).count();
-    if all == 0 { 1.0 } else { one.intersection(other).count() as f64 / all as f64 }
+    if all == 0 { 0.0 } else { one.intersection(other).count() as f64 / all as f64 }
+}
+
+/// Whether a plan says what is done at all.
+pub(super) fn has_actions(plan: &str) -> bool {
+    !words(plan).is_empty()
 }
 
 /// The words that say what is done; articles and the like do not.

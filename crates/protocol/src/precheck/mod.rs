@@ -4,8 +4,8 @@
 //!
 //! 1. keys that the context must have are there, or the check fails;
 //! 2. a draft, where there is one, has what its schema requires ([`checklist`]), or nothing more is checked: such a draft is for repair;
-//! 3. of several short plans the key actions agree, and nothing more is checked ([`agreement`]);
-//! 4. a [`PlanValidator`] judges the plan, and its score, or that of a scorer, reaches the threshold.
+//! 3. of several short plans, each of which says something, the key actions agree, and nothing more is checked ([`agreement`]);
+//! 4. a [`PlanValidator`] judges the plan, and its score, or that of a scorer, reaches the threshold. A plan without a score does not.
 //!
 //! Without a plan there is nothing to judge, and nothing is made of that. A check that fails stops nothing, either: what it says is guidance
 //! for the generation ([`Guidance`]). A validator that does not answer is as good as none; but what interrupts a run
@@ -44,6 +44,7 @@ pub use validator::{Judgement, PlanRequest, PlanValidator, PromptValidator, plan
 use serde_json::Value;
 
 use crate::{BackendError, Body};
+use consensus::has_actions;
 
 /// What is checked before a generation.
 #[derive(Clone)]
@@ -157,10 +158,13 @@ impl Precheck {
                 let report = PrecheckReport::new(Verdict::Pass, "consensus");
                 return Ok(PrecheckReport { consensus: Some(consensus), ..report });
             }
-            Some((consensus, plans)) => (Some(consensus), plans.into_iter().next()),
+            Some((consensus, plans)) => {
+                (Some(consensus), plans.into_iter().find(|plan| says_something(plan)))
+            }
             None => (None, None),
         };
-        let report = self.judged(input, input.plan.or(sampled.as_deref())).await?;
+        let given = input.plan.filter(|plan| says_something(plan));
+        let report = self.judged(input, given.or(sampled.as_deref())).await?;
         Ok(PrecheckReport { consensus, ..report })
     }
 
@@ -172,14 +176,14 @@ impl Precheck {
     ) -> Result<PrecheckReport, BackendError> {
         let Some(validator) = &self.validator else {
             // Keys were checked, and there was nothing else to do.
-            let is_checked = !self.options.required_context_keys.is_empty();
+            let is_checked = !self.options.required_context_keys.is_empty() && !self.options.has_judge();
             let verdict = if is_checked { Verdict::Pass } else { Verdict::Skipped };
             return Ok(PrecheckReport::new(
                 verdict,
                 if is_checked { "context_keys" } else { "no_validator" },
             ));
         };
-        let Some(plan) = plan.filter(|plan| !plan.trim().is_empty()) else {
+        let Some(plan) = plan else {
             return Ok(PrecheckReport::new(Verdict::Skipped, "no_plan"));
         };
         let request = PlanRequest { plan, task: input.task, max_tokens: self.options.max_tokens() };
@@ -200,6 +204,10 @@ impl Precheck {
         let low = match (score, self.options.score_threshold) {
             (Some(score), Some(least)) if score < least => {
                 Some(format!("The plan's score is {score}, and must be at least {least}."))
+            }
+            // What was not found good needs no score.
+            (None, Some(least)) if judgement.is_passed => {
+                Some(format!("The plan has no score, and must have one of at least {least}."))
             }
             _ => None,
         };
@@ -239,9 +247,15 @@ impl Precheck {
             }
         }
         let agreement = agreement(&plans);
-        let is_agreed = agreement >= self.options.consensus_threshold;
+        // Plans that say nothing agree on nothing, however little is asked for.
+        let is_agreed =
+            plans.iter().all(|plan| has_actions(plan)) && agreement >= self.options.consensus_threshold;
         Ok(Some((Consensus { samples: self.options.consensus_samples, agreement, is_agreed }, plans)))
     }
+}
+
+fn says_something(plan: &str) -> bool {
+    !plan.trim().is_empty()
 }
 
 #[cfg(test)]

@@ -75,6 +75,11 @@ impl PrecheckOptions {
         self.max_tokens.unwrap_or(TOKENS)
     }
 
+    /// Whether plans are to be judged, by whomever.
+    pub(super) const fn has_judge(&self) -> bool {
+        self.score_threshold.is_some() || self.validator_agent.is_some()
+    }
+
     /// The keys that a context does not have, or has without a value.
     pub fn missing_keys(&self, context: &Body) -> Vec<&str> {
         let is_missing = |key: &&String| context.get(key.as_str()).is_none_or(Value::is_null);

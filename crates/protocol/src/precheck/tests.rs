@@ -103,7 +103,17 @@ async fn validator_and_score_must_both_agree() {
         (None, Judgement::passed(), (Verdict::Pass, "validator", None)),
         (None, scored(0.1, Judgement::passed()), (Verdict::Pass, "validator", None)),
         (Some(0.7), scored(0.7, Judgement::passed()), (Verdict::Pass, "validator", None)),
-        (Some(0.7), scored(f64::NAN, Judgement::passed()), (Verdict::Pass, "validator", None)),
+        (
+            Some(0.7),
+            scored(f64::NAN, Judgement::passed()),
+            (Verdict::Fail, "score", Some("The plan has no score, and must have one of at least 0.7.")),
+        ),
+        (
+            Some(0.7),
+            Judgement::passed(),
+            (Verdict::Fail, "score", Some("The plan has no score, and must have one of at least 0.7.")),
+        ),
+        (Some(0.7), Judgement::failed("Ask first."), (Verdict::Fail, "validator", Some("Ask first."))),
         (
             Some(0.7),
             scored(0.5, Judgement::passed()),
@@ -215,6 +225,45 @@ async fn plans_that_agree_need_no_validator_and_others_do() {
     assert_eq!(told(&report), (Verdict::Fail, "validator", Some("They differ.")));
     assert_eq!(report.consensus, Some(Consensus { samples: 3, agreement: 0.0, is_agreed: false }));
     assert_eq!(*seen.lock().expect("a lock"), "read", "the first sample where no plan is given");
+}
+
+#[tokio::test]
+async fn where_plans_are_to_be_judged_keys_alone_do_not_pass() {
+    let context = body(json!({ "a": 1 }));
+    for asks in [json!({ "score_threshold": 0.7 }), json!({ "validator_agent": "agents.judge" })] {
+        let mut given = json!({ "required_context_keys": ["a"] });
+        given.as_object_mut().expect("an object").extend(body(asks));
+        let report = checked(&Precheck::new(options(given)), PrecheckInput::new(&context)).await;
+        assert_eq!(told(&report), (Verdict::Skipped, "no_validator", None));
+    }
+}
+
+#[tokio::test]
+async fn plans_that_say_nothing_agree_on_nothing() {
+    let context = Body::new();
+    for threshold in [0.0, 0.5] {
+        for (plans, plan) in [(["", " \n"], None), (["", "- 1."], Some("- 1.")), (["", "read"], Some("read"))]
+        {
+            let planned = Planned(Mutex::new(plans.into_iter().rev().map(Ok).collect()));
+            let seen = Arc::new(Mutex::new(None));
+            let log = Arc::clone(&seen);
+            let judge = move |request: &PlanRequest<'_>| {
+                *log.lock().expect("a lock") = Some(request.plan.to_owned());
+                Ok::<_, BackendError>(Judgement::failed("No."))
+            };
+            let given = json!({ "consensus_samples": 2, "consensus_threshold": threshold });
+            let precheck = Precheck::new(options(given)).with_planner(planned).with_validator(judge);
+            let report =
+                checked(&precheck, PrecheckInput { plan: Some(" "), ..PrecheckInput::new(&context) }).await;
+            let expected = match plan {
+                Some(_) => (Verdict::Fail, "validator", Some("No.")),
+                None => (Verdict::Skipped, "no_plan", None),
+            };
+            assert_eq!(told(&report), expected, "{plans:?}");
+            assert_eq!(report.consensus, Some(Consensus { samples: 2, agreement: 0.0, is_agreed: false }));
+            assert_eq!(seen.lock().expect("a lock").as_deref(), plan, "what says something is judged");
+        }
+    }
 }
 
 #[tokio::test]

@@ -1,8 +1,10 @@
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::{Body, Category, ChatBackend, Interruption, ScriptedBackend};
+use crate::{BackendError, Body, Category, ChatBackend, Interruption, ScriptedBackend};
 
 fn body(value: serde_json::Value) -> Body {
     serde_json::from_value(value).expect("an object")
@@ -109,8 +111,134 @@ async fn streams_cost_what_came() {
     drop(chunks);
     assert_eq!(quota.used().tokens, 1, "the prompt alone");
     let chunks = backend.stream(&asked).await.expect("a stream");
-    futures_util::StreamExt::for_each(chunks, |_| std::future::ready(())).await;
+    chunks.for_each(|_| std::future::ready(())).await;
     assert_eq!(quota.used().tokens, 31, "what the backend tells");
+}
+
+/// Answers so, after a second.
+struct Fails(BackendError);
+
+impl ChatBackend for Fails {
+    fn name(&self) -> &'static str {
+        "fails"
+    }
+
+    fn chat<'a>(&'a self, _: &'a Body) -> BoxFuture<'a, Result<crate::Answer, BackendError>> {
+        Box::pin(async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Err(self.0.clone())
+        })
+    }
+
+    fn stream<'a>(&'a self, _: &'a Body) -> BoxFuture<'a, Result<crate::Chunks, BackendError>> {
+        Box::pin(async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Err(self.0.clone())
+        })
+    }
+
+    fn capabilities<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<crate::Capabilities, BackendError>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_failed_is_booked_as_far_as_it_went() {
+    let asked = body(json!({ "messages": [], "max_tokens": 100 }));
+    let second = Duration::from_secs(1);
+    for (error, tokens) in [
+        (BackendError::from_status(400, "no"), 0),
+        (BackendError::from_status(429, "later"), 0),
+        (BackendError::from_status(503, "later"), 0),
+        (BackendError::from(Interruption::Cancelled), 0),
+        (BackendError::from_status(504, "too late"), 101),
+        (BackendError::timeout(second), 101),
+    ] {
+        let quota = Quota::unlimited().with_tokens(10_000);
+        let backend = Metered::new(Arc::new(Fails(error.clone())), quota.clone());
+        assert_eq!(backend.chat(&asked).await.err(), Some(error.clone()));
+        assert_eq!(quota.used(), Cost { tokens, time: second }, "{error}");
+        assert_eq!(quota.left().tokens, Some(10_000 - tokens), "{error}: what was not used is given back");
+        assert_eq!(backend.stream(&asked).await.err(), Some(error.clone()));
+        assert_eq!(quota.used(), Cost { tokens: 2 * tokens, time: 2 * second }, "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_given_up_costs_what_was_reserved() {
+    let quota = Quota::unlimited();
+    let backend = Metered::new(Arc::new(Silent), quota.clone());
+    let asked = body(json!({ "messages": [], "max_tokens": 100 }));
+    let gives_up = tokio::time::timeout(Duration::from_secs(2), backend.chat(&asked));
+    assert!(gives_up.await.is_err());
+    assert_eq!(quota.used(), Cost { tokens: 101, time: Duration::from_secs(2) });
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_that_is_over_is_over_for_requests_without_a_limit_as_well() {
+    let quota = Quota::unlimited().with_time(Duration::from_secs(1));
+    let backend = Metered::new(Arc::new(Fails(BackendError::from_status(503, ""))), quota.clone());
+    let asked = body(json!({ "messages": [] }));
+    assert_eq!(backend.chat(&asked).await.expect_err("down").status(), Some(503));
+    let error = backend.chat(&asked).await.expect_err("exhausted");
+    assert_eq!(error.interruption(), Some(Interruption::BudgetExhausted));
+    assert_eq!(quota.used().time, Duration::from_secs(1));
+}
+
+/// Streams a chunk each second, without end.
+struct Slow;
+
+impl ChatBackend for Slow {
+    fn name(&self) -> &'static str {
+        "slow"
+    }
+
+    fn chat<'a>(&'a self, _: &'a Body) -> BoxFuture<'a, Result<crate::Answer, BackendError>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn stream<'a>(&'a self, _: &'a Body) -> BoxFuture<'a, Result<crate::Chunks, BackendError>> {
+        let chunks = futures_util::stream::unfold((), |()| async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Some((Ok(json!({ "choices": [] })), ()))
+        });
+        Box::pin(std::future::ready(Ok(chunks.boxed())))
+    }
+
+    fn capabilities<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<crate::Capabilities, BackendError>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_keep_to_their_time() {
+    let quota = Quota::unlimited();
+    let limit = Duration::from_millis(3500);
+    let backend = Metered::new(Arc::new(Slow), quota.clone()).with_time(limit);
+    let asked = body(json!({ "messages": [] }));
+    let chunks: Vec<_> = backend.stream(&asked).await.expect("a stream").collect().await;
+    assert_eq!(chunks.len(), 4, "three chunks and the end");
+    assert_eq!(chunks[3].as_ref().expect_err("too late"), &BackendError::timeout(limit));
+    assert_eq!(quota.used(), Cost { tokens: 4, time: limit }, "the prompt and what came");
+}
+
+#[tokio::test]
+async fn each_choice_has_its_tokens() {
+    let quota = Quota::unlimited();
+    let script = ScriptedBackend::new([Ok(ScriptedBackend::says("Hi"))]);
+    let backend = Metered::new(Arc::new(script), quota.clone());
+    backend.chat(&body(json!({ "messages": [], "max_tokens": 10, "n": 3 }))).await.expect("an answer");
+    assert_eq!(quota.used().tokens, 31);
+}
+
+#[tokio::test]
+async fn parts_of_what_a_backend_tells_are_enough() {
+    let quota = Quota::unlimited();
+    let mut answer = ScriptedBackend::says("Hi");
+    answer["usage"] = json!({ "prompt_tokens": 3, "completion_tokens": 4 });
+    let backend = Metered::new(Arc::new(ScriptedBackend::new([Ok(answer)])), quota.clone());
+    backend.chat(&body(json!({ "messages": [] }))).await.expect("an answer");
+    assert_eq!(quota.used().tokens, 7);
 }
 
 /// Never answers.
@@ -121,36 +249,32 @@ impl ChatBackend for Silent {
         "silent"
     }
 
-    fn chat<'a>(
-        &'a self,
-        _: &'a Body,
-    ) -> futures_util::future::BoxFuture<'a, Result<crate::Answer, crate::BackendError>> {
+    fn chat<'a>(&'a self, _: &'a Body) -> BoxFuture<'a, Result<crate::Answer, BackendError>> {
         Box::pin(std::future::pending())
     }
 
-    fn stream<'a>(
-        &'a self,
-        _: &'a Body,
-    ) -> futures_util::future::BoxFuture<'a, Result<crate::Chunks, crate::BackendError>> {
+    fn stream<'a>(&'a self, _: &'a Body) -> BoxFuture<'a, Result<crate::Chunks, BackendError>> {
         Box::pin(std::future::pending())
     }
 
-    fn capabilities<'a>(
-        &'a self,
-        _: &'a str,
-    ) -> futures_util::future::BoxFuture<'a, Result<crate::Capabilities, crate::BackendError>> {
+    fn capabilities<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<crate::Capabilities, BackendError>> {
         Box::pin(std::future::pending())
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn time_is_reserved_and_kept_to() {
-    let quota = Quota::unlimited().with_time(Duration::from_secs(5));
+    let quota = Quota::unlimited().with_time(Duration::from_secs(8));
     let backend = Metered::new(Arc::new(Silent), quota.clone()).with_time(Duration::from_secs(3));
-    let asked = body(json!({ "messages": [] }));
+    let asked = body(json!({ "messages": [], "max_tokens": 100 }));
     let error = backend.chat(&asked).await.expect_err("no answer");
     assert_eq!(error.category(), Category::Timeout);
-    assert_eq!(quota.left().time, Some(Duration::from_secs(5)), "what failed is given back");
+    assert_eq!(
+        quota.left().time,
+        Some(Duration::from_secs(5)),
+        "the time is over, with an answer or without"
+    );
+    assert_eq!(quota.used().tokens, 101, "nobody knows how far it came");
     let kept = quota.reserve(Cost::time(Duration::from_secs(3))).expect("enough");
     let error = backend.chat(&asked).await.expect_err("exhausted");
     assert_eq!(error.to_string(), "3000 milliseconds are asked for, and 2000 of the quota are left");

@@ -5,6 +5,9 @@ use serde::Serialize;
 use super::Verdict;
 
 /// How often what was needed, over all that was asked. Clones of what counts share it.
+///
+/// A run of a [`Step`](crate::step::Step) with a schema counts as one that is asked. All that it asks for beyond its first answer are repairs, be it a repair or
+/// a further attempt: both tell the model what is wrong.
 #[derive(Debug, Default)]
 pub struct Counters {
     runs: AtomicU64,
@@ -18,18 +21,18 @@ pub struct Counters {
 }
 
 /// What a run comes to in the counters.
-pub(super) struct Tally {
-    pub(super) verdict: Verdict,
+pub(crate) struct Tally {
+    pub(crate) verdict: Verdict,
     /// Whether a value was read in the end.
-    pub(super) is_parsed: bool,
+    pub(crate) is_parsed: bool,
     /// Attempts to repair.
-    pub(super) repairs: u64,
+    pub(crate) repairs: u64,
     /// Those that validated less than what they were to repair.
-    pub(super) discarded: u64,
+    pub(crate) discarded: u64,
 }
 
 impl Counters {
-    pub(super) fn count(&self, tally: &Tally) {
+    pub(crate) fn count(&self, tally: &Tally) {
         let add = |counter: &AtomicU64, by: u64| counter.fetch_add(by, Relaxed);
         let is_valid = tally.verdict == Verdict::Valid;
         add(&self.runs, 1);

@@ -1,5 +1,6 @@
 //! A sample of what a schema asks for, as it is shown to models.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 
 use serde_json::Value;
@@ -8,7 +9,7 @@ use super::{Shape, schema, truncated};
 
 /// The deepest nesting that is shown; what is deeper is `{...}` or `[...]`.
 const DEPTH: usize = 6;
-/// The most characters of a sample. A larger one is shown less deeply, and at last cut.
+/// The most characters of a sample. A larger one is shown less deeply, and at last cut; no more of it is written than that.
 const LENGTH: usize = 4000;
 /// The most characters of a description.
 const DESCRIPTION: usize = 100;
@@ -46,15 +47,22 @@ impl<'a> Writer<'a> {
         self.text
     }
 
+    /// Whether what is written is more than will be shown.
+    fn is_full(&self) -> bool {
+        self.text.len() > LENGTH * 4
+    }
+
     fn value(&mut self, schema: &'a Value, depth: usize, indent: usize, is_root: bool) {
+        if self.is_full() {
+            return;
+        }
         let schema = schema::resolved(self.root, schema);
         if let Some(sample) = sample(schema) {
             self.text.push_str(&sample);
             return;
         }
-        let fields = schema::properties(self.root, schema);
         match schema::kind(self.root, schema) {
-            Some("object") => self.object(schema, &fields, (depth, indent), is_root),
+            Some("object") => self.object(schema, depth, indent, is_root),
             Some("array") => self.array(schema, depth, indent),
             Some("string") => self.text.push_str("\"text\""),
             Some("integer") => self.text.push('0'),
@@ -65,24 +73,22 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn object(
-        &mut self,
-        schema: &'a Value,
-        fields: &[(&'a str, &'a Value)],
-        (depth, indent): (usize, usize),
-        is_root: bool,
-    ) {
+    fn object(&mut self, schema: &'a Value, depth: usize, indent: usize, is_root: bool) {
+        let fields = schema::properties(self.root, schema);
         let Some(depth) = depth.checked_sub(1).filter(|_| !fields.is_empty()) else {
             self.text.push_str("{...}");
             return;
         };
-        let required = schema::required(self.root, schema);
+        let required: HashSet<&str> = schema::required(self.root, schema).into_iter().collect();
         let remarks: Vec<String> =
             fields.iter().map(|(name, field)| self.remark(field, required.contains(name))).collect();
         // One line where nothing is to be said.
         let is_short = !is_root && remarks.iter().all(String::is_empty);
         self.text.push('{');
         for (at, ((name, field), remark)) in fields.iter().zip(&remarks).enumerate() {
+            if self.is_full() {
+                return;
+            }
             let comma = if at + 1 < fields.len() { "," } else { "" };
             if is_short {
                 let _ = write!(self.text, "{}{}: ", if at > 0 { " " } else { "" }, Value::from(*name));
@@ -120,6 +126,9 @@ impl<'a> Writer<'a> {
         match (named("anyOf").or_else(|| named("oneOf")), depth.checked_sub(1)) {
             (Some(branches), Some(depth)) => {
                 for (at, branch) in branches.iter().enumerate() {
+                    if self.is_full() {
+                        return;
+                    }
                     if at > 0 {
                         self.text.push_str(" | ");
                     }

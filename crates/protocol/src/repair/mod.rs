@@ -9,7 +9,8 @@
 //!
 //! A [`Shape`] is a schema and how texts are read by it; [`Shape::tool_calls`] is the envelope `{toolCalls, content, needsMoreWork}` that is shipped.
 //! A [`Repairer`] repairs a text, or asks a model in one mode after the other (`json_schema`, repairs, `json_object`, plain text).
-//! An attempt that validates less than what it was to repair is discarded, so that nothing becomes worse. Repairs are apart from the
+//! An attempt that validates less than what it was to repair is discarded, and so is one that loses something of it, even if it fits
+//! ([`Reading::loses`]), so that nothing becomes worse. What a backend refuses is not asked of it again. Repairs are apart from the
 //! retries of requests ([`RetryPolicy`](crate::RetryPolicy)); both are told as [`Retry`](crate::Retry). [`Counters`] say how often what was needed.
 //!
 //! ```
@@ -33,6 +34,7 @@
 //! # What is not here
 //! No coercion: a value is taken as it is. Who wants values adapted first gives a reader that does ([`Repairer::with_reader`]).
 
+mod content;
 mod counters;
 mod envelope;
 mod error;
@@ -46,6 +48,7 @@ mod shape;
 pub(crate) mod words;
 mod xml;
 
+pub(crate) use counters::Tally;
 pub use counters::{Counters, Stats, Target};
 pub use envelope::{Envelope, EnvelopeCall};
 pub use error::RepairError;

@@ -1,12 +1,15 @@
 use std::cmp::Reverse;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
+use super::content::{Content, says_something};
 use super::error::Kind;
 use super::{RepairError, envelope, schema, words, xml};
+use crate::adapt::Flat;
+use crate::adapt::strict::{self, Unreadable};
 use crate::directives::{Mode, parser};
 
 /// The most bytes of an answer that are looked at.
@@ -20,6 +23,8 @@ struct Inner {
     schema: Value,
     /// None would be for a schema of our own that is none, which a test rules out.
     validator: Option<Validator>,
+    /// What tells errors, made when there is one.
+    flat: OnceLock<Option<Flat>>,
     name: String,
     /// The fields by which an object is told from others in a text.
     fields: Vec<String>,
@@ -43,6 +48,7 @@ impl Shape {
         Self(Arc::new(Inner {
             schema,
             validator,
+            flat: OnceLock::new(),
             name: envelope::NAME.to_owned(),
             telling: fields[..2].to_vec(),
             fields,
@@ -60,7 +66,8 @@ impl Shape {
         let fields: Vec<String> =
             schema::properties(&schema, &schema).into_iter().map(|(name, _)| name.to_owned()).collect();
         let (telling, name) = (fields.clone(), name.to_owned());
-        Ok(Self(Arc::new(Inner { schema, validator, name, fields, telling, is_envelope: false })))
+        let flat = OnceLock::new();
+        Ok(Self(Arc::new(Inner { schema, validator, flat, name, fields, telling, is_envelope: false })))
     }
 
     /// The schema.
@@ -86,24 +93,42 @@ impl Shape {
         }
     }
 
-    /// What a text comes to: wrappers of XML are made JSON, the value is found in it, and checked.
+    /// What a text comes to: wrappers of XML are made JSON, the value is found in it, and checked. Nothing of it is lost: a name that
+    /// comes twice in an object, and a number that neither 64 bits nor a double hold, are errors.
     pub fn read(&self, text: &str) -> Reading {
-        let fields = self.fields();
-        let unwrapped = if self.0.is_envelope { xml::normalized(text, &fields) } else { None };
-        match self.find(unwrapped.as_deref().unwrap_or(text)) {
-            Ok(value) => self.check(value),
-            Err(error) => Reading::of_nothing(vec![error]),
+        if text.len() > BYTES {
+            let told = format!("{} bytes are more than the limit of {BYTES}", text.len());
+            return Reading::of_nothing(vec![told]);
+        }
+        let unwrapped = if self.0.is_envelope { xml::normalized(text, &self.fields()) } else { Ok(None) };
+        let read = match &unwrapped {
+            Ok(Some(envelope)) => self.find(envelope),
+            Ok(None) => self.find(text),
+            Err(problem) => Err(problem.clone()),
+        };
+        match read {
+            Ok((value, text)) => Reading { written: Some(in_one_line(text)), ..self.check(value) },
+            Err(Problem { message, number }) => {
+                let content = number.map_or(Content::NONE, Content::of_number);
+                Reading { content, ..Reading::of_nothing(vec![message]) }
+            }
         }
     }
 
     /// What a value comes to.
     pub fn check(&self, value: Value) -> Reading {
-        let unchecked = || vec!["the schema cannot be checked".to_owned()];
-        let errors =
-            self.0.validator.as_ref().map_or_else(unchecked, |validator| words::errors(validator, &value));
         let tells = |name: &&String| value.get(name.as_str()).is_some_and(says_something);
         let telling = self.0.telling.iter().filter(tells).count();
-        Reading { value: Some(value), errors, telling }
+        let Some(validator) = &self.0.validator else {
+            return Reading::of_nothing(vec!["the schema cannot be checked".to_owned()]);
+        };
+        if validator.is_valid(&value) {
+            return Reading { telling, ..Reading::of_nothing(Vec::new()).with_value(value) };
+        }
+        let flat = self.0.flat.get_or_init(|| Flat::new(&self.0.schema)).as_ref();
+        let words::Told { errors, marks } = words::told(flat, &value);
+        let content = Content::of(&self.0.schema, &value, &marks);
+        Reading { telling, content, ..Reading::of_nothing(errors).with_value(value) }
     }
 
     /// What stands for an answer that is plain text.
@@ -120,30 +145,83 @@ impl Shape {
         self.0.fields.iter().map(String::as_str).collect()
     }
 
-    fn find(&self, text: &str) -> Result<Value, String> {
-        if self.kind() == Some("object") {
-            let object = parser::parse_with(text, BYTES, &self.fields()).map(Value::Object);
-            return object.map_err(|problem| format!("The JSON cannot be read: {}", problem.message));
-        }
-        if text.len() > BYTES {
-            return Err(format!("{} bytes are more than the limit of {BYTES}", text.len()));
-        }
+    /// The value in a text, and its own text.
+    fn find<'a>(&self, text: &'a str) -> Result<(Value, &'a str), Problem> {
         let text = parser::without_thoughts(text);
-        let whole = serde_json::from_str(text);
-        let mut blocks =
-            parser::fenced(text).into_iter().filter_map(|block| serde_json::from_str(block).ok());
-        whole.or_else(|error| blocks.next().ok_or_else(|| format!("The JSON cannot be read: {error}")))
+        let is_of_objects = self.kind() == Some("object");
+        match strict::read(text) {
+            Ok(value) if value.is_object() || !is_of_objects || self.takes(&value) => Ok((value, text)),
+            Err(error) if error.refusal.is_some() => Err(Problem::from(*error)),
+            Err(error) if !is_of_objects => block_in(text, *error),
+            _ => {
+                let found = parser::object_in(text, BYTES, &self.fields());
+                let object = found.map_err(|problem| Problem::unread(&problem.message))?;
+                Ok((strict::read(object).map_err(|error| Problem::from(*error))?, object))
+            }
+        }
+    }
+
+    fn takes(&self, value: &Value) -> bool {
+        self.0.validator.as_ref().is_some_and(|validator| validator.is_valid(value))
     }
 }
 
-/// Whether a model has put anything there.
-fn says_something(value: &Value) -> bool {
-    match value {
-        Value::Null => false,
-        Value::String(text) => !text.is_empty(),
-        Value::Array(items) => !items.is_empty(),
-        Value::Object(members) => !members.is_empty(),
-        Value::Bool(_) | Value::Number(_) => true,
+/// The first fenced block that is a value, where the whole text is none for this reason.
+fn block_in(text: &str, error: Unreadable) -> Result<(Value, &str), Problem> {
+    for block in parser::fenced(text) {
+        match strict::read(block) {
+            Ok(value) => return Ok((value, block)),
+            Err(error) if error.refusal.is_some() => return Err(Problem::from(*error)),
+            Err(_) => {}
+        }
+    }
+    Err(Problem::from(error))
+}
+
+/// JSON without the blanks between its parts.
+fn in_one_line(text: &str) -> String {
+    let (mut is_string, mut is_escaped) = (false, false);
+    let is_kept = |c: &char| {
+        let is_part = is_string || !c.is_ascii_whitespace();
+        is_string ^= *c == '"' && !is_escaped;
+        is_escaped = is_string && *c == '\\' && !is_escaped;
+        is_part
+    };
+    text.chars().filter(is_kept).collect()
+}
+
+/// Why there is no value in a text.
+#[derive(Clone, Debug)]
+pub(super) struct Problem {
+    message: String,
+    /// The number that fits nowhere, where that is the reason.
+    number: Option<String>,
+}
+
+impl Problem {
+    /// It cannot be read as JSON.
+    pub(super) fn unread(reason: &str) -> Self {
+        Self { message: format!("The JSON cannot be read: {reason}"), number: None }
+    }
+
+    /// The same, of a part that is at `place`, a JSON pointer.
+    pub(super) fn within(place: &str, error: Unreadable) -> Self {
+        let Unreadable { violation, refusal, number } = error;
+        let path = format!("{place}{}", violation.path);
+        match refusal {
+            Some(reason) if !path.is_empty() => {
+                let message = format!("Field \"{}\": {reason}", words::named(&path));
+                Self { message, number }
+            }
+            Some(reason) => Self { message: format!("The whole value: {reason}"), number },
+            None => Self::unread(&violation.message),
+        }
+    }
+}
+
+impl From<Unreadable> for Problem {
+    fn from(error: Unreadable) -> Self {
+        Self::within("", error)
     }
 }
 
@@ -156,12 +234,20 @@ pub struct Reading {
     pub errors: Vec<String>,
     /// How many of the fields by which a value is worth something it has.
     telling: usize,
+    /// What takes its place must have.
+    content: Content,
+    /// The value's text in one line, where the value is what was written and nothing else.
+    pub(super) written: Option<String>,
 }
 
 impl Reading {
     /// A text without a value, for these reasons.
     pub const fn of_nothing(errors: Vec<String>) -> Self {
-        Self { value: None, errors, telling: 0 }
+        Self { value: None, errors, telling: 0, content: Content::NONE, written: None }
+    }
+
+    fn with_value(self, value: Value) -> Self {
+        Self { value: Some(value), ..self }
     }
 
     /// The same value with other errors.
@@ -180,13 +266,42 @@ impl Reading {
         self.value.is_some() && !self.errors.is_empty() && self.telling > 0
     }
 
-    /// The better one is greater: it fits, or there is a value at all, or less is wrong, or more is there.
-    fn rank(&self) -> (bool, bool, Reverse<usize>, usize) {
-        (self.is_valid(), self.value.is_some(), Reverse(self.errors.len()), self.telling)
+    /// The value as it was written, in one line, if it is JSON as it came: numbers in it have all their digits.
+    pub fn written(&self) -> Option<&str> {
+        self.written.as_deref()
+    }
+
+    /// Whether it has any of the fields by which a value is worth something.
+    pub(super) const fn is_telling(&self) -> bool {
+        self.telling > 0
+    }
+
+    /// The better one is greater: it fits, or there is a value at all, or one that is worth something, or less is wrong, or more is there.
+    fn rank(&self) -> (bool, bool, bool, Reverse<usize>, usize) {
+        let errors = Reverse(self.errors.len());
+        (self.is_valid(), self.value.is_some(), self.is_partial(), errors, self.telling)
     }
 
     /// Whether this validates less than `other`.
     pub fn is_worse_than(&self, other: &Self) -> bool {
         self.rank() < other.rank()
+    }
+
+    /// Whether something is not here that `before` says and that is right there, or wrong only as it is written. What fits may have
+    /// been made so by leaving out what did not.
+    ///
+    /// ```
+    /// use formwork_protocol::repair::Shape;
+    /// let shape = Shape::tool_calls();
+    /// let read = |text: &str| shape.read(text);
+    /// let before = read(r#"{"toolCalls": [{"name": 7, "arguments": {}}], "content": "I look."}"#);
+    /// assert!(read(r#"{"content": "I look."}"#).loses(&before));
+    /// assert!(!read(r#"{"toolCalls": [{"name": "now", "arguments": {}}], "content": "I look."}"#).loses(&before));
+    /// ```
+    pub fn loses(&self, before: &Self) -> bool {
+        match &self.value {
+            Some(value) => !before.content.is_in(value),
+            None => !before.content.is_empty(),
+        }
     }
 }

@@ -1,3 +1,8 @@
+mod better;
+mod bounds;
+mod exact;
+mod refusals;
+
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;

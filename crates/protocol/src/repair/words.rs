@@ -1,21 +1,44 @@
 //! What is wrong with a value, in words that a model can act on.
 
 use jsonschema::error::{TypeKind, ValidationErrorKind};
-use jsonschema::{JsonType, ValidationError, Validator};
+use jsonschema::{JsonType, ValidationError};
 use serde_json::Value;
+
+use super::content::Marks;
+use super::truncated;
+use crate::adapt::{Branches, Flat, keyword_place, pointer_token};
 
 /// The most errors that are told.
 const ERRORS: usize = 10;
 /// The most characters of a value that are told.
 const VALUE: usize = 60;
+/// The most characters of a list of names or values, or of words that are not ours.
+const LONGEST: usize = 400;
 /// How deep branches of `anyOf` and `oneOf` are told.
 const DEPTH: usize = 4;
 
-/// All that is wrong with `value`, each with its place.
-pub(super) fn errors(validator: &Validator, value: &Value) -> Vec<String> {
-    let mut told = Vec::new();
-    for error in validator.iter_errors(value) {
-        tell(&error, DEPTH, &mut told);
+/// What is wrong with a value.
+#[derive(Default)]
+pub(super) struct Told {
+    /// All of it, each with its place.
+    pub(super) errors: Vec<String>,
+    /// Where something is wrong, and what should not be there.
+    pub(super) marks: Marks,
+}
+
+/// All that is wrong with `value`, which is not valid.
+pub(super) fn told(flat: Option<&Flat>, value: &Value) -> Told {
+    let mut told = Told::default();
+    if let Some(flat) = flat {
+        match flat.errors(value) {
+            Ok(errors) => errors.for_each(|error| told.tell(flat, &error, Base::default(), DEPTH)),
+            Err(too_long) => told.say("", &too_long.message),
+        }
+    }
+    // What is not valid is wrong, even where nobody can tell what.
+    if told.errors.is_empty() {
+        told.say("", "It does not fit the schema");
+        told.marks.wrong.insert(String::new());
     }
     told
 }
@@ -35,36 +58,100 @@ pub(crate) fn named(pointer: &str) -> String {
     parts.map(|part| part.replace("~1", "/").replace("~0", "~")).collect::<Vec<_>>().join(".")
 }
 
-fn tell(error: &ValidationError<'_>, depth: usize, told: &mut Vec<String>) {
-    let place = named(error.instance_path().as_str());
-    if let Some(branch) = branch(error).filter(|_| depth > 0) {
-        for error in branch {
-            tell(error, depth - 1, told);
+/// Where a value and its schema are, as JSON pointers.
+#[derive(Clone, Copy, Default)]
+struct Base<'a> {
+    value: &'a str,
+    schema: &'a str,
+}
+
+impl Told {
+    /// Tells an error; of one about branches what is wrong by the branch that was meant.
+    fn tell(&mut self, flat: &Flat, error: &ValidationError<'_>, base: Base<'_>, depth: usize) {
+        let place = format!("{}{}", base.value, error.instance_path());
+        let keyword = keyword_place(base.schema, error);
+        let branches =
+            flat.branches(&keyword).filter(|_| matches!(error.kind(), ValidationErrorKind::FalseSchema));
+        if let Some(branches) = branches {
+            // Any of the forms may be what the value becomes.
+            self.marks.wrong.insert(place.clone());
+            return self.tell_branches(flat, (branches, error), &place, depth);
         }
-        return;
+        self.mark(error, &place);
+        if let Some(branch) = branch(error).filter(|_| depth > 0) {
+            for error in branch {
+                self.tell(flat, error, base, depth - 1);
+            }
+            return;
+        }
+        match error.kind() {
+            ValidationErrorKind::Required { property } => {
+                let name = pointer_token(property.as_str().unwrap_or_default()).into_owned();
+                self.say(&format!("{place}/{name}"), "Required, but missing");
+            }
+            ValidationErrorKind::AdditionalProperties { unexpected }
+            | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
+                let keys = truncated(&unexpected.join(", "), LONGEST);
+                match place.as_str() {
+                    "" => self.errors.push(format!("Object has unrecognized keys: {keys}")),
+                    place => self.say(place, &format!("Object has unrecognized keys: {keys}")),
+                }
+            }
+            kind => self.say(&place, &words(kind, error)),
+        }
     }
-    let words = match error.kind() {
-        ValidationErrorKind::Required { property } => {
-            let name = property.as_str().unwrap_or_default();
-            let place = if place.is_empty() { name.to_owned() } else { format!("{place}.{name}") };
-            told.push(format!("Field \"{place}\": Required, but missing"));
-            return;
+
+    fn tell_branches(
+        &mut self,
+        flat: &Flat,
+        (branches, error): (&Branches, &ValidationError<'_>),
+        place: &str,
+        depth: usize,
+    ) {
+        let tried = if depth > 0 { flat.tried(branches, error.instance()) } else { None };
+        let tried = tried.unwrap_or_default();
+        if tried.iter().filter(|(_, errors)| errors.is_empty()).count() > 1 {
+            let many = format!("Value fits more than one of the {} forms of `oneOf`", branches.count);
+            return self.say(place, &many);
         }
-        ValidationErrorKind::AdditionalProperties { unexpected }
-        | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
-            let keys = unexpected.join(", ");
-            told.push(match place.as_str() {
-                "" => format!("Object has unrecognized keys: {keys}"),
-                place => format!("Field \"{place}\": Object has unrecognized keys: {keys}"),
-            });
-            return;
+        let Some((schema, errors)) = nearest(&tried, |(_, errors)| errors, "") else {
+            let none = format!("Value fits none of the {} forms of `{}`", branches.count, branches.keyword);
+            return self.say(place, &none);
+        };
+        for error in errors {
+            self.tell(flat, error, Base { value: place, schema }, depth - 1);
         }
-        kind => words(kind, error),
-    };
-    told.push(match place.as_str() {
-        "" => format!("The whole value: {words}"),
-        place => format!("Field \"{place}\": {words}"),
-    });
+    }
+
+    /// Says something of a place.
+    fn say(&mut self, place: &str, words: &str) {
+        self.errors.push(match place {
+            "" => format!("The whole value: {words}"),
+            place => format!("Field \"{}\": {words}", named(place)),
+        });
+    }
+
+    /// Takes note of what an error says about what is there.
+    fn mark(&mut self, error: &ValidationError<'_>, place: &str) {
+        match error.kind() {
+            // Something is not there.
+            ValidationErrorKind::Required { .. }
+            | ValidationErrorKind::MinItems { .. }
+            | ValidationErrorKind::MinProperties { .. }
+            | ValidationErrorKind::Contains => {}
+            ValidationErrorKind::AdditionalProperties { unexpected }
+            | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
+                let places = unexpected.iter().map(|name| format!("{place}/{}", pointer_token(name)));
+                self.marks.unwanted.extend(places);
+            }
+            ValidationErrorKind::FalseSchema => {
+                self.marks.unwanted.insert(place.to_owned());
+            }
+            _ => {
+                self.marks.wrong.insert(place.to_owned());
+            }
+        }
+    }
 }
 
 fn words(kind: &ValidationErrorKind, error: &ValidationError<'_>) -> String {
@@ -76,7 +163,8 @@ fn words(kind: &ValidationErrorKind, error: &ValidationError<'_>) -> String {
         ValidationErrorKind::Enum { options } => {
             let options = options.as_array().map(Vec::as_slice).unwrap_or_default();
             let options: Vec<String> = options.iter().map(shortened).collect();
-            format!("Expected one of {}, got {}", options.join(", "), shortened(given))
+            let options = truncated(&options.join(", "), LONGEST);
+            format!("Expected one of {options}, got {}", shortened(given))
         }
         ValidationErrorKind::Constant { expected_value } => {
             format!("Expected {}, got {}", shortened(expected_value), shortened(given))
@@ -99,27 +187,34 @@ fn words(kind: &ValidationErrorKind, error: &ValidationError<'_>) -> String {
         ValidationErrorKind::Format { format } => format!("Value is not a valid {format}"),
         ValidationErrorKind::UniqueItems => "Items must differ from each other".to_owned(),
         ValidationErrorKind::FalseSchema => "Nothing is allowed here".to_owned(),
-        _ => error.masked_with("the value").to_string(),
+        _ => truncated(&error.masked_with("the value").to_string(), LONGEST),
     }
 }
 
-/// Of the branches that could have been meant the one that is missed by least.
+/// Of the branches that could have been meant the one that is missed by least, where the validator tells all of them.
 fn branch<'a>(error: &'a ValidationError<'_>) -> Option<&'a [ValidationError<'static>]> {
     let (ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context }) =
         error.kind()
     else {
         return None;
     };
-    let place = error.instance_path().as_str();
-    // A branch for values of another type was hardly meant.
-    let is_other = |errors: &[ValidationError<'_>]| {
-        errors.iter().any(|error| {
-            matches!(error.kind(), ValidationErrorKind::Type { .. })
-                && error.instance_path().as_str() == place
-        })
+    nearest(context, |errors| errors, error.instance_path().as_str()).map(Vec::as_slice)
+}
+
+/// The branch with the fewest errors. One for values of another type than the one at `place` was hardly meant.
+fn nearest<'a, 'e: 'a, T>(
+    branches: &'a [T],
+    errors: impl Fn(&'a T) -> &'a Vec<ValidationError<'e>>,
+    place: &str,
+) -> Option<&'a T> {
+    let is_other = |error: &ValidationError<'_>| {
+        matches!(error.kind(), ValidationErrorKind::Type { .. }) && error.instance_path().as_str() == place
     };
-    let meant = context.iter().filter(|errors| !errors.is_empty() && !is_other(errors));
-    meant.min_by_key(|errors| errors.len()).map(Vec::as_slice)
+    let meant = branches.iter().filter(|&branch| {
+        let errors = errors(branch);
+        !errors.is_empty() && !errors.iter().any(is_other)
+    });
+    meant.min_by_key(|&branch| errors(branch).len())
 }
 
 fn expected(kind: &TypeKind) -> String {
@@ -130,5 +225,5 @@ fn expected(kind: &TypeKind) -> String {
 }
 
 fn shortened(value: &Value) -> String {
-    super::truncated(&value.to_string(), VALUE)
+    truncated(&value.to_string(), VALUE)
 }

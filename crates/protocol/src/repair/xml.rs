@@ -6,25 +6,30 @@
 
 use serde_json::{Map, Value, json};
 
+use super::shape::Problem;
+use crate::adapt::{pointer_token, strict};
 use crate::directives::parser::{envelope_in, is_blank};
 
 /// What calls may stand in.
 const WRAPPERS: [&str; 4] = ["function_calls", "tool_calls", "tool_call", "invoke"];
 
 /// The text as an envelope, if it has calls in XML and is no JSON itself.
-pub(super) fn normalized(text: &str, fields: &[&str]) -> Option<String> {
+///
+/// # Errors
+/// When one of several calls is none, or what is written in one cannot be kept.
+pub(super) fn normalized(text: &str, fields: &[&str]) -> Result<Option<String>, Problem> {
     let mentions = |tag: &str| text.contains(tag);
     if !mentions("function_calls") && !mentions("tool_call") && !mentions("invoke") {
-        return None;
+        return Ok(None);
     }
     let is_json = text.trim_start_matches(is_blank).starts_with(['{', '['])
         && serde_json::from_str::<serde::de::IgnoredAny>(text.trim_matches(is_blank)).is_ok();
     if is_json {
-        return None;
+        return Ok(None);
     }
-    let first = element(text, &WRAPPERS)?.before.len();
+    let Some(first) = element(text, &WRAPPERS).map(|first| first.before.len()) else { return Ok(None) };
     if envelope_in(text, fields).is_some_and(|envelope| envelope.contains(&first)) {
-        return None;
+        return Ok(None);
     }
     let mut said = String::new();
     let mut calls = Vec::new();
@@ -32,18 +37,18 @@ pub(super) fn normalized(text: &str, fields: &[&str]) -> Option<String> {
     while let Some(wrapped) = element(rest, &WRAPPERS) {
         said.push_str(wrapped.before);
         let inner = match wrapped.name {
-            "invoke" => vec![invocation(&wrapped)],
-            _ => within(wrapped.inner),
+            "invoke" => vec![invocation(&wrapped, calls.len())?],
+            _ => within(wrapped.inner, calls.len())?,
         };
         match inner.into_iter().collect::<Option<Vec<Value>>>() {
             Some(found) if !found.is_empty() => calls.extend(found),
-            // No calls: what is in it speaks for itself.
-            _ => return Some(wrapped.inner.to_owned()),
+            // No calls: what is in it speaks for itself, if it is alone.
+            _ if calls.is_empty() && element(wrapped.after, &WRAPPERS).is_none() => {
+                return Ok(Some(wrapped.inner.to_owned()));
+            }
+            _ => return Err(Problem::unread("one of several calls in XML is none, or is cut off")),
         }
         rest = wrapped.after;
-    }
-    if calls.is_empty() {
-        return None;
     }
     said.push_str(rest);
     let mut envelope = json!({ "toolCalls": calls });
@@ -51,77 +56,124 @@ pub(super) fn normalized(text: &str, fields: &[&str]) -> Option<String> {
     if !said.is_empty() {
         envelope["content"] = said.into();
     }
-    Some(envelope.to_string())
+    Ok(Some(envelope.to_string()))
 }
 
-/// The calls in a wrapper; none for those that are none.
-fn within(text: &str) -> Vec<Option<Value>> {
+/// The calls in a wrapper, of which the first is the `at`th of all; none for those that are none.
+fn within(text: &str, at: usize) -> Result<Vec<Option<Value>>, Problem> {
     let mut calls = Vec::new();
     let mut rest = text;
     while let Some(wrapped) = element(rest, &["invoke", "tool_call"]) {
+        let at = at + calls.len();
         calls.push(match wrapped.name {
-            "invoke" => invocation(&wrapped),
-            _ => json_of(wrapped.inner).and_then(call),
+            "invoke" => invocation(&wrapped, at)?,
+            _ => match json_of(wrapped.inner, at)? {
+                Some(value) => call(value, at)?,
+                None => None,
+            },
         });
         rest = wrapped.after;
     }
     if !calls.is_empty() {
-        return calls;
+        return Ok(calls);
     }
-    match json_of(text) {
-        Some(Value::Array(items)) => items.into_iter().map(call).collect(),
-        Some(other) => vec![call(other)],
-        None => vec![None],
+    match json_of(text, at)? {
+        Some(Value::Array(items)) => {
+            items.into_iter().enumerate().map(|(index, item)| call(item, at + index)).collect()
+        }
+        Some(other) => Ok(vec![call(other, at)?]),
+        None => Ok(vec![None]),
     }
 }
 
 /// JSON, fenced or not.
-fn json_of(text: &str) -> Option<Value> {
+fn json_of(text: &str, at: usize) -> Result<Option<Value>, Problem> {
     let text = text.trim_matches(is_blank);
     let text = text.strip_prefix("```json").or_else(|| text.strip_prefix("```")).unwrap_or(text);
-    serde_json::from_str(text.strip_suffix("```").unwrap_or(text)).ok()
+    json(text.strip_suffix("```").unwrap_or(text), || format!("/toolCalls/{at}"))
+}
+
+/// The value of a text that is JSON; none where it is not.
+///
+/// # Errors
+/// When it is, and what it says cannot be kept.
+fn json(text: &str, place: impl FnOnce() -> String) -> Result<Option<Value>, Problem> {
+    match strict::read(text) {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.refusal.is_some() => Err(Problem::within(&place(), *error)),
+        Err(_) => Ok(None),
+    }
 }
 
 /// A call as models write it, in the envelope's words.
-fn call(value: Value) -> Option<Value> {
-    let Value::Object(mut members) = value else { return None };
-    let name = members.remove("name").or_else(|| members.remove("tool"))?;
-    let arguments = ["arguments", "parameters", "input"].into_iter().find_map(|name| members.remove(name));
+fn call(value: Value, at: usize) -> Result<Option<Value>, Problem> {
+    let Value::Object(mut members) = value else { return Ok(None) };
+    let Some(name) = members.remove("name").or_else(|| members.remove("tool")) else { return Ok(None) };
+    let mut given = ["arguments", "parameters", "input"].into_iter().filter_map(|name| members.remove(name));
+    let arguments = given.next();
+    if given.next().is_some() {
+        return Ok(None);
+    }
     let arguments = match arguments {
         // Some write the object as text.
-        Some(Value::String(text)) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
+        Some(Value::String(text)) => json(&text, || arguments_of(at))?.unwrap_or(Value::String(text)),
         Some(arguments) => arguments,
         None => json!({}),
     };
-    Some(json!({ "name": name, "arguments": arguments }))
+    Ok(Some(json!({ "name": name, "arguments": arguments })))
 }
 
-fn invocation(element: &Element<'_>) -> Option<Value> {
-    if !element.is_closed {
-        return None;
-    }
-    let name = attribute(element.attributes, "name")?;
+/// The place of a call's arguments.
+fn arguments_of(at: usize) -> String {
+    format!("/toolCalls/{at}/arguments")
+}
+
+/// A call in tags. One with something in it that is no argument is none: it is cut off, or has markup in it that was not meant as such.
+fn invocation(element: &Element<'_>, at: usize) -> Result<Option<Value>, Problem> {
+    let Some(name) = attribute(element.attributes, "name").filter(|_| element.is_closed) else {
+        return Ok(None);
+    };
     let mut arguments = Map::new();
     let mut rest = element.inner;
     while let Some(parameter) = element_of(rest, "parameter") {
-        let value = argument(parameter.inner.trim_matches(is_blank));
-        let earlier = arguments.insert(attribute(parameter.attributes, "name")?, value);
-        if earlier.is_some() || !parameter.is_closed {
-            return None;
+        let name = attribute(parameter.attributes, "name").filter(|name| !arguments.contains_key(name));
+        let (Some(name), true, true) = (name, parameter.is_closed, is_nothing(parameter.before)) else {
+            return Ok(None);
+        };
+        if element_of(parameter.inner, "parameter").is_some() {
+            return Ok(None);
         }
+        let place = || format!("{}/{}", arguments_of(at), pointer_token(&name));
+        let value = argument(parameter.inner.trim_matches(is_blank), place)?;
+        arguments.insert(name, value);
         rest = parameter.after;
     }
-    Some(json!({ "name": name, "arguments": arguments }))
+    if is_nothing(rest) {
+        return Ok(Some(json!({ "name": name, "arguments": arguments })));
+    }
+    // Some write all arguments as one object.
+    let all =
+        if arguments.is_empty() { json(rest.trim_matches(is_blank), || arguments_of(at))? } else { None };
+    Ok(all.filter(Value::is_object).map(|arguments| json!({ "name": name, "arguments": arguments })))
+}
+
+fn is_nothing(text: &str) -> bool {
+    text.trim_matches(is_blank).is_empty()
 }
 
 /// Lists, objects, booleans and numbers that are written as we would; all else is text, as most arguments are.
-fn argument(text: &str) -> Value {
-    let read = serde_json::from_str::<Value>(text).ok().filter(|value| match value {
+fn argument(text: &str, place: impl FnOnce() -> String) -> Result<Value, Problem> {
+    let is_scalar = !text.starts_with(['{', '[']);
+    let read = match json(text, place) {
+        Err(_) if is_scalar => None,
+        read => read?,
+    };
+    let read = read.filter(|value| match value {
         Value::Array(_) | Value::Object(_) | Value::Bool(_) => true,
         Value::Number(number) => number.to_string() == text,
         Value::Null | Value::String(_) => false,
     });
-    read.unwrap_or_else(|| Value::String(unescaped(text)))
+    Ok(read.unwrap_or_else(|| Value::String(unescaped(text))))
 }
 
 struct Element<'a> {
@@ -140,41 +192,61 @@ fn element_of<'a>(text: &'a str, name: &'static str) -> Option<Element<'a>> {
 /// The first element with one of these names. One that does not end goes to the end of the text.
 fn element<'a>(text: &'a str, names: &[&'static str]) -> Option<Element<'a>> {
     let mut at = 0;
-    while let Some(start) = text[at..].find('<').map(|found| at + found) {
-        let tag = &text[start + 1..];
-        let end = tag.find('>')?;
-        let (local, attributes) = tag[..end].split_once(is_blank).unwrap_or((&tag[..end], ""));
-        let local = local.rsplit(':').next().unwrap_or_default();
+    while let Some((start, tag, after)) = tag_from(text, at) {
+        let (local, attributes) = tag.split_once(is_blank).unwrap_or((tag, ""));
+        let is_empty = tag.ends_with('/');
+        let local = local.strip_suffix('/').unwrap_or(local).rsplit(':').next().unwrap_or_default();
         if let Some(&name) = names.iter().find(|&&name| name == local) {
-            let body = &tag[end + 1..];
-            let closed = closed(body, name);
+            let body = &text[after..];
+            let closed = if is_empty { Some(("", body)) } else { closed(body, name) };
             let (inner, after) = closed.unwrap_or((body, ""));
             let is_closed = closed.is_some();
             return Some(Element { before: &text[..start], name, attributes, inner, after, is_closed });
         }
-        at = start + 1;
+        at = after;
     }
     None
+}
+
+/// The next tag from `at` on: where it begins, what is in it, and where it ends. A `<` begins another.
+fn tag_from(text: &str, at: usize) -> Option<(usize, &str, usize)> {
+    let mut start = at + text[at..].find('<')?;
+    loop {
+        let end = start + 1 + text[start + 1..].find(['<', '>'])?;
+        if text.as_bytes()[end] == b'>' {
+            return Some((start, &text[start + 1..end], end + 1));
+        }
+        start = end;
+    }
 }
 
 /// What is before the closing tag of this name, and after it.
 fn closed<'a>(text: &'a str, name: &str) -> Option<(&'a str, &'a str)> {
     let mut at = 0;
-    while let Some(start) = text[at..].find("</").map(|found| at + found) {
-        let tag = &text[start + 2..];
-        let end = tag.find('>')?;
-        if tag[..end].trim_matches(is_blank).rsplit(':').next() == Some(name) {
-            return Some((&text[..start], &tag[end + 1..]));
+    while let Some((start, tag, after)) = tag_from(text, at) {
+        let closing = tag.strip_prefix('/').and_then(|tag| tag.trim_matches(is_blank).rsplit(':').next());
+        if closing == Some(name) {
+            return Some((&text[..start], &text[after..]));
         }
-        at = start + 2;
+        at = after;
     }
     None
 }
 
+/// The value of an attribute, by its whole name.
 fn attribute(attributes: &str, name: &str) -> Option<String> {
-    let value = attributes.split_once(name)?.1.trim_start().strip_prefix('=')?.trim_start();
-    let quote = value.chars().next().filter(|&c| c == '"' || c == '\'')?;
-    value[1..].split_once(quote).map(|(value, _)| unescaped(value))
+    let mut rest = attributes.trim_start_matches(is_blank);
+    loop {
+        let (key, after) = rest.split_once('=')?;
+        let after = after.trim_start_matches(is_blank);
+        let quote = after.chars().next().filter(|&c| c == '"' || c == '\'')?;
+        let (value, after) = after[1..].split_once(quote)?;
+        // What stands before it without a value does not count.
+        if key.split_whitespace().next_back() == Some(name) {
+            return Some(unescaped(value));
+        }
+        rest = after;
+    }
 }
 
 fn unescaped(text: &str) -> String {
@@ -188,6 +260,7 @@ mod tests {
 
     fn read(text: &str) -> Option<Value> {
         normalized(text, &["toolCalls", "content"])
+            .unwrap_or_else(|problem| panic!("{text}: {problem:?}"))
             .map(|text| serde_json::from_str(&text).unwrap_or(Value::String(text)))
     }
 
@@ -231,7 +304,8 @@ mod tests {
     fn an_envelope_in_a_wrapper_is_the_envelope() {
         let inner = "{\"toolCalls\": [], \"content\": \"Hi\"}";
         let wrapped = format!("<function_calls>{inner}</function_calls>");
-        assert_eq!(normalized(&wrapped, &["toolCalls"]).as_deref(), Some(inner));
+        let read = normalized(&wrapped, &["toolCalls"]).expect("an envelope");
+        assert_eq!(read.as_deref(), Some(inner));
     }
 
     #[test]
@@ -243,7 +317,7 @@ mod tests {
             "the tag invoke is <b>bold</b>",
             "function_calls < 3",
         ] {
-            assert_eq!(normalized(text, &["toolCalls", "content"]), None, "{text}");
+            assert_eq!(read(text), None, "{text}");
         }
     }
 
@@ -255,7 +329,7 @@ mod tests {
             format!("{envelope} Hope that helps"),
             format!("So: {envelope}"),
         ] {
-            assert_eq!(normalized(&text, &["toolCalls", "content"]), None, "{text}");
+            assert_eq!(read(&text), None, "{text}");
         }
     }
 
@@ -267,7 +341,7 @@ mod tests {
             "<function_calls><invoke name=\"delete\">",
             "<invoke name=\"a\"><parameter name=\"to\">x</parameter><parameter name=\"to\">y</parameter></invoke>",
         ] {
-            let read = normalized(text, &["toolCalls", "content"]).unwrap();
+            let read = read(text).map(|read| read.to_string()).unwrap_or_default();
             assert!(!read.contains("toolCalls"), "{read}");
         }
     }
@@ -286,7 +360,62 @@ mod tests {
             ("[1, 2]", json!([1, 2])),
             ("{\"a\": 1}", json!({ "a": 1 })),
         ] {
-            assert_eq!(argument(text), value, "{text}");
+            assert_eq!(argument(text, String::new).expect("a value"), value, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_are_whole_attributes() {
+        let named = |attributes: &str| read(&format!("<invoke {attributes}></invoke>"));
+        let expected = || Some(calls(&json!([{ "name": "now", "arguments": {} }])));
+        for attributes in
+            ["filename=\"x\" name=\"now\"", "id='a name=' name = 'now'", "x:name='y' flag name='now'"]
+        {
+            assert_eq!(named(attributes), expected(), "{attributes}");
+        }
+        assert_eq!(named("filename=\"x\""), Some(json!("")), "no call");
+    }
+
+    #[test]
+    fn calls_without_an_inside_are_calls() {
+        let expected = calls(&json!([{ "name": "a", "arguments": {} }, { "name": "b", "arguments": {} }]));
+        for text in [
+            "<invoke name=\"a\"/><invoke name=\"b\"></invoke>",
+            "<function_calls><invoke name=\"a\" /><invoke name=\"b\"/></function_calls>",
+        ] {
+            assert_eq!(read(text), Some(expected.clone()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_in_a_call_is_an_argument_or_the_call_is_none() {
+        let text = "<invoke name=\"pay\">{\"to\": \"Ann\"}</invoke>";
+        let expected = json!([{ "name": "pay", "arguments": { "to": "Ann" } }]);
+        assert_eq!(read(text), Some(calls(&expected)));
+        for inner in [
+            "<parameter name=\"to\">Ann</parameter> and Bob",
+            "<parameter name=\"text\">a </parameter> is its end</parameter>",
+            "<parameter name=\"a\">1<parameter name=\"b\">2</parameter>",
+            "to Ann",
+            "[1]",
+            "<invoke name=\"b\">",
+        ] {
+            let read = read(&format!("<invoke name=\"pay\">{inner}</invoke>")).map(|read| read.to_string());
+            assert!(!read.unwrap_or_default().contains("toolCalls"), "{inner}");
+        }
+    }
+
+    #[test]
+    fn of_several_calls_none_is_dropped() {
+        let good = "<tool_call>{\"name\": \"a\"}</tool_call>";
+        for other in [
+            "<tool_call>{\"name\": </tool_call>",
+            "<function_calls>{\"content\": \"Done.\"}</function_calls>",
+            "<tool_call>{\"name\": \"b\", \"arguments\": {\"x\": 1}, \"input\": {}}</tool_call>",
+        ] {
+            for text in [format!("{good}{other}"), format!("{other}{good}")] {
+                assert!(normalized(&text, &["toolCalls", "content"]).is_err(), "{text}");
+            }
         }
     }
 }

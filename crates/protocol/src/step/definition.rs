@@ -1,16 +1,17 @@
 //! Steps as data: a file of YAML, TOML or JSON.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::error::{Fault, StepsError};
 use super::prompt::Template;
+use super::read::read;
 use super::{RETRIES, Step};
 use crate::adapt::Coercion;
-use crate::config::{Aros, OutputProcessing, StructuredOutput, place};
+use crate::config::{Aros, OutputProcessing, StructuredOutput};
 use crate::precheck::{InjectFeedback, PrecheckOptions, PromptPlanner, PromptValidator};
 use crate::repair::{RepairOptions, Shape};
 use crate::{Body, PromptRunner};
@@ -123,6 +124,35 @@ impl StepsFile {
         Ok(file)
     }
 
+    /// Checks the grammars of all steps by `compile`: what compiles them is not of this crate.
+    ///
+    /// ```
+    /// use formwork_protocol::step::{Format, StepsFile};
+    /// let file = StepsFile::parse("agents: { a: { processing: { grammar: 'root := x' } } }", Format::Yaml)?;
+    /// let error = file.check_grammars(|_| Err("expected ::=")).unwrap_err();
+    /// assert_eq!(error.to_string(), "agents.a.processing.grammar: expected ::=");
+    /// # Ok::<(), formwork_protocol::step::StepsError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// With the place of the first that it refuses, and why.
+    pub fn check_grammars<E: fmt::Display>(
+        &self,
+        compile: impl Fn(&str) -> Result<(), E>,
+    ) -> Result<(), StepsError> {
+        for (name, step) in &self.agents {
+            let Some(grammar) = step.processing.as_ref().and_then(|processing| processing.grammar.as_ref())
+            else {
+                continue;
+            };
+            compile(grammar).map_err(|reason| {
+                let fault = Fault::Grammar { reason: reason.to_string() };
+                StepsError::at(&["agents", name, "processing", "grammar"], fault)
+            })?;
+        }
+        Ok(())
+    }
+
     /// A step of the file.
     ///
     /// # Errors
@@ -153,7 +183,10 @@ impl StepsFile {
             step = step.with_precheck(|precheck| precheck.with_validator(validator));
         }
         if let Some(agent) = self.agent(precheck.planner_agent.as_deref()) {
-            let planner = PromptPlanner::new(agent.prompts(prompts));
+            let mut planner = PromptPlanner::new(agent.prompts(prompts));
+            if let Some(system) = &agent.system {
+                planner = planner.with_system(system);
+            }
             step = step.with_precheck(|precheck| precheck.with_planner(planner));
         }
         Ok(step)
@@ -176,12 +209,12 @@ impl StepsFile {
         let Some(processing) = &step.processing else { return Ok(()) };
         let within = |(path, fault): (Vec<&'static str>, Fault)| ([vec!["processing"], path].concat(), fault);
         processing.check().map_err(within)?;
-        // Agents of checks that are not made need not be here.
+        // Agents of checks that are not made need not be here. Where nothing is said the configuration may ask for them.
         let precheck = &processing.reasoning_precheck;
         let agents =
             [("validator_agent", &precheck.validator_agent), ("planner_agent", &precheck.planner_agent)];
         for (key, name) in agents {
-            if let Some(name) = name.as_ref().filter(|_| precheck.enabled == Some(true))
+            if let Some(name) = name.as_ref().filter(|_| precheck.enabled != Some(false))
                 && self.agent(Some(name)).is_none()
             {
                 return Err(within((vec!["reasoning_precheck", key], self.unknown(name))));
@@ -241,6 +274,9 @@ impl Processing {
         } else if self.enforce_grammar {
             return Err((vec!["enforce_grammar"], Fault::Needs { wanted: "a schema" }));
         }
+        if self.grammar.as_ref().is_some_and(|grammar| grammar.trim().is_empty()) {
+            return Err((vec!["grammar"], Fault::Needs { wanted: "rules" }));
+        }
         let precheck = &self.reasoning_precheck;
         let at = |key: &'static str, fault| Err((vec!["reasoning_precheck", key], fault));
         let number = |given: String, wanted| Fault::Number { given, wanted };
@@ -261,43 +297,4 @@ impl Processing {
         }
         Ok(())
     }
-}
-
-fn read<T: DeserializeOwned>(text: &str, format: Format) -> Result<T, StepsError> {
-    match format {
-        Format::Yaml => yaml(text),
-        Format::Toml => toml::from_str(text).map_err(|error| {
-            let at = error.span().unwrap_or_default().start;
-            let key = place::key_at(text, at).map(|key| format!(", `{key}`")).unwrap_or_default();
-            let line = place::line(text, at);
-            StepsError::syntax(format!("line {line}{key}"), error.message().to_owned())
-        }),
-        Format::Json => serde_json::from_str(text).map_err(|error| {
-            let message = error.to_string();
-            let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
-            StepsError::syntax(
-                format!("line {}, column {}", error.line(), error.column()),
-                message.to_owned(),
-            )
-        }),
-    }
-}
-
-/// Reads YAML 1.2, in which `off` and `010` mean what they look like.
-fn yaml<T: DeserializeOwned>(text: &str) -> Result<T, StepsError> {
-    let options = serde_saphyr::options! {
-        strict_booleans: true,
-        leading_zero_numbers_as_strings: true,
-        underscored_numbers_as_strings: true,
-        with_snippet: false,
-    };
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-        let place = error.location();
-        let place = place.map_or((1, 1), |place| (place.line(), place.column()));
-        let message = error.to_string();
-        // The place is told before.
-        let message = message.lines().next().unwrap_or_default().trim_start_matches("error: ");
-        let message = message.rsplit_once(" at line ").map_or(message, |(message, _)| message);
-        StepsError::syntax(format!("line {}, column {}", place.0, place.1), message.to_owned())
-    })
 }

@@ -26,6 +26,8 @@ pub(super) enum Fault {
     Needs { wanted: &'static str },
     #[error("not a template: {reason}")]
     Template { reason: String },
+    #[error("{reason}")]
+    Grammar { reason: String },
     #[error(transparent)]
     Adapt(AdaptError),
     #[error(transparent)]

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::constraint::hash;
 use super::{Output, Settings};
 use crate::Body;
 use crate::adapt::{Adaptation, Outcome, Stage, StageReport};
@@ -38,16 +39,43 @@ pub(super) fn precheck(span: &Span, report: &PrecheckReport) {
 
 /// What an adaptation did. Where nothing was to do there is nothing to tell.
 pub(super) fn adaptation(span: &Span, adaptation: &Adaptation, output: &Output, settings: &Settings) {
+    told(span, adaptation, settings.correction_ledger.then_some(output.hash.as_str()));
+}
+
+/// Tells in a trace what an adaptation did that is no step's, as a step would; and for the ledger, where the schema is given.
+///
+/// ```
+/// use formwork_protocol::adapt::{AdaptOptions, Adapter};
+/// use formwork_protocol::step::trace_adaptation;
+/// use formwork_protocol::trace::{MemorySink, Tracer};
+/// use serde_json::json;
+///
+/// let schema = json!({"type": "array"});
+/// let memory = MemorySink::default();
+/// let step = Tracer::default().with_sink(memory.clone()).run("adapt").step("list");
+/// let adaptation = Adapter::new(&schema, AdaptOptions::minimal())?.adapt("```\n[1]\n```");
+/// trace_adaptation(&step, &adaptation, Some(&schema));
+/// assert!(memory.events().iter().any(|event| event.name == "output.coercion.success"));
+/// assert_eq!(memory.corrections().len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn trace_adaptation(span: &Span, adaptation: &Adaptation, ledger: Option<&Value>) {
+    told(span, adaptation, ledger.map(hash).as_deref());
+}
+
+fn told(span: &Span, adaptation: &Adaptation, ledger: Option<&str>) {
     let reports = adaptation.observed();
     if reports.iter().all(|report| report.outcome == Outcome::Skip) {
         return;
     }
     let is_shadow = adaptation.shadow().is_some();
+    let is_valid = adaptation.shadow().unwrap_or(adaptation).is_valid();
     for (depth, report) in reports.iter().enumerate() {
-        stage(span, report, is_shadow);
-        if settings.correction_ledger && report.outcome == Outcome::Success && !is_shadow {
+        let is_recovered = is_recovered(report, &reports[depth + 1..], is_valid);
+        stage(span, report, (is_shadow, is_recovered));
+        if ledger.is_some() && report.outcome == Outcome::Success && !is_shadow {
             span.correction(Correction {
-                schema_hash: Some(output.hash.clone()),
+                schema_hash: ledger.map(str::to_owned),
                 coercion_policy_version: Some(POLICY.to_owned()),
                 stage: report.stage.name().to_owned(),
                 repair_depth: depth as u32,
@@ -62,8 +90,16 @@ pub(super) fn adaptation(span: &Span, adaptation: &Adaptation, output: &Output, 
     }
 }
 
-fn stage(span: &Span, report: &StageReport, is_shadow: bool) {
-    let shadow = || ("shadow", if is_shadow { json!(true) } else { Value::Null });
+/// Whether a later stage did what this one could not: read the text, or make the value fit in the end.
+fn is_recovered(report: &StageReport, later: &[StageReport], is_valid: bool) -> bool {
+    let reads = matches!(report.stage, Stage::Extract | Stage::Tolerant | Stage::Syntactic);
+    let is_mended = later.iter().any(|later| later.outcome == Outcome::Success);
+    report.outcome == Outcome::Fail && is_mended && (reads || is_valid)
+}
+
+fn stage(span: &Span, report: &StageReport, (is_shadow, is_recovered): (bool, bool)) {
+    let flag = |name, is_so| (name, if is_so { json!(true) } else { Value::Null });
+    let shadow = || flag("shadow", is_shadow);
     let name = || ("stage", json!(report.stage.name()));
     let reason = || ("reason", json!(report.reason));
     let branch = || {
@@ -88,7 +124,8 @@ fn stage(span: &Span, report: &StageReport, is_shadow: bool) {
             span.event(Event::OutputSuccess, given(what.into_iter().chain(branch())));
         }
         Outcome::Fail => {
-            let what = [name(), ("error_preview", json!(report.error_preview)), shadow()];
+            let recovered = flag("recovered", is_recovered);
+            let what = [name(), ("error_preview", json!(report.error_preview)), recovered, shadow()];
             span.event(Event::OutputFail, given(what));
         }
         Outcome::Skip => {}

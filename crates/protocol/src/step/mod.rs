@@ -51,6 +51,7 @@ mod definition;
 mod error;
 mod events;
 mod prompt;
+mod read;
 mod run;
 mod settings;
 
@@ -61,6 +62,7 @@ use serde_json::Value;
 pub use context::{Context, StepInput, StepOutput, StepProcessor, StepValidator};
 pub use definition::{Format, Processing, StepDefinition, StepsFile};
 pub use error::{StepError, StepsError};
+pub use events::trace_adaptation;
 pub use settings::Settings;
 
 use crate::adapt::Adapter;
@@ -135,7 +137,7 @@ impl Step {
         }
     }
 
-    /// With a `processing` block over the defaults of a configuration. Its schema is the step's.
+    /// With a `processing` block over the defaults of a configuration. Its schema is the step's; without one, the one that the step has stays.
     ///
     /// # Errors
     /// When the block's schema is none, or it says what cannot be.
@@ -146,10 +148,9 @@ impl Step {
             .map_err(|(path, reason)| StepsError::at(&[&["processing"], &path[..]].concat(), reason))?;
         self.settings = Settings::resolved(processing, aros).map_err(|error| fault(Fault::Adapt(error)))?;
         self.precheck = self.settings.precheck.clone().map(Precheck::new);
-        self.output = match &processing.schema {
-            Some(schema) => Some(Output::new(schema, &self.settings).map_err(fault)?),
-            None => None,
-        };
+        let known = self.output.take().map(|output| output.shape.schema().clone());
+        let schema = processing.schema.clone().or(known);
+        self.output = schema.map(|schema| Output::new(&schema, &self.settings)).transpose().map_err(fault)?;
         Ok(self)
     }
 
@@ -216,7 +217,7 @@ impl Step {
         self
     }
 
-    /// With counters of repairs that others count in as well.
+    /// With counters that others count in as well, of what its runs and its [`repairer`](Self::repairer) needed. Without a schema nothing is counted.
     #[must_use]
     pub fn with_counters(mut self, counters: Arc<Counters>) -> Self {
         self.counters = counters;
@@ -240,7 +241,7 @@ impl Step {
         &self.settings
     }
 
-    /// How often repairs were needed.
+    /// How often what was needed.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }

@@ -10,7 +10,7 @@ use super::error::{Kind, StepError};
 use super::{Context, Output, Step, StepProcessor, events};
 use crate::adapt::{Adaptation, Input, Interrupted, Processor, ProcessorError};
 use crate::precheck::{InjectFeedback, PrecheckInput, plan_snippet};
-use crate::repair::{Reader, Reading, Repairer, SHOWN, truncated, words};
+use crate::repair::{Reader, Reading, Repairer, SHOWN, Tally, Verdict, truncated, words};
 use crate::trace::{Span, Status};
 use crate::{BackendError, Body, Plan};
 
@@ -22,12 +22,21 @@ struct Failed {
     text: String,
     value: Option<Value>,
     errors: Vec<String>,
+    asked: Asked,
 }
 
 /// What an attempt came to.
 enum Ended {
-    Good { value: Value, text: String, repairs: u32, context: Context },
+    Good { value: Value, text: String, asked: Asked, context: Context },
     Bad(Failed),
+}
+
+/// The repairs that were asked for.
+#[derive(Clone, Copy, Default)]
+struct Asked {
+    repairs: u32,
+    /// Those that made it worse.
+    discarded: u32,
 }
 
 /// An output that was read.
@@ -35,7 +44,7 @@ struct Read {
     text: String,
     value: Option<Value>,
     errors: Vec<String>,
-    repairs: u32,
+    asked: Asked,
     /// What processors made of the context.
     context: Context,
 }
@@ -67,16 +76,19 @@ impl Step {
 
     async fn attempts(&self, input: &StepInput, context: &mut Body, span: &Span) -> Result<StepOutput, Kind> {
         let mut last: Option<Failed> = None;
+        let mut all = Asked::default();
         for number in 1..=self.retries.saturating_add(1) {
             let attempt = span.attempt(number);
             let own = Context::of(context);
             match self.attempt(input, last.as_ref(), own, &attempt).await {
-                Ok(Ended::Good { value, text, repairs, context: own }) => {
+                Ok(Ended::Good { value, text, asked, context: own }) => {
                     *context = own.snapshot();
                     attempt.end(Status::Ok);
-                    return Ok(StepOutput { value, text, attempts: number, repairs });
+                    self.count(Verdict::Valid, number, all.and(asked));
+                    return Ok(StepOutput { value, text, attempts: number, repairs: asked.repairs });
                 }
                 Ok(Ended::Bad(failed)) => {
+                    all = all.and(failed.asked);
                     attempt.set("errors", json!(words::first(&failed.errors)));
                     attempt.end(Status::Error);
                     last = Some(failed);
@@ -91,8 +103,20 @@ impl Step {
                 }
             }
         }
-        let errors = last.map(|failed| failed.errors).unwrap_or_default();
-        Err(Kind::Output { attempts: self.retries.saturating_add(1), errors })
+        let attempts = self.retries.saturating_add(1);
+        let has_value = last.as_ref().is_some_and(|failed| failed.value.is_some());
+        self.count(if has_value { Verdict::Partial } else { Verdict::Text }, attempts, all);
+        Err(Kind::Output { attempts, errors: last.map(|failed| failed.errors).unwrap_or_default() })
+    }
+
+    /// Counts a run, if it was to give something that fits.
+    fn count(&self, verdict: Verdict, attempts: u32, asked: Asked) {
+        if self.output.is_none() {
+            return;
+        }
+        let repairs = u64::from(asked.repairs) + u64::from(attempts - 1);
+        let is_parsed = verdict != Verdict::Text;
+        self.counters.count(&Tally { verdict, is_parsed, repairs, discarded: asked.discarded.into() });
     }
 
     async fn attempt(
@@ -120,7 +144,9 @@ impl Step {
         }
         let (text, plan) = match self.call(messages, &input.options, &context, span).await? {
             Called::Text { text, plan } => (text, plan),
-            Called::Failed { text, errors } => return Ok(Ended::Bad(Failed { text, value: None, errors })),
+            Called::Failed { text, errors } => {
+                return Ok(Ended::Bad(Failed { text, value: None, errors, asked: Asked::default() }));
+            }
         };
         let Some(output) = &self.output else {
             let value = Value::String(text.clone());
@@ -128,7 +154,7 @@ impl Step {
                 text,
                 value: Some(value),
                 errors: Vec::new(),
-                repairs: 0,
+                asked: Asked::default(),
                 context,
             });
         };
@@ -172,7 +198,8 @@ impl Step {
         let written = last.and_then(|failed| plan_snippet(&failed.text).map(str::to_owned));
         let plans =
             || messages.iter().rev().filter_map(said).find_map(|text| plan_snippet(&text).map(str::to_owned));
-        let plan = input.plan.clone().or(written).or_else(plans);
+        let given = input.plan.clone().filter(|plan| !plan.trim().is_empty());
+        let plan = given.or(written).or_else(plans);
         let body = context.snapshot();
         let checked = PrecheckInput {
             context: &body,
@@ -201,7 +228,7 @@ impl Step {
         if self.settings.enforce_grammar
             && let Some(errors) = as_it_came(output, &text)
         {
-            return Ok(Read { text, value: None, errors, repairs: 0, context });
+            return Ok(Read { text, value: None, errors, asked: Asked::default(), context });
         }
         let adaptation = {
             let bind = |processor| Bound { processor, context: &context };
@@ -213,7 +240,7 @@ impl Step {
             events::adaptation(span, &adaptation, output, &self.settings);
         }
         let errors = errors(output, &adaptation);
-        Ok(Read { text, value: adaptation.into_value(), errors, repairs: 0, context })
+        Ok(Read { text, value: adaptation.into_value(), errors, asked: Asked::default(), context })
     }
 
     /// Has an output repaired that does not fit.
@@ -242,12 +269,13 @@ impl Step {
                 return Err(stopped.map_or(Kind::Backend(error), Kind::Interrupted));
             }
         };
-        let repairs = repaired.attempts.len() as u32;
+        let discarded = repaired.attempts.iter().filter(|attempt| attempt.is_discarded).count();
+        let asked = Asked { repairs: repaired.attempts.len() as u32, discarded: discarded as u32 };
         if repaired.text == read.text {
-            return Ok(Read { repairs, ..read });
+            return Ok(Read { asked, ..read });
         }
         let read = self.read(output, repaired.text, context, Some(span))?;
-        Ok(Read { repairs, ..read })
+        Ok(Read { asked, ..read })
     }
 
     /// What reads and repairs texts as this step does, for texts that came another way; none without a schema.
@@ -274,10 +302,10 @@ impl Step {
 
     /// The end of an attempt: what fits must pass the caller's checks as well.
     fn validated(&self, read: Read) -> Result<Ended, Kind> {
-        let Read { text, value, mut errors, repairs, context } = read;
+        let Read { text, value, mut errors, asked, context } = read;
         let value = match value {
             Some(value) if errors.is_empty() => value,
-            value => return Ok(Ended::Bad(Failed { text, value, errors })),
+            value => return Ok(Ended::Bad(Failed { text, value, errors, asked })),
         };
         for validator in &self.validators {
             match validator.validate(&value, &context) {
@@ -287,9 +315,18 @@ impl Step {
             }
         }
         if errors.is_empty() {
-            return Ok(Ended::Good { value, text, repairs, context });
+            return Ok(Ended::Good { value, text, asked, context });
         }
-        Ok(Ended::Bad(Failed { text, value: Some(value), errors }))
+        Ok(Ended::Bad(Failed { text, value: Some(value), errors, asked }))
+    }
+}
+
+impl Asked {
+    const fn and(self, more: Self) -> Self {
+        Self {
+            repairs: self.repairs.saturating_add(more.repairs),
+            discarded: self.discarded.saturating_add(more.discarded),
+        }
     }
 }
 
@@ -299,7 +336,7 @@ impl Read {
             text: self.text.clone(),
             value: self.value.clone(),
             errors: self.errors.clone(),
-            repairs: self.repairs,
+            asked: self.asked,
             context: self.context.clone(),
         }
     }

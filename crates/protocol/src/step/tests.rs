@@ -109,6 +109,29 @@ async fn a_branch_that_is_chosen_is_told() {
 }
 
 #[tokio::test]
+async fn a_stage_whose_failure_a_later_one_has_mended_is_told_so() {
+    let block = json!({ "structured_output": "off", "aop": "full" });
+    let mended = |events: &[(String, Value)]| -> Vec<(Value, Value)> {
+        let fails = named(events, "output.coercion.fail").into_iter();
+        fails.map(|fail| (fail["stage"].clone(), fail["recovered"].clone())).collect()
+    };
+    let (output, events) = ran(&step(&says(&["{\"count\": 2,}"]), &block)).await;
+    assert_eq!(output.expect("an output").value, json!({ "count": 2 }));
+    assert_eq!(mended(&events), [(json!("extract"), json!(true))]);
+    // It was read, though it does not fit.
+    let (_, events) = ran(&step(&says(&["{\"count\": [],}"]), &block).with_retries(0)).await;
+    assert_eq!(mended(&events), [(json!("extract"), json!(true)), (json!("semantic"), Value::Null)]);
+    // What the caller adds makes it fit.
+    let counts = |_: crate::adapt::Input<'_>, _: &Context| Ok(Some(json!({ "count": 0 })));
+    let (output, events) = ran(&step(&says(&["{\"count\": []}"]), &block).with_processor(counts)).await;
+    assert!(output.is_ok());
+    assert_eq!(mended(&events), [(json!("semantic"), json!(true))]);
+    // Nobody has mended anything.
+    let (_, events) = ran(&step(&says(&["no"]), &block).with_retries(0)).await;
+    assert_eq!(mended(&events), [(json!("extract"), Value::Null)]);
+}
+
+#[tokio::test]
 async fn an_attempt_that_fails_is_told_to_the_next() {
     let backend = says(&[r#"{"count": "two"}"#, r#"{"count": 2}"#]);
     let (output, events) = ran(&step(&backend, &json!({}))).await;
@@ -152,6 +175,52 @@ async fn repairs_come_before_the_next_attempt() {
         Some(3),
         "repairs leave nothing behind"
     );
+}
+
+#[tokio::test]
+async fn what_it_took_is_counted() {
+    let counters = Arc::new(Counters::default());
+    let fits = r#"{"count": 2}"#;
+    // As it came; repaired at the second; by a further attempt; never, with a value and without one.
+    for texts in [&[fits][..], &["no", "no", fits], &["no", "no", "no", fits], &["{}"; 6], &["no"; 6]] {
+        let step = step(&says(texts), &json!({ "repair": {} })).with_counters(Arc::clone(&counters));
+        drop(ran(&step).await);
+    }
+    let stats = counters.stats();
+    assert_eq!((stats.runs, stats.parsed, stats.valid, stats.valid_at_first), (5, 4, 3, 1));
+    assert_eq!((stats.repaired, stats.repairs, stats.plain_text), (4, 2 + 3 + 5 + 5, 1));
+    // What is not answered, and what need not fit anything, is none of that.
+    let unanswered = step(&says(&[]), &json!({})).with_counters(Arc::clone(&counters));
+    assert!(ran(&unanswered).await.0.is_err());
+    drop(ran(&Step::new("s", prompts(&says(&["Hello."]))).with_counters(Arc::clone(&counters))).await);
+    assert_eq!(counters.stats(), stats);
+}
+
+#[tokio::test]
+async fn a_block_without_a_schema_leaves_the_one_that_there_is() {
+    let backend = says(&["```\n{\"count\": \"2\"}\n```"]);
+    let block: Processing = serde_json::from_value(json!({ "aop": "full" })).expect("a block");
+    let step = Step::new("s", prompts(&backend)).with_schema(&schema()).expect("a schema");
+    let step = step.with_processing(&block, &Aros::default()).expect("a block");
+    assert_eq!(ran(&step).await.0.expect("an output").value, json!({ "count": 2 }));
+}
+
+#[tokio::test]
+async fn planners_are_told_what_their_agent_says() {
+    let file = "
+agents:
+  planner: { system: Plan in French. }
+  s:
+    prompt: Count.
+    processing:
+      schema: { type: object }
+      reasoning_precheck: { enabled: true, planner_agent: planner, consensus_samples: 2 }
+";
+    let backend = says(&["lire", "lire", "{}"]);
+    let file = StepsFile::parse(file, Format::Yaml).expect("a file");
+    let step = file.build("s", &Aros::default(), &|_| prompts(&backend)).expect("a step");
+    step.run(&StepInput::default(), &mut Body::new(), &Tracer::default().run("r")).await.expect("an output");
+    assert_eq!(backend.asked()[0]["messages"][0]["content"], "Plan in French.");
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use jsonschema::Validator;
 use serde::{Deserialize, Serialize};
@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::envelope::{Problem, codes};
 use super::error::{Kind, ToolsError};
 use super::executor::ToolExecutor;
+use crate::adapt::{Flat, Violation};
 
 /// The most errors of arguments that a model is told at once.
 const TOLD: usize = 8;
@@ -42,7 +43,14 @@ impl ToolDefinition {
 pub struct Tool {
     definition: ToolDefinition,
     executor: Arc<dyn ToolExecutor>,
-    validator: Arc<Validator>,
+    checks: Arc<Checks>,
+}
+
+/// What checks arguments.
+struct Checks {
+    validator: Validator,
+    /// What tells errors, made when there is one.
+    flat: OnceLock<Option<Flat>>,
 }
 
 impl Tool {
@@ -66,7 +74,8 @@ impl Tool {
         schema.entry("properties").or_insert_with(|| json!({}));
         let validator = jsonschema::validator_for(&definition.parameters)
             .map_err(|error| Kind::Schema { name: name(), reason: error.to_string() })?;
-        Ok(Self { definition, executor: Arc::new(executor), validator: Arc::new(validator) })
+        let checks = Checks { validator, flat: OnceLock::new() };
+        Ok(Self { definition, executor: Arc::new(executor), checks: Arc::new(checks) })
     }
 
     /// What a model is told of it.
@@ -85,10 +94,20 @@ impl Tool {
 
     /// What of `arguments` is not as the schema asks, in words that a model can act on.
     pub(super) fn check(&self, arguments: &Value) -> Result<(), Problem> {
-        let mut errors = self.validator.iter_errors(arguments);
-        let told: Vec<Value> = errors.by_ref().take(TOLD).map(|error| told(&error)).collect();
-        if told.is_empty() {
+        let Checks { validator, flat } = &*self.checks;
+        if validator.is_valid(arguments) {
             return Ok(());
+        }
+        let flat = flat.get_or_init(|| Flat::new(&self.definition.parameters)).as_ref();
+        let faults: Vec<Violation> = match flat.map(|flat| (flat, flat.errors(arguments))) {
+            None => Vec::new(),
+            Some((flat, Ok(errors))) => errors.map(|error| flat.violation(&error)).collect(),
+            Some((_, Err(too_long))) => vec![too_long],
+        };
+        let mut told: Vec<Value> = faults.iter().take(TOLD).map(told).collect();
+        // What is not valid is wrong, even where nobody can tell what.
+        if told.is_empty() {
+            told.push(json!({ "path": "", "message": "they are not valid" }));
         }
         let words: Vec<String> = told.iter().map(in_words).collect();
         let message = format!(
@@ -97,7 +116,7 @@ impl Tool {
         );
         Err(Problem::new(codes::ARGUMENTS_INVALID, message)
             .with("violations", told)
-            .with("more", errors.count()))
+            .with("more", faults.len().saturating_sub(TOLD)))
     }
 }
 
@@ -108,8 +127,8 @@ impl fmt::Debug for Tool {
 }
 
 /// The place and the fault. The value itself may be long, and the model knows it.
-fn told(error: &jsonschema::ValidationError<'_>) -> Value {
-    json!({ "path": error.instance_path().as_str(), "message": error.masked_with("the value").to_string() })
+fn told(violation: &Violation) -> Value {
+    json!({ "path": violation.path, "message": violation.message })
 }
 
 fn in_words(error: &Value) -> String {
@@ -396,5 +415,27 @@ mod tests {
         "#);
         let many = tool.check(&json!({ "city": 1, "a": 1, "b": 1, "days": 8 })).expect_err("wrong");
         assert_eq!(many.details["violations"].as_array().map(Vec::len), Some(3));
+    }
+
+    #[test]
+    fn faults_in_trees_take_no_exponential_time() {
+        let branch = |kind: &str| {
+            let children = json!({ "type": "array", "items": { "$ref": "#/$defs/tree" } });
+            json!({ "properties": { "leaf": { "type": kind }, "children": children }, "required": ["children"] })
+        };
+        let tree = json!({ "anyOf": [branch("string"), branch("integer"), branch("boolean")] });
+        let schema =
+            json!({ "properties": { "tree": { "$ref": "#/$defs/tree" } }, "$defs": { "tree": tree } });
+        let tool = tool("f", schema).expect("a tool");
+        let mut tree = json!({ "children": 7 });
+        for _ in 0..60 {
+            tree = json!({ "children": [tree] });
+        }
+        let start = std::time::Instant::now();
+        let problem = tool.check(&json!({ "tree": tree })).expect_err("wrong");
+        assert!(start.elapsed().as_secs() < 5);
+        assert!(
+            problem.message.contains("/tree: the value is not valid under any of the 3 schemas of `anyOf`")
+        );
     }
 }

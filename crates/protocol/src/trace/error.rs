@@ -1,5 +1,6 @@
 use std::path::{Path, PathBuf};
 
+use rusqlite::ErrorCode;
 use thiserror::Error;
 
 /// What went wrong with a database of traces, and which it is.
@@ -14,6 +15,10 @@ pub struct TraceError {
 pub(super) enum Kind {
     #[error("there is no such file")]
     Missing,
+    #[error("it is a folder")]
+    Folder,
+    #[error("it is not a database of SQLite")]
+    NoDatabase,
     #[error("it cannot be opened: {0}")]
     Open(rusqlite::Error),
     #[error("it is a database of something else than traces")]
@@ -32,6 +37,13 @@ pub(super) enum Kind {
 
 impl TraceError {
     pub(super) fn new(path: &Path, kind: Kind) -> Self {
+        let kind = match kind {
+            Kind::Open(_) if path.is_dir() => Kind::Folder,
+            Kind::Open(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
+                Kind::NoDatabase
+            }
+            kind => kind,
+        };
         Self { path: path.to_owned(), kind: Box::new(kind) }
     }
 

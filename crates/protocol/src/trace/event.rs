@@ -16,7 +16,7 @@ use serde::Serialize;
 /// | `aros.aop.coercion.success`, `.skip`, `.fail` | `reason`, `transforms`, `branch_index`, `error_preview` |
 /// | `output.coercion.attempt` | `stage`, `reason`, `expected_type`, `actual_type` |
 /// | `output.coercion.success` | `stage`, `transforms` (a list of names such as `str->int`), `branch_index`, `patch_preview` |
-/// | `output.coercion.fail` | `stage`, `error_preview` |
+/// | `output.coercion.fail` | `stage`, `error_preview`, `recovered` (true, where a later stage did it) |
 /// | `reasoning.validation` | `result` (`pass` or `fail`), `score` |
 /// | `aros.reasoning.precheck.pass`, `.fail`, `.skipped` | `reason`, `score` |
 ///

@@ -180,8 +180,82 @@ async fn what_is_no_server_is_told() {
     assert_eq!(fault(&[]).await, "the command of a tool is empty");
     let told = fault(&["/bin/sh", "-c", "exit 1"]).await;
     assert!(told.starts_with("the MCP server `/bin/sh` gives no tools: "), "{told}");
+    in_plain_words(&told);
+    let told = fault(&["/bin/sh", "-c", "read -r line; echo 'no port' >&2; exit 1"]).await;
+    let why = "it closed the connection before it answered (no port)";
+    assert_eq!(told, format!("the MCP server `/bin/sh` gives no tools: {why}"));
+    let another = r#"read -r line; echo '{"jsonrpc":"2.0","id":0,"result":{"tools":[]}}'; read -r line"#;
+    in_plain_words(&fault(&["/bin/sh", "-c", another]).await);
     let bad = McpClient::http("ftp://x", McpOptions::default()).await.err().expect("refused").to_string();
     assert_eq!(bad, "`ftp://x` is not the URL of an MCP server: its scheme is ftp");
+}
+
+/// Messages name no types of the SDK.
+fn in_plain_words(told: &str) {
+    for word in ["rmcp", "reqwest", "Transport", "Some(", "None", "Error", "JsonRpc", "{", "::"] {
+        assert!(!told.contains(word), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn why_a_server_over_http_cannot_be_used_is_told_in_plain_words() {
+    let refused = async |url: &str| {
+        let told = McpClient::http(url, McpOptions::default()).await.err().expect("refused").to_string();
+        in_plain_words(&told);
+        told.strip_prefix(&format!("the MCP server `{url}` gives no tools: ")).expect(&told).to_owned()
+    };
+    let nobody = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = nobody.local_addr().expect("an address");
+    drop(nobody);
+    let told = refused(&format!("http://{address}/mcp")).await;
+    assert!(told.starts_with("it could not be reached: "), "{told}");
+    for (status, headers, body, expected) in [
+        ("401 Unauthorized", "", "", "it answered with something else: HTTP 401 Unauthorized"),
+        (
+            "401 Unauthorized",
+            "www-authenticate: Bearer\r\n",
+            "",
+            "it asks for a key, or does not take the one it got",
+        ),
+        ("404 Not Found", "content-type: text/plain\r\n", "no such page", "HTTP 404 Not Found: no such page"),
+        ("503 Service Unavailable", "", "", "it answered with status 503"),
+        ("200 OK", "content-type: text/html\r\n", "<html>", "text/html"),
+        ("200 OK", "content-type: application/json\r\n", "[1]", ""),
+        (
+            "200 OK",
+            "content-type: application/json\r\n",
+            r#"{"jsonrpc":"2.0","id":0,"result":{"tools":[]}}"#,
+            "",
+        ),
+    ] {
+        let url = serve(move |_| response(status, headers, body)).await;
+        let told = refused(&format!("{url}/mcp")).await;
+        assert!(told.contains(expected), "{status}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn why_a_call_over_http_fails_is_told_in_plain_words() {
+    let url = serve(|request| {
+        let (_, body) = request.split_once("\r\n\r\n").expect("a request");
+        let Ok(request) = serde_json::from_str::<Value>(body) else {
+            return response("405 Method Not Allowed", "", "");
+        };
+        if request["method"] == "tools/call" {
+            return response("500 Internal Server Error", "", "");
+        }
+        answer(&request).map_or_else(|| response("202 Accepted", "", ""), |answer| good(&answer))
+    })
+    .await;
+    let client = McpClient::http(&format!("{url}/mcp"), McpOptions::default()).await.expect("a server");
+    let mut registry = ToolRegistry::new();
+    for tool in client.tools().await.expect("tools").0 {
+        registry.insert(tool).expect("a new one");
+    }
+    let result = call(&Arc::new(registry), "late", json!({})).await;
+    assert_eq!(result.errors[0].code, "TOOL_UNAVAILABLE");
+    assert_eq!(result.errors[0].message, "the MCP server cannot be asked: it answered with status 500");
+    client.close().await;
 }
 
 #[tokio::test]

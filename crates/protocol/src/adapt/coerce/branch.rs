@@ -1,11 +1,12 @@
 //! Branches of `anyOf` and `oneOf`, tried in order.
 
-use jsonschema::ValidationError;
+use jsonschema::{ValidationError, Validator};
 use serde_json::Value;
 
+use super::super::extract::AMBIGUOUS;
 use super::super::report::{BranchChoice, Violation};
-use super::flat::{Branches, Flat};
-use super::{Base, Coercion};
+use super::flat::{Branches, Flat, errors};
+use super::{Base, Coercion, Done};
 use crate::config::AnyOfStrategy;
 
 /// How often what a branch makes of a value is converted again.
@@ -15,76 +16,118 @@ const ROUNDS: usize = 8;
 struct Found {
     value: Value,
     index: usize,
-    transforms: Vec<&'static str>,
-    choices: Vec<BranchChoice>,
+    done: Done,
 }
 
-impl Coercion<'_> {
+/// What comes of one branch.
+enum Attempt {
+    Refused,
+    Taken(Value),
+    /// Several branches of `oneOf` take what it makes of the value: which, in words.
+    Several(String),
+}
+
+impl<'a> Coercion<'a> {
     /// What a value at `path` becomes that no branch takes: what a branch's errors can be converted to, if all that stands beside the
-    /// branches takes it as well.
+    /// branches takes it as well. What several branches of `oneOf` take has two meanings already.
     pub(super) fn branch(
         &mut self,
         branches: &Branches,
         path: &str,
         value: &Value,
     ) -> Result<Option<Value>, Violation> {
+        if let Some(both) = self.both(branches, value) {
+            return Err(Violation::new(path, AMBIGUOUS, format!("{both} both take it")));
+        }
         let mut found: Option<Found> = None;
-        let mut ambiguous = None;
+        let (mut ambiguous, mut missed) = (None, Done::default());
         for index in 0..branches.count {
-            let before = (std::mem::take(&mut self.transforms), std::mem::take(&mut self.branches));
-            let tried = self.attempt([&branches.part, &format!("{}/{index}", branches.place)], path, value);
-            let transforms = std::mem::replace(&mut self.transforms, before.0);
-            let choices = std::mem::replace(&mut self.branches, before.1);
+            let before = std::mem::take(&mut self.done);
+            let tried = self.attempt(branches, index, path, value);
+            let done = std::mem::replace(&mut self.done, before);
             match tried {
-                Ok(None) => {}
-                Ok(Some(value)) => {
+                Ok(Attempt::Refused) => missed.extend(done),
+                Ok(Attempt::Several(both)) => {
+                    let message = format!("{both} both take it, once it is converted");
+                    return Err(Violation::new(path, AMBIGUOUS, message));
+                }
+                Ok(Attempt::Taken(value)) => {
                     if let Some(first) = &found {
                         let message = format!(
                             "branches {} and {index} both take it, once it is converted",
                             first.index
                         );
-                        return Err(Violation::new(path, "ambiguous", message));
+                        return Err(Violation::new(path, AMBIGUOUS, message));
                     }
-                    found = Some(Found { value, index, transforms, choices });
+                    found = Some(Found { value, index, done });
                 }
                 Err(violation) if violation.keyword == "limit" => return Err(violation),
-                Err(violation) => ambiguous = ambiguous.or(Some(violation)),
+                Err(violation) => {
+                    missed.extend(done);
+                    ambiguous = ambiguous.or(Some(violation));
+                }
             }
             if found.is_some() && self.adapter.options().anyof_strategy == AnyOfStrategy::FirstPass {
                 break;
             }
         }
-        let Some(found) = found else { return ambiguous.map_or(Ok(None), Err) };
-        self.transforms.extend(found.transforms);
-        self.branches.push(BranchChoice { path: path.to_owned(), index: found.index });
-        self.branches.extend(found.choices);
+        let Some(found) = found else {
+            self.done.types = self.done.types.take().or(missed.types);
+            return ambiguous.map_or(Ok(None), Err);
+        };
+        self.done.branches.push(BranchChoice { path: path.to_owned(), index: found.index });
+        self.done.extend(found.done);
         Ok(Some(found.value))
     }
 
     /// Converts by the errors of one branch until the part of the schema that it is in takes the value.
     fn attempt(
         &mut self,
-        [part, branch]: [&str; 2],
+        branches: &Branches,
+        index: usize,
         path: &str,
         value: &Value,
-    ) -> Result<Option<Value>, Violation> {
-        let Some(parts) = self.adapter.flat().and_then(Flat::parts) else { return Ok(None) };
-        let validator = |pointer: &str| parts.get(&format!("#{pointer}"));
-        let base = Base { value: path, schema: branch };
-        let (Some(part), Some(branch)) = (validator(part), validator(branch)) else { return Ok(None) };
+    ) -> Result<Attempt, Violation> {
+        let place = format!("{}/{index}", branches.place);
+        let (Some(part), Some(branch)) = (self.validator(&branches.part), self.validator(&place)) else {
+            return Ok(Attempt::Refused);
+        };
+        let base = Base { value: path, schema: &place };
         let mut new = value.clone();
         for _ in 0..ROUNDS {
             self.count(path)?;
             let copy = new.clone();
-            let errors: Vec<ValidationError<'_>> = branch.iter_errors(&copy).collect();
+            let errors: Vec<ValidationError<'_>> = errors(branch, &copy)?.collect();
             if !self.convert_all(&errors, base, &mut new)? {
-                return Ok(None);
+                break;
             }
-            if branch.is_valid(&new) && part.is_valid(&new) {
-                return Ok(Some(new));
+            if !branch.is_valid(&new) {
+                continue;
             }
+            if part.is_valid(&new) {
+                return Ok(Attempt::Taken(new));
+            }
+            return Ok(self.both(branches, &new).map_or(Attempt::Refused, Attempt::Several));
         }
-        Ok(None)
+        Ok(Attempt::Refused)
+    }
+
+    /// The first two branches of `oneOf` that take a value, if there are two, in words.
+    fn both(&self, branches: &Branches, value: &Value) -> Option<String> {
+        if branches.keyword != "oneOf" {
+            return None;
+        }
+        let takes = |index: &usize| {
+            let validator = self.validator(&format!("{}/{index}", branches.place));
+            validator.is_some_and(|validator| validator.is_valid(value))
+        };
+        let mut takers = (0..branches.count).filter(takes);
+        Some(format!("branches {} and {} of `oneOf`", takers.next()?, takers.next()?))
+    }
+
+    /// The validator of the part of the schema at `pointer`.
+    fn validator(&self, pointer: &str) -> Option<&'a Validator> {
+        self.adapter.flat().and_then(Flat::parts)?.get(&format!("#{pointer}"))
     }
 
     /// # Errors

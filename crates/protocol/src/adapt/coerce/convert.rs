@@ -5,14 +5,14 @@ use jsonschema::error::{TypeKind, ValidationErrorKind};
 use serde_json::Value;
 
 use super::super::options::{Allow, Conversion};
-use super::super::tape::{Tape, number, number_length};
+use super::super::tape::{Fault, SyntaxError, Tape, number, number_length};
 
 /// What a value may become.
-pub(super) enum Wanted {
+pub(super) enum Wanted<'e> {
     /// A value of one of these types.
     Types(Vec<JsonType>),
     /// One of these values.
-    Values(Vec<Value>),
+    Values(&'e [Value]),
 }
 
 /// What came of a value.
@@ -21,10 +21,20 @@ pub(super) enum Converted {
     Nothing,
     /// Why it could be several.
     Ambiguous(String),
+    /// It would nest deeper than values may.
+    TooDeep,
+}
+
+/// What may be made of a value.
+#[derive(Clone, Copy)]
+pub(super) struct Allowed<'a> {
+    pub(super) conversions: &'a Allow,
+    /// How deep it may nest.
+    pub(super) depth: usize,
 }
 
 /// What an error says that a value should be: of a type, or with `by_value` one of those that are listed.
-pub(super) fn wanted(kind: &ValidationErrorKind, by_value: bool) -> Option<Wanted> {
+pub(super) fn wanted(kind: &ValidationErrorKind, by_value: bool) -> Option<Wanted<'_>> {
     match kind {
         ValidationErrorKind::Type { kind: TypeKind::Single(one) } if !by_value => {
             Some(Wanted::Types(vec![*one]))
@@ -32,16 +42,19 @@ pub(super) fn wanted(kind: &ValidationErrorKind, by_value: bool) -> Option<Wante
         ValidationErrorKind::Type { kind: TypeKind::Multiple(several) } if !by_value => {
             Some(Wanted::Types(several.iter().collect()))
         }
-        ValidationErrorKind::Enum { options } if by_value => options.as_array().cloned().map(Wanted::Values),
+        ValidationErrorKind::Enum { options } if by_value => {
+            options.as_array().map(|values| Wanted::Values(values))
+        }
         ValidationErrorKind::Constant { expected_value } if by_value => {
-            Some(Wanted::Values(vec![expected_value.as_ref().clone()]))
+            Some(Wanted::Values(std::slice::from_ref(&**expected_value)))
         }
         _ => None,
     }
 }
 
 /// The one value that `value` can become to be all that is wanted.
-pub(super) fn convert(value: &Value, wanted: &[Wanted], allow: &Allow) -> Converted {
+pub(super) fn convert(value: &Value, wanted: &[Wanted<'_>], allowed: Allowed<'_>) -> Converted {
+    let Allowed { conversions: allow, depth } = allowed;
     let mut meanings: Vec<(Value, Conversion)> = Vec::new();
     let takes_arrays = wanted.iter().all(|wanted| takes(wanted, JsonType::Array));
     if let Value::String(text) = value {
@@ -56,16 +69,23 @@ pub(super) fn convert(value: &Value, wanted: &[Wanted], allow: &Allow) -> Conver
             }
         }
         if takes_arrays && looks_like_list(text) && allow.has(Conversion::StrToList) {
-            let Some(list) = list(text) else {
-                return Converted::Ambiguous("this looks like an array, but is not one in JSON".to_owned());
-            };
-            meanings.push((list, Conversion::StrToList));
+            match Tape::parse(text.trim(), depth) {
+                Ok(list) => meanings.push((list.value(), Conversion::StrToList)),
+                Err(SyntaxError { fault: Fault::Depth { .. }, .. }) => return Converted::TooDeep,
+                Err(_) => {
+                    let message = "this looks like an array, but is not one in JSON";
+                    return Converted::Ambiguous(message.to_owned());
+                }
+            }
         }
     }
     let is_list = meanings.iter().any(|(_, conversion)| *conversion == Conversion::StrToList);
     if takes_arrays && !is_list && !value.is_array() && allow.has(Conversion::Wrap) {
         if value.is_null() {
             return Converted::Ambiguous("null could be an empty array, or one with null in it".to_owned());
+        }
+        if nesting(value) >= depth {
+            return Converted::TooDeep;
         }
         meanings.push((Value::Array(vec![value.clone()]), Conversion::Wrap));
     }
@@ -107,11 +127,16 @@ fn looks_like_list(text: &str) -> bool {
     text.starts_with('[') && text.ends_with(']')
 }
 
-fn list(text: &str) -> Option<Value> {
-    Tape::parse(text.trim(), usize::MAX).ok().map(|tape| tape.value()).filter(Value::is_array)
+/// How deep a value nests, which is no deeper than values may.
+fn nesting(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(nesting).max().unwrap_or(0),
+        Value::Object(members) => 1 + members.values().map(nesting).max().unwrap_or(0),
+        _ => 0,
+    }
 }
 
-fn takes(wanted: &Wanted, kind: JsonType) -> bool {
+fn takes(wanted: &Wanted<'_>, kind: JsonType) -> bool {
     match wanted {
         Wanted::Types(types) => types.contains(&kind),
         // Which array is meant cannot be told from values.
@@ -120,7 +145,7 @@ fn takes(wanted: &Wanted, kind: JsonType) -> bool {
 }
 
 /// Whether a value is what is wanted.
-fn conforms(wanted: &Wanted, new: &Value) -> bool {
+fn conforms(wanted: &Wanted<'_>, new: &Value) -> bool {
     match wanted {
         Wanted::Types(types) => match new {
             Value::Bool(_) => types.contains(&JsonType::Boolean),
@@ -133,7 +158,7 @@ fn conforms(wanted: &Wanted, new: &Value) -> bool {
 }
 
 /// Whether a conversion's own type is among those that are wanted.
-fn names(wanted: &Wanted, conversion: Conversion) -> bool {
+fn names(wanted: &Wanted<'_>, conversion: Conversion) -> bool {
     let Wanted::Types(types) = wanted else { return true };
     match conversion {
         Conversion::StrToInt => types.contains(&JsonType::Integer),

@@ -9,48 +9,32 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use jsonschema::error::ValidationErrorKind;
-use jsonschema::{Draft, ValidationError, Validator, ValidatorMap};
+use jsonschema::{Draft, ErrorIterator, ValidationError, Validator, ValidatorMap};
 use serde_json::{Map, Value, json};
 
 use super::super::report::Violation;
 use super::super::tape::pointer_token;
+use crate::subschemas::subschemas_mut;
 
-/// The keywords whose value is a schema, or a list of them.
-const SCHEMAS: [&str; 15] = [
-    "additionalItems",
-    "additionalProperties",
-    "allOf",
-    "anyOf",
-    "contains",
-    "else",
-    "if",
-    "items",
-    "not",
-    "oneOf",
-    "prefixItems",
-    "propertyNames",
-    "then",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-];
-/// The keywords whose value is an object of schemas.
-const MAPS: [&str; 6] =
-    ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
 /// The keywords that become conditions.
 const BRANCHES: [&str; 2] = ["anyOf", "oneOf"];
 
+/// The most bytes that the places of all values in a value may have together. Each error has its place in full: a thousand faults
+/// below a name of a megabyte would take a gigabyte.
+const PLACES: usize = 64 << 20;
+
 /// A keyword that became a condition.
-pub(in super::super) struct Branches {
-    keyword: &'static str,
+pub(crate) struct Branches {
+    pub(crate) keyword: &'static str,
     /// Where the schema is that it was in.
     pub(super) part: String,
     /// Where its branches are now.
     pub(super) place: String,
-    pub(super) count: usize,
+    pub(crate) count: usize,
 }
 
 /// The validators that tell errors.
-pub(in super::super) struct Flat {
+pub(crate) struct Flat {
     validator: Validator,
     schema: Value,
     /// The validators of the schema's parts, made when a branch is tried.
@@ -62,7 +46,7 @@ pub(in super::super) struct Flat {
 impl Flat {
     /// Of a schema that is one. Where conditions are not known (before draft 7), or references lead into branches, the schema stays as
     /// it is, and no branch is tried.
-    pub(in super::super) fn new(schema: &Value) -> Option<Self> {
+    pub(crate) fn new(schema: &Value) -> Option<Self> {
         let mut branches = HashMap::new();
         let mut flat = schema.clone();
         let has_conditions = !matches!(Draft::default().detect(schema), Draft::Draft4 | Draft::Draft6);
@@ -74,11 +58,11 @@ impl Flat {
     }
 
     /// What is wrong with a value.
-    pub(in super::super) fn errors<'v>(
-        &'v self,
-        value: &'v Value,
-    ) -> impl Iterator<Item = ValidationError<'v>> {
-        self.validator.iter_errors(value)
+    ///
+    /// # Errors
+    /// When its names are too long to tell.
+    pub(crate) fn errors<'v>(&'v self, value: &'v Value) -> Result<ErrorIterator<'v>, Violation> {
+        errors(&self.validator, value)
     }
 
     /// The validators of the schema's parts, by pointer.
@@ -87,8 +71,23 @@ impl Flat {
     }
 
     /// The branches that an error at `pointer` is about.
-    pub(super) fn branches(&self, pointer: &str) -> Option<&Branches> {
+    pub(crate) fn branches(&self, pointer: &str) -> Option<&Branches> {
         self.branches.get(pointer)
+    }
+
+    /// What each branch tells of a value, with the place of its schema.
+    pub(crate) fn tried<'v>(
+        &'v self,
+        branches: &Branches,
+        value: &'v Value,
+    ) -> Option<Vec<(String, Vec<ValidationError<'v>>)>> {
+        let parts = self.parts()?;
+        let tried = |index| {
+            let place = format!("{}/{index}", branches.place);
+            let errors = errors(parts.get(&format!("#{place}"))?, value).ok()?.collect();
+            Some((place, errors))
+        };
+        (0..branches.count).map(tried).collect()
     }
 
     /// Keyword and message of an error, as if the schema were the given one.
@@ -107,10 +106,42 @@ impl Flat {
     }
 
     /// An error of the whole schema as a violation.
-    pub(in super::super) fn violation(&self, error: &ValidationError<'_>) -> Violation {
+    pub(crate) fn violation(&self, error: &ValidationError<'_>) -> Violation {
         let (keyword, message) = self.words(error, error.schema_path().as_str());
         Violation::new(error.instance_path().as_str(), &keyword, message)
     }
+}
+
+/// What is wrong with a value, by the validator of a part of the schema.
+///
+/// # Errors
+/// When its names are too long to tell.
+pub(super) fn errors<'v>(validator: &'v Validator, value: &'v Value) -> Result<ErrorIterator<'v>, Violation> {
+    if places(value, 0, PLACES).is_some() {
+        return Ok(validator.iter_errors(value));
+    }
+    let message = format!("the places in it have more than {} MiB in all", PLACES >> 20);
+    Err(Violation::new("", "limit", message))
+}
+
+/// What is left of so many bytes after the places of all values in one whose own place has `length`; none, if they are too few. A value
+/// is as deep as texts may be.
+fn places(value: &Value, length: usize, left: usize) -> Option<usize> {
+    let left = left.checked_sub(length)?;
+    match value {
+        Value::Array(items) => items.iter().try_fold(left, |left, item| places(item, length + 2, left)),
+        Value::Object(members) => {
+            members.iter().try_fold(left, |left, (name, value)| places(value, length + 1 + name.len(), left))
+        }
+        _ => Some(left),
+    }
+}
+
+/// The place of the keyword that an error is about. The validator of a part tells it from that part on, unless it went through a
+/// reference.
+pub(crate) fn keyword_place(part: &str, error: &ValidationError<'_>) -> String {
+    let is_within = error.evaluation_path() == error.schema_path();
+    format!("{}{}", if is_within { part } else { "" }, error.schema_path())
 }
 
 fn has_reference_into_branches(schema: &Value) -> bool {
@@ -131,32 +162,21 @@ fn flatten(schema: &mut Value, place: &str, found: &mut HashMap<String, Branches
     conditions(keywords, place, found);
     for (keyword, value) in keywords {
         let place = format!("{place}/{}", pointer_token(keyword));
-        match value {
-            Value::Object(members) if MAPS.contains(&keyword.as_str()) => {
-                for (name, schema) in members {
-                    flatten(schema, &format!("{place}/{}", pointer_token(name)), found);
-                }
-            }
-            Value::Array(items) if SCHEMAS.contains(&keyword.as_str()) => {
-                items
-                    .iter_mut()
-                    .enumerate()
-                    .for_each(|(index, item)| flatten_item(item, &place, index, found));
-            }
-            value if SCHEMAS.contains(&keyword.as_str()) => flatten(value, &place, found),
-            _ => {}
+        for (token, schema) in subschemas_mut(keyword, value) {
+            let place =
+                token.map_or_else(|| place.clone(), |token| format!("{place}/{}", pointer_token(&token)));
+            flatten_within(schema, &place, found);
         }
     }
 }
 
-fn flatten_item(item: &mut Value, place: &str, index: usize, found: &mut HashMap<String, Branches>) {
-    // The `if` of a condition only says whether it holds; its own keyword stays what it is, and the branches in it are flattened.
-    let place = format!("{place}/{index}");
+/// The `if` of a condition only says whether it holds; its own keyword stays what it is, and the branches in it are flattened.
+fn flatten_within(schema: &mut Value, place: &str, found: &mut HashMap<String, Branches>) {
     let condition = found.contains_key(&format!("{place}/else"));
-    let branches = item.get_mut("if").and_then(Value::as_object_mut).filter(|_| condition);
+    let branches = schema.get_mut("if").and_then(Value::as_object_mut).filter(|_| condition);
     let Some((keyword, Value::Array(schemas))) = branches.and_then(|branches| branches.iter_mut().next())
     else {
-        return flatten(item, &place, found);
+        return flatten(schema, place, found);
     };
     for (index, schema) in schemas.iter_mut().enumerate() {
         flatten(schema, &format!("{place}/if/{keyword}/{index}"), found);

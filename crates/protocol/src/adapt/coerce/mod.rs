@@ -4,12 +4,15 @@
 //! meaning, until nothing is wrong or nothing can be done. So whatever a schema is made of (references, `allOf`, patterns of names,
 //! conditions) is understood as validation understands it, and what is valid is never touched. All conversions count together or not
 //! at all: only a value that is valid afterwards is given back.
+//!
+//! The time of a round is linear in the number of errors, and it is given up as soon as the text has had its time. Only what the
+//! validator does in one call is not interrupted.
 
 mod branch;
 mod convert;
 mod flat;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind;
@@ -17,10 +20,12 @@ use serde_json::Value;
 
 use super::Adapter;
 use super::chain::{Deadline, expected, type_of};
+use super::extract::AMBIGUOUS;
 use super::report::{BranchChoice, Outcome, Stage, StageReport, Violation};
+use super::tape::{DEEPEST, Fault};
 use crate::config::OutputProcessing;
-use convert::{Converted, convert};
-pub(super) use flat::Flat;
+use convert::{Allowed, Converted, convert};
+pub(crate) use flat::{Branches, Flat, keyword_place};
 
 /// How often a value is validated and converted again: what becomes an array has elements to convert.
 const ROUNDS: usize = 16;
@@ -31,10 +36,25 @@ struct Coercion<'a> {
     tries_branches: bool,
     deadline: Deadline,
     trials: usize,
+    done: Done,
+}
+
+/// What was done.
+#[derive(Default)]
+struct Done {
     transforms: Vec<&'static str>,
     branches: Vec<BranchChoice>,
     /// The types of the first value that was converted, or could not be.
     types: Option<(String, &'static str)>,
+}
+
+impl Done {
+    /// Adds what was done after it.
+    fn extend(&mut self, later: Self) {
+        self.transforms.extend(later.transforms);
+        self.branches.extend(later.branches);
+        self.types = self.types.take().or(later.types);
+    }
 }
 
 /// Makes `value`, which is not valid, valid, if conversions can.
@@ -49,9 +69,7 @@ pub(super) fn coerce(
         tries_branches: level == OutputProcessing::Full,
         deadline,
         trials: 0,
-        transforms: Vec::new(),
-        branches: Vec::new(),
-        types: None,
+        done: Done::default(),
     };
     let mut changed = value.clone();
     let result = coercion.run(&mut changed);
@@ -59,15 +77,16 @@ pub(super) fn coerce(
         Ok(()) => StageReport::new(Stage::Semantic, Outcome::Success, "the value was made to fit the schema"),
         Err(violation) => StageReport::fail(Stage::Semantic, violation),
     };
-    if let Some((expected, actual)) = coercion.types {
+    let done = coercion.done;
+    if let Some((expected, actual)) = done.types {
         (report.expected_type, report.actual_type) = (Some(expected), Some(actual.to_owned()));
     }
     if result.is_err() {
         return (report, None);
     }
-    coercion.transforms.into_iter().for_each(|name| report.did(name));
-    report.branch_index = coercion.branches.first().map(|choice| choice.index);
-    report.branch_choices = coercion.branches;
+    done.transforms.into_iter().for_each(|name| report.did(name));
+    report.branch_index = done.branches.first().map(|choice| choice.index);
+    report.branch_choices = done.branches;
     (report, Some(changed))
 }
 
@@ -79,11 +98,9 @@ struct Base<'a> {
 }
 
 impl Base<'_> {
-    /// The place of the keyword that an error is about. The validator of a part tells it from that part on, unless it went through a
-    /// reference.
+    /// The place of the keyword that an error is about.
     fn keyword(self, error: &ValidationError<'_>) -> String {
-        let is_within = error.evaluation_path() == error.schema_path();
-        format!("{}{}", if is_within { self.schema } else { "" }, error.schema_path())
+        keyword_place(self.schema, error)
     }
 }
 
@@ -97,7 +114,7 @@ impl Coercion<'_> {
             let Some(flat) = self.adapter.flat() else { break };
             // Errors borrow the value that is to be changed.
             let copy = value.clone();
-            let errors: Vec<ValidationError<'_>> = flat.errors(&copy).collect();
+            let errors: Vec<ValidationError<'_>> = flat.errors(&copy)?.collect();
             if !self.convert_all(&errors, Base::default(), value)? {
                 return Err(remaining(flat, &errors));
             }
@@ -112,8 +129,13 @@ impl Coercion<'_> {
         base: Base<'_>,
         value: &mut Value,
     ) -> Result<bool, Violation> {
+        let mut by_place: HashMap<&str, Vec<&ValidationError<'_>>> = HashMap::new();
+        for error in errors {
+            by_place.entry(error.instance_path().as_str()).or_default().push(error);
+        }
         let mut done: HashSet<&str> = HashSet::new();
         for error in errors {
+            self.deadline.check()?;
             let within = error.instance_path().as_str();
             // A value with several errors is converted once, by all of them; what is within one that changed is not there any more.
             let is_done = |path: &str| done.contains(path);
@@ -132,7 +154,7 @@ impl Coercion<'_> {
                 }
                 ValidationErrorKind::Type { .. }
                 | ValidationErrorKind::Enum { .. }
-                | ValidationErrorKind::Constant { .. } => self.by_types(errors, within, &path, place)?,
+                | ValidationErrorKind::Constant { .. } => self.by_types(&by_place[within], &path, place)?,
                 _ => None,
             };
             if let Some(new) = new {
@@ -146,36 +168,41 @@ impl Coercion<'_> {
     /// What a value becomes by all errors that there are about its type.
     fn by_types(
         &mut self,
-        errors: &[ValidationError<'_>],
-        within: &str,
+        errors: &[&ValidationError<'_>],
         path: &str,
         value: &Value,
     ) -> Result<Option<Value>, Violation> {
-        let here = || errors.iter().filter(|error| error.instance_path().as_str() == within);
-        let wanted: Vec<_> = here().filter_map(|error| convert::wanted(error.kind(), false)).collect();
+        let kinds = || errors.iter().map(|error| error.kind());
+        let wanted: Vec<_> = kinds().filter_map(|kind| convert::wanted(kind, false)).collect();
         // Where no type is said, the values that are listed say one.
         let wanted = if wanted.is_empty() {
-            here().filter_map(|error| convert::wanted(error.kind(), true)).collect()
+            kinds().filter_map(|kind| convert::wanted(kind, true)).collect()
         } else {
             wanted
         };
         if wanted.is_empty() {
             return Ok(None);
         }
-        if self.types.is_none()
-            && let Some(ValidationErrorKind::Type { kind }) = here()
-                .map(ValidationError::kind)
-                .find(|kind| matches!(kind, ValidationErrorKind::Type { .. }))
-        {
-            self.types = Some((expected(kind), type_of(value)));
+        let type_wanted = kinds().find_map(|kind| match kind {
+            ValidationErrorKind::Type { kind } => Some(kind),
+            _ => None,
+        });
+        if let (None, Some(kind)) = (&self.done.types, type_wanted) {
+            self.done.types = Some((expected(kind), type_of(value)));
         }
-        match convert(value, &wanted, &self.adapter.options().allow) {
+        let max_depth = self.adapter.options().limits.max_depth.min(DEEPEST);
+        // Each part of the path is an object or an array around it.
+        let depth = max_depth.saturating_sub(path.matches('/').count());
+        match convert(value, &wanted, Allowed { conversions: &self.adapter.options().allow, depth }) {
             Converted::To(new, conversion) => {
-                self.transforms.push(conversion.name());
+                self.done.transforms.push(conversion.name());
                 Ok(Some(new))
             }
             Converted::Nothing => Ok(None),
-            Converted::Ambiguous(message) => Err(Violation::new(path, "ambiguous", message)),
+            Converted::Ambiguous(message) => Err(Violation::new(path, AMBIGUOUS, message)),
+            Converted::TooDeep => {
+                Err(Violation::new(path, "limit", Fault::Depth { limit: max_depth }.to_string()))
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::super::{AdaptLimits, AdaptOptions, Adaptation, Adapter, Allow, Conversion};
+use super::{Base, Coercion, Deadline, Done};
 use crate::config::AnyOfStrategy;
 
 fn all() -> AdaptOptions {
@@ -229,6 +230,21 @@ fn branches_are_tried_in_order_at_level_full() {
 }
 
 #[test]
+fn reports_tell_of_the_branch_that_was_taken() {
+    let schema = json!({ "properties": { "v": { "anyOf": [
+        { "properties": { "n": of("boolean") }, "required": ["m"] },
+        { "properties": { "n": of("integer") }, "required": ["n"] },
+    ] } } });
+    let adaptation = adapt(&schema, &json!({ "v": { "n": "7" } }), AdaptOptions::full());
+    let semantic = adaptation.stages().last().expect("a stage");
+    assert_eq!(semantic.transforms, ["str->int"]);
+    assert_eq!(
+        (semantic.expected_type.as_deref(), semantic.actual_type.as_deref()),
+        (Some("integer"), Some("string"))
+    );
+}
+
+#[test]
 fn first_pass_takes_the_first_and_unique_the_only() {
     let schema = json!({ "items": { "anyOf": [of("null"), of("integer"), of("boolean")] } });
     let unique = || AdaptOptions { anyof_strategy: AnyOfStrategy::Unique, ..AdaptOptions::full() };
@@ -275,6 +291,99 @@ fn branches_lie_within_branches_and_behind_references() {
     // What stands beside the branches counts as well.
     let beside = json!({ "anyOf": [of("integer"), of("boolean")], "maximum": 5, "not": { "const": 1 } });
     assert_eq!(to(beside, json!("1"), AdaptOptions::full()), Some(json!(true)));
+}
+
+#[test]
+fn what_two_branches_take_is_not_made_for_a_third() {
+    let within = |schema: Value| json!({ "properties": { "a": schema } });
+    let short = json!({ "oneOf": [of("string"), { "type": "string", "maxLength": 3 }, of("integer")] });
+    assert_eq!(
+        why(within(short), json!({ "a": "7" }), AdaptOptions::full()),
+        "/a: branches 0 and 1 of `oneOf` both take it"
+    );
+    let numbers = json!({ "oneOf": [of("integer"), of("number"), of("boolean")] });
+    assert_eq!(
+        why(within(numbers.clone()), json!({ "a": "1" }), AdaptOptions::full()),
+        "/a: branches 0 and 1 of `oneOf` both take it, once it is converted"
+    );
+    assert_eq!(to(within(numbers), json!({ "a": "true" }), AdaptOptions::full()), Some(json!({ "a": true })));
+    let objects = json!({ "oneOf": [
+        { "properties": { "n": of("string") }, "required": ["n"] },
+        { "properties": { "m": of("string") } },
+        { "properties": { "n": of("integer") }, "required": ["n"] },
+    ] });
+    assert_eq!(
+        why(within(objects), json!({ "a": { "n": "7" } }), AdaptOptions::full()),
+        "/a: branches 0 and 1 of `oneOf` both take it"
+    );
+}
+
+#[test]
+fn lists_in_strings_nest_no_deeper_than_texts() {
+    let arrays = json!({ "$ref": "#/$defs/a", "$defs": { "a": {
+        "anyOf": [{ "type": "array", "items": { "$ref": "#/$defs/a" } }, { "type": "object", "additionalProperties": { "$ref": "#/$defs/a" } }],
+    } } });
+    let list = |depth: usize| Value::from("[".repeat(depth) + &"]".repeat(depth));
+    let limits = AdaptLimits { max_depth: 10, ..AdaptLimits::default() };
+    let options = || AdaptOptions { limits, ..AdaptOptions::full() };
+    let nested = (1..8).fold(json!([]), |inner, _| json!([inner]));
+    assert_eq!(to(arrays.clone(), json!({ "a": [list(8)] }), options()), Some(json!({ "a": [nested] })));
+    assert_eq!(why(arrays.clone(), json!({ "a": [list(9)] }), options()), "/a/0: values nest deeper than 10");
+    assert_eq!(
+        why(json!({ "items": of("array") }), json!([list(128)]), all()),
+        "/0: values nest deeper than 128"
+    );
+    // What is wrapped is one deeper.
+    let options = || AdaptOptions { limits, ..all() };
+    let wrapped = json!({ "items": { "items": { "type": "array" } } });
+    let deep = |depth: usize| (1..depth).fold(json!({}), |inner, _| json!({ "a": inner }));
+    assert!(to(wrapped.clone(), json!([[deep(7)]]), options()).is_some());
+    assert_eq!(why(wrapped, json!([[deep(8)]]), options()), "/0/0: values nest deeper than 10");
+}
+
+#[test]
+fn thousands_of_faults_take_linear_time() {
+    let limits = AdaptLimits { max_time: std::time::Duration::from_secs(60), ..AdaptLimits::default() };
+    let count = 40_000;
+    let strings: Value = (0..count).map(|n| n.to_string()).collect();
+    let numbers: Value = (0..count).collect();
+    let members: Value = (0..count).map(|n| (format!("n{n}"), json!({ "n": n.to_string() }))).collect();
+    for (schema, given) in [
+        (json!({ "items": of("integer") }), &strings),
+        (json!({ "anyOf": [{ "type": "array", "items": of("integer") }, of("null")] }), &strings),
+        (json!({ "additionalProperties": { "properties": { "n": of("integer") } } }), &members),
+    ] {
+        let options = AdaptOptions { limits, ..AdaptOptions::full() };
+        let adaptation = adapt(&schema, given, options);
+        assert!(adaptation.is_valid(), "{schema}: {:?}", adaptation.violations().first());
+        assert!(given.is_object() || adaptation.value() == Some(&numbers));
+        // Unoptimised and beside other tests; in quadratic time it would be minutes.
+        assert!(adaptation.elapsed().as_secs() < 20, "{schema}: {:?}", adaptation.elapsed());
+    }
+}
+
+#[test]
+fn long_names_take_no_memory() {
+    let name = "n".repeat(1 << 20);
+    let given = json!({ name: vec!["1"; 1000] });
+    let schema = json!({ "additionalProperties": { "items": of("integer") } });
+    assert_eq!(why(schema, given, AdaptOptions::full()), "the places in it have more than 64 MiB in all");
+}
+
+#[test]
+fn conversions_end_when_the_time_is_over() {
+    let adapter = Adapter::new(&json!({ "items": of("integer") }), AdaptOptions::full()).expect("a schema");
+    let given = json!(["1", "2"]);
+    let errors: Vec<_> = adapter.flat().expect("errors").errors(&given).expect("short").collect();
+    let mut coercion = Coercion {
+        adapter: &adapter,
+        tries_branches: true,
+        deadline: Deadline::new(std::time::Duration::ZERO),
+        trials: 0,
+        done: Done::default(),
+    };
+    let late = coercion.convert_all(&errors, Base::default(), &mut given.clone()).expect_err("late");
+    assert_eq!(late.keyword, "limit");
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! JSON in what is not only JSON: prose around it, fences, thoughts in front, strings that it is in.
 //!
 //! The largest region that begins as JSON does and is balanced is taken, of the schema's kind if there is one. If that is not JSON, no
-//! smaller one is taken in its place: that would be a guess.
+//! smaller one is taken in its place: that would be a guess. Nor is anything taken out of what it is a part of: a bracket that is no
+//! JSON, a string in a region, a thought. Of several regions as large as each other the only one that is valid is taken; where that
+//! does not decide, nothing does.
 
 mod region;
 
@@ -11,12 +13,15 @@ use super::kinds::Kinds;
 use super::report::{Outcome, Stage, StageReport, Violation};
 use super::tape::{Document, Place, SyntaxError, Tape, unescape};
 use super::{AdaptLimits, Adapter};
-use region::Region;
+use region::{Fit, Region};
+
+/// The keyword of violations that tell of several meanings.
+pub(super) const AMBIGUOUS: &str = "ambiguous";
 
 /// What could not be read.
 pub(super) struct Unread {
-    /// What is nearest to JSON, if anything is.
-    pub(super) region: Option<String>,
+    /// What is nearest to JSON, if anything is, and where it begins.
+    pub(super) region: Option<(String, Place)>,
     pub(super) violation: Violation,
 }
 
@@ -28,7 +33,8 @@ enum Look<'t> {
     Inner(String),
     /// A region, its offset, and why it is not JSON.
     Broken(&'t str, usize, SyntaxError),
-    Nothing,
+    /// Why there is nothing to read.
+    Nothing(Violation),
 }
 
 /// Finds the value in `text`.
@@ -64,15 +70,17 @@ pub(super) fn extract(adapter: &Adapter, text: &str) -> (StageReport, Result<Doc
                 );
             }
             Look::Broken(region, offset, error) => {
-                let violation = violation(&layer, offset, &error);
+                let violation = within(depth, violation(&layer, offset, &error));
                 let report = StageReport {
                     transforms: report.transforms,
                     ..StageReport::fail(Stage::Extract, &violation)
                 };
-                return (report, Err(Unread { region: Some(region.to_owned()), violation }));
+                let region = Some((region.to_owned(), Place::of(&layer, offset)));
+                return (report, Err(Unread { region, violation }));
             }
-            Look::Nothing => {
-                let violation = Violation::new("", "syntax", "there is no JSON in the text");
+            Look::Nothing(violation) => {
+                let has_places = violation.keyword == AMBIGUOUS;
+                let violation = if has_places { within(depth, violation) } else { violation };
                 return (
                     StageReport::fail(Stage::Extract, &violation),
                     Err(Unread { region: None, violation }),
@@ -82,9 +90,21 @@ pub(super) fn extract(adapter: &Adapter, text: &str) -> (StageReport, Result<Doc
     }
 }
 
+/// Says that a place is one in a string, not in the text itself.
+fn within(depth: u8, violation: Violation) -> Violation {
+    match depth {
+        0 => violation,
+        _ => Violation { message: format!("in the string, {}", violation.message), ..violation },
+    }
+}
+
 /// Why a part of `text` at `offset` is not JSON, in words.
 pub(super) fn violation(text: &str, offset: usize, error: &SyntaxError) -> Violation {
-    let Place { line, column } = Place::of(text, offset + error.offset);
+    at(Place::of(text, offset + error.offset), error)
+}
+
+/// The same, where its place is known.
+pub(super) fn at(Place { line, column }: Place, error: &SyntaxError) -> Violation {
     Violation::new(&error.path, "syntax", format!("line {line}, column {column}: {}", error.fault))
 }
 
@@ -99,23 +119,65 @@ fn look<'t>(adapter: &Adapter, text: &'t str) -> Look<'t> {
         Err(_) => {}
     }
     let body = region::without_thoughts(whole);
-    let found =
-        if kinds.has(Kinds::OBJECT | Kinds::ARRAY) { region::largest(body, preferred(kinds)) } else { None };
-    if let Some(inner) = in_string(adapter, body, found) {
+    if body.is_empty() && !whole.is_empty() {
+        return nothing("the text is all thoughts: there is no answer after them");
+    }
+    let regions = if kinds.has(Kinds::OBJECT | Kinds::ARRAY) {
+        region::regions(body, wanted(adapter.meant))
+    } else {
+        Vec::new()
+    };
+    let rank = regions.iter().map(Region::rank).max();
+    if let Some(inner) = in_string(adapter, body, &regions) {
         return Look::Inner(inner);
     }
     // What is not of the kind that is asked for goes after a block that is JSON.
-    if found.is_none_or(|found| !found.is_preferred)
+    if rank.is_none_or(|(fit, _)| fit < Fit::Wanted)
         && let Some(block) = region::only_block(body)
         && let Ok(tape) = Tape::parse(block.trim_matches(is_blank), max_depth)
     {
         return string_or_value(adapter, tape, true);
     }
-    let Some(found) = found else { return Look::Nothing };
-    match Tape::parse(found.text, max_depth) {
-        Ok(tape) => Look::Value(tape, true),
-        Err(error) => Look::Broken(found.text, offset_in(text, found.text), error),
+    let mut largest = regions.iter().filter(|region| Some(region.rank()) == rank);
+    let Some(first) = largest.next() else { return nothing("there is no JSON in the text") };
+    let mut alike = vec![first];
+    alike.extend(largest.filter(|region| region.text != first.text));
+    if alike.len() > 1 {
+        return only(adapter, text, &alike);
     }
+    match Tape::parse(first.text, max_depth) {
+        Ok(tape) => Look::Value(tape, true),
+        Err(error) => Look::Broken(first.text, offset_in(text, first.text), error),
+    }
+}
+
+fn nothing(message: impl Into<String>) -> Look<'static> {
+    Look::Nothing(Violation::new("", "syntax", message))
+}
+
+/// Of regions that are as large as each other the one that is valid.
+fn only<'t>(adapter: &Adapter, text: &str, regions: &[&Region<'t>]) -> Look<'t> {
+    let valid = |region: &&Region<'t>| {
+        let tape = Tape::parse(region.text, adapter.options().limits.max_depth).ok();
+        tape.filter(|tape| tape.is_valid(&adapter.on_tapes))
+    };
+    let mut readings = regions.iter().filter_map(valid);
+    if let Some(reading) = readings.next() {
+        let value = reading.value();
+        if readings.all(|other| other.value() == value) {
+            return Look::Value(reading, true);
+        }
+    }
+    let place = |region: &&Region<'_>| {
+        let Place { line, column } = Place::of(text, offset_in(text, region.text));
+        format!("at line {line}, column {column}")
+    };
+    let places: Vec<String> = regions.iter().take(2).map(place).collect();
+    let message = format!(
+        "the values {} are as large as each other: which is meant cannot be told",
+        places.join(" and ")
+    );
+    Look::Nothing(Violation::new("", AMBIGUOUS, message))
 }
 
 /// A string may have the value in it, where the schema wants none.
@@ -130,20 +192,29 @@ fn string_or_value<'t>(adapter: &Adapter, tape: Tape<'t>, was_wrapped: bool) -> 
     }
 }
 
-/// What is in a string that begins with a bracket, where that is not a part of what was found: it is around that, or there is nothing
-/// better. The string's quotes may be missing.
-fn in_string(adapter: &Adapter, body: &str, found: Option<Region<'_>>) -> Option<String> {
+/// What is in a string that begins with a bracket: one that is around the region that is looked for, or that is apart from all regions
+/// where none is of the kind that is wanted. The string's quotes may be missing then.
+fn in_string(adapter: &Adapter, body: &str, regions: &[Region<'_>]) -> Option<String> {
     if !may_unescape(adapter) {
         return None;
     }
-    let is_better = found.is_some_and(|found| found.is_preferred);
-    let inside = region::in_string(body).filter(|inside| {
-        let starts = |found: Region<'_>| offset_in(body, found.text);
-        let range = offset_in(body, inside)..offset_in(body, inside) + inside.len();
-        !is_better || found.is_some_and(|found| range.contains(&starts(found)))
-    });
-    let inside = inside.or_else(|| if is_better { None } else { region::escaped(body) });
-    inside.and_then(unescape)
+    let best = regions.iter().rev().max_by_key(|region| region.rank());
+    let wanted = best.filter(|best| best.fit == Fit::Wanted);
+    // Regions are in order and apart.
+    let is_part = |at: usize, least: Fit| {
+        let before = regions.partition_point(|region| region.start <= at);
+        before.checked_sub(1).is_some_and(|last| at < regions[last].end() && regions[last].fit >= least)
+    };
+    let is_taken = |&(start, inside): &(usize, &str)| {
+        !is_part(start - 1, Fit::Broken)
+            && wanted.is_none_or(|wanted| (start..start + inside.len()).contains(&wanted.start))
+    };
+    let inside = region::strings(body).find(is_taken).map(|(_, inside)| inside);
+    let unquoted = || {
+        let escaped = region::escaped(body).filter(|_| wanted.is_none())?;
+        Some(escaped).filter(|escaped| !is_part(offset_in(body, escaped), Fit::Other))
+    };
+    inside.or_else(unquoted).and_then(unescape)
 }
 
 fn may_unescape(adapter: &Adapter) -> bool {
@@ -151,7 +222,7 @@ fn may_unescape(adapter: &Adapter) -> bool {
 }
 
 /// The bracket that the schema's values begin with, if they all begin with the same.
-fn preferred(kinds: Kinds) -> Option<u8> {
+fn wanted(kinds: Kinds) -> Option<u8> {
     match (kinds.has(Kinds::OBJECT), kinds.has(Kinds::ARRAY)) {
         (true, false) => Some(b'{'),
         (false, true) => Some(b'['),

@@ -2,74 +2,171 @@
 
 use super::super::tape::quoted;
 
-/// A part of a text that may be JSON.
+/// A part of a text between brackets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Region<'t> {
     pub(super) text: &'t str,
-    /// Whether it begins with the bracket that is wanted, or none is.
-    pub(super) is_preferred: bool,
+    /// Where it begins.
+    pub(super) start: usize,
+    pub(super) fit: Fit,
 }
 
-/// The largest region of `text` that begins as JSON does and is balanced, or has no end; of those with the preferred bracket, if there
-/// are some. The time is linear in the length of the text.
-pub(super) fn largest(text: &str, preferred: Option<u8>) -> Option<Region<'_>> {
-    let mut best: Option<Region<'_>> = None;
-    let (mut at, mut endless) = (0, 0);
-    while let Some(start) = find_open(text.as_bytes(), at) {
-        if let Some(skip) = not_json(&text[start..]) {
-            at = start + skip;
-            continue;
-        }
-        let (end, was_read_to_the_end) = Matcher::new(text, start).run();
-        let is_preferred = preferred.is_none_or(|bracket| text.as_bytes()[start] == bracket);
-        let region = Region { text: text[start..end].trim_end(), is_preferred };
-        let rank = |region: &Region<'_>| (region.is_preferred, region.text.len());
-        if best.is_none_or(|best| rank(&region) > rank(&best)) {
-            best = Some(region);
-        }
-        // What is at a fence may have been read to the end of the text, which is not to happen for every fence.
-        endless += usize::from(was_read_to_the_end);
-        if endless > ENDLESS {
-            break;
-        }
-        at = end;
+/// How near a region is to what is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Fit {
+    /// It is no JSON: it has assignments, or what may be JSON is a part of it and no answer by itself.
+    Broken,
+    /// It may be JSON, and begins with another bracket than the one that is wanted.
+    Other,
+    /// It begins with the bracket that is wanted, or none is.
+    Wanted,
+}
+
+impl Region<'_> {
+    pub(super) const fn end(&self) -> usize {
+        self.start + self.text.len()
     }
-    best
+
+    /// What is greatest in the region that is taken.
+    pub(super) const fn rank(&self) -> (Fit, usize) {
+        (self.fit, self.text.len())
+    }
 }
 
-/// Where the first bracket at or after `at` opens.
-fn find_open(bytes: &[u8], at: usize) -> Option<usize> {
-    let found = bytes.get(at..)?.iter().position(|&byte| byte == b'{' || byte == b'[')?;
+/// A bracket that begins no JSON, and has not ended.
+struct Opened {
+    bracket: u8,
+    start: usize,
+    /// How many regions there were before it.
+    before: usize,
+}
+
+/// The regions of `text` that begin as JSON does and are balanced, or have no end, in order and apart; those that are within a bracket
+/// that is no JSON are one with it. The time is linear in the length of the text.
+pub(super) fn regions(text: &str, wanted: Option<u8>) -> Vec<Region<'_>> {
+    let bytes = text.as_bytes();
+    let (mut found, mut opened) = (Vec::new(), Vec::new());
+    let (mut at, mut endless) = (0, 0);
+    while let Some(mark) = find_mark(bytes, at) {
+        at = mark + 1;
+        match bytes[mark] {
+            // What a fence is in front of belongs to nothing before it.
+            b'`' => {
+                if (mark == 0 || bytes[mark - 1] == b'\n') && bytes[mark..].starts_with(b"```") {
+                    opened.clear();
+                }
+            }
+            b'}' | b']' => {
+                if let Some(Opened { start, before, .. }) = closed(&mut opened, bytes[mark])
+                    && before < found.len()
+                {
+                    found.truncate(before);
+                    found.push(Region { text: &text[start..at], start, fit: Fit::Broken });
+                }
+            }
+            _ => {
+                let begins = Begins::of(&text[mark..]);
+                if let Begins::Words(length) = begins {
+                    at = mark + length;
+                    let brackets = (mark..at).filter(|&at| matches!(bytes[at], b'{' | b'['));
+                    let before = found.len();
+                    opened.extend(brackets.map(|start| Opened { bracket: bytes[start], start, before }));
+                    continue;
+                }
+                let (mut end, mut was_read_to_the_end) = Matcher::new(text, mark).run();
+                // A bracket that closed too much: what goes on as the next member does is a part of it.
+                while !was_read_to_the_end && bytes[mark] == b'{' && goes_on(&text[end..]) {
+                    (end, was_read_to_the_end) = Matcher::reopened(text, mark, end).run();
+                }
+                let fit = match begins {
+                    Begins::Json if wanted.is_none_or(|bracket| bytes[mark] == bracket) => Fit::Wanted,
+                    Begins::Json => Fit::Other,
+                    _ => Fit::Broken,
+                };
+                found.push(Region { text: text[mark..end].trim_end(), start: mark, fit });
+                // What is at a fence may have been read to the end of the text, which is not to happen for every fence.
+                endless += usize::from(was_read_to_the_end);
+                if endless > ENDLESS {
+                    break;
+                }
+                at = end;
+            }
+        }
+    }
+    found
+}
+
+/// Takes the bracket that a closing one belongs to, with all that was opened in it.
+fn closed(opened: &mut Vec<Opened>, closer: u8) -> Option<Opened> {
+    let bracket = if closer == b'}' { b'{' } else { b'[' };
+    let found = opened.iter().rev().take(NEAR).position(|open| open.bracket == bracket)?;
+    opened.truncate(opened.len() - found);
+    opened.pop()
+}
+
+/// Where the first bracket or backtick at or after `at` is.
+fn find_mark(bytes: &[u8], at: usize) -> Option<usize> {
+    let found = bytes.get(at..)?.iter().position(|byte| matches!(byte, b'{' | b'[' | b'}' | b']' | b'`'))?;
     Some(at + found)
 }
 
-/// How many bytes of `text`, which begins with a bracket, are certainly not the beginning of JSON or of what is nearly so; none if they
-/// may be.
-fn not_json(text: &str) -> Option<usize> {
-    let bytes = text.as_bytes();
-    let mut at = 0;
-    loop {
-        let bracket = bytes[at];
-        let after = at + 1;
-        at = after + bytes[after..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
-        let rest = &text[at..];
-        match bytes.get(at)? {
-            b'"' | b'\'' | b'/' => return None,
-            b'{' | b'[' if bracket == b'[' => {}
-            b'}' if bracket == b'{' => return None,
-            b']' if bracket == b'[' => return None,
-            _ if rest.starts_with(['\u{201c}', '\u{2018}']) => return None,
-            _ if bracket == b'{' => {
-                let name =
-                    rest.find(|c: char| !c.is_alphanumeric() && !"_$-".contains(c)).unwrap_or(rest.len());
-                let is_name = name > 0 && rest[name..].trim_start().starts_with(':');
-                return (!is_name).then_some(at);
-            }
-            b'0'..=b'9' | b'-' | b'+' | b'.' => return None,
-            _ => {
-                let word = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
-                let is_literal = ["true", "false", "null", "True", "False", "None"].contains(&&rest[..word]);
-                return (!is_literal).then_some(at);
+/// Whether another member comes next, behind a comma.
+fn goes_on(text: &str) -> bool {
+    let member = text.trim_start().strip_prefix(',').map(str::trim_start);
+    member.is_some_and(|member| {
+        member.starts_with('"')
+            && quoted(member).is_some_and(|name| member[name.len() + 2..].trim_start().starts_with(':'))
+    })
+}
+
+/// Whether a bracket opens in `text`.
+fn has_bracket(text: &str) -> bool {
+    text.contains(['{', '['])
+}
+
+/// What a bracket begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begins {
+    /// JSON, or what is nearly so.
+    Json,
+    /// Names with equals signs: code, or what some write in place of JSON.
+    Assignments,
+    /// Certainly no JSON in so many bytes, in which there may be more brackets.
+    Words(usize),
+}
+
+impl Begins {
+    /// What the bracket at the beginning of `text` begins.
+    fn of(text: &str) -> Self {
+        let bytes = text.as_bytes();
+        let mut at = 0;
+        loop {
+            let bracket = bytes[at];
+            let after = at + 1;
+            at = after + bytes[after..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+            let rest = &text[at..];
+            match bytes.get(at) {
+                None | Some(b'"' | b'\'' | b'/') => return Self::Json,
+                Some(b'{' | b'[') if bracket == b'[' => {}
+                Some(b'}') if bracket == b'{' => return Self::Json,
+                Some(b']') if bracket == b'[' => return Self::Json,
+                _ if rest.starts_with(['\u{201c}', '\u{2018}']) => return Self::Json,
+                _ if bracket == b'{' => {
+                    let name =
+                        rest.find(|c: char| !c.is_alphanumeric() && !"_$-".contains(c)).unwrap_or(rest.len());
+                    return match rest[name..].trim_start().bytes().next() {
+                        Some(b':') if name > 0 => Self::Json,
+                        Some(b'=') if name > 0 => Self::Assignments,
+                        _ => Self::Words(at),
+                    };
+                }
+                Some(b'0'..=b'9' | b'-' | b'+' | b'.') => return Self::Json,
+                Some(_) => {
+                    let word = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
+                    let is_literal =
+                        ["true", "false", "null", "True", "False", "None"].contains(&&rest[..word]);
+                    return if is_literal { Self::Json } else { Self::Words(at) };
+                }
             }
         }
     }
@@ -89,6 +186,11 @@ struct Matcher<'t> {
 impl<'t> Matcher<'t> {
     fn new(text: &'t str, start: usize) -> Self {
         Self { text, bytes: text.as_bytes(), start, at: start, open: Vec::new(), last: b'[' }
+    }
+
+    /// As if the bracket before `at` had not closed the region, which is an object.
+    fn reopened(text: &'t str, start: usize, at: usize) -> Self {
+        Self { at, open: vec![b'{'], last: b'}', ..Self::new(text, start) }
     }
 
     /// The byte after the region: after its last bracket, or else at the fence that it is in, or at the end of the text. Also whether
@@ -164,15 +266,31 @@ const ENDLESS: usize = 8;
 /// How far away the bracket may be that a closing one belongs to where others are open.
 const NEAR: usize = 16;
 
-/// What comes after a model's thoughts, which some servers leave in the text, with the mark before them or without it.
+/// What comes after a model's thoughts, which some servers leave in the text, with the mark before them or without it. After thoughts
+/// that do not end comes nothing.
 pub(super) fn without_thoughts(text: &str) -> &str {
-    match text.split_once("</think>") {
-        Some((before, after)) if !after.trim().is_empty() => {
-            let is_thought = before.starts_with("<think") || find_open(before.as_bytes(), 0).is_none();
-            if is_thought { after } else { text }
+    let (mut from, mut is_thought) = (0, false);
+    for (start, end, is_closing) in marks(text) {
+        if !is_thought && has_bracket(&text[from..start]) {
+            break;
         }
-        _ => text,
+        is_thought = !is_closing;
+        if is_closing {
+            from = end;
+        }
     }
+    if is_thought { "" } else { &text[from..] }
+}
+
+/// Where marks of thoughts begin and end, and whether they close.
+fn marks(text: &str) -> impl Iterator<Item = (usize, usize, bool)> {
+    text.match_indices("think").filter_map(|(at, word)| {
+        let after = &text[at + word.len()..];
+        let rest = after.strip_prefix("ing").unwrap_or(after).strip_prefix('>')?;
+        let before = text[..at].strip_suffix('/');
+        let start = before.unwrap_or(&text[..at]).strip_suffix('<')?.len();
+        Some((start, text.len() - rest.len(), before.is_some()))
+    })
 }
 
 /// The part of `text` between brackets that is escaped as in a string: from the first bracket with an escaped quote after it to the
@@ -183,10 +301,10 @@ pub(super) fn escaped(text: &str) -> Option<&str> {
     Some(&text[start..end])
 }
 
-/// What stands in the first JSON string of `text` that begins with a bracket, behind more quotes perhaps.
-pub(super) fn in_string(text: &str) -> Option<&str> {
+/// What stands in the JSON strings of `text` that begin with a bracket, behind more quotes perhaps, with the offset of each.
+pub(super) fn strings(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let bytes = text.as_bytes();
-    let begins = |start: usize| {
+    let begins = move |start: usize| {
         let mut after = bytes[start..].iter().enumerate().take(LEAD);
         let first = after.find(|&(at, &byte)| {
             let is_escaped_blank = b"nrt".contains(&byte) && bytes[start + at - 1] == b'\\';
@@ -195,7 +313,12 @@ pub(super) fn in_string(text: &str) -> Option<&str> {
         first.is_some_and(|(_, &byte)| byte == b'{' || byte == b'[')
     };
     let quotes = text.match_indices('"').map(|(at, _)| at).filter(|&at| at == 0 || bytes[at - 1] != b'\\');
-    quotes.filter(|&at| begins(at)).find_map(|at| quoted(&text[at..]))
+    let strings = quotes.filter(move |&at| begins(at)).filter_map(|at| Some((at + 1, quoted(&text[at..])?)));
+    // What stands between two strings, from the end of one to the beginning of the next, has no quotes in it and ends with no bracket.
+    strings.filter(|(_, inside)| {
+        let end = inside.trim_end_matches(|c: char| c.is_whitespace() || "\\nrt".contains(c));
+        has_bracket(inside) && (inside.contains("\\\"") || end.ends_with(['}', ']']))
+    })
 }
 
 /// The first bracket before an escaped quote, with nothing but other brackets and blanks in between, escaped or not.

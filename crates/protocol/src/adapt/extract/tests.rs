@@ -3,10 +3,10 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::super::{AdaptOptions, Adapter};
-use super::region::{escaped, largest, only_block, without_thoughts};
+use super::region::{Region, escaped, only_block, regions, without_thoughts};
 
-fn found(text: &str, preferred: Option<u8>) -> Option<&str> {
-    largest(text, preferred).map(|region| region.text)
+fn found(text: &str, wanted: Option<u8>) -> Option<&str> {
+    regions(text, wanted).into_iter().max_by_key(Region::rank).map(|region| region.text)
 }
 
 fn adapted(schema: &Value, text: &str) -> Option<Value> {
@@ -52,9 +52,171 @@ fn nothing_smaller_is_taken_where_the_largest_is_broken() {
     let schema = json!({ "type": "object" });
     assert_eq!(adapted(&schema, "For example {\"a\": 1}. Here: {\"a\": 2, \"b\": 3,}"), None);
     assert_eq!(adapted(&schema, "{\"items\": [{\"a\": 1}, {\"a\": 2}"), None);
+    // A bracket too many does not end it where another member comes next.
+    let full = AdaptOptions::full().with_tolerance(2.try_into().expect("a level"));
+    let repairing = Adapter::new(&schema, full).expect("a schema");
+    for text in [
+        r#"{"a": {"x": 1}}, "b": 2}"#,
+        r#"Here: {"a": {"x": 1}},
+  "b": {"y": 2}}, "c": "}"} and so on"#,
+        r#"{"a": [1, 2}, "b": 3]}"#,
+    ] {
+        assert_eq!(adapted(&schema, text), None, "{text}");
+        assert!(!repairing.adapt(text).is_valid(), "{text}");
+    }
+    assert_eq!(adapted(&schema, r#"{"a": 1}, "b" is not there."#), Some(json!({ "a": 1 })));
     // Nothing within JSON is taken out of it, either.
     assert_eq!(adapted(&schema, "[{\"a\": 1}]"), None);
     assert_eq!(adapted(&schema, "Here: [{\"a\": 1}]"), None);
+}
+
+/// Why nothing was found.
+fn refused(schema: &Value, text: &str) -> String {
+    let adaptation = Adapter::new(schema, AdaptOptions::minimal()).expect("a schema").adapt(text);
+    assert!(!adaptation.is_valid(), "{text}: {:?}", adaptation.value());
+    assert_eq!(adaptation.value(), None, "{text}");
+    adaptation.violations()[0].to_string()
+}
+
+#[test]
+fn what_is_in_a_bracket_that_is_no_json_is_a_part_of_it() {
+    let object = json!({ "type": "object" });
+    for schema in [object.clone(), json!({ "type": ["array", "object"] }), json!({ "properties": {} })] {
+        for text in [
+            "{a = 1, b = {\"c\": 2}}",
+            "Here: {a = 1, b = {\"c\": 2}}.",
+            "Here: {a = 1, b = {\"c\": 2}",
+            "Here: {a => {\"c\": 2}}",
+            "Here: {{\"c\": 2}}",
+            "Here: [a, {\"c\": 2}]",
+            "Here: {x; [y {\"c\": 2}]}",
+            "```\n{ return {\"c\": 2}; }\n```",
+        ] {
+            let told = refused(&schema, text);
+            assert!(told.contains("line ") && told.contains("expected"), "{text}: {told}");
+        }
+    }
+    // What is there beside it is an answer, and brackets that do not close are words.
+    for text in [
+        "f() { return {\"c\": 2, \"d\": [3, 4]}; } gives {\"a\": 1}",
+        "Objects begin with { and arrays with [, so {\"a\": 1}",
+        "It begins with {:\n```json\n{\"a\": 1}\n```\nand ends with }.",
+        "[see the docs] {\"a\": 1} [1]",
+    ] {
+        assert_eq!(adapted(&object, text), Some(json!({ "a": 1 })), "{text}");
+    }
+    // An equals sign may be read as a colon.
+    let full = AdaptOptions::full().with_tolerance(2.try_into().expect("a level"));
+    let adaptation = Adapter::new(&object, full).expect("a schema").adapt("So: {a = 1, b = {\"c\": 2}}");
+    assert_eq!(adaptation.value(), Some(&json!({ "a": 1, "b": { "c": 2 } })));
+}
+
+#[test]
+fn strings_in_something_else_are_parts_of_it() {
+    let array = json!({ "type": "array" });
+    for text in [
+        r#"Here: {"x": "[1, 2]"}"#,
+        r#"Here: {"x": "[1, 2]", "y": [}"#,
+        r#"Here: {"x": "[\"a\"]", y: 1}"#,
+        r#"Here: {"x": 1, "y": {"z": "[\"a\", 1]"}} and no more"#,
+    ] {
+        let adaptation = Adapter::new(&array, AdaptOptions::minimal()).expect("a schema").adapt(text);
+        assert!(!adaptation.is_valid(), "{text}: {:?}", adaptation.value());
+    }
+    // A quote that ends something in prose begins no string.
+    for text in [
+        r#"The word "yes" {"a": 1}"#,
+        r#"The word "yes" and "no": {"a": [1, "b"]}."#,
+        r#"What you call "JSON" [{"a": 1}]"#,
+    ] {
+        let schema = json!({ "type": ["array", "object"] });
+        assert!(adapted(&schema, text).is_some(), "{text}");
+    }
+    assert_eq!(
+        adapted(&json!({ "type": "object" }), r#"See [1], "yes" and: "{\"k\": [1, {\"l\": 2}]}""#),
+        Some(json!({ "k": [1, { "l": 2 }] }))
+    );
+}
+
+#[test]
+fn what_could_be_either_of_two_is_neither() {
+    let schema = json!({ "type": "object", "required": ["a"] });
+    assert_eq!(
+        refused(&schema, "{\"a\": 1} or\n {\"a\": 2}"),
+        "the values at line 1, column 1 and at line 2, column 2 are as large as each other: which is meant cannot be told"
+    );
+    assert!(refused(&schema, "It is {\"a\": 1, }, no, {\"a\": 2, }").contains("cannot be told"));
+    // The larger, the one of the schema's kind, and the only one that is valid can be told; and so can what is said twice.
+    for (text, value) in [
+        ("{\"a\": 1} or {\"a\": 22}", json!({ "a": 22 })),
+        ("{\"a\": 1} or [1, 2, 3]", json!({ "a": 1 })),
+        ("{\"b\": 1} or {\"a\": 2}", json!({ "a": 2 })),
+        ("{\"a\" ,1} or {\"a\": 22}", json!({ "a": 22 })),
+        ("{\"a\": 1} or {\"a\": 1}", json!({ "a": 1 })),
+        ("{\"a\":1,\"b\":2} or {\"b\":2,\"a\":1}", json!({ "a": 1, "b": 2 })),
+    ] {
+        assert_eq!(adapted(&schema, text), Some(value), "{text}");
+    }
+}
+
+#[test]
+fn keywords_say_a_kind_where_no_type_does() {
+    let text = "[1, 2, 3, 4, 5, 6, 7] or {\"a\": 1}";
+    let (array, object) = (json!([1, 2, 3, 4, 5, 6, 7]), json!({ "a": 1 }));
+    for (schema, value) in [
+        (json!({ "properties": { "a": {} } }), &object),
+        (json!({ "required": ["a"] }), &object),
+        (json!({ "additionalProperties": { "type": "integer" } }), &object),
+        (json!({ "items": { "type": "integer" } }), &array),
+        (json!({ "minItems": 1 }), &array),
+        (json!({ "anyOf": [{ "properties": { "a": {} } }, { "type": "null" }] }), &object),
+        (json!({ "oneOf": [{ "required": ["a"] }, { "required": ["b"] }] }), &object),
+        (json!({ "allOf": [{ "properties": { "a": {} } }, { "required": ["a"] }] }), &object),
+        (json!({ "$ref": "#/$defs/x", "$defs": { "x": { "required": ["a"] } } }), &object),
+        (json!({ "enum": [{ "a": 1 }, null] }), &object),
+        (json!({ "const": { "a": 1 } }), &object),
+        // Both kinds, or neither: then the largest.
+        (json!({ "properties": {}, "items": {} }), &array),
+        (json!({ "title": "anything" }), &array),
+    ] {
+        assert_eq!(adapted(&schema, text).as_ref(), Some(value), "{schema}");
+    }
+}
+
+#[test]
+fn thoughts_without_an_end_hold_no_answer() {
+    let schema = json!({ "type": "object" });
+    for text in [
+        "<think> {\"a\": 1} would do, but",
+        "<think>\n```json\n{\"a\": 1}\n```\nNo, since",
+        "Well. <think>{\"a\": 1}",
+        "<think>{\"a\": 1}</think>",
+        "<thinking>{\"a\": 1}</thinking>\n",
+        "<think>So.</think><think>{\"a\": 1}",
+    ] {
+        assert_eq!(
+            refused(&schema, text),
+            "the text is all thoughts: there is no answer after them",
+            "{text}"
+        );
+    }
+    for text in [
+        "<thinking>{\"b\": \"a draft that is longer\"}</thinking>{\"a\": 1}",
+        "<think>{\"b\": 1, \"c\": 2}</think> Wait. <think>{\"c\": 2, \"d\": 3}</think>{\"a\": 1}",
+        "{\"a\": 1} <think>Was that right?",
+        "I have been thinking. {\"a\": 1}",
+    ] {
+        assert_eq!(adapted(&schema, text), Some(json!({ "a": 1 })), "{text}");
+    }
+}
+
+#[test]
+fn places_are_those_of_the_text_that_they_are_in() {
+    let schema = json!({ "type": "object" });
+    assert_eq!(
+        refused(&schema, r#"Here: "{\"a\": 1,, }""#),
+        "in the string, line 1, column 9: expected a name in double quotes"
+    );
 }
 
 #[test]
@@ -166,6 +328,19 @@ fn hostile_texts_are_no_trouble() {
         of("{a "),
         of("\"{"),
         of("[1 /"),
+        of("{x "),
+        of("{x}"),
+        of("{x {\"a\": 1} "),
+        of("[x {\"a\": 1}]"),
+        of("{x {} ") + &of("}"),
+        of("</think>"),
+        of("<think></think>"),
+        of("<think>"),
+        of("{\"a\": 1} {\"a\": 2} "),
+        of("\"[1\" "),
+        of("{}, \"a\": "),
+        of("{}, \"a\": 1}"),
+        of("{}, \"a\" "),
         "[".to_owned() + &of(" ") + "x",
         "[1,".repeat(100) + &of(" "),
         escapes,

@@ -18,7 +18,8 @@ use serde_json::{Map, Number, Value};
 
 pub(super) use node::OnTape;
 use node::View;
-pub(super) use parse::{Fault, Place, SyntaxError, pointer_token};
+pub(crate) use parse::pointer_token;
+pub(super) use parse::{DEEPEST, Fault, Place, SyntaxError};
 pub(super) use text::{escape, number, number_length, quoted, unescape};
 
 /// What a node is.

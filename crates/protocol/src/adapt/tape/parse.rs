@@ -12,7 +12,7 @@ use super::{Cell, Kind, is_string, string};
 /// How many names of an object are compared one by one; more are put in a set.
 const FEW_NAMES: usize = 32;
 /// The deepest that values may nest: they are built and validated by recursion.
-const DEEPEST: usize = 128;
+pub(in super::super) const DEEPEST: usize = 128;
 /// The longest number without an exponent that a double holds for certain, in digits.
 const SURE_DIGITS: usize = 300;
 /// The most digits that 64 bits hold for certain.
@@ -71,6 +71,12 @@ impl Place {
         // Of a character all bytes but the first are 0b10……….
         let column = 1 + before[start..].iter().filter(|&&byte| byte & 0xC0 != 0x80).count();
         Self { line: before.split(|&byte| byte == b'\n').count(), column }
+    }
+
+    /// A place in a part of a text that begins here, as one in the text.
+    pub(in super::super) const fn then(self, within: Self) -> Self {
+        let column = if within.line == 1 { self.column + within.column - 1 } else { within.column };
+        Self { line: self.line + within.line - 1, column }
     }
 }
 
@@ -346,7 +352,7 @@ impl Parser<'_> {
 }
 
 /// A name as a part of a JSON pointer.
-pub(in super::super) fn pointer_token(name: &str) -> Cow<'_, str> {
+pub(crate) fn pointer_token(name: &str) -> Cow<'_, str> {
     if name.contains(['~', '/']) {
         return Cow::Owned(name.replace('~', "~0").replace('/', "~1"));
     }

@@ -55,9 +55,9 @@ pub(super) enum Mend {
     SmartQuotes,
     /// A backslash that escapes nothing.
     Backslash,
-    /// A string, a literal or a number that the text ends in.
+    /// A string, a literal or a number that the text ends in, or an element before which it ends, after the comma.
     CutValue,
-    /// A name whose value the text ends before: it is left out.
+    /// A name whose value the text ends before, or the comma before a name: it is left out.
     CutMember,
     /// A value without quotes that is nothing but text.
     BareValue,
@@ -198,8 +198,9 @@ impl Rewritten {
         if names.is_empty() { "it is JSON".to_owned() } else { format!("mended: {}", names.join(", ")) }
     }
 
-    /// From the first change to the last, with a little of what is around them; none if nothing was changed.
-    pub(super) fn patch(&self, before: &str) -> Option<Patch> {
+    /// From the first change to the last, with a little of what is around them; none if nothing was changed. `before` is what was
+    /// read, and `begins` is its place in the text.
+    pub(super) fn patch(&self, before: &str, begins: Place) -> Option<Patch> {
         let after = self.text.as_str();
         if before == after {
             return None;
@@ -214,7 +215,7 @@ impl Rewritten {
             let changed = text.len() - tail;
             changed + text[changed..].char_indices().nth(AROUND).map_or(tail, |(at, _)| at)
         };
-        let Place { line, column } = Place::of(before, start);
+        let Place { line, column } = begins.then(Place::of(before, start));
         let side = |text: &str| shortened(&text[lead..end(text)]);
         Some(Patch { line, column, before: side(before), after: side(after) })
     }

@@ -64,7 +64,8 @@ impl Rewriter<'_> {
         }
         self.blanks()?;
         if self.at < self.bytes.len() {
-            if !self.may(Mend::TrailingText) {
+            // Behind a comma comes more of the value, which is not to be lost.
+            if self.peek() == Some(b',') || !self.may(Mend::TrailingText) {
                 return Err(Fault::Trailing);
             }
             self.at = self.bytes.len();
@@ -234,11 +235,11 @@ impl Rewriter<'_> {
         let Some(open) = self.open.last() else { return Ok(false) };
         if open.is_object == is_object {
             self.at += 1;
-            self.close()?;
+            self.close(false)?;
             return Ok(true);
         }
         if self.open.iter().any(|open| open.is_object == is_object) && self.may(Mend::MissingCloser) {
-            self.close()?;
+            self.close(false)?;
             return Ok(true);
         }
         if self.may(Mend::StrayCloser) {
@@ -252,16 +253,17 @@ impl Rewriter<'_> {
         if !self.may(Mend::MissingCloser) {
             return Err(Fault::End);
         }
-        self.close()
+        self.close(true)
     }
 
-    /// Ends the innermost object or array.
-    fn close(&mut self) -> Result<(), Fault> {
+    /// Ends the innermost object or array, with a bracket or where the text ends.
+    fn close(&mut self, is_end: bool) -> Result<(), Fault> {
         let Some(open) = self.open.pop() else { return Ok(()) };
         if let Some(comma) = open.comma {
             // At the end of the text it was no comma too many: what came after it is missing.
-            let is_cut = self.at >= self.bytes.len() && self.allowed.has(Mend::CutMember);
-            if !is_cut && !self.may(Mend::TrailingComma) {
+            let cut = if open.is_object { Mend::CutMember } else { Mend::CutValue };
+            let is_mended = (is_end && self.may(cut)) || self.may(Mend::TrailingComma);
+            if !is_mended {
                 return Err(Fault::Expected(if open.is_object {
                     "a name in double quotes"
                 } else {

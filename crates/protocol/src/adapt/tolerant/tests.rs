@@ -4,6 +4,7 @@ use super::super::tape::{Fault, Tape};
 use super::*;
 
 const JSON5: Mends = Mends::JSON5;
+const START: Place = Place { line: 1, column: 1 };
 
 fn repair() -> Mends {
     Mends::of(Tolerance::Repair)
@@ -26,7 +27,7 @@ fn json_stays_what_it_is() {
         for mends in [Mends(0), Mends::SYNTACTIC, JSON5, repair()] {
             let rewritten = rewrite(text, mends, 128).unwrap_or_else(|error| panic!("{}", error.fault));
             assert_eq!((rewritten.text.as_str(), rewritten.names().count()), (text, 0));
-            assert_eq!(rewritten.patch(text), None);
+            assert_eq!(rewritten.patch(text, START), None);
         }
     }
 }
@@ -37,6 +38,7 @@ fn json5_is_read_at_level_1_and_not_at_0() {
         ("{a: 1, $b_2: 2, ünder: 3}", json!({ "a": 1, "$b_2": 2, "ünder": 3 }), "bare-name"),
         ("{'a': 'it\\'s \"b\"'}", json!({ "a": "it's \"b\"" }), "single-quotes"),
         ("[1, 2,]", json!([1, 2]), "trailing-comma"),
+        ("[1, 2, ]", json!([1, 2]), "trailing-comma"),
         ("{\"a\": 1,\n}", json!({ "a": 1 }), "trailing-comma"),
         ("[1, // one\n /* two */ 2]", json!([1, 2]), "comment"),
         ("[0x1F, -0xff, +7, .5, 5., -.5e3]", json!([31, -255, 7, 0.5, 5.0, -500.0]), "number-form"),
@@ -53,6 +55,8 @@ b']",
         assert_eq!(read_value, value, "{text}");
         assert!(mends.contains(&mend), "{text}: {mends:?}");
         assert!(read(text, Mends(0)).is_err(), "{text}");
+        // What is known at a level is told at the next in the same way.
+        assert_eq!(read(text, repair()), Ok((value, mends)), "{text}");
     }
 }
 
@@ -118,6 +122,9 @@ fn what_is_broken_is_repaired_at_level_2_and_not_at_1() {
         ("{\"a\": 1, \"b", json!({ "a": 1 }), "cut-member"),
         ("{\"a\": 1, \"b\"", json!({ "a": 1 }), "cut-member"),
         ("{\"a\": 1, \"b\":", json!({ "a": 1 }), "cut-member"),
+        ("{\"a\": 1,", json!({ "a": 1 }), "cut-member"),
+        ("[1, 2, ", json!([1, 2]), "cut-value"),
+        ("{\"a\": [1, 2,], ", json!({ "a": [1, 2] }), "trailing-comma"),
         ("{\"a\": yes, please, \"b\": 1}", Value::Null, ""),
         (
             "{\"a\": yes please, \"b\": 2024-01-31}",
@@ -179,13 +186,13 @@ fn nothing_is_made_of_nothing() {
 fn patches_show_what_changed() {
     let text = "{\"first\": 1, \"second\": True, \"third\": 3}";
     let rewritten = rewrite(text, repair(), 128).unwrap_or_else(|error| panic!("{}", error.fault));
-    let patch = rewritten.patch(text).expect("a change");
+    let patch = rewritten.patch(text, START).expect("a change");
     assert_eq!((patch.line, patch.column), (1, 24));
     assert_eq!(patch.before, ", \"second\": True, \"third\"");
     assert_eq!(patch.after, ", \"second\": true, \"third\"");
     let long = format!("[{}", "1, ".repeat(1000));
     let rewritten = rewrite(&long, repair(), 128).unwrap_or_else(|error| panic!("{}", error.fault));
-    assert!(rewritten.patch(&long).expect("a change").after.chars().count() <= SHOWN + 3);
+    assert!(rewritten.patch(&long, START).expect("a change").after.chars().count() <= SHOWN + 3);
 }
 
 #[test]

@@ -186,6 +186,15 @@ fn what_is_wrong_has_a_place() {
             "agents.a.processing.reasoning_precheck.validator_agent: there is no `agents.x`, but a",
         ),
         (
+            "reasoning_precheck: { validator_agent: agents.x }",
+            "agents.a.processing.reasoning_precheck.validator_agent: there is no `agents.x`, but a",
+        ),
+        (
+            "reasoning_precheck: { enabled: true, planner_agent: x }",
+            "agents.a.processing.reasoning_precheck.planner_agent: there is no `x`, but a",
+        ),
+        ("grammar: ' '", "agents.a.processing.grammar: it needs rules"),
+        (
             "reasoning_precheck: { inject_feedback: context_key, context_feedback_key: '' }",
             "agents.a.processing.reasoning_precheck.context_feedback_key: it needs a name",
         ),
@@ -195,7 +204,6 @@ fn what_is_wrong_has_a_place() {
     }
     for (text, told) in [
         ("agents:\n  a:\n    prompt: '{{ x'", "agents.a.prompt: not a template: "),
-        ("agents:\n  a: [", "line "),
         ("stpes: {}", "line 1, column 1: unknown field `stpes`"),
     ] {
         let error = yaml(text).expect_err(text).to_string();
@@ -211,6 +219,60 @@ fn what_is_wrong_has_a_place() {
     assert!(error.to_string().starts_with("line 1, column 24: unknown field `soap`"), "{error}");
     let file = yaml("agents: { a: {} }").expect("a file");
     assert_eq!(file.step("b").expect_err("no step").to_string(), "agents: there is no `b`, but a");
+}
+
+#[test]
+fn what_is_no_yaml_is_told_in_plain_words() {
+    let texts = [
+        "agents:\n  a: [",
+        "agents:\n  a: {}\n  a: {}\n",
+        "agents: *a\n",
+        "agents: {}\n---\nagents: {}\n",
+        "agents: { a: { retries: many } }",
+        "agents: { a: { retries: -1 } }",
+        "agents: { a: { retries: 1.5 } }",
+        "agents: { a: { processing: { reasoning_precheck: { required_context_keys: [~] } } } }",
+        "agents: { a: { system: [a] } }",
+        "agents: { a: { options: 7 } }",
+        "agents: [a]",
+        "agents: { a: { processing: { shadow: yes } } }",
+        "agents: { a: { processing: { reasoning_precheck: { score_threshold: high } } } }",
+        "agents: { a: { processing: { reasoning_precheck: { required_context_keys: a } } } }",
+        "agents:\n\ta: {}\n",
+        "agents: { a: { prompt: \"x } }",
+        "agents: { a: { prompt: !!binary x } }",
+        "agents:\n  a: {}\n b: {}\n",
+        "- a",
+        "a",
+    ];
+    let told: Vec<_> = texts
+        .into_iter()
+        .map(|text| match yaml(text) {
+            Ok(_) => format!("{text:?}\n  is read"),
+            Err(error) => format!("{text:?}\n  {error}"),
+        })
+        .collect();
+    let told = told.join("\n");
+    for word in
+        ["saphyr", "from_", "deserialize", "u32", "f64", "mapping start", "consumed", "at line", "is read"]
+    {
+        assert!(!told.contains(word), "{word}\n{told}");
+    }
+    insta::assert_snapshot!(told);
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_file() {
+    for (text, format) in [
+        ("agents: { a: { retries: 3 } }", Format::Yaml),
+        ("[agents.a]\nretries = 3", Format::Toml),
+        (r#"{"agents": {"a": {"retries": 3}}}"#, Format::Json),
+    ] {
+        let file = StepsFile::parse(&format!("\u{feff}{text}"), format).expect(text);
+        assert_eq!(file.agents["a"].retries, Some(3), "{text}");
+    }
+    let error = StepsFile::parse("\u{feff}{\"stpes\": 1}", Format::Json).expect_err("stpes").to_string();
+    assert!(error.starts_with("line 1, column 8: unknown field `stpes`"), "{error}");
 }
 
 #[test]

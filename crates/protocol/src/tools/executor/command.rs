@@ -30,7 +30,8 @@ pub enum Environment {
 /// A program that is started for each call: the arguments on its standard input as JSON, the result on its standard output.
 ///
 /// Output that is an envelope is one, other JSON is its data, and what is not JSON is data as text. A program that ends with
-/// another code than 0 has failed, whatever it wrote, unless that is an envelope which says so itself. No shell is in
+/// another code than 0 has failed, whatever it wrote, unless that is an envelope which says so itself. A failure has the last lines of its standard error
+/// as the detail `stderr`. No shell is in
 /// between: the program gets its arguments as they are. It runs in a process group of its own, and what is left of the group
 /// when the call is given up is killed.
 #[derive(Clone, Debug)]
@@ -136,7 +137,7 @@ impl CommandTool {
         // What writes too much is stopped at once; the rest ends by itself.
         let talk = async {
             let output = read.await.map_err(|error| fault("could not be read", &error))?;
-            output.ok_or_else(|| self.too_large())
+            output.ok_or_else(|| self.too_large(&tail))
         };
         let ends = async {
             let (output, (), ()) =
@@ -151,9 +152,10 @@ impl CommandTool {
         Ok(self.result(&output, status, &tail.text()))
     }
 
-    fn too_large(&self) -> Problem {
+    fn too_large(&self, tail: &Tail) -> Problem {
         let message = format!("the tool wrote more than {} bytes", self.output_limit);
-        Problem::new(codes::TOOL_OUTPUT_TOO_LARGE, message).with("limit", self.output_limit)
+        let problem = Problem::new(codes::TOOL_OUTPUT_TOO_LARGE, message).with("limit", self.output_limit);
+        with_stderr(problem, &tail.text())
     }
 
     fn too_late(&self, tail: &Tail) -> Problem {
@@ -169,8 +171,17 @@ impl CommandTool {
             Err(_) if text.is_empty() => Value::Null,
             Err(_) => Value::String(text.to_owned()),
         };
-        let result = ToolResult::from_output(output);
-        if status.success() || !result.ok {
+        let mut result = ToolResult::from_output(output);
+        if !result.ok {
+            // It says itself what is wrong; what it wrote beside that may say why.
+            if let Some(problem) =
+                result.errors.first_mut().filter(|problem| !problem.details.contains_key("stderr"))
+            {
+                *problem = with_stderr(problem.clone(), stderr);
+            }
+            return result;
+        }
+        if status.success() {
             return result;
         }
         let mut problem = Problem::from(format!("`{}` failed: {status}", self.program));
@@ -250,6 +261,19 @@ mod tests {
         let problem = fails(&shell("echo half; echo 'no key' >&2; exit 3")).await;
         assert_eq!((problem.code.as_str(), &problem.details["exit_code"]), (codes::TOOL_ERROR, &json!(3)));
         assert_eq!(problem.details["stderr"], "no key");
+        let envelope = r#"{"ok": false, "errors": [{"code": "NO_SUCH_CITY", "message": "no"}]}"#;
+        for code in [0, 3] {
+            let problem = fails(&shell(&format!("echo why >&2; echo '{envelope}'; exit {code}"))).await;
+            assert_eq!((problem.code.as_str(), &problem.details["stderr"]), ("NO_SUCH_CITY", &json!("why")));
+        }
+        let own = r#"{"ok": false, "errors": [{"code": "X", "message": "no", "stderr": "its own"}]}"#;
+        let problem = fails(&shell(&format!("echo why >&2; echo '{own}'"))).await;
+        assert_eq!(problem.details["stderr"], "its own");
+        // Of much only the end, in whole lines.
+        let problem = fails(&shell("seq 100000 >&2; exit 1")).await;
+        let told = problem.details["stderr"].as_str().expect("a text");
+        assert!(told.starts_with("99") && told.ends_with("\n100000") && told.len() <= 4096, "{told}");
+        assert!(told.lines().all(|line| line.parse::<u32>().is_ok_and(|number| number > 99_000)), "{told}");
         let killed = fails(&shell("kill -9 $$")).await;
         assert!(killed.message.contains("signal: 9"), "{}", killed.message);
         let missing = fails(&CommandTool::new(["/nowhere/tool"]).expect("a command")).await;

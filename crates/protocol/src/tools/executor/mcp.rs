@@ -23,7 +23,7 @@ use super::super::envelope::{Problem, ToolResult, codes};
 use super::super::error::{Kind, ToolsError};
 use super::super::registry::{Tool, ToolDefinition};
 use super::tail::Tail;
-use super::{Environment, ToolExecutor};
+use super::{Environment, ToolExecutor, reason};
 use crate::Body;
 
 /// How an MCP server is used.
@@ -133,7 +133,7 @@ impl McpClient {
     pub async fn tools(&self) -> Result<(Vec<Tool>, Vec<ToolsError>), ToolsError> {
         let listed = tokio::time::timeout(self.server.options.timeout, self.service.peer().list_all_tools());
         let listed = match listed.await {
-            Ok(listed) => listed.map_err(|error| self.server.fault(error.to_string()))?,
+            Ok(listed) => listed.map_err(|error| self.server.fault(reason::of_request(&error)))?,
             Err(_) => return Err(self.server.fault("it took too long".to_owned())),
         };
         let (mut tools, mut refused) = (Vec::new(), Vec::new());
@@ -218,7 +218,7 @@ impl Server {
         match tokio::time::timeout(self.options.timeout, config.serve_with_lifecycle(transport, way)).await {
             Ok(Ok(service)) => Ok(service),
             Ok(Err(error)) => {
-                Err((error.to_string(), matches!(error, ClientInitializeError::JsonRpcError(_))))
+                Err((reason::of_handshake(&error), matches!(error, ClientInitializeError::JsonRpcError(_))))
             }
             Err(_) => Err(("it took too long to answer".to_owned(), false)),
         }
@@ -262,12 +262,12 @@ impl McpTool {
                 Problem::from(error.message.into_owned()).with("rpc_code", error.code.0)
             }
             ServiceError::TransportSend(_) | ServiceError::TransportClosed => {
-                let message = format!("the MCP server is gone: {error}");
+                let message = format!("the MCP server cannot be asked: {}", reason::of_request(&error));
                 let problem = Problem::new(codes::TOOL_UNAVAILABLE, message);
                 let stderr = self.server.stderr.text();
                 if stderr.is_empty() { problem } else { problem.with("stderr", stderr) }
             }
-            other => other.to_string().into(),
+            other => format!("the MCP server gives no result: {}", reason::of_request(&other)).into(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod command;
 mod mcp;
+mod reason;
 mod tail;
 
 use futures_util::future::{BoxFuture, FutureExt, ready};

@@ -9,7 +9,14 @@ const KEPT: usize = 4096;
 
 /// The end of what a process wrote to standard error, as it comes.
 #[derive(Clone, Default)]
-pub(super) struct Tail(Arc<Mutex<Vec<u8>>>);
+pub(super) struct Tail(Arc<Mutex<Kept>>);
+
+#[derive(Default)]
+struct Kept {
+    bytes: Vec<u8>,
+    /// Whether there was more before.
+    is_cut: bool,
+}
 
 impl Tail {
     /// Reads until the other side closes.
@@ -17,16 +24,23 @@ impl Tail {
         let mut piece = [0; 1024];
         while let Ok(count @ 1..) = source.read(&mut piece).await {
             let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.extend_from_slice(&piece[..count]);
-            let surplus = kept.len().saturating_sub(KEPT);
-            kept.drain(..surplus);
+            kept.bytes.extend_from_slice(&piece[..count]);
+            let surplus = kept.bytes.len().saturating_sub(KEPT);
+            kept.is_cut |= surplus > 0;
+            kept.bytes.drain(..surplus);
         }
     }
 
-    /// What has come so far, as text.
+    /// What has come so far, as text: in whole lines, unless there is but one.
     pub(super) fn text(&self) -> String {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&kept).trim().to_owned()
+        let is_inside = |byte: &u8| *byte & 0xC0 == 0x80;
+        let begin =
+            if kept.is_cut { kept.bytes.iter().take_while(|byte| is_inside(byte)).count() } else { 0 };
+        let text = String::from_utf8_lossy(&kept.bytes[begin..]);
+        let text = text.trim_end();
+        let whole = text.split_once('\n').filter(|_| kept.is_cut).map_or(text, |(_, whole)| whole);
+        whole.trim().to_owned()
     }
 }
 
@@ -51,6 +65,19 @@ mod tests {
         tail.read(text.as_bytes()).await;
         assert!(tail.text().ends_with("xthe end"));
         assert_eq!(tail.text().len(), KEPT - 1);
+    }
+
+    #[tokio::test]
+    async fn what_is_cut_begins_with_a_line_or_a_character() {
+        let tail = Tail::default();
+        tail.read(format!("{}\nlast\nlines\n", "x".repeat(5000)).as_bytes()).await;
+        assert_eq!(tail.text(), "last\nlines");
+        let tail = Tail::default();
+        tail.read(format!("{}x", "ä".repeat(5000)).as_bytes()).await;
+        assert_eq!(tail.text(), format!("{}x", "ä".repeat(KEPT / 2 - 1)));
+        let tail = Tail::default();
+        tail.read(&b"first\nlast\n"[..]).await;
+        assert_eq!(tail.text(), "first\nlast");
     }
 
     #[tokio::test]

@@ -10,10 +10,17 @@ struct Place<'a> {
     bucket: &'a str,
 }
 
+/// A value: a number, or what somebody has said.
+#[derive(Clone, Copy)]
+enum Cell<'a> {
+    Number(&'a str),
+    Text(&'a str),
+}
+
 pub(super) fn csv(health: &Health) -> String {
     let mut text = "part,name,bucket,stage,metric,value\r\n".to_owned();
     let overall = Place { part: "overall", name: "", bucket: "" };
-    line(&mut text, overall, "", "traces", &health.traces.to_string());
+    line(&mut text, overall, "", "traces", Cell::Number(&health.traces.to_string()));
     tally(&mut text, overall, &health.overall);
     let lists = [
         ("pipeline", &health.pipelines),
@@ -28,7 +35,7 @@ pub(super) fn csv(health: &Health) -> String {
     }
     for (part, list) in [("transform", &health.transforms), ("soe_skip", &health.soe_skips)] {
         for Count { name, count } in list {
-            line(&mut text, Place { part, name, bucket: "" }, "", "count", &count.to_string());
+            line(&mut text, Place { part, name, bucket: "" }, "", "count", Cell::Number(&count.to_string()));
         }
     }
     for bucket in &health.trends {
@@ -42,21 +49,23 @@ pub(super) fn csv(health: &Health) -> String {
     for advice in &health.recommendations {
         let name = advice.step.as_ref().or(advice.model.as_ref()).map_or("", String::as_str);
         let place = Place { part: "recommendation", name, bucket: "" };
-        line(&mut text, place, advice.stage.as_deref().unwrap_or_default(), "text", &advice.text);
+        let stage = advice.stage.as_deref().unwrap_or_default();
+        line(&mut text, place, stage, "text", Cell::Text(&advice.text));
     }
     text
 }
 
 /// The numbers of a tally. Those that are 0 are left out, but for runs and coercions.
 fn tally(text: &mut String, place: Place<'_>, tally: &Tally) {
-    line(text, place, "", "runs", &tally.runs.to_string());
-    line(text, place, "", "coercions", &tally.coercions.successes.to_string());
+    line(text, place, "", "runs", Cell::Number(&tally.runs.to_string()));
+    line(text, place, "", "coercions", Cell::Number(&tally.coercions.successes.to_string()));
     if let Some(rate) = tally.per_100_runs() {
-        line(text, place, "", "coercions_per_100_runs", &rate.to_string());
+        line(text, place, "", "coercions_per_100_runs", Cell::Number(&rate.to_string()));
     }
     let counts = [
         ("coercion_attempts", tally.coercions.attempts),
         ("coercion_failures", tally.coercions.failures),
+        ("coercion_recovered", tally.coercions.recovered),
         ("syntactic_success", tally.syntactic.success),
         ("syntactic_skip", tally.syntactic.skip),
         ("syntactic_fail", tally.syntactic.fail),
@@ -74,13 +83,14 @@ fn tally(text: &mut String, place: Place<'_>, tally: &Tally) {
     ];
     counted(text, place, "", &counts);
     if let Some(rate) = tally.precheck.failure_rate() {
-        line(text, place, "", "precheck_failure_rate", &rate.to_string());
+        line(text, place, "", "precheck_failure_rate", Cell::Number(&rate.to_string()));
     }
     for (stage, coercions) in &tally.stages {
         let counts = [
             ("coercions", coercions.successes),
             ("coercion_attempts", coercions.attempts),
             ("coercion_failures", coercions.failures),
+            ("coercion_recovered", coercions.recovered),
         ];
         counted(text, place, stage, &counts);
     }
@@ -88,22 +98,26 @@ fn tally(text: &mut String, place: Place<'_>, tally: &Tally) {
 
 fn counted(text: &mut String, place: Place<'_>, stage: &str, counts: &[(&str, u64)]) {
     for (metric, count) in counts.iter().filter(|(_, count)| *count > 0) {
-        line(text, place, stage, metric, &count.to_string());
+        line(text, place, stage, metric, Cell::Number(&count.to_string()));
     }
 }
 
-fn line(text: &mut String, place: Place<'_>, stage: &str, metric: &str, value: &str) {
-    let [part, name, bucket, stage, metric, value] =
-        [place.part, place.name, place.bucket, stage, metric, value].map(field);
+fn line(text: &mut String, place: Place<'_>, stage: &str, metric: &str, value: Cell<'_>) {
+    let [part, name, bucket, stage, metric] =
+        [place.part, place.name, place.bucket, stage, metric].map(|cell| field(Cell::Text(cell)));
     // Writing to a string does not fail.
-    let _ = write!(text, "{part},{name},{bucket},{stage},{metric},{value}\r\n");
+    let _ = write!(text, "{part},{name},{bucket},{stage},{metric},{}\r\n", field(value));
 }
 
-/// Quoted where it has to be.
-fn field(text: &str) -> String {
-    if text.contains([',', '"', '\r', '\n']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
+/// What spreadsheets take for the beginning of a formula.
+const FORMULA: [char; 7] = ['=', '+', '-', '@', '\t', '\r', '\n'];
+
+/// Quoted where it has to be. A text that a spreadsheet would take for a formula begins with an apostrophe, as OWASP advises: names are whatever a model
+/// or a caller made of them, and whoever opens the file has not asked for them to be run.
+fn field(cell: Cell<'_>) -> String {
+    let text = match cell {
+        Cell::Text(text) if text.starts_with(FORMULA) => format!("'{text}"),
+        Cell::Number(text) | Cell::Text(text) => text.to_owned(),
+    };
+    if text.contains([',', '"', '\r', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
 }

@@ -44,8 +44,8 @@ pub(super) fn fold(
         recommendations: Vec::new(),
     };
     if let Some(window) = scan.window.filter(|_| options.buckets > 0) {
-        let bounds: Vec<_> = Buckets::new(window, options.buckets).bounds().collect();
-        health.trends = trends(connection, scan, tallies, &bounds)?;
+        let buckets = Buckets::new(window, options.buckets);
+        health.trends = trends(connection, scan, tallies, buckets)?;
     }
     health.recommendations = recommend::recommend(&health);
     Ok(health)
@@ -61,7 +61,11 @@ fn tallies(scan: &Scan) -> (Tallies, HashMap<String, u64>) {
         let Some(subject) = scan.subjects.get(&cell.subject) else { continue };
         let stage = cell.stage.map(|stage| scan.stages.all[stage as usize].as_str());
         for name in subject.names.iter().copied().map(Some).chain([None]) {
-            tallies.entry((name, cell.bucket)).or_default().add(cell.event, stage, count);
+            tallies.entry((name, cell.bucket)).or_default().add(
+                (cell.event, cell.is_recovered),
+                stage,
+                count,
+            );
         }
         if cell.event == Event::SoeSkipped {
             *skips.entry(subject.model.clone()).or_default() += count;
@@ -107,13 +111,14 @@ fn trends(
     connection: &Connection,
     scan: &Scan,
     tallies: Tallies,
-    bounds: &[(Timestamp, Timestamp)],
+    buckets: Buckets,
 ) -> Result<Vec<Bucket>, rusqlite::Error> {
+    let to = if buckets.are_of_seconds() { rfc3339 } else { rfc3339_exact };
     let mut trends = Vec::new();
-    for &(from, until) in bounds {
+    for (from, until) in buckets.bounds() {
         trends.push(Bucket {
-            from: rfc3339(connection, from)?,
-            until: rfc3339(connection, until)?,
+            from: to(connection, from)?,
+            until: to(connection, until)?,
             tally: Tally::default(),
             steps: BTreeMap::new(),
             models: BTreeMap::new(),
@@ -149,4 +154,13 @@ fn rfc3339(connection: &Connection, time: Timestamp) -> Result<String, rusqlite:
         [seconds],
         |row| row.get(0),
     )
+}
+
+/// The same to the microsecond, where it is none of a whole second.
+fn rfc3339_exact(connection: &Connection, time: Timestamp) -> Result<String, rusqlite::Error> {
+    let text = rfc3339(connection, time)?;
+    Ok(match (time.0.rem_euclid(1_000_000), text.strip_suffix('Z')) {
+        (part @ 1.., Some(second)) => format!("{second}.{part:06}Z"),
+        _ => text,
+    })
 }

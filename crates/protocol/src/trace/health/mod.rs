@@ -16,9 +16,12 @@
 //! ```
 //!
 //! # What is counted
-//! A *coercion* is an `output.coercion.success`: a stage that changed an output. A *run*, in `runs` and in rates, is one run of a
+//! A *coercion* is an `output.coercion.success`: a stage that changed an output. A *failure* is an `output.coercion.fail` that no later stage made
+//! good: where one did, as a repair of syntax does for an extraction that found no JSON, the failure is *recovered*, and counted as that alone. A *run*, in `runs` and in rates, is one run of a
 //! step: of a model, an agent or a pipeline, a run of a step in which it took part, in the step itself or in one of its attempts. So a rate
-//! may be above 100, where several stages help with one output. Runs and events are in the window in which they began.
+//! may be above 100, where several stages help with one output. Events are in the window in which they happened, and a run is in that in which it,
+//! or an attempt of it, began: from the beginning of the window on, and what a clock that is ahead has dated after its end as well. What a step in shadow
+//! mode would have done is not counted.
 //!
 //! # Limits
 //! Events are read once, rows of other names than those of [`Event`](super::Event) not at all; memory grows with the runs of steps in
@@ -152,7 +155,7 @@ pub struct Count {
     pub count: u64,
 }
 
-/// A part of the window.
+/// A part of the window. Its times are to the second; to the microsecond, where parts are shorter than a second.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bucket {
     /// Its beginning.
@@ -192,7 +195,8 @@ impl Health {
     /// The same as CSV (RFC 4180): a line for each number, with the columns `part`, `name`, `bucket`, `stage`, `metric` and `value`.
     ///
     /// `part` is `overall`, `pipeline`, `step`, `agent`, `model`, `transform`, `soe_skip`, `bucket`, `bucket_step`, `bucket_model`, or
-    /// `recommendation`, whose value is a text; `bucket` is the beginning of one.
+    /// `recommendation`, whose value is a text; `bucket` is the beginning of one. Texts that a spreadsheet would take for a formula have an apostrophe
+    /// before them.
     pub fn to_csv(&self) -> String {
         csv::csv(self)
     }

@@ -133,7 +133,7 @@ fn targeted(health: &Health) -> Vec<Recommendation> {
         );
         all.push(Recommendation::new(Advice::Targeted, text).of_model(name));
     }
-    if let Some(skips) = health.soe_skips.first().filter(|skips| !skips.name.is_empty()) {
+    if let Some(skips) = health.soe_skips.iter().find(|skips| !skips.name.is_empty()) {
         let text = format!(
             "model `{}` had its structured output skipped {} times: its server does not have it, or is not known to",
             skips.name, skips.count

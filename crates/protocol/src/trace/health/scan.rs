@@ -27,6 +27,8 @@ pub(super) type NameId = u32;
 pub(super) struct Cell {
     pub(super) subject: i64,
     pub(super) event: Event,
+    /// Of a failure: whether a later stage did what this one could not.
+    pub(super) is_recovered: bool,
     pub(super) stage: Option<u32>,
     pub(super) bucket: u32,
 }
@@ -87,33 +89,44 @@ impl Stages {
     }
 }
 
-/// The parts of the window.
+/// The parts of the window, of equal length but for a microsecond. Together they are the window.
 #[derive(Clone, Copy)]
 pub(super) struct Buckets {
     from: Timestamp,
     /// In microseconds, at least 1.
-    width: i64,
+    length: i64,
     count: u32,
 }
 
 impl Buckets {
     pub(super) fn new((from, until): (Timestamp, Timestamp), count: u32) -> Self {
         let length = until.0.saturating_sub(from.0).max(1);
-        // Rounded up, so that all of them together are the window at least.
-        let width = (length - 1) / i64::from(count.max(1)) + 1;
-        Self { from, width, count }
+        Self { from, length, count }
     }
 
     /// The bucket of a time; what lies after the end, by a clock that is ahead, is in the last.
     fn of(self, at: i64) -> u32 {
-        let bucket = at.saturating_sub(self.from.0).max(0) / self.width;
-        bucket.min(i64::from(self.count.saturating_sub(1))) as u32
+        if self.count <= 1 {
+            return 0;
+        }
+        let after = i128::from(at.saturating_sub(self.from.0).max(0));
+        let bucket = after * i128::from(self.count) / i128::from(self.length);
+        bucket.min(i128::from(self.count - 1)) as u32
     }
 
-    /// Their beginnings and ends.
+    /// Their beginnings and ends: `of` takes the first microsecond of each, and none before it, for its own.
     pub(super) fn bounds(self) -> impl Iterator<Item = (Timestamp, Timestamp)> {
-        let at = move |bucket: u32| Timestamp(self.from.0.saturating_add(self.width * i64::from(bucket)));
+        let (length, count) = (i128::from(self.length), i128::from(self.count.max(1)));
+        let at = move |bucket: u32| {
+            let after = (length * i128::from(bucket) + count - 1) / count;
+            Timestamp(self.from.0.saturating_add(after as i64))
+        };
         (0..self.count).map(move |bucket| (at(bucket), at(bucket + 1)))
+    }
+
+    /// Whether each is a second at least, so that their beginnings differ to the second.
+    pub(super) fn are_of_seconds(self) -> bool {
+        self.length / i64::from(self.count.max(1)) >= 1_000_000
     }
 }
 
@@ -224,16 +237,15 @@ fn events(
             return Ok(());
         }
         // What a shadow has seen was not done.
-        if matches!(event, Event::OutputAttempt | Event::OutputSuccess | Event::OutputFail)
-            && text(row, 5)?.is_some_and(|attributes| attributes.contains("\"shadow\":true"))
-        {
+        if is_of_adaptation(event) && has(row, SHADOW)? {
             return Ok(());
         }
+        let is_recovered = event == Event::OutputFail && has(row, RECOVERED)?;
         let stage = match event {
             Event::ReasoningValidation => Some(scan.stages.id(&result(text(row, 5)?))),
             _ => text(row, 3)?.map(|stage| scan.stages.id(stage)),
         };
-        let cell = Cell { subject, event, stage, bucket: buckets.of(row.get(2)?) };
+        let cell = Cell { subject, event, is_recovered, stage, bucket: buckets.of(row.get(2)?) };
         *scan.cells.entry(cell).or_default() += 1;
         if event == Event::OutputSuccess
             && let Some(list) = text(row, 4)?
@@ -252,6 +264,31 @@ fn events(
         }
     }
     Ok(())
+}
+
+/// As attributes are written. Within texts there are no quotes without a backslash.
+const SHADOW: &str = "\"shadow\":true";
+const RECOVERED: &str = "\"recovered\":true";
+
+/// Whether the attributes of an event have this among them.
+fn has(row: &Row<'_>, attribute: &str) -> Result<bool, rusqlite::Error> {
+    Ok(text(row, 5)?.is_some_and(|attributes| attributes.contains(attribute)))
+}
+
+/// Whether an event tells what was done to an output.
+const fn is_of_adaptation(event: Event) -> bool {
+    matches!(
+        event,
+        Event::OutputAttempt
+            | Event::OutputSuccess
+            | Event::OutputFail
+            | Event::SyntacticSuccess
+            | Event::SyntacticSkip
+            | Event::SyntacticFail
+            | Event::CoercionSuccess
+            | Event::CoercionSkip
+            | Event::CoercionFail
+    )
 }
 
 /// The result of a `reasoning.validation`.

@@ -34,8 +34,10 @@ pub struct Coercions {
     pub attempts: u64,
     /// How often one changed an output.
     pub successes: u64,
-    /// How often one could not.
+    /// How often one could not, and no later one did.
     pub failures: u64,
+    /// How often one could not, and a later one did.
+    pub recovered: u64,
 }
 
 /// `aros.aop.syntactic.*` and `aros.aop.coercion.*`.
@@ -86,8 +88,8 @@ impl Tally {
         (self.runs > 0).then(|| self.coercions.successes as f64 * 100.0 / self.runs as f64)
     }
 
-    /// Counts `count` events.
-    pub(super) fn add(&mut self, event: Event, stage: Option<&str>, count: u64) {
+    /// Counts `count` events; of failures, those that were recovered or those that were not.
+    pub(super) fn add(&mut self, (event, is_recovered): (Event, bool), stage: Option<&str>, count: u64) {
         let counter = match event {
             Event::GrammarApplied => &mut self.soe.applied,
             Event::SoeEnabled => &mut self.soe.enabled,
@@ -110,10 +112,10 @@ impl Tally {
                         self.stages.insert(stage.to_owned(), Coercions::default());
                     }
                     if let Some(of_stage) = self.stages.get_mut(stage) {
-                        *of_stage.counter(event) += count;
+                        *of_stage.counter(event, is_recovered) += count;
                     }
                 }
-                self.coercions.counter(event)
+                self.coercions.counter(event, is_recovered)
             }
         };
         *counter += count;
@@ -137,9 +139,10 @@ impl Tally {
 }
 
 impl Coercions {
-    const fn counter(&mut self, event: Event) -> &mut u64 {
+    const fn counter(&mut self, event: Event, is_recovered: bool) -> &mut u64 {
         match event {
             Event::OutputSuccess => &mut self.successes,
+            Event::OutputFail if is_recovered => &mut self.recovered,
             Event::OutputFail => &mut self.failures,
             _ => &mut self.attempts,
         }
@@ -158,7 +161,7 @@ macro_rules! added {
 }
 
 added!(
-    Coercions { attempts, successes, failures },
+    Coercions { attempts, successes, failures, recovered },
     Outcomes { success, skip, fail },
     Soe { enabled, skipped, applied },
     Precheck { pass, fail, skipped },

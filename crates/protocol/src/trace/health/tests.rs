@@ -130,7 +130,10 @@ fn who_needs_most_help_comes_first() {
     let small = [("extract".to_owned(), 6, 0), ("semantic".to_owned(), 6, 6), ("tolerant".to_owned(), 15, 0)];
     assert_eq!(stages(&health.models[0].tally), small);
     assert_eq!(health.overall.validation, Validation { pass: 6, fail: 6 });
-    assert_eq!(health.overall.coercions, Coercions { attempts: 27, successes: 27, failures: 6 });
+    assert_eq!(
+        health.overall.coercions,
+        Coercions { attempts: 27, successes: 27, failures: 6, recovered: 0 }
+    );
     assert_eq!(health.window.from.as_deref(), Some("2026-01-01T00:00:00Z"));
     assert_eq!((health.generated_at.as_str(), health.version), ("2026-01-01T05:00:00Z", 1));
     assert!(health.trends.is_empty());
@@ -340,6 +343,114 @@ fn it_is_csv() {
     world.step("s, \"t\"", "m", |attempt| success(attempt, "extract", &["json.loads"]));
     insta::assert_snapshot!(
         world.health(HealthOptions { buckets: 1, ..HealthOptions::default() }).to_csv().replace("\r\n", "\n")
+    );
+}
+
+#[test]
+fn no_cell_of_it_is_a_formula() {
+    let world = World::new();
+    for (step, cell) in [
+        ("=1+1", "'=1+1"),
+        ("+1", "'+1"),
+        ("-1", "'-1"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("\t=1", "'\t=1"),
+        ("\r=1", "\"'\r=1\""),
+        ("=1,\"2\"", "\"'=1,\"\"2\"\"\""),
+        ("a=1", "a=1"),
+    ] {
+        world.step(step, "m", |attempt| success(attempt, "=stage", &["-transform"]));
+        let csv = world.health(HealthOptions::default()).to_csv();
+        let line = format!("\r\nstep,{cell},,,coercions,1\r\n");
+        assert!(csv.contains(&line), "{csv:?}");
+        assert!(csv.contains(&format!("\r\nstep,{cell},,'=stage,coercions,1\r\n")), "{csv:?}");
+    }
+    let csv = world.health(HealthOptions::default()).to_csv();
+    assert!(csv.contains("\r\ntransform,'-transform,,,count,8\r\n"), "{csv:?}");
+}
+
+#[test]
+fn failures_that_a_later_stage_has_mended_are_no_failures() {
+    let world = World::new();
+    world.step("s", "m", |attempt| {
+        let fail = json!({ "stage": "extract", "error_preview": "no", "recovered": true });
+        attempt.event(Event::OutputAttempt, attributes(json!({ "stage": "extract" })));
+        attempt.event(Event::OutputFail, attributes(fail));
+        success(attempt, "syntactic", &["close"]);
+    });
+    world.step("s", "m", |attempt| {
+        attempt.event(
+            Event::OutputFail,
+            attributes(json!({ "stage": "semantic", "error_preview": "\"recovered\":true" })),
+        );
+    });
+    let health = world.health(HealthOptions::default());
+    let stages = &health.steps[0].tally.stages;
+    assert_eq!((stages["extract"].failures, stages["extract"].recovered), (0, 1));
+    assert_eq!((stages["semantic"].failures, stages["semantic"].recovered), (1, 0));
+    let overall = Coercions { attempts: 2, successes: 1, failures: 1, recovered: 1 };
+    assert_eq!(health.overall.coercions, overall);
+    let csv = health.to_csv();
+    assert!(csv.contains("\r\nstep,s,,extract,coercion_recovered,1\r\n"), "{csv}");
+}
+
+#[test]
+fn what_a_shadow_has_seen_was_not_done() {
+    let world = World::new();
+    world.step("s", "m", |attempt| {
+        for event in [Event::OutputSuccess, Event::SyntacticSuccess, Event::CoercionFail] {
+            attempt.event(event, attributes(json!({ "stage": "semantic", "shadow": true })));
+        }
+    });
+    let overall = world.health(HealthOptions::default()).overall;
+    assert_eq!(overall, Tally { runs: 1, ..Tally::default() });
+}
+
+#[test]
+fn parts_of_a_window_have_times_of_their_own_and_end_with_it() {
+    let world = World::new();
+    for at in [0, 1, 999_999] {
+        world.now.store(START + at, Ordering::Relaxed);
+        world.step("s", "m", |_| {});
+    }
+    let health = world.health(HealthOptions { buckets: 3, ..HealthOptions::default() });
+    let bounds: Vec<_> =
+        health.trends.iter().map(|bucket| (&bucket.from[17..], &bucket.until[17..])).collect();
+    let third = ["00Z", "00.333334Z", "00.666667Z", "01Z"];
+    assert_eq!(bounds, [(third[0], third[1]), (third[1], third[2]), (third[2], third[3])]);
+    let runs: Vec<_> = health.trends.iter().map(|bucket| bucket.tally.runs).collect();
+    assert_eq!(runs, [2, 0, 1]);
+    // More parts than microseconds.
+    let world = World::new();
+    world.step("s", "m", |_| {});
+    let health = world.health(HealthOptions { buckets: 3, ..HealthOptions::default() });
+    assert_eq!(health.trends.iter().map(|bucket| bucket.tally.runs).sum::<u64>(), 1);
+    assert_eq!(health.trends[2].until, "2026-01-01T00:00:00.000001Z");
+}
+
+#[test]
+fn what_is_no_database_is_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = HealthOptions::at(Timestamp(START));
+    let error = Health::read(folder.path(), &options).expect_err("a folder");
+    assert_eq!(error.to_string(), format!("{}: it is a folder", folder.path().display()));
+    let error = SqliteSink::open(folder.path(), SqliteOptions::default()).expect_err("a folder");
+    assert_eq!(error.to_string(), format!("{}: it is a folder", folder.path().display()));
+    let path = folder.path().join("notes.txt");
+    for text in ["some notes", &"some notes, longer than any header of a database is. ".repeat(100)] {
+        std::fs::write(&path, text).expect("a file");
+        let told = format!("{}: it is not a database of SQLite", path.display());
+        assert_eq!(Health::read(&path, &options).expect_err("no database").to_string(), told);
+        let error = SqliteSink::open(&path, SqliteOptions::default()).expect_err("no database");
+        assert_eq!(error.to_string(), told);
+        assert_eq!(std::fs::read_to_string(&path).expect("a file"), text, "it is left alone");
+    }
+    let path = folder.path().join("other.db");
+    Connection::open(&path).expect("a database").execute_batch("CREATE TABLE t (x)").expect("a table");
+    let error = Health::read(&path, &options).expect_err("another's");
+    assert!(
+        error.to_string().ends_with("other.db: it is a database of something else than traces"),
+        "{error}"
     );
 }
 

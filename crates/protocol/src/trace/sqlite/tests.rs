@@ -192,7 +192,7 @@ fn databases_of_others_and_of_the_future_are_left_alone() {
     )
     .expect("a file");
     let error = open(&text).expect_err("no database");
-    assert!(error.to_string().ends_with("text.db: it cannot be opened: file is not a database"), "{error}");
+    assert!(error.to_string().ends_with("text.db: it is not a database of SQLite"), "{error}");
     assert!(schema::open_to_read(&text, Duration::ZERO).is_err());
     let newer = path(&folder);
     drop(open(&newer).expect("a database"));

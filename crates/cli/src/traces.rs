@@ -1,0 +1,29 @@
+//! Where commands tell what they did.
+
+use std::path::Path;
+
+use anyhow::Result;
+use formwork_protocol::config::Config;
+use formwork_protocol::trace::{SqliteOptions, SqliteSink, Tracer, TracingSink};
+
+/// Tells log lines, and a database if there is one: the one that is named, or that of the configuration, whose paths are relative to its folder.
+pub(crate) fn tracer(named: Option<&Path>, (path, config): (Option<&Path>, &Config)) -> Result<Tracer> {
+    let of_config = config.traces.database.as_ref().map(|database| {
+        let folder = path.and_then(Path::parent).unwrap_or(Path::new(""));
+        folder.join(database)
+    });
+    let tracer = Tracer::default().with_sink(TracingSink::default());
+    let Some(database) = named.map(Path::to_owned).or(of_config) else { return Ok(tracer) };
+    let options = SqliteOptions {
+        correction_ledger: config.aros.correction_ledger_enabled,
+        ..SqliteOptions::default()
+    };
+    Ok(tracer.with_sink(SqliteSink::open(&database, options)?))
+}
+
+/// Waits until all is written. What a command has to say is not lost with its traces.
+pub(crate) fn flush(tracer: &Tracer) {
+    if let Err(error) = tracer.flush() {
+        eprintln!("formwork: warning: {error}");
+    }
+}

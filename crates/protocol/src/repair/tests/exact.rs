@@ -1,0 +1,96 @@
+//! Numbers and names as they are written.
+
+use super::*;
+
+fn any() -> Shape {
+    Shape::of_schema(json!({ "type": "object", "properties": { "id": {}, "a": {} } }), "any")
+        .expect("a schema")
+}
+
+#[test]
+fn numbers_that_nothing_holds_are_refused_by_their_place() {
+    for (text, place) in [
+        (r#"{"id": 12345678901234567890123}"#, "id"),
+        (r#"Here: {"a": {"b": [1, -9223372036854775809]}} and more"#, "a.b.1"),
+        ("<think>so</think>{\"a\": [1e400]}", "a.0"),
+    ] {
+        let reading = any().read(text);
+        assert_eq!(reading.value, None, "{text}");
+        let told = format!("Field \"{place}\": neither 64 bits nor a double hold this number");
+        assert_eq!(reading.errors, [told], "{text}");
+    }
+    let list = Shape::of_schema(json!({ "type": "array" }), "list").expect("a schema");
+    for text in ["[1, 12345678901234567890123]", "So:\n```\n[1, 12345678901234567890123]\n```\n```\n[1]\n```"]
+    {
+        let told = ["Field \"1\": neither 64 bits nor a double hold this number"];
+        assert_eq!(list.read(text).errors, told, "{text}");
+    }
+}
+
+#[test]
+fn names_that_come_twice_are_refused_by_their_place() {
+    for (text, place, name) in [
+        (r#"{"id": 1, "id": 2}"#, "id", "id"),
+        (r#"{"a": [{"x": {"to": "Ann", "to": "Bob"}}]}"#, "a.0.x.to", "to"),
+        (r#"So: {"a": {"\u0062": 1, "b": 2}} "#, "a.b", "b"),
+    ] {
+        let reading = any().read(text);
+        assert_eq!(reading.value, None, "{text}");
+        assert_eq!(reading.errors, [format!("Field \"{place}\": `{name}` comes twice")], "{text}");
+    }
+    let shape = Shape::tool_calls();
+    let text = r#"{"toolCalls": [{"name": "pay", "arguments": {"to": "Ann", "to": "Bob"}}]}"#;
+    assert_eq!(shape.read(text).errors, ["Field \"toolCalls.0.arguments.to\": `to` comes twice"]);
+}
+
+#[test]
+fn doubles_are_the_nearest() {
+    for text in [
+        "0.1234567890123456789",
+        "7.2057594037927933e16",
+        "8.10109172351e-10",
+        "123456789012345680e-3",
+        "1.0715660391465826e-75",
+    ] {
+        let expected: f64 = text.parse().expect("a number");
+        let value = any().read(&format!("{{\"id\": {text}}}")).value.expect("a value");
+        assert_eq!(value["id"].as_f64().map(f64::to_bits), Some(expected.to_bits()), "{text}");
+    }
+}
+
+#[test]
+fn calls_in_xml_lose_nothing_either() {
+    let shape = Shape::tool_calls();
+    let big = "12345678901234567890123";
+    let wrapped = |inner: &str| format!("<function_calls>{inner}</function_calls>");
+    let parameter = |text: &str| {
+        wrapped(&format!("<invoke name=\"pay\"><parameter name=\"ids\">{text}</parameter></invoke>"))
+    };
+    for (text, told) in [
+        (parameter(&format!("[1, {big}]")), "neither 64 bits nor a double hold this number"),
+        (parameter("{\"to\": 1, \"to\": 2}"), "`to` comes twice"),
+        (wrapped(&format!("{{\"name\": \"pay\", \"arguments\": {{\"id\": {big}}}}}")), "neither 64 bits"),
+        (
+            wrapped("{\"name\": \"pay\", \"arguments\": \"{\\\"to\\\": 1, \\\"to\\\": 2}\"}"),
+            "`to` comes twice",
+        ),
+        (wrapped("[{\"name\": \"pay\", \"name\": \"ask\", \"arguments\": {}}]"), "`name` comes twice"),
+    ] {
+        let reading = shape.read(&text);
+        assert_eq!(reading.value, None, "{text}");
+        assert!(reading.errors[0].contains(told), "{text}: {:?}", reading.errors);
+    }
+    let value = shape.read(&parameter(big)).value.expect("a value");
+    assert_eq!(value["toolCalls"][0]["arguments"]["ids"], big, "a number alone stays as it is written");
+}
+
+#[tokio::test]
+async fn a_value_keeps_its_text() {
+    let text = "So:\n```json\n{\n  \"id\": 0.12345678901234567890,\n  \"a\": \"b \\\" c\\\\\"  , \"d e\": [1.10, -0]\n}\n```";
+    let written = r#"{"id":0.12345678901234567890,"a":"b \" c\\","d e":[1.10,-0]}"#;
+    assert_eq!(any().read(text).written(), Some(written));
+    let answer = repairer(&says(&[])).repair(&Plan::default(), GOOD).await.expect("an answer");
+    assert_eq!(answer.written, Some(GOOD.replace(": ", ":").replace(", ", ",")));
+    let answer = repairer(&says(&[NONE; 2])).repair(&Plan::default(), NONE).await.expect("an answer");
+    assert_eq!(answer.written, None);
+}

@@ -1,0 +1,85 @@
+//! What the backend does not do, and what is done without it.
+
+use super::*;
+
+/// Says these texts, or refuses with a status.
+fn script(answers: &[Result<&str, u16>]) -> Arc<ScriptedBackend> {
+    let refused = |status: &u16| BackendError::from_status(*status, "no such response_format");
+    let answers =
+        answers.iter().map(|answer| answer.as_ref().map(|text| ScriptedBackend::says(text)).map_err(refused));
+    Arc::new(ScriptedBackend::new(answers))
+}
+
+#[tokio::test]
+async fn what_was_answered_is_not_lost_where_a_later_mode_is_not() {
+    for (error, strict) in [(400, true), (503, true), (400, false), (503, false)] {
+        let first = if strict { BAD } else { NONE };
+        let backend = script(&[Ok(first), Ok(first), Ok(first), Err(error), Err(error)]);
+        let options = RepairOptions { strict, ..RepairOptions::default() };
+        let answer = repairer(&backend).with_options(options).ask(&question()).await.expect("an answer");
+        assert_eq!((answer.verdict, answer.text.as_str()), (Verdict::Text, first), "{error}");
+        assert_eq!(answer.mode, Some(Mode::JsonSchema), "{error}");
+        assert!(answer.attempts.last().is_some_and(|last| last.text.is_none()), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn the_best_of_all_modes_is_kept() {
+    let options = RepairOptions {
+        max_attempts: 0,
+        strict: true,
+        modes: vec![Mode::JsonSchema, Mode::JsonObject],
+        ..RepairOptions::default()
+    };
+    for texts in [[BETTER, "{\"content\": 7}"], ["{\"content\": 7}", BETTER], [BETTER, NONE]] {
+        let answer = asked(&says(&texts), options.clone()).await;
+        assert_eq!((answer.verdict, answer.text.as_str()), (Verdict::Text, BETTER), "{texts:?}");
+    }
+    // Less is wrong with the second, since it calls nothing.
+    let answer = asked(&says(&[BAD, r#"{"content": 7}"#]), options).await;
+    assert_eq!(answer.text, BAD);
+}
+
+#[tokio::test]
+async fn where_nothing_was_answered_the_error_is_told() {
+    let backend = script(&[Ok(""), Ok(""), Ok(""), Err(503)]);
+    let error = repairer(&backend).ask(&question()).await.expect_err("no answer");
+    assert_eq!(error.category(), Category::Server);
+}
+
+#[tokio::test]
+async fn a_mode_that_was_refused_is_not_asked_for_again() {
+    let backend = script(&[Err(400), Ok(GOOD), Ok(BAD), Ok(GOOD)]);
+    let repairer = repairer(&backend);
+    for _ in 0..2 {
+        let answer = repairer.clone().ask(&question()).await.expect("an answer");
+        assert_eq!((answer.verdict, answer.mode), (Verdict::Valid, Some(Mode::JsonObject)));
+    }
+    formats_are(&backend, &[("json_schema", 1), ("json_object", 1), ("json_object", 1), ("json_object", 3)]);
+}
+
+#[tokio::test]
+async fn a_format_that_was_refused_in_a_repair_is_not_sent_again() {
+    let backend = script(&[Err(400), Ok(BAD), Ok(BETTER), Ok(GOOD), Ok(GOOD)]);
+    let format = Shape::tool_calls().response_format(Mode::JsonSchema).expect("a format");
+    let plan = Plan { options: [("response_format".to_owned(), format)].into_iter().collect(), ..question() };
+    let repairer = repairer(&backend);
+    let first = repairer.repair(&plan, BAD).await.expect("an answer");
+    assert_eq!((first.verdict, first.repairs), (Verdict::Partial, 2));
+    let second = repairer.repair(&plan, BAD).await.expect("an answer");
+    assert_eq!((second.verdict, second.repairs), (Verdict::Valid, 1));
+    let third = repairer.ask(&question()).await.expect("an answer");
+    assert_eq!((third.verdict, third.mode), (Verdict::Valid, Some(Mode::JsonObject)));
+    formats_are(&backend, &[("json_schema", 3), ("text", 3), ("text", 3), ("text", 3), ("json_object", 1)]);
+}
+
+#[tokio::test]
+async fn what_is_refused_without_a_format_as_well_is_not_about_it() {
+    let backend = script(&[Err(400), Err(400), Ok(GOOD)]);
+    let format = Shape::tool_calls().response_format(Mode::JsonSchema).expect("a format");
+    let plan = Plan { options: [("response_format".to_owned(), format)].into_iter().collect(), ..question() };
+    let repairer = repairer(&backend);
+    assert_eq!(repairer.repair(&plan, BAD).await.expect("an answer").verdict, Verdict::Partial);
+    assert_eq!(repairer.repair(&plan, BAD).await.expect("an answer").verdict, Verdict::Valid);
+    formats_are(&backend, &[("json_schema", 3), ("text", 3), ("json_schema", 3)]);
+}

@@ -1,0 +1,105 @@
+//! The text of a file, read as one of the formats.
+
+use serde::de::DeserializeOwned;
+use serde_saphyr::Error;
+
+use super::definition::Format;
+use super::error::StepsError;
+use crate::config::place;
+
+/// Some editors put it at the beginning of a file; it is no part of the text.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
+pub(super) fn read<T: DeserializeOwned>(text: &str, format: Format) -> Result<T, StepsError> {
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
+    match format {
+        Format::Yaml => yaml(text),
+        Format::Toml => toml::from_str(text).map_err(|error| {
+            let at = error.span().unwrap_or_default().start;
+            let key = place::key_at(text, at).map(|key| format!(", `{key}`")).unwrap_or_default();
+            let line = place::line(text, at);
+            StepsError::syntax(format!("line {line}{key}"), error.message().to_owned())
+        }),
+        Format::Json => serde_json::from_str(text).map_err(|error| {
+            let message = error.to_string();
+            let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
+            StepsError::syntax(
+                format!("line {}, column {}", error.line(), error.column()),
+                message.to_owned(),
+            )
+        }),
+    }
+}
+
+/// Reads YAML 1.2, in which `off` and `010` mean what they look like.
+fn yaml<T: DeserializeOwned>(text: &str) -> Result<T, StepsError> {
+    let options = serde_saphyr::options! {
+        strict_booleans: true,
+        leading_zero_numbers_as_strings: true,
+        underscored_numbers_as_strings: true,
+        with_snippet: false,
+    };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        let place = error.location();
+        let place = place.map_or((1, 1), |place| (place.line(), place.column()));
+        StepsError::syntax(format!("line {}, column {}", place.0, place.1), words(&error))
+    })
+}
+
+/// What is wrong, in the words of this crate: the reader's own are for those who program with it.
+fn words(error: &Error) -> String {
+    match error {
+        Error::WithSnippet { error, .. } | Error::AliasError { error, .. } => words(error),
+        Error::Message { msg, .. } | Error::SerdeVariantId { msg, .. } => first_line(msg),
+        Error::ExternalMessage { msg, .. } => format!("not YAML: {}", first_line(msg)),
+        Error::Eof { .. } => "there is nothing where a value should be".to_owned(),
+        Error::MultipleDocuments { .. } => "there is more than one document".to_owned(),
+        Error::Unexpected { expected, .. } => format!("expected {}", kind(expected)),
+        Error::InvalidScalar { ty, .. } => format!("expected {}", kind(ty)),
+        Error::InvalidBooleanStrict { .. } => "expected true or false".to_owned(),
+        Error::NullIntoString { .. } => "expected a text, and there is none".to_owned(),
+        Error::SerdeInvalidType { unexpected, expected, .. }
+        | Error::SerdeInvalidValue { unexpected, expected, .. } => {
+            format!("expected {}, not {unexpected}", kind(expected))
+        }
+        Error::SerdeUnknownVariant { variant, expected, .. } => {
+            format!("unknown variant `{variant}`, expected one of {}", expected.join(", "))
+        }
+        Error::SerdeUnknownField { field, expected, .. } => {
+            format!("unknown field `{field}`, expected one of {}", expected.join(", "))
+        }
+        Error::SerdeMissingField { field, .. } => format!("there is no `{field}`"),
+        Error::DuplicateMappingKey { key: Some(key), .. } => format!("the key `{key}` is there twice"),
+        Error::DuplicateMappingKey { .. } => "a key is there twice".to_owned(),
+        Error::UnknownAnchor { .. } => "there is no anchor of this name before".to_owned(),
+        Error::UnsupportedTag { tag, .. } => format!("the tag `{tag}` is not known"),
+        Error::NonFiniteFloat { value, .. } => format!("{value} is not a number that can be used"),
+        Error::Budget { .. }
+        | Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasExpansionLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. } => "there is more of it than is read".to_owned(),
+        _ => "not YAML that can be read here".to_owned(),
+    }
+}
+
+/// What is wanted, by the reader's name for it.
+fn kind(wanted: &str) -> String {
+    let kind = match wanted {
+        "mapping start" | "mapping end" | "map" | "a map" => "a map",
+        "sequence start" | "sequence end" | "seq" | "a sequence" => "a list",
+        "string scalar" | "string" | "a string" => "a text",
+        "scalar" => "a single value",
+        "boolean" | "bool" | "a boolean" => "true or false",
+        "floating point" | "f64" => "a number",
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number, not below 0",
+        "i8" | "i16" | "i32" | "i64" => "a whole number",
+        _ if wanted.starts_with("struct ") => "a map",
+        "consumed event" | "tagged node" | "single YAML node" => "something else",
+        other => other,
+    };
+    kind.to_owned()
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,91 @@
+//! Where schemas have schemas in them.
+
+use serde_json::Value;
+
+/// The keywords whose value is a schema, or a list of them.
+const SCHEMAS: [&str; 17] = [
+    "additionalItems",
+    "additionalProperties",
+    "allOf",
+    "anyOf",
+    "contains",
+    "contentSchema",
+    "else",
+    "extends",
+    "if",
+    "items",
+    "not",
+    "oneOf",
+    "prefixItems",
+    "propertyNames",
+    "then",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+];
+/// The keywords whose value is an object of schemas.
+const MAPS: [&str; 6] =
+    ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
+
+/// The schemas in the value of a keyword.
+pub(crate) fn subschemas<'s>(keyword: &str, value: &'s Value) -> Vec<&'s Value> {
+    match value {
+        Value::Object(members) if MAPS.contains(&keyword) => members.values().collect(),
+        Value::Array(items) if SCHEMAS.contains(&keyword) => items.iter().collect(),
+        value if SCHEMAS.contains(&keyword) => vec![value],
+        _ => Vec::new(),
+    }
+}
+
+/// The same to be changed, each with the name or the index that it has in the value, unless it is all of it.
+pub(crate) fn subschemas_mut<'s>(
+    keyword: &str,
+    value: &'s mut Value,
+) -> Vec<(Option<String>, &'s mut Value)> {
+    let is_schema = SCHEMAS.contains(&keyword);
+    if is_schema && !value.is_array() {
+        return vec![(None, value)];
+    }
+    match value {
+        Value::Object(members) if MAPS.contains(&keyword) => {
+            members.iter_mut().map(|(name, schema)| (Some(name.clone()), schema)).collect()
+        }
+        Value::Array(items) if is_schema => {
+            items.iter_mut().enumerate().map(|(index, schema)| (Some(index.to_string()), schema)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn schemas_are_found_in_lists_in_objects_and_alone() {
+        for (keyword, value, places) in [
+            (
+                "properties",
+                json!({ "a/b": { "type": "null" }, "not": true }),
+                &[Some("a/b"), Some("not")][..],
+            ),
+            ("anyOf", json!([{}, true]), &[Some("0"), Some("1")]),
+            ("items", json!([{}]), &[Some("0")]),
+            ("items", json!({ "properties": {} }), &[None]),
+            ("enum", json!([{}]), &[]),
+            ("const", json!({}), &[]),
+        ] {
+            let mut copy = value.clone();
+            let found: Vec<(Option<String>, Value)> = subschemas_mut(keyword, &mut copy)
+                .into_iter()
+                .map(|(at, schema)| (at, schema.clone()))
+                .collect();
+            assert_eq!(found.iter().map(|(at, _)| at.as_deref()).collect::<Vec<_>>(), places, "{keyword}");
+            assert_eq!(
+                found.iter().map(|(_, schema)| schema).collect::<Vec<_>>(),
+                subschemas(keyword, &value)
+            );
+        }
+    }
+}
