@@ -25,13 +25,11 @@ pub struct Tools {
 }
 
 impl Tool {
-    /// As templates know tools.
+    /// As templates know tools. The description is always there: templates join it with other text, which fails where it is not.
     pub(crate) fn declaration(&self) -> Value {
-        let mut function = json!({ "name": self.name });
-        if let Some(description) = &self.description {
-            function["description"] = json!(description);
-        }
-        function["parameters"] = self.parameters.clone();
+        let description = self.description.as_deref().unwrap_or_default();
+        let function =
+            json!({ "name": self.name, "description": description, "parameters": self.parameters });
         json!({ "type": "function", "function": function })
     }
 }

@@ -35,7 +35,7 @@ fn key_products_by(tier: Tier, queries: &[&[f32]], keys: &[f32], out: &mut [[f32
         #[cfg(target_arch = "x86_64")]
         #[expect(unsafe_code)]
         Tier::Avx2 | Tier::AvxVnni | Tier::Avx512Vnni => unsafe {
-            x86::key_products(tier, queries, keys, out)
+            x86::key_products(tier, queries, keys, out);
         },
         _ => {
             for (query, out) in queries.iter().zip(out) {
@@ -64,7 +64,7 @@ fn add_values_by(tier: Tier, weights: &[&[f32]], values: &[f32], out: &mut [&mut
         #[cfg(target_arch = "x86_64")]
         #[expect(unsafe_code)]
         Tier::Avx2 | Tier::AvxVnni | Tier::Avx512Vnni => unsafe {
-            x86::add_values(tier, weights, values, out)
+            x86::add_values(tier, weights, values, out);
         },
         _ => {
             for (weights, out) in weights.iter().zip(out) {
@@ -105,7 +105,8 @@ mod tests {
                         let keys = keys.iter().skip(position).step_by(POSITIONS);
                         query.iter().zip(keys).fold(0.0, |sum, (q, key)| q.mul_add(*key, sum))
                     };
-                    assert_eq!(all, std::array::from_fn(exact), "{tier:?}, {dim}");
+                    let exact: [f32; POSITIONS] = std::array::from_fn(exact);
+                    assert_eq!(all.map(f32::to_bits), exact.map(f32::to_bits), "{tier:?}, {dim}");
                 }
             }
         }

@@ -119,9 +119,9 @@ pub(crate) fn exp(x: f32) -> f32 {
     // ln 2 in two parts: the first has few enough bits that n times it is exact.
     const LN_2_HIGH: f32 = 0.693_359_4;
     const LN_2_LOW: f32 = -2.121_944_4e-4;
-    let x = x.clamp(-87.0, 88.0);
     // Beyond this the steps of floats are 1, and the last bits are the integer; `as` would saturate, one lane at a time.
     const MIDDLE: f32 = 12_582_912.0;
+    let x = x.clamp(-87.0, 88.0);
     let moved = fma(x, std::f32::consts::LOG2_E, MIDDLE);
     let n = moved - MIDDLE;
     let r = fma(n, -LN_2_LOW, fma(n, -LN_2_HIGH, x));

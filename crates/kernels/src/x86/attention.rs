@@ -34,17 +34,14 @@ unsafe fn products_of<V: Vector, const N: usize, const W: usize>(
     out: &mut [[f32; POSITIONS]],
 ) -> usize {
     let mut from = [std::ptr::null::<f32>(); N];
-    for n in 0..N {
-        from[n] = queries[n].as_ptr();
+    for (from, query) in from.iter_mut().zip(queries) {
+        *from = query.as_ptr();
     }
     for first in (0..POSITIONS).step_by(W * V::ROWS) {
         let mut sums = [[V::each_float(0.0); W]; N];
         for element in 0..queries[0].len() {
             let row = keys.as_ptr().add(element * POSITIONS + first);
-            let mut keys = [V::each_float(0.0); W];
-            for w in 0..W {
-                keys[w] = V::load_floats(row.add(w * V::ROWS));
-            }
+            let keys = load::<V, W>(row);
             for n in 0..N {
                 let q = V::each_float(*from[n].add(element));
                 for w in 0..W {
@@ -52,10 +49,8 @@ unsafe fn products_of<V: Vector, const N: usize, const W: usize>(
                 }
             }
         }
-        for n in 0..N {
-            for w in 0..W {
-                V::store_floats(out[n][first + w * V::ROWS..].as_mut_ptr(), sums[n][w]);
-            }
+        for (out, sums) in out.iter_mut().zip(sums) {
+            store::<V, W>(out[first..].as_mut_ptr(), sums);
         }
     }
     N
@@ -125,17 +120,12 @@ unsafe fn add_lanes<V: Vector, const N: usize, const W: usize>(
     first: usize,
 ) {
     let mut sums = [[V::each_float(0.0); W]; N];
-    for n in 0..N {
-        for w in 0..W {
-            sums[n][w] = V::load_floats(out[n].add(first + w * V::ROWS));
-        }
+    for (sums, out) in sums.iter_mut().zip(out) {
+        *sums = load::<V, W>(out.add(first));
     }
     for position in 0..positions {
         let row = values.add(position * dim + first);
-        let mut values = [V::each_float(0.0); W];
-        for w in 0..W {
-            values[w] = V::load_floats(row.add(w * V::ROWS));
-        }
+        let values = load::<V, W>(row);
         for n in 0..N {
             let weight = V::each_float(*weights[n].add(position));
             for w in 0..W {
@@ -143,9 +133,24 @@ unsafe fn add_lanes<V: Vector, const N: usize, const W: usize>(
             }
         }
     }
-    for n in 0..N {
-        for w in 0..W {
-            V::store_floats(out[n].add(first + w * V::ROWS), sums[n][w]);
-        }
+    for (sums, out) in sums.into_iter().zip(out) {
+        store::<V, W>(out.add(first), sums);
+    }
+}
+
+/// `W` vectors in a row.
+#[inline(always)]
+unsafe fn load<V: Vector, const W: usize>(from: *const f32) -> [V::Floats; W] {
+    let mut floats = [V::each_float(0.0); W];
+    for (w, floats) in floats.iter_mut().enumerate() {
+        *floats = V::load_floats(from.add(w * V::ROWS));
+    }
+    floats
+}
+
+#[inline(always)]
+unsafe fn store<V: Vector, const W: usize>(to: *mut f32, floats: [V::Floats; W]) {
+    for (w, floats) in floats.into_iter().enumerate() {
+        V::store_floats(to.add(w * V::ROWS), floats);
     }
 }

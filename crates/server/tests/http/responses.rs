@@ -162,7 +162,7 @@ async fn a_call() {
     {"type":"response.function_call_arguments.delta","item_id":"fc_ID","output_index":1,"delta":"}","sequence_number":25}
     {"type":"response.function_call_arguments.done","item_id":"fc_ID","output_index":1,"name":"weather","arguments":"{\"in\": \"Ulm\"}","sequence_number":26}
     {"type":"response.output_item.done","output_index":1,"item":{"type":"function_call","id":"fc_ID","call_id":"call_ID","name":"weather","arguments":"{\"in\": \"Ulm\"}","status":"completed"},"sequence_number":27}
-    {"type":"response.completed","response":{"status":"completed","error":null,"incomplete_details":null,"output":[{"type":"message","id":"msg_ID","role":"assistant","status":"completed","content":[{"type":"output_text","text":"Wait.","annotations":[],"logprobs":[]}]},{"type":"function_call","id":"fc_ID","call_id":"call_ID","name":"weather","arguments":"{\"in\": \"Ulm\"}","status":"completed"}],"usage":{"input_tokens":197,"input_tokens_details":{"cached_tokens":192},"output_tokens":77,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":274}},"sequence_number":28}
+    {"type":"response.completed","response":{"status":"completed","error":null,"incomplete_details":null,"output":[{"type":"message","id":"msg_ID","role":"assistant","status":"completed","content":[{"type":"output_text","text":"Wait.","annotations":[],"logprobs":[]}]},{"type":"function_call","id":"fc_ID","call_id":"call_ID","name":"weather","arguments":"{\"in\": \"Ulm\"}","status":"completed"}],"usage":{"input_tokens":214,"input_tokens_details":{"cached_tokens":192},"output_tokens":77,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":291}},"sequence_number":28}
     "#);
 }
 
