@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use formwork_model::synthetic::Synthetic;
-use formwork_model::{Device, OpenOptions, Quantization};
+use formwork_model::{Device, OpenOptions, Quantization, Tier};
 
 use crate::eval::args::EvalCommand;
 
@@ -621,9 +621,33 @@ pub(crate) struct SpeedArgs {
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<NonZeroUsize>,
 
+    /// The instructions that products are computed with [default: the fastest that the processor has].
+    #[arg(long, value_name = "TIER")]
+    pub(crate) tier: Option<TierArg>,
+
     /// A file for the results; `-` is standard output.
     #[arg(long, value_name = "OUT")]
     pub(crate) json: Option<PathBuf>,
+}
+
+/// Instructions of the kernels.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TierArg {
+    Portable,
+    Avx2,
+    AvxVnni,
+    Avx512Vnni,
+}
+
+impl From<TierArg> for Tier {
+    fn from(tier: TierArg) -> Self {
+        match tier {
+            TierArg::Portable => Self::Portable,
+            TierArg::Avx2 => Self::Avx2,
+            TierArg::AvxVnni => Self::AvxVnni,
+            TierArg::Avx512Vnni => Self::Avx512Vnni,
+        }
+    }
 }
 
 #[derive(clap::Args)]

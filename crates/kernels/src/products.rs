@@ -11,6 +11,8 @@ use crate::layout::{PIECES, TILE_ROWS, code_bytes, head, head_bytes, heads_bytes
 use crate::x86;
 use crate::{k, legacy, table};
 
+static BEST: OnceLock<Tier> = OnceLock::new();
+
 /// Which instructions compute.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Tier {
@@ -33,10 +35,14 @@ impl Tier {
             .collect()
     }
 
-    /// The fastest that this processor has.
+    /// The one that is computed with: the fastest that this processor has, or that of [`Tier::force`].
     pub fn best() -> Self {
-        static BEST: OnceLock<Tier> = OnceLock::new();
         *BEST.get_or_init(|| Self::available().pop().unwrap_or(Self::Portable))
+    }
+
+    /// Computes with this tier, to measure it. False where the processor lacks it, or something was computed already.
+    pub fn force(self) -> bool {
+        self.is_available() && *BEST.get_or_init(|| self) == self
     }
 
     #[cfg(target_arch = "x86_64")]

@@ -22,6 +22,7 @@ mod weights;
 pub use checkpoint::{Checkpoint, Safetensors};
 pub use device::Device;
 pub use error::LoadError;
+pub use formwork_kernels::Tier;
 pub use model::{Definition, Model, OpenOptions};
 pub use tokenizer::tokenizer;
 pub use weights::Quantization;

@@ -11,7 +11,7 @@ use formwork_benches::throughput::{self, Rates};
 use formwork_engine::{Engine, EngineOptions, Finish, Request, Usage, prompt};
 use formwork_grammar::Constraint;
 use formwork_lm::{ChatInput, Message};
-use formwork_model::Model;
+use formwork_model::{Model, Tier};
 use formwork_vocab::{TokenId, Tokenizer};
 use serde_json::{Value, json};
 
@@ -107,6 +107,9 @@ impl Subject {
         if let Some(threads) = args.threads {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.get());
             pool.build_global().context("--threads")?;
+        }
+        if let Some(tier) = args.tier.map(Tier::from) {
+            ensure!(tier.force(), "--tier: this processor does not have {tier:?}");
         }
         let (path, name) = if let Some(synthetic) = &args.synthetic {
             (synthetic.write(&load::hub().cache().join("synthetic"))?, synthetic.to_string())
