@@ -20,8 +20,8 @@ pub(super) enum Rounding {
 impl Rounding {
     /// How a token is rounded that is at this position of its sequence.
     ///
-    /// The first is what all others attend to when there is nothing to attend to, and for that models give it activations a hundred
-    /// times as large as others: what rounding takes from it, it takes from every token.
+    /// The first is what all others attend to when there is nothing to attend to, and many models give it activations far larger than
+    /// others' for that: what rounding takes from it, it takes from every token.
     pub(super) const fn at(position: usize) -> Self {
         if position == 0 { Self::Fine } else { Self::Coarse }
     }

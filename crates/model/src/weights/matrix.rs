@@ -83,10 +83,10 @@ impl Matrix {
         }
     }
 
-    /// Gives the memory that holds pages of its file back to the system. They are read again where they are asked for.
-    pub(super) fn release(&self) {
+    /// Gives the memory that holds some rows' pages of its file back to the system. They are read again where they are asked for.
+    pub(super) fn release(&self, rows: Range<usize>) {
         if let Storage::Mapped(map) = &self.storage {
-            map.release(self.offset..self.offset + self.rows * self.row_bytes);
+            map.release(self.offset + rows.start * self.row_bytes..self.offset + rows.end * self.row_bytes);
         }
     }
 

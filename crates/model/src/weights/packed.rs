@@ -77,7 +77,6 @@ impl Weights<Matrix> {
         self.each(&mut |matrix| {
             let own = room.split_off_mut(..packed_bytes(matrix)).unwrap_or_default();
             fill(matrix, own);
-            matrix.release();
         });
         let memory = Arc::new(memory.make_read_only()?);
         let mut offset = 0;
@@ -94,7 +93,7 @@ fn packed_bytes(matrix: &Matrix) -> usize {
     PackedRows::bytes_for(matrix.encoding(), matrix.rows, matrix.columns)
 }
 
-/// Writes the rows of `matrix` to `out`, in parallel.
+/// Writes the rows of `matrix` to `out`, in parallel, and releases them as it goes.
 fn fill(matrix: &Matrix, out: &mut [u8]) {
     /// Small enough for the cache, large enough to be worth a thread.
     const BYTES_AT_ONCE: usize = 1 << 18;
@@ -104,9 +103,15 @@ fn fill(matrix: &Matrix, out: &mut [u8]) {
     }
     let tiles = (BYTES_AT_ONCE / (TILE_ROWS * row_bytes)).max(1);
     let tile_bytes = PackedRows::tile_bytes(encoding, columns);
+    let rows_at_once = tiles * TILE_ROWS;
     matrix
         .all_bytes()
-        .par_chunks(tiles * TILE_ROWS * row_bytes)
+        .par_chunks(rows_at_once * row_bytes)
         .zip(out.par_chunks_mut(tiles * tile_bytes))
-        .for_each(|(rows, out)| pack(encoding, rows, row_bytes, out));
+        .enumerate()
+        .for_each(|(piece, (rows, out))| {
+            pack(encoding, rows, row_bytes, out);
+            let first = piece * rows_at_once;
+            matrix.release(first..matrix.rows.min(first + rows_at_once));
+        });
 }
