@@ -3,8 +3,8 @@
     python3 recovered.py --formwork PROGRAM [--repair NAME=MODEL.gguf] RESULTS/trials.jsonl
 
 The answers are the first ones of all `prompt_only` trials of `formwork eval directives`. Valid is what fits the JSON Schema
-of the envelope with every type's payload, as the prompt has them, in the judgement of `formwork adapt`. Repairs ask the model that gave the answer, at most
-twice; where it runs here, the engine holds it to the schema.
+of the envelope with every type's payload, as the prompt has them, in the judgement of `formwork adapt`. Repairs ask the
+model that gave the answer, at most twice; where it runs here, the engine holds it to the schema.
 """
 
 import argparse
