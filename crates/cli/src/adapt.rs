@@ -70,13 +70,23 @@ pub(crate) struct AdaptArgs {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum LevelArg {
+pub(crate) enum LevelArg {
     /// Nothing is done.
     Off,
     /// JSON is found, unescaped and parsed, and conversions with one meaning are made.
     Minimal,
     /// Tolerant decoding, syntactic repair and branches as well.
     Full,
+}
+
+impl From<LevelArg> for OutputProcessing {
+    fn from(level: LevelArg) -> Self {
+        match level {
+            LevelArg::Off => Self::Off,
+            LevelArg::Minimal => Self::Minimal,
+            LevelArg::Full => Self::Full,
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -154,11 +164,7 @@ fn options(args: &AdaptArgs, config: Option<&Config>) -> Result<AdaptOptions> {
         None => AdaptOptions::minimal(),
     };
     if let Some(level) = args.level {
-        options = options.at_level(match level {
-            LevelArg::Off => OutputProcessing::Off,
-            LevelArg::Minimal => OutputProcessing::Minimal,
-            LevelArg::Full => OutputProcessing::Full,
-        });
+        options = options.at_level(level.into());
     }
     let allow = args.allow.as_deref().map(serde_json::from_str).transpose();
     let block = Coercion {
@@ -209,10 +215,12 @@ fn print(adaptation: &Adaptation, line: Option<usize>, as_json: bool, out: &mut 
         let mut record = record(adaptation, line)?;
         record["value"] = adaptation.value().cloned().unwrap_or_default();
         writeln!(out, "{record}")?;
-    } else if adaptation.is_valid()
-        && let Some(value) = adaptation.value()
-    {
-        writeln!(out, "{value}")?;
+    } else if adaptation.is_valid() {
+        match (adaptation.written(), adaptation.value()) {
+            (Some(written), _) => writeln!(out, "{written}")?,
+            (None, Some(value)) => writeln!(out, "{value}")?,
+            (None, None) => {}
+        }
     }
     Ok(())
 }

@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use formwork_protocol::config::Aros;
+use formwork_protocol::adapt::{AdaptOptions, Tolerance};
+use formwork_protocol::config::{AnyOfStrategy, Aros};
 use formwork_protocol::directives::Mode;
 use formwork_protocol::repair::{Answer, RepairOptions, Repairer, Shape, Stats, Verdict};
 use formwork_protocol::{Plan, PromptRunner, ScriptedBackend};
 use serde_json::{Value, json};
 
+use crate::adapt::LevelArg;
 use crate::backend::{BackendArgs, tell_retry};
 use crate::step::steps;
 use crate::{config, load};
@@ -42,6 +44,17 @@ pub(crate) struct RepairArgs {
     /// A configuration file, for what the step leaves out of `[aros]`.
     #[arg(long, value_name = "FILE", requires = "steps")]
     config: Option<PathBuf>,
+
+    /// What is done to answers before the model is asked about them, as `formwork adapt` does it; a step says that itself.
+    #[arg(long, value_enum, default_value_t = LevelArg::Full, conflicts_with = "steps")]
+    level: LevelArg,
+
+    /// What is read as JSON: 0 JSON alone, 1 JSON5 as well, 2 what is broken, too; 1 and 2 count at level full.
+    ///
+    /// Up to 1 nothing is guessed and nothing left out. At 2 a text that was cut off is closed where it ends, and no model is asked for the
+    /// rest.
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "steps")]
+    tolerant: u8,
 
     #[command(flatten)]
     backend: BackendArgs,
@@ -156,7 +169,8 @@ fn repairer(args: &RepairArgs, prompts: PromptRunner) -> Result<Repairer> {
         of_step(args, (path, name), &prompts)?
     } else {
         let shape = args.schema.as_deref().map_or_else(|| Ok(Shape::tool_calls()), shape)?;
-        (Repairer::new(prompts, shape), RepairOptions::default())
+        let repairer = Repairer::new(prompts, shape).with_adaptation(adaptation(args)?)?;
+        (repairer, RepairOptions::default())
     };
     let options = RepairOptions {
         max_attempts: args.max_attempts.unwrap_or(options.max_attempts),
@@ -164,6 +178,13 @@ fn repairer(args: &RepairArgs, prompts: PromptRunner) -> Result<Repairer> {
         ..options
     };
     Ok(repairer.with_options(options).on_retry(tell_retry))
+}
+
+/// What may be done to answers. Where a value fits several forms, nothing is chosen for the model.
+fn adaptation(args: &RepairArgs) -> Result<AdaptOptions> {
+    let tolerance = Tolerance::try_from(args.tolerant).context("--tolerant")?;
+    let options = AdaptOptions::of_level(args.level.into()).with_tolerance(tolerance);
+    Ok(AdaptOptions { anyof_strategy: AnyOfStrategy::Unique, ..options })
 }
 
 fn of_step(
@@ -204,6 +225,9 @@ fn tell(given: &[Given], answers: &[Answer], stats: Stats, as_json: bool, mut ou
         return Ok(());
     }
     for (given, answer) in given.iter().zip(answers) {
+        if !answer.adapted.is_empty() {
+            eprintln!("formwork: {}: adapted: {}", given.name, answer.adapted.join(", "));
+        }
         match (&answer.value, &answer.written) {
             (_, Some(written)) if answer.verdict == Verdict::Valid => writeln!(out, "{written}")?,
             (Some(value), None) if answer.verdict == Verdict::Valid => writeln!(out, "{value}")?,
@@ -220,7 +244,7 @@ fn tell(given: &[Given], answers: &[Answer], stats: Stats, as_json: bool, mut ou
 fn report(stats: Stats) {
     let Stats { runs, valid, valid_at_first, repairs, discarded, .. } = stats;
     eprintln!(
-        "formwork: {valid} of {runs} fit, {valid_at_first} of them as they came; {repairs} repairs, {discarded} discarded"
+        "formwork: {valid} of {runs} fit, {valid_at_first} of them without a repair; {repairs} repairs, {discarded} discarded"
     );
     for target in stats.targets() {
         let Some(value) = target.value else { continue };

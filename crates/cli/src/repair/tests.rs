@@ -82,6 +82,27 @@ async fn attempts_and_strictness_are_the_callers() {
 }
 
 #[tokio::test]
+async fn what_can_be_adapted_is_not_asked_for() {
+    let (_folder, schema) = file("schema.json", SCHEMA);
+    let text = "{'count': \"2\",}";
+    for (args, asked) in
+        [(&[][..], 0), (&["--tolerant", "0"], 1), (&["--level", "minimal"], 1), (&["--level", "off"], 1)]
+    {
+        let args = [&["--schema", schema.as_str()], args].concat();
+        let (counted, answers, _) = repaired(&args, &[text], &[r#"{"count": 2}"#]).await.unwrap();
+        assert_eq!((counted, answers[0].verdict), (asked, Verdict::Valid), "{args:?}");
+        assert_eq!(answers[0].value, Some(json!({ "count": 2 })));
+    }
+    // What was cut off is the model's to end.
+    let cut = r#"{"count": 2, "name": "a p"#;
+    for (level, asked) in [("1", 1), ("2", 0)] {
+        let args = ["--schema", schema.as_str(), "--tolerant", level];
+        let (counted, ..) = repaired(&args, &[cut], &[r#"{"count": 2, "name": "a pen"}"#]).await.unwrap();
+        assert_eq!(counted, asked);
+    }
+}
+
+#[tokio::test]
 async fn a_step_says_how_texts_are_read() {
     let args = ["--steps", STEPS, "--step", "extract_order"];
     let text = "{items: [{name: 'pen', count: \"2\"}],}";
@@ -97,6 +118,8 @@ fn what_cannot_be_asked_for_is_told() {
         &["--steps", STEPS],
         &["--steps", STEPS, "--step", "a", "--schema", "b"],
         &["--schema", "b", "--step", "a"],
+        &["--steps", STEPS, "--step", "a", "--level", "off"],
+        &["--steps", STEPS, "--step", "a", "--tolerant", "1"],
         &["--schema", "b", "--config", "c"],
         &["--config", "c"],
     ] {
@@ -112,6 +135,7 @@ fn what_cannot_be_asked_for_is_told() {
         error(&["--steps", STEPS, "--step", "a"])
             .ends_with("there is no `a`, but extract_order, plan_checker, planner")
     );
+    assert_eq!(error(&["--tolerant", "3"]), "--tolerant: a tolerant level is 0, 1 or 2, not 3");
     assert!(error(&["--steps", STEPS, "--step", "planner"]).ends_with("the step `planner` has no schema"));
     let (_folder, schema) = file("schema.json", r#"{"type": "text"}"#);
     assert!(error(&["--schema", &schema]).contains("schema.json: not a JSON Schema that can be checked: "));

@@ -91,7 +91,7 @@ use error::Kind;
 use kinds::Kinds;
 use report::Held;
 use tape::OnTape;
-pub(crate) use tape::pointer_token;
+pub(crate) use tape::{in_one_line, pointer_token};
 
 /// A schema with what may be done to texts that are to have it. See the [module](self) for an example.
 pub struct Adapter {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::tape::Document;
+use super::tape::{Document, in_one_line};
 
 /// The parts of the chain, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -223,6 +223,14 @@ impl Adaptation {
             Held::None => None,
             Held::Document(document, built) => Some(built.into_inner().unwrap_or_else(|| document.value())),
             Held::Value(value) => Some(value),
+        }
+    }
+
+    /// The value's text in one line, where no conversion was needed to make it valid: numbers in it have all their digits.
+    pub fn written(&self) -> Option<String> {
+        match &self.held {
+            Held::Document(document, _) => Some(in_one_line(document.text())),
+            Held::None | Held::Value(_) => None,
         }
     }
 

@@ -31,9 +31,9 @@
 //! # Ok::<(), formwork_protocol::BackendError>(())
 //! ```
 //!
-//! # What is not here
-//! No coercion: a value is taken as it is. Who wants values adapted first gives a reader that does ([`Repairer::with_reader`]).
+//! A value is taken as it is, unless [`Repairer::with_adaptation`] says what may be done to it first: a comma too many needs no model.
 
+mod adapted;
 mod content;
 mod counters;
 mod envelope;

@@ -6,7 +6,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::counters::Tally;
-use super::{Counters, Reading, RepairOptions, SHOWN, Shape, repair_prompt, truncated};
+use super::{Counters, Reading, RepairOptions, SHOWN, Shape, adapted, repair_prompt, truncated};
+use crate::adapt::{AdaptError, AdaptOptions};
 use crate::directives::Mode;
 use crate::{BackendError, Plan, PromptRunner, Reply, Retry, RetryCause};
 
@@ -89,9 +90,12 @@ pub struct Answer {
     pub verdict: Verdict,
     /// The value; of the envelope, plain text is its `content`.
     pub value: Option<Value>,
-    /// The value as it was written, in one line, where it is JSON as it came: its numbers have all their digits.
+    /// The value as it was written, in one line, where no conversion made it: its numbers have all their digits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub written: Option<String>,
+    /// What was done to the text to make it the value, as [`Reading::adapted`] says.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub adapted: Vec<String>,
     /// The text that it was in.
     pub text: String,
     /// What is wrong with it still; nothing, if it fits.
@@ -133,6 +137,15 @@ impl Repairer {
     pub fn with_reader(mut self, reader: Reader) -> Self {
         self.reader = Some(reader);
         self
+    }
+
+    /// With texts adapted, as far as the adapter may, before anything is asked for.
+    ///
+    /// # Errors
+    /// When the adapter's options are not what they may be.
+    pub fn with_adaptation(self, options: AdaptOptions) -> Result<Self, AdaptError> {
+        let reader = adapted::reader(self.shape.clone(), options)?;
+        Ok(self.with_reader(reader))
     }
 
     /// With counters that others count in as well.
@@ -384,22 +397,22 @@ impl Repairer {
         };
         let is_parsed = reading.value.is_some();
         let (is_valid, will_do) = (reading.is_valid(), self.will_do(&reading));
-        let Reading { value, errors, written, .. } = reading;
-        let (verdict, mode, text, value, written) = if will_do {
+        let Reading { value, errors, written, adapted, .. } = reading;
+        let (verdict, mode, text, value, written, adapted) = if will_do {
             let verdict = if is_valid { Verdict::Valid } else { Verdict::Partial };
-            (verdict, mode, text, value, written)
+            (verdict, mode, text, value, written, adapted)
         } else {
             // What was asked for as text is text; where there is no value, so is what was said before it was asked for again.
             let said = said.filter(|said| said.is_asked_for || !is_parsed);
             let (mode, text) = said.map_or((mode, text), |said| (Some(said.mode), said.text));
             let value = self.shape.of_text(text.trim());
-            (Verdict::Text, mode, text, value, None)
+            (Verdict::Text, mode, text, value, None, Vec::new())
         };
         let is_repair = |attempt: &&Attempt| attempt.kind == AttemptKind::Repair;
         let repairs = attempts.iter().filter(is_repair).count() as u32;
         let discarded = attempts.iter().filter(|attempt| attempt.is_discarded).count() as u64;
         self.counters.count(&Tally { verdict, is_parsed, repairs: repairs.into(), discarded });
-        Answer { verdict, value, written, text, errors, mode, repairs, attempts, unanswered }
+        Answer { verdict, value, written, adapted, text, errors, mode, repairs, attempts, unanswered }
     }
 }
 

@@ -5,11 +5,11 @@ use std::sync::{Arc, OnceLock};
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
-use super::content::{Content, says_something};
+use super::content::{Content, Marks, says_something};
 use super::error::Kind;
 use super::{RepairError, envelope, schema, words, xml};
-use crate::adapt::Flat;
 use crate::adapt::strict::{self, Unreadable};
+use crate::adapt::{AdaptOptions, Adapter, Flat, Tolerance, in_one_line, pointer_token};
 use crate::directives::{Mode, parser};
 
 /// The most bytes of an answer that are looked at.
@@ -25,6 +25,8 @@ struct Inner {
     validator: Option<Validator>,
     /// What tells errors, made when there is one.
     flat: OnceLock<Option<Flat>>,
+    /// What makes out what a broken text says, made when there is one.
+    tolerant: OnceLock<Option<Adapter>>,
     name: String,
     /// The fields by which an object is told from others in a text.
     fields: Vec<String>,
@@ -49,6 +51,7 @@ impl Shape {
             schema,
             validator,
             flat: OnceLock::new(),
+            tolerant: OnceLock::new(),
             name: envelope::NAME.to_owned(),
             telling: fields[..2].to_vec(),
             fields,
@@ -66,8 +69,9 @@ impl Shape {
         let fields: Vec<String> =
             schema::properties(&schema, &schema).into_iter().map(|(name, _)| name.to_owned()).collect();
         let (telling, name) = (fields.clone(), name.to_owned());
-        let flat = OnceLock::new();
-        Ok(Self(Arc::new(Inner { schema, validator, flat, name, fields, telling, is_envelope: false })))
+        let (flat, tolerant) = (OnceLock::new(), OnceLock::new());
+        let is_envelope = false;
+        Ok(Self(Arc::new(Inner { schema, validator, flat, tolerant, name, fields, telling, is_envelope })))
     }
 
     /// The schema.
@@ -108,11 +112,34 @@ impl Shape {
         };
         match read {
             Ok((value, text)) => Reading { written: Some(in_one_line(text)), ..self.check(value) },
-            Err(Problem { message, number }) => {
-                let content = number.map_or(Content::NONE, Content::of_number);
-                Reading { content, ..Reading::of_nothing(vec![message]) }
+            Err(Problem { message, number: None }) => self.unread(text, vec![message]),
+            Err(Problem { message, number: Some(number) }) => {
+                Reading { content: Content::of_number(number), ..Reading::of_nothing(vec![message]) }
             }
         }
+    }
+
+    /// What a text comes to that is no value, for these reasons. What can be made out of it all the same must be in what takes its place.
+    pub(crate) fn unread(&self, text: &str, errors: Vec<String>) -> Reading {
+        Reading { content: self.made_out(text).unwrap_or(Content::NONE), ..Reading::of_nothing(errors) }
+    }
+
+    /// What a broken text says, as far as it can be told; of one that was cut off, all but the end.
+    fn made_out(&self, text: &str) -> Option<Content> {
+        let adapter =
+            || Adapter::new(&self.0.schema, AdaptOptions::full().with_tolerance(Tolerance::Repair)).ok();
+        let adaptation = self.0.tolerant.get_or_init(adapter).as_ref()?.adapt(text);
+        // Any text can be read as a string, or as a list of what stands in it.
+        let value = adaptation.value().filter(|value| value.is_object())?;
+        let mut marks = if adaptation.is_valid() { Marks::default() } else { self.told(value).marks };
+        if adaptation.transforms().any(|mend| mend.starts_with("cut-")) {
+            marks.unwanted.insert(place_of_last(value));
+        }
+        Some(Content::of(&self.0.schema, value, &marks))
+    }
+
+    fn told(&self, value: &Value) -> words::Told {
+        words::told(self.0.flat.get_or_init(|| Flat::new(&self.0.schema)).as_ref(), value)
     }
 
     /// What a value comes to.
@@ -125,8 +152,7 @@ impl Shape {
         if validator.is_valid(&value) {
             return Reading { telling, ..Reading::of_nothing(Vec::new()).with_value(value) };
         }
-        let flat = self.0.flat.get_or_init(|| Flat::new(&self.0.schema)).as_ref();
-        let words::Told { errors, marks } = words::told(flat, &value);
+        let words::Told { errors, marks } = self.told(&value);
         let content = Content::of(&self.0.schema, &value, &marks);
         Reading { telling, content, ..Reading::of_nothing(errors).with_value(value) }
     }
@@ -178,16 +204,24 @@ fn block_in(text: &str, error: Unreadable) -> Result<(Value, &str), Problem> {
     Err(Problem::from(error))
 }
 
-/// JSON without the blanks between its parts.
-fn in_one_line(text: &str) -> String {
-    let (mut is_string, mut is_escaped) = (false, false);
-    let is_kept = |c: &char| {
-        let is_part = is_string || !c.is_ascii_whitespace();
-        is_string ^= *c == '"' && !is_escaped;
-        is_escaped = is_string && *c == '\\' && !is_escaped;
-        is_part
-    };
-    text.chars().filter(is_kept).collect()
+/// The place of what was written last in a value, as a JSON pointer.
+fn place_of_last(mut value: &Value) -> String {
+    let mut place = String::new();
+    loop {
+        let (token, inner) = match value {
+            Value::Object(members) => match members.iter().next_back() {
+                Some((name, inner)) => (pointer_token(name).into_owned(), inner),
+                None => return place,
+            },
+            Value::Array(items) => match items.last() {
+                Some(inner) => ((items.len() - 1).to_string(), inner),
+                None => return place,
+            },
+            _ => return place,
+        };
+        place = place + "/" + &token;
+        value = inner;
+    }
 }
 
 /// Why there is no value in a text.
@@ -238,12 +272,14 @@ pub struct Reading {
     content: Content,
     /// The value's text in one line, where the value is what was written and nothing else.
     pub(super) written: Option<String>,
+    /// What was done to the text to make it the value.
+    pub(super) adapted: Vec<String>,
 }
 
 impl Reading {
     /// A text without a value, for these reasons.
     pub const fn of_nothing(errors: Vec<String>) -> Self {
-        Self { value: None, errors, telling: 0, content: Content::NONE, written: None }
+        Self { value: None, errors, telling: 0, content: Content::NONE, written: None, adapted: Vec::new() }
     }
 
     fn with_value(self, value: Value) -> Self {
@@ -269,6 +305,11 @@ impl Reading {
     /// The value as it was written, in one line, if it is JSON as it came: numbers in it have all their digits.
     pub fn written(&self) -> Option<&str> {
         self.written.as_deref()
+    }
+
+    /// What was done to the text to make it the value, by the names of the [transforms](crate::adapt::Adaptation::transforms).
+    pub fn adapted(&self) -> &[String] {
+        &self.adapted
     }
 
     /// Whether it has any of the fields by which a value is worth something.

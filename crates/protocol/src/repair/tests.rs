@@ -1,3 +1,4 @@
+mod adapted;
 mod better;
 mod bounds;
 mod exact;

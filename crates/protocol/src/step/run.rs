@@ -357,7 +357,7 @@ impl Processor for Bound<'_> {
 fn reading(output: &Output, read: Read) -> Reading {
     match read.value {
         Some(value) => output.shape.check(value).with_errors(read.errors),
-        None => Reading::of_nothing(read.errors),
+        None => output.shape.unread(&read.text, read.errors),
     }
 }
 

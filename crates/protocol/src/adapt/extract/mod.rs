@@ -209,7 +209,8 @@ fn in_string(adapter: &Adapter, body: &str, regions: &[Region<'_>]) -> Option<St
         !is_part(start - 1, Fit::Broken)
             && wanted.is_none_or(|wanted| (start..start + inside.len()).contains(&wanted.start))
     };
-    let inside = region::strings(body).find(is_taken).map(|(_, inside)| inside);
+    let until = wanted.map_or(body.len(), |wanted| wanted.start);
+    let inside = region::strings(body, until).find(is_taken).map(|(_, inside)| inside);
     let unquoted = || {
         let escaped = region::escaped(body).filter(|_| wanted.is_none())?;
         Some(escaped).filter(|escaped| !is_part(offset_in(body, escaped), Fit::Other))

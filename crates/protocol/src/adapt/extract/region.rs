@@ -1,6 +1,6 @@
 //! The matcher: one pass over the text with a stack of open brackets.
 
-use super::super::tape::quoted;
+use super::super::tape::{plain_until, quoted};
 
 /// A part of a text between brackets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,15 +233,18 @@ impl<'t> Matcher<'t> {
     /// Goes to the quote that ends a string; false if none does.
     fn string(&mut self, quote: u8) -> bool {
         self.at += 1;
-        while let Some(&byte) = self.bytes.get(self.at) {
-            match byte {
-                b'\\' => self.at += 1,
-                byte if byte == quote => return true,
-                _ => {}
+        loop {
+            if quote == b'"' {
+                self.at = plain_until(self.bytes, self.at);
+            }
+            match self.bytes.get(self.at) {
+                None => return false,
+                Some(b'\\') => self.at += 1,
+                Some(&byte) if byte == quote => return true,
+                Some(_) => {}
             }
             self.at += 1;
         }
-        false
     }
 
     /// Goes behind a comment, if one begins here.
@@ -301,8 +304,9 @@ pub(super) fn escaped(text: &str) -> Option<&str> {
     Some(&text[start..end])
 }
 
-/// What stands in the JSON strings of `text` that begin with a bracket, behind more quotes perhaps, with the offset of each.
-pub(super) fn strings(text: &str) -> impl Iterator<Item = (usize, &str)> {
+/// What stands in the JSON strings of `text` that begin with a bracket, behind more quotes perhaps, with the offset of each; of those
+/// whose quotes are before `until`.
+pub(super) fn strings(text: &str, until: usize) -> impl Iterator<Item = (usize, &str)> {
     let bytes = text.as_bytes();
     let begins = move |start: usize| {
         let mut after = bytes[start..].iter().enumerate().take(LEAD);
@@ -312,7 +316,8 @@ pub(super) fn strings(text: &str) -> impl Iterator<Item = (usize, &str)> {
         });
         first.is_some_and(|(_, &byte)| byte == b'{' || byte == b'[')
     };
-    let quotes = text.match_indices('"').map(|(at, _)| at).filter(|&at| at == 0 || bytes[at - 1] != b'\\');
+    let quotes =
+        text[..until].match_indices('"').map(|(at, _)| at).filter(|&at| at == 0 || bytes[at - 1] != b'\\');
     let strings = quotes.filter(move |&at| begins(at)).filter_map(|at| Some((at + 1, quoted(&text[at..])?)));
     // What stands between two strings, from the end of one to the beginning of the next, has no quotes in it and ends with no bracket.
     strings.filter(|(_, inside)| {

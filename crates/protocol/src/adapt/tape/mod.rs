@@ -18,8 +18,10 @@ use serde_json::{Map, Number, Value};
 
 pub(super) use node::OnTape;
 use node::View;
+pub(super) use parse::plain_until;
 pub(crate) use parse::pointer_token;
 pub(super) use parse::{DEEPEST, Fault, Place, SyntaxError};
+pub(crate) use text::in_one_line;
 pub(super) use text::{escape, number, number_length, quoted, unescape};
 
 /// What a node is.

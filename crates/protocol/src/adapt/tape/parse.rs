@@ -371,7 +371,7 @@ fn hash(name: &[u8]) -> usize {
 
 /// Where the first quote, backslash or control character is, from `at` on; eight bytes at a time.
 #[inline]
-fn plain_until(bytes: &[u8], mut at: usize) -> usize {
+pub(in super::super) fn plain_until(bytes: &[u8], mut at: usize) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
     // The lowest high bit of the result is that of the first byte that is zero (below 32, for the last line).

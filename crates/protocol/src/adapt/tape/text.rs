@@ -63,6 +63,18 @@ fn unit_escape(bytes: &[u8]) -> Option<(usize, char)> {
     Some((12, pair.ok()?))
 }
 
+/// JSON without the blanks between its parts.
+pub(crate) fn in_one_line(text: &str) -> String {
+    let (mut is_string, mut is_escaped) = (false, false);
+    let is_kept = |c: &char| {
+        let is_part = is_string || !c.is_ascii_whitespace();
+        is_string ^= *c == '"' && !is_escaped;
+        is_escaped = is_string && *c == '\\' && !is_escaped;
+        is_part
+    };
+    text.chars().filter(is_kept).collect()
+}
+
 /// The number that `literal` writes, which is one of JSON; none, if neither 64 bits nor a double hold it: integers to the digit,
 /// fractions to the nearest, but not to infinity, and not to nothing.
 pub(in super::super) fn number(literal: &str) -> Option<Number> {

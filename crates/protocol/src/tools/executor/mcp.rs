@@ -122,7 +122,10 @@ impl McpClient {
     ) -> Result<Self, ToolsError> {
         let server = Server { name: "pipe".to_owned(), options, stderr: Tail::default() };
         let service = server.handshake((read, write), ClientLifecycleMode::Initialize).await;
-        let service = service.map_err(|(reason, _)| server.fault(reason))?;
+        let service = match service {
+            Ok(service) => service,
+            Err((reason, _)) => return Err(server.fault(reason).await),
+        };
         Ok(Self { service, server: Arc::new(server) })
     }
 
@@ -133,8 +136,9 @@ impl McpClient {
     pub async fn tools(&self) -> Result<(Vec<Tool>, Vec<ToolsError>), ToolsError> {
         let listed = tokio::time::timeout(self.server.options.timeout, self.service.peer().list_all_tools());
         let listed = match listed.await {
-            Ok(listed) => listed.map_err(|error| self.server.fault(reason::of_request(&error)))?,
-            Err(_) => return Err(self.server.fault("it took too long".to_owned())),
+            Ok(Ok(listed)) => listed,
+            Ok(Err(error)) => return Err(self.server.fault(reason::of_request(&error)).await),
+            Err(_) => return Err(self.server.fault("it took too long".to_owned()).await),
         };
         let (mut tools, mut refused) = (Vec::new(), Vec::new());
         for listed in listed {
@@ -177,8 +181,7 @@ impl Server {
         process.wrap(process_wrap::tokio::ProcessGroup::leader());
         let (process, stderr) = TokioChildProcess::builder(process).stderr(Stdio::piped()).spawn()?;
         if let Some(stderr) = stderr {
-            let tail = self.stderr.clone();
-            tokio::spawn(async move { tail.read(stderr).await });
+            self.stderr.follow(stderr);
         }
         Ok(process)
     }
@@ -195,11 +198,14 @@ impl Server {
         let first = match self.handshake(open()?, ClientLifecycleMode::Initialize).await {
             Ok(service) => return Ok(service),
             Err((reason, true)) => reason,
-            Err((reason, false)) => return Err(self.fault(reason)),
+            Err((reason, false)) => return Err(self.fault(reason).await),
         };
         let preferred_versions = vec![ProtocolVersion::LATEST];
         let discover = ClientLifecycleMode::Discover { preferred_versions };
-        self.handshake(open()?, discover).await.map_err(|_| self.fault(first))
+        match self.handshake(open()?, discover).await {
+            Ok(service) => Ok(service),
+            Err(_) => Err(self.fault(first).await),
+        }
     }
 
     /// The connection, or why there is none, and whether another way of asking may get one.
@@ -224,8 +230,8 @@ impl Server {
         }
     }
 
-    fn fault(&self, mut reason: String) -> ToolsError {
-        let stderr = self.stderr.text();
+    async fn fault(&self, mut reason: String) -> ToolsError {
+        let stderr = self.stderr.last_words().await;
         if let Some(last) = stderr.lines().last() {
             reason = format!("{reason} ({last})");
         }
@@ -248,7 +254,7 @@ impl McpTool {
         // When the call is dropped, the SDK tells the server that it is off.
         match tokio::time::timeout(limit, self.peer.call_tool(params)).await {
             Ok(Ok(result)) => envelope(result),
-            Ok(Err(error)) => ToolResult::failed(self.failure(error)),
+            Ok(Err(error)) => ToolResult::failed(self.failure(error).await),
             Err(_) => {
                 let message = format!("the tool did not answer within {} seconds", limit.as_secs_f64());
                 ToolResult::failed(Problem::new(codes::TIMEOUT, message))
@@ -256,7 +262,7 @@ impl McpTool {
         }
     }
 
-    fn failure(&self, error: ServiceError) -> Problem {
+    async fn failure(&self, error: ServiceError) -> Problem {
         match error {
             ServiceError::McpError(error) => {
                 Problem::from(error.message.into_owned()).with("rpc_code", error.code.0)
@@ -264,7 +270,7 @@ impl McpTool {
             ServiceError::TransportSend(_) | ServiceError::TransportClosed => {
                 let message = format!("the MCP server cannot be asked: {}", reason::of_request(&error));
                 let problem = Problem::new(codes::TOOL_UNAVAILABLE, message);
-                let stderr = self.server.stderr.text();
+                let stderr = self.server.stderr.last_words().await;
                 if stderr.is_empty() { problem } else { problem.with("stderr", stderr) }
             }
             other => format!("the MCP server gives no result: {}", reason::of_request(&other)).into(),

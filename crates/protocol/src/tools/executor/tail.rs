@@ -1,15 +1,24 @@
 //! Output of processes, read within bounds.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::watch;
 
 /// The most bytes of standard error that are kept: its end, where the reason mostly is.
 const KEPT: usize = 4096;
 
+/// How long the end of what is followed is waited for, once it should come.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// The end of what a process wrote to standard error, as it comes.
 #[derive(Clone, Default)]
-pub(super) struct Tail(Arc<Mutex<Kept>>);
+pub(super) struct Tail {
+    kept: Arc<Mutex<Kept>>,
+    /// How many sources are followed.
+    followed: watch::Sender<usize>,
+}
 
 #[derive(Default)]
 struct Kept {
@@ -19,11 +28,29 @@ struct Kept {
 }
 
 impl Tail {
+    /// Reads until the other side closes, in a task of its own.
+    pub(super) fn follow(&self, source: impl AsyncRead + Unpin + Send + 'static) {
+        let tail = self.clone();
+        tail.followed.send_modify(|many| *many += 1);
+        tokio::spawn(async move {
+            tail.read(source).await;
+            tail.followed.send_modify(|many| *many -= 1);
+        });
+    }
+
+    /// What came of sources that are about to end, or ended.
+    pub(super) async fn last_words(&self) -> String {
+        let mut followed = self.followed.subscribe();
+        // Who holds it open, a grandchild perhaps, is not waited for.
+        let _ = tokio::time::timeout(PATIENCE, followed.wait_for(|many| *many == 0)).await;
+        self.text()
+    }
+
     /// Reads until the other side closes.
     pub(super) async fn read(&self, mut source: impl AsyncRead + Unpin) {
         let mut piece = [0; 1024];
         while let Ok(count @ 1..) = source.read(&mut piece).await {
-            let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
             kept.bytes.extend_from_slice(&piece[..count]);
             let surplus = kept.bytes.len().saturating_sub(KEPT);
             kept.is_cut |= surplus > 0;
@@ -33,7 +60,7 @@ impl Tail {
 
     /// What has come so far, as text: in whole lines, unless there is but one.
     pub(super) fn text(&self) -> String {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let is_inside = |byte: &u8| *byte & 0xC0 == 0x80;
         let begin =
             if kept.is_cut { kept.bytes.iter().take_while(|byte| is_inside(byte)).count() } else { 0 };
@@ -65,6 +92,19 @@ mod tests {
         tail.read(text.as_bytes()).await;
         assert!(tail.text().ends_with("xthe end"));
         assert_eq!(tail.text().len(), KEPT - 1);
+    }
+
+    #[tokio::test]
+    async fn what_is_followed_is_waited_for() {
+        let tail = Tail::default();
+        assert_eq!(tail.last_words().await, "");
+        let (mut from, to) = tokio::io::duplex(8);
+        tail.follow(to);
+        let write = async move {
+            tokio::task::yield_now().await;
+            tokio::io::AsyncWriteExt::write_all(&mut from, b"the last words\n").await.expect("written");
+        };
+        assert_eq!(tokio::join!(tail.last_words(), write).0, "the last words");
     }
 
     #[tokio::test]

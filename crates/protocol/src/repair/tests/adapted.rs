@@ -1,0 +1,102 @@
+//! Texts that need no model, and what of broken ones is protected.
+
+use super::*;
+use crate::adapt::{AdaptOptions, Tolerance};
+
+fn order() -> Shape {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "count": { "type": "integer" },
+            "name": { "type": "string" },
+            "tags": { "type": "array", "items": { "type": "string" } },
+        },
+        "required": ["count"],
+    });
+    Shape::of_schema(schema, "order").expect("a schema")
+}
+
+async fn adapted(text: &str, answers: &[&str]) -> (usize, Answer) {
+    let backend = says(answers);
+    let repairer = Repairer::new(PromptRunner::new(backend.clone(), "m"), order());
+    let options = AdaptOptions::full().with_tolerance(Tolerance::Json5);
+    let repairer = repairer.with_adaptation(options).expect("options");
+    let answer = repairer.repair(&Plan::default(), text).await.expect("an answer");
+    (backend.asked().len(), answer)
+}
+
+#[tokio::test]
+async fn what_has_one_meaning_needs_no_model() {
+    for (text, value, done) in [
+        (r#"{"count":"2",}"#, json!({ "count": 2 }), &["trailing-comma", "str->int"][..]),
+        ("{count: 2, 'name': 'pen'}", json!({ "count": 2, "name": "pen" }), &["bare-name"]),
+        ("{\"count\": 2, \"name\": \"a\nb\"}", json!({ "count": 2, "name": "a\nb" }), &["control-character"]),
+    ] {
+        let (asked, answer) = adapted(text, &[]).await;
+        assert_eq!((asked, answer.verdict, &answer.value), (0, Verdict::Valid, &Some(value)), "{text}");
+        for name in done {
+            assert!(answer.adapted.iter().any(|transform| transform == name), "{text}: {:?}", answer.adapted);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_mended_keeps_its_digits() {
+    let schema = json!({ "type": "object", "properties": { "x": { "type": "number" } } });
+    let shape = Shape::of_schema(schema, "any").expect("a schema");
+    let repairer = Repairer::new(PromptRunner::new(says(&[]), "m"), shape);
+    let repairer = repairer.with_adaptation(AdaptOptions::full()).expect("options");
+    let text = "{ \"x\": 0.12345678901234567890, }";
+    let answer = repairer.repair(&Plan::default(), text).await.expect("an answer");
+    assert_eq!(answer.written.as_deref(), Some(r#"{"x":0.12345678901234567890}"#));
+}
+
+#[tokio::test]
+async fn what_is_left_to_the_model_is_asked_about_the_value() {
+    let (asked, answer) =
+        adapted(r#"{"count": "two", "name": "pen",}"#, &[r#"{"count": 2, "name": "pen"}"#]).await;
+    assert_eq!((asked, answer.verdict), (1, Verdict::Valid));
+    let (asked, answer) = adapted(r#"{"count": "two", "name": "pen",}"#, &["I cannot."; 2]).await;
+    assert_eq!((asked, answer.verdict), (2, Verdict::Partial), "the value is worth something");
+    assert_eq!(answer.value, Some(json!({ "count": "two", "name": "pen" })));
+    assert!(answer.errors[0].contains("Field \"count\""), "{:?}", answer.errors);
+}
+
+#[tokio::test]
+async fn what_can_be_made_out_of_a_broken_text_is_not_lost() {
+    let shape = order();
+    for (text, kept, lost) in [
+        (
+            r#"{"count": 2 "name": "pen", "tags": ["a", "b"]"#,
+            r#"{"count": 2, "name": "pen", "tags": ["a", "b"]}"#,
+            r#"{"count": 0, "name": "pen", "tags": ["a", "b"]}"#,
+        ),
+        // Of what was cut off nothing is known of the end.
+        (
+            r#"{"count": 2, "name": "a red pe"#,
+            r#"{"count": 2, "name": "a red pen"}"#,
+            r#"{"name": "a red pe"}"#,
+        ),
+        (
+            r#"{"count": 2, "tags": ["a", "b"#,
+            r#"{"count": 2, "tags": ["a", "blue"]}"#,
+            r#"{"count": 2, "tags": []}"#,
+        ),
+        // Names that nobody asked for may go.
+        (r#"{"type": "integer", "count": 2"#, r#"{"count": 2}"#, r#"{"count": 3}"#),
+    ] {
+        let before = shape.read(text);
+        assert_eq!(before.value, None, "{text}");
+        assert!(!shape.read(kept).loses(&before), "{text}: {kept}");
+        assert!(shape.read(lost).loses(&before), "{text}: {lost}");
+    }
+}
+
+#[test]
+fn prose_is_no_broken_text() {
+    let value = order().read(r#"{"count": 2}"#);
+    for text in ["I have 2 pens, \"red\" and 'blue'.", "Use {braces} or [1, 2]: it is yours", "", "\"count\""]
+    {
+        assert!(!value.loses(&order().read(text)), "{text}");
+    }
+}
