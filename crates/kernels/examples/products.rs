@@ -9,7 +9,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use formwork_kernels::{Activation, Encoding, PackedRows, Tier, pack};
+use formwork_kernels::{Activation, Encoding, Outputs, PackedRows, Tier, pack};
 
 const TYPES: [(Encoding, usize, usize); 16] = [
     (Encoding::Q4_0, 32, 18),
@@ -71,7 +71,7 @@ fn measure(encoding: Encoding, name: &str, columns: usize, row_bytes: usize) {
     let packing = seconds(1, || pack(encoding, &bytes, row_bytes, &mut packed));
     let large = PackedRows::new(encoding, rows, columns, &packed);
     let mut out = vec![0.0; rows];
-    let one = seconds(5, || large.products(0, &[token(0, false)], &mut [&mut out]));
+    let one = seconds(5, || large.products(0, &[token(0, false)], Outputs::new(&mut out, rows)));
     print!("{name:7} {:8.1}", packed.len() as f64 / one / 1e9);
 
     let packed = &packed[..PackedRows::bytes_for(encoding, SMALL, columns)];
@@ -80,9 +80,9 @@ fn measure(encoding: Encoding, name: &str, columns: usize, row_bytes: usize) {
     for (tokens, is_fine) in cases {
         let x: Vec<Activation<'_>> = (0..tokens).map(|t| token(t, is_fine)).collect();
         let mut out = vec![0.0; tokens * SMALL];
-        let mut out: Vec<&mut [f32]> = out.chunks_mut(SMALL).collect();
         let repeats = 512 / tokens;
-        let time = seconds(5, || (0..repeats).for_each(|_| small.products(0, &x, &mut out)));
+        let time =
+            seconds(5, || (0..repeats).for_each(|_| small.products(0, &x, Outputs::new(&mut out, SMALL))));
         print!(" {:6.0}", (repeats * tokens * SMALL * columns) as f64 / time / 1e9);
     }
     println!("           {:6.2}", bytes.len() as f64 / packing / 1e9);

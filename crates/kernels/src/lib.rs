@@ -101,6 +101,7 @@ mod format;
 mod k;
 mod layout;
 mod legacy;
+mod outputs;
 mod packed;
 mod products;
 mod table;
@@ -114,6 +115,7 @@ pub use self::encoding::Encoding;
 pub use self::float::dot as dot_f32;
 pub use self::format::GROUP;
 pub use self::layout::TILE_ROWS;
+pub use self::outputs::Outputs;
 pub use self::packed::{PackedRows, pack};
 pub use self::products::Tier;
 

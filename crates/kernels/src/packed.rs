@@ -6,6 +6,7 @@ use crate::layout::{
     TILE_ROWS, code_bytes, float_tile_bytes, head, head_bytes, heads_bytes, levels, pack_floats, pack_tile,
     tile_bytes,
 };
+use crate::outputs::Outputs;
 use crate::products::{Tier, Tiles, products_by};
 use crate::{k, legacy, table};
 
@@ -17,7 +18,7 @@ use crate::{k, legacy, table};
 /// 19, and more where the machine is busy).
 ///
 /// ```
-/// use formwork_kernels::{Activation, Encoding, PackedRows, pack};
+/// use formwork_kernels::{Activation, Encoding, Outputs, PackedRows, pack};
 ///
 /// // Three rows of 32 eight-bit weights with the scale 1: a row of ones, one of twos and one of threes.
 /// let rows: Vec<u8> = (1..=3).flat_map(|q| [&[0x00, 0x3c][..], &[q; 32]].concat()).collect();
@@ -28,7 +29,7 @@ use crate::{k, legacy, table};
 /// let values = [1.0; 32];
 /// let groups = Activation::quantize(&values);
 /// let mut out = [0.0; 3];
-/// packed.products(0, &[Activation::new(&values, &groups)], &mut [&mut out]);
+/// packed.products(0, &[Activation::new(&values, &groups)], Outputs::new(&mut out, 3));
 /// assert_eq!([32.0, 64.0, 96.0], out);
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -74,20 +75,26 @@ impl<'a> PackedRows<'a> {
         self.columns
     }
 
-    /// The dot products of rows, from a tile's first on and as many as there is room for, with activation rows:
-    /// `out[token][row]`. A product does not depend on what else is asked for.
+    /// The dot products of rows, from a tile's first on and as many as there are outputs for, with activation rows. A product does not
+    /// depend on what else is asked for.
     ///
     /// # Panics
-    /// When there are not as many rows of `out` as of activations, when these are not all of the same length or go past the
-    /// last row, or when activations are not as long as rows or not all of the same number of bits.
-    pub fn products(&self, first_tile: usize, x: &[Activation<'_>], out: &mut [&mut [f32]]) {
+    /// When there are not as many tokens of outputs as of activations, more outputs than rows, or when activations are not as long as
+    /// rows.
+    pub fn products(&self, first_tile: usize, x: &[Activation<'_>], out: Outputs<'_>) {
         self.products_by(Tier::best(), first_tile, x, out);
     }
 
     /// The dot products of the rows of a tile; zeros where it has none.
     pub fn tile(&self, tile: usize, x: Activation<'_>) -> [f32; TILE_ROWS] {
         let mut out = [0.0; TILE_ROWS];
-        products_by(Tier::best(), self.encoding, self.tiles(tile, 1), &[x], &mut [&mut out]);
+        products_by(
+            Tier::best(),
+            self.encoding,
+            self.tiles(tile, 1),
+            &[x],
+            Outputs::new(&mut out, TILE_ROWS),
+        );
         out
     }
 
@@ -104,14 +111,8 @@ impl<'a> PackedRows<'a> {
     }
 
     /// [`PackedRows::products`], by instructions that this processor has.
-    pub(crate) fn products_by(
-        &self,
-        tier: Tier,
-        first_tile: usize,
-        x: &[Activation<'_>],
-        out: &mut [&mut [f32]],
-    ) {
-        let rows = out.first().map_or(0, |out| out.len());
+    pub(crate) fn products_by(&self, tier: Tier, first_tile: usize, x: &[Activation<'_>], out: Outputs<'_>) {
+        let rows = out.rows();
         assert!(first_tile * TILE_ROWS + rows <= self.rows, "outputs for {} rows", self.rows);
         products_by(tier, self.encoding, self.tiles(first_tile, rows.div_ceil(TILE_ROWS)), x, out);
     }

@@ -7,6 +7,7 @@ use crate::encoding::Encoding;
 use crate::float::{Bf16, F16, F32, FloatFormat};
 use crate::format::{BlockFormat, GROUP, Header, each};
 use crate::layout::{PIECES, TILE_ROWS, code_bytes, head, head_bytes, heads_bytes, levels};
+use crate::outputs::Outputs;
 #[cfg(target_arch = "x86_64")]
 use crate::x86;
 use crate::{k, legacy, table};
@@ -115,21 +116,17 @@ pub(crate) fn products_by(
     encoding: Encoding,
     tiles: Tiles<'_>,
     x: &[Activation<'_>],
-    out: &mut [&mut [f32]],
+    out: Outputs<'_>,
 ) {
     tier.check();
-    assert_eq!(x.len(), out.len(), "activations and outputs");
-    let Some(first) = out.first() else { return };
-    let (rows, is_fine) = (first.len(), x[0].fine_rests().is_some());
-    assert!(rows <= tiles.bytes.len() / tiles.tile_bytes * TILE_ROWS, "more outputs than rows");
-    assert!(out.iter().all(|out| out.len() == rows), "outputs for each of {rows} rows");
+    assert_eq!(x.len(), out.tokens(), "activations and outputs");
+    assert!(out.rows() <= tiles.bytes.len() / tiles.tile_bytes * TILE_ROWS, "more outputs than rows");
     let groups = tiles.columns / GROUP;
     let fits = |x: &Activation<'_>| {
         let is_quantized = x.groups().len() == groups && x.fine_rests().is_none_or(|x| x.len() == groups);
         x.values().len() == tiles.columns && (encoding.is_float() || is_quantized)
     };
     assert!(x.iter().all(fits), "activations as long as rows of {} weights", tiles.columns);
-    assert!(x.iter().all(|x| x.fine_rests().is_some() == is_fine), "activations of 8 and of 16 bits");
     match tier {
         // SAFETY: the processor has the tier, and lengths fit, as asserted above.
         #[cfg(target_arch = "x86_64")]
@@ -152,17 +149,17 @@ pub(crate) fn products_by(
 fn portable(
     tiles: Tiles<'_>,
     x: &[Activation<'_>],
-    out: &mut [&mut [f32]],
+    mut out: Outputs<'_>,
     tile: fn(&[u8], &[Activation<'_>], &mut [[f32; TILE_ROWS]]),
 ) {
     let mut sums = vec![[0.0; TILE_ROWS]; x.len()];
-    let rows = out[0].len();
+    let rows = out.rows();
     for (first, bytes) in (0..rows).step_by(TILE_ROWS).zip(tiles.bytes.chunks_exact(tiles.tile_bytes)) {
         sums.fill([0.0; TILE_ROWS]);
         tile(bytes, x, &mut sums);
         let last = rows.min(first + TILE_ROWS);
-        for (out, sums) in out.iter_mut().zip(&sums) {
-            out[first..last].copy_from_slice(&sums[..last - first]);
+        for (token, sums) in sums.iter().enumerate() {
+            out.token(token)[first..last].copy_from_slice(&sums[..last - first]);
         }
     }
 }

@@ -157,8 +157,7 @@ impl PackedSample {
     /// The bits of `[tokens][rows]`.
     fn products(&self, tier: Tier, x: &[Activation<'_>]) -> Vec<u32> {
         let mut sums = vec![f32::NAN; self.rows * x.len()];
-        let mut out: Vec<&mut [f32]> = sums.chunks_mut(self.rows).collect();
-        self.view().products_by(tier, 0, x, &mut out);
+        self.view().products_by(tier, 0, x, Outputs::new(&mut sums, self.rows));
         sums.into_iter().map(f32::to_bits).collect()
     }
 
@@ -197,10 +196,15 @@ impl Tokens {
     }
 
     fn all(&self, is_fine: bool) -> Vec<Activation<'_>> {
+        self.rounded(if is_fine { |_| true } else { |_| false })
+    }
+
+    /// Those for which it is so with 16 bits.
+    fn rounded(&self, is_fine: fn(usize) -> bool) -> Vec<Activation<'_>> {
         let len = self.columns / GROUP;
         let token = |(t, values)| {
             let groups = &self.groups[t * len..(t + 1) * len];
-            if is_fine {
+            if is_fine(t) {
                 Activation::fine(values, groups, &self.rests[t * len..(t + 1) * len])
             } else {
                 Activation::new(values, groups)
@@ -330,7 +334,9 @@ fn tiers_and_tiles_give_the_bits_of_the_definition() {
             let packed = PackedSample::shuffled(&sample, rows, sample.columns(groups));
             for count in tokens {
                 let tokens = Tokens::new(count, packed.columns);
-                for x in [tokens.all(false), tokens.all(true)] {
+                for x in
+                    [|_| false, |_| true, |t| t == 0, |t: usize| t % 5 < 2].map(|fine| tokens.rounded(fine))
+                {
                     let expected = packed.defined(&x);
                     for tier in Tier::available() {
                         let given = packed.products(tier, &x);
@@ -374,12 +380,11 @@ fn tiles_and_runs_of_rows_give_the_same_bits() {
             assert_eq!(*expected, view.tile(row / TILE_ROWS, x[0])[row % TILE_ROWS].to_bits());
         }
         let mut sums = vec![0.0; 2 * 37];
-        let mut out: Vec<&mut [f32]> = sums.chunks_mut(37).collect();
-        view.products(0, &x, &mut out);
+        view.products(0, &x, Outputs::new(&mut sums, 37));
         assert_eq!(expected, sums.iter().map(|sum| sum.to_bits()).collect::<Vec<_>>());
         // From the second tile on.
         let mut out = [0.0; 20];
-        view.products(1, &x[..1], &mut [&mut out]);
+        view.products(1, &x[..1], Outputs::new(&mut out, 20));
         assert_eq!(expected[16..36], out.map(f32::to_bits));
     }
 }

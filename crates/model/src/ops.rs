@@ -9,29 +9,38 @@ use formwork_kernels::{dot_f32, fma};
 const ELEMENTS: usize = 1 << 13;
 
 /// Divides each row of `weight.len()` elements by its root mean square and multiplies with `weight`.
-pub(crate) fn rms_norm(rows: &[f32], weight: &[f32], epsilon: f32) -> Vec<f32> {
-    let mut out = rows.to_vec();
-    rms_norm_in_place(&mut out, weight, epsilon);
-    out
+pub(crate) fn rms_norm(rows: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]) {
+    let least = (ELEMENTS / weight.len()).max(1);
+    let rows = rows.par_chunks_exact(weight.len()).zip(out.par_chunks_exact_mut(weight.len()));
+    rows.with_min_len(least).for_each(|(row, out)| {
+        let scale = norm_scale(row, epsilon);
+        for ((out, x), w) in out.iter_mut().zip(row).zip(weight) {
+            *out = *x * scale * w;
+        }
+    });
 }
 
 /// [`rms_norm`], over the rows themselves.
 pub(crate) fn rms_norm_in_place(rows: &mut [f32], weight: &[f32], epsilon: f32) {
     let least = (ELEMENTS / weight.len()).max(1);
     rows.par_chunks_exact_mut(weight.len()).with_min_len(least).for_each(|row| {
-        let mean_square = dot_f32(row, row) / weight.len() as f32;
-        let scale = 1.0 / (mean_square + epsilon).sqrt();
+        let scale = norm_scale(row, epsilon);
         for (x, w) in row.iter_mut().zip(weight) {
             *x = *x * scale * w;
         }
     });
 }
 
-/// `rows += other`
-pub(crate) fn add(rows: &mut [f32], other: &[f32]) {
+/// One divided by the root mean square.
+fn norm_scale(row: &[f32], epsilon: f32) -> f32 {
+    1.0 / (dot_f32(row, row) / row.len() as f32 + epsilon).sqrt()
+}
+
+/// `rows += other * scale`
+pub(crate) fn add_scaled(rows: &mut [f32], other: &[f32], scale: f32) {
     rows.par_chunks_mut(ELEMENTS).zip(other.par_chunks(ELEMENTS)).for_each(|(rows, other)| {
         for (x, y) in rows.iter_mut().zip(other) {
-            *x += y;
+            *x += y * scale;
         }
     });
 }

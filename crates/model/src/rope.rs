@@ -1,6 +1,12 @@
 //! Rotary embeddings: positions as angles.
 
+use rayon::prelude::*;
+
 use crate::spec::{ModelSpec, RopePairing};
+
+/// Elements that are worth a thread, and angles.
+const ELEMENTS: usize = 1 << 13;
+const ANGLES: usize = 1 << 9;
 
 /// The rotary frequencies of a model, one row per set.
 #[derive(Debug)]
@@ -37,20 +43,35 @@ impl Rope {
     }
 
     /// The rotations of every set for some positions.
-    pub(crate) fn rotations(&self, positions: &(impl Iterator<Item = usize> + Clone)) -> Vec<Rotation> {
+    pub(crate) fn rotations(&self, positions: impl Iterator<Item = usize>) -> Vec<Rotation> {
+        let positions: Vec<usize> = positions.collect();
         let rotation = |Frequencies { radians, magnitude }: &Frequencies| {
-            let angles = positions.clone().flat_map(|at| radians.iter().map(move |f| at as f32 * f));
-            let turned = angles.map(|angle| (angle.cos() * magnitude, angle.sin() * magnitude));
-            let (cos, sin) = turned.unzip();
-            Rotation { pairing: self.pairing, pairs: radians.len(), cos, sin }
+            let pairs = radians.len();
+            let (mut cos, mut sin) = (vec![0.0; pairs * positions.len()], vec![0.0; pairs * positions.len()]);
+            let rows = cos.par_chunks_exact_mut(pairs).zip(sin.par_chunks_exact_mut(pairs));
+            rows.zip(&positions).with_min_len(ANGLES / pairs + 1).for_each(|((cos, sin), &at)| {
+                for ((cos, sin), radians) in cos.iter_mut().zip(sin).zip(radians) {
+                    let angle = at as f32 * radians;
+                    (*cos, *sin) = (angle.cos() * magnitude, angle.sin() * magnitude);
+                }
+            });
+            Rotation { pairing: self.pairing, pairs, cos, sin }
         };
         self.sets.iter().map(rotation).collect()
     }
 }
 
 impl Rotation {
-    /// Rotates the heads of the token at index `token` of the run. Elements past the rotary part stay.
-    pub(crate) fn apply(&self, token: usize, heads: &mut [f32], head_dim: usize) {
+    /// Rotates the heads of all tokens of the run, `[tokens, heads, head_dim]`, of `len` elements a token. Elements past the rotary part
+    /// stay.
+    pub(crate) fn apply(&self, rows: &mut [f32], len: usize, head_dim: usize) {
+        let least = (ELEMENTS / len).max(1);
+        let tokens = rows.par_chunks_exact_mut(len).with_min_len(least).enumerate();
+        tokens.for_each(|(token, heads)| self.apply_to(token, heads, head_dim));
+    }
+
+    /// Rotates the heads of the token at index `token` of the run.
+    fn apply_to(&self, token: usize, heads: &mut [f32], head_dim: usize) {
         let row = token * self.pairs..(token + 1) * self.pairs;
         let (cos, sin) = (&self.cos[row.clone()], &self.sin[row]);
         for head in heads.chunks_exact_mut(head_dim) {

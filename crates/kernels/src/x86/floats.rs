@@ -7,6 +7,7 @@ use super::vector::Vector;
 use crate::activation::Activation;
 use crate::float::{Bf16, F16, F32, FloatFormat};
 use crate::layout::{PLANE, TILE_ROWS};
+use crate::outputs::Outputs;
 use crate::products::{CHAINS, Tiles};
 
 /// Tokens that go over all tiles together.
@@ -47,22 +48,22 @@ impl LoadColumn for Bf16 {
 /// The products of tiles.
 ///
 /// # Safety
-/// The processor must have the instructions of `V`, activations must be as long as rows, and all of `out` have as many
-/// rows, no more than the tiles.
+/// The processor must have the instructions of `V`, activations must be as long as rows, and `out` have as many
+/// tokens, and no more rows than the tiles.
 #[inline(always)]
 pub(super) unsafe fn products<F: LoadColumn, V: Vector>(
     tiles: Tiles<'_>,
     x: &[Activation<'_>],
-    out: &mut [&mut [f32]],
+    mut out: Outputs<'_>,
 ) {
-    let rows = out[0].len();
-    for (x, out) in x.chunks(ROUND).zip(out.chunks_mut(ROUND)) {
+    let rows = out.rows();
+    for (first, x) in (0..x.len()).step_by(ROUND).zip(x.chunks(ROUND)) {
         for row in (0..rows).step_by(V::ROWS) {
             let tile = &tiles.bytes[row / TILE_ROWS * tiles.tile_bytes..][..tiles.tile_bytes];
             let tile = &tile[row % TILE_ROWS * F::BYTES..];
             let mut token = 0;
             while token < x.len() {
-                let (x, out) = (&x[token..], &mut out[token..]);
+                let (x, out) = (&x[token..], out.of(first + token..first + x.len()));
                 token += match x.len() {
                     1 => block::<F, V, 1>(tile, row, x, out),
                     2 | 4 => block::<F, V, 2>(tile, row, x, out),
@@ -79,7 +80,7 @@ unsafe fn block<F: LoadColumn, V: Vector, const T: usize>(
     tile: &[u8],
     row: usize,
     x: &[Activation<'_>],
-    out: &mut [&mut [f32]],
+    mut out: Outputs<'_>,
 ) -> usize {
     let columns = x[0].values().len();
     let mut values = [std::ptr::null::<f32>(); T];
@@ -110,9 +111,10 @@ unsafe fn block<F: LoadColumn, V: Vector, const T: usize>(
             *chain = V::add_product(weights, x, *chain);
         }
     }
-    for t in 0..T {
-        let sum = V::plus(V::plus(chains[0][t], chains[1][t]), V::plus(chains[2][t], chains[3][t]));
-        store::<V>(&mut out[t][row..], sum);
+    let [first, second, third, fourth] = chains;
+    let of_tokens = first.into_iter().zip(second).zip(third.into_iter().zip(fourth));
+    for (t, ((a, b), (c, d))) in of_tokens.enumerate() {
+        store::<V>(&mut out.token(t)[row..], V::plus(V::plus(a, b), V::plus(c, d)));
     }
     T
 }

@@ -20,18 +20,19 @@ use self::vector::{Avx2, AvxVnni, Eight, Sixteen};
 use crate::activation::{Activation, Q8Block, rest_groups};
 use crate::attention::POSITIONS;
 use crate::format::GROUP;
+use crate::outputs::Outputs;
 use crate::products::{Tier, Tiles};
 
 /// The products of tiles of blocks.
 ///
 /// # Safety
-/// The processor must have the tier, which must not be the portable one; activations must be as long as rows, and all of `out`
-/// have as many rows, no more than the tiles.
+/// The processor must have the tier, which must not be the portable one; activations must be as long as rows, and `out` have as
+/// many tokens, and no more rows than the tiles.
 pub(crate) unsafe fn products<B: Unpack>(
     tier: Tier,
     tiles: Tiles<'_>,
     x: &[Activation<'_>],
-    out: &mut [&mut [f32]],
+    out: Outputs<'_>,
 ) {
     match tier {
         Tier::Portable => unreachable!("not a tier of this module"),
@@ -42,17 +43,17 @@ pub(crate) unsafe fn products<B: Unpack>(
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn products_avx2<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>], out: &mut [&mut [f32]]) {
+unsafe fn products_avx2<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>], out: Outputs<'_>) {
     sweep::products::<B, Eight<Avx2>>(tiles, x, out);
 }
 
 #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
-unsafe fn products_avx_vnni<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>], out: &mut [&mut [f32]]) {
+unsafe fn products_avx_vnni<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>], out: Outputs<'_>) {
     sweep::products::<B, Eight<AvxVnni>>(tiles, x, out);
 }
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
-unsafe fn products_avx512<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>], out: &mut [&mut [f32]]) {
+unsafe fn products_avx512<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>], out: Outputs<'_>) {
     sweep::products::<B, Sixteen>(tiles, x, out);
 }
 
@@ -64,7 +65,7 @@ pub(crate) unsafe fn float_products<F: LoadColumn>(
     tier: Tier,
     tiles: Tiles<'_>,
     x: &[Activation<'_>],
-    out: &mut [&mut [f32]],
+    out: Outputs<'_>,
 ) {
     match tier {
         Tier::Portable => unreachable!("not a tier of this module"),
@@ -74,12 +75,12 @@ pub(crate) unsafe fn float_products<F: LoadColumn>(
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn floats_avx2<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], out: &mut [&mut [f32]]) {
+unsafe fn floats_avx2<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], out: Outputs<'_>) {
     floats::products::<F, Eight<Avx2>>(tiles, x, out);
 }
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl")]
-unsafe fn floats_avx512<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], out: &mut [&mut [f32]]) {
+unsafe fn floats_avx512<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], out: Outputs<'_>) {
     floats::products::<F, Sixteen>(tiles, x, out);
 }
 

@@ -13,6 +13,7 @@ use super::vector::Vector;
 use crate::activation::{Activation, Q8Block};
 use crate::format::GROUP;
 use crate::layout::{PIECES, PLANE, TILE_ROWS, code_bytes, head_bytes, heads_bytes};
+use crate::outputs::Outputs;
 use crate::products::Tiles;
 
 /// Groups in a panel, 768 bytes each. With 8 to 64 the speed is the same.
@@ -30,23 +31,24 @@ const AHEAD: usize = 8192;
 /// The products of tiles.
 ///
 /// # Safety
-/// The processor must have the instructions of `V`, activations must be as long as rows, and all of `out` have as many
-/// rows, no more than the tiles.
+/// The processor must have the instructions of `V`, activations must be as long as rows, and `out` have as many tokens, and
+/// no more rows than the tiles.
 #[inline(always)]
 pub(super) unsafe fn products<B: Unpack, V: Vector>(
     tiles: Tiles<'_>,
     x: &[Activation<'_>],
-    out: &mut [&mut [f32]],
+    mut out: Outputs<'_>,
 ) {
-    let is_fine = x[0].fine_rests().is_some();
+    let Some(first) = x.first() else { return };
+    let is_fine = x.iter().any(|x| x.fine_rests().is_some());
     let few = if V::ROWS == TILE_ROWS { FEW } else { 1 };
     if x.len() <= few && !is_fine {
         let bytes = tiles.bytes.chunks_exact(tiles.tile_bytes);
-        for (tile, bytes) in (0..out[0].len()).step_by(TILE_ROWS).zip(bytes) {
+        for (tile, bytes) in (0..out.rows()).step_by(TILE_ROWS).zip(bytes) {
             let mut token = 0;
             while token < x.len() {
                 let place = Straight { bytes, columns: tiles.columns, first_row: tile };
-                let (x, out) = (&x[token..], &mut out[token..]);
+                let (x, out) = (&x[token..], out.of(token..x.len()));
                 token += match x.len() {
                     1 => straight::<B, V, 1>(place, x, out),
                     2 | 5 if V::ROWS == TILE_ROWS => straight::<B, V, 2>(place, x, out),
@@ -58,12 +60,12 @@ pub(super) unsafe fn products<B: Unpack, V: Vector>(
         }
         return;
     }
-    let token_bytes = if is_fine { 2 } else { 1 } * size_of_val(x[0].groups());
+    let token_bytes = if is_fine { 2 } else { 1 } * size_of_val(first.groups());
     let tokens = (ROUND / token_bytes).clamp(*ROUND_TOKENS.start(), *ROUND_TOKENS.end());
     // Whole blocks of tokens.
     let tokens = tokens / 6 * 6;
-    for (x, out) in x.chunks(tokens).zip(out.chunks_mut(tokens)) {
-        round::<B, V>(tiles, x, out);
+    for (first, x) in (0..x.len()).step_by(tokens).zip(x.chunks(tokens)) {
+        round::<B, V>(tiles, x, out.of(first..first + x.len()));
     }
 }
 
@@ -80,10 +82,10 @@ struct Straight<'a> {
 unsafe fn straight<B: Unpack, V: Vector, const T: usize>(
     tile: Straight<'_>,
     x: &[Activation<'_>],
-    out: &mut [&mut [f32]],
+    mut out: Outputs<'_>,
 ) -> usize {
     let groups = tile.columns / GROUP;
-    let rows = TILE_ROWS.min(out[0].len() - tile.first_row);
+    let rows = TILE_ROWS.min(out.rows() - tile.first_row);
     // Where a tile takes two vectors, these go through it by turns.
     let turn = if V::ROWS == TILE_ROWS { groups } else { PANEL };
     for first in (0..groups).step_by(turn) {
@@ -95,13 +97,13 @@ unsafe fn straight<B: Unpack, V: Vector, const T: usize>(
             for t in 0..T {
                 values[t] = x[t].groups().as_ptr().add(first);
                 if first > 0 {
-                    sums[t] = load::<V>(&out[t][row..]);
+                    sums[t] = load::<V>(&out.token(t)[row..]);
                 }
             }
             let count = turn.min(groups - first);
             let sums = meet::<V, _, T, false>(&packed, count, values, values, sums);
-            for t in 0..T {
-                store::<V>(&mut out[t][row..], sums[t]);
+            for (t, sums) in sums.into_iter().enumerate() {
+                store::<V>(&mut out.token(t)[row..], sums);
             }
         }
     }
@@ -110,10 +112,10 @@ unsafe fn straight<B: Unpack, V: Vector, const T: usize>(
 
 /// A few tokens with all tiles.
 #[inline(always)]
-unsafe fn round<B: Unpack, V: Vector>(tiles: Tiles<'_>, x: &[Activation<'_>], out: &mut [&mut [f32]]) {
+unsafe fn round<B: Unpack, V: Vector>(tiles: Tiles<'_>, x: &[Activation<'_>], mut out: Outputs<'_>) {
     let groups = tiles.columns / GROUP;
-    let rows = out[0].len();
-    let is_fine = x[0].fine_rests().is_some();
+    let rows = out.rows();
+    let is_fine = |x: &Activation<'_>| x.fine_rests().is_some();
     let mut panel = Panel::new(B::BIAS.unwrap_or_default());
     for row in (0..rows).step_by(V::ROWS) {
         let tile = &tiles.bytes[row / TILE_ROWS * tiles.tile_bytes..][..tiles.tile_bytes];
@@ -121,10 +123,15 @@ unsafe fn round<B: Unpack, V: Vector>(tiles: Tiles<'_>, x: &[Activation<'_>], ou
             (panel.first, panel.count) = (first, PANEL.min(groups - first));
             let packed = Packed::<B>::new(tile, tiles.columns, first, row % TILE_ROWS);
             panel.fill::<B, V>(&packed);
-            if is_fine {
-                V::meet::<B::Kind, true>(&panel, row, x, out);
-            } else {
-                V::meet::<B::Kind, false>(&panel, row, x, out);
+            let mut token = 0;
+            for x in x.chunk_by(|a, b| is_fine(a) == is_fine(b)) {
+                let out = out.of(token..token + x.len());
+                token += x.len();
+                if is_fine(&x[0]) {
+                    V::meet::<B::Kind, true>(&panel, row, x, out);
+                } else {
+                    V::meet::<B::Kind, false>(&panel, row, x, out);
+                }
             }
         }
     }
@@ -136,11 +143,11 @@ pub(super) unsafe fn meet_panel<K: Kind, V: Vector, const FINE: bool>(
     panel: &Panel,
     row: usize,
     x: &[Activation<'_>],
-    out: &mut [&mut [f32]],
+    mut out: Outputs<'_>,
 ) {
     let mut token = 0;
     while token < x.len() {
-        let (x, out) = (&x[token..], &mut out[token..]);
+        let (x, out) = (&x[token..], out.of(token..x.len()));
         token += match x.len() {
             1 => block::<K, V, 1, FINE>(panel, row, x, out),
             2 | 3 => block::<K, V, 2, FINE>(panel, row, x, out),
@@ -158,7 +165,7 @@ unsafe fn block<K: Kind, V: Vector, const T: usize, const FINE: bool>(
     panel: &Panel,
     row: usize,
     x: &[Activation<'_>],
-    out: &mut [&mut [f32]],
+    mut out: Outputs<'_>,
 ) -> usize {
     let mut sums = [V::each_float(0.0); T];
     let mut groups = [std::ptr::null::<Q8Block>(); T];
@@ -167,12 +174,12 @@ unsafe fn block<K: Kind, V: Vector, const T: usize, const FINE: bool>(
         groups[t] = x[t].groups().as_ptr().add(panel.first);
         all[t] = x[t].fine_rests().map_or(groups[t], |rests| rests.as_ptr().add(panel.first));
         if panel.first > 0 {
-            sums[t] = load::<V>(&out[t][row..]);
+            sums[t] = load::<V>(&out.token(t)[row..]);
         }
     }
     let sums = meet::<V, _, T, FINE>(&Unpacked::<K>(panel, PhantomData), panel.count, groups, all, sums);
-    for t in 0..T {
-        store::<V>(&mut out[t][row..], sums[t]);
+    for (t, sums) in sums.into_iter().enumerate() {
+        store::<V>(&mut out.token(t)[row..], sums);
     }
     T
 }

@@ -20,6 +20,7 @@ use std::marker::PhantomData;
 use super::sweep::{Panel, meet_panel};
 use super::unpack::Kind;
 use crate::activation::Activation;
+use crate::outputs::Outputs;
 
 /// A vector with a row in each lane of 32 bits.
 ///
@@ -38,7 +39,7 @@ pub(crate) trait Vector: Sized {
         panel: &Panel,
         row: usize,
         x: &[Activation<'_>],
-        out: &mut [&mut [f32]],
+        out: Outputs<'_>,
     );
 
     unsafe fn load(from: *const u8) -> Self::Ints;
@@ -95,7 +96,7 @@ impl Vector for Sixteen {
         panel: &Panel,
         row: usize,
         x: &[Activation<'_>],
-        out: &mut [&mut [f32]],
+        out: Outputs<'_>,
     ) {
         meet_panel::<K, Self, FINE>(panel, row, x, out);
     }
@@ -250,7 +251,7 @@ pub(super) trait Fours: Sized {
         panel: &Panel,
         row: usize,
         x: &[Activation<'_>],
-        out: &mut [&mut [f32]],
+        out: Outputs<'_>,
     );
     unsafe fn dot(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i;
     unsafe fn dot_wide(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i;
@@ -267,7 +268,7 @@ impl Fours for Avx2 {
         panel: &Panel,
         row: usize,
         x: &[Activation<'_>],
-        out: &mut [&mut [f32]],
+        out: Outputs<'_>,
     ) {
         meet_panel::<K, Eight<Self>, FINE>(panel, row, x, out);
     }
@@ -296,7 +297,7 @@ impl Fours for AvxVnni {
         panel: &Panel,
         row: usize,
         x: &[Activation<'_>],
-        out: &mut [&mut [f32]],
+        out: Outputs<'_>,
     ) {
         meet_panel::<K, Eight<Self>, FINE>(panel, row, x, out);
     }
@@ -323,7 +324,7 @@ impl<D: Fours> Vector for Eight<D> {
         panel: &Panel,
         row: usize,
         x: &[Activation<'_>],
-        out: &mut [&mut [f32]],
+        out: Outputs<'_>,
     ) {
         D::meet::<K, FINE>(panel, row, x, out);
     }

@@ -4,14 +4,17 @@
 //! read the cache together, block by block, several at a time where they see all of a block. What a query gives does not depend on
 //! the others: its sums are in the same order whoever reads along, so a run of tokens gives the same as its tokens one by one.
 
+use std::cell::RefCell;
 use std::ops::Range;
 
 use rayon::prelude::*;
+use smallvec::SmallVec;
 
 use super::kv::{BLOCK, Block, LayerCache};
+use super::workspace::room;
 use crate::ops::{scale, softcap, softmax};
 use crate::spec::{LayerSpec, ModelSpec};
-use formwork_kernels::{add_values, key_products};
+use formwork_kernels::{Outputs, add_values, key_products};
 
 /// Multiply-adds below which a second thread costs more than it brings.
 const PARALLEL_FROM: usize = 1 << 16;
@@ -21,47 +24,24 @@ const TOKENS: usize = 4;
 /// Queries that read a block together: their sums stay in registers.
 const QUERIES: usize = 4;
 
-/// Attends from each of `queries`, `[tokens, heads, head_dim]`, the first of which is at position `start`; keys and values
-/// of the run are already in the cache. Returns `[tokens, heads, head_dim]`.
-pub(super) fn attend(
-    spec: &ModelSpec,
-    (layer, sinks): (LayerSpec, Option<&[f32]>),
-    cache: &LayerCache,
-    queries: &[f32],
-    start: usize,
-) -> Vec<f32> {
-    let token_len = spec.heads * spec.head_dim;
-    // The query heads of one key-value head are neighbours: a group is [heads / kv_heads, head_dim].
-    let group_len = spec.heads / spec.kv_heads * spec.head_dim;
-    let mut out = vec![0.0; queries.len()];
-    let mut work: Vec<Piece<'_>> = Vec::new();
-    let tokens = queries.chunks_exact(token_len).zip(out.chunks_exact_mut(token_len));
-    for (token, (queries, out)) in tokens.enumerate() {
-        let to = start + token + 1;
-        let seen = layer.window.map_or(0, |window| to.saturating_sub(window))..to;
-        if token % TOKENS == 0 {
-            work.extend((0..spec.kv_heads).map(|head| Piece { head, queries: Vec::new() }));
-        }
-        let first = work.len() - spec.kv_heads;
-        let groups = queries.chunks_exact(group_len).zip(out.chunks_exact_mut(group_len));
-        for (piece, (queries, out)) in work[first..].iter_mut().zip(groups) {
-            let heads = queries.chunks_exact(spec.head_dim).zip(out.chunks_exact_mut(spec.head_dim));
-            piece.queries.extend(heads.enumerate().map(|(index, (values, out))| Query {
-                values,
-                seen: seen.clone(),
-                sink: sinks.map(|sinks| sinks[piece.head * (group_len / spec.head_dim) + index]),
-                scores: Vec::new(),
-                out,
-            }));
-        }
-    }
-    let one = |piece: Piece<'_>| piece.attend(spec, cache);
-    if queries.len() * (start + queries.len() / token_len) < PARALLEL_FROM {
-        work.into_iter().for_each(one);
-    } else {
-        work.into_par_iter().with_max_len(1).for_each(one);
-    }
-    out
+/// A run of tokens that attend. Its keys and values are already in the cache.
+pub(super) struct Run<'a> {
+    pub(super) spec: &'a ModelSpec,
+    pub(super) layer: LayerSpec,
+    pub(super) sinks: Option<&'a [f32]>,
+    pub(super) cache: &'a LayerCache,
+    /// `[tokens, heads, head_dim]`
+    pub(super) queries: &'a [f32],
+    /// The position of the first token.
+    pub(super) start: usize,
+}
+
+/// A few tokens from the run's `first` on, and one key-value head.
+struct Piece<'a> {
+    head: usize,
+    first: usize,
+    /// `[tokens, heads / kv_heads * head_dim]`; taken when it is worked on.
+    out: Option<Outputs<'a>>,
 }
 
 /// A head of a token, and what it comes to.
@@ -71,8 +51,9 @@ struct Query<'a> {
     /// The positions that it looks at.
     seen: Range<usize>,
     sink: Option<f32>,
-    /// One for each position seen.
-    scores: Vec<f32>,
+    /// One for each position seen, of which the first so many are known.
+    scores: &'a mut [f32],
+    known: usize,
     /// `[head_dim]`
     out: &'a mut [f32],
 }
@@ -85,34 +66,96 @@ impl Query<'_> {
     }
 }
 
-/// The queries of a few tokens to one key-value head.
-struct Piece<'a> {
-    head: usize,
-    queries: Vec<Query<'a>>,
+thread_local! {
+    /// Room for the scores of a piece.
+    static SCORES: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
-impl Piece<'_> {
-    fn attend(mut self, spec: &ModelSpec, cache: &LayerCache) {
-        let starts = self.queries.iter().map(|query| query.seen.start);
-        let ends = self.queries.iter().map(|query| query.seen.end);
-        let seen = starts.min().unwrap_or_default()..ends.max().unwrap_or_default();
-        for query in &mut self.queries {
-            query.scores.reserve_exact(query.seen.len());
+impl Run<'_> {
+    /// Attends; `out` is `[tokens, heads, head_dim]`.
+    pub(super) fn attend(&self, out: &mut [f32]) {
+        let spec = self.spec;
+        let token_len = spec.heads * spec.head_dim;
+        // The query heads of one key-value head are neighbours.
+        let group_len = token_len / spec.kv_heads;
+        // As many as there are of one token.
+        let mut pieces: SmallVec<[Piece<'_>; 16]> = SmallVec::new();
+        let mut rest = Outputs::new(out, token_len);
+        let mut first = 0;
+        while rest.tokens() > 0 {
+            let tokens = TOKENS.min(rest.tokens());
+            let (mut own, after) = rest.split_at_token(tokens);
+            for head in 0..spec.kv_heads {
+                let (out, others) = own.split_at(group_len);
+                pieces.push(Piece { head, first, out: Some(out) });
+                own = others;
+            }
+            (rest, first) = (after, first + tokens);
         }
-        for block in cache.blocks(self.head, seen.clone()) {
-            for queries in self.queries.chunks_mut(QUERIES) {
+        let one = |piece: &mut Piece<'_>| {
+            if let Some(out) = piece.out.take() {
+                self.piece(piece.head, piece.first, out);
+            }
+        };
+        if self.queries.len() * (self.start + first) < PARALLEL_FROM {
+            pieces.iter_mut().for_each(one);
+        } else {
+            pieces.par_iter_mut().with_max_len(1).for_each(one);
+        }
+    }
+
+    /// The positions that a token of the run looks at.
+    fn seen(&self, token: usize) -> Range<usize> {
+        let to = self.start + token + 1;
+        self.layer.window.map_or(0, |window| to.saturating_sub(window))..to
+    }
+
+    /// Attends from the heads of a few tokens that share a key-value head.
+    fn piece(&self, head: usize, first: usize, out: Outputs<'_>) {
+        let Self { spec, sinks, .. } = *self;
+        let heads = spec.heads / spec.kv_heads;
+        let tokens = first..first + out.tokens();
+        SCORES.with_borrow_mut(|scores| {
+            let count: usize = tokens.clone().map(|token| heads * self.seen(token).len()).sum();
+            let mut scores = room(scores, count);
+            let mut queries: SmallVec<[Query<'_>; 16]> = SmallVec::new();
+            for (token, out) in tokens.clone().zip(out.into_tokens()) {
+                for (index, out) in out.chunks_exact_mut(spec.head_dim).enumerate() {
+                    let (seen, index) = (self.seen(token), head * heads + index);
+                    let at = (token * spec.heads + index) * spec.head_dim;
+                    out.fill(0.0);
+                    queries.push(Query {
+                        values: &self.queries[at..at + spec.head_dim],
+                        sink: sinks.map(|sinks| sinks[index]),
+                        scores: scores.split_off_mut(..seen.len()).unwrap_or_default(),
+                        seen,
+                        known: 0,
+                        out,
+                    });
+                }
+            }
+            self.attend_from(head, &mut queries);
+        });
+    }
+
+    fn attend_from(&self, head: usize, queries: &mut [Query<'_>]) {
+        let starts = queries.iter().map(|query| query.seen.start);
+        let ends = queries.iter().map(|query| query.seen.end);
+        let seen = starts.min().unwrap_or_default()..ends.max().unwrap_or_default();
+        for block in self.cache.blocks(head, seen.clone()) {
+            for queries in queries.chunks_mut(QUERIES) {
                 score(queries, &block);
             }
         }
-        for Query { scores, sink, .. } in &mut self.queries {
-            scale(scores, spec.attention_scale);
-            if let Some(cap) = spec.attention_softcap {
+        for Query { scores, sink, .. } in &mut *queries {
+            scale(scores, self.spec.attention_scale);
+            if let Some(cap) = self.spec.attention_softcap {
                 softcap(scores, cap);
             }
             softmax(scores, *sink);
         }
-        for block in cache.blocks(self.head, seen) {
-            for queries in self.queries.chunks_mut(QUERIES) {
+        for block in self.cache.blocks(head, seen) {
+            for queries in queries.chunks_mut(QUERIES) {
                 add_seen(queries, &block);
             }
         }
@@ -128,8 +171,9 @@ fn score(queries: &mut [Query<'_>], block: &Block<'_>) {
     let mut products = [[0.0; BLOCK]; QUERIES];
     key_products(&values[..queries.len()], block.keys, &mut products[..queries.len()]);
     for (query, products) in queries.iter_mut().zip(&products) {
-        let rows = query.rows(block);
-        query.scores.extend_from_slice(&products[rows]);
+        let products = &products[query.rows(block)];
+        query.scores[query.known..query.known + products.len()].copy_from_slice(products);
+        query.known += products.len();
     }
 }
 

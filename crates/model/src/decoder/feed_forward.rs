@@ -2,26 +2,35 @@
 
 use super::layer::Pass;
 use super::product::{Rounding, products};
+use super::workspace::{Workspace, room};
 use crate::ops::gated;
 use crate::routing::route;
 use crate::spec::ExpertSpec;
 use crate::weights::{FeedForward, GatedLinear, LayerWeights, Linear, Packed};
 
 impl Pass<'_> {
-    /// The block's result, `[tokens, hidden]`.
-    pub(super) fn feed_forward(&self, weights: &LayerWeights<Packed>, x: &[f32]) -> Vec<f32> {
+    /// The block: `result` from `normed`, `[tokens, hidden]`.
+    pub(super) fn feed_forward(&self, weights: &LayerWeights<Packed>, workspace: &mut Workspace) {
         match &weights.feed_forward {
-            FeedForward::Experts { spec, router, experts } => self.experts(*spec, router, experts, x),
-            FeedForward::Dense(dense) => self.dense(dense, &self.roundings, x),
+            FeedForward::Experts { spec, router, experts } => {
+                self.experts(*spec, router, experts, workspace);
+            }
+            FeedForward::Dense(dense) => self.dense(dense, &self.roundings, workspace),
         }
     }
 
-    fn dense(&self, weights: &GatedLinear<Packed>, roundings: &[Rounding], x: &[f32]) -> Vec<f32> {
+    /// The same with some weights, of as many tokens as there are roundings.
+    fn dense(&self, weights: &GatedLinear<Packed>, roundings: &[Rounding], workspace: &mut Workspace) {
+        let Workspace { normed, result, gate, up, rounded, .. } = workspace;
+        let tokens = roundings.len();
+        let len = tokens * self.spec.hidden;
+        let wide = tokens * weights.gate.weight.rows;
         // [tokens, feed_forward]
-        let [mut gate, up] = products(roundings, x, [&weights.gate, &weights.up]);
-        gated(self.spec.activation, &mut gate, &up);
-        let [fed] = products(roundings, &gate, [&weights.down]);
-        fed
+        let (gate, up) = (room(gate, wide), room(up, wide));
+        let parts = [(&weights.gate, &mut *gate), (&weights.up, &mut *up)];
+        products(rounded, roundings, &normed[..len], parts);
+        gated(self.spec.activation, gate, up);
+        products(rounded, roundings, gate, [(&weights.down, room(result, len))]);
     }
 
     fn experts(
@@ -29,24 +38,28 @@ impl Pass<'_> {
         spec: ExpertSpec,
         router: &Linear<Packed>,
         experts: &[GatedLinear<Packed>],
-        x: &[f32],
-    ) -> Vec<f32> {
+        workspace: &mut Workspace,
+    ) {
         let hidden = self.spec.hidden;
-        let [scores] = products(&self.roundings, x, [router]);
+        let tokens = self.roundings.len();
+        let mut scores = vec![0.0; tokens * router.weight.rows];
+        let x = &workspace.normed[..tokens * hidden];
+        products(&mut workspace.rounded, &self.roundings, x, [(router, &mut scores)]);
+        let x = x.to_vec();
         let mut out = vec![0.0; x.len()];
         for (expert, tokens) in
             experts.iter().zip(route(spec, &scores)).filter(|(_, tokens)| !tokens.is_empty())
         {
             let rows = tokens.iter().flat_map(|&(token, _)| &x[token * hidden..(token + 1) * hidden]);
-            let rows: Vec<f32> = rows.copied().collect();
+            room(&mut workspace.normed, x.len()).iter_mut().zip(rows).for_each(|(to, from)| *to = *from);
             let roundings: Vec<Rounding> = tokens.iter().map(|&(token, _)| self.roundings[token]).collect();
-            let fed = self.dense(expert, &roundings, &rows);
-            for ((token, weight), fed) in tokens.into_iter().zip(fed.chunks_exact(hidden)) {
+            self.dense(expert, &roundings, workspace);
+            for ((token, weight), fed) in tokens.into_iter().zip(workspace.result.chunks_exact(hidden)) {
                 for (out, fed) in out[token * hidden..(token + 1) * hidden].iter_mut().zip(fed) {
                     *out += weight * fed;
                 }
             }
         }
-        out
+        room(&mut workspace.result, out.len()).copy_from_slice(&out);
     }
 }

@@ -1,12 +1,11 @@
-use std::borrow::Cow;
-
 use formwork_vocab::TokenId;
 use rayon::prelude::*;
 
-use super::attention::attend;
+use super::attention::Run;
 use super::kv::KvCache;
 use super::product::{Rounding, products};
-use crate::ops::{add, rms_norm, rms_norm_in_place, scale};
+use super::workspace::{Workspace, room};
+use crate::ops::{add_scaled, rms_norm, rms_norm_in_place};
 use crate::rope::Rotation;
 use crate::spec::ModelSpec;
 use crate::weights::{LayerWeights, Packed};
@@ -31,23 +30,25 @@ impl Pass<'_> {
     /// keys and values to their caches.
     pub(super) fn layer(
         &self,
-        index: usize,
-        weights: &LayerWeights<Packed>,
+        (index, weights): (usize, &LayerWeights<Packed>),
         segments: &mut [Segment<'_>],
         x: &mut [f32],
+        workspace: &mut Workspace,
     ) {
-        let normed = self.normed(x, weights.attention_norm.as_deref());
-        let mut attended = self.attention(index, weights, segments, &normed);
-        self.add(x, &mut attended, weights.post_attention_norm.as_deref());
-        let mut fed = self.feed_forward(weights, &self.normed(x, weights.feed_forward_norm.as_deref()));
-        self.add(x, &mut fed, weights.post_feed_forward_norm.as_deref());
+        self.normed(x, weights.attention_norm.as_deref(), workspace);
+        self.attention(index, weights, segments, workspace);
+        self.add(x, &mut workspace.result[..x.len()], weights.post_attention_norm.as_deref());
+        self.normed(x, weights.feed_forward_norm.as_deref(), workspace);
+        self.feed_forward(weights, workspace);
+        self.add(x, &mut workspace.result[..x.len()], weights.post_feed_forward_norm.as_deref());
     }
 
     /// What enters a block.
-    fn normed<'x>(&self, x: &'x [f32], norm: Option<&[f32]>) -> Cow<'x, [f32]> {
+    fn normed(&self, x: &[f32], norm: Option<&[f32]>, workspace: &mut Workspace) {
+        let normed = room(&mut workspace.normed, x.len());
         match norm {
-            Some(norm) => rms_norm(x, norm, self.spec.norm_epsilon).into(),
-            None => x.into(),
+            Some(norm) => rms_norm(x, norm, self.spec.norm_epsilon, normed),
+            None => normed.copy_from_slice(x),
         }
     }
 
@@ -56,74 +57,83 @@ impl Pass<'_> {
         if let Some(norm) = norm {
             rms_norm_in_place(result, norm, self.spec.norm_epsilon);
         }
-        scale(result, self.spec.residual_scale);
-        add(x, result);
+        add_scaled(x, result, self.spec.residual_scale);
     }
 
-    /// The attention block's result, `[tokens, hidden]`.
+    /// The attention block: `result` from `normed`, `[tokens, hidden]`.
     fn attention(
         &self,
         index: usize,
         weights: &LayerWeights<Packed>,
         segments: &mut [Segment<'_>],
-        x: &[f32],
-    ) -> Vec<f32> {
+        workspace: &mut Workspace,
+    ) {
         let spec = self.spec;
-        // [tokens, heads, head_dim], and twice [tokens, kv_heads, head_dim]
-        let [mut queries, mut keys, values] =
-            products(&self.roundings, x, [&weights.query, &weights.key, &weights.value]);
-        if let Some(norm) = &weights.qk_norm {
-            rms_norm_in_place(&mut queries, &norm.query, spec.norm_epsilon);
-            rms_norm_in_place(&mut keys, &norm.key, spec.norm_epsilon);
-        }
+        let tokens = self.roundings.len();
         let (query_len, key_len) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
-        let (mut queries, mut keys, mut values) = (&mut queries[..], &mut keys[..], &values[..]);
-        let own = |segment: &Segment<'_>| {
+        let Workspace { normed, result, queries, keys, values, attended, rounded, .. } = workspace;
+        // [tokens, heads, head_dim], and twice [tokens, kv_heads, head_dim]
+        let mut queries = room(queries, tokens * query_len);
+        let mut keys = room(keys, tokens * key_len);
+        let values = room(values, tokens * key_len);
+        let parts =
+            [(&weights.query, &mut *queries), (&weights.key, &mut *keys), (&weights.value, &mut *values)];
+        products(rounded, &self.roundings, &normed[..tokens * spec.hidden], parts);
+        if let Some(norm) = &weights.qk_norm {
+            rms_norm_in_place(queries, &norm.query, spec.norm_epsilon);
+            rms_norm_in_place(keys, &norm.key, spec.norm_epsilon);
+        }
+        let attended = room(attended, tokens * query_len);
+        let (mut values, mut out) = (&*values, &mut *attended);
+        let mut own = |segment: &Segment<'_>| {
             let len = segment.tokens.len();
-            let queries = queries.split_off_mut(..len * query_len).unwrap_or_default();
-            let keys = keys.split_off_mut(..len * key_len).unwrap_or_default();
-            (queries, keys, values.split_off(..len * key_len).unwrap_or_default())
+            Own {
+                queries: queries.split_off_mut(..len * query_len).unwrap_or_default(),
+                keys: keys.split_off_mut(..len * key_len).unwrap_or_default(),
+                values: values.split_off(..len * key_len).unwrap_or_default(),
+                attended: out.split_off_mut(..len * query_len).unwrap_or_default(),
+            }
         };
-        let own: Vec<_> = segments.iter().map(own).collect();
-        let attend = |(segment, own): (&mut Segment<'_>, _)| {
-            segment.attention(spec, index, weights.sinks.as_deref(), own)
+        let attend = |segment: &mut Segment<'_>, own| {
+            segment.attention(spec, index, weights.sinks.as_deref(), own);
         };
         // One sequence is divided by its heads.
-        let attended: Vec<Vec<f32>> = match segments.len() {
-            1 => segments.iter_mut().zip(own).map(attend).collect(),
-            _ => segments.par_iter_mut().zip(own).map(attend).collect(),
-        };
-        let attended = attended.concat();
-        let [out] = products(&self.roundings, &attended, [&weights.output]);
-        out
+        if let [segment] = segments {
+            let own = own(segment);
+            attend(segment, own);
+        } else {
+            let own: Vec<Own<'_>> = segments.iter().map(own).collect();
+            segments.par_iter_mut().zip(own).for_each(|(segment, own)| attend(segment, own));
+        }
+        let result = room(result, tokens * spec.hidden);
+        products(rounded, &self.roundings, attended, [(&weights.output, result)]);
     }
+}
+
+/// A segment's rows of the queries, keys and values, and of what attention gives.
+struct Own<'a> {
+    queries: &'a mut [f32],
+    keys: &'a mut [f32],
+    values: &'a [f32],
+    attended: &'a mut [f32],
 }
 
 impl Segment<'_> {
     /// Rotates the queries and keys of the segment's tokens, writes keys and values to the cache, and attends.
-    fn attention(
-        &mut self,
-        spec: &ModelSpec,
-        index: usize,
-        sinks: Option<&[f32]>,
-        (queries, keys, values): (&mut [f32], &mut [f32], &[f32]),
-    ) -> Vec<f32> {
+    fn attention(&mut self, spec: &ModelSpec, index: usize, sinks: Option<&[f32]>, own: Own<'_>) {
+        let Own { queries, keys, values, attended } = own;
         let (query_len, key_len) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
         let layer = spec.layers[index];
-        let rotation = layer.rope.map(|rope| &self.rotations[rope]);
+        if let Some(rope) = layer.rope {
+            self.rotations[rope].apply(queries, query_len, spec.head_dim);
+            self.rotations[rope].apply(keys, key_len, spec.head_dim);
+        }
         let start = self.cache.len();
         let cache = self.cache.layer_mut(index);
-        let rows = queries
-            .chunks_exact_mut(query_len)
-            .zip(keys.chunks_exact_mut(key_len))
-            .zip(values.chunks_exact(key_len));
-        for (token, ((query, key), value)) in rows.enumerate() {
-            if let Some(rotation) = rotation {
-                rotation.apply(token, query, spec.head_dim);
-                rotation.apply(token, key, spec.head_dim);
-            }
+        for (token, (key, value)) in keys.chunks_exact(key_len).zip(values.chunks_exact(key_len)).enumerate()
+        {
             cache.write(start + token, key, value);
         }
-        attend(spec, (layer, sinks), cache, queries, start)
+        Run { spec, layer, sinks, cache, queries, start }.attend(attended);
     }
 }

@@ -10,6 +10,7 @@ mod feed_forward;
 mod kv;
 mod layer;
 mod product;
+mod workspace;
 
 use std::io;
 use std::sync::Arc;
@@ -20,7 +21,8 @@ use rustc_hash::FxHashMap;
 
 use self::kv::KvCache;
 use self::layer::{Pass, Segment};
-use self::product::{Rounding, all_rows, some_rows};
+use self::product::{Rounded, Rounding, all_rows, some_rows};
+use self::workspace::{Workspace, room};
 use crate::ops::{rms_norm, scale, softcap};
 use crate::rope::Rope;
 use crate::spec::ModelSpec;
@@ -60,12 +62,13 @@ pub(crate) struct Decoder {
     context: usize,
     sequences: FxHashMap<SequenceId, KvCache>,
     next: u32,
+    workspace: Workspace,
 }
 
 impl Decoder {
     /// A decoder without sequences, each of which can hold `context` tokens.
     pub(crate) fn new(network: Arc<Network>, context: usize) -> Self {
-        Self { network, context, sequences: FxHashMap::default(), next: 0 }
+        Self { network, context, sequences: FxHashMap::default(), next: 0, workspace: Workspace::default() }
     }
 
     fn check(&self, batch: &Batch<'_>) -> Result<(), ModelError> {
@@ -98,7 +101,7 @@ impl<'a> Progress<'a> {
 
 impl Network {
     /// Takes runs through the model. The tokens of all share the reading of the weights.
-    fn advance(&self, runs: &mut [Progress<'_>]) {
+    fn advance(&self, runs: &mut [Progress<'_>], workspace: &mut Workspace) {
         loop {
             let mut room = PIECE;
             let mut segments = Vec::new();
@@ -115,8 +118,7 @@ impl Network {
             if segments.is_empty() {
                 return;
             }
-            let x = self.pass(&mut segments, &mut |_| {});
-            let mut x = &x[..];
+            let mut x = self.pass(&mut segments, workspace, &mut |_| {});
             for (progress, len) in runs.iter_mut().zip(lens).filter(|(_, len)| *len > 0) {
                 let own = x.split_off(..len * self.spec.hidden).unwrap_or_default();
                 progress.keep(own, self.spec.hidden);
@@ -126,16 +128,23 @@ impl Network {
 
     /// The next tokens of a sequence.
     fn segment<'a>(&self, cache: &'a mut KvCache, tokens: &'a [TokenId]) -> Segment<'a> {
-        let rotations = self.rope.rotations(&(cache.len()..cache.len() + tokens.len()));
+        let rotations = self.rope.rotations(cache.len()..cache.len() + tokens.len());
         Segment { cache, tokens, rotations }
     }
 
     /// Appends tokens to sequences; gives their residual stream, `[tokens, hidden]`, segment by segment. `visit` sees it as
     /// it enters the first layer and leaves each.
-    fn pass(&self, segments: &mut [Segment<'_>], visit: &mut dyn FnMut(&[f32])) -> Vec<f32> {
+    fn pass<'w>(
+        &self,
+        segments: &mut [Segment<'_>],
+        workspace: &'w mut Workspace,
+        visit: &mut dyn FnMut(&[f32]),
+    ) -> &'w [f32] {
         let spec = &self.spec;
         let tokens = segments.iter().flat_map(|segment| segment.tokens);
-        let mut x = vec![0.0; tokens.clone().count() * spec.hidden];
+        let len = tokens.clone().count() * spec.hidden;
+        let mut residual = std::mem::take(&mut workspace.residual);
+        let x = room(&mut residual, len);
         for (token, x) in tokens.zip(x.chunks_exact_mut(spec.hidden)) {
             match &self.weights.embedding {
                 Some(embedding) => embedding.dequantize(token.index()..token.index() + 1, x),
@@ -143,7 +152,7 @@ impl Network {
             }
             scale(x, spec.embedding_scale);
         }
-        visit(&x);
+        visit(x);
         for segment in segments.iter_mut() {
             segment.cache.reserve(segment.cache.len() + segment.tokens.len());
         }
@@ -152,18 +161,19 @@ impl Network {
             (start..start + segment.tokens.len()).map(Rounding::at)
         };
         let pass = Pass { spec, roundings: segments.iter().flat_map(rounding).collect() };
-        for (index, layer) in self.weights.layers.iter().enumerate() {
-            pass.layer(index, layer, segments, &mut x);
-            visit(&x);
+        for layer in self.weights.layers.iter().enumerate() {
+            pass.layer(layer, segments, x, workspace);
+            visit(x);
         }
         for segment in segments {
             segment.cache.advance(segment.tokens.len());
         }
-        x
+        workspace.residual = residual;
+        &workspace.residual[..len]
     }
 
     /// The logits that runs want after their last tokens, `[runs][rows][vocabulary]`.
-    fn logits(&self, runs: &[Progress<'_>]) -> Vec<Vec<Vec<f32>>> {
+    fn logits(&self, runs: &[Progress<'_>], rounded: &mut Rounded) -> Vec<Vec<Vec<f32>>> {
         let head = &self.weights.head;
         let is_sparse = |set: &TokenSet| set.count() * SPARSE_HEAD < head.rows;
         let runs: Vec<_> = runs.iter().map(|progress| self.wanted_rows(progress)).collect();
@@ -171,11 +181,15 @@ impl Network {
         let is_full = |wanted: Option<&TokenSet>| !wanted.is_some_and(is_sparse);
         let full = runs.iter().flatten().filter(|(_, wanted)| is_full(*wanted));
         let x: Vec<f32> = full.flat_map(|(x, _)| x).copied().collect();
-        let full = all_rows(head, &x);
-        let mut full = full.chunks_exact(head.rows);
+        let full = all_rows(rounded, head, &x);
+        let full = match full.len() {
+            len if len == head.rows => vec![full],
+            _ => full.chunks_exact(head.rows).map(<[f32]>::to_vec).collect(),
+        };
+        let mut full = full.into_iter();
         let mut row = |(x, wanted): &(Vec<f32>, Option<&TokenSet>)| match wanted {
-            Some(set) if is_sparse(set) => self.some_logits(x, set),
-            _ => masked(self.finished(full.next().unwrap_or_default().to_vec()), *wanted),
+            Some(set) if is_sparse(set) => self.some_logits(x, set, rounded),
+            _ => masked(self.finished(full.next().unwrap_or_default()), *wanted),
         };
         runs.iter().map(|rows| rows.iter().map(&mut row).collect()).collect()
     }
@@ -189,16 +203,18 @@ impl Network {
 
     /// What the head meets, from the residual stream.
     fn normed(&self, x: &[f32]) -> Vec<f32> {
-        rms_norm(x, &self.weights.output_norm, self.spec.norm_epsilon)
+        let mut out = vec![0.0; x.len()];
+        rms_norm(x, &self.weights.output_norm, self.spec.norm_epsilon, &mut out);
+        out
     }
 
     /// A row of logits of which only some tokens are wanted.
-    fn some_logits(&self, x: &[f32], wanted: &TokenSet) -> Vec<f32> {
+    fn some_logits(&self, x: &[f32], wanted: &TokenSet, rounded: &mut Rounded) -> Vec<f32> {
         let head = &self.weights.head;
         let rows = wanted.iter().map(|token| token.0).filter(|&token| token < head.rows as u32);
         let rows: Vec<u32> = rows.collect();
         let mut logits = vec![f32::NEG_INFINITY; head.rows];
-        for (&row, logit) in rows.iter().zip(self.finished(some_rows(head, x, &rows))) {
+        for (&row, logit) in rows.iter().zip(self.finished(some_rows(rounded, head, x, &rows))) {
             logits[row as usize] = logit;
         }
         logits
@@ -217,11 +233,11 @@ impl Network {
     pub(crate) fn hidden_states(&self, tokens: &[TokenId]) -> Result<Vec<Vec<f32>>, ModelError> {
         ModelError::check_tokens(tokens, self.spec.vocabulary)?;
         let mut states = vec![Vec::new(); self.spec.layers.len() + 1];
-        let mut cache = KvCache::new(&self.spec);
+        let (mut cache, mut workspace) = (KvCache::new(&self.spec), Workspace::default());
         for tokens in tokens.chunks(PIECE) {
             let mut states = states.iter_mut();
             let mut visit = |x: &[f32]| states.next().into_iter().for_each(|state| state.extend(x));
-            self.pass(&mut [self.segment(&mut cache, tokens)], &mut visit);
+            self.pass(&mut [self.segment(&mut cache, tokens)], &mut workspace, &mut visit);
         }
         Ok(states)
     }
@@ -278,8 +294,8 @@ impl LanguageModel for Decoder {
         let cache = self.sequences.remove(&sequence);
         let cache = cache.ok_or_else(|| ModelError::unknown_sequence(sequence))?;
         let mut runs = [Progress::new(run, cache)];
-        let network = &*self.network;
-        rayon::scope(|_| network.advance(&mut runs));
+        let (network, workspace) = (&*self.network, &mut self.workspace);
+        rayon::scope(|_| network.advance(&mut runs, workspace));
         let [Progress { cache, x, .. }] = runs;
         self.sequences.insert(sequence, cache);
         Ok(network.normed(&x))
@@ -292,11 +308,11 @@ impl LanguageModel for Decoder {
             Some(Progress::new(run, cache))
         });
         let mut runs: Vec<Progress<'_>> = runs.collect();
-        let network = &*self.network;
+        let (network, workspace) = (&*self.network, &mut self.workspace);
         // On a thread of the pool, the many short parallel regions of a pass start without waking anybody up first.
         let logits = rayon::scope(|_| {
-            network.advance(&mut runs);
-            network.logits(&runs)
+            network.advance(&mut runs, workspace);
+            network.logits(&runs, &mut workspace.rounded)
         });
         self.sequences.extend(runs.into_iter().map(|progress| (progress.run.sequence, progress.cache)));
         Ok(Logits::new(logits))

@@ -3,9 +3,11 @@
 //!
 //! A token's result does not depend on the tokens that come with it, bit by bit, whatever their number.
 
-use formwork_kernels::{Activation, GROUP, Q8Block, TILE_ROWS};
+use formwork_kernels::{Activation, GROUP, Outputs, Q8Block, TILE_ROWS};
 use rayon::prelude::*;
+use smallvec::SmallVec;
 
+use super::workspace::room;
 use crate::weights::{Linear, Packed};
 
 /// How exactly activations are rounded where they meet quantised weights. Weights that are floats meet them as they are.
@@ -27,20 +29,21 @@ impl Rounding {
     }
 }
 
-/// Multiplies `x`, `[tokens, columns]`, with matrices of as many columns; gives `[tokens, rows]` each. There is a rounding for each token.
+/// Multiplies `x`, `[tokens, columns]`, with matrices of as many columns, to `[tokens, rows]` each. There is a rounding for each token.
 pub(super) fn products<const N: usize>(
+    rounded: &mut Rounded,
     roundings: &[Rounding],
     x: &[f32],
-    linears: [&Linear<Packed>; N],
-) -> [Vec<f32>; N] {
-    let mut out = all_products(roundings, x, linears.map(|linear| &linear.weight));
-    for (out, linear) in out.iter_mut().zip(linears) {
+    mut parts: [(&Linear<Packed>, &mut [f32]); N],
+) {
+    let matrices = parts.each_mut().map(|(linear, out)| (&linear.weight, &mut **out));
+    all_products(rounded, roundings, x, matrices);
+    for (linear, out) in parts {
         let Some(bias) = &linear.bias else { continue };
         for (y, b) in out.iter_mut().zip(bias.iter().cycle()) {
             *y += b;
         }
     }
-    out
 }
 
 /// Bytes of weights in the largest and in the smallest piece of work for a thread. The largest fits the second-level
@@ -48,107 +51,124 @@ pub(super) fn products<const N: usize>(
 const LARGEST_PIECE: usize = 1 << 18;
 const SMALLEST_PIECE: usize = 1 << 14;
 
-/// Tiles of one matrix, and where their products with each token go.
+/// Some tiles of a matrix, and where their products go.
 struct Piece<'a> {
     matrix: &'a Packed,
     first_tile: usize,
-    /// By [`Rounding`]: `[tokens][rows]`
-    out: [Vec<&'a mut [f32]>; 2],
+    out: Outputs<'a>,
 }
 
-fn all_products<const N: usize>(roundings: &[Rounding], x: &[f32], matrices: [&Packed; N]) -> [Vec<f32>; N] {
-    let columns = matrices[0].columns;
-    let tokens = roundings.len();
-    let mut outs = matrices.map(|matrix| vec![0.0; tokens * matrix.rows]);
-    if tokens == 0 {
-        return outs;
+fn all_products<const N: usize>(
+    rounded: &mut Rounded,
+    roundings: &[Rounding],
+    x: &[f32],
+    matrices: [(&Packed, &mut [f32]); N],
+) {
+    if roundings.is_empty() {
+        return;
     }
-    let is_rounded = matrices.iter().any(|matrix| !matrix.is_float());
-    let rounded = if is_rounded { Rounded::new(roundings, x) } else { Rounded::default() };
-    let bytes: usize = matrices.iter().map(|matrix| matrix.rows / TILE_ROWS * matrix.tile_bytes()).sum();
+    let columns = matrices[0].0.columns;
+    // Rows that are not whole groups are of floats, which meet values.
+    if columns.is_multiple_of(GROUP) && matrices.iter().any(|(matrix, _)| !matrix.is_float()) {
+        rounded.round(roundings, x);
+    } else {
+        rounded.clear();
+    }
+    let x = rounded.of(roundings, x);
+    let bytes: usize = matrices.iter().map(|(matrix, _)| matrix.rows / TILE_ROWS * matrix.tile_bytes()).sum();
     let piece_bytes = (bytes / (4 * rayon::current_num_threads())).clamp(SMALLEST_PIECE, LARGEST_PIECE);
-    let mut pieces: Vec<Piece<'_>> = Vec::new();
-    for (matrix, out) in matrices.iter().zip(&mut outs) {
+    // As many as there are of a layer's matrices with a few threads.
+    let mut pieces: SmallVec<[Piece<'_>; 32]> = SmallVec::new();
+    for (matrix, out) in matrices {
         let tiles = (piece_bytes / matrix.tile_bytes()).max(1);
-        let rows = tiles * TILE_ROWS;
-        let from = pieces.len();
-        let count = matrix.rows.div_ceil(rows);
-        pieces.extend((0..count).map(|index| Piece {
-            matrix,
-            first_tile: index * tiles,
-            out: [const { Vec::new() }; 2],
-        }));
-        for (out, &rounding) in out.chunks_exact_mut(matrix.rows).zip(roundings) {
-            for (piece, out) in pieces[from..].iter_mut().zip(out.chunks_mut(rows)) {
-                piece.out[rounding as usize].push(out);
-            }
+        let mut rest = Outputs::new(out, matrix.rows);
+        let mut first_tile = 0;
+        while rest.rows() > 0 {
+            let rows = rest.rows().min(tiles * TILE_ROWS);
+            let (out, after) = rest.split_at(rows);
+            pieces.push(Piece { matrix, first_tile, out });
+            (rest, first_tile) = (after, first_tile + tiles);
         }
     }
-    let mut of_rounding = [const { Vec::new() }; 2];
-    for (token, &rounding) in roundings.iter().enumerate() {
-        of_rounding[rounding as usize].push(rounded.of(x, columns, token));
-    }
-    pieces.into_par_iter().with_max_len(1).for_each(|mut piece| {
-        for (x, out) in of_rounding.iter().zip(&mut piece.out) {
-            piece.matrix.products(piece.first_tile, x, out);
-        }
+    pieces.par_iter_mut().with_max_len(1).for_each(|Piece { matrix, first_tile, out }| {
+        matrix.products(*first_tile, &x, out.of(0..x.len()));
     });
-    outs
 }
 
 /// Groups of activations that are worth a thread.
 const GROUPS: usize = 256;
 
-/// Activations rounded by groups, and what that leaves of each token's where they are fine.
-#[derive(Default)]
-struct Rounded {
+/// The activations of a token each: those of a few are on the stack.
+type Activations<'a> = SmallVec<[Activation<'a>; 8]>;
+
+/// Room for activations rounded by groups, and for what that leaves of each token's where they are fine.
+#[derive(Debug, Default)]
+pub(super) struct Rounded {
     groups: Vec<Q8Block>,
-    rests: Vec<Vec<Q8Block>>,
+    rests: Vec<Q8Block>,
+    is_filled: bool,
 }
 
 impl Rounded {
-    fn new(roundings: &[Rounding], x: &[f32]) -> Self {
-        let mut groups = vec![Q8Block::default(); x.len() / GROUP];
+    /// Rounds the rows of `x`, one per token, which are whole groups.
+    fn round(&mut self, roundings: &[Rounding], x: &[f32]) {
+        let columns = x.len() / roundings.len();
+        let groups = room(&mut self.groups, x.len() / GROUP);
         groups
             .par_chunks_mut(GROUPS)
             .zip(x.par_chunks(GROUPS * GROUP))
             .for_each(|(groups, x)| Activation::quantize_into(x, groups));
-        let rows = x.chunks(x.len() / roundings.len()).zip(groups.chunks(groups.len() / roundings.len()));
-        let rest = |((x, groups), rounding): (_, &Rounding)| match rounding {
-            Rounding::Coarse => Vec::new(),
-            Rounding::Fine => Activation::rests(x, groups),
-        };
-        let rests = rows.zip(roundings).map(rest).collect();
-        Self { groups, rests }
+        let rows = x.chunks_exact(columns).zip(groups.chunks_exact(columns / GROUP));
+        let fine = || roundings.iter().filter(|&&rounding| rounding == Rounding::Fine);
+        let rests = room(&mut self.rests, fine().count() * (columns / GROUP));
+        let rows = rows.zip(roundings).filter(|(_, rounding)| **rounding == Rounding::Fine);
+        for (((x, groups), _), rests) in rows.zip(rests.chunks_exact_mut(columns / GROUP)) {
+            Activation::rests_into(x, groups, rests);
+        }
+        self.is_filled = true;
     }
 
-    /// A token's row of `x` with its rounding.
-    fn of<'a>(&'a self, x: &'a [f32], columns: usize, token: usize) -> Activation<'a> {
-        let values = &x[token * columns..(token + 1) * columns];
-        // Rows that are not whole groups meet float weights only, which do not look at the groups.
-        let len = columns / GROUP;
-        if self.groups.is_empty() || !columns.is_multiple_of(GROUP) {
-            return Activation::new(values, &[]);
+    /// For rows that meet nothing but floats.
+    const fn clear(&mut self) {
+        self.is_filled = false;
+    }
+
+    /// The rows of `x` with their rounding.
+    fn of<'a>(&'a self, roundings: &[Rounding], x: &'a [f32]) -> Activations<'a> {
+        let columns = x.len() / roundings.len();
+        let rows = x.chunks_exact(columns);
+        if !self.is_filled {
+            return rows.map(|values| Activation::new(values, &[])).collect();
         }
-        let groups = &self.groups[token * len..(token + 1) * len];
-        match &self.rests[token][..] {
-            [] => Activation::new(values, groups),
-            rests => Activation::fine(values, groups, rests),
-        }
+        let mut rests = self.rests.chunks_exact(columns / GROUP);
+        let rows = rows.zip(self.groups.chunks_exact(columns / GROUP)).zip(roundings);
+        let of = |((values, groups), rounding): ((_, _), &Rounding)| match rounding {
+            Rounding::Coarse => Activation::new(values, groups),
+            Rounding::Fine => Activation::fine(values, groups, rests.next().unwrap_or_default()),
+        };
+        rows.map(of).collect()
     }
 }
 
 /// The products of `x`, `[tokens, columns]`, with the rows of `matrix`: `[tokens, rows]`.
-pub(super) fn all_rows(matrix: &Packed, x: &[f32]) -> Vec<f32> {
-    let [out] = all_products(&vec![Rounding::Coarse; x.len() / matrix.columns], x, [matrix]);
+pub(super) fn all_rows(rounded: &mut Rounded, matrix: &Packed, x: &[f32]) -> Vec<f32> {
+    let tokens = x.len() / matrix.columns;
+    let roundings: SmallVec<[Rounding; 8]> = SmallVec::from_elem(Rounding::Coarse, tokens);
+    let mut out = vec![0.0; tokens * matrix.rows];
+    all_products(rounded, &roundings, x, [(matrix, &mut out)]);
     out
 }
 
 /// The products of one token's `x` with some rows of `matrix`, in the order of `rows`, which rise. Equal to those of
 /// [`all_rows`], bit by bit.
-pub(super) fn some_rows(matrix: &Packed, x: &[f32], rows: &[u32]) -> Vec<f32> {
-    let rounded = Rounded::new(&[Rounding::Coarse], x);
-    let x = rounded.of(x, matrix.columns, 0);
+pub(super) fn some_rows(rounded: &mut Rounded, matrix: &Packed, x: &[f32], rows: &[u32]) -> Vec<f32> {
+    let roundings = [Rounding::Coarse];
+    if matrix.columns.is_multiple_of(GROUP) && !matrix.is_float() {
+        rounded.round(&roundings, x);
+    } else {
+        rounded.clear();
+    }
+    let x = rounded.of(&roundings, x)[0];
     let tile_of = |row: u32| row as usize / TILE_ROWS;
     let tiles: Vec<&[u32]> = rows.chunk_by(|&a, &b| tile_of(a) == tile_of(b)).collect();
     let of_tile = |rows: &&[u32]| {

@@ -61,7 +61,7 @@ impl Layout {
         let tokens = slots.len();
         let shape = (spec.kv_heads, tokens, spec.head_dim);
         let written = Tensor::from_vec(slots, (1, tokens, 1), device)?.broadcast_as(shape)?.contiguous()?;
-        let rotations = rope.rotations(&positions).into_iter().map(|rotation| {
+        let rotations = rope.rotations(positions).into_iter().map(|rotation| {
             let tensor = |values| Tensor::from_vec(values, (tokens, rotation.pairs), device);
             Ok((tensor(rotation.cos)?, tensor(rotation.sin)?))
         });

@@ -7,7 +7,7 @@
 use std::io;
 use std::sync::Arc;
 
-use formwork_kernels::{Activation, PackedRows, TILE_ROWS, pack};
+use formwork_kernels::{Activation, Outputs, PackedRows, TILE_ROWS, pack};
 use memmap2::{Mmap, MmapMut};
 use rayon::prelude::*;
 
@@ -44,8 +44,8 @@ impl Packed {
         self.view().dequantize(row, out);
     }
 
-    /// Multiplies the rows from a tile's first on with activation rows, as many as there is room for: `out[token][row]`.
-    pub(crate) fn products(&self, first_tile: usize, x: &[Activation<'_>], out: &mut [&mut [f32]]) {
+    /// Multiplies the rows from a tile's first on with activation rows, as many as there are outputs for.
+    pub(crate) fn products(&self, first_tile: usize, x: &[Activation<'_>], out: Outputs<'_>) {
         self.view().products(first_tile, x, out);
     }
 

@@ -33,17 +33,29 @@ pub(crate) struct Tiny {
 
 /// A model of `architecture` with matrices of type `dtype`.
 pub(crate) fn tiny(architecture: &'static str, dtype: GgmlDType) -> Tiny {
-    build(architecture, dtype, false)
+    build(architecture, dtype, false, None)
+}
+
+/// The same with so many layers.
+#[allow(dead_code, reason = "where only the layers count")]
+pub(crate) fn deep(architecture: &'static str, dtype: GgmlDType, layers: usize) -> Tiny {
+    build(architecture, dtype, false, Some(layers))
 }
 
 /// The same weights, expanded to floats.
 pub(crate) fn expanded(architecture: &'static str, dtype: GgmlDType) -> Tiny {
-    build(architecture, dtype, true)
+    build(architecture, dtype, true, None)
 }
 
-fn build(architecture: &'static str, dtype: GgmlDType, is_expanded: bool) -> Tiny {
+fn build(
+    architecture: &'static str,
+    dtype: GgmlDType,
+    is_expanded: bool,
+    wanted_layers: Option<usize>,
+) -> Tiny {
     let gemma = architecture == "gemma3";
     let (layers, head_dim) = if gemma { (7, 32) } else { (2, 16) };
+    let layers = wanted_layers.unwrap_or(layers);
     let mut build = Build {
         writer: Writer::default(),
         weights: HashMap::new(),

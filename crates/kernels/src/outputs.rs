@@ -1,0 +1,151 @@
+//! Where products go.
+
+#![allow(
+    unsafe_code,
+    reason = "parts of a matrix that are written at the same time have no element in common"
+)]
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// Outputs of a matrix with some tokens, `[tokens, rows]`: parts of it, by rows or by tokens, can be written at the same time.
+///
+/// ```
+/// use formwork_kernels::Outputs;
+///
+/// let mut floats = [0.0; 6];
+/// let (mut first, mut rest) = Outputs::new(&mut floats, 3).split_at(1);
+/// first.token(1)[0] = 1.0;
+/// rest.token(1)[1] = 2.0;
+/// assert_eq!([0.0, 0.0, 0.0, 1.0, 0.0, 2.0], floats);
+/// ```
+pub struct Outputs<'a> {
+    /// The first token's first row.
+    first: *mut f32,
+    /// From a token to the next.
+    stride: usize,
+    tokens: usize,
+    rows: usize,
+    floats: PhantomData<&'a mut [f32]>,
+}
+
+// SAFETY: it is as many `&mut [f32]` as there are tokens.
+unsafe impl Send for Outputs<'_> {}
+
+impl<'a> Outputs<'a> {
+    /// `floats` as so many outputs for each token.
+    ///
+    /// # Panics
+    /// When there are none, or those of the last token are not complete.
+    pub fn new(floats: &'a mut [f32], rows: usize) -> Self {
+        assert!(floats.len().is_multiple_of(rows), "outputs for each of {rows} rows");
+        Self {
+            first: floats.as_mut_ptr(),
+            stride: rows,
+            tokens: floats.len() / rows,
+            rows,
+            floats: PhantomData,
+        }
+    }
+
+    /// How many tokens there are.
+    pub const fn tokens(&self) -> usize {
+        self.tokens
+    }
+
+    /// How many outputs each has.
+    pub const fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The outputs of a token.
+    ///
+    /// # Panics
+    /// When there is no such token.
+    #[inline]
+    pub fn token(&mut self, token: usize) -> &mut [f32] {
+        assert!(token < self.tokens, "{} tokens", self.tokens);
+        // SAFETY: they are this part's alone.
+        unsafe { std::slice::from_raw_parts_mut(self.first.add(token * self.stride), self.rows) }
+    }
+
+    /// Those of some tokens.
+    ///
+    /// # Panics
+    /// When there are no such tokens.
+    #[inline]
+    pub fn of(&mut self, tokens: Range<usize>) -> Outputs<'_> {
+        assert!(tokens.start <= tokens.end && tokens.end <= self.tokens, "{} tokens", self.tokens);
+        let first = self.first.wrapping_add(tokens.start * self.stride);
+        Outputs { first, tokens: tokens.len(), ..*self }
+    }
+
+    /// The first rows, and the others.
+    ///
+    /// # Panics
+    /// When there are less rows.
+    #[must_use]
+    pub fn split_at(self, rows: usize) -> (Self, Self) {
+        assert!(rows <= self.rows, "{} rows", self.rows);
+        let second = self.first.wrapping_add(rows);
+        (Self { rows, ..self }, Self { first: second, rows: self.rows - rows, ..self })
+    }
+
+    /// The first tokens, and the others.
+    ///
+    /// # Panics
+    /// When there are less tokens.
+    #[must_use]
+    pub fn split_at_token(mut self, tokens: usize) -> (Self, Self) {
+        let Outputs { first, tokens: rest, .. } = self.of(tokens..self.tokens);
+        (Self { tokens, ..self }, Self { first, tokens: rest, ..self })
+    }
+
+    /// The outputs of each token.
+    pub fn into_tokens(self) -> impl Iterator<Item = &'a mut [f32]> {
+        let Self { first, stride, rows, .. } = self;
+        // SAFETY: they are this part's alone, and each is given once.
+        (0..self.tokens)
+            .map(move |token| unsafe { std::slice::from_raw_parts_mut(first.add(token * stride), rows) })
+    }
+}
+
+impl fmt::Debug for Outputs<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outputs").field("tokens", &self.tokens).field("rows", &self.rows).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_apart_and_all_there_is() {
+        let mut floats = [0.0; 3 * 7];
+        let (left, right) = Outputs::new(&mut floats, 7).split_at(4);
+        let (above, below) = left.split_at_token(1);
+        let (all, none) = right.split_at_token(3);
+        assert_eq!((none.tokens(), none.rows()), (0, 3));
+        for (value, part) in [(1.0, above), (2.0, below), (3.0, all)] {
+            for out in part.into_tokens() {
+                for out in out {
+                    *out += value;
+                }
+            }
+        }
+        let row = |value: f32| [value, value, value, value, 3.0, 3.0, 3.0];
+        assert_eq!(floats.as_chunks::<7>().0, [row(1.0), row(2.0), row(2.0)]);
+        let mut outputs = Outputs::new(&mut floats, 7);
+        outputs.of(1..3).token(0).fill(5.0);
+        assert_eq!(outputs.of(3..3).tokens(), 0);
+        assert_eq!(floats[7..14], [5.0; 7]);
+    }
+
+    #[test]
+    #[should_panic(expected = "outputs for each of 2 rows")]
+    fn all_tokens_have_as_many() {
+        let _ = Outputs::new(&mut [0.0; 3], 2);
+    }
+}
