@@ -1,9 +1,12 @@
 //! How tiles meet tokens.
 //!
-//! A few tokens meet the codes as they are packed, or one where vectors are short. More of them share what is unpacked of a few
-//! groups of a tile, a panel that stays in the first-level cache while the tokens go over it, a few at a time: their sums
-//! stay in registers. Tokens beyond that go
-//! in rounds, so that the activations which all tiles meet stay in the second-level cache.
+//! Where a vector has all rows of a tile, a few tokens meet the codes as they are packed: what is unpacked of a group stays in
+//! registers, and so do their sums, through a span of groups that the first-level cache holds while one block of tokens after the
+//! other goes over it. Scales of blocks of 256, which take more work than those of 32, are made once for all tokens.
+//!
+//! Shorter vectors, of which there are fewer registers, have panels: a few groups of a tile, unpacked in the first-level cache.
+//!
+//! Tokens beyond a round go over the tiles again, so that the activations which all tiles meet stay in the second-level cache.
 
 use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
 use std::marker::PhantomData;
@@ -16,11 +19,12 @@ use crate::layout::{PIECES, PLANE, TILE_ROWS, code_bytes, head_bytes, heads_byte
 use crate::outputs::Outputs;
 use crate::products::Tiles;
 
-/// Groups in a panel, 768 bytes each. With 8 to 64 the speed is the same.
+/// Groups in a span of a tile.
+const SPAN: usize = 64;
+/// Groups in a panel, 768 bytes each, and in a span where a tile takes two vectors, which go through it by turns.
 const PANEL: usize = 16;
-/// Tokens that do not pay for a panel. Unpacking costs next to nothing beside the products of four tokens, writing a panel costs as
-/// much as those of three.
-const FEW: usize = 12;
+/// The most tokens in a block. Of registers there are 32 for eight vectors of levels and two of sums for each token.
+const BLOCK: usize = 6;
 /// Bytes of activations that go over the tiles together, half of a second-level cache of 1 MB, and how many tokens that may be.
 const ROUND: usize = 1 << 19;
 const ROUND_TOKENS: std::ops::RangeInclusive<usize> = 24..=96;
@@ -40,148 +44,177 @@ pub(super) unsafe fn products<B: Unpack, V: Vector>(
     mut out: Outputs<'_>,
 ) {
     let Some(first) = x.first() else { return };
-    let is_fine = x.iter().any(|x| x.fine_rests().is_some());
-    let few = if V::ROWS == TILE_ROWS { FEW } else { 1 };
-    if x.len() <= few && !is_fine {
-        let bytes = tiles.bytes.chunks_exact(tiles.tile_bytes);
-        for (tile, bytes) in (0..out.rows()).step_by(TILE_ROWS).zip(bytes) {
-            let mut token = 0;
-            while token < x.len() {
-                let place = Straight { bytes, columns: tiles.columns, first_row: tile };
-                let (x, out) = (&x[token..], out.of(token..x.len()));
-                token += match x.len() {
-                    1 => straight::<B, V, 1>(place, x, out),
-                    2 | 5 if V::ROWS == TILE_ROWS => straight::<B, V, 2>(place, x, out),
-                    3 | 6 | 9 if V::ROWS == TILE_ROWS => straight::<B, V, 3>(place, x, out),
-                    _ if V::ROWS == TILE_ROWS => straight::<B, V, 4>(place, x, out),
-                    _ => unreachable!("one token of few rows"),
-                };
-            }
-        }
-        return;
-    }
-    let token_bytes = if is_fine { 2 } else { 1 } * size_of_val(first.groups());
-    let tokens = (ROUND / token_bytes).clamp(*ROUND_TOKENS.start(), *ROUND_TOKENS.end());
+    let is_wide = V::ROWS == TILE_ROWS;
+    let tokens = (ROUND / size_of_val(first.groups())).clamp(*ROUND_TOKENS.start(), *ROUND_TOKENS.end());
     // Whole blocks of tokens.
-    let tokens = tokens / 6 * 6;
+    let tokens = tokens / BLOCK * BLOCK;
     for (first, x) in (0..x.len()).step_by(tokens).zip(x.chunks(tokens)) {
-        round::<B, V>(tiles, x, out.of(first..first + x.len()));
+        let out = out.of(first..first + x.len());
+        if is_wide || (x.len() == 1 && !is_fine(&x[0])) {
+            by_spans::<B, V>(tiles, x, out);
+        } else {
+            by_panels::<B, V>(tiles, x, out);
+        }
     }
 }
 
-/// A tile that tokens meet as it is.
-#[derive(Clone, Copy)]
-struct Straight<'a> {
-    bytes: &'a [u8],
-    columns: usize,
-    first_row: usize,
+fn is_fine(x: &Activation<'_>) -> bool {
+    x.fine_rests().is_some()
 }
 
-/// The first `T` tokens, as few as leave room in the registers for the levels of a group.
+/// A round of tokens with all tiles, as they are packed.
 #[inline(always)]
-unsafe fn straight<B: Unpack, V: Vector, const T: usize>(
-    tile: Straight<'_>,
-    x: &[Activation<'_>],
-    mut out: Outputs<'_>,
-) -> usize {
-    let groups = tile.columns / GROUP;
-    let rows = TILE_ROWS.min(out.rows() - tile.first_row);
-    // Where a tile takes two vectors, these go through it by turns.
-    let turn = if V::ROWS == TILE_ROWS { groups } else { PANEL };
-    for first in (0..groups).step_by(turn) {
-        for row in (0..rows).step_by(V::ROWS) {
-            let packed = Packed::<B>::new(tile.bytes, tile.columns, first, row);
-            let row = tile.first_row + row;
-            let mut sums = [V::each_float(0.0); T];
-            let mut values = [std::ptr::null::<Q8Block>(); T];
-            for t in 0..T {
-                values[t] = x[t].groups().as_ptr().add(first);
-                if first > 0 {
-                    sums[t] = load::<V>(&out.token(t)[row..]);
+unsafe fn by_spans<B: Unpack, V: Vector>(tiles: Tiles<'_>, x: &[Activation<'_>], mut out: Outputs<'_>) {
+    let (groups, rows) = (tiles.columns / GROUP, out.rows());
+    let len = if V::ROWS == TILE_ROWS { SPAN } else { PANEL };
+    let mut room = None;
+    let blocks = Blocks::of(x);
+    for (tile, bytes) in (0..rows).step_by(TILE_ROWS).zip(tiles.bytes.chunks_exact(tiles.tile_bytes)) {
+        for first in (0..groups).step_by(len) {
+            for row in (0..TILE_ROWS.min(rows - tile)).step_by(V::ROWS) {
+                let packed = Packed::<B>::new(bytes, tiles.columns, first, row);
+                let span = Span { first, count: len.min(groups - first), row: tile + row };
+                // For two blocks of tokens it is as fast to make scales twice.
+                if B::LEN > GROUP && x.len() > 2 * BLOCK {
+                    let scaled = Scaled::new::<V>(packed, room.get_or_insert_default(), span.count);
+                    span.meet::<_, V>(scaled, &blocks, x, out.of(0..x.len()));
+                } else {
+                    span.meet::<_, V>(packed, &blocks, x, out.of(0..x.len()));
                 }
             }
-            let count = turn.min(groups - first);
-            let sums = meet::<V, _, T, false>(&packed, count, values, values, sums);
-            for (t, sums) in sums.into_iter().enumerate() {
-                store::<V>(&mut out.token(t)[row..], sums);
-            }
         }
     }
-    T
 }
 
-/// A few tokens with all tiles.
+/// How the tokens of a round are cut into blocks.
+struct Blocks {
+    /// How many tokens, or [`Blocks::FINE`] for one of 16 bits.
+    sizes: [u8; *ROUND_TOKENS.end()],
+    count: usize,
+}
+
+impl Blocks {
+    const FINE: u8 = 0;
+
+    fn of(x: &[Activation<'_>]) -> Self {
+        let mut blocks = Self { sizes: [Self::FINE; *ROUND_TOKENS.end()], count: 0 };
+        for x in x.chunk_by(|a, b| is_fine(a) == is_fine(b)) {
+            let mut rest = x.len();
+            while rest > 0 {
+                let size = match rest {
+                    _ if is_fine(&x[0]) => Self::FINE,
+                    // No block of one beside others: it pays for the loads of weights alone.
+                    1 | 2 | 3 => rest as u8,
+                    5 => 2,
+                    4 | 7 | 8 => 4,
+                    _ => BLOCK as u8,
+                };
+                blocks.sizes[blocks.count] = size;
+                blocks.count += 1;
+                rest -= usize::from(size.max(1));
+            }
+        }
+        blocks
+    }
+}
+
+/// Some groups of a vector's rows.
+#[derive(Clone, Copy)]
+struct Span {
+    first: usize,
+    count: usize,
+    row: usize,
+}
+
+impl Span {
+    /// All tokens.
+    #[inline(always)]
+    unsafe fn meet<S: Source<V>, V: Vector>(
+        self,
+        mut source: S,
+        blocks: &Blocks,
+        x: &[Activation<'_>],
+        mut out: Outputs<'_>,
+    ) {
+        let is_wide = V::ROWS == TILE_ROWS;
+        let mut token = 0;
+        for block in &blocks.sizes[..blocks.count] {
+            let (x, out) = (&x[token..], out.of(token..x.len()));
+            token += match *block {
+                Blocks::FINE if is_wide => self.block::<S, V, 1, true>(&source, x, out),
+                2 if is_wide => self.block::<S, V, 2, false>(&source, x, out),
+                3 if is_wide => self.block::<S, V, 3, false>(&source, x, out),
+                4 if is_wide => self.block::<S, V, 4, false>(&source, x, out),
+                6 if is_wide => self.block::<S, V, 6, false>(&source, x, out),
+                _ => self.block::<S, V, 1, false>(&source, x, out),
+            };
+            source.is_near();
+        }
+    }
+
+    /// The first `T` tokens.
+    #[inline(always)]
+    unsafe fn block<S: Source<V>, V: Vector, const T: usize, const FINE: bool>(
+        self,
+        source: &S,
+        x: &[Activation<'_>],
+        mut out: Outputs<'_>,
+    ) -> usize {
+        let mut sums = [V::each_float(0.0); T];
+        let mut groups = [std::ptr::null::<Q8Block>(); T];
+        let mut all = groups;
+        for t in 0..T {
+            groups[t] = x[t].groups().as_ptr().add(self.first);
+            all[t] =
+                if FINE { x[t].fine_rests().unwrap_or_default().as_ptr().add(self.first) } else { groups[t] };
+            if self.first > 0 {
+                sums[t] = load::<V>(&out.token(t)[self.row..]);
+            }
+        }
+        let sums = meet::<V, S, T, FINE>(source, self.count, groups, all, sums);
+        for (t, sums) in sums.into_iter().enumerate() {
+            store::<V>(&mut out.token(t)[self.row..], sums);
+        }
+        T
+    }
+}
+
+/// A round of tokens with panels of all tiles.
 #[inline(always)]
-unsafe fn round<B: Unpack, V: Vector>(tiles: Tiles<'_>, x: &[Activation<'_>], mut out: Outputs<'_>) {
+unsafe fn by_panels<B: Unpack, V: Vector>(tiles: Tiles<'_>, x: &[Activation<'_>], mut out: Outputs<'_>) {
     let groups = tiles.columns / GROUP;
     let rows = out.rows();
-    let is_fine = |x: &Activation<'_>| x.fine_rests().is_some();
     let mut panel = Panel::new(B::BIAS.unwrap_or_default());
     for row in (0..rows).step_by(V::ROWS) {
         let tile = &tiles.bytes[row / TILE_ROWS * tiles.tile_bytes..][..tiles.tile_bytes];
         for first in (0..groups).step_by(PANEL) {
-            (panel.first, panel.count) = (first, PANEL.min(groups - first));
+            panel.span = Span { first, count: PANEL.min(groups - first), row };
             let packed = Packed::<B>::new(tile, tiles.columns, first, row % TILE_ROWS);
             panel.fill::<B, V>(&packed);
-            let mut token = 0;
-            for x in x.chunk_by(|a, b| is_fine(a) == is_fine(b)) {
-                let out = out.of(token..token + x.len());
-                token += x.len();
-                if is_fine(&x[0]) {
-                    V::meet::<B::Kind, true>(&panel, row, x, out);
-                } else {
-                    V::meet::<B::Kind, false>(&panel, row, x, out);
-                }
-            }
+            V::meet::<B::Kind>(&panel, x, out.of(0..x.len()));
         }
     }
 }
 
-/// Tokens with the rows of a panel, which are those from `row` on.
+/// Tokens with the rows of a panel.
 #[inline(always)]
-pub(super) unsafe fn meet_panel<K: Kind, V: Vector, const FINE: bool>(
+pub(super) unsafe fn meet_panel<K: Kind, V: Vector>(
     panel: &Panel,
-    row: usize,
     x: &[Activation<'_>],
     mut out: Outputs<'_>,
 ) {
+    let source = Unpacked::<K>(panel, PhantomData);
     let mut token = 0;
     while token < x.len() {
         let (x, out) = (&x[token..], out.of(token..x.len()));
-        token += match x.len() {
-            1 => block::<K, V, 1, FINE>(panel, row, x, out),
-            2 | 3 => block::<K, V, 2, FINE>(panel, row, x, out),
-            // Of sixteen registers there are none for six. And not six and two: the fewer, the more each pays for the loads of
-            // weights.
-            6 | 9.. if V::ROWS == TILE_ROWS => block::<K, V, 6, FINE>(panel, row, x, out),
-            _ => block::<K, V, 4, FINE>(panel, row, x, out),
+        // Not two where there are four: the fewer, the more each pays for the loads of weights.
+        token += match x.iter().take(4).take_while(|x| !is_fine(x)).count() {
+            0 => panel.span.block::<_, V, 1, true>(&source, x, out),
+            1 => panel.span.block::<_, V, 1, false>(&source, x, out),
+            2 | 3 => panel.span.block::<_, V, 2, false>(&source, x, out),
+            _ => panel.span.block::<_, V, 4, false>(&source, x, out),
         };
     }
-}
-
-/// The first `T` tokens with a panel.
-#[inline(always)]
-unsafe fn block<K: Kind, V: Vector, const T: usize, const FINE: bool>(
-    panel: &Panel,
-    row: usize,
-    x: &[Activation<'_>],
-    mut out: Outputs<'_>,
-) -> usize {
-    let mut sums = [V::each_float(0.0); T];
-    let mut groups = [std::ptr::null::<Q8Block>(); T];
-    let mut all = groups;
-    for t in 0..T {
-        groups[t] = x[t].groups().as_ptr().add(panel.first);
-        all[t] = x[t].fine_rests().map_or(groups[t], |rests| rests.as_ptr().add(panel.first));
-        if panel.first > 0 {
-            sums[t] = load::<V>(&out.token(t)[row..]);
-        }
-    }
-    let sums = meet::<V, _, T, FINE>(&Unpacked::<K>(panel, PhantomData), panel.count, groups, all, sums);
-    for (t, sums) in sums.into_iter().enumerate() {
-        store::<V>(&mut out.token(t)[row..], sums);
-    }
-    T
 }
 
 /// As many floats as there are, and zeros.
@@ -216,6 +249,8 @@ trait Source<V: Vector> {
     unsafe fn prefetch(&self, index: usize);
     unsafe fn levels(&self, index: usize) -> [V::Ints; PIECES];
     unsafe fn scales(&self, index: usize) -> Scales<V>;
+    /// From now on all of it is in the cache.
+    fn is_near(&mut self);
 }
 
 /// Groups as they are packed.
@@ -267,14 +302,108 @@ impl<B: Unpack, V: Vector> Source<V> for Packed<B> {
         let bytes = self.heads.add(index / groups * head_bytes::<B>());
         B::scales::<V>(Heads { bytes, first: self.row }, index % groups)
     }
+
+    #[inline(always)]
+    fn is_near(&mut self) {
+        self.lines = 0;
+    }
+}
+
+/// The scales of a group.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct GroupScales {
+    scale: [[f32; TILE_ROWS]; 2],
+    offset: [[f32; TILE_ROWS]; 2],
+}
+
+impl Default for GroupScales {
+    fn default() -> Self {
+        let floats = [[0.0; TILE_ROWS]; 2];
+        Self { scale: floats, offset: floats }
+    }
+}
+
+impl GroupScales {
+    #[inline(always)]
+    unsafe fn store<K: Kind, V: Vector>(&mut self, scales: Scales<V>) {
+        for half in 0..if K::SPLIT { 2 } else { 1 } {
+            V::store_floats(self.scale[half].as_mut_ptr(), scales.scale[half]);
+            if K::OFFSET {
+                V::store_floats(self.offset[half].as_mut_ptr(), scales.offset[half]);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load<K: Kind, V: Vector>(&self) -> Scales<V> {
+        let zero = V::each_float(0.0);
+        let mut scales = Scales { scale: [zero; 2], offset: [zero; 2] };
+        for half in 0..if K::SPLIT { 2 } else { 1 } {
+            scales.scale[half] = V::load_floats(self.scale[half].as_ptr());
+            if K::OFFSET {
+                scales.offset[half] = V::load_floats(self.offset[half].as_ptr());
+            }
+        }
+        scales
+    }
+}
+
+/// Room for the scales of a span.
+struct ScaleRoom([GroupScales; SPAN]);
+
+impl Default for ScaleRoom {
+    fn default() -> Self {
+        Self([GroupScales::default(); SPAN])
+    }
+}
+
+/// Groups as they are packed, but for their scales.
+struct Scaled<'a, B> {
+    packed: Packed<B>,
+    scales: &'a ScaleRoom,
+}
+
+impl<'a, B: Unpack> Scaled<'a, B> {
+    #[inline(always)]
+    unsafe fn new<V: Vector>(packed: Packed<B>, room: &'a mut ScaleRoom, count: usize) -> Self {
+        for (index, group) in room.0[..count].iter_mut().enumerate() {
+            <Packed<B> as Source<V>>::prefetch(&packed, index);
+            group.store::<B::Kind, V>(<Packed<B> as Source<V>>::scales(&packed, index));
+        }
+        Self { packed, scales: room }
+    }
+}
+
+impl<B: Unpack, V: Vector> Source<V> for Scaled<'_, B> {
+    type Kind = B::Kind;
+
+    #[inline(always)]
+    fn bias(&self) -> u32 {
+        B::BIAS.unwrap_or_default()
+    }
+
+    #[inline(always)]
+    unsafe fn prefetch(&self, _: usize) {}
+
+    #[inline(always)]
+    unsafe fn levels(&self, index: usize) -> [V::Ints; PIECES] {
+        <Packed<B> as Source<V>>::levels(&self.packed, index)
+    }
+
+    #[inline(always)]
+    unsafe fn scales(&self, index: usize) -> Scales<V> {
+        self.scales.0.get_unchecked(index).load::<B::Kind, V>()
+    }
+
+    #[inline(always)]
+    fn is_near(&mut self) {}
 }
 
 /// Groups of a tile, unpacked.
 pub(crate) struct Panel {
     groups: [PanelGroup; PANEL],
-    /// Of the columns.
-    first: usize,
-    count: usize,
+    span: Span,
     bias: u32,
 }
 
@@ -282,33 +411,25 @@ pub(crate) struct Panel {
 #[repr(align(64))]
 struct PanelGroup {
     levels: [[u8; PLANE]; PIECES],
-    scale: [[f32; TILE_ROWS]; 2],
-    offset: [[f32; TILE_ROWS]; 2],
+    scales: GroupScales,
 }
 
 impl Panel {
     #[inline(always)]
     fn new(bias: u32) -> Self {
-        let (floats, levels) = ([[0.0; TILE_ROWS]; 2], [[0; PLANE]; PIECES]);
-        let groups = [PanelGroup { levels, scale: floats, offset: floats }; PANEL];
-        Self { groups, first: 0, count: 0, bias }
+        let group = PanelGroup { levels: [[0; PLANE]; PIECES], scales: GroupScales::default() };
+        Self { groups: [group; PANEL], span: Span { first: 0, count: 0, row: 0 }, bias }
     }
 
     #[inline(always)]
     unsafe fn fill<B: Unpack, V: Vector>(&mut self, packed: &Packed<B>) {
-        for (index, group) in self.groups[..self.count].iter_mut().enumerate() {
+        for (index, group) in self.groups[..self.span.count].iter_mut().enumerate() {
             <Packed<B> as Source<V>>::prefetch(packed, index);
             let pieces = <Packed<B> as Source<V>>::levels(packed, index);
             for (to, piece) in group.levels.iter_mut().zip(pieces) {
                 V::store(to.as_mut_ptr(), piece);
             }
-            let scales = <Packed<B> as Source<V>>::scales(packed, index);
-            for half in 0..if B::SPLIT { 2 } else { 1 } {
-                V::store_floats(group.scale[half].as_mut_ptr(), scales.scale[half]);
-                if B::OFFSET {
-                    V::store_floats(group.offset[half].as_mut_ptr(), scales.offset[half]);
-                }
-            }
+            group.scales.store::<B::Kind, V>(<Packed<B> as Source<V>>::scales(packed, index));
         }
     }
 }
@@ -339,17 +460,11 @@ impl<K: Kind, V: Vector> Source<V> for Unpacked<'_, K> {
 
     #[inline(always)]
     unsafe fn scales(&self, index: usize) -> Scales<V> {
-        let group = self.0.groups.get_unchecked(index);
-        let zero = V::each_float(0.0);
-        let mut scales = Scales { scale: [zero; 2], offset: [zero; 2] };
-        for half in 0..if K::SPLIT { 2 } else { 1 } {
-            scales.scale[half] = V::load_floats(group.scale[half].as_ptr());
-            if K::OFFSET {
-                scales.offset[half] = V::load_floats(group.offset[half].as_ptr());
-            }
-        }
-        scales
+        self.0.groups.get_unchecked(index).scales.load::<K, V>()
     }
+
+    #[inline(always)]
+    fn is_near(&mut self) {}
 }
 
 /// Adds the products of `count` groups with `T` tokens: the portable code's arithmetic, a row to a lane. `all` is what has

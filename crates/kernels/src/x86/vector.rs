@@ -34,13 +34,9 @@ pub(crate) trait Vector: Sized {
     /// Whether [`Vector::dot_wide`] takes the bias of 128 off the weights.
     const TAKES_WIDE_BIAS: bool;
 
-    /// [`meet_panel`] as a function of its own: all block types of a kind share it.
-    unsafe fn meet<K: Kind, const FINE: bool>(
-        panel: &Panel,
-        row: usize,
-        x: &[Activation<'_>],
-        out: Outputs<'_>,
-    );
+    /// [`meet_panel`] as a function of its own: all block types of a kind share it. Where a vector has all rows of a tile, there are no
+    /// panels.
+    unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: Outputs<'_>);
 
     unsafe fn load(from: *const u8) -> Self::Ints;
     unsafe fn store(to: *mut u8, bytes: Self::Ints);
@@ -91,14 +87,8 @@ impl Vector for Sixteen {
     const ROWS: usize = 16;
     const TAKES_WIDE_BIAS: bool = false;
 
-    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
-    unsafe fn meet<K: Kind, const FINE: bool>(
-        panel: &Panel,
-        row: usize,
-        x: &[Activation<'_>],
-        out: Outputs<'_>,
-    ) {
-        meet_panel::<K, Self, FINE>(panel, row, x, out);
+    unsafe fn meet<K: Kind>(_: &Panel, _: &[Activation<'_>], _: Outputs<'_>) {
+        unreachable!("no panels for vectors of a whole tile");
     }
 
     #[inline(always)]
@@ -247,12 +237,7 @@ pub(super) struct Eight<D>(PhantomData<D>);
 /// As with [`Vector`].
 pub(super) trait Fours: Sized {
     const TAKES_WIDE_BIAS: bool;
-    unsafe fn meet<K: Kind, const FINE: bool>(
-        panel: &Panel,
-        row: usize,
-        x: &[Activation<'_>],
-        out: Outputs<'_>,
-    );
+    unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: Outputs<'_>);
     unsafe fn dot(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i;
     unsafe fn dot_wide(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i;
 }
@@ -264,13 +249,8 @@ impl Fours for Avx2 {
     const TAKES_WIDE_BIAS: bool = true;
 
     #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn meet<K: Kind, const FINE: bool>(
-        panel: &Panel,
-        row: usize,
-        x: &[Activation<'_>],
-        out: Outputs<'_>,
-    ) {
-        meet_panel::<K, Eight<Self>, FINE>(panel, row, x, out);
+    unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: Outputs<'_>) {
+        meet_panel::<K, Eight<Self>>(panel, x, out);
     }
 
     /// Sums of two fit 16 bits: `2 * 63 * 127 < 2^15`.
@@ -293,13 +273,8 @@ impl Fours for AvxVnni {
     const TAKES_WIDE_BIAS: bool = false;
 
     #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
-    unsafe fn meet<K: Kind, const FINE: bool>(
-        panel: &Panel,
-        row: usize,
-        x: &[Activation<'_>],
-        out: Outputs<'_>,
-    ) {
-        meet_panel::<K, Eight<Self>, FINE>(panel, row, x, out);
+    unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: Outputs<'_>) {
+        meet_panel::<K, Eight<Self>>(panel, x, out);
     }
 
     #[inline(always)]
@@ -320,13 +295,8 @@ impl<D: Fours> Vector for Eight<D> {
     const TAKES_WIDE_BIAS: bool = D::TAKES_WIDE_BIAS;
 
     #[inline(always)]
-    unsafe fn meet<K: Kind, const FINE: bool>(
-        panel: &Panel,
-        row: usize,
-        x: &[Activation<'_>],
-        out: Outputs<'_>,
-    ) {
-        D::meet::<K, FINE>(panel, row, x, out);
+    unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: Outputs<'_>) {
+        D::meet::<K>(panel, x, out);
     }
 
     #[inline(always)]
