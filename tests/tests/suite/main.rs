@@ -10,6 +10,7 @@ mod finite_schemas;
 mod grammars;
 mod hostile;
 mod json_schema;
+mod likelihood;
 mod masks;
 mod matcher;
 mod parts;

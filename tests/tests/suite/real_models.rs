@@ -27,7 +27,7 @@ pub(crate) fn model_files() -> Vec<PathBuf> {
     MODELS.iter().map(|name| Path::new(&folder).join(name)).collect()
 }
 
-fn engine(path: &Path) -> EngineHandle {
+pub(crate) fn engine(path: &Path) -> EngineHandle {
     engine_with(path, EngineOptions::default())
 }
 

@@ -21,7 +21,7 @@ use super::real_models;
 const MOST: usize = 200;
 
 /// The first ten of two groups by the hash of their names.
-fn standard_schemas() -> Vec<(String, Value)> {
+pub(crate) fn standard_schemas() -> Vec<(String, Value)> {
     let Some(folder) = std::env::var_os("FORMWORK_MASKBENCH") else { return Vec::new() };
     let entries = std::fs::read_dir(folder).expect("a folder");
     let files: Vec<PathBuf> = entries.map(|entry| entry.expect("readable").path()).collect();

@@ -104,7 +104,7 @@ impl Blocks {
                 let size = match rest {
                     _ if is_fine(&x[0]) => Self::FINE,
                     // No block of one beside others: it pays for the loads of weights alone.
-                    1 | 2 | 3 => rest as u8,
+                    1..=3 => rest as u8,
                     5 => 2,
                     4 | 7 | 8 => 4,
                     _ => BLOCK as u8,

@@ -1,0 +1,58 @@
+//! How likely outputs are whose forced tokens were taken without asking the model, beside those of which every token was asked for.
+//!
+//! The standard schemas, greedily, at most 128 tokens. Runs where `FORMWORK_MASKBENCH` names a folder of `MaskBench`'s files and
+//! `FORMWORK_TEST_MODELS` one with the models.
+
+use formwork_engine::prompt::{self, Shape};
+use formwork_engine::{EngineHandle, Request};
+use formwork_grammar::{Constraint, Grammar, Limits, SchemaOptions};
+use serde_json::Value;
+use std::sync::Arc;
+
+use super::real_models::{engine, model_files};
+use super::standard_budgets::standard_schemas;
+
+/// How much less likely a token may be on average, in nats, of all outputs of a model.
+const ALLOWED: f64 = 0.05;
+
+/// The sum of the log-probabilities within the masks, and the tokens.
+fn likelihood(engine: &EngineHandle, schema: &Value, forced_tokens: bool) -> (f64, usize) {
+    let tokenizer = engine.tokenizer();
+    let grammar =
+        Grammar::json_schema(schema, &SchemaOptions::default(), &Limits::default()).expect("supported");
+    let instruction = Shape::Schema(schema).instruction();
+    let mut request = Request::new(prompt::encode(tokenizer, &instruction).expect("text"));
+    let constraint = Constraint::new(&grammar, Arc::clone(tokenizer.vocabulary()));
+    request.constraint = Some(constraint.expect("without terminals"));
+    request.max_tokens = Some(128);
+    request.logprobs = Some(0);
+    request.forced_tokens = forced_tokens;
+    let (_, finish) = engine.generate(request).expect("accepted").collect().expect("no failure");
+    (finish.cumulative_logprob.expect("asked for"), finish.usage.completion_tokens)
+}
+
+#[test]
+fn forced_tokens_are_as_likely_as_those_asked_for() {
+    for path in model_files() {
+        let engine = engine(&path);
+        for group in ["Glaiveai2K---", "Github_easy---"] {
+            let mut totals = [(0.0, 0); 2];
+            for (_, schema) in standard_schemas().into_iter().filter(|(name, _)| name.starts_with(group)) {
+                for (total, forced) in totals.iter_mut().zip([true, false]) {
+                    let (sum, tokens) = likelihood(&engine, &schema, forced);
+                    *total = (total.0 + sum, total.1 + tokens);
+                }
+            }
+            let [forced, asked] = totals.map(|(sum, tokens)| sum / tokens as f64);
+            if totals[0].1 > 0 {
+                eprintln!(
+                    "{}, {group}: {forced:.4} a token with forced ones, {asked:.4} asked for, of {} and {} tokens",
+                    path.display(),
+                    totals[0].1,
+                    totals[1].1
+                );
+                assert!(forced >= asked - ALLOWED, "{}", path.display());
+            }
+        }
+    }
+}
