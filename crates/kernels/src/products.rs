@@ -41,7 +41,7 @@ impl Tier {
         *BEST.get_or_init(|| Self::available().pop().unwrap_or(Self::Portable))
     }
 
-    /// Computes with this tier, to measure it. False where the processor lacks it, or something was computed already.
+    /// Computes with this tier, to measure it. False where the processor lacks it, or something was computed with another already.
     pub fn force(self) -> bool {
         self.is_available() && *BEST.get_or_init(|| self) == self
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
 use formwork_benches::throughput::{self, Rates};
 use formwork_engine::{Engine, EngineOptions, Finish, Request, Usage, prompt};
 use formwork_grammar::Constraint;
@@ -108,8 +109,9 @@ impl Subject {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.get());
             pool.build_global().context("--threads")?;
         }
-        if let Some(tier) = args.tier.map(Tier::from) {
-            ensure!(tier.force(), "--tier: this processor does not have {tier:?}");
+        if let Some(tier) = args.tier {
+            let name = tier.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+            ensure!(Tier::from(tier).force(), "--tier: this processor does not have {name}");
         }
         let (path, name) = if let Some(synthetic) = &args.synthetic {
             (synthetic.write(&load::hub().cache().join("synthetic"))?, synthetic.to_string())

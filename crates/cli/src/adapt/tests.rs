@@ -1,0 +1,227 @@
+use clap::Parser;
+use formwork_protocol::trace::Timestamp;
+use formwork_protocol::trace::health::{Health, HealthOptions};
+
+use super::*;
+use crate::args::{Args, Command};
+
+/// What goes to the two outputs, and the answer.
+fn run(args: &[&str]) -> Result<(String, String, bool)> {
+    let args = Args::try_parse_from([&["formwork", "adapt"], args].concat())?;
+    let as_json = args.json.is_some();
+    let Command::Adapt(command) = args.command else { panic!("another command") };
+    let (mut out, mut told) = (Vec::new(), Vec::new());
+    let answer = super::run(&command, as_json, &mut out, &mut told)?;
+    Ok((String::from_utf8(out)?, String::from_utf8(told)?, answer))
+}
+
+/// A folder with a schema and an input; their paths.
+fn folder(input: &str) -> Result<(tempfile::TempDir, [String; 2])> {
+    let folder = tempfile::tempdir()?;
+    let schema = json!({
+        "type": "object",
+        "properties": { "n": { "type": "integer" }, "b": { "anyOf": [{ "type": "boolean" }, { "type": "integer" }] } },
+        "required": ["n"],
+    });
+    let [schema_path, input_path] = ["schema.json", "input.txt"].map(|name| folder.path().join(name));
+    std::fs::write(&schema_path, schema.to_string())?;
+    std::fs::write(&input_path, input)?;
+    Ok((folder, [schema_path, input_path].map(|path| path.display().to_string())))
+}
+
+#[test]
+fn outputs_are_adapted_and_what_is_wrong_has_a_place() -> Result<()> {
+    let (_folder, [schema, input]) = folder("Here:\n```json\n{\"n\": \"7\"}\n```\n")?;
+    assert_eq!(run(&["--schema", &schema, &input])?, ("{\"n\":7}\n".to_owned(), String::new(), true));
+    let (out, told, answer) = run(&["--schema", &schema, "--level", "off", &input])?;
+    assert_eq!((out.as_str(), answer), ("", false));
+    assert_eq!(told, "formwork: line 1, column 1: expected a value\n");
+    let (_folder, [schema, input]) = folder("{n: 7, b: '1'")?;
+    let (_, told, answer) = run(&["--schema", &schema, "--level", "full", &input])?;
+    assert_eq!(
+        (told.as_str(), answer),
+        ("formwork: line 1, column 2: expected a name in double quotes\n", false)
+    );
+    let full = ["--schema", &schema, "--level", "full", "--tolerant", "2"];
+    let (out, told, answer) = run(&[&full[..], &[&input]].concat())?;
+    assert_eq!((out.as_str(), answer), ("{\"n\":7,\"b\":true}\n", true));
+    assert_eq!(told, "formwork: mended: single-quotes, bare-name, missing-closer\n");
+    let (_, told, answer) = run(&[&full[..], &["--anyof-strategy", "unique", &input]].concat())?;
+    assert!(!answer && told.contains("not adapted: /b: branches 0 and 1 both take it"), "{told}");
+    Ok(())
+}
+
+#[test]
+fn lines_are_outputs_and_reports_are_lines() -> Result<()> {
+    let (folder, [schema, input]) = folder("{\"n\": 1}\n\n{\"n\": \"2\"}\n{\"n\": \"x\"}\n")?;
+    let report = folder.path().join("report.jsonl");
+    let to = format!("--report={}", report.display());
+    let (out, told, answer) = run(&["--schema", &schema, "--lines", &to, &input])?;
+    assert_eq!((out.as_str(), answer), ("{\"n\":1}\n{\"n\":2}\n", false));
+    assert_eq!(told, "formwork: line 4: /n: the value is not of type \"integer\"\n");
+    let records: Vec<Value> =
+        std::fs::read_to_string(&report)?.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    let read: Vec<_> =
+        records.iter().map(|record| (&record["line"], &record["valid"], &record["adapted"])).collect();
+    assert_eq!(
+        read,
+        [
+            (&json!(1), &json!(true), &json!(false)),
+            (&json!(3), &json!(true), &json!(true)),
+            (&json!(4), &json!(false), &json!(false)),
+        ]
+    );
+    let (out, told, _) = run(&["--schema", &schema, "--lines", "--json", &input])?;
+    let last: Value = serde_json::from_str(out.lines().last().unwrap_or_default())?;
+    assert_eq!((&last["value"], &last["violations"][0]["path"]), (&json!({ "n": "x" }), &json!("/n")));
+    assert_eq!(told, "");
+    Ok(())
+}
+
+#[test]
+fn lines_are_numbered_as_editors_do() -> Result<()> {
+    let (_folder, [schema, input]) =
+        folder("\n{\"n\": 1}\r\n   \n{\"n\" 2}\n\n{\"n\": {\"x\": 1, \"x\": 2}}\n")?;
+    let (out, told, answer) = run(&["--schema", &schema, "--lines", &input])?;
+    assert_eq!((out.as_str(), answer), ("{\"n\":1}\n", false));
+    assert_eq!(
+        told,
+        "formwork: line 4: /n: column 6: expected `:`\nformwork: line 6: /n/x: column 16: `x` comes twice\n"
+    );
+    Ok(())
+}
+
+#[test]
+fn what_is_mended_is_noted() -> Result<()> {
+    for (text, note) in [
+        ("{\"n\": 1,}", "mended: trailing-comma"),
+        ("Here: {\"n\": 1, }", "mended: trailing-comma"),
+        (
+            "{\"n\": 1, \"s\": \"and so",
+            "mended: missing-closer, cut-value (the text was cut off: some of it may be missing)",
+        ),
+        (
+            "{\"n\": 1, \"s",
+            "mended: missing-closer, cut-member (the text was cut off: some of it may be missing)",
+        ),
+    ] {
+        let (_folder, [schema, input]) = folder(text)?;
+        let full = ["--schema", &schema, "--level", "full", "--tolerant", "2", &input];
+        let (_, told, answer) = run(&full)?;
+        assert_eq!((told, answer), (format!("formwork: {note}\n"), true), "{text}");
+        let (_, told, _) = run(&[&full[..], &["--json"]].concat())?;
+        assert_eq!(told, "", "{text}");
+    }
+    let (_folder, [schema, input]) = folder("{\"n\": 1,}")?;
+    let (_, told, _) = run(&["--schema", &schema, "--level", "full", &input])?;
+    assert_eq!(told, "formwork: mended: trailing-comma\n");
+    Ok(())
+}
+
+#[test]
+fn options_without_effect_are_refused() -> Result<()> {
+    let (folder, [schema, input]) = folder("{\"n\": 1,}")?;
+    let always = ["--schema", &schema, &input];
+    let run = |args: &[&str]| run(&[&always[..], args].concat());
+    for (args, option) in [
+        (&["--tolerant", "2"][..], "--tolerant"),
+        (&["--tolerant", "1", "--level", "minimal"], "--tolerant"),
+        (&["--anyof-strategy", "unique"], "--anyof-strategy"),
+    ] {
+        let error = run(args).map_err(|error| crate::one_line(&error)).expect_err("an error");
+        assert_eq!(error, format!("{option} has no effect below level full: add `--level full`"));
+    }
+    assert!(run(&["--tolerant", "1", "--level", "full"])?.2);
+    assert!(!run(&["--tolerant", "0"])?.2);
+    let config = folder.path().join("formwork.toml");
+    std::fs::write(&config, "[aros]\nenable_aop_default = \"full\"\n")?;
+    assert!(run(&["--tolerant", "1", "--config", &config.display().to_string()])?.2);
+    Ok(())
+}
+
+#[test]
+fn the_shadow_tells_what_would_be_done() -> Result<()> {
+    let cases = [
+        (
+            "Here: {\"n\": \"7\"}",
+            "formwork: line 1, column 1: expected a value\n\
+             formwork: shadow: extract: extract, json.loads\n\
+             formwork: shadow: semantic: str->int\n\
+             formwork: shadow: it would become {\"n\":7}\n",
+        ),
+        ("{\"n\": 7}", "formwork: shadow: nothing would be changed\n"),
+        (
+            "{\"n\": \"x\"}",
+            "formwork: /n: the value is not of type \"integer\"\n\
+             formwork: shadow: it would stay invalid: /n: the value is not of type \"integer\"\n",
+        ),
+    ];
+    for (text, expected) in cases {
+        let (_folder, [schema, input]) = folder(text)?;
+        assert_eq!(run(&["--schema", &schema, "--shadow", &input])?.1, expected, "{text}");
+    }
+    Ok(())
+}
+
+#[test]
+fn conversions_are_documented() {
+    let Err(help) = Args::try_parse_from(["formwork", "adapt", "--help"]) else { panic!("no help") };
+    let help = help.to_string();
+    for conversion in formwork_protocol::adapt::Conversion::ALL {
+        assert!(help.contains(&format!("`{}`", conversion.name())), "{help}");
+    }
+}
+
+#[test]
+fn the_shadow_changes_nothing() -> Result<()> {
+    let (_folder, [schema, input]) = folder("{\"n\": \"7\"}")?;
+    let (out, told, answer) = run(&["--schema", &schema, "--shadow", "--report", "--", &input])?;
+    assert_eq!((out.as_str(), answer), ("", false));
+    let record: Value = serde_json::from_str(told.lines().last().unwrap_or_default())?;
+    assert_eq!((&record["valid"], &record["shadow"]["valid"]), (&json!(false), &json!(true)));
+    Ok(())
+}
+
+#[test]
+fn what_is_done_is_in_the_database_of_the_configuration() -> Result<()> {
+    let (folder, [schema, input]) = folder("{\"n\": 1}\n{\"n\": \"2\"}\n{\"n\": \"x\"}\n")?;
+    let config = folder.path().join("formwork.toml");
+    std::fs::write(&config, "[traces]\ndatabase = \"traces.db\"\n")?;
+    let config = config.display().to_string();
+    assert!(!run(&["--schema", &schema, "--lines", "--config", &config, &input])?.2);
+    let options = HealthOptions::at(Timestamp::now());
+    let health = Health::read(&folder.path().join("traces.db"), &options)?;
+    let step = &health.steps[0];
+    assert_eq!((step.name.as_str(), step.tally.runs, health.traces), ("schema.json", 3, 1));
+    assert_eq!((step.tally.coercions.successes, step.tally.coercions.failures), (1, 1));
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_used_is_said() -> Result<()> {
+    let (folder, [schema, input]) = folder("{}")?;
+    let why = |args: &[&str]| run(args).map_err(|error| crate::one_line(&error)).expect_err("an error");
+    assert!(why(&["--schema", "/nowhere", &input]).contains("/nowhere"));
+    assert_eq!(
+        why(&["--schema", &schema, "--tolerant", "3", &input]),
+        "--tolerant: a tolerant level is 0, 1 or 2, not 3"
+    );
+    let allow = why(&["--schema", &schema, "--allow", "{\"integer\": [\"str->date\"]}", &input]);
+    assert!(allow.contains("unknown variant `str->date`"), "{allow}");
+    let wrong = folder.path().join("wrong.json").display().to_string();
+    std::fs::write(&wrong, "{\"type\": \"text\"}")?;
+    assert!(
+        why(&["--schema", &wrong, &input]).contains("at /type"),
+        "{}",
+        why(&["--schema", &wrong, &input])
+    );
+    let over = format!("--report={input}");
+    assert!(why(&["--schema", &schema, &over, &input]).contains("over the input"));
+    let detour = format!("--report={}/./{}", folder.path().display(), "output.txt");
+    std::fs::write(folder.path().join("output.txt"), "{}")?;
+    let named = folder.path().join("output.txt").display().to_string();
+    assert!(why(&["--schema", &schema, &detour, &named]).contains("over the input"));
+    let over = format!("--report={schema}");
+    assert!(why(&["--schema", &schema, &over, &input]).contains("over the schema"));
+    Ok(())
+}
