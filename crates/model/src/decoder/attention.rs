@@ -78,8 +78,8 @@ impl Run<'_> {
         let token_len = spec.heads * spec.head_dim;
         // The query heads of one key-value head are neighbours.
         let group_len = token_len / spec.kv_heads;
-        // As many as there are of one token.
-        let mut pieces: SmallVec<[Piece<'_>; 16]> = SmallVec::new();
+        // Those of one token are on the stack.
+        let mut pieces: SmallVec<[Piece<'_>; 64]> = SmallVec::new();
         let mut rest = Outputs::new(out, token_len);
         let mut first = 0;
         while rest.tokens() > 0 {

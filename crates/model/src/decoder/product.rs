@@ -50,6 +50,8 @@ pub(super) fn products<const N: usize>(
 /// cache, so that several tokens share one read of it.
 const LARGEST_PIECE: usize = 1 << 18;
 const SMALLEST_PIECE: usize = 1 << 14;
+/// Pieces that are shared out together: the list is on the stack.
+const PIECES: usize = 256;
 
 /// Some tiles of a matrix, and where their products go.
 struct Piece<'a> {
@@ -77,8 +79,12 @@ fn all_products<const N: usize>(
     let x = rounded.of(roundings, x);
     let bytes: usize = matrices.iter().map(|(matrix, _)| matrix.rows / TILE_ROWS * matrix.tile_bytes()).sum();
     let piece_bytes = (bytes / (4 * rayon::current_num_threads())).clamp(SMALLEST_PIECE, LARGEST_PIECE);
-    // As many as there are of a layer's matrices with a few threads.
-    let mut pieces: SmallVec<[Piece<'_>; 32]> = SmallVec::new();
+    let mut pieces: SmallVec<[Piece<'_>; PIECES]> = SmallVec::new();
+    let compute = |pieces: &mut [Piece<'_>]| {
+        pieces.par_iter_mut().with_max_len(1).for_each(|Piece { matrix, first_tile, out }| {
+            matrix.products(*first_tile, &x, out.of(0..x.len()));
+        });
+    };
     for (matrix, out) in matrices {
         let tiles = (piece_bytes / matrix.tile_bytes()).max(1);
         let mut rest = Outputs::new(out, matrix.rows);
@@ -86,13 +92,15 @@ fn all_products<const N: usize>(
         while rest.rows() > 0 {
             let rows = rest.rows().min(tiles * TILE_ROWS);
             let (out, after) = rest.split_at(rows);
+            if pieces.len() == PIECES {
+                compute(&mut pieces);
+                pieces.clear();
+            }
             pieces.push(Piece { matrix, first_tile, out });
             (rest, first_tile) = (after, first_tile + tiles);
         }
     }
-    pieces.par_iter_mut().with_max_len(1).for_each(|Piece { matrix, first_tile, out }| {
-        matrix.products(*first_tile, &x, out.of(0..x.len()));
-    });
+    compute(&mut pieces);
 }
 
 /// Groups of activations that are worth a thread.

@@ -124,15 +124,18 @@ impl Shape {
         Reading { content: self.made_out(text).unwrap_or(Content::NONE), ..Reading::of_nothing(errors) }
     }
 
-    /// What a broken text says, as far as it can be told; of one that was cut off, all but the end.
+    /// What a broken text says, as far as it can be told without a guess; of one that was cut off, all but a value that may go on.
     fn made_out(&self, text: &str) -> Option<Content> {
+        let text = parser::without_thoughts(text).trim_end();
         let adapter =
             || Adapter::new(&self.0.schema, AdaptOptions::full().with_tolerance(Tolerance::Repair)).ok();
         let adaptation = self.0.tolerant.get_or_init(adapter).as_ref()?.adapt(text);
-        // Any text can be read as a string, or as a list of what stands in it.
-        let value = adaptation.value().filter(|value| value.is_object())?;
+        let was = |mend: &str| adaptation.transforms().any(|made| made == mend);
+        // Any text can be read as a string, or as a list of what stands in it, and words in braces may be anything.
+        let value = adaptation.value().filter(|value| value.is_object() && !was("bare-value"))?;
         let mut marks = if adaptation.is_valid() { Marks::default() } else { self.told(value).marks };
-        if adaptation.transforms().any(|mend| mend.starts_with("cut-")) {
+        let is_cut = was("cut-value") && !was("cut-member") && !text.ends_with(',');
+        if is_cut || (was("missing-closer") && text.ends_with(|c: char| c.is_ascii_digit())) {
             marks.unwanted.insert(place_of_last(value));
         }
         Some(Content::of(&self.0.schema, value, &marks))
@@ -270,7 +273,7 @@ pub struct Reading {
     telling: usize,
     /// What takes its place must have.
     content: Content,
-    /// The value's text in one line, where the value is what was written and nothing else.
+    /// The value's text in one line, where it needed no conversion.
     pub(super) written: Option<String>,
     /// What was done to the text to make it the value.
     pub(super) adapted: Vec<String>,
@@ -302,7 +305,7 @@ impl Reading {
         self.value.is_some() && !self.errors.is_empty() && self.telling > 0
     }
 
-    /// The value as it was written, in one line, if it is JSON as it came: numbers in it have all their digits.
+    /// The value as it was written, in one line, if no conversion made it: numbers in it have all their digits.
     pub fn written(&self) -> Option<&str> {
         self.written.as_deref()
     }

@@ -83,7 +83,7 @@ async fn what_can_be_made_out_of_a_broken_text_is_not_lost() {
             r#"{"count": 2, "tags": []}"#,
         ),
         // Names that nobody asked for may go.
-        (r#"{"type": "integer", "count": 2"#, r#"{"count": 2}"#, r#"{"count": 3}"#),
+        (r#"{"type": "integer", "count": 2,"#, r#"{"count": 2}"#, r#"{"count": 3}"#),
     ] {
         let before = shape.read(text);
         assert_eq!(before.value, None, "{text}");
@@ -95,8 +95,54 @@ async fn what_can_be_made_out_of_a_broken_text_is_not_lost() {
 #[test]
 fn prose_is_no_broken_text() {
     let value = order().read(r#"{"count": 2}"#);
-    for text in ["I have 2 pens, \"red\" and 'blue'.", "Use {braces} or [1, 2]: it is yours", "", "\"count\""]
-    {
+    for text in [
+        "The format is {name: string, count: integer}.",
+        "I have 2 pens, \"red\" and 'blue'.",
+        "Use {braces} or [1, 2]: it is yours",
+        "",
+        "\"count\"",
+    ] {
         assert!(!value.loses(&order().read(text)), "{text}");
     }
+}
+
+#[test]
+fn what_was_cut_off_may_go_on_and_what_was_not_may_not() {
+    let shape = order();
+    for (text, repair, is_lost) in [
+        // A number may have more digits, but not with something behind it.
+        (r#"{"name": "pen", "count": 12"#, r#"{"name": "pen", "count": 129}"#, false),
+        (r#"{"count": 2, "na"#, r#"{"count": 7, "name": "x"}"#, true),
+        (r#"{"count": 2, "na"#, r#"{"count": 2, "name": "x"}"#, false),
+        (r#"{"count": 2, "tags": ["a", "b", "#, r#"{"count": 2, "tags": ["a"]}"#, true),
+        (r#"{"count": 2, "tags": ["a", "b", "#, r#"{"count": 2, "tags": ["a", "b"]}"#, false),
+    ] {
+        assert_eq!(shape.read(repair).loses(&shape.read(text)), is_lost, "{text}: {repair}");
+    }
+}
+
+#[test]
+fn drafts_are_not_protected() {
+    let text = r#"Draft {"count": 5, "name": "a draft"}</think>{"count": 2 "name": "pen"}"#;
+    let (repair, draft) = (r#"{"count": 2, "name": "pen"}"#, r#"{"count": 5, "name": "a draft"}"#);
+    let before = order().read(text);
+    assert!(!order().read(repair).loses(&before) && order().read(draft).loses(&before));
+}
+
+#[tokio::test]
+async fn nothing_beside_the_answer_takes_its_place() {
+    for text in [
+        r#"I could say {"count": 5, "name": "draft"}, but no.</think>{"count": "two"}"#,
+        "For example {\"count\": 5, \"name\": \"example\"}. Mine:\n```json\n{\"count\": \"two\"}\n```",
+    ] {
+        let (asked, answer) = adapted(text, &[r#"{"count": 2}"#]).await;
+        assert_eq!((asked, answer.value), (1, Some(json!({ "count": 2 }))), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_mended_keeps_its_digits_too() {
+    let text = r#"{"count": "two", "x": 0.12345678901234567890}"#;
+    let (_, answer) = adapted(text, &["I cannot."; 2]).await;
+    assert_eq!(answer.written.as_deref(), Some(r#"{"count":"two","x":0.12345678901234567890}"#));
 }

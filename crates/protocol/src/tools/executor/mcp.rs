@@ -124,7 +124,7 @@ impl McpClient {
         let service = server.handshake((read, write), ClientLifecycleMode::Initialize).await;
         let service = match service {
             Ok(service) => service,
-            Err((reason, _)) => return Err(server.fault(reason).await),
+            Err((reason, _)) => return Err(server.lost(reason).await),
         };
         Ok(Self { service, server: Arc::new(server) })
     }
@@ -137,8 +137,13 @@ impl McpClient {
         let listed = tokio::time::timeout(self.server.options.timeout, self.service.peer().list_all_tools());
         let listed = match listed.await {
             Ok(Ok(listed)) => listed,
-            Ok(Err(error)) => return Err(self.server.fault(reason::of_request(&error)).await),
-            Err(_) => return Err(self.server.fault("it took too long".to_owned()).await),
+            Ok(Err(error)) => {
+                let stderr = self.server.stderr_after(&error).await;
+                return Err(self.server.fault(reason::of_request(&error), &stderr));
+            }
+            Err(_) => {
+                return Err(self.server.fault("it took too long".to_owned(), &self.server.stderr.text()));
+            }
         };
         let (mut tools, mut refused) = (Vec::new(), Vec::new());
         for listed in listed {
@@ -198,13 +203,13 @@ impl Server {
         let first = match self.handshake(open()?, ClientLifecycleMode::Initialize).await {
             Ok(service) => return Ok(service),
             Err((reason, true)) => reason,
-            Err((reason, false)) => return Err(self.fault(reason).await),
+            Err((reason, false)) => return Err(self.lost(reason).await),
         };
         let preferred_versions = vec![ProtocolVersion::LATEST];
         let discover = ClientLifecycleMode::Discover { preferred_versions };
         match self.handshake(open()?, discover).await {
             Ok(service) => Ok(service),
-            Err(_) => Err(self.fault(first).await),
+            Err(_) => Err(self.lost(first).await),
         }
     }
 
@@ -230,8 +235,20 @@ impl Server {
         }
     }
 
-    async fn fault(&self, mut reason: String) -> ToolsError {
-        let stderr = self.stderr.last_words().await;
+    /// What the server has written to standard error, to the last where it has ended.
+    async fn stderr_after(&self, error: &ServiceError) -> String {
+        match error {
+            ServiceError::TransportSend(_) | ServiceError::TransportClosed => self.stderr.last_words().await,
+            _ => self.stderr.text(),
+        }
+    }
+
+    /// Why there is no connection any more.
+    async fn lost(&self, reason: String) -> ToolsError {
+        self.fault(reason, &self.stderr.last_words().await)
+    }
+
+    fn fault(&self, mut reason: String, stderr: &str) -> ToolsError {
         if let Some(last) = stderr.lines().last() {
             reason = format!("{reason} ({last})");
         }
