@@ -15,7 +15,7 @@ use super::standard_budgets::standard_schemas;
 /// How much less likely a token may be on average, in nats, of all outputs of a model.
 const ALLOWED: f64 = 0.05;
 
-/// The sum of the log-probabilities within the masks, and the tokens.
+/// The sum of the log-probabilities, by the model's own logits and without masks, and the tokens.
 fn likelihood(engine: &EngineHandle, schema: &Value, forced_tokens: bool) -> (f64, usize) {
     let tokenizer = engine.tokenizer();
     let grammar =
