@@ -40,13 +40,15 @@ def envelope(system):
 
 def answers(path):
     """The schema, and the texts by model and sampling profile."""
-    texts = collections.defaultdict(list)
+    schema, texts = None, collections.defaultdict(list)
     for line in path.read_text().splitlines():
         trial = json.loads(line)
         if trial["mode"] == "prompt_only":
             first = trial["exchanges"][0]
             schema = envelope(first["messages"][0]["content"])
             texts[trial["model"], trial["profile"]].append(first["answer"]["content"] or "")
+    if schema is None:
+        raise SystemExit(f"{path}: there are no `prompt_only` trials")
     return schema, texts
 
 
