@@ -3,11 +3,12 @@
 //! The standard schemas, greedily, at most 128 tokens. Runs where `FORMWORK_MASKBENCH` names a folder of `MaskBench`'s files and
 //! `FORMWORK_TEST_MODELS` one with the models.
 
+use std::sync::Arc;
+
 use formwork_engine::prompt::{self, Shape};
 use formwork_engine::{EngineHandle, Request};
 use formwork_grammar::{Constraint, Grammar, Limits, SchemaOptions};
 use serde_json::Value;
-use std::sync::Arc;
 
 use super::real_models::{engine, model_files};
 use super::standard_budgets::standard_schemas;

@@ -69,14 +69,8 @@ fn all_products<const N: usize>(
     if roundings.is_empty() {
         return;
     }
-    let columns = matrices[0].0.columns;
-    // Rows that are not whole groups are of floats, which meet values.
-    if columns.is_multiple_of(GROUP) && matrices.iter().any(|(matrix, _)| !matrix.is_float()) {
-        rounded.round(roundings, x);
-    } else {
-        rounded.clear();
-    }
-    let x = rounded.of(roundings, x);
+    let is_rounded = matrices.iter().any(|(matrix, _)| !matrix.is_float());
+    let x = rounded.rows(is_rounded, roundings, x);
     let bytes: usize = matrices.iter().map(|(matrix, _)| matrix.rows / TILE_ROWS * matrix.tile_bytes()).sum();
     let piece_bytes = (bytes / (4 * rayon::current_num_threads())).clamp(SMALLEST_PIECE, LARGEST_PIECE);
     let mut pieces: SmallVec<[Piece<'_>; PIECES]> = SmallVec::new();
@@ -114,7 +108,6 @@ type Activations<'a> = SmallVec<[Activation<'a>; 8]>;
 pub(super) struct Rounded {
     groups: Vec<Q8Block>,
     rests: Vec<Q8Block>,
-    is_filled: bool,
 }
 
 impl Rounded {
@@ -133,21 +126,17 @@ impl Rounded {
         for (((x, groups), _), rests) in rows.zip(rests.chunks_exact_mut(columns / GROUP)) {
             Activation::rests_into(x, groups, rests);
         }
-        self.is_filled = true;
     }
 
-    /// For rows that meet nothing but floats.
-    const fn clear(&mut self) {
-        self.is_filled = false;
-    }
-
-    /// The rows of `x` with their rounding.
-    fn of<'a>(&'a self, roundings: &[Rounding], x: &'a [f32]) -> Activations<'a> {
+    /// The rows of `x`, one per token, as they meet weights: as they are, where these are floats alone, else rounded as well.
+    fn rows<'a>(&'a mut self, is_rounded: bool, roundings: &[Rounding], x: &'a [f32]) -> Activations<'a> {
         let columns = x.len() / roundings.len();
         let rows = x.chunks_exact(columns);
-        if !self.is_filled {
+        // Rows that are not whole groups are of floats.
+        if !is_rounded || !columns.is_multiple_of(GROUP) {
             return rows.map(|values| Activation::new(values, &[])).collect();
         }
+        self.round(roundings, x);
         let mut rests = self.rests.chunks_exact(columns / GROUP);
         let rows = rows.zip(self.groups.chunks_exact(columns / GROUP)).zip(roundings);
         let of = |((values, groups), rounding): ((_, _), &Rounding)| match rounding {
@@ -170,13 +159,7 @@ pub(super) fn all_rows(rounded: &mut Rounded, matrix: &Packed, x: &[f32]) -> Vec
 /// The products of one token's `x` with some rows of `matrix`, in the order of `rows`, which rise. Equal to those of
 /// [`all_rows`], bit by bit.
 pub(super) fn some_rows(rounded: &mut Rounded, matrix: &Packed, x: &[f32], rows: &[u32]) -> Vec<f32> {
-    let roundings = [Rounding::Coarse];
-    if matrix.columns.is_multiple_of(GROUP) && !matrix.is_float() {
-        rounded.round(&roundings, x);
-    } else {
-        rounded.clear();
-    }
-    let x = rounded.of(&roundings, x)[0];
+    let x = rounded.rows(!matrix.is_float(), &[Rounding::Coarse], x)[0];
     let tile_of = |row: u32| row as usize / TILE_ROWS;
     let tiles: Vec<&[u32]> = rows.chunk_by(|&a, &b| tile_of(a) == tile_of(b)).collect();
     let of_tile = |rows: &&[u32]| {
