@@ -44,6 +44,11 @@ impl Default for Sampling {
 }
 
 impl Sampling {
+    /// Whether the likeliest token is taken, whatever else is set.
+    pub(crate) fn is_greedy(&self) -> bool {
+        self.temperature == 0.0
+    }
+
     pub(crate) fn check(&self) -> Result<(), RequestError> {
         let share = |given: f32| (0.0..=1.0).contains(&given);
         let checks = [
@@ -63,7 +68,7 @@ impl Sampling {
     /// Chooses a token of `mask` (any of `logits`, shape `[vocabulary]`, without one) for the output's token number
     /// `position`. `None` where no such token has a finite logit.
     pub(crate) fn choose(&self, logits: &[f32], mask: Option<&TokenSet>, position: usize) -> Option<TokenId> {
-        if self.temperature == 0.0 {
+        if self.is_greedy() {
             return argmax(logits, mask);
         }
         let mut candidates = candidates(logits, mask);
@@ -93,7 +98,7 @@ impl Sampling {
         {
             leave_out_top_choices(&mut candidates, self.xtc_threshold);
         }
-        Some(draw(&candidates, uniform(self.seed, position as u64)))
+        Some(draw(candidates, uniform(self.seed, position as u64)))
     }
 }
 
@@ -112,14 +117,16 @@ impl Candidate {
     }
 }
 
+/// Of equals the first.
 fn argmax(logits: &[f32], mask: Option<&TokenSet>) -> Option<TokenId> {
-    let mut best: Option<Candidate> = None;
-    for candidate in candidates(logits, mask) {
-        if best.is_none_or(|best| candidate.weight > best.weight) {
-            best = Some(candidate);
+    let (mut best, mut largest) = (None, f32::NEG_INFINITY);
+    for (token, &logit) in (0..).map(TokenId).zip(logits) {
+        // Few are larger than all before: only these are looked at closely.
+        if logit > largest && logit.is_finite() && mask.is_none_or(|mask| mask.contains(token)) {
+            (best, largest) = (Some(token), logit);
         }
     }
-    best.map(|best| best.token)
+    best
 }
 
 fn candidates(logits: &[f32], mask: Option<&TokenSet>) -> Vec<Candidate> {
@@ -190,9 +197,11 @@ fn leave_out_top_choices(candidates: &mut Vec<Candidate>, threshold: f32) {
 }
 
 /// The candidate at `share` (0 to 1) of the total weight, in order of id.
-fn draw(candidates: &[Candidate], share: f64) -> TokenId {
-    let mut candidates = candidates.to_vec();
-    candidates.sort_unstable_by_key(|candidate| candidate.token);
+fn draw(mut candidates: Vec<Candidate>, share: f64) -> TokenId {
+    // As they are where nothing was taken out by weight, and then they are all there is.
+    if !candidates.is_sorted_by_key(|candidate| candidate.token) {
+        candidates.sort_unstable_by_key(|candidate| candidate.token);
+    }
     let total: f64 = candidates.iter().map(|candidate| f64::from(candidate.weight)).sum();
     let mut left = total * share;
     for candidate in &candidates {

@@ -110,7 +110,7 @@ impl Engine {
             self.settle(follower, progress);
         }
         let rows = wanted_rows(&sequence.feed(count), logits.rows(0));
-        let progress = contained(|| sequence.take_rows(count, &rows));
+        let progress = contained(|| sequence.take_rows(count, &rows, false));
         self.settle(sequence, progress);
     }
 
@@ -147,7 +147,7 @@ impl Engine {
         self.model.close(follower.id);
         let rows = wanted_rows(&follower.feed(usize::MAX), rows);
         follower.resume(fork, len);
-        contained(|| follower.take_rows(0, &rows))
+        contained(|| follower.take_rows(0, &rows, false))
     }
 
     /// Ends sequences with a token that the model cannot read: they must not take others down with them.
@@ -186,7 +186,8 @@ impl Engine {
         }
     }
 
-    /// Gives a sequence the rows that it wanted, and takes back from the model what was drafted and not chosen.
+    /// Gives a sequence the rows that it wanted, and takes back from the model what was drafted and not chosen, or has to be read
+    /// again.
     fn take_rows(
         &mut self,
         sequence: &mut Sequence,
@@ -194,7 +195,8 @@ impl Engine {
         rows: &[Vec<f32>],
     ) -> Result<Progress, GenerationError> {
         let fed = sequence.read() + count;
-        let progress = contained(|| sequence.take_rows(count, rows))?;
+        let is_partial = sequence.feed(0).is_greedy;
+        let progress = contained(|| sequence.take_rows(count, rows, is_partial))?;
         if sequence.read() < fed && matches!(progress, Progress::Running) {
             self.model.truncate(sequence.id, sequence.read()).map_err(GenerationKind::model)?;
         }
@@ -210,6 +212,7 @@ impl Engine {
             role: feed.role,
             wanted: match feed.rows[..] {
                 _ if whole => Wanted::All,
+                [mask] if feed.is_greedy => Wanted::Largest(mask),
                 [] => Wanted::Nothing,
                 [None] => Wanted::All,
                 [Some(mask)] => Wanted::Only(mask),

@@ -9,7 +9,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use formwork_kernels::{Activation, Encoding, Outputs, PackedRows, Tier, pack};
+use formwork_kernels::{Activation, Encoding, Outputs, PackedRows, Packing, Tier, pack};
 
 const TYPES: [(Encoding, usize, usize); 16] = [
     (Encoding::Q4_0, 32, 18),
@@ -67,15 +67,16 @@ fn measure(encoding: Encoding, name: &str, columns: usize, row_bytes: usize) {
 
     let rows = LARGE / row_bytes / 16 * 16;
     let bytes = bytes(rows * row_bytes);
-    let mut packed = vec![0; PackedRows::bytes_for(encoding, rows, columns)];
-    let packing = seconds(1, || pack(encoding, &bytes, row_bytes, &mut packed));
-    let large = PackedRows::new(encoding, rows, columns, &packed);
+    let packing = Packing::plain(encoding);
+    let mut packed = vec![0; PackedRows::bytes_for(packing, rows, columns)];
+    let pack_time = seconds(1, || pack(packing, &bytes, row_bytes, &mut packed));
+    let large = PackedRows::new(packing, rows, columns, &packed);
     let mut out = vec![0.0; rows];
     let one = seconds(5, || large.products(0, &[token(0, false)], Outputs::new(&mut out, rows)));
     print!("{name:7} {:8.1}", packed.len() as f64 / one / 1e9);
 
-    let packed = &packed[..PackedRows::bytes_for(encoding, SMALL, columns)];
-    let small = PackedRows::new(encoding, SMALL, columns, packed);
+    let packed = &packed[..PackedRows::bytes_for(packing, SMALL, columns)];
+    let small = PackedRows::new(packing, SMALL, columns, packed);
     let cases = [(2, false), (4, false), (8, false), (16, false), (64, false), (512, false), (512, true)];
     for (tokens, is_fine) in cases {
         let x: Vec<Activation<'_>> = (0..tokens).map(|t| token(t, is_fine)).collect();
@@ -85,7 +86,7 @@ fn measure(encoding: Encoding, name: &str, columns: usize, row_bytes: usize) {
             seconds(5, || (0..repeats).for_each(|_| small.products(0, &x, Outputs::new(&mut out, SMALL))));
         print!(" {:6.0}", (repeats * tokens * SMALL * columns) as f64 / time / 1e9);
     }
-    println!("           {:6.2}", bytes.len() as f64 / packing / 1e9);
+    println!("           {:6.2}", bytes.len() as f64 / pack_time / 1e9);
 }
 
 /// Numbers that make moderate scales of every type.

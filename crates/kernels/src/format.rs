@@ -36,6 +36,8 @@ pub(crate) trait BlockFormat {
     const BYTES: usize;
     /// Bits in the code of an element: 2, 3, 4, 5, 6 or 8.
     const BITS: usize;
+    /// How many of these, the low ones, lie apart when packed: see [`Nested`](crate::nested::Nested).
+    const LOW: usize = 0;
     /// Floats of 16 bits and small integers in the head of a block.
     const HALVES: usize;
     const SMALL: usize = 0;

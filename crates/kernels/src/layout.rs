@@ -9,11 +9,17 @@
 //!   low 4 of 5 or 6) piece `i` with piece `i + 4` above; of 2 bits (the low 2 of 3, the high 2 of 6) pieces
 //!   `4 * i` to `4 * i + 3`; of a single bit (the high one of 3 or 5) all eight.
 //!
+//! Of nested types ([`Nested`]) the high four bits of all groups come first, then the low bits of all groups, four or two, in planes
+//! like those of codes that have no others. Their heads end with how far the low bits are from their middle, a byte for each row.
+//!
 //! So a few shifts and masks of whole vectors give what multiplies with four activations at a time, a row to each lane of 32
 //! bits, and sums never cross lanes. Rows of floats are columns of 16 values each.
 
 use crate::float::FloatFormat;
 use crate::format::{BlockFormat, GROUP, Head};
+#[cfg(doc)]
+use crate::nested::Nested;
+use crate::nested::{low_byte, spread};
 
 /// Rows in a tile.
 pub const TILE_ROWS: usize = 16;
@@ -27,19 +33,49 @@ pub(crate) const fn head_bytes<B: BlockFormat>() -> usize {
     TILE_ROWS * (2 * B::HALVES + B::SMALL)
 }
 
-/// Bytes of a group's codes in a tile.
+/// Bytes of a group's codes in a tile, without what lies apart of them.
 pub(crate) const fn code_bytes<B: BlockFormat>() -> usize {
-    PLANE * B::BITS
+    PLANE * (B::BITS - B::LOW)
+}
+
+/// Bytes of a group's low bits that lie apart.
+pub(crate) const fn low_bytes<B: BlockFormat>() -> usize {
+    PLANE * B::LOW
 }
 
 /// Bytes before the codes in a tile.
 pub(crate) const fn heads_bytes<B: BlockFormat>(columns: usize) -> usize {
-    (columns / B::LEN * head_bytes::<B>()).next_multiple_of(PLANE)
+    let spreads = if B::LOW > 0 { TILE_ROWS } else { 0 };
+    (columns / B::LEN * head_bytes::<B>() + spreads).next_multiple_of(PLANE)
 }
 
 /// Bytes in a tile of blocks.
 pub(crate) const fn tile_bytes<B: BlockFormat>(columns: usize) -> usize {
-    heads_bytes::<B>(columns) + columns / GROUP * code_bytes::<B>()
+    heads_bytes::<B>(columns) + columns / GROUP * (code_bytes::<B>() + low_bytes::<B>())
+}
+
+/// The parts of a tile.
+#[derive(Clone, Copy)]
+pub(crate) struct Parts<'a> {
+    pub(crate) heads: &'a [u8],
+    codes: &'a [u8],
+    low: &'a [u8],
+}
+
+impl<'a> Parts<'a> {
+    #[inline(always)]
+    pub(crate) fn of<B: BlockFormat>(tile: &'a [u8], columns: usize) -> Self {
+        let (heads, rest) = tile.split_at(heads_bytes::<B>(columns));
+        let (codes, low) = rest.split_at(columns / GROUP * code_bytes::<B>());
+        Self { heads, codes, low }
+    }
+
+    /// The codes of a group: what lies together, and the low bits that lie apart.
+    #[inline(always)]
+    pub(crate) fn codes<B: BlockFormat>(&self, group: usize) -> [&'a [u8]; 2] {
+        let (codes, low) = (code_bytes::<B>(), low_bytes::<B>());
+        [&self.codes[group * codes..(group + 1) * codes], &self.low[group * low..(group + 1) * low]]
+    }
 }
 
 /// Bytes in a tile of floats.
@@ -50,9 +86,12 @@ pub(crate) const fn float_tile_bytes<F: FloatFormat>(columns: usize) -> usize {
 /// Packs up to sixteen rows.
 #[inline(always)]
 pub(crate) fn pack_tile<B: BlockFormat>(rows: &[u8], row_bytes: usize, out: &mut [u8]) {
-    let (heads, codes) = out.split_at_mut(heads_bytes::<B>(row_bytes / B::BYTES * B::LEN));
+    let columns = row_bytes / B::BYTES * B::LEN;
+    let (heads, rest) = out.split_at_mut(heads_bytes::<B>(columns));
     heads.fill(0);
+    let (codes, mut low) = rest.split_at_mut(columns / GROUP * code_bytes::<B>());
     let mut codes = codes.chunks_exact_mut(code_bytes::<B>());
+    let mut spreads = [0; TILE_ROWS];
     for (block, heads) in heads.chunks_exact_mut(head_bytes::<B>()).enumerate().take(row_bytes / B::BYTES) {
         let blocks = rows.chunks_exact(row_bytes).map(|row| &row[block * B::BYTES..(block + 1) * B::BYTES]);
         for (row, block) in blocks.clone().enumerate() {
@@ -62,16 +101,25 @@ pub(crate) fn pack_tile<B: BlockFormat>(rows: &[u8], row_bytes: usize, out: &mut
             let mut pieces = [[0; TILE_ROWS]; PIECES];
             for (row, block) in blocks.clone().enumerate() {
                 let codes = B::codes(block, index);
+                if B::LOW > 0 {
+                    spreads[row] = spread::<B>(&codes).max(spreads[row]);
+                }
                 for (piece, four) in pieces.iter_mut().zip(codes.as_chunks().0) {
                     piece[row] = u32::from_le_bytes(*four);
                 }
             }
-            for (plane, bits) in codes.as_chunks_mut::<PLANE>().0.iter_mut().zip(to_planes::<B>(&pieces)) {
+            let low = low.split_off_mut(..low_bytes::<B>()).unwrap_or_default();
+            let planes = codes.as_chunks_mut::<PLANE>().0.iter_mut().chain(low.as_chunks_mut().0);
+            for (plane, bits) in planes.zip(to_planes::<B>(&pieces)) {
                 for (to, bits) in plane.as_chunks_mut().0.iter_mut().zip(bits) {
                     *to = bits.to_le_bytes();
                 }
             }
         }
+    }
+    if B::LOW > 0 {
+        let at = columns / B::LEN * head_bytes::<B>();
+        heads[at..at + TILE_ROWS].copy_from_slice(&spreads.map(low_byte::<B>));
     }
 }
 
@@ -115,9 +163,13 @@ pub(crate) fn head<B: BlockFormat>(heads: &[u8], row: usize) -> Head {
 
 /// The levels of a group from the codes of the tile: of `N` rows from `first` on, by pieces.
 #[inline(always)]
-pub(crate) fn levels<B: BlockFormat, const N: usize>(codes: &[u8], first: usize) -> [[[u8; 4]; N]; PIECES] {
+pub(crate) fn levels<B: BlockFormat, const N: usize>(
+    codes: [&[u8]; 2],
+    first: usize,
+) -> [[[u8; 4]; N]; PIECES] {
     let mut planes = [[0; N]; PIECES];
-    for (bits, plane) in planes.iter_mut().zip(codes[..code_bytes::<B>()].as_chunks::<PLANE>().0) {
+    let stored = codes.into_iter().flat_map(|codes| codes.as_chunks::<PLANE>().0);
+    for (bits, plane) in planes.iter_mut().zip(stored) {
         for (bits, four) in bits.iter_mut().zip(&plane.as_chunks().0[first..]) {
             *bits = u32::from_le_bytes(*four);
         }
@@ -140,15 +192,17 @@ fn to_planes<B: BlockFormat>(pieces: &[[u32; TILE_ROWS]; PIECES]) -> [[u32; TILE
                 *plane |= (codes >> right & each_byte(mask)) << left;
             }
         };
-        match B::BITS {
-            8 => put(piece, 0, 255, 0),
-            4..=6 => put(piece % 4, 0, 15, piece / 4 * 4),
+        match (B::BITS, B::LOW) {
+            (8, 0) => put(piece, 0, 255, 0),
+            (4.., low) => put(piece % 4, low, 15, piece / 4 * 4),
             _ => put(piece / 4, 0, 3, piece % 4 * 2),
         }
-        match B::BITS {
-            3 => put(2, 2, 1, piece),
-            5 => put(4, 4, 1, piece),
-            6 => put(4 + piece / 4, 4, 3, piece % 4 * 2),
+        match (B::BITS, B::LOW) {
+            (3, _) => put(2, 2, 1, piece),
+            (5, _) => put(4, 4, 1, piece),
+            (6, 0) => put(4 + piece / 4, 4, 3, piece % 4 * 2),
+            (_, 2) => put(4 + piece / 4, 0, 3, piece % 4 * 2),
+            (_, 4) => put(4 + piece % 4, 0, 15, piece / 4 * 4),
             _ => {}
         }
     }
@@ -165,15 +219,17 @@ fn from_planes<B: BlockFormat, const N: usize>(planes: &[[u32; N]; PIECES]) -> [
                 *codes |= (plane >> right & each_byte(mask)) << left;
             }
         };
-        match B::BITS {
-            8 => put(piece, 0, 255, 0),
-            4..=6 => put(piece % 4, piece / 4 * 4, 15, 0),
+        match (B::BITS, B::LOW) {
+            (8, 0) => put(piece, 0, 255, 0),
+            (4.., low) => put(piece % 4, piece / 4 * 4, 15, low),
             _ => put(piece / 4, piece % 4 * 2, 3, 0),
         }
-        match B::BITS {
-            3 => put(2, piece, 1, 2),
-            5 => put(4, piece, 1, 4),
-            6 => put(4 + piece / 4, piece % 4 * 2, 3, 4),
+        match (B::BITS, B::LOW) {
+            (3, _) => put(2, piece, 1, 2),
+            (5, _) => put(4, piece, 1, 4),
+            (6, 0) => put(4 + piece / 4, piece % 4 * 2, 3, 4),
+            (_, 2) => put(4 + piece / 4, piece % 4 * 2, 3, 0),
+            (_, 4) => put(4 + piece % 4, piece / 4 * 4, 15, 0),
             _ => {}
         }
     }

@@ -92,8 +92,26 @@ macro_rules! with_format {
     };
 }
 
+/// The same for rows that are packed: see [`Packing`].
+macro_rules! with_packing {
+    ($packing:expr, $format:ident => $body:expr, $float:ident => $plain:expr) => {
+        match ($packing.encoding(), $packing.is_nested()) {
+            (Encoding::Q8_0, true) => {
+                type $format = Nested<legacy::Q8_0>;
+                $body
+            }
+            (Encoding::Q6K, true) => {
+                type $format = Nested<k::Q6K>;
+                $body
+            }
+            (encoding, _) => with_format!(encoding, $format => $body, $float => $plain),
+        }
+    };
+}
+
 mod activation;
 mod attention;
+mod bounds;
 mod dequantize;
 mod encoding;
 mod float;
@@ -101,8 +119,10 @@ mod format;
 mod k;
 mod layout;
 mod legacy;
+mod nested;
 mod outputs;
 mod packed;
+mod packing;
 mod products;
 mod table;
 #[cfg(target_arch = "x86_64")]
@@ -110,6 +130,7 @@ mod x86;
 
 pub use self::activation::{Activation, Q8Block};
 pub use self::attention::{POSITIONS, add_values, key_products};
+pub use self::bounds::{Bounds, Sketch};
 pub use self::dequantize::dequantize;
 pub use self::encoding::Encoding;
 pub use self::float::dot as dot_f32;
@@ -117,6 +138,7 @@ pub use self::format::GROUP;
 pub use self::layout::TILE_ROWS;
 pub use self::outputs::Outputs;
 pub use self::packed::{PackedRows, pack};
+pub use self::packing::Packing;
 pub use self::products::Tier;
 
 /// `a * b + c`, fused where the target does that in one instruction.

@@ -1,13 +1,15 @@
 use crate::activation::Activation;
+use crate::bounds::{Bounds, Sketch};
 use crate::encoding::Encoding;
 use crate::float::{Bf16, F16, F32, FloatFormat};
 use crate::format::{BlockFormat, GROUP, each, expand};
 use crate::layout::{
-    TILE_ROWS, code_bytes, float_tile_bytes, head, head_bytes, heads_bytes, levels, pack_floats, pack_tile,
-    tile_bytes,
+    Parts, TILE_ROWS, float_tile_bytes, head, head_bytes, levels, pack_floats, pack_tile, tile_bytes,
 };
+use crate::nested::Nested;
 use crate::outputs::Outputs;
-use crate::products::{Tier, Tiles, products_by};
+use crate::packing::Packing;
+use crate::products::{Tier, Tiles, bounds_by, products_by};
 use crate::{k, legacy, table};
 
 /// A weight matrix whose rows are interleaved by sixteens ([`TILE_ROWS`]), the order in which the kernels read them.
@@ -18,13 +20,14 @@ use crate::{k, legacy, table};
 /// 19, and more where the machine is busy).
 ///
 /// ```
-/// use formwork_kernels::{Activation, Encoding, Outputs, PackedRows, pack};
+/// use formwork_kernels::{Activation, Encoding, Outputs, PackedRows, Packing, pack};
 ///
 /// // Three rows of 32 eight-bit weights with the scale 1: a row of ones, one of twos and one of threes.
 /// let rows: Vec<u8> = (1..=3).flat_map(|q| [&[0x00, 0x3c][..], &[q; 32]].concat()).collect();
-/// let mut bytes = vec![0; PackedRows::bytes_for(Encoding::Q8_0, 3, 32)];
-/// pack(Encoding::Q8_0, &rows, 34, &mut bytes);
-/// let packed = PackedRows::new(Encoding::Q8_0, 3, 32, &bytes);
+/// let packing = Packing::plain(Encoding::Q8_0);
+/// let mut bytes = vec![0; PackedRows::bytes_for(packing, 3, 32)];
+/// pack(packing, &rows, 34, &mut bytes);
+/// let packed = PackedRows::new(packing, 3, 32, &bytes);
 ///
 /// let values = [1.0; 32];
 /// let groups = Activation::quantize(&values);
@@ -34,7 +37,7 @@ use crate::{k, legacy, table};
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct PackedRows<'a> {
-    encoding: Encoding,
+    packing: Packing,
     rows: usize,
     columns: usize,
     tile_bytes: usize,
@@ -46,23 +49,24 @@ impl<'a> PackedRows<'a> {
     ///
     /// # Panics
     /// When there are not as many bytes as [`PackedRows::bytes_for`] says, or rows are not whole blocks.
-    pub fn new(encoding: Encoding, rows: usize, columns: usize, bytes: &'a [u8]) -> Self {
-        assert_eq!(Self::bytes_for(encoding, rows, columns), bytes.len(), "bytes of packed rows");
+    pub fn new(packing: Packing, rows: usize, columns: usize, bytes: &'a [u8]) -> Self {
+        assert_eq!(Self::bytes_for(packing, rows, columns), bytes.len(), "bytes of packed rows");
         assert!(
-            columns.is_multiple_of(encoding.block().0),
-            "{columns} columns of {encoding:?} are not whole blocks"
+            columns.is_multiple_of(packing.encoding().block().0),
+            "{columns} columns of {:?} are not whole blocks",
+            packing.encoding()
         );
-        Self { encoding, rows, columns, tile_bytes: Self::tile_bytes(encoding, columns), bytes }
+        Self { packing, rows, columns, tile_bytes: Self::tile_bytes(packing, columns), bytes }
     }
 
     /// The room that rows take: their bytes in a file, and what fills up the last tile and the heads of each.
-    pub const fn bytes_for(encoding: Encoding, rows: usize, columns: usize) -> usize {
-        rows.div_ceil(TILE_ROWS) * Self::tile_bytes(encoding, columns)
+    pub const fn bytes_for(packing: Packing, rows: usize, columns: usize) -> usize {
+        rows.div_ceil(TILE_ROWS) * Self::tile_bytes(packing, columns)
     }
 
     /// The bytes of a tile, a multiple of 64. Tiles can be packed each by itself.
-    pub const fn tile_bytes(encoding: Encoding, columns: usize) -> usize {
-        with_format!(encoding, B => tile_bytes::<B>(columns), E => float_tile_bytes::<E>(columns))
+    pub const fn tile_bytes(packing: Packing, columns: usize) -> usize {
+        with_packing!(packing, B => tile_bytes::<B>(columns), E => float_tile_bytes::<E>(columns))
     }
 
     /// How many rows there are.
@@ -88,21 +92,29 @@ impl<'a> PackedRows<'a> {
     /// The dot products of the rows of a tile; zeros where it has none.
     pub fn tile(&self, tile: usize, x: Activation<'_>) -> [f32; TILE_ROWS] {
         let mut out = [0.0; TILE_ROWS];
-        products_by(
-            Tier::best(),
-            self.encoding,
-            self.tiles(tile, 1),
-            &[x],
-            Outputs::new(&mut out, TILE_ROWS),
-        );
+        products_by(Tier::best(), self.packing, self.tiles(tile, 1), &[x], Outputs::new(&mut out, TILE_ROWS));
         out
+    }
+
+    /// Bounds of a tile's products, for much less than the products themselves; `None` where rows are not nested. The bounds hold
+    /// for what [`PackedRows::tile`] gives, bit by bit, of the activations that the sketch has taken.
+    ///
+    /// # Panics
+    /// When the activations are not as long as rows.
+    pub fn bounds(&self, tile: usize, x: &Sketch) -> Option<Bounds> {
+        self.bounds_by(Tier::best(), tile, x)
+    }
+
+    /// [`PackedRows::bounds`], by instructions that this processor has.
+    pub(crate) fn bounds_by(&self, tier: Tier, tile: usize, x: &Sketch) -> Option<Bounds> {
+        bounds_by(tier, self.packing, self.tiles(tile, 1), x)
     }
 
     /// Expands a row, exactly as [`dequantize`](crate::dequantize) does.
     pub fn dequantize(&self, row: usize, out: &mut [f32]) {
         let tile = self.tiles(row / TILE_ROWS, 1).bytes;
         let row = row % TILE_ROWS;
-        with_format!(self.encoding,
+        with_packing!(self.packing,
             B => dequantize_blocks::<B>(tile, row, out),
             E => for (out, column) in out.iter_mut().zip(tile.chunks_exact(TILE_ROWS * E::BYTES)) {
                 *out = E::decode(&column[row * E::BYTES..]);
@@ -114,7 +126,7 @@ impl<'a> PackedRows<'a> {
     pub(crate) fn products_by(&self, tier: Tier, first_tile: usize, x: &[Activation<'_>], out: Outputs<'_>) {
         let rows = out.rows();
         assert!(first_tile * TILE_ROWS + rows <= self.rows, "outputs for {} rows", self.rows);
-        products_by(tier, self.encoding, self.tiles(first_tile, rows.div_ceil(TILE_ROWS)), x, out);
+        products_by(tier, self.packing, self.tiles(first_tile, rows.div_ceil(TILE_ROWS)), x, out);
     }
 
     fn tiles(&self, first: usize, count: usize) -> Tiles<'a> {
@@ -127,27 +139,25 @@ impl<'a> PackedRows<'a> {
 ///
 /// # Panics
 /// When `out` has more or less room than the rows take.
-pub fn pack(encoding: Encoding, rows: &[u8], row_bytes: usize, out: &mut [u8]) {
-    let columns = encoding.elements(row_bytes);
-    let tile_bytes = PackedRows::tile_bytes(encoding, columns);
-    let needed = PackedRows::bytes_for(encoding, rows.len() / row_bytes, columns);
+pub fn pack(packing: Packing, rows: &[u8], row_bytes: usize, out: &mut [u8]) {
+    let columns = packing.encoding().elements(row_bytes);
+    let tile_bytes = PackedRows::tile_bytes(packing, columns);
+    let needed = PackedRows::bytes_for(packing, rows.len() / row_bytes, columns);
     assert_eq!(needed, out.len(), "room for packed rows");
     let tiles = rows.chunks(TILE_ROWS * row_bytes).zip(out.chunks_exact_mut(tile_bytes));
-    with_format!(encoding,
+    with_packing!(packing,
         B => tiles.for_each(|(rows, out)| pack_tile::<B>(rows, row_bytes, out)),
         E => tiles.for_each(|(rows, out)| pack_floats::<E>(rows, row_bytes, out))
     );
 }
 
 fn dequantize_blocks<B: BlockFormat>(tile: &[u8], row: usize, out: &mut [f32]) {
-    let (heads, codes) = tile.split_at(heads_bytes::<B>(out.len()));
-    let blocks = heads.chunks_exact(head_bytes::<B>()).zip(out.chunks_exact_mut(B::LEN));
-    let mut codes = codes.chunks_exact(code_bytes::<B>());
-    for (heads, out) in blocks {
+    let parts = Parts::of::<B>(tile, out.len());
+    let blocks = parts.heads.chunks_exact(head_bytes::<B>()).zip(out.chunks_exact_mut(B::LEN));
+    for (block, (heads, out)) in blocks.enumerate() {
         let header = B::header(&head::<B>(heads, row));
-        let groups = out.as_chunks_mut::<GROUP>().0.iter_mut().zip(&mut codes);
-        for (index, (out, codes)) in groups.enumerate() {
-            let levels = levels::<B, 1>(codes, row);
+        for (index, out) in out.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
+            let levels = levels::<B, 1>(parts.codes::<B>(block * (B::LEN / GROUP) + index), row);
             expand::<B>(&header, index, each(|i| levels[i / 4][0][i % 4]), out);
         }
     }

@@ -3,11 +3,14 @@
 use std::sync::OnceLock;
 
 use crate::activation::{Activation, Q8Block, quantize_groups, rest_groups};
+use crate::bounds::{Bounds, Sketch, bounds};
 use crate::encoding::Encoding;
 use crate::float::{Bf16, F16, F32, FloatFormat};
 use crate::format::{BlockFormat, GROUP, Header, each};
-use crate::layout::{PIECES, TILE_ROWS, code_bytes, head, head_bytes, heads_bytes, levels};
+use crate::layout::{PIECES, Parts, TILE_ROWS, head, head_bytes, levels};
+use crate::nested::Nested;
 use crate::outputs::Outputs;
+use crate::packing::Packing;
 #[cfg(target_arch = "x86_64")]
 use crate::x86;
 use crate::{k, legacy, table};
@@ -113,7 +116,7 @@ pub(crate) struct Tiles<'a> {
 /// The products of tiles, by instructions that this processor has. The last tile may have more rows than outputs.
 pub(crate) fn products_by(
     tier: Tier,
-    encoding: Encoding,
+    packing: Packing,
     tiles: Tiles<'_>,
     x: &[Activation<'_>],
     out: Outputs<'_>,
@@ -124,7 +127,7 @@ pub(crate) fn products_by(
     let groups = tiles.columns / GROUP;
     let fits = |x: &Activation<'_>| {
         let is_quantized = x.groups().len() == groups && x.fine_rests().is_none_or(|x| x.len() == groups);
-        x.values().len() == tiles.columns && (encoding.is_float() || is_quantized)
+        x.values().len() == tiles.columns && (packing.encoding().is_float() || is_quantized)
     };
     assert!(x.iter().all(fits), "activations as long as rows of {} weights", tiles.columns);
     match tier {
@@ -132,15 +135,40 @@ pub(crate) fn products_by(
         #[cfg(target_arch = "x86_64")]
         #[expect(unsafe_code)]
         Tier::Avx2 | Tier::AvxVnni | Tier::Avx512Vnni => unsafe {
-            with_format!(encoding,
+            with_packing!(packing,
                 B => x86::products::<B>(tier, tiles, x, out),
                 E => x86::float_products::<E>(tier, tiles, x, out)
             );
         },
-        _ => with_format!(encoding,
+        _ => with_packing!(packing,
             B => portable(tiles, x, out, tile::<B>),
             E => portable(tiles, x, out, float_tile::<E>)
         ),
+    }
+}
+
+/// The bounds of the products of a tile's rows, by instructions that this processor has; `None` where rows are not nested.
+pub(crate) fn bounds_by(tier: Tier, packing: Packing, tile: Tiles<'_>, x: &Sketch) -> Option<Bounds> {
+    tier.check();
+    assert_eq!(tile.tile_bytes, tile.bytes.len(), "one tile");
+    assert_eq!(tile.columns, x.groups.len() * GROUP, "activations as long as rows");
+    macro_rules! by {
+        ($format:ty) => {
+            match tier {
+                // SAFETY: the processor has the tier, and lengths fit, as asserted above.
+                #[cfg(target_arch = "x86_64")]
+                #[expect(unsafe_code)]
+                Tier::Avx2 | Tier::AvxVnni | Tier::Avx512Vnni => unsafe {
+                    x86::bounds::<Nested<$format>>(tier, tile, x)
+                },
+                _ => bounds::<Nested<$format>>(tile.bytes, x),
+            }
+        };
+    }
+    match (packing.encoding(), packing.is_nested()) {
+        (Encoding::Q8_0, true) => Some(by!(legacy::Q8_0)),
+        (Encoding::Q6K, true) => Some(by!(k::Q6K)),
+        _ => None,
     }
 }
 
@@ -166,13 +194,13 @@ fn portable(
 
 /// Sixteen rows with each token: what the other tiers have to reproduce, bit by bit.
 fn tile<B: BlockFormat>(tile: &[u8], x: &[Activation<'_>], sums: &mut [[f32; TILE_ROWS]]) {
-    let (heads, codes) = tile.split_at(heads_bytes::<B>(x[0].values().len()));
+    let columns = x[0].values().len();
+    let parts = Parts::of::<B>(tile, columns);
     let groups = B::LEN / GROUP;
-    let blocks = heads.chunks_exact(head_bytes::<B>()).zip(codes.chunks_exact(groups * code_bytes::<B>()));
-    for (block, (heads, codes)) in blocks.enumerate() {
+    for (block, heads) in parts.heads.chunks_exact(head_bytes::<B>()).take(columns / B::LEN).enumerate() {
         let headers: [Header; TILE_ROWS] = std::array::from_fn(|row| B::header(&head::<B>(heads, row)));
-        for (index, codes) in codes.chunks_exact(code_bytes::<B>()).enumerate() {
-            let weights = levels::<B, TILE_ROWS>(codes, 0);
+        for index in 0..groups {
+            let weights = levels::<B, TILE_ROWS>(parts.codes::<B>(block * groups + index), 0);
             for (x, sums) in x.iter().zip(&mut *sums) {
                 add_group::<B>(&headers, index, &weights, Group::new(x, block * groups + index), sums);
             }

@@ -64,9 +64,9 @@ impl Sample {
     fn dot(&self, x: &[f32]) -> f64 {
         let groups = Activation::quantize(x);
         let columns = self.encoding.elements(self.blocks.len());
-        let mut bytes = vec![0; PackedRows::bytes_for(self.encoding, 1, columns)];
-        pack(self.encoding, &self.blocks, self.blocks.len(), &mut bytes);
-        let packed = PackedRows::new(self.encoding, 1, columns, &bytes);
+        let mut bytes = vec![0; PackedRows::bytes_for(Packing::plain(self.encoding), 1, columns)];
+        pack(Packing::plain(self.encoding), &self.blocks, self.blocks.len(), &mut bytes);
+        let packed = PackedRows::new(Packing::plain(self.encoding), 1, columns, &bytes);
         f64::from(packed.tile(0, Activation::new(x, &groups))[0])
     }
 
@@ -126,7 +126,7 @@ fn dot_products_with_exact_activations_are_exact_to_rounding() {
 
 /// Packed weights, with what they were packed from.
 struct PackedSample {
-    encoding: Encoding,
+    packing: Packing,
     rows: usize,
     columns: usize,
     row_bytes: usize,
@@ -135,23 +135,23 @@ struct PackedSample {
 }
 
 impl PackedSample {
-    fn new(encoding: Encoding, rows: usize, row_bytes: usize, bytes: Vec<u8>) -> Self {
-        let columns = encoding.elements(row_bytes);
-        let mut packed = vec![0xff; PackedRows::bytes_for(encoding, rows, columns)];
-        pack(encoding, &bytes, row_bytes, &mut packed);
-        Self { encoding, rows, columns, row_bytes, bytes, packed }
+    fn new(packing: Packing, rows: usize, row_bytes: usize, bytes: Vec<u8>) -> Self {
+        let columns = packing.encoding().elements(row_bytes);
+        let mut packed = vec![0xff; PackedRows::bytes_for(packing, rows, columns)];
+        pack(packing, &bytes, row_bytes, &mut packed);
+        Self { packing, rows, columns, row_bytes, bytes, packed }
     }
 
     /// Rows of the sample's blocks in disorder.
-    fn shuffled(sample: &Sample, rows: usize, columns: usize) -> Self {
+    fn shuffled(sample: &Sample, packing: Packing, rows: usize, columns: usize) -> Self {
         let blocks: Vec<&[u8]> = sample.blocks.chunks(sample.block_bytes()).collect();
         let count = rows * columns * blocks.len() / sample.values.len();
         let bytes = (0..count).flat_map(|i| blocks[i * 7919 % 1009 % blocks.len()]).copied().collect();
-        Self::new(sample.encoding, rows, count / rows * sample.block_bytes(), bytes)
+        Self::new(packing, rows, count / rows * sample.block_bytes(), bytes)
     }
 
     fn view(&self) -> PackedRows<'_> {
-        PackedRows::new(self.encoding, self.rows, self.columns, &self.packed)
+        PackedRows::new(self.packing, self.rows, self.columns, &self.packed)
     }
 
     /// The bits of `[tokens][rows]`.
@@ -163,12 +163,19 @@ impl PackedSample {
 
     /// The same by definition.
     fn defined(&self, x: &[Activation<'_>]) -> Vec<u32> {
-        let rows = |x| self.bytes.chunks(self.row_bytes).map(move |row| dot(self.encoding, row, x));
+        let rows = |x| self.bytes.chunks(self.row_bytes).map(move |row| dot(self.packing.encoding(), row, x));
         x.iter().flat_map(rows).map(f32::to_bits).collect()
     }
 }
 
 impl Sample {
+    /// The orders in which it can be packed.
+    fn packings(&self) -> Vec<Packing> {
+        let mut packings = vec![Packing::plain(self.encoding), Packing::nested(self.encoding)];
+        packings.dedup();
+        packings
+    }
+
     fn block_bytes(&self) -> usize {
         self.encoding.block().1
     }
@@ -277,17 +284,20 @@ fn the_largest_products_fit_their_lanes() {
                 let groups = Activation::quantize(&x);
                 let x = Activation::new(&x, &groups);
                 let row_bytes = sample.blocks.len();
-                let one = PackedSample::new(sample.encoding, 1, row_bytes, sample.blocks.clone());
-                let more = PackedSample::new(sample.encoding, 17, row_bytes, sample.blocks.repeat(17));
-                let expected = one.defined(&[x])[0];
-                if !f32::from_bits(expected).is_finite() {
-                    continue;
-                }
-                compared += 1;
-                for tier in Tier::available() {
-                    let given = [one.products(tier, &[x]), more.products(tier, &[x; 5])].concat();
-                    let is_equal = given.iter().all(|&given| given == expected);
-                    assert!(is_equal, "{:?}, {tier:?}, bytes of {byte}", sample.encoding);
+                for packing in sample.packings() {
+                    let one = PackedSample::new(packing, 1, row_bytes, sample.blocks.clone());
+                    let more = PackedSample::new(packing, 17, row_bytes, sample.blocks.repeat(17));
+                    let expected = one.defined(&[x])[0];
+                    if !f32::from_bits(expected).is_finite() {
+                        continue;
+                    }
+                    compared += 1;
+                    for tier in Tier::available() {
+                        let given = [one.products(tier, &[x]), more.products(tier, &[x; 5])].concat();
+                        let is_equal = given.iter().all(|&given| given == expected);
+                        assert!(is_equal, "{packing:?}, {tier:?}, bytes of {byte}");
+                        one.check_bounds(tier, &x, 0.5);
+                    }
                 }
             }
         }
@@ -298,13 +308,17 @@ fn the_largest_products_fit_their_lanes() {
 #[test]
 fn packed_rows_are_those_of_the_file() {
     for sample in Sample::all() {
-        for (rows, groups) in [(1, 1), (16, 3), (37, 18)] {
-            let sample = PackedSample::shuffled(&sample, rows, sample.columns(groups));
+        let shapes = [(1, 1), (16, 3), (37, 18)];
+        let packings = sample.packings();
+        for ((rows, groups), packing) in
+            shapes.into_iter().flat_map(|shape| packings.iter().map(move |&p| (shape, p)))
+        {
+            let sample = PackedSample::shuffled(&sample, packing, rows, sample.columns(groups));
             let (mut given, mut expected) = (vec![0.0; sample.columns], vec![0.0; sample.columns]);
             for (row, bytes) in sample.bytes.chunks(sample.row_bytes).enumerate() {
                 sample.view().dequantize(row, &mut given);
-                dequantize(sample.encoding, bytes, &mut expected);
-                assert_eq!(given, expected, "{:?}, row {row} of {rows}", sample.encoding);
+                dequantize(packing.encoding(), bytes, &mut expected);
+                assert_eq!(given, expected, "{packing:?}, row {row} of {rows}");
             }
         }
     }
@@ -315,10 +329,9 @@ fn packed_rows_take_the_room_of_the_file() {
     for sample in Sample::all() {
         for columns in [576, 640, 2048, 4096] {
             let (len, bytes) = sample.encoding.block();
-            if columns % len == 0 {
-                let (packed, file) =
-                    (PackedRows::tile_bytes(sample.encoding, columns), 16 * columns / len * bytes);
-                assert!(packed >= file && packed * 100 <= file * 101, "{:?}", sample.encoding);
+            for packing in sample.packings().into_iter().filter(|_| columns % len == 0) {
+                let (packed, file) = (PackedRows::tile_bytes(packing, columns), 16 * columns / len * bytes);
+                assert!(packed >= file && packed * 100 <= file * 101, "{packing:?}, {columns} columns");
             }
         }
     }
@@ -328,28 +341,84 @@ fn packed_rows_take_the_room_of_the_file() {
 #[test]
 fn tiers_and_tiles_give_the_bits_of_the_definition() {
     for sample in Sample::all() {
-        for (rows, groups, tokens) in
-            [(37, 18, 1..=40), (16, 1, 1..=3), (5, 33, 1..=7), (17, 72, 6..=6), (33, 3, 100..=100)]
-        {
-            let packed = PackedSample::shuffled(&sample, rows, sample.columns(groups));
-            for count in tokens {
-                let tokens = Tokens::new(count, packed.columns);
-                for x in
-                    [|_| false, |_| true, |t| t == 0, |t: usize| t % 5 < 2].map(|fine| tokens.rounded(fine))
-                {
-                    let expected = packed.defined(&x);
-                    for tier in Tier::available() {
-                        let given = packed.products(tier, &x);
-                        assert!(
-                            given == expected,
-                            "{:?}, {tier:?}, {rows} rows, {count} tokens",
-                            packed.encoding
-                        );
-                    }
+        for packing in sample.packings() {
+            tiers_give_the_bits_of_the_definition(&sample, packing);
+        }
+    }
+}
+
+fn tiers_give_the_bits_of_the_definition(sample: &Sample, packing: Packing) {
+    for (rows, groups, tokens) in
+        [(37, 18, 1..=40), (16, 1, 1..=3), (5, 33, 1..=7), (17, 72, 6..=6), (33, 3, 100..=100)]
+    {
+        let packed = PackedSample::shuffled(sample, packing, rows, sample.columns(groups));
+        for count in tokens {
+            let tokens = Tokens::new(count, packed.columns);
+            for x in [|_| false, |_| true, |t| t == 0, |t: usize| t % 5 < 2].map(|fine| tokens.rounded(fine))
+            {
+                let expected = packed.defined(&x);
+                for tier in Tier::available() {
+                    let given = packed.products(tier, &x);
+                    assert!(given == expected, "{packing:?}, {tier:?}, {rows} rows, {count} tokens");
                 }
             }
         }
     }
+}
+
+impl PackedSample {
+    /// The bounds of all rows, `[lower, upper]`, which hold. `None` where there are none.
+    fn check_bounds(&self, tier: Tier, x: &Activation<'_>, share: f32) -> Option<Vec<[f32; 2]>> {
+        let mut sketch = Sketch::default();
+        sketch.take(*x, share);
+        let products = self.defined(std::slice::from_ref(x));
+        let rows = products.into_iter().map(f32::from_bits).enumerate().map(|(row, product)| {
+            let bounds = self.view().bounds_by(tier, row / TILE_ROWS, &sketch)?;
+            let [lower, upper] = [bounds.lower[row % TILE_ROWS], bounds.upper[row % TILE_ROWS]];
+            let holds = lower <= product && product <= upper;
+            assert!(holds, "{:?}, {tier:?}, {share}: {lower} {product} {upper}", self.packing);
+            Some([lower, upper])
+        });
+        rows.collect()
+    }
+}
+
+/// However much of the rows is read. Where all of it is, nothing but rounding is left.
+#[test]
+fn bounds_hold_and_narrow() {
+    let mut nested = 0;
+    for sample in Sample::all() {
+        for packing in sample.packings() {
+            for (rows, groups) in [(37, 18), (5, 8), (64, 72)] {
+                let packed = PackedSample::shuffled(&sample, packing, rows, sample.columns(groups));
+                let tokens = Tokens::new(4, packed.columns);
+                // Activations of some groups are far larger than those of others.
+                let mut uneven = tokens.values.clone();
+                uneven.iter_mut().enumerate().for_each(|(i, x)| *x *= [1.0, 30.0, 1e-3][i / GROUP % 3]);
+                let rounded = Activation::quantize(&uneven);
+                let tokens = Tokens { values: uneven, groups: rounded, ..tokens };
+                for (x, tier) in
+                    tokens.all(false).iter().flat_map(|x| Tier::available().into_iter().map(move |t| (x, t)))
+                {
+                    let width = |share| -> Option<f32> {
+                        let bounds = packed.check_bounds(tier, x, share)?;
+                        Some(bounds.iter().map(|[lower, upper]| upper - lower).sum())
+                    };
+                    assert_eq!(packing.is_nested(), width(0.3).is_some());
+                    let Some(widths) = [1.0, 0.5, 0.0].map(width).into_iter().collect::<Option<Vec<f32>>>()
+                    else {
+                        continue;
+                    };
+                    assert!(
+                        widths.is_sorted_by(|a, b| a >= b) && widths[2] < widths[0] / 20.0,
+                        "{packing:?}: {widths:?}"
+                    );
+                    nested += 1;
+                }
+            }
+        }
+    }
+    assert!(nested > 0, "some types are nested");
 }
 
 /// Rows of floats that are not whole groups.
@@ -357,7 +426,7 @@ fn tiers_and_tiles_give_the_bits_of_the_definition() {
 fn floats_have_any_number_of_columns() {
     for sample in Sample::all().iter().filter(|sample| sample.is_float()) {
         for columns in [1, 3, 7, 30, 101] {
-            let packed = PackedSample::shuffled(sample, 18, columns);
+            let packed = PackedSample::shuffled(sample, Packing::plain(sample.encoding), 18, columns);
             let tokens = Tokens::new(5, 32);
             let x: Vec<Activation<'_>> =
                 tokens.all(false).iter().map(|_| Activation::new(&tokens.values[..columns], &[])).collect();
@@ -370,8 +439,10 @@ fn floats_have_any_number_of_columns() {
 
 #[test]
 fn tiles_and_runs_of_rows_give_the_same_bits() {
-    for sample in Sample::all() {
-        let packed = PackedSample::shuffled(&sample, 37, sample.columns(9));
+    let samples = Sample::all();
+    let packings = samples.iter().flat_map(|sample| sample.packings().into_iter().map(move |p| (sample, p)));
+    for (sample, packing) in packings {
+        let packed = PackedSample::shuffled(sample, packing, 37, sample.columns(9));
         let tokens = Tokens::new(2, packed.columns);
         let x = tokens.all(false);
         let expected = packed.defined(&x);
@@ -393,7 +464,8 @@ fn tiles_and_runs_of_rows_give_the_same_bits() {
 fn fine_activations_are_off_by_a_step_of_sixteen_bits_at_most() {
     for sample in Sample::all().iter().filter(|sample| !sample.is_float()) {
         let tokens = Tokens::new(1, sample.values.len());
-        let packed = PackedSample::new(sample.encoding, 1, sample.blocks.len(), sample.blocks.clone());
+        let packing = Packing::plain(sample.encoding);
+        let packed = PackedSample::new(packing, 1, sample.blocks.len(), sample.blocks.clone());
         let given = f64::from(f32::from_bits(packed.products(Tier::best(), &tokens.all(true))[0]));
         let error = (given - sample.terms(&tokens.values).sum::<f64>()).abs();
         let groups = sample.values.chunks_exact(GROUP).zip(&tokens.rests);

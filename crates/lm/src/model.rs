@@ -35,6 +35,9 @@ pub enum Wanted<'a> {
     /// Only these tokens; every other logit is `-inf`. On these tokens the values equal those of [`Wanted::All`], bit by
     /// bit.
     Only(&'a TokenSet),
+    /// Of these tokens, or of all, those with the largest logit, which have it as they would with [`Wanted::All`], bit by bit;
+    /// whatever else may be `-inf`. It takes less of a model than the whole row.
+    Largest(Option<&'a TokenSet>),
     /// A row after each of the last so many tokens of the run, oldest first: the whole row, or only some tokens. Every row is
     /// what it would be if the run ended there, bit by bit where the numeric path does not depend on the batch.
     Each(&'a [Option<&'a TokenSet>]),
@@ -47,6 +50,7 @@ impl<'a> Wanted<'a> {
             Self::Nothing => Vec::new(),
             Self::All => vec![None],
             Self::Only(set) => vec![Some(set)],
+            Self::Largest(set) => vec![set],
             Self::Each(rows) => rows.to_vec(),
         }
     }
@@ -55,7 +59,7 @@ impl<'a> Wanted<'a> {
     pub const fn count(&self) -> usize {
         match self {
             Self::Nothing => 0,
-            Self::All | Self::Only(_) => 1,
+            Self::All | Self::Only(_) | Self::Largest(_) => 1,
             Self::Each(rows) => rows.len(),
         }
     }

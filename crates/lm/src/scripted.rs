@@ -125,14 +125,25 @@ impl LanguageModel for ScriptedModel {
             let Some(tokens) = self.sequences.get_mut(&run.sequence) else { continue };
             tokens.extend_from_slice(run.tokens);
             let wanted = run.wanted.rows();
+            let is_largest = matches!(run.wanted, Wanted::Largest(_));
             let first = tokens.len() + 1 - wanted.len();
             let row = |(index, wanted)| {
                 let mut row = vec![0.0; self.vocab_size];
                 (self.script)(&tokens[..first + index], &mut row);
-                masked(row, wanted)
+                let row = masked(row, wanted);
+                if is_largest { largest(row) } else { row }
             };
             rows.push(wanted.into_iter().enumerate().map(row).collect());
         }
         Ok(Logits::new(rows))
     }
+}
+
+/// No more of a row than [`Wanted::Largest`] promises.
+fn largest(mut row: Vec<f32>) -> Vec<f32> {
+    let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    for logit in row.iter_mut().filter(|logit| **logit < largest) {
+        *logit = f32::NEG_INFINITY;
+    }
+    row
 }

@@ -17,6 +17,8 @@ pub(crate) struct Feed<'a> {
     pub(crate) role: Role,
     /// What is wanted after the last of them, oldest first: some tokens, or all.
     pub(crate) rows: Vec<Option<&'a TokenSet>>,
+    /// Only the largest logit of the only row matters.
+    pub(crate) is_greedy: bool,
 }
 
 /// A token that was not chosen yet.
@@ -46,7 +48,14 @@ impl Sequence {
             let masks = self.drafts.iter().map(|draft| draft.mask.as_deref());
             rows.extend(masks.map(|mask| mask.filter(|_| !self.outbox.tells_logprobs())));
         }
-        Feed { tokens, role, rows }
+        let is_greedy = role == Role::Generated && rows.len() == 1 && self.takes_largest();
+        Feed { tokens, role, rows, is_greedy }
+    }
+
+    /// Whether the next token is the one with the largest logit, as the model gives it.
+    fn takes_largest(&self) -> bool {
+        let is_as_given = self.adjustment.is_none() && self.guide.is_none();
+        is_as_given && self.request.sampling.is_greedy() && !self.wants_whole && !self.outbox.tells_logprobs()
     }
 
     /// Drafts at most `most` tokens for the model to check with those that it is to read.
@@ -81,8 +90,14 @@ impl Sequence {
     }
 
     /// Takes the rows that were wanted after `count` tokens of a [`Sequence::feed`]. Shape: `[rows][vocabulary]`. Drafts are
-    /// right as long as the tokens that are chosen are the same.
-    pub(crate) fn take_rows(&mut self, count: usize, rows: &[Vec<f32>]) -> Result<Progress, GenerationError> {
+    /// right as long as the tokens that are chosen are the same. Where the row `is_partial`, having little more than its largest
+    /// logit, and that does not do, the last token is to be read again.
+    pub(crate) fn take_rows(
+        &mut self,
+        count: usize,
+        rows: &[Vec<f32>],
+        is_partial: bool,
+    ) -> Result<Progress, GenerationError> {
         // The first row comes after this token.
         let first = self.tokens.len() - 1 - self.outbox.held();
         let drafts = std::mem::take(&mut self.drafts);
@@ -102,10 +117,14 @@ impl Sequence {
             let last = self.tokens.len() - 1;
             let row = rows.get(last - first).filter(|_| last < self.read && self.ending.is_none());
             let progress = match row {
-                Some(row) => self.sample(&row[..row.len().min(self.tokenizer.vocabulary().len())]),
+                Some(row) => {
+                    self.sample(&row[..row.len().min(self.tokenizer.vocabulary().len())], is_partial)
+                }
                 None => Ok(Progress::Running),
             };
-            if row.is_none() || !matches!(progress, Ok(Progress::Running)) {
+            let again = row.is_some() && self.wants_whole;
+            self.read -= usize::from(again);
+            if row.is_none() || again || !matches!(progress, Ok(Progress::Running)) {
                 self.tried.0 += drafts.len() as u64;
                 self.tried.1 += right as u64;
                 return progress;

@@ -46,6 +46,8 @@ pub(crate) struct Sequence {
     read: usize,
     /// The mask for the next token, when there is a constraint.
     mask: Option<Arc<TokenSet>>,
+    /// The next token cannot be chosen by the largest logit alone.
+    wants_whole: bool,
     /// It was in a batch that failed, and has read nothing without a failure since.
     is_suspect: bool,
     /// The usage and the time that are in the statistics, and when tokens were last added.
@@ -95,6 +97,7 @@ impl Sequence {
             tokens: request.prompt.clone(),
             read: 0,
             mask: None,
+            wants_whole: false,
             is_suspect: false,
             reported: (Usage::default(), Duration::ZERO, None),
             drafts: Vec::new(),
@@ -302,9 +305,11 @@ impl Sequence {
         false
     }
 
-    /// Takes the next token from logits, `[vocabulary]`.
-    fn sample(&mut self, logits: &[f32]) -> Result<Progress, GenerationError> {
-        let token = self.choose(logits)?;
+    /// Takes the next token from logits, `[vocabulary]`: see [`Sequence::take_rows`].
+    fn sample(&mut self, logits: &[f32], is_partial: bool) -> Result<Progress, GenerationError> {
+        let token = self.choose(logits, is_partial)?;
+        self.wants_whole = token.is_none();
+        let Some(token) = token else { return Ok(Progress::Running) };
         let mut matcher = self.matcher.take();
         let is_stop =
             self.request.stop_tokens.contains(&token) && matcher.as_mut().is_none_or(Matcher::accepting);
@@ -319,8 +324,8 @@ impl Sequence {
         Ok(if stopped { self.finish(FinishReason::Stop) } else { self.advance() })
     }
 
-    /// Samples, within the mask and the budget.
-    fn choose(&mut self, logits: &[f32]) -> Result<TokenId, GenerationError> {
+    /// Samples, within the mask and the budget. `None` where it takes more logits than a partial row has.
+    fn choose(&mut self, logits: &[f32], is_partial: bool) -> Result<Option<TokenId>, GenerationError> {
         let logits = self.adjusted(logits);
         let sampling = self.request.sampling;
         let position = self.usage.completion_tokens;
@@ -328,19 +333,23 @@ impl Sequence {
             let sampling = Sampling { seed, ..sampling };
             sampling.choose(&logits, mask, position).ok_or(GenerationKind::NoCandidate)
         };
-        let Some(matcher) = &mut self.matcher else { return Ok(choose(None, sampling.seed)?) };
+        let Some(matcher) = &mut self.matcher else {
+            return Ok(Some(choose(None, sampling.seed)?));
+        };
         let token = choose(self.mask.as_deref(), sampling.seed)?;
         if self.request.on_budget == OnBudget::Length {
-            return Ok(token);
+            return Ok(Some(token));
         }
         let started = Instant::now();
         let within = matcher.allows_within(token, self.remaining);
         let token = if within {
-            token
+            Some(token)
+        } else if is_partial {
+            None
         } else {
             // By a draw of its own: the first one told that it was not among those that leave room to close.
             self.closed_by_budget = true;
-            choose(Some(&matcher.mask_within(self.remaining)), sampling.seed ^ REDRAWN)?
+            Some(choose(Some(&matcher.mask_within(self.remaining)), sampling.seed ^ REDRAWN)?)
         };
         self.times.grammar += started.elapsed();
         Ok(token)

@@ -8,6 +8,7 @@
 #![allow(unsafe_op_in_unsafe_fn, reason = "every line would be a block of its own")]
 
 mod attention;
+mod bounds;
 mod floats;
 mod quantize;
 mod sweep;
@@ -19,6 +20,7 @@ pub(crate) use self::unpack::Unpack;
 use self::vector::{Avx2, AvxVnni, Eight, Sixteen};
 use crate::activation::{Activation, Q8Block, rest_groups};
 use crate::attention::POSITIONS;
+use crate::bounds::{Bounds, Sketch};
 use crate::format::GROUP;
 use crate::outputs::Outputs;
 use crate::products::{Tier, Tiles};
@@ -55,6 +57,28 @@ unsafe fn products_avx_vnni<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>], o
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 unsafe fn products_avx512<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>], out: Outputs<'_>) {
     sweep::products::<B, Sixteen>(tiles, x, out);
+}
+
+/// The bounds of the products of a tile's rows.
+///
+/// # Safety
+/// The processor must have the tier, which must not be the portable one, and rows must be as long as the activations.
+pub(crate) unsafe fn bounds<B: Unpack>(tier: Tier, tile: Tiles<'_>, x: &Sketch) -> Bounds {
+    match tier {
+        Tier::Portable => unreachable!("not a tier of this module"),
+        Tier::Avx2 | Tier::AvxVnni => bounds_avx2::<B>(tile, x),
+        Tier::Avx512Vnni => bounds_avx512::<B>(tile, x),
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn bounds_avx2<B: Unpack>(tile: Tiles<'_>, x: &Sketch) -> Bounds {
+    bounds::bounds::<B, Eight<Avx2>>(tile, x)
+}
+
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
+unsafe fn bounds_avx512<B: Unpack>(tile: Tiles<'_>, x: &Sketch) -> Bounds {
+    bounds::bounds::<B, Sixteen>(tile, x)
 }
 
 /// The products of tiles of floats.

@@ -15,7 +15,7 @@ use super::unpack::{Heads, Kind, Scales, Unpack, levels};
 use super::vector::Vector;
 use crate::activation::{Activation, Q8Block};
 use crate::format::GROUP;
-use crate::layout::{PIECES, PLANE, TILE_ROWS, code_bytes, head_bytes, heads_bytes};
+use crate::layout::{PIECES, PLANE, TILE_ROWS, code_bytes, head_bytes, heads_bytes, low_bytes};
 use crate::outputs::Outputs;
 use crate::products::Tiles;
 
@@ -257,6 +257,7 @@ trait Source<V: Vector> {
 struct Packed<B> {
     heads: *const u8,
     codes: *const u8,
+    low: *const u8,
     first: usize,
     row: usize,
     /// Lines of the cache that are asked for at each group: as many as there are for a group.
@@ -269,8 +270,9 @@ impl<B: Unpack> Packed<B> {
     #[inline(always)]
     unsafe fn new(tile: &[u8], columns: usize, first: usize, row: usize) -> Self {
         let (heads, codes) = tile.split_at(heads_bytes::<B>(columns));
+        let low = codes[columns / GROUP * code_bytes::<B>()..].as_ptr();
         let lines = tile.len().div_ceil(columns / GROUP * PLANE);
-        Self { heads: heads.as_ptr(), codes: codes.as_ptr(), first, row, lines, format: PhantomData }
+        Self { heads: heads.as_ptr(), codes: codes.as_ptr(), low, first, row, lines, format: PhantomData }
     }
 }
 
@@ -292,8 +294,9 @@ impl<B: Unpack, V: Vector> Source<V> for Packed<B> {
 
     #[inline(always)]
     unsafe fn levels(&self, index: usize) -> [V::Ints; PIECES] {
-        let codes = self.codes.add((self.first + index) * code_bytes::<B>());
-        levels::<B, V>(codes.add(self.row * size_of::<i32>()))
+        let (group, row) = (self.first + index, self.row * size_of::<i32>());
+        let low = self.low.add(group * low_bytes::<B>());
+        levels::<B, V>(self.codes.add(group * code_bytes::<B>() + row), low.add(row))
     }
 
     #[inline(always)]

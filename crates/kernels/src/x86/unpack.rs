@@ -10,6 +10,7 @@ use crate::format::BlockFormat;
 use crate::k::{Q2K, Q3K, Q4K, Q5K, Q6K};
 use crate::layout::{PIECES, PLANE, TILE_ROWS};
 use crate::legacy::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
+use crate::nested::Nested;
 use crate::table::{Iq4Nl, Iq4Xs, Mxfp4};
 
 /// What the rows of a vector multiply the sums of a group with; the second of each where halves differ.
@@ -41,35 +42,31 @@ impl<V: Vector> Scales<V> {
 /// The levels of a group, by pieces.
 ///
 /// # Safety
-/// The processor must have the instructions of `V`, and `codes` point to the codes of a group, those of the first row.
+/// The processor must have the instructions of `V`, `codes` point to the codes of a group, those of the first row, and `low` to the
+/// low bits that lie apart, if any.
 #[inline(always)]
-pub(super) unsafe fn levels<B: BlockFormat, V: Vector>(codes: *const u8) -> [V::Ints; PIECES] {
-    let mut pieces = [V::zero(); PIECES];
-    match B::BITS {
+pub(super) unsafe fn levels<B: BlockFormat, V: Vector>(
+    codes: *const u8,
+    low: *const u8,
+) -> [V::Ints; PIECES] {
+    if B::LOW > 0 {
+        let (mut pieces, low) = (nibbles::<V>(codes), low_levels::<B, V>(low));
+        for (piece, low) in pieces.iter_mut().zip(low) {
+            *piece = V::or(if B::LOW == 2 { V::left::<2>(*piece) } else { V::left::<4>(*piece) }, low);
+        }
+        return pieces;
+    }
+    let mut pieces = match B::BITS {
         8 => {
+            let mut pieces = [V::zero(); PIECES];
             for (index, piece) in pieces.iter_mut().enumerate() {
                 *piece = plane::<V>(codes, index);
             }
+            pieces
         }
-        4..=6 => {
-            let mask = V::each_byte(15);
-            for piece in 0..4 {
-                let both = plane::<V>(codes, piece);
-                pieces[piece] = V::and(both, mask);
-                pieces[piece + 4] = V::and(V::right::<4>(both), mask);
-            }
-        }
-        _ => {
-            let mask = V::each_byte(3);
-            for quarter in 0..2 {
-                let four = plane::<V>(codes, quarter);
-                pieces[4 * quarter] = V::and(four, mask);
-                pieces[4 * quarter + 1] = V::and(V::right::<2>(four), mask);
-                pieces[4 * quarter + 2] = V::and(V::right::<4>(four), mask);
-                pieces[4 * quarter + 3] = V::and(V::right::<6>(four), mask);
-            }
-        }
-    }
+        4..=6 => nibbles::<V>(codes),
+        _ => pairs::<V>(codes),
+    };
     match B::BITS {
         3 => {
             let (high, mask) = (plane::<V>(codes, 2), V::each_byte(4));
@@ -119,6 +116,44 @@ pub(super) unsafe fn levels<B: BlockFormat, V: Vector>(codes: *const u8) -> [V::
         for piece in &mut pieces {
             *piece = V::look_up(levels, *piece);
         }
+    }
+    pieces
+}
+
+/// The low bits of a nested type, which lie apart.
+///
+/// # Safety
+/// As with [`levels`].
+#[inline(always)]
+pub(super) unsafe fn low_levels<B: BlockFormat, V: Vector>(low: *const u8) -> [V::Ints; PIECES] {
+    if B::LOW == 2 { pairs::<V>(low) } else { nibbles::<V>(low) }
+}
+
+/// Pieces of four bits: of nested types the high ones.
+///
+/// # Safety
+/// As with [`levels`].
+#[inline(always)]
+pub(super) unsafe fn nibbles<V: Vector>(codes: *const u8) -> [V::Ints; PIECES] {
+    let (mut pieces, mask) = ([V::zero(); PIECES], V::each_byte(15));
+    for piece in 0..4 {
+        let both = plane::<V>(codes, piece);
+        pieces[piece] = V::and(both, mask);
+        pieces[piece + 4] = V::and(V::right::<4>(both), mask);
+    }
+    pieces
+}
+
+/// Pieces of two bits.
+#[inline(always)]
+unsafe fn pairs<V: Vector>(codes: *const u8) -> [V::Ints; PIECES] {
+    let (mut pieces, mask) = ([V::zero(); PIECES], V::each_byte(3));
+    for quarter in 0..2 {
+        let four = plane::<V>(codes, quarter);
+        pieces[4 * quarter] = V::and(four, mask);
+        pieces[4 * quarter + 1] = V::and(V::right::<2>(four), mask);
+        pieces[4 * quarter + 2] = V::and(V::right::<4>(four), mask);
+        pieces[4 * quarter + 3] = V::and(V::right::<6>(four), mask);
     }
     pieces
 }
@@ -239,6 +274,15 @@ macro_rules! plain_scales {
             }
         }
     )*};
+}
+
+impl<B: Unpack> Unpack for Nested<B> {
+    type Kind = B::Kind;
+
+    #[inline(always)]
+    unsafe fn scales<V: Vector>(heads: Heads, index: usize) -> Scales<V> {
+        B::scales::<V>(heads, index)
+    }
 }
 
 plain_scales!(Q4_0: Biased, Q4_1: Offset, Q5_0: Biased, Q5_1: Offset, Q8_0: Wide, Iq4Nl: Wide);

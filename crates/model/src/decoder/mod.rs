@@ -7,6 +7,7 @@
 
 mod attention;
 mod feed_forward;
+mod head;
 mod kv;
 mod layer;
 mod product;
@@ -15,23 +16,21 @@ mod workspace;
 use std::io;
 use std::sync::Arc;
 
-use formwork_lm::{Batch, LanguageModel, Logits, ModelError, Role, Run, SequenceId, Wanted, masked};
-use formwork_vocab::{TokenId, TokenSet};
+use formwork_lm::{Batch, LanguageModel, Logits, ModelError, Role, Run, SequenceId, Wanted};
+use formwork_vocab::TokenId;
 use rustc_hash::FxHashMap;
 
 use self::kv::KvCache;
 use self::layer::{Pass, Segment};
-use self::product::{Rounded, Rounding, all_rows, some_rows};
+use self::product::Rounding;
 use self::workspace::{Workspace, room};
-use crate::ops::{rms_norm, scale, softcap};
+use crate::ops::scale;
 use crate::rope::Rope;
 use crate::spec::ModelSpec;
 use crate::weights::{Packed, Weights};
 
 /// Tokens that go through the layers together.
 const PIECE: usize = 256;
-/// The whole head is computed where more than one token in this many is wanted.
-const SPARSE_HEAD: usize = 4;
 
 /// What is computed with: shared by all decoders of a model.
 #[derive(Debug)]
@@ -172,63 +171,6 @@ impl Network {
         &workspace.residual[..len]
     }
 
-    /// The logits that runs want after their last tokens, `[runs][rows][vocabulary]`.
-    fn logits(&self, runs: &[Progress<'_>], rounded: &mut Rounded) -> Vec<Vec<Vec<f32>>> {
-        let head = &self.weights.head;
-        let is_sparse = |set: &TokenSet| set.count() * SPARSE_HEAD < head.rows;
-        let runs: Vec<_> = runs.iter().map(|progress| self.wanted_rows(progress)).collect();
-        // Those that want a whole row read the head together.
-        let is_full = |wanted: Option<&TokenSet>| !wanted.is_some_and(is_sparse);
-        let full = runs.iter().flatten().filter(|(_, wanted)| is_full(*wanted));
-        let x: Vec<f32> = full.flat_map(|(x, _)| x).copied().collect();
-        let full = all_rows(rounded, head, &x);
-        let full = match full.len() {
-            len if len == head.rows => vec![full],
-            _ => full.chunks_exact(head.rows).map(<[f32]>::to_vec).collect(),
-        };
-        let mut full = full.into_iter();
-        let mut row = |(x, wanted): &(Vec<f32>, Option<&TokenSet>)| match wanted {
-            Some(set) if is_sparse(set) => self.some_logits(x, set, rounded),
-            _ => masked(self.finished(full.next().unwrap_or_default()), *wanted),
-        };
-        runs.iter().map(|rows| rows.iter().map(&mut row).collect()).collect()
-    }
-
-    /// What goes into the head for each row that a run wants, with the tokens that it is wanted for.
-    fn wanted_rows<'a>(&self, progress: &Progress<'a>) -> Vec<(Vec<f32>, Option<&'a TokenSet>)> {
-        let x = self.normed(&progress.x);
-        let rows = x.chunks_exact(self.spec.hidden).map(<[f32]>::to_vec);
-        rows.zip(progress.run.wanted.rows()).collect()
-    }
-
-    /// What the head meets, from the residual stream.
-    fn normed(&self, x: &[f32]) -> Vec<f32> {
-        let mut out = vec![0.0; x.len()];
-        rms_norm(x, &self.weights.output_norm, self.spec.norm_epsilon, &mut out);
-        out
-    }
-
-    /// A row of logits of which only some tokens are wanted.
-    fn some_logits(&self, x: &[f32], wanted: &TokenSet, rounded: &mut Rounded) -> Vec<f32> {
-        let head = &self.weights.head;
-        let rows = wanted.iter().map(|token| token.0).filter(|&token| token < head.rows as u32);
-        let rows: Vec<u32> = rows.collect();
-        let mut logits = vec![f32::NEG_INFINITY; head.rows];
-        for (&row, logit) in rows.iter().zip(self.finished(some_rows(rounded, head, x, &rows))) {
-            logits[row as usize] = logit;
-        }
-        logits
-    }
-
-    /// Logits from products with rows of the head.
-    fn finished(&self, mut logits: Vec<f32>) -> Vec<f32> {
-        scale(&mut logits, self.spec.logit_scale);
-        if let Some(cap) = self.spec.logit_softcap {
-            softcap(&mut logits, cap);
-        }
-        logits
-    }
-
     /// The residual stream of a text, `[tokens, hidden]`, as it enters the first layer and leaves each.
     pub(crate) fn hidden_states(&self, tokens: &[TokenId]) -> Result<Vec<Vec<f32>>, ModelError> {
         ModelError::check_tokens(tokens, self.spec.vocabulary)?;
@@ -312,7 +254,7 @@ impl LanguageModel for Decoder {
         // On a thread of the pool, the many short parallel regions of a pass start without waking anybody up first.
         let logits = rayon::scope(|_| {
             network.advance(&mut runs, workspace);
-            network.logits(&runs, &mut workspace.rounded)
+            network.logits(&runs, &mut workspace.head, &mut workspace.rounded)
         });
         self.sequences.extend(runs.into_iter().map(|progress| (progress.run.sequence, progress.cache)));
         Ok(Logits::new(logits))

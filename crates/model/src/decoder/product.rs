@@ -129,7 +129,12 @@ impl Rounded {
     }
 
     /// The rows of `x`, one per token, as they meet weights: as they are, where these are floats alone, else rounded as well.
-    fn rows<'a>(&'a mut self, is_rounded: bool, roundings: &[Rounding], x: &'a [f32]) -> Activations<'a> {
+    pub(super) fn rows<'a>(
+        &'a mut self,
+        is_rounded: bool,
+        roundings: &[Rounding],
+        x: &'a [f32],
+    ) -> Activations<'a> {
         let columns = x.len() / roundings.len();
         let rows = x.chunks_exact(columns);
         // Rows that are not whole groups are of floats.

@@ -1,5 +1,6 @@
 //! Memory of a pass that is kept for the next: what is large is not asked for again, and not cleared in between.
 
+use super::head::Outlook;
 use super::product::Rounded;
 
 /// What a layer writes on its way, `[tokens, …]` each. Nothing of it is read before it is written.
@@ -17,6 +18,7 @@ pub(super) struct Workspace {
     pub(super) gate: Vec<f32>,
     pub(super) up: Vec<f32>,
     pub(super) rounded: Rounded,
+    pub(super) head: Outlook,
 }
 
 /// The first `len` elements, of which there are so many afterwards; what is in them does not count.

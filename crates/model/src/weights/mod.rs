@@ -4,6 +4,8 @@ mod bind;
 mod matrix;
 mod packed;
 
+use formwork_kernels::{Encoding, Packing};
+
 pub use self::bind::Quantization;
 pub(crate) use self::matrix::Matrix;
 pub(crate) use self::packed::Packed;
@@ -58,6 +60,9 @@ pub(crate) struct GatedLinear<M = Matrix> {
     pub(crate) down: Linear<M>,
 }
 
+/// How a matrix of some type is packed.
+type Order = fn(Encoding) -> Packing;
+
 /// All weights of a model.
 #[derive(Debug)]
 pub(crate) struct Weights<M = Matrix> {
@@ -81,29 +86,32 @@ impl Weights {
 }
 
 impl<M> Weights<M> {
-    /// Shows all matrices but the embedding.
-    fn each(&self, see: &mut impl FnMut(&M)) {
+    /// Shows all matrices but the embedding, with how they are to be packed.
+    fn each(&self, see: &mut impl FnMut(&M, Order)) {
+        let mut plain = |matrix: &M| see(matrix, Packing::plain);
         for layer in &self.layers {
             for linear in [&layer.query, &layer.key, &layer.value, &layer.output] {
-                see(&linear.weight);
+                plain(&linear.weight);
             }
             match &layer.feed_forward {
-                FeedForward::Dense(dense) => dense.each(see),
+                FeedForward::Dense(dense) => dense.each(&mut plain),
                 FeedForward::Experts { router, experts, .. } => {
-                    see(&router.weight);
+                    plain(&router.weight);
                     for expert in experts {
-                        expert.each(see);
+                        expert.each(&mut plain);
                     }
                 }
             }
         }
-        see(&self.head);
+        see(&self.head, Packing::nested);
     }
 
     /// The same weights with what `into` makes of each matrix, in the order of [`Weights::each`].
-    fn map<T>(self, into: &mut impl FnMut(M) -> T) -> Weights<T> {
-        let layers = self.layers.into_iter().map(|layer| layer.map(into)).collect();
-        Weights { embedding: self.embedding, layers, output_norm: self.output_norm, head: into(self.head) }
+    fn map<T>(self, into: &mut impl FnMut(M, Order) -> T) -> Weights<T> {
+        let mut plain = |matrix| into(matrix, Packing::plain);
+        let layers = self.layers.into_iter().map(|layer| layer.map(&mut plain)).collect();
+        let head = into(self.head, Packing::nested);
+        Weights { embedding: self.embedding, layers, output_norm: self.output_norm, head }
     }
 }
 

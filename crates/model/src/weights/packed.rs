@@ -7,12 +7,11 @@
 use std::io;
 use std::sync::Arc;
 
-use formwork_kernels::{Activation, Outputs, PackedRows, TILE_ROWS, pack};
+use formwork_kernels::{Activation, Bounds, Outputs, PackedRows, Packing, Sketch, TILE_ROWS, pack};
 use memmap2::{Mmap, MmapMut};
 use rayon::prelude::*;
 
-use super::{Matrix, Weights};
-use formwork_kernels::Encoding;
+use super::{Matrix, Order, Weights};
 
 /// A weight matrix in the order of the kernels, one output per row.
 #[derive(Clone, Debug)]
@@ -20,7 +19,7 @@ pub(crate) struct Packed {
     memory: Arc<Mmap>,
     /// Where it begins.
     offset: usize,
-    encoding: Encoding,
+    packing: Packing,
     /// Outputs.
     pub(crate) rows: usize,
     /// Inputs.
@@ -29,14 +28,14 @@ pub(crate) struct Packed {
 
 impl Packed {
     fn view(&self) -> PackedRows<'_> {
-        let len = PackedRows::bytes_for(self.encoding, self.rows, self.columns);
+        let len = PackedRows::bytes_for(self.packing, self.rows, self.columns);
         let bytes = &self.memory[self.offset..self.offset + len];
-        PackedRows::new(self.encoding, self.rows, self.columns, bytes)
+        PackedRows::new(self.packing, self.rows, self.columns, bytes)
     }
 
     /// The bytes that sixteen rows take.
     pub(crate) const fn tile_bytes(&self) -> usize {
-        PackedRows::tile_bytes(self.encoding, self.columns)
+        PackedRows::tile_bytes(self.packing, self.columns)
     }
 
     /// Expands a row.
@@ -54,9 +53,19 @@ impl Packed {
         self.view().tile(tile, x)
     }
 
+    /// Bounds of the products of a tile's rows; `None` where the matrix is not packed for that.
+    pub(crate) fn bounds(&self, tile: usize, x: &Sketch) -> Option<Bounds> {
+        self.view().bounds(tile, x)
+    }
+
+    /// Whether there are bounds of products.
+    pub(crate) const fn is_nested(&self) -> bool {
+        self.packing.is_nested()
+    }
+
     /// Whether the elements are plain floats.
     pub(crate) const fn is_float(&self) -> bool {
-        self.encoding.is_float()
+        self.packing.encoding().is_float()
     }
 }
 
@@ -67,42 +76,43 @@ impl Weights<Matrix> {
     /// When the system has no memory for them.
     pub(crate) fn pack(self) -> io::Result<Weights<Packed>> {
         let mut len = 0;
-        self.each(&mut |matrix| len += packed_bytes(matrix));
+        self.each(&mut |matrix, order| len += packed_bytes(matrix, order));
         let mut memory = MmapMut::map_anon(len.max(1))?;
         #[cfg(target_os = "linux")]
         if let Err(error) = memory.advise(memmap2::Advice::HugePage) {
             tracing::debug!(%error, "huge pages were refused");
         }
         let mut room = &mut memory[..];
-        self.each(&mut |matrix| {
-            let own = room.split_off_mut(..packed_bytes(matrix)).unwrap_or_default();
-            fill(matrix, own);
+        self.each(&mut |matrix, order| {
+            let own = room.split_off_mut(..packed_bytes(matrix, order)).unwrap_or_default();
+            fill(matrix, order(matrix.encoding()), own);
         });
         let memory = Arc::new(memory.make_read_only()?);
         let mut offset = 0;
-        Ok(self.map(&mut |matrix| {
+        Ok(self.map(&mut |matrix, order| {
             let start = offset;
-            offset += packed_bytes(&matrix);
+            offset += packed_bytes(&matrix, order);
             let Matrix { rows, columns, .. } = matrix;
-            Packed { memory: Arc::clone(&memory), offset: start, encoding: matrix.encoding(), rows, columns }
+            let packing = order(matrix.encoding());
+            Packed { memory: Arc::clone(&memory), offset: start, packing, rows, columns }
         }))
     }
 }
 
-fn packed_bytes(matrix: &Matrix) -> usize {
-    PackedRows::bytes_for(matrix.encoding(), matrix.rows, matrix.columns)
+fn packed_bytes(matrix: &Matrix, order: Order) -> usize {
+    PackedRows::bytes_for(order(matrix.encoding()), matrix.rows, matrix.columns)
 }
 
 /// Writes the rows of `matrix` to `out`, in parallel, and releases them as it goes.
-fn fill(matrix: &Matrix, out: &mut [u8]) {
+fn fill(matrix: &Matrix, packing: Packing, out: &mut [u8]) {
     /// Small enough for the cache, large enough to be worth a thread.
     const BYTES_AT_ONCE: usize = 1 << 18;
-    let (encoding, columns, row_bytes) = (matrix.encoding(), matrix.columns, matrix.row_bytes());
+    let (columns, row_bytes) = (matrix.columns, matrix.row_bytes());
     if matrix.rows == 0 || columns == 0 {
         return;
     }
     let tiles = (BYTES_AT_ONCE / (TILE_ROWS * row_bytes)).max(1);
-    let tile_bytes = PackedRows::tile_bytes(encoding, columns);
+    let tile_bytes = PackedRows::tile_bytes(packing, columns);
     let rows_at_once = tiles * TILE_ROWS;
     matrix
         .all_bytes()
@@ -110,7 +120,7 @@ fn fill(matrix: &Matrix, out: &mut [u8]) {
         .zip(out.par_chunks_mut(tiles * tile_bytes))
         .enumerate()
         .for_each(|(piece, (rows, out))| {
-            pack(encoding, rows, row_bytes, out);
+            pack(packing, rows, row_bytes, out);
             let first = piece * rows_at_once;
             matrix.release(first..matrix.rows.min(first + rows_at_once));
         });

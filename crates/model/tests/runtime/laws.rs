@@ -1,5 +1,7 @@
 //! What holds for every model, weights of any type and tokens of any kind.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use candle_core::quantized::GgmlDType;
 use formwork_lm::{Batch, LanguageModel, Role, Run, Wanted, masked};
 use formwork_model::OpenOptions;
@@ -154,6 +156,34 @@ fn a_sparse_head_equals_the_full_one_bit_by_bit() {
             }
         }
     });
+}
+
+/// Whatever was read of the head before, and however little of the others is there.
+#[test]
+fn the_largest_logits_equal_those_of_the_full_head_bit_by_bit() {
+    let left_out = AtomicUsize::new(0);
+    each_model(|model| {
+        for (seed, step) in (0..24).flat_map(|seed| [0, 1, 3, 17].map(|step| (seed, step))) {
+            let prompt = tokens(5, seed);
+            let mut set = TokenSet::empty(model.vocab_size());
+            (3..model.vocab_size()).step_by(step.max(1)).for_each(|token| set.insert(TokenId(token as u32)));
+            let set = Some(&set).filter(|_| step > 0);
+            let sequence = model.open();
+            let full = append(model, sequence, &prompt, Role::Prompt, Wanted::All).unwrap();
+            let full = masked(full, set);
+            model.truncate(sequence, 0).unwrap();
+            let given = append(model, sequence, &prompt, Role::Generated, Wanted::Largest(set)).unwrap();
+            model.close(sequence);
+            let largest = full.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            assert_eq!(given.len(), full.len());
+            for (token, (given, full)) in given.iter().zip(&full).enumerate() {
+                let is_same = given.to_bits() == full.to_bits();
+                assert!(is_same || *given == f32::NEG_INFINITY && *full < largest, "token {token}");
+                left_out.fetch_add(usize::from(!is_same), Ordering::Relaxed);
+            }
+        }
+    });
+    assert!(left_out.into_inner() > 0, "some logits are not computed");
 }
 
 /// Runs of all lengths and roles in one batch give what each gives alone.

@@ -1,0 +1,115 @@
+//! Bounds of products, from what a first look at nested rows shows: which of very many rows has the largest product can mostly be
+//! told without reading them whole.
+//!
+//! Of most groups only the high four bits of the weights are read, and the low bits taken for their middle. What a group's product is off by
+//! then is, after Cauchy and Schwarz, at most its scale times the norm of the low bits' distances from the middle times the norm of
+//! the activations. Groups whose activations are large are read whole, since they would make most of the bound.
+
+use crate::activation::{Activation, Q8Block};
+use crate::format::{BlockFormat, GROUP, bias, each};
+use crate::layout::{Parts, TILE_ROWS, head, head_bytes, levels};
+use crate::nested::{middle, spread_step};
+
+/// Bounds of the products of a tile's rows.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Bounds {
+    /// Products are not below these.
+    pub lower: [f32; TILE_ROWS],
+    /// Nor above these. NaN where there is no telling.
+    pub upper: [f32; TILE_ROWS],
+}
+
+/// A token's activations, and which of them matter.
+#[derive(Clone, Debug, Default)]
+pub struct Sketch {
+    pub(crate) groups: Vec<SketchGroup>,
+    /// Groups of which the high bits are read, and those that are read whole.
+    pub(crate) coarse: Vec<u32>,
+    pub(crate) whole: Vec<u32>,
+}
+
+/// A group of activations.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SketchGroup {
+    pub(crate) x: Q8Block,
+    /// What products may be off by for each unit of the scale and of the row's spread: those of the halves, and of both together.
+    pub(crate) slack: [f32; 3],
+}
+
+impl Sketch {
+    /// Takes a token's activations, of 8 bits. Groups are read whole, those with the largest activations first, until the others
+    /// have no more than `share` of all that there was to be off by.
+    pub fn take(&mut self, x: Activation<'_>, share: f32) {
+        self.groups.clear();
+        self.groups.extend(x.groups().iter().map(SketchGroup::new));
+        let norm = |group: &u32| self.groups[*group as usize].slack[2];
+        self.whole.clear();
+        self.coarse.clear();
+        self.coarse.extend(0..x.groups().len() as u32);
+        self.coarse.sort_unstable_by(|a, b| norm(a).total_cmp(&norm(b)));
+        let most = share * self.coarse.iter().map(norm).sum::<f32>();
+        let mut sum = 0.0;
+        let fits = |group: &&u32| {
+            sum += norm(group);
+            sum <= most
+        };
+        let count = self.coarse.iter().take_while(fits).count();
+        self.whole.extend(self.coarse.drain(count..));
+        // In the order of memory.
+        self.coarse.sort_unstable();
+        self.whole.sort_unstable();
+        // What the sums of a bound and of a product may be off by themselves: each has two terms a group, of weights up to 128.
+        let rounding = (4 * x.groups().len() + 8) as f32 * f32::EPSILON * 128.0 * (GROUP as f32).sqrt();
+        for (groups, unread) in [(&self.coarse, 1.0), (&self.whole, 0.0)] {
+            for &group in groups {
+                let slack = &mut self.groups[group as usize].slack;
+                *slack = slack.map(|norm| norm * (unread + rounding));
+            }
+        }
+    }
+}
+
+impl SketchGroup {
+    /// With the norms of the activations.
+    fn new(x: &Q8Block) -> Self {
+        let squares = |q: &[i8]| q.iter().map(|&q| i32::from(q) * i32::from(q)).sum::<i32>();
+        let (first, second) = x.q.split_at(GROUP / 2);
+        let squares = [squares(first), squares(second), squares(&x.q)];
+        Self { x: *x, slack: squares.map(|squares| x.scale * (squares as f32).sqrt()) }
+    }
+}
+
+/// The bounds of a tile's rows, by plain loops.
+pub(crate) fn bounds<B: BlockFormat>(tile: &[u8], x: &Sketch) -> Bounds {
+    let columns = x.groups.len() * GROUP;
+    let parts = Parts::of::<B>(tile, columns);
+    let groups = B::LEN / GROUP;
+    let halves = if B::SPLIT { 2 } else { 1 };
+    let (mut sums, mut slacks) = ([0f32; TILE_ROWS], [0f32; TILE_ROWS]);
+    for (list, is_whole) in [(&x.coarse, false), (&x.whole, true)] {
+        for &group in list {
+            let group = group as usize;
+            let SketchGroup { x, slack } = &x.groups[group];
+            let heads = &parts.heads[group / groups * head_bytes::<B>()..];
+            let levels = levels::<B, TILE_ROWS>(parts.codes::<B>(group), 0);
+            for row in 0..TILE_ROWS {
+                let header = B::header(&head::<B>(heads, row));
+                for half in 0..halves {
+                    let elements = half * GROUP / halves..(half + 1) * GROUP / halves;
+                    let weight = |i: usize| {
+                        let level = i32::from(levels[i / 4][row][i % 4]);
+                        let low = if is_whole { level } else { level >> B::LOW << B::LOW | middle::<B>() };
+                        low - i32::from(bias::<B>())
+                    };
+                    let integer: i32 = elements.map(|i| weight(i) * i32::from(x.q[i])).sum();
+                    let scale = header.scale[group % groups * halves + half];
+                    sums[row] += scale * x.scale * integer as f32;
+                    slacks[row] += scale.abs() * slack[if B::SPLIT { half } else { 2 }];
+                }
+            }
+        }
+    }
+    let spreads = &parts.heads[columns / B::LEN * head_bytes::<B>()..];
+    let slacks: [f32; TILE_ROWS] = each(|row| slacks[row] * (f32::from(spreads[row]) * spread_step::<B>()));
+    Bounds { lower: each(|row| sums[row] - slacks[row]), upper: each(|row| sums[row] + slacks[row]) }
+}

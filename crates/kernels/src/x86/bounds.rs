@@ -1,0 +1,90 @@
+//! Bounds of the products of nested rows.
+
+use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+
+use super::unpack::{Heads, Unpack, low_levels, nibbles};
+use super::vector::Vector;
+use crate::bounds::{Bounds, Sketch};
+use crate::format::GROUP;
+use crate::layout::{PIECES, PLANE, TILE_ROWS, code_bytes, head_bytes, heads_bytes, low_bytes};
+use crate::nested::{middle, spread_step};
+use crate::products::Tiles;
+
+/// How many tiles ahead of the computation weights are asked for.
+const AHEAD: usize = 2;
+
+/// The bounds of a tile's rows.
+///
+/// # Safety
+/// The processor must have the instructions of `V`, and the tile's rows be as long as the activations.
+#[inline(always)]
+pub(super) unsafe fn bounds<B: Unpack, V: Vector>(tile: Tiles<'_>, x: &Sketch) -> Bounds {
+    const { assert!(B::BITS == B::LOW + 4 && matches!(B::LOW, 2 | 4)) };
+    let heads = tile.bytes.as_ptr();
+    let codes = heads.add(heads_bytes::<B>(tile.columns));
+    let low = codes.add(tile.columns / GROUP * code_bytes::<B>());
+    let spreads = heads.add(tile.columns / B::LEN * head_bytes::<B>());
+    let next = AHEAD * tile.tile_bytes;
+    let parts = if B::SPLIT { 2 } else { 1 };
+    let mut out = Bounds { lower: [0.0; TILE_ROWS], upper: [0.0; TILE_ROWS] };
+    for line in 0..heads_bytes::<B>(tile.columns) / PLANE {
+        _mm_prefetch::<_MM_HINT_T1>(heads.wrapping_add(next + line * PLANE).cast());
+    }
+    for row in (0..TILE_ROWS).step_by(V::ROWS) {
+        let at = row * size_of::<i32>();
+        let (mut sums, mut slacks) = (V::each_float(0.0), V::each_float(0.0));
+        for (groups, is_whole) in [(&x.coarse, false), (&x.whole, true)] {
+            for &group in groups {
+                let group = group as usize;
+                let of = x.groups.get_unchecked(group);
+                let codes = codes.add(group * code_bytes::<B>() + at);
+                prefetch(codes.wrapping_add(next), code_bytes::<B>());
+                let high = nibbles::<V>(codes);
+                let mut rest = [V::zero(); PIECES];
+                if is_whole {
+                    let low = low.add(group * low_bytes::<B>() + at);
+                    prefetch(low.wrapping_add(next), low_bytes::<B>());
+                    rest = low_levels::<B, V>(low);
+                }
+                let bytes = heads.add(group / (B::LEN / GROUP) * head_bytes::<B>());
+                let scales = B::scales::<V>(Heads { bytes, first: row }, group % (B::LEN / GROUP));
+                let fours: &[[i8; 4]; PIECES] = &*(&raw const of.x.q).cast();
+                for part in 0..parts {
+                    let pieces = part * (PIECES / parts)..(part + 1) * (PIECES / parts);
+                    let (mut highs, mut lows) = (V::zero(), V::zero());
+                    for piece in pieces {
+                        let four = V::each_int(i32::from_le_bytes(fours[piece].map(i8::cast_unsigned)));
+                        highs = V::dot(highs, high[piece], four);
+                        if is_whole {
+                            lows = V::dot(lows, rest[piece], four);
+                        }
+                    }
+                    // What the bias adds, and without the low bits their middle, in place of them.
+                    let minus = if B::SPLIT { of.x.minuses[part] } else { of.x.minus };
+                    let bias = 1 << B::BIAS.unwrap_or_default();
+                    let taken = if is_whole { bias } else { bias - middle::<B>() };
+                    let integers = V::add(V::left_lanes(highs, B::LOW as u32), V::each_int(minus * taken));
+                    let integers = if is_whole { V::add(integers, lows) } else { integers };
+                    let scale = V::times(scales.scale[part], V::each_float(of.x.scale));
+                    sums = V::add_product(scale, V::to_floats(integers), sums);
+                    let slack = of.slack[if B::SPLIT { part } else { 2 }];
+                    slacks = V::add_product(V::abs(scales.scale[part]), V::each_float(slack), slacks);
+                }
+            }
+        }
+        let spreads = V::to_floats(V::widen(V::load_bytes(spreads.add(row))));
+        let slacks = V::times(slacks, V::times(spreads, V::each_float(spread_step::<B>())));
+        V::store_floats(out.upper[row..].as_mut_ptr(), V::plus(sums, slacks));
+        let minus = V::times(slacks, V::each_float(-1.0));
+        V::store_floats(out.lower[row..].as_mut_ptr(), V::plus(sums, minus));
+    }
+    out
+}
+
+/// Asks for what will be wanted soon.
+#[inline(always)]
+unsafe fn prefetch(from: *const u8, bytes: usize) {
+    for line in (0..bytes).step_by(PLANE) {
+        _mm_prefetch::<_MM_HINT_T1>(from.wrapping_add(line).cast());
+    }
+}

@@ -1,0 +1,273 @@
+//! The head: logits, of which not all are always wanted.
+//!
+//! Of a few tokens only their rows are computed. Where only the largest logit matters, as it does to greedy decoding, bounds of all
+//! products come first, for half of the bytes: what cannot be the largest is not computed at all ([`PackedRows::bounds`]).
+//!
+//! [`PackedRows::bounds`]: formwork_kernels::PackedRows::bounds
+
+use formwork_kernels::{Activation, Sketch, TILE_ROWS};
+use formwork_lm::{Wanted, masked};
+use formwork_vocab::TokenSet;
+use rayon::prelude::*;
+
+use super::product::{Rounded, Rounding, all_rows, some_rows};
+use super::{Network, Progress};
+use crate::ops::{rms_norm, scale, softcap};
+use crate::weights::Packed;
+
+/// The whole head is computed where more than one token in this many is wanted.
+const SPARSE: usize = 4;
+/// Of so few tokens all logits are computed, whether they can be the largest or not.
+const FEW: usize = 64;
+/// Tiles in a piece of work for a thread.
+const PIECE_TILES: usize = 64;
+
+/// A row of logits that a run wants.
+struct Row<'a> {
+    /// What goes into the head.
+    x: Vec<f32>,
+    /// The tokens that it is wanted for; `None` for all.
+    tokens: Option<&'a TokenSet>,
+    is_largest: bool,
+}
+
+impl Network {
+    /// The logits that runs want after their last tokens, `[runs][rows][vocabulary]`.
+    pub(super) fn logits(
+        &self,
+        runs: &[Progress<'_>],
+        outlook: &mut Outlook,
+        rounded: &mut Rounded,
+    ) -> Vec<Vec<Vec<f32>>> {
+        let head = &self.weights.head;
+        let is_sparse = |row: &Row<'_>| row.tokens.is_some_and(|set| set.count() * SPARSE < head.rows);
+        let runs: Vec<_> = runs.iter().map(|progress| self.rows(progress)).collect();
+        // Several tokens read the head together, and then it is read whole.
+        let is_alone = runs.iter().flatten().filter(|row| !is_sparse(row)).count() == 1;
+        let is_bounded = |row: &Row<'_>| {
+            let is_many = row.tokens.is_none_or(|set| set.count() > FEW);
+            row.is_largest && is_alone && is_many && self.has_bounds()
+        };
+        let is_full = |row: &&Row<'_>| !is_bounded(row) && !is_sparse(row);
+        let x: Vec<f32> = runs.iter().flatten().filter(is_full).flat_map(|row| &row.x).copied().collect();
+        let full = all_rows(rounded, head, &x);
+        let full = match full.len() {
+            len if len == head.rows => vec![full],
+            _ => full.chunks_exact(head.rows).map(<[f32]>::to_vec).collect(),
+        };
+        let mut full = full.into_iter();
+        let mut logits = |row: &Row<'_>| match row.tokens {
+            tokens if is_bounded(row) => self.largest_logits(&row.x, tokens, outlook, rounded),
+            Some(tokens) if is_sparse(row) => self.some_logits(&row.x, tokens, rounded),
+            tokens => {
+                let mut logits = full.next().unwrap_or_default();
+                self.finish(&mut logits);
+                masked(logits, tokens)
+            }
+        };
+        runs.iter().map(|rows| rows.iter().map(&mut logits).collect()).collect()
+    }
+
+    /// The rows that a run wants, oldest first.
+    fn rows<'a>(&self, progress: &Progress<'a>) -> Vec<Row<'a>> {
+        let x = self.normed(&progress.x);
+        let is_largest = matches!(progress.run.wanted, Wanted::Largest(_));
+        let row = |(x, tokens): (&[f32], _)| Row { x: x.to_vec(), tokens, is_largest };
+        x.chunks_exact(self.spec.hidden).zip(progress.run.wanted.rows()).map(row).collect()
+    }
+
+    /// What the head meets, from the residual stream.
+    pub(super) fn normed(&self, x: &[f32]) -> Vec<f32> {
+        let mut out = vec![0.0; x.len()];
+        rms_norm(x, &self.weights.output_norm, self.spec.norm_epsilon, &mut out);
+        out
+    }
+
+    /// A row of logits of which only some tokens are wanted.
+    fn some_logits(&self, x: &[f32], wanted: &TokenSet, rounded: &mut Rounded) -> Vec<f32> {
+        let head = &self.weights.head;
+        let rows = wanted.iter().map(|token| token.0).filter(|&token| token < head.rows as u32);
+        let rows: Vec<u32> = rows.collect();
+        let mut some = some_rows(rounded, head, x, &rows);
+        self.finish(&mut some);
+        let mut logits = vec![f32::NEG_INFINITY; head.rows];
+        for (&row, logit) in rows.iter().zip(some) {
+            logits[row as usize] = logit;
+        }
+        logits
+    }
+
+    /// Turns products with rows of the head into logits.
+    fn finish(&self, products: &mut [f32]) {
+        scale(products, self.spec.logit_scale);
+        if let Some(cap) = self.spec.logit_softcap {
+            softcap(products, cap);
+        }
+    }
+
+    /// Whether the largest logit can be told by bounds.
+    fn has_bounds(&self) -> bool {
+        self.weights.head.is_nested() && self.spec.logit_scale > 0.0
+    }
+
+    /// A row of logits of which the largest is there, that of a wanted token, with all that equal it.
+    fn largest_logits(
+        &self,
+        x: &[f32],
+        wanted: Option<&TokenSet>,
+        outlook: &mut Outlook,
+        rounded: &mut Rounded,
+    ) -> Vec<f32> {
+        let head = &self.weights.head;
+        let x = rounded.rows(true, &[Rounding::Coarse], x)[0];
+        let sketch = outlook.sketch(x);
+        let rows = Rows { head, wanted };
+        let mut logits = vec![f32::NEG_INFINITY; head.rows];
+        let best = rows.upper_bounds(sketch, &mut logits);
+        let least = best.map_or(f32::NEG_INFINITY, |row| {
+            self.surely_less(head.tile(row / TILE_ROWS, x)[row % TILE_ROWS])
+        });
+        let computed = rows.replace(&mut logits, least, |tile| {
+            let mut logits = head.tile(tile, x);
+            self.finish(&mut logits);
+            logits
+        });
+        outlook.learn(computed * TILE_ROWS, wanted.map_or(head.rows, TokenSet::count));
+        logits
+    }
+
+    /// A product so much below `product` that what is less gives a smaller logit, however logits are rounded.
+    fn surely_less(&self, product: f32) -> f32 {
+        /// Many times as much as roundings are, relative to the largest logit there can be.
+        const MARGIN: f32 = 1e-5;
+        let less = product - MARGIN * product.abs();
+        let Some(cap) = self.spec.logit_softcap else { return less };
+        // Caps bring logits nearer to each other.
+        let scaled = product * self.spec.logit_scale / cap;
+        let capped = (scaled.tanh() - MARGIN).atanh() * cap / self.spec.logit_scale;
+        if capped.is_nan() { f32::NEG_INFINITY } else { less.min(capped) }
+    }
+}
+
+/// Rows of the head, those of wanted tokens; `None` for all.
+#[derive(Clone, Copy)]
+struct Rows<'a> {
+    head: &'a Packed,
+    wanted: Option<&'a TokenSet>,
+}
+
+impl Rows<'_> {
+    /// Those of a tile that are wanted, a bit each.
+    fn wanted(self, tile: usize) -> u16 {
+        self.wanted.map_or(u16::MAX, |wanted| bits(wanted, tile))
+    }
+
+    /// Writes upper bounds of the products of wanted rows to `out`, and -inf for others. Gives the row with the greatest lower
+    /// bound.
+    fn upper_bounds(self, x: &Sketch, out: &mut [f32]) -> Option<usize> {
+        let piece = |(piece, out): (usize, &mut [f32])| {
+            let (mut best, mut greatest) = (None, f32::NEG_INFINITY);
+            for (tile, out) in (piece * PIECE_TILES..).zip(out.chunks_mut(TILE_ROWS)) {
+                let wanted = self.wanted(tile);
+                let bounds = if wanted == 0 { None } else { self.head.bounds(tile, x) };
+                out.fill(f32::NEG_INFINITY);
+                let Some(bounds) = bounds else { continue };
+                for (row, out) in out.iter_mut().enumerate().filter(|(row, _)| wanted >> row & 1 == 1) {
+                    *out = bounds.upper[row];
+                    if bounds.lower[row] > greatest {
+                        (best, greatest) = (Some(tile * TILE_ROWS + row), bounds.lower[row]);
+                    }
+                }
+            }
+            (best, greatest)
+        };
+        let pieces = out.par_chunks_mut(PIECE_TILES * TILE_ROWS).enumerate().map(piece);
+        pieces.reduce(|| (None, f32::NEG_INFINITY), |a, b| if b.1 > a.1 { b } else { a }).0
+    }
+
+    /// Writes the logits of tiles with a row of which the bound is not below `least` over their bounds, and -inf over the others.
+    /// Gives how many tiles there were.
+    fn replace(
+        self,
+        bounds: &mut [f32],
+        least: f32,
+        logits: impl Fn(usize) -> [f32; TILE_ROWS] + Sync,
+    ) -> usize {
+        let piece = |(piece, bounds): (usize, &mut [f32])| {
+            let mut computed = 0;
+            for (tile, bounds) in (piece * PIECE_TILES..).zip(bounds.chunks_mut(TILE_ROWS)) {
+                let wanted = self.wanted(tile);
+                // Where a bound is no number, the logit may be anything.
+                let is_less = bounds.iter().all(|bound| *bound < least);
+                bounds.fill(f32::NEG_INFINITY);
+                if wanted == 0 || is_less {
+                    continue;
+                }
+                let logits = logits(tile).into_iter().zip(bounds).enumerate();
+                for (_, (logit, out)) in logits.filter(|(row, _)| wanted >> row & 1 == 1) {
+                    *out = logit;
+                }
+                computed += 1;
+            }
+            computed
+        };
+        bounds.par_chunks_mut(PIECE_TILES * TILE_ROWS).enumerate().map(piece).sum()
+    }
+}
+
+/// The tokens of a tile that are in a set, a bit each.
+fn bits(set: &TokenSet, tile: usize) -> u16 {
+    const TILES: usize = 64 / TILE_ROWS;
+    let word = set.words().get(tile / TILES).copied().unwrap_or_default();
+    (word >> (tile % TILES * TILE_ROWS)) as u16
+}
+
+/// How much of the head is read at first, as has paid before. Results do not depend on it.
+#[derive(Debug)]
+pub(super) struct Outlook {
+    sketch: Sketch,
+    /// What bounds may be off by, of what they would be with high bits alone: see [`Sketch::take`].
+    share: f32,
+}
+
+impl Default for Outlook {
+    fn default() -> Self {
+        Self { sketch: Sketch::default(), share: 0.75 }
+    }
+}
+
+impl Outlook {
+    fn sketch(&mut self, x: Activation<'_>) -> &Sketch {
+        self.sketch.take(x, self.share);
+        &self.sketch
+    }
+
+    /// Where many rows had to be computed, bounds should be narrower; where few, they need not be as narrow.
+    fn learn(&mut self, computed: usize, wanted: usize) {
+        let share = if computed * 16 > wanted {
+            self.share * 0.9
+        } else if computed * 64 < wanted {
+            self.share * 1.03
+        } else {
+            self.share
+        };
+        self.share = share.clamp(0.2, 1.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use formwork_vocab::TokenId;
+
+    use super::*;
+
+    #[test]
+    fn tokens_of_tiles_are_those_of_the_set() {
+        let mut set = TokenSet::empty(100);
+        for token in [0, 15, 16, 63, 64, 99] {
+            set.insert(TokenId(token));
+        }
+        let tiles: Vec<u16> = (0..8).map(|tile| bits(&set, tile)).collect();
+        assert_eq!(tiles, [0x8001, 1, 0, 0x8000, 1, 0, 8, 0]);
+    }
+}
