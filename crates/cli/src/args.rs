@@ -356,9 +356,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "BYTES", value_parser = size_or_none, default_value = "512M")]
     pub(crate) prefix_cache: u64,
 
-    /// The most tokens to draft from the text itself; 0 drafts none.
-    #[arg(long, value_name = "N", default_value = "0")]
-    pub(crate) speculate: usize,
+    /// The most tokens to draft from the text itself; 0 drafts none [default: a few on the CPU, where they do not
+    /// change what comes, none elsewhere]
+    #[arg(long, value_name = "N")]
+    pub(crate) speculate: Option<usize>,
 
     #[command(flatten)]
     pub(crate) open: OpenArgs,

@@ -29,14 +29,14 @@ pub struct EngineOptions {
     pub step_tokens: usize,
     /// Bytes of keys and values that are kept of prompts for others that begin the same; 0 keeps none.
     pub prefix_cache_bytes: usize,
-    /// The most tokens that are drafted from the text itself for the model to check at once; 0 drafts none. It does not change
-    /// what is generated.
-    pub speculate: usize,
+    /// The most tokens that are drafted from the text itself for the model to check at once; 0 drafts none. `None` drafts a few where
+    /// that does not change what is generated ([`LanguageModel::is_batch_invariant`]), none elsewhere.
+    pub speculate: Option<usize>,
 }
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self { parallel: 8, queue: 256, step_tokens: 512, prefix_cache_bytes: 512 << 20, speculate: 0 }
+        Self { parallel: 8, queue: 256, step_tokens: 512, prefix_cache_bytes: 512 << 20, speculate: None }
     }
 }
 

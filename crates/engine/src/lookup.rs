@@ -8,18 +8,73 @@ use formwork_vocab::TokenId;
 /// How many of the last tokens are looked for, first and last.
 const LONGEST: usize = 4;
 const SHORTEST: usize = 2;
+/// What a drafted token adds to the time of a pass with one token, by which it pays or does not: about what it is on a CPU, whose
+/// time with one token goes to reading weights.
+const COST: f32 = 0.15;
 
-/// The `most` tokens that followed the last ones where they last came before: over and over, where that reaches to the end. None
-/// where they never came.
-pub(crate) fn draft(tokens: &[TokenId], most: usize) -> Vec<TokenId> {
-    for len in (SHORTEST..=LONGEST.min(tokens.len().saturating_sub(1))).rev() {
-        let last = &tokens[tokens.len() - len..];
-        let earlier = &tokens[..tokens.len() - 1];
-        if let Some(at) = earlier.windows(len).rposition(|window| window == last) {
-            return tokens[at + len..].iter().copied().cycle().take(most).collect();
+/// Where the last tokens came before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Precedent {
+    /// How many of them.
+    common: usize,
+    /// What followed there.
+    at: usize,
+}
+
+impl Precedent {
+    /// The last such place, with as many tokens in common as there can be.
+    pub(crate) fn find(tokens: &[TokenId]) -> Option<Self> {
+        let lengths = (SHORTEST..=LONGEST.min(tokens.len().saturating_sub(1))).rev();
+        lengths.into_iter().find_map(|common| {
+            let last = &tokens[tokens.len() - common..];
+            let earlier = &tokens[..tokens.len() - 1];
+            let at = earlier.windows(common).rposition(|window| window == last)?;
+            Some(Self { common, at: at + common })
+        })
+    }
+
+    /// The `count` tokens that followed: over and over, where that reaches to the end.
+    pub(crate) fn draft(self, tokens: &[TokenId], count: usize) -> Vec<TokenId> {
+        tokens[self.at..].iter().copied().cycle().take(count).collect()
+    }
+}
+
+/// How drafts have done so far, which tells how long they had better be.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Record {
+    /// How likely a token is to be right where those before it are, by how many tokens a precedent had in common.
+    chances: [f32; LONGEST - SHORTEST + 1],
+}
+
+impl Default for Record {
+    fn default() -> Self {
+        Self { chances: [0.5, 0.6, 0.7] }
+    }
+}
+
+impl Record {
+    /// How many tokens to draft, at most `most`: as long as one more is likely enough to be right for what it costs beside
+    /// `sequences` that go through the model together. The more there are, the less of the time is for reading weights.
+    pub(crate) fn count(&mut self, precedent: Precedent, sequences: usize, most: usize) -> usize {
+        let chance = &mut self.chances[precedent.common - SHORTEST];
+        let cost = COST * sequences as f32;
+        let count = (1..=most).take_while(|&len| chance.powi(len as i32) >= cost).count();
+        if count == 0 {
+            // What has failed is tried again after a while.
+            *chance += 0.02 * (0.5 - *chance);
+        }
+        count
+    }
+
+    /// Of `drafted` tokens, the first `right` were.
+    pub(crate) fn learn(&mut self, precedent: Precedent, drafted: usize, right: usize) {
+        const WEIGHT: f32 = 0.2;
+        let chance = &mut self.chances[precedent.common - SHORTEST];
+        for index in 0..drafted.min(right + 1) {
+            let was = if index < right { 1.0 } else { 0.0 };
+            *chance += WEIGHT * (was - *chance);
         }
     }
-    Vec::new()
 }
 
 #[cfg(test)]
@@ -28,7 +83,8 @@ mod tests {
 
     fn drafted(text: &str, most: usize) -> String {
         let tokens: Vec<TokenId> = text.bytes().map(|byte| TokenId(byte.into())).collect();
-        draft(&tokens, most).into_iter().map(|token| token.0 as u8 as char).collect()
+        let draft = Precedent::find(&tokens).map(|precedent| precedent.draft(&tokens, most));
+        draft.into_iter().flatten().map(|token| token.0 as u8 as char).collect()
     }
 
     #[test]
@@ -43,5 +99,22 @@ mod tests {
         assert_eq!(drafted("a", 9), "");
         assert_eq!(drafted("", 9), "");
         assert_eq!(drafted("the cat and the", 0), "");
+    }
+
+    #[test]
+    fn drafts_are_as_long_as_they_do_well() {
+        let precedent = Precedent { common: 3, at: 0 };
+        let mut record = Record::default();
+        assert!((1..8).contains(&record.count(precedent, 1, 8)));
+        (0..20).for_each(|_| record.learn(precedent, 8, 8));
+        assert_eq!((record.count(precedent, 1, 8), record.count(precedent, 1, 3)), (8, 3));
+        // Beside many others a drafted token costs as much as any.
+        assert_eq!(record.count(precedent, 8, 8), 0);
+        (0..20).for_each(|_| record.learn(precedent, 8, 0));
+        assert_eq!(record.count(precedent, 1, 8), 0);
+        // Those with more in common have their own record.
+        assert!(record.count(Precedent { common: 4, at: 0 }, 1, 8) > 1);
+        let waits = (0..100).take_while(|_| record.count(precedent, 1, 8) == 0).count();
+        assert!((5..50).contains(&waits), "{waits}");
     }
 }

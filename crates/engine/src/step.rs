@@ -60,13 +60,18 @@ impl Engine {
 
     /// Drafts tokens for those that generate.
     fn draft(&mut self) {
-        let most = self.options.speculate;
+        /// The most tokens, where nothing is said of it.
+        const MOST: usize = 8;
+        let unasked = if self.model.is_batch_invariant() { MOST } else { 0 };
+        let most = self.options.speculate.unwrap_or(unasked);
         if most == 0 || !self.model.can_fork() {
             return;
         }
+        let generating = |sequence: &&Sequence| matches!(sequence.need(), Need::Generated(_));
+        let sequences = self.running.iter().filter(generating).count();
         for mut sequence in std::mem::take(&mut self.running) {
             let drafted = contained(|| {
-                sequence.draft(most);
+                sequence.draft(most, sequences);
                 Ok(())
             });
             match drafted {

@@ -182,6 +182,11 @@ pub trait LanguageModel: Send {
         false
     }
 
+    /// Whether a token's logits have the same bits whatever goes through the model with it.
+    fn is_batch_invariant(&self) -> bool {
+        false
+    }
+
     /// Opens a sequence that begins with the first `len` tokens of another, which it shares with it: nothing is computed, and
     /// nothing copied before one of them writes.
     ///

@@ -95,6 +95,10 @@ impl LanguageModel for ScriptedModel {
         true
     }
 
+    fn is_batch_invariant(&self) -> bool {
+        true
+    }
+
     fn fork(&mut self, sequence: SequenceId, len: usize) -> Result<SequenceId, ModelError> {
         let tokens = self.sequences.get(&sequence).ok_or_else(|| ModelError::unknown_sequence(sequence))?;
         let tokens = tokens[..len.min(tokens.len())].to_vec();

@@ -215,7 +215,7 @@ fn a_request_gives_the_same_tokens_alone_and_among_others_with_any_cache_and_dra
         let alone = engine_with(&path, plain);
         let expected: Vec<_> =
             alike(&alone).into_iter().map(|one| told(alone.generate(one).expect("accepted"))).collect();
-        let options = EngineOptions { step_tokens: 100, speculate: 5, ..EngineOptions::default() };
+        let options = EngineOptions { step_tokens: 100, speculate: Some(5), ..EngineOptions::default() };
         let engine = engine_with(&path, options);
         for round in 0..2 {
             let together: Vec<_> =

@@ -57,7 +57,7 @@ pub(super) fn decode(args: &BenchDecodeArgs, json: Option<&Path>) -> Result<bool
                 forced_tokens: !args.no_forced_tokens,
                 ..Request::new(prompt)
             };
-            let (free, shaped) = subject.decode_both(&request, args.speed.runs.get(), done)?;
+            let (free, shaped) = subject.decode_both(&request, args, done)?;
             (free, Some(shaped))
         }
     };
@@ -144,15 +144,16 @@ impl Subject {
     fn decode_both(
         &self,
         request: &Request,
-        runs: usize,
+        args: &BenchDecodeArgs,
         mut done: impl FnMut(usize),
     ) -> Result<(Rates, Shaped)> {
         let engine = self.model.language_model();
-        let options = EngineOptions { prefix_cache_bytes: 0, ..EngineOptions::default() };
+        let options =
+            EngineOptions { prefix_cache_bytes: 0, speculate: args.speculate, ..EngineOptions::default() };
         let engine = Engine::start(engine, Arc::clone(&self.tokenizer), options);
         let mut model = self.model.language_model();
         let (mut free, mut shaped) = (Rates::default(), Shaped::default());
-        for run in 0..=runs {
+        for run in 0..=args.speed.runs.get() {
             let (_, finish) = engine.generate(request.clone())?.collect()?;
             let Usage { completion_tokens, forced_tokens, .. } = finish.usage;
             ensure!(

@@ -8,8 +8,9 @@ use formwork_lm::Role;
 use formwork_vocab::{TokenId, TokenSet};
 
 use super::{Progress, Sequence};
+use crate::GenerationError;
+use crate::lookup::Precedent;
 use crate::scheduler::Need;
-use crate::{GenerationError, lookup};
 
 /// What a sequence feeds to the model next.
 pub(crate) struct Feed<'a> {
@@ -58,14 +59,18 @@ impl Sequence {
         is_as_given && self.request.sampling.is_greedy() && !self.wants_whole && !self.outbox.tells_logprobs()
     }
 
-    /// Drafts at most `most` tokens for the model to check with those that it is to read.
-    pub(crate) fn draft(&mut self, most: usize) {
+    /// Drafts at most `most` tokens for the model to check with those that it is to read, beside as many `sequences` as there are
+    /// with it.
+    pub(crate) fn draft(&mut self, most: usize, sequences: usize) {
         self.drafts.clear();
         if !matches!(self.need(), Need::Generated(_)) || self.ending.is_some() {
             return;
         }
         // The last token of the budget is not read.
-        let found = lookup::draft(&self.tokens, most.min(self.remaining.saturating_sub(1)));
+        let most = most.min(self.remaining.saturating_sub(1));
+        let Some(precedent) = Precedent::find(&self.tokens).filter(|_| most > 0) else { return };
+        let found = precedent.draft(&self.tokens, self.record.count(precedent, sequences, most));
+        self.precedent = Some(precedent);
         let started = Instant::now();
         // A clone goes ahead: what the matcher itself was promised about its budget must not be lost.
         let mut ahead = self.matcher.as_ref().filter(|_| !found.is_empty()).cloned();
@@ -125,6 +130,9 @@ impl Sequence {
             let again = row.is_some() && self.wants_whole;
             self.read -= usize::from(again);
             if row.is_none() || again || !matches!(progress, Ok(Progress::Running)) {
+                if let Some(precedent) = self.precedent.take() {
+                    self.record.learn(precedent, drafts.len(), right);
+                }
                 self.tried.0 += drafts.len() as u64;
                 self.tried.1 += right as u64;
                 return progress;

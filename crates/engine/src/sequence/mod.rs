@@ -15,6 +15,7 @@ pub(crate) use self::feed::Feed;
 use crate::bias::Adjustment;
 use crate::engine::Arrival;
 use crate::error::GenerationKind;
+use crate::lookup::{Precedent, Record};
 use crate::outbox::Outbox;
 use crate::reasoning::Thinking;
 use crate::scheduler::Need;
@@ -54,6 +55,9 @@ pub(crate) struct Sequence {
     reported: (Usage, Duration, Option<Instant>),
     /// Tokens that may come next, with the masks after them.
     drafts: Vec<Draft>,
+    /// Where they come from, and how drafts have done.
+    precedent: Option<Precedent>,
+    record: Record,
     /// Drafts that were tried, and that were right, and are not in the statistics.
     tried: (u64, u64),
     /// How it ended, while logits are still awaited that are to be told.
@@ -101,6 +105,8 @@ impl Sequence {
             is_suspect: false,
             reported: (Usage::default(), Duration::ZERO, None),
             drafts: Vec::new(),
+            precedent: None,
+            record: Record::default(),
             tried: (0, 0),
             ending: None,
             usage: Usage { prompt_tokens: request.prompt.len(), ..Usage::default() },

@@ -52,7 +52,7 @@ fn a_request_gives_the_same_tokens_alone_and_among_others_and_with_any_cache() {
             parallel: 1 + random.below(6),
             step_tokens: 1 + random.below(500),
             prefix_cache_bytes: [0, 2000, 8000, 1 << 20][random.below(4)],
-            speculate: [0, 1, 4, 9][random.below(4)],
+            speculate: [Some(0), Some(1), Some(9), None][random.below(4)],
             ..EngineOptions::default()
         };
         let engine = start(model.clone(), options);
@@ -99,7 +99,7 @@ fn what_repeats_is_drafted() {
         }))
     };
     let plain = start(model(), EngineOptions::default());
-    let engine = start(model(), EngineOptions { speculate: 8, ..EngineOptions::default() });
+    let engine = start(model(), EngineOptions { speculate: Some(8), ..EngineOptions::default() });
     for grammar in [None, Some("root ::= [0-9]* \"!\""), Some("root ::= ([0-9]{7} \" and \")* \"!\"")] {
         for logprobs in [None, Some(1)] {
             let asked = Request {

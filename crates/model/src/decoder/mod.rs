@@ -216,6 +216,10 @@ impl LanguageModel for Decoder {
         true
     }
 
+    fn is_batch_invariant(&self) -> bool {
+        true
+    }
+
     fn fork(&mut self, sequence: SequenceId, len: usize) -> Result<SequenceId, ModelError> {
         let cache = self.sequences.get(&sequence).ok_or_else(|| ModelError::unknown_sequence(sequence))?;
         let fork = cache.fork(len);

@@ -31,7 +31,11 @@ fn vocabulary(texts: &[String]) -> Vocabulary {
 fn engine(texts: &[String], speculate: usize) -> EngineHandle {
     let tokenizer = Arc::new(Tokenizer::greedy(vocabulary(texts)));
     let model = ScriptedModel::new(tokenizer.vocabulary().len(), 512, |_, _| {});
-    Engine::start(Box::new(model), tokenizer, EngineOptions { speculate, ..EngineOptions::default() })
+    Engine::start(
+        Box::new(model),
+        tokenizer,
+        EngineOptions { speculate: Some(speculate), ..EngineOptions::default() },
+    )
 }
 
 fn request(engine: &EngineHandle, definition: &Definition, seed: u64) -> Request {
