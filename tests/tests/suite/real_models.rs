@@ -208,11 +208,36 @@ fn told(mut generation: Generation) -> (String, Vec<TokenLogprob>, Usage) {
     }
 }
 
+/// One request at a time, nothing kept, and no drafts.
+fn plain() -> EngineOptions {
+    EngineOptions { parallel: 1, prefix_cache_bytes: 0, speculate: Some(0), ..EngineOptions::default() }
+}
+
+/// What needs no more than the largest logit gets no more, and drafts.
+#[test]
+fn greedy_tokens_are_those_of_whole_rows_of_logits() {
+    for path in model_files() {
+        let greedy = |options: EngineOptions, logprobs: Option<usize>| {
+            let engine = engine_with(&path, options);
+            let of = |request: Request| {
+                let sampling = Sampling::default();
+                let request = Request { max_tokens: Some(60), sampling, logprobs, ..request };
+                let (text, _, usage) = told(engine.generate(request).expect("accepted"));
+                (text, usage.completion_tokens)
+            };
+            alike(&engine).into_iter().map(of).collect::<Vec<_>>()
+        };
+        let whole = greedy(plain(), Some(0));
+        assert_eq!(whole, greedy(plain(), None), "{}", path.display());
+        let usual = EngineOptions { prefix_cache_bytes: 0, ..EngineOptions::default() };
+        assert_eq!(whole, greedy(usual, None), "{}", path.display());
+    }
+}
+
 #[test]
 fn a_request_gives_the_same_tokens_alone_and_among_others_with_any_cache_and_drafts() {
     for path in model_files() {
-        let plain = EngineOptions { parallel: 1, prefix_cache_bytes: 0, ..EngineOptions::default() };
-        let alone = engine_with(&path, plain);
+        let alone = engine_with(&path, plain());
         let expected: Vec<_> =
             alike(&alone).into_iter().map(|one| told(alone.generate(one).expect("accepted"))).collect();
         let options = EngineOptions { step_tokens: 100, speculate: Some(5), ..EngineOptions::default() };
