@@ -356,7 +356,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "BYTES", value_parser = size_or_none, default_value = "512M")]
     pub(crate) prefix_cache: u64,
 
-    /// The most tokens to draft from the text itself; 0 drafts none [default: a few on the CPU, where they do not
+    /// The most tokens to draft from the text itself, fewer where drafts do badly or many requests
+    /// run; 0 drafts none [default: a few on the CPU, where they do not
     /// change what comes, none elsewhere]
     #[arg(long, value_name = "N")]
     pub(crate) speculate: Option<usize>,

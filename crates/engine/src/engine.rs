@@ -29,7 +29,8 @@ pub struct EngineOptions {
     pub step_tokens: usize,
     /// Bytes of keys and values that are kept of prompts for others that begin the same; 0 keeps none.
     pub prefix_cache_bytes: usize,
-    /// The most tokens that are drafted from the text itself for the model to check at once; 0 drafts none. `None` drafts a few where
+    /// The most tokens that are drafted from the text itself for the model to check at once, fewer where drafts do badly or many
+    /// sequences share a pass; 0 drafts none. `None` drafts a few where
     /// that does not change what is generated ([`LanguageModel::is_batch_invariant`]), none elsewhere.
     pub speculate: Option<usize>,
 }
@@ -70,7 +71,7 @@ impl Arrival {
 /// The model thread's state: it alone touches the model and the sequences.
 pub struct Engine {
     pub(crate) model: Box<dyn LanguageModel>,
-    tokenizer: Arc<Tokenizer>,
+    pub(crate) tokenizer: Arc<Tokenizer>,
     events: Receiver<Event>,
     pub(crate) options: EngineOptions,
     waiting: VecDeque<Arrival>,

@@ -61,7 +61,7 @@ impl Record {
         let count = (1..=most).take_while(|&len| chance.powi(len as i32) >= cost).count();
         if count == 0 {
             // What has failed is tried again after a while.
-            *chance += 0.02 * (0.5 - *chance);
+            *chance += 0.02 * (0.5 - *chance).max(0.0);
         }
         count
     }

@@ -200,7 +200,7 @@ impl Engine {
         rows: &[Vec<f32>],
     ) -> Result<Progress, GenerationError> {
         let fed = sequence.read() + count;
-        let is_partial = sequence.feed(0).is_greedy;
+        let is_partial = self.takes_largest(&sequence.feed(0));
         let progress = contained(|| sequence.take_rows(count, rows, is_partial))?;
         if sequence.read() < fed && matches!(progress, Progress::Running) {
             self.model.truncate(sequence.id, sequence.read()).map_err(GenerationKind::model)?;
@@ -217,7 +217,7 @@ impl Engine {
             role: feed.role,
             wanted: match feed.rows[..] {
                 _ if whole => Wanted::All,
-                [mask] if feed.is_greedy => Wanted::Largest(mask),
+                [mask] if self.takes_largest(feed) => Wanted::Largest(mask),
                 [] => Wanted::Nothing,
                 [None] => Wanted::All,
                 [Some(mask)] => Wanted::Only(mask),
@@ -235,6 +235,14 @@ impl Engine {
         stats.prompt_tokens += read as u64;
         drop(stats);
         logits
+    }
+
+    /// Whether the largest logit will do: that of a token, not of a row past the vocabulary, and where it costs little to ask again
+    /// if it does not.
+    fn takes_largest(&self, feed: &Feed<'_>) -> bool {
+        let is_masked = feed.rows.iter().all(Option::is_some);
+        let has_padding = self.model.vocab_size() > self.tokenizer.vocabulary().len();
+        feed.is_greedy && self.model.can_fork() && (is_masked || !has_padding)
     }
 
     /// Reads a piece of the oldest text that is to be embedded.

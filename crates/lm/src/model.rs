@@ -35,7 +35,7 @@ pub enum Wanted<'a> {
     /// Only these tokens; every other logit is `-inf`. On these tokens the values equal those of [`Wanted::All`], bit by
     /// bit.
     Only(&'a TokenSet),
-    /// Of these tokens, or of all, those with the largest logit, which have it as they would with [`Wanted::All`], bit by bit;
+    /// Of these tokens, or of all, those with the largest finite logit, which have it as they would with [`Wanted::All`], bit by bit;
     /// whatever else may be `-inf`. It takes less of a model than the whole row.
     Largest(Option<&'a TokenSet>),
     /// A row after each of the last so many tokens of the run, oldest first: the whole row, or only some tokens. Every row is

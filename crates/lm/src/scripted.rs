@@ -145,7 +145,7 @@ impl LanguageModel for ScriptedModel {
 
 /// No more of a row than [`Wanted::Largest`] promises.
 fn largest(mut row: Vec<f32>) -> Vec<f32> {
-    let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let largest = row.iter().copied().filter(|logit| logit.is_finite()).fold(f32::NEG_INFINITY, f32::max);
     for logit in row.iter_mut().filter(|logit| **logit < largest) {
         *logit = f32::NEG_INFINITY;
     }

@@ -56,7 +56,12 @@ impl Sequence {
     /// Whether the next token is the one with the largest logit, as the model gives it.
     fn takes_largest(&self) -> bool {
         let is_as_given = self.adjustment.is_none() && self.guide.is_none();
-        is_as_given && self.request.sampling.is_greedy() && !self.wants_whole && !self.outbox.tells_logprobs()
+        // Near its end by the budget, other tokens than the likeliest are called for again and again.
+        is_as_given
+            && !self.closed_by_budget
+            && self.request.sampling.is_greedy()
+            && !self.wants_whole
+            && !self.outbox.tells_logprobs()
     }
 
     /// Drafts at most `most` tokens for the model to check with those that it is to read, beside as many `sequences` as there are

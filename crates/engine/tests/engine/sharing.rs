@@ -42,7 +42,8 @@ fn any_request(random: &mut Random) -> Request {
 
 #[test]
 fn a_request_gives_the_same_tokens_alone_and_among_others_and_with_any_cache() {
-    let plain = EngineOptions { parallel: 1, prefix_cache_bytes: 0, ..EngineOptions::default() };
+    let plain =
+        EngineOptions { parallel: 1, prefix_cache_bytes: 0, speculate: Some(0), ..EngineOptions::default() };
     let alone = start(Pieces::default(), plain);
     let mut random = Random(5);
     let (mut cached, mut drafted, mut accepted) = (0, 0, 0);
@@ -98,7 +99,7 @@ fn what_repeats_is_drafted() {
             row[usize::from(next)] = 1.0;
         }))
     };
-    let plain = start(model(), EngineOptions::default());
+    let plain = start(model(), EngineOptions { speculate: Some(0), ..EngineOptions::default() });
     let engine = start(model(), EngineOptions { speculate: Some(8), ..EngineOptions::default() });
     for grammar in [None, Some("root ::= [0-9]* \"!\""), Some("root ::= ([0-9]{7} \" and \")* \"!\"")] {
         for logprobs in [None, Some(1)] {

@@ -17,7 +17,7 @@ use crate::weights::Packed;
 
 /// The whole head is computed where more than one token in this many is wanted.
 const SPARSE: usize = 4;
-/// Of so few tokens all logits are computed, whether they can be the largest or not.
+/// Of fewer tokens than one in this many all logits are computed, whether they can be the largest or not.
 const FEW: usize = 64;
 /// Tiles in a piece of work for a thread.
 const PIECE_TILES: usize = 64;
@@ -43,11 +43,9 @@ impl Network {
         let is_sparse = |row: &Row<'_>| row.tokens.is_some_and(|set| set.count() * SPARSE < head.rows);
         let runs: Vec<_> = runs.iter().map(|progress| self.rows(progress)).collect();
         // Several tokens read the head together, and then it is read whole.
-        let is_alone = runs.iter().flatten().filter(|row| !is_sparse(row)).count() == 1;
-        let is_bounded = |row: &Row<'_>| {
-            let is_many = row.tokens.is_none_or(|set| set.count() > FEW);
-            row.is_largest && is_alone && is_many && self.has_bounds()
-        };
+        let is_few = |row: &Row<'_>| row.tokens.is_some_and(|set| set.count() * FEW < head.rows);
+        let is_alone = runs.iter().flatten().filter(|row| !is_few(row)).count() == 1;
+        let is_bounded = |row: &Row<'_>| row.is_largest && is_alone && !is_few(row) && self.has_bounds();
         let is_full = |row: &&Row<'_>| !is_bounded(row) && !is_sparse(row);
         let x: Vec<f32> = runs.iter().flatten().filter(is_full).flat_map(|row| &row.x).copied().collect();
         let full = all_rows(rounded, head, &x);
@@ -140,7 +138,7 @@ impl Network {
     fn surely_less(&self, product: f32) -> f32 {
         /// Many times as much as roundings are, relative to the largest logit there can be.
         const MARGIN: f32 = 1e-5;
-        let less = product - MARGIN * product.abs();
+        let less = product - MARGIN * product.abs().max(f32::MIN_POSITIVE / MARGIN);
         let Some(cap) = self.spec.logit_softcap else { return less };
         // Caps bring logits nearer to each other.
         let scaled = product * self.spec.logit_scale / cap;

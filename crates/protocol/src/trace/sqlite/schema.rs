@@ -80,7 +80,7 @@ pub(super) fn open(path: &Path, busy: Duration) -> Result<Connection, TraceError
     let mut connection = Connection::open_with_flags(path, flags).map_err(fail)?;
     connection.busy_timeout(busy).map_err(fail)?;
     // Before anything is changed: it may be somebody else's.
-    let is_new = version(&connection).map_err(|kind| TraceError::new(path, kind))?.is_none();
+    let is_new = version_at_once(&connection).map_err(|kind| TraceError::new(path, kind))?.is_none();
     write_ahead(&connection, busy).map_err(fail)?;
     connection.pragma_update(None, "synchronous", "NORMAL").map_err(fail)?;
     if is_new {
@@ -98,7 +98,7 @@ pub(in crate::trace) fn open_to_read(path: &Path, busy: Duration) -> Result<Opti
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(fail)?;
     connection.busy_timeout(busy).map_err(fail)?;
-    let version = version(&connection).map_err(|kind| TraceError::new(path, kind))?;
+    let version = version_at_once(&connection).map_err(|kind| TraceError::new(path, kind))?;
     Ok(version.map(|_| connection))
 }
 
@@ -109,7 +109,12 @@ pub(in crate::trace) fn nothing() -> Result<Connection, rusqlite::Error> {
     Ok(connection)
 }
 
-/// The version of a database's tables; `None` of one that has nothing in it.
+/// [`version`] at one point in time: another process may be making the tables.
+fn version_at_once(connection: &Connection) -> Result<Option<i64>, Kind> {
+    version(&*connection.unchecked_transaction().map_err(Kind::Open)?)
+}
+
+/// The version of a database's tables; `None` of one that has nothing in it. In a transaction.
 fn version(connection: &Connection) -> Result<Option<i64>, Kind> {
     let number = |query| connection.query_row(query, [], |row| row.get::<_, i64>(0)).map_err(Kind::Open);
     let application = number("PRAGMA application_id")?;
