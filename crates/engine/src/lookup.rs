@@ -8,8 +8,8 @@ use formwork_vocab::TokenId;
 /// How many of the last tokens are looked for, first and last.
 const LONGEST: usize = 4;
 const SHORTEST: usize = 2;
-/// What a drafted token adds to the time of a pass with one token, by which it pays or does not: about what it is on a CPU, whose
-/// time with one token goes to reading weights.
+/// What a drafted token is taken to add to the time of a pass with one token, by which it pays or does not. Chosen for CPUs, whose
+/// time with one token goes to reading weights; drafts as a whole were measured, not this.
 const COST: f32 = 0.15;
 
 /// Where the last tokens came before.

@@ -150,9 +150,8 @@ pub(crate) struct BenchDecodeArgs {
     #[arg(long)]
     pub(crate) no_forced_tokens: bool,
 
-    /// With a grammar, the most tokens to draft from the text itself, fewer where drafts do badly or many requests
-    /// run; 0 drafts none [default: a few on the CPU, where they do not
-    /// change what comes, none elsewhere]
+    /// With a grammar, the most tokens to draft from the text itself, fewer where drafts do badly; 0 drafts none [default: as with
+    /// `serve`]
     #[arg(long, value_name = "N")]
     pub(crate) speculate: Option<usize>,
 
