@@ -34,7 +34,7 @@ fn key_products_by(tier: Tier, queries: &[&[f32]], keys: &[f32], out: &mut [[f32
         // SAFETY: the processor has the tier, and lengths fit, as asserted above.
         #[cfg(target_arch = "x86_64")]
         #[expect(unsafe_code)]
-        Tier::Avx2 | Tier::AvxVnni | Tier::Avx512Vnni => unsafe {
+        Tier::Avx2 | Tier::AvxVnni | Tier::Avx512Vnni | Tier::Amx => unsafe {
             x86::key_products(tier, queries, keys, out);
         },
         _ => {
@@ -63,7 +63,7 @@ fn add_values_by(tier: Tier, weights: &[&[f32]], values: &[f32], out: &mut [&mut
         // SAFETY: the processor has the tier, and lengths fit, as asserted above.
         #[cfg(target_arch = "x86_64")]
         #[expect(unsafe_code)]
-        Tier::Avx2 | Tier::AvxVnni | Tier::Avx512Vnni => unsafe {
+        Tier::Avx2 | Tier::AvxVnni | Tier::Avx512Vnni | Tier::Amx => unsafe {
             x86::add_values(tier, weights, values, out);
         },
         _ => {

@@ -28,12 +28,14 @@ pub enum Tier {
     AvxVnni,
     /// Vectors of 64 bytes, with the same products.
     Avx512Vnni,
+    /// The same, and tile registers for products with many tokens.
+    Amx,
 }
 
 impl Tier {
     /// Those that this processor has, from slow to fast.
     pub fn available() -> Vec<Self> {
-        [Self::Portable, Self::Avx2, Self::AvxVnni, Self::Avx512Vnni]
+        [Self::Portable, Self::Avx2, Self::AvxVnni, Self::Avx512Vnni, Self::Amx]
             .into_iter()
             .filter(|tier| tier.is_available())
             .collect()
@@ -64,6 +66,7 @@ impl Tier {
                     && is_x86_feature_detected!("avx512vl")
                     && is_x86_feature_detected!("avx512vnni")
             }
+            Self::Amx => Self::Avx512Vnni.is_available() && x86::has_amx(),
         }
     }
 
@@ -84,7 +87,9 @@ impl Tier {
             // SAFETY: the processor has the tier, as asserted above.
             #[cfg(target_arch = "x86_64")]
             #[expect(unsafe_code)]
-            Self::Avx2 | Self::AvxVnni | Self::Avx512Vnni => unsafe { x86::quantize(values, groups) },
+            Self::Avx2 | Self::AvxVnni | Self::Avx512Vnni | Self::Amx => unsafe {
+                x86::quantize(values, groups);
+            },
             _ => quantize_groups(values, groups),
         }
     }
@@ -96,7 +101,7 @@ impl Tier {
             // SAFETY: the processor has the tier, as asserted above.
             #[cfg(target_arch = "x86_64")]
             #[expect(unsafe_code)]
-            Self::Avx2 | Self::AvxVnni | Self::Avx512Vnni => unsafe {
+            Self::Avx2 | Self::AvxVnni | Self::Avx512Vnni | Self::Amx => unsafe {
                 x86::rests(self, values, groups, rests);
             },
             _ => rest_groups(values, groups, rests),
@@ -134,7 +139,7 @@ pub(crate) fn products_by(
         // SAFETY: the processor has the tier, and lengths fit, as asserted above.
         #[cfg(target_arch = "x86_64")]
         #[expect(unsafe_code)]
-        Tier::Avx2 | Tier::AvxVnni | Tier::Avx512Vnni => unsafe {
+        Tier::Avx2 | Tier::AvxVnni | Tier::Avx512Vnni | Tier::Amx => unsafe {
             with_packing!(packing,
                 B => x86::products::<B>(tier, tiles, x, out),
                 E => x86::float_products::<E>(tier, tiles, x, out)
@@ -158,7 +163,7 @@ pub(crate) fn bounds_by(tier: Tier, packing: Packing, tile: Tiles<'_>, x: &Sketc
                 // SAFETY: the processor has the tier, and lengths fit, as asserted above.
                 #[cfg(target_arch = "x86_64")]
                 #[expect(unsafe_code)]
-                Tier::Avx2 | Tier::AvxVnni | Tier::Avx512Vnni => unsafe {
+                Tier::Avx2 | Tier::AvxVnni | Tier::Avx512Vnni | Tier::Amx => unsafe {
                     x86::bounds::<Nested<$format>>(tier, tile, x)
                 },
                 _ => bounds::<Nested<$format>>(tile.bytes, x),

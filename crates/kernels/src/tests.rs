@@ -337,6 +337,29 @@ fn packed_rows_take_the_room_of_the_file() {
     }
 }
 
+/// Where the processor lacks them, their instructions are carried out one by one.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[test]
+fn tile_registers_are_tested_wherever_vectors_are_wide() {
+    let tiers = Tier::available();
+    assert_eq!(tiers.contains(&Tier::Avx512Vnni), tiers.contains(&Tier::Amx));
+}
+
+/// Activations that lie in disorder.
+#[test]
+fn tokens_can_be_anywhere() {
+    for sample in Sample::all() {
+        let packed = PackedSample::shuffled(&sample, Packing::plain(sample.encoding), 18, sample.columns(5));
+        let tokens = Tokens::new(40, packed.columns);
+        let mut x = tokens.all(false);
+        x.sort_by_key(|x| x.values()[0].to_bits());
+        let expected = packed.defined(&x);
+        for tier in Tier::available() {
+            assert!(packed.products(tier, &x) == expected, "{:?}, {tier:?}", sample.encoding);
+        }
+    }
+}
+
 /// All that this processor has, on all shapes of tiles.
 #[test]
 fn tiers_and_tiles_give_the_bits_of_the_definition() {

@@ -104,6 +104,7 @@ pub(crate) enum TierArg {
     Avx2,
     AvxVnni,
     Avx512Vnni,
+    Amx,
 }
 
 impl From<TierArg> for Tier {
@@ -113,6 +114,7 @@ impl From<TierArg> for Tier {
             TierArg::Avx2 => Self::Avx2,
             TierArg::AvxVnni => Self::AvxVnni,
             TierArg::Avx512Vnni => Self::Avx512Vnni,
+            TierArg::Amx => Self::Amx,
         }
     }
 }

@@ -7,6 +7,7 @@
 #![allow(unsafe_code, reason = "vector instructions, and loads of what slices of known length hold")]
 #![allow(unsafe_op_in_unsafe_fn, reason = "every line would be a block of its own")]
 
+mod amx;
 mod attention;
 mod bounds;
 mod floats;
@@ -15,6 +16,7 @@ mod sweep;
 mod unpack;
 mod vector;
 
+pub(crate) use self::amx::is_usable as has_amx;
 pub(crate) use self::floats::LoadColumn;
 pub(crate) use self::unpack::Unpack;
 use self::vector::{Avx2, AvxVnni, Eight, Sixteen};
@@ -41,6 +43,7 @@ pub(crate) unsafe fn products<B: Unpack>(
         Tier::Avx2 => products_avx2::<B>(tiles, x, out),
         Tier::AvxVnni => products_avx_vnni::<B>(tiles, x, out),
         Tier::Avx512Vnni => products_avx512::<B>(tiles, x, out),
+        Tier::Amx => amx::products::<B>(tiles, x, out),
     }
 }
 
@@ -67,7 +70,7 @@ pub(crate) unsafe fn bounds<B: Unpack>(tier: Tier, tile: Tiles<'_>, x: &Sketch) 
     match tier {
         Tier::Portable => unreachable!("not a tier of this module"),
         Tier::Avx2 | Tier::AvxVnni => bounds_avx2::<B>(tile, x),
-        Tier::Avx512Vnni => bounds_avx512::<B>(tile, x),
+        Tier::Avx512Vnni | Tier::Amx => bounds_avx512::<B>(tile, x),
     }
 }
 
@@ -94,7 +97,7 @@ pub(crate) unsafe fn float_products<F: LoadColumn>(
     match tier {
         Tier::Portable => unreachable!("not a tier of this module"),
         Tier::Avx2 | Tier::AvxVnni => floats_avx2::<F>(tiles, x, out),
-        Tier::Avx512Vnni => floats_avx512::<F>(tiles, x, out),
+        Tier::Avx512Vnni | Tier::Amx => floats_avx512::<F>(tiles, x, out),
     }
 }
 
@@ -119,7 +122,7 @@ pub(crate) unsafe fn key_products(
     out: &mut [[f32; POSITIONS]],
 ) {
     match tier {
-        Tier::Avx512Vnni => key_products_avx512(queries, keys, out),
+        Tier::Avx512Vnni | Tier::Amx => key_products_avx512(queries, keys, out),
         _ => key_products_avx2(queries, keys, out),
     }
 }
@@ -141,7 +144,7 @@ unsafe fn key_products_avx512(queries: &[&[f32]], keys: &[f32], out: &mut [[f32;
 /// `values` have a row as long as an output for each weight.
 pub(crate) unsafe fn add_values(tier: Tier, weights: &[&[f32]], values: &[f32], out: &mut [&mut [f32]]) {
     match tier {
-        Tier::Avx512Vnni => add_values_avx512(weights, values, out),
+        Tier::Avx512Vnni | Tier::Amx => add_values_avx512(weights, values, out),
         _ => add_values_avx2(weights, values, out),
     }
 }
@@ -170,7 +173,7 @@ pub(crate) unsafe fn quantize(values: &[[f32; GROUP]], groups: &mut [Q8Block]) {
 /// The processor must have the tier.
 pub(crate) unsafe fn rests(tier: Tier, values: &[[f32; GROUP]], groups: &[Q8Block], rests: &mut [Q8Block]) {
     match tier {
-        Tier::Avx512Vnni => rests_avx512(values, groups, rests),
+        Tier::Avx512Vnni | Tier::Amx => rests_avx512(values, groups, rests),
         _ => rests_avx2(values, groups, rests),
     }
 }

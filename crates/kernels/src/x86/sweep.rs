@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 use super::unpack::{Heads, Kind, Scales, Unpack, levels};
 use super::vector::Vector;
 use crate::activation::{Activation, Q8Block};
-use crate::format::GROUP;
+use crate::format::{GROUP, bias};
 use crate::layout::{PIECES, PLANE, TILE_ROWS, code_bytes, head_bytes, heads_bytes, low_bytes};
 use crate::outputs::Outputs;
 use crate::products::Tiles;
@@ -22,11 +22,11 @@ use crate::products::Tiles;
 /// Groups in a span of a tile.
 const SPAN: usize = 64;
 /// Groups in a panel, 768 bytes each, and in a span where a tile takes two vectors, which go through it by turns.
-const PANEL: usize = 16;
+pub(super) const PANEL: usize = 16;
 /// The most tokens in a block. Of registers there are 32 for eight vectors of levels and two of sums for each token.
 const BLOCK: usize = 6;
 /// Bytes of activations that go over the tiles together, half of a second-level cache of 1 MB, and how many tokens that may be.
-const ROUND: usize = 1 << 19;
+pub(super) const ROUND: usize = 1 << 19;
 const ROUND_TOKENS: std::ops::RangeInclusive<usize> = 24..=96;
 /// How far ahead of the computation weights are asked for, in bytes, into the second-level cache. Nearer and into the first, a
 /// token takes a quarter longer.
@@ -58,7 +58,7 @@ pub(super) unsafe fn products<B: Unpack, V: Vector>(
     }
 }
 
-fn is_fine(x: &Activation<'_>) -> bool {
+pub(super) fn is_fine(x: &Activation<'_>) -> bool {
     x.fine_rests().is_some()
 }
 
@@ -120,10 +120,10 @@ impl Blocks {
 
 /// Some groups of a vector's rows.
 #[derive(Clone, Copy)]
-struct Span {
-    first: usize,
-    count: usize,
-    row: usize,
+pub(super) struct Span {
+    pub(super) first: usize,
+    pub(super) count: usize,
+    pub(super) row: usize,
 }
 
 impl Span {
@@ -190,7 +190,7 @@ unsafe fn by_panels<B: Unpack, V: Vector>(tiles: Tiles<'_>, x: &[Activation<'_>]
         for first in (0..groups).step_by(PANEL) {
             panel.span = Span { first, count: PANEL.min(groups - first), row };
             let packed = Packed::<B>::new(tile, tiles.columns, first, row % TILE_ROWS);
-            panel.fill::<B, V>(&packed);
+            panel.fill::<B, V, false>(&packed);
             V::meet::<B::Kind>(&panel, x, out.of(0..x.len()));
         }
     }
@@ -219,7 +219,7 @@ pub(super) unsafe fn meet_panel<K: Kind, V: Vector>(
 
 /// As many floats as there are, and zeros.
 #[inline(always)]
-unsafe fn load<V: Vector>(from: &[f32]) -> V::Floats {
+pub(super) unsafe fn load<V: Vector>(from: &[f32]) -> V::Floats {
     if from.len() >= V::ROWS {
         return V::load_floats(from.as_ptr());
     }
@@ -254,7 +254,7 @@ trait Source<V: Vector> {
 }
 
 /// Groups as they are packed.
-struct Packed<B> {
+pub(super) struct Packed<B> {
     heads: *const u8,
     codes: *const u8,
     low: *const u8,
@@ -268,7 +268,7 @@ struct Packed<B> {
 impl<B: Unpack> Packed<B> {
     /// The groups of a tile from `first` on, of its rows from `row` on.
     #[inline(always)]
-    unsafe fn new(tile: &[u8], columns: usize, first: usize, row: usize) -> Self {
+    pub(super) unsafe fn new(tile: &[u8], columns: usize, first: usize, row: usize) -> Self {
         let (heads, codes) = tile.split_at(heads_bytes::<B>(columns));
         let low = codes[columns / GROUP * code_bytes::<B>()..].as_ptr();
         let lines = tile.len().div_ceil(columns / GROUP * PLANE);
@@ -315,7 +315,7 @@ impl<B: Unpack, V: Vector> Source<V> for Packed<B> {
 /// The scales of a group.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct GroupScales {
+pub(super) struct GroupScales {
     scale: [[f32; TILE_ROWS]; 2],
     offset: [[f32; TILE_ROWS]; 2],
 }
@@ -339,7 +339,7 @@ impl GroupScales {
     }
 
     #[inline(always)]
-    unsafe fn load<K: Kind, V: Vector>(&self) -> Scales<V> {
+    pub(super) unsafe fn load<K: Kind, V: Vector>(&self) -> Scales<V> {
         let zero = V::each_float(0.0);
         let mut scales = Scales { scale: [zero; 2], offset: [zero; 2] };
         for half in 0..if K::SPLIT { 2 } else { 1 } {
@@ -405,31 +405,35 @@ impl<B: Unpack, V: Vector> Source<V> for Scaled<'_, B> {
 
 /// Groups of a tile, unpacked.
 pub(crate) struct Panel {
-    groups: [PanelGroup; PANEL],
-    span: Span,
+    pub(super) groups: [PanelGroup; PANEL],
+    pub(super) span: Span,
     bias: u32,
 }
 
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct PanelGroup {
-    levels: [[u8; PLANE]; PIECES],
-    scales: GroupScales,
+pub(super) struct PanelGroup {
+    pub(super) levels: [[u8; PLANE]; PIECES],
+    pub(super) scales: GroupScales,
 }
 
 impl Panel {
     #[inline(always)]
-    fn new(bias: u32) -> Self {
+    pub(super) fn new(bias: u32) -> Self {
         let group = PanelGroup { levels: [[0; PLANE]; PIECES], scales: GroupScales::default() };
         Self { groups: [group; PANEL], span: Span { first: 0, count: 0, row: 0 }, bias }
     }
 
+    /// Unpacks the groups of the span: levels, or the integers that they stand for.
     #[inline(always)]
-    unsafe fn fill<B: Unpack, V: Vector>(&mut self, packed: &Packed<B>) {
+    pub(super) unsafe fn fill<B: Unpack, V: Vector, const SIGNED: bool>(&mut self, packed: &Packed<B>) {
         for (index, group) in self.groups[..self.span.count].iter_mut().enumerate() {
             <Packed<B> as Source<V>>::prefetch(packed, index);
             let pieces = <Packed<B> as Source<V>>::levels(packed, index);
-            for (to, piece) in group.levels.iter_mut().zip(pieces) {
+            for (to, mut piece) in group.levels.iter_mut().zip(pieces) {
+                if SIGNED && B::Kind::BIASED {
+                    piece = V::minus_bytes(piece, V::each_byte(bias::<B>().cast_signed()));
+                }
                 V::store(to.as_mut_ptr(), piece);
             }
             group.scales.store::<B::Kind, V>(<Packed<B> as Source<V>>::scales(packed, index));

@@ -8,13 +8,13 @@ use std::arch::x86_64::{
     _mm256_loadu_ps, _mm256_loadu_si256, _mm256_madd_epi16, _mm256_maddubs_epi16, _mm256_mul_ps,
     _mm256_or_si256, _mm256_set1_epi8, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_ps,
     _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_sign_epi8, _mm256_sll_epi16, _mm256_sll_epi32,
-    _mm256_srl_epi16, _mm256_storeu_ps, _mm256_storeu_si256, _mm256_xor_si256, _mm512_abs_ps,
-    _mm512_add_epi32, _mm512_add_ps, _mm512_and_si512, _mm512_broadcast_i32x4, _mm512_castsi512_ps,
-    _mm512_cvtepi8_epi32, _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32, _mm512_cvtepu16_epi32, _mm512_cvtph_ps,
-    _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_mul_ps,
-    _mm512_or_si512, _mm512_set1_epi8, _mm512_set1_epi32, _mm512_set1_ps, _mm512_setzero_si512,
-    _mm512_shuffle_epi8, _mm512_sll_epi32, _mm512_slli_epi16, _mm512_srli_epi16, _mm512_storeu_ps,
-    _mm512_storeu_si512,
+    _mm256_srl_epi16, _mm256_storeu_ps, _mm256_storeu_si256, _mm256_sub_epi8, _mm256_xor_si256,
+    _mm512_abs_ps, _mm512_add_epi32, _mm512_add_ps, _mm512_and_si512, _mm512_broadcast_i32x4,
+    _mm512_castsi512_ps, _mm512_cvtepi8_epi32, _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32,
+    _mm512_cvtepu16_epi32, _mm512_cvtph_ps, _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_loadu_ps,
+    _mm512_loadu_si512, _mm512_mul_ps, _mm512_or_si512, _mm512_set1_epi8, _mm512_set1_epi32, _mm512_set1_ps,
+    _mm512_setzero_si512, _mm512_shuffle_epi8, _mm512_sll_epi32, _mm512_slli_epi16, _mm512_srli_epi16,
+    _mm512_storeu_ps, _mm512_storeu_si512, _mm512_sub_epi8,
 };
 use std::marker::PhantomData;
 
@@ -50,6 +50,8 @@ pub(crate) trait Vector: Sized {
     unsafe fn or(a: Self::Ints, b: Self::Ints) -> Self::Ints;
     /// Adds lanes.
     unsafe fn add(a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    /// Subtracts bytes.
+    unsafe fn minus_bytes(a: Self::Ints, b: Self::Ints) -> Self::Ints;
     /// Shifts pairs of bytes.
     unsafe fn left<const N: u32>(a: Self::Ints) -> Self::Ints;
     unsafe fn right<const N: u32>(a: Self::Ints) -> Self::Ints;
@@ -136,6 +138,11 @@ impl Vector for Sixteen {
     #[inline(always)]
     unsafe fn add(a: __m512i, b: __m512i) -> __m512i {
         _mm512_add_epi32(a, b)
+    }
+
+    #[inline(always)]
+    unsafe fn minus_bytes(a: __m512i, b: __m512i) -> __m512i {
+        _mm512_sub_epi8(a, b)
     }
 
     #[inline(always)]
@@ -349,6 +356,11 @@ impl<D: Fours> Vector for Eight<D> {
     #[inline(always)]
     unsafe fn add(a: __m256i, b: __m256i) -> __m256i {
         _mm256_add_epi32(a, b)
+    }
+
+    #[inline(always)]
+    unsafe fn minus_bytes(a: __m256i, b: __m256i) -> __m256i {
+        _mm256_sub_epi8(a, b)
     }
 
     #[inline(always)]

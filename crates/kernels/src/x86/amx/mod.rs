@@ -1,0 +1,170 @@
+//! Tile registers: products of many tokens with the rows of a tile, sixteen by sixteen (AMX).
+//!
+//! A register holds up to sixteen lines of 64 bytes. `C += A * B` takes tokens by lines of `A` and rows by columns of `B`, whose lines
+//! hold four elements of each of sixteen rows: an unpacked piece is such a line as it is. The sums are exact, so all that follows
+//! is the arithmetic of the other tiers, and gives the same bits.
+
+#[cfg(all(test, target_os = "linux"))]
+mod emulator;
+mod products;
+
+use std::arch::asm;
+use std::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
+use std::sync::OnceLock;
+
+pub(super) use self::products::products;
+use crate::layout::{PIECES, PLANE, TILE_ROWS};
+
+static USABLE: OnceLock<bool> = OnceLock::new();
+
+/// Bytes from a line of a register to the next where they lie one after the other.
+const LINE: usize = PLANE;
+/// The integers of two products, `[token][row]`.
+type Integers = [[i32; TILE_ROWS]; TILE_ROWS];
+
+/// Whether this process may use the registers, and they compute what they should.
+pub(crate) fn is_usable() -> bool {
+    *USABLE.get_or_init(|| {
+        #[cfg(all(test, target_os = "linux"))]
+        if !is_present() {
+            emulator::install();
+            return computes();
+        }
+        is_present() && is_permitted() && computes()
+    })
+}
+
+/// Whether the processor has them, and the system keeps them apart for each thread.
+fn is_present() -> bool {
+    const OSXSAVE: u32 = 1 << 27;
+    const TILES_AND_BYTES: u32 = 1 << 24 | 1 << 25;
+    /// The configuration and the contents of the registers.
+    const STATES: u64 = 1 << 17 | 1 << 18;
+    if __cpuid(0).eax < 7 || __cpuid(1).ecx & OSXSAVE == 0 {
+        return false;
+    }
+    // SAFETY: the system has enabled the instruction.
+    let states = unsafe { enabled_states() };
+    __cpuid_count(7, 0).edx & TILES_AND_BYTES == TILES_AND_BYTES && states & STATES == STATES
+}
+
+#[target_feature(enable = "xsave")]
+unsafe fn enabled_states() -> u64 {
+    _xgetbv(0)
+}
+
+/// Asks the system for the registers: their contents make every thread's state larger, so it has to be asked.
+#[cfg(target_os = "linux")]
+fn is_permitted() -> bool {
+    const ARCH_REQ_XCOMP_PERM: libc::c_ulong = 0x1023;
+    const XFEATURE_XTILEDATA: libc::c_ulong = 18;
+    // SAFETY: the call reads and writes no memory of this process.
+    unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_permitted() -> bool {
+    false
+}
+
+/// Whether products of every shape are what they are by definition. A mistaken processor, or an emulated one, is not computed with.
+fn computes() -> bool {
+    let x: [[i8; LINE]; TILE_ROWS] =
+        std::array::from_fn(|t| std::array::from_fn(|i| (t * 89 + i * 37) as u8 as i8));
+    let weights: [[i8; LINE]; PIECES] =
+        std::array::from_fn(|p| std::array::from_fn(|i| (p * 53 + i * 101 + 7) as u8 as i8));
+    let is_right = |tokens: usize, pieces: usize| {
+        let mut integers = [[[-1; TILE_ROWS]; TILE_ROWS]; 2];
+        let (first, second) = integers.split_at_mut(1);
+        // SAFETY: the registers are there, and pointers are to as many lines as are read and written.
+        unsafe {
+            Shape { tokens, pieces }.configure();
+            let halves = [x.as_ptr().cast(), x.as_ptr().cast::<i8>().add(LINE / 2)];
+            let weights = [weights.as_ptr().cast(), weights[PIECES - pieces..].as_ptr().cast()];
+            multiply(halves, LINE, weights, [&raw mut first[0], &raw mut second[0]]);
+            release();
+        }
+        let defined = |half: usize, t: usize, row: usize| -> i32 {
+            let weights = &weights[if half == 0 { 0 } else { PIECES - pieces }..][..pieces];
+            let products = weights.iter().enumerate().flat_map(|(piece, weights)| {
+                let x = &x[t][half * LINE / 2 + 4 * piece..][..4];
+                x.iter().zip(&weights[4 * row..]).map(|(&x, &weight)| i32::from(x) * i32::from(weight))
+            });
+            products.sum()
+        };
+        (0..2).all(|half| {
+            (0..tokens).all(|t| (0..TILE_ROWS).all(|row| integers[half][t][row] == defined(half, t, row)))
+        })
+    };
+    [(16, PIECES), (8, PIECES), (16, PIECES / 2), (8, PIECES / 2)].into_iter().all(|(t, p)| is_right(t, p))
+}
+
+/// Of products.
+#[derive(Clone, Copy)]
+struct Shape {
+    /// At most sixteen.
+    tokens: usize,
+    /// Of four elements each, eight at most.
+    pieces: usize,
+}
+
+/// What the registers hold, as the processor reads it.
+#[repr(C, align(64))]
+struct Configuration {
+    palette: u8,
+    start: u8,
+    reserved: [u8; 14],
+    line_bytes: [u16; 16],
+    lines: [u8; 16],
+}
+
+impl Shape {
+    /// Configures this thread's registers for [`multiply`]: 0 and 1 are sums, 4 and 5 activations, 6 and 7 weights.
+    unsafe fn configure(self) {
+        let mut all =
+            Configuration { palette: 1, start: 0, reserved: [0; 14], line_bytes: [0; 16], lines: [0; 16] };
+        let shapes = [(self.tokens, LINE), (self.tokens, 4 * self.pieces), (self.pieces, LINE)];
+        for (registers, (lines, bytes)) in [[0, 1], [4, 5], [6, 7]].into_iter().zip(shapes) {
+            for register in registers {
+                all.lines[register] = lines as u8;
+                all.line_bytes[register] = bytes as u16;
+            }
+        }
+        asm!("ldtilecfg [{all}]", all = in(reg) &raw const all, options(nostack, readonly));
+    }
+}
+
+/// Gives the registers up: their contents need not be kept any longer.
+unsafe fn release() {
+    asm!("tilerelease", options(nostack, nomem));
+}
+
+/// Two products at once, which keeps the processor busy while one of them waits.
+///
+/// # Safety
+/// The registers must be configured, `x` point to the first of the shape's lines of activations, each `stride` bytes after the one
+/// before it, and `weights` to lines one after the other.
+#[inline(always)]
+unsafe fn multiply(x: [*const i8; 2], stride: usize, weights: [*const i8; 2], integers: [*mut Integers; 2]) {
+    asm!(
+        "tilezero tmm0",
+        "tileloadd tmm4, [{x0} + {stride}]",
+        "tileloadd tmm6, [{weights0} + {line}]",
+        "tilezero tmm1",
+        "tileloadd tmm5, [{x1} + {stride}]",
+        "tileloadd tmm7, [{weights1} + {line}]",
+        "tdpbssd tmm0, tmm4, tmm6",
+        "tdpbssd tmm1, tmm5, tmm7",
+        "tilestored [{integers0} + {line}], tmm0",
+        "tilestored [{integers1} + {line}], tmm1",
+        x0 = in(reg) x[0],
+        x1 = in(reg) x[1],
+        stride = in(reg) stride,
+        weights0 = in(reg) weights[0],
+        weights1 = in(reg) weights[1],
+        integers0 = in(reg) integers[0],
+        integers1 = in(reg) integers[1],
+        line = in(reg) LINE,
+        options(nostack, preserves_flags)
+    );
+}
