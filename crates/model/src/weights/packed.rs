@@ -124,4 +124,6 @@ fn fill(matrix: &Matrix, packing: Packing, out: &mut [u8]) {
             let first = piece * rows_at_once;
             matrix.release(first..matrix.rows.min(first + rows_at_once));
         });
+    // And what has come with the neighbours of pages that were read.
+    matrix.release(0..matrix.rows);
 }
