@@ -9,7 +9,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use formwork_kernels::{Activation, Encoding, Outputs, PackedRows, Packing, Tier, pack};
+use formwork_kernels::{Activation, Encoding, Outputs, PackedRows, Packing, Q16Block, Tier, pack};
 
 const TYPES: [(Encoding, usize, usize); 16] = [
     (Encoding::Q4_0, 32, 18),
@@ -55,13 +55,16 @@ fn measure(encoding: Encoding, name: &str, columns: usize, row_bytes: usize) {
         let rests = Activation::rests(&x, &groups);
         (groups, rests)
     };
+    let mut words = vec![Q16Block::default(); groups.len()];
+    Q16Block::quantize_into(&x, &mut words);
     let token = |t: usize, is_fine: bool| {
         let len = groups.len() / 512;
         let (values, part) = (&x[t * columns..(t + 1) * columns], t * len..(t + 1) * len);
+        let words = &words[part.clone()];
         if is_fine {
-            Activation::fine(values, &groups[part.clone()], &rests[part])
+            Activation::fine(values, &groups[part.clone()], &rests[part]).with_words(words)
         } else {
-            Activation::new(values, &groups[part])
+            Activation::new(values, &groups[part]).with_words(words)
         }
     };
 

@@ -1,5 +1,6 @@
 use crate::format::{GROUP, each};
 use crate::products::Tier;
+use crate::words::Q16Block;
 
 /// Thirty-two activations rounded to 8 bits. One line of the cache.
 #[derive(Clone, Copy, Debug)]
@@ -23,23 +24,30 @@ impl Default for Q8Block {
     }
 }
 
-/// One row of activations, as it is and rounded.
+/// One row of activations, as it is and rounded, as far as the weights that it meets call for: see [`Operand`](crate::Operand).
 #[derive(Clone, Copy, Debug)]
 pub struct Activation<'a> {
     values: &'a [f32],
     groups: &'a [Q8Block],
     rests: Option<&'a [Q8Block]>,
+    words: &'a [Q16Block],
 }
 
 impl<'a> Activation<'a> {
     /// Pairs a row with its rounding by [`Activation::quantize`].
     pub const fn new(values: &'a [f32], groups: &'a [Q8Block]) -> Self {
-        Self { values, groups, rests: None }
+        Self { values, groups, rests: None, words: &[] }
     }
 
     /// A row of 16 bits: its rounding by [`Activation::quantize`] with what that leaves by [`Activation::rests`].
     pub const fn fine(values: &'a [f32], groups: &'a [Q8Block], rests: &'a [Q8Block]) -> Self {
-        Self { values, groups, rests: Some(rests) }
+        Self { values, groups, rests: Some(rests), words: &[] }
+    }
+
+    /// The same row with its rounding by [`Q16Block::quantize_into`].
+    #[must_use]
+    pub const fn with_words(self, words: &'a [Q16Block]) -> Self {
+        Self { words, ..self }
     }
 
     pub(crate) const fn values(&self) -> &'a [f32] {
@@ -48,6 +56,10 @@ impl<'a> Activation<'a> {
 
     pub(crate) const fn groups(&self) -> &'a [Q8Block] {
         self.groups
+    }
+
+    pub(crate) const fn words(&self) -> &'a [Q16Block] {
+        self.words
     }
 
     /// What is left of each group, where the activations have 16 bits.
@@ -121,6 +133,12 @@ pub(crate) fn rest_groups(values: &[[f32; GROUP]], groups: &[Q8Block], rests: &m
     }
 }
 
+/// The bits of the largest magnitude. Floats without a sign are in the order of their bits, and integers have a vector maximum.
+#[inline(always)]
+pub(crate) fn largest(values: &[f32; GROUP]) -> u32 {
+    values.iter().fold(0, |most, value| (value.to_bits() & 0x7fff_ffff).max(most))
+}
+
 /// The step between the levels of a group, from the bits of its largest magnitude.
 #[inline(always)]
 pub(crate) fn step(largest: u32) -> f32 {
@@ -137,7 +155,7 @@ pub(crate) fn inverse(scale: f32) -> Option<f32> {
 /// The nearest integer, of two the even one, of a value between -2^22 and 2^22: there the steps of the sum are 1. The
 /// compiler turns this into vector code, and `round` not everywhere.
 #[inline(always)]
-fn nearest(value: f32) -> i32 {
+pub(crate) fn nearest(value: f32) -> i32 {
     const MIDDLE: f32 = 12_582_912.0;
     (value + MIDDLE).to_bits() as i32 - MIDDLE.to_bits() as i32
 }
@@ -151,9 +169,7 @@ fn half_sums(q: &[i32; GROUP]) -> [i32; 2] {
 
 #[inline(always)]
 fn quantize_group(values: &[f32; GROUP]) -> Q8Block {
-    // Floats without a sign are in the order of their bits, and integers have a vector maximum.
-    let largest = values.iter().fold(0, |most, value| (value.to_bits() & 0x7fff_ffff).max(most));
-    let scale = step(largest);
+    let scale = step(largest(values));
     let q = match inverse(scale) {
         Some(inverse) => each(|i| nearest(values[i] * inverse)),
         None => [0; GROUP],
@@ -191,6 +207,12 @@ mod tests {
             assert!(block.q.iter().all(|q| (-127..=127).contains(q)), "{value}: {:?}", block.q);
             let rest = rest_group(&values, &block);
             assert!(rest.q.iter().all(|q| (-127..=127).contains(q)), "{value}: {:?}", rest.q);
+            for tier in Tier::available() {
+                let mut word = [Q16Block::default()];
+                tier.words(&[values], &mut word);
+                let norm: i64 = word[0].q.iter().map(|&q| i64::from(q) * i64::from(q)).sum();
+                assert!(norm < 1 << 31 && !word[0].q.contains(&i16::MIN), "{value}: {word:?}");
+            }
         }
     }
 
@@ -220,7 +242,9 @@ mod tests {
                 (vec![Q8Block::default(); values.len()], vec![Q8Block::default(); values.len()]);
             tier.quantize(&values, &mut groups);
             tier.rests(&values, &groups, &mut rests);
-            format!("{groups:?} {rests:?}")
+            let mut words = vec![Q16Block::default(); values.len()];
+            tier.words(&values, &mut words);
+            format!("{groups:?} {rests:?} {words:?}")
         };
         for tier in Tier::available() {
             assert_eq!(by(Tier::Portable), by(tier), "{tier:?}");

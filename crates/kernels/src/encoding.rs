@@ -65,8 +65,28 @@ impl Encoding {
         }
     }
 
+    /// What activations have to be rounded to for products with such rows.
+    pub const fn operand(self) -> Operand {
+        match self {
+            Self::F32 => Operand::Floats,
+            Self::F16 | Self::Bf16 => Operand::Words,
+            _ => Operand::Bytes,
+        }
+    }
+
     /// Whether elements are floats by themselves, not parts of blocks.
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F16 | Self::Bf16)
     }
+}
+
+/// What activations are rounded to where they meet weights.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Operand {
+    /// Integers of 8 bits, a step for 32 of them ([`Q8Block`](crate::Q8Block)), or of 16 by two of these.
+    Bytes,
+    /// Integers of 16 bits ([`Q16Block`](crate::Q16Block)).
+    Words,
+    /// They stay as they are.
+    Floats,
 }

@@ -1,4 +1,7 @@
+use half::slice::HalfFloatSliceExt;
+
 use crate::fma;
+use crate::format::GROUP;
 
 /// Lanes of a float dot product.
 const LANES: usize = 16;
@@ -7,6 +10,13 @@ const LANES: usize = 16;
 pub(crate) trait FloatFormat {
     const BYTES: usize;
     fn decode(bytes: &[u8]) -> f32;
+
+    /// As many as there are, at most a group.
+    fn decode_group(bytes: &[u8], out: &mut [f32; GROUP]) {
+        for (out, bytes) in out.iter_mut().zip(bytes.chunks_exact(Self::BYTES)) {
+            *out = Self::decode(bytes);
+        }
+    }
 }
 
 pub(crate) struct F32;
@@ -26,6 +36,15 @@ impl FloatFormat for F16 {
     #[inline(always)]
     fn decode(bytes: &[u8]) -> f32 {
         from_half(u16::from_le_bytes([bytes[0], bytes[1]]))
+    }
+
+    /// By the processor's own conversion, where it has one.
+    fn decode_group(bytes: &[u8], out: &mut [f32; GROUP]) {
+        let mut halves = [half::f16::ZERO; GROUP];
+        for (half, bytes) in halves.iter_mut().zip(bytes.as_chunks().0) {
+            *half = half::f16::from_le_bytes(*bytes);
+        }
+        halves.convert_to_f32_slice(out);
     }
 }
 

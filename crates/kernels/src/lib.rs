@@ -92,9 +92,9 @@ macro_rules! with_format {
     };
 }
 
-/// The same for rows that are packed: see [`Packing`].
+/// The same for rows that are packed ([`Packing`]), those of 16-bit floats apart.
 macro_rules! with_packing {
-    ($packing:expr, $format:ident => $body:expr, $float:ident => $plain:expr) => {
+    ($packing:expr, $format:ident => $body:expr, $word:ident => $words:expr, $float:ident => $plain:expr) => {
         match ($packing.encoding(), $packing.is_nested()) {
             (Encoding::Q8_0, true) => {
                 type $format = Nested<legacy::Q8_0>;
@@ -103,6 +103,14 @@ macro_rules! with_packing {
             (Encoding::Q6K, true) => {
                 type $format = Nested<k::Q6K>;
                 $body
+            }
+            (Encoding::F16, _) => {
+                type $word = F16;
+                $words
+            }
+            (Encoding::Bf16, _) => {
+                type $word = Bf16;
+                $words
             }
             (encoding, _) => with_format!(encoding, $format => $body, $float => $plain),
         }
@@ -125,6 +133,7 @@ mod packed;
 mod packing;
 mod products;
 mod table;
+mod words;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
@@ -132,7 +141,7 @@ pub use self::activation::{Activation, Q8Block};
 pub use self::attention::{POSITIONS, add_values, key_products};
 pub use self::bounds::{Bounds, Sketch};
 pub use self::dequantize::dequantize;
-pub use self::encoding::Encoding;
+pub use self::encoding::{Encoding, Operand};
 pub use self::float::dot as dot_f32;
 pub use self::format::GROUP;
 pub use self::layout::TILE_ROWS;
@@ -140,6 +149,7 @@ pub use self::outputs::Outputs;
 pub use self::packed::{PackedRows, pack};
 pub use self::packing::Packing;
 pub use self::products::Tier;
+pub use self::words::Q16Block;
 
 /// `a * b + c`, fused where the target does that in one instruction.
 #[inline(always)]

@@ -10,6 +10,7 @@ use crate::nested::Nested;
 use crate::outputs::Outputs;
 use crate::packing::Packing;
 use crate::products::{Tier, Tiles, bounds_by, products_by};
+use crate::words::{pack_words, place, word_tile_bytes};
 use crate::{k, legacy, table};
 
 /// A weight matrix whose rows are interleaved by sixteens ([`TILE_ROWS`]), the order in which the kernels read them.
@@ -66,7 +67,11 @@ impl<'a> PackedRows<'a> {
 
     /// The bytes of a tile, a multiple of 64. Tiles can be packed each by itself.
     pub const fn tile_bytes(packing: Packing, columns: usize) -> usize {
-        with_packing!(packing, B => tile_bytes::<B>(columns), E => float_tile_bytes::<E>(columns))
+        with_packing!(packing,
+            B => tile_bytes::<B>(columns),
+            W => if W::BYTES == 2 { word_tile_bytes(columns) } else { unreachable!() },
+            E => float_tile_bytes::<E>(columns)
+        )
     }
 
     /// How many rows there are.
@@ -116,6 +121,9 @@ impl<'a> PackedRows<'a> {
         let row = row % TILE_ROWS;
         with_packing!(self.packing,
             B => dequantize_blocks::<B>(tile, row, out),
+            W => for (column, out) in out.iter_mut().enumerate() {
+                *out = W::decode(&tile[place(row, column)..]);
+            },
             E => for (out, column) in out.iter_mut().zip(tile.chunks_exact(TILE_ROWS * E::BYTES)) {
                 *out = E::decode(&column[row * E::BYTES..]);
             }
@@ -147,6 +155,7 @@ pub fn pack(packing: Packing, rows: &[u8], row_bytes: usize, out: &mut [u8]) {
     let tiles = rows.chunks(TILE_ROWS * row_bytes).zip(out.chunks_exact_mut(tile_bytes));
     with_packing!(packing,
         B => tiles.for_each(|(rows, out)| pack_tile::<B>(rows, row_bytes, out)),
+        W => tiles.for_each(|(rows, out)| pack_words::<W>(rows, row_bytes, out)),
         E => tiles.for_each(|(rows, out)| pack_floats::<E>(rows, row_bytes, out))
     );
 }

@@ -4,13 +4,14 @@ use std::sync::OnceLock;
 
 use crate::activation::{Activation, Q8Block, quantize_groups, rest_groups};
 use crate::bounds::{Bounds, Sketch, bounds};
-use crate::encoding::Encoding;
+use crate::encoding::{Encoding, Operand};
 use crate::float::{Bf16, F16, F32, FloatFormat};
 use crate::format::{BlockFormat, GROUP, Header, each};
 use crate::layout::{PIECES, Parts, TILE_ROWS, head, head_bytes, levels};
 use crate::nested::Nested;
 use crate::outputs::Outputs;
 use crate::packing::Packing;
+use crate::words::{Q16Block, quantize_words, word_tile};
 #[cfg(target_arch = "x86_64")]
 use crate::x86;
 use crate::{k, legacy, table};
@@ -94,6 +95,20 @@ impl Tier {
         }
     }
 
+    /// Rounds groups of activations to 16 bits.
+    pub(crate) fn words(self, values: &[[f32; GROUP]], groups: &mut [Q16Block]) {
+        self.check();
+        match self {
+            // SAFETY: the processor has the tier, as asserted above.
+            #[cfg(target_arch = "x86_64")]
+            #[expect(unsafe_code)]
+            Self::Avx2 | Self::AvxVnni | Self::Avx512Vnni | Self::Amx => unsafe {
+                x86::quantize_words(values, groups);
+            },
+            _ => quantize_words(values, groups),
+        }
+    }
+
     /// Rounds what rounding has left.
     pub(crate) fn rests(self, values: &[[f32; GROUP]], groups: &[Q8Block], rests: &mut [Q8Block]) {
         self.check();
@@ -131,8 +146,12 @@ pub(crate) fn products_by(
     assert!(out.rows() <= tiles.bytes.len() / tiles.tile_bytes * TILE_ROWS, "more outputs than rows");
     let groups = tiles.columns / GROUP;
     let fits = |x: &Activation<'_>| {
-        let is_quantized = x.groups().len() == groups && x.fine_rests().is_none_or(|x| x.len() == groups);
-        x.values().len() == tiles.columns && (packing.encoding().is_float() || is_quantized)
+        let is_rounded = match packing.encoding().operand() {
+            Operand::Bytes => x.groups().len() == groups && x.fine_rests().is_none_or(|x| x.len() == groups),
+            Operand::Words => x.words().len() == Q16Block::count(tiles.columns),
+            Operand::Floats => true,
+        };
+        x.values().len() == tiles.columns && is_rounded
     };
     assert!(x.iter().all(fits), "activations as long as rows of {} weights", tiles.columns);
     match tier {
@@ -142,11 +161,13 @@ pub(crate) fn products_by(
         Tier::Avx2 | Tier::AvxVnni | Tier::Avx512Vnni | Tier::Amx => unsafe {
             with_packing!(packing,
                 B => x86::products::<B>(tier, tiles, x, out),
+                W => x86::word_products::<W>(tier, tiles, x, out),
                 E => x86::float_products::<E>(tier, tiles, x, out)
             );
         },
         _ => with_packing!(packing,
             B => portable(tiles, x, out, tile::<B>),
+            W => portable(tiles, x, out, word_tile::<W>),
             E => portable(tiles, x, out, float_tile::<E>)
         ),
     }

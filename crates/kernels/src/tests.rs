@@ -9,6 +9,7 @@ use super::*;
 use crate::float::{Bf16, F16, F32, FloatFormat};
 use crate::format::{BlockFormat, bias};
 use crate::products::CHAINS;
+use crate::words::power;
 
 /// Random blocks and their values by the reference implementation: see `generate.py` beside the file.
 const BLOCKS: &[u8] = include_bytes!("../tests/dequantized/blocks.safetensors");
@@ -67,13 +68,41 @@ impl Sample {
         let mut bytes = vec![0; PackedRows::bytes_for(Packing::plain(self.encoding), 1, columns)];
         pack(Packing::plain(self.encoding), &self.blocks, self.blocks.len(), &mut bytes);
         let packed = PackedRows::new(Packing::plain(self.encoding), 1, columns, &bytes);
-        f64::from(packed.tile(0, Activation::new(x, &groups))[0])
+        let words = words(x, columns);
+        f64::from(packed.tile(0, Activation::new(x, &groups).with_words(&words))[0])
+    }
+
+    /// The most that rounding can take where both sides have 16 bits.
+    fn rounding_of_words(&self, x: &[f32]) -> f64 {
+        let power = if self.encoding == Encoding::F16 { power::<F16> } else { power::<Bf16> };
+        let step = 1.0 / f64::from(power(&self.blocks));
+        let groups = self.values.chunks(GROUP).zip(x.chunks(GROUP)).zip(words(x, x.len()));
+        let half_steps = |((weights, x), group): ((&[f32], &[f32]), Q16Block)| -> f64 {
+            let scale = f64::from(group.scale);
+            let pairs = weights.iter().zip(x);
+            pairs
+                .map(|(w, x)| {
+                    (f64::from(w.abs()) + step / 2.0) * scale / 2.0 + f64::from(x.abs()) * step / 2.0
+                })
+                .sum()
+        };
+        groups.map(half_steps).sum()
     }
 
     /// What each element adds to the dot product with `x`.
     fn terms(&self, x: &[f32]) -> impl Iterator<Item = f64> {
         self.values.iter().zip(x).map(|(&w, &x)| f64::from(w) * f64::from(x))
     }
+}
+
+/// Rows of activations, rounded.
+fn words(values: &[f32], columns: usize) -> Vec<Q16Block> {
+    let count = Q16Block::count(columns);
+    let mut words = vec![Q16Block::default(); values.len() / columns * count];
+    for (x, words) in values.chunks(columns).zip(words.chunks_mut(count)) {
+        Q16Block::quantize_into(x, words);
+    }
+    words
 }
 
 pub(crate) fn noise(len: usize, mut state: u64) -> Vec<f32> {
@@ -105,7 +134,11 @@ fn dot_products_are_off_by_the_rounding_of_activations_at_most() {
         let half_steps = |(weights, group): (&[f32], Q8Block)| {
             weights.iter().map(|w| f64::from(w.abs()) * f64::from(group.scale) / 2.0).sum::<f64>()
         };
-        let rounding: f64 = if sample.is_float() { 0.0 } else { groups.map(half_steps).sum() };
+        let rounding: f64 = match sample.encoding.operand() {
+            Operand::Bytes => groups.map(half_steps).sum(),
+            Operand::Words => sample.rounding_of_words(&x),
+            Operand::Floats => 0.0,
+        };
         assert!(error <= rounding + 1e-5 * size, "{:?}: {error} {rounding} {size}", sample.encoding);
     }
 }
@@ -192,6 +225,7 @@ struct Tokens {
     values: Vec<f32>,
     groups: Vec<Q8Block>,
     rests: Vec<Q8Block>,
+    words: Vec<Q16Block>,
 }
 
 impl Tokens {
@@ -199,7 +233,8 @@ impl Tokens {
         let values = noise(count * columns, 7 + count as u64);
         let groups = Activation::quantize(&values);
         let rests = Activation::rests(&values, &groups);
-        Self { columns, values, groups, rests }
+        let words = words(&values, columns);
+        Self { columns, values, groups, rests, words }
     }
 
     fn all(&self, is_fine: bool) -> Vec<Activation<'_>> {
@@ -211,11 +246,13 @@ impl Tokens {
         let len = self.columns / GROUP;
         let token = |(t, values)| {
             let groups = &self.groups[t * len..(t + 1) * len];
-            if is_fine(t) {
+            let x = if is_fine(t) {
                 Activation::fine(values, groups, &self.rests[t * len..(t + 1) * len])
             } else {
                 Activation::new(values, groups)
-            }
+            };
+            let len = Q16Block::count(self.columns);
+            x.with_words(&self.words[t * len..(t + 1) * len])
         };
         self.values.chunks(self.columns).enumerate().map(token).collect()
     }
@@ -223,7 +260,22 @@ impl Tokens {
 
 /// The dot product of a row as it lies in a file: the definition.
 fn dot(encoding: Encoding, row: &[u8], x: &Activation<'_>) -> f32 {
-    with_format!(encoding, B => block_dot::<B>(row, x), E => float_dot::<E>(row, x.values()))
+    match encoding {
+        Encoding::F16 => word_dot::<F16>(row, x),
+        Encoding::Bf16 => word_dot::<Bf16>(row, x),
+        _ => with_format!(encoding, B => block_dot::<B>(row, x), E => float_dot::<E>(row, x.values())),
+    }
+}
+
+fn word_dot<F: FloatFormat>(row: &[u8], x: &Activation<'_>) -> f32 {
+    let power = power::<F>(row);
+    let mut sum = 0f32;
+    for (weights, x) in row.chunks(GROUP * F::BYTES).zip(x.words()) {
+        let products = weights.chunks(F::BYTES).zip(x.q);
+        let weight = |bytes| (F::decode(bytes) * power).round_ties_even() as i32;
+        sum = x.scale.mul_add(products.map(|(w, q)| weight(w) * i32::from(q)).sum::<i32>() as f32, sum);
+    }
+    sum * (1.0 / power)
 }
 
 fn block_dot<B: BlockFormat>(row: &[u8], x: &Activation<'_>) -> f32 {
@@ -451,10 +503,62 @@ fn floats_have_any_number_of_columns() {
         for columns in [1, 3, 7, 30, 101] {
             let packed = PackedSample::shuffled(sample, Packing::plain(sample.encoding), 18, columns);
             let tokens = Tokens::new(5, 32);
-            let x: Vec<Activation<'_>> =
-                tokens.all(false).iter().map(|_| Activation::new(&tokens.values[..columns], &[])).collect();
+            let values = &tokens.values[..columns];
+            let words = words(values, columns);
+            let x = [Activation::new(values, &[]).with_words(&words); 5];
             for tier in Tier::available() {
                 assert_eq!(packed.defined(&x), packed.products(tier, &x), "{columns} columns, {tier:?}");
+            }
+        }
+    }
+}
+
+/// Equal values have the largest products of any with their norm, single ones the largest of any.
+#[test]
+fn the_largest_products_of_words_fit_their_lanes() {
+    let patterns: [fn(usize) -> f32; 6] = [
+        |_| 1.0,
+        |i| if i.is_multiple_of(2) { 1.0 } else { -1.0 },
+        |i| if i.is_multiple_of(GROUP) { 1.0 } else { 0.0 },
+        |i| if i % GROUP < 2 { -1.0 } else { 1e-3 },
+        |i| if i / GROUP == 1 { 1.0 } else { 2e-3 },
+        |i| (i % 7) as f32 - 3.0,
+    ];
+    for (weights, x) in patterns.into_iter().flat_map(|w| patterns.into_iter().map(move |x| (w, x))) {
+        for size in [1.0, 1.3, 0.7, 6e4, 1e-4] {
+            let row: Vec<u8> = (0..96)
+                .flat_map(|i| half::f16::from_f32((size * weights(i)).clamp(-65504.0, 65504.0)).to_le_bytes())
+                .collect();
+            let packed = PackedSample::new(Packing::plain(Encoding::F16), 17, row.len(), row.repeat(17));
+            for factor in [1.0, 3.1e30, 2e-30] {
+                let values: Vec<f32> = (0..96).map(|i| factor * x(i)).collect();
+                let words = words(&values, 96);
+                let x = [Activation::new(&values, &[]).with_words(&words); 9];
+                let expected = packed.defined(&x);
+                assert!(expected.iter().all(|&sum| f32::from_bits(sum).is_finite()));
+                for tier in Tier::available() {
+                    assert_eq!(expected, packed.products(tier, &x), "{tier:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_with_what_is_no_number_have_none() {
+    for broken in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        let row = |value: f32| {
+            (0..40).flat_map(move |i| if i == 33 { value } else { 0.5 }.to_bits().to_le_bytes()[2..].to_vec())
+        };
+        let rows: Vec<u8> = (0..16).flat_map(|i| row(if i == 5 { broken } else { 0.5 })).collect();
+        let packed = PackedSample::new(Packing::plain(Encoding::Bf16), 16, 80, rows);
+        let values = noise(40, 3);
+        let words = words(&values, 40);
+        for (count, tier) in Tier::available().into_iter().flat_map(|tier| [(1, tier), (20, tier)]) {
+            let products =
+                packed.products(tier, &vec![Activation::new(&values, &[]).with_words(&words); count]);
+            for (i, product) in products.into_iter().map(f32::from_bits).enumerate() {
+                assert_eq!(i % 16 == 5, product.is_nan(), "{tier:?}, row {}", i % 16);
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::products::{CHAINS, Tiles};
 /// Tokens that go over all tiles together.
 const ROUND: usize = 48;
 /// How far ahead of the computation weights are asked for, in bytes, into the second-level cache.
-const AHEAD: usize = 8192;
+pub(super) const AHEAD: usize = 8192;
 
 /// A float type of which vectors are made.
 pub(crate) trait LoadColumn: FloatFormat {

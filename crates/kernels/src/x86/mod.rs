@@ -15,6 +15,7 @@ mod quantize;
 mod sweep;
 mod unpack;
 mod vector;
+mod words;
 
 pub(crate) use self::amx::is_usable as has_amx;
 pub(crate) use self::floats::LoadColumn;
@@ -26,6 +27,7 @@ use crate::bounds::{Bounds, Sketch};
 use crate::format::GROUP;
 use crate::outputs::Outputs;
 use crate::products::{Tier, Tiles};
+use crate::words::Q16Block;
 
 /// The products of tiles of blocks.
 ///
@@ -111,6 +113,39 @@ unsafe fn floats_avx512<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], o
     floats::products::<F, Sixteen>(tiles, x, out);
 }
 
+/// The products of tiles of 16-bit floats.
+///
+/// # Safety
+/// As with [`products`].
+pub(crate) unsafe fn word_products<F: LoadColumn>(
+    tier: Tier,
+    tiles: Tiles<'_>,
+    x: &[Activation<'_>],
+    out: Outputs<'_>,
+) {
+    match tier {
+        Tier::Portable => unreachable!("not a tier of this module"),
+        Tier::Avx2 => words_avx2::<F>(tiles, x, out),
+        Tier::AvxVnni => words_avx_vnni::<F>(tiles, x, out),
+        Tier::Avx512Vnni | Tier::Amx => words_avx512::<F>(tiles, x, out),
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn words_avx2<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], out: Outputs<'_>) {
+    words::products::<F, Eight<Avx2>>(tiles, x, out);
+}
+
+#[target_feature(enable = "avx2,fma,f16c,avxvnni")]
+unsafe fn words_avx_vnni<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], out: Outputs<'_>) {
+    words::products::<F, Eight<AvxVnni>>(tiles, x, out);
+}
+
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
+unsafe fn words_avx512<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], out: Outputs<'_>) {
+    words::products::<F, Sixteen>(tiles, x, out);
+}
+
 /// The products of queries with a block of keys.
 ///
 /// # Safety
@@ -165,6 +200,14 @@ unsafe fn add_values_avx512(weights: &[&[f32]], values: &[f32], out: &mut [&mut 
 /// The processor must have a tier other than the portable one.
 pub(crate) unsafe fn quantize(values: &[[f32; GROUP]], groups: &mut [Q8Block]) {
     quantize::quantize(values, groups);
+}
+
+/// Rounds activations to 16 bits.
+///
+/// # Safety
+/// The processor must have a tier other than the portable one.
+pub(crate) unsafe fn quantize_words(values: &[[f32; GROUP]], groups: &mut [Q16Block]) {
+    quantize::quantize_words(values, groups);
 }
 
 /// Rounds what rounding has left: the portable code, compiled for the tier.

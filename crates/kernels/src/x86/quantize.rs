@@ -1,15 +1,18 @@
 //! Rounding of activations.
 
 use std::arch::x86_64::{
-    __m256i, _mm_add_epi32, _mm_cvtsi128_si32, _mm_extract_epi32, _mm_hadd_epi32, _mm_max_epu32,
-    _mm_shuffle_epi32, _mm256_add_epi32, _mm256_and_si256, _mm256_castps_si256, _mm256_castsi256_si128,
-    _mm256_cvtps_epi32, _mm256_extracti128_si256, _mm256_hadd_epi32, _mm256_loadu_ps, _mm256_max_epu32,
-    _mm256_mul_ps, _mm256_packs_epi16, _mm256_packs_epi32, _mm256_permutevar8x32_epi32, _mm256_set1_epi32,
-    _mm256_set1_ps, _mm256_setr_epi32, _mm256_setzero_si256, _mm256_storeu_si256,
+    __m256, __m256i, _mm_add_epi32, _mm_add_ps, _mm_add_ss, _mm_cvtsi128_si32, _mm_cvtss_f32,
+    _mm_extract_epi32, _mm_hadd_epi32, _mm_max_epu32, _mm_movehdup_ps, _mm_movehl_ps, _mm_shuffle_epi32,
+    _mm256_add_epi32, _mm256_and_si256, _mm256_castps_si256, _mm256_castps256_ps128, _mm256_castsi256_si128,
+    _mm256_cvtps_epi32, _mm256_extractf128_ps, _mm256_extracti128_si256, _mm256_fmadd_ps, _mm256_hadd_epi32,
+    _mm256_loadu_ps, _mm256_max_epu32, _mm256_mul_ps, _mm256_packs_epi16, _mm256_packs_epi32,
+    _mm256_permute4x64_epi64, _mm256_permutevar8x32_epi32, _mm256_set1_epi32, _mm256_set1_ps,
+    _mm256_setr_epi32, _mm256_setzero_si256, _mm256_storeu_si256,
 };
 
 use crate::activation::{Q8Block, inverse, step};
 use crate::format::GROUP;
+use crate::words::{Q16Block, factor};
 
 /// Rounds groups. What the compiler makes of the portable code takes twice as long.
 ///
@@ -18,14 +21,8 @@ use crate::format::GROUP;
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn quantize(values: &[[f32; GROUP]], groups: &mut [Q8Block]) {
     for (values, group) in values.iter().zip(groups) {
-        let mut floats = [_mm256_set1_ps(0.0); 4];
-        let mut most = _mm256_setzero_si256();
-        for (i, floats) in floats.iter_mut().enumerate() {
-            *floats = _mm256_loadu_ps(values[8 * i..8 * i + 8].as_ptr());
-            let unsigned = _mm256_and_si256(_mm256_castps_si256(*floats), _mm256_set1_epi32(0x7fff_ffff));
-            most = _mm256_max_epu32(most, unsigned);
-        }
-        let scale = step(largest(most));
+        let (floats, most) = load(values);
+        let scale = step(most);
         let Some(inverse) = inverse(scale) else {
             *group = Q8Block::new([0; GROUP], scale, [0; 2]);
             continue;
@@ -38,6 +35,53 @@ pub(super) unsafe fn quantize(values: &[[f32; GROUP]], groups: &mut [Q8Block]) {
         _mm256_storeu_si256(q.as_mut_ptr().cast(), bytes(integers));
         *group = Q8Block::new(q, scale, half_sums(integers));
     }
+}
+
+/// Rounds groups to 16 bits, in the order of the portable code.
+///
+/// # Safety
+/// The processor must have AVX2 and fused multiply-adds.
+#[target_feature(enable = "avx2,fma")]
+pub(super) unsafe fn quantize_words(values: &[[f32; GROUP]], groups: &mut [Q16Block]) {
+    for (values, group) in values.iter().zip(groups) {
+        let (mut floats, most) = load(values);
+        let most = f32::from_bits(most);
+        let Some(inverse) = inverse(most) else {
+            *group = Q16Block { q: [0; GROUP], scale: most };
+            continue;
+        };
+        for floats in &mut floats {
+            *floats = _mm256_mul_ps(*floats, _mm256_set1_ps(inverse));
+        }
+        let mut chains = _mm256_mul_ps(floats[0], floats[0]);
+        for floats in &floats[1..] {
+            chains = _mm256_fmadd_ps(*floats, *floats, chains);
+        }
+        let fours = _mm_add_ps(_mm256_castps256_ps128(chains), _mm256_extractf128_ps::<1>(chains));
+        let twos = _mm_add_ps(fours, _mm_movehl_ps(fours, fours));
+        let factor = factor(_mm_cvtss_f32(_mm_add_ss(twos, _mm_movehdup_ps(twos))));
+        let integer = |i: usize| _mm256_cvtps_epi32(_mm256_mul_ps(floats[i], _mm256_set1_ps(factor)));
+        group.scale = most / factor;
+        for half in 0..2 {
+            let words = _mm256_packs_epi32(integer(2 * half), integer(2 * half + 1));
+            // Halves of vectors are packed by themselves.
+            let words = _mm256_permute4x64_epi64::<0b11_01_10_00>(words);
+            _mm256_storeu_si256(group.q[16 * half..].as_mut_ptr().cast(), words);
+        }
+    }
+}
+
+/// The floats of a group, and the bits of the largest magnitude.
+#[inline(always)]
+unsafe fn load(values: &[f32; GROUP]) -> ([__m256; 4], u32) {
+    let mut floats = [_mm256_set1_ps(0.0); 4];
+    let mut most = _mm256_setzero_si256();
+    for (i, floats) in floats.iter_mut().enumerate() {
+        *floats = _mm256_loadu_ps(values[8 * i..8 * i + 8].as_ptr());
+        let unsigned = _mm256_and_si256(_mm256_castps_si256(*floats), _mm256_set1_epi32(0x7fff_ffff));
+        most = _mm256_max_epu32(most, unsigned);
+    }
+    (floats, largest(most))
 }
 
 /// The largest lane.

@@ -117,7 +117,7 @@ impl Network {
         rounded: &mut Rounded,
     ) -> Vec<f32> {
         let head = &self.weights.head;
-        let x = rounded.rows(true, &[Rounding::Coarse], x)[0];
+        let x = rounded.rows(&[head.operand()], &[Rounding::Coarse], x)[0];
         let sketch = outlook.sketch(x);
         let rows = Rows { head, wanted };
         let mut logits = vec![f32::NEG_INFINITY; head.rows];

@@ -1,16 +1,16 @@
 //! Products of activations with weight matrices: packed rows meet activations that are rounded to 8 bits, those of a sequence's first
-//! token to 16.
+//! token to 16. Rows of 16-bit floats meet activations of 16 bits.
 //!
 //! A token's result does not depend on the tokens that come with it, bit by bit, whatever their number.
 
-use formwork_kernels::{Activation, GROUP, Outputs, Q8Block, TILE_ROWS};
+use formwork_kernels::{Activation, GROUP, Operand, Outputs, Q8Block, Q16Block, TILE_ROWS};
 use rayon::prelude::*;
 use smallvec::SmallVec;
 
 use super::workspace::room;
 use crate::weights::{Linear, Packed};
 
-/// How exactly activations are rounded where they meet quantised weights. Weights that are floats meet them as they are.
+/// How exactly activations are rounded where they meet quantised weights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Rounding {
     /// To 8 bits, a step for 32 of them.
@@ -69,8 +69,8 @@ fn all_products<const N: usize>(
     if roundings.is_empty() {
         return;
     }
-    let is_rounded = matrices.iter().any(|(matrix, _)| !matrix.is_float());
-    let x = rounded.rows(is_rounded, roundings, x);
+    let operands = matrices.each_ref().map(|(matrix, _)| matrix.operand());
+    let x = rounded.rows(&operands, roundings, x);
     let bytes: usize = matrices.iter().map(|(matrix, _)| matrix.rows / TILE_ROWS * matrix.tile_bytes()).sum();
     let piece_bytes = (bytes / (4 * rayon::current_num_threads())).clamp(SMALLEST_PIECE, LARGEST_PIECE);
     let mut pieces: SmallVec<[Piece<'_>; PIECES]> = SmallVec::new();
@@ -108,6 +108,7 @@ type Activations<'a> = SmallVec<[Activation<'a>; 8]>;
 pub(super) struct Rounded {
     groups: Vec<Q8Block>,
     rests: Vec<Q8Block>,
+    words: Vec<Q16Block>,
 }
 
 impl Rounded {
@@ -128,27 +129,51 @@ impl Rounded {
         }
     }
 
-    /// The rows of `x`, one per token, as they meet weights: as they are, where these are floats alone, else rounded as well.
+    /// Rounds the rows of `x` to words.
+    fn round_to_words(&mut self, columns: usize, x: &[f32]) {
+        let count = Q16Block::count(columns);
+        let rows_at_once = (GROUPS / count).max(1);
+        room(&mut self.words, x.len() / columns * count)
+            .par_chunks_mut(rows_at_once * count)
+            .zip(x.par_chunks(rows_at_once * columns))
+            .for_each(|(words, x)| {
+                for (words, x) in words.chunks_exact_mut(count).zip(x.chunks_exact(columns)) {
+                    Q16Block::quantize_into(x, words);
+                }
+            });
+    }
+
+    /// The rows of `x`, one per token, rounded to what each of the operands calls for.
     pub(super) fn rows<'a>(
         &'a mut self,
-        is_rounded: bool,
+        operands: &[Operand],
         roundings: &[Rounding],
         x: &'a [f32],
     ) -> Activations<'a> {
         let columns = x.len() / roundings.len();
-        let rows = x.chunks_exact(columns);
-        // Rows that are not whole groups are of floats.
-        if !is_rounded || !columns.is_multiple_of(GROUP) {
-            return rows.map(|values| Activation::new(values, &[])).collect();
+        let has_bytes = operands.contains(&Operand::Bytes);
+        if has_bytes {
+            self.round(roundings, x);
         }
-        self.round(roundings, x);
-        let mut rests = self.rests.chunks_exact(columns / GROUP);
-        let rows = rows.zip(self.groups.chunks_exact(columns / GROUP)).zip(roundings);
-        let of = |((values, groups), rounding): ((_, _), &Rounding)| match rounding {
-            Rounding::Coarse => Activation::new(values, groups),
-            Rounding::Fine => Activation::fine(values, groups, rests.next().unwrap_or_default()),
+        let has_words = operands.contains(&Operand::Words);
+        if has_words {
+            self.round_to_words(columns, x);
+        }
+        let groups = if has_bytes { columns / GROUP } else { 0 };
+        let mut rests = self.rests.chunks_exact(groups.max(1));
+        let words = if has_words { Q16Block::count(columns) } else { 0 };
+        let of = |(token, (values, rounding)): (usize, (&'a [f32], &Rounding))| {
+            let of_token = |len: usize| token * len..(token + 1) * len;
+            let groups = &self.groups[of_token(groups)];
+            let x = match rounding {
+                Rounding::Fine if has_bytes => {
+                    Activation::fine(values, groups, rests.next().unwrap_or_default())
+                }
+                _ => Activation::new(values, groups),
+            };
+            x.with_words(&self.words[of_token(words)])
         };
-        rows.map(of).collect()
+        x.chunks_exact(columns).zip(roundings).enumerate().map(of).collect()
     }
 }
 
@@ -164,7 +189,7 @@ pub(super) fn all_rows(rounded: &mut Rounded, matrix: &Packed, x: &[f32]) -> Vec
 /// The products of one token's `x` with some rows of `matrix`, in the order of `rows`, which rise. Equal to those of
 /// [`all_rows`], bit by bit.
 pub(super) fn some_rows(rounded: &mut Rounded, matrix: &Packed, x: &[f32], rows: &[u32]) -> Vec<f32> {
-    let x = rounded.rows(!matrix.is_float(), &[Rounding::Coarse], x)[0];
+    let x = rounded.rows(&[matrix.operand()], &[Rounding::Coarse], x)[0];
     let tile_of = |row: u32| row as usize / TILE_ROWS;
     let tiles: Vec<&[u32]> = rows.chunk_by(|&a, &b| tile_of(a) == tile_of(b)).collect();
     let of_tile = |rows: &&[u32]| {

@@ -7,7 +7,7 @@
 use std::io;
 use std::sync::Arc;
 
-use formwork_kernels::{Activation, Bounds, Outputs, PackedRows, Packing, Sketch, TILE_ROWS, pack};
+use formwork_kernels::{Activation, Bounds, Operand, Outputs, PackedRows, Packing, Sketch, TILE_ROWS, pack};
 use memmap2::{Mmap, MmapMut};
 use rayon::prelude::*;
 
@@ -63,9 +63,9 @@ impl Packed {
         self.packing.is_nested()
     }
 
-    /// Whether the elements are plain floats.
-    pub(crate) const fn is_float(&self) -> bool {
-        self.packing.encoding().is_float()
+    /// What activations are rounded to where they meet the rows.
+    pub(crate) const fn operand(&self) -> Operand {
+        self.packing.encoding().operand()
     }
 }
 

@@ -1,0 +1,174 @@
+//! Weights of 16-bit floats as integers of 16 bits.
+//!
+//! A row is multiplied by a power of two, rounded to integers, and meets activations that are integers of 16 bits, a scale for each
+//! group of 32. The powers and scales are as large as they can be with the sums of a group's products in 32 bits: no sum is larger
+//! than the product of the two norms (Cauchy-Schwarz), and each of these is held below the root of 2^31. So a product takes half of
+//! the instructions that floats take, is exact but for the two roundings, and they take less from it than rounding activations to 16-bit
+//! floats does.
+//!
+//! In a tile the powers of two come first, as floats, then, for each two columns, sixteen pairs of floats as they are in the file. Of
+//! every four rows the first two have their pairs in the first half of these 64 bytes, the others in the second: that is where
+//! packing two vectors of integers takes them from.
+
+use crate::activation::{Activation, inverse, largest, nearest};
+use crate::float::FloatFormat;
+use crate::format::{GROUP, each};
+use crate::layout::{PLANE, TILE_ROWS};
+use crate::products::Tier;
+
+/// Bytes of the powers of two in a tile.
+pub(crate) const POWERS_BYTES: usize = PLANE;
+/// Bytes in a tile of two columns.
+pub(crate) const PAIR_BYTES: usize = PLANE;
+/// Pairs of columns in a group.
+pub(crate) const PAIRS: usize = GROUP / 2;
+/// The largest norm that a group may have before it is rounded, which adds half of the root of 32 at most.
+const NORM: f32 = 46_330.0;
+const LARGEST: f32 = i16::MAX as f32;
+
+/// Thirty-two activations rounded to 16 bits.
+#[derive(Clone, Copy, Default, Debug)]
+#[repr(C)]
+pub struct Q16Block {
+    pub(crate) q: [i16; GROUP],
+    /// The step between two levels.
+    pub(crate) scale: f32,
+}
+
+impl Q16Block {
+    /// How many there are of so many activations. What the last one lacks are zeros.
+    pub const fn count(activations: usize) -> usize {
+        activations.div_ceil(GROUP)
+    }
+
+    /// Rounds a row of activations.
+    ///
+    /// # Panics
+    /// When there are not [`Q16Block::count`] groups.
+    pub fn quantize_into(values: &[f32], groups: &mut [Self]) {
+        assert_eq!(Self::count(values.len()), groups.len(), "groups of activations");
+        let (whole, rest) = values.as_chunks::<GROUP>();
+        Tier::best().words(whole, &mut groups[..whole.len()]);
+        if let [.., last] = groups
+            && !rest.is_empty()
+        {
+            let mut group = [0.0; GROUP];
+            group[..rest.len()].copy_from_slice(rest);
+            Tier::best().words(&[group], std::slice::from_mut(last));
+        }
+    }
+}
+
+/// What values of at most 1 are multiplied with, from the sum of their squares.
+#[inline(always)]
+pub(crate) fn factor(squares: f32) -> f32 {
+    (NORM / squares.sqrt()).min(LARGEST)
+}
+
+/// Rounds groups by plain loops. Squares are added up in eight chains, and these by halves.
+pub(crate) fn quantize_words(values: &[[f32; GROUP]], groups: &mut [Q16Block]) {
+    for (values, group) in values.iter().zip(groups) {
+        let most = f32::from_bits(largest(values));
+        let Some(inverse) = inverse(most) else {
+            *group = Q16Block { q: [0; GROUP], scale: most };
+            continue;
+        };
+        let values: [f32; GROUP] = each(|i| values[i] * inverse);
+        let mut chains: [f32; 8] = each(|i| values[i] * values[i]);
+        for eight in &values.as_chunks::<8>().0[1..] {
+            chains = each(|i| eight[i].mul_add(eight[i], chains[i]));
+        }
+        let fours: [f32; 4] = each(|i| chains[i] + chains[i + 4]);
+        let factor = factor((fours[0] + fours[2]) + (fours[1] + fours[3]));
+        *group = Q16Block { q: each(|i| nearest(values[i] * factor) as i16), scale: most / factor };
+    }
+}
+
+/// Where an element lies in a tile.
+pub(crate) const fn place(row: usize, column: usize) -> usize {
+    let pair = row / 2 % 2 * (TILE_ROWS / 2) + row / 4 * 2 + row % 2;
+    POWERS_BYTES + column / 2 * PAIR_BYTES + 4 * pair + 2 * (column % 2)
+}
+
+/// Bytes in a tile of so many columns, up to whole groups.
+pub(crate) const fn word_tile_bytes(columns: usize) -> usize {
+    POWERS_BYTES + columns.div_ceil(GROUP) * PAIRS * PAIR_BYTES
+}
+
+/// Packs up to sixteen rows.
+pub(crate) fn pack_words<F: FloatFormat>(rows: &[u8], row_bytes: usize, out: &mut [u8]) {
+    let (powers, pairs) = out.split_at_mut(POWERS_BYTES);
+    powers.as_chunks_mut().0.fill(1f32.to_le_bytes());
+    if rows.len() < TILE_ROWS * row_bytes || !row_bytes.is_multiple_of(GROUP * F::BYTES) {
+        pairs.fill(0);
+    }
+    for (row, bytes) in rows.chunks_exact(row_bytes).enumerate() {
+        powers.as_chunks_mut().0[row] = power::<F>(bytes).to_le_bytes();
+        let at = place(row, 0) - POWERS_BYTES;
+        let (whole, rest) = bytes.as_chunks::<4>();
+        let mut pairs = pairs.as_chunks_mut::<PAIR_BYTES>().0.iter_mut();
+        for (bytes, pair) in whole.iter().zip(pairs.by_ref()) {
+            pair[at..at + 4].copy_from_slice(bytes);
+        }
+        if let Some(pair) = pairs.next() {
+            pair[at..at + rest.len()].copy_from_slice(rest);
+        }
+    }
+}
+
+/// The largest power of two that a row can be multiplied with, within what floats have an inverse of; no number where the row has
+/// something that is none, or is infinite.
+pub(crate) fn power<F: FloatFormat>(row: &[u8]) -> f32 {
+    let mut most = 0;
+    let mut values = [0.0; GROUP];
+    for group in row.chunks(GROUP * F::BYTES) {
+        F::decode_group(group, &mut values);
+        most = largest(&values).max(most);
+        values.fill(0.0);
+    }
+    let most = f32::from_bits(most);
+    if !most.is_finite() {
+        return f32::NAN;
+    }
+    let Some(inverse) = inverse(most) else { return 1.0 };
+    let mut squares = 0f32;
+    for group in row.chunks(GROUP * F::BYTES) {
+        F::decode_group(group, &mut values);
+        let mut chains = [0f32; 8];
+        for eight in values.as_chunks::<8>().0 {
+            chains = each(|i| chains[i] + (eight[i] * inverse) * (eight[i] * inverse));
+        }
+        squares = squares.max(chains.iter().sum());
+        values.fill(0.0);
+    }
+    let exponent = (f64::from(factor(squares)) / f64::from(most)).log2().floor();
+    2f64.powf(exponent.clamp(-120.0, 120.0)) as f32
+}
+
+/// The powers of two of a tile's rows, and their inverses.
+pub(crate) fn powers(tile: &[u8]) -> [[f32; TILE_ROWS]; 2] {
+    let powers = each(|row| f32::from_le_bytes(tile.as_chunks().0[row]));
+    [powers, each(|row| 1.0 / powers[row])]
+}
+
+/// Sixteen rows with each token: what the other tiers have to reproduce, bit by bit.
+pub(crate) fn word_tile<F: FloatFormat>(tile: &[u8], x: &[Activation<'_>], sums: &mut [[f32; TILE_ROWS]]) {
+    let [powers, inverses] = powers(tile);
+    for (x, sums) in x.iter().zip(sums) {
+        for (row, sum) in sums.iter_mut().enumerate() {
+            if powers[row].is_nan() {
+                *sum = f32::NAN;
+                continue;
+            }
+            for (group, x) in x.words().iter().enumerate() {
+                let weight = |i: usize| {
+                    let bytes = &tile[place(row, group * GROUP + i)..];
+                    nearest(F::decode(bytes) * powers[row])
+                };
+                let integer: i32 = (0..GROUP).map(|i| weight(i) * i32::from(x.q[i])).sum();
+                *sum = x.scale.mul_add(integer as f32, *sum);
+            }
+            *sum *= inverses[row];
+        }
+    }
+}
