@@ -5,15 +5,18 @@
 //! implementation, and dot products with activation rows that were themselves rounded to 8 bits per group of 32, or to 16
 //! ([`Activation`]).
 //!
+//! Rows of 16-bit floats meet activations of 16 bits ([`Q16Block`]), those of 32-bit floats meet them as they are: see [`Operand`].
+//!
 //! Products are of [`PackedRows`], whose rows were interleaved by sixteens when they were loaded. Processors with vector units for
 //! small integers have code of their own ([`Tier`]), which unpacks differently and gives the same bits. The products of attention are
 //! [`key_products`] and [`add_values`].
 //!
 //! A row's product with a token is defined group by group, in order: `sum = fma(scale_w * scale_x, integer as f32, sum)` with the exact
 //! sum of the group's integer products, then `sum = fma(offset_w, sum_x, sum)` where the type has offsets. Types with scales for
-//! half groups do so for each half. Nothing else enters, neither the other rows and tokens nor the order inside a group. That is
-//! what makes results independent of batching and lets the head compute any subset of its rows. Columns of floats are added up
-//! in four chains by their number modulo four, and the chains as `(0 + 1) + (2 + 3)`.
+//! half groups do so for each half. A row of 16-bit floats has one scale, a power of two, and its sum is multiplied with that in the
+//! end. Nothing else enters, neither the other rows and tokens nor the order inside a group. That is what makes results
+//! independent of batching and lets the head compute any subset of its rows. Columns of 32-bit floats are added up in four chains
+//! by their number modulo four, and the chains as `(0 + 1) + (2 + 3)`.
 
 #![expect(
     clippy::inline_always,
