@@ -68,7 +68,7 @@ impl<'a> Activation<'a> {
     }
 
     /// Rounds rows of activations to multiples of 1/127 of the largest magnitude in each group. Elements past the last
-    /// whole group are left out; only float weights have such rows, and they use the values.
+    /// whole group are left out; only rows of floats are so long, and they do not meet these groups.
     pub fn quantize(values: &[f32]) -> Vec<Q8Block> {
         let mut groups = vec![Q8Block::default(); values.len() / GROUP];
         Self::quantize_into(values, &mut groups);

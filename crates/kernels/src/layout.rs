@@ -13,7 +13,8 @@
 //! like those of codes that have no others. Their heads end with how far the low bits are from their middle, a byte for each row.
 //!
 //! So a few shifts and masks of whole vectors give what multiplies with four activations at a time, a row to each lane of 32
-//! bits, and sums never cross lanes. Rows of floats are columns of 16 values each.
+//! bits, and sums never cross lanes. Rows of 32-bit floats are columns of 16 values each; for those of 16 bits
+//! see `words.rs`.
 
 use crate::float::FloatFormat;
 use crate::format::{BlockFormat, GROUP, Head};

@@ -8,7 +8,8 @@
 //! Rows of 16-bit floats meet activations of 16 bits ([`Q16Block`]), those of 32-bit floats meet them as they are: see [`Operand`].
 //!
 //! Products are of [`PackedRows`], whose rows were interleaved by sixteens when they were loaded. Processors with vector units for
-//! small integers have code of their own ([`Tier`]), which unpacks differently and gives the same bits. The products of attention are
+//! small integers have code of their own ([`Tier`]), which unpacks differently and gives the same bits, but for those of what is no
+//! number. The products of attention are
 //! [`key_products`] and [`add_values`].
 //!
 //! A row's product with a token is defined group by group, in order: `sum = fma(scale_w * scale_x, integer as f32, sum)` with the exact

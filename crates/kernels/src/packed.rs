@@ -69,7 +69,7 @@ impl<'a> PackedRows<'a> {
     pub const fn tile_bytes(packing: Packing, columns: usize) -> usize {
         with_packing!(packing,
             B => tile_bytes::<B>(columns),
-            W => if W::BYTES == 2 { word_tile_bytes(columns) } else { unreachable!() },
+            W => word_tile_bytes::<W>(columns),
             E => float_tile_bytes::<E>(columns)
         )
     }
@@ -89,7 +89,7 @@ impl<'a> PackedRows<'a> {
     ///
     /// # Panics
     /// When there are not as many tokens of outputs as of activations, more outputs than rows, or when activations are not as long as
-    /// rows.
+    /// rows, or not rounded to the [`Operand`](crate::Operand) of the rows.
     pub fn products(&self, first_tile: usize, x: &[Activation<'_>], out: Outputs<'_>) {
         self.products_by(Tier::best(), first_tile, x, out);
     }

@@ -139,7 +139,7 @@ pub(crate) fn products_by(
     packing: Packing,
     tiles: Tiles<'_>,
     x: &[Activation<'_>],
-    out: Outputs<'_>,
+    mut out: Outputs<'_>,
 ) {
     tier.check();
     assert_eq!(x.len(), out.tokens(), "activations and outputs");
@@ -153,7 +153,12 @@ pub(crate) fn products_by(
         };
         x.values().len() == tiles.columns && is_rounded
     };
-    assert!(x.iter().all(fits), "activations as long as rows of {} weights", tiles.columns);
+    let operand = packing.encoding().operand();
+    assert!(x.iter().all(fits), "activations as long as rows of {} weights, for {operand:?}", tiles.columns);
+    if tiles.columns == 0 {
+        (0..x.len()).for_each(|token| out.token(token).fill(0.0));
+        return;
+    }
     match tier {
         // SAFETY: the processor has the tier, and lengths fit, as asserted above.
         #[cfg(target_arch = "x86_64")]

@@ -3,12 +3,14 @@
 //! A row is multiplied by a power of two, rounded to integers, and meets activations that are integers of 16 bits, a scale for each
 //! group of 32. The powers and scales are as large as they can be with the sums of a group's products in 32 bits: no sum is larger
 //! than the product of the two norms (Cauchy-Schwarz), and each of these is held below the root of 2^31. So a product takes half of
-//! the instructions that floats take, is exact but for the two roundings, and they take less from it than rounding activations to 16-bit
-//! floats does.
+//! the instructions that floats take, and is exact but for the two roundings. Rounding activations takes from them a seventh of what
+//! 16-bit floats would. Rounding a row takes little where its groups are alike, and much where one weight is far above all
+//! others: a tile with a row that would lose more than rounding to a 16-bit float may take ([`WORST`]), or with what is no number,
+//! meets the activations as they are, in two chains by the parity of columns.
 //!
-//! In a tile the powers of two come first, as floats, then, for each two columns, sixteen pairs of floats as they are in the file. Of
-//! every four rows the first two have their pairs in the first half of these 64 bytes, the others in the second: that is where
-//! packing two vectors of integers takes them from.
+//! In a tile the powers of two come first, as floats, all 0 where it meets activations as they are; then, for each two columns, sixteen
+//! pairs of floats as they are in the file. Of every four rows the first two have their pairs in the first half of these 64 bytes, the
+//! others in the second: that is where packing two vectors of integers takes them from.
 
 use crate::activation::{Activation, inverse, largest, nearest};
 use crate::float::FloatFormat;
@@ -25,6 +27,8 @@ pub(crate) const PAIRS: usize = GROUP / 2;
 /// The largest norm that a group may have before it is rounded, which adds half of the root of 32 at most.
 const NORM: f32 = 46_330.0;
 const LARGEST: f32 = i16::MAX as f32;
+/// The most that rounding may take from a row, of its norm.
+const WORST: f32 = 1.0 / 4096.0;
 
 /// Thirty-two activations rounded to 16 bits.
 #[derive(Clone, Copy, Default, Debug)]
@@ -91,19 +95,23 @@ pub(crate) const fn place(row: usize, column: usize) -> usize {
 }
 
 /// Bytes in a tile of so many columns, up to whole groups.
-pub(crate) const fn word_tile_bytes(columns: usize) -> usize {
+pub(crate) const fn word_tile_bytes<F: FloatFormat>(columns: usize) -> usize {
+    assert!(2 * F::BYTES == PAIR_BYTES / TILE_ROWS, "floats of 16 bits");
     POWERS_BYTES + columns.div_ceil(GROUP) * PAIRS * PAIR_BYTES
 }
 
 /// Packs up to sixteen rows.
 pub(crate) fn pack_words<F: FloatFormat>(rows: &[u8], row_bytes: usize, out: &mut [u8]) {
     let (powers, pairs) = out.split_at_mut(POWERS_BYTES);
-    powers.as_chunks_mut().0.fill(1f32.to_le_bytes());
     if rows.len() < TILE_ROWS * row_bytes || !row_bytes.is_multiple_of(GROUP * F::BYTES) {
         pairs.fill(0);
     }
+    let mut all = Some([1.0; TILE_ROWS]);
     for (row, bytes) in rows.chunks_exact(row_bytes).enumerate() {
-        powers.as_chunks_mut().0[row] = power::<F>(bytes).to_le_bytes();
+        all = all.zip(power::<F>(bytes)).map(|(mut all, power)| {
+            all[row] = power;
+            all
+        });
         let at = place(row, 0) - POWERS_BYTES;
         let (whole, rest) = bytes.as_chunks::<4>();
         let mut pairs = pairs.as_chunks_mut::<PAIR_BYTES>().0.iter_mut();
@@ -114,61 +122,85 @@ pub(crate) fn pack_words<F: FloatFormat>(rows: &[u8], row_bytes: usize, out: &mu
             pair[at..at + rest.len()].copy_from_slice(rest);
         }
     }
+    for (to, power) in powers.as_chunks_mut().0.iter_mut().zip(all.unwrap_or_default()) {
+        *to = power.to_le_bytes();
+    }
 }
 
-/// The largest power of two that a row can be multiplied with, within what floats have an inverse of; no number where the row has
-/// something that is none, or is infinite.
-pub(crate) fn power<F: FloatFormat>(row: &[u8]) -> f32 {
-    let mut most = 0;
-    let mut values = [0.0; GROUP];
-    for group in row.chunks(GROUP * F::BYTES) {
-        F::decode_group(group, &mut values);
-        most = largest(&values).max(most);
-        values.fill(0.0);
+/// The largest power of two that a row can be multiplied with; none where rounding takes too much, or something is no number.
+pub(crate) fn power<F: FloatFormat>(row: &[u8]) -> Option<f32> {
+    let groups = || row.chunks(GROUP * F::BYTES).map(decode_group::<F>);
+    let most = f32::from_bits(groups().map(|group| largest(&group)).max().unwrap_or_default());
+    if most == 0.0 {
+        return Some(1.0);
     }
-    let most = f32::from_bits(most);
-    if !most.is_finite() {
-        return f32::NAN;
+    let inverse = inverse(most)?;
+    let (mut squares, mut all_squares) = (0f32, 0f32);
+    for group in groups() {
+        let of_group = sum_of_squares(|i| group[i] * inverse);
+        squares = squares.max(of_group);
+        all_squares += of_group;
     }
-    let Some(inverse) = inverse(most) else { return 1.0 };
-    let mut squares = 0f32;
-    for group in row.chunks(GROUP * F::BYTES) {
-        F::decode_group(group, &mut values);
-        let mut chains = [0f32; 8];
-        for eight in values.as_chunks::<8>().0 {
-            chains = each(|i| chains[i] + (eight[i] * inverse) * (eight[i] * inverse));
-        }
-        squares = squares.max(chains.iter().sum());
-        values.fill(0.0);
-    }
-    let exponent = (f64::from(factor(squares)) / f64::from(most)).log2().floor();
-    2f64.powf(exponent.clamp(-120.0, 120.0)) as f32
+    let exponent = (f64::from(factor(squares)) / f64::from(most)).to_bits() >> 52;
+    let biased = u32::try_from((exponent + 127).checked_sub(1023)?).ok()?;
+    let power = (1..=254).contains(&biased).then(|| f32::from_bits(biased << 23))?;
+    let rest = |value: f32| value - nearest(value) as f32;
+    let lost: f32 = groups().map(|group| sum_of_squares(|i| rest(group[i] * power))).sum();
+    let norm = all_squares.sqrt() * (most * power);
+    (lost.sqrt() <= WORST * norm).then_some(power)
 }
 
-/// The powers of two of a tile's rows, and their inverses.
-pub(crate) fn powers(tile: &[u8]) -> [[f32; TILE_ROWS]; 2] {
+fn decode_group<F: FloatFormat>(bytes: &[u8]) -> [f32; GROUP] {
+    let mut group = [0.0; GROUP];
+    F::decode_group(bytes, &mut group);
+    group
+}
+
+#[inline(always)]
+fn sum_of_squares(value: impl Fn(usize) -> f32) -> f32 {
+    let mut chains = [0f32; 8];
+    for eight in (0..GROUP).step_by(8) {
+        chains = each(|i| chains[i] + value(eight + i) * value(eight + i));
+    }
+    chains.iter().sum()
+}
+
+/// The powers of two of a tile's rows, and their inverses; none where it meets activations as they are.
+pub(crate) fn powers(tile: &[u8]) -> Option<[[f32; TILE_ROWS]; 2]> {
     let powers = each(|row| f32::from_le_bytes(tile.as_chunks().0[row]));
-    [powers, each(|row| 1.0 / powers[row])]
+    (powers[0] != 0.0).then(|| [powers, each(|row| 1.0 / powers[row])])
 }
 
 /// Sixteen rows with each token: what the other tiers have to reproduce, bit by bit.
 pub(crate) fn word_tile<F: FloatFormat>(tile: &[u8], x: &[Activation<'_>], sums: &mut [[f32; TILE_ROWS]]) {
-    let [powers, inverses] = powers(tile);
-    for (x, sums) in x.iter().zip(sums) {
-        for (row, sum) in sums.iter_mut().enumerate() {
-            if powers[row].is_nan() {
-                *sum = f32::NAN;
-                continue;
+    let weight = |row: usize, column: usize| F::decode(&tile[place(row, column)..]);
+    let Some([powers, inverses]) = powers(tile) else {
+        for (x, sums) in x.iter().zip(sums) {
+            for (row, sum) in sums.iter_mut().enumerate() {
+                let mut chains = [0f32; 2];
+                for (column, x) in x.values().iter().enumerate() {
+                    chains[column % 2] = weight(row, column).mul_add(*x, chains[column % 2]);
+                }
+                *sum = chains[0] + chains[1];
             }
-            for (group, x) in x.words().iter().enumerate() {
-                let weight = |i: usize| {
-                    let bytes = &tile[place(row, group * GROUP + i)..];
-                    nearest(F::decode(bytes) * powers[row])
-                };
-                let integer: i32 = (0..GROUP).map(|i| weight(i) * i32::from(x.q[i])).sum();
-                *sum = x.scale.mul_add(integer as f32, *sum);
-            }
-            *sum *= inverses[row];
         }
+        return;
+    };
+    for group in 0..x[0].words().len() {
+        let mut integers = [[0; TILE_ROWS]; GROUP];
+        for (i, rows) in integers.iter_mut().enumerate() {
+            *rows = each(|row| nearest(weight(row, group * GROUP + i) * powers[row]));
+        }
+        for (x, sums) in x.iter().zip(&mut *sums) {
+            let x = &x.words()[group];
+            let mut products = [0; TILE_ROWS];
+            for (integers, q) in integers.iter().zip(x.q) {
+                products = each(|row| products[row] + integers[row] * i32::from(q));
+            }
+            *sums = each(|row| x.scale.mul_add(products[row] as f32, sums[row]));
+        }
+    }
+    for sums in sums {
+        *sums = each(|row| sums[row] * inverses[row]);
     }
 }

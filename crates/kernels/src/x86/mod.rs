@@ -1,7 +1,7 @@
 //! Dot products by vectors of 32 bytes (AVX2, and the byte products of VNNI) and of 64 (AVX-512 with VNNI).
 //!
 //! The code is written once for all: `vector` says what a vector does, `unpack` how packed bits become the bytes that it
-//! multiplies with, and `sweep` in which order tiles meet tokens. Products are of unsigned weights and signed activations; sums of
+//! multiplies with, and `sweep` in which order tiles meet tokens. Products of bytes are of unsigned weights and signed activations, but for tile registers, where both are signed; sums of
 //! them are exact, and all else is the portable code's arithmetic with a row in each lane, so the results have the same bits.
 
 #![allow(unsafe_code, reason = "vector instructions, and loads of what slices of known length hold")]

@@ -7,15 +7,16 @@ use std::arch::x86_64::{
     _mm256_cvtepu8_epi32, _mm256_cvtepu16_epi32, _mm256_cvtph_ps, _mm256_cvtps_epi32,
     _mm256_dpbusd_avx_epi32, _mm256_dpwssd_avx_epi32, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_loadu_si256,
     _mm256_madd_epi16, _mm256_maddubs_epi16, _mm256_mul_ps, _mm256_or_si256, _mm256_packs_epi32,
-    _mm256_set1_epi8, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_ps, _mm256_setzero_si256,
-    _mm256_shuffle_epi8, _mm256_sign_epi8, _mm256_sll_epi16, _mm256_sll_epi32, _mm256_srl_epi16,
-    _mm256_storeu_ps, _mm256_storeu_si256, _mm256_sub_epi8, _mm256_xor_si256, _mm512_abs_ps,
-    _mm512_add_epi32, _mm512_add_ps, _mm512_and_si512, _mm512_broadcast_i32x4, _mm512_castsi512_ps,
-    _mm512_cvtepi8_epi32, _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32, _mm512_cvtepu16_epi32, _mm512_cvtph_ps,
-    _mm512_cvtps_epi32, _mm512_dpbusd_epi32, _mm512_dpwssd_epi32, _mm512_fmadd_ps, _mm512_loadu_ps,
-    _mm512_loadu_si512, _mm512_mul_ps, _mm512_or_si512, _mm512_packs_epi32, _mm512_set1_epi8,
-    _mm512_set1_epi32, _mm512_set1_ps, _mm512_setzero_si512, _mm512_shuffle_epi8, _mm512_sll_epi32,
-    _mm512_slli_epi16, _mm512_srli_epi16, _mm512_storeu_ps, _mm512_storeu_si512, _mm512_sub_epi8,
+    _mm256_set1_epi8, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_epi64x, _mm256_set1_ps,
+    _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_sign_epi8, _mm256_sll_epi16, _mm256_sll_epi32,
+    _mm256_srl_epi16, _mm256_storeu_ps, _mm256_storeu_si256, _mm256_sub_epi8, _mm256_xor_si256,
+    _mm512_abs_ps, _mm512_add_epi32, _mm512_add_ps, _mm512_and_si512, _mm512_broadcast_i32x4,
+    _mm512_castsi512_ps, _mm512_cvtepi8_epi32, _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32,
+    _mm512_cvtepu16_epi32, _mm512_cvtph_ps, _mm512_cvtps_epi32, _mm512_dpbusd_epi32, _mm512_dpwssd_epi32,
+    _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_mul_ps, _mm512_or_si512, _mm512_packs_epi32,
+    _mm512_set1_epi8, _mm512_set1_epi32, _mm512_set1_epi64, _mm512_set1_ps, _mm512_setzero_si512,
+    _mm512_shuffle_epi8, _mm512_sll_epi32, _mm512_slli_epi16, _mm512_srli_epi16, _mm512_storeu_ps,
+    _mm512_storeu_si512, _mm512_sub_epi8,
 };
 use std::marker::PhantomData;
 
@@ -82,6 +83,8 @@ pub(crate) trait Vector: Sized {
     unsafe fn load_floats(from: *const f32) -> Self::Floats;
     unsafe fn store_floats(to: *mut f32, floats: Self::Floats);
     unsafe fn each_float(value: f32) -> Self::Floats;
+    /// Two floats over and over.
+    unsafe fn each_two(values: [f32; 2]) -> Self::Floats;
     unsafe fn abs(a: Self::Floats) -> Self::Floats;
     unsafe fn plus(a: Self::Floats, b: Self::Floats) -> Self::Floats;
     unsafe fn times(a: Self::Floats, b: Self::Floats) -> Self::Floats;
@@ -241,6 +244,12 @@ impl Vector for Sixteen {
     #[inline(always)]
     unsafe fn each_float(value: f32) -> __m512 {
         _mm512_set1_ps(value)
+    }
+
+    #[inline(always)]
+    unsafe fn each_two(values: [f32; 2]) -> __m512 {
+        let bits = u64::from(values[1].to_bits()) << 32 | u64::from(values[0].to_bits());
+        _mm512_castsi512_ps(_mm512_set1_epi64(bits.cast_signed()))
     }
 
     #[inline(always)]
@@ -485,6 +494,12 @@ impl<D: Fours> Vector for Eight<D> {
     #[inline(always)]
     unsafe fn each_float(value: f32) -> __m256 {
         _mm256_set1_ps(value)
+    }
+
+    #[inline(always)]
+    unsafe fn each_two(values: [f32; 2]) -> __m256 {
+        let bits = u64::from(values[1].to_bits()) << 32 | u64::from(values[0].to_bits());
+        _mm256_castsi256_ps(_mm256_set1_epi64x(bits.cast_signed()))
     }
 
     #[inline(always)]

@@ -17,7 +17,7 @@ use crate::words::{PAIR_BYTES, PAIRS, POWERS_BYTES, Q16Block, powers};
 
 /// Groups in a span, 1 KiB each.
 const SPAN: usize = 16;
-/// Tokens in a block: two vectors for each, of 32 or of 16.
+/// Tokens in a block: two vectors for each, of 32 or of 16. Fewer have more, so that sums need not wait for each other.
 const WIDE: usize = 8;
 const NARROW: usize = 4;
 /// Tokens that go over all tiles together.
@@ -43,24 +43,61 @@ pub(super) unsafe fn products<F: LoadColumn, V: Vector>(
 #[inline(always)]
 unsafe fn round<F: LoadColumn, V: Vector>(tiles: Tiles<'_>, x: &[Activation<'_>], mut out: Outputs<'_>) {
     let (groups, rows) = (Q16Block::count(tiles.columns), out.rows());
-    let is_few = x.len() <= if V::ROWS == TILE_ROWS { WIDE } else { NARROW } / 2;
-    let mut made = Made([[[0; PAIR_BYTES]; PAIRS]; SPAN]);
+    let block = if V::ROWS == TILE_ROWS { WIDE } else { NARROW };
+    let mut made = (x.len() > block / 2).then(Made::new);
     for (tile, bytes) in (0..rows).step_by(TILE_ROWS).zip(tiles.bytes.chunks_exact(tiles.tile_bytes)) {
-        let [powers, inverses] = powers(bytes);
+        let powers = powers(bytes);
         for row in (0..TILE_ROWS.min(rows - tile)).step_by(V::ROWS) {
-            let mut floats = Floats::<F, V>::new(bytes, &powers, row);
+            let Some([powers, inverses]) = &powers else {
+                exact::<F, V>(bytes, row, x, out.of(0..x.len()), tile + row);
+                continue;
+            };
+            let mut floats = Floats::<F, V>::new(bytes, powers, row);
             let inverses = V::load_floats(inverses[row..].as_ptr());
             for first in (0..groups).step_by(SPAN) {
                 let span = Span { first, count: SPAN.min(groups - first), row: tile + row };
                 let last = (first + span.count == groups).then_some(inverses);
-                if is_few {
-                    span.meet::<_, V>(&floats, x, out.of(0..x.len()), last);
-                } else {
+                if let Some(made) = &mut made {
                     made.fill::<F, V>(&floats, span.count);
-                    span.meet::<_, V>(&made, x, out.of(0..x.len()), last);
+                    span.meet::<_, V>(made, x, out.of(0..x.len()), last);
+                } else {
+                    span.meet::<_, V>(&floats, x, out.of(0..x.len()), last);
                 }
                 floats.first = floats.first.wrapping_add(span.count * PAIRS * PAIR_BYTES);
             }
+        }
+    }
+}
+
+/// Rows of a tile that meet activations as they are, in the order of the portable code.
+#[inline(always)]
+unsafe fn exact<F: LoadColumn, V: Vector>(
+    tile: &[u8],
+    row: usize,
+    x: &[Activation<'_>],
+    mut out: Outputs<'_>,
+    first_out: usize,
+) {
+    let first = tile.as_ptr().add(POWERS_BYTES + row * F::BYTES);
+    for (token, x) in x.iter().enumerate() {
+        // Of each two rows out of four, the sums of even and of odd columns, in turns.
+        let mut sums = [V::each_float(0.0); 2];
+        for (pair, values) in x.values().chunks(2).enumerate() {
+            let values = [values[0], values.get(1).copied().unwrap_or_default()];
+            let values = V::each_two(values);
+            for (half, sums) in sums.iter_mut().enumerate() {
+                let floats = F::load_column::<V>(first.add(pair * PAIR_BYTES + half * PAIR_BYTES / 2));
+                *sums = V::add_product(floats, values, *sums);
+            }
+        }
+        let mut halves = [[0f32; TILE_ROWS]; 2];
+        for (half, sums) in halves.iter_mut().zip(sums) {
+            V::store_floats(half.as_mut_ptr(), sums);
+        }
+        let out = &mut out.token(token)[first_out..];
+        for (row, out) in out.iter_mut().enumerate().take(V::ROWS) {
+            let at = 2 * (row / 4 * 2 + row % 2);
+            *out = halves[row / 2 % 2][at] + halves[row / 2 % 2][at + 1];
         }
     }
 }
@@ -112,19 +149,20 @@ impl Span {
                 sums[t] = load::<V>(&out.token(t)[self.row..]);
             }
         }
+        // Chains of sums. They are exact: their number is free.
+        let count = if T == 1 {
+            4
+        } else if T <= NARROW {
+            2
+        } else {
+            1
+        };
         for group in 0..self.count {
             source.prefetch(group);
             let mut chains = [[V::zero(); T]; 4];
             for pair in 0..PAIRS {
                 let weights = source.pair(group, pair);
-                let chain = &mut chains[pair
-                    % if T > 4 {
-                        1
-                    } else if T > 1 {
-                        2
-                    } else {
-                        4
-                    }];
+                let chain = &mut chains[pair % count];
                 for t in 0..T {
                     let two: &[i32; PAIRS] = &*(&raw const (*words[t].add(group)).q).cast();
                     chain[t] = V::dot_words(chain[t], weights, V::each_int(two[pair]));
@@ -132,7 +170,7 @@ impl Span {
             }
             let mut integers = chains[0];
             for t in 0..T {
-                if T <= 4 {
+                if T <= NARROW {
                     integers[t] = V::add(integers[t], chains[1][t]);
                 }
                 if T == 1 {
@@ -204,6 +242,10 @@ impl<F: LoadColumn, V: Vector> Source<V> for Floats<F, V> {
 struct Made([[[u8; PAIR_BYTES]; PAIRS]; SPAN]);
 
 impl Made {
+    const fn new() -> Self {
+        Self([[[0; PAIR_BYTES]; PAIRS]; SPAN])
+    }
+
     #[inline(always)]
     unsafe fn fill<F: LoadColumn, V: Vector>(&mut self, floats: &Floats<F, V>, count: usize) {
         for (group, pairs) in self.0[..count].iter_mut().enumerate() {

@@ -1,5 +1,7 @@
 //! The products of tiles of blocks with many tokens.
 
+use std::ptr::with_exposed_provenance;
+
 use super::super::sweep::{self, PANEL, Packed, Panel, ROUND, Span, is_fine, load, store};
 use super::super::unpack::{Kind, Unpack};
 use super::super::vector::{Sixteen, Vector};
@@ -42,7 +44,8 @@ pub(in super::super) unsafe fn products<B: Unpack>(
 /// Activations of 8 bits, each token's at the same distance from those of the one before.
 #[derive(Clone, Copy)]
 struct Tokens {
-    first: *const Q8Block,
+    /// The address of the first token's first group.
+    first: usize,
     /// In bytes.
     stride: usize,
     count: usize,
@@ -50,16 +53,17 @@ struct Tokens {
 
 impl Tokens {
     fn of(x: &[Activation<'_>]) -> Option<Self> {
-        let at = |x: &Activation<'_>| x.groups().as_ptr().addr();
+        // Every token is read from its distance to the first.
+        let at = |x: &Activation<'_>| x.groups().as_ptr().expose_provenance();
         let distance = |pair: &[Activation<'_>]| at(&pair[1]).wrapping_sub(at(&pair[0]));
         let stride = distance(x.get(..2)?);
         let is_even = !is_fine(&x[0]) && x.windows(2).all(|pair| distance(pair) == stride);
-        is_even.then(|| Self { first: x[0].groups().as_ptr(), stride, count: x.len() })
+        is_even.then(|| Self { first: at(&x[0]), stride, count: x.len() })
     }
 
     /// Those from one on.
     fn from(self, token: usize, count: usize) -> Self {
-        let first = self.first.wrapping_byte_add(self.stride.wrapping_mul(token));
+        let first = self.first.wrapping_add(self.stride.wrapping_mul(token));
         Self { first, count, ..self }
     }
 }
@@ -119,7 +123,7 @@ unsafe fn block<K: Kind, const T: usize>(
     mut out: Outputs<'_>,
 ) {
     let Span { first, count, row } = panel.span;
-    let x = tokens.first.wrapping_add(first);
+    let x = with_exposed_provenance::<Q8Block>(tokens.first + first * size_of::<Q8Block>());
     let mut sums = [Sixteen::each_float(0.0); T];
     if first > 0 {
         for (t, sums) in sums.iter_mut().enumerate() {
@@ -130,7 +134,7 @@ unsafe fn block<K: Kind, const T: usize>(
     for index in 0..=pairs {
         if index < pairs {
             let [integers, others] = &mut ring.0[index % 2];
-            let [(a, first), (b, second)] = if K::SPLIT {
+            let [(a, low), (b, high)] = if K::SPLIT {
                 [(index, 0), (index, PIECES / 2)]
             } else {
                 // Of an odd number the last is made twice.
@@ -139,9 +143,9 @@ unsafe fn block<K: Kind, const T: usize>(
             let q = |group: usize, piece: usize| x.wrapping_add(group).cast::<i8>().wrapping_add(4 * piece);
             let levels = |group: usize, piece: usize| panel.groups[group].levels[piece].as_ptr().cast();
             multiply(
-                [q(a, first), q(b, second)],
+                [q(a, low), q(b, high)],
                 tokens.stride,
-                [levels(a, first), levels(b, second)],
+                [levels(a, low), levels(b, high)],
                 [integers, others],
             );
         }
@@ -153,9 +157,9 @@ unsafe fn block<K: Kind, const T: usize>(
                 if group < count {
                     let scales = panel.groups[group].scales.load::<K, Sixteen>();
                     let (scale, offset) = (scales.scale[part], scales.offset[part]);
-                    let mut x = x.wrapping_add(group);
+                    let mut at = x.wrapping_add(group).addr();
                     for t in 0..T {
-                        let all = &*x;
+                        let all = &*with_exposed_provenance::<Q8Block>(at);
                         let scale = Sixteen::times(scale, Sixteen::each_float(all.scale));
                         let integers = Sixteen::load(integers[t].as_ptr().cast());
                         sums[t] = Sixteen::add_product(scale, Sixteen::to_floats(integers), sums[t]);
@@ -163,7 +167,7 @@ unsafe fn block<K: Kind, const T: usize>(
                             let sum = if K::SPLIT { all.sums[part] } else { all.sum };
                             sums[t] = Sixteen::add_product(offset, Sixteen::each_float(sum), sums[t]);
                         }
-                        x = x.wrapping_byte_add(tokens.stride);
+                        at = at.wrapping_add(tokens.stride);
                     }
                 }
             }
