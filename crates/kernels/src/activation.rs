@@ -135,7 +135,7 @@ pub(crate) fn rest_groups(values: &[[f32; GROUP]], groups: &[Q8Block], rests: &m
 
 /// The bits of the largest magnitude. Floats without a sign are in the order of their bits, and integers have a vector maximum.
 #[inline(always)]
-pub(crate) fn largest(values: &[f32; GROUP]) -> u32 {
+pub(crate) fn largest(values: &[f32]) -> u32 {
     values.iter().fold(0, |most, value| (value.to_bits() & 0x7fff_ffff).max(most))
 }
 

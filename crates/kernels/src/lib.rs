@@ -142,7 +142,7 @@ mod words;
 mod x86;
 
 pub use self::activation::{Activation, Q8Block};
-pub use self::attention::{POSITIONS, add_values, key_products};
+pub use self::attention::{KvBlock, KvFormat, POSITIONS, Pair, Query, add_values, key_products};
 pub use self::bounds::{Bounds, Sketch};
 pub use self::dequantize::dequantize;
 pub use self::encoding::{Encoding, Operand};

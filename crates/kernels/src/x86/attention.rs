@@ -1,56 +1,75 @@
 //! The products of attention: a few queries at a time, whose sums stay in registers.
 
 use super::vector::Vector;
-use crate::attention::POSITIONS;
+use crate::attention::{LANES, Levels, POSITIONS, Pair, Query, Weights, Words, sum_of_lanes};
 use crate::layout::TILE_ROWS;
+
+/// Queries that go together.
+const QUERIES: usize = 4;
+
+/// Calls a function for the first queries and `$W` vectors at a time, and gives how many these were. With four vectors of sums for each
+/// query, half of the registers of AVX-512 are sums, and with two half of the others'.
+macro_rules! by_count {
+    ($V:ident, $count:expr, $function:ident($($argument:expr),*)) => {
+        match ($count, $V::ROWS == TILE_ROWS) {
+            (1, _) => $function::<$V, 1, 4>($($argument),*),
+            (2, true) => $function::<$V, 2, 4>($($argument),*),
+            (3, true) => $function::<$V, 3, 4>($($argument),*),
+            (_, true) => $function::<$V, QUERIES, 4>($($argument),*),
+            (2, false) => $function::<$V, 2, 2>($($argument),*),
+            (3, false) => $function::<$V, 3, 2>($($argument),*),
+            (_, false) => $function::<$V, QUERIES, 2>($($argument),*),
+        }
+    };
+}
 
 /// The products of queries with a block of keys.
 ///
 /// # Safety
-/// The processor must have the instructions of `V`, and `keys` a row for each element of every query.
+/// The processor must have the instructions of `V`, and queries must be as long as the keys.
 #[inline(always)]
-pub(super) unsafe fn key_products<V: Vector>(queries: &[&[f32]], keys: &[f32], out: &mut [[f32; POSITIONS]]) {
+pub(super) unsafe fn key_products<V: Vector>(
+    queries: &[Query<'_>],
+    block: &Words,
+    out: &mut [&mut [f32; POSITIONS]],
+) {
     let mut first = 0;
     while first < queries.len() {
         let (queries, out) = (&queries[first..], &mut out[first..]);
-        // With four vectors of products for each query, half of the registers of AVX-512 are sums, and with two half of the others'.
-        first += match (queries.len(), V::ROWS == TILE_ROWS) {
-            (1, _) => products_of::<V, 1, 4>(queries, keys, out),
-            (2, true) => products_of::<V, 2, 4>(queries, keys, out),
-            (3, true) => products_of::<V, 3, 4>(queries, keys, out),
-            (_, true) => products_of::<V, 4, 4>(queries, keys, out),
-            (2, false) => products_of::<V, 2, 2>(queries, keys, out),
-            (3, false) => products_of::<V, 3, 2>(queries, keys, out),
-            (_, false) => products_of::<V, 4, 2>(queries, keys, out),
-        };
+        first += by_count!(V, queries.len(), products_of(queries, block, out));
     }
 }
 
 /// The first `N` queries, with `W` vectors of positions at a time.
 #[inline(always)]
 unsafe fn products_of<V: Vector, const N: usize, const W: usize>(
-    queries: &[&[f32]],
-    keys: &[f32],
-    out: &mut [[f32; POSITIONS]],
+    queries: &[Query<'_>],
+    block: &Words,
+    out: &mut [&mut [f32; POSITIONS]],
 ) -> usize {
-    let mut from = [std::ptr::null::<f32>(); N];
+    let Words { keys, key_steps, .. } = block;
+    let pairs = keys.len() / POSITIONS;
+    let mut from = [std::ptr::null::<Pair>(); N];
     for (from, query) in from.iter_mut().zip(queries) {
-        *from = query.as_ptr();
+        *from = query.rounded().pairs.as_ptr();
     }
     for first in (0..POSITIONS).step_by(W * V::ROWS) {
-        let mut sums = [[V::each_float(0.0); W]; N];
-        for element in 0..queries[0].len() {
-            let row = keys.as_ptr().add(element * POSITIONS + first);
-            let keys = load::<V, W>(row);
+        let mut sums = [[V::zero(); W]; N];
+        for pair in 0..pairs {
+            let keys = load::<V, W>(keys.as_ptr().add(pair * POSITIONS + first));
             for n in 0..N {
-                let q = V::each_float(*from[n].add(element));
+                let q = V::each_int(word(from[n].add(pair)));
                 for w in 0..W {
-                    sums[n][w] = V::add_product(q, keys[w], sums[n][w]);
+                    sums[n][w] = V::dot_words(sums[n][w], keys[w], q);
                 }
             }
         }
-        for (out, sums) in out.iter_mut().zip(sums) {
-            store::<V, W>(out[first..].as_mut_ptr(), sums);
+        for n in 0..N {
+            let scale = V::each_float(queries[n].rounded().scale);
+            for (at, sums) in (first..).step_by(V::ROWS).zip(sums[n]) {
+                let product = V::times(V::to_floats(sums), V::load_floats(key_steps[at..].as_ptr()));
+                V::store_floats(out[n][at..].as_mut_ptr(), V::times(product, scale));
+            }
         }
     }
     N
@@ -59,98 +78,123 @@ unsafe fn products_of<V: Vector, const N: usize, const W: usize>(
 /// Adds the values of positions, times their weights.
 ///
 /// # Safety
-/// The processor must have the instructions of `V`, all outputs must be of one length, all weights of one, and `values` have a row
-/// as long as an output for each weight.
+/// The processor must have the instructions of `V`, and outputs must be as long as values.
 #[inline(always)]
-pub(super) unsafe fn add_values<V: Vector>(weights: &[&[f32]], values: &[f32], out: &mut [&mut [f32]]) {
+pub(super) unsafe fn add_values<V: Vector>(
+    weights: &[&[f32; POSITIONS]],
+    block: &Words,
+    out: &mut [&mut [f32]],
+) {
     let mut first = 0;
     while first < weights.len() {
         let (weights, out) = (&weights[first..], &mut out[first..]);
-        first += match (weights.len(), V::ROWS == TILE_ROWS) {
-            (1, _) => add_to::<V, 1, 4>(weights, values, out),
-            (2, true) => add_to::<V, 2, 4>(weights, values, out),
-            (3, true) => add_to::<V, 3, 4>(weights, values, out),
-            (_, true) => add_to::<V, 4, 4>(weights, values, out),
-            (2, false) => add_to::<V, 2, 2>(weights, values, out),
-            (3, false) => add_to::<V, 3, 2>(weights, values, out),
-            (_, false) => add_to::<V, 4, 2>(weights, values, out),
-        };
+        first += by_count!(V, weights.len(), add_to(weights, block, out));
     }
 }
 
 /// To the first `N` outputs, with `W` vectors of elements at a time.
 #[inline(always)]
 unsafe fn add_to<V: Vector, const N: usize, const W: usize>(
-    weights: &[&[f32]],
-    values: &[f32],
+    weights: &[&[f32; POSITIONS]],
+    block: &Words,
     out: &mut [&mut [f32]],
 ) -> usize {
-    let mut from = [std::ptr::null::<f32>(); N];
-    let mut to = [std::ptr::null_mut::<f32>(); N];
-    for n in 0..N {
-        (from[n], to[n]) = (weights[n].as_ptr(), out[n].as_mut_ptr());
+    let mut rounded = [Weights::default(); N];
+    for (rounded, weights) in rounded.iter_mut().zip(weights) {
+        round_into::<V>(weights, block, rounded);
     }
-    let (positions, dim) = (weights[0].len(), out[0].len());
+    // Blocks are filled from their beginning on.
+    let mut pairs = POSITIONS / 2;
+    while pairs > 0 && rounded.iter().all(|weights| weights.pairs[pairs - 1] == Pair::default()) {
+        pairs -= 1;
+    }
+    let dim = out[0].len();
     let mut first = 0;
     while first + W * V::ROWS <= dim {
-        add_lanes::<V, N, W>(from, (positions, dim), values.as_ptr(), to, first);
+        add_lanes::<V, N, W>(&rounded, pairs, block, out, first);
         first += W * V::ROWS;
     }
     while first + V::ROWS <= dim {
-        add_lanes::<V, N, 1>(from, (positions, dim), values.as_ptr(), to, first);
+        add_lanes::<V, N, 1>(&rounded, pairs, block, out, first);
         first += V::ROWS;
     }
-    for (weights, out) in weights[..N].iter().zip(out) {
-        for (weight, values) in weights.iter().zip(values.chunks_exact(dim)) {
-            for (sum, value) in out[first..].iter_mut().zip(&values[first..]) {
-                *sum = weight.mul_add(*value, *sum);
-            }
-        }
+    for (weights, out) in rounded.iter().zip(out) {
+        block.add_values(weights, first, out);
     }
     N
 }
 
-/// Some elements, from `first` on.
+/// [`Weights::new`], in the order of the portable code.
+#[inline(always)]
+unsafe fn round_into<V: Vector>(weights: &[f32; POSITIONS], block: &Words, to: &mut Weights) {
+    let (count, chains) = (POSITIONS / V::ROWS, LANES / V::ROWS);
+    let mut scaled = [V::each_float(0.0); POSITIONS / 8];
+    let mut lanes = [0f32; LANES];
+    for chain in 0..chains {
+        let mut sum = V::each_float(0.0);
+        for at in (chain..count).step_by(chains) {
+            let [weights, steps] =
+                [weights, &*block.value_steps].map(|floats| V::load_floats(floats[at * V::ROWS..].as_ptr()));
+            scaled[at] = V::times(weights, steps);
+            sum = V::plus(sum, V::abs(scaled[at]));
+        }
+        V::store_floats(lanes[chain * V::ROWS..].as_mut_ptr(), sum);
+    }
+    let levels = Levels::of_weights(sum_of_lanes(lanes));
+    let Some(inverse) = levels.inverse else {
+        // Something is no number; perhaps it is not looked at.
+        *to = Weights::new(weights, &block.value_steps);
+        return;
+    };
+    to.step = levels.step;
+    let words = to.pairs.as_flattened_mut();
+    for (scaled, words) in scaled.into_iter().zip(words.chunks_exact_mut(V::ROWS)) {
+        let integers = V::round(V::times(scaled, V::each_float(inverse)));
+        V::store_words(words.as_mut_ptr(), integers);
+    }
+}
+
+/// Some elements, from `first` on, of so many pairs of positions.
 #[inline(always)]
 unsafe fn add_lanes<V: Vector, const N: usize, const W: usize>(
-    weights: [*const f32; N],
-    (positions, dim): (usize, usize),
-    values: *const f32,
-    out: [*mut f32; N],
+    weights: &[Weights; N],
+    pairs: usize,
+    block: &Words,
+    out: &mut [&mut [f32]],
     first: usize,
 ) {
-    let mut sums = [[V::each_float(0.0); W]; N];
-    for (sums, out) in sums.iter_mut().zip(out) {
-        *sums = load::<V, W>(out.add(first));
-    }
-    for position in 0..positions {
-        let row = values.add(position * dim + first);
-        let values = load::<V, W>(row);
+    let dim = out[0].len();
+    let mut sums = [[V::zero(); W]; N];
+    for pair in 0..pairs {
+        let values = load::<V, W>(block.values.as_ptr().add(pair * dim + first));
         for n in 0..N {
-            let weight = V::each_float(*weights[n].add(position));
+            let weight = V::each_int(word(weights[n].pairs.as_ptr().add(pair)));
             for w in 0..W {
-                sums[n][w] = V::add_product(weight, values[w], sums[n][w]);
+                sums[n][w] = V::dot_words(sums[n][w], values[w], weight);
             }
         }
     }
-    for (sums, out) in sums.into_iter().zip(out) {
-        store::<V, W>(out.add(first), sums);
+    for n in 0..N {
+        let scale = V::each_float(weights[n].step);
+        for (at, sums) in (first..).step_by(V::ROWS).zip(sums[n]) {
+            let to = out[n][at..].as_mut_ptr();
+            V::store_floats(to, V::add_product(V::to_floats(sums), scale, V::load_floats(to)));
+        }
     }
 }
 
 /// `W` vectors in a row.
 #[inline(always)]
-unsafe fn load<V: Vector, const W: usize>(from: *const f32) -> [V::Floats; W] {
-    let mut floats = [V::each_float(0.0); W];
-    for (w, floats) in floats.iter_mut().enumerate() {
-        *floats = V::load_floats(from.add(w * V::ROWS));
+unsafe fn load<V: Vector, const W: usize>(from: *const Pair) -> [V::Ints; W] {
+    let mut ints = [V::zero(); W];
+    for (w, ints) in ints.iter_mut().enumerate() {
+        *ints = V::load(from.add(w * V::ROWS).cast());
     }
-    floats
+    ints
 }
 
+/// A pair as one lane.
 #[inline(always)]
-unsafe fn store<V: Vector, const W: usize>(to: *mut f32, floats: [V::Floats; W]) {
-    for (w, floats) in floats.into_iter().enumerate() {
-        V::store_floats(to.add(w * V::ROWS), floats);
-    }
+unsafe fn word(pair: *const Pair) -> i32 {
+    pair.cast::<i32>().read_unaligned()
 }

@@ -22,7 +22,7 @@ pub(crate) use self::floats::LoadColumn;
 pub(crate) use self::unpack::Unpack;
 use self::vector::{Avx2, AvxVnni, Eight, Sixteen};
 use crate::activation::{Activation, Q8Block, rest_groups};
-use crate::attention::POSITIONS;
+use crate::attention::{POSITIONS, Query, Words};
 use crate::bounds::{Bounds, Sketch};
 use crate::format::GROUP;
 use crate::outputs::Outputs;
@@ -149,49 +149,67 @@ unsafe fn words_avx512<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], ou
 /// The products of queries with a block of keys.
 ///
 /// # Safety
-/// The processor must have the tier, which must not be the portable one, and `keys` a row for each element of every query.
+/// The processor must have the tier, which must not be the portable one, and queries must be as long as the keys.
 pub(crate) unsafe fn key_products(
     tier: Tier,
-    queries: &[&[f32]],
-    keys: &[f32],
-    out: &mut [[f32; POSITIONS]],
+    queries: &[Query<'_>],
+    block: &Words,
+    out: &mut [&mut [f32; POSITIONS]],
 ) {
     match tier {
-        Tier::Avx512Vnni | Tier::Amx => key_products_avx512(queries, keys, out),
-        _ => key_products_avx2(queries, keys, out),
+        Tier::Portable => unreachable!("not a tier of this module"),
+        Tier::Avx2 => key_products_avx2(queries, block, out),
+        Tier::AvxVnni => key_products_avx_vnni(queries, block, out),
+        Tier::Avx512Vnni | Tier::Amx => key_products_avx512(queries, block, out),
     }
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn key_products_avx2(queries: &[&[f32]], keys: &[f32], out: &mut [[f32; POSITIONS]]) {
-    attention::key_products::<Eight<Avx2>>(queries, keys, out);
+unsafe fn key_products_avx2(queries: &[Query<'_>], block: &Words, out: &mut [&mut [f32; POSITIONS]]) {
+    attention::key_products::<Eight<Avx2>>(queries, block, out);
 }
 
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl")]
-unsafe fn key_products_avx512(queries: &[&[f32]], keys: &[f32], out: &mut [[f32; POSITIONS]]) {
-    attention::key_products::<Sixteen>(queries, keys, out);
+#[target_feature(enable = "avx2,fma,f16c,avxvnni")]
+unsafe fn key_products_avx_vnni(queries: &[Query<'_>], block: &Words, out: &mut [&mut [f32; POSITIONS]]) {
+    attention::key_products::<Eight<AvxVnni>>(queries, block, out);
+}
+
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
+unsafe fn key_products_avx512(queries: &[Query<'_>], block: &Words, out: &mut [&mut [f32; POSITIONS]]) {
+    attention::key_products::<Sixteen>(queries, block, out);
 }
 
 /// Adds values times their weights.
 ///
 /// # Safety
-/// The processor must have the tier, which must not be the portable one, all outputs must be of one length, all weights of one, and
-/// `values` have a row as long as an output for each weight.
-pub(crate) unsafe fn add_values(tier: Tier, weights: &[&[f32]], values: &[f32], out: &mut [&mut [f32]]) {
+/// The processor must have the tier, which must not be the portable one, and outputs must be as long as values.
+pub(crate) unsafe fn add_values(
+    tier: Tier,
+    weights: &[&[f32; POSITIONS]],
+    block: &Words,
+    out: &mut [&mut [f32]],
+) {
     match tier {
-        Tier::Avx512Vnni | Tier::Amx => add_values_avx512(weights, values, out),
-        _ => add_values_avx2(weights, values, out),
+        Tier::Portable => unreachable!("not a tier of this module"),
+        Tier::Avx2 => add_values_avx2(weights, block, out),
+        Tier::AvxVnni => add_values_avx_vnni(weights, block, out),
+        Tier::Avx512Vnni | Tier::Amx => add_values_avx512(weights, block, out),
     }
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn add_values_avx2(weights: &[&[f32]], values: &[f32], out: &mut [&mut [f32]]) {
-    attention::add_values::<Eight<Avx2>>(weights, values, out);
+unsafe fn add_values_avx2(weights: &[&[f32; POSITIONS]], block: &Words, out: &mut [&mut [f32]]) {
+    attention::add_values::<Eight<Avx2>>(weights, block, out);
 }
 
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl")]
-unsafe fn add_values_avx512(weights: &[&[f32]], values: &[f32], out: &mut [&mut [f32]]) {
-    attention::add_values::<Sixteen>(weights, values, out);
+#[target_feature(enable = "avx2,fma,f16c,avxvnni")]
+unsafe fn add_values_avx_vnni(weights: &[&[f32; POSITIONS]], block: &Words, out: &mut [&mut [f32]]) {
+    attention::add_values::<Eight<AvxVnni>>(weights, block, out);
+}
+
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
+unsafe fn add_values_avx512(weights: &[&[f32; POSITIONS]], block: &Words, out: &mut [&mut [f32]]) {
+    attention::add_values::<Sixteen>(weights, block, out);
 }
 
 /// Rounds activations.

@@ -2,21 +2,21 @@
 
 use std::arch::x86_64::{
     __m128i, __m256, __m256i, __m512, __m512i, _mm_cvtsi32_si128, _mm_loadl_epi64, _mm_loadu_si128,
-    _mm256_abs_epi8, _mm256_add_epi32, _mm256_add_ps, _mm256_and_si256, _mm256_andnot_ps,
-    _mm256_broadcastsi128_si256, _mm256_castsi256_ps, _mm256_cvtepi8_epi32, _mm256_cvtepi32_ps,
-    _mm256_cvtepu8_epi32, _mm256_cvtepu16_epi32, _mm256_cvtph_ps, _mm256_cvtps_epi32,
+    _mm_storeu_si128, _mm256_abs_epi8, _mm256_add_epi32, _mm256_add_ps, _mm256_and_si256, _mm256_andnot_ps,
+    _mm256_broadcastsi128_si256, _mm256_castsi256_ps, _mm256_castsi256_si128, _mm256_cvtepi8_epi32,
+    _mm256_cvtepi32_ps, _mm256_cvtepu8_epi32, _mm256_cvtepu16_epi32, _mm256_cvtph_ps, _mm256_cvtps_epi32,
     _mm256_dpbusd_avx_epi32, _mm256_dpwssd_avx_epi32, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_loadu_si256,
     _mm256_madd_epi16, _mm256_maddubs_epi16, _mm256_mul_ps, _mm256_or_si256, _mm256_packs_epi32,
-    _mm256_set1_epi8, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_epi64x, _mm256_set1_ps,
-    _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_sign_epi8, _mm256_sll_epi16, _mm256_sll_epi32,
-    _mm256_srl_epi16, _mm256_storeu_ps, _mm256_storeu_si256, _mm256_sub_epi8, _mm256_xor_si256,
-    _mm512_abs_ps, _mm512_add_epi32, _mm512_add_ps, _mm512_and_si512, _mm512_broadcast_i32x4,
-    _mm512_castsi512_ps, _mm512_cvtepi8_epi32, _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32,
-    _mm512_cvtepu16_epi32, _mm512_cvtph_ps, _mm512_cvtps_epi32, _mm512_dpbusd_epi32, _mm512_dpwssd_epi32,
-    _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_mul_ps, _mm512_or_si512, _mm512_packs_epi32,
-    _mm512_set1_epi8, _mm512_set1_epi32, _mm512_set1_epi64, _mm512_set1_ps, _mm512_setzero_si512,
-    _mm512_shuffle_epi8, _mm512_sll_epi32, _mm512_slli_epi16, _mm512_srli_epi16, _mm512_storeu_ps,
-    _mm512_storeu_si512, _mm512_sub_epi8,
+    _mm256_permute4x64_epi64, _mm256_set1_epi8, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_epi64x,
+    _mm256_set1_ps, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_sign_epi8, _mm256_sll_epi16,
+    _mm256_sll_epi32, _mm256_srl_epi16, _mm256_storeu_ps, _mm256_storeu_si256, _mm256_sub_epi8,
+    _mm256_xor_si256, _mm512_abs_ps, _mm512_add_epi32, _mm512_add_ps, _mm512_and_si512,
+    _mm512_broadcast_i32x4, _mm512_castsi512_ps, _mm512_cvtepi8_epi32, _mm512_cvtepi32_epi16,
+    _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32, _mm512_cvtepu16_epi32, _mm512_cvtph_ps, _mm512_cvtps_epi32,
+    _mm512_dpbusd_epi32, _mm512_dpwssd_epi32, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_loadu_si512,
+    _mm512_mul_ps, _mm512_or_si512, _mm512_packs_epi32, _mm512_set1_epi8, _mm512_set1_epi32,
+    _mm512_set1_epi64, _mm512_set1_ps, _mm512_setzero_si512, _mm512_shuffle_epi8, _mm512_sll_epi32,
+    _mm512_slli_epi16, _mm512_srli_epi16, _mm512_storeu_ps, _mm512_storeu_si512, _mm512_sub_epi8,
 };
 use std::marker::PhantomData;
 
@@ -70,6 +70,8 @@ pub(crate) trait Vector: Sized {
     unsafe fn round(a: Self::Floats) -> Self::Ints;
     /// Words of lanes: of every 16 bytes first those of `a`, then those of `b`.
     unsafe fn pack(a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    /// Lanes as words, in order.
+    unsafe fn store_words(to: *mut i16, a: Self::Ints);
     unsafe fn to_floats(a: Self::Ints) -> Self::Floats;
     /// The floats of the same bits.
     unsafe fn as_floats(a: Self::Ints) -> Self::Floats;
@@ -199,6 +201,11 @@ impl Vector for Sixteen {
     #[inline(always)]
     unsafe fn pack(a: __m512i, b: __m512i) -> __m512i {
         _mm512_packs_epi32(a, b)
+    }
+
+    #[inline(always)]
+    unsafe fn store_words(to: *mut i16, a: __m512i) {
+        _mm256_storeu_si256(to.cast(), _mm512_cvtepi32_epi16(a));
     }
 
     #[inline(always)]
@@ -449,6 +456,13 @@ impl<D: Fours> Vector for Eight<D> {
     #[inline(always)]
     unsafe fn pack(a: __m256i, b: __m256i) -> __m256i {
         _mm256_packs_epi32(a, b)
+    }
+
+    #[inline(always)]
+    unsafe fn store_words(to: *mut i16, a: __m256i) {
+        // Halves of vectors are packed by themselves.
+        let words = _mm256_permute4x64_epi64::<0b10_00>(_mm256_packs_epi32(a, a));
+        _mm_storeu_si128(to.cast(), _mm256_castsi256_si128(words));
     }
 
     #[inline(always)]

@@ -15,11 +15,15 @@ use crate::outputs::Outputs;
 use crate::products::Tiles;
 use crate::words::{PAIR_BYTES, PAIRS, POWERS_BYTES, Q16Block, powers};
 
-/// Groups in a span, 1 KiB each.
+/// Groups in a span of one vector of rows, 1 KiB each; two have half as many.
 const SPAN: usize = 16;
-/// Tokens in a block: two vectors for each, of 32 or of 16. Fewer have more, so that sums need not wait for each other.
+/// Tokens in a block of a vector of rows, which has two vectors for each, of 32 or of 16. Fewer have more, so that sums need not wait for
+/// each other.
 const WIDE: usize = 8;
 const NARROW: usize = 4;
+/// Tokens in a block of two vectors of 32. An activation that is brought to all lanes meets both: a processor with two units for products
+/// has no more loads than that.
+const DOUBLE: usize = 6;
 /// Tokens that go over all tiles together.
 const ROUND: usize = 96;
 
@@ -43,29 +47,32 @@ pub(super) unsafe fn products<F: LoadColumn, V: Vector>(
 #[inline(always)]
 unsafe fn round<F: LoadColumn, V: Vector>(tiles: Tiles<'_>, x: &[Activation<'_>], mut out: Outputs<'_>) {
     let (groups, rows) = (Q16Block::count(tiles.columns), out.rows());
-    let block = if V::ROWS == TILE_ROWS { WIDE } else { NARROW };
+    let is_wide = V::ROWS == TILE_ROWS;
+    let block = if is_wide { WIDE } else { NARROW };
     let mut made = (x.len() > block / 2).then(Made::new);
-    for (tile, bytes) in (0..rows).step_by(TILE_ROWS).zip(tiles.bytes.chunks_exact(tiles.tile_bytes)) {
-        let powers = powers(bytes);
+    let mut rest = tiles.bytes.chunks_exact(tiles.tile_bytes);
+    let mut tile = 0;
+    while let Some(bytes) = rest.next().filter(|_| tile < rows) {
+        let own = powers(bytes);
+        let all = Span { first: 0, count: groups, row: tile };
+        let next = rest.clone().next().filter(|_| is_wide && x.len() >= DOUBLE && tile + TILE_ROWS < rows);
+        let next = next.and_then(|next| Some((next, powers(next)?)));
+        if let (Some(own), Some((next, others))) = (&own, next) {
+            let both = [Rows::<F, V>::new(bytes, own, 0), Rows::new(next, &others, 0)];
+            meet(both, all, made.as_mut(), x, out.of(0..x.len()));
+            rest.next();
+            tile += 2 * TILE_ROWS;
+            continue;
+        }
         for row in (0..TILE_ROWS.min(rows - tile)).step_by(V::ROWS) {
-            let Some([powers, inverses]) = &powers else {
+            let Some(own) = &own else {
                 exact::<F, V>(bytes, row, x, out.of(0..x.len()), tile + row);
                 continue;
             };
-            let mut floats = Floats::<F, V>::new(bytes, powers, row);
-            let inverses = V::load_floats(inverses[row..].as_ptr());
-            for first in (0..groups).step_by(SPAN) {
-                let span = Span { first, count: SPAN.min(groups - first), row: tile + row };
-                let last = (first + span.count == groups).then_some(inverses);
-                if let Some(made) = &mut made {
-                    made.fill::<F, V>(&floats, span.count);
-                    span.meet::<_, V>(made, x, out.of(0..x.len()), last);
-                } else {
-                    span.meet::<_, V>(&floats, x, out.of(0..x.len()), last);
-                }
-                floats.first = floats.first.wrapping_add(span.count * PAIRS * PAIR_BYTES);
-            }
+            let one = [Rows::<F, V>::new(bytes, own, row)];
+            meet(one, Span { row: tile + row, ..all }, made.as_mut(), x, out.of(0..x.len()));
         }
+        tile += TILE_ROWS;
     }
 }
 
@@ -102,7 +109,36 @@ unsafe fn exact<F: LoadColumn, V: Vector>(
     }
 }
 
-/// Some groups of a vector's rows.
+/// Vectors of rows with all tokens. Where there is room, their integers are made once.
+#[inline(always)]
+unsafe fn meet<F: LoadColumn, V: Vector, const R: usize>(
+    mut rows: [Rows<F, V>; R],
+    all: Span,
+    mut made: Option<&mut Made>,
+    x: &[Activation<'_>],
+    mut out: Outputs<'_>,
+) {
+    let len = SPAN / R;
+    for first in (0..all.count).step_by(len) {
+        let span = Span { first, count: len.min(all.count - first), ..all };
+        let mut inverses = [V::each_float(0.0); R];
+        for (inverses, rows) in inverses.iter_mut().zip(&rows) {
+            *inverses = rows.inverses;
+        }
+        let last = (first + span.count == all.count).then_some(inverses);
+        if let Some(made) = &mut made {
+            made.fill(&rows, span.count);
+            span.meet::<_, V, R>(&**made, x, out.of(0..x.len()), last);
+        } else {
+            span.meet::<_, V, R>(&rows, x, out.of(0..x.len()), last);
+        }
+        for rows in &mut rows {
+            rows.first = rows.first.wrapping_add(span.count * PAIRS * PAIR_BYTES);
+        }
+    }
+}
+
+/// Some groups of vectors of rows.
 #[derive(Clone, Copy)]
 struct Span {
     first: usize,
@@ -113,40 +149,43 @@ struct Span {
 impl Span {
     /// All tokens. With the last groups sums are multiplied by what they are given.
     #[inline(always)]
-    unsafe fn meet<S: Source<V>, V: Vector>(
+    unsafe fn meet<S: Source<V, R>, V: Vector, const R: usize>(
         self,
         source: &S,
         x: &[Activation<'_>],
         mut out: Outputs<'_>,
-        last: Option<V::Floats>,
+        last: Option<[V::Floats; R]>,
     ) {
         let mut token = 0;
         while token < x.len() {
             let (x, out) = (&x[token..], out.of(token..x.len()));
             token += match x.len() {
-                1 => self.block::<S, V, 1>(source, x, out, last),
-                2 | 3 => self.block::<S, V, 2>(source, x, out, last),
-                WIDE.. if V::ROWS == TILE_ROWS => self.block::<S, V, WIDE>(source, x, out, last),
-                _ => self.block::<S, V, NARROW>(source, x, out, last),
+                1 => self.block::<S, V, R, 1>(source, x, out, last),
+                2 | 3 => self.block::<S, V, R, 2>(source, x, out, last),
+                DOUBLE.. if R > 1 => self.block::<S, V, R, DOUBLE>(source, x, out, last),
+                WIDE.. if R == 1 && V::ROWS == TILE_ROWS => self.block::<S, V, R, WIDE>(source, x, out, last),
+                _ => self.block::<S, V, R, NARROW>(source, x, out, last),
             };
         }
     }
 
     /// The first `T` tokens.
     #[inline(always)]
-    unsafe fn block<S: Source<V>, V: Vector, const T: usize>(
+    unsafe fn block<S: Source<V, R>, V: Vector, const R: usize, const T: usize>(
         self,
         source: &S,
         x: &[Activation<'_>],
         mut out: Outputs<'_>,
-        last: Option<V::Floats>,
+        last: Option<[V::Floats; R]>,
     ) -> usize {
         let mut words = [std::ptr::null::<Q16Block>(); T];
-        let mut sums = [V::each_float(0.0); T];
+        let mut sums = [[V::each_float(0.0); R]; T];
         for t in 0..T {
             words[t] = x[t].words().as_ptr().add(self.first);
             if self.first > 0 {
-                sums[t] = load::<V>(&out.token(t)[self.row..]);
+                for (r, sums) in sums[t].iter_mut().enumerate() {
+                    *sums = load::<V>(&out.token(t)[self.row + r * V::ROWS..]);
+                }
             }
         }
         // Chains of sums. They are exact: their number is free.
@@ -159,67 +198,77 @@ impl Span {
         };
         for group in 0..self.count {
             source.prefetch(group);
-            let mut chains = [[V::zero(); T]; 4];
+            let mut chains = [[[V::zero(); R]; T]; 4];
             for pair in 0..PAIRS {
                 let weights = source.pair(group, pair);
                 let chain = &mut chains[pair % count];
                 for t in 0..T {
                     let two: &[i32; PAIRS] = &*(&raw const (*words[t].add(group)).q).cast();
-                    chain[t] = V::dot_words(chain[t], weights, V::each_int(two[pair]));
+                    let two = V::each_int(two[pair]);
+                    for r in 0..R {
+                        chain[t][r] = V::dot_words(chain[t][r], weights[r], two);
+                    }
                 }
             }
-            let mut integers = chains[0];
             for t in 0..T {
-                if T <= NARROW {
-                    integers[t] = V::add(integers[t], chains[1][t]);
-                }
-                if T == 1 {
-                    integers[t] = V::add(integers[t], V::add(chains[2][t], chains[3][t]));
-                }
                 let scale = V::each_float((*words[t].add(group)).scale);
-                sums[t] = V::add_product(scale, V::to_floats(integers[t]), sums[t]);
+                for r in 0..R {
+                    let mut integers = chains[0][t][r];
+                    if T <= NARROW {
+                        integers = V::add(integers, chains[1][t][r]);
+                    }
+                    if T == 1 {
+                        integers = V::add(integers, V::add(chains[2][t][r], chains[3][t][r]));
+                    }
+                    sums[t][r] = V::add_product(scale, V::to_floats(integers), sums[t][r]);
+                }
             }
         }
         for (t, sums) in sums.into_iter().enumerate() {
-            let sums = last.map_or(sums, |inverses| V::times(sums, inverses));
-            store::<V>(&mut out.token(t)[self.row..], sums);
+            for (r, sums) in sums.into_iter().enumerate() {
+                let sums = last.map_or(sums, |inverses| V::times(sums, inverses[r]));
+                store::<V>(&mut out.token(t)[self.row + r * V::ROWS..], sums);
+            }
         }
         T
     }
 }
 
 /// Weights of rows as integers.
-trait Source<V: Vector> {
+trait Source<V: Vector, const R: usize> {
     /// What comes after a group will be wanted soon.
     unsafe fn prefetch(&self, group: usize);
     /// Two columns of a group.
-    unsafe fn pair(&self, group: usize, pair: usize) -> V::Ints;
+    unsafe fn pair(&self, group: usize, pair: usize) -> [V::Ints; R];
 }
 
-/// As they are in the file.
-struct Floats<F, V: Vector> {
+/// A vector of rows, as they are in the file.
+struct Rows<F, V: Vector> {
     first: *const u8,
     /// Of the two rows that each vector of floats has of every four.
     powers: [V::Floats; 2],
+    inverses: V::Floats,
     format: PhantomData<F>,
 }
 
-impl<F: LoadColumn, V: Vector> Floats<F, V> {
-    /// Those of a tile from a row on.
+impl<F: LoadColumn, V: Vector> Rows<F, V> {
+    /// Those of a tile from a row on, with the powers of two and their inverses.
     #[inline(always)]
-    unsafe fn new(tile: &[u8], powers: &[f32; TILE_ROWS], row: usize) -> Self {
+    unsafe fn new(tile: &[u8], [powers, inverses]: &[[f32; TILE_ROWS]; 2], row: usize) -> Self {
         let first = tile.as_ptr().add(POWERS_BYTES + row * F::BYTES);
         let of = |half: usize| -> [f32; TILE_ROWS] {
             each(|lane| powers[(row + lane / 4 * 4 + 2 * half + lane / 2 % 2) % TILE_ROWS])
         };
-        let powers = [V::load_floats(of(0).as_ptr()), V::load_floats(of(1).as_ptr())];
-        Self { first, powers, format: PhantomData }
+        Self {
+            first,
+            powers: [V::load_floats(of(0).as_ptr()), V::load_floats(of(1).as_ptr())],
+            inverses: V::load_floats(inverses[row..].as_ptr()),
+            format: PhantomData,
+        }
     }
-}
 
-impl<F: LoadColumn, V: Vector> Source<V> for Floats<F, V> {
     #[inline(always)]
-    unsafe fn prefetch(&self, group: usize) {
+    unsafe fn prefetch_group(&self, group: usize) {
         for pair in (0..PAIRS).step_by(PLANE / PAIR_BYTES) {
             let ahead = self.first.wrapping_add((group * PAIRS + pair) * PAIR_BYTES + AHEAD);
             _mm_prefetch::<_MM_HINT_T1>(ahead.cast());
@@ -227,7 +276,7 @@ impl<F: LoadColumn, V: Vector> Source<V> for Floats<F, V> {
     }
 
     #[inline(always)]
-    unsafe fn pair(&self, group: usize, pair: usize) -> V::Ints {
+    unsafe fn integers(&self, group: usize, pair: usize) -> V::Ints {
         let from = self.first.add((group * PAIRS + pair) * PAIR_BYTES);
         let half = |half: usize| {
             let floats = F::load_column::<V>(from.add(half * PAIR_BYTES / 2));
@@ -237,32 +286,60 @@ impl<F: LoadColumn, V: Vector> Source<V> for Floats<F, V> {
     }
 }
 
-/// A span of them, made before.
-#[repr(align(64))]
-struct Made([[[u8; PAIR_BYTES]; PAIRS]; SPAN]);
-
-impl Made {
-    const fn new() -> Self {
-        Self([[[0; PAIR_BYTES]; PAIRS]; SPAN])
+impl<F: LoadColumn, V: Vector, const R: usize> Source<V, R> for [Rows<F, V>; R] {
+    #[inline(always)]
+    unsafe fn prefetch(&self, group: usize) {
+        for rows in self {
+            rows.prefetch_group(group);
+        }
     }
 
     #[inline(always)]
-    unsafe fn fill<F: LoadColumn, V: Vector>(&mut self, floats: &Floats<F, V>, count: usize) {
-        for (group, pairs) in self.0[..count].iter_mut().enumerate() {
-            floats.prefetch(group);
-            for (pair, to) in pairs.iter_mut().enumerate() {
-                V::store(to.as_mut_ptr(), floats.pair(group, pair));
+    unsafe fn pair(&self, group: usize, pair: usize) -> [V::Ints; R] {
+        let mut integers = [V::zero(); R];
+        for (integers, rows) in integers.iter_mut().zip(self) {
+            *integers = rows.integers(group, pair);
+        }
+        integers
+    }
+}
+
+/// A span of them, made before: of each pair of columns the vectors in a row.
+#[repr(align(64))]
+struct Made([[u8; PAIR_BYTES]; SPAN * PAIRS]);
+
+impl Made {
+    const fn new() -> Self {
+        Self([[0; PAIR_BYTES]; SPAN * PAIRS])
+    }
+
+    #[inline(always)]
+    unsafe fn fill<F: LoadColumn, V: Vector, const R: usize>(
+        &mut self,
+        rows: &[Rows<F, V>; R],
+        count: usize,
+    ) {
+        for (group, pairs) in self.0.chunks_exact_mut(PAIRS * R).take(count).enumerate() {
+            rows.prefetch(group);
+            for (pair, to) in pairs.chunks_exact_mut(R).enumerate() {
+                for (to, rows) in to.iter_mut().zip(rows) {
+                    V::store(to.as_mut_ptr(), rows.integers(group, pair));
+                }
             }
         }
     }
 }
 
-impl<V: Vector> Source<V> for Made {
+impl<V: Vector, const R: usize> Source<V, R> for Made {
     #[inline(always)]
     unsafe fn prefetch(&self, _: usize) {}
 
     #[inline(always)]
-    unsafe fn pair(&self, group: usize, pair: usize) -> V::Ints {
-        V::load(self.0.get_unchecked(group)[pair].as_ptr())
+    unsafe fn pair(&self, group: usize, pair: usize) -> [V::Ints; R] {
+        let mut integers = [V::zero(); R];
+        for (r, integers) in integers.iter_mut().enumerate() {
+            *integers = V::load(self.0.get_unchecked((group * PAIRS + pair) * R + r).as_ptr());
+        }
+        integers
     }
 }

@@ -1,28 +1,28 @@
 //! Causal attention of a run of tokens over the cache.
 //!
 //! The work is cut into pieces of a few tokens and a key-value head. All query heads of the tokens that share the key-value head
-//! read the cache together, block by block, several at a time where they see all of a block. What a query gives does not depend on
-//! the others: its sums are in the same order whoever reads along, so a run of tokens gives the same as its tokens one by one.
+//! read the cache together, block by block, several at a time. What a query gives does not depend on the others: it adds up
+//! the blocks in order, whoever reads along, so a run of tokens gives the same as its tokens one by one.
 
 use std::cell::RefCell;
 use std::ops::Range;
 
+use formwork_kernels::{KvBlock, Outputs, Pair, Query, add_values, key_products};
 use rayon::prelude::*;
 use smallvec::SmallVec;
 
-use super::kv::{BLOCK, Block, LayerCache};
+use super::kv::{BLOCK, LayerCache};
 use super::workspace::room;
-use crate::ops::{scale, softcap, softmax};
+use crate::ops::{softcap, softmax};
 use crate::spec::{LayerSpec, ModelSpec};
-use formwork_kernels::{Outputs, add_values, key_products};
 
 /// Multiply-adds below which a second thread costs more than it brings.
 const PARALLEL_FROM: usize = 1 << 16;
 
 /// Tokens in a piece of work.
 const TOKENS: usize = 4;
-/// Queries that read a block together: their sums stay in registers.
-const QUERIES: usize = 4;
+/// Heads that read a block together: their sums stay in registers.
+const TOGETHER: usize = 4;
 
 /// A run of tokens that attend. Its keys and values are already in the cache.
 pub(super) struct Run<'a> {
@@ -45,30 +45,20 @@ struct Piece<'a> {
 }
 
 /// A head of a token, and what it comes to.
-struct Query<'a> {
-    /// `[head_dim]`
-    values: &'a [f32],
-    /// The positions that it looks at.
+struct Head<'a> {
+    query: Query<'a>,
+    /// The positions that it looks at, from the piece's first block on.
     seen: Range<usize>,
     sink: Option<f32>,
-    /// One for each position seen, of which the first so many are known.
-    scores: &'a mut [f32],
-    known: usize,
+    /// Of all positions of the piece's blocks.
+    scores: &'a mut [[f32; BLOCK]],
     /// `[head_dim]`
     out: &'a mut [f32],
 }
 
-impl Query<'_> {
-    /// The rows of a block that it sees.
-    fn rows(&self, block: &Block<'_>) -> Range<usize> {
-        let row = |position: usize| position.saturating_sub(block.first).min(BLOCK);
-        row(self.seen.start)..row(self.seen.end)
-    }
-}
-
 thread_local! {
-    /// Room for the scores of a piece.
-    static SCORES: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+    /// Room for the scores of a piece, and for its queries.
+    static ROOM: RefCell<(Vec<f32>, Vec<Pair>)> = const { RefCell::new((Vec::new(), Vec::new())) };
 }
 
 impl Run<'_> {
@@ -114,98 +104,74 @@ impl Run<'_> {
     fn piece(&self, head: usize, first: usize, out: Outputs<'_>) {
         let Self { spec, sinks, .. } = *self;
         let heads = spec.heads / spec.kv_heads;
-        let tokens = first..first + out.tokens();
-        SCORES.with_borrow_mut(|scores| {
-            let count: usize = tokens.clone().map(|token| heads * self.seen(token).len()).sum();
-            let mut scores = room(scores, count);
-            let mut queries: SmallVec<[Query<'_>; 16]> = SmallVec::new();
-            for (token, out) in tokens.clone().zip(out.into_tokens()) {
+        let last = first + out.tokens() - 1;
+        let blocks = self.seen(first).start / BLOCK..self.seen(last).end.div_ceil(BLOCK);
+        let pairs = Query::pairs(spec.head_dim);
+        ROOM.with_borrow_mut(|(scores, words)| {
+            let scores = room(scores, out.tokens() * heads * blocks.len() * BLOCK);
+            let mut scores = scores.as_chunks_mut::<BLOCK>().0;
+            let mut words = room(words, out.tokens() * heads * pairs);
+            let mut all: SmallVec<[Head<'_>; 16]> = SmallVec::new();
+            for (token, out) in (first..).zip(out.into_tokens()) {
+                let seen = self.seen(token);
+                let seen = seen.start - blocks.start * BLOCK..seen.end - blocks.start * BLOCK;
                 for (index, out) in out.chunks_exact_mut(spec.head_dim).enumerate() {
-                    let (seen, index) = (self.seen(token), head * heads + index);
+                    let index = head * heads + index;
                     let at = (token * spec.heads + index) * spec.head_dim;
+                    let values = &self.queries[at..at + spec.head_dim];
+                    let words = words.split_off_mut(..pairs).unwrap_or_default();
                     out.fill(0.0);
-                    queries.push(Query {
-                        values: &self.queries[at..at + spec.head_dim],
+                    all.push(Head {
+                        query: Query::new(self.cache.format(), values, spec.attention_scale, words),
                         sink: sinks.map(|sinks| sinks[index]),
-                        scores: scores.split_off_mut(..seen.len()).unwrap_or_default(),
-                        seen,
-                        known: 0,
+                        scores: scores.split_off_mut(..blocks.len()).unwrap_or_default(),
+                        seen: seen.clone(),
                         out,
                     });
                 }
             }
-            self.attend_from(head, &mut queries);
+            self.attend_from(head, blocks, &mut all);
         });
     }
 
-    fn attend_from(&self, head: usize, queries: &mut [Query<'_>]) {
-        let starts = queries.iter().map(|query| query.seen.start);
-        let ends = queries.iter().map(|query| query.seen.end);
-        let seen = starts.min().unwrap_or_default()..ends.max().unwrap_or_default();
-        for block in self.cache.blocks(head, seen.clone()) {
-            for queries in queries.chunks_mut(QUERIES) {
-                score(queries, &block);
+    fn attend_from(&self, head: usize, blocks: Range<usize>, all: &mut [Head<'_>]) {
+        for (index, block) in self.cache.blocks(head, blocks.clone()).enumerate() {
+            for heads in all.chunks_mut(TOGETHER) {
+                score(heads, index, block);
             }
         }
-        for Query { scores, sink, .. } in &mut *queries {
-            scale(scores, self.spec.attention_scale);
+        for Head { scores, seen, sink, .. } in &mut *all {
+            let scores = scores.as_flattened_mut();
+            // Nothing of what is not looked at.
+            scores[..seen.start].fill(0.0);
+            scores[seen.end..].fill(0.0);
+            let scores = &mut scores[seen.clone()];
             if let Some(cap) = self.spec.attention_softcap {
                 softcap(scores, cap);
             }
             softmax(scores, *sink);
         }
-        for block in self.cache.blocks(head, seen) {
-            for queries in queries.chunks_mut(QUERIES) {
-                add_seen(queries, &block);
+        for (index, block) in self.cache.blocks(head, blocks).enumerate() {
+            for heads in all.chunks_mut(TOGETHER) {
+                add(heads, index, block);
             }
         }
     }
 }
 
-/// Appends the scores of a block.
-fn score(queries: &mut [Query<'_>], block: &Block<'_>) {
-    let mut values: [&[f32]; QUERIES] = [&[]; QUERIES];
-    for (values, query) in values.iter_mut().zip(&*queries) {
-        *values = query.values;
-    }
-    let mut products = [[0.0; BLOCK]; QUERIES];
-    key_products(&values[..queries.len()], block.keys, &mut products[..queries.len()]);
-    for (query, products) in queries.iter_mut().zip(&products) {
-        let products = &products[query.rows(block)];
-        query.scores[query.known..query.known + products.len()].copy_from_slice(products);
-        query.known += products.len();
-    }
+/// The scores of a block.
+fn score(heads: &mut [Head<'_>], index: usize, block: &KvBlock) {
+    let queries: SmallVec<[Query<'_>; TOGETHER]> = heads.iter().map(|head| head.query).collect();
+    let scores = heads.iter_mut().map(|head| &mut head.scores[index]);
+    key_products(&queries, block, &mut scores.collect::<SmallVec<[_; TOGETHER]>>());
 }
 
-/// Adds the values of a block: the rows that all queries see together, those before and after them one by one.
-fn add_seen(queries: &mut [Query<'_>], block: &Block<'_>) {
-    let rows = |query: &Query<'_>| query.rows(block);
-    let first = queries.iter().map(|query| rows(query).start).max().unwrap_or_default();
-    let last = queries.iter().map(|query| rows(query).end).min().unwrap_or_default().max(first);
-    for query in &mut *queries {
-        let rows = rows(query);
-        add_rows(std::slice::from_mut(query), rows.start..rows.end.min(first), block);
+/// Adds the values of a block.
+fn add(heads: &mut [Head<'_>], index: usize, block: &KvBlock) {
+    let (mut weights, mut outs) = (SmallVec::<[_; TOGETHER]>::new(), SmallVec::<[_; TOGETHER]>::new());
+    for Head { scores, out, .. } in heads {
+        weights.push(&scores[index]);
+        outs.push(&mut **out);
     }
-    add_rows(queries, first..last, block);
-    for query in queries {
-        let rows = rows(query);
-        add_rows(std::slice::from_mut(query), rows.start.max(last)..rows.end, block);
-    }
-}
-
-/// Adds the values of rows of a block that all queries see.
-fn add_rows(queries: &mut [Query<'_>], rows: Range<usize>, block: &Block<'_>) {
-    if rows.is_empty() {
-        return;
-    }
-    let dim = queries[0].values.len();
-    let count = queries.len();
-    let mut weights: [&[f32]; QUERIES] = [&[]; QUERIES];
-    let mut outs: [&mut [f32]; QUERIES] = Default::default();
-    for ((query, weights), out) in queries.iter_mut().zip(&mut weights).zip(&mut outs) {
-        let first = block.first + rows.start - query.seen.start;
-        *weights = &query.scores[first..first + rows.len()];
-        *out = query.out;
-    }
-    add_values(&weights[..count], &block.values[rows.start * dim..rows.end * dim], &mut outs[..count]);
+    add_values(&weights, block, &mut outs);
 }

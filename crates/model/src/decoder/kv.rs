@@ -1,7 +1,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use formwork_kernels::POSITIONS;
+use formwork_kernels::{KvBlock, KvFormat, POSITIONS};
 
 use crate::spec::ModelSpec;
 
@@ -11,9 +11,6 @@ pub(super) const BLOCK: usize = POSITIONS;
 /// The keys and values of one sequence: per layer, blocks of [`BLOCK`] positions that are added as the sequence grows.
 ///
 /// Blocks are shared between forks of a sequence, and copied where one of them writes.
-///
-/// What one head reads is contiguous. Values are rows per position; keys are rows per element of the head, so that a query
-/// meets all positions of a block in vector lanes and no lanes have to be added up.
 #[derive(Debug)]
 pub(super) struct KvCache {
     layers: Vec<LayerCache>,
@@ -22,23 +19,17 @@ pub(super) struct KvCache {
 
 #[derive(Clone, Debug)]
 pub(super) struct LayerCache {
+    format: KvFormat,
     kv_heads: usize,
     head_dim: usize,
-    blocks: Vec<Arc<Memory>>,
-}
-
-/// What a block holds of all heads.
-#[derive(Clone, Debug)]
-struct Memory {
-    /// `[kv_heads, head_dim, BLOCK]`
-    keys: Box<[f32]>,
-    /// `[kv_heads, BLOCK, head_dim]`
-    values: Box<[f32]>,
+    /// Each of as many as there are heads.
+    blocks: Vec<Arc<Box<[KvBlock]>>>,
 }
 
 impl KvCache {
-    pub(super) fn new(spec: &ModelSpec) -> Self {
-        let layer = LayerCache { kv_heads: spec.kv_heads, head_dim: spec.head_dim, blocks: Vec::new() };
+    pub(super) fn new(spec: &ModelSpec, format: KvFormat) -> Self {
+        let (kv_heads, head_dim) = (spec.kv_heads, spec.head_dim);
+        let layer = LayerCache { format, kv_heads, head_dim, blocks: Vec::new() };
         Self { layers: vec![layer; spec.layers.len()], len: 0 }
     }
 
@@ -50,10 +41,9 @@ impl KvCache {
     /// Makes room for positions up to `len`.
     pub(super) fn reserve(&mut self, len: usize) {
         for layer in &mut self.layers {
-            let size = layer.kv_heads * BLOCK * layer.head_dim;
-            let zeros = || vec![0.0; size].into_boxed_slice();
             let blocks = layer.blocks.len().max(len.div_ceil(BLOCK));
-            layer.blocks.resize_with(blocks, || Arc::new(Memory { keys: zeros(), values: zeros() }));
+            let empty = || (0..layer.kv_heads).map(|_| KvBlock::new(layer.format, layer.head_dim)).collect();
+            layer.blocks.resize_with(blocks, || Arc::new(empty()));
         }
     }
 
@@ -85,46 +75,31 @@ impl KvCache {
 impl LayerCache {
     /// Writes a token's keys and values, `[kv_heads, head_dim]` each. There must be room.
     pub(super) fn write(&mut self, position: usize, keys: &[f32], values: &[f32]) {
-        let dim = self.head_dim;
         let block = Arc::make_mut(&mut self.blocks[position / BLOCK]);
-        let row = position % BLOCK;
-        let slots = block.keys.iter_mut().skip(row).step_by(BLOCK);
-        for (slot, key) in slots.zip(keys) {
-            *slot = *key;
-        }
-        for (head, value) in values.chunks_exact(dim).enumerate() {
-            let to = (head * BLOCK + row) * dim;
-            block.values[to..to + dim].copy_from_slice(value);
+        let rows = keys.chunks_exact(self.head_dim).zip(values.chunks_exact(self.head_dim));
+        for (head, (key, value)) in block.iter_mut().zip(rows) {
+            head.write(position % BLOCK, key, value);
         }
     }
 
-    /// What a head has stored around `positions`, block by block.
-    pub(super) fn blocks(&self, head: usize, positions: Range<usize>) -> impl Iterator<Item = Block<'_>> {
-        let size = BLOCK * self.head_dim;
-        let own = head * size..(head + 1) * size;
-        (positions.start / BLOCK..positions.end.div_ceil(BLOCK)).map(move |index| {
-            let Memory { keys, values } = &*self.blocks[index];
-            Block { first: index * BLOCK, keys: &keys[own.clone()], values: &values[own.clone()] }
-        })
+    pub(super) const fn format(&self) -> KvFormat {
+        self.format
     }
-}
 
-/// A block, of one head.
-pub(super) struct Block<'a> {
-    /// The position of its first row.
-    pub(super) first: usize,
-    /// `[head_dim, BLOCK]`
-    pub(super) keys: &'a [f32],
-    /// `[BLOCK, head_dim]`
-    pub(super) values: &'a [f32],
+    /// What a head has stored in some blocks.
+    pub(super) fn blocks(&self, head: usize, blocks: Range<usize>) -> impl Iterator<Item = &KvBlock> {
+        self.blocks[blocks].iter().map(move |block| &block[head])
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use formwork_kernels::add_values;
+
     use super::*;
 
     fn cache() -> KvCache {
-        let layer = LayerCache { kv_heads: 1, head_dim: 2, blocks: Vec::new() };
+        let layer = LayerCache { format: KvFormat::I16, kv_heads: 1, head_dim: 2, blocks: Vec::new() };
         KvCache { layers: vec![layer; 2], len: 0 }
     }
 
@@ -138,9 +113,20 @@ mod tests {
         cache.advance(to - cache.len);
     }
 
+    /// What is stored at each position, to three digits.
     fn values(cache: &KvCache) -> Vec<f32> {
-        let blocks = cache.layers[1].blocks(0, 0..cache.len);
-        blocks.flat_map(|block| block.values.iter().step_by(2)).copied().take(cache.len).collect()
+        let mut all = Vec::new();
+        for block in cache.layers[1].blocks(0, 0..cache.len.div_ceil(BLOCK)) {
+            for row in 0..BLOCK {
+                let mut weights = [0.0; BLOCK];
+                weights[row] = 1.0;
+                let mut out = [0.0; 2];
+                add_values(&[&weights], block, &mut [&mut out]);
+                all.push((out[0] * 1e3).round() / 1e3);
+            }
+        }
+        all.truncate(cache.len);
+        all
     }
 
     #[test]

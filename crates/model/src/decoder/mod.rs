@@ -16,6 +16,7 @@ mod workspace;
 use std::io;
 use std::sync::Arc;
 
+use formwork_kernels::{KvBlock, KvFormat, Operand};
 use formwork_lm::{Batch, LanguageModel, Logits, ModelError, Role, Run, SequenceId, Wanted};
 use formwork_vocab::TokenId;
 use rustc_hash::FxHashMap;
@@ -27,7 +28,7 @@ use self::workspace::{Workspace, room};
 use crate::ops::scale;
 use crate::rope::Rope;
 use crate::spec::ModelSpec;
-use crate::weights::{Packed, Weights};
+use crate::weights::{LayerWeights, Packed, Weights};
 
 /// Tokens that go through the layers together.
 const PIECE: usize = 256;
@@ -38,6 +39,7 @@ pub(crate) struct Network {
     spec: ModelSpec,
     weights: Weights<Packed>,
     rope: Rope,
+    kv_format: KvFormat,
 }
 
 impl Network {
@@ -47,7 +49,13 @@ impl Network {
     /// When there is no memory for the weights.
     pub(crate) fn new(spec: ModelSpec, weights: Weights, context: usize) -> io::Result<Self> {
         let rope = Rope::new(&spec, context);
-        Ok(Self { spec, weights: weights.pack()?, rope })
+        let weights = weights.pack()?;
+        // Weights of 32 bits are computed with as they are, and so is what they make.
+        let is_exact = |layer: &LayerWeights<Packed>| {
+            [&layer.key, &layer.value].iter().all(|linear| linear.weight.operand() == Operand::Floats)
+        };
+        let kv_format = if weights.layers.iter().all(is_exact) { KvFormat::F32 } else { KvFormat::I16 };
+        Ok(Self { spec, weights, rope, kv_format })
     }
 
     pub(crate) const fn spec(&self) -> &ModelSpec {
@@ -99,6 +107,11 @@ impl<'a> Progress<'a> {
 }
 
 impl Network {
+    /// The cache of a sequence that is empty.
+    fn cache(&self) -> KvCache {
+        KvCache::new(&self.spec, self.kv_format)
+    }
+
     /// Takes runs through the model. The tokens of all share the reading of the weights.
     fn advance(&self, runs: &mut [Progress<'_>], workspace: &mut Workspace) {
         loop {
@@ -175,7 +188,7 @@ impl Network {
     pub(crate) fn hidden_states(&self, tokens: &[TokenId]) -> Result<Vec<Vec<f32>>, ModelError> {
         ModelError::check_tokens(tokens, self.spec.vocabulary)?;
         let mut states = vec![Vec::new(); self.spec.layers.len() + 1];
-        let (mut cache, mut workspace) = (KvCache::new(&self.spec), Workspace::default());
+        let (mut cache, mut workspace) = (self.cache(), Workspace::default());
         for tokens in tokens.chunks(PIECE) {
             let mut states = states.iter_mut();
             let mut visit = |x: &[f32]| states.next().into_iter().for_each(|state| state.extend(x));
@@ -197,7 +210,7 @@ impl LanguageModel for Decoder {
     fn open(&mut self) -> SequenceId {
         let id = SequenceId(self.next);
         self.next = self.next.wrapping_add(1);
-        self.sequences.insert(id, KvCache::new(&self.network.spec));
+        self.sequences.insert(id, self.network.cache());
         id
     }
 
@@ -230,7 +243,8 @@ impl LanguageModel for Decoder {
 
     fn kv_bytes_per_token(&self) -> usize {
         let spec = &self.network.spec;
-        2 * size_of::<f32>() * spec.layers.len() * spec.kv_heads * spec.head_dim
+        let of_head = KvBlock::bytes_per_position(self.network.kv_format, spec.head_dim);
+        spec.layers.len() * spec.kv_heads * of_head
     }
 
     fn hidden_states(&mut self, sequence: SequenceId, tokens: &[TokenId]) -> Result<Vec<f32>, ModelError> {

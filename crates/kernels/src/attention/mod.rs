@@ -1,0 +1,407 @@
+//! The two products of attention, with blocks of positions.
+//!
+//! Keys and values are kept as floats, or as integers of 16 bits ([`KvFormat`]), which take half of the memory and of the instructions, and lose
+//! about what 16-bit floats would. A query's products do not depend on the queries beside it.
+
+mod floats;
+mod words;
+
+use self::floats::Floats;
+pub use self::words::Pair;
+
+pub(crate) use self::words::{LANES, Levels, Weights, WordQuery, Words, sum_of_lanes};
+use crate::products::Tier;
+#[cfg(target_arch = "x86_64")]
+use crate::x86;
+
+/// Positions in a block.
+pub const POSITIONS: usize = 64;
+
+/// What keys and values are kept as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KvFormat {
+    /// As they are.
+    F32,
+    /// Integers with a power of two for each key and each value.
+    I16,
+}
+
+/// The keys and values of one head at [`POSITIONS`] positions.
+///
+/// Keys lie so that a query meets the positions in the lanes of vectors, and values so that weights meet their elements there.
+#[derive(Clone, Debug)]
+pub struct KvBlock {
+    head_dim: usize,
+    rows: Rows,
+}
+
+#[derive(Clone, Debug)]
+enum Rows {
+    Floats(Floats),
+    Words(Words),
+}
+
+impl KvBlock {
+    /// A block of zeros.
+    ///
+    /// # Panics
+    /// When a head is longer than 4,096, as integers.
+    pub fn new(format: KvFormat, head_dim: usize) -> Self {
+        let rows = match format {
+            KvFormat::F32 => Rows::Floats(Floats::new(head_dim)),
+            KvFormat::I16 => Rows::Words(Words::new(head_dim)),
+        };
+        Self { head_dim, rows }
+    }
+
+    /// The bytes that a position takes.
+    pub const fn bytes_per_position(format: KvFormat, head_dim: usize) -> usize {
+        match format {
+            KvFormat::F32 => 2 * size_of::<f32>() * head_dim,
+            KvFormat::I16 => {
+                size_of::<Pair>() * Query::pairs(head_dim)
+                    + size_of::<i16>() * head_dim
+                    + 2 * size_of::<f32>()
+            }
+        }
+    }
+
+    /// Sets a position's key and value.
+    ///
+    /// # Panics
+    /// When there is no such row, or one of them is not as long as the head.
+    pub fn write(&mut self, row: usize, key: &[f32], value: &[f32]) {
+        assert_eq!((key.len(), value.len()), (self.head_dim, self.head_dim), "elements of a head");
+        assert!(row < POSITIONS, "row {row} of a block");
+        match &mut self.rows {
+            Rows::Floats(floats) => floats.write(row, key, value),
+            Rows::Words(words) => words.write(row, key, value),
+        }
+    }
+}
+
+/// A query as blocks of a format take it.
+#[derive(Clone, Copy, Debug)]
+pub struct Query<'a> {
+    values: &'a [f32],
+    scale: f32,
+    rounded: WordQuery<'a>,
+}
+
+impl<'a> Query<'a> {
+    /// How many pairs a rounded query has.
+    pub const fn pairs(head_dim: usize) -> usize {
+        head_dim.div_ceil(2)
+    }
+
+    /// A query whose products are multiplied with `scale`. `room` is where it is rounded.
+    ///
+    /// # Panics
+    /// When there is not room for as many as [`Query::pairs`], or for more.
+    pub fn new(format: KvFormat, values: &'a [f32], scale: f32, room: &'a mut [Pair]) -> Self {
+        assert_eq!(Self::pairs(values.len()), room.len(), "pairs of a query");
+        let rounded = match format {
+            KvFormat::F32 => WordQuery::default(),
+            KvFormat::I16 => WordQuery::new(values, scale, room),
+        };
+        Self { values, scale, rounded }
+    }
+
+    pub(crate) const fn rounded(&self) -> WordQuery<'a> {
+        self.rounded
+    }
+}
+
+/// The products of queries with the keys of a block: `out[query][position]`.
+///
+/// # Panics
+/// When a query is not as long as the keys or made for another format, or `out` not as long as `queries`.
+pub fn key_products(queries: &[Query<'_>], block: &KvBlock, out: &mut [&mut [f32; POSITIONS]]) {
+    key_products_by(Tier::best(), queries, block, out);
+}
+
+/// Adds the values of a block to every output: each position times its weight. Positions with a weight of zero do not count.
+///
+/// # Panics
+/// When lengths do not fit: there is an output for each row of weights, as long as a value.
+pub fn add_values(weights: &[&[f32; POSITIONS]], block: &KvBlock, out: &mut [&mut [f32]]) {
+    add_values_by(Tier::best(), weights, block, out);
+}
+
+fn key_products_by(tier: Tier, queries: &[Query<'_>], block: &KvBlock, out: &mut [&mut [f32; POSITIONS]]) {
+    tier.check();
+    assert_eq!(queries.len(), out.len(), "queries and products");
+    assert!(queries.iter().all(|query| query.values.len() == block.head_dim), "queries as long as keys");
+    let words = match &block.rows {
+        Rows::Words(words) => words,
+        Rows::Floats(floats) => {
+            for (query, out) in queries.iter().zip(out) {
+                floats.key_products(query.values, query.scale, out);
+            }
+            return;
+        }
+    };
+    let pairs = Query::pairs(block.head_dim);
+    assert!(queries.iter().all(|query| query.rounded.pairs.len() == pairs), "queries that are rounded");
+    match tier {
+        // SAFETY: the processor has the tier, and lengths fit, as asserted above.
+        #[cfg(target_arch = "x86_64")]
+        #[expect(unsafe_code)]
+        Tier::Avx2 | Tier::AvxVnni | Tier::Avx512Vnni | Tier::Amx => unsafe {
+            x86::key_products(tier, queries, words, out);
+        },
+        _ => {
+            for (query, out) in queries.iter().zip(out) {
+                words.key_products(&query.rounded, out);
+            }
+        }
+    }
+}
+
+fn add_values_by(tier: Tier, weights: &[&[f32; POSITIONS]], block: &KvBlock, out: &mut [&mut [f32]]) {
+    tier.check();
+    assert_eq!(weights.len(), out.len(), "weights and outputs");
+    assert!(out.iter().all(|out| out.len() == block.head_dim), "outputs as long as values");
+    match (&block.rows, tier) {
+        (Rows::Floats(floats), _) => {
+            for (weights, out) in weights.iter().zip(out) {
+                floats.add_values(weights, out);
+            }
+        }
+        // SAFETY: the processor has the tier, and lengths fit, as asserted above.
+        #[cfg(target_arch = "x86_64")]
+        #[expect(unsafe_code)]
+        (Rows::Words(words), Tier::Avx2 | Tier::AvxVnni | Tier::Avx512Vnni | Tier::Amx) => unsafe {
+            x86::add_values(tier, weights, words, out);
+        },
+        (Rows::Words(words), _) => {
+            for (weights, out) in weights.iter().zip(out) {
+                words.add_values(&Weights::new(weights, &words.value_steps), 0, out);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::words::LONGEST;
+    use super::*;
+    use crate::tests::noise;
+
+    /// Rows of a block, queries and weights.
+    struct Case {
+        format: KvFormat,
+        keys: Vec<Vec<f32>>,
+        values: Vec<Vec<f32>>,
+        queries: Vec<Vec<f32>>,
+        weights: Vec<[f32; POSITIONS]>,
+    }
+
+    impl Case {
+        fn new(dim: usize, count: usize, row: impl Fn(usize, u64) -> Vec<f32>) -> Self {
+            let rows = |count, seed| (0..count as u64).map(|at| row(dim, seed + at)).collect();
+            let weights = |query: u64| {
+                let mut weights: [f32; POSITIONS] =
+                    noise(POSITIONS, query).try_into().expect("as many as positions");
+                for weight in &mut weights {
+                    *weight = weight.abs() / 32.0;
+                }
+                weights
+            };
+            let weights = (0..count as u64).map(weights).collect();
+            Self {
+                format: KvFormat::I16,
+                keys: rows(POSITIONS, 1),
+                values: rows(POSITIONS, 100),
+                queries: rows(count, 200),
+                weights,
+            }
+        }
+
+        fn block(&self) -> KvBlock {
+            let mut block = KvBlock::new(self.format, self.keys[0].len());
+            for (row, (key, value)) in self.keys.iter().zip(&self.values).enumerate() {
+                block.write(row, key, value);
+            }
+            block
+        }
+
+        fn products(&self, tier: Tier) -> Vec<[f32; POSITIONS]> {
+            let pairs = Query::pairs(self.keys[0].len());
+            let mut room = vec![[7; 2]; pairs * self.queries.len()];
+            let rooms = room.chunks_mut(pairs);
+            let queries: Vec<_> = self
+                .queries
+                .iter()
+                .zip(rooms)
+                .map(|(query, room)| Query::new(self.format, query, 0.5, room))
+                .collect();
+            let mut all = vec![[f32::NAN; POSITIONS]; queries.len()];
+            key_products_by(tier, &queries, &self.block(), &mut all.iter_mut().collect::<Vec<_>>());
+            all
+        }
+
+        fn outputs(&self, tier: Tier) -> Vec<Vec<f32>> {
+            let dim = self.keys[0].len();
+            let mut all: Vec<_> = (0..self.weights.len() as u64).map(|at| noise(dim, at)).collect();
+            let mut outs: Vec<&mut [f32]> = all.iter_mut().map(Vec::as_mut_slice).collect();
+            let weights: Vec<_> = self.weights.iter().collect();
+            add_values_by(tier, &weights, &self.block(), &mut outs);
+            all
+        }
+    }
+
+    fn bits<'a>(rows: impl IntoIterator<Item = &'a [f32]>) -> Vec<Vec<u32>> {
+        rows.into_iter().map(|row| row.iter().map(|value| value.to_bits()).collect()).collect()
+    }
+
+    const SHAPES: [(usize, usize); 8] =
+        [(1, 1), (7, 2), (8, 2), (40, 3), (64, 4), (72, 5), (100, 6), (256, 16)];
+
+    #[test]
+    fn every_tier_gives_the_portable_bits() {
+        for (dim, count) in SHAPES {
+            let mut case = Case::new(dim, count, noise);
+            case.weights[0][5..].fill(0.0);
+            for tier in Tier::available() {
+                let products = |tier| bits(case.products(tier).iter().map(<[f32; 64]>::as_slice));
+                assert_eq!(products(tier), products(Tier::Portable), "{tier:?}, {dim}");
+                let outputs = |tier| bits(case.outputs(tier).iter().map(Vec::as_slice));
+                assert_eq!(outputs(tier), outputs(Tier::Portable), "{tier:?}, {dim}");
+            }
+        }
+    }
+
+    #[test]
+    fn products_do_not_depend_on_the_queries_beside() {
+        let all = Case::new(64, 7, noise);
+        for tier in Tier::available() {
+            let (products, outputs) = (all.products(tier), all.outputs(tier));
+            for at in 0..7 {
+                let alone = |rows: &[Vec<f32>]| vec![rows[at].clone()];
+                let case = Case {
+                    format: KvFormat::I16,
+                    keys: all.keys.clone(),
+                    values: all.values.clone(),
+                    queries: alone(&all.queries),
+                    weights: vec![all.weights[at]],
+                };
+                assert_eq!(case.products(tier), products[at..=at]);
+                let before = |row: &[f32], at| -> Vec<f32> {
+                    row.iter().zip(noise(64, at as u64)).map(|(out, before)| out - before).collect()
+                };
+                let [own] = &case.outputs(tier)[..] else { panic!("one output") };
+                let (own, among) = (before(own, 0), before(&outputs[at], at));
+                assert!(own.iter().zip(among).all(|(a, b)| (a - b).abs() < 1e-6), "{tier:?}, {at}");
+            }
+        }
+    }
+
+    /// How far products are from those of the numbers as they are, of the product of the norms; and outputs, of the weighted norms.
+    fn errors(case: &Case) -> (f64, f64) {
+        let dot = |a: &[f32], b: &[f32]| -> f64 {
+            a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+        };
+        let norm = |a: &[f32]| dot(a, a).sqrt();
+        let mut worst = (0f64, 0f64);
+        for (query, products) in case.queries.iter().zip(case.products(Tier::best())) {
+            for (key, product) in case.keys.iter().zip(products) {
+                let error = f64::from(product) - 0.5 * dot(query, key);
+                worst.0 = worst.0.max(error.abs() / (0.5 * norm(query) * norm(key)));
+            }
+        }
+        for (at, (weights, out)) in case.weights.iter().zip(case.outputs(Tier::best())).enumerate() {
+            let before = noise(out.len(), at as u64);
+            let terms = || case.values.iter().zip(weights);
+            let size: f64 = terms().map(|(value, weight)| norm(value) * f64::from(*weight)).sum();
+            let error = |element: usize| {
+                let exact: f64 =
+                    terms().map(|(value, weight)| f64::from(value[element]) * f64::from(*weight)).sum();
+                f64::from(out[element]) - f64::from(before[element]) - exact
+            };
+            let squares: f64 = (0..out.len()).map(|element| error(element).powi(2)).sum();
+            worst.1 = worst.1.max(squares.sqrt() / size);
+        }
+        worst
+    }
+
+    /// What rounding to 16-bit floats may take from a product of two numbers.
+    const HALVES: f64 = 2.0 / 4096.0;
+
+    #[test]
+    fn less_is_lost_than_16_bit_floats_may_lose() {
+        for (dim, count) in SHAPES {
+            let alike = Case::new(dim, count, noise);
+            let spread = Case::new(dim, count, |dim, seed| {
+                noise(dim, seed).iter().map(|x| x * x.abs().powi(7) * 1e6 / (seed as f32 + 1.0)).collect()
+            });
+            for case in [alike, spread] {
+                let (products, outputs) = errors(&case);
+                assert!(products < HALVES && outputs < HALVES, "{dim}: {products:e} {outputs:e}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_longest_keys_fit() {
+        for row in [|dim, _| vec![3.0; dim], noise] {
+            let mut case = Case::new(LONGEST, 1, row);
+            case.queries = case.keys[..1].to_vec();
+            let (products, _) = errors(&case);
+            assert!(products < 4e-3, "{products:e}");
+        }
+    }
+
+    #[test]
+    fn floats_are_as_exact_as_floats() {
+        for (dim, count) in SHAPES {
+            let case = Case { format: KvFormat::F32, ..Case::new(dim, count, noise) };
+            let (products, outputs) = errors(&case);
+            assert!(products < 1e-6 && outputs < 1e-6, "{dim}: {products:e} {outputs:e}");
+        }
+    }
+
+    #[test]
+    fn no_sum_leaves_32_bits() {
+        let rows: [fn(usize, u64) -> Vec<f32>; 4] = [
+            |dim, _| vec![3.0; dim],
+            |dim, seed| noise(dim, seed).iter().map(|x| x.signum()).collect(),
+            |dim, seed| (0..dim).map(|at| if at as u64 == seed % dim as u64 { 1e18 } else { 0.0 }).collect(),
+            |dim, _| (0..dim).map(|at| if at % 3 == 0 { 1e15 } else { 9e14 }).collect(),
+        ];
+        for row in rows {
+            for dim in [1, 2, 63, 64, 256] {
+                let mut case = Case::new(dim, 2, row);
+                case.weights = vec![[1.0 / 64.0; POSITIONS], std::array::from_fn(|at| f32::from(at == 9))];
+                // Both the same, so that the sum is as large as it gets.
+                case.queries = case.keys[..2].to_vec();
+                let (products, outputs) = errors(&case);
+                assert!(products < HALVES && outputs < HALVES, "{dim}: {products:e} {outputs:e}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_is_none_afterwards_and_counts_only_where_it_is_seen() {
+        let bad = [(f32::NAN, 8), (f32::INFINITY, 64), (f32::NEG_INFINITY, 7)];
+        for ((bad, dim), format) in
+            bad.into_iter().flat_map(|bad| [(bad, KvFormat::I16), (bad, KvFormat::F32)])
+        {
+            let mut case = Case { format, ..Case::new(dim, 1, noise) };
+            case.keys[3][1] = bad;
+            case.values[60][1] = bad;
+            case.values[2].fill(0.0);
+            case.keys[2].fill(1e-42);
+            for tier in Tier::available() {
+                let products = case.products(tier);
+                assert!(!products[0][3].is_finite() && products[0][2].abs() < 1e-40, "{tier:?}");
+                assert_eq!(products[0].iter().filter(|product| !product.is_finite()).count(), 1);
+                assert!(!case.outputs(tier)[0][1].is_finite(), "{tier:?}");
+            }
+            case.weights[0][60] = 0.0;
+            for tier in Tier::available() {
+                assert!(case.outputs(tier)[0].iter().all(|out| out.is_finite()), "{tier:?}");
+            }
+        }
+    }
+}
