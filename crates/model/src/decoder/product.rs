@@ -50,6 +50,11 @@ pub(super) fn products<const N: usize>(
 /// cache, so that several tokens share one read of it.
 const LARGEST_PIECE: usize = 1 << 18;
 const SMALLEST_PIECE: usize = 1 << 14;
+/// Pieces for each thread. Those that meet many tokens take long, and are smaller, so that all threads end at about the same time.
+const FOR_FEW: usize = 4;
+const FOR_MANY: usize = 16;
+/// Tokens that are many.
+const MANY: usize = 16;
 /// Pieces that are shared out together: the list is on the stack.
 const PIECES: usize = 256;
 
@@ -72,7 +77,9 @@ fn all_products<const N: usize>(
     let operands = matrices.each_ref().map(|(matrix, _)| matrix.operand());
     let x = rounded.rows(&operands, roundings, x);
     let bytes: usize = matrices.iter().map(|(matrix, _)| matrix.rows / TILE_ROWS * matrix.tile_bytes()).sum();
-    let piece_bytes = (bytes / (4 * rayon::current_num_threads())).clamp(SMALLEST_PIECE, LARGEST_PIECE);
+    let is_many = roundings.len() >= MANY;
+    let count = if is_many { FOR_MANY } else { FOR_FEW } * rayon::current_num_threads();
+    let piece_bytes = (bytes / count).clamp(SMALLEST_PIECE, LARGEST_PIECE);
     let mut pieces: SmallVec<[Piece<'_>; PIECES]> = SmallVec::new();
     let compute = |pieces: &mut [Piece<'_>]| {
         pieces.par_iter_mut().with_max_len(1).for_each(|Piece { matrix, first_tile, out }| {
@@ -81,6 +88,8 @@ fn all_products<const N: usize>(
     };
     for (matrix, out) in matrices {
         let tiles = (piece_bytes / matrix.tile_bytes()).max(1);
+        // Some kernels have many tokens meet two tiles at once.
+        let tiles = if is_many { tiles.next_multiple_of(2) } else { tiles };
         let mut rest = Outputs::new(out, matrix.rows);
         let mut first_tile = 0;
         while rest.rows() > 0 {
