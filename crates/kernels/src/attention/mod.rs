@@ -26,6 +26,13 @@ pub enum KvFormat {
     I16,
 }
 
+impl KvFormat {
+    /// Whether there are blocks for heads of so many elements: integers have room for 4,096.
+    pub const fn takes(self, head_dim: usize) -> bool {
+        matches!(self, Self::F32) || head_dim <= words::LONGEST
+    }
+}
+
 /// The keys and values of one head at [`POSITIONS`] positions.
 ///
 /// Keys lie so that a query meets the positions in the lanes of vectors, and values so that weights meet their elements there.
@@ -45,8 +52,9 @@ impl KvBlock {
     /// A block of zeros.
     ///
     /// # Panics
-    /// When a head is longer than 4,096, as integers.
+    /// When the format does not take such heads.
     pub fn new(format: KvFormat, head_dim: usize) -> Self {
+        assert!(format.takes(head_dim), "a head of {head_dim} elements as {format:?}");
         let rows = match format {
             KvFormat::F32 => Rows::Floats(Floats::new(head_dim)),
             KvFormat::I16 => Rows::Words(Words::new(head_dim)),
@@ -350,6 +358,12 @@ mod tests {
             let (products, _) = errors(&case);
             assert!(products < 4e-3, "{products:e}");
         }
+    }
+
+    #[test]
+    fn formats_tell_what_they_take() {
+        assert!(KvFormat::I16.takes(LONGEST) && !KvFormat::I16.takes(LONGEST + 1));
+        assert!(KvFormat::F32.takes(LONGEST + 1));
     }
 
     #[test]

@@ -37,7 +37,6 @@ pub(crate) struct Words {
 
 impl Words {
     pub(super) fn new(head_dim: usize) -> Self {
-        assert!(head_dim <= LONGEST, "a head of {head_dim} elements");
         let zeros = |pairs| vec![Pair::default(); pairs].into_boxed_slice();
         Self {
             keys: zeros(head_dim.div_ceil(2) * POSITIONS),

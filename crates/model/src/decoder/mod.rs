@@ -54,7 +54,8 @@ impl Network {
         let is_exact = |layer: &LayerWeights<Packed>| {
             [&layer.key, &layer.value].iter().all(|linear| linear.weight.operand() == Operand::Floats)
         };
-        let kv_format = if weights.layers.iter().all(is_exact) { KvFormat::F32 } else { KvFormat::I16 };
+        let is_exact = weights.layers.iter().all(is_exact) || !KvFormat::I16.takes(spec.head_dim);
+        let kv_format = if is_exact { KvFormat::F32 } else { KvFormat::I16 };
         Ok(Self { spec, weights, rope, kv_format })
     }
 
