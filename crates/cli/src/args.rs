@@ -124,6 +124,10 @@ pub(crate) struct OpenArgs {
     /// (slow, on the CPU, with every weight as f32).
     #[arg(long, value_name = "DEVICE", default_value_t = Device::Auto)]
     pub(crate) device: Device,
+
+    /// Threads that compute on the CPU [default: as many as there are cores].
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<NonZeroUsize>,
 }
 
 impl OpenArgs {
@@ -132,7 +136,8 @@ impl OpenArgs {
             QuantizeArg::Q8_0 => Quantization::Q8_0,
             QuantizeArg::Q4K => Quantization::Q4K,
         });
-        OpenOptions { context: self.ctx.map(NonZeroUsize::get), quantize, device: self.device }
+        let context = self.ctx.map(NonZeroUsize::get);
+        OpenOptions { context, quantize, device: self.device, threads: self.threads }
     }
 }
 

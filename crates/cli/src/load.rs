@@ -154,6 +154,10 @@ pub(crate) fn resolve(model: &str) -> Result<LocalModel> {
 
 /// Opens a model; tells when its context is shorter than what was asked for.
 pub(crate) fn open(path: &Path, how: OpenOptions) -> Result<Model> {
+    if let Some(threads) = how.threads {
+        // Of what candle computes, and of loading. Of several models, all have the same.
+        rayon::ThreadPoolBuilder::new().num_threads(threads.get()).build_global().ok();
+    }
     let model = Model::open(path, how)?;
     let trained = model.context_len();
     if let Some(wanted) = how.context.filter(|&wanted| wanted > trained) {

@@ -137,6 +137,7 @@ mod packed;
 mod packing;
 mod products;
 mod table;
+mod team;
 mod words;
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -153,6 +154,7 @@ pub use self::outputs::Outputs;
 pub use self::packed::{PackedRows, pack};
 pub use self::packing::Packing;
 pub use self::products::Tier;
+pub use self::team::Team;
 pub use self::words::Q16Block;
 
 /// `a * b + c`, fused where the target does that in one instruction.

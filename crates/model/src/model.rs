@@ -1,8 +1,11 @@
-use std::fmt;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::available_parallelism;
+use std::{fmt, io};
 
 use candle_core::DeviceLocation;
+use formwork_kernels::Team;
 use formwork_lm::{LanguageModel, ModelError};
 use formwork_vocab::{TokenId, Tokenizer};
 
@@ -25,6 +28,21 @@ pub struct OpenOptions {
     pub quantize: Option<Quantization>,
     /// Where to compute.
     pub device: Device,
+    /// How many threads compute on the CPU; as many as it has cores that this process may use where `None`. What candle computes
+    /// has rayon's threads.
+    pub threads: Option<NonZeroUsize>,
+}
+
+impl OpenOptions {
+    /// The threads that compute.
+    fn team(self) -> io::Result<Team> {
+        let cores = || {
+            // Two threads of one core have one set of vector units.
+            let cores = NonZeroUsize::new(num_cpus::get_physical()).unwrap_or(NonZeroUsize::MIN);
+            available_parallelism().map_or(cores, |available| available.min(cores))
+        };
+        Team::new(self.threads.unwrap_or_else(cores))
+    }
 }
 
 /// Whose code a model's layers are.
@@ -124,7 +142,8 @@ impl Model {
         let context = options.context.map_or(spec.context, |wanted| wanted.min(spec.context));
         let backend = match device {
             None => {
-                let network = decoder::Network::new(spec, weights, context);
+                let team = options.team();
+                let network = team.and_then(|team| decoder::Network::new(spec, weights, context, team));
                 Backend::Cpu(Arc::new(network.map_err(|error| LoadError::new(checkpoint.path(), error))?))
             }
             Some(device) => {
@@ -160,6 +179,14 @@ impl Model {
             Backend::Cpu(_) => "cpu".to_owned(),
             Backend::Tensors(network) => named(network.device(), "reference"),
             Backend::Borrowed(network) => named(network.device(), "candle"),
+        }
+    }
+
+    /// How many threads compute what is computed on the CPU.
+    pub fn threads(&self) -> usize {
+        match &self.backend {
+            Backend::Cpu(network) => network.threads(),
+            Backend::Tensors(_) | Backend::Borrowed(_) => rayon::current_num_threads(),
         }
     }
 

@@ -1,34 +1,41 @@
 //! The element-wise parts of a layer, over rows of `f32` on the host.
 
-use rayon::prelude::*;
+use formwork_kernels::{Team, dot_f32, fma};
 
 use crate::spec::Activation;
-use formwork_kernels::{dot_f32, fma};
 
 /// Elements that are worth a thread.
 const ELEMENTS: usize = 1 << 13;
 
 /// Divides each row of `weight.len()` elements by its root mean square and multiplies with `weight`.
-pub(crate) fn rms_norm(rows: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]) {
-    let least = (ELEMENTS / weight.len()).max(1);
-    let rows = rows.par_chunks_exact(weight.len()).zip(out.par_chunks_exact_mut(weight.len()));
-    rows.with_min_len(least).for_each(|(row, out)| {
-        let scale = norm_scale(row, epsilon);
-        for ((out, x), w) in out.iter_mut().zip(row).zip(weight) {
-            *out = *x * scale * w;
+pub(crate) fn rms_norm(team: &Team, rows: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]) {
+    let len = some_rows(weight.len());
+    team.for_chunks(out, len, |chunk, out| {
+        let rows = rows[chunk * len..].chunks_exact(weight.len());
+        for (row, out) in rows.zip(out.chunks_exact_mut(weight.len())) {
+            let scale = norm_scale(row, epsilon);
+            for ((out, x), w) in out.iter_mut().zip(row).zip(weight) {
+                *out = *x * scale * w;
+            }
         }
     });
 }
 
 /// [`rms_norm`], over the rows themselves.
-pub(crate) fn rms_norm_in_place(rows: &mut [f32], weight: &[f32], epsilon: f32) {
-    let least = (ELEMENTS / weight.len()).max(1);
-    rows.par_chunks_exact_mut(weight.len()).with_min_len(least).for_each(|row| {
-        let scale = norm_scale(row, epsilon);
-        for (x, w) in row.iter_mut().zip(weight) {
-            *x = *x * scale * w;
+pub(crate) fn rms_norm_in_place(team: &Team, rows: &mut [f32], weight: &[f32], epsilon: f32) {
+    team.for_chunks(rows, some_rows(weight.len()), |_, rows| {
+        for row in rows.chunks_exact_mut(weight.len()) {
+            let scale = norm_scale(row, epsilon);
+            for (x, w) in row.iter_mut().zip(weight) {
+                *x = *x * scale * w;
+            }
         }
     });
+}
+
+/// The elements of as many rows of `len` elements as are worth a thread.
+pub(crate) fn some_rows(len: usize) -> usize {
+    (ELEMENTS / len).max(1) * len
 }
 
 /// One divided by the root mean square.
@@ -37,21 +44,20 @@ fn norm_scale(row: &[f32], epsilon: f32) -> f32 {
 }
 
 /// `rows += other * scale`
-pub(crate) fn add_scaled(rows: &mut [f32], other: &[f32], scale: f32) {
-    rows.par_chunks_mut(ELEMENTS).zip(other.par_chunks(ELEMENTS)).for_each(|(rows, other)| {
-        for (x, y) in rows.iter_mut().zip(other) {
+pub(crate) fn add_scaled(team: &Team, rows: &mut [f32], other: &[f32], scale: f32) {
+    team.for_chunks(rows, ELEMENTS, |chunk, rows| {
+        for (x, y) in rows.iter_mut().zip(&other[chunk * ELEMENTS..]) {
             *x += y * scale;
         }
     });
 }
 
 /// `gate = f(gate) * up`
-pub(crate) fn gated(activation: Activation, gate: &mut [f32], up: &[f32]) {
-    let pieces = gate.par_chunks_mut(ELEMENTS).zip(up.par_chunks(ELEMENTS));
-    pieces.for_each(|(gate, up)| gated_piece(activation, gate, up));
+pub(crate) fn gated(team: &Team, activation: Activation, gate: &mut [f32], up: &[f32]) {
+    team.for_chunks(gate, ELEMENTS, |chunk, gate| gated_chunk(activation, gate, &up[chunk * ELEMENTS..]));
 }
 
-fn gated_piece(activation: Activation, gate: &mut [f32], up: &[f32]) {
+fn gated_chunk(activation: Activation, gate: &mut [f32], up: &[f32]) {
     match activation {
         Activation::Silu => {
             for (g, u) in gate.iter_mut().zip(up) {
@@ -161,7 +167,7 @@ mod tests {
         let mut gate = [-6.0, -1.0, -0.25, 0.0, 0.5, 2.0, 9.0];
         let expected =
             gate.map(|x: f32| 0.5 * x * (1.0 + (SQRT_2_OVER_PI * (x + 0.044_715 * x * x * x)).tanh()));
-        gated(Activation::GeluTanh, &mut gate, &[1.0; 7]);
+        gated_chunk(Activation::GeluTanh, &mut gate, &[1.0; 7]);
         for (given, expected) in gate.iter().zip(expected) {
             assert!((given - expected).abs() < 1e-6, "{given} {expected}");
         }

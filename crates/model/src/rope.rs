@@ -1,11 +1,12 @@
 //! Rotary embeddings: positions as angles.
 
-use rayon::prelude::*;
+use formwork_kernels::Team;
+use smallvec::SmallVec;
 
+use crate::ops::some_rows;
 use crate::spec::{ModelSpec, RopePairing};
 
-/// Elements that are worth a thread, and angles.
-const ELEMENTS: usize = 1 << 13;
+/// Angles that are worth a thread.
 const ANGLES: usize = 1 << 9;
 
 /// The rotary frequencies of a model, one row per set.
@@ -43,18 +44,22 @@ impl Rope {
     }
 
     /// The rotations of every set for some positions.
-    pub(crate) fn rotations(&self, positions: impl Iterator<Item = usize>) -> Vec<Rotation> {
+    pub(crate) fn rotations(&self, team: &Team, positions: impl Iterator<Item = usize>) -> Vec<Rotation> {
         let positions: Vec<usize> = positions.collect();
         let rotation = |Frequencies { radians, magnitude }: &Frequencies| {
             let pairs = radians.len();
             let (mut cos, mut sin) = (vec![0.0; pairs * positions.len()], vec![0.0; pairs * positions.len()]);
-            let rows = cos.par_chunks_exact_mut(pairs).zip(sin.par_chunks_exact_mut(pairs));
-            rows.zip(&positions).with_min_len(ANGLES / pairs + 1).for_each(|((cos, sin), &at)| {
-                for ((cos, sin), radians) in cos.iter_mut().zip(sin).zip(radians) {
-                    let angle = at as f32 * radians;
-                    (*cos, *sin) = (angle.cos() * magnitude, angle.sin() * magnitude);
+            let rows = cos.chunks_exact_mut(pairs).zip(sin.chunks_exact_mut(pairs)).zip(&positions);
+            let mut rows: SmallVec<[_; 1]> = rows.collect();
+            team.for_chunks(&mut rows, ANGLES / pairs + 1, |_, rows| {
+                for ((cos, sin), at) in rows {
+                    for ((cos, sin), radians) in cos.iter_mut().zip(&mut **sin).zip(radians) {
+                        let angle = **at as f32 * radians;
+                        (*cos, *sin) = (angle.cos() * magnitude, angle.sin() * magnitude);
+                    }
                 }
             });
+            drop(rows);
             Rotation { pairing: self.pairing, pairs, cos, sin }
         };
         self.sets.iter().map(rotation).collect()
@@ -64,10 +69,13 @@ impl Rope {
 impl Rotation {
     /// Rotates the heads of all tokens of the run, `[tokens, heads, head_dim]`, of `len` elements a token. Elements past the rotary part
     /// stay.
-    pub(crate) fn apply(&self, rows: &mut [f32], len: usize, head_dim: usize) {
-        let least = (ELEMENTS / len).max(1);
-        let tokens = rows.par_chunks_exact_mut(len).with_min_len(least).enumerate();
-        tokens.for_each(|(token, heads)| self.apply_to(token, heads, head_dim));
+    pub(crate) fn apply(&self, team: &Team, rows: &mut [f32], len: usize, head_dim: usize) {
+        let some = some_rows(len);
+        team.for_chunks(rows, some, |chunk, rows| {
+            for (token, heads) in (chunk * (some / len)..).zip(rows.chunks_exact_mut(len)) {
+                self.apply_to(token, heads, head_dim);
+            }
+        });
     }
 
     /// Rotates the heads of the token at index `token` of the run.

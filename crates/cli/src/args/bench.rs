@@ -84,10 +84,6 @@ pub(crate) struct SpeedArgs {
     #[arg(short, long, value_name = "N", default_value = "5")]
     pub(crate) runs: NonZeroUsize,
 
-    /// Threads to compute with [default: as many as there are cores].
-    #[arg(long, value_name = "N")]
-    pub(crate) threads: Option<NonZeroUsize>,
-
     /// The instructions that products are computed with [default: the fastest that the processor has].
     #[arg(long, value_name = "TIER")]
     pub(crate) tier: Option<TierArg>,

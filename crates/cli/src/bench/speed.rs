@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::ValueEnum;
 use formwork_benches::throughput::{self, Rates};
 use formwork_engine::{Engine, EngineOptions, Finish, Request, Usage, prompt};
@@ -105,10 +105,6 @@ struct Subject {
 
 impl Subject {
     fn open(args: &SpeedArgs) -> Result<Self> {
-        if let Some(threads) = args.threads {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.get());
-            pool.build_global().context("--threads")?;
-        }
         if let Some(tier) = args.tier {
             let name = tier.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
             ensure!(Tier::from(tier).force(), "--tier: this processor does not have {name}");
@@ -182,7 +178,7 @@ impl Subject {
 
     fn measured(&self, test: &'static str, free: Rates, shaped: Option<Shaped>) -> Measured<'_> {
         let device = self.model.computes_on();
-        Measured { model: &self.name, test, device, threads: rayon::current_num_threads(), free, shaped }
+        Measured { model: &self.name, test, device, threads: self.model.threads(), free, shaped }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Causal attention of a run of tokens over the cache.
+//! Causal attention of runs of tokens over their caches.
 //!
 //! The work is cut into pieces of a few tokens and a key-value head. All query heads of the tokens that share the key-value head
 //! read the cache together, block by block, several at a time. What a query gives does not depend on the others: it adds up
@@ -7,8 +7,7 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use formwork_kernels::{KvBlock, Outputs, Pair, Query, add_values, key_products};
-use rayon::prelude::*;
+use formwork_kernels::{KvBlock, Outputs, Pair, Query, Team, add_values, key_products};
 use smallvec::SmallVec;
 
 use super::kv::{BLOCK, LayerCache};
@@ -36,8 +35,9 @@ pub(super) struct Run<'a> {
     pub(super) start: usize,
 }
 
-/// A few tokens from the run's `first` on, and one key-value head.
+/// A few tokens from a run's `first` on, and one key-value head.
 struct Piece<'a> {
+    run: &'a Run<'a>,
     head: usize,
     first: usize,
     /// `[tokens, heads / kv_heads * head_dim]`; taken when it is worked on.
@@ -61,37 +61,44 @@ thread_local! {
     static ROOM: RefCell<(Vec<f32>, Vec<Pair>)> = const { RefCell::new((Vec::new(), Vec::new())) };
 }
 
-impl Run<'_> {
-    /// Attends; `out` is `[tokens, heads, head_dim]`.
-    pub(super) fn attend(&self, out: &mut [f32]) {
-        let spec = self.spec;
-        let token_len = spec.heads * spec.head_dim;
-        // The query heads of one key-value head are neighbours.
-        let group_len = token_len / spec.kv_heads;
-        // Those of one token are on the stack.
-        let mut pieces: SmallVec<[Piece<'_>; 64]> = SmallVec::new();
-        let mut rest = Outputs::new(out, token_len);
+/// Attends from all runs; `out` is `[tokens, heads, head_dim]`, of one run after the other.
+pub(super) fn attend(team: &Team, runs: &[Run<'_>], out: &mut [f32]) {
+    let Some(Run { spec, .. }) = runs.first() else { return };
+    let token_len = spec.heads * spec.head_dim;
+    // The query heads of one key-value head are neighbours.
+    let group_len = token_len / spec.kv_heads;
+    // Those of one token are on the stack.
+    let mut pieces: SmallVec<[Piece<'_>; 64]> = SmallVec::new();
+    let mut rest = Outputs::new(out, token_len);
+    for run in runs {
         let mut first = 0;
-        while rest.tokens() > 0 {
-            let tokens = TOKENS.min(rest.tokens());
+        while first < run.tokens() {
+            let tokens = TOKENS.min(run.tokens() - first);
             let (mut own, after) = rest.split_at_token(tokens);
             for head in 0..spec.kv_heads {
                 let (out, others) = own.split_at(group_len);
-                pieces.push(Piece { head, first, out: Some(out) });
+                pieces.push(Piece { run, head, first, out: Some(out) });
                 own = others;
             }
             (rest, first) = (after, first + tokens);
         }
-        let one = |piece: &mut Piece<'_>| {
-            if let Some(out) = piece.out.take() {
-                self.piece(piece.head, piece.first, out);
-            }
-        };
-        if self.queries.len() * (self.start + first) < PARALLEL_FROM {
-            pieces.iter_mut().for_each(one);
-        } else {
-            pieces.par_iter_mut().with_max_len(1).for_each(one);
+    }
+    let one = |piece: &mut Piece<'_>| {
+        if let Some(out) = piece.out.take() {
+            piece.run.piece(piece.head, piece.first, out);
         }
+    };
+    let work: usize = runs.iter().map(|run| run.queries.len() * (run.start + run.tokens())).sum();
+    if work < PARALLEL_FROM {
+        pieces.iter_mut().for_each(one);
+    } else {
+        team.for_each(&mut pieces, one);
+    }
+}
+
+impl Run<'_> {
+    fn tokens(&self) -> usize {
+        self.queries.len() / (self.spec.heads * self.spec.head_dim)
     }
 
     /// The positions that a token of the run looks at.

@@ -28,9 +28,9 @@ impl Pass<'_> {
         // [tokens, feed_forward]
         let (gate, up) = (room(gate, wide), room(up, wide));
         let parts = [(&weights.gate, &mut *gate), (&weights.up, &mut *up)];
-        products(rounded, roundings, &normed[..len], parts);
-        gated(self.spec.activation, gate, up);
-        products(rounded, roundings, gate, [(&weights.down, room(result, len))]);
+        products(self.team, rounded, roundings, &normed[..len], parts);
+        gated(self.team, self.spec.activation, gate, up);
+        products(self.team, rounded, roundings, gate, [(&weights.down, room(result, len))]);
     }
 
     fn experts(
@@ -44,7 +44,7 @@ impl Pass<'_> {
         let tokens = self.roundings.len();
         let mut scores = vec![0.0; tokens * router.weight.rows];
         let x = &workspace.normed[..tokens * hidden];
-        products(&mut workspace.rounded, &self.roundings, x, [(router, &mut scores)]);
+        products(self.team, &mut workspace.rounded, &self.roundings, x, [(router, &mut scores)]);
         let x = x.to_vec();
         let mut out = vec![0.0; x.len()];
         for (expert, tokens) in

@@ -5,10 +5,13 @@
 //!
 //! [`PackedRows::bounds`]: formwork_kernels::PackedRows::bounds
 
-use formwork_kernels::{Activation, Sketch, TILE_ROWS};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, PoisonError};
+
+use formwork_kernels::{Activation, Sketch, TILE_ROWS, Team};
 use formwork_lm::{Wanted, masked};
 use formwork_vocab::TokenSet;
-use rayon::prelude::*;
 
 use super::product::{Rounded, Rounding, all_rows, some_rows};
 use super::{Network, Progress};
@@ -48,7 +51,7 @@ impl Network {
         let is_bounded = |row: &Row<'_>| row.is_largest && is_alone && !is_few(row) && self.has_bounds();
         let is_full = |row: &&Row<'_>| !is_bounded(row) && !is_sparse(row);
         let x: Vec<f32> = runs.iter().flatten().filter(is_full).flat_map(|row| &row.x).copied().collect();
-        let full = all_rows(rounded, head, &x);
+        let full = all_rows(&self.team, rounded, head, &x);
         let full = match full.len() {
             len if len == head.rows => vec![full],
             _ => full.chunks_exact(head.rows).map(<[f32]>::to_vec).collect(),
@@ -77,7 +80,7 @@ impl Network {
     /// What the head meets, from the residual stream.
     pub(super) fn normed(&self, x: &[f32]) -> Vec<f32> {
         let mut out = vec![0.0; x.len()];
-        rms_norm(x, &self.weights.output_norm, self.spec.norm_epsilon, &mut out);
+        rms_norm(&self.team, x, &self.weights.output_norm, self.spec.norm_epsilon, &mut out);
         out
     }
 
@@ -86,7 +89,7 @@ impl Network {
         let head = &self.weights.head;
         let rows = wanted.iter().map(|token| token.0).filter(|&token| token < head.rows as u32);
         let rows: Vec<u32> = rows.collect();
-        let mut some = some_rows(rounded, head, x, &rows);
+        let mut some = some_rows(&self.team, rounded, head, x, &rows);
         self.finish(&mut some);
         let mut logits = vec![f32::NEG_INFINITY; head.rows];
         for (&row, logit) in rows.iter().zip(some) {
@@ -117,9 +120,9 @@ impl Network {
         rounded: &mut Rounded,
     ) -> Vec<f32> {
         let head = &self.weights.head;
-        let x = rounded.rows(&[head.operand()], &[Rounding::Coarse], x)[0];
+        let x = rounded.rows(&self.team, &[head.operand()], &[Rounding::Coarse], x)[0];
         let sketch = outlook.sketch(x);
-        let rows = Rows { head, wanted };
+        let rows = Rows { team: &self.team, head, wanted };
         let mut logits = vec![f32::NEG_INFINITY; head.rows];
         let best = rows.upper_bounds(sketch, &mut logits);
         let least = best.map_or(f32::NEG_INFINITY, |row| {
@@ -150,6 +153,7 @@ impl Network {
 /// Rows of the head, those of wanted tokens; `None` for all.
 #[derive(Clone, Copy)]
 struct Rows<'a> {
+    team: &'a Team,
     head: &'a Packed,
     wanted: Option<&'a TokenSet>,
 }
@@ -163,7 +167,8 @@ impl Rows<'_> {
     /// Writes upper bounds of the products of wanted rows to `out`, and -inf for others. Gives the row with the greatest lower
     /// bound.
     fn upper_bounds(self, x: &Sketch, out: &mut [f32]) -> Option<usize> {
-        let piece = |(piece, out): (usize, &mut [f32])| {
+        let overall = Mutex::new((None, f32::NEG_INFINITY));
+        self.team.for_chunks(out, PIECE_TILES * TILE_ROWS, |piece, out| {
             let (mut best, mut greatest) = (None, f32::NEG_INFINITY);
             for (tile, out) in (piece * PIECE_TILES..).zip(out.chunks_mut(TILE_ROWS)) {
                 let wanted = self.wanted(tile);
@@ -177,10 +182,13 @@ impl Rows<'_> {
                     }
                 }
             }
-            (best, greatest)
-        };
-        let pieces = out.par_chunks_mut(PIECE_TILES * TILE_ROWS).enumerate().map(piece);
-        pieces.reduce(|| (None, f32::NEG_INFINITY), |a, b| if b.1 > a.1 { b } else { a }).0
+            let mut overall = overall.lock().unwrap_or_else(PoisonError::into_inner);
+            // The first of equals, whoever comes first.
+            if greatest > overall.1 || (greatest == overall.1 && best < overall.0) {
+                *overall = (best, greatest);
+            }
+        });
+        overall.into_inner().unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// Writes the logits of tiles with a row of which the bound is not below `least` over their bounds, and -inf over the others.
@@ -191,7 +199,8 @@ impl Rows<'_> {
         least: f32,
         logits: impl Fn(usize) -> [f32; TILE_ROWS] + Sync,
     ) -> usize {
-        let piece = |(piece, bounds): (usize, &mut [f32])| {
+        let all_computed = AtomicUsize::new(0);
+        self.team.for_chunks(bounds, PIECE_TILES * TILE_ROWS, |piece, bounds| {
             let mut computed = 0;
             for (tile, bounds) in (piece * PIECE_TILES..).zip(bounds.chunks_mut(TILE_ROWS)) {
                 let wanted = self.wanted(tile);
@@ -207,9 +216,9 @@ impl Rows<'_> {
                 }
                 computed += 1;
             }
-            computed
-        };
-        bounds.par_chunks_mut(PIECE_TILES * TILE_ROWS).enumerate().map(piece).sum()
+            all_computed.fetch_add(computed, Relaxed);
+        });
+        all_computed.into_inner()
     }
 }
 

@@ -1,7 +1,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use formwork_kernels::{KvBlock, KvFormat, POSITIONS};
+use formwork_kernels::{KvBlock, KvFormat, POSITIONS, Team};
 
 use crate::spec::ModelSpec;
 
@@ -67,19 +67,35 @@ impl KvCache {
         fork
     }
 
+    pub(super) fn layer(&self, index: usize) -> &LayerCache {
+        &self.layers[index]
+    }
+
     pub(super) fn layer_mut(&mut self, index: usize) -> &mut LayerCache {
         &mut self.layers[index]
     }
 }
 
 impl LayerCache {
-    /// Writes a token's keys and values, `[kv_heads, head_dim]` each. There must be room.
-    pub(super) fn write(&mut self, position: usize, keys: &[f32], values: &[f32]) {
-        let block = Arc::make_mut(&mut self.blocks[position / BLOCK]);
-        let rows = keys.chunks_exact(self.head_dim).zip(values.chunks_exact(self.head_dim));
-        for (head, (key, value)) in block.iter_mut().zip(rows) {
-            head.write(position % BLOCK, key, value);
-        }
+    /// Writes the keys and values of tokens from position `start` on, `[tokens, kv_heads, head_dim]` each. There must be room.
+    pub(super) fn write(&mut self, team: &Team, start: usize, keys: &[f32], values: &[f32]) {
+        let (head_dim, len) = (self.head_dim, self.kv_heads * self.head_dim);
+        let end = start + keys.len() / len;
+        let first = start / BLOCK;
+        team.for_chunks(&mut self.blocks[first..end.div_ceil(BLOCK)], 1, |index, blocks| {
+            let positions = (first + index) * BLOCK..(first + index + 1) * BLOCK;
+            for block in blocks {
+                let block = Arc::make_mut(block);
+                for position in positions.start.max(start)..positions.end.min(end) {
+                    let of_token = (position - start) * len..(position - start + 1) * len;
+                    let keys = keys[of_token.clone()].chunks_exact(head_dim);
+                    let values = values[of_token].chunks_exact(head_dim);
+                    for (head, (key, value)) in block.iter_mut().zip(keys.zip(values)) {
+                        head.write(position % BLOCK, key, value);
+                    }
+                }
+            }
+        });
     }
 
     pub(super) const fn format(&self) -> KvFormat {
@@ -105,12 +121,13 @@ mod tests {
 
     fn fill(cache: &mut KvCache, to: usize, value: f32) {
         cache.reserve(to);
-        for position in cache.len..to {
-            for layer in &mut cache.layers {
-                layer.write(position, &[value; 2], &[value; 2]);
-            }
+        let team = Team::alone();
+        let count = to - cache.len;
+        let rows = vec![value; count * 2];
+        for layer in &mut cache.layers {
+            layer.write(&team, cache.len, &rows, &rows);
         }
-        cache.advance(to - cache.len);
+        cache.advance(count);
     }
 
     /// What is stored at each position, to three digits.

@@ -1,7 +1,8 @@
+use formwork_kernels::Team;
 use formwork_vocab::TokenId;
-use rayon::prelude::*;
+use smallvec::SmallVec;
 
-use super::attention::Run;
+use super::attention::{Run, attend};
 use super::kv::KvCache;
 use super::product::{Rounding, products};
 use super::workspace::{Workspace, room};
@@ -13,6 +14,7 @@ use crate::weights::{LayerWeights, Packed};
 /// What the tokens on their way through the layers have in common.
 pub(super) struct Pass<'a> {
     pub(super) spec: &'a ModelSpec,
+    pub(super) team: &'a Team,
     /// One per token.
     pub(super) roundings: Vec<Rounding>,
 }
@@ -47,7 +49,7 @@ impl Pass<'_> {
     fn normed(&self, x: &[f32], norm: Option<&[f32]>, workspace: &mut Workspace) {
         let normed = room(&mut workspace.normed, x.len());
         match norm {
-            Some(norm) => rms_norm(x, norm, self.spec.norm_epsilon, normed),
+            Some(norm) => rms_norm(self.team, x, norm, self.spec.norm_epsilon, normed),
             None => normed.copy_from_slice(x),
         }
     }
@@ -55,9 +57,9 @@ impl Pass<'_> {
     /// Adds a block's result to the residual stream.
     fn add(&self, x: &mut [f32], result: &mut [f32], norm: Option<&[f32]>) {
         if let Some(norm) = norm {
-            rms_norm_in_place(result, norm, self.spec.norm_epsilon);
+            rms_norm_in_place(self.team, result, norm, self.spec.norm_epsilon);
         }
-        add_scaled(x, result, self.spec.residual_scale);
+        add_scaled(self.team, x, result, self.spec.residual_scale);
     }
 
     /// The attention block: `result` from `normed`, `[tokens, hidden]`.
@@ -73,67 +75,56 @@ impl Pass<'_> {
         let (query_len, key_len) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
         let Workspace { normed, result, queries, keys, values, attended, rounded, .. } = workspace;
         // [tokens, heads, head_dim], and twice [tokens, kv_heads, head_dim]
-        let mut queries = room(queries, tokens * query_len);
-        let mut keys = room(keys, tokens * key_len);
+        let queries = room(queries, tokens * query_len);
+        let keys = room(keys, tokens * key_len);
         let values = room(values, tokens * key_len);
         let parts =
             [(&weights.query, &mut *queries), (&weights.key, &mut *keys), (&weights.value, &mut *values)];
-        products(rounded, &self.roundings, &normed[..tokens * spec.hidden], parts);
+        products(self.team, rounded, &self.roundings, &normed[..tokens * spec.hidden], parts);
         if let Some(norm) = &weights.qk_norm {
-            rms_norm_in_place(queries, &norm.query, spec.norm_epsilon);
-            rms_norm_in_place(keys, &norm.key, spec.norm_epsilon);
+            rms_norm_in_place(self.team, queries, &norm.query, spec.norm_epsilon);
+            rms_norm_in_place(self.team, keys, &norm.key, spec.norm_epsilon);
+        }
+        let (mut rest, mut keys, mut values) = (&mut *queries, keys, &*values);
+        for segment in &mut *segments {
+            let len = segment.tokens.len();
+            let queries = rest.split_off_mut(..len * query_len).unwrap_or_default();
+            let keys = keys.split_off_mut(..len * key_len).unwrap_or_default();
+            let values = values.split_off(..len * key_len).unwrap_or_default();
+            self.write(index, segment, queries, (keys, values));
+        }
+        let mut runs: SmallVec<[Run<'_>; 2]> = SmallVec::new();
+        let mut rest = &*queries;
+        for segment in &*segments {
+            runs.push(Run {
+                spec,
+                layer: spec.layers[index],
+                sinks: weights.sinks.as_deref(),
+                cache: segment.cache.layer(index),
+                queries: rest.split_off(..segment.tokens.len() * query_len).unwrap_or_default(),
+                start: segment.cache.len(),
+            });
         }
         let attended = room(attended, tokens * query_len);
-        let (mut values, mut out) = (&*values, &mut *attended);
-        let mut own = |segment: &Segment<'_>| {
-            let len = segment.tokens.len();
-            Own {
-                queries: queries.split_off_mut(..len * query_len).unwrap_or_default(),
-                keys: keys.split_off_mut(..len * key_len).unwrap_or_default(),
-                values: values.split_off(..len * key_len).unwrap_or_default(),
-                attended: out.split_off_mut(..len * query_len).unwrap_or_default(),
-            }
-        };
-        let attend = |segment: &mut Segment<'_>, own| {
-            segment.attention(spec, index, weights.sinks.as_deref(), own);
-        };
-        // One sequence is divided by its heads.
-        if let [segment] = segments {
-            let own = own(segment);
-            attend(segment, own);
-        } else {
-            let own: Vec<Own<'_>> = segments.iter().map(own).collect();
-            segments.par_iter_mut().zip(own).for_each(|(segment, own)| attend(segment, own));
-        }
+        attend(self.team, &runs, attended);
         let result = room(result, tokens * spec.hidden);
-        products(rounded, &self.roundings, attended, [(&weights.output, result)]);
+        products(self.team, rounded, &self.roundings, attended, [(&weights.output, result)]);
     }
-}
-
-/// A segment's rows of the queries, keys and values, and of what attention gives.
-struct Own<'a> {
-    queries: &'a mut [f32],
-    keys: &'a mut [f32],
-    values: &'a [f32],
-    attended: &'a mut [f32],
-}
-
-impl Segment<'_> {
-    /// Rotates the queries and keys of the segment's tokens, writes keys and values to the cache, and attends.
-    fn attention(&mut self, spec: &ModelSpec, index: usize, sinks: Option<&[f32]>, own: Own<'_>) {
-        let Own { queries, keys, values, attended } = own;
-        let (query_len, key_len) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
-        let layer = spec.layers[index];
-        if let Some(rope) = layer.rope {
-            self.rotations[rope].apply(queries, query_len, spec.head_dim);
-            self.rotations[rope].apply(keys, key_len, spec.head_dim);
+    /// Rotates the queries and keys of a segment's tokens, and writes keys and values to its cache.
+    fn write(
+        &self,
+        index: usize,
+        segment: &mut Segment<'_>,
+        queries: &mut [f32],
+        (keys, values): (&mut [f32], &[f32]),
+    ) {
+        let Self { spec, team, .. } = *self;
+        if let Some(rope) = spec.layers[index].rope {
+            let rotation = &segment.rotations[rope];
+            rotation.apply(team, queries, spec.heads * spec.head_dim, spec.head_dim);
+            rotation.apply(team, keys, spec.kv_heads * spec.head_dim, spec.head_dim);
         }
-        let start = self.cache.len();
-        let cache = self.cache.layer_mut(index);
-        for (token, (key, value)) in keys.chunks_exact(key_len).zip(values.chunks_exact(key_len)).enumerate()
-        {
-            cache.write(start + token, key, value);
-        }
-        Run { spec, layer, sinks, cache, queries, start }.attend(attended);
+        let start = segment.cache.len();
+        segment.cache.layer_mut(index).write(team, start, keys, values);
     }
 }

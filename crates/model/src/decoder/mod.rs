@@ -16,7 +16,7 @@ mod workspace;
 use std::io;
 use std::sync::Arc;
 
-use formwork_kernels::{KvBlock, KvFormat, Operand};
+use formwork_kernels::{KvBlock, KvFormat, Operand, Team};
 use formwork_lm::{Batch, LanguageModel, Logits, ModelError, Role, Run, SequenceId, Wanted};
 use formwork_vocab::TokenId;
 use rustc_hash::FxHashMap;
@@ -40,6 +40,7 @@ pub(crate) struct Network {
     weights: Weights<Packed>,
     rope: Rope,
     kv_format: KvFormat,
+    team: Team,
 }
 
 impl Network {
@@ -47,7 +48,7 @@ impl Network {
     ///
     /// # Errors
     /// When there is no memory for the weights.
-    pub(crate) fn new(spec: ModelSpec, weights: Weights, context: usize) -> io::Result<Self> {
+    pub(crate) fn new(spec: ModelSpec, weights: Weights, context: usize, team: Team) -> io::Result<Self> {
         let rope = Rope::new(&spec, context);
         let weights = weights.pack()?;
         // Weights of 32 bits are computed with as they are, and so is what they make.
@@ -56,11 +57,15 @@ impl Network {
         };
         let is_exact = weights.layers.iter().all(is_exact) || !KvFormat::I16.takes(spec.head_dim);
         let kv_format = if is_exact { KvFormat::F32 } else { KvFormat::I16 };
-        Ok(Self { spec, weights, rope, kv_format })
+        Ok(Self { spec, weights, rope, kv_format, team })
     }
 
     pub(crate) const fn spec(&self) -> &ModelSpec {
         &self.spec
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        self.team.threads()
     }
 }
 
@@ -141,7 +146,7 @@ impl Network {
 
     /// The next tokens of a sequence.
     fn segment<'a>(&self, cache: &'a mut KvCache, tokens: &'a [TokenId]) -> Segment<'a> {
-        let rotations = self.rope.rotations(cache.len()..cache.len() + tokens.len());
+        let rotations = self.rope.rotations(&self.team, cache.len()..cache.len() + tokens.len());
         Segment { cache, tokens, rotations }
     }
 
@@ -173,7 +178,7 @@ impl Network {
             let start = segment.cache.len();
             (start..start + segment.tokens.len()).map(Rounding::at)
         };
-        let pass = Pass { spec, roundings: segments.iter().flat_map(rounding).collect() };
+        let pass = Pass { spec, team: &self.team, roundings: segments.iter().flat_map(rounding).collect() };
         for layer in self.weights.layers.iter().enumerate() {
             pass.layer(layer, segments, x, workspace);
             visit(x);
@@ -256,7 +261,7 @@ impl LanguageModel for Decoder {
         let cache = cache.ok_or_else(|| ModelError::unknown_sequence(sequence))?;
         let mut runs = [Progress::new(run, cache)];
         let (network, workspace) = (&*self.network, &mut self.workspace);
-        rayon::scope(|_| network.advance(&mut runs, workspace));
+        network.advance(&mut runs, workspace);
         let [Progress { cache, x, .. }] = runs;
         self.sequences.insert(sequence, cache);
         Ok(network.normed(&x))
@@ -270,11 +275,8 @@ impl LanguageModel for Decoder {
         });
         let mut runs: Vec<Progress<'_>> = runs.collect();
         let (network, workspace) = (&*self.network, &mut self.workspace);
-        // On a thread of the pool, the many short parallel regions of a pass start without waking anybody up first.
-        let logits = rayon::scope(|_| {
-            network.advance(&mut runs, workspace);
-            network.logits(&runs, &mut workspace.head, &mut workspace.rounded)
-        });
+        network.advance(&mut runs, workspace);
+        let logits = network.logits(&runs, &mut workspace.head, &mut workspace.rounded);
         self.sequences.extend(runs.into_iter().map(|progress| (progress.run.sequence, progress.cache)));
         Ok(Logits::new(logits))
     }

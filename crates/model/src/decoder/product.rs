@@ -3,8 +3,7 @@
 //!
 //! A token's result does not depend on the tokens that come with it, bit by bit, whatever their number.
 
-use formwork_kernels::{Activation, GROUP, Operand, Outputs, Q8Block, Q16Block, TILE_ROWS};
-use rayon::prelude::*;
+use formwork_kernels::{Activation, GROUP, Operand, Outputs, Q8Block, Q16Block, TILE_ROWS, Team};
 use smallvec::SmallVec;
 
 use super::workspace::room;
@@ -31,13 +30,14 @@ impl Rounding {
 
 /// Multiplies `x`, `[tokens, columns]`, with matrices of as many columns, to `[tokens, rows]` each. There is a rounding for each token.
 pub(super) fn products<const N: usize>(
+    team: &Team,
     rounded: &mut Rounded,
     roundings: &[Rounding],
     x: &[f32],
     mut parts: [(&Linear<Packed>, &mut [f32]); N],
 ) {
     let matrices = parts.each_mut().map(|(linear, out)| (&linear.weight, &mut **out));
-    all_products(rounded, roundings, x, matrices);
+    all_products(team, rounded, roundings, x, matrices);
     for (linear, out) in parts {
         let Some(bias) = &linear.bias else { continue };
         for (y, b) in out.iter_mut().zip(bias.iter().cycle()) {
@@ -66,6 +66,7 @@ struct Piece<'a> {
 }
 
 fn all_products<const N: usize>(
+    team: &Team,
     rounded: &mut Rounded,
     roundings: &[Rounding],
     x: &[f32],
@@ -75,14 +76,14 @@ fn all_products<const N: usize>(
         return;
     }
     let operands = matrices.each_ref().map(|(matrix, _)| matrix.operand());
-    let x = rounded.rows(&operands, roundings, x);
+    let x = rounded.rows(team, &operands, roundings, x);
     let bytes: usize = matrices.iter().map(|(matrix, _)| matrix.rows / TILE_ROWS * matrix.tile_bytes()).sum();
     let is_many = roundings.len() >= MANY;
-    let count = if is_many { FOR_MANY } else { FOR_FEW } * rayon::current_num_threads();
+    let count = if is_many { FOR_MANY } else { FOR_FEW } * team.threads();
     let piece_bytes = (bytes / count).clamp(SMALLEST_PIECE, LARGEST_PIECE);
     let mut pieces: SmallVec<[Piece<'_>; PIECES]> = SmallVec::new();
     let compute = |pieces: &mut [Piece<'_>]| {
-        pieces.par_iter_mut().with_max_len(1).for_each(|Piece { matrix, first_tile, out }| {
+        team.for_each(pieces, |Piece { matrix, first_tile, out }| {
             matrix.products(*first_tile, &x, out.of(0..x.len()));
         });
     };
@@ -122,13 +123,12 @@ pub(super) struct Rounded {
 
 impl Rounded {
     /// Rounds the rows of `x`, one per token, which are whole groups.
-    fn round(&mut self, roundings: &[Rounding], x: &[f32]) {
+    fn round(&mut self, team: &Team, roundings: &[Rounding], x: &[f32]) {
         let columns = x.len() / roundings.len();
         let groups = room(&mut self.groups, x.len() / GROUP);
-        groups
-            .par_chunks_mut(GROUPS)
-            .zip(x.par_chunks(GROUPS * GROUP))
-            .for_each(|(groups, x)| Activation::quantize_into(x, groups));
+        team.for_chunks(groups, GROUPS, |chunk, groups| {
+            Activation::quantize_into(&x[chunk * GROUPS * GROUP..][..groups.len() * GROUP], groups);
+        });
         let rows = x.chunks_exact(columns).zip(groups.chunks_exact(columns / GROUP));
         let fine = || roundings.iter().filter(|&&rounding| rounding == Rounding::Fine);
         let rests = room(&mut self.rests, fine().count() * (columns / GROUP));
@@ -139,22 +139,22 @@ impl Rounded {
     }
 
     /// Rounds the rows of `x` to words.
-    fn round_to_words(&mut self, columns: usize, x: &[f32]) {
+    fn round_to_words(&mut self, team: &Team, columns: usize, x: &[f32]) {
         let count = Q16Block::count(columns);
         let rows_at_once = (GROUPS / count).max(1);
-        room(&mut self.words, x.len() / columns * count)
-            .par_chunks_mut(rows_at_once * count)
-            .zip(x.par_chunks(rows_at_once * columns))
-            .for_each(|(words, x)| {
-                for (words, x) in words.chunks_exact_mut(count).zip(x.chunks_exact(columns)) {
-                    Q16Block::quantize_into(x, words);
-                }
-            });
+        let words = room(&mut self.words, x.len() / columns * count);
+        team.for_chunks(words, rows_at_once * count, |chunk, words| {
+            let rows = x[chunk * rows_at_once * columns..].chunks_exact(columns);
+            for (words, x) in words.chunks_exact_mut(count).zip(rows) {
+                Q16Block::quantize_into(x, words);
+            }
+        });
     }
 
     /// The rows of `x`, one per token, rounded to what each of the operands calls for.
     pub(super) fn rows<'a>(
         &'a mut self,
+        team: &Team,
         operands: &[Operand],
         roundings: &[Rounding],
         x: &'a [f32],
@@ -162,11 +162,11 @@ impl Rounded {
         let columns = x.len() / roundings.len();
         let has_bytes = operands.contains(&Operand::Bytes);
         if has_bytes {
-            self.round(roundings, x);
+            self.round(team, roundings, x);
         }
         let has_words = operands.contains(&Operand::Words);
         if has_words {
-            self.round_to_words(columns, x);
+            self.round_to_words(team, columns, x);
         }
         let groups = if has_bytes { columns / GROUP } else { 0 };
         let mut rests = self.rests.chunks_exact(groups.max(1));
@@ -187,23 +187,40 @@ impl Rounded {
 }
 
 /// The products of `x`, `[tokens, columns]`, with the rows of `matrix`: `[tokens, rows]`.
-pub(super) fn all_rows(rounded: &mut Rounded, matrix: &Packed, x: &[f32]) -> Vec<f32> {
+pub(super) fn all_rows(team: &Team, rounded: &mut Rounded, matrix: &Packed, x: &[f32]) -> Vec<f32> {
     let tokens = x.len() / matrix.columns;
     let roundings: SmallVec<[Rounding; 8]> = SmallVec::from_elem(Rounding::Coarse, tokens);
     let mut out = vec![0.0; tokens * matrix.rows];
-    all_products(rounded, &roundings, x, [(matrix, &mut out)]);
+    all_products(team, rounded, &roundings, x, [(matrix, &mut out)]);
     out
 }
 
+/// Tiles that are worth a thread.
+const TILES: usize = 16;
+
 /// The products of one token's `x` with some rows of `matrix`, in the order of `rows`, which rise. Equal to those of
 /// [`all_rows`], bit by bit.
-pub(super) fn some_rows(rounded: &mut Rounded, matrix: &Packed, x: &[f32], rows: &[u32]) -> Vec<f32> {
-    let x = rounded.rows(&[matrix.operand()], &[Rounding::Coarse], x)[0];
+pub(super) fn some_rows(
+    team: &Team,
+    rounded: &mut Rounded,
+    matrix: &Packed,
+    x: &[f32],
+    rows: &[u32],
+) -> Vec<f32> {
+    let x = rounded.rows(team, &[matrix.operand()], &[Rounding::Coarse], x)[0];
     let tile_of = |row: u32| row as usize / TILE_ROWS;
-    let tiles: Vec<&[u32]> = rows.chunk_by(|&a, &b| tile_of(a) == tile_of(b)).collect();
-    let of_tile = |rows: &&[u32]| {
-        let products = matrix.tile(tile_of(rows[0]), x);
-        rows.iter().map(move |&row| products[row as usize % TILE_ROWS]).collect::<Vec<_>>()
-    };
-    tiles.par_iter().with_min_len(16).flat_map_iter(of_tile).collect()
+    let mut some = vec![0.0; rows.len()];
+    let mut out = &mut *some;
+    let tiles = rows.chunk_by(|&a, &b| tile_of(a) == tile_of(b));
+    let outs = tiles.clone().map(|rows| out.split_off_mut(..rows.len()).unwrap_or_default());
+    let mut tiles: Vec<(&[u32], &mut [f32])> = tiles.zip(outs).collect();
+    team.for_chunks(&mut tiles, TILES, |_, tiles| {
+        for (rows, out) in tiles {
+            let products = matrix.tile(tile_of(rows[0]), x);
+            for (&row, out) in rows.iter().zip(&mut **out) {
+                *out = products[row as usize % TILE_ROWS];
+            }
+        }
+    });
+    some
 }

@@ -1,6 +1,7 @@
 //! Where the tokens of a pass are and what they see, as tensors that all layers share.
 
 use candle_core::{Device, Result, Tensor};
+use formwork_kernels::Team;
 use formwork_vocab::TokenId;
 
 use super::pool::Table;
@@ -61,7 +62,7 @@ impl Layout {
         let tokens = slots.len();
         let shape = (spec.kv_heads, tokens, spec.head_dim);
         let written = Tensor::from_vec(slots, (1, tokens, 1), device)?.broadcast_as(shape)?.contiguous()?;
-        let rotations = rope.rotations(positions).into_iter().map(|rotation| {
+        let rotations = rope.rotations(&Team::alone(), positions).into_iter().map(|rotation| {
             let tensor = |values| Tensor::from_vec(values, (tokens, rotation.pairs), device);
             Ok((tensor(rotation.cos)?, tensor(rotation.sin)?))
         });
