@@ -184,7 +184,7 @@ impl Rows<'_> {
             }
             let mut overall = overall.lock().unwrap_or_else(PoisonError::into_inner);
             // The first of equals, whoever comes first.
-            if greatest > overall.1 || (greatest == overall.1 && best < overall.0) {
+            if greatest > overall.1 || (greatest >= overall.1 && best < overall.0) {
                 *overall = (best, greatest);
             }
         });
