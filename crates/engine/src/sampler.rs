@@ -119,14 +119,35 @@ impl Candidate {
 
 /// Of equals the first.
 fn argmax(logits: &[f32], mask: Option<&TokenSet>) -> Option<TokenId> {
-    let (mut best, mut largest) = (None, f32::NEG_INFINITY);
-    for (token, &logit) in (0..).map(TokenId).zip(logits) {
-        // Few are larger than all before: only these are looked at closely.
-        if logit > largest && logit.is_finite() && mask.is_none_or(|mask| mask.contains(token)) {
-            (best, largest) = (Some(token), logit);
+    /// Logits that are looked at together.
+    const CHUNK: usize = 256;
+    let (mut best, mut most) = (None, f32::NEG_INFINITY);
+    for (first, chunk) in (0..).step_by(CHUNK).zip(logits.chunks(CHUNK)) {
+        // Few chunks have a larger one than all before: only these are looked at closely.
+        if largest(chunk) <= most {
+            continue;
+        }
+        for (token, &logit) in (first..).map(TokenId).zip(chunk) {
+            if logit > most && logit.is_finite() && mask.is_none_or(|mask| mask.contains(token)) {
+                (best, most) = (Some(token), logit);
+            }
         }
     }
     best
+}
+
+/// The largest number; negative infinity where there is none. In lanes, which the compiler makes vectors of.
+fn largest(values: &[f32]) -> f32 {
+    const LANES: usize = 16;
+    let larger = |a: f32, b: f32| if b > a { b } else { a };
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    let (whole, rest) = values.as_chunks::<LANES>();
+    for values in whole {
+        for (lane, &value) in lanes.iter_mut().zip(values) {
+            *lane = larger(*lane, value);
+        }
+    }
+    rest.iter().copied().chain(lanes).fold(f32::NEG_INFINITY, larger)
 }
 
 fn candidates(logits: &[f32], mask: Option<&TokenSet>) -> Vec<Candidate> {
