@@ -131,6 +131,8 @@ mod format;
 mod k;
 mod layout;
 mod legacy;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod nested;
 mod outputs;
 mod packed;
@@ -138,9 +140,17 @@ mod packing;
 mod products;
 mod table;
 mod team;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod vectors;
 mod words;
 #[cfg(target_arch = "x86_64")]
 mod x86;
+
+/// The code for vectors of this machine.
+#[cfg(target_arch = "aarch64")]
+use self::neon as machine;
+#[cfg(target_arch = "x86_64")]
+use self::x86 as machine;
 
 pub use self::activation::{Activation, Q8Block};
 pub use self::attention::{KvBlock, KvFormat, POSITIONS, Pair, Query, add_values, key_products};

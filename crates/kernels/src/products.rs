@@ -8,12 +8,12 @@ use crate::encoding::{Encoding, Operand};
 use crate::float::{Bf16, F16, F32, FloatFormat};
 use crate::format::{BlockFormat, GROUP, Header, each};
 use crate::layout::{PIECES, Parts, TILE_ROWS, head, head_bytes, levels};
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use crate::machine;
 use crate::nested::Nested;
 use crate::outputs::Outputs;
 use crate::packing::Packing;
 use crate::words::{Q16Block, quantize_words, word_tile};
-#[cfg(target_arch = "x86_64")]
-use crate::x86;
 use crate::{k, legacy, table};
 
 static BEST: OnceLock<Tier> = OnceLock::new();
@@ -23,6 +23,10 @@ static BEST: OnceLock<Tier> = OnceLock::new();
 pub enum Tier {
     /// Whatever the compiler makes of plain loops.
     Portable,
+    /// Vectors of 16 bytes.
+    Neon,
+    /// The same, with products of bytes that are added up by fours.
+    NeonDot,
     /// Vectors of 32 bytes.
     Avx2,
     /// The same, with products of bytes that are added up by fours.
@@ -36,7 +40,7 @@ pub enum Tier {
 impl Tier {
     /// Those that this processor has, from slow to fast.
     pub fn available() -> Vec<Self> {
-        [Self::Portable, Self::Avx2, Self::AvxVnni, Self::Avx512Vnni, Self::Amx]
+        [Self::Portable, Self::Neon, Self::NeonDot, Self::Avx2, Self::AvxVnni, Self::Avx512Vnni, Self::Amx]
             .into_iter()
             .filter(|tier| tier.is_available())
             .collect()
@@ -59,6 +63,7 @@ impl Tier {
             && is_x86_feature_detected!("f16c");
         match self {
             Self::Portable => true,
+            Self::Neon | Self::NeonDot => false,
             Self::Avx2 => avx2,
             Self::AvxVnni => avx2 && is_x86_feature_detected!("avxvnni"),
             Self::Avx512Vnni => {
@@ -67,11 +72,20 @@ impl Tier {
                     && is_x86_feature_detected!("avx512vl")
                     && is_x86_feature_detected!("avx512vnni")
             }
-            Self::Amx => Self::Avx512Vnni.is_available() && x86::has_amx(),
+            Self::Amx => Self::Avx512Vnni.is_available() && machine::has_amx(),
         }
     }
 
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    fn is_available(self) -> bool {
+        match self {
+            Self::Portable | Self::Neon => true,
+            Self::NeonDot => std::arch::is_aarch64_feature_detected!("dotprod"),
+            Self::Avx2 | Self::AvxVnni | Self::Avx512Vnni | Self::Amx => false,
+        }
+    }
+
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     fn is_available(self) -> bool {
         self == Self::Portable
     }
@@ -89,7 +103,7 @@ impl Tier {
             #[cfg(target_arch = "x86_64")]
             #[expect(unsafe_code)]
             Self::Avx2 | Self::AvxVnni | Self::Avx512Vnni | Self::Amx => unsafe {
-                x86::quantize(values, groups);
+                machine::quantize(values, groups);
             },
             _ => quantize_groups(values, groups),
         }
@@ -103,7 +117,7 @@ impl Tier {
             #[cfg(target_arch = "x86_64")]
             #[expect(unsafe_code)]
             Self::Avx2 | Self::AvxVnni | Self::Avx512Vnni | Self::Amx => unsafe {
-                x86::quantize_words(values, groups);
+                machine::quantize_words(values, groups);
             },
             _ => quantize_words(values, groups),
         }
@@ -117,7 +131,7 @@ impl Tier {
             #[cfg(target_arch = "x86_64")]
             #[expect(unsafe_code)]
             Self::Avx2 | Self::AvxVnni | Self::Avx512Vnni | Self::Amx => unsafe {
-                x86::rests(self, values, groups, rests);
+                machine::rests(self, values, groups, rests);
             },
             _ => rest_groups(values, groups, rests),
         }
@@ -159,23 +173,24 @@ pub(crate) fn products_by(
         (0..x.len()).for_each(|token| out.token(token).fill(0.0));
         return;
     }
-    match tier {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    #[expect(unsafe_code)]
+    if tier != Tier::Portable {
         // SAFETY: the processor has the tier, and lengths fit, as asserted above.
-        #[cfg(target_arch = "x86_64")]
-        #[expect(unsafe_code)]
-        Tier::Avx2 | Tier::AvxVnni | Tier::Avx512Vnni | Tier::Amx => unsafe {
+        unsafe {
             with_packing!(packing,
-                B => x86::products::<B>(tier, tiles, x, out),
-                W => x86::word_products::<W>(tier, tiles, x, out),
-                E => x86::float_products::<E>(tier, tiles, x, out)
+                B => machine::products::<B>(tier, tiles, x, out),
+                W => machine::word_products::<W>(tier, tiles, x, out),
+                E => machine::float_products::<E>(tier, tiles, x, out)
             );
-        },
-        _ => with_packing!(packing,
-            B => portable(tiles, x, out, tile::<B>),
-            W => portable(tiles, x, out, word_tile::<W>),
-            E => portable(tiles, x, out, float_tile::<E>)
-        ),
+        }
+        return;
     }
+    with_packing!(packing,
+        B => portable(tiles, x, out, tile::<B>),
+        W => portable(tiles, x, out, word_tile::<W>),
+        E => portable(tiles, x, out, float_tile::<E>)
+    );
 }
 
 /// The bounds of the products of a tile's rows, by instructions that this processor has; `None` where rows are not nested.
@@ -186,13 +201,13 @@ pub(crate) fn bounds_by(tier: Tier, packing: Packing, tile: Tiles<'_>, x: &Sketc
     macro_rules! by {
         ($format:ty) => {
             match tier {
+                Tier::Portable => bounds::<Nested<$format>>(tile.bytes, x),
                 // SAFETY: the processor has the tier, and lengths fit, as asserted above.
-                #[cfg(target_arch = "x86_64")]
+                #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
                 #[expect(unsafe_code)]
-                Tier::Avx2 | Tier::AvxVnni | Tier::Avx512Vnni | Tier::Amx => unsafe {
-                    x86::bounds::<Nested<$format>>(tier, tile, x)
-                },
-                _ => bounds::<Nested<$format>>(tile.bytes, x),
+                _ => unsafe { machine::bounds::<Nested<$format>>(tier, tile, x) },
+                #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+                _ => unreachable!("not a tier of this processor"),
             }
         };
     }

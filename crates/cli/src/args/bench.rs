@@ -97,6 +97,8 @@ pub(crate) struct SpeedArgs {
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TierArg {
     Portable,
+    Neon,
+    NeonDot,
     Avx2,
     AvxVnni,
     Avx512Vnni,
@@ -107,6 +109,8 @@ impl From<TierArg> for Tier {
     fn from(tier: TierArg) -> Self {
         match tier {
             TierArg::Portable => Self::Portable,
+            TierArg::Neon => Self::Neon,
+            TierArg::NeonDot => Self::NeonDot,
             TierArg::Avx2 => Self::Avx2,
             TierArg::AvxVnni => Self::AvxVnni,
             TierArg::Avx512Vnni => Self::Avx512Vnni,

@@ -10,9 +10,9 @@ use self::floats::Floats;
 pub use self::words::Pair;
 
 pub(crate) use self::words::{LANES, Levels, Weights, WordQuery, Words, sum_of_lanes};
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use crate::machine;
 use crate::products::Tier;
-#[cfg(target_arch = "x86_64")]
-use crate::x86;
 
 /// Positions in a block.
 pub const POSITIONS: usize = 64;
@@ -153,11 +153,9 @@ fn key_products_by(tier: Tier, queries: &[Query<'_>], block: &KvBlock, out: &mut
     assert!(queries.iter().all(|query| query.rounded.pairs.len() == pairs), "queries that are rounded");
     match tier {
         // SAFETY: the processor has the tier, and lengths fit, as asserted above.
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
         #[expect(unsafe_code)]
-        Tier::Avx2 | Tier::AvxVnni | Tier::Avx512Vnni | Tier::Amx => unsafe {
-            x86::key_products(tier, queries, words, out);
-        },
+        tier if tier != Tier::Portable => unsafe { machine::key_products(tier, queries, words, out) },
         _ => {
             for (query, out) in queries.iter().zip(out) {
                 words.key_products(&query.rounded, out);
@@ -177,10 +175,10 @@ fn add_values_by(tier: Tier, weights: &[&[f32; POSITIONS]], block: &KvBlock, out
             }
         }
         // SAFETY: the processor has the tier, and lengths fit, as asserted above.
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
         #[expect(unsafe_code)]
-        (Rows::Words(words), Tier::Avx2 | Tier::AvxVnni | Tier::Avx512Vnni | Tier::Amx) => unsafe {
-            x86::add_values(tier, weights, words, out);
+        (Rows::Words(words), tier) if tier != Tier::Portable => unsafe {
+            machine::add_values(tier, weights, words, out);
         },
         (Rows::Words(words), _) => {
             for (weights, out) in weights.iter().zip(out) {

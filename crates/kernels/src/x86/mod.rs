@@ -1,25 +1,13 @@
 //! Dot products by vectors of 32 bytes (AVX2, and the byte products of VNNI) and of 64 (AVX-512 with VNNI).
-//!
-//! The code is written once for all: `vector` says what a vector does, `unpack` how packed bits become the bytes that it
-//! multiplies with, and `sweep` in which order tiles meet tokens. Products of bytes are of unsigned weights and signed activations, but for tile registers, where both are signed; sums of
-//! them are exact, and all else is the portable code's arithmetic with a row in each lane, so the results have the same bits.
 
 #![allow(unsafe_code, reason = "vector instructions, and loads of what slices of known length hold")]
 #![allow(unsafe_op_in_unsafe_fn, reason = "every line would be a block of its own")]
 
 mod amx;
-mod attention;
-mod bounds;
-mod floats;
 mod quantize;
-mod sweep;
-mod unpack;
 mod vector;
-mod words;
 
 pub(crate) use self::amx::is_usable as has_amx;
-pub(crate) use self::floats::LoadColumn;
-pub(crate) use self::unpack::Unpack;
 use self::vector::{Avx2, AvxVnni, Eight, Sixteen};
 use crate::activation::{Activation, Q8Block, rest_groups};
 use crate::attention::{POSITIONS, Query, Words};
@@ -27,6 +15,7 @@ use crate::bounds::{Bounds, Sketch};
 use crate::format::GROUP;
 use crate::outputs::Outputs;
 use crate::products::{Tier, Tiles};
+use crate::vectors::{LoadColumn, Unpack, attention, bounds, floats, sweep, words};
 use crate::words::Q16Block;
 
 /// The products of tiles of blocks.
@@ -41,7 +30,7 @@ pub(crate) unsafe fn products<B: Unpack>(
     out: Outputs<'_>,
 ) {
     match tier {
-        Tier::Portable => unreachable!("not a tier of this module"),
+        Tier::Portable | Tier::Neon | Tier::NeonDot => unreachable!("not a tier of this module"),
         Tier::Avx2 => products_avx2::<B>(tiles, x, out),
         Tier::AvxVnni => products_avx_vnni::<B>(tiles, x, out),
         Tier::Avx512Vnni => products_avx512::<B>(tiles, x, out),
@@ -70,7 +59,7 @@ unsafe fn products_avx512<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>], out
 /// The processor must have the tier, which must not be the portable one, and rows must be as long as the activations.
 pub(crate) unsafe fn bounds<B: Unpack>(tier: Tier, tile: Tiles<'_>, x: &Sketch) -> Bounds {
     match tier {
-        Tier::Portable => unreachable!("not a tier of this module"),
+        Tier::Portable | Tier::Neon | Tier::NeonDot => unreachable!("not a tier of this module"),
         Tier::Avx2 | Tier::AvxVnni => bounds_avx2::<B>(tile, x),
         Tier::Avx512Vnni | Tier::Amx => bounds_avx512::<B>(tile, x),
     }
@@ -97,7 +86,7 @@ pub(crate) unsafe fn float_products<F: LoadColumn>(
     out: Outputs<'_>,
 ) {
     match tier {
-        Tier::Portable => unreachable!("not a tier of this module"),
+        Tier::Portable | Tier::Neon | Tier::NeonDot => unreachable!("not a tier of this module"),
         Tier::Avx2 | Tier::AvxVnni => floats_avx2::<F>(tiles, x, out),
         Tier::Avx512Vnni | Tier::Amx => floats_avx512::<F>(tiles, x, out),
     }
@@ -124,7 +113,7 @@ pub(crate) unsafe fn word_products<F: LoadColumn>(
     out: Outputs<'_>,
 ) {
     match tier {
-        Tier::Portable => unreachable!("not a tier of this module"),
+        Tier::Portable | Tier::Neon | Tier::NeonDot => unreachable!("not a tier of this module"),
         Tier::Avx2 => words_avx2::<F>(tiles, x, out),
         Tier::AvxVnni => words_avx_vnni::<F>(tiles, x, out),
         Tier::Avx512Vnni | Tier::Amx => words_avx512::<F>(tiles, x, out),
@@ -157,7 +146,7 @@ pub(crate) unsafe fn key_products(
     out: &mut [&mut [f32; POSITIONS]],
 ) {
     match tier {
-        Tier::Portable => unreachable!("not a tier of this module"),
+        Tier::Portable | Tier::Neon | Tier::NeonDot => unreachable!("not a tier of this module"),
         Tier::Avx2 => key_products_avx2(queries, block, out),
         Tier::AvxVnni => key_products_avx_vnni(queries, block, out),
         Tier::Avx512Vnni | Tier::Amx => key_products_avx512(queries, block, out),
@@ -190,7 +179,7 @@ pub(crate) unsafe fn add_values(
     out: &mut [&mut [f32]],
 ) {
     match tier {
-        Tier::Portable => unreachable!("not a tier of this module"),
+        Tier::Portable | Tier::Neon | Tier::NeonDot => unreachable!("not a tier of this module"),
         Tier::Avx2 => add_values_avx2(weights, block, out),
         Tier::AvxVnni => add_values_avx_vnni(weights, block, out),
         Tier::Avx512Vnni | Tier::Amx => add_values_avx512(weights, block, out),

@@ -1,105 +1,85 @@
-//! What the kernels need of a vector, for the two lengths that there are.
+//! Vectors of 32 and of 64 bytes.
 
 use std::arch::x86_64::{
-    __m128i, __m256, __m256i, __m512, __m512i, _mm_cvtsi32_si128, _mm_loadl_epi64, _mm_loadu_si128,
-    _mm_storeu_si128, _mm256_abs_epi8, _mm256_add_epi32, _mm256_add_ps, _mm256_and_si256, _mm256_andnot_ps,
-    _mm256_broadcastsi128_si256, _mm256_castsi256_ps, _mm256_castsi256_si128, _mm256_cvtepi8_epi32,
-    _mm256_cvtepi32_ps, _mm256_cvtepu8_epi32, _mm256_cvtepu16_epi32, _mm256_cvtph_ps, _mm256_cvtps_epi32,
-    _mm256_dpbusd_avx_epi32, _mm256_dpwssd_avx_epi32, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_loadu_si256,
-    _mm256_madd_epi16, _mm256_maddubs_epi16, _mm256_mul_ps, _mm256_or_si256, _mm256_packs_epi32,
-    _mm256_permute4x64_epi64, _mm256_set1_epi8, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_epi64x,
-    _mm256_set1_ps, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_sign_epi8, _mm256_sll_epi16,
-    _mm256_sll_epi32, _mm256_srl_epi16, _mm256_storeu_ps, _mm256_storeu_si256, _mm256_sub_epi8,
-    _mm256_xor_si256, _mm512_abs_ps, _mm512_add_epi32, _mm512_add_ps, _mm512_and_si512,
-    _mm512_broadcast_i32x4, _mm512_castsi512_ps, _mm512_cvtepi8_epi32, _mm512_cvtepi32_epi16,
-    _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32, _mm512_cvtepu16_epi32, _mm512_cvtph_ps, _mm512_cvtps_epi32,
-    _mm512_dpbusd_epi32, _mm512_dpwssd_epi32, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_loadu_si512,
-    _mm512_mul_ps, _mm512_or_si512, _mm512_packs_epi32, _mm512_set1_epi8, _mm512_set1_epi32,
-    _mm512_set1_epi64, _mm512_set1_ps, _mm512_setzero_si512, _mm512_shuffle_epi8, _mm512_sll_epi32,
-    _mm512_slli_epi16, _mm512_srli_epi16, _mm512_storeu_ps, _mm512_storeu_si512, _mm512_sub_epi8,
+    __m128i, __m256, __m256i, __m512, __m512i, _mm_add_epi8, _mm_and_si128, _mm_cvtsi32_si128,
+    _mm_loadl_epi64, _mm_loadu_si128, _mm_max_epu8, _mm_min_epu8, _mm_or_si128, _mm_set1_epi8, _mm_sll_epi16,
+    _mm_srl_epi16, _mm_storeu_si128, _mm_sub_epi8, _mm256_abs_epi8, _mm256_add_epi32, _mm256_add_ps,
+    _mm256_and_si256, _mm256_andnot_ps, _mm256_broadcastsi128_si256, _mm256_castsi256_ps,
+    _mm256_castsi256_si128, _mm256_cvtepi8_epi32, _mm256_cvtepi32_ps, _mm256_cvtepu8_epi32,
+    _mm256_cvtepu16_epi32, _mm256_cvtph_ps, _mm256_cvtps_epi32, _mm256_dpbusd_avx_epi32,
+    _mm256_dpwssd_avx_epi32, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_loadu_si256, _mm256_madd_epi16,
+    _mm256_maddubs_epi16, _mm256_mul_ps, _mm256_or_si256, _mm256_packs_epi32, _mm256_permute4x64_epi64,
+    _mm256_set1_epi8, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_epi64x, _mm256_set1_ps,
+    _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_sign_epi8, _mm256_sll_epi16, _mm256_sll_epi32,
+    _mm256_srl_epi16, _mm256_storeu_ps, _mm256_storeu_si256, _mm256_sub_epi8, _mm256_xor_si256,
+    _mm512_abs_ps, _mm512_add_epi32, _mm512_add_ps, _mm512_and_si512, _mm512_broadcast_i32x4,
+    _mm512_castsi512_ps, _mm512_cvtepi8_epi32, _mm512_cvtepi32_epi16, _mm512_cvtepi32_ps,
+    _mm512_cvtepu8_epi32, _mm512_cvtepu16_epi32, _mm512_cvtph_ps, _mm512_cvtps_epi32, _mm512_dpbusd_epi32,
+    _mm512_dpwssd_epi32, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_mul_ps,
+    _mm512_or_si512, _mm512_packs_epi32, _mm512_set1_epi8, _mm512_set1_epi32, _mm512_set1_epi64,
+    _mm512_set1_ps, _mm512_setzero_si512, _mm512_shuffle_epi8, _mm512_sll_epi32, _mm512_slli_epi16,
+    _mm512_srli_epi16, _mm512_storeu_ps, _mm512_storeu_si512, _mm512_sub_epi8,
 };
 use std::marker::PhantomData;
 
-use super::sweep::{Panel, meet_panel};
-use super::unpack::Kind;
 use crate::activation::Activation;
 use crate::outputs::Outputs;
+use crate::vectors::{Bytes, Kind, Panel, Vector, meet_panel};
 
-/// A vector with a row in each lane of 32 bits.
-///
-/// # Safety
-/// Every function needs a processor with the instructions, and pointers to as many bytes as it reads or writes.
-pub(crate) trait Vector: Sized {
-    type Ints: Copy;
-    type Floats: Copy;
-    /// Lanes.
-    const ROWS: usize;
-    /// Whether [`Vector::dot_wide`] takes the bias of 128 off the weights.
-    const TAKES_WIDE_BIAS: bool;
+impl Bytes for __m128i {
+    #[inline(always)]
+    unsafe fn each(value: u8) -> Self {
+        _mm_set1_epi8(value.cast_signed())
+    }
 
-    /// [`meet_panel`] as a function of its own: all block types of a kind share it. Where a vector has all rows of a tile, there are no
-    /// panels.
-    unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: Outputs<'_>);
+    #[inline(always)]
+    unsafe fn and(self, other: Self) -> Self {
+        _mm_and_si128(self, other)
+    }
 
-    unsafe fn load(from: *const u8) -> Self::Ints;
-    unsafe fn store(to: *mut u8, bytes: Self::Ints);
-    /// Sixteen bytes or as many as there are lanes.
-    unsafe fn load_bytes(from: *const u8) -> __m128i;
-    unsafe fn zero() -> Self::Ints;
-    unsafe fn each_int(value: i32) -> Self::Ints;
-    unsafe fn each_byte(value: i8) -> Self::Ints;
-    unsafe fn and(a: Self::Ints, b: Self::Ints) -> Self::Ints;
-    unsafe fn or(a: Self::Ints, b: Self::Ints) -> Self::Ints;
-    /// Adds lanes.
-    unsafe fn add(a: Self::Ints, b: Self::Ints) -> Self::Ints;
-    /// Subtracts bytes.
-    unsafe fn minus_bytes(a: Self::Ints, b: Self::Ints) -> Self::Ints;
-    /// Shifts pairs of bytes.
-    unsafe fn left<const N: u32>(a: Self::Ints) -> Self::Ints;
-    unsafe fn right<const N: u32>(a: Self::Ints) -> Self::Ints;
-    /// Shifts lanes.
-    unsafe fn left_lanes(a: Self::Ints, by: u32) -> Self::Ints;
-    unsafe fn look_up(levels: &[u8; 16], codes: Self::Ints) -> Self::Ints;
-    /// Adds to each lane the products of its four unsigned weights, 63 at most, with four signed bytes.
-    unsafe fn dot(sums: Self::Ints, weights: Self::Ints, x: Self::Ints) -> Self::Ints;
-    /// The same of weights up to 255.
-    unsafe fn dot_wide(sums: Self::Ints, weights: Self::Ints, x: Self::Ints) -> Self::Ints;
-    /// Adds to each lane the products of its two signed words.
-    unsafe fn dot_words(sums: Self::Ints, weights: Self::Ints, x: Self::Ints) -> Self::Ints;
-    /// The nearest integers, of two the even one.
-    unsafe fn round(a: Self::Floats) -> Self::Ints;
-    /// Words of lanes: of every 16 bytes first those of `a`, then those of `b`.
-    unsafe fn pack(a: Self::Ints, b: Self::Ints) -> Self::Ints;
-    /// Lanes as words, in order.
-    unsafe fn store_words(to: *mut i16, a: Self::Ints);
-    unsafe fn to_floats(a: Self::Ints) -> Self::Floats;
-    /// The floats of the same bits.
-    unsafe fn as_floats(a: Self::Ints) -> Self::Floats;
-    /// A byte to each lane.
-    unsafe fn widen(bytes: __m128i) -> Self::Ints;
-    unsafe fn widen_signed(bytes: __m128i) -> Self::Ints;
-    /// Floats of 16 bits.
-    unsafe fn halves(from: *const u8) -> Self::Floats;
-    /// Words of 16 bits, one to each lane.
-    unsafe fn words(from: *const u8) -> Self::Ints;
-    unsafe fn load_floats(from: *const f32) -> Self::Floats;
-    unsafe fn store_floats(to: *mut f32, floats: Self::Floats);
-    unsafe fn each_float(value: f32) -> Self::Floats;
-    /// Two floats over and over.
-    unsafe fn each_two(values: [f32; 2]) -> Self::Floats;
-    unsafe fn abs(a: Self::Floats) -> Self::Floats;
-    unsafe fn plus(a: Self::Floats, b: Self::Floats) -> Self::Floats;
-    unsafe fn times(a: Self::Floats, b: Self::Floats) -> Self::Floats;
-    /// `a * b + c`
-    unsafe fn add_product(a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
+    #[inline(always)]
+    unsafe fn or(self, other: Self) -> Self {
+        _mm_or_si128(self, other)
+    }
+
+    #[inline(always)]
+    unsafe fn left(self, by: u32) -> Self {
+        _mm_sll_epi16(self, _mm_cvtsi32_si128(by as i32))
+    }
+
+    #[inline(always)]
+    unsafe fn right(self, by: u32) -> Self {
+        _mm_srl_epi16(self, _mm_cvtsi32_si128(by as i32))
+    }
+
+    #[inline(always)]
+    unsafe fn plus(self, other: Self) -> Self {
+        _mm_add_epi8(self, other)
+    }
+
+    #[inline(always)]
+    unsafe fn minus(self, other: Self) -> Self {
+        _mm_sub_epi8(self, other)
+    }
+
+    #[inline(always)]
+    unsafe fn smaller(self, other: Self) -> Self {
+        _mm_min_epu8(self, other)
+    }
+
+    #[inline(always)]
+    unsafe fn larger(self, other: Self) -> Self {
+        _mm_max_epu8(self, other)
+    }
 }
 
 /// Sixteen rows: AVX-512 with VNNI.
-pub(super) struct Sixteen;
+pub(crate) struct Sixteen;
 
 impl Vector for Sixteen {
     type Ints = __m512i;
     type Floats = __m512;
+    type Bytes = __m128i;
     const ROWS: usize = 16;
     const TAKES_WIDE_BIAS: bool = false;
 
@@ -281,7 +261,7 @@ impl Vector for Sixteen {
 }
 
 /// Eight rows: AVX2, with products of bytes by `D`.
-pub(super) struct Eight<D>(PhantomData<D>);
+pub(crate) struct Eight<D>(PhantomData<D>);
 
 /// Products of bytes, added up by fours.
 ///
@@ -295,8 +275,8 @@ pub(super) trait Fours: Sized {
     unsafe fn dot_words(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i;
 }
 
-pub(super) struct Avx2;
-pub(super) struct AvxVnni;
+pub(crate) struct Avx2;
+pub(crate) struct AvxVnni;
 
 impl Fours for Avx2 {
     const TAKES_WIDE_BIAS: bool = true;
@@ -354,6 +334,7 @@ impl Fours for AvxVnni {
 impl<D: Fours> Vector for Eight<D> {
     type Ints = __m256i;
     type Floats = __m256;
+    type Bytes = __m128i;
     const ROWS: usize = 8;
     const TAKES_WIDE_BIAS: bool = D::TAKES_WIDE_BIAS;
 

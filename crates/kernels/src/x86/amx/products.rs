@@ -2,15 +2,15 @@
 
 use std::ptr::with_exposed_provenance;
 
-use super::super::sweep::{self, PANEL, Packed, Panel, ROUND, Span, is_fine, load, store};
-use super::super::unpack::{Kind, Unpack};
-use super::super::vector::{Sixteen, Vector};
+use super::super::vector::Sixteen;
 use super::{Integers, Shape, multiply, release};
 use crate::activation::{Activation, Q8Block};
 use crate::format::GROUP;
 use crate::layout::{PIECES, TILE_ROWS};
 use crate::outputs::Outputs;
 use crate::products::Tiles;
+use crate::vectors::sweep::{self, PANEL, Packed, Panel, ROUND, Span, is_fine, load, store};
+use crate::vectors::{Kind, Unpack, Vector};
 
 /// Tokens whose products are made together: as many as a register has lines, or half of them where there are fewer.
 const MANY: usize = TILE_ROWS;

@@ -8,11 +8,10 @@
 //!
 //! Tokens beyond a round go over the tiles again, so that the activations which all tiles meet stay in the second-level cache.
 
-use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
 use std::marker::PhantomData;
 
 use super::unpack::{Heads, Kind, Scales, Unpack, levels};
-use super::vector::Vector;
+use super::{Vector, prefetch};
 use crate::activation::{Activation, Q8Block};
 use crate::format::{GROUP, bias};
 use crate::layout::{PIECES, PLANE, TILE_ROWS, code_bytes, head_bytes, heads_bytes, low_bytes};
@@ -22,11 +21,11 @@ use crate::products::Tiles;
 /// Groups in a span of a tile.
 const SPAN: usize = 64;
 /// Groups in a panel, 768 bytes each, and in a span where a tile takes two vectors, which go through it by turns.
-pub(super) const PANEL: usize = 16;
+pub(crate) const PANEL: usize = 16;
 /// The most tokens in a block. Of registers there are 32 for eight vectors of levels and two of sums for each token.
 const BLOCK: usize = 6;
 /// Bytes of activations that go over the tiles together, half of a second-level cache of 1 MB, and how many tokens that may be.
-pub(super) const ROUND: usize = 1 << 19;
+pub(crate) const ROUND: usize = 1 << 19;
 const ROUND_TOKENS: std::ops::RangeInclusive<usize> = 24..=96;
 /// How far ahead of the computation weights are asked for, in bytes, into the second-level cache. Nearer and into the first, a
 /// token takes a quarter longer.
@@ -38,7 +37,7 @@ const AHEAD: usize = 8192;
 /// The processor must have the instructions of `V`, activations must be as long as rows, and `out` have as many tokens, and
 /// no more rows than the tiles.
 #[inline(always)]
-pub(super) unsafe fn products<B: Unpack, V: Vector>(
+pub(crate) unsafe fn products<B: Unpack, V: Vector>(
     tiles: Tiles<'_>,
     x: &[Activation<'_>],
     mut out: Outputs<'_>,
@@ -58,7 +57,7 @@ pub(super) unsafe fn products<B: Unpack, V: Vector>(
     }
 }
 
-pub(super) fn is_fine(x: &Activation<'_>) -> bool {
+pub(crate) fn is_fine(x: &Activation<'_>) -> bool {
     x.fine_rests().is_some()
 }
 
@@ -120,10 +119,10 @@ impl Blocks {
 
 /// Some groups of a vector's rows.
 #[derive(Clone, Copy)]
-pub(super) struct Span {
-    pub(super) first: usize,
-    pub(super) count: usize,
-    pub(super) row: usize,
+pub(crate) struct Span {
+    pub(crate) first: usize,
+    pub(crate) count: usize,
+    pub(crate) row: usize,
 }
 
 impl Span {
@@ -198,7 +197,7 @@ unsafe fn by_panels<B: Unpack, V: Vector>(tiles: Tiles<'_>, x: &[Activation<'_>]
 
 /// Tokens with the rows of a panel.
 #[inline(always)]
-pub(super) unsafe fn meet_panel<K: Kind, V: Vector>(
+pub(crate) unsafe fn meet_panel<K: Kind, V: Vector>(
     panel: &Panel,
     x: &[Activation<'_>],
     mut out: Outputs<'_>,
@@ -219,7 +218,7 @@ pub(super) unsafe fn meet_panel<K: Kind, V: Vector>(
 
 /// As many floats as there are, and zeros.
 #[inline(always)]
-pub(super) unsafe fn load<V: Vector>(from: &[f32]) -> V::Floats {
+pub(crate) unsafe fn load<V: Vector>(from: &[f32]) -> V::Floats {
     if from.len() >= V::ROWS {
         return V::load_floats(from.as_ptr());
     }
@@ -230,7 +229,7 @@ pub(super) unsafe fn load<V: Vector>(from: &[f32]) -> V::Floats {
 
 /// As many floats as there is room for.
 #[inline(always)]
-pub(super) unsafe fn store<V: Vector>(to: &mut [f32], sums: V::Floats) {
+pub(crate) unsafe fn store<V: Vector>(to: &mut [f32], sums: V::Floats) {
     if to.len() >= V::ROWS {
         return V::store_floats(to.as_mut_ptr(), sums);
     }
@@ -254,7 +253,7 @@ trait Source<V: Vector> {
 }
 
 /// Groups as they are packed.
-pub(super) struct Packed<B> {
+pub(crate) struct Packed<B> {
     heads: *const u8,
     codes: *const u8,
     low: *const u8,
@@ -268,7 +267,7 @@ pub(super) struct Packed<B> {
 impl<B: Unpack> Packed<B> {
     /// The groups of a tile from `first` on, of its rows from `row` on.
     #[inline(always)]
-    pub(super) unsafe fn new(tile: &[u8], columns: usize, first: usize, row: usize) -> Self {
+    pub(crate) unsafe fn new(tile: &[u8], columns: usize, first: usize, row: usize) -> Self {
         let (heads, codes) = tile.split_at(heads_bytes::<B>(columns));
         let low = codes[columns / GROUP * code_bytes::<B>()..].as_ptr();
         let lines = tile.len().div_ceil(columns / GROUP * PLANE);
@@ -288,7 +287,7 @@ impl<B: Unpack, V: Vector> Source<V> for Packed<B> {
     unsafe fn prefetch(&self, index: usize) {
         for line in 0..self.lines {
             let ahead = ((self.first + index) * self.lines + line) * PLANE + AHEAD;
-            _mm_prefetch::<_MM_HINT_T1>(self.heads.wrapping_add(ahead).cast());
+            prefetch(self.heads.wrapping_add(ahead));
         }
     }
 
@@ -315,7 +314,7 @@ impl<B: Unpack, V: Vector> Source<V> for Packed<B> {
 /// The scales of a group.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-pub(super) struct GroupScales {
+pub(crate) struct GroupScales {
     scale: [[f32; TILE_ROWS]; 2],
     offset: [[f32; TILE_ROWS]; 2],
 }
@@ -339,7 +338,7 @@ impl GroupScales {
     }
 
     #[inline(always)]
-    pub(super) unsafe fn load<K: Kind, V: Vector>(&self) -> Scales<V> {
+    pub(crate) unsafe fn load<K: Kind, V: Vector>(&self) -> Scales<V> {
         let zero = V::each_float(0.0);
         let mut scales = Scales { scale: [zero; 2], offset: [zero; 2] };
         for half in 0..if K::SPLIT { 2 } else { 1 } {
@@ -405,28 +404,28 @@ impl<B: Unpack, V: Vector> Source<V> for Scaled<'_, B> {
 
 /// Groups of a tile, unpacked.
 pub(crate) struct Panel {
-    pub(super) groups: [PanelGroup; PANEL],
-    pub(super) span: Span,
+    pub(crate) groups: [PanelGroup; PANEL],
+    pub(crate) span: Span,
     bias: u32,
 }
 
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-pub(super) struct PanelGroup {
-    pub(super) levels: [[u8; PLANE]; PIECES],
-    pub(super) scales: GroupScales,
+pub(crate) struct PanelGroup {
+    pub(crate) levels: [[u8; PLANE]; PIECES],
+    pub(crate) scales: GroupScales,
 }
 
 impl Panel {
     #[inline(always)]
-    pub(super) fn new(bias: u32) -> Self {
+    pub(crate) fn new(bias: u32) -> Self {
         let group = PanelGroup { levels: [[0; PLANE]; PIECES], scales: GroupScales::default() };
         Self { groups: [group; PANEL], span: Span { first: 0, count: 0, row: 0 }, bias }
     }
 
     /// Unpacks the groups of the span: levels, or the integers that they stand for.
     #[inline(always)]
-    pub(super) unsafe fn fill<B: Unpack, V: Vector, const SIGNED: bool>(&mut self, packed: &Packed<B>) {
+    pub(crate) unsafe fn fill<B: Unpack, V: Vector, const SIGNED: bool>(&mut self, packed: &Packed<B>) {
         for (index, group) in self.groups[..self.span.count].iter_mut().enumerate() {
             <Packed<B> as Source<V>>::prefetch(packed, index);
             let pieces = <Packed<B> as Source<V>>::levels(packed, index);

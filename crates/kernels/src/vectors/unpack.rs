@@ -1,11 +1,6 @@
 //! From packed codes and heads to what vectors multiply with.
 
-use std::arch::x86_64::{
-    __m128i, _mm_add_epi8, _mm_and_si128, _mm_cvtsi32_si128, _mm_max_epu8, _mm_min_epu8, _mm_or_si128,
-    _mm_set1_epi8, _mm_slli_epi16, _mm_srl_epi16, _mm_sub_epi8,
-};
-
-use super::vector::Vector;
+use super::{Bytes, Vector};
 use crate::format::BlockFormat;
 use crate::k::{Q2K, Q3K, Q4K, Q5K, Q6K};
 use crate::layout::{PIECES, PLANE, TILE_ROWS};
@@ -45,7 +40,7 @@ impl<V: Vector> Scales<V> {
 /// The processor must have the instructions of `V`, `codes` point to the codes of a group, those of the first row, and `low` to the
 /// low bits that lie apart, if any.
 #[inline(always)]
-pub(super) unsafe fn levels<B: BlockFormat, V: Vector>(
+pub(crate) unsafe fn levels<B: BlockFormat, V: Vector>(
     codes: *const u8,
     low: *const u8,
 ) -> [V::Ints; PIECES] {
@@ -125,7 +120,7 @@ pub(super) unsafe fn levels<B: BlockFormat, V: Vector>(
 /// # Safety
 /// As with [`levels`].
 #[inline(always)]
-pub(super) unsafe fn low_levels<B: BlockFormat, V: Vector>(low: *const u8) -> [V::Ints; PIECES] {
+pub(crate) unsafe fn low_levels<B: BlockFormat, V: Vector>(low: *const u8) -> [V::Ints; PIECES] {
     if B::LOW == 2 { pairs::<V>(low) } else { nibbles::<V>(low) }
 }
 
@@ -134,7 +129,7 @@ pub(super) unsafe fn low_levels<B: BlockFormat, V: Vector>(low: *const u8) -> [V
 /// # Safety
 /// As with [`levels`].
 #[inline(always)]
-pub(super) unsafe fn nibbles<V: Vector>(codes: *const u8) -> [V::Ints; PIECES] {
+pub(crate) unsafe fn nibbles<V: Vector>(codes: *const u8) -> [V::Ints; PIECES] {
     let (mut pieces, mask) = ([V::zero(); PIECES], V::each_byte(15));
     for piece in 0..4 {
         let both = plane::<V>(codes, piece);
@@ -233,33 +228,32 @@ impl Heads {
 
     /// The small integer `index` of each row.
     #[inline(always)]
-    unsafe fn small<B: BlockFormat, V: Vector>(self, index: usize) -> __m128i {
+    unsafe fn small<B: BlockFormat, V: Vector>(self, index: usize) -> V::Bytes {
         V::load_bytes(self.bytes.add((2 * B::HALVES + index) * TILE_ROWS + self.first))
     }
 }
 
 /// `bytes >> shift & mask`, of each byte. The mask must leave out what comes from its neighbour.
 #[inline(always)]
-unsafe fn bits(bytes: __m128i, shift: usize, mask: i8) -> __m128i {
-    let shifted = _mm_srl_epi16(bytes, _mm_cvtsi32_si128(shift as i32));
-    _mm_and_si128(shifted, _mm_set1_epi8(mask))
+unsafe fn bits<T: Bytes>(bytes: T, shift: u32, mask: u8) -> T {
+    bytes.right(shift).and(T::each(mask))
 }
 
 /// `factor` times a small integer.
 #[inline(always)]
-unsafe fn times<V: Vector>(factor: V::Floats, small: __m128i) -> V::Floats {
+unsafe fn times<V: Vector>(factor: V::Floats, small: V::Bytes) -> V::Floats {
     V::times(factor, V::to_floats(V::widen(small)))
 }
 
 #[inline(always)]
-unsafe fn times_signed<V: Vector>(factor: V::Floats, small: __m128i) -> V::Floats {
+unsafe fn times_signed<V: Vector>(factor: V::Floats, small: V::Bytes) -> V::Floats {
     V::times(factor, V::to_floats(V::widen_signed(small)))
 }
 
 /// A scale of six bits, 32 less.
 #[inline(always)]
-unsafe fn six_bits(nibble: __m128i, pair: __m128i) -> __m128i {
-    _mm_sub_epi8(_mm_or_si128(nibble, _mm_slli_epi16::<4>(pair)), _mm_set1_epi8(32))
+unsafe fn six_bits<T: Bytes>(nibble: T, pair: T) -> T {
+    nibble.or(pair.left(4)).minus(T::each(32))
 }
 
 macro_rules! plain_scales {
@@ -296,7 +290,7 @@ unsafe fn six_bit_scales<B: BlockFormat, V: Vector>(heads: Heads, index: usize) 
     } else {
         let low = heads.small::<B, V>(index + 4);
         let (scale, min) = (heads.small::<B, V>(index - 4), heads.small::<B, V>(index));
-        (_mm_or_si128(bits(low, 0, 15), bits(scale, 2, 48)), _mm_or_si128(bits(low, 4, 15), bits(min, 2, 48)))
+        (bits(low, 0, 15).or(bits(scale, 2, 48)), bits(low, 4, 15).or(bits(min, 2, 48)))
     };
     let minus = V::times(heads.half::<V>(1), V::each_float(-1.0));
     Scales::offset(times::<V>(heads.half::<V>(0), scale), times::<V>(minus, min))
@@ -343,8 +337,8 @@ impl Unpack for Q3K {
         let mut scale = [d; 2];
         for (half, scale) in scale.iter_mut().enumerate() {
             let i = 2 * index + half;
-            let nibble = bits(heads.small::<Self, V>(i % 8), i / 8 * 4, 15);
-            let pair = bits(heads.small::<Self, V>(8 + i % 4), i / 4 * 2, 3);
+            let nibble = bits(heads.small::<Self, V>(i % 8), i as u32 / 8 * 4, 15);
+            let pair = bits(heads.small::<Self, V>(8 + i % 4), i as u32 / 4 * 2, 3);
             *scale = times_signed::<V>(d, six_bits(nibble, pair));
         }
         Scales { scale, offset: scale }
@@ -371,8 +365,8 @@ impl Unpack for Iq4Xs {
 
     #[inline(always)]
     unsafe fn scales<V: Vector>(heads: Heads, index: usize) -> Scales<V> {
-        let nibble = bits(heads.small::<Self, V>(2 + index / 2), index % 2 * 4, 15);
-        let pair = bits(heads.small::<Self, V>(index / 4), index % 4 * 2, 3);
+        let nibble = bits(heads.small::<Self, V>(2 + index / 2), index as u32 % 2 * 4, 15);
+        let pair = bits(heads.small::<Self, V>(index / 4), index as u32 % 4 * 2, 3);
         Scales::plain(times_signed::<V>(heads.half::<V>(0), six_bits(nibble, pair)))
     }
 }
@@ -384,15 +378,15 @@ impl Unpack for Mxfp4 {
     /// multiplication.
     #[inline(always)]
     unsafe fn scales<V: Vector>(heads: Heads, _: usize) -> Scales<V> {
-        let (exponent, two) = (heads.small::<Self, V>(0), _mm_set1_epi8(2));
-        let normal = _mm_sub_epi8(_mm_max_epu8(exponent, two), _mm_set1_epi8(1));
-        let factor = _mm_add_epi8(_mm_min_epu8(exponent, two), _mm_set1_epi8(125));
+        let (exponent, two) = (heads.small::<Self, V>(0), V::Bytes::each(2));
+        let normal = exponent.larger(two).minus(V::Bytes::each(1));
+        let factor = exponent.smaller(two).plus(V::Bytes::each(125));
         Scales::plain(V::times(power_of_two::<V>(normal), power_of_two::<V>(factor)))
     }
 }
 
 /// Floats from their exponents.
 #[inline(always)]
-unsafe fn power_of_two<V: Vector>(exponents: __m128i) -> V::Floats {
+unsafe fn power_of_two<V: Vector>(exponents: V::Bytes) -> V::Floats {
     V::as_floats(V::left_lanes(V::widen(exponents), 23))
 }

@@ -1,9 +1,7 @@
 //! Bounds of the products of nested rows.
 
-use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-
 use super::unpack::{Heads, Unpack, low_levels, nibbles};
-use super::vector::Vector;
+use super::{Vector, prefetch};
 use crate::bounds::{Bounds, Sketch};
 use crate::format::GROUP;
 use crate::layout::{PIECES, PLANE, TILE_ROWS, code_bytes, head_bytes, heads_bytes, low_bytes};
@@ -18,7 +16,7 @@ const AHEAD: usize = 2;
 /// # Safety
 /// The processor must have the instructions of `V`, and the tile's rows be as long as the activations.
 #[inline(always)]
-pub(super) unsafe fn bounds<B: Unpack, V: Vector>(tile: Tiles<'_>, x: &Sketch) -> Bounds {
+pub(crate) unsafe fn bounds<B: Unpack, V: Vector>(tile: Tiles<'_>, x: &Sketch) -> Bounds {
     const { assert!(B::BITS == B::LOW + 4 && matches!(B::LOW, 2 | 4)) };
     let heads = tile.bytes.as_ptr();
     let codes = heads.add(heads_bytes::<B>(tile.columns));
@@ -28,7 +26,7 @@ pub(super) unsafe fn bounds<B: Unpack, V: Vector>(tile: Tiles<'_>, x: &Sketch) -
     let parts = if B::SPLIT { 2 } else { 1 };
     let mut out = Bounds { lower: [0.0; TILE_ROWS], upper: [0.0; TILE_ROWS] };
     for line in 0..heads_bytes::<B>(tile.columns) / PLANE {
-        _mm_prefetch::<_MM_HINT_T1>(heads.wrapping_add(next + line * PLANE).cast());
+        prefetch(heads.wrapping_add(next + line * PLANE));
     }
     for row in (0..TILE_ROWS).step_by(V::ROWS) {
         let at = row * size_of::<i32>();
@@ -38,12 +36,12 @@ pub(super) unsafe fn bounds<B: Unpack, V: Vector>(tile: Tiles<'_>, x: &Sketch) -
                 let group = group as usize;
                 let of = x.groups.get_unchecked(group);
                 let codes = codes.add(group * code_bytes::<B>() + at);
-                prefetch(codes.wrapping_add(next), code_bytes::<B>());
+                prefetch_all(codes.wrapping_add(next), code_bytes::<B>());
                 let high = nibbles::<V>(codes);
                 let mut rest = [V::zero(); PIECES];
                 if is_whole {
                     let low = low.add(group * low_bytes::<B>() + at);
-                    prefetch(low.wrapping_add(next), low_bytes::<B>());
+                    prefetch_all(low.wrapping_add(next), low_bytes::<B>());
                     rest = low_levels::<B, V>(low);
                 }
                 let bytes = heads.add(group / (B::LEN / GROUP) * head_bytes::<B>());
@@ -83,8 +81,8 @@ pub(super) unsafe fn bounds<B: Unpack, V: Vector>(tile: Tiles<'_>, x: &Sketch) -
 
 /// Asks for what will be wanted soon.
 #[inline(always)]
-unsafe fn prefetch(from: *const u8, bytes: usize) {
+unsafe fn prefetch_all(from: *const u8, bytes: usize) {
     for line in (0..bytes).step_by(PLANE) {
-        _mm_prefetch::<_MM_HINT_T1>(from.wrapping_add(line).cast());
+        prefetch(from.wrapping_add(line));
     }
 }

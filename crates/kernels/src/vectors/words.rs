@@ -2,12 +2,11 @@
 //!
 //! A few tokens meet what is made of the floats right away. For more, a span of groups is made once, in the first-level cache.
 
-use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
 use std::marker::PhantomData;
 
 use super::floats::{AHEAD, LoadColumn};
 use super::sweep::{load, store};
-use super::vector::Vector;
+use super::{Vector, prefetch};
 use crate::activation::Activation;
 use crate::format::each;
 use crate::layout::{PLANE, TILE_ROWS};
@@ -33,7 +32,7 @@ const ROUND: usize = 258;
 /// The processor must have the instructions of `V`, activations must be rounded to words and as long as rows, and `out` have as many
 /// tokens, and no more rows than the tiles.
 #[inline(always)]
-pub(super) unsafe fn products<F: LoadColumn, V: Vector>(
+pub(crate) unsafe fn products<F: LoadColumn, V: Vector>(
     tiles: Tiles<'_>,
     x: &[Activation<'_>],
     mut out: Outputs<'_>,
@@ -271,7 +270,7 @@ impl<F: LoadColumn, V: Vector> Rows<F, V> {
     unsafe fn prefetch_group(&self, group: usize) {
         for pair in (0..PAIRS).step_by(PLANE / PAIR_BYTES) {
             let ahead = self.first.wrapping_add((group * PAIRS + pair) * PAIR_BYTES + AHEAD);
-            _mm_prefetch::<_MM_HINT_T1>(ahead.cast());
+            prefetch(ahead);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The products of attention: a few queries at a time, whose sums stay in registers.
 
-use super::vector::Vector;
+use super::Vector;
 use crate::attention::{LANES, Levels, POSITIONS, Pair, Query, Weights, Words, sum_of_lanes};
 use crate::layout::TILE_ROWS;
 
@@ -28,7 +28,7 @@ macro_rules! by_count {
 /// # Safety
 /// The processor must have the instructions of `V`, and queries must be as long as the keys.
 #[inline(always)]
-pub(super) unsafe fn key_products<V: Vector>(
+pub(crate) unsafe fn key_products<V: Vector>(
     queries: &[Query<'_>],
     block: &Words,
     out: &mut [&mut [f32; POSITIONS]],
@@ -80,7 +80,7 @@ unsafe fn products_of<V: Vector, const N: usize, const W: usize>(
 /// # Safety
 /// The processor must have the instructions of `V`, and outputs must be as long as values.
 #[inline(always)]
-pub(super) unsafe fn add_values<V: Vector>(
+pub(crate) unsafe fn add_values<V: Vector>(
     weights: &[&[f32; POSITIONS]],
     block: &Words,
     out: &mut [&mut [f32]],

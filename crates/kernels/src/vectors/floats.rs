@@ -1,9 +1,7 @@
 //! Rows of floats: a column of sixteen rows at a time, each with one value of a token.
 
-use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-
 use super::sweep::store;
-use super::vector::Vector;
+use super::{Vector, prefetch};
 use crate::activation::Activation;
 use crate::float::{Bf16, F16, F32, FloatFormat};
 use crate::layout::{PLANE, TILE_ROWS};
@@ -13,7 +11,7 @@ use crate::products::{CHAINS, Tiles};
 /// Tokens that go over all tiles together.
 const ROUND: usize = 48;
 /// How far ahead of the computation weights are asked for, in bytes, into the second-level cache.
-pub(super) const AHEAD: usize = 8192;
+pub(crate) const AHEAD: usize = 8192;
 
 /// A float type of which vectors are made.
 pub(crate) trait LoadColumn: FloatFormat {
@@ -51,7 +49,7 @@ impl LoadColumn for Bf16 {
 /// The processor must have the instructions of `V`, activations must be as long as rows, and `out` have as many
 /// tokens, and no more rows than the tiles.
 #[inline(always)]
-pub(super) unsafe fn products<F: LoadColumn, V: Vector>(
+pub(crate) unsafe fn products<F: LoadColumn, V: Vector>(
     tiles: Tiles<'_>,
     x: &[Activation<'_>],
     mut out: Outputs<'_>,
@@ -93,7 +91,7 @@ unsafe fn block<F: LoadColumn, V: Vector, const T: usize>(
     for first in (0..whole).step_by(CHAINS) {
         let from = tile.as_ptr().add(first * column_bytes);
         for line in (0..CHAINS * column_bytes).step_by(PLANE) {
-            _mm_prefetch::<_MM_HINT_T1>(from.wrapping_add(line + AHEAD).cast());
+            prefetch(from.wrapping_add(line + AHEAD));
         }
         for (column, chains) in chains.iter_mut().enumerate() {
             let weights = F::load_column::<V>(from.add(column * column_bytes));
