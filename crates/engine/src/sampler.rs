@@ -1,3 +1,4 @@
+use formwork_lm::{exp, masked};
 use formwork_vocab::{TokenId, TokenSet};
 
 use crate::error::{RequestError, RequestKind};
@@ -71,14 +72,13 @@ impl Sampling {
         if self.is_greedy() {
             return argmax(logits, mask);
         }
-        let mut candidates = candidates(logits, mask);
-        let best = candidates.iter().map(|candidate| candidate.weight).fold(f32::NEG_INFINITY, f32::max);
-        if candidates.is_empty() {
-            return None;
-        }
-        for candidate in &mut candidates {
-            candidate.weight = ((candidate.weight - best) / self.temperature).exp();
-        }
+        let weights = self.weights(logits, mask)?;
+        let draw_at = uniform(self.seed, position as u64);
+        let leaves_out = self.xtc_probability > 0.0
+            && uniform(self.seed ^ XTC, position as u64) < self.xtc_probability.into();
+        let Some(mut candidates) = self.heaviest(&weights, leaves_out) else {
+            return Some(draw_of_all(&weights, draw_at));
+        };
         if self.top_k > 0 && self.top_k < candidates.len() {
             candidates.select_nth_unstable_by(self.top_k - 1, Candidate::by_weight);
             candidates.truncate(self.top_k);
@@ -91,18 +91,61 @@ impl Sampling {
             candidates.retain(|candidate| candidate.weight >= self.min_p * best);
         }
         if self.top_p < 1.0 {
-            keep_top_p(&mut candidates, self.top_p);
+            let total = if self.comes_to_top_p_first() { total(&weights) } else { total_of(&candidates) };
+            keep_top_p(&mut candidates, total * f64::from(self.top_p));
         }
-        if self.xtc_probability > 0.0
-            && uniform(self.seed ^ XTC, position as u64) < self.xtc_probability.into()
-        {
+        if leaves_out {
             leave_out_top_choices(&mut candidates, self.xtc_threshold);
         }
-        Some(draw(candidates, uniform(self.seed, position as u64)))
+        Some(draw(candidates, draw_at))
+    }
+
+    /// The probabilities of all tokens, up to a common factor: of the likeliest it is 1. `None` where there is none.
+    fn weights(&self, logits: &[f32], mask: Option<&TokenSet>) -> Option<Vec<f32>> {
+        let mut weights = masked(logits.to_vec(), mask);
+        let mut best = largest(&weights);
+        if best == f32::INFINITY {
+            weights
+                .iter_mut()
+                .filter(|weight| !weight.is_finite())
+                .for_each(|weight| *weight = f32::NEG_INFINITY);
+            best = largest(&weights);
+        }
+        if best == f32::NEG_INFINITY {
+            return None;
+        }
+        for weight in &mut weights {
+            let probability = exp((*weight - best) / self.temperature);
+            *weight = if *weight > f32::NEG_INFINITY { probability } else { 0.0 };
+        }
+        Some(weights)
+    }
+
+    /// Whether nothing was taken out before the heaviest are kept by their share.
+    fn comes_to_top_p_first(&self) -> bool {
+        self.top_k == 0 && self.typical_p >= 1.0 && self.min_p == 0.0
+    }
+
+    /// The candidates that the first of the filters may keep, or more; `None` where there is no filter.
+    fn heaviest(&self, weights: &[f32], leaves_out: bool) -> Option<Vec<Candidate>> {
+        if self.top_k > 0 {
+            return Some(heaviest(weights, |candidates| candidates.len() >= self.top_k));
+        }
+        if self.typical_p < 1.0 {
+            return Some(not_lighter(weights, 0.0));
+        }
+        if self.min_p > 0.0 {
+            return Some(not_lighter(weights, self.min_p));
+        }
+        if self.top_p < 1.0 {
+            let target = total(weights) * f64::from(self.top_p);
+            return Some(heaviest(weights, |candidates| total_of(candidates) >= target));
+        }
+        leaves_out.then(|| not_lighter(weights, 0.0))
     }
 }
 
-/// A token and its weight: first its logit, then a probability up to a common factor.
+/// A token and its probability, up to a common factor.
 #[derive(Clone, Copy)]
 struct Candidate {
     token: TokenId,
@@ -150,21 +193,53 @@ fn largest(values: &[f32]) -> f32 {
     rest.iter().copied().chain(lanes).fold(f32::NEG_INFINITY, larger)
 }
 
-fn candidates(logits: &[f32], mask: Option<&TokenSet>) -> Vec<Candidate> {
-    let candidate = |token: TokenId| {
-        let weight = *logits.get(token.index())?;
-        weight.is_finite().then_some(Candidate { token, weight })
-    };
-    match mask {
-        Some(mask) => mask.iter().filter_map(candidate).collect(),
-        None => (0..logits.len() as u32).map(TokenId).filter_map(candidate).collect(),
+/// All tokens that weigh something, and not less than `least`.
+fn not_lighter(weights: &[f32], least: f32) -> Vec<Candidate> {
+    /// Weights that are looked at together.
+    const CHUNK: usize = 64;
+    let mut candidates = Vec::new();
+    for (first, chunk) in (0..).step_by(CHUNK).zip(weights.chunks(CHUNK)) {
+        if largest(chunk) < least {
+            continue;
+        }
+        let tokens = (first..).map(TokenId).zip(chunk);
+        let tokens = tokens.filter(|(_, weight)| **weight >= least && **weight > 0.0);
+        candidates.extend(tokens.map(|(token, &weight)| Candidate { token, weight }));
     }
+    candidates
 }
 
-/// Keeps the fewest of the heaviest whose weights reach the share `top_p`. Sorts only as many as are kept, by selecting
+/// As many of the heaviest as are enough, and some more; all where that takes all.
+fn heaviest(weights: &[f32], is_enough: impl Fn(&[Candidate]) -> bool) -> Vec<Candidate> {
+    for exponent in [-6, -10, -16] {
+        let candidates = not_lighter(weights, 2f32.powi(exponent));
+        if is_enough(&candidates) {
+            return candidates;
+        }
+    }
+    not_lighter(weights, 0.0)
+}
+
+/// The sum of weights, in lanes.
+fn total(weights: &[f32]) -> f64 {
+    const LANES: usize = 8;
+    let mut lanes = [0f64; LANES];
+    let (whole, rest) = weights.as_chunks::<LANES>();
+    for weights in whole {
+        for (lane, &weight) in lanes.iter_mut().zip(weights) {
+            *lane += f64::from(weight);
+        }
+    }
+    lanes.into_iter().chain(rest.iter().copied().map(f64::from)).sum()
+}
+
+fn total_of(candidates: &[Candidate]) -> f64 {
+    candidates.iter().map(|candidate| f64::from(candidate.weight)).sum()
+}
+
+/// Keeps the fewest of the heaviest whose weights reach the target. Sorts only as many as are kept, by selecting
 /// ever larger heads.
-fn keep_top_p(candidates: &mut Vec<Candidate>, top_p: f32) {
-    let target = candidates.iter().map(|candidate| candidate.weight).sum::<f32>() * top_p;
+fn keep_top_p(candidates: &mut Vec<Candidate>, target: f64) {
     let mut head = 64;
     loop {
         let sorted = head.min(candidates.len());
@@ -174,7 +249,7 @@ fn keep_top_p(candidates: &mut Vec<Candidate>, top_p: f32) {
         candidates[..sorted].sort_unstable_by(Candidate::by_weight);
         let mut sum = 0.0;
         let reached = candidates[..sorted].iter().position(|candidate| {
-            sum += candidate.weight;
+            sum += f64::from(candidate.weight);
             sum >= target
         });
         if let Some(last) = reached {
@@ -190,8 +265,7 @@ fn keep_top_p(candidates: &mut Vec<Candidate>, top_p: f32) {
 
 /// Keeps those whose surprise, -ln p, is nearest to the mean surprise, the entropy, until their share is `typical_p`.
 fn keep_typical(candidates: &mut Vec<Candidate>, typical_p: f32) {
-    let total: f64 = candidates.iter().map(|candidate| f64::from(candidate.weight)).sum();
-    candidates.retain(|candidate| candidate.weight > 0.0);
+    let total = total_of(candidates);
     let surprise = |candidate: &Candidate| -(f64::from(candidate.weight) / total).ln();
     let entropy: f64 = candidates.iter().map(|one| f64::from(one.weight) / total * surprise(one)).sum();
     let distance = |candidate: &Candidate| (surprise(candidate) - entropy).abs();
@@ -217,14 +291,39 @@ fn leave_out_top_choices(candidates: &mut Vec<Candidate>, threshold: f32) {
     }
 }
 
+/// The token at `share` (0 to 1) of the total weight, in order of id, of all tokens.
+fn draw_of_all(weights: &[f32], share: f64) -> TokenId {
+    /// Weights that are passed over together.
+    const CHUNK: usize = 512;
+    let totals: Vec<f64> = weights.chunks(CHUNK).map(total).collect();
+    // Rounding may leave a little over: then it is the last that weighs something.
+    let last = totals.iter().rposition(|total| *total > 0.0).unwrap_or_default();
+    let mut left = totals.iter().sum::<f64>() * share;
+    let mut chunk = 0;
+    while chunk < last && left >= totals[chunk] {
+        left -= totals[chunk];
+        chunk += 1;
+    }
+    let first = chunk * CHUNK;
+    let own = &weights[first..weights.len().min(first + CHUNK)];
+    let mut last = 0;
+    for (index, &weight) in own.iter().enumerate().filter(|(_, weight)| **weight > 0.0) {
+        last = index;
+        left -= f64::from(weight);
+        if left < 0.0 {
+            break;
+        }
+    }
+    TokenId((first + last) as u32)
+}
+
 /// The candidate at `share` (0 to 1) of the total weight, in order of id.
 fn draw(mut candidates: Vec<Candidate>, share: f64) -> TokenId {
     // As they are where nothing was taken out by weight, and then they are all there is.
     if !candidates.is_sorted_by_key(|candidate| candidate.token) {
         candidates.sort_unstable_by_key(|candidate| candidate.token);
     }
-    let total: f64 = candidates.iter().map(|candidate| f64::from(candidate.weight)).sum();
-    let mut left = total * share;
+    let mut left = total_of(&candidates) * share;
     for candidate in &candidates {
         left -= f64::from(candidate.weight);
         if left < 0.0 {
@@ -347,6 +446,71 @@ mod tests {
         // Half of the time it is left out, else it comes by its probability.
         let share = first.count() as f32 / draws as f32;
         assert!((share - 0.3).abs() < 0.015, "{share}");
+    }
+
+    /// By the definitions, with everything sorted and in `f64`.
+    fn chosen_by_definition(
+        sampling: &Sampling,
+        logits: &[f32],
+        mask: &TokenSet,
+        position: usize,
+    ) -> Option<TokenId> {
+        let allowed = mask.iter().filter(|token| logits[token.index()].is_finite());
+        let mut all: Vec<(TokenId, f64)> =
+            allowed.map(|token| (token, f64::from(logits[token.index()]))).collect();
+        let best = all.iter().map(|one| one.1).fold(f64::NEG_INFINITY, f64::max);
+        for one in &mut all {
+            one.1 = ((one.1 - best) / f64::from(sampling.temperature)).exp();
+        }
+        all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        if sampling.top_k > 0 {
+            all.truncate(sampling.top_k);
+        }
+        all.retain(|one| one.1 >= f64::from(sampling.min_p));
+        let target = all.iter().map(|one| one.1).sum::<f64>() * f64::from(sampling.top_p);
+        let mut sum = 0.0;
+        let reached = all.iter().position(|one| {
+            sum += one.1;
+            sum >= target
+        });
+        all.truncate(reached.map_or(usize::MAX, |last| last + 1));
+        all.sort_by_key(|one| one.0);
+        let mut left = all.iter().map(|one| one.1).sum::<f64>() * uniform(sampling.seed, position as u64);
+        let reached = all.iter().find(|one| {
+            left -= one.1;
+            left < 0.0
+        });
+        reached.or(all.last()).map(|one| one.0)
+    }
+
+    #[test]
+    fn tokens_are_those_of_the_definition() {
+        let noise = |seed: u64, at: u64| uniform(seed, at) as f32;
+        let mut positions = 0..;
+        for seed in 0..40 {
+            let mut logits: Vec<f32> =
+                (0..3000).map(|i| 12.0 * noise(seed, i).powi(3) - 6.0 * noise(seed, i + 9999)).collect();
+            let mut mask = TokenSet::empty(logits.len());
+            let share = [1.0, 0.9, 0.01][seed as usize % 3];
+            (0..logits.len() as u32)
+                .filter(|&i| noise(seed + 1, i.into()) < share)
+                .for_each(|i| mask.insert(TokenId(i)));
+            for (i, odd) in
+                [f32::NAN, f32::INFINITY, f32::NEG_INFINITY].into_iter().enumerate().take(seed as usize % 4)
+            {
+                logits[i * 700] = odd;
+            }
+            let given = (mask.count() < logits.len()).then_some(&mask);
+            for top_k in [0, 1, 40, 2999] {
+                for (min_p, top_p) in [(0.0, 1.0), (0.05, 1.0), (0.0, 0.9), (0.02, 0.5), (0.0, 0.999)] {
+                    let temperature = [0.3, 1.0, 5.0][seed as usize / 3 % 3];
+                    let sampling = Sampling { top_k, top_p, min_p, ..sampling(temperature, seed) };
+                    let position = positions.next().unwrap_or_default();
+                    let expected = chosen_by_definition(&sampling, &logits, &mask, position);
+                    assert_eq!(expected, sampling.choose(&logits, given, position), "{sampling:?}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -6,10 +6,12 @@
 
 mod chat;
 mod error;
+mod exp;
 mod model;
 mod scripted;
 
 pub use chat::{ChatInput, ChatTemplate, Message, TemplateError};
 pub use error::ModelError;
+pub use exp::exp;
 pub use model::{Batch, LanguageModel, Logits, Role, Run, SequenceId, Wanted, masked};
 pub use scripted::ScriptedModel;

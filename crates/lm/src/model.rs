@@ -67,10 +67,16 @@ impl<'a> Wanted<'a> {
 
 /// Leaves of a whole row of logits what is wanted: the tokens of a set, or all.
 pub fn masked(mut row: Vec<f32>, wanted: Option<&TokenSet>) -> Vec<f32> {
-    if let Some(set) = wanted {
-        for (index, logit) in row.iter_mut().enumerate() {
-            if !set.contains(TokenId(index as u32)) {
-                *logit = f32::NEG_INFINITY;
+    let Some(set) = wanted else { return row };
+    let words = set.words().iter().copied().chain(std::iter::repeat(0));
+    for (logits, word) in row.chunks_mut(64).zip(words) {
+        match word {
+            u64::MAX => {}
+            0 => logits.fill(f32::NEG_INFINITY),
+            _ => {
+                for (bit, logit) in logits.iter_mut().enumerate() {
+                    *logit = if word >> bit & 1 == 1 { *logit } else { f32::NEG_INFINITY };
+                }
             }
         }
     }

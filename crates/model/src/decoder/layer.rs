@@ -110,6 +110,7 @@ impl Pass<'_> {
         let result = room(result, tokens * spec.hidden);
         products(self.team, rounded, &self.roundings, attended, [(&weights.output, result)]);
     }
+
     /// Rotates the queries and keys of a segment's tokens, and writes keys and values to its cache.
     fn write(
         &self,
