@@ -23,6 +23,10 @@
     clippy::inline_always,
     reason = "left to itself, the compiler calls the unpacking of a block, through memory: half the speed"
 )]
+#![cfg_attr(
+    not(any(target_arch = "x86_64", target_arch = "aarch64")),
+    allow(dead_code, unused_imports, reason = "what only vectors need")
+)]
 
 /// Runs `$body` with `$format` as the format of `$encoding`, or `$float` for a type without blocks.
 macro_rules! with_format {
