@@ -26,6 +26,7 @@ import time
 DEFAULT_TESTS = ["decode:128", "prefill:512"]
 ATTEMPTS = 3
 OURS = "formwork"
+MEMORY = "memory"
 
 
 class Test:
@@ -132,6 +133,19 @@ def run_ours(model, test, options):
     return [{"side": OURS, "flash": None, "rate": json.loads(done.stdout)["free"]["median"], "others": others}]
 
 
+def beside_memory(measured, options):
+    """A turn of `measured`, and what the memory gave before and after it, in bytes a second."""
+    rates = [memory_rate(options)]
+    rows = measured()
+    rates.append(memory_rate(options))
+    return [*rows, {"side": MEMORY, "flash": None, "rate": statistics.mean(rates)}]
+
+
+def memory_rate(options):
+    told = subprocess.run([options.memory, str(options.threads)], capture_output=True, text=True, check=True).stdout
+    return float(re.search(r"([\d.]+) GB/s", told)[1]) * 1e9
+
+
 class Results:
     """What was measured, a record a line."""
 
@@ -162,7 +176,7 @@ class Results:
     def theirs(self, model, test):
         """The median of each build and flag of llama.cpp."""
         rates = self.rates(model, test)
-        return {key: statistics.median(of.values()) for key, of in rates.items() if key[0] != OURS}
+        return {key: statistics.median(of.values()) for key, of in rates.items() if key[0] not in (OURS, MEMORY)}
 
 
 def measure(model, test, peers, results, options):
@@ -172,7 +186,9 @@ def measure(model, test, peers, results, options):
     least = max(medians.values(), default=0) * options.keep
     turns = [None, *peers] if round_number % 2 == 0 else [*reversed(peers), None]
     for peer in turns:
-        if peer is None:
+        if peer is None and options.memory and test.kind == "decode":
+            rows = beside_memory(lambda: run_ours(model, test, options), options)
+        elif peer is None:
             rows = run_ours(model, test, options)
         else:
             kept = [flash for flash in options.flash or (0, 1) if medians.get((peer.name, flash), least) >= least]
@@ -197,14 +213,15 @@ def table_row(model, test, results, memory):
     row += [f"**{statistics.median(ratios):.2f}** ({min(ratios):.2f}–{max(ratios):.2f}, {len(ratios)})"]
     if memory:
         size = next(row["bytes"] for row in results.records if results.is_of(row, model, test) and "bytes" in row)
-        shares = [rate * size / memory / 1e9 for rate in (median, theirs[best])]
-        row += ["{:.0%} and {:.0%}".format(*shares) if test.kind == "decode" else ""]
+        given = rates.get((MEMORY, None), {})
+        shares = [ours[number] * size / given[number] for number in ours if number in given]
+        row += [f"{statistics.median(shares):.0%} ({min(shares):.0%}–{max(shares):.0%})" if shares else ""]
     return row
 
 
 def print_table(models, tests, results, memory):
     head = ["model", "test", "Formwork", "llama.cpp", "its build, flash attention", "ratio (range, rounds)"]
-    rows = [head + ["of the memory's speed"] * bool(memory)]
+    rows = [head + ["of what the memory gives"] * bool(memory)]
     rows += filter(None, (table_row(model, test, results, memory) for model in models for test in tests))
     rows.insert(1, ["---"] * len(rows[0]))
     for row in rows:
@@ -231,8 +248,9 @@ def main():
                         help="llama.cpp only with this flag for flash attention [both]")
     parser.add_argument("--others", type=float, default=0.05,
                         help="the most of all processors' time that others may have in a turn [%(default)s]")
-    parser.add_argument("--memory", type=float, metavar="GB/S",
-                        help="what the memory gives (memory.c), to say how much of it decode uses")
+    parser.add_argument("--memory", metavar="PROGRAM",
+                        help="memory.c, built: it runs before and after each turn of Formwork's decode, which tells how much of what the "
+                        "memory gives is used")
     parser.add_argument("--results", type=pathlib.Path, default="speed.jsonl", help="[%(default)s]")
     options = parser.parse_args()
     options.tests = options.tests or list(map(Test, DEFAULT_TESTS))

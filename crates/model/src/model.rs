@@ -190,6 +190,16 @@ impl Model {
         }
     }
 
+    /// Reads the weights that every token takes, with as many threads as compute, and does nothing else: no decoding of one token after
+    /// the other is faster than that. Gives how many bytes they are; `None` where nothing was read, because the weights are not in memory
+    /// of our own, or a token takes only some of them, as with experts.
+    pub fn read_weights(&self) -> Option<usize> {
+        match &self.backend {
+            Backend::Cpu(network) if network.spec().experts.is_none() => Some(network.read_weights()),
+            _ => None,
+        }
+    }
+
     /// A decoder over the model's weights. Decoders share the weights and nothing else.
     pub fn language_model(&self) -> Box<dyn LanguageModel> {
         match &self.backend {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
@@ -32,7 +32,7 @@ pub(super) fn prefill(args: &BenchPrefillArgs, json: Option<&Path>) -> Result<bo
     let done = |run: usize| bar.set_position(run as u64);
     let rates = throughput::prefill(&mut *model, &tokens, args.speed.runs.get(), done)?;
     bar.finish_and_clear();
-    report.write(&subject.measured("prefill", rates, None))?;
+    report.write(&subject.measured("prefill", rates))?;
     Ok(true)
 }
 
@@ -44,7 +44,12 @@ pub(super) fn decode(args: &BenchDecodeArgs, json: Option<&Path>) -> Result<bool
     let subject = Subject::open(&args.speed)?;
     let mut report = Report::new(json)?;
     let bar = progress_bar(args.speed.runs.get(), "runs")?;
-    let done = |run: usize| bar.set_position(run as u64);
+    let mut reading = Reading::default();
+    let done = |run: usize| {
+        // In turns with the runs: what memory gives may change from one second to the next.
+        reading.measure(&subject.model);
+        bar.set_position(run as u64);
+    };
     let (free, shaped) = match shape.zip(grammar) {
         None => (subject.decode(args, done)?, None),
         Some((shape, grammar)) => {
@@ -62,7 +67,7 @@ pub(super) fn decode(args: &BenchDecodeArgs, json: Option<&Path>) -> Result<bool
         }
     };
     bar.finish_and_clear();
-    report.write(&subject.measured("decode", free, shaped))?;
+    report.write(&Measured { reading, shaped, ..subject.measured("decode", free) })?;
     Ok(true)
 }
 
@@ -93,6 +98,33 @@ impl Shaped {
     /// Microseconds of masks and grammar states for each token. All runs make the same output, so the caches have it all.
     fn grammar_per_token(&self) -> f64 {
         self.grammar.as_secs_f64() * 1e6 / self.tokens.max(1) as f64
+    }
+}
+
+/// How fast the weights can be read, with nothing computed: the ceiling of decode.
+#[derive(Default)]
+struct Reading {
+    bytes: usize,
+    /// One token for each time that all were read.
+    rates: Rates,
+}
+
+impl Reading {
+    fn measure(&mut self, model: &Model) {
+        let start = Instant::now();
+        if let Some(bytes) = model.read_weights() {
+            self.bytes = bytes;
+            self.rates.push(1, start.elapsed());
+        }
+    }
+
+    fn gigabytes_per_second(&self) -> f64 {
+        self.rates.median() * self.bytes as f64 / 1e9
+    }
+
+    /// What decode has of it; `None` where nothing was read.
+    fn share(&self, decode: &Rates) -> Option<f64> {
+        (self.bytes > 0).then(|| decode.median() / self.rates.median())
     }
 }
 
@@ -176,9 +208,9 @@ impl Subject {
         Ok(prompt::encode(&self.tokenizer, &text)?)
     }
 
-    fn measured(&self, test: &'static str, free: Rates, shaped: Option<Shaped>) -> Measured<'_> {
-        let device = self.model.computes_on();
-        Measured { model: &self.name, test, device, threads: self.model.threads(), free, shaped }
+    fn measured(&self, test: &'static str, free: Rates) -> Measured<'_> {
+        let (device, threads) = (self.model.computes_on(), self.model.threads());
+        Measured { model: &self.name, test, device, threads, free, reading: Reading::default(), shaped: None }
     }
 }
 
@@ -190,6 +222,7 @@ struct Measured<'a> {
     threads: usize,
     /// Without a grammar.
     free: Rates,
+    reading: Reading,
     shaped: Option<Shaped>,
 }
 
@@ -201,6 +234,13 @@ impl Measured<'_> {
     fn as_json(&self) -> Value {
         let free = rates_as_json(&self.free);
         let mut result = json!({ "model": self.model, "test": self.test, "device": self.device, "threads": self.threads, "free": free });
+        if let Some(share) = self.reading.share(&self.free) {
+            result["reading"] = json!({
+                "bytes": self.reading.bytes,
+                "gb_per_s": self.reading.gigabytes_per_second(),
+                "share": share,
+            });
+        }
         if let Some(shaped) = &self.shaped {
             let mut figures = rates_as_json(&shaped.rates);
             figures["forced_share"] = json!(shaped.forced_share());
@@ -244,6 +284,10 @@ impl fmt::Display for Measured<'_> {
             "{}, {}, {}, {} {threads}: {}",
             self.model, self.test, self.device, self.threads, self.free
         )?;
+        if let Some(share) = self.reading.share(&self.free) {
+            let speed = self.reading.gigabytes_per_second();
+            write!(f, "; {:.0}% of reading the weights, {speed:.1} GB/s", share * 100.0)?;
+        }
         let Some(shaped) = &self.shaped else { return Ok(()) };
         let (forced, grammar) = (shaped.forced_share() * 100.0, shaped.grammar_per_token());
         write!(

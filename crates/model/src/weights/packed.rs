@@ -63,6 +63,11 @@ impl Packed {
         self.packing.is_nested()
     }
 
+    /// All matrices that were packed with this one.
+    pub(crate) fn neighbours(&self) -> &[u8] {
+        &self.memory
+    }
+
     /// What activations are rounded to where they meet the rows.
     pub(crate) const fn operand(&self) -> Operand {
         self.packing.encoding().operand()
