@@ -167,7 +167,9 @@ fn append(
     wanted: Wanted<'_>,
 ) -> Result<(), ModelError> {
     let runs = vec![Run { sequence, tokens, role, wanted }];
-    model.forward(&Batch { runs }).map(drop)
+    let logits = model.forward(&Batch { runs })?;
+    model.recycle(logits);
+    Ok(())
 }
 
 #[cfg(test)]

@@ -10,9 +10,34 @@ use crate::error::{GenerationError, GenerationKind};
 use crate::scheduler::{self, Need};
 use crate::sequence::{Feed, Progress, Sequence};
 
+/// What a sequence reads in a step.
+struct Turn {
+    sequence: Sequence,
+    /// Tokens of its prompt at most.
+    count: usize,
+    /// Those that wait for the end of its prompt, which is theirs, too.
+    followers: Vec<Sequence>,
+}
+
+impl Turn {
+    /// The turn of a sequence that none follows.
+    const fn new(sequence: Sequence, count: usize) -> Self {
+        Self { sequence, count, followers: Vec::new() }
+    }
+
+    fn feed(&self) -> Feed<'_> {
+        self.sequence.feed(self.count)
+    }
+
+    /// Whether it reads the end of its prompt.
+    fn ends_prompt(&self) -> bool {
+        matches!(self.sequence.need(), Need::Prompt { read, len } if self.count >= len - read)
+    }
+}
+
 impl Engine {
-    /// Feeds the running sequences: those that generate in one forward pass, and prompts in one each, since models read them
-    /// one after the other anyway, and one that fails then fails alone.
+    /// Feeds the running sequences, in one forward pass where results do not depend on what is in it. Where they do, models read
+    /// prompts one after the other anyway, and a prompt that goes alone fails alone.
     pub(crate) fn step(&mut self) {
         self.drop_unreadable();
         self.use_cache();
@@ -22,23 +47,37 @@ impl Engine {
         let (mut together, mut alone) = (Vec::new(), Vec::new());
         for ((sequence, need), count) in std::mem::take(&mut self.running).into_iter().zip(needs).zip(counts)
         {
+            let goes_alone = sequence.is_suspect();
             match need {
-                Need::Generated(_) if !sequence.is_suspect() => together.push(sequence),
-                Need::Generated(_) => alone.push((sequence, 0)),
-                Need::Prompt { .. } if count > 0 => alone.push((sequence, count)),
+                Need::Generated(_) if !goes_alone => together.push(Turn::new(sequence, 0)),
+                Need::Generated(_) => alone.push(Turn::new(sequence, 0)),
+                Need::Prompt { .. } if count > 0 => {
+                    let goes_alone = goes_alone || !self.model.is_batch_invariant();
+                    let turns = if goes_alone { &mut alone } else { &mut together };
+                    turns.push(Turn::new(sequence, count));
+                }
                 Need::Prompt { .. } | Need::Nothing => self.running.push(sequence),
             }
         }
+        self.gather_followers(together.iter_mut().chain(&mut alone));
         if !together.is_empty() {
             self.forward(together);
         }
-        for (sequence, count) in alone {
-            match sequence.need() {
-                Need::Prompt { .. } => self.read_prompt(sequence, count),
-                _ => self.forward(vec![sequence]),
-            }
+        for turn in alone {
+            self.forward(vec![turn]);
         }
         self.running.sort_by_key(Sequence::order);
+    }
+
+    /// Has the sequences that wait for what others read go with them, where these come to the end of it.
+    fn gather_followers<'t>(&mut self, turns: impl Iterator<Item = &'t mut Turn>) {
+        if !self.model.can_fork() {
+            return;
+        }
+        for turn in turns.filter(|turn| turn.ends_prompt()) {
+            let follows = |other: &mut Sequence| turn.sequence.reads_as(other);
+            turn.followers = self.running.extract_if(.., follows).collect();
+        }
     }
 
     /// Lets prompts begin with what was read of others.
@@ -91,34 +130,6 @@ impl Engine {
         self.running.iter().enumerate().map(need).collect()
     }
 
-    /// Reads the next `count` tokens of a prompt. Those that wait for its end get what came of it: the keys and values are
-    /// what they would have computed themselves, and so are the logits.
-    fn read_prompt(&mut self, mut sequence: Sequence, count: usize) {
-        let is_whole = sequence.feed(count).tokens.len() == sequence.prompt().len() - sequence.read();
-        let (followers, others) = std::mem::take(&mut self.running)
-            .into_iter()
-            .partition::<Vec<_>, _>(|other| is_whole && self.model.can_fork() && sequence.reads_as(other));
-        self.running = others;
-        let logits = self.pass(std::slice::from_ref(&(&sequence, count)), !followers.is_empty());
-        let logits = match logits {
-            Ok(logits) => logits,
-            Err(error) => {
-                self.running.extend(followers);
-                return self.settle(sequence, Err(error));
-            }
-        };
-        if is_whole {
-            self.keep(&sequence, sequence.prompt().len());
-        }
-        for mut follower in followers {
-            let progress = self.follow(&mut follower, &sequence, logits.rows(0));
-            self.settle(follower, progress);
-        }
-        let rows = wanted_rows(&sequence.feed(count), logits.rows(0));
-        let progress = contained(|| sequence.take_rows(count, &rows, false));
-        self.settle(sequence, progress);
-    }
-
     /// Takes what was read of a prompt that is broken off into the cache: who gave up may ask again.
     pub(crate) fn keep_begun(&mut self, sequence: &Sequence) {
         if let Need::Prompt { read, .. } = sequence.need() {
@@ -169,26 +180,54 @@ impl Engine {
         }
     }
 
-    /// One forward pass of sequences that generate. Where it fails, a sequence that was alone in it has failed; several read
-    /// everything again and go on alone, so that only those end which the fault is in.
-    fn forward(&mut self, scheduled: Vec<Sequence>) {
-        let feeds: Vec<(&Sequence, usize)> = scheduled.iter().map(|sequence| (sequence, 0)).collect();
-        let logits = self.pass(&feeds, false);
-        let is_alone = scheduled.len() == 1;
-        for (index, mut sequence) in scheduled.into_iter().enumerate() {
-            let count = sequence.feed(0).tokens.len();
-            let progress = match &logits {
-                Ok(logits) => self.take_rows(&mut sequence, count, logits.rows(index)),
-                Err(error) if is_alone => Err(error.clone()),
-                Err(_) => {
-                    self.model.close(sequence.id);
-                    sequence.start_over(self.model.open());
-                    self.running.push(sequence);
-                    continue;
+    /// One forward pass. Where it fails, a sequence that was alone in it has failed; several read everything again and go on
+    /// alone, so that only those end which the fault is in.
+    fn forward(&mut self, turns: Vec<Turn>) {
+        let logits = self.pass(&turns);
+        let is_alone = turns.len() == 1;
+        for (index, mut turn) in turns.into_iter().enumerate() {
+            match &logits {
+                Ok(logits) => self.take_turn(turn, logits.rows(index)),
+                Err(error) => {
+                    self.running.append(&mut turn.followers);
+                    if is_alone {
+                        self.settle(turn.sequence, Err(error.clone()));
+                    } else {
+                        self.model.close(turn.sequence.id);
+                        turn.sequence.start_over(self.model.open());
+                        self.running.push(turn.sequence);
+                    }
                 }
-            };
-            self.settle(sequence, progress);
+            }
         }
+        if let Ok(logits) = logits {
+            self.model.recycle(logits);
+        }
+    }
+
+    /// Gives a sequence what came of its turn. Those that wait for the end of its prompt get that: the keys and values are what they
+    /// would have computed themselves, and so are the logits.
+    fn take_turn(&mut self, turn: Turn, rows: &[Vec<f32>]) {
+        let ends_prompt = turn.ends_prompt();
+        let Turn { mut sequence, count, followers } = turn;
+        if ends_prompt {
+            self.keep(&sequence, sequence.prompt().len());
+        }
+        let is_followed = !followers.is_empty();
+        for mut follower in followers {
+            let progress = self.follow(&mut follower, &sequence, rows);
+            self.settle(follower, progress);
+        }
+        let feed = sequence.feed(count);
+        let fed = feed.tokens.len();
+        let progress = if is_followed {
+            let rows = wanted_rows(&feed, rows);
+            contained(|| sequence.take_rows(fed, &rows, false))
+        } else {
+            let is_partial = self.takes_largest(&feed);
+            self.take_rows(&mut sequence, fed, rows, is_partial)
+        };
+        self.settle(sequence, progress);
     }
 
     /// Gives a sequence the rows that it wanted, and takes back from the model what was drafted and not chosen, or has to be read
@@ -198,9 +237,9 @@ impl Engine {
         sequence: &mut Sequence,
         count: usize,
         rows: &[Vec<f32>],
+        is_partial: bool,
     ) -> Result<Progress, GenerationError> {
         let fed = sequence.read() + count;
-        let is_partial = self.takes_largest(&sequence.feed(0));
         let progress = contained(|| sequence.take_rows(count, rows, is_partial))?;
         if sequence.read() < fed && matches!(progress, Progress::Running) {
             self.model.truncate(sequence.id, sequence.read()).map_err(GenerationKind::model)?;
@@ -208,15 +247,15 @@ impl Engine {
         Ok(progress)
     }
 
-    /// The logits that sequences want, each with how many tokens of its prompt it may read; `whole` rows, if so asked.
-    fn pass(&mut self, scheduled: &[(&Sequence, usize)], whole: bool) -> Result<Logits, GenerationError> {
-        let feeds: Vec<Feed<'_>> = scheduled.iter().map(|(sequence, count)| sequence.feed(*count)).collect();
-        let runs = scheduled.iter().zip(&feeds).map(|((sequence, _), feed)| Run {
-            sequence: sequence.id,
+    /// The logits that sequences want: whole rows, where others want them, too.
+    fn pass(&mut self, turns: &[Turn]) -> Result<Logits, GenerationError> {
+        let feeds: Vec<Feed<'_>> = turns.iter().map(Turn::feed).collect();
+        let runs = turns.iter().zip(&feeds).map(|(turn, feed)| Run {
+            sequence: turn.sequence.id,
             tokens: &feed.tokens,
             role: feed.role,
             wanted: match feed.rows[..] {
-                _ if whole => Wanted::All,
+                _ if !turn.followers.is_empty() => Wanted::All,
                 [mask] if self.takes_largest(feed) => Wanted::Largest(mask),
                 [] => Wanted::Nothing,
                 [None] => Wanted::All,

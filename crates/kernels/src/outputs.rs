@@ -15,7 +15,8 @@ use std::ops::Range;
 /// use formwork_kernels::Outputs;
 ///
 /// let mut floats = [0.0; 6];
-/// let (mut first, mut rest) = Outputs::new(&mut floats, 3).split_at(1);
+/// let mut rest = Outputs::new(&mut floats, 3);
+/// let mut first = rest.split_off(1);
 /// first.token(1)[0] = 1.0;
 /// rest.token(1)[1] = 2.0;
 /// assert_eq!([0.0, 0.0, 0.0, 1.0, 0.0, 2.0], floats);
@@ -81,15 +82,17 @@ impl<'a> Outputs<'a> {
         Outputs { first, tokens: tokens.len(), ..*self }
     }
 
-    /// The first rows, and the others.
+    /// Takes the first rows off.
     ///
     /// # Panics
     /// When there are less rows.
     #[must_use]
-    pub fn split_at(self, rows: usize) -> (Self, Self) {
+    pub fn split_off(&mut self, rows: usize) -> Self {
         assert!(rows <= self.rows, "{} rows", self.rows);
-        let second = self.first.wrapping_add(rows);
-        (Self { rows, ..self }, Self { first: second, rows: self.rows - rows, ..self })
+        let first = Self { rows, ..*self };
+        self.first = self.first.wrapping_add(rows);
+        self.rows -= rows;
+        first
     }
 
     /// The first tokens, and the others.
@@ -124,7 +127,8 @@ mod tests {
     #[test]
     fn parts_are_apart_and_all_there_is() {
         let mut floats = [0.0; 3 * 7];
-        let (left, right) = Outputs::new(&mut floats, 7).split_at(4);
+        let mut right = Outputs::new(&mut floats, 7);
+        let left = right.split_off(4);
         let (above, below) = left.split_at_token(1);
         let (all, none) = right.split_at_token(3);
         assert_eq!((none.tokens(), none.rows()), (0, 3));

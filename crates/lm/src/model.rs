@@ -155,6 +155,11 @@ impl Logits {
     pub fn row(&self, index: usize) -> &[f32] {
         self.runs[index].last().map_or(&[], Vec::as_slice)
     }
+
+    /// The rows of all runs.
+    pub fn into_rows(self) -> impl Iterator<Item = Vec<f32>> {
+        self.runs.into_iter().flatten()
+    }
 }
 
 /// A causal language model with a KV cache per sequence.
@@ -223,4 +228,9 @@ pub trait LanguageModel: Send {
     /// When a sequence is not open, a token is outside the vocabulary, the context is full or the back end fails. The
     /// sequences of the batch are then in an unspecified state and should be closed.
     fn forward(&mut self, batch: &Batch<'_>) -> Result<Logits, ModelError>;
+
+    /// Takes back logits that are done with: the next may have their memory, which then need not be asked for and cleared.
+    fn recycle(&mut self, logits: Logits) {
+        drop(logits);
+    }
 }

@@ -54,11 +54,7 @@ pub(crate) fn add_scaled(team: &Team, rows: &mut [f32], other: &[f32], scale: f3
 }
 
 /// `gate = f(gate) * up`
-pub(crate) fn gated(team: &Team, activation: Activation, gate: &mut [f32], up: &[f32]) {
-    team.for_chunks(gate, ELEMENTS, |chunk, gate| gated_chunk(activation, gate, &up[chunk * ELEMENTS..]));
-}
-
-fn gated_chunk(activation: Activation, gate: &mut [f32], up: &[f32]) {
+pub(crate) fn gated(activation: Activation, gate: &mut [f32], up: &[f32]) {
     match activation {
         Activation::Silu => {
             for (g, u) in gate.iter_mut().zip(up) {
@@ -135,7 +131,7 @@ mod tests {
         let mut gate = [-6.0, -1.0, -0.25, 0.0, 0.5, 2.0, 9.0];
         let expected =
             gate.map(|x: f32| 0.5 * x * (1.0 + (SQRT_2_OVER_PI * (x + 0.044_715 * x * x * x)).tanh()));
-        gated_chunk(Activation::GeluTanh, &mut gate, &[1.0; 7]);
+        gated(Activation::GeluTanh, &mut gate, &[1.0; 7]);
         for (given, expected) in gate.iter().zip(expected) {
             assert!((given - expected).abs() < 1e-6, "{given} {expected}");
         }

@@ -1,8 +1,9 @@
 //! Causal attention of runs of tokens over their caches.
 //!
 //! The work is cut into pieces of a few tokens and a key-value head. All query heads of the tokens that share the key-value head
-//! read the cache together, block by block, several at a time. What a query gives does not depend on the others: it adds up
-//! the blocks in order, whoever reads along, so a run of tokens gives the same as its tokens one by one.
+//! read the cache together, block by block, several at a time; where there is but one such piece for each key-value head, a head's
+//! queries may be those of two threads. What a query gives does not depend on the others: it adds up the blocks in order, whoever
+//! reads along, so a run of tokens gives the same as its tokens one by one.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -16,7 +17,7 @@ use crate::ops::{softcap, softmax};
 use crate::spec::{LayerSpec, ModelSpec};
 
 /// Multiply-adds below which a second thread costs more than it brings.
-const PARALLEL_FROM: usize = 1 << 16;
+const PARALLEL_FROM: usize = 1 << 14;
 
 /// Tokens in a piece of work.
 const TOKENS: usize = 4;
@@ -35,12 +36,12 @@ pub(super) struct Run<'a> {
     pub(super) start: usize,
 }
 
-/// A few tokens from a run's `first` on, and one key-value head.
+/// A few tokens from a run's `first` on, and query heads of one key-value head.
 struct Piece<'a> {
     run: &'a Run<'a>,
-    head: usize,
+    heads: Range<usize>,
     first: usize,
-    /// `[tokens, heads / kv_heads * head_dim]`; taken when it is worked on.
+    /// `[tokens, heads * head_dim]`, of these heads; taken when it is worked on.
     out: Option<Outputs<'a>>,
 }
 
@@ -65,8 +66,9 @@ thread_local! {
 pub(super) fn attend(team: &Team, runs: &[Run<'_>], out: &mut [f32]) {
     let Some(Run { spec, .. }) = runs.first() else { return };
     let token_len = spec.heads * spec.head_dim;
-    // The query heads of one key-value head are neighbours.
-    let group_len = token_len / spec.kv_heads;
+    // A few tokens alone are shared out so that each thread has as many heads, and whole key-value heads where it can.
+    let is_alone = runs.len() == 1 && runs[0].tokens() <= TOKENS;
+    let shares = if is_alone { team.threads() } else { 1 };
     // Those of one token are on the stack.
     let mut pieces: SmallVec<[Piece<'_>; 64]> = SmallVec::new();
     let mut rest = Outputs::new(out, token_len);
@@ -75,17 +77,16 @@ pub(super) fn attend(team: &Team, runs: &[Run<'_>], out: &mut [f32]) {
         while first < run.tokens() {
             let tokens = TOKENS.min(run.tokens() - first);
             let (mut own, after) = rest.split_at_token(tokens);
-            for head in 0..spec.kv_heads {
-                let (out, others) = own.split_at(group_len);
-                pieces.push(Piece { run, head, first, out: Some(out) });
-                own = others;
+            for heads in parts(spec, shares) {
+                let out = own.split_off(heads.len() * spec.head_dim);
+                pieces.push(Piece { run, heads, first, out: Some(out) });
             }
             (rest, first) = (after, first + tokens);
         }
     }
     let one = |piece: &mut Piece<'_>| {
         if let Some(out) = piece.out.take() {
-            piece.run.piece(piece.head, piece.first, out);
+            piece.run.piece(piece.heads.clone(), piece.first, out);
         }
     };
     let work: usize = runs.iter().map(|run| run.queries.len() * (run.start + run.tokens())).sum();
@@ -94,6 +95,21 @@ pub(super) fn attend(team: &Team, runs: &[Run<'_>], out: &mut [f32]) {
     } else {
         team.for_each(&mut pieces, one);
     }
+}
+
+/// The query heads, cut where a key-value head ends, and into so many shares.
+fn parts(spec: &ModelSpec, shares: usize) -> impl Iterator<Item = Range<usize>> {
+    // The query heads of one key-value head are neighbours.
+    let group = spec.heads / spec.kv_heads;
+    let share_of = move |head: usize| head * shares / spec.heads;
+    let mut start = 0;
+    std::iter::from_fn(move || {
+        let end = (start + 1..=spec.heads)
+            .find(|&end| end.is_multiple_of(group) || share_of(end) != share_of(start))?;
+        let heads = start..end;
+        start = end;
+        Some(heads)
+    })
 }
 
 impl Run<'_> {
@@ -107,23 +123,21 @@ impl Run<'_> {
         self.layer.window.map_or(0, |window| to.saturating_sub(window))..to
     }
 
-    /// Attends from the heads of a few tokens that share a key-value head.
-    fn piece(&self, head: usize, first: usize, out: Outputs<'_>) {
+    /// Attends from some heads of a few tokens, which share a key-value head.
+    fn piece(&self, heads: Range<usize>, first: usize, out: Outputs<'_>) {
         let Self { spec, sinks, .. } = *self;
-        let heads = spec.heads / spec.kv_heads;
         let last = first + out.tokens() - 1;
         let blocks = self.seen(first).start / BLOCK..self.seen(last).end.div_ceil(BLOCK);
         let pairs = Query::pairs(spec.head_dim);
         ROOM.with_borrow_mut(|(scores, words)| {
-            let scores = room(scores, out.tokens() * heads * blocks.len() * BLOCK);
+            let scores = room(scores, out.tokens() * heads.len() * blocks.len() * BLOCK);
             let mut scores = scores.as_chunks_mut::<BLOCK>().0;
-            let mut words = room(words, out.tokens() * heads * pairs);
+            let mut words = room(words, out.tokens() * heads.len() * pairs);
             let mut all: SmallVec<[Head<'_>; 16]> = SmallVec::new();
             for (token, out) in (first..).zip(out.into_tokens()) {
                 let seen = self.seen(token);
                 let seen = seen.start - blocks.start * BLOCK..seen.end - blocks.start * BLOCK;
-                for (index, out) in out.chunks_exact_mut(spec.head_dim).enumerate() {
-                    let index = head * heads + index;
+                for (index, out) in heads.clone().zip(out.chunks_exact_mut(spec.head_dim)) {
                     let at = (token * spec.heads + index) * spec.head_dim;
                     let values = &self.queries[at..at + spec.head_dim];
                     let words = words.split_off_mut(..pairs).unwrap_or_default();
@@ -137,10 +151,11 @@ impl Run<'_> {
                     });
                 }
             }
-            self.attend_from(head, blocks, &mut all);
+            self.attend_from(heads.start * spec.kv_heads / spec.heads, blocks, &mut all);
         });
     }
 
+    /// Attends from heads to a key-value head.
     fn attend_from(&self, head: usize, blocks: Range<usize>, all: &mut [Head<'_>]) {
         for (index, block) in self.cache.blocks(head, blocks.clone()).enumerate() {
             for heads in all.chunks_mut(TOGETHER) {

@@ -1,9 +1,8 @@
 //! The feed-forward block of a layer: one for all tokens, or for each token some experts out of many.
 
 use super::layer::Pass;
-use super::product::{Rounding, products};
+use super::product::{Rounding, gated_products, products};
 use super::workspace::{Workspace, room};
-use crate::ops::gated;
 use crate::routing::route;
 use crate::spec::ExpertSpec;
 use crate::weights::{FeedForward, GatedLinear, LayerWeights, Linear, Packed};
@@ -27,9 +26,8 @@ impl Pass<'_> {
         let wide = tokens * weights.gate.weight.rows;
         // [tokens, feed_forward]
         let (gate, up) = (room(gate, wide), room(up, wide));
-        let parts = [(&weights.gate, &mut *gate), (&weights.up, &mut *up)];
-        products(self.team, rounded, roundings, &normed[..len], parts);
-        gated(self.team, self.spec.activation, gate, up);
+        let parts = [(&weights.gate, &mut *gate), (&weights.up, up)];
+        gated_products(self.team, rounded, roundings, &normed[..len], parts, self.spec.activation);
         products(self.team, rounded, roundings, gate, [(&weights.down, room(result, len))]);
     }
 

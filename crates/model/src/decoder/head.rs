@@ -14,6 +14,7 @@ use formwork_lm::{Wanted, masked};
 use formwork_vocab::TokenSet;
 
 use super::product::{Rounded, Rounding, all_rows, some_rows};
+use super::workspace::{LogitRows, Workspace, room};
 use super::{Network, Progress};
 use crate::ops::{rms_norm, scale, softcap};
 use crate::weights::Packed;
@@ -36,13 +37,9 @@ struct Row<'a> {
 
 impl Network {
     /// The logits that runs want after their last tokens, `[runs][rows][vocabulary]`.
-    pub(super) fn logits(
-        &self,
-        runs: &[Progress<'_>],
-        outlook: &mut Outlook,
-        rounded: &mut Rounded,
-    ) -> Vec<Vec<Vec<f32>>> {
+    pub(super) fn logits(&self, runs: &[Progress<'_>], workspace: &mut Workspace) -> Vec<Vec<Vec<f32>>> {
         let head = &self.weights.head;
+        let Workspace { head: outlook, rounded, logits, .. } = workspace;
         let is_sparse = |row: &Row<'_>| row.tokens.is_some_and(|set| set.count() * SPARSE < head.rows);
         let runs: Vec<_> = runs.iter().map(|progress| self.rows(progress)).collect();
         // Several tokens read the head together, and then it is read whole.
@@ -50,23 +47,42 @@ impl Network {
         let is_alone = runs.iter().flatten().filter(|row| !is_few(row)).count() == 1;
         let is_bounded = |row: &Row<'_>| row.is_largest && is_alone && !is_few(row) && self.has_bounds();
         let is_full = |row: &&Row<'_>| !is_bounded(row) && !is_sparse(row);
-        let x: Vec<f32> = runs.iter().flatten().filter(is_full).flat_map(|row| &row.x).copied().collect();
-        let full = all_rows(&self.team, rounded, head, &x);
-        let full = match full.len() {
-            len if len == head.rows => vec![full],
-            _ => full.chunks_exact(head.rows).map(<[f32]>::to_vec).collect(),
-        };
-        let mut full = full.into_iter();
+        let full: Vec<&Row<'_>> = runs.iter().flatten().filter(is_full).collect();
+        let mut full = self.full_logits(&full, logits, rounded).into_iter();
         let mut logits = |row: &Row<'_>| match row.tokens {
-            tokens if is_bounded(row) => self.largest_logits(&row.x, tokens, outlook, rounded),
-            Some(tokens) if is_sparse(row) => self.some_logits(&row.x, tokens, rounded),
-            tokens => {
-                let mut logits = full.next().unwrap_or_default();
-                self.finish(&mut logits);
-                masked(logits, tokens)
+            tokens if is_bounded(row) => {
+                self.largest_logits(&row.x, tokens, outlook, rounded, logits.take(head.rows))
             }
+            Some(tokens) if is_sparse(row) => {
+                self.some_logits(&row.x, tokens, rounded, logits.take(head.rows))
+            }
+            _ => full.next().unwrap_or_default(),
         };
         runs.iter().map(|rows| rows.iter().map(&mut logits).collect()).collect()
+    }
+
+    /// Rows of logits that are computed whole.
+    fn full_logits(&self, rows: &[&Row<'_>], logits: &mut LogitRows, rounded: &mut Rounded) -> Vec<Vec<f32>> {
+        let head = &self.weights.head;
+        let finished = |mut logits: Vec<f32>, row: &Row<'_>| {
+            self.finish(&mut logits);
+            masked(logits, row.tokens)
+        };
+        if let [row] = rows {
+            let mut logits = logits.take(head.rows);
+            all_rows(&self.team, rounded, head, &row.x, &mut logits);
+            return vec![finished(logits, row)];
+        }
+        let x: Vec<f32> = rows.iter().flat_map(|row| &row.x).copied().collect();
+        let mut out: Vec<Vec<f32>> = rows.iter().map(|_| logits.take(head.rows)).collect();
+        let together = room(&mut logits.together, rows.len() * head.rows);
+        all_rows(&self.team, rounded, head, &x, together);
+        let mut each: Vec<_> = out.iter_mut().zip(together.chunks_exact(head.rows)).zip(rows).collect();
+        self.team.for_each(&mut each, |((out, logits), row)| {
+            out.copy_from_slice(logits);
+            **out = finished(std::mem::take(*out), row);
+        });
+        out
     }
 
     /// The rows that a run wants, oldest first.
@@ -85,13 +101,19 @@ impl Network {
     }
 
     /// A row of logits of which only some tokens are wanted.
-    fn some_logits(&self, x: &[f32], wanted: &TokenSet, rounded: &mut Rounded) -> Vec<f32> {
+    fn some_logits(
+        &self,
+        x: &[f32],
+        wanted: &TokenSet,
+        rounded: &mut Rounded,
+        mut logits: Vec<f32>,
+    ) -> Vec<f32> {
         let head = &self.weights.head;
         let rows = wanted.iter().map(|token| token.0).filter(|&token| token < head.rows as u32);
         let rows: Vec<u32> = rows.collect();
         let mut some = some_rows(&self.team, rounded, head, x, &rows);
         self.finish(&mut some);
-        let mut logits = vec![f32::NEG_INFINITY; head.rows];
+        logits.fill(f32::NEG_INFINITY);
         for (&row, logit) in rows.iter().zip(some) {
             logits[row as usize] = logit;
         }
@@ -118,12 +140,12 @@ impl Network {
         wanted: Option<&TokenSet>,
         outlook: &mut Outlook,
         rounded: &mut Rounded,
+        mut logits: Vec<f32>,
     ) -> Vec<f32> {
         let head = &self.weights.head;
         let x = rounded.rows(&self.team, &[head.operand()], &[Rounding::Coarse], x)[0];
         let sketch = outlook.sketch(x);
         let rows = Rows { team: &self.team, head, wanted };
-        let mut logits = vec![f32::NEG_INFINITY; head.rows];
         let best = rows.upper_bounds(sketch, &mut logits);
         let least = best.map_or(f32::NEG_INFINITY, |row| {
             self.surely_less(head.tile(row / TILE_ROWS, x)[row % TILE_ROWS])

@@ -11,6 +11,11 @@ use crate::rope::Rotation;
 use crate::spec::ModelSpec;
 use crate::weights::{LayerWeights, Packed};
 
+/// Tokens of a segment whose keys and values are worth all threads.
+const LONG: usize = 16;
+/// Segments of less that are worth one.
+const WORTH: usize = 2;
+
 /// What the tokens on their way through the layers have in common.
 pub(super) struct Pass<'a> {
     pub(super) spec: &'a ModelSpec,
@@ -86,13 +91,25 @@ impl Pass<'_> {
             rms_norm_in_place(self.team, keys, &norm.key, spec.norm_epsilon);
         }
         let (mut rest, mut keys, mut values) = (&mut *queries, keys, &*values);
+        // Each of the long ones is shared out, and so are the short ones, whole.
+        let mut short: SmallVec<[_; 8]> = SmallVec::new();
         for segment in &mut *segments {
             let len = segment.tokens.len();
             let queries = rest.split_off_mut(..len * query_len).unwrap_or_default();
             let keys = keys.split_off_mut(..len * key_len).unwrap_or_default();
             let values = values.split_off(..len * key_len).unwrap_or_default();
-            self.write(index, segment, queries, (keys, values));
+            if len < LONG {
+                short.push((segment, queries, keys, values));
+            } else {
+                self.write(index, segment, queries, (keys, values));
+            }
         }
+        self.team.for_chunks(&mut short, WORTH, |_, short| {
+            for (segment, queries, keys, values) in short {
+                self.write(index, segment, queries, (keys, values));
+            }
+        });
+        drop(short);
         let mut runs: SmallVec<[Run<'_>; 2]> = SmallVec::new();
         let mut rest = &*queries;
         for segment in &*segments {

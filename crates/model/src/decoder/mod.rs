@@ -32,6 +32,8 @@ use crate::weights::{LayerWeights, Packed, Weights};
 
 /// Tokens that go through the layers together.
 const PIECE: usize = 256;
+/// So many more go with them where they are the last: a few tokens alone take long, since they read all weights.
+const MORE: usize = 32;
 
 /// What is computed with: shared by all decoders of a model.
 #[derive(Debug)]
@@ -133,7 +135,8 @@ impl Network {
     /// Takes runs through the model. The tokens of all share the reading of the weights.
     fn advance(&self, runs: &mut [Progress<'_>], workspace: &mut Workspace) {
         loop {
-            let mut room = PIECE;
+            let left = runs.iter().map(|progress| progress.rest.len()).sum();
+            let mut room = if left <= PIECE + MORE { left } else { PIECE };
             let mut segments = Vec::new();
             let mut lens = vec![0; runs.len()];
             for (progress, len) in runs.iter_mut().zip(&mut lens) {
@@ -288,8 +291,12 @@ impl LanguageModel for Decoder {
         let mut runs: Vec<Progress<'_>> = runs.collect();
         let (network, workspace) = (&*self.network, &mut self.workspace);
         network.advance(&mut runs, workspace);
-        let logits = network.logits(&runs, &mut workspace.head, &mut workspace.rounded);
+        let logits = network.logits(&runs, workspace);
         self.sequences.extend(runs.into_iter().map(|progress| (progress.run.sequence, progress.cache)));
         Ok(Logits::new(logits))
+    }
+
+    fn recycle(&mut self, logits: Logits) {
+        self.workspace.logits.give_back(logits.into_rows());
     }
 }

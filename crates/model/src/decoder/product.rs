@@ -7,6 +7,8 @@ use formwork_kernels::{Activation, GROUP, Operand, Outputs, Q8Block, Q16Block, T
 use smallvec::SmallVec;
 
 use super::workspace::room;
+use crate::ops::gated;
+use crate::spec::Activation as Gate;
 use crate::weights::{Linear, Packed};
 
 /// How exactly activations are rounded where they meet quantised weights.
@@ -34,16 +36,27 @@ pub(super) fn products<const N: usize>(
     rounded: &mut Rounded,
     roundings: &[Rounding],
     x: &[f32],
-    mut parts: [(&Linear<Packed>, &mut [f32]); N],
+    parts: [(&Linear<Packed>, &mut [f32]); N],
 ) {
-    let matrices = parts.each_mut().map(|(linear, out)| (&linear.weight, &mut **out));
-    all_products(team, rounded, roundings, x, matrices);
-    for (linear, out) in parts {
-        let Some(bias) = &linear.bias else { continue };
-        for (y, b) in out.iter_mut().zip(bias.iter().cycle()) {
-            *y += b;
+    let parts = parts.map(|(linear, out)| [Part::new(&linear.weight, linear.bias.as_deref(), out)]);
+    all_products(team, rounded, roundings, x, parts, |_| {});
+}
+
+/// The same with two matrices of as many rows: `gate = f(gate) * up`.
+pub(super) fn gated_products(
+    team: &Team,
+    rounded: &mut Rounded,
+    roundings: &[Rounding],
+    x: &[f32],
+    [gate, up]: [(&Linear<Packed>, &mut [f32]); 2],
+    activation: Gate,
+) {
+    let parts = [gate, up].map(|(linear, out)| Part::new(&linear.weight, linear.bias.as_deref(), out));
+    all_products(team, rounded, roundings, x, [parts], |[gate, up]| {
+        for token in 0..gate.out.tokens() {
+            gated(activation, gate.out.token(token), up.out.token(token));
         }
-    }
+    });
 }
 
 /// Bytes of weights in the largest and in the smallest piece of work for a thread. The largest fits the second-level
@@ -58,50 +71,80 @@ const MANY: usize = 16;
 /// Pieces that are shared out together: the list is on the stack.
 const PIECES: usize = 256;
 
-/// Some tiles of a matrix, and where their products go.
-struct Piece<'a> {
+/// Tiles of a matrix, what is added to their products, and where these go.
+struct Part<'a> {
     matrix: &'a Packed,
     first_tile: usize,
+    /// Of these rows.
+    bias: Option<&'a [f32]>,
+    /// `[tokens, rows]`
     out: Outputs<'a>,
 }
 
-fn all_products<const N: usize>(
+impl<'a> Part<'a> {
+    /// All of a matrix.
+    fn new(matrix: &'a Packed, bias: Option<&'a [f32]>, out: &'a mut [f32]) -> Self {
+        Self { matrix, first_tile: 0, bias, out: Outputs::new(out, matrix.rows) }
+    }
+
+    /// Takes the first tiles off.
+    fn split_off(&mut self, tiles: usize) -> Self {
+        let first_tile = self.first_tile;
+        self.first_tile += tiles;
+        let out = self.out.split_off(self.out.rows().min(tiles * TILE_ROWS));
+        let bias = self.bias.as_mut().and_then(|bias| bias.split_off(..out.rows()));
+        Self { matrix: self.matrix, first_tile, bias, out }
+    }
+
+    fn compute(&mut self, x: &[Activation<'_>]) {
+        self.matrix.products(self.first_tile, x, self.out.of(0..x.len()));
+        let Some(bias) = self.bias else { return };
+        for token in 0..x.len() {
+            for (y, b) in self.out.token(token).iter_mut().zip(bias) {
+                *y += b;
+            }
+        }
+    }
+}
+
+/// The products of `N` groups of `M` matrices with as many rows, of which the same rows go together, and then to `then`.
+fn all_products<const N: usize, const M: usize>(
     team: &Team,
     rounded: &mut Rounded,
     roundings: &[Rounding],
     x: &[f32],
-    matrices: [(&Packed, &mut [f32]); N],
+    groups: [[Part<'_>; M]; N],
+    then: impl Fn(&mut [Part<'_>; M]) + Sync,
 ) {
     if roundings.is_empty() {
         return;
     }
-    let operands = matrices.each_ref().map(|(matrix, _)| matrix.operand());
+    let parts = groups.as_flattened();
+    let operands: SmallVec<[Operand; 4]> = parts.iter().map(|part| part.matrix.operand()).collect();
     let x = rounded.rows(team, &operands, roundings, x);
-    let bytes: usize = matrices.iter().map(|(matrix, _)| matrix.rows / TILE_ROWS * matrix.tile_bytes()).sum();
+    let bytes_of = |part: &Part<'_>| part.matrix.rows / TILE_ROWS * part.matrix.tile_bytes();
+    let bytes: usize = parts.iter().map(bytes_of).sum();
     let is_many = roundings.len() >= MANY;
     let count = if is_many { FOR_MANY } else { FOR_FEW } * team.threads();
     let piece_bytes = (bytes / count).clamp(SMALLEST_PIECE, LARGEST_PIECE);
-    let mut pieces: SmallVec<[Piece<'_>; PIECES]> = SmallVec::new();
-    let compute = |pieces: &mut [Piece<'_>]| {
-        team.for_each(pieces, |Piece { matrix, first_tile, out }| {
-            matrix.products(*first_tile, &x, out.of(0..x.len()));
+    let mut pieces: SmallVec<[[Part<'_>; M]; PIECES]> = SmallVec::new();
+    let compute = |pieces: &mut [[Part<'_>; M]]| {
+        team.for_each(pieces, |parts| {
+            parts.iter_mut().for_each(|part| part.compute(&x));
+            then(parts);
         });
     };
-    for (matrix, out) in matrices {
-        let tiles = (piece_bytes / matrix.tile_bytes()).max(1);
+    for mut rest in groups {
+        let tile_bytes: usize = rest.iter().map(|part| part.matrix.tile_bytes()).sum();
+        let tiles = (piece_bytes / tile_bytes).max(1);
         // Some kernels have many tokens meet two tiles at once.
         let tiles = if is_many { tiles.next_multiple_of(2) } else { tiles };
-        let mut rest = Outputs::new(out, matrix.rows);
-        let mut first_tile = 0;
-        while rest.rows() > 0 {
-            let rows = rest.rows().min(tiles * TILE_ROWS);
-            let (out, after) = rest.split_at(rows);
+        while rest[0].out.rows() > 0 {
             if pieces.len() == PIECES {
                 compute(&mut pieces);
                 pieces.clear();
             }
-            pieces.push(Piece { matrix, first_tile, out });
-            (rest, first_tile) = (after, first_tile + tiles);
+            pieces.push(rest.each_mut().map(|part| part.split_off(tiles)));
         }
     }
     compute(&mut pieces);
@@ -187,12 +230,9 @@ impl Rounded {
 }
 
 /// The products of `x`, `[tokens, columns]`, with the rows of `matrix`: `[tokens, rows]`.
-pub(super) fn all_rows(team: &Team, rounded: &mut Rounded, matrix: &Packed, x: &[f32]) -> Vec<f32> {
-    let tokens = x.len() / matrix.columns;
-    let roundings: SmallVec<[Rounding; 8]> = SmallVec::from_elem(Rounding::Coarse, tokens);
-    let mut out = vec![0.0; tokens * matrix.rows];
-    all_products(team, rounded, &roundings, x, [(matrix, &mut out)]);
-    out
+pub(super) fn all_rows(team: &Team, rounded: &mut Rounded, matrix: &Packed, x: &[f32], out: &mut [f32]) {
+    let roundings: SmallVec<[Rounding; 8]> = SmallVec::from_elem(Rounding::Coarse, x.len() / matrix.columns);
+    all_products(team, rounded, &roundings, x, [[Part::new(matrix, None, out)]], |_| {});
 }
 
 /// Tiles that are worth a thread.

@@ -19,6 +19,33 @@ pub(super) struct Workspace {
     pub(super) up: Vec<f32>,
     pub(super) rounded: Rounded,
     pub(super) head: Outlook,
+    pub(super) logits: LogitRows,
+}
+
+/// Rows of logits.
+#[derive(Debug, Default)]
+pub(super) struct LogitRows {
+    /// Of several tokens at once, `[tokens, vocabulary]`.
+    pub(super) together: Vec<f32>,
+    /// Those that came back.
+    spare: Vec<Vec<f32>>,
+}
+
+impl LogitRows {
+    /// Rows that are kept.
+    const MOST: usize = 32;
+
+    /// A row of so many elements; what is in them does not count.
+    pub(super) fn take(&mut self, len: usize) -> Vec<f32> {
+        let mut row = self.spare.pop().unwrap_or_default();
+        row.resize(len, 0.0);
+        row
+    }
+
+    pub(super) fn give_back(&mut self, rows: impl Iterator<Item = Vec<f32>>) {
+        let room = Self::MOST - self.spare.len();
+        self.spare.extend(rows.take(room));
+    }
 }
 
 /// The first `len` elements, of which there are so many afterwards; what is in them does not count.
