@@ -134,16 +134,22 @@ def run_ours(model, test, options):
 
 
 def beside_memory(measured, options):
-    """A turn of `measured`, and what the memory gave before and after it, in bytes a second."""
-    rates = [memory_rate(options)]
+    """A turn of `measured`, and what the memory gave before and after it, in bytes a second; nothing of that where others disturbed it."""
+    before = memory_rate(options)
     rows = measured()
-    rates.append(memory_rate(options))
-    return [*rows, {"side": MEMORY, "flash": None, "rate": statistics.mean(rates)}]
+    after = memory_rate(options)
+    if rows and before and after:
+        rows.append({"side": MEMORY, "flash": None, "rate": statistics.mean([before, after])})
+    return rows
 
 
 def memory_rate(options):
-    told = subprocess.run([options.memory, str(options.threads)], capture_output=True, text=True, check=True).stdout
-    return float(re.search(r"([\d.]+) GB/s", told)[1]) * 1e9
+    done, _ = run([options.memory, options.threads], options)
+    if done is None:
+        return None
+    if done.returncode:
+        sys.exit(f"{options.memory}: {done.stderr}")
+    return float(re.search(r"([\d.]+) GB/s", done.stdout)[1]) * 1e9
 
 
 class Results:

@@ -181,27 +181,37 @@ impl Engine {
     }
 
     /// One forward pass. Where it fails, a sequence that was alone in it has failed; several read everything again and go on
-    /// alone, so that only those end which the fault is in.
+    /// alone, so that only those end which the fault is in, and so do those that waited for a prompt of it.
     fn forward(&mut self, turns: Vec<Turn>) {
         let logits = self.pass(&turns);
         let is_alone = turns.len() == 1;
-        for (index, mut turn) in turns.into_iter().enumerate() {
+        for (index, turn) in turns.into_iter().enumerate() {
             match &logits {
                 Ok(logits) => self.take_turn(turn, logits.rows(index)),
                 Err(error) => {
-                    self.running.append(&mut turn.followers);
+                    let mut again = turn.followers;
                     if is_alone {
                         self.settle(turn.sequence, Err(error.clone()));
                     } else {
-                        self.model.close(turn.sequence.id);
-                        turn.sequence.start_over(self.model.open());
-                        self.running.push(turn.sequence);
+                        again.push(turn.sequence);
+                    }
+                    for mut sequence in again {
+                        self.model.close(sequence.id);
+                        sequence.start_over(self.model.open());
+                        self.running.push(sequence);
                     }
                 }
             }
         }
         if let Ok(logits) = logits {
-            self.model.recycle(logits);
+            let model = &mut self.model;
+            let recycled = contained(|| {
+                model.recycle(logits);
+                Ok(())
+            });
+            if let Err(error) = recycled {
+                tracing::debug!(%error, "logits could not be given back");
+            }
         }
     }
 

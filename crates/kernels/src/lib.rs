@@ -168,7 +168,7 @@ pub use self::outputs::Outputs;
 pub use self::packed::{PackedRows, pack};
 pub use self::packing::Packing;
 pub use self::products::Tier;
-pub use self::team::Team;
+pub use self::team::{RowGroup, Team};
 pub use self::words::Q16Block;
 
 /// `a * b + c`, fused where the target does that in one instruction.

@@ -33,6 +33,8 @@ pub struct Outputs<'a> {
 
 // SAFETY: it is as many `&mut [f32]` as there are tokens.
 unsafe impl Send for Outputs<'_> {}
+// SAFETY: who shares it can reach no element.
+unsafe impl Sync for Outputs<'_> {}
 
 impl<'a> Outputs<'a> {
     /// `floats` as so many outputs for each token.
@@ -93,6 +95,14 @@ impl<'a> Outputs<'a> {
         self.first = self.first.wrapping_add(rows);
         self.rows -= rows;
         first
+    }
+
+    /// The rows from `first` on, `len` of them or as many as there are.
+    ///
+    /// # Safety
+    /// There is such a row, and as long as what comes back lives nobody else has one of these.
+    pub(crate) unsafe fn rows_from(&self, first: usize, len: usize) -> Outputs<'_> {
+        Outputs { first: self.first.wrapping_add(first), rows: len.min(self.rows - first), ..*self }
     }
 
     /// The first tokens, and the others.

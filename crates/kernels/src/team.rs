@@ -25,10 +25,37 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::outputs::Outputs;
+
 /// How long a thread waits for the next region before it sleeps: more than what lies between two tokens, which is sampling and masks.
 const SPIN: Duration = Duration::from_micros(200);
 /// Looks at a region's state, some microseconds of them, before a thread that waits offers its processor to others.
 const LOOKS: usize = 128;
+
+/// Outputs of which the same rows go together.
+#[derive(Debug)]
+pub struct RowGroup<'a, const M: usize> {
+    outputs: [Outputs<'a>; M],
+    rows: usize,
+    at_once: usize,
+}
+
+impl<'a, const M: usize> RowGroup<'a, M> {
+    /// Outputs of as many rows, of which `at_once` make a piece of work.
+    ///
+    /// # Panics
+    /// When there are none, they have not as many rows, or `at_once` is 0.
+    pub fn new(outputs: [Outputs<'a>; M], at_once: usize) -> Self {
+        let rows = outputs[0].rows();
+        assert!(outputs.iter().all(|outputs| outputs.rows() == rows), "as many rows of all outputs");
+        assert!(at_once > 0, "rows of a piece");
+        Self { outputs, rows, at_once }
+    }
+
+    const fn chunks(&self) -> usize {
+        self.rows.div_ceil(self.at_once)
+    }
+}
 
 /// Threads that take pieces of work together, with the one that has the work.
 ///
@@ -152,14 +179,45 @@ impl Team {
     /// # Panics
     /// When `len` is 0, or `task` panics, then after all others are done.
     pub fn for_chunks<T: Send>(&self, elements: &mut [T], len: usize, task: impl Fn(usize, &mut [T]) + Sync) {
-        let chunks = elements.len().div_ceil(len);
-        if chunks <= 1 || self.workers.is_empty() || self.shared.is_led.0.swap(true, Acquire) {
-            elements.chunks_mut(len).enumerate().for_each(|(index, chunk)| task(index, chunk));
-            return;
-        }
         let all = Elements { first: elements.as_mut_ptr(), count: elements.len() };
-        // SAFETY: this thread leads, and each index is taken once.
-        self.lead(chunks, &|index| task(index, unsafe { all.chunk(index, len) }));
+        // SAFETY: each index is taken once.
+        self.share(elements.len().div_ceil(len), &|index| task(index, unsafe { all.chunk(index, len) }));
+    }
+
+    /// Calls `task` with the rows of some outputs, a few at a time: with the index of a group, the first of the rows, and these of all outputs of
+    /// the group.
+    ///
+    /// # Panics
+    /// When `task` does, after all others are done.
+    pub fn for_rows<const M: usize>(
+        &self,
+        groups: &mut [RowGroup<'_, M>],
+        task: impl Fn(usize, usize, [Outputs<'_>; M]) + Sync,
+    ) {
+        let groups = &*groups;
+        let count = groups.iter().map(RowGroup::chunks).sum();
+        self.share(count, &|mut index| {
+            for (which, group) in groups.iter().enumerate() {
+                if index < group.chunks() {
+                    let first = index * group.at_once;
+                    let rows = std::array::from_fn(|output| {
+                        // SAFETY: each index is taken once, and with it these rows; the groups are borrowed as long.
+                        unsafe { group.outputs[output].rows_from(first, group.at_once) }
+                    });
+                    return task(which, first, rows);
+                }
+                index -= group.chunks();
+            }
+        });
+    }
+
+    /// Has pieces of a task done, together if that is possible.
+    fn share<F: Fn(usize) + Sync>(&self, count: usize, task: &F) {
+        if count <= 1 || self.workers.is_empty() || self.shared.is_led.0.swap(true, Acquire) {
+            (0..count).for_each(task);
+        } else {
+            self.lead(count, task);
+        }
     }
 
     /// Has all pieces of a task done.
@@ -335,6 +393,35 @@ mod tests {
                     }
                 });
                 assert!(elements.into_iter().eq(1..=count));
+            }
+        }
+    }
+
+    #[test]
+    fn each_row_is_written_once() {
+        for threads in [1, 2, 5] {
+            let team = team(threads);
+            for (rows, at_once) in [(1, 1), (7, 3), (64, 16), (100, 200), (0, 4)] {
+                let mut floats = vec![0.0; 6 * 3 * rows.max(1)];
+                let mut parts =
+                    floats.chunks_mut(3 * rows.max(1)).map(|part| Outputs::new(part, rows.max(1)));
+                let mut next = || parts.next().unwrap().split_off(rows);
+                let mut groups: [_; 3] = std::array::from_fn(|_| RowGroup::new([next(), next()], at_once));
+                team.for_rows(&mut groups, |group, first, outputs| {
+                    for (which, mut outputs) in outputs.into_iter().enumerate() {
+                        assert_eq!(outputs.rows(), at_once.min(rows - first));
+                        for token in 0..outputs.tokens() {
+                            for (row, out) in (first..).zip(outputs.token(token)) {
+                                *out += (1000 * group + 100 * which + row + 1) as f32;
+                            }
+                        }
+                    }
+                });
+                for (part, floats) in floats.chunks(3 * rows.max(1)).enumerate() {
+                    for (row, out) in floats.iter().enumerate().filter(|_| rows > 0) {
+                        assert_eq!(*out, (1000 * (part / 2) + 100 * (part % 2) + row % rows + 1) as f32);
+                    }
+                }
             }
         }
     }

@@ -190,9 +190,9 @@ impl Model {
         }
     }
 
-    /// Reads the weights that every token takes, with as many threads as compute, and does nothing else: no decoding of one token after
-    /// the other is faster than that. Gives how many bytes they are; `None` where nothing was read, because the weights are not in memory
-    /// of our own, or a token takes only some of them, as with experts.
+    /// Reads the weights that every token takes whose logits are all computed, with as many threads as compute, and does nothing else: what
+    /// decoding one token after the other may be compared with. Gives how many bytes they are; `None` where nothing was read, because the
+    /// weights are not in memory of our own, or a token takes only some of them, as with experts.
     pub fn read_weights(&self) -> Option<usize> {
         match &self.backend {
             Backend::Cpu(network) if network.spec().experts.is_none() => Some(network.read_weights()),

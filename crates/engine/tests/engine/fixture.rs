@@ -46,11 +46,20 @@ pub(crate) fn babble(tokens: &[TokenId], row: &mut [f32]) {
 
 /// A model that others can look at while an engine has it.
 #[derive(Clone)]
-pub(crate) struct Shared(Arc<Mutex<ScriptedModel>>);
+pub(crate) struct Shared {
+    model: Arc<Mutex<ScriptedModel>>,
+    is_batch_invariant: bool,
+}
 
 impl Shared {
+    /// One that does not say that what shares a pass changes nothing, so that prompts go alone and nothing is drafted unasked.
     pub(crate) fn new(model: ScriptedModel) -> Self {
-        Self(Arc::new(Mutex::new(model)))
+        Self { model: Arc::new(Mutex::new(model)), is_batch_invariant: false }
+    }
+
+    /// The same where it says so, or does not.
+    pub(crate) fn batch_invariant(self, is_batch_invariant: bool) -> Self {
+        Self { is_batch_invariant, ..self }
     }
 
     pub(crate) fn babbling(context: usize) -> Self {
@@ -62,7 +71,7 @@ impl Shared {
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut ScriptedModel) -> T) -> T {
-        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut self.model.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -90,6 +99,9 @@ impl LanguageModel for Shared {
     }
     fn can_fork(&self) -> bool {
         self.with(|model| model.can_fork())
+    }
+    fn is_batch_invariant(&self) -> bool {
+        self.is_batch_invariant
     }
     fn fork(&mut self, sequence: SequenceId, len: usize) -> Result<SequenceId, ModelError> {
         self.with(|model| model.fork(sequence, len))

@@ -1,5 +1,8 @@
 //! What goes wrong in one generation is no concern of the others.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use formwork_engine::{EngineOptions, Output, Pooling, Request, Sampling};
 use formwork_lm::{Batch, LanguageModel, Logits, ModelError, ScriptedModel, SequenceId};
 
@@ -29,19 +32,56 @@ fn a_panic_ends_only_the_generation_that_it_is_in() {
     };
     let alone = start(Shared::babbling(600), EngineOptions::default());
     let expected: Vec<_> = (0..4).map(|index| run(&alone, &asked(index))).collect();
-    let model = touchy();
-    let engine = start(model.clone(), EngineOptions::default());
-    let mut generations: Vec<_> = (0..4).map(|index| engine.generate(asked(index)).unwrap()).collect();
-    let error = generations.remove(2).collect().unwrap_err();
-    assert_eq!(error.to_string(), "the generation panicked");
-    for (generation, index) in generations.into_iter().zip([0, 1, 3]) {
-        let given = told(generation);
-        assert_eq!(given.text, expected[index].text);
-        assert_eq!(given.finish().usage, expected[index].finish().usage);
+    for is_batch_invariant in [false, true] {
+        let model = touchy().batch_invariant(is_batch_invariant);
+        let engine = start(model.clone(), EngineOptions::default());
+        let mut generations: Vec<_> = (0..4).map(|index| engine.generate(asked(index)).unwrap()).collect();
+        let error = generations.remove(2).collect().unwrap_err();
+        assert_eq!(error.to_string(), "the generation panicked");
+        for (generation, index) in generations.into_iter().zip([0, 1, 3]) {
+            let given = told(generation);
+            assert_eq!(given.text, expected[index].text);
+            assert_eq!(given.finish().usage, expected[index].finish().usage);
+        }
+        assert_eq!((engine.stats().failed, engine.stats().finished), (1, 3));
+        assert_eq!(model.open_sequences(), 0);
     }
-    assert_eq!((engine.stats().failed, engine.stats().finished), (1, 3));
-    assert_eq!(model.open_sequences(), 0);
     std::panic::set_hook(hook);
+}
+
+/// However many ask it at once.
+#[test]
+fn a_prompt_that_fails_costs_others_one_reading() {
+    let asked = Request { max_tokens: Some(40), ..request("Say something>") };
+    let expected = run(&start(Shared::babbling(600), EngineOptions::default()), &asked);
+    let (permit, permits) = std::sync::mpsc::channel();
+    let fed = Arc::new(AtomicUsize::new(0));
+    let rows = Arc::clone(&fed);
+    let model = ScriptedModel::new(VOCABULARY, 600, move |tokens, row| {
+        let _ = permits.recv();
+        rows.fetch_add(1, Ordering::Relaxed);
+        assert!(!tokens.starts_with(&crate::fixture::tokens("loud")), "too loud");
+        babble(tokens, row);
+    });
+    let model = Shared::new(model).batch_invariant(true);
+    let options = EngineOptions { speculate: Some(0), ..EngineOptions::default() };
+    let engine = start(model.clone(), options);
+    let mut quiet = engine.generate(asked).unwrap();
+    permit.send(()).unwrap();
+    assert!(matches!(quiet.blocking_next(), Some(Output::Text(_) | Output::Token(_))));
+    // It waits for its second row while the others come.
+    let loud = engine.generate_many(&request("loud>"), 5).unwrap();
+    drop(permit);
+    for generation in loud {
+        assert_eq!(generation.collect().unwrap_err().to_string(), "the generation panicked");
+    }
+    let told = told(quiet);
+    assert_eq!(told.finish().usage.completion_tokens, expected.finish().usage.completion_tokens);
+    assert!(expected.text.ends_with(&told.text), "{} and {}", expected.text, told.text);
+    // Each failure is one row, and the quiet one has one more for the pass that failed.
+    let fed = fed.load(Ordering::Relaxed);
+    assert!(fed <= 40 + 5 + 2, "{fed} rows");
+    assert_eq!(model.open_sequences(), 0);
 }
 
 #[test]

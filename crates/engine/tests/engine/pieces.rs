@@ -1,4 +1,4 @@
-//! A model whose results depend on how a prompt is cut, as those of real ones do by rounding.
+//! A model whose results depend on how a prompt is cut, as those of real ones do by rounding, but on nothing else in a pass.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,9 +19,15 @@ type Sequences = HashMap<SequenceId, Vec<u64>>;
 pub(crate) struct Pieces {
     sequences: Arc<Mutex<Sequences>>,
     next: u32,
+    /// Whether it says that what shares a pass changes nothing.
+    is_batch_invariant: bool,
 }
 
 impl Pieces {
+    pub(crate) fn new(is_batch_invariant: bool) -> Self {
+        Self { is_batch_invariant, ..Self::default() }
+    }
+
     pub(crate) fn open_sequences(&self) -> usize {
         self.with(|sequences| sequences.len())
     }
@@ -93,6 +99,9 @@ impl LanguageModel for Pieces {
     }
     fn can_fork(&self) -> bool {
         true
+    }
+    fn is_batch_invariant(&self) -> bool {
+        self.is_batch_invariant
     }
     fn fork(&mut self, sequence: SequenceId, len: usize) -> Result<SequenceId, ModelError> {
         let states = self.with(|sequences| sequences[&sequence][..len].to_vec());

@@ -48,7 +48,7 @@ fn a_request_gives_the_same_tokens_alone_and_among_others_and_with_any_cache() {
     let mut random = Random(5);
     let (mut cached, mut drafted, mut accepted) = (0, 0, 0);
     for round in 0..40 {
-        let model = Pieces::default();
+        let model = Pieces::new(random.below(2) == 0);
         let options = EngineOptions {
             parallel: 1 + random.below(6),
             step_tokens: 1 + random.below(500),

@@ -1,8 +1,8 @@
 //! Causal attention of runs of tokens over their caches.
 //!
 //! The work is cut into pieces of a few tokens and a key-value head. All query heads of the tokens that share the key-value head
-//! read the cache together, block by block, several at a time; where there is but one such piece for each key-value head, a head's
-//! queries may be those of two threads. What a query gives does not depend on the others: it adds up the blocks in order, whoever
+//! read the cache together, block by block, several at a time; where there is but one such piece for each key-value head, its
+//! queries may be those of several threads. What a query gives does not depend on the others: it adds up the blocks in order, whoever
 //! reads along, so a run of tokens gives the same as its tokens one by one.
 
 use std::cell::RefCell;
@@ -16,7 +16,7 @@ use super::workspace::room;
 use crate::ops::{softcap, softmax};
 use crate::spec::{LayerSpec, ModelSpec};
 
-/// Multiply-adds below which a second thread costs more than it brings.
+/// Multiply-adds below which a second thread costs more than it brings: some 3 µs.
 const PARALLEL_FROM: usize = 1 << 14;
 
 /// Tokens in a piece of work.
@@ -77,7 +77,7 @@ pub(super) fn attend(team: &Team, runs: &[Run<'_>], out: &mut [f32]) {
         while first < run.tokens() {
             let tokens = TOKENS.min(run.tokens() - first);
             let (mut own, after) = rest.split_at_token(tokens);
-            for heads in parts(spec, shares) {
+            for heads in parts(spec.heads, spec.kv_heads, shares) {
                 let out = own.split_off(heads.len() * spec.head_dim);
                 pieces.push(Piece { run, heads, first, out: Some(out) });
             }
@@ -98,17 +98,15 @@ pub(super) fn attend(team: &Team, runs: &[Run<'_>], out: &mut [f32]) {
 }
 
 /// The query heads, cut where a key-value head ends, and into so many shares.
-fn parts(spec: &ModelSpec, shares: usize) -> impl Iterator<Item = Range<usize>> {
+fn parts(heads: usize, kv_heads: usize, shares: usize) -> impl Iterator<Item = Range<usize>> {
     // The query heads of one key-value head are neighbours.
-    let group = spec.heads / spec.kv_heads;
-    let share_of = move |head: usize| head * shares / spec.heads;
+    let group = heads / kv_heads;
+    let share_of = move |head: usize| head * shares / heads;
     let mut start = 0;
     std::iter::from_fn(move || {
-        let end = (start + 1..=spec.heads)
-            .find(|&end| end.is_multiple_of(group) || share_of(end) != share_of(start))?;
-        let heads = start..end;
-        start = end;
-        Some(heads)
+        let end =
+            (start + 1..=heads).find(|&end| end.is_multiple_of(group) || share_of(end) != share_of(start))?;
+        Some(std::mem::replace(&mut start, end)..end)
     })
 }
 
@@ -196,4 +194,28 @@ fn add(heads: &mut [Head<'_>], index: usize, block: &KvBlock) {
         outs.push(&mut **out);
     }
     add_values(&weights, block, &mut outs);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_are_shared_out_evenly_and_by_groups() {
+        assert_eq!(parts(9, 3, 1).collect::<Vec<_>>(), [0..3, 3..6, 6..9]);
+        assert_eq!(parts(9, 3, 2).collect::<Vec<_>>(), [0..3, 3..5, 5..6, 6..9]);
+        assert_eq!(parts(4, 1, 2).collect::<Vec<_>>(), [0..2, 2..4]);
+        assert_eq!(parts(32, 8, 2).collect::<Vec<_>>(), parts(32, 8, 1).collect::<Vec<_>>());
+        for (heads, kv_heads) in [(9, 3), (14, 2), (8, 1), (4, 4), (32, 8)] {
+            for shares in 1..=40 {
+                let parts: Vec<_> = parts(heads, kv_heads, shares).collect();
+                assert!(parts.iter().all(|part| !part.is_empty()));
+                assert!(parts.iter().cloned().flatten().eq(0..heads), "{heads} heads, {shares} shares");
+                let group = |head: usize| head * kv_heads / heads;
+                assert!(parts.iter().all(|part| group(part.start) == group(part.end - 1)));
+                let most = parts.iter().map(ExactSizeIterator::len).max().unwrap();
+                assert!(most <= heads.div_ceil(shares).max(1), "{heads} heads, {shares} shares");
+            }
+        }
+    }
 }

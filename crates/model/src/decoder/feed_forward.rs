@@ -1,7 +1,7 @@
 //! The feed-forward block of a layer: one for all tokens, or for each token some experts out of many.
 
 use super::layer::Pass;
-use super::product::{Rounding, gated_products, products};
+use super::product::{Input, Rounding, gated_products, products};
 use super::workspace::{Workspace, room};
 use crate::routing::route;
 use crate::spec::ExpertSpec;
@@ -27,8 +27,10 @@ impl Pass<'_> {
         // [tokens, feed_forward]
         let (gate, up) = (room(gate, wide), room(up, wide));
         let parts = [(&weights.gate, &mut *gate), (&weights.up, up)];
-        gated_products(self.team, rounded, roundings, &normed[..len], parts, self.spec.activation);
-        products(self.team, rounded, roundings, gate, [(&weights.down, room(result, len))]);
+        let input = Input { x: &normed[..len], roundings };
+        gated_products(self.team, rounded, input, parts, self.spec.activation);
+        let input = Input { x: gate, roundings };
+        products(self.team, rounded, input, [(&weights.down, room(result, len))]);
     }
 
     fn experts(
@@ -42,7 +44,8 @@ impl Pass<'_> {
         let tokens = self.roundings.len();
         let mut scores = vec![0.0; tokens * router.weight.rows];
         let x = &workspace.normed[..tokens * hidden];
-        products(self.team, &mut workspace.rounded, &self.roundings, x, [(router, &mut scores)]);
+        let input = Input { x, roundings: &self.roundings };
+        products(self.team, &mut workspace.rounded, input, [(router, &mut scores)]);
         let x = x.to_vec();
         let mut out = vec![0.0; x.len()];
         for (expert, tokens) in

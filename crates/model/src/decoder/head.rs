@@ -13,8 +13,8 @@ use formwork_kernels::{Activation, Sketch, TILE_ROWS, Team};
 use formwork_lm::{Wanted, masked};
 use formwork_vocab::TokenSet;
 
-use super::product::{Rounded, Rounding, all_rows, some_rows};
-use super::workspace::{LogitRows, Workspace, room};
+use super::product::{all_rows, some_rows};
+use super::workspace::{Workspace, room};
 use super::{Network, Progress};
 use crate::ops::{rms_norm, scale, softcap};
 use crate::weights::Packed;
@@ -23,6 +23,8 @@ use crate::weights::Packed;
 const SPARSE: usize = 4;
 /// Of fewer tokens than one in this many all logits are computed, whether they can be the largest or not.
 const FEW: usize = 64;
+/// Rows that are computed together at most, in memory that is kept.
+const TOGETHER: usize = 32;
 /// Tiles in a piece of work for a thread.
 const PIECE_TILES: usize = 64;
 
@@ -39,7 +41,6 @@ impl Network {
     /// The logits that runs want after their last tokens, `[runs][rows][vocabulary]`.
     pub(super) fn logits(&self, runs: &[Progress<'_>], workspace: &mut Workspace) -> Vec<Vec<Vec<f32>>> {
         let head = &self.weights.head;
-        let Workspace { head: outlook, rounded, logits, .. } = workspace;
         let is_sparse = |row: &Row<'_>| row.tokens.is_some_and(|set| set.count() * SPARSE < head.rows);
         let runs: Vec<_> = runs.iter().map(|progress| self.rows(progress)).collect();
         // Several tokens read the head together, and then it is read whole.
@@ -48,22 +49,19 @@ impl Network {
         let is_bounded = |row: &Row<'_>| row.is_largest && is_alone && !is_few(row) && self.has_bounds();
         let is_full = |row: &&Row<'_>| !is_bounded(row) && !is_sparse(row);
         let full: Vec<&Row<'_>> = runs.iter().flatten().filter(is_full).collect();
-        let mut full = self.full_logits(&full, logits, rounded).into_iter();
+        let mut full = self.full_logits(&full, workspace).into_iter();
         let mut logits = |row: &Row<'_>| match row.tokens {
-            tokens if is_bounded(row) => {
-                self.largest_logits(&row.x, tokens, outlook, rounded, logits.take(head.rows))
-            }
-            Some(tokens) if is_sparse(row) => {
-                self.some_logits(&row.x, tokens, rounded, logits.take(head.rows))
-            }
+            tokens if is_bounded(row) => self.largest_logits(&row.x, tokens, workspace),
+            Some(tokens) if is_sparse(row) => self.some_logits(&row.x, tokens, workspace),
             _ => full.next().unwrap_or_default(),
         };
         runs.iter().map(|rows| rows.iter().map(&mut logits).collect()).collect()
     }
 
     /// Rows of logits that are computed whole.
-    fn full_logits(&self, rows: &[&Row<'_>], logits: &mut LogitRows, rounded: &mut Rounded) -> Vec<Vec<f32>> {
+    fn full_logits(&self, rows: &[&Row<'_>], workspace: &mut Workspace) -> Vec<Vec<f32>> {
         let head = &self.weights.head;
+        let Workspace { rounded, logits, together, .. } = workspace;
         let finished = |mut logits: Vec<f32>, row: &Row<'_>| {
             self.finish(&mut logits);
             masked(logits, row.tokens)
@@ -73,16 +71,21 @@ impl Network {
             all_rows(&self.team, rounded, head, &row.x, &mut logits);
             return vec![finished(logits, row)];
         }
-        let x: Vec<f32> = rows.iter().flat_map(|row| &row.x).copied().collect();
-        let mut out: Vec<Vec<f32>> = rows.iter().map(|_| logits.take(head.rows)).collect();
-        let together = room(&mut logits.together, rows.len() * head.rows);
-        all_rows(&self.team, rounded, head, &x, together);
-        let mut each: Vec<_> = out.iter_mut().zip(together.chunks_exact(head.rows)).zip(rows).collect();
-        self.team.for_each(&mut each, |((out, logits), row)| {
-            out.copy_from_slice(logits);
-            **out = finished(std::mem::take(*out), row);
-        });
-        out
+        let mut all = Vec::with_capacity(rows.len());
+        for rows in rows.chunks(TOGETHER) {
+            let x: Vec<f32> = rows.iter().flat_map(|row| &row.x).copied().collect();
+            // [tokens, vocabulary]
+            let together = room(together, rows.len() * head.rows);
+            all_rows(&self.team, rounded, head, &x, together);
+            let from = together.chunks_exact(head.rows).zip(rows);
+            let mut each: Vec<_> = from.map(|from| (from, logits.take(head.rows))).collect();
+            self.team.for_each(&mut each, |((together, row), logits)| {
+                logits.copy_from_slice(together);
+                *logits = finished(std::mem::take(logits), row);
+            });
+            all.extend(each.into_iter().map(|(_, logits)| logits));
+        }
+        all
     }
 
     /// The rows that a run wants, oldest first.
@@ -105,14 +108,14 @@ impl Network {
         &self,
         x: &[f32],
         wanted: &TokenSet,
-        rounded: &mut Rounded,
-        mut logits: Vec<f32>,
+        Workspace { rounded, logits, .. }: &mut Workspace,
     ) -> Vec<f32> {
         let head = &self.weights.head;
         let rows = wanted.iter().map(|token| token.0).filter(|&token| token < head.rows as u32);
         let rows: Vec<u32> = rows.collect();
         let mut some = some_rows(&self.team, rounded, head, x, &rows);
         self.finish(&mut some);
+        let mut logits = logits.take(head.rows);
         logits.fill(f32::NEG_INFINITY);
         for (&row, logit) in rows.iter().zip(some) {
             logits[row as usize] = logit;
@@ -138,12 +141,11 @@ impl Network {
         &self,
         x: &[f32],
         wanted: Option<&TokenSet>,
-        outlook: &mut Outlook,
-        rounded: &mut Rounded,
-        mut logits: Vec<f32>,
+        Workspace { head: outlook, rounded, logits, .. }: &mut Workspace,
     ) -> Vec<f32> {
         let head = &self.weights.head;
-        let x = rounded.rows(&self.team, &[head.operand()], &[Rounding::Coarse], x)[0];
+        let mut logits = logits.take(head.rows);
+        let x = rounded.alone(&self.team, head.operand(), x);
         let sketch = outlook.sketch(x);
         let rows = Rows { team: &self.team, head, wanted };
         let best = rows.upper_bounds(sketch, &mut logits);

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::attention::{Run, attend};
 use super::kv::KvCache;
-use super::product::{Rounding, products};
+use super::product::{Input, Rounding, products};
 use super::workspace::{Workspace, room};
 use crate::ops::{add_scaled, rms_norm, rms_norm_in_place};
 use crate::rope::Rotation;
@@ -85,7 +85,8 @@ impl Pass<'_> {
         let values = room(values, tokens * key_len);
         let parts =
             [(&weights.query, &mut *queries), (&weights.key, &mut *keys), (&weights.value, &mut *values)];
-        products(self.team, rounded, &self.roundings, &normed[..tokens * spec.hidden], parts);
+        let input = Input { x: &normed[..tokens * spec.hidden], roundings: &self.roundings };
+        products(self.team, rounded, input, parts);
         if let Some(norm) = &weights.qk_norm {
             rms_norm_in_place(self.team, queries, &norm.query, spec.norm_epsilon);
             rms_norm_in_place(self.team, keys, &norm.key, spec.norm_epsilon);
@@ -125,7 +126,8 @@ impl Pass<'_> {
         let attended = room(attended, tokens * query_len);
         attend(self.team, &runs, attended);
         let result = room(result, tokens * spec.hidden);
-        products(self.team, rounded, &self.roundings, attended, [(&weights.output, result)]);
+        let input = Input { x: attended, roundings: &self.roundings };
+        products(self.team, rounded, input, [(&weights.output, result)]);
     }
 
     /// Rotates the queries and keys of a segment's tokens, and writes keys and values to its cache.

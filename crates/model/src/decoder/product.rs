@@ -3,7 +3,7 @@
 //!
 //! A token's result does not depend on the tokens that come with it, bit by bit, whatever their number.
 
-use formwork_kernels::{Activation, GROUP, Operand, Outputs, Q8Block, Q16Block, TILE_ROWS, Team};
+use formwork_kernels::{Activation, GROUP, Operand, Outputs, Q8Block, Q16Block, RowGroup, TILE_ROWS, Team};
 use smallvec::SmallVec;
 
 use super::workspace::room;
@@ -30,31 +30,41 @@ impl Rounding {
     }
 }
 
-/// Multiplies `x`, `[tokens, columns]`, with matrices of as many columns, to `[tokens, rows]` each. There is a rounding for each token.
+/// What meets matrices.
+#[derive(Clone, Copy)]
+pub(super) struct Input<'a> {
+    /// `[tokens, columns]`
+    pub(super) x: &'a [f32],
+    /// One for each token.
+    pub(super) roundings: &'a [Rounding],
+}
+
+/// Multiplies activations with matrices of as many columns, to `[tokens, rows]` each.
 pub(super) fn products<const N: usize>(
     team: &Team,
     rounded: &mut Rounded,
-    roundings: &[Rounding],
-    x: &[f32],
+    input: Input<'_>,
     parts: [(&Linear<Packed>, &mut [f32]); N],
 ) {
-    let parts = parts.map(|(linear, out)| [Part::new(&linear.weight, linear.bias.as_deref(), out)]);
-    all_products(team, rounded, roundings, x, parts, |_| {});
+    let operands = parts.each_ref().map(|(linear, _)| linear.weight.operand());
+    let x = rounded.rows(team, &operands, input);
+    all_products(team, &x, parts.map(|(linear, out)| [(Factor::from(linear), out)]), |_| {});
 }
 
 /// The same with two matrices of as many rows: `gate = f(gate) * up`.
 pub(super) fn gated_products(
     team: &Team,
     rounded: &mut Rounded,
-    roundings: &[Rounding],
-    x: &[f32],
-    [gate, up]: [(&Linear<Packed>, &mut [f32]); 2],
+    input: Input<'_>,
+    parts: [(&Linear<Packed>, &mut [f32]); 2],
     activation: Gate,
 ) {
-    let parts = [gate, up].map(|(linear, out)| Part::new(&linear.weight, linear.bias.as_deref(), out));
-    all_products(team, rounded, roundings, x, [parts], |[gate, up]| {
-        for token in 0..gate.out.tokens() {
-            gated(activation, gate.out.token(token), up.out.token(token));
+    let operands = parts.each_ref().map(|(linear, _)| linear.weight.operand());
+    let x = rounded.rows(team, &operands, input);
+    let parts = parts.map(|(linear, out)| (Factor::from(linear), out));
+    all_products(team, &x, [parts], |[mut gate, mut up]| {
+        for token in 0..gate.tokens() {
+            gated(activation, gate.token(token), up.token(token));
         }
     });
 }
@@ -62,45 +72,32 @@ pub(super) fn gated_products(
 /// Bytes of weights in the largest and in the smallest piece of work for a thread. The largest fits the second-level
 /// cache, so that several tokens share one read of it.
 const LARGEST_PIECE: usize = 1 << 18;
-const SMALLEST_PIECE: usize = 1 << 14;
-/// Pieces for each thread. Those that meet many tokens take long, and are smaller, so that all threads end at about the same time.
-const FOR_FEW: usize = 4;
-const FOR_MANY: usize = 16;
+const SMALLEST_PIECE: usize = 1 << 13;
+/// Pieces for each thread: small enough that all end at about the same time.
+const PIECES: usize = 16;
 /// Tokens that are many.
 const MANY: usize = 16;
-/// Pieces that are shared out together: the list is on the stack.
-const PIECES: usize = 256;
 
-/// Tiles of a matrix, what is added to their products, and where these go.
-struct Part<'a> {
+/// A matrix, and what is added to its products.
+#[derive(Clone, Copy)]
+struct Factor<'a> {
     matrix: &'a Packed,
-    first_tile: usize,
-    /// Of these rows.
     bias: Option<&'a [f32]>,
-    /// `[tokens, rows]`
-    out: Outputs<'a>,
 }
 
-impl<'a> Part<'a> {
-    /// All of a matrix.
-    fn new(matrix: &'a Packed, bias: Option<&'a [f32]>, out: &'a mut [f32]) -> Self {
-        Self { matrix, first_tile: 0, bias, out: Outputs::new(out, matrix.rows) }
+impl<'a> From<&'a Linear<Packed>> for Factor<'a> {
+    fn from(linear: &'a Linear<Packed>) -> Self {
+        Self { matrix: &linear.weight, bias: linear.bias.as_deref() }
     }
+}
 
-    /// Takes the first tiles off.
-    fn split_off(&mut self, tiles: usize) -> Self {
-        let first_tile = self.first_tile;
-        self.first_tile += tiles;
-        let out = self.out.split_off(self.out.rows().min(tiles * TILE_ROWS));
-        let bias = self.bias.as_mut().and_then(|bias| bias.split_off(..out.rows()));
-        Self { matrix: self.matrix, first_tile, bias, out }
-    }
-
-    fn compute(&mut self, x: &[Activation<'_>]) {
-        self.matrix.products(self.first_tile, x, self.out.of(0..x.len()));
+impl Factor<'_> {
+    /// Of rows from one on, which is a tile's first.
+    fn products(&self, x: &[Activation<'_>], first_row: usize, out: &mut Outputs<'_>) {
+        self.matrix.products(first_row / TILE_ROWS, x, out.of(0..x.len()));
         let Some(bias) = self.bias else { return };
         for token in 0..x.len() {
-            for (y, b) in self.out.token(token).iter_mut().zip(bias) {
+            for (y, b) in out.token(token).iter_mut().zip(&bias[first_row..]) {
                 *y += b;
             }
         }
@@ -110,44 +107,31 @@ impl<'a> Part<'a> {
 /// The products of `N` groups of `M` matrices with as many rows, of which the same rows go together, and then to `then`.
 fn all_products<const N: usize, const M: usize>(
     team: &Team,
-    rounded: &mut Rounded,
-    roundings: &[Rounding],
-    x: &[f32],
-    groups: [[Part<'_>; M]; N],
-    then: impl Fn(&mut [Part<'_>; M]) + Sync,
+    x: &[Activation<'_>],
+    groups: [[(Factor<'_>, &mut [f32]); M]; N],
+    then: impl Fn([Outputs<'_>; M]) + Sync,
 ) {
-    if roundings.is_empty() {
+    if x.is_empty() {
         return;
     }
-    let parts = groups.as_flattened();
-    let operands: SmallVec<[Operand; 4]> = parts.iter().map(|part| part.matrix.operand()).collect();
-    let x = rounded.rows(team, &operands, roundings, x);
-    let bytes_of = |part: &Part<'_>| part.matrix.rows / TILE_ROWS * part.matrix.tile_bytes();
-    let bytes: usize = parts.iter().map(bytes_of).sum();
-    let is_many = roundings.len() >= MANY;
-    let count = if is_many { FOR_MANY } else { FOR_FEW } * team.threads();
-    let piece_bytes = (bytes / count).clamp(SMALLEST_PIECE, LARGEST_PIECE);
-    let mut pieces: SmallVec<[[Part<'_>; M]; PIECES]> = SmallVec::new();
-    let compute = |pieces: &mut [[Part<'_>; M]]| {
-        team.for_each(pieces, |parts| {
-            parts.iter_mut().for_each(|part| part.compute(&x));
-            then(parts);
-        });
-    };
-    for mut rest in groups {
-        let tile_bytes: usize = rest.iter().map(|part| part.matrix.tile_bytes()).sum();
+    let factors = groups.each_ref().map(|group| group.each_ref().map(|(factor, _)| *factor));
+    let bytes_of = |factor: &Factor<'_>| factor.matrix.rows / TILE_ROWS * factor.matrix.tile_bytes();
+    let bytes: usize = factors.as_flattened().iter().map(bytes_of).sum();
+    let piece_bytes = (bytes / (PIECES * team.threads())).clamp(SMALLEST_PIECE, LARGEST_PIECE);
+    let mut groups = groups.map(|group| {
+        let tile_bytes: usize = group.iter().map(|(factor, _)| factor.matrix.tile_bytes()).sum();
         let tiles = (piece_bytes / tile_bytes).max(1);
         // Some kernels have many tokens meet two tiles at once.
-        let tiles = if is_many { tiles.next_multiple_of(2) } else { tiles };
-        while rest[0].out.rows() > 0 {
-            if pieces.len() == PIECES {
-                compute(&mut pieces);
-                pieces.clear();
-            }
-            pieces.push(rest.each_mut().map(|part| part.split_off(tiles)));
+        let tiles = if x.len() < MANY { tiles } else { tiles.next_multiple_of(2) };
+        let outputs = group.map(|(factor, out)| Outputs::new(out, factor.matrix.rows));
+        RowGroup::new(outputs, tiles * TILE_ROWS)
+    });
+    team.for_rows(&mut groups, |group, first_row, mut outputs| {
+        for (factor, out) in factors[group].iter().zip(&mut outputs) {
+            factor.products(x, first_row, out);
         }
-    }
-    compute(&mut pieces);
+        then(outputs);
+    });
 }
 
 /// Groups of activations that are worth a thread.
@@ -194,14 +178,21 @@ impl Rounded {
         });
     }
 
+    /// One token's activations, rounded to what an operand calls for.
+    pub(super) fn alone<'a>(&'a mut self, team: &Team, operand: Operand, x: &'a [f32]) -> Activation<'a> {
+        self.rows(team, &[operand], Input { x, roundings: &[Rounding::Coarse] })[0]
+    }
+
     /// The rows of `x`, one per token, rounded to what each of the operands calls for.
     pub(super) fn rows<'a>(
         &'a mut self,
         team: &Team,
         operands: &[Operand],
-        roundings: &[Rounding],
-        x: &'a [f32],
+        Input { x, roundings }: Input<'a>,
     ) -> Activations<'a> {
+        if roundings.is_empty() {
+            return Activations::new();
+        }
         let columns = x.len() / roundings.len();
         let has_bytes = operands.contains(&Operand::Bytes);
         if has_bytes {
@@ -232,7 +223,8 @@ impl Rounded {
 /// The products of `x`, `[tokens, columns]`, with the rows of `matrix`: `[tokens, rows]`.
 pub(super) fn all_rows(team: &Team, rounded: &mut Rounded, matrix: &Packed, x: &[f32], out: &mut [f32]) {
     let roundings: SmallVec<[Rounding; 8]> = SmallVec::from_elem(Rounding::Coarse, x.len() / matrix.columns);
-    all_products(team, rounded, &roundings, x, [[Part::new(matrix, None, out)]], |_| {});
+    let x = rounded.rows(team, &[matrix.operand()], Input { x, roundings: &roundings });
+    all_products(team, &x, [[(Factor { matrix, bias: None }, out)]], |_| {});
 }
 
 /// Tiles that are worth a thread.
@@ -247,7 +239,7 @@ pub(super) fn some_rows(
     x: &[f32],
     rows: &[u32],
 ) -> Vec<f32> {
-    let x = rounded.rows(team, &[matrix.operand()], &[Rounding::Coarse], x)[0];
+    let x = rounded.alone(team, matrix.operand(), x);
     let tile_of = |row: u32| row as usize / TILE_ROWS;
     let mut some = vec![0.0; rows.len()];
     let mut out = &mut *some;

@@ -3,7 +3,7 @@
 use super::head::Outlook;
 use super::product::Rounded;
 
-/// What a layer writes on its way, `[tokens, …]` each. Nothing of it is read before it is written.
+/// What a pass writes on its way, in a layer `[tokens, …]` each. Nothing of it is read before it is written.
 #[derive(Debug, Default)]
 pub(super) struct Workspace {
     /// The residual stream.
@@ -19,27 +19,24 @@ pub(super) struct Workspace {
     pub(super) up: Vec<f32>,
     pub(super) rounded: Rounded,
     pub(super) head: Outlook,
+    /// Products with the head, of several tokens.
+    pub(super) together: Vec<f32>,
     pub(super) logits: LogitRows,
 }
 
-/// Rows of logits.
+/// Rows of logits that came back.
 #[derive(Debug, Default)]
 pub(super) struct LogitRows {
-    /// Of several tokens at once, `[tokens, vocabulary]`.
-    pub(super) together: Vec<f32>,
-    /// Those that came back.
     spare: Vec<Vec<f32>>,
 }
 
 impl LogitRows {
-    /// Rows that are kept.
+    /// Rows that are kept: more than there are sequences by default.
     const MOST: usize = 32;
 
     /// A row of so many elements; what is in them does not count.
     pub(super) fn take(&mut self, len: usize) -> Vec<f32> {
-        let mut row = self.spare.pop().unwrap_or_default();
-        row.resize(len, 0.0);
-        row
+        self.spare.pop().filter(|row| row.len() == len).unwrap_or_else(|| vec![0.0; len])
     }
 
     pub(super) fn give_back(&mut self, rows: impl Iterator<Item = Vec<f32>>) {

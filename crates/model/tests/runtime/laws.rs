@@ -139,6 +139,68 @@ fn a_prompt_gives_the_same_bits_every_time() {
     });
 }
 
+/// Around the length of a piece, and with runs of several sequences across it.
+#[test]
+fn a_pass_may_have_any_number_of_tokens() {
+    each_model(|model| {
+        for (first, second) in [(255, 1), (256, 0), (257, 0), (200, 88), (289, 0), (100, 189), (40, 250)] {
+            let texts = [tokens(first, 3), tokens(second, 4)];
+            let texts: Vec<_> = texts.iter().filter(|text| !text.is_empty()).collect();
+            let wanted = [None; 34];
+            let sequences: Vec<_> = texts.iter().map(|_| model.open()).collect();
+            let runs = sequences.iter().zip(&texts).map(|(&sequence, tokens)| {
+                let wanted = Wanted::Each(&wanted[..tokens.len().min(34)]);
+                Run { sequence, tokens, role: Role::Prompt, wanted }
+            });
+            let given = model.forward(&Batch { runs: runs.collect() }).unwrap();
+            for (index, text) in texts.iter().enumerate() {
+                let alone = model.open();
+                let (before, last) = text.split_at(text.len() - text.len().min(34));
+                for piece in before.chunks(50) {
+                    append(model, alone, piece, Role::Prompt, Wanted::Nothing).unwrap();
+                }
+                for (row, token) in last.iter().enumerate() {
+                    let expected = append(model, alone, &[*token], Role::Generated, Wanted::All).unwrap();
+                    assert_eq!(
+                        given.rows(index)[row],
+                        expected,
+                        "{first} and {second}, run {index}, row {row}"
+                    );
+                }
+                model.close(alone);
+                model.close(sequences[index]);
+            }
+        }
+    });
+}
+
+/// Forks that share a block write to it at once, beside a run that is long.
+#[test]
+fn forks_write_in_one_pass() {
+    each_model(|model| {
+        let prompt = tokens(70, 2);
+        let parent = model.open();
+        append(model, parent, &prompt, Role::Prompt, Wanted::Nothing).unwrap();
+        let texts: Vec<_> =
+            [1, 3, 2, 40, 1, 5].iter().enumerate().map(|(seed, &len)| tokens(len, seed)).collect();
+        let [alone, together] = [(); 2].map(|()| -> Vec<_> {
+            texts.iter().map(|_| model.fork(parent, prompt.len()).unwrap()).collect()
+        });
+        let runs = together.iter().zip(&texts);
+        let runs = runs.map(|(&sequence, tokens)| Run {
+            sequence,
+            tokens,
+            role: Role::Generated,
+            wanted: Wanted::All,
+        });
+        let given = model.forward(&Batch { runs: runs.collect() }).unwrap();
+        for (index, (&sequence, text)) in alone.iter().zip(&texts).enumerate() {
+            let expected = append(model, sequence, text, Role::Generated, Wanted::All).unwrap();
+            assert_eq!(given.row(index), expected, "fork {index}");
+        }
+    });
+}
+
 #[test]
 fn a_sparse_head_equals_the_full_one_bit_by_bit() {
     each_model(|model| {

@@ -5,7 +5,7 @@ use std::io::Write as _;
 
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
-use formwork_lm::{Batch, LanguageModel, ModelError, Role, Run, SequenceId, Wanted};
+use formwork_lm::{Batch, LanguageModel, Logits, ModelError, Role, Run, SequenceId, Wanted};
 use formwork_model::{Model, OpenOptions};
 use formwork_vocab::TokenId;
 
@@ -177,6 +177,9 @@ pub(crate) fn append(
     role: Role,
     wanted: Wanted<'_>,
 ) -> Result<Vec<f32>, ModelError> {
+    // Memory of logits that came back is written whole, whatever was in it.
+    let vocabulary = model.vocab_size();
+    model.recycle(Logits::new(vec![vec![vec![f32::NAN; vocabulary]; 3]]));
     let logits = model.forward(&Batch { runs: vec![Run { sequence, tokens, role, wanted }] })?;
     Ok(logits.row(0).to_vec())
 }
