@@ -90,9 +90,8 @@ struct Apart<T>(T);
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// The region: how many there were before ([`GENERATION`]), whether it may be entered ([`OPEN`]), and how many workers are
-    /// in it ([`INSIDE`]).
-    state: Apart<AtomicU64>,
+    /// What who enters a region needs comes with its line of the cache.
+    region: Apart<Current>,
     /// The pieces that are taken next, of those of each thread: they are neighbours, and so is what they read.
     next: Box<[Apart<AtomicUsize>]>,
     /// Whether a thread has a region.
@@ -100,8 +99,16 @@ struct Shared {
     /// Workers that must be woken up.
     sleeping: AtomicUsize,
     is_over: AtomicBool,
-    /// What a piece panicked with.
+    /// What a piece panicked with, where the state tells of that.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+/// The region that there is, or was last.
+#[derive(Debug, Default)]
+struct Current {
+    /// How many there were before ([`GENERATION`]), whether a worker panicked in it ([`PANICKED`]), whether it may be entered
+    /// ([`OPEN`]), and how many workers are in it ([`INSIDE`]).
+    state: AtomicU64,
     work: UnsafeCell<Option<Work>>,
 }
 
@@ -113,7 +120,9 @@ unsafe impl Send for Shared {}
 
 const INSIDE: u64 = OPEN - 1;
 const OPEN: u64 = 1 << 32;
-const GENERATION: u64 = !(OPEN | INSIDE);
+const PANICKED: u64 = 1 << 33;
+const GENERATION: u64 = !(PANICKED | OPEN | INSIDE);
+const NEXT_GENERATION: u64 = PANICKED << 1;
 
 /// So many pieces of work, and what does one.
 #[derive(Clone, Copy, Debug)]
@@ -227,12 +236,13 @@ impl Team {
         let shared = &*self.shared;
         let work = Work { count, task: std::ptr::from_ref(task).cast(), piece: piece::<F> };
         // SAFETY: only who leads comes here, the region before was closed, and nobody was left inside.
-        unsafe { *shared.work.get() = Some(work) };
+        unsafe { *shared.region.0.work.get() = Some(work) };
         for (thread, next) in shared.next.iter().enumerate() {
             next.0.store(work.first(thread, shared.next.len()), Relaxed);
         }
-        let generation = (shared.state.0.load(Relaxed) & GENERATION).wrapping_add(OPEN << 1);
-        shared.state.0.store(generation | OPEN, SeqCst);
+        let state = &shared.region.0.state;
+        let generation = (state.load(Relaxed) & GENERATION).wrapping_add(NEXT_GENERATION);
+        state.store(generation | OPEN, SeqCst);
         // Who is not counted yet will see that the region is open: both are in the one order of `SeqCst`.
         if shared.sleeping.load(SeqCst) > 0 {
             self.workers.iter().for_each(|worker| worker.thread().unpark());
@@ -249,18 +259,30 @@ struct Region<'a>(&'a Shared);
 impl Drop for Region<'_> {
     fn drop(&mut self) {
         let Self(shared) = *self;
-        // What is left after a panic is not begun.
-        shared.next.iter().for_each(|next| next.0.store(usize::MAX / 2, Relaxed));
-        shared.state.0.fetch_and(!OPEN, AcqRel);
-        let mut looks = 0_usize;
-        while shared.state.0.load(Acquire) & INSIDE != 0 {
-            looks += 1;
-            if looks.is_multiple_of(LOOKS) { thread::yield_now() } else { std::hint::spin_loop() }
+        let leader_panicked = thread::panicking();
+        if leader_panicked {
+            // What is left is not begun.
+            shared.next.iter().for_each(|next| next.0.store(usize::MAX / 2, Relaxed));
         }
-        let panic = shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut state = shared.region.0.state.fetch_and(!OPEN, AcqRel);
+        let mut looks = 0_usize;
+        while state & INSIDE != 0 {
+            looks += 1;
+            if looks.is_multiple_of(LOOKS) {
+                thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
+            state = shared.region.0.state.load(Acquire);
+        }
+        let panic = if state & PANICKED == 0 {
+            None
+        } else {
+            shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take()
+        };
         shared.is_led.0.store(false, Release);
         if let Some(panic) = panic
-            && !thread::panicking()
+            && !leader_panicked
         {
             resume_unwind(panic);
         }
@@ -285,12 +307,13 @@ impl Shared {
         while let Some(generation) = self.wait(seen) {
             seen = generation;
             // SAFETY: this worker is inside.
-            if let Some(work) = unsafe { *self.work.get() }
+            if let Some(work) = unsafe { *self.region.0.work.get() }
                 && let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.take_pieces(work, thread)))
             {
                 *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
+                self.region.0.state.fetch_or(PANICKED, Relaxed);
             }
-            self.state.0.fetch_sub(1, Release);
+            self.region.0.state.fetch_sub(1, Release);
         }
     }
 
@@ -320,9 +343,10 @@ impl Shared {
 
     /// Enters a region that is open and is not the one that was `seen`.
     fn enter(&self, seen: u64) -> Option<u64> {
-        let mut state = self.state.0.load(SeqCst);
+        let current = &self.region.0.state;
+        let mut state = current.load(SeqCst);
         while state & OPEN != 0 && state & GENERATION != seen {
-            match self.state.0.compare_exchange_weak(state, state + 1, AcqRel, SeqCst) {
+            match current.compare_exchange_weak(state, state + 1, AcqRel, SeqCst) {
                 Ok(_) => return Some(state & GENERATION),
                 Err(now) => state = now,
             }
@@ -419,7 +443,8 @@ mod tests {
                 });
                 for (part, floats) in floats.chunks(3 * rows.max(1)).enumerate() {
                     for (row, out) in floats.iter().enumerate().filter(|_| rows > 0) {
-                        assert_eq!(*out, (1000 * (part / 2) + 100 * (part % 2) + row % rows + 1) as f32);
+                        let expected = (1000 * (part / 2) + 100 * (part % 2) + row % rows + 1) as f32;
+                        assert_eq!(out.to_bits(), expected.to_bits());
                     }
                 }
             }
