@@ -10,6 +10,9 @@ use crate::error::{GenerationError, GenerationKind};
 use crate::scheduler::{self, Need};
 use crate::sequence::{Feed, Progress, Sequence};
 
+/// Tokens of a prompt for which reading the weights takes longer than computing.
+const SHORT: usize = 32;
+
 /// What a sequence reads in a step.
 struct Turn {
     sequence: Sequence,
@@ -36,8 +39,9 @@ impl Turn {
 }
 
 impl Engine {
-    /// Feeds the running sequences, in one forward pass where results do not depend on what is in it. Where they do, models read
-    /// prompts one after the other anyway, and a prompt that goes alone fails alone.
+    /// Feeds the running sequences: those that generate in one forward pass, with short prompts where results do not depend on what
+    /// shares it, and other prompts in one each. Together these would take as long, and the first of them would wait for the last; and
+    /// a prompt that goes alone fails alone.
     pub(crate) fn step(&mut self) {
         self.drop_unreadable();
         self.use_cache();
@@ -52,7 +56,7 @@ impl Engine {
                 Need::Generated(_) if !goes_alone => together.push(Turn::new(sequence, 0)),
                 Need::Generated(_) => alone.push(Turn::new(sequence, 0)),
                 Need::Prompt { .. } if count > 0 => {
-                    let goes_alone = goes_alone || !self.model.is_batch_invariant();
+                    let goes_alone = goes_alone || count > SHORT || !self.model.is_batch_invariant();
                     let turns = if goes_alone { &mut alone } else { &mut together };
                     turns.push(Turn::new(sequence, count));
                 }
