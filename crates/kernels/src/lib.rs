@@ -157,7 +157,9 @@ use self::neon as machine;
 use self::x86 as machine;
 
 pub use self::activation::{Activation, Q8Block};
-pub use self::attention::{KvBlock, KvFormat, POSITIONS, Pair, Query, add_values, key_products};
+pub use self::attention::{
+    Ahead, KvBlock, KvFormat, KvShape, POSITIONS, Pair, Query, add_values, key_products,
+};
 pub use self::bounds::{Bounds, Sketch};
 pub use self::dequantize::dequantize;
 pub use self::encoding::{Encoding, Operand};

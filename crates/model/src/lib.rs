@@ -8,6 +8,7 @@ mod error;
 mod file_map;
 pub mod gguf;
 pub mod hub;
+mod memory;
 mod model;
 mod ops;
 mod rope;

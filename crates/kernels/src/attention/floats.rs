@@ -1,29 +1,39 @@
 //! Keys and values as they are.
 
+use bytemuck::{cast_slice, cast_slice_mut};
+
 use super::POSITIONS;
 
 /// Elements of an output whose sums are kept in registers.
 const LANES: usize = 64;
 
-#[derive(Clone, Debug)]
-pub(super) struct Floats {
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Floats<'a> {
     /// `[head_dim, POSITIONS]`
-    keys: Box<[f32]>,
+    keys: &'a [f32],
     /// `[POSITIONS, head_dim]`
-    values: Box<[f32]>,
+    values: &'a [f32],
 }
 
-impl Floats {
-    pub(super) fn new(head_dim: usize) -> Self {
-        let zeros = || vec![0.0; POSITIONS * head_dim].into_boxed_slice();
-        Self { keys: zeros(), values: zeros() }
+/// Elements of 32 bits that a block takes.
+pub(super) const fn len(head_dim: usize) -> usize {
+    2 * POSITIONS * head_dim
+}
+
+impl<'a> Floats<'a> {
+    /// Of a block's memory.
+    pub(super) fn new(head_dim: usize, memory: &'a [u32]) -> Self {
+        let (keys, values) = cast_slice(memory).split_at(POSITIONS * head_dim);
+        Self { keys, values }
     }
 
-    pub(super) fn write(&mut self, row: usize, key: &[f32], value: &[f32]) {
-        for (slots, key) in self.keys.as_chunks_mut::<POSITIONS>().0.iter_mut().zip(key) {
+    /// Sets a position's key and value in a block's memory.
+    pub(super) fn write(memory: &mut [u32], row: usize, key: &[f32], value: &[f32]) {
+        let (keys, values) = cast_slice_mut(memory).split_at_mut(POSITIONS * key.len());
+        for (slots, key) in keys.as_chunks_mut::<POSITIONS>().0.iter_mut().zip(key) {
             slots[row] = *key;
         }
-        self.values[row * value.len()..][..value.len()].copy_from_slice(value);
+        values[row * value.len()..][..value.len()].copy_from_slice(value);
     }
 
     /// Each a chain of fused multiply-adds over the elements of the head.

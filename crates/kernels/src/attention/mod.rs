@@ -33,60 +33,117 @@ impl KvFormat {
     }
 }
 
-/// The keys and values of one head at [`POSITIONS`] positions.
+/// How the memory of a block is laid out: the keys and values of one head at [`POSITIONS`] positions, as elements of 32 bits.
 ///
 /// Keys lie so that a query meets the positions in the lanes of vectors, and values so that weights meet their elements there.
-#[derive(Clone, Debug)]
-pub struct KvBlock {
+/// Zeros are keys and values of zeros.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KvShape {
+    format: KvFormat,
     head_dim: usize,
-    rows: Rows,
 }
 
-#[derive(Clone, Debug)]
-enum Rows {
-    Floats(Floats),
-    Words(Words),
-}
-
-impl KvBlock {
-    /// A block of zeros.
+impl KvShape {
+    /// For heads of so many elements.
     ///
     /// # Panics
     /// When the format does not take such heads.
     pub fn new(format: KvFormat, head_dim: usize) -> Self {
         assert!(format.takes(head_dim), "a head of {head_dim} elements as {format:?}");
-        let rows = match format {
-            KvFormat::F32 => Rows::Floats(Floats::new(head_dim)),
-            KvFormat::I16 => Rows::Words(Words::new(head_dim)),
-        };
-        Self { head_dim, rows }
+        Self { format, head_dim }
     }
 
-    /// The bytes that a position takes.
-    pub const fn bytes_per_position(format: KvFormat, head_dim: usize) -> usize {
-        match format {
-            KvFormat::F32 => 2 * size_of::<f32>() * head_dim,
-            KvFormat::I16 => {
-                size_of::<Pair>() * Query::pairs(head_dim)
-                    + size_of::<i16>() * head_dim
-                    + 2 * size_of::<f32>()
-            }
+    /// What keys and values are kept as.
+    pub const fn format(self) -> KvFormat {
+        self.format
+    }
+
+    /// Elements of a key and of a value.
+    pub const fn head_dim(self) -> usize {
+        self.head_dim
+    }
+
+    /// Elements that a block takes.
+    pub const fn block_len(self) -> usize {
+        match self.format {
+            KvFormat::F32 => floats::len(self.head_dim),
+            KvFormat::I16 => words::len(self.head_dim),
         }
     }
 
-    /// Sets a position's key and value.
+    /// Sets a position's key and value in the memory of a block.
     ///
     /// # Panics
-    /// When there is no such row, or one of them is not as long as the head.
-    pub fn write(&mut self, row: usize, key: &[f32], value: &[f32]) {
+    /// When there is no such row, one of them is not as long as the head, or the memory not as large as a block.
+    pub fn write(self, memory: &mut [u32], row: usize, key: &[f32], value: &[f32]) {
         assert_eq!((key.len(), value.len()), (self.head_dim, self.head_dim), "elements of a head");
+        assert_eq!(memory.len(), self.block_len(), "the memory of a block");
         assert!(row < POSITIONS, "row {row} of a block");
-        match &mut self.rows {
-            Rows::Floats(floats) => floats.write(row, key, value),
-            Rows::Words(words) => words.write(row, key, value),
+        match self.format {
+            KvFormat::F32 => Floats::write(memory, row, key, value),
+            KvFormat::I16 => Words::write(memory, row, key, value),
         }
     }
 }
+
+/// A block, of which the first positions count.
+#[derive(Clone, Copy, Debug)]
+pub struct KvBlock<'a> {
+    head_dim: usize,
+    rows: Rows<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Rows<'a> {
+    Floats(Floats<'a>),
+    Words(Words<'a>),
+}
+
+impl<'a> KvBlock<'a> {
+    /// Of the memory of a block.
+    ///
+    /// # Panics
+    /// When the memory is not as large as a block, or more positions count than there are.
+    pub fn new(shape: KvShape, memory: &'a [u32], positions: usize) -> Self {
+        assert_eq!(memory.len(), shape.block_len(), "the memory of a block");
+        assert!(positions <= POSITIONS, "{positions} positions of a block");
+        let rows = match shape.format {
+            KvFormat::F32 => Rows::Floats(Floats::new(shape.head_dim, memory)),
+            KvFormat::I16 => Rows::Words(Words::new(shape.head_dim, memory, positions)),
+        };
+        Self { head_dim: shape.head_dim, rows }
+    }
+
+    /// The keys, as something that is read later.
+    pub const fn keys(&self) -> Ahead<'a> {
+        match self.rows {
+            Rows::Floats(_) => Ahead(&[]),
+            Rows::Words(words) => Ahead(words.keys),
+        }
+    }
+
+    /// The values, as something that is read later.
+    pub const fn values(&self) -> Ahead<'a> {
+        match self.rows {
+            Rows::Floats(_) => Ahead(&[]),
+            Rows::Words(words) => Ahead(words.values),
+        }
+    }
+
+    /// The same block, with what is read after it: memory is asked for that while this one is computed with.
+    #[must_use]
+    pub const fn before(mut self, next: Ahead<'a>) -> Self {
+        if let Rows::Words(words) = &mut self.rows {
+            words.ahead = next.0;
+        }
+        self
+    }
+}
+
+/// What is read next. The keys and values of a head are a few kilobytes in a row each, which is too few for a processor to see by itself
+/// what comes.
+#[derive(Clone, Copy, Debug)]
+pub struct Ahead<'a>(&'a [Pair]);
 
 /// A query as blocks of a format take it.
 #[derive(Clone, Copy, Debug)]
@@ -120,23 +177,23 @@ impl<'a> Query<'a> {
     }
 }
 
-/// The products of queries with the keys of a block: `out[query][position]`.
+/// The products of queries with the keys of a block: `out[query][position]`, of the positions that count.
 ///
 /// # Panics
 /// When a query is not as long as the keys or made for another format, or `out` not as long as `queries`.
-pub fn key_products(queries: &[Query<'_>], block: &KvBlock, out: &mut [&mut [f32; POSITIONS]]) {
+pub fn key_products(queries: &[Query<'_>], block: KvBlock<'_>, out: &mut [&mut [f32; POSITIONS]]) {
     key_products_by(Tier::best(), queries, block, out);
 }
 
-/// Adds the values of a block to every output: each position times its weight. Positions with a weight of zero do not count.
+/// Adds the values of a block to every output: each position times its weight, which is zero where the position does not count.
 ///
 /// # Panics
 /// When lengths do not fit: there is an output for each row of weights, as long as a value.
-pub fn add_values(weights: &[&[f32; POSITIONS]], block: &KvBlock, out: &mut [&mut [f32]]) {
+pub fn add_values(weights: &[&[f32; POSITIONS]], block: KvBlock<'_>, out: &mut [&mut [f32]]) {
     add_values_by(Tier::best(), weights, block, out);
 }
 
-fn key_products_by(tier: Tier, queries: &[Query<'_>], block: &KvBlock, out: &mut [&mut [f32; POSITIONS]]) {
+fn key_products_by(tier: Tier, queries: &[Query<'_>], block: KvBlock<'_>, out: &mut [&mut [f32; POSITIONS]]) {
     tier.check();
     assert_eq!(queries.len(), out.len(), "queries and products");
     assert!(queries.iter().all(|query| query.values.len() == block.head_dim), "queries as long as keys");
@@ -164,7 +221,7 @@ fn key_products_by(tier: Tier, queries: &[Query<'_>], block: &KvBlock, out: &mut
     }
 }
 
-fn add_values_by(tier: Tier, weights: &[&[f32; POSITIONS]], block: &KvBlock, out: &mut [&mut [f32]]) {
+fn add_values_by(tier: Tier, weights: &[&[f32; POSITIONS]], block: KvBlock<'_>, out: &mut [&mut [f32]]) {
     tier.check();
     assert_eq!(weights.len(), out.len(), "weights and outputs");
     assert!(out.iter().all(|out| out.len() == block.head_dim), "outputs as long as values");
@@ -197,6 +254,8 @@ mod tests {
     /// Rows of a block, queries and weights.
     struct Case {
         format: KvFormat,
+        /// How many count.
+        positions: usize,
         keys: Vec<Vec<f32>>,
         values: Vec<Vec<f32>>,
         queries: Vec<Vec<f32>>,
@@ -217,6 +276,7 @@ mod tests {
             let weights = (0..count as u64).map(weights).collect();
             Self {
                 format: KvFormat::I16,
+                positions: POSITIONS,
                 keys: rows(POSITIONS, 1),
                 values: rows(POSITIONS, 100),
                 queries: rows(count, 200),
@@ -224,12 +284,17 @@ mod tests {
             }
         }
 
-        fn block(&self) -> KvBlock {
-            let mut block = KvBlock::new(self.format, self.keys[0].len());
+        fn shape(&self) -> KvShape {
+            KvShape::new(self.format, self.keys[0].len())
+        }
+
+        /// The memory of a block.
+        fn memory(&self) -> Vec<u32> {
+            let mut memory = vec![0; self.shape().block_len()];
             for (row, (key, value)) in self.keys.iter().zip(&self.values).enumerate() {
-                block.write(row, key, value);
+                self.shape().write(&mut memory, row, key, value);
             }
-            block
+            memory
         }
 
         fn products(&self, tier: Tier) -> Vec<[f32; POSITIONS]> {
@@ -243,7 +308,9 @@ mod tests {
                 .map(|(query, room)| Query::new(self.format, query, 0.5, room))
                 .collect();
             let mut all = vec![[f32::NAN; POSITIONS]; queries.len()];
-            key_products_by(tier, &queries, &self.block(), &mut all.iter_mut().collect::<Vec<_>>());
+            let memory = self.memory();
+            let block = KvBlock::new(self.shape(), &memory, self.positions);
+            key_products_by(tier, &queries, block, &mut all.iter_mut().collect::<Vec<_>>());
             all
         }
 
@@ -252,7 +319,9 @@ mod tests {
             let mut all: Vec<_> = (0..self.weights.len() as u64).map(|at| noise(dim, at)).collect();
             let mut outs: Vec<&mut [f32]> = all.iter_mut().map(Vec::as_mut_slice).collect();
             let weights: Vec<_> = self.weights.iter().collect();
-            add_values_by(tier, &weights, &self.block(), &mut outs);
+            let memory = self.memory();
+            let block = KvBlock::new(self.shape(), &memory, self.positions);
+            add_values_by(tier, &weights, block.before(block.values()), &mut outs);
             all
         }
     }
@@ -287,6 +356,7 @@ mod tests {
                 let alone = |rows: &[Vec<f32>]| vec![rows[at].clone()];
                 let case = Case {
                     format: KvFormat::I16,
+                    positions: POSITIONS,
                     keys: all.keys.clone(),
                     values: all.values.clone(),
                     queries: alone(&all.queries),
@@ -299,6 +369,29 @@ mod tests {
                 let [own] = &case.outputs(tier)[..] else { panic!("one output") };
                 let (own, among) = (before(own, 0), before(&outputs[at], at));
                 assert!(own.iter().zip(among).all(|(a, b)| (a - b).abs() < 1e-6), "{tier:?}, {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn positions_that_do_not_count_change_nothing() {
+        for (dim, count) in SHAPES {
+            let mut all = Case::new(dim, count, noise);
+            for positions in [63, 48, 33, 32, 31, 16, 7, 2, 1] {
+                for weights in &mut all.weights {
+                    weights[positions..].fill(0.0);
+                }
+                for tier in Tier::available() {
+                    let products = |case: &Case| {
+                        let products = case.products(tier);
+                        bits(products.iter().map(|row| &row[..positions]))
+                    };
+                    let outputs = |case: &Case| bits(case.outputs(tier).iter().map(Vec::as_slice));
+                    let wanted = (products(&all), outputs(&all));
+                    all.positions = positions;
+                    assert_eq!((products(&all), outputs(&all)), wanted, "{tier:?}, {dim}, {positions}");
+                    all.positions = POSITIONS;
+                }
             }
         }
     }

@@ -6,6 +6,8 @@
 //! steps of the values there, and are rounded to multiples of a part of their sum, so that this product fits 32 bits as well. So
 //! both products are sums of integers, whose order is free.
 
+use bytemuck::{cast_slice, cast_slice_mut};
+
 use super::POSITIONS;
 use crate::activation::{inverse, largest, nearest};
 use crate::format::each;
@@ -25,32 +27,60 @@ const MANTISSA: u32 = (1 << 23) - 1;
 pub(crate) const LANES: usize = 16;
 
 /// The keys and values of one head at [`POSITIONS`] positions.
-#[derive(Clone, Debug)]
-pub(crate) struct Words {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Words<'a> {
     /// `[head_dim / 2, POSITIONS]`
-    pub(crate) keys: Box<[Pair]>,
-    pub(crate) key_steps: Box<[f32; POSITIONS]>,
+    pub(crate) keys: &'a [Pair],
     /// `[POSITIONS / 2, head_dim]`
-    pub(crate) values: Box<[Pair]>,
-    pub(crate) value_steps: Box<[f32; POSITIONS]>,
+    pub(crate) values: &'a [Pair],
+    pub(crate) key_steps: &'a [f32; POSITIONS],
+    pub(crate) value_steps: &'a [f32; POSITIONS],
+    /// How many positions count, from the first on.
+    pub(crate) positions: usize,
+    /// What is asked for meanwhile.
+    pub(crate) ahead: &'a [Pair],
 }
 
-impl Words {
-    pub(super) fn new(head_dim: usize) -> Self {
-        let zeros = |pairs| vec![Pair::default(); pairs].into_boxed_slice();
+const fn key_pairs(head_dim: usize) -> usize {
+    head_dim.div_ceil(2) * POSITIONS
+}
+
+const fn value_pairs(head_dim: usize) -> usize {
+    POSITIONS / 2 * head_dim
+}
+
+/// Elements of 32 bits that a block takes.
+pub(super) const fn len(head_dim: usize) -> usize {
+    key_pairs(head_dim) + value_pairs(head_dim) + 2 * POSITIONS
+}
+
+impl<'a> Words<'a> {
+    /// Of a block's memory.
+    pub(super) fn new(head_dim: usize, memory: &'a [u32], positions: usize) -> Self {
+        let (keys, rest) = memory.split_at(key_pairs(head_dim));
+        let (values, steps) = rest.split_at(value_pairs(head_dim));
+        let [key_steps, value_steps] = cast_slice::<_, [f32; POSITIONS]>(steps) else {
+            unreachable!("the memory of a block")
+        };
         Self {
-            keys: zeros(head_dim.div_ceil(2) * POSITIONS),
-            key_steps: Box::new([0.0; POSITIONS]),
-            values: zeros(POSITIONS / 2 * head_dim),
-            value_steps: Box::new([0.0; POSITIONS]),
+            keys: cast_slice(keys),
+            values: cast_slice(values),
+            key_steps,
+            value_steps,
+            positions,
+            ahead: &[],
         }
     }
 
-    pub(super) fn write(&mut self, row: usize, key: &[f32], value: &[f32]) {
+    /// Sets a position's key and value in a block's memory.
+    pub(super) fn write(memory: &mut [u32], row: usize, key: &[f32], value: &[f32]) {
         const PIECE: usize = 64;
+        let (keys, rest) = memory.split_at_mut(key_pairs(key.len()));
+        let (values, steps) = rest.split_at_mut(value_pairs(value.len()));
+        let (keys, values): (&mut [Pair], &mut [Pair]) = (cast_slice_mut(keys), cast_slice_mut(values));
         let levels = Levels::of_key(key);
-        self.key_steps[row] = levels.step;
-        for (key, keys) in key.chunks(PIECE).zip(self.keys.chunks_mut(PIECE / 2 * POSITIONS)) {
+        steps[row] = levels.step.to_bits();
+        for (key, keys) in key.chunks(PIECE).zip(keys.chunks_mut(PIECE / 2 * POSITIONS)) {
             let mut words = [0; PIECE];
             levels.round(key, &mut words);
             for (pair, keys) in words.as_chunks::<2>().0.iter().zip(keys.as_chunks_mut::<POSITIONS>().0) {
@@ -58,8 +88,8 @@ impl Words {
             }
         }
         let levels = Levels::of_value(value);
-        self.value_steps[row] = levels.step;
-        let values = &mut self.values[row / 2 * value.len()..][..value.len()];
+        steps[POSITIONS + row] = levels.step.to_bits();
+        let values = &mut values[row / 2 * value.len()..][..value.len()];
         for (value, values) in value.chunks(PIECE).zip(values.chunks_mut(PIECE)) {
             let mut words = [0; PIECE];
             levels.round(value, &mut words);

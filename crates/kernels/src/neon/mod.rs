@@ -84,7 +84,7 @@ pub(crate) unsafe fn word_products<F: LoadColumn>(
 pub(crate) unsafe fn key_products(
     _: Tier,
     queries: &[Query<'_>],
-    block: &Words,
+    block: &Words<'_>,
     out: &mut [&mut [f32; POSITIONS]],
 ) {
     attention::key_products::<Eight<Plain>>(queries, block, out);
@@ -97,7 +97,7 @@ pub(crate) unsafe fn key_products(
 pub(crate) unsafe fn add_values(
     _: Tier,
     weights: &[&[f32; POSITIONS]],
-    block: &Words,
+    block: &Words<'_>,
     out: &mut [&mut [f32]],
 ) {
     attention::add_values::<Eight<Plain>>(weights, block, out);

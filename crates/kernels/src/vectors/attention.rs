@@ -1,26 +1,34 @@
 //! The products of attention: a few queries at a time, whose sums stay in registers.
 
-use super::Vector;
+use super::{Vector, prefetch};
 use crate::attention::{LANES, Levels, POSITIONS, Pair, Query, Weights, Words, sum_of_lanes};
-use crate::layout::TILE_ROWS;
+use crate::layout::{PLANE, TILE_ROWS};
 
 /// Queries that go together.
 const QUERIES: usize = 4;
 
-/// Calls a function for the first queries and `$W` vectors at a time, and gives how many these were. With four vectors of sums for each
-/// query, half of the registers of AVX-512 are sums, and with two half of the others'.
+/// Calls a function for the first queries and so many vectors at a time, and gives how many queries these were. With four vectors of sums for
+/// each query, half of the registers of AVX-512 are sums, and with two half of the others'.
 macro_rules! by_count {
-    ($V:ident, $count:expr, $function:ident($($argument:expr),*)) => {
-        match ($count, $V::ROWS == TILE_ROWS) {
-            (1, _) => $function::<$V, 1, 4>($($argument),*),
-            (2, true) => $function::<$V, 2, 4>($($argument),*),
-            (3, true) => $function::<$V, 3, 4>($($argument),*),
-            (_, true) => $function::<$V, QUERIES, 4>($($argument),*),
-            (2, false) => $function::<$V, 2, 2>($($argument),*),
-            (3, false) => $function::<$V, 3, 2>($($argument),*),
-            (_, false) => $function::<$V, QUERIES, 2>($($argument),*),
+    ($V:ident, $count:expr, $elements:expr, $function:ident($($argument:expr),*)) => {
+        match ($count, vectors::<$V>($count, $elements)) {
+            (1, 4) => $function::<$V, 1, 4>($($argument),*),
+            (2, 4) => $function::<$V, 2, 4>($($argument),*),
+            (3, 4) => $function::<$V, 3, 4>($($argument),*),
+            (_, 4) => $function::<$V, QUERIES, 4>($($argument),*),
+            (1, _) => $function::<$V, 1, 2>($($argument),*),
+            (2, _) => $function::<$V, 2, 2>($($argument),*),
+            (3, _) => $function::<$V, 3, 2>($($argument),*),
+            _ => $function::<$V, QUERIES, 2>($($argument),*),
         }
     };
+}
+
+/// How many vectors of elements go together: 4, or 2 where more would not fit the registers or be empty.
+#[inline(always)]
+const fn vectors<V: Vector>(queries: usize, elements: usize) -> usize {
+    let is_roomy = queries == 1 || V::ROWS == TILE_ROWS;
+    if is_roomy && elements > 2 * V::ROWS { 4 } else { 2 }
 }
 
 /// The products of queries with a block of keys.
@@ -30,13 +38,13 @@ macro_rules! by_count {
 #[inline(always)]
 pub(crate) unsafe fn key_products<V: Vector>(
     queries: &[Query<'_>],
-    block: &Words,
+    block: &Words<'_>,
     out: &mut [&mut [f32; POSITIONS]],
 ) {
     let mut first = 0;
     while first < queries.len() {
         let (queries, out) = (&queries[first..], &mut out[first..]);
-        first += by_count!(V, queries.len(), products_of(queries, block, out));
+        first += by_count!(V, queries.len(), block.positions, products_of(queries, block, out));
     }
 }
 
@@ -44,18 +52,20 @@ pub(crate) unsafe fn key_products<V: Vector>(
 #[inline(always)]
 unsafe fn products_of<V: Vector, const N: usize, const W: usize>(
     queries: &[Query<'_>],
-    block: &Words,
+    block: &Words<'_>,
     out: &mut [&mut [f32; POSITIONS]],
 ) -> usize {
-    let Words { keys, key_steps, .. } = block;
+    let Words { keys, key_steps, positions, .. } = *block;
+    let ahead = ahead(block, keys);
     let pairs = keys.len() / POSITIONS;
     let mut from = [std::ptr::null::<Pair>(); N];
     for (from, query) in from.iter_mut().zip(queries) {
         *from = query.rounded().pairs.as_ptr();
     }
-    for first in (0..POSITIONS).step_by(W * V::ROWS) {
+    for first in (0..positions).step_by(W * V::ROWS) {
         let mut sums = [[V::zero(); W]; N];
         for pair in 0..pairs {
+            ask::<V, W>(ahead.wrapping_add(pair * POSITIONS + first));
             let keys = load::<V, W>(keys.as_ptr().add(pair * POSITIONS + first));
             for n in 0..N {
                 let q = V::each_int(word(from[n].add(pair)));
@@ -82,13 +92,13 @@ unsafe fn products_of<V: Vector, const N: usize, const W: usize>(
 #[inline(always)]
 pub(crate) unsafe fn add_values<V: Vector>(
     weights: &[&[f32; POSITIONS]],
-    block: &Words,
+    block: &Words<'_>,
     out: &mut [&mut [f32]],
 ) {
     let mut first = 0;
     while first < weights.len() {
         let (weights, out) = (&weights[first..], &mut out[first..]);
-        first += by_count!(V, weights.len(), add_to(weights, block, out));
+        first += by_count!(V, weights.len(), out[0].len(), add_to(weights, block, out));
     }
 }
 
@@ -96,26 +106,21 @@ pub(crate) unsafe fn add_values<V: Vector>(
 #[inline(always)]
 unsafe fn add_to<V: Vector, const N: usize, const W: usize>(
     weights: &[&[f32; POSITIONS]],
-    block: &Words,
+    block: &Words<'_>,
     out: &mut [&mut [f32]],
 ) -> usize {
     let mut rounded = [Weights::default(); N];
     for (rounded, weights) in rounded.iter_mut().zip(weights) {
         round_into::<V>(weights, block, rounded);
     }
-    // Blocks are filled from their beginning on.
-    let mut pairs = POSITIONS / 2;
-    while pairs > 0 && rounded.iter().all(|weights| weights.pairs[pairs - 1] == Pair::default()) {
-        pairs -= 1;
-    }
     let dim = out[0].len();
     let mut first = 0;
     while first + W * V::ROWS <= dim {
-        add_lanes::<V, N, W>(&rounded, pairs, block, out, first);
+        add_lanes::<V, N, W>(&rounded, block, out, first);
         first += W * V::ROWS;
     }
     while first + V::ROWS <= dim {
-        add_lanes::<V, N, 1>(&rounded, pairs, block, out, first);
+        add_lanes::<V, N, 1>(&rounded, block, out, first);
         first += V::ROWS;
     }
     for (weights, out) in rounded.iter().zip(out) {
@@ -126,7 +131,7 @@ unsafe fn add_to<V: Vector, const N: usize, const W: usize>(
 
 /// [`Weights::new`], in the order of the portable code.
 #[inline(always)]
-unsafe fn round_into<V: Vector>(weights: &[f32; POSITIONS], block: &Words, to: &mut Weights) {
+unsafe fn round_into<V: Vector>(weights: &[f32; POSITIONS], block: &Words<'_>, to: &mut Weights) {
     let (count, chains) = (POSITIONS / V::ROWS, LANES / V::ROWS);
     let mut scaled = [V::each_float(0.0); POSITIONS / 8];
     let mut lanes = [0f32; LANES];
@@ -134,7 +139,7 @@ unsafe fn round_into<V: Vector>(weights: &[f32; POSITIONS], block: &Words, to: &
         let mut sum = V::each_float(0.0);
         for at in (chain..count).step_by(chains) {
             let [weights, steps] =
-                [weights, &*block.value_steps].map(|floats| V::load_floats(floats[at * V::ROWS..].as_ptr()));
+                [weights, block.value_steps].map(|floats| V::load_floats(floats[at * V::ROWS..].as_ptr()));
             scaled[at] = V::times(weights, steps);
             sum = V::plus(sum, V::abs(scaled[at]));
         }
@@ -143,7 +148,7 @@ unsafe fn round_into<V: Vector>(weights: &[f32; POSITIONS], block: &Words, to: &
     let levels = Levels::of_weights(sum_of_lanes(lanes));
     let Some(inverse) = levels.inverse else {
         // Something is no number; perhaps it is not looked at.
-        *to = Weights::new(weights, &block.value_steps);
+        *to = Weights::new(weights, block.value_steps);
         return;
     };
     to.step = levels.step;
@@ -154,18 +159,19 @@ unsafe fn round_into<V: Vector>(weights: &[f32; POSITIONS], block: &Words, to: &
     }
 }
 
-/// Some elements, from `first` on, of so many pairs of positions.
+/// Some elements, from `first` on.
 #[inline(always)]
 unsafe fn add_lanes<V: Vector, const N: usize, const W: usize>(
     weights: &[Weights; N],
-    pairs: usize,
-    block: &Words,
+    block: &Words<'_>,
     out: &mut [&mut [f32]],
     first: usize,
 ) {
     let dim = out[0].len();
+    let ahead = ahead(block, block.values);
     let mut sums = [[V::zero(); W]; N];
-    for pair in 0..pairs {
+    for pair in 0..block.positions.div_ceil(2) {
+        ask::<V, W>(ahead.wrapping_add(pair * dim + first));
         let values = load::<V, W>(block.values.as_ptr().add(pair * dim + first));
         for n in 0..N {
             let weight = V::each_int(word(weights[n].pairs.as_ptr().add(pair)));
@@ -180,6 +186,19 @@ unsafe fn add_lanes<V: Vector, const N: usize, const W: usize>(
             let to = out[n][at..].as_mut_ptr();
             V::store_floats(to, V::add_product(V::to_floats(sums), scale, V::load_floats(to)));
         }
+    }
+}
+
+/// Where what is asked for begins: where there is nothing, what is read is asked for again, which costs less than the question.
+fn ahead(block: &Words<'_>, now: &[Pair]) -> *const Pair {
+    if block.ahead.is_empty() { now.as_ptr() } else { block.ahead.as_ptr() }
+}
+
+/// Asks for the lines of `W` vectors.
+#[inline(always)]
+unsafe fn ask<V: Vector, const W: usize>(from: *const Pair) {
+    for at in (0..W * V::ROWS).step_by(PLANE / size_of::<Pair>()) {
+        prefetch(from.wrapping_add(at).cast());
     }
 }
 

@@ -142,7 +142,7 @@ unsafe fn words_avx512<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], ou
 pub(crate) unsafe fn key_products(
     tier: Tier,
     queries: &[Query<'_>],
-    block: &Words,
+    block: &Words<'_>,
     out: &mut [&mut [f32; POSITIONS]],
 ) {
     match tier {
@@ -154,17 +154,17 @@ pub(crate) unsafe fn key_products(
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn key_products_avx2(queries: &[Query<'_>], block: &Words, out: &mut [&mut [f32; POSITIONS]]) {
+unsafe fn key_products_avx2(queries: &[Query<'_>], block: &Words<'_>, out: &mut [&mut [f32; POSITIONS]]) {
     attention::key_products::<Eight<Avx2>>(queries, block, out);
 }
 
 #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
-unsafe fn key_products_avx_vnni(queries: &[Query<'_>], block: &Words, out: &mut [&mut [f32; POSITIONS]]) {
+unsafe fn key_products_avx_vnni(queries: &[Query<'_>], block: &Words<'_>, out: &mut [&mut [f32; POSITIONS]]) {
     attention::key_products::<Eight<AvxVnni>>(queries, block, out);
 }
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
-unsafe fn key_products_avx512(queries: &[Query<'_>], block: &Words, out: &mut [&mut [f32; POSITIONS]]) {
+unsafe fn key_products_avx512(queries: &[Query<'_>], block: &Words<'_>, out: &mut [&mut [f32; POSITIONS]]) {
     attention::key_products::<Sixteen>(queries, block, out);
 }
 
@@ -175,7 +175,7 @@ unsafe fn key_products_avx512(queries: &[Query<'_>], block: &Words, out: &mut [&
 pub(crate) unsafe fn add_values(
     tier: Tier,
     weights: &[&[f32; POSITIONS]],
-    block: &Words,
+    block: &Words<'_>,
     out: &mut [&mut [f32]],
 ) {
     match tier {
@@ -187,17 +187,17 @@ pub(crate) unsafe fn add_values(
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn add_values_avx2(weights: &[&[f32; POSITIONS]], block: &Words, out: &mut [&mut [f32]]) {
+unsafe fn add_values_avx2(weights: &[&[f32; POSITIONS]], block: &Words<'_>, out: &mut [&mut [f32]]) {
     attention::add_values::<Eight<Avx2>>(weights, block, out);
 }
 
 #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
-unsafe fn add_values_avx_vnni(weights: &[&[f32; POSITIONS]], block: &Words, out: &mut [&mut [f32]]) {
+unsafe fn add_values_avx_vnni(weights: &[&[f32; POSITIONS]], block: &Words<'_>, out: &mut [&mut [f32]]) {
     attention::add_values::<Eight<AvxVnni>>(weights, block, out);
 }
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
-unsafe fn add_values_avx512(weights: &[&[f32; POSITIONS]], block: &Words, out: &mut [&mut [f32]]) {
+unsafe fn add_values_avx512(weights: &[&[f32; POSITIONS]], block: &Words<'_>, out: &mut [&mut [f32]]) {
     attention::add_values::<Sixteen>(weights, block, out);
 }
 

@@ -29,20 +29,19 @@ pub(super) struct Run<'a> {
     pub(super) spec: &'a ModelSpec,
     pub(super) layer: LayerSpec,
     pub(super) sinks: Option<&'a [f32]>,
-    pub(super) cache: &'a LayerCache,
+    pub(super) cache: LayerCache<'a>,
     /// `[tokens, heads, head_dim]`
     pub(super) queries: &'a [f32],
     /// The position of the first token.
     pub(super) start: usize,
 }
 
-/// A few tokens from a run's `first` on, and query heads of one key-value head.
+/// A few tokens of a run, and query heads of one key-value head.
+#[derive(Clone)]
 struct Piece<'a> {
     run: &'a Run<'a>,
     heads: Range<usize>,
-    first: usize,
-    /// `[tokens, heads * head_dim]`, of these heads; taken when it is worked on.
-    out: Option<Outputs<'a>>,
+    tokens: Range<usize>,
 }
 
 /// A head of a token, and what it comes to.
@@ -70,30 +69,30 @@ pub(super) fn attend(team: &Team, runs: &[Run<'_>], out: &mut [f32]) {
     let is_alone = runs.len() == 1 && runs[0].tokens() <= TOKENS;
     let shares = if is_alone { team.threads() } else { 1 };
     // Those of one token are on the stack.
-    let mut pieces: SmallVec<[Piece<'_>; 64]> = SmallVec::new();
+    let (mut pieces, mut outs) = (SmallVec::<[Piece<'_>; 32]>::new(), SmallVec::<[_; 32]>::new());
     let mut rest = Outputs::new(out, token_len);
     for run in runs {
-        let mut first = 0;
-        while first < run.tokens() {
-            let tokens = TOKENS.min(run.tokens() - first);
-            let (mut own, after) = rest.split_at_token(tokens);
+        for first in (0..run.tokens()).step_by(TOKENS) {
+            let tokens = first..(first + TOKENS).min(run.tokens());
+            let (mut own, after) = rest.split_at_token(tokens.len());
             for heads in parts(spec.heads, spec.kv_heads, shares) {
-                let out = own.split_off(heads.len() * spec.head_dim);
-                pieces.push(Piece { run, heads, first, out: Some(out) });
+                // `[tokens, heads * head_dim]`, of these heads; taken when it is written.
+                outs.push(Some(own.split_off(heads.len() * spec.head_dim)));
+                pieces.push(Piece { run, heads, tokens: tokens.clone() });
             }
-            (rest, first) = (after, first + tokens);
+            rest = after;
         }
     }
-    let one = |piece: &mut Piece<'_>| {
-        if let Some(out) = piece.out.take() {
-            piece.run.piece(piece.heads.clone(), piece.first, out);
+    let one = |index: usize, out: &mut [Option<Outputs<'_>>]| {
+        for out in out.iter_mut().filter_map(Option::take) {
+            pieces[index].attend(out, pieces.get(index + 1));
         }
     };
     let work: usize = runs.iter().map(|run| run.queries.len() * (run.start + run.tokens())).sum();
     if work < PARALLEL_FROM {
-        pieces.iter_mut().for_each(one);
+        outs.chunks_mut(1).enumerate().for_each(|(index, out)| one(index, out));
     } else {
-        team.for_each(&mut pieces, one);
+        team.for_chunks(&mut outs, 1, one);
     }
 }
 
@@ -120,28 +119,46 @@ impl Run<'_> {
         let to = self.start + token + 1;
         self.layer.window.map_or(0, |window| to.saturating_sub(window))..to
     }
+}
 
-    /// Attends from some heads of a few tokens, which share a key-value head.
-    fn piece(&self, heads: Range<usize>, first: usize, out: Outputs<'_>) {
-        let Self { spec, sinks, .. } = *self;
-        let last = first + out.tokens() - 1;
-        let blocks = self.seen(first).start / BLOCK..self.seen(last).end.div_ceil(BLOCK);
+impl Piece<'_> {
+    /// The blocks that its tokens look at.
+    fn blocks(&self) -> Range<usize> {
+        let start = self.run.seen(self.tokens.start).start;
+        start / BLOCK..self.end().div_ceil(BLOCK)
+    }
+
+    /// The position after the last that its tokens look at.
+    fn end(&self) -> usize {
+        self.run.start + self.tokens.end
+    }
+
+    fn block(&self, index: usize) -> KvBlock<'_> {
+        let spec = self.run.spec;
+        self.run.cache.block(self.heads.start * spec.kv_heads / spec.heads, index, self.end())
+    }
+
+    /// Attends; `next` is what is probably done after it.
+    fn attend(&self, out: Outputs<'_>, next: Option<&Piece<'_>>) {
+        let &Run { spec, sinks, queries, cache, .. } = self.run;
+        let (blocks, heads) = (self.blocks(), self.heads.clone());
+        let count = self.tokens.len() * heads.len();
         let pairs = Query::pairs(spec.head_dim);
         ROOM.with_borrow_mut(|(scores, words)| {
-            let scores = room(scores, out.tokens() * heads.len() * blocks.len() * BLOCK);
+            let scores = room(scores, count * blocks.len() * BLOCK);
             let mut scores = scores.as_chunks_mut::<BLOCK>().0;
-            let mut words = room(words, out.tokens() * heads.len() * pairs);
+            let mut words = room(words, count * pairs);
             let mut all: SmallVec<[Head<'_>; 16]> = SmallVec::new();
-            for (token, out) in (first..).zip(out.into_tokens()) {
-                let seen = self.seen(token);
+            for (token, out) in self.tokens.clone().zip(out.into_tokens()) {
+                let seen = self.run.seen(token);
                 let seen = seen.start - blocks.start * BLOCK..seen.end - blocks.start * BLOCK;
                 for (index, out) in heads.clone().zip(out.chunks_exact_mut(spec.head_dim)) {
                     let at = (token * spec.heads + index) * spec.head_dim;
-                    let values = &self.queries[at..at + spec.head_dim];
+                    let values = &queries[at..at + spec.head_dim];
                     let words = words.split_off_mut(..pairs).unwrap_or_default();
                     out.fill(0.0);
                     all.push(Head {
-                        query: Query::new(self.cache.format(), values, spec.attention_scale, words),
+                        query: Query::new(cache.format(), values, spec.attention_scale, words),
                         sink: sinks.map(|sinks| sinks[index]),
                         scores: scores.split_off_mut(..blocks.len()).unwrap_or_default(),
                         seen: seen.clone(),
@@ -149,15 +166,20 @@ impl Run<'_> {
                     });
                 }
             }
-            self.attend_from(heads.start * spec.kv_heads / spec.heads, blocks, &mut all);
+            self.attend_from(&mut all, next);
         });
     }
 
-    /// Attends from heads to a key-value head.
-    fn attend_from(&self, head: usize, blocks: Range<usize>, all: &mut [Head<'_>]) {
-        for (index, block) in self.cache.blocks(head, blocks.clone()).enumerate() {
+    /// Attends from heads.
+    fn attend_from(&self, all: &mut [Head<'_>], next: Option<&Piece<'_>>) {
+        let blocks = self.blocks();
+        for (index, at) in blocks.clone().enumerate() {
+            let is_last = at + 1 == blocks.end;
+            let next = if is_last { self.block(blocks.start).values() } else { self.block(at + 1).keys() };
+            let mut block = self.block(at).before(next);
             for heads in all.chunks_mut(TOGETHER) {
                 score(heads, index, block);
+                block = self.block(at);
             }
         }
         for Head { scores, seen, sink, .. } in &mut *all {
@@ -166,28 +188,34 @@ impl Run<'_> {
             scores[..seen.start].fill(0.0);
             scores[seen.end..].fill(0.0);
             let scores = &mut scores[seen.clone()];
-            if let Some(cap) = self.spec.attention_softcap {
+            if let Some(cap) = self.run.spec.attention_softcap {
                 softcap(scores, cap);
             }
             softmax(scores, *sink);
         }
-        for (index, block) in self.cache.blocks(head, blocks).enumerate() {
+        for (index, at) in blocks.clone().enumerate() {
+            let next = match next {
+                _ if at + 1 < blocks.end => Some(self.block(at + 1).values()),
+                next => next.map(|next| next.block(next.blocks().start).keys()),
+            };
+            let mut block = next.map_or(self.block(at), |next| self.block(at).before(next));
             for heads in all.chunks_mut(TOGETHER) {
                 add(heads, index, block);
+                block = self.block(at);
             }
         }
     }
 }
 
 /// The scores of a block.
-fn score(heads: &mut [Head<'_>], index: usize, block: &KvBlock) {
+fn score(heads: &mut [Head<'_>], index: usize, block: KvBlock<'_>) {
     let queries: SmallVec<[Query<'_>; TOGETHER]> = heads.iter().map(|head| head.query).collect();
     let scores = heads.iter_mut().map(|head| &mut head.scores[index]);
     key_products(&queries, block, &mut scores.collect::<SmallVec<[_; TOGETHER]>>());
 }
 
 /// Adds the values of a block.
-fn add(heads: &mut [Head<'_>], index: usize, block: &KvBlock) {
+fn add(heads: &mut [Head<'_>], index: usize, block: KvBlock<'_>) {
     let (mut weights, mut outs) = (SmallVec::<[_; TOGETHER]>::new(), SmallVec::<[_; TOGETHER]>::new());
     for Head { scores, out, .. } in heads {
         weights.push(&scores[index]);

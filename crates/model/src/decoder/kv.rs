@@ -1,36 +1,62 @@
-use std::ops::Range;
+use std::io;
 use std::sync::Arc;
 
-use formwork_kernels::{KvBlock, KvFormat, POSITIONS, Team};
+use formwork_kernels::{KvBlock, KvFormat, KvShape, POSITIONS, Team};
 
+use super::pool::{Piece, Pool};
 use crate::spec::ModelSpec;
 
 /// Positions in a block.
 pub(super) const BLOCK: usize = POSITIONS;
 
-/// The keys and values of one sequence: per layer, blocks of [`BLOCK`] positions that are added as the sequence grows.
+/// How a model's keys and values lie in memory, and where that comes from.
+#[derive(Clone, Debug)]
+pub(super) struct KvMemory {
+    layers: usize,
+    kv_heads: usize,
+    shape: KvShape,
+    /// Pieces of `[layers, kv_heads, block]`.
+    pool: Arc<Pool>,
+}
+
+impl KvMemory {
+    pub(super) fn new(spec: &ModelSpec, format: KvFormat) -> Self {
+        let shape = KvShape::new(format, spec.head_dim);
+        let (layers, kv_heads) = (spec.layers.len(), spec.kv_heads);
+        Self { layers, kv_heads, shape, pool: Pool::new(layers * kv_heads * shape.block_len()) }
+    }
+
+    pub(super) const fn bytes_per_position(&self) -> usize {
+        self.layers * self.kv_heads * self.shape.block_len() * size_of::<u32>() / POSITIONS
+    }
+
+    /// Elements of a layer.
+    const fn layer_len(&self) -> usize {
+        self.kv_heads * self.shape.block_len()
+    }
+}
+
+/// The keys and values of one sequence: blocks of [`BLOCK`] positions that are added as the sequence grows.
 ///
 /// Blocks are shared between forks of a sequence, and copied where one of them writes.
 #[derive(Debug)]
 pub(super) struct KvCache {
-    layers: Vec<LayerCache>,
+    memory: KvMemory,
+    /// Of all layers.
+    blocks: Vec<Arc<Piece>>,
     len: usize,
 }
 
-#[derive(Clone, Debug)]
-pub(super) struct LayerCache {
-    format: KvFormat,
-    kv_heads: usize,
-    head_dim: usize,
-    /// Each of as many as there are heads.
-    blocks: Vec<Arc<Box<[KvBlock]>>>,
+/// A layer's part of a cache.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LayerCache<'a> {
+    cache: &'a KvCache,
+    index: usize,
 }
 
 impl KvCache {
-    pub(super) fn new(spec: &ModelSpec, format: KvFormat) -> Self {
-        let (kv_heads, head_dim) = (spec.kv_heads, spec.head_dim);
-        let layer = LayerCache { format, kv_heads, head_dim, blocks: Vec::new() };
-        Self { layers: vec![layer; spec.layers.len()], len: 0 }
+    pub(super) const fn new(memory: KvMemory) -> Self {
+        Self { memory, blocks: Vec::new(), len: 0 }
     }
 
     /// How many positions are filled.
@@ -38,13 +64,20 @@ impl KvCache {
         self.len
     }
 
-    /// Makes room for positions up to `len`.
-    pub(super) fn reserve(&mut self, len: usize) {
-        for layer in &mut self.layers {
-            let blocks = layer.blocks.len().max(len.div_ceil(BLOCK));
-            let empty = || (0..layer.kv_heads).map(|_| KvBlock::new(layer.format, layer.head_dim)).collect();
-            layer.blocks.resize_with(blocks, || Arc::new(empty()));
+    /// Makes room for positions up to `len`, and what will be written this sequence's own.
+    ///
+    /// # Errors
+    /// When there is no memory.
+    pub(super) fn reserve(&mut self, len: usize) -> io::Result<()> {
+        for block in self.blocks.iter_mut().skip(self.len / BLOCK) {
+            if Arc::get_mut(block).is_none() {
+                *block = Arc::new(block.copy()?);
+            }
         }
+        while self.blocks.len() < len.div_ceil(BLOCK) {
+            self.blocks.push(Arc::new(self.memory.pool.take()?));
+        }
+        Ok(())
     }
 
     /// Counts positions that every layer has written as filled.
@@ -55,56 +88,58 @@ impl KvCache {
     /// Forgets the positions from `len` on and frees the blocks that held only such.
     pub(super) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
-        for layer in &mut self.layers {
-            layer.blocks.truncate(self.len.div_ceil(BLOCK));
-        }
+        self.blocks.truncate(self.len.div_ceil(BLOCK));
     }
 
     /// The first `len` positions as a cache of their own.
     pub(super) fn fork(&self, len: usize) -> Self {
-        let mut fork = Self { layers: self.layers.clone(), len: self.len };
+        let mut fork = Self { memory: self.memory.clone(), blocks: self.blocks.clone(), len: self.len };
         fork.truncate(len);
         fork
     }
 
-    pub(super) fn layer(&self, index: usize) -> &LayerCache {
-        &self.layers[index]
-    }
-
-    pub(super) fn layer_mut(&mut self, index: usize) -> &mut LayerCache {
-        &mut self.layers[index]
-    }
-}
-
-impl LayerCache {
-    /// Writes the keys and values of tokens from position `start` on, `[tokens, kv_heads, head_dim]` each. There must be room.
-    pub(super) fn write(&mut self, team: &Team, start: usize, keys: &[f32], values: &[f32]) {
-        let (head_dim, len) = (self.head_dim, self.kv_heads * self.head_dim);
+    /// Writes the keys and values of the tokens that come next to layer `index`, `[tokens, kv_heads, head_dim]` each. There must be room.
+    pub(super) fn write(&mut self, team: &Team, index: usize, keys: &[f32], values: &[f32]) {
+        let Self { memory, blocks, len: start } = self;
+        let (start, shape, layer_len) = (*start, memory.shape, memory.layer_len());
+        let head_dim = shape.head_dim();
+        let len = memory.kv_heads * head_dim;
         let end = start + keys.len() / len;
         let first = start / BLOCK;
-        team.for_chunks(&mut self.blocks[first..end.div_ceil(BLOCK)], 1, |index, blocks| {
-            let positions = (first + index) * BLOCK..(first + index + 1) * BLOCK;
+        team.for_chunks(&mut blocks[first..end.div_ceil(BLOCK)], 1, |chunk, blocks| {
+            let positions = (first + chunk) * BLOCK..(first + chunk + 1) * BLOCK;
             for block in blocks {
-                let block = Arc::make_mut(block);
+                let Some(block) = Arc::get_mut(block) else { unreachable!("reserved for this sequence") };
+                let layer = &mut block[index * layer_len..][..layer_len];
                 for position in positions.start.max(start)..positions.end.min(end) {
                     let of_token = (position - start) * len..(position - start + 1) * len;
                     let keys = keys[of_token.clone()].chunks_exact(head_dim);
                     let values = values[of_token].chunks_exact(head_dim);
-                    for (head, (key, value)) in block.iter_mut().zip(keys.zip(values)) {
-                        head.write(position % BLOCK, key, value);
+                    let heads = layer.chunks_exact_mut(shape.block_len());
+                    for (head, (key, value)) in heads.zip(keys.zip(values)) {
+                        shape.write(head, position % BLOCK, key, value);
                     }
                 }
             }
         });
     }
 
-    pub(super) const fn format(&self) -> KvFormat {
-        self.format
+    pub(super) const fn layer(&self, index: usize) -> LayerCache<'_> {
+        LayerCache { cache: self, index }
+    }
+}
+
+impl<'a> LayerCache<'a> {
+    pub(super) const fn format(self) -> KvFormat {
+        self.cache.memory.shape.format()
     }
 
-    /// What a head has stored in some blocks.
-    pub(super) fn blocks(&self, head: usize, blocks: Range<usize>) -> impl Iterator<Item = &KvBlock> {
-        self.blocks[blocks].iter().map(move |block| &block[head])
+    /// What a head has stored in a block, of which the positions before `end` count.
+    pub(super) fn block(self, head: usize, block: usize, end: usize) -> KvBlock<'a> {
+        let &KvMemory { kv_heads, shape, .. } = &self.cache.memory;
+        let start = (self.index * kv_heads + head) * shape.block_len();
+        let memory = &self.cache.blocks[block][start..start + shape.block_len()];
+        KvBlock::new(shape, memory, (end - block * BLOCK).min(BLOCK))
     }
 }
 
@@ -115,17 +150,17 @@ mod tests {
     use super::*;
 
     fn cache() -> KvCache {
-        let layer = LayerCache { format: KvFormat::I16, kv_heads: 1, head_dim: 2, blocks: Vec::new() };
-        KvCache { layers: vec![layer; 2], len: 0 }
+        let shape = KvShape::new(KvFormat::I16, 2);
+        KvCache::new(KvMemory { layers: 2, kv_heads: 1, shape, pool: Pool::new(2 * shape.block_len()) })
     }
 
     fn fill(cache: &mut KvCache, to: usize, value: f32) {
-        cache.reserve(to);
+        cache.reserve(to).unwrap();
         let team = Team::alone();
         let count = to - cache.len;
         let rows = vec![value; count * 2];
-        for layer in &mut cache.layers {
-            layer.write(&team, cache.len, &rows, &rows);
+        for layer in 0..2 {
+            cache.write(&team, layer, &rows, &rows);
         }
         cache.advance(count);
     }
@@ -133,11 +168,12 @@ mod tests {
     /// What is stored at each position, to three digits.
     fn values(cache: &KvCache) -> Vec<f32> {
         let mut all = Vec::new();
-        for block in cache.layers[1].blocks(0, 0..cache.len.div_ceil(BLOCK)) {
+        for block in 0..cache.len.div_ceil(BLOCK) {
             for row in 0..BLOCK {
                 let mut weights = [0.0; BLOCK];
                 weights[row] = 1.0;
                 let mut out = [0.0; 2];
+                let block = cache.layer(1).block(0, block, cache.len);
                 add_values(&[&weights], block, &mut [&mut out]);
                 all.push((out[0] * 1e3).round() / 1e3);
             }
@@ -152,7 +188,7 @@ mod tests {
         fill(&mut first, 200, 1.0);
         let mut second = first.fork(150);
         let shared = |a: &KvCache, b: &KvCache| {
-            let blocks = a.layers[0].blocks.iter().zip(&b.layers[0].blocks);
+            let blocks = a.blocks.iter().zip(&b.blocks);
             blocks.filter(|(a, b)| Arc::ptr_eq(a, b)).count()
         };
         assert_eq!((second.len(), shared(&first, &second)), (150, 3));
@@ -160,10 +196,20 @@ mod tests {
         assert_eq!(shared(&first, &second), 2);
         assert_eq!(values(&first), [1.0; 200]);
         assert_eq!(values(&second), [&[1.0; 150][..], &[2.0]].concat());
-        let weak = Arc::downgrade(&first.layers[0].blocks[0]);
+        let weak = Arc::downgrade(&first.blocks[0]);
         drop(first);
         assert!(weak.upgrade().is_some());
         drop(second);
         assert!(weak.upgrade().is_none());
+    }
+
+    #[test]
+    fn what_others_left_in_memory_does_not_count() {
+        let mut first = cache();
+        fill(&mut first, 64, f32::NAN);
+        let mut second = KvCache::new(first.memory.clone());
+        drop(first);
+        fill(&mut second, 3, 1.0);
+        assert_eq!(values(&second), [1.0; 3]);
     }
 }

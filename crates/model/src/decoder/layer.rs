@@ -144,7 +144,6 @@ impl Pass<'_> {
             rotation.apply(team, queries, spec.heads * spec.head_dim, spec.head_dim);
             rotation.apply(team, keys, spec.kv_heads * spec.head_dim, spec.head_dim);
         }
-        let start = segment.cache.len();
-        segment.cache.layer_mut(index).write(team, start, keys, values);
+        segment.cache.write(team, index, keys, values);
     }
 }

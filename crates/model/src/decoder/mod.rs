@@ -10,18 +10,19 @@ mod feed_forward;
 mod head;
 mod kv;
 mod layer;
+mod pool;
 mod product;
 mod workspace;
 
 use std::io;
 use std::sync::Arc;
 
-use formwork_kernels::{KvBlock, KvFormat, Operand, Team};
+use formwork_kernels::{KvFormat, Operand, Team};
 use formwork_lm::{Batch, LanguageModel, Logits, ModelError, Role, Run, SequenceId, Wanted};
 use formwork_vocab::TokenId;
 use rustc_hash::FxHashMap;
 
-use self::kv::KvCache;
+use self::kv::{KvCache, KvMemory};
 use self::layer::{Pass, Segment};
 use self::product::Rounding;
 use self::workspace::{Workspace, room};
@@ -41,7 +42,7 @@ pub(crate) struct Network {
     spec: ModelSpec,
     weights: Weights<Packed>,
     rope: Rope,
-    kv_format: KvFormat,
+    kv_memory: KvMemory,
     team: Team,
 }
 
@@ -58,8 +59,8 @@ impl Network {
             [&layer.key, &layer.value].iter().all(|linear| linear.weight.operand() == Operand::Floats)
         };
         let is_exact = weights.layers.iter().all(is_exact) || !KvFormat::I16.takes(spec.head_dim);
-        let kv_format = if is_exact { KvFormat::F32 } else { KvFormat::I16 };
-        Ok(Self { spec, weights, rope, kv_format, team })
+        let kv_memory = KvMemory::new(&spec, if is_exact { KvFormat::F32 } else { KvFormat::I16 });
+        Ok(Self { spec, weights, rope, kv_memory, team })
     }
 
     pub(crate) const fn spec(&self) -> &ModelSpec {
@@ -129,11 +130,14 @@ impl<'a> Progress<'a> {
 impl Network {
     /// The cache of a sequence that is empty.
     fn cache(&self) -> KvCache {
-        KvCache::new(&self.spec, self.kv_format)
+        KvCache::new(self.kv_memory.clone())
     }
 
     /// Takes runs through the model. The tokens of all share the reading of the weights.
-    fn advance(&self, runs: &mut [Progress<'_>], workspace: &mut Workspace) {
+    ///
+    /// # Errors
+    /// When there is no memory for their keys and values.
+    fn advance(&self, runs: &mut [Progress<'_>], workspace: &mut Workspace) -> Result<(), ModelError> {
         loop {
             let left = runs.iter().map(|progress| progress.rest.len()).sum();
             let mut room = if left <= PIECE + MORE { left } else { PIECE };
@@ -145,11 +149,11 @@ impl Network {
                     room -= *len;
                     let (tokens, rest) = progress.rest.split_at(*len);
                     progress.rest = rest;
-                    segments.push(self.segment(&mut progress.cache, tokens));
+                    segments.push(self.segment(&mut progress.cache, tokens)?);
                 }
             }
             if segments.is_empty() {
-                return;
+                return Ok(());
             }
             let mut x = self.pass(&mut segments, workspace, &mut |_| {});
             for (progress, len) in runs.iter_mut().zip(lens).filter(|(_, len)| *len > 0) {
@@ -159,10 +163,11 @@ impl Network {
         }
     }
 
-    /// The next tokens of a sequence.
-    fn segment<'a>(&self, cache: &'a mut KvCache, tokens: &'a [TokenId]) -> Segment<'a> {
+    /// The next tokens of a sequence, for which there is room then.
+    fn segment<'a>(&self, cache: &'a mut KvCache, tokens: &'a [TokenId]) -> Result<Segment<'a>, ModelError> {
+        cache.reserve(cache.len() + tokens.len()).map_err(ModelError::backend)?;
         let rotations = self.rope.rotations(&self.team, cache.len()..cache.len() + tokens.len());
-        Segment { cache, tokens, rotations }
+        Ok(Segment { cache, tokens, rotations })
     }
 
     /// Appends tokens to sequences; gives their residual stream, `[tokens, hidden]`, segment by segment. `visit` sees it as
@@ -186,9 +191,6 @@ impl Network {
             scale(x, spec.embedding_scale);
         }
         visit(x);
-        for segment in segments.iter_mut() {
-            segment.cache.reserve(segment.cache.len() + segment.tokens.len());
-        }
         let rounding = |segment: &Segment<'_>| {
             let start = segment.cache.len();
             (start..start + segment.tokens.len()).map(Rounding::at)
@@ -213,7 +215,7 @@ impl Network {
         for tokens in tokens.chunks(PIECE) {
             let mut states = states.iter_mut();
             let mut visit = |x: &[f32]| states.next().into_iter().for_each(|state| state.extend(x));
-            self.pass(&mut [self.segment(&mut cache, tokens)], &mut workspace, &mut visit);
+            self.pass(&mut [self.segment(&mut cache, tokens)?], &mut workspace, &mut visit);
         }
         Ok(states)
     }
@@ -263,9 +265,7 @@ impl LanguageModel for Decoder {
     }
 
     fn kv_bytes_per_token(&self) -> usize {
-        let spec = &self.network.spec;
-        let of_head = KvBlock::bytes_per_position(self.network.kv_format, spec.head_dim);
-        spec.layers.len() * spec.kv_heads * of_head
+        self.network.kv_memory.bytes_per_position()
     }
 
     fn hidden_states(&mut self, sequence: SequenceId, tokens: &[TokenId]) -> Result<Vec<f32>, ModelError> {
@@ -276,7 +276,7 @@ impl LanguageModel for Decoder {
         let cache = cache.ok_or_else(|| ModelError::unknown_sequence(sequence))?;
         let mut runs = [Progress::new(run, cache)];
         let (network, workspace) = (&*self.network, &mut self.workspace);
-        network.advance(&mut runs, workspace);
+        network.advance(&mut runs, workspace)?;
         let [Progress { cache, x, .. }] = runs;
         self.sequences.insert(sequence, cache);
         Ok(network.normed(&x))
@@ -290,7 +290,7 @@ impl LanguageModel for Decoder {
         });
         let mut runs: Vec<Progress<'_>> = runs.collect();
         let (network, workspace) = (&*self.network, &mut self.workspace);
-        network.advance(&mut runs, workspace);
+        network.advance(&mut runs, workspace)?;
         let logits = network.logits(&runs, workspace);
         self.sequences.extend(runs.into_iter().map(|progress| (progress.run.sequence, progress.cache)));
         Ok(Logits::new(logits))

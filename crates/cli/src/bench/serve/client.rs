@@ -86,19 +86,29 @@ impl Client {
     /// Asks, and reads the answer to its end. The clock starts before the connection does.
     pub(super) async fn ask(&mut self, body: String) -> Result<Answer> {
         let started = Instant::now();
-        let mut sender = self.connected().await?;
-        let response = sender.send_request(self.target.request(body)?).await?;
+        let (sender, response) = self.send(&body).await?;
         let answer = read(response, started).await?;
         self.sender = Some(sender);
         Ok(answer)
     }
 
-    async fn connected(&mut self) -> Result<SendRequest<Full<Bytes>>> {
+    /// Sends a request, on the connection that was used before if that still takes one: servers close them after some requests.
+    async fn send(&mut self, body: &str) -> Result<(SendRequest<Full<Bytes>>, Response<Incoming>)> {
         if let Some(mut sender) = self.sender.take()
             && sender.ready().await.is_ok()
         {
-            return Ok(sender);
+            match sender.send_request(self.target.request(body.to_owned())?).await {
+                Ok(response) => return Ok((sender, response)),
+                Err(error) if error.is_canceled() || error.is_closed() || error.is_incomplete_message() => {}
+                Err(error) => return Err(error.into()),
+            }
         }
+        let mut sender = self.connect().await?;
+        let response = sender.send_request(self.target.request(body.to_owned())?).await?;
+        Ok((sender, response))
+    }
+
+    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>> {
         let address = &self.target.address;
         let stream =
             TcpStream::connect(address).await.with_context(|| format!("cannot connect to {address}"))?;
