@@ -158,7 +158,7 @@ use self::x86 as machine;
 
 pub use self::activation::{Activation, Q8Block};
 pub use self::attention::{
-    Ahead, KvBlock, KvFormat, KvShape, POSITIONS, Pair, Query, add_values, key_products,
+    KvBlock, KvFormat, KvShape, POSITIONS, Pair, Prefetch, Query, add_values, key_products,
 };
 pub use self::bounds::{Bounds, Sketch};
 pub use self::dequantize::dequantize;

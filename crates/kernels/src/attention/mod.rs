@@ -114,36 +114,36 @@ impl<'a> KvBlock<'a> {
         Self { head_dim: shape.head_dim, rows }
     }
 
-    /// The keys, as something that is read later.
-    pub const fn keys(&self) -> Ahead<'a> {
+    /// The keys, to be prefetched.
+    pub const fn keys(&self) -> Prefetch<'a> {
         match self.rows {
-            Rows::Floats(_) => Ahead(&[]),
-            Rows::Words(words) => Ahead(words.keys),
+            Rows::Floats(_) => Prefetch(&[]),
+            Rows::Words(words) => Prefetch(words.keys),
         }
     }
 
-    /// The values, as something that is read later.
-    pub const fn values(&self) -> Ahead<'a> {
+    /// The values, to be prefetched.
+    pub const fn values(&self) -> Prefetch<'a> {
         match self.rows {
-            Rows::Floats(_) => Ahead(&[]),
-            Rows::Words(words) => Ahead(words.values),
+            Rows::Floats(_) => Prefetch(&[]),
+            Rows::Words(words) => Prefetch(words.values),
         }
     }
 
-    /// The same block, with what is read after it: memory is asked for that while this one is computed with.
+    /// The same block: what is read after it is prefetched while products are made with it.
     #[must_use]
-    pub const fn before(mut self, next: Ahead<'a>) -> Self {
+    pub const fn prefetching(mut self, next: Prefetch<'a>) -> Self {
         if let Rows::Words(words) = &mut self.rows {
-            words.ahead = next.0;
+            words.next = next.0;
         }
         self
     }
 }
 
-/// What is read next. The keys and values of a head are a few kilobytes in a row each, which is too few for a processor to see by itself
+/// Keys or values that are read next. Those of a head are a few kilobytes in a row each, which is too few for a processor to see by itself
 /// what comes.
 #[derive(Clone, Copy, Debug)]
-pub struct Ahead<'a>(&'a [Pair]);
+pub struct Prefetch<'a>(&'a [Pair]);
 
 /// A query as blocks of a format take it.
 #[derive(Clone, Copy, Debug)]
@@ -185,7 +185,8 @@ pub fn key_products(queries: &[Query<'_>], block: KvBlock<'_>, out: &mut [&mut [
     key_products_by(Tier::best(), queries, block, out);
 }
 
-/// Adds the values of a block to every output: each position times its weight, which is zero where the position does not count.
+/// Adds the values of a block to every output: each position times its weight, which must be zero where the position
+/// does not count.
 ///
 /// # Panics
 /// When lengths do not fit: there is an output for each row of weights, as long as a value.
@@ -225,6 +226,10 @@ fn add_values_by(tier: Tier, weights: &[&[f32; POSITIONS]], block: KvBlock<'_>, 
     tier.check();
     assert_eq!(weights.len(), out.len(), "weights and outputs");
     assert!(out.iter().all(|out| out.len() == block.head_dim), "outputs as long as values");
+    if let Rows::Words(Words { positions, .. }) = block.rows {
+        let is_zero = |weights: &&[f32; POSITIONS]| weights[positions..].iter().all(|weight| *weight == 0.0);
+        debug_assert!(weights.iter().all(is_zero), "weights of positions that do not count");
+    }
     match (&block.rows, tier) {
         (Rows::Floats(floats), _) => {
             for (weights, out) in weights.iter().zip(out) {
@@ -239,7 +244,7 @@ fn add_values_by(tier: Tier, weights: &[&[f32; POSITIONS]], block: KvBlock<'_>, 
         },
         (Rows::Words(words), _) => {
             for (weights, out) in weights.iter().zip(out) {
-                words.add_values(&Weights::new(weights, &words.value_steps), 0, out);
+                words.add_values(&Weights::new(weights, words.value_steps), 0, out);
             }
         }
     }
@@ -252,6 +257,7 @@ mod tests {
     use crate::tests::noise;
 
     /// Rows of a block, queries and weights.
+    #[derive(Clone)]
     struct Case {
         format: KvFormat,
         /// How many count.
@@ -321,7 +327,7 @@ mod tests {
             let weights: Vec<_> = self.weights.iter().collect();
             let memory = self.memory();
             let block = KvBlock::new(self.shape(), &memory, self.positions);
-            add_values_by(tier, &weights, block.before(block.values()), &mut outs);
+            add_values_by(tier, &weights, block.prefetching(block.values()), &mut outs);
             all
         }
     }
@@ -375,11 +381,20 @@ mod tests {
 
     #[test]
     fn positions_that_do_not_count_change_nothing() {
-        for (dim, count) in SHAPES {
-            let mut all = Case::new(dim, count, noise);
+        let formats = [KvFormat::I16, KvFormat::F32];
+        for ((dim, count), format) in
+            SHAPES.into_iter().flat_map(|shape| formats.map(|format| (shape, format)))
+        {
+            let mut case = Case { format, ..Case::new(dim, count, noise) };
             for positions in [63, 48, 33, 32, 31, 16, 7, 2, 1] {
-                for weights in &mut all.weights {
+                for weights in &mut case.weights {
                     weights[positions..].fill(0.0);
+                }
+                let mut stale = Case { positions, ..case.clone() };
+                for rows in [&mut stale.keys, &mut stale.values] {
+                    for (row, value) in rows[positions..].iter_mut().zip([f32::NAN, f32::INFINITY, 1e30]) {
+                        row.fill(value);
+                    }
                 }
                 for tier in Tier::available() {
                     let products = |case: &Case| {
@@ -387,10 +402,8 @@ mod tests {
                         bits(products.iter().map(|row| &row[..positions]))
                     };
                     let outputs = |case: &Case| bits(case.outputs(tier).iter().map(Vec::as_slice));
-                    let wanted = (products(&all), outputs(&all));
-                    all.positions = positions;
-                    assert_eq!((products(&all), outputs(&all)), wanted, "{tier:?}, {dim}, {positions}");
-                    all.positions = POSITIONS;
+                    assert_eq!(products(&stale), products(&case), "{tier:?}, {dim}, {positions}");
+                    assert_eq!(outputs(&stale), outputs(&case), "{tier:?}, {dim}, {positions}");
                 }
             }
         }

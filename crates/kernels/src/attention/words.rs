@@ -35,10 +35,10 @@ pub(crate) struct Words<'a> {
     pub(crate) values: &'a [Pair],
     pub(crate) key_steps: &'a [f32; POSITIONS],
     pub(crate) value_steps: &'a [f32; POSITIONS],
-    /// How many positions count, from the first on.
+    /// How many positions count, from the first on: [`POSITIONS`] at most.
     pub(crate) positions: usize,
-    /// What is asked for meanwhile.
-    pub(crate) ahead: &'a [Pair],
+    /// What is prefetched meanwhile.
+    pub(crate) next: &'a [Pair],
 }
 
 const fn key_pairs(head_dim: usize) -> usize {
@@ -57,6 +57,7 @@ pub(super) const fn len(head_dim: usize) -> usize {
 impl<'a> Words<'a> {
     /// Of a block's memory.
     pub(super) fn new(head_dim: usize, memory: &'a [u32], positions: usize) -> Self {
+        debug_assert!(positions <= POSITIONS, "{positions} positions of a block");
         let (keys, rest) = memory.split_at(key_pairs(head_dim));
         let (values, steps) = rest.split_at(value_pairs(head_dim));
         let [key_steps, value_steps] = cast_slice::<_, [f32; POSITIONS]>(steps) else {
@@ -68,7 +69,7 @@ impl<'a> Words<'a> {
             key_steps,
             value_steps,
             positions,
-            ahead: &[],
+            next: &[],
         }
     }
 

@@ -34,7 +34,7 @@ const fn vectors<V: Vector>(queries: usize, elements: usize) -> usize {
 /// The products of queries with a block of keys.
 ///
 /// # Safety
-/// The processor must have the instructions of `V`, and queries must be as long as the keys.
+/// The processor must have the instructions of `V`, queries must be as long as the keys, and no more positions count than there are.
 #[inline(always)]
 pub(crate) unsafe fn key_products<V: Vector>(
     queries: &[Query<'_>],
@@ -56,7 +56,7 @@ unsafe fn products_of<V: Vector, const N: usize, const W: usize>(
     out: &mut [&mut [f32; POSITIONS]],
 ) -> usize {
     let Words { keys, key_steps, positions, .. } = *block;
-    let ahead = ahead(block, keys);
+    let next = next(block, keys);
     let pairs = keys.len() / POSITIONS;
     let mut from = [std::ptr::null::<Pair>(); N];
     for (from, query) in from.iter_mut().zip(queries) {
@@ -65,7 +65,9 @@ unsafe fn products_of<V: Vector, const N: usize, const W: usize>(
     for first in (0..positions).step_by(W * V::ROWS) {
         let mut sums = [[V::zero(); W]; N];
         for pair in 0..pairs {
-            ask::<V, W>(ahead.wrapping_add(pair * POSITIONS + first));
+            if first == 0 {
+                prefetch_pairs(next.wrapping_add(pair * POSITIONS), POSITIONS);
+            }
             let keys = load::<V, W>(keys.as_ptr().add(pair * POSITIONS + first));
             for n in 0..N {
                 let q = V::each_int(word(from[n].add(pair)));
@@ -88,7 +90,7 @@ unsafe fn products_of<V: Vector, const N: usize, const W: usize>(
 /// Adds the values of positions, times their weights.
 ///
 /// # Safety
-/// The processor must have the instructions of `V`, and outputs must be as long as values.
+/// The processor must have the instructions of `V`, outputs must be as long as values, and no more positions count than there are.
 #[inline(always)]
 pub(crate) unsafe fn add_values<V: Vector>(
     weights: &[&[f32; POSITIONS]],
@@ -168,16 +170,22 @@ unsafe fn add_lanes<V: Vector, const N: usize, const W: usize>(
     first: usize,
 ) {
     let dim = out[0].len();
-    let ahead = ahead(block, block.values);
+    let (pairs, next) = (block.positions.div_ceil(2), next(block, block.values));
     let mut sums = [[V::zero(); W]; N];
-    for pair in 0..block.positions.div_ceil(2) {
-        ask::<V, W>(ahead.wrapping_add(pair * dim + first));
+    for pair in 0..pairs {
+        prefetch_pairs(next.wrapping_add(pair * dim + first), W * V::ROWS);
         let values = load::<V, W>(block.values.as_ptr().add(pair * dim + first));
         for n in 0..N {
             let weight = V::each_int(word(weights[n].pairs.as_ptr().add(pair)));
             for w in 0..W {
                 sums[n][w] = V::dot_words(sums[n][w], values[w], weight);
             }
+        }
+    }
+    if !block.next.is_empty() {
+        // What a block that is not full leaves.
+        for pair in pairs..POSITIONS / 2 {
+            prefetch_pairs(next.wrapping_add(pair * dim + first), W * V::ROWS);
         }
     }
     for n in 0..N {
@@ -189,15 +197,15 @@ unsafe fn add_lanes<V: Vector, const N: usize, const W: usize>(
     }
 }
 
-/// Where what is asked for begins: where there is nothing, what is read is asked for again, which costs less than the question.
-fn ahead(block: &Words<'_>, now: &[Pair]) -> *const Pair {
-    if block.ahead.is_empty() { now.as_ptr() } else { block.ahead.as_ptr() }
+/// What is prefetched: where there is nothing, what is read now, which costs less than a branch.
+fn next(block: &Words<'_>, now: &[Pair]) -> *const Pair {
+    if block.next.is_empty() { now.as_ptr() } else { block.next.as_ptr() }
 }
 
-/// Asks for the lines of `W` vectors.
+/// Prefetches the lines of so many pairs.
 #[inline(always)]
-unsafe fn ask<V: Vector, const W: usize>(from: *const Pair) {
-    for at in (0..W * V::ROWS).step_by(PLANE / size_of::<Pair>()) {
+unsafe fn prefetch_pairs(from: *const Pair, count: usize) {
+    for at in (0..count).step_by(PLANE / size_of::<Pair>()) {
         prefetch(from.wrapping_add(at).cast());
     }
 }

@@ -175,8 +175,8 @@ impl Piece<'_> {
         let blocks = self.blocks();
         for (index, at) in blocks.clone().enumerate() {
             let is_last = at + 1 == blocks.end;
-            let next = if is_last { self.block(blocks.start).values() } else { self.block(at + 1).keys() };
-            let mut block = self.block(at).before(next);
+            let then = if is_last { self.block(blocks.start).values() } else { self.block(at + 1).keys() };
+            let mut block = self.block(at).prefetching(then);
             for heads in all.chunks_mut(TOGETHER) {
                 score(heads, index, block);
                 block = self.block(at);
@@ -194,11 +194,12 @@ impl Piece<'_> {
             softmax(scores, *sink);
         }
         for (index, at) in blocks.clone().enumerate() {
-            let next = match next {
-                _ if at + 1 < blocks.end => Some(self.block(at + 1).values()),
-                next => next.map(|next| next.block(next.blocks().start).keys()),
-            };
-            let mut block = next.map_or(self.block(at), |next| self.block(at).before(next));
+            let mut block = self.block(at);
+            if at + 1 < blocks.end {
+                block = block.prefetching(self.block(at + 1).values());
+            } else if let Some(next) = next {
+                block = block.prefetching(next.block(next.blocks().start).keys());
+            }
             for heads in all.chunks_mut(TOGETHER) {
                 add(heads, index, block);
                 block = self.block(at);

@@ -1,9 +1,9 @@
-//! Memory for keys and values: pieces of equal length of large maps.
+//! Memory for keys and values: slots of equal length in large maps.
 //!
 //! All that a sequence stores at some positions lies together, so that few pages are touched by what reads it. The maps are as large as it
-//! takes for huge pages; one goes back to the system when none of its pieces is in use and another has room.
+//! takes for huge pages; one goes back to the system when none of its slots is in use and another has room.
 
-#![allow(unsafe_code, reason = "a piece of a map is its owner's alone")]
+#![allow(unsafe_code, reason = "a slot of a map is its owner's alone")]
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -13,19 +13,22 @@ use memmap2::MmapRaw;
 
 use crate::memory::{self, HUGE_PAGE};
 
-/// Pieces of a map, as far as that is no more than so many bytes.
-const PIECES: usize = 16;
+/// The most slots of a map.
+const SLOTS: usize = 16;
+/// The most bytes of a map with more than one slot.
 const LARGEST: usize = 32 << 20;
 
-/// Pieces of memory, which come back when they are dropped.
+/// Slots of memory, which come back when they are dropped.
 #[derive(Debug)]
 pub(super) struct Pool {
-    /// Elements of a piece.
+    /// Elements of a slot.
     len: usize,
+    /// Slots of a map.
+    slots: usize,
+    /// All that there are, with the slots that nobody uses.
     maps: Mutex<Vec<Map>>,
 }
 
-/// A map with pieces that nobody uses, or with those that all are used.
 #[derive(Debug)]
 struct Map {
     memory: Arc<MmapRaw>,
@@ -33,95 +36,96 @@ struct Map {
     free: Vec<usize>,
 }
 
-/// Memory that is its owner's alone. What is in it at first is not defined.
+/// Memory that is its owner's alone: zeros at first, or what the last owner left.
 #[derive(Debug)]
-pub(super) struct Piece {
+pub(super) struct Slot {
     pool: Arc<Pool>,
     memory: Arc<MmapRaw>,
     index: usize,
 }
 
 impl Pool {
-    /// Of pieces of so many elements.
+    /// Of slots of so many elements.
     pub(super) fn new(len: usize) -> Arc<Self> {
-        Arc::new(Self { len: len.max(1), maps: Mutex::default() })
+        let len = len.max(1);
+        let slots = (LARGEST / bytes(len)).clamp(1, SLOTS);
+        Arc::new(Self { len, slots, maps: Mutex::default() })
     }
 
-    /// A piece that is free.
+    /// A slot that is free, of the fullest map.
     ///
     /// # Errors
     /// When the system has no more memory.
-    pub(super) fn take(self: &Arc<Self>) -> io::Result<Piece> {
-        let piece = |memory: &Arc<MmapRaw>, index| Piece {
-            pool: Arc::clone(self),
-            memory: Arc::clone(memory),
-            index,
-        };
+    pub(super) fn take(self: &Arc<Self>) -> io::Result<Slot> {
+        let slot =
+            |memory: &Arc<MmapRaw>, index| Slot { pool: Arc::clone(self), memory: Arc::clone(memory), index };
         let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = maps.iter_mut().find_map(|map| Some(piece(&map.memory, map.free.pop()?)));
-        if let Some(taken) = taken {
-            return Ok(taken);
+        let with_room = maps.iter_mut().filter(|map| !map.free.is_empty());
+        let fullest = with_room.min_by_key(|map| map.free.len());
+        if let Some((index, memory)) = fullest.and_then(|map| Some((map.free.pop()?, &map.memory))) {
+            return Ok(slot(memory, index));
         }
         let memory = Arc::new(MmapRaw::from(memory::zeros(self.map_bytes())?));
-        let taken = piece(&memory, 0);
-        maps.push(Map { memory, free: (1..self.pieces()).rev().collect() });
+        let taken = slot(&memory, 0);
+        maps.push(Map { memory, free: (1..self.slots).rev().collect() });
         Ok(taken)
     }
 
-    const fn piece_bytes(&self) -> usize {
-        self.len * size_of::<u32>()
-    }
-
+    /// With whole huge pages where there is one. The system refuses what is too much.
     fn map_bytes(&self) -> usize {
-        let bytes = self.piece_bytes();
-        let bytes = (bytes * PIECES).min(LARGEST).max(bytes);
-        if bytes < HUGE_PAGE { bytes } else { bytes.next_multiple_of(HUGE_PAGE) }
-    }
-
-    fn pieces(&self) -> usize {
-        self.map_bytes() / self.piece_bytes()
+        let bytes = bytes(self.len).saturating_mul(self.slots);
+        let whole = bytes.checked_next_multiple_of(HUGE_PAGE).filter(|_| bytes >= HUGE_PAGE);
+        whole.unwrap_or(bytes)
     }
 }
 
-impl Piece {
+/// The bytes of so many elements, or else more than there is.
+const fn bytes(len: usize) -> usize {
+    len.saturating_mul(size_of::<u32>())
+}
+
+impl Slot {
     /// The same in memory of its own.
+    ///
+    /// # Errors
+    /// When the system has no more memory.
     pub(super) fn copy(&self) -> io::Result<Self> {
         let mut copy = self.pool.take()?;
         copy.copy_from_slice(self);
         Ok(copy)
     }
 
+    #[expect(clippy::cast_ptr_alignment, reason = "a map begins at a page")]
     fn start(&self) -> *mut u32 {
-        // SAFETY: a map has room for the piece.
+        // SAFETY: a map has room for all slots.
         unsafe { self.memory.as_mut_ptr().cast::<u32>().add(self.index * self.pool.len) }
     }
 }
 
-impl Deref for Piece {
+impl Deref for Slot {
     type Target = [u32];
 
     fn deref(&self) -> &[u32] {
-        // SAFETY: the piece is within the map, which begins at a page and lives as long, it had zeros in the beginning, and an
+        // SAFETY: the slot is within the map, which begins at a page and lives as long, it had zeros in the beginning, and an
         // index is given to one at a time.
         unsafe { std::slice::from_raw_parts(self.start(), self.pool.len) }
     }
 }
 
-impl DerefMut for Piece {
+impl DerefMut for Slot {
     fn deref_mut(&mut self) -> &mut [u32] {
         // SAFETY: as above.
         unsafe { std::slice::from_raw_parts_mut(self.start(), self.pool.len) }
     }
 }
 
-impl Drop for Piece {
+impl Drop for Slot {
     fn drop(&mut self) {
-        let pieces = self.pool.pieces();
         let mut maps = self.pool.maps.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(own) = maps.iter().position(|map| Arc::ptr_eq(&map.memory, &self.memory)) else { return };
         maps[own].free.push(self.index);
-        let has_room = |map: &Map| !map.free.is_empty();
-        if maps[own].free.len() == pieces && maps.iter().filter(|map| has_room(map)).count() > 1 {
+        let is_unused = maps[own].free.len() == self.pool.slots;
+        if is_unused && maps.iter().filter(|map| !map.free.is_empty()).count() > 1 {
             maps.swap_remove(own);
         }
     }
@@ -138,20 +142,20 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_given_to_one_at_a_time() {
+    fn slots_are_given_to_one_at_a_time() {
         for len in [3, 1000, HUGE_PAGE / 4, LARGEST / 4 + 1] {
             let pool = Pool::new(len);
-            let count = pool.pieces() as u32 * 2 + 1;
-            let mut pieces: Vec<Piece> = (0..count).map(|_| pool.take().unwrap()).collect();
+            let count = pool.slots as u32 * 2 + 1;
+            let mut slots: Vec<Slot> = (0..count).map(|_| pool.take().unwrap()).collect();
             assert_eq!(pool.maps(), 3);
-            for (number, piece) in (1..).zip(&mut pieces) {
-                assert!(piece.iter().all(|element| *element == 0), "{len}");
-                (piece[0], piece[len - 1]) = (number, number);
+            for (number, slot) in (1..).zip(&mut slots) {
+                assert!(slot.iter().all(|element| *element == 0), "{len}");
+                (slot[0], slot[len - 1]) = (number, number);
             }
-            for (number, piece) in (1..).zip(&pieces) {
-                assert_eq!((piece.len(), piece[0], piece[len - 1]), (len, number, number));
-                let copy = piece.copy().unwrap();
-                assert!(*copy == **piece && copy.start() != piece.start());
+            for (number, slot) in (1..).zip(&slots) {
+                assert_eq!((slot.len(), slot[0], slot[len - 1]), (len, number, number));
+                let copy = slot.copy().unwrap();
+                assert!(*copy == **slot && copy.start() != slot.start());
             }
         }
     }
@@ -164,11 +168,39 @@ mod tests {
         drop(first);
         let again = pool.take().unwrap();
         assert_eq!((again.start(), pool.maps()), (place, 1));
-        let others: Vec<Piece> = (0..3 * pool.pieces()).map(|_| pool.take().unwrap()).collect();
+        let others: Vec<Slot> = (0..3 * pool.slots).map(|_| pool.take().unwrap()).collect();
         assert_eq!(pool.maps(), 4);
         drop(others);
-        assert_eq!(pool.maps(), 1, "the one of which a piece is in use, which has room");
+        assert_eq!(pool.maps(), 1, "the one of which a slot is in use, which has room");
         drop(again);
         assert_eq!(pool.maps(), 1, "kept for what comes");
+    }
+
+    #[test]
+    fn threads_take_and_drop_at_once() {
+        let pool = Pool::new(100);
+        std::thread::scope(|scope| {
+            for number in 1..=4_u32 {
+                let pool = &pool;
+                scope.spawn(move || {
+                    let mut slots = Vec::new();
+                    for round in 0..300 {
+                        let mut slot = pool.take().unwrap();
+                        slot.fill(number);
+                        slots.push(slot);
+                        assert!(slots.iter().flat_map(|slot| slot.iter()).all(|element| *element == number));
+                        slots.truncate(round * 7 % 20);
+                    }
+                });
+            }
+        });
+        assert_eq!(pool.maps(), 1);
+    }
+
+    #[test]
+    fn more_than_there_is_is_refused() {
+        for len in [usize::MAX, usize::MAX / 4, 1 << 45] {
+            Pool::new(len).take().unwrap_err();
+        }
     }
 }

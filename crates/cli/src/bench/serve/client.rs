@@ -1,5 +1,7 @@
 //! One client: a connection, and streamed answers that come on it.
 
+use std::error::Error as _;
+use std::io;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -92,14 +94,15 @@ impl Client {
         Ok(answer)
     }
 
-    /// Sends a request, on the connection that was used before if that still takes one: servers close them after some requests.
+    /// Sends a request, on the connection that was used before if there is one. Servers close those after some requests, so one that gets no
+    /// answer there is sent once more, on a new one.
     async fn send(&mut self, body: &str) -> Result<(SendRequest<Full<Bytes>>, Response<Incoming>)> {
         if let Some(mut sender) = self.sender.take()
             && sender.ready().await.is_ok()
         {
             match sender.send_request(self.target.request(body.to_owned())?).await {
                 Ok(response) => return Ok((sender, response)),
-                Err(error) if error.is_canceled() || error.is_closed() || error.is_incomplete_message() => {}
+                Err(error) if was_closed(&error) => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -118,6 +121,15 @@ impl Client {
         tokio::spawn(connection);
         Ok(sender)
     }
+}
+
+/// Whether there was no answer because the other side had closed the connection.
+fn was_closed(error: &hyper::Error) -> bool {
+    let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+    let is_reset = source.is_some_and(|error| {
+        matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
+    });
+    is_reset || error.is_canceled() || error.is_closed() || error.is_incomplete_message()
 }
 
 async fn read(mut response: Response<Incoming>, started: Instant) -> Result<Answer> {
