@@ -1,0 +1,97 @@
+//! Speed of the products of attention on one core: `cargo run --release -p formwork-kernels --example attention [HEAD_DIM [QUERIES]]`.
+//!
+//! Nanoseconds for each block of 64 positions and what that reads, keys and values together: of blocks that stay in the caches, and of more
+//! than fit them, with and without prefetching. For huge pages: `GLIBC_TUNABLES=glibc.malloc.hugetlb=1`.
+
+#![expect(clippy::print_stdout, reason = "the figures are what it is for")]
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use formwork_kernels::{
+    KvBlock, KvFormat, KvShape, POSITIONS, Pair, Prefetch, Query, Tier, add_values, key_products,
+};
+
+/// Blocks of a sequence, all of whose keys are met first and then all values.
+const BLOCKS: usize = 3;
+/// Bytes of what fits the caches, and of what does not.
+const SIZES: [usize; 2] = [1 << 17, 1 << 27];
+
+fn main() {
+    let mut arguments = std::env::args().skip(1).map_while(|number| number.parse().ok());
+    let head_dim = arguments.next().unwrap_or(64);
+    let count = arguments.next().unwrap_or(3);
+    let shape = KvShape::new(KvFormat::I16, head_dim);
+    println!("{:?}, heads of {head_dim}, {count} queries", Tier::best());
+    let row: Vec<f32> = (0..head_dim).map(|i| (i * 7919 % 1009) as f32 / 504.0 - 1.0).collect();
+    let mut rooms = vec![vec![Pair::default(); Query::pairs(head_dim)]; count];
+    let query = |room| Query::new(KvFormat::I16, &row, 0.125, room);
+    let queries: Vec<Query<'_>> = rooms.iter_mut().map(|room: &mut Vec<Pair>| query(room)).collect();
+    let block_bytes = shape.block_len() * size_of::<u32>();
+    for bytes in SIZES {
+        let mut memory = vec![0; bytes / (block_bytes * BLOCKS) * BLOCKS * shape.block_len()];
+        for block in memory.chunks_exact_mut(shape.block_len()) {
+            (0..POSITIONS).for_each(|position| shape.write(block, position, &row, &row));
+        }
+        for prefetches in [false, true] {
+            let steps = steps(shape, &memory, prefetches);
+            let mut outs = vec![vec![0.0; head_dim]; count];
+            let seconds = seconds(|| attend(&queries, &steps, &mut outs)) / (steps.len() / 2) as f64;
+            let how = if prefetches { "prefetched" } else { "as it comes" };
+            let rate = block_bytes as f64 / seconds / 1e9;
+            println!("{bytes:10} bytes, {how:11}: {:5.0} ns a block, {rate:5.1} GB/s", seconds * 1e9);
+        }
+    }
+}
+
+/// A block whose keys or values are met.
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    Keys(KvBlock<'a>),
+    Values(KvBlock<'a>),
+}
+
+/// The steps of one sequence after the other.
+fn steps(shape: KvShape, memory: &[u32], prefetches: bool) -> Vec<Step<'_>> {
+    let blocks = memory.chunks_exact(shape.block_len()).map(|memory| KvBlock::new(shape, memory, POSITIONS));
+    let blocks: Vec<KvBlock<'_>> = blocks.collect();
+    let mut steps = Vec::new();
+    for sequence in blocks.chunks_exact(BLOCKS) {
+        steps.extend(sequence.iter().map(|&block| Step::Keys(block)));
+        steps.extend(sequence.iter().map(|&block| Step::Values(block)));
+    }
+    for at in 1..if prefetches { steps.len() } else { 0 } {
+        let next: Prefetch<'_> = match steps[at] {
+            Step::Keys(block) => block.keys(),
+            Step::Values(block) => block.values(),
+        };
+        let (Step::Keys(block) | Step::Values(block)) = &mut steps[at - 1];
+        *block = block.prefetching(next);
+    }
+    steps
+}
+
+fn attend(queries: &[Query<'_>], steps: &[Step<'_>], outs: &mut [Vec<f32>]) {
+    let mut scores = vec![[0.0; POSITIONS]; queries.len()];
+    let mut scores: Vec<&mut [f32; POSITIONS]> = scores.iter_mut().collect();
+    let weights = [1.0 / POSITIONS as f32; POSITIONS];
+    let weights = vec![&weights; queries.len()];
+    let mut outs: Vec<&mut [f32]> = outs.iter_mut().map(Vec::as_mut_slice).collect();
+    for step in steps {
+        match *step {
+            Step::Keys(block) => key_products(queries, block, &mut scores),
+            Step::Values(block) => add_values(&weights, block, &mut outs),
+        }
+    }
+    black_box((scores, outs));
+}
+
+/// The least of a few times.
+fn seconds(mut work: impl FnMut()) -> f64 {
+    let time = |_| {
+        let start = Instant::now();
+        work();
+        start.elapsed().as_secs_f64()
+    };
+    (0..10).map(time).fold(f64::INFINITY, f64::min)
+}
