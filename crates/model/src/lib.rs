@@ -8,7 +8,6 @@ mod error;
 mod file_map;
 pub mod gguf;
 pub mod hub;
-mod memory;
 mod model;
 mod ops;
 mod rope;

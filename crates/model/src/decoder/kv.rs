@@ -1,9 +1,8 @@
 use std::io;
 use std::sync::Arc;
 
-use formwork_kernels::{KvBlock, KvFormat, KvShape, POSITIONS, Team};
+use formwork_kernels::{KvBlock, KvFormat, KvShape, POSITIONS, Pool, Slot, Team};
 
-use super::pool::{Pool, Slot};
 use crate::spec::ModelSpec;
 
 /// Positions in a block.

@@ -10,7 +10,6 @@ mod feed_forward;
 mod head;
 mod kv;
 mod layer;
-mod pool;
 mod product;
 mod workspace;
 

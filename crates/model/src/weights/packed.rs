@@ -7,12 +7,13 @@
 use std::io;
 use std::sync::Arc;
 
-use formwork_kernels::{Activation, Bounds, Operand, Outputs, PackedRows, Packing, Sketch, TILE_ROWS, pack};
+use formwork_kernels::{
+    Activation, Bounds, Operand, Outputs, PackedRows, Packing, Sketch, TILE_ROWS, pack, zeroed_memory,
+};
 use memmap2::Mmap;
 use rayon::prelude::*;
 
 use super::{Matrix, Order, Weights};
-use crate::memory;
 
 /// A weight matrix in the order of the kernels, one output per row.
 #[derive(Clone, Debug)]
@@ -83,7 +84,7 @@ impl Weights<Matrix> {
     pub(crate) fn pack(self) -> io::Result<Weights<Packed>> {
         let mut len = 0;
         self.each(&mut |matrix, order| len += packed_bytes(matrix, order));
-        let mut memory = memory::zeros(len.max(1))?;
+        let mut memory = zeroed_memory(len.max(1))?;
         let mut room = &mut memory[..];
         self.each(&mut |matrix, order| {
             let own = room.split_off_mut(..packed_bytes(matrix, order)).unwrap_or_default();

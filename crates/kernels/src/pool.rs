@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use memmap2::MmapRaw;
 
-use crate::memory::{self, HUGE_PAGE};
+use crate::memory::{HUGE_PAGE, zeroed_memory};
 
 /// The most slots of a map.
 const SLOTS: usize = 16;
@@ -20,7 +20,7 @@ const LARGEST: usize = 32 << 20;
 
 /// Slots of memory, which come back when they are dropped.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub struct Pool {
     /// Elements of a slot.
     len: usize,
     /// Slots of a map.
@@ -38,7 +38,7 @@ struct Map {
 
 /// Memory that is its owner's alone: zeros at first, or what the last owner left.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub struct Slot {
     pool: Arc<Pool>,
     memory: Arc<MmapRaw>,
     index: usize,
@@ -46,7 +46,7 @@ pub(super) struct Slot {
 
 impl Pool {
     /// Of slots of so many elements.
-    pub(super) fn new(len: usize) -> Arc<Self> {
+    pub fn new(len: usize) -> Arc<Self> {
         let len = len.max(1);
         let slots = (LARGEST / bytes(len)).clamp(1, SLOTS);
         Arc::new(Self { len, slots, maps: Mutex::default() })
@@ -56,7 +56,7 @@ impl Pool {
     ///
     /// # Errors
     /// When the system has no more memory.
-    pub(super) fn take(self: &Arc<Self>) -> io::Result<Slot> {
+    pub fn take(self: &Arc<Self>) -> io::Result<Slot> {
         let slot =
             |memory: &Arc<MmapRaw>, index| Slot { pool: Arc::clone(self), memory: Arc::clone(memory), index };
         let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
@@ -65,7 +65,7 @@ impl Pool {
         if let Some((index, memory)) = fullest.and_then(|map| Some((map.free.pop()?, &map.memory))) {
             return Ok(slot(memory, index));
         }
-        let memory = Arc::new(MmapRaw::from(memory::zeros(self.map_bytes())?));
+        let memory = Arc::new(MmapRaw::from(zeroed_memory(self.map_bytes())?));
         let taken = slot(&memory, 0);
         maps.push(Map { memory, free: (1..self.slots).rev().collect() });
         Ok(taken)
@@ -89,7 +89,7 @@ impl Slot {
     ///
     /// # Errors
     /// When the system has no more memory.
-    pub(super) fn copy(&self) -> io::Result<Self> {
+    pub fn copy(&self) -> io::Result<Self> {
         let mut copy = self.pool.take()?;
         copy.copy_from_slice(self);
         Ok(copy)

@@ -8,11 +8,13 @@ use memmap2::MmapMut;
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
 /// Memory of zeros, of huge pages where the system has them.
-pub(crate) fn zeros(bytes: usize) -> io::Result<MmapMut> {
+///
+/// # Errors
+/// When the system has no more memory, or none is asked for.
+pub fn zeroed_memory(bytes: usize) -> io::Result<MmapMut> {
     let memory = MmapMut::map_anon(bytes)?;
+    // Where there are none, small ones do.
     #[cfg(target_os = "linux")]
-    if let Err(error) = memory.advise(memmap2::Advice::HugePage) {
-        tracing::debug!(%error, "huge pages were refused");
-    }
+    let _ = memory.advise(memmap2::Advice::HugePage);
     Ok(memory)
 }
