@@ -33,6 +33,10 @@ impl Turn {
         self.sequence.feed(self.count)
     }
 
+    fn generates(&self) -> bool {
+        matches!(self.sequence.need(), Need::Generated(_))
+    }
+
     /// Whether it reads the end of its prompt.
     fn ends_prompt(&self) -> bool {
         matches!(self.sequence.need(), Need::Prompt { read, len } if self.count >= len - read)
@@ -40,9 +44,9 @@ impl Turn {
 }
 
 impl Engine {
-    /// Feeds the running sequences: those that generate in one forward pass, with short prompts where results do not depend on what
-    /// shares it, and other prompts in one each. Together these would take as long, and the first of them would wait for the last; and
-    /// a prompt that goes alone fails alone.
+    /// Feeds the running sequences: those that generate in one forward pass, with short prompts or else the oldest of the others where
+    /// results do not depend on what shares it, and other prompts in one each. Together these would take as long, and the first of them
+    /// would wait for the last; and a prompt that goes alone fails alone.
     pub(crate) fn step(&mut self) {
         self.drop_unreadable();
         self.use_cache();
@@ -63,6 +67,14 @@ impl Engine {
                 }
                 Need::Prompt { .. } | Need::Nothing => self.running.push(sequence),
             }
+        }
+        // A prompt of any length reads the weights along with those that generate, which wait for it in each step anyway.
+        if !together.is_empty()
+            && self.model.is_batch_invariant()
+            && together.iter().all(Turn::generates)
+            && let Some(oldest) = alone.iter().position(|turn| !turn.generates() && !turn.sequence.is_suspect())
+        {
+            together.push(alone.remove(oldest));
         }
         self.gather_followers(together.iter_mut().chain(&mut alone));
         if !together.is_empty() {
