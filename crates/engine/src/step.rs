@@ -72,7 +72,8 @@ impl Engine {
         if !together.is_empty()
             && self.model.is_batch_invariant()
             && together.iter().all(Turn::generates)
-            && let Some(oldest) = alone.iter().position(|turn| !turn.generates() && !turn.sequence.is_suspect())
+            && let Some(oldest) =
+                alone.iter().position(|turn| !turn.generates() && !turn.sequence.is_suspect())
         {
             together.push(alone.remove(oldest));
         }

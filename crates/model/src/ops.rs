@@ -94,8 +94,17 @@ pub(crate) fn softcap(values: &mut [f32], cap: f32) {
     }
 }
 
+/// What scores were made weights by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Softmax {
+    /// The largest score.
+    pub(crate) most: f32,
+    /// The sum of the exponentials of how much each is below it.
+    pub(crate) sum: f32,
+}
+
 /// Turns scores into weights that sum to 1; to less where a sink takes its part.
-pub(crate) fn softmax(scores: &mut [f32], sink: Option<f32>) {
+pub(crate) fn softmax(scores: &mut [f32], sink: Option<f32>) -> Softmax {
     let least = sink.unwrap_or(f32::NEG_INFINITY);
     let most = by_lanes(scores, least, |most, score| if score > most { score } else { most });
     for score in scores.iter_mut() {
@@ -104,6 +113,7 @@ pub(crate) fn softmax(scores: &mut [f32], sink: Option<f32>) {
     let sum = by_lanes(scores, 0.0, |sum, weight| sum + weight);
     let sum = sum + sink.map_or(0.0, |sink| exp(sink - most));
     scale(scores, 1.0 / sum);
+    Softmax { most, sum }
 }
 
 /// Brings values together, in as many chains as keep a vector unit from waiting for itself.
@@ -119,7 +129,16 @@ fn by_lanes(values: &[f32], first: f32, bring: impl Fn(f32, f32) -> f32) -> f32 
     for (lane, value) in lanes.iter_mut().zip(rest) {
         *lane = bring(*lane, *value);
     }
-    lanes.into_iter().fold(first, bring)
+    // By halves: one after the other would take longer than what lies before.
+    let mut half = LANES / 2;
+    while half > 0 {
+        let (low, high) = lanes.split_at_mut(half);
+        for (low, high) in low.iter_mut().zip(high) {
+            *low = bring(*low, *high);
+        }
+        half /= 2;
+    }
+    bring(first, lanes[0])
 }
 
 #[cfg(test)]

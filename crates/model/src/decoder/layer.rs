@@ -78,7 +78,7 @@ impl Pass<'_> {
         let spec = self.spec;
         let tokens = self.roundings.len();
         let (query_len, key_len) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
-        let Workspace { normed, result, queries, keys, values, attended, rounded, .. } = workspace;
+        let Workspace { normed, result, queries, keys, values, attended, spans, rounded, .. } = workspace;
         // [tokens, heads, head_dim], and twice [tokens, kv_heads, head_dim]
         let queries = room(queries, tokens * query_len);
         let keys = room(keys, tokens * key_len);
@@ -124,7 +124,7 @@ impl Pass<'_> {
             });
         }
         let attended = room(attended, tokens * query_len);
-        attend(self.team, &runs, attended);
+        attend(self.team, &runs, spans, attended);
         let result = room(result, tokens * spec.hidden);
         let input = Input { x: attended, roundings: &self.roundings };
         products(self.team, rounded, input, [(&weights.output, result)]);

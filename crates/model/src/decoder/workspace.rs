@@ -15,6 +15,8 @@ pub(super) struct Workspace {
     pub(super) keys: Vec<f32>,
     pub(super) values: Vec<f32>,
     pub(super) attended: Vec<f32>,
+    /// What heads come to in spans of positions.
+    pub(super) spans: Vec<f32>,
     pub(super) gate: Vec<f32>,
     pub(super) up: Vec<f32>,
     pub(super) rounded: Rounded,

@@ -1,0 +1,398 @@
+//! Causal attention of runs of tokens over their caches.
+//!
+//! Positions are cut into spans. What a query gives in one depends on nothing else: the scores, what weights these come to among themselves,
+//! and the sum of the values. Then the spans are brought together in order, each with its share of all weights. So a run of tokens gives the same
+//! as its tokens one by one, whoever computes which span.
+//!
+//! The work is cut into pieces of a few tokens and a key-value head. All query heads of the tokens that share the key-value head
+//! read the cache together, block by block, several at a time. Where a run is no more than a few tokens and nothing else is to be done, its key-value
+//! heads may be no even shares of the threads: then a piece is a span of a key-value head, or some of its query heads where there are few spans.
+
+mod span;
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use formwork_kernels::{KvBlock, Outputs, Pair, Prefetch, Query, Team};
+use smallvec::SmallVec;
+
+use self::span::{Head, Heads, Part, Span, bring_together};
+use super::kv::{BLOCK, LayerCache};
+use super::workspace::room;
+use crate::spec::{LayerSpec, ModelSpec};
+
+/// Multiply-adds below which a second thread costs more than it brings: some 3 µs.
+const PARALLEL_FROM: usize = 1 << 14;
+
+/// Tokens in a piece of work.
+const TOKENS: usize = 4;
+/// Blocks in a span.
+const SPAN: usize = 8;
+/// Spans for each thread that are even shares.
+const SPANS: usize = 4;
+
+/// A run of tokens that attend. Its keys and values are already in the cache.
+pub(super) struct Run<'a> {
+    pub(super) spec: &'a ModelSpec,
+    pub(super) layer: LayerSpec,
+    pub(super) sinks: Option<&'a [f32]>,
+    pub(super) cache: LayerCache<'a>,
+    /// `[tokens, heads, head_dim]`
+    pub(super) queries: &'a [f32],
+    /// The position of the first token.
+    pub(super) start: usize,
+}
+
+/// A few tokens of a run, and query heads of one key-value head.
+#[derive(Clone)]
+struct Piece<'a> {
+    run: &'a Run<'a>,
+    heads: Range<usize>,
+    tokens: Range<usize>,
+}
+
+thread_local! {
+    static ROOM: RefCell<Room> = RefCell::default();
+}
+
+/// What a piece is computed in.
+#[derive(Default)]
+struct Room {
+    scores: Vec<f32>,
+    /// Its queries.
+    words: Vec<Pair>,
+    /// What its heads come to in each span.
+    parts: Vec<f32>,
+}
+
+/// Attends from all runs; `out` is `[tokens, heads, head_dim]`, of one run after the other.
+pub(super) fn attend(team: &Team, runs: &[Run<'_>], parts_room: &mut Vec<f32>, out: &mut [f32]) {
+    let Some(Run { spec, .. }) = runs.first() else { return };
+    let token_len = spec.heads * spec.head_dim;
+    // A few tokens alone are shared out so that each thread has as many heads, and whole key-value heads where it can.
+    let is_alone = runs.len() == 1 && runs[0].tokens() <= TOKENS;
+    let shares = if is_alone { team.threads() } else { 1 };
+    if is_alone && !spec.kv_heads.is_multiple_of(shares) {
+        let whole = Piece { run: &runs[0], heads: 0..spec.heads, tokens: 0..runs[0].tokens() };
+        if spec.kv_heads * whole.spans().len() >= SPANS * shares {
+            return whole.attend_by_spans(team, parts_room, out);
+        }
+    }
+    // Those of one token are on the stack.
+    let (mut pieces, mut outs) = (SmallVec::<[Piece<'_>; 32]>::new(), SmallVec::<[_; 32]>::new());
+    let mut rest = Outputs::new(out, token_len);
+    for run in runs {
+        for first in (0..run.tokens()).step_by(TOKENS) {
+            let tokens = first..(first + TOKENS).min(run.tokens());
+            let (mut own, after) = rest.split_at_token(tokens.len());
+            for heads in parts(spec.heads, spec.kv_heads, shares) {
+                // `[tokens, heads * head_dim]`, of these heads; taken when it is written.
+                outs.push(Some(own.split_off(heads.len() * spec.head_dim)));
+                pieces.push(Piece { run, heads, tokens: tokens.clone() });
+            }
+            rest = after;
+        }
+    }
+    let one = |index: usize, out: &mut [Option<Outputs<'_>>]| {
+        for out in out.iter_mut().filter_map(Option::take) {
+            pieces[index].attend(out, pieces.get(index + 1));
+        }
+    };
+    let work: usize = runs.iter().map(|run| run.queries.len() * (run.start + run.tokens())).sum();
+    if work < PARALLEL_FROM {
+        outs.chunks_mut(1).enumerate().for_each(|(index, out)| one(index, out));
+    } else {
+        team.for_chunks(&mut outs, 1, one);
+    }
+}
+
+/// The query heads, cut where a key-value head ends, and into so many shares.
+fn parts(heads: usize, kv_heads: usize, shares: usize) -> impl Iterator<Item = Range<usize>> {
+    // The query heads of one key-value head are neighbours.
+    let group = heads / kv_heads;
+    let share_of = move |head: usize| head * shares / heads;
+    let mut start = 0;
+    std::iter::from_fn(move || {
+        let end =
+            (start + 1..=heads).find(|&end| end.is_multiple_of(group) || share_of(end) != share_of(start))?;
+        Some(std::mem::replace(&mut start, end)..end)
+    })
+}
+
+impl Run<'_> {
+    fn tokens(&self) -> usize {
+        self.queries.len() / (self.spec.heads * self.spec.head_dim)
+    }
+
+    /// The positions that a token of the run looks at.
+    fn seen(&self, token: usize) -> Range<usize> {
+        let to = self.start + token + 1;
+        self.layer.window.map_or(0, |window| to.saturating_sub(window))..to
+    }
+}
+
+impl Piece<'_> {
+    /// The blocks that its tokens look at.
+    fn blocks(&self) -> Range<usize> {
+        let start = self.run.seen(self.tokens.start).start;
+        start / BLOCK..self.end().div_ceil(BLOCK)
+    }
+
+    /// The position after the last that its tokens look at.
+    fn end(&self) -> usize {
+        self.run.start + self.tokens.end
+    }
+
+    /// The spans that these lie in.
+    fn spans(&self) -> Range<usize> {
+        let blocks = self.blocks();
+        blocks.start / SPAN..blocks.end.div_ceil(SPAN)
+    }
+
+    fn block(&self, index: usize) -> KvBlock<'_> {
+        let spec = self.run.spec;
+        self.run.cache.block(self.heads.start * spec.kv_heads / spec.heads, index, self.end())
+    }
+
+    /// The keys that come first in a span, or in all.
+    fn first_keys(&self, span: usize) -> Prefetch<'_> {
+        self.block(self.blocks().start.max(span * SPAN)).keys()
+    }
+
+    /// The heads of its tokens, token by token.
+    fn heads<'w>(&'w self, words: &'w mut Vec<Pair>) -> Heads<'w> {
+        let &Run { spec, sinks, queries, cache, .. } = self.run;
+        let pairs = Query::pairs(spec.head_dim);
+        let mut words = room(words, self.tokens.len() * self.heads.len() * pairs);
+        let mut heads = Heads::new();
+        for token in self.tokens.clone() {
+            for index in self.heads.clone() {
+                let at = (token * spec.heads + index) * spec.head_dim;
+                let values = &queries[at..at + spec.head_dim];
+                let words = words.split_off_mut(..pairs).unwrap_or_default();
+                heads.push(Head {
+                    query: Query::new(cache.format(), values, spec.attention_scale, words),
+                    seen: self.run.seen(token),
+                    sink: sinks.map(|sinks| sinks[index]),
+                });
+            }
+        }
+        heads
+    }
+
+    /// A span of its positions; `next` is what is probably read after it.
+    fn span<'s>(&'s self, index: usize, next: Option<Prefetch<'s>>) -> Span<'s> {
+        let blocks = self.blocks();
+        let blocks = blocks.start.max(index * SPAN)..blocks.end.min((index + 1) * SPAN);
+        Span { piece: self, blocks, next }
+    }
+
+    /// Attends; `next` is what is probably done after it.
+    fn attend(&self, out: Outputs<'_>, next: Option<&Piece<'_>>) {
+        let head_dim = self.run.spec.head_dim;
+        let outs = out.into_tokens().flat_map(|out| out.chunks_exact_mut(head_dim));
+        let (spans, next) = (self.spans(), next.map(|next| next.first_keys(0)));
+        ROOM.with_borrow_mut(|Room { scores, words, parts }| {
+            let heads = self.heads(words);
+            if spans.len() == 1 {
+                self.span(spans.start, next).attend_alone(&heads, outs, scores);
+                return;
+            }
+            let len = self.parts_len();
+            let parts = room(parts, spans.len() * len);
+            for (index, parts) in spans.clone().zip(parts.chunks_exact_mut(len)) {
+                let next = if index + 1 < spans.end { Some(self.first_keys(index + 1)) } else { next };
+                self.span(index, next).attend_in_part(&heads, parts, scores);
+            }
+            for ((index, head), out) in heads.iter().enumerate().zip(outs) {
+                let parts = parts.chunks_exact(len).map(|parts| Part::of(parts, index, head_dim));
+                bring_together(parts, head.sink, out);
+            }
+        });
+    }
+
+    /// Attends with all threads, a span of a key-value head each.
+    fn attend_by_spans(&self, team: &Team, memory: &mut Vec<f32>, out: &mut [f32]) {
+        let &Run { spec, sinks, .. } = self.run;
+        let (spans, group) = (self.spans(), spec.heads / spec.kv_heads);
+        let piece = |kv_head: usize| Piece {
+            run: self.run,
+            heads: kv_head * group..(kv_head + 1) * group,
+            tokens: self.tokens.clone(),
+        };
+        let len = piece(0).parts_len();
+        // [kv_heads, spans] of what all heads of a piece come to
+        let parts = room(memory, spec.kv_heads * spans.len() * len);
+        team.for_chunks(parts, len, |index, parts| {
+            let at = |index| (piece(index / spans.len() % spec.kv_heads), spans.start + index % spans.len());
+            let ((piece, span), (next, next_span)) = (at(index), at(index + 1));
+            ROOM.with_borrow_mut(|Room { scores, words, .. }| {
+                let span = piece.span(span, Some(next.first_keys(next_span)));
+                span.attend_in_part(&piece.heads(words), parts, scores);
+            });
+        });
+        for (index, out) in out.chunks_exact_mut(spec.head_dim).enumerate() {
+            let (token, head) = (index / spec.heads, index % spec.heads);
+            let parts = parts[head / group * spans.len() * len..][..spans.len() * len].chunks_exact(len);
+            let parts = parts.map(|parts| Part::of(parts, token * group + head % group, spec.head_dim));
+            bring_together(parts, sinks.map(|sinks| sinks[head]), out);
+        }
+    }
+
+    /// Elements of the [`Part`]s of all heads.
+    fn parts_len(&self) -> usize {
+        self.tokens.len() * self.heads.len() * Part::len(self.run.spec.head_dim)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use formwork_kernels::KvFormat;
+
+    use super::*;
+    use crate::decoder::kv::{KvCache, KvMemory};
+    use crate::spec::{Activation, NormPlacement, RopePairing};
+
+    #[test]
+    fn heads_are_shared_out_evenly_and_by_groups() {
+        assert_eq!(parts(9, 3, 1).collect::<Vec<_>>(), [0..3, 3..6, 6..9]);
+        assert_eq!(parts(9, 3, 2).collect::<Vec<_>>(), [0..3, 3..5, 5..6, 6..9]);
+        assert_eq!(parts(4, 1, 2).collect::<Vec<_>>(), [0..2, 2..4]);
+        assert_eq!(parts(32, 8, 2).collect::<Vec<_>>(), parts(32, 8, 1).collect::<Vec<_>>());
+        for (heads, kv_heads) in [(9, 3), (14, 2), (8, 1), (4, 4), (32, 8)] {
+            for shares in 1..=40 {
+                let parts: Vec<_> = parts(heads, kv_heads, shares).collect();
+                assert!(parts.iter().all(|part| !part.is_empty()));
+                assert!(parts.iter().cloned().flatten().eq(0..heads), "{heads} heads, {shares} shares");
+                let group = |head: usize| head * kv_heads / heads;
+                assert!(parts.iter().all(|part| group(part.start) == group(part.end - 1)));
+                let most = parts.iter().map(ExactSizeIterator::len).max().unwrap();
+                assert!(most <= heads.div_ceil(shares).max(1), "{heads} heads, {shares} shares");
+            }
+        }
+    }
+
+    /// What attention is, from the definition: `[heads, head_dim]` of a token.
+    fn by_definition(
+        spec: &ModelSpec,
+        seen: Range<usize>,
+        query: &[f32],
+        rows: [&[f32]; 2],
+        sinks: Option<&[f32]>,
+    ) -> Vec<f64> {
+        let [keys, values] = rows.map(|rows| {
+            move |position: usize, head: usize| {
+                let at = (position * spec.kv_heads + head) * spec.head_dim;
+                rows[at..at + spec.head_dim].iter().map(|x| f64::from(*x))
+            }
+        });
+        let attend = |(head, query): (usize, &[f32])| {
+            let kv_head = head * spec.kv_heads / spec.heads;
+            let score = |position| {
+                let product: f64 = keys(position, kv_head).zip(query).map(|(k, q)| k * f64::from(*q)).sum();
+                let score = product * f64::from(spec.attention_scale);
+                spec.attention_softcap.map_or(score, |cap| f64::from(cap) * (score / f64::from(cap)).tanh())
+            };
+            let weights: Vec<f64> = seen.clone().map(|position| score(position).exp()).collect();
+            let sink = sinks.map_or(0.0, |sinks| f64::from(sinks[head]).exp());
+            let all = weights.iter().sum::<f64>() + sink;
+            let mut out = vec![0.0; spec.head_dim];
+            for (position, weight) in seen.clone().zip(&weights) {
+                for (out, value) in out.iter_mut().zip(values(position, kv_head)) {
+                    *out += weight / all * value;
+                }
+            }
+            out
+        };
+        query.chunks(spec.head_dim).enumerate().flat_map(attend).collect()
+    }
+
+    #[test]
+    fn spans_come_to_what_attention_is_whoever_computes_them() {
+        const TOKENS: usize = 3;
+        const START: usize = 4 * SPAN * BLOCK + 100;
+        let mut state = 1_u64;
+        let mut floats = |len: usize| -> Vec<f32> {
+            let next = |_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+            };
+            (0..len).map(next).collect()
+        };
+        let two = Team::new(std::num::NonZeroUsize::new(2).unwrap()).unwrap();
+        let kinds =
+            [(None, false, None), (Some(1300), true, None), (None, true, Some(3.0)), (Some(70), false, None)];
+        for (format, (window, has_sinks, softcap)) in
+            [KvFormat::I16, KvFormat::F32].into_iter().flat_map(|format| kinds.map(|kind| (format, kind)))
+        {
+            let spec = ModelSpec { attention_softcap: softcap, ..spec() };
+            let most = if format == KvFormat::I16 { 5e-4 } else { 1e-5 };
+            let (query_len, key_len) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
+            let [queries, keys, values] =
+                [TOKENS * query_len, (START + TOKENS) * key_len, (START + TOKENS) * key_len].map(&mut floats);
+            let sinks = has_sinks.then(|| floats(spec.heads));
+            let mut cache = KvCache::new(KvMemory::new(&spec, format));
+            cache.reserve(START + TOKENS).unwrap();
+            cache.write(&two, 0, &keys, &values);
+            let layer = LayerSpec { window, rope: None };
+            let run = |tokens: Range<usize>| Run {
+                spec: &spec,
+                layer,
+                sinks: sinks.as_deref(),
+                cache: cache.layer(0),
+                queries: &queries[tokens.start * query_len..tokens.end * query_len],
+                start: START + tokens.start,
+            };
+            let by = |team: &Team, runs: &[Run<'_>]| {
+                let mut out = vec![f32::NAN; runs.iter().map(|run| run.queries.len()).sum()];
+                attend(team, runs, &mut vec![f32::NAN; 7], &mut out);
+                out
+            };
+            let whole = by(&two, &[run(0..TOKENS)]);
+            assert_eq!(whole, by(&Team::alone(), &[run(0..TOKENS)]), "{format:?} {window:?}, one thread");
+            assert_eq!(whole, by(&two, &[run(0..1), run(1..TOKENS)]), "{format:?} {window:?}, two runs");
+            let one_by_one: Vec<f32> =
+                (0..TOKENS).flat_map(|token| by(&two, &[run(token..token + 1)])).collect();
+            assert_eq!(whole, one_by_one, "{format:?} {window:?}, one by one");
+            for (token, given) in whole.chunks(query_len).enumerate() {
+                let run = run(token..token + 1);
+                let expected = by_definition(&spec, run.seen(0), run.queries, [&keys, &values], run.sinks);
+                for (given, expected) in given.iter().zip(expected) {
+                    let error = (f64::from(*given) - expected).abs();
+                    assert!(error < most, "{format:?} {window:?}, token {token}: {given} {expected}");
+                }
+            }
+        }
+    }
+
+    /// Three key-value heads, which are no even shares of two threads.
+    fn spec() -> ModelSpec {
+        ModelSpec {
+            architecture: "llama".to_owned(),
+            hidden: 192,
+            feed_forward: 64,
+            heads: 6,
+            kv_heads: 3,
+            head_dim: 32,
+            vocabulary: 100,
+            context: 10_000,
+            norm_epsilon: 1e-5,
+            rope_dims: 32,
+            rope_pairing: RopePairing::Halves,
+            ropes: Vec::new(),
+            layers: vec![LayerSpec { window: None, rope: None }],
+            qk_norm: None,
+            qkv_bias: false,
+            norms: NormPlacement::Before,
+            embedding_scale: 1.0,
+            attention_scale: 1.0,
+            residual_scale: 1.0,
+            logit_scale: 1.0,
+            attention_softcap: None,
+            logit_softcap: None,
+            attention_sinks: false,
+            activation: Activation::Silu,
+            experts: None,
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! What heads come to in a span of positions, and how spans are brought together.
+
+use std::ops::Range;
+
+use formwork_kernels::{KvBlock, Prefetch, Query, add_values, key_products};
+use formwork_lm::exp;
+use smallvec::SmallVec;
+
+use super::Piece;
+use crate::decoder::kv::BLOCK;
+use crate::decoder::workspace::room;
+use crate::ops::{Softmax, softcap, softmax};
+
+/// Heads that read a block together: their sums stay in registers.
+const TOGETHER: usize = 4;
+
+/// A head of a token.
+pub(super) struct Head<'a> {
+    pub(super) query: Query<'a>,
+    /// The positions that it looks at.
+    pub(super) seen: Range<usize>,
+    pub(super) sink: Option<f32>,
+}
+
+pub(super) type Heads<'a> = SmallVec<[Head<'a>; 16]>;
+
+/// Some blocks that the heads of a piece look at.
+pub(super) struct Span<'a> {
+    pub(super) piece: &'a Piece<'a>,
+    pub(super) blocks: Range<usize>,
+    /// What is probably read after it.
+    pub(super) next: Option<Prefetch<'a>>,
+}
+
+/// A head in a span.
+struct Seeing<'a> {
+    query: Query<'a>,
+    /// The positions that it looks at, from the span's first block on.
+    seen: Range<usize>,
+    /// Of all positions of the span's blocks.
+    scores: &'a mut [[f32; BLOCK]],
+    /// `[head_dim]`
+    out: &'a mut [f32],
+}
+
+impl Span<'_> {
+    /// Attends where there is no other span.
+    pub(super) fn attend_alone<'o>(
+        &self,
+        heads: &[Head<'_>],
+        outs: impl Iterator<Item = &'o mut [f32]>,
+        scores: &mut Vec<f32>,
+    ) {
+        self.attend(heads, outs, scores, |head, scores| {
+            softmax(scores, heads[head].sink);
+        });
+    }
+
+    /// Attends where there are others: `parts` are the [`Part`]s of all heads.
+    pub(super) fn attend_in_part(&self, heads: &[Head<'_>], parts: &mut [f32], scores: &mut Vec<f32>) {
+        let parts = parts.chunks_exact_mut(parts.len() / heads.len());
+        let (shares, outs): (SmallVec<[_; 16]>, SmallVec<[_; 16]>) =
+            parts.map(|part| part.split_at_mut(Part::SHARE)).unzip();
+        let mut shares = shares.into_iter();
+        self.attend(heads, outs.into_iter(), scores, |_, scores| {
+            let Softmax { most, sum } = softmax(scores, None);
+            if let Some(share) = shares.next() {
+                share.copy_from_slice(&[most, sum]);
+            }
+        });
+    }
+
+    /// Attends from heads; `weigh` turns the scores of each, one after the other, into weights.
+    fn attend<'o>(
+        &self,
+        heads: &[Head<'_>],
+        outs: impl Iterator<Item = &'o mut [f32]>,
+        scores: &mut Vec<f32>,
+        mut weigh: impl FnMut(usize, &mut [f32]),
+    ) {
+        let blocks = self.blocks.clone();
+        let positions = blocks.start * BLOCK..blocks.end * BLOCK;
+        let mut scores = room(scores, heads.len() * positions.len()).as_chunks_mut::<BLOCK>().0;
+        let mut all: SmallVec<[Seeing<'_>; 16]> = SmallVec::new();
+        for (head, out) in heads.iter().zip(outs) {
+            let within = |position: usize| position.clamp(positions.start, positions.end) - positions.start;
+            out.fill(0.0);
+            all.push(Seeing {
+                query: head.query,
+                seen: within(head.seen.start)..within(head.seen.end),
+                scores: scores.split_off_mut(..blocks.len()).unwrap_or_default(),
+                out,
+            });
+        }
+        let block = |index| self.piece.block(index);
+        for (index, at) in blocks.clone().enumerate() {
+            let is_last = at + 1 == blocks.end;
+            let then = if is_last { block(blocks.start).values() } else { block(at + 1).keys() };
+            let mut read = block(at).prefetching(then);
+            for heads in all.chunks_mut(TOGETHER) {
+                score(heads, index, read);
+                read = block(at);
+            }
+        }
+        for (head, Seeing { scores, seen, .. }) in all.iter_mut().enumerate() {
+            let scores = scores.as_flattened_mut();
+            // Nothing of what is not looked at.
+            scores[..seen.start].fill(0.0);
+            scores[seen.end..].fill(0.0);
+            let scores = &mut scores[seen.clone()];
+            if let Some(cap) = self.piece.run.spec.attention_softcap {
+                softcap(scores, cap);
+            }
+            weigh(head, scores);
+        }
+        for (index, at) in blocks.clone().enumerate() {
+            let then = if at + 1 < blocks.end { Some(block(at + 1).values()) } else { self.next };
+            let mut read = then.map_or_else(|| block(at), |then| block(at).prefetching(then));
+            for heads in all.chunks_mut(TOGETHER) {
+                add(heads, index, read);
+                read = block(at);
+            }
+        }
+    }
+}
+
+/// The scores of a block.
+fn score(heads: &mut [Seeing<'_>], index: usize, block: KvBlock<'_>) {
+    let queries: SmallVec<[Query<'_>; TOGETHER]> = heads.iter().map(|head| head.query).collect();
+    let scores = heads.iter_mut().map(|head| &mut head.scores[index]);
+    key_products(&queries, block, &mut scores.collect::<SmallVec<[_; TOGETHER]>>());
+}
+
+/// Adds the values of a block.
+fn add(heads: &mut [Seeing<'_>], index: usize, block: KvBlock<'_>) {
+    let (mut weights, mut outs) = (SmallVec::<[_; TOGETHER]>::new(), SmallVec::<[_; TOGETHER]>::new());
+    for Seeing { scores, out, .. } in heads {
+        weights.push(&scores[index]);
+        outs.push(&mut **out);
+    }
+    add_values(&weights, block, &mut outs);
+}
+
+/// What a head comes to in a span. In memory the share comes first.
+pub(super) struct Part<'a> {
+    /// What the weights were made by, which tells the share that they have of all.
+    share: Softmax,
+    /// The values, with weights that sum to 1: `[head_dim]`.
+    values: &'a [f32],
+}
+
+impl<'a> Part<'a> {
+    /// Elements of a share.
+    const SHARE: usize = 2;
+
+    /// Elements of a part.
+    pub(super) const fn len(head_dim: usize) -> usize {
+        Self::SHARE + head_dim
+    }
+
+    /// That of a head, of all heads' parts.
+    pub(super) fn of(parts: &'a [f32], head: usize, head_dim: usize) -> Self {
+        let len = Self::len(head_dim);
+        let (share, values) = parts[head * len..(head + 1) * len].split_at(Self::SHARE);
+        Self { share: Softmax { most: share[0], sum: share[1] }, values }
+    }
+}
+
+/// What a head comes to, from what it comes to in each span. Nothing of a span that it does not look at.
+pub(super) fn bring_together<'a>(
+    parts: impl Iterator<Item = Part<'a>> + Clone,
+    sink: Option<f32>,
+    out: &mut [f32],
+) {
+    let least = sink.unwrap_or(f32::NEG_INFINITY);
+    let most =
+        parts.clone().fold(least, |most, part| if part.share.most > most { part.share.most } else { most });
+    let weight = |share: Softmax| if share.sum == 0.0 { 0.0 } else { share.sum * exp(share.most - most) };
+    let all =
+        parts.clone().map(|part| weight(part.share)).sum::<f32>() + sink.map_or(0.0, |sink| exp(sink - most));
+    out.fill(0.0);
+    for Part { share, values } in parts {
+        let factor = weight(share) / all;
+        for (out, value) in out.iter_mut().zip(values) {
+            *out += factor * value;
+        }
+    }
+}
