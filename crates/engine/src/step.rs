@@ -46,7 +46,7 @@ impl Turn {
 impl Engine {
     /// Feeds the running sequences: those that generate in one forward pass, with short prompts or else the oldest of the others where
     /// results do not depend on what shares it, and other prompts in one each. Together these would take as long, and the first of them
-    /// would wait for the last; and a prompt that goes alone fails alone.
+    /// would wait for the last; and a prompt that goes alone fails alone, which one that goes with others does not (see `forward`).
     pub(crate) fn step(&mut self) {
         self.drop_unreadable();
         self.use_cache();
@@ -68,7 +68,8 @@ impl Engine {
                 Need::Prompt { .. } | Need::Nothing => self.running.push(sequence),
             }
         }
-        // A prompt of any length reads the weights along with those that generate, which wait for it in each step anyway.
+        // A prompt of any length reads the weights along with those that generate. A step takes no longer for it, but their tokens come at
+        // its end.
         if !together.is_empty()
             && self.model.is_batch_invariant()
             && together.iter().all(Turn::generates)

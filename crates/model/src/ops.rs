@@ -103,15 +103,13 @@ pub(crate) struct Softmax {
     pub(crate) sum: f32,
 }
 
-/// Turns scores into weights that sum to 1; to less where a sink takes its part.
-pub(crate) fn softmax(scores: &mut [f32], sink: Option<f32>) -> Softmax {
-    let least = sink.unwrap_or(f32::NEG_INFINITY);
-    let most = by_lanes(scores, least, |most, score| if score > most { score } else { most });
+/// Turns scores into weights that sum to 1.
+pub(crate) fn softmax(scores: &mut [f32]) -> Softmax {
+    let most = by_lanes(scores, f32::NEG_INFINITY, |most, score| if score > most { score } else { most });
     for score in scores.iter_mut() {
         *score = exp(*score - most);
     }
     let sum = by_lanes(scores, 0.0, |sum, weight| sum + weight);
-    let sum = sum + sink.map_or(0.0, |sink| exp(sink - most));
     scale(scores, 1.0 / sum);
     Softmax { most, sum }
 }

@@ -23,7 +23,7 @@ fn choose(spec: ExpertSpec, scores: &[f32]) -> Vec<(usize, f32)> {
         Gating::SoftmaxOverChosen => order.iter().map(|&expert| scores[expert]).collect(),
         Gating::Softmax => scores.to_vec(),
     };
-    softmax(&mut weights, None);
+    softmax(&mut weights);
     let weight = |(place, expert): (usize, usize)| match spec.gating {
         Gating::SoftmaxOverChosen => (expert, weights[place]),
         Gating::Softmax => (expert, weights[expert]),

@@ -74,7 +74,8 @@ pub(super) fn attend(team: &Team, runs: &[Run<'_>], parts_room: &mut Vec<f32>, o
     let shares = if is_alone { team.threads() } else { 1 };
     if is_alone && !spec.kv_heads.is_multiple_of(shares) {
         let whole = Piece { run: &runs[0], heads: 0..spec.heads, tokens: 0..runs[0].tokens() };
-        if spec.kv_heads * whole.spans().len() >= SPANS * shares {
+        let spans = whole.spans().len();
+        if spans > 1 && spec.kv_heads * spans >= SPANS * shares {
             return whole.attend_by_spans(team, parts_room, out);
         }
     }
@@ -194,7 +195,8 @@ impl Piece<'_> {
         let (spans, next) = (self.spans(), next.map(|next| next.first_keys(0)));
         ROOM.with_borrow_mut(|Room { scores, words, parts }| {
             let heads = self.heads(words);
-            if spans.len() == 1 {
+            // A span that is alone has all of the weights: its share is 1, exactly, but for what a sink takes.
+            if spans.len() == 1 && self.run.sinks.is_none() {
                 self.span(spans.start, next).attend_alone(&heads, outs, scores);
                 return;
             }
@@ -224,11 +226,14 @@ impl Piece<'_> {
         // [kv_heads, spans] of what all heads of a piece come to
         let parts = room(memory, spec.kv_heads * spans.len() * len);
         team.for_chunks(parts, len, |index, parts| {
-            let at = |index| (piece(index / spans.len() % spec.kv_heads), spans.start + index % spans.len());
-            let ((piece, span), (next, next_span)) = (at(index), at(index + 1));
+            let at = |index: usize| {
+                let kv_head = index / spans.len();
+                (kv_head < spec.kv_heads).then(|| (piece(kv_head), spans.start + index % spans.len()))
+            };
+            let (Some((piece, span)), next) = (at(index), at(index + 1)) else { return };
+            let next = next.as_ref().map(|(piece, span)| piece.first_keys(*span));
             ROOM.with_borrow_mut(|Room { scores, words, .. }| {
-                let span = piece.span(span, Some(next.first_keys(next_span)));
-                span.attend_in_part(&piece.heads(words), parts, scores);
+                piece.span(span, next).attend_in_part(&piece.heads(words), parts, scores);
             });
         });
         for (index, out) in out.chunks_exact_mut(spec.head_dim).enumerate() {
@@ -307,10 +312,24 @@ mod tests {
         query.chunks(spec.head_dim).enumerate().flat_map(attend).collect()
     }
 
+    /// Where the first token is, its window, and how many key-value heads there are.
+    const CASES: [(usize, Option<usize>, usize); 9] = [
+        (0, None, 3),
+        // The first tokens have one span, the others two.
+        (SPAN * BLOCK - 2, None, 3),
+        (SPAN * BLOCK - 2, None, 9),
+        // The first tokens' windows begin in the span before.
+        (SPAN * BLOCK + 124, Some(128), 3),
+        (SPAN * BLOCK + 124, Some(128), 9),
+        (300, None, 9),
+        (4 * SPAN * BLOCK + 100, None, 3),
+        (4 * SPAN * BLOCK + 100, Some(1300), 3),
+        (4 * SPAN * BLOCK + 100, Some(70), 3),
+    ];
+
     #[test]
     fn spans_come_to_what_attention_is_whoever_computes_them() {
-        const TOKENS: usize = 3;
-        const START: usize = 4 * SPAN * BLOCK + 100;
+        const COUNT: usize = TOKENS + 2;
         let mut state = 1_u64;
         let mut floats = |len: usize| -> Vec<f32> {
             let next = |_| {
@@ -319,47 +338,58 @@ mod tests {
             };
             (0..len).map(next).collect()
         };
-        let two = Team::new(std::num::NonZeroUsize::new(2).unwrap()).unwrap();
-        let kinds =
-            [(None, false, None), (Some(1300), true, None), (None, true, Some(3.0)), (Some(70), false, None)];
-        for (format, (window, has_sinks, softcap)) in
-            [KvFormat::I16, KvFormat::F32].into_iter().flat_map(|format| kinds.map(|kind| (format, kind)))
-        {
-            let spec = ModelSpec { attention_softcap: softcap, ..spec() };
-            let most = if format == KvFormat::I16 { 5e-4 } else { 1e-5 };
-            let (query_len, key_len) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
-            let [queries, keys, values] =
-                [TOKENS * query_len, (START + TOKENS) * key_len, (START + TOKENS) * key_len].map(&mut floats);
-            let sinks = has_sinks.then(|| floats(spec.heads));
-            let mut cache = KvCache::new(KvMemory::new(&spec, format));
-            cache.reserve(START + TOKENS).unwrap();
-            cache.write(&two, 0, &keys, &values);
-            let layer = LayerSpec { window, rope: None };
-            let run = |tokens: Range<usize>| Run {
-                spec: &spec,
-                layer,
-                sinks: sinks.as_deref(),
-                cache: cache.layer(0),
-                queries: &queries[tokens.start * query_len..tokens.end * query_len],
-                start: START + tokens.start,
-            };
-            let by = |team: &Team, runs: &[Run<'_>]| {
-                let mut out = vec![f32::NAN; runs.iter().map(|run| run.queries.len()).sum()];
-                attend(team, runs, &mut vec![f32::NAN; 7], &mut out);
-                out
-            };
-            let whole = by(&two, &[run(0..TOKENS)]);
-            assert_eq!(whole, by(&Team::alone(), &[run(0..TOKENS)]), "{format:?} {window:?}, one thread");
-            assert_eq!(whole, by(&two, &[run(0..1), run(1..TOKENS)]), "{format:?} {window:?}, two runs");
-            let one_by_one: Vec<f32> =
-                (0..TOKENS).flat_map(|token| by(&two, &[run(token..token + 1)])).collect();
-            assert_eq!(whole, one_by_one, "{format:?} {window:?}, one by one");
-            for (token, given) in whole.chunks(query_len).enumerate() {
-                let run = run(token..token + 1);
-                let expected = by_definition(&spec, run.seen(0), run.queries, [&keys, &values], run.sinks);
-                for (given, expected) in given.iter().zip(expected) {
-                    let error = (f64::from(*given) - expected).abs();
-                    assert!(error < most, "{format:?} {window:?}, token {token}: {given} {expected}");
+        let teams =
+            [1, 2, 3].map(|threads| Team::new(std::num::NonZeroUsize::new(threads).unwrap()).unwrap());
+        let kinds = [(false, None), (true, None), (true, Some(3.0))];
+        let kinds = [KvFormat::I16, KvFormat::F32].map(|format| kinds.map(|kind| (format, kind)));
+        for (start, window, kv_heads) in CASES {
+            for (format, (has_sinks, softcap)) in kinds.into_iter().flatten() {
+                let heads = 2 * kv_heads;
+                let spec = ModelSpec { attention_softcap: softcap, kv_heads, heads, ..spec() };
+                let case = format!(
+                    "{format:?}, {kv_heads} heads, from {start}, {window:?}, {has_sinks} {softcap:?}"
+                );
+                let most = if format == KvFormat::I16 { 5e-4 } else { 1e-5 };
+                let (query_len, key_len) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
+                let queries = floats(COUNT * query_len);
+                let [keys, values] = [(start + COUNT) * key_len; 2].map(&mut floats);
+                let sinks = has_sinks.then(|| floats(spec.heads));
+                let mut cache = KvCache::new(KvMemory::new(&spec, format));
+                cache.reserve(start + COUNT).unwrap();
+                cache.write(&teams[0], 0, &keys, &values);
+                let run = |tokens: Range<usize>| Run {
+                    spec: &spec,
+                    layer: LayerSpec { window, rope: None },
+                    sinks: sinks.as_deref(),
+                    cache: cache.layer(0),
+                    queries: &queries[tokens.start * query_len..tokens.end * query_len],
+                    start: start + tokens.start,
+                };
+                let by = |team: &Team, runs: &[Run<'_>]| {
+                    let mut out = vec![f32::NAN; runs.iter().map(|run| run.queries.len()).sum()];
+                    attend(team, runs, &mut vec![f32::NAN; 7], &mut out);
+                    out
+                };
+                let whole = by(&teams[0], &[run(0..COUNT)]);
+                for team in &teams {
+                    let case = format!("{case}, {} threads", team.threads());
+                    assert!(whole == by(team, &[run(0..COUNT)]), "{case}, as one run");
+                    for cut in 1..COUNT {
+                        assert!(whole == by(team, &[run(0..cut), run(cut..COUNT)]), "{case}, cut at {cut}");
+                        let parts = [run(0..cut), run(cut..COUNT)].map(|run| by(team, &[run]));
+                        assert!(whole == parts.concat(), "{case}, one after the other from {cut}");
+                    }
+                    let each = (0..COUNT).map(|token| by(team, &[run(token..token + 1)]));
+                    assert!(whole == each.collect::<Vec<_>>().concat(), "{case}, one by one");
+                }
+                for (token, given) in whole.chunks(query_len).enumerate() {
+                    let run = run(token..token + 1);
+                    let expected =
+                        by_definition(&spec, run.seen(0), run.queries, [&keys, &values], run.sinks);
+                    for (given, expected) in given.iter().zip(expected) {
+                        let error = (f64::from(*given) - expected).abs();
+                        assert!(error < most, "{case}, token {token}: {given} {expected}");
+                    }
                 }
             }
         }

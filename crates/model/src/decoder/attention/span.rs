@@ -44,15 +44,15 @@ struct Seeing<'a> {
 }
 
 impl Span<'_> {
-    /// Attends where there is no other span.
+    /// Attends where there is no other span, and no sink.
     pub(super) fn attend_alone<'o>(
         &self,
         heads: &[Head<'_>],
         outs: impl Iterator<Item = &'o mut [f32]>,
         scores: &mut Vec<f32>,
     ) {
-        self.attend(heads, outs, scores, |head, scores| {
-            softmax(scores, heads[head].sink);
+        self.attend(heads, outs, scores, |scores| {
+            softmax(scores);
         });
     }
 
@@ -62,8 +62,8 @@ impl Span<'_> {
         let (shares, outs): (SmallVec<[_; 16]>, SmallVec<[_; 16]>) =
             parts.map(|part| part.split_at_mut(Part::SHARE)).unzip();
         let mut shares = shares.into_iter();
-        self.attend(heads, outs.into_iter(), scores, |_, scores| {
-            let Softmax { most, sum } = softmax(scores, None);
+        self.attend(heads, outs.into_iter(), scores, |scores| {
+            let Softmax { most, sum } = softmax(scores);
             if let Some(share) = shares.next() {
                 share.copy_from_slice(&[most, sum]);
             }
@@ -76,7 +76,7 @@ impl Span<'_> {
         heads: &[Head<'_>],
         outs: impl Iterator<Item = &'o mut [f32]>,
         scores: &mut Vec<f32>,
-        mut weigh: impl FnMut(usize, &mut [f32]),
+        mut weigh: impl FnMut(&mut [f32]),
     ) {
         let blocks = self.blocks.clone();
         let positions = blocks.start * BLOCK..blocks.end * BLOCK;
@@ -102,7 +102,7 @@ impl Span<'_> {
                 read = block(at);
             }
         }
-        for (head, Seeing { scores, seen, .. }) in all.iter_mut().enumerate() {
+        for Seeing { scores, seen, .. } in &mut all {
             let scores = scores.as_flattened_mut();
             // Nothing of what is not looked at.
             scores[..seen.start].fill(0.0);
@@ -111,7 +111,7 @@ impl Span<'_> {
             if let Some(cap) = self.piece.run.spec.attention_softcap {
                 softcap(scores, cap);
             }
-            weigh(head, scores);
+            weigh(scores);
         }
         for (index, at) in blocks.clone().enumerate() {
             let then = if at + 1 < blocks.end { Some(block(at + 1).values()) } else { self.next };
@@ -166,7 +166,8 @@ impl<'a> Part<'a> {
     }
 }
 
-/// What a head comes to, from what it comes to in each span. Nothing of a span that it does not look at.
+/// What a head comes to, from what it comes to in each span. Nothing of a span that it does not look at, so that how many of these there are
+/// changes no bit.
 pub(super) fn bring_together<'a>(
     parts: impl Iterator<Item = Part<'a>> + Clone,
     sink: Option<f32>,
