@@ -67,6 +67,13 @@ impl Rope {
 }
 
 impl Rotation {
+    /// Leaves out the first positions.
+    pub(crate) fn skip(&mut self, positions: usize) {
+        for angles in [&mut self.cos, &mut self.sin] {
+            angles.drain(..positions * self.pairs);
+        }
+    }
+
     /// Rotates the heads of all tokens of the run, `[tokens, heads, head_dim]`, of `len` elements a token. Elements past the rotary part
     /// stay.
     pub(crate) fn apply(&self, team: &Team, rows: &mut [f32], len: usize, head_dim: usize) {

@@ -30,9 +30,30 @@ pub(super) struct Segment<'a> {
     pub(super) tokens: &'a [TokenId],
     /// One per set of frequencies, for the positions of the tokens.
     pub(super) rotations: Vec<Rotation>,
+    /// Of how many of the last tokens what the last layer leaves is wanted.
+    pub(super) wanted: usize,
 }
 
-impl Pass<'_> {
+impl Segment<'_> {
+    /// Goes past the tokens before those that are wanted, which the cache must have. Gives how many they are.
+    pub(super) fn skip_unwanted(&mut self) -> usize {
+        let skipped = self.tokens.len() - self.wanted;
+        self.tokens = &self.tokens[skipped..];
+        self.cache.advance(skipped);
+        self.rotations.iter_mut().for_each(|rotation| rotation.skip(skipped));
+        skipped
+    }
+}
+
+impl<'a> Pass<'a> {
+    pub(super) fn new(spec: &'a ModelSpec, team: &'a Team, segments: &[Segment<'_>]) -> Self {
+        let rounding = |segment: &Segment<'_>| {
+            let start = segment.cache.len();
+            (start..start + segment.tokens.len()).map(Rounding::at)
+        };
+        Self { spec, team, roundings: segments.iter().flat_map(rounding).collect() }
+    }
+
     /// Adds layer `index` to the residual stream `x`, `[tokens, hidden]`, of all segments, one after the other, and their
     /// keys and values to their caches.
     pub(super) fn layer(
@@ -48,6 +69,27 @@ impl Pass<'_> {
         self.normed(x, weights.feed_forward_norm.as_deref(), workspace);
         self.feed_forward(weights, workspace);
         self.add(x, &mut workspace.result[..x.len()], weights.post_feed_forward_norm.as_deref());
+    }
+
+    /// Of layer `index` the keys and values alone, which it adds to the caches.
+    pub(super) fn keys_and_values(
+        &self,
+        (index, weights): (usize, &LayerWeights<Packed>),
+        segments: &mut [Segment<'_>],
+        x: &[f32],
+        workspace: &mut Workspace,
+    ) {
+        self.normed(x, weights.attention_norm.as_deref(), workspace);
+        let Workspace { normed, keys, values, rounded, .. } = workspace;
+        let key_len = self.roundings.len() * self.spec.kv_heads * self.spec.head_dim;
+        let (keys, values) = (room(keys, key_len), room(values, key_len));
+        let input = Input { x: &normed[..x.len()], roundings: &self.roundings };
+        let parts = [(&weights.key, &mut *keys), (&weights.value, &mut *values)];
+        products(self.team, rounded, input, parts);
+        if let Some(norm) = &weights.qk_norm {
+            rms_norm_in_place(self.team, keys, &norm.key, self.spec.norm_epsilon);
+        }
+        self.write(index, segments, &mut [], (keys, values));
     }
 
     /// What enters a block.
@@ -91,26 +133,7 @@ impl Pass<'_> {
             rms_norm_in_place(self.team, queries, &norm.query, spec.norm_epsilon);
             rms_norm_in_place(self.team, keys, &norm.key, spec.norm_epsilon);
         }
-        let (mut rest, mut keys, mut values) = (&mut *queries, keys, &*values);
-        // Each of the long ones is shared out, and so are the short ones, whole.
-        let mut short: SmallVec<[_; 8]> = SmallVec::new();
-        for segment in &mut *segments {
-            let len = segment.tokens.len();
-            let queries = rest.split_off_mut(..len * query_len).unwrap_or_default();
-            let keys = keys.split_off_mut(..len * key_len).unwrap_or_default();
-            let values = values.split_off(..len * key_len).unwrap_or_default();
-            if len < LONG {
-                short.push((segment, queries, keys, values));
-            } else {
-                self.write(index, segment, queries, (keys, values));
-            }
-        }
-        self.team.for_chunks(&mut short, WORTH, |_, short| {
-            for (segment, queries, keys, values) in short {
-                self.write(index, segment, queries, (keys, values));
-            }
-        });
-        drop(short);
+        self.write(index, segments, queries, (keys, values));
         let mut runs: SmallVec<[Run<'_>; 2]> = SmallVec::new();
         let mut rest = &*queries;
         for segment in &*segments {
@@ -130,8 +153,38 @@ impl Pass<'_> {
         products(self.team, rounded, input, [(&weights.output, result)]);
     }
 
-    /// Rotates the queries and keys of a segment's tokens, and writes keys and values to its cache.
+    /// Rotates the queries, if there are any, and the keys of all tokens, and writes keys and values to the caches.
     fn write(
+        &self,
+        index: usize,
+        segments: &mut [Segment<'_>],
+        mut queries: &mut [f32],
+        (mut keys, mut values): (&mut [f32], &[f32]),
+    ) {
+        let tokens = self.roundings.len();
+        let (query_len, key_len) = (queries.len() / tokens, keys.len() / tokens);
+        // Each of the long ones is shared out, and so are the short ones, whole.
+        let mut short: SmallVec<[_; 8]> = SmallVec::new();
+        for segment in segments {
+            let len = segment.tokens.len();
+            let queries = queries.split_off_mut(..len * query_len).unwrap_or_default();
+            let keys = keys.split_off_mut(..len * key_len).unwrap_or_default();
+            let values = values.split_off(..len * key_len).unwrap_or_default();
+            if len < LONG {
+                short.push((segment, queries, keys, values));
+            } else {
+                self.write_segment(index, segment, queries, (keys, values));
+            }
+        }
+        self.team.for_chunks(&mut short, WORTH, |_, short| {
+            for (segment, queries, keys, values) in short {
+                self.write_segment(index, segment, queries, (keys, values));
+            }
+        });
+    }
+
+    /// The same of one segment.
+    fn write_segment(
         &self,
         index: usize,
         segment: &mut Segment<'_>,

@@ -23,7 +23,6 @@ use rustc_hash::FxHashMap;
 
 use self::kv::{KvCache, KvMemory};
 use self::layer::{Pass, Segment};
-use self::product::Rounding;
 use self::workspace::{Workspace, room};
 use crate::ops::scale;
 use crate::rope::Rope;
@@ -110,7 +109,7 @@ struct Progress<'a> {
     cache: KvCache,
     /// What is still to come.
     rest: &'a [TokenId],
-    /// The residual stream of the tokens after which logits are wanted, `[rows, hidden]`.
+    /// What the last layer leaves of the tokens after which logits are wanted, `[rows, hidden]`.
     x: Vec<f32>,
 }
 
@@ -119,10 +118,9 @@ impl<'a> Progress<'a> {
         Self { run, cache, rest: run.tokens, x: Vec::new() }
     }
 
-    /// Keeps what is wanted of the tokens before `rest`, `x`: `[tokens, hidden]`.
-    fn keep(&mut self, x: &[f32], hidden: usize) {
-        let rows = self.run.wanted.count().saturating_sub(self.rest.len()) * hidden;
-        self.x.extend_from_slice(&x[x.len() - (rows - self.x.len()).min(x.len())..]);
+    /// After how many of the last `len` tokens before `rest` logits are wanted.
+    fn wanted(&self, len: usize) -> usize {
+        self.run.wanted.count().saturating_sub(self.rest.len()).min(len)
     }
 }
 
@@ -141,47 +139,51 @@ impl Network {
             let left = runs.iter().map(|progress| progress.rest.len()).sum();
             let mut room = if left <= PIECE + MORE { left } else { PIECE };
             let mut segments = Vec::new();
-            let mut lens = vec![0; runs.len()];
-            for (progress, len) in runs.iter_mut().zip(&mut lens) {
-                *len = progress.rest.len().min(room);
-                if *len > 0 {
-                    room -= *len;
-                    let (tokens, rest) = progress.rest.split_at(*len);
+            let mut wanted = vec![0; runs.len()];
+            for (progress, wanted) in runs.iter_mut().zip(&mut wanted) {
+                let len = progress.rest.len().min(room);
+                if len > 0 {
+                    room -= len;
+                    let (tokens, rest) = progress.rest.split_at(len);
                     progress.rest = rest;
-                    segments.push(self.segment(&mut progress.cache, tokens)?);
+                    *wanted = progress.wanted(len);
+                    segments.push(self.segment(&mut progress.cache, tokens, *wanted)?);
                 }
             }
             if segments.is_empty() {
                 return Ok(());
             }
-            let mut x = self.pass(&mut segments, workspace, &mut |_| {});
-            for (progress, len) in runs.iter_mut().zip(lens).filter(|(_, len)| *len > 0) {
-                let own = x.split_off(..len * self.spec.hidden).unwrap_or_default();
-                progress.keep(own, self.spec.hidden);
+            let mut x = self.pass(segments, workspace, &mut |_| {});
+            for (progress, wanted) in runs.iter_mut().zip(wanted) {
+                progress.x.extend_from_slice(x.split_off(..wanted * self.spec.hidden).unwrap_or_default());
             }
         }
     }
 
-    /// The next tokens of a sequence, for which there is room then.
-    fn segment<'a>(&self, cache: &'a mut KvCache, tokens: &'a [TokenId]) -> Result<Segment<'a>, ModelError> {
+    /// The next tokens of a sequence, for which there is room then; what the last layer leaves is wanted of the last so many.
+    fn segment<'a>(
+        &self,
+        cache: &'a mut KvCache,
+        tokens: &'a [TokenId],
+        wanted: usize,
+    ) -> Result<Segment<'a>, ModelError> {
         cache.reserve(cache.len() + tokens.len()).map_err(ModelError::backend)?;
         let rotations = self.rope.rotations(&self.team, cache.len()..cache.len() + tokens.len());
-        Ok(Segment { cache, tokens, rotations })
+        Ok(Segment { cache, tokens, rotations, wanted })
     }
 
-    /// Appends tokens to sequences; gives their residual stream, `[tokens, hidden]`, segment by segment. `visit` sees it as
-    /// it enters the first layer and leaves each.
+    /// Appends tokens to sequences; gives what the last layer leaves of those of which it is wanted, `[tokens, hidden]`, segment by
+    /// segment. `visit` sees the residual stream as it enters the first layer and leaves each: that of all tokens, but for the last.
     fn pass<'w>(
         &self,
-        segments: &mut [Segment<'_>],
+        mut segments: Vec<Segment<'_>>,
         workspace: &'w mut Workspace,
         visit: &mut dyn FnMut(&[f32]),
     ) -> &'w [f32] {
         let spec = &self.spec;
         let tokens = segments.iter().flat_map(|segment| segment.tokens);
-        let len = tokens.clone().count() * spec.hidden;
         let mut residual = std::mem::take(&mut workspace.residual);
-        let x = room(&mut residual, len);
+        let mut x = room(&mut residual, tokens.clone().count() * spec.hidden);
         for (token, x) in tokens.zip(x.chunks_exact_mut(spec.hidden)) {
             match &self.weights.embedding {
                 Some(embedding) => embedding.dequantize(token.index()..token.index() + 1, x),
@@ -190,18 +192,25 @@ impl Network {
             scale(x, spec.embedding_scale);
         }
         visit(x);
-        let rounding = |segment: &Segment<'_>| {
-            let start = segment.cache.len();
-            (start..start + segment.tokens.len()).map(Rounding::at)
-        };
-        let pass = Pass { spec, team: &self.team, roundings: segments.iter().flat_map(rounding).collect() };
+        let mut pass = Pass::new(spec, &self.team, &segments);
         for layer in self.weights.layers.iter().enumerate() {
-            pass.layer(layer, segments, x, workspace);
+            let is_last = layer.0 + 1 == self.weights.layers.len();
+            if is_last && segments.iter().any(|segment| segment.wanted < segment.tokens.len()) {
+                // What others need of the rest is their keys and values.
+                pass.keys_and_values(layer, &mut segments, x, workspace);
+                x = leave_wanted(&mut segments, x, spec.hidden);
+                if x.is_empty() {
+                    break;
+                }
+                pass = Pass::new(spec, &self.team, &segments);
+            }
+            pass.layer(layer, &mut segments, x, workspace);
             visit(x);
         }
-        for segment in segments {
+        for segment in &mut segments {
             segment.cache.advance(segment.tokens.len());
         }
+        let len = x.len();
         workspace.residual = residual;
         &workspace.residual[..len]
     }
@@ -214,10 +223,25 @@ impl Network {
         for tokens in tokens.chunks(PIECE) {
             let mut states = states.iter_mut();
             let mut visit = |x: &[f32]| states.next().into_iter().for_each(|state| state.extend(x));
-            self.pass(&mut [self.segment(&mut cache, tokens)?], &mut workspace, &mut visit);
+            self.pass(vec![self.segment(&mut cache, tokens, tokens.len())?], &mut workspace, &mut visit);
         }
         Ok(states)
     }
+}
+
+/// Leaves of segments, and of their residual stream, the tokens of which what the last layer leaves is wanted. Keys and values of
+/// the others must be in the caches.
+fn leave_wanted<'x>(segments: &mut Vec<Segment<'_>>, x: &'x mut [f32], hidden: usize) -> &'x mut [f32] {
+    let (mut read, mut written) = (0, 0);
+    for segment in &mut *segments {
+        let skipped = segment.skip_unwanted();
+        let tokens = read + skipped..read + skipped + segment.tokens.len();
+        read = tokens.end;
+        x.copy_within(tokens.start * hidden..tokens.end * hidden, written * hidden);
+        written += segment.tokens.len();
+    }
+    segments.retain(|segment| !segment.tokens.is_empty());
+    &mut x[..written * hidden]
 }
 
 impl LanguageModel for Decoder {
