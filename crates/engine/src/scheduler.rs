@@ -16,6 +16,12 @@ pub(crate) enum Need {
     Nothing,
 }
 
+impl Need {
+    pub(crate) const fn is_generated(self) -> bool {
+        matches!(self, Self::Generated(_))
+    }
+}
+
 /// How many tokens of its prompt each sequence reads in a step of about `budget` tokens; sequences that generate read none, but
 /// go all the same.
 pub(crate) fn prompt_tokens(needs: &[Need], budget: usize, grain: usize) -> Vec<usize> {

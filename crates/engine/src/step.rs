@@ -10,8 +10,8 @@ use crate::error::{GenerationError, GenerationKind};
 use crate::scheduler::{self, Need};
 use crate::sequence::{Feed, Progress, Sequence};
 
-/// Tokens of a prompt that share a pass. By count, reading the weights takes a quarter as long as computing so many, and more of fewer;
-/// for those that generate, the step is as long either way.
+/// Tokens of a prompt that is short: all of these share a pass, but of longer ones the oldest alone. By count, reading the weights takes a
+/// quarter as long as computing so many, and more of fewer; for those that generate, the step is as long either way.
 const SHORT: usize = 32;
 
 /// What a sequence reads in a step.
@@ -34,7 +34,7 @@ impl Turn {
     }
 
     fn generates(&self) -> bool {
-        matches!(self.sequence.need(), Need::Generated(_))
+        self.sequence.need().is_generated()
     }
 
     /// Whether it reads the end of its prompt.
@@ -53,6 +53,19 @@ impl Engine {
         self.draft();
         let needs = self.needs();
         let counts = scheduler::prompt_tokens(&needs, self.options.step_tokens, self.model.prompt_grain());
+        let (mut together, mut alone) = self.turns(needs, counts);
+        self.gather_followers(together.iter_mut().chain(&mut alone));
+        if !together.is_empty() {
+            self.forward(together);
+        }
+        for turn in alone {
+            self.forward(vec![turn]);
+        }
+        self.running.sort_by_key(Sequence::order);
+    }
+
+    /// The turns of a pass that is shared, and those of a pass each. Sequences without one go on running.
+    fn turns(&mut self, needs: Vec<Need>, counts: Vec<usize>) -> (Vec<Turn>, Vec<Turn>) {
         let (mut together, mut alone) = (Vec::new(), Vec::new());
         for ((sequence, need), count) in std::mem::take(&mut self.running).into_iter().zip(needs).zip(counts)
         {
@@ -78,14 +91,7 @@ impl Engine {
         {
             together.push(alone.remove(oldest));
         }
-        self.gather_followers(together.iter_mut().chain(&mut alone));
-        if !together.is_empty() {
-            self.forward(together);
-        }
-        for turn in alone {
-            self.forward(vec![turn]);
-        }
-        self.running.sort_by_key(Sequence::order);
+        (together, alone)
     }
 
     /// Has the sequences that wait for what others read go with them, where these come to the end of it.
@@ -125,7 +131,7 @@ impl Engine {
         if most == 0 || !self.model.can_fork() {
             return;
         }
-        let generating = |sequence: &&Sequence| matches!(sequence.need(), Need::Generated(_));
+        let generating = |sequence: &&Sequence| sequence.need().is_generated();
         let sequences = self.running.iter().filter(generating).count();
         for mut sequence in std::mem::take(&mut self.running) {
             let drafted = contained(|| {

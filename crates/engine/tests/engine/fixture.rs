@@ -6,7 +6,7 @@ use formwork_engine::{
     Engine, EngineHandle, EngineOptions, Finish, Generation, Output, Request, TokenLogprob,
 };
 use formwork_grammar::{Constraint, Grammar, Limits};
-use formwork_lm::{Batch, LanguageModel, Logits, ModelError, ScriptedModel, SequenceId};
+use formwork_lm::{Batch, LanguageModel, Logits, ModelError, Role, ScriptedModel, SequenceId};
 use formwork_vocab::{Token, TokenId, TokenKind, Tokenizer, Vocabulary};
 
 /// The token that ends a sequence, and one that is no text; those before them are the bytes.
@@ -49,12 +49,16 @@ pub(crate) fn babble(tokens: &[TokenId], row: &mut [f32]) {
 pub(crate) struct Shared {
     model: Arc<Mutex<ScriptedModel>>,
     is_batch_invariant: bool,
+    passes: Arc<Mutex<Vec<Pass>>>,
 }
+
+/// How many tokens each run of a pass has, and of what.
+pub(crate) type Pass = Vec<(Role, usize)>;
 
 impl Shared {
     /// One that does not say that what shares a pass changes nothing, so that prompts go alone and nothing is drafted unasked.
     pub(crate) fn new(model: ScriptedModel) -> Self {
-        Self { model: Arc::new(Mutex::new(model)), is_batch_invariant: false }
+        Self { model: Arc::new(Mutex::new(model)), is_batch_invariant: false, passes: Arc::default() }
     }
 
     /// The same where it says so, or does not.
@@ -68,6 +72,11 @@ impl Shared {
 
     pub(crate) fn open_sequences(&self) -> usize {
         self.with(|model| model.open_sequences())
+    }
+
+    /// The passes so far.
+    pub(crate) fn passes(&self) -> Vec<Pass> {
+        self.passes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut ScriptedModel) -> T) -> T {
@@ -92,6 +101,8 @@ impl LanguageModel for Shared {
         self.with(|model| model.truncate(sequence, len))
     }
     fn forward(&mut self, batch: &Batch<'_>) -> Result<Logits, ModelError> {
+        let runs = batch.runs.iter().map(|run| (run.role, run.tokens.len()));
+        self.passes.lock().unwrap_or_else(PoisonError::into_inner).push(runs.collect());
         self.with(|model| model.forward(batch))
     }
     fn prompt_grain(&self) -> usize {

@@ -49,9 +49,15 @@ fn a_panic_ends_only_the_generation_that_it_is_in() {
     std::panic::set_hook(hook);
 }
 
-/// However many ask it at once.
+/// However many ask it at once, and whether it is short or long.
 #[test]
 fn a_prompt_that_fails_costs_others_one_reading() {
+    for loud in ["loud>".to_owned(), format!("loud{}>", ".".repeat(100))] {
+        assert_one_reading(&loud);
+    }
+}
+
+fn assert_one_reading(loud: &str) {
     let asked = Request { max_tokens: Some(40), ..request("Say something>") };
     let expected = run(&start(Shared::babbling(600), EngineOptions::default()), &asked);
     let (permit, permits) = std::sync::mpsc::channel();
@@ -70,7 +76,7 @@ fn a_prompt_that_fails_costs_others_one_reading() {
     permit.send(()).unwrap();
     assert!(matches!(quiet.blocking_next(), Some(Output::Text(_) | Output::Token(_))));
     // It waits for its second row while the others come.
-    let loud = engine.generate_many(&request("loud>"), 5).unwrap();
+    let loud = engine.generate_many(&request(loud), 5).unwrap();
     drop(permit);
     for generation in loud {
         assert_eq!(generation.collect().unwrap_err().to_string(), "the generation panicked");

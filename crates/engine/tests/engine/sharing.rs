@@ -1,11 +1,11 @@
 //! What is shared and what runs beside it changes no token.
 
 use formwork_engine::{EngineOptions, Output, Reasoning, Request, Sampling};
-use formwork_lm::ScriptedModel;
+use formwork_lm::{Role, ScriptedModel};
 use formwork_vocab::TokenId;
 
 use crate::fixture::{
-    CONTROL, Shared, VOCABULARY, babble, constraint, held_back, request, run, start, told, wait,
+    CONTROL, Pass, Shared, VOCABULARY, babble, constraint, held_back, request, run, start, told, wait,
 };
 use crate::pieces::Pieces;
 
@@ -118,6 +118,43 @@ fn what_repeats_is_drafted() {
             assert!(accepted >= 25 && steps <= 25, "{accepted} accepted in {steps} steps: {grammar:?}");
         }
     }
+}
+
+/// Prompts that come while another sequence generates: what the next passes have, and one after that.
+fn passes_beside(is_batch_invariant: bool, prompts: &[usize]) -> Vec<Pass> {
+    let (permit, permits) = std::sync::mpsc::channel();
+    let model = held_back(permits).batch_invariant(is_batch_invariant);
+    let options = EngineOptions { speculate: Some(0), prefix_cache_bytes: 0, ..EngineOptions::default() };
+    let engine = start(model.clone(), options);
+    let mut first = engine.generate(Request { max_tokens: Some(9), ..request("go>") }).unwrap();
+    permit.send(()).unwrap();
+    assert!(matches!(first.blocking_next(), Some(Output::Text(_) | Output::Token(_))));
+    // It waits for its second row while the others come.
+    while model.passes().len() < 2 {
+        std::thread::yield_now();
+    }
+    let prompt = |(index, len): (usize, &usize)| vec![TokenId(u32::from(b'a') + index as u32); *len];
+    let others: Vec<_> = prompts.iter().enumerate().map(prompt).collect();
+    let others = others.into_iter().map(|prompt| engine.generate(Request::new(prompt)).unwrap());
+    let others: Vec<_> = others.collect();
+    drop(permit);
+    told(first);
+    drop(others);
+    // The prompt of the first, and its first token.
+    model.passes().into_iter().skip(2).take(1 + prompts.len()).collect()
+}
+
+#[test]
+fn short_prompts_share_the_pass_of_those_that_generate_or_else_the_oldest_long_one() {
+    use Role::{Generated, Prompt};
+    let one = (Generated, 1);
+    let passes = passes_beside(true, &[100, 120, 33]);
+    assert_eq!(passes[..3], [vec![one, (Prompt, 100)], vec![(Prompt, 120)], vec![(Prompt, 33)]]);
+    assert_eq!(passes[3], [one; 4]);
+    let passes = passes_beside(true, &[100, 20, 32]);
+    assert_eq!(passes[..2], [vec![one, (Prompt, 20), (Prompt, 32)], vec![(Prompt, 100)]]);
+    let passes = passes_beside(false, &[100, 20]);
+    assert_eq!(passes[..3], [vec![one], vec![(Prompt, 100)], vec![(Prompt, 20)]]);
 }
 
 #[test]
