@@ -54,11 +54,13 @@ fn step(model: &mut dyn LanguageModel, sequence: SequenceId) -> usize {
     COUNT.load(Ordering::Relaxed) - before
 }
 
-/// The least that a token of a model with so many layers takes, where no block of the cache begins.
-fn of_layers(architecture: &'static str, dtype: GgmlDType, layers: usize) -> usize {
+/// The least that a token of a model with so many layers takes after so many others, where no block of the cache begins.
+fn of_layers(architecture: &'static str, dtype: GgmlDType, layers: usize, before: usize) -> usize {
     let model = tiny::open(&tiny::deep(architecture, dtype, layers).file).unwrap();
     let mut decoder = model.language_model();
     let sequence = decoder.open();
+    let prompt = vec![TokenId(2); before];
+    tiny::append(&mut *decoder, sequence, &prompt, Role::Prompt, Wanted::Nothing).unwrap();
     (0..20).map(|_| step(&mut *decoder, sequence)).min().unwrap()
 }
 
@@ -67,9 +69,13 @@ fn layers_take_no_memory() {
     for (architecture, dtype) in
         [("llama", GgmlDType::Q4_0), ("gemma3", GgmlDType::Q8_0), ("qwen3", GgmlDType::Q8_0)]
     {
-        let (few, many) = (of_layers(architecture, dtype, 2), of_layers(architecture, dtype, 14));
-        assert_eq!(few, many, "{architecture}: a layer asks for memory");
-        assert!(few <= MOST, "{architecture}: {few}");
+        // Within a span of attention, and beyond it.
+        for before in [1, 515] {
+            let of_layers = |layers| of_layers(architecture, dtype, layers, before);
+            let (few, many) = (of_layers(2), of_layers(14));
+            assert_eq!(few, many, "{architecture}: a layer asks for memory after {before} tokens");
+            assert!(few <= MOST, "{architecture}: {few}");
+        }
     }
 }
 

@@ -120,15 +120,15 @@ impl<'a> Pass<'a> {
         let spec = self.spec;
         let tokens = self.roundings.len();
         let (query_len, key_len) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
-        let Workspace { normed, result, queries, keys, values, attended, spans, rounded, .. } = workspace;
+        let Workspace { normed, result, queries, keys, values, attended, parts, rounded, .. } = workspace;
         // [tokens, heads, head_dim], and twice [tokens, kv_heads, head_dim]
         let queries = room(queries, tokens * query_len);
         let keys = room(keys, tokens * key_len);
         let values = room(values, tokens * key_len);
-        let parts =
+        let factors =
             [(&weights.query, &mut *queries), (&weights.key, &mut *keys), (&weights.value, &mut *values)];
         let input = Input { x: &normed[..tokens * spec.hidden], roundings: &self.roundings };
-        products(self.team, rounded, input, parts);
+        products(self.team, rounded, input, factors);
         if let Some(norm) = &weights.qk_norm {
             rms_norm_in_place(self.team, queries, &norm.query, spec.norm_epsilon);
             rms_norm_in_place(self.team, keys, &norm.key, spec.norm_epsilon);
@@ -147,7 +147,7 @@ impl<'a> Pass<'a> {
             });
         }
         let attended = room(attended, tokens * query_len);
-        attend(self.team, &runs, spans, attended);
+        attend(self.team, &runs, parts, attended);
         let result = room(result, tokens * spec.hidden);
         let input = Input { x: attended, roundings: &self.roundings };
         products(self.team, rounded, input, [(&weights.output, result)]);

@@ -16,7 +16,7 @@ pub(super) struct Workspace {
     pub(super) values: Vec<f32>,
     pub(super) attended: Vec<f32>,
     /// What heads come to in spans of positions.
-    pub(super) spans: Vec<f32>,
+    pub(super) parts: Vec<f32>,
     pub(super) gate: Vec<f32>,
     pub(super) up: Vec<f32>,
     pub(super) rounded: Rounded,

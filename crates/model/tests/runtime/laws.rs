@@ -139,11 +139,13 @@ fn a_prompt_gives_the_same_bits_every_time() {
     });
 }
 
-/// Around the length of a piece, and with runs of several sequences across it.
+/// Around the length of a piece, with runs of several sequences across it, and beyond a span of attention.
 #[test]
 fn a_pass_may_have_any_number_of_tokens() {
     each_model(|model| {
-        for (first, second) in [(255, 1), (256, 0), (257, 0), (200, 88), (289, 0), (100, 189), (40, 250)] {
+        for (first, second) in
+            [(255, 1), (256, 0), (257, 0), (200, 88), (289, 0), (100, 189), (40, 250), (550, 9)]
+        {
             let texts = [tokens(first, 3), tokens(second, 4)];
             let texts: Vec<_> = texts.iter().filter(|text| !text.is_empty()).collect();
             let wanted = [None; 34];

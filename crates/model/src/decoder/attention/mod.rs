@@ -28,7 +28,7 @@ const PARALLEL_FROM: usize = 1 << 14;
 const TOKENS: usize = 4;
 /// Blocks in a span.
 const SPAN: usize = 8;
-/// Spans for each thread that are even shares.
+/// Spans of key-value heads for each thread from which on these are as good as even shares.
 const SPANS: usize = 4;
 
 /// A run of tokens that attend. Its keys and values are already in the cache.
@@ -66,7 +66,7 @@ struct Room {
 }
 
 /// Attends from all runs; `out` is `[tokens, heads, head_dim]`, of one run after the other.
-pub(super) fn attend(team: &Team, runs: &[Run<'_>], parts_room: &mut Vec<f32>, out: &mut [f32]) {
+pub(super) fn attend(team: &Team, runs: &[Run<'_>], parts: &mut Vec<f32>, out: &mut [f32]) {
     let Some(Run { spec, .. }) = runs.first() else { return };
     let token_len = spec.heads * spec.head_dim;
     // A few tokens alone are shared out so that each thread has as many heads, and whole key-value heads where it can.
@@ -76,7 +76,7 @@ pub(super) fn attend(team: &Team, runs: &[Run<'_>], parts_room: &mut Vec<f32>, o
         let whole = Piece { run: &runs[0], heads: 0..spec.heads, tokens: 0..runs[0].tokens() };
         let spans = whole.spans().len();
         if spans > 1 && spec.kv_heads * spans >= SPANS * shares {
-            return whole.attend_by_spans(team, parts_room, out);
+            return whole.attend_by_spans(team, parts, out);
         }
     }
     // Those of one token are on the stack.
@@ -86,7 +86,7 @@ pub(super) fn attend(team: &Team, runs: &[Run<'_>], parts_room: &mut Vec<f32>, o
         for first in (0..run.tokens()).step_by(TOKENS) {
             let tokens = first..(first + TOKENS).min(run.tokens());
             let (mut own, after) = rest.split_at_token(tokens.len());
-            for heads in parts(spec.heads, spec.kv_heads, shares) {
+            for heads in head_shares(spec.heads, spec.kv_heads, shares) {
                 // `[tokens, heads * head_dim]`, of these heads; taken when it is written.
                 outs.push(Some(own.split_off(heads.len() * spec.head_dim)));
                 pieces.push(Piece { run, heads, tokens: tokens.clone() });
@@ -108,7 +108,7 @@ pub(super) fn attend(team: &Team, runs: &[Run<'_>], parts_room: &mut Vec<f32>, o
 }
 
 /// The query heads, cut where a key-value head ends, and into so many shares.
-fn parts(heads: usize, kv_heads: usize, shares: usize) -> impl Iterator<Item = Range<usize>> {
+fn head_shares(heads: usize, kv_heads: usize, shares: usize) -> impl Iterator<Item = Range<usize>> {
     // The query heads of one key-value head are neighbours.
     let group = heads / kv_heads;
     let share_of = move |head: usize| head * shares / heads;
@@ -197,7 +197,7 @@ impl Piece<'_> {
             let heads = self.heads(words);
             // A span that is alone has all of the weights: its share is 1, exactly, but for what a sink takes.
             if spans.len() == 1 && self.run.sinks.is_none() {
-                self.span(spans.start, next).attend_alone(&heads, outs, scores);
+                self.span(spans.start, next).attend_whole(&heads, outs, scores);
                 return;
             }
             let len = self.parts_len();
@@ -214,7 +214,7 @@ impl Piece<'_> {
     }
 
     /// Attends with all threads, a span of a key-value head each.
-    fn attend_by_spans(&self, team: &Team, memory: &mut Vec<f32>, out: &mut [f32]) {
+    fn attend_by_spans(&self, team: &Team, parts: &mut Vec<f32>, out: &mut [f32]) {
         let &Run { spec, sinks, .. } = self.run;
         let (spans, group) = (self.spans(), spec.heads / spec.kv_heads);
         let piece = |kv_head: usize| Piece {
@@ -224,7 +224,7 @@ impl Piece<'_> {
         };
         let len = piece(0).parts_len();
         // [kv_heads, spans] of what all heads of a piece come to
-        let parts = room(memory, spec.kv_heads * spans.len() * len);
+        let parts = room(parts, spec.kv_heads * spans.len() * len);
         team.for_chunks(parts, len, |index, parts| {
             let at = |index: usize| {
                 let kv_head = index / spans.len();
@@ -260,13 +260,13 @@ mod tests {
 
     #[test]
     fn heads_are_shared_out_evenly_and_by_groups() {
-        assert_eq!(parts(9, 3, 1).collect::<Vec<_>>(), [0..3, 3..6, 6..9]);
-        assert_eq!(parts(9, 3, 2).collect::<Vec<_>>(), [0..3, 3..5, 5..6, 6..9]);
-        assert_eq!(parts(4, 1, 2).collect::<Vec<_>>(), [0..2, 2..4]);
-        assert_eq!(parts(32, 8, 2).collect::<Vec<_>>(), parts(32, 8, 1).collect::<Vec<_>>());
+        assert_eq!(head_shares(9, 3, 1).collect::<Vec<_>>(), [0..3, 3..6, 6..9]);
+        assert_eq!(head_shares(9, 3, 2).collect::<Vec<_>>(), [0..3, 3..5, 5..6, 6..9]);
+        assert_eq!(head_shares(4, 1, 2).collect::<Vec<_>>(), [0..2, 2..4]);
+        assert_eq!(head_shares(32, 8, 2).collect::<Vec<_>>(), head_shares(32, 8, 1).collect::<Vec<_>>());
         for (heads, kv_heads) in [(9, 3), (14, 2), (8, 1), (4, 4), (32, 8)] {
             for shares in 1..=40 {
-                let parts: Vec<_> = parts(heads, kv_heads, shares).collect();
+                let parts: Vec<_> = head_shares(heads, kv_heads, shares).collect();
                 assert!(parts.iter().all(|part| !part.is_empty()));
                 assert!(parts.iter().cloned().flatten().eq(0..heads), "{heads} heads, {shares} shares");
                 let group = |head: usize| head * kv_heads / heads;

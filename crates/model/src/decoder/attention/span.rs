@@ -45,7 +45,7 @@ struct Seeing<'a> {
 
 impl Span<'_> {
     /// Attends where there is no other span, and no sink.
-    pub(super) fn attend_alone<'o>(
+    pub(super) fn attend_whole<'o>(
         &self,
         heads: &[Head<'_>],
         outs: impl Iterator<Item = &'o mut [f32]>,
