@@ -1,10 +1,10 @@
 //! Bounds of the products of nested rows.
 
 use super::unpack::{Heads, Unpack, low_levels, nibbles};
-use super::{Vector, prefetch};
+use super::{Vector, prefetch_all};
 use crate::bounds::{Bounds, Sketch};
 use crate::format::GROUP;
-use crate::layout::{PIECES, PLANE, TILE_ROWS, code_bytes, head_bytes, heads_bytes, low_bytes};
+use crate::layout::{PIECES, TILE_ROWS, code_bytes, head_bytes, heads_bytes, low_bytes};
 use crate::nested::{middle, spread_step};
 use crate::products::Tiles;
 
@@ -25,9 +25,7 @@ pub(crate) unsafe fn bounds<B: Unpack, V: Vector>(tile: Tiles<'_>, x: &Sketch) -
     let next = AHEAD * tile.tile_bytes;
     let parts = if B::SPLIT { 2 } else { 1 };
     let mut out = Bounds { lower: [0.0; TILE_ROWS], upper: [0.0; TILE_ROWS] };
-    for line in 0..heads_bytes::<B>(tile.columns) / PLANE {
-        prefetch(heads.wrapping_add(next + line * PLANE));
-    }
+    prefetch_all(heads.wrapping_add(next), heads_bytes::<B>(tile.columns));
     for row in (0..TILE_ROWS).step_by(V::ROWS) {
         let at = row * size_of::<i32>();
         let (mut sums, mut slacks) = (V::each_float(0.0), V::each_float(0.0));
@@ -77,12 +75,4 @@ pub(crate) unsafe fn bounds<B: Unpack, V: Vector>(tile: Tiles<'_>, x: &Sketch) -
         V::store_floats(out.lower[row..].as_mut_ptr(), V::plus(sums, minus));
     }
     out
-}
-
-/// Asks for what will be wanted soon.
-#[inline(always)]
-unsafe fn prefetch_all(from: *const u8, bytes: usize) {
-    for line in (0..bytes).step_by(PLANE) {
-        prefetch(from.wrapping_add(line));
-    }
 }

@@ -1,10 +1,10 @@
 //! Rows of floats: a column of sixteen rows at a time, each with one value of a token.
 
 use super::sweep::store;
-use super::{Vector, prefetch};
+use super::{Vector, prefetch_all};
 use crate::activation::Activation;
 use crate::float::{Bf16, F16, F32, FloatFormat};
-use crate::layout::{PLANE, TILE_ROWS};
+use crate::layout::TILE_ROWS;
 use crate::outputs::Outputs;
 use crate::products::{CHAINS, Tiles};
 
@@ -90,9 +90,7 @@ unsafe fn block<F: LoadColumn, V: Vector, const T: usize>(
     let whole = columns / CHAINS * CHAINS;
     for first in (0..whole).step_by(CHAINS) {
         let from = tile.as_ptr().add(first * column_bytes);
-        for line in (0..CHAINS * column_bytes).step_by(PLANE) {
-            prefetch(from.wrapping_add(line + AHEAD));
-        }
+        prefetch_all(from.wrapping_add(AHEAD), CHAINS * column_bytes);
         for (column, chains) in chains.iter_mut().enumerate() {
             let weights = F::load_column::<V>(from.add(column * column_bytes));
             for t in 0..T {

@@ -19,6 +19,7 @@ pub(crate) use self::floats::LoadColumn;
 pub(crate) use self::sweep::{Panel, meet_panel};
 pub(crate) use self::unpack::{Kind, Unpack};
 use crate::activation::Activation;
+use crate::layout::PLANE;
 use crate::outputs::Outputs;
 
 /// A vector with a row in each lane of 32 bits.
@@ -116,4 +117,12 @@ unsafe fn prefetch(from: *const u8) {
     std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(from.cast());
     #[cfg(target_arch = "aarch64")]
     std::arch::asm!("prfm pldl2keep, [{}]", in(reg) from, options(nostack, preserves_flags, readonly));
+}
+
+/// Asks for the lines of so many bytes, which begin one.
+#[inline(always)]
+unsafe fn prefetch_all(from: *const u8, bytes: usize) {
+    for line in (0..bytes).step_by(PLANE) {
+        prefetch(from.wrapping_add(line));
+    }
 }

@@ -11,7 +11,7 @@
 use std::marker::PhantomData;
 
 use super::unpack::{Heads, Kind, Scales, Unpack, levels};
-use super::{Vector, prefetch};
+use super::{Vector, prefetch, prefetch_all};
 use crate::activation::{Activation, Q8Block};
 use crate::format::{GROUP, bias};
 use crate::layout::{PIECES, PLANE, TILE_ROWS, code_bytes, head_bytes, heads_bytes, low_bytes};
@@ -259,7 +259,10 @@ pub(crate) struct Packed<B> {
     low: *const u8,
     first: usize,
     row: usize,
-    /// Lines of the cache that are asked for at each group: as many as there are for a group.
+    /// Groups of a row.
+    groups: usize,
+    tile_bytes: usize,
+    /// Lines of the cache that are prefetched for a group: as many as there are, or none where all is near.
     lines: usize,
     format: PhantomData<B>,
 }
@@ -269,9 +272,46 @@ impl<B: Unpack> Packed<B> {
     #[inline(always)]
     pub(crate) unsafe fn new(tile: &[u8], columns: usize, first: usize, row: usize) -> Self {
         let (heads, codes) = tile.split_at(heads_bytes::<B>(columns));
-        let low = codes[columns / GROUP * code_bytes::<B>()..].as_ptr();
-        let lines = tile.len().div_ceil(columns / GROUP * PLANE);
-        Self { heads: heads.as_ptr(), codes: codes.as_ptr(), low, first, row, lines, format: PhantomData }
+        let groups = columns / GROUP;
+        let low = codes[groups * code_bytes::<B>()..].as_ptr();
+        Self {
+            heads: heads.as_ptr(),
+            codes: codes.as_ptr(),
+            low,
+            first,
+            row,
+            groups,
+            tile_bytes: tile.len(),
+            lines: tile.len().div_ceil(groups * PLANE),
+            format: PhantomData,
+        }
+    }
+
+    /// Prefetches as many lines as there are for a group, and so goes through the tiles as their bytes follow each other.
+    #[inline(always)]
+    unsafe fn prefetch_through(&self, group: usize) {
+        for line in 0..self.lines {
+            prefetch(self.heads.wrapping_add((group * self.lines + line) * PLANE + AHEAD));
+        }
+    }
+
+    /// Prefetches what a group is read from, which may be one of the tiles that follow.
+    #[inline(always)]
+    unsafe fn prefetch_group(&self, mut group: usize) {
+        let mut tile = 0;
+        while group >= self.groups {
+            group -= self.groups;
+            tile += self.tile_bytes;
+        }
+        let codes = group * code_bytes::<B>();
+        prefetch_all(self.codes.wrapping_add(tile + codes), code_bytes::<B>());
+        let low = group * low_bytes::<B>();
+        prefetch_all(self.low.wrapping_add(tile + low), low_bytes::<B>());
+        let groups = B::LEN / GROUP;
+        if group.is_multiple_of(groups) {
+            let head = group / groups * head_bytes::<B>();
+            prefetch_all(self.heads.wrapping_add(tile + head), head_bytes::<B>());
+        }
     }
 }
 
@@ -285,9 +325,13 @@ impl<B: Unpack, V: Vector> Source<V> for Packed<B> {
 
     #[inline(always)]
     unsafe fn prefetch(&self, index: usize) {
-        for line in 0..self.lines {
-            let ahead = ((self.first + index) * self.lines + line) * PLANE + AHEAD;
-            prefetch(self.heads.wrapping_add(ahead));
+        let group = self.first + index;
+        if B::LOW == 0 {
+            self.prefetch_through(group);
+        } else if self.lines > 0 {
+            // Low bits lie apart from the others.
+            let bytes = code_bytes::<B>() + low_bytes::<B>() + head_bytes::<B>() / (B::LEN / GROUP);
+            self.prefetch_group(group + AHEAD / bytes);
         }
     }
 
