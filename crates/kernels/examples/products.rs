@@ -11,23 +11,23 @@ use std::time::Instant;
 
 use formwork_kernels::{Activation, Encoding, Outputs, PackedRows, Packing, Q16Block, Tier, pack};
 
-const TYPES: [(Encoding, usize, usize); 16] = [
-    (Encoding::Q4_0, 32, 18),
-    (Encoding::Q4_1, 32, 20),
-    (Encoding::Q5_0, 32, 22),
-    (Encoding::Q5_1, 32, 24),
-    (Encoding::Q8_0, 32, 34),
-    (Encoding::Q2K, 256, 84),
-    (Encoding::Q3K, 256, 110),
-    (Encoding::Q4K, 256, 144),
-    (Encoding::Q5K, 256, 176),
-    (Encoding::Q6K, 256, 210),
-    (Encoding::Iq4Nl, 32, 18),
-    (Encoding::Iq4Xs, 256, 136),
-    (Encoding::Mxfp4, 32, 17),
-    (Encoding::F16, 1, 2),
-    (Encoding::Bf16, 1, 2),
-    (Encoding::F32, 1, 4),
+const TYPES: [Encoding; 16] = [
+    Encoding::Q4_0,
+    Encoding::Q4_1,
+    Encoding::Q5_0,
+    Encoding::Q5_1,
+    Encoding::Q8_0,
+    Encoding::Q2K,
+    Encoding::Q3K,
+    Encoding::Q4K,
+    Encoding::Q5K,
+    Encoding::Q6K,
+    Encoding::Iq4Nl,
+    Encoding::Iq4Xs,
+    Encoding::Mxfp4,
+    Encoding::F16,
+    Encoding::Bf16,
+    Encoding::F32,
 ];
 
 /// Bytes of the large matrix, and rows of the small one.
@@ -40,7 +40,8 @@ fn main() {
     let only = arguments.next();
     println!("{:?}, {columns} columns; plain reading {:.1} GB/s", Tier::best(), reading());
     println!("type    1: GB/s     2      4      8     16     64    512  512/16  GMAC/s   pack GB/s");
-    for (encoding, len, block) in TYPES {
+    for encoding in TYPES {
+        let (len, block) = encoding.block();
         let name = format!("{encoding:?}");
         if columns.is_multiple_of(len) && only.as_ref().is_none_or(|only| *only == name) {
             measure(encoding, &name, columns, columns / len * block);
@@ -50,17 +51,17 @@ fn main() {
 
 fn measure(encoding: Encoding, name: &str, columns: usize, row_bytes: usize) {
     let x: Vec<f32> = (0..512 * columns).map(|i| (i * 7919 % 1009) as f32 / 504.0 - 1.0).collect();
-    let (groups, rests) = {
-        let groups = Activation::quantize(&x);
-        let rests = Activation::rests(&x, &groups);
-        (groups, rests)
-    };
-    let mut words = vec![Q16Block::default(); groups.len()];
-    Q16Block::quantize_into(&x, &mut words);
+    let groups = Activation::quantize(&x);
+    let rests = Activation::rests(&x, &groups);
+    let count = Q16Block::count(columns);
+    let mut words = vec![Q16Block::default(); 512 * count];
+    for (x, words) in x.chunks(columns).zip(words.chunks_mut(count)) {
+        Q16Block::quantize_into(x, words);
+    }
     let token = |t: usize, is_fine: bool| {
         let len = groups.len() / 512;
         let (values, part) = (&x[t * columns..(t + 1) * columns], t * len..(t + 1) * len);
-        let words = &words[part.clone()];
+        let words = &words[t * count..(t + 1) * count];
         if is_fine {
             Activation::fine(values, &groups[part.clone()], &rests[part]).with_words(words)
         } else {

@@ -13,7 +13,7 @@ pub struct Q8Block {
     /// The sum of the rounded activations, and those of the two halves, for weights with offsets.
     pub(crate) sum: f32,
     pub(crate) sums: [f32; 2],
-    /// The same sums of the integers below zero, which take from products what a bias of the weights has added.
+    /// The sums of the integers, negated: they take from products what a bias of the weights has added.
     pub(crate) minus: i32,
     pub(crate) minuses: [i32; 2],
 }

@@ -39,7 +39,11 @@ pub(crate) struct SketchGroup {
 impl Sketch {
     /// Takes a token's activations, of 8 bits. Groups are read whole, those with the largest activations first, until the others
     /// have no more than `share` of all that there was to be off by.
+    ///
+    /// # Panics
+    /// When they have 16 bits: bounds would not hold for what the lower ones add.
     pub fn take(&mut self, x: Activation<'_>, share: f32) {
+        assert!(x.fine_rests().is_none(), "a sketch of activations of 16 bits");
         self.groups.clear();
         self.groups.extend(x.groups().iter().map(SketchGroup::new));
         let norm = |group: &u32| self.groups[*group as usize].slack[2];
@@ -103,8 +107,8 @@ pub(crate) fn bounds<B: BlockFormat>(tile: &[u8], x: &Sketch) -> Bounds {
                     };
                     let integer: i32 = elements.map(|i| weight(i) * i32::from(x.q[i])).sum();
                     let scale = header.scale[group % groups * halves + half];
-                    sums[row] += scale * x.scale * integer as f32;
-                    slacks[row] += scale.abs() * slack[if B::SPLIT { half } else { 2 }];
+                    sums[row] = (scale * x.scale).mul_add(integer as f32, sums[row]);
+                    slacks[row] = scale.abs().mul_add(slack[if B::SPLIT { half } else { 2 }], slacks[row]);
                 }
             }
         }

@@ -1,3 +1,7 @@
+use crate::float::{Bf16, F16, F32, FloatFormat};
+use crate::format::BlockFormat;
+use crate::{k, legacy, table};
+
 /// How a row of weights is written down, of the types that there is arithmetic for.
 ///
 /// The names are those of the [GGUF specification](https://github.com/ggml-org/ggml/blob/master/docs/gguf.md), as Rust
@@ -45,24 +49,9 @@ impl Encoding {
         bytes / block * len
     }
 
-    /// The elements and the bytes of a block.
-    pub(crate) const fn block(self) -> (usize, usize) {
-        match self {
-            Self::F32 => (1, 4),
-            Self::F16 | Self::Bf16 => (1, 2),
-            Self::Q4_0 | Self::Iq4Nl => (32, 18),
-            Self::Q4_1 => (32, 20),
-            Self::Q5_0 => (32, 22),
-            Self::Q5_1 => (32, 24),
-            Self::Q8_0 => (32, 34),
-            Self::Q2K => (256, 84),
-            Self::Q3K => (256, 110),
-            Self::Q4K => (256, 144),
-            Self::Q5K => (256, 176),
-            Self::Q6K => (256, 210),
-            Self::Iq4Xs => (256, 136),
-            Self::Mxfp4 => (32, 17),
-        }
+    /// The elements and the bytes of a block; of floats, of one.
+    pub const fn block(self) -> (usize, usize) {
+        with_format!(self, B => (B::LEN, B::BYTES), F => (1, F::BYTES))
     }
 
     /// What activations have to be rounded to for products with such rows.

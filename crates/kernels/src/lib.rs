@@ -15,8 +15,9 @@
 //! A row's product with a token is defined group by group, in order: `sum = fma(scale_w * scale_x, integer as f32, sum)` with the exact
 //! sum of the group's integer products, then `sum = fma(offset_w, sum_x, sum)` where the type has offsets. Types with scales for
 //! half groups do so for each half. A row of 16-bit floats has one scale, a power of two, and its sum is multiplied with that in the
-//! end. Nothing else enters, neither the other rows and tokens nor the order inside a group. That is what makes results
-//! independent of batching and lets the head compute any subset of its rows. Columns of 32-bit floats are added up in four chains
+//! end; where rounding would take too much from one of a tile's sixteen rows, all of them meet activations as they are. Nothing else
+//! enters, neither the other tiles and tokens nor the order inside a group. That is what makes results
+//! independent of batching and lets the head compute any subset of its tiles. Columns of 32-bit floats are added up in four chains
 //! by their number modulo four, and the chains as `(0 + 1) + (2 + 3)`.
 
 #![expect(

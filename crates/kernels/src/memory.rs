@@ -10,7 +10,7 @@ pub(crate) const HUGE_PAGE: usize = 2 << 20;
 /// Memory of zeros, of huge pages where the system has them.
 ///
 /// # Errors
-/// When the system has no more memory, or none is asked for.
+/// When the system has no more memory.
 pub fn zeroed_memory(bytes: usize) -> io::Result<MmapMut> {
     let memory = MmapMut::map_anon(bytes)?;
     // Where there are none, small ones do.

@@ -116,7 +116,12 @@ impl<'a> PackedRows<'a> {
     }
 
     /// Expands a row, exactly as [`dequantize`](crate::dequantize) does.
+    ///
+    /// # Panics
+    /// When there is no such row, or `out` is not as long as rows are.
     pub fn dequantize(&self, row: usize, out: &mut [f32]) {
+        assert!(row < self.rows, "row {row} of {}", self.rows);
+        assert_eq!(self.columns, out.len(), "room for a row");
         let tile = self.tiles(row / TILE_ROWS, 1).bytes;
         let row = row % TILE_ROWS;
         with_packing!(self.packing,
@@ -146,7 +151,7 @@ impl<'a> PackedRows<'a> {
 /// Packs rows of `row_bytes` each. `out` has room for whole tiles, of which only the last may lack rows.
 ///
 /// # Panics
-/// When `out` has more or less room than the rows take.
+/// When `out` has more or less room than the rows take, or `row_bytes` is 0.
 pub fn pack(packing: Packing, rows: &[u8], row_bytes: usize, out: &mut [u8]) {
     let columns = packing.encoding().elements(row_bytes);
     let tile_bytes = PackedRows::tile_bytes(packing, columns);

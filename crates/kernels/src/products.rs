@@ -65,7 +65,7 @@ impl Tier {
             Self::Portable => true,
             Self::Neon | Self::NeonDot => false,
             Self::Avx2 => avx2,
-            Self::AvxVnni => avx2 && is_x86_feature_detected!("avxvnni"),
+            Self::AvxVnni => avx2 && (is_x86_feature_detected!("avxvnni") || machine::has_stand_in()),
             Self::Avx512Vnni => {
                 avx2 && is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512bw")
@@ -157,7 +157,6 @@ pub(crate) fn products_by(
 ) {
     tier.check();
     assert_eq!(x.len(), out.tokens(), "activations and outputs");
-    assert!(out.rows() <= tiles.bytes.len() / tiles.tile_bytes * TILE_ROWS, "more outputs than rows");
     let groups = tiles.columns / GROUP;
     let fits = |x: &Activation<'_>| {
         let is_rounded = match packing.encoding().operand() {
@@ -169,10 +168,11 @@ pub(crate) fn products_by(
     };
     let operand = packing.encoding().operand();
     assert!(x.iter().all(fits), "activations as long as rows of {} weights, for {operand:?}", tiles.columns);
-    if tiles.columns == 0 {
+    if tiles.columns == 0 || x.is_empty() {
         (0..x.len()).for_each(|token| out.token(token).fill(0.0));
         return;
     }
+    assert!(out.rows() <= tiles.bytes.len() / tiles.tile_bytes * TILE_ROWS, "more outputs than rows");
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     #[expect(unsafe_code)]
     if tier != Tier::Portable {

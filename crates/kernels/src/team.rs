@@ -150,11 +150,19 @@ unsafe fn piece<F: Fn(usize) + Sync>(task: *const (), index: usize) {
 }
 
 impl Team {
+    /// The most threads of a team: as many as there are processors in the largest machines. Systems differ in what they do when asked for
+    /// too many.
+    pub const MOST: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
+
     /// A team of so many threads, of which one is whoever has work.
     ///
     /// # Errors
-    /// When the system starts no more threads.
+    /// When there are more than [`Team::MOST`], or the system starts no more threads.
     pub fn new(threads: NonZeroUsize) -> io::Result<Self> {
+        if threads > Self::MOST {
+            let message = format!("{threads} threads, of {} at most", Self::MOST);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
         let next = (0..threads.get()).map(|_| Apart::default()).collect();
         let mut team = Self { shared: Arc::new(Shared { next, ..Shared::default() }), workers: Vec::new() };
         for index in 1..threads.get() {

@@ -338,8 +338,9 @@ impl<B: Unpack, V: Vector> Source<V> for Packed<B> {
     #[inline(always)]
     unsafe fn levels(&self, index: usize) -> [V::Ints; PIECES] {
         let (group, row) = (self.first + index, self.row * size_of::<i32>());
-        let low = self.low.add(group * low_bytes::<B>());
-        levels::<B, V>(self.codes.add(group * code_bytes::<B>() + row), low.add(row))
+        // Where no low bits lie apart, this is beyond the tile and nothing is read from it.
+        let low = self.low.wrapping_add(group * low_bytes::<B>() + row);
+        levels::<B, V>(self.codes.add(group * code_bytes::<B>() + row), low)
     }
 
     #[inline(always)]

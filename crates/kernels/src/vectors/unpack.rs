@@ -171,7 +171,7 @@ pub(crate) trait Kind {
     const SPLIT: bool = false;
     const OFFSET: bool = false;
     const BIASED: bool = !Self::OFFSET;
-    /// Whether levels have eight bits, not seven at most.
+    /// Whether levels have up to eight bits, not six at most.
     const WIDE: bool = false;
 }
 

@@ -23,8 +23,8 @@ const NARROW: usize = 4;
 /// Tokens in a block of two vectors of 32. An activation that is brought to all lanes meets both: a processor with two units for products
 /// has no more loads than that.
 const DOUBLE: usize = 6;
-/// Tokens that go over all tiles together: as many as a prompt's pass has, in whole blocks.
-const ROUND: usize = 258;
+/// Tokens that go over all tiles together: as many as a prompt's pass has, in whole blocks of any size.
+const ROUND: usize = 288;
 
 /// The products of tiles.
 ///

@@ -18,6 +18,11 @@ use crate::products::{Tier, Tiles};
 use crate::vectors::{LoadColumn, Unpack, attention, bounds, floats, sweep, words};
 use crate::words::Q16Block;
 
+/// Whether there is something to test [`Tier::AvxVnni`] with where the processor lacks it.
+pub(crate) fn has_stand_in() -> bool {
+    cfg!(test) && is_x86_feature_detected!("avx512vl") && is_x86_feature_detected!("avx512vnni")
+}
+
 /// The products of tiles of blocks.
 ///
 /// # Safety
@@ -43,7 +48,8 @@ unsafe fn products_avx2<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>], out: 
     sweep::products::<B, Eight<Avx2>>(tiles, x, out);
 }
 
-#[target_feature(enable = "avx2,fma,f16c,avxvnni")]
+#[target_feature(enable = "avx2,fma,f16c")]
+#[cfg_attr(not(test), target_feature(enable = "avxvnni"))]
 unsafe fn products_avx_vnni<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>], out: Outputs<'_>) {
     sweep::products::<B, Eight<AvxVnni>>(tiles, x, out);
 }
@@ -125,7 +131,8 @@ unsafe fn words_avx2<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], out:
     words::products::<F, Eight<Avx2>>(tiles, x, out);
 }
 
-#[target_feature(enable = "avx2,fma,f16c,avxvnni")]
+#[target_feature(enable = "avx2,fma,f16c")]
+#[cfg_attr(not(test), target_feature(enable = "avxvnni"))]
 unsafe fn words_avx_vnni<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], out: Outputs<'_>) {
     words::products::<F, Eight<AvxVnni>>(tiles, x, out);
 }
@@ -158,7 +165,8 @@ unsafe fn key_products_avx2(queries: &[Query<'_>], block: &Words<'_>, out: &mut 
     attention::key_products::<Eight<Avx2>>(queries, block, out);
 }
 
-#[target_feature(enable = "avx2,fma,f16c,avxvnni")]
+#[target_feature(enable = "avx2,fma,f16c")]
+#[cfg_attr(not(test), target_feature(enable = "avxvnni"))]
 unsafe fn key_products_avx_vnni(queries: &[Query<'_>], block: &Words<'_>, out: &mut [&mut [f32; POSITIONS]]) {
     attention::key_products::<Eight<AvxVnni>>(queries, block, out);
 }
@@ -191,7 +199,8 @@ unsafe fn add_values_avx2(weights: &[&[f32; POSITIONS]], block: &Words<'_>, out:
     attention::add_values::<Eight<Avx2>>(weights, block, out);
 }
 
-#[target_feature(enable = "avx2,fma,f16c,avxvnni")]
+#[target_feature(enable = "avx2,fma,f16c")]
+#[cfg_attr(not(test), target_feature(enable = "avxvnni"))]
 unsafe fn add_values_avx_vnni(weights: &[&[f32; POSITIONS]], block: &Words<'_>, out: &mut [&mut [f32]]) {
     attention::add_values::<Eight<AvxVnni>>(weights, block, out);
 }

@@ -310,23 +310,32 @@ impl Fours for Avx2 {
 impl Fours for AvxVnni {
     const TAKES_WIDE_BIAS: bool = false;
 
-    #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    #[cfg_attr(not(test), target_feature(enable = "avxvnni"))]
     unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: Outputs<'_>) {
         meet_panel::<K, Eight<Self>>(panel, x, out);
     }
 
     #[inline(always)]
     unsafe fn dot(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i {
+        #[cfg(test)]
+        if stand_in::is_needed() {
+            return stand_in::dot(sums, weights, x);
+        }
         _mm256_dpbusd_avx_epi32(sums, weights, x)
     }
 
     #[inline(always)]
     unsafe fn dot_wide(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i {
-        _mm256_dpbusd_avx_epi32(sums, weights, x)
+        Self::dot(sums, weights, x)
     }
 
     #[inline(always)]
     unsafe fn dot_words(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i {
+        #[cfg(test)]
+        if stand_in::is_needed() {
+            return stand_in::dot_words(sums, weights, x);
+        }
         _mm256_dpwssd_avx_epi32(sums, weights, x)
     }
 }
@@ -515,5 +524,26 @@ impl<D: Fours> Vector for Eight<D> {
     #[inline(always)]
     unsafe fn add_product(a: __m256, b: __m256, c: __m256) -> __m256 {
         _mm256_fmadd_ps(a, b, c)
+    }
+}
+
+/// The same products as AVX-512 writes them down, for tests on processors that have only those. Functions around them are then compiled
+/// without the feature: the compiler puts its instructions where there are others for the same.
+#[cfg(test)]
+mod stand_in {
+    use std::arch::x86_64::{__m256i, _mm256_dpbusd_epi32, _mm256_dpwssd_epi32};
+
+    pub(super) fn is_needed() -> bool {
+        !is_x86_feature_detected!("avxvnni")
+    }
+
+    #[target_feature(enable = "avx2,avx512vl,avx512vnni")]
+    pub(super) unsafe fn dot(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i {
+        _mm256_dpbusd_epi32(sums, weights, x)
+    }
+
+    #[target_feature(enable = "avx2,avx512vl,avx512vnni")]
+    pub(super) unsafe fn dot_words(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i {
+        _mm256_dpwssd_epi32(sums, weights, x)
     }
 }

@@ -19,7 +19,7 @@ static USABLE: OnceLock<bool> = OnceLock::new();
 
 /// Bytes from a line of a register to the next where they lie one after the other.
 const LINE: usize = PLANE;
-/// The integers of two products, `[token][row]`.
+/// The integers of a product, `[token][row]`.
 type Integers = [[i32; TILE_ROWS]; TILE_ROWS];
 
 /// Whether this process may use the registers, and they compute what they should.

@@ -6,7 +6,7 @@ use super::super::vector::Sixteen;
 use super::{Integers, Shape, multiply, release};
 use crate::activation::{Activation, Q8Block};
 use crate::format::GROUP;
-use crate::layout::{PIECES, TILE_ROWS};
+use crate::layout::{PIECES, PLANE, TILE_ROWS};
 use crate::outputs::Outputs;
 use crate::products::Tiles;
 use crate::vectors::sweep::{self, PANEL, Packed, Panel, ROUND, Span, is_fine, load, store};
@@ -141,7 +141,9 @@ unsafe fn block<K: Kind, const T: usize>(
                 [(2 * index, 0), ((2 * index + 1).min(count - 1), 0)]
             };
             let q = |group: usize, piece: usize| x.wrapping_add(group).cast::<i8>().wrapping_add(4 * piece);
-            let levels = |group: usize, piece: usize| panel.groups[group].levels[piece].as_ptr().cast();
+            let levels = |group: usize, piece: usize| {
+                (&raw const panel.groups[group].levels).cast::<i8>().wrapping_add(piece * PLANE)
+            };
             multiply(
                 [q(a, low), q(b, high)],
                 tokens.stride,
