@@ -29,6 +29,8 @@ pub(crate) enum RequestKind {
     Sampling { name: &'static str, given: f32, range: &'static str },
     #[error("logit_bias has token {given}, and the vocabulary the first {limit} only")]
     BiasOutside { given: u32, limit: usize },
+    #[error("stop_token_ids has token {given}, and the vocabulary the first {limit} only")]
+    StopOutside { given: u32, limit: usize },
     #[error("a stop string is empty")]
     EmptyStop,
     #[error("the reasoning has no tokens that end it")]
@@ -77,6 +79,7 @@ impl RequestError {
             RequestKind::Unspellable => Some("response_format"),
             RequestKind::Sampling { name, .. } => Some(name),
             RequestKind::BiasOutside { .. } => Some("logit_bias"),
+            RequestKind::StopOutside { .. } => Some("stop_token_ids"),
             RequestKind::EmptyStop => Some("stop"),
             RequestKind::TextTooLong { .. } => Some("input"),
             RequestKind::EmptyReasoningEnd
@@ -96,8 +99,8 @@ impl RequestError {
     }
 }
 
-/// Why a generation ended without finishing. Where it was the forward pass, those in the same batch have ended, too; all
-/// others go on.
+/// Why a generation ended without finishing. Where it was the forward pass, nobody else was in it: of a pass that fails
+/// the sequences read everything again, each alone.
 #[derive(Clone, Debug, Error)]
 #[error(transparent)]
 pub struct GenerationError(#[from] pub(crate) GenerationKind);

@@ -78,6 +78,9 @@ impl EngineHandle {
         if let Some((token, _)) = request.logit_bias.iter().find(|(token, _)| token.index() >= limit) {
             return Err(RequestKind::BiasOutside { given: token.0, limit }.into());
         }
+        if let Some(&TokenId(given)) = request.stop_tokens.iter().find(|token| token.index() >= limit) {
+            return Err(RequestKind::StopOutside { given, limit }.into());
+        }
         Ok(budget)
     }
 

@@ -1,9 +1,12 @@
 //! What goes through the model in a step.
 //!
-//! Sequences that generate always go, with all that they have: their tokens, and those that a grammar forces. What is left of
-//! the step's budget goes to prompts, first come, first served. A prompt is cut at multiples of the model's grain only, so
-//! that a result does not depend on what else was in a step; the first that reads always gets on, even where the budget is
-//! used up, so that nobody starves.
+//! Sequences that generate always go, with what they have: their tokens, and those that a grammar forces, of which each may take
+//! an even share of the step's budget. What is left of it goes to prompts, first come, first served. A prompt is cut at multiples of the
+//! model's grain only, so that a result does not depend on what else was in a step; the first that reads always gets on by a few tokens
+//! ([`LEAST`]), even where the budget is used up, so that nobody starves.
+
+/// The fewest tokens that the first prompt reads in a step, if there are as many and the whole budget is not less.
+const LEAST: usize = 32;
 
 /// A sequence as the schedule sees it.
 #[derive(Clone, Copy, Debug)]
@@ -22,19 +25,17 @@ impl Need {
     }
 }
 
-/// How many tokens of its prompt each sequence reads in a step of about `budget` tokens; sequences that generate read none, but
-/// go all the same.
-pub(crate) fn prompt_tokens(needs: &[Need], budget: usize, grain: usize) -> Vec<usize> {
-    let generated = |need: &Need| if let Need::Generated(tokens) = need { *tokens } else { 0 };
+/// How many tokens each sequence reads in a step of about `budget` tokens.
+pub(crate) fn tokens(needs: &[Need], budget: usize, grain: usize) -> Vec<usize> {
+    let generating = needs.iter().filter(|need| need.is_generated()).count();
+    let share = (budget / generating.max(1)).max(1);
+    let generated = |need: &Need| if let Need::Generated(tokens) = need { (*tokens).min(share) } else { 0 };
     let mut left = budget.saturating_sub(needs.iter().map(generated).sum());
-    let mut is_first = true;
+    let mut least = LEAST.min(budget).max(grain);
     let tokens = |need: &Need| {
-        let Need::Prompt { read, len } = *need else { return 0 };
-        let mut count = piece(read, len, left, grain);
-        if is_first && count == 0 {
-            count = piece(read, len, grain, grain);
-        }
-        is_first = false;
+        let Need::Prompt { read, len } = *need else { return generated(need) };
+        let count = piece(read, len, left, grain).max(piece(read, len, least, grain));
+        least = 0;
         left = left.saturating_sub(count);
         // What comes later does not overtake.
         if read + count < len {
@@ -72,23 +73,33 @@ mod tests {
     #[test]
     fn prompts_get_what_those_that_generate_leave() {
         let prompt = Need::Prompt { read: 0, len: 1000 };
-        assert_eq!(prompt_tokens(&[prompt, Need::Generated(1), prompt], 513, 256), [512, 0, 0]);
-        assert_eq!(prompt_tokens(&[Need::Generated(400), prompt], 513, 100), [0, 100]);
+        assert_eq!(tokens(&[prompt, Need::Generated(1), prompt], 513, 256), [512, 1, 0]);
+        assert_eq!(tokens(&[Need::Generated(400), prompt], 513, 100), [400, 100]);
         let short = Need::Prompt { read: 256, len: 300 };
-        assert_eq!(prompt_tokens(&[short, Need::Nothing, prompt], 512, 256), [44, 0, 256]);
+        assert_eq!(tokens(&[short, Need::Nothing, prompt], 512, 256), [44, 0, 256]);
     }
 
     #[test]
     fn the_first_that_reads_always_gets_on() {
         let prompt = Need::Prompt { read: 256, len: 1000 };
-        assert_eq!(prompt_tokens(&[Need::Generated(600), prompt, prompt], 512, 256), [0, 256, 0]);
-        assert_eq!(prompt_tokens(&[prompt, prompt], 1, 256), [256, 0]);
+        assert_eq!(tokens(&[Need::Generated(512), prompt, prompt], 512, 256), [512, 256, 0]);
+        assert_eq!(tokens(&[prompt, prompt], 1, 256), [256, 0]);
+        assert_eq!(tokens(&[Need::Generated(510), prompt, prompt], 512, 1), [510, LEAST, 0]);
+        assert_eq!(tokens(&[Need::Generated(1), prompt], 4, 1), [1, 4]);
+    }
+
+    #[test]
+    fn forced_tokens_share_the_budget() {
+        let (long, short) = (Need::Generated(9000), Need::Generated(3));
+        assert_eq!(tokens(&[long], 512, 256), [512]);
+        assert_eq!(tokens(&[long, short, long, Need::Nothing], 513, 256), [171, 3, 171, 0]);
+        assert_eq!(tokens(&[long, short, short], 2, 256), [1, 1, 1]);
     }
 
     #[test]
     fn nobody_overtakes() {
         let long = Need::Prompt { read: 0, len: 1000 };
         let short = Need::Prompt { read: 0, len: 10 };
-        assert_eq!(prompt_tokens(&[long, short], 300, 256), [256, 0]);
+        assert_eq!(tokens(&[long, short], 300, 256), [256, 0]);
     }
 }

@@ -17,7 +17,7 @@ const SHORT: usize = 32;
 /// What a sequence reads in a step.
 struct Turn {
     sequence: Sequence,
-    /// Tokens of its prompt at most.
+    /// Tokens at most, beside those that were drafted.
     count: usize,
     /// Those that wait for the end of its prompt, which is theirs, too.
     followers: Vec<Sequence>,
@@ -52,7 +52,7 @@ impl Engine {
         self.use_cache();
         self.draft();
         let needs = self.needs();
-        let counts = scheduler::prompt_tokens(&needs, self.options.step_tokens, self.model.prompt_grain());
+        let counts = scheduler::tokens(&needs, self.options.step_tokens, self.model.prompt_grain());
         let (mut together, mut alone) = self.turns(needs, counts);
         self.gather_followers(together.iter_mut().chain(&mut alone));
         if !together.is_empty() {
@@ -71,8 +71,8 @@ impl Engine {
         {
             let goes_alone = sequence.is_suspect();
             match need {
-                Need::Generated(_) if !goes_alone => together.push(Turn::new(sequence, 0)),
-                Need::Generated(_) => alone.push(Turn::new(sequence, 0)),
+                Need::Generated(_) if !goes_alone => together.push(Turn::new(sequence, count)),
+                Need::Generated(_) => alone.push(Turn::new(sequence, count)),
                 Need::Prompt { .. } if count > 0 => {
                     let goes_alone = goes_alone || count > SHORT || !self.model.is_batch_invariant();
                     let turns = if goes_alone { &mut alone } else { &mut together };

@@ -192,6 +192,8 @@ impl Matcher {
     pub fn rollback(&mut self, count: usize) {
         self.tokens.truncate(self.tokens.len().saturating_sub(count));
         self.configs.truncate(self.tokens.len() + 1);
+        // Of a way that was promised further on, nothing is known here.
+        self.way.take_if(|way| way.position > self.tokens.len());
     }
 
     /// Whether the output may end here.
@@ -361,7 +363,6 @@ impl Matcher {
         result
     }
 
-    /// Replays the sequence in the current generation, and takes along the known way to close, so that a bound that was
     /// How to close from here, in no more tokens than was ever promised: at each token the rest of the way so far where it was
     /// followed, or the config's own where that is shorter. So it depends on the tokens alone, whenever it is asked for.
     fn own_way(&mut self, caches: &mut Caches) -> Option<Arc<[TokenId]>> {
@@ -388,6 +389,7 @@ impl Matcher {
         self.way.as_ref().map(|way| Arc::clone(&way.tokens))
     }
 
+    /// Replays the sequence in the current generation, and takes along the known way to close, so that a bound that was
     /// given still holds.
     fn move_on(&mut self) {
         let vocabulary = Arc::clone(self.constraint.vocabulary());

@@ -62,6 +62,34 @@ fn tiny_caches_clones_and_rollback_give_the_same_masks() {
     }
 }
 
+/// What is promised at a place depends on the tokens before it, not on what was tried there before.
+#[test]
+fn ways_to_close_are_those_of_the_tokens_after_any_rollback() {
+    let mut random = Random::new(11);
+    let vocabulary = Arc::new(random::vocabulary(&mut random));
+    for grammar in grammars(&mut random, 60, &Limits::default()) {
+        let constraint =
+            Constraint::new(&grammar, Arc::clone(&vocabulary)).expect("every token is in the vocabulary");
+        let mut matcher = constraint.matcher();
+        for _ in 0..24 {
+            if random.below(3) == 0 || !random_step(&mut matcher, &vocabulary, &mut random) {
+                matcher.rollback(random.below(4));
+            }
+            if random.below(2) == 0 {
+                let mut replay = constraint.matcher();
+                for token in tokens_of(&matcher) {
+                    replay.commit(token).expect("committed before");
+                }
+                let closing = replay.closing_tokens();
+                assert_eq!(matcher.closing_tokens(), closing);
+                for remaining in 0..closing.map_or(0, |closing| closing + 3) {
+                    assert_eq!(matcher.mask_within(remaining), replay.mask_within(remaining));
+                }
+            }
+        }
+    }
+}
+
 fn tokens_of(matcher: &Matcher) -> Vec<TokenId> {
     matcher.tokens().to_vec()
 }

@@ -29,22 +29,26 @@ pub(super) struct Draft {
     mask: Option<Arc<TokenSet>>,
 }
 
+/// Tokens of which logits are told after the fact, in a step: each row is as long as the vocabulary.
+const TOLD: usize = 32;
+
 impl Sequence {
-    /// What the model is to read next: of the prompt at most `limit` tokens.
+    /// What the model is to read next, at most `limit` tokens; what was drafted comes on top of these where nothing else is left.
     pub(crate) fn feed(&self, limit: usize) -> Feed<'_> {
         let prompt = self.request.prompt.len();
+        // Logits are wanted after the last token, and before each one that waits for them.
+        let first = self.tokens.len() - 1 - self.outbox.held();
         let (to, role) = if self.read < prompt {
             (prompt.min(self.read.saturating_add(limit)), Role::Prompt)
         } else {
             // What would follow the end is not asked.
-            (self.tokens.len() - usize::from(self.ending.is_some()), Role::Generated)
+            let end = self.tokens.len() - usize::from(self.ending.is_some());
+            (end.min(self.read.saturating_add(limit)).min(first + TOLD), Role::Generated)
         };
-        // Logits are wanted after the last token, and before each one that waits for them.
-        let first = self.tokens.len() - 1 - self.outbox.held();
         let mask = self.mask.as_deref().filter(|_| !self.outbox.tells_logprobs());
         let mut rows = vec![mask; to.saturating_sub(first)];
         let mut tokens = Cow::Borrowed(&self.tokens[self.read..to]);
-        if role == Role::Generated && !self.drafts.is_empty() {
+        if to == self.tokens.len() && !self.drafts.is_empty() {
             tokens.to_mut().extend(self.drafts.iter().map(|draft| draft.token));
             let masks = self.drafts.iter().map(|draft| draft.mask.as_deref());
             rows.extend(masks.map(|mask| mask.filter(|_| !self.outbox.tells_logprobs())));
@@ -110,8 +114,10 @@ impl Sequence {
     ) -> Result<Progress, GenerationError> {
         // The first row comes after this token.
         let first = self.tokens.len() - 1 - self.outbox.held();
-        let drafts = std::mem::take(&mut self.drafts);
-        let read = self.read + count - drafts.len();
+        let mut drafts = std::mem::take(&mut self.drafts);
+        // Where some of the tokens are left, drafts were not read.
+        let read = self.tokens.len().min(self.read + count);
+        drafts.truncate(self.read + count - read);
         if read >= self.request.prompt.len() {
             self.times.prompt_read.get_or_insert_with(Instant::now);
         }

@@ -246,7 +246,7 @@ impl Sequence {
                 return Some(if self.closed_by_budget { FinishReason::Stop } else { FinishReason::Length });
             }
             let before = self.usage.completion_tokens;
-            if let Some(end) = self.reasoning_end(matcher.as_deref_mut()) {
+            if let Some(end) = self.reasoning_end(matcher.as_deref()) {
                 if self.take(&end, matcher.as_deref_mut()) {
                     return Some(FinishReason::Stop);
                 }
@@ -274,18 +274,15 @@ impl Sequence {
     }
 
     /// What ends the reasoning, where it is due and the constraint allows it, with room for what must follow.
-    fn reasoning_end(&self, matcher: Option<&mut Matcher>) -> Option<Vec<TokenId>> {
+    fn reasoning_end(&self, matcher: Option<&Matcher>) -> Option<Vec<TokenId>> {
         let end = self.thinking.as_ref()?.due(self.output())?;
-        let Some(matcher) = matcher else { return Some(end) };
-        let mut fitting = 0;
-        while let Some(&token) = end.get(fitting)
-            && self.allows(matcher, token, self.remaining.saturating_sub(fitting))
-            && matcher.commit(token).is_ok()
-        {
-            fitting += 1;
-        }
-        matcher.rollback(fitting);
-        (fitting == end.len()).then_some(end)
+        // A clone goes ahead: what the matcher itself was promised about its budget must not be lost.
+        let Some(mut ahead) = matcher.cloned() else { return Some(end) };
+        let fits = end.iter().enumerate().all(|(index, &token)| {
+            self.allows(&mut ahead, token, self.remaining.saturating_sub(index))
+                && ahead.commit(token).is_ok()
+        });
+        fits.then_some(end)
     }
 
     /// Whether a token may come when so many tokens may still come, itself included.

@@ -1,8 +1,9 @@
 //! Probabilities are told without changing anything else.
 
-use formwork_engine::{OnBudget, Reasoning, Request, Sampling};
+use formwork_engine::{EngineOptions, OnBudget, Reasoning, Request, Sampling};
+use formwork_lm::Role;
 
-use crate::fixture::{CONTROL, babble, babbler, constraint, request, run, tokens};
+use crate::fixture::{CONTROL, Pass, Shared, babble, babbler, constraint, request, run, start, tokens, told};
 use crate::fixture::{VOCABULARY, tokenizer};
 
 /// Requests of every kind, with much that is forced.
@@ -74,5 +75,38 @@ fn probabilities_are_the_models_own() {
         let spelt: Vec<u8> =
             spelt.flat_map(|&token| tokenizer().vocabulary().bytes(token).to_vec()).collect();
         assert!(String::from_utf8_lossy(&spelt).len() >= given.text.len());
+    }
+}
+
+/// However much a grammar forces, and however long the rows that are told.
+#[test]
+fn forced_tokens_are_read_within_the_budget_of_a_step() {
+    let grammar =
+        format!("root ::= \"{}\" [a-c]{{3}} \"{}\"", "once upon a time ".repeat(20), "-".repeat(100));
+    let asked = |logprobs| Request { constraint: Some(constraint(&grammar)), logprobs, ..request("go>") };
+    let passes = |logprobs, step_tokens, count: usize| {
+        let model = Shared::babbling(600);
+        let options = EngineOptions { step_tokens, ..EngineOptions::default() };
+        let engine = start(model.clone(), options);
+        let told: Vec<_> =
+            engine.generate_many(&asked(logprobs), count).unwrap().into_iter().map(told).collect();
+        let generated = |pass: Pass| {
+            let of_output = pass.iter().filter(|(role, _)| *role == Role::Generated);
+            of_output.map(|(_, tokens)| *tokens).collect::<Vec<_>>()
+        };
+        (told, model.passes().into_iter().map(generated).collect::<Vec<_>>())
+    };
+    for logprobs in [None, Some(1)] {
+        let (expected, _) = passes(logprobs, 4096, 1);
+        let (given, passes_of_one) = passes(logprobs, 50, 1);
+        let most = if logprobs.is_some() { 32 } else { 50 };
+        assert_eq!(Some(&most), passes_of_one.iter().flatten().max());
+        assert_eq!(
+            (&given[0].text, &given[0].logprobs, given[0].finish().usage),
+            (&expected[0].text, &expected[0].logprobs, expected[0].finish().usage)
+        );
+        let (_, passes_of_three) = passes(logprobs, 50, 3);
+        assert!(passes_of_three.iter().all(|pass| pass.iter().sum::<usize>() <= 50));
+        assert!(passes_of_three.iter().any(|pass| *pass == [16; 3]));
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use formwork_lm::{Batch, LanguageModel, Logits, ModelError, Role, SequenceId, masked};
+use formwork_lm::{Batch, LanguageModel, Logits, ModelError, Role, SequenceId, Wanted, masked};
 use formwork_vocab::TokenId;
 
 use crate::fixture::VOCABULARY;
@@ -77,6 +77,13 @@ fn logits(state: u64) -> Vec<f32> {
     (0..VOCABULARY as u64).map(logit).collect()
 }
 
+/// A row with nothing but its largest logit.
+fn largest(mut row: Vec<f32>) -> Vec<f32> {
+    let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    row.iter_mut().filter(|logit| **logit < largest).for_each(|logit| *logit = f32::NEG_INFINITY);
+    row
+}
+
 impl LanguageModel for Pieces {
     fn vocab_size(&self) -> usize {
         VOCABULARY
@@ -118,7 +125,12 @@ impl LanguageModel for Pieces {
                 append(states, run.tokens, run.role);
                 let wanted = run.wanted.rows();
                 let states = &states[states.len() - wanted.len()..];
-                states.iter().zip(wanted).map(|(state, wanted)| masked(logits(*state), wanted)).collect()
+                let rows = states.iter().zip(wanted).map(|(state, wanted)| masked(logits(*state), wanted));
+                if matches!(run.wanted, Wanted::Largest(_)) {
+                    rows.map(largest).collect()
+                } else {
+                    rows.collect()
+                }
             });
             Ok(Logits::new(rows.collect()))
         })

@@ -37,6 +37,16 @@ struct Row<'a> {
     is_largest: bool,
 }
 
+/// Which of the head's rows are computed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    All,
+    /// Those of the tokens that are wanted.
+    Wanted,
+    /// Those that may be the largest.
+    Largest,
+}
+
 impl Network {
     /// The logits that runs want after their last tokens, `[runs][rows][vocabulary]`.
     pub(super) fn logits(&self, runs: &[Progress<'_>], workspace: &mut Workspace) -> Vec<Vec<Vec<f32>>> {
@@ -46,13 +56,16 @@ impl Network {
         // Several tokens read the head together, and then it is read whole.
         let is_few = |row: &Row<'_>| row.tokens.is_some_and(|set| set.count() * FEW < head.rows);
         let is_alone = runs.iter().flatten().filter(|row| !is_few(row)).count() == 1;
-        let is_bounded = |row: &Row<'_>| row.is_largest && is_alone && !is_few(row) && self.has_bounds();
-        let is_full = |row: &&Row<'_>| !is_bounded(row) && !is_sparse(row);
-        let full: Vec<&Row<'_>> = runs.iter().flatten().filter(is_full).collect();
+        let part = |row: &Row<'_>| match row.tokens {
+            _ if row.is_largest && is_alone && !is_few(row) && self.has_bounds() => Part::Largest,
+            Some(_) if is_sparse(row) => Part::Wanted,
+            _ => Part::All,
+        };
+        let full: Vec<&Row<'_>> = runs.iter().flatten().filter(|row| part(row) == Part::All).collect();
         let mut full = self.full_logits(&full, workspace).into_iter();
-        let mut logits = |row: &Row<'_>| match row.tokens {
-            tokens if is_bounded(row) => self.largest_logits(&row.x, tokens, workspace),
-            Some(tokens) if is_sparse(row) => self.some_logits(&row.x, tokens, workspace),
+        let mut logits = |row: &Row<'_>| match (part(row), row.tokens) {
+            (Part::Largest, tokens) => self.largest_logits(&row.x, tokens, workspace),
+            (Part::Wanted, Some(tokens)) => self.some_logits(&row.x, tokens, workspace),
             _ => full.next().unwrap_or_default(),
         };
         runs.iter().map(|rows| rows.iter().map(&mut logits).collect()).collect()

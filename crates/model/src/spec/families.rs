@@ -277,13 +277,7 @@ impl Reader<'_> {
         let types = self.fields.texts("layer_types")?;
         if let Some(types) = &types {
             let field = Field("", "layer_types");
-            let layers = spec.layers.len();
-            self.fields.rule(
-                types.len() == layers,
-                field,
-                types.len(),
-                "there must be one for each layer",
-            )?;
+            self.one_for_each_layer(spec, field, types.len())?;
             let known = |kind: &&&str| !matches!(**kind, "sliding_attention" | "full_attention");
             let unknown = types.iter().find(known);
             self.fields.rule(
@@ -294,6 +288,9 @@ impl Reader<'_> {
             )?;
         }
         let flags = self.fields.flags(WINDOW_PATTERN);
+        if let Some(flags) = &flags {
+            self.one_for_each_layer(spec, WINDOW_PATTERN, flags.len())?;
+        }
         let every = if flags.is_some() { None } else { self.fields.optional_size(WINDOW_PATTERN)? };
         for (index, layer) in spec.layers.iter_mut().enumerate() {
             let local = match (&types, &flags, every) {
@@ -306,6 +303,10 @@ impl Reader<'_> {
             layer.window = local.then_some(window);
         }
         Ok(())
+    }
+
+    fn one_for_each_layer(&self, spec: &ModelSpec, field: Field, given: usize) -> Result<(), Kind> {
+        self.fields.rule(given == spec.layers.len(), field, given, "there must be one for each layer")
     }
 
     /// Qwen's windows have a switch of their own, and begin at some layer.
@@ -394,9 +395,12 @@ impl Reader<'_> {
         let every = every.unwrap_or(SMOLLM3_NO_ROPE_EVERY);
         // Despite its name the list has a 1 for the layers with positions.
         let listed = self.fields.numbers("no_rope_layers")?;
+        if let Some(listed) = &listed {
+            self.one_for_each_layer(spec, Field("", "no_rope_layers"), listed.len())?;
+        }
         for (index, layer) in spec.layers.iter_mut().enumerate() {
             let rotates = match &listed {
-                Some(listed) => listed.get(index).is_none_or(|&rotates| rotates != 0.0),
+                Some(listed) => listed[index] != 0.0,
                 None => !(index + 1).is_multiple_of(every),
             };
             layer.rope = rotates.then_some(0);
@@ -539,6 +543,7 @@ impl Reader<'_> {
                 "there must be a positive one for each pair",
             )?;
         }
+        fields.rule(original > 1, ORIGINAL, original, "it must be more than 1")?;
         let stretched = spec.context as f32 / original as f32;
         let usual =
             if stretched > 1.0 { (1.0 + stretched.ln() / (original as f32).ln()).sqrt() } else { 1.0 };

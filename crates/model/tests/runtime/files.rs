@@ -317,3 +317,33 @@ fn fields_for_each_layer_are_one_where_they_are_equal() {
         "granite.attention.head_count_kv\" is 4: only models with the same in all layers are supported";
     assert!(error.contains(expected), "{error}");
 }
+
+#[test]
+fn lists_that_are_not_as_long_as_the_model_deep_are_refused() {
+    let golden = golden("smollm3-64");
+    let mut config = golden.config.clone();
+    config.insert("no_rope_layers".to_owned(), vec![1, 1, 0].into());
+    let short = Golden { config, ..golden };
+    let error = open(short.checkpoint().path()).unwrap_err().to_string();
+    assert!(error.ends_with("no_rope_layers\" is 3: there must be one for each layer"), "{error}");
+
+    let golden = self::golden("gemma3-64");
+    let mut writer = Writer::default();
+    writer.u32s("gemma3.attention.sliding_window_pattern", &[1, 1, 1, 1, 1, 0]);
+    let mut config = golden.config.clone();
+    config.remove("sliding_window_pattern");
+    let nameless = Golden { config, ..golden };
+    converted::write_part(&nameless, &mut writer, true, &|_| true);
+    let error = tiny::open(&writer.finish()).unwrap_err().to_string();
+    assert!(error.ends_with("sliding_window_pattern\" is 6: there must be one for each layer"), "{error}");
+}
+
+#[test]
+fn a_context_of_one_token_cannot_be_stretched() {
+    let golden = golden("phi3-576");
+    let mut config = golden.config.clone();
+    config.insert("original_max_position_embeddings".to_owned(), 1.into());
+    let one = Golden { config, ..golden };
+    let error = open(one.checkpoint().path()).unwrap_err().to_string();
+    assert!(error.ends_with("original_max_position_embeddings\" is 1: it must be more than 1"), "{error}");
+}

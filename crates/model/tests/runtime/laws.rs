@@ -250,6 +250,48 @@ fn the_largest_logits_equal_those_of_the_full_head_bit_by_bit() {
     assert!(left_out.into_inner() > 0, "some logits are not computed");
 }
 
+/// Whoever shares the pass.
+#[test]
+fn the_largest_logits_beside_others_equal_those_of_the_full_head() {
+    each_model(|model| {
+        let set = |count: u32, step: u32| {
+            let mut set = TokenSet::empty(model.vocab_size());
+            (0..count).for_each(|token| set.insert(TokenId(step * token)));
+            set
+        };
+        let (few, dense) = (set(1, 7), set(90, 1));
+        let (some, all) = (Wanted::Only(&few), Wanted::Largest(None));
+        let dense = Wanted::Largest(Some(&dense));
+        for wanted in
+            [vec![all, dense], vec![some, all], vec![some, dense, some], vec![dense, some, all, all]]
+        {
+            let sequences: Vec<_> = wanted.iter().map(|_| model.open()).collect();
+            let texts: Vec<_> = (0..wanted.len()).map(|seed| tokens(3, 60 + seed)).collect();
+            let runs = sequences.iter().zip(&texts).zip(&wanted);
+            let runs = runs.map(|((&sequence, tokens), &wanted)| Run {
+                sequence,
+                tokens,
+                role: Role::Generated,
+                wanted,
+            });
+            let given = model.forward(&Batch { runs: runs.collect() }).unwrap();
+            for (index, (text, wanted)) in texts.iter().zip(&wanted).enumerate() {
+                model.truncate(sequences[index], 0).unwrap();
+                let full = append(model, sequences[index], text, Role::Generated, Wanted::All).unwrap();
+                let full = masked(full, wanted.rows()[0]);
+                let largest = full.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+                assert_eq!(given.row(index).len(), full.len());
+                for (given, full) in given.row(index).iter().zip(&full) {
+                    let is_left_out = matches!(wanted, Wanted::Largest(_)) && *full < largest;
+                    let is_same = given.to_bits() == full.to_bits();
+                    assert!(is_same || is_left_out && *given == f32::NEG_INFINITY, "{wanted:?}");
+                }
+                model.close(sequences[index]);
+            }
+        }
+    });
+}
+
 /// Runs of all lengths and roles in one batch give what each gives alone.
 #[test]
 fn a_ragged_batch_gives_the_same_bits_as_its_runs_alone() {

@@ -41,6 +41,10 @@ async fn requests_that_are_refused() {
             "400 invalid_request_error logit_bias null: logit_bias has token 400, and the vocabulary the first 257 only",
         ),
         (
+            json!({"stop_token_ids": [3, 400]}),
+            "400 invalid_request_error stop_token_ids null: stop_token_ids has token 400, and the vocabulary the first 257 only",
+        ),
+        (
             json!({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}),
             "400 invalid_request_error messages[0].content[0].type null: `messages[0].content[0].type`: `image_url` is not supported; supported are text",
         ),
