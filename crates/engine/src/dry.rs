@@ -75,11 +75,9 @@ impl Repetitions {
         let before = self.tail.len();
         self.tail.extend_from_slice(vocabulary.bytes(token));
         // A breaker that ends in this token.
-        let text = &self.tail;
         let is_broken = breakers(&self.dry).any(|breaker| {
-            text.windows(breaker.len())
-                .enumerate()
-                .any(|(at, window)| at + window.len() > before && window == breaker)
+            let text = &self.tail[before.saturating_sub(breaker.len() - 1)..];
+            text.windows(breaker.len()).any(|window| window == breaker)
         });
         self.unbroken = if is_broken { 0 } else { self.unbroken + 1 };
         let longest = breakers(&self.dry).map(<[u8]>::len).max().unwrap_or(1);

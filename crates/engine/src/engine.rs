@@ -14,7 +14,7 @@ use crate::embedding::Embedding;
 use crate::error::GenerationKind;
 use crate::outbox::{Outbox, Seat};
 use crate::prefix_cache::PrefixCache;
-use crate::sequence::{Progress, Sequence};
+use crate::sequence::{LogitsProcessors, Progress, Sequence};
 use crate::{EngineHandle, GenerationError, Output, Request, Stats};
 
 /// How an engine is run.
@@ -24,8 +24,8 @@ pub struct EngineOptions {
     pub parallel: usize,
     /// Requests that may wait, those in the model included; one more is refused as busy.
     pub queue: usize,
-    /// About so many tokens go through the model in a step: what prompts may take beside those that generate. More reads
-    /// prompts in fewer steps, and lets those that generate wait longer for each.
+    /// About so many tokens go through the model in a step: what forced tokens may take together, and prompts beside those that
+    /// generate. More reads prompts in fewer steps, and lets those that generate wait longer for each.
     pub step_tokens: usize,
     /// Bytes of keys and values that are kept of prompts for others that begin the same; 0 keeps none.
     pub prefix_cache_bytes: usize,
@@ -52,6 +52,7 @@ pub(crate) enum Event {
 /// A request that was accepted, with its token budget.
 pub(crate) struct Arrival {
     pub(crate) request: Request,
+    pub(crate) processors: LogitsProcessors,
     pub(crate) budget: usize,
     pub(crate) outputs: UnboundedSender<Output>,
     pub(crate) seat: Seat,

@@ -11,6 +11,7 @@ use crate::embedding::Embedding;
 use crate::engine::{Arrival, Event};
 use crate::error::{GenerationKind, RequestKind};
 use crate::outbox::Seat;
+use crate::sequence::LogitsProcessors;
 use crate::{EmbedError, Finish, GenerationError, Output, Pooling, Request, RequestError, Stats};
 
 /// The way to an engine. Cheap to clone; the engine stops when the last handle and the last generation are gone.
@@ -58,7 +59,9 @@ impl EngineHandle {
         let (mut arrivals, mut generations) = (Vec::new(), Vec::new());
         for ((request, budget), seat) in requests.into_iter().zip(budgets).zip(seats) {
             let (outputs, receiver) = tokio::sync::mpsc::unbounded_channel();
-            arrivals.push(Arrival { request, budget, outputs, seat, arrived });
+            // Here rather than in the engine, where others would wait for it and a panic would end them all.
+            let processors = LogitsProcessors::new(&request, &self.tokenizer);
+            arrivals.push(Arrival { request, processors, budget, outputs, seat, arrived });
             generations.push(Generation { receiver, ended: false });
         }
         self.events.send(Event::Arrived(arrivals)).map_err(|_| RequestKind::Stopped)?;

@@ -67,6 +67,24 @@ pub(crate) struct Sequence {
     times: Times,
 }
 
+/// What a request has its tokens chosen by, beside the model.
+pub(crate) struct LogitsProcessors {
+    matcher: Option<Matcher>,
+    adjustment: Option<Adjustment>,
+    guide: Option<Box<dyn Follower>>,
+}
+
+impl LogitsProcessors {
+    /// Those at the start of an output. They may take some time to make: a long prompt's repetitions are looked for.
+    pub(crate) fn new(request: &Request, tokenizer: &Tokenizer) -> Self {
+        Self {
+            matcher: request.constraint.as_ref().map(formwork_grammar::Constraint::matcher),
+            adjustment: Adjustment::new(request, tokenizer.vocabulary()),
+            guide: request.guide.as_ref().map(|guide| guide.follow()),
+        }
+    }
+}
+
 /// When what happened.
 struct Times {
     arrived: Instant,
@@ -86,14 +104,15 @@ pub(crate) enum Progress {
 impl Sequence {
     /// `order` is larger than that of all who came before.
     pub(crate) fn new(id: SequenceId, order: u64, arrival: Arrival, tokenizer: Arc<Tokenizer>) -> Self {
-        let Arrival { request, budget, outputs, seat, arrived } = arrival;
+        let Arrival { request, processors, budget, outputs, seat, arrived } = arrival;
+        let LogitsProcessors { matcher, adjustment, guide } = processors;
         Self {
             id,
             order,
             text: TextStream::new(request.stop.clone()),
-            matcher: request.constraint.as_ref().map(formwork_grammar::Constraint::matcher),
-            adjustment: Adjustment::new(&request, tokenizer.vocabulary()),
-            guide: request.guide.as_ref().map(|guide| guide.follow()),
+            matcher,
+            adjustment,
+            guide,
             thinking: request.reasoning.clone().map(Thinking::new),
             tokenizer,
             outbox: Outbox::new(outputs, request.logprobs, seat),

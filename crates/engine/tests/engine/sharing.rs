@@ -1,6 +1,6 @@
 //! What is shared and what runs beside it changes no token.
 
-use formwork_engine::{EngineOptions, Output, Reasoning, Request, Sampling};
+use formwork_engine::{EngineOptions, OnBudget, Output, Penalties, Reasoning, Request, Sampling};
 use formwork_lm::{Role, ScriptedModel};
 use formwork_vocab::TokenId;
 
@@ -30,10 +30,15 @@ fn any_request(random: &mut Random) -> Request {
     prompt.push(TokenId(1));
     let grammars = ["root ::= [a-d]* \" then \" [a-d]{3}", "root ::= \"ab\" (\"abab\" | \"cdcd\")* \".\""];
     let seed = random.below(3) as u64;
+    let penalties = Penalties { frequency: random.below(2) as f32, ..Penalties::default() };
+    let bias = [vec![], vec![(TokenId(98), -3.0), (TokenId(99), 2.0)]];
     Request {
         constraint: grammars.get(random.below(4)).map(|grammar| constraint(grammar)),
         sampling: Sampling { temperature: random.below(2) as f32, seed, ..Sampling::default() },
-        max_tokens: Some(12 + random.below(30)),
+        penalties: [Penalties::default(), penalties][random.below(2)],
+        logit_bias: bias[random.below(3) / 2].clone(),
+        on_budget: [OnBudget::Close, OnBudget::Length][random.below(3) / 2],
+        max_tokens: Some(9 + random.below(30)),
         logprobs: [None, Some(0)][random.below(2)],
         reasoning: [None, Some(Reasoning { budget: 5, close: vec![CONTROL] })][random.below(2)].clone(),
         ..Request::new(prompt)
