@@ -1,19 +1,24 @@
 //! How far the reasoning is that an output begins with.
 
-use formwork_vocab::TokenId;
+use formwork_vocab::{TokenId, Vocabulary};
 
 use crate::Reasoning;
 
 /// Counts the tokens of a reasoning until its end comes.
 pub(crate) struct Thinking {
     bound: Reasoning,
+    /// The text of the end, where it is ordinary text: then other tokens may spell it, too.
+    spelling: Option<Vec<u8>>,
     tokens: usize,
     is_over: bool,
 }
 
 impl Thinking {
-    pub(crate) const fn new(bound: Reasoning) -> Self {
-        Self { bound, tokens: 0, is_over: false }
+    pub(crate) fn new(bound: Reasoning, vocabulary: &Vocabulary) -> Self {
+        let is_text = bound.close.iter().all(|&token| vocabulary.kind(token).is_text());
+        let spell = || bound.close.iter().flat_map(|&token| vocabulary.bytes(token)).copied().collect();
+        let spelling = is_text.then(spell);
+        Self { bound, spelling, tokens: 0, is_over: false }
     }
 
     /// Tokens before the end of the reasoning, as far as it has come.
@@ -22,15 +27,39 @@ impl Thinking {
     }
 
     /// Takes note of the last token of `output`.
-    pub(crate) fn note(&mut self, output: &[TokenId]) {
+    pub(crate) fn note(&mut self, output: &[TokenId], vocabulary: &Vocabulary) {
         if self.is_over {
             return;
         }
         self.tokens += 1;
-        if output.ends_with(&self.bound.close) {
-            self.tokens -= self.bound.close.len();
+        if let Some(end) = self.end(output, vocabulary) {
+            self.tokens -= end;
             self.is_over = true;
         }
+    }
+
+    /// How many tokens the end takes that came with the last token of `output`, if it has come: those that have nothing else before it.
+    fn end(&self, output: &[TokenId], vocabulary: &Vocabulary) -> Option<usize> {
+        if output.ends_with(&self.bound.close) {
+            return Some(self.bound.close.len());
+        }
+        let spelling = self.spelling.as_ref().filter(|spelling| !spelling.is_empty())?;
+        let (&last, before) = output.split_last()?;
+        let mut text = vocabulary.bytes(last).to_vec();
+        // An end that came with a token before was seen then.
+        let enough = text.len() + spelling.len() - 1;
+        let mut starts = vec![text.len()];
+        for &token in before.iter().rev().take_while(|&&token| vocabulary.kind(token).is_text()) {
+            if text.len() >= enough {
+                break;
+            }
+            text.splice(..0, vocabulary.bytes(token).iter().copied());
+            starts.push(text.len());
+        }
+        let first = text.len().saturating_sub(enough);
+        let at = first + text[first..].windows(spelling.len()).position(|text| text == spelling)?;
+        // Each start is told by how far it is from the end of the text.
+        Some(starts.into_iter().filter(|start| text.len() - start >= at).count())
     }
 
     /// What must come to end the reasoning, where its budget is used up: the end, or the rest of it if it has begun.
@@ -46,19 +75,33 @@ impl Thinking {
 
 #[cfg(test)]
 mod tests {
+    use formwork_vocab::{Token, TokenKind};
+
     use super::*;
 
     fn tokens(ids: &[u32]) -> Vec<TokenId> {
         ids.iter().copied().map(TokenId).collect()
     }
 
+    /// Bytes, two of which are markers, and some longer tokens.
+    fn vocabulary() -> Vocabulary {
+        let token = |bytes: &[u8], kind| Token { bytes: bytes.to_vec(), kind };
+        let bytes = (0..=255u8).map(|byte| match byte {
+            8 | 9 => token(&[byte], TokenKind::Control),
+            _ => token(&[byte], TokenKind::Text),
+        });
+        let longer = [".</", "end", "</e", ">!"].map(|text| token(text.as_bytes(), TokenKind::Text));
+        Vocabulary::new(bytes.chain(longer).collect(), vec![]).unwrap()
+    }
+
     /// What is due after each of some tokens, and how many count as reasoning in the end.
     fn follow(budget: usize, close: &[u32], output: &[u32]) -> (Vec<Option<Vec<TokenId>>>, usize) {
-        let mut thinking = Thinking::new(Reasoning { budget, close: tokens(close) });
+        let vocabulary = vocabulary();
+        let mut thinking = Thinking::new(Reasoning { budget, close: tokens(close) }, &vocabulary);
         let output = tokens(output);
         let mut due = vec![thinking.due(&[])];
         for len in 1..=output.len() {
-            thinking.note(&output[..len]);
+            thinking.note(&output[..len], &vocabulary);
             due.push(thinking.due(&output[..len]));
         }
         (due, thinking.tokens())
@@ -76,6 +119,25 @@ mod tests {
         assert_eq!(due[2], Some(tokens(&[9])));
         let (due, _) = follow(3, &[8, 8, 9], &[8, 8, 8]);
         assert_eq!(due[3], Some(tokens(&[9])));
+    }
+
+    /// However it is spelt.
+    #[test]
+    fn an_end_of_ordinary_text_is_known_by_its_bytes() {
+        let close: Vec<u32> = "</end>".bytes().map(u32::from).collect();
+        let (dot, end, begun, over) = (256, 257, 258, 259);
+        for (output, expected) in [
+            (vec![1, dot, end, 62], 2),
+            (vec![1, begun, 110, 100, over], 1),
+            (vec![1, 60, 47, end, 62], 1),
+            (vec![dot, end, over], 1),
+        ] {
+            let (due, count) = follow(2, &close, &output);
+            assert_eq!((due.last().unwrap(), count), (&None, expected), "{output:?}");
+        }
+        // Text that looks like a marker is none, and a marker is no text.
+        assert!(follow(1, &[8], &[1, 8, 1]).0[3].is_none());
+        assert!(follow(1, &close, &[60, 47, 8, end, 62]).0[5].is_some());
     }
 
     #[test]

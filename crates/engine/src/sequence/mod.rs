@@ -113,7 +113,7 @@ impl Sequence {
             matcher,
             adjustment,
             guide,
-            thinking: request.reasoning.clone().map(Thinking::new),
+            thinking: request.reasoning.clone().map(|bound| Thinking::new(bound, tokenizer.vocabulary())),
             tokenizer,
             outbox: Outbox::new(outputs, request.logprobs, seat),
             remaining: budget,
@@ -408,7 +408,7 @@ impl Sequence {
             guide.push(token);
         }
         if let Some(thinking) = &mut self.thinking {
-            thinking.note(&self.tokens[self.request.prompt.len()..]);
+            thinking.note(&self.tokens[self.request.prompt.len()..], self.tokenizer.vocabulary());
             self.usage.reasoning_tokens = thinking.tokens();
         }
         self.outbox.token(token, logits);
