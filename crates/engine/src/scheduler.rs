@@ -1,12 +1,15 @@
 //! What goes through the model in a step.
 //!
 //! Sequences that generate always go, with what they have: their tokens, and those that a grammar forces, of which each may take
-//! an even share of the step's budget. What is left of it goes to prompts, first come, first served. A prompt is cut at multiples of the
+//! an even share of the step's budget. What is left of it goes to prompts, first come, first served, but that one which is not read to its
+//! end leaves a part to those behind it that are short ([`LEFT`]): nobody waits long for little. A prompt is cut at multiples of the
 //! model's grain only, so that a result does not depend on what else was in a step; the first that reads always gets on by a few tokens
 //! ([`LEAST`]), even where the budget is used up, so that nobody starves.
 
 /// The fewest tokens that the first prompt reads in a step, if there are as many and the whole budget is not less.
 const LEAST: usize = 32;
+/// Which part of the budget a long prompt leaves to those behind it that this is enough for.
+const LEFT: usize = 4;
 
 /// A sequence as the schedule sees it.
 #[derive(Clone, Copy, Debug)]
@@ -32,18 +35,32 @@ pub(crate) fn tokens(needs: &[Need], budget: usize, grain: usize) -> Vec<usize> 
     let generated = |need: &Need| if let Need::Generated(tokens) = need { (*tokens).min(share) } else { 0 };
     let mut left = budget.saturating_sub(needs.iter().map(generated).sum());
     let mut least = LEAST.min(budget).max(grain);
-    let tokens = |need: &Need| {
+    let mut is_held_up = false;
+    let tokens = |(index, need): (usize, &Need)| {
         let Need::Prompt { read, len } = *need else { return generated(need) };
-        let count = piece(read, len, left, grain).max(piece(read, len, least, grain));
+        let mut count = 0;
+        if len - read <= left {
+            count = len - read;
+        } else if !is_held_up {
+            is_held_up = true;
+            let behind = short(&needs[index + 1..], left / LEFT);
+            count = piece(read, len, left - behind, grain).max(piece(read, len, least, grain));
+            left = left.min(count + behind);
+        }
         least = 0;
         left = left.saturating_sub(count);
-        // What comes later does not overtake.
-        if read + count < len {
-            left = 0;
-        }
         count
     };
-    needs.iter().map(tokens).collect()
+    needs.iter().enumerate().map(tokens).collect()
+}
+
+/// The tokens of prompts that `limit` is enough for, one after the other.
+fn short(needs: &[Need], limit: usize) -> usize {
+    let fitting = |sum: usize, need: &Need| match *need {
+        Need::Prompt { read, len } if sum + len - read <= limit => sum + len - read,
+        _ => sum,
+    };
+    needs.iter().fold(0, fitting)
 }
 
 /// How many of a prompt's tokens from `read` on make a piece of at most `limit`: all, or as many as end at a multiple of
@@ -97,9 +114,18 @@ mod tests {
     }
 
     #[test]
-    fn nobody_overtakes() {
+    fn short_prompts_need_not_wait_for_long_ones() {
         let long = Need::Prompt { read: 0, len: 1000 };
-        let short = Need::Prompt { read: 0, len: 10 };
-        assert_eq!(tokens(&[long, short], 300, 256), [256, 0]);
+        let short = Need::Prompt { read: 90, len: 100 };
+        assert_eq!(tokens(&[long, short], 300, 1), [290, 10]);
+        assert_eq!(tokens(&[long, short], 300, 256), [256, 10]);
+        assert_eq!(tokens(&[long, long, short, Need::Generated(2), short], 302, 1), [280, 0, 10, 2, 10]);
+        // Of a quarter, as many as are read to their end.
+        let quarter = Need::Prompt { read: 0, len: 70 };
+        assert_eq!(tokens(&[long, quarter, short, short], 300, 1), [230, 70, 0, 0]);
+        assert_eq!(tokens(&[long, Need::Prompt { read: 0, len: 76 }], 300, 1), [300, 0]);
+        // What is left where the first comes to its end.
+        assert_eq!(tokens(&[short, long, short], 300, 1), [10, 280, 10]);
+        assert_eq!(tokens(&[long, short], 20, 1), [20, 0]);
     }
 }

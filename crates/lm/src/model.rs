@@ -15,7 +15,7 @@ impl fmt::Display for SequenceId {
 }
 
 /// Where a run's tokens came from. On the CPU the numeric path follows the role and the position at most (that of our own decoder
-/// neither), never how a batch was packed, so that a request gives the same tokens alone and among others. Libraries for GPUs
+/// the position alone), never how a batch was packed, so that a request gives the same tokens alone and among others. Libraries for GPUs
 /// choose theirs by shape, so there results may differ by rounding with what else is in a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
