@@ -3,7 +3,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use formwork_lm::LanguageModel;
 use formwork_vocab::Tokenizer;
@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use crate::embedding::Embedding;
 use crate::error::GenerationKind;
 use crate::outbox::{Outbox, Seat};
+use crate::pace::Pace;
 use crate::prefix_cache::PrefixCache;
 use crate::sequence::{LogitsProcessors, Progress, Sequence};
 use crate::{EngineHandle, GenerationError, Output, Request, Stats};
@@ -27,6 +28,9 @@ pub struct EngineOptions {
     /// About so many tokens go through the model in a step: what forced tokens may take together, and prompts beside those that
     /// generate. More reads prompts in fewer steps, and lets those that generate wait longer for each.
     pub step_tokens: usize,
+    /// About how long a step may take where sequences that generate wait for its end: where the model reads slowly, fewer tokens go
+    /// through it then.
+    pub step_time: Duration,
     /// Bytes of keys and values that are kept of prompts for others that begin the same; 0 keeps none.
     pub prefix_cache_bytes: usize,
     /// The most tokens that are drafted from the text itself for the model to check at once, fewer where drafts do badly or many
@@ -37,7 +41,14 @@ pub struct EngineOptions {
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self { parallel: 8, queue: 256, step_tokens: 512, prefix_cache_bytes: 512 << 20, speculate: None }
+        Self {
+            parallel: 8,
+            queue: 256,
+            step_tokens: 512,
+            step_time: Duration::from_millis(100),
+            prefix_cache_bytes: 512 << 20,
+            speculate: None,
+        }
     }
 }
 
@@ -82,6 +93,7 @@ pub struct Engine {
     pub(crate) cache: PrefixCache,
     /// How many sequences there have been.
     admitted: u64,
+    pub(crate) pace: Pace,
     stats: Arc<Mutex<Stats>>,
 }
 
@@ -113,6 +125,7 @@ impl Engine {
             running: Vec::new(),
             embeddings: VecDeque::new(),
             admitted: 0,
+            pace: Pace::default(),
             stats,
         };
         std::thread::spawn(move || engine.run());

@@ -41,6 +41,7 @@ mod event;
 mod handle;
 mod lookup;
 mod outbox;
+mod pace;
 mod prefix_cache;
 pub mod prompt;
 mod reasoning;

@@ -52,7 +52,9 @@ impl Engine {
         self.use_cache();
         self.draft();
         let needs = self.needs();
-        let counts = scheduler::tokens(&needs, self.options.step_tokens, self.model.prompt_grain());
+        let is_awaited = needs.iter().filter(|need| !matches!(need, Need::Nothing)).count() > 1
+            && needs.iter().any(|need| need.is_generated());
+        let counts = scheduler::tokens(&needs, self.step_tokens(is_awaited), self.model.prompt_grain());
         let (mut together, mut alone) = self.turns(needs, counts);
         self.gather_followers(together.iter_mut().chain(&mut alone));
         if !together.is_empty() {
@@ -62,6 +64,12 @@ impl Engine {
             self.forward(vec![turn]);
         }
         self.running.sort_by_key(Sequence::order);
+    }
+
+    /// About how many tokens a step may have, where those that generate wait for its end or not.
+    fn step_tokens(&self, is_awaited: bool) -> usize {
+        let in_time = if is_awaited { self.pace.tokens(self.options.step_time) } else { usize::MAX };
+        self.options.step_tokens.min(in_time)
     }
 
     /// The turns of a pass that is shared, and those of a pass each. Sequences without one go on running.
@@ -302,10 +310,12 @@ impl Engine {
         let started = Instant::now();
         let model = &mut self.model;
         let logits = contained(|| Ok(model.forward(&batch).map_err(GenerationKind::model)?));
+        let time = started.elapsed();
         let prompts = feeds.iter().filter(|feed| feed.role == Role::Prompt);
         let read: usize = prompts.map(|feed| feed.tokens.len()).sum();
+        self.pace.note(feeds.iter().map(|feed| feed.tokens.len()).sum(), time);
         let mut stats = self.stats();
-        stats.note_pass(started.elapsed(), feeds.len());
+        stats.note_pass(time, feeds.len());
         stats.prompt_tokens += read as u64;
         drop(stats);
         logits
@@ -324,15 +334,18 @@ impl Engine {
         let Some(mut embedding) = self.embeddings.pop_front() else { return };
         let (read, len) = embedding.progress();
         let grain = self.model.prompt_grain();
-        let count = match scheduler::piece(read, len, self.options.step_tokens, grain) {
+        let is_awaited = self.running.iter().any(|sequence| sequence.need().is_generated());
+        let count = match scheduler::piece(read, len, self.step_tokens(is_awaited), grain) {
             0 => scheduler::piece(read, len, grain, grain),
             count => count,
         };
         let started = Instant::now();
         let model = &mut *self.model;
         let result = contained(|| embedding.read(model, count));
+        let time = started.elapsed();
+        self.pace.note(count, time);
         let mut stats = self.stats();
-        stats.note_pass(started.elapsed(), 1);
+        stats.note_pass(time, 1);
         stats.prompt_tokens += count as u64;
         drop(stats);
         if result.is_ok() && read + count < len {

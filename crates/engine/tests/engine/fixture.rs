@@ -1,6 +1,7 @@
 //! Models whose tokens are bytes.
 
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::Duration;
 
 use formwork_engine::{
     Engine, EngineHandle, EngineOptions, Finish, Generation, Output, Request, TokenLogprob,
@@ -49,6 +50,7 @@ pub(crate) fn babble(tokens: &[TokenId], row: &mut [f32]) {
 pub(crate) struct Shared {
     model: Arc<Mutex<ScriptedModel>>,
     is_batch_invariant: bool,
+    token_time: Duration,
     passes: Arc<Mutex<Vec<Pass>>>,
 }
 
@@ -58,7 +60,17 @@ pub(crate) type Pass = Vec<(Role, usize)>;
 impl Shared {
     /// One that does not say that what shares a pass changes nothing, so that prompts go alone and nothing is drafted unasked.
     pub(crate) fn new(model: ScriptedModel) -> Self {
-        Self { model: Arc::new(Mutex::new(model)), is_batch_invariant: false, passes: Arc::default() }
+        Self {
+            model: Arc::new(Mutex::new(model)),
+            is_batch_invariant: false,
+            token_time: Duration::ZERO,
+            passes: Arc::default(),
+        }
+    }
+
+    /// The same with so much time for each token.
+    pub(crate) fn slow(self, token_time: Duration) -> Self {
+        Self { token_time, ..self }
     }
 
     /// The same where it says so, or does not.
@@ -101,6 +113,8 @@ impl LanguageModel for Shared {
         self.with(|model| model.truncate(sequence, len))
     }
     fn forward(&mut self, batch: &Batch<'_>) -> Result<Logits, ModelError> {
+        let tokens: usize = batch.runs.iter().map(|run| run.tokens.len()).sum();
+        std::thread::sleep(self.token_time * tokens as u32);
         let runs = batch.runs.iter().map(|run| (run.role, run.tokens.len()));
         self.passes.lock().unwrap_or_else(PoisonError::into_inner).push(runs.collect());
         self.with(|model| model.forward(batch))
@@ -125,7 +139,13 @@ impl LanguageModel for Shared {
     }
 }
 
+/// An engine whose steps have the tokens that they may have, however slow the machine is.
 pub(crate) fn start(model: impl LanguageModel + 'static, options: EngineOptions) -> EngineHandle {
+    start_timed(model, EngineOptions { step_time: Duration::MAX, ..options })
+}
+
+/// One that heeds the time of a step.
+pub(crate) fn start_timed(model: impl LanguageModel + 'static, options: EngineOptions) -> EngineHandle {
     Engine::start(Box::new(model), tokenizer(), options)
 }
 

@@ -1,11 +1,14 @@
 //! What is shared and what runs beside it changes no token.
 
+use std::time::Duration;
+
 use formwork_engine::{EngineOptions, OnBudget, Output, Penalties, Reasoning, Request, Sampling};
 use formwork_lm::{Role, ScriptedModel};
 use formwork_vocab::TokenId;
 
 use crate::fixture::{
-    CONTROL, Pass, Shared, VOCABULARY, babble, constraint, held_back, request, run, start, told, wait,
+    CONTROL, Pass, Shared, VOCABULARY, babble, constraint, held_back, request, run, start, start_timed, told,
+    wait,
 };
 use crate::pieces::Pieces;
 
@@ -147,6 +150,32 @@ fn passes_beside(is_batch_invariant: bool, prompts: &[usize]) -> Vec<Pass> {
     drop(others);
     // The prompt of the first, and its first token.
     model.passes().into_iter().skip(2).take(1 + prompts.len()).collect()
+}
+
+/// Nobody who generates waits long for a prompt that is read meanwhile, and where nobody does, its pieces are large.
+#[test]
+fn steps_keep_to_their_time_where_others_wait() {
+    let prompt = || Request { max_tokens: Some(1), ..Request::new(vec![TokenId(97); 400]) };
+    let pieces = |step_time: u64, is_awaited: bool| {
+        let model = Shared::babbling(600).slow(Duration::from_micros(500));
+        let options = EngineOptions {
+            step_time: Duration::from_millis(step_time),
+            step_tokens: 100,
+            ..EngineOptions::default()
+        };
+        let engine = start_timed(model.clone(), options);
+        run(&engine, &Request { max_tokens: Some(1), ..request(&"tell the pace".repeat(4)) });
+        let mut other =
+            is_awaited.then(|| engine.generate(Request { max_tokens: Some(60), ..request("go>") }).unwrap());
+        assert!(other.as_mut().is_none_or(|other| other.blocking_next().is_some()));
+        run(&engine, &prompt());
+        let of_prompt = |pass: &Pass| pass.iter().map(|(_, tokens)| *tokens).max();
+        model.passes().iter().skip(1).filter_map(of_prompt).max().unwrap()
+    };
+    // A token takes half a millisecond or more, so that no more than 40 are read in 20.
+    assert!((32..=40).contains(&pieces(20, true)));
+    assert_eq!(pieces(20, false), 100);
+    assert_eq!(pieces(60_000, true), 99);
 }
 
 #[test]
