@@ -28,8 +28,8 @@ pub struct EngineOptions {
     /// About so many tokens go through the model in a step: what forced tokens may take together, and prompts beside those that
     /// generate. More reads prompts in fewer steps, and lets those that generate wait longer for each.
     pub step_tokens: usize,
-    /// About how long a step may take where sequences that generate wait for its end: where the model reads slowly, fewer tokens go
-    /// through it then.
+    /// About how long a step may take where sequences that generate wait for its end: where the model reads slowly, fewer tokens of
+    /// prompts go through it then.
     pub step_time: Duration,
     /// Bytes of keys and values that are kept of prompts for others that begin the same; 0 keeps none.
     pub prefix_cache_bytes: usize,

@@ -44,7 +44,7 @@ impl Thinking {
             return Some(self.bound.close.len());
         }
         let spelling = self.spelling.as_ref().filter(|spelling| !spelling.is_empty())?;
-        let (&last, before) = output.split_last()?;
+        let (&last, before) = output.split_last().filter(|(last, _)| vocabulary.kind(**last).is_text())?;
         let mut text = vocabulary.bytes(last).to_vec();
         // An end that came with a token before was seen then.
         let enough = text.len() + spelling.len() - 1;
@@ -63,14 +63,35 @@ impl Thinking {
     }
 
     /// What must come to end the reasoning, where its budget is used up: the end, or the rest of it if it has begun.
-    pub(crate) fn due(&self, output: &[TokenId]) -> Option<Vec<TokenId>> {
+    pub(crate) fn due(&self, output: &[TokenId], vocabulary: &Vocabulary) -> Option<Vec<TokenId>> {
         if self.is_over || self.tokens < self.bound.budget {
             return None;
         }
         let close = &self.bound.close;
-        let begun = (0..close.len()).rev().find(|&len| output.ends_with(&close[..len]));
+        let text = self.spelling.as_ref().map(|spelling| tail(output, spelling.len(), vocabulary));
+        let has_begun = |&len: &usize| match &text {
+            Some(text) => {
+                let begun: Vec<u8> =
+                    close[..len].iter().flat_map(|&token| vocabulary.bytes(token)).copied().collect();
+                text.ends_with(&begun)
+            }
+            None => output.ends_with(&close[..len]),
+        };
+        let begun = (0..close.len()).rev().find(has_begun);
         Some(close[begun.unwrap_or(0)..].to_vec())
     }
+}
+
+/// The text that an output ends with, of so many bytes or some more, where it has as many since its last marker.
+fn tail(output: &[TokenId], bytes: usize, vocabulary: &Vocabulary) -> Vec<u8> {
+    let mut text = Vec::new();
+    for &token in output.iter().rev().take_while(|&&token| vocabulary.kind(token).is_text()) {
+        if text.len() >= bytes {
+            break;
+        }
+        text.splice(..0, vocabulary.bytes(token).iter().copied());
+    }
+    text
 }
 
 #[cfg(test)]
@@ -87,6 +108,7 @@ mod tests {
     fn vocabulary() -> Vocabulary {
         let token = |bytes: &[u8], kind| Token { bytes: bytes.to_vec(), kind };
         let bytes = (0..=255u8).map(|byte| match byte {
+            7 => token(b"</end>", TokenKind::Control),
             8 | 9 => token(&[byte], TokenKind::Control),
             _ => token(&[byte], TokenKind::Text),
         });
@@ -99,10 +121,10 @@ mod tests {
         let vocabulary = vocabulary();
         let mut thinking = Thinking::new(Reasoning { budget, close: tokens(close) }, &vocabulary);
         let output = tokens(output);
-        let mut due = vec![thinking.due(&[])];
+        let mut due = vec![thinking.due(&[], &vocabulary)];
         for len in 1..=output.len() {
             thinking.note(&output[..len], &vocabulary);
-            due.push(thinking.due(&output[..len]));
+            due.push(thinking.due(&output[..len], &vocabulary));
         }
         (due, thinking.tokens())
     }
@@ -138,6 +160,10 @@ mod tests {
         // Text that looks like a marker is none, and a marker is no text.
         assert!(follow(1, &[8], &[1, 8, 1]).0[3].is_none());
         assert!(follow(1, &close, &[60, 47, 8, end, 62]).0[5].is_some());
+        assert!(follow(1, &close, &[1, 7]).0[2].is_some());
+        // Of one that has begun, the rest is due.
+        assert_eq!(follow(2, &close, &[1, dot, end]).0[3], Some(tokens(&[62])));
+        assert_eq!(follow(2, &close, &[1, 2, begun]).0[3], Some(tokens(&close[3..])));
     }
 
     #[test]

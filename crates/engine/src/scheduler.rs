@@ -1,12 +1,12 @@
 //! What goes through the model in a step.
 //!
-//! Sequences that generate always go, with what they have: their tokens, and those that a grammar forces, of which each may take
-//! an even share of the step's budget. What is left of it goes to prompts, first come, first served, but that one which is not read to its
+//! Sequences that generate always go, with what they have: their tokens, and those that a grammar forces, as far as the step's budget goes,
+//! which they share evenly. What is left of it goes to prompts, first come, first served, but that one which is not read to its
 //! end leaves a part to those behind it that are short ([`LEFT`]): nobody waits long for little. A prompt is cut at multiples of the
 //! model's grain only, so that a result does not depend on what else was in a step; the first that reads always gets on by a few tokens
 //! ([`LEAST`]), even where the budget is used up, so that nobody starves.
 
-/// The fewest tokens that the first prompt reads in a step, if there are as many and the whole budget is not less.
+/// The fewest tokens that there are for prompts in a step, if the whole budget is not less.
 const LEAST: usize = 32;
 /// Which part of the budget a long prompt leaves to those behind it that this is enough for.
 const LEFT: usize = 4;
@@ -28,14 +28,13 @@ impl Need {
     }
 }
 
-/// How many tokens each sequence reads in a step of about `budget` tokens.
-pub(crate) fn tokens(needs: &[Need], budget: usize, grain: usize) -> Vec<usize> {
-    let generating = needs.iter().filter(|need| need.is_generated()).count();
-    let share = (budget / generating.max(1)).max(1);
+/// How many tokens each sequence reads in a step of about `budget` tokens, of which prompts may have what is left of `for_prompts`.
+pub(crate) fn tokens(needs: &[Need], budget: usize, for_prompts: usize, grain: usize) -> Vec<usize> {
+    let share = share(needs, budget);
     let generated = |need: &Need| if let Need::Generated(tokens) = need { (*tokens).min(share) } else { 0 };
-    let mut left = budget.saturating_sub(needs.iter().map(generated).sum());
-    let mut least = LEAST.min(budget).max(grain);
-    let mut is_held_up = false;
+    let left = for_prompts.saturating_sub(needs.iter().map(generated).sum());
+    let mut left = left.max(LEAST.min(budget));
+    let (mut is_first, mut is_held_up) = (true, false);
     let tokens = |(index, need): (usize, &Need)| {
         let Need::Prompt { read, len } = *need else { return generated(need) };
         let mut count = 0;
@@ -44,14 +43,33 @@ pub(crate) fn tokens(needs: &[Need], budget: usize, grain: usize) -> Vec<usize> 
         } else if !is_held_up {
             is_held_up = true;
             let behind = short(&needs[index + 1..], left / LEFT);
-            count = piece(read, len, left - behind, grain).max(piece(read, len, least, grain));
+            count = piece(read, len, left - behind, grain);
+            if is_first && count == 0 {
+                count = piece(read, len, grain, grain);
+            }
             left = left.min(count + behind);
         }
-        least = 0;
+        is_first = false;
         left = left.saturating_sub(count);
         count
     };
     needs.iter().enumerate().map(tokens).collect()
+}
+
+/// The most tokens that each sequence that generates may take: all of the budget is used if they have as many.
+fn share(needs: &[Need], budget: usize) -> usize {
+    let generated = |need: &Need| if let Need::Generated(tokens) = need { Some(*tokens) } else { None };
+    let mut wanted: Vec<usize> = needs.iter().filter_map(generated).collect();
+    wanted.sort_unstable();
+    let mut left = budget;
+    for (index, &tokens) in wanted.iter().enumerate() {
+        let share = left / (wanted.len() - index);
+        if tokens > share {
+            return share.max(1);
+        }
+        left -= tokens;
+    }
+    usize::MAX
 }
 
 /// The tokens of prompts that `limit` is enough for, one after the other.
@@ -87,6 +105,10 @@ mod tests {
         assert_eq!(piece(0, 1000, 7, 1), 7);
     }
 
+    fn tokens(needs: &[Need], budget: usize, grain: usize) -> Vec<usize> {
+        super::tokens(needs, budget, budget, grain)
+    }
+
     #[test]
     fn prompts_get_what_those_that_generate_leave() {
         let prompt = Need::Prompt { read: 0, len: 1000 };
@@ -109,8 +131,11 @@ mod tests {
     fn forced_tokens_share_the_budget() {
         let (long, short) = (Need::Generated(9000), Need::Generated(3));
         assert_eq!(tokens(&[long], 512, 256), [512]);
-        assert_eq!(tokens(&[long, short, long, Need::Nothing], 513, 256), [171, 3, 171, 0]);
+        assert_eq!(tokens(&[long, short, long, Need::Nothing], 513, 256), [255, 3, 255, 0]);
         assert_eq!(tokens(&[long, short, short], 2, 256), [1, 1, 1]);
+        let one = Need::Generated(1);
+        assert_eq!(tokens(&[Need::Generated(300), one, one, one], 512, 1), [300, 1, 1, 1]);
+        assert_eq!(tokens(&[Need::Generated(300), one, one], 200, 1), [198, 1, 1]);
     }
 
     #[test]
@@ -127,5 +152,10 @@ mod tests {
         // What is left where the first comes to its end.
         assert_eq!(tokens(&[short, long, short], 300, 1), [10, 280, 10]);
         assert_eq!(tokens(&[long, short], 20, 1), [20, 0]);
+        // However little those that generate leave, or the time of a step.
+        let shorter = Need::Prompt { read: 95, len: 100 };
+        assert_eq!(tokens(&[Need::Generated(1), long, shorter], 32, 1), [1, 27, 5]);
+        assert_eq!(super::tokens(&[Need::Generated(200), long, shorter], 512, 40, 1), [200, 27, 5]);
+        assert_eq!(tokens(&[short, long], 3, 1), [3, 0]);
     }
 }

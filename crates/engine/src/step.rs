@@ -52,9 +52,9 @@ impl Engine {
         self.use_cache();
         self.draft();
         let needs = self.needs();
-        let is_awaited = needs.iter().filter(|need| !matches!(need, Need::Nothing)).count() > 1
-            && needs.iter().any(|need| need.is_generated());
-        let counts = scheduler::tokens(&needs, self.step_tokens(is_awaited), self.model.prompt_grain());
+        let for_prompts = self.prompt_tokens(needs.iter().any(|need| need.is_generated()));
+        let grain = self.model.prompt_grain();
+        let counts = scheduler::tokens(&needs, self.options.step_tokens, for_prompts, grain);
         let (mut together, mut alone) = self.turns(needs, counts);
         self.gather_followers(together.iter_mut().chain(&mut alone));
         if !together.is_empty() {
@@ -66,8 +66,8 @@ impl Engine {
         self.running.sort_by_key(Sequence::order);
     }
 
-    /// About how many tokens a step may have, where those that generate wait for its end or not.
-    fn step_tokens(&self, is_awaited: bool) -> usize {
+    /// About how many tokens a step with prompts may have, where those that generate wait for its end or not.
+    fn prompt_tokens(&self, is_awaited: bool) -> usize {
         let in_time = if is_awaited { self.pace.tokens(self.options.step_time) } else { usize::MAX };
         self.options.step_tokens.min(in_time)
     }
@@ -313,7 +313,9 @@ impl Engine {
         let time = started.elapsed();
         let prompts = feeds.iter().filter(|feed| feed.role == Role::Prompt);
         let read: usize = prompts.map(|feed| feed.tokens.len()).sum();
-        self.pace.note(feeds.iter().map(|feed| feed.tokens.len()).sum(), time);
+        if logits.is_ok() {
+            self.pace.note(feeds.iter().map(|feed| feed.tokens.len()).sum(), time);
+        }
         let mut stats = self.stats();
         stats.note_pass(time, feeds.len());
         stats.prompt_tokens += read as u64;
@@ -335,7 +337,7 @@ impl Engine {
         let (read, len) = embedding.progress();
         let grain = self.model.prompt_grain();
         let is_awaited = self.running.iter().any(|sequence| sequence.need().is_generated());
-        let count = match scheduler::piece(read, len, self.step_tokens(is_awaited), grain) {
+        let count = match scheduler::piece(read, len, self.prompt_tokens(is_awaited), grain) {
             0 => scheduler::piece(read, len, grain, grain),
             count => count,
         };
@@ -343,7 +345,9 @@ impl Engine {
         let model = &mut *self.model;
         let result = contained(|| embedding.read(model, count));
         let time = started.elapsed();
-        self.pace.note(count, time);
+        if result.is_ok() {
+            self.pace.note(count, time);
+        }
         let mut stats = self.stats();
         stats.note_pass(time, 1);
         stats.prompt_tokens += count as u64;

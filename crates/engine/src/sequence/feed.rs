@@ -36,14 +36,11 @@ impl Sequence {
     /// What the model is to read next, at most `limit` tokens; what was drafted comes on top of these where nothing else is left.
     pub(crate) fn feed(&self, limit: usize) -> Feed<'_> {
         let prompt = self.request.prompt.len();
-        // Logits are wanted after the last token, and before each one that waits for them.
-        let first = self.tokens.len() - 1 - self.outbox.held();
+        let first = self.first_wanted();
         let (to, role) = if self.read < prompt {
             (prompt.min(self.read.saturating_add(limit)), Role::Prompt)
         } else {
-            // What would follow the end is not asked.
-            let end = self.tokens.len() - usize::from(self.ending.is_some());
-            (end.min(self.read.saturating_add(limit)).min(first + TOLD), Role::Generated)
+            (self.readable().min(self.read.saturating_add(limit)), Role::Generated)
         };
         let mask = self.mask.as_deref().filter(|_| !self.outbox.tells_logprobs());
         let mut rows = vec![mask; to.saturating_sub(first)];
@@ -55,6 +52,18 @@ impl Sequence {
         }
         let is_greedy = role == Role::Generated && rows.len() == 1 && self.takes_largest();
         Feed { tokens, role, rows, is_greedy }
+    }
+
+    /// The first token after which logits are wanted: they are after the last one, and before each one that waits for them.
+    fn first_wanted(&self) -> usize {
+        self.tokens.len() - 1 - self.outbox.held()
+    }
+
+    /// Up to where the model may read the output at once.
+    pub(super) fn readable(&self) -> usize {
+        // What would follow the end is not asked.
+        let end = self.tokens.len() - usize::from(self.ending.is_some());
+        end.min(self.first_wanted() + TOLD)
     }
 
     /// Whether the next token is the one with the largest logit, as the model gives it.
@@ -112,8 +121,7 @@ impl Sequence {
         rows: &[Vec<f32>],
         is_partial: bool,
     ) -> Result<Progress, GenerationError> {
-        // The first row comes after this token.
-        let first = self.tokens.len() - 1 - self.outbox.held();
+        let first = self.first_wanted();
         let mut drafts = std::mem::take(&mut self.drafts);
         // Where some of the tokens are left, drafts were not read.
         let read = self.tokens.len().min(self.read + count);

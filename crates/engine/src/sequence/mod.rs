@@ -75,7 +75,7 @@ pub(crate) struct LogitsProcessors {
 }
 
 impl LogitsProcessors {
-    /// Those at the start of an output. They may take some time to make: a long prompt's repetitions are looked for.
+    /// Those at the start of an output. They may take some time to make: a long prompt is searched for what ends repetitions.
     pub(crate) fn new(request: &Request, tokenizer: &Tokenizer) -> Self {
         Self {
             matcher: request.constraint.as_ref().map(formwork_grammar::Constraint::matcher),
@@ -161,12 +161,12 @@ impl Sequence {
         self.is_suspect
     }
 
-    pub(crate) const fn need(&self) -> Need {
+    pub(crate) fn need(&self) -> Need {
         let len = self.request.prompt.len();
         if self.read < len {
             Need::Prompt { read: self.read, len }
         } else {
-            Need::Generated(self.tokens.len() - self.read + self.drafts.len())
+            Need::Generated(self.readable() - self.read + self.drafts.len())
         }
     }
 
@@ -294,7 +294,7 @@ impl Sequence {
 
     /// What ends the reasoning, where it is due and the constraint allows it, with room for what must follow.
     fn reasoning_end(&self, matcher: Option<&Matcher>) -> Option<Vec<TokenId>> {
-        let end = self.thinking.as_ref()?.due(self.output())?;
+        let end = self.thinking.as_ref()?.due(self.output(), self.tokenizer.vocabulary())?;
         // A clone goes ahead: what the matcher itself was promised about its budget must not be lost.
         let Some(mut ahead) = matcher.cloned() else { return Some(end) };
         let fits = end.iter().enumerate().all(|(index, &token)| {

@@ -119,7 +119,7 @@ unsafe fn prefetch(from: *const u8) {
     std::arch::asm!("prfm pldl2keep, [{}]", in(reg) from, options(nostack, preserves_flags, readonly));
 }
 
-/// Asks for the lines of so many bytes, which begin one.
+/// Asks for lines, one for each 64 of so many bytes.
 #[inline(always)]
 unsafe fn prefetch_all(from: *const u8, bytes: usize) {
     for line in (0..bytes).step_by(PLANE) {

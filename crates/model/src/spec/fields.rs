@@ -137,8 +137,7 @@ impl<'a> Fields<'a> {
     /// A number above zero.
     pub(crate) fn positive(self, field: Field) -> Result<Option<f32>, Kind> {
         let given = self.float(field)?;
-        let holds = given.is_none_or(|given| given > 0.0 && given.is_finite());
-        self.rule(holds, field, given.unwrap_or(0.0), "it must be positive")?;
+        self.rule(given.is_none_or(|given| given > 0.0), field, given.unwrap_or(0.0), "it must be positive")?;
         Ok(given)
     }
 
