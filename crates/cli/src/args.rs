@@ -126,8 +126,14 @@ pub(crate) struct OpenArgs {
     pub(crate) device: Device,
 
     /// Threads that compute on the CPU [default: as many as there are cores].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = threads)]
     pub(crate) threads: Option<NonZeroUsize>,
+}
+
+fn threads(given: &str) -> Result<NonZeroUsize, String> {
+    let threads: NonZeroUsize = given.parse().map_err(|error: std::num::ParseIntError| error.to_string())?;
+    let most = OpenOptions::MOST_THREADS;
+    if threads <= most { Ok(threads) } else { Err(format!("{most} at most")) }
 }
 
 impl OpenArgs {
@@ -278,7 +284,7 @@ pub(crate) struct GenerateArgs {
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     pub(crate) seed: Option<u64>,
 
-    /// A text that ends the output; give it once for each.
+    /// A text that ends the output; give it once for each. Under a constraint it does so only where the output may end.
     #[arg(long, value_name = "TEXT")]
     pub(crate) stop: Vec<String>,
 

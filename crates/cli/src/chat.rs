@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use formwork_engine::{Generation, Output};
+use formwork_engine::{Generation, Output, RequestError};
 use formwork_lm::Message;
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
@@ -42,6 +42,9 @@ pub(crate) fn chat(args: &ChatArgs) -> Result<bool> {
                     Err(error) => {
                         conversation.pop();
                         eprintln!("formwork: {}", crate::one_line(&error));
+                        if error.downcast_ref::<RequestError>().is_some_and(RequestError::is_too_long) {
+                            eprintln!("/undo takes the last exchange back, /clear all of them");
+                        }
                     }
                 }
             }

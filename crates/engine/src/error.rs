@@ -14,7 +14,7 @@ pub(crate) enum RequestKind {
     #[error("the prompt has token {given}, and the model an embedding for the first {limit} only")]
     TokenOutside { given: u32, limit: usize },
     #[error(
-        "this model's maximum context length is {limit} tokens, and the prompt has {given}, with room for {room} of output"
+        "this model's maximum context length is {limit} tokens; the prompt has {given}, and the output takes {room} at least"
     )]
     PromptTooLong { given: usize, room: usize, limit: usize },
     #[error(

@@ -7,11 +7,11 @@
 //!
 //! The text with the fewest bytes need not have the fewest tokens: a long word may be one token where a short one is
 //! three. So the bound of the start, which is what a request must allow at least, is looked for in more texts ([`search`]),
-//! by steps that depend on nothing but the grammar and the vocabulary: each generation of the caches finds the same.
+//! once for all generations of the caches: where items of an array must differ, it can take a second and fill one.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use formwork_vocab::{TokenId, Vocabulary};
 use rustc_hash::FxHashMap;
@@ -24,14 +24,17 @@ use crate::tokens::{TokenEdges, is_lead, spelt};
 #[cfg(test)]
 mod tests;
 
+/// The way from the start, once it has been looked for; `None` where there is none.
+pub(crate) type StartWay = OnceLock<Option<Vec<TokenId>>>;
+
 /// The bounds that are known.
-#[derive(Default)]
 pub(crate) struct Budget {
+    start_way: Arc<StartWay>,
     /// Tokens in all, end-of-sequence not counted.
     bounds: FxHashMap<Config, u32>,
-    /// The way from the start: for each config on it the rest.
+    /// Of the way from the start, the rest for each config on it.
     start: FxHashMap<Config, Arc<[TokenId]>>,
-    /// Whether it has been looked for.
+    /// Whether these are known.
     started: bool,
 }
 
@@ -47,6 +50,10 @@ pub(crate) struct Way {
 const NEVER: u32 = u32::MAX;
 
 impl Budget {
+    pub(crate) fn new(start_way: Arc<StartWay>) -> Self {
+        Self { start_way, bounds: FxHashMap::default(), start: FxHashMap::default(), started: false }
+    }
+
     /// Tokens that suffice to close from `config`; `None` where the vocabulary cannot spell its completion.
     pub(crate) fn closing_tokens(
         &mut self,
@@ -73,7 +80,8 @@ impl Budget {
             return;
         }
         let mut at = automaton.start();
-        let Some(tokens) = search(automaton, vocabulary, at) else { return };
+        let way = self.start_way.get_or_init(|| search(automaton, vocabulary, at));
+        let Some(tokens) = way else { return };
         for (index, &token) in tokens.iter().enumerate() {
             self.start.insert(at, tokens[index..].into());
             at = automaton.after(at, token, vocabulary);

@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use formwork_vocab::{TokenId, TokenSet, Vocabulary};
 
-use crate::budget::Budget;
+use crate::budget::{Budget, StartWay};
 use crate::machine::Config;
 use crate::machine::automaton::Automaton;
 use crate::mask::Masks;
@@ -23,6 +23,7 @@ struct Shared {
     grammar: Grammar,
     vocabulary: Arc<Vocabulary>,
     current: Mutex<Arc<Generation>>,
+    start_way: Arc<StartWay>,
 }
 
 /// One life of the caches. Configs are ids within a generation.
@@ -50,11 +51,15 @@ impl Caches {
 }
 
 impl Generation {
-    fn new(grammar: &Grammar, vocabulary: &Vocabulary) -> Result<Self, GrammarError> {
+    fn new(
+        grammar: &Grammar,
+        vocabulary: &Vocabulary,
+        start_way: &Arc<StartWay>,
+    ) -> Result<Self, GrammarError> {
         let edges = TokenEdges::new(grammar.token_terminals(), vocabulary)?;
         let automaton = grammar.automaton().with_edges(edges);
         let masks = Masks::new(&automaton, vocabulary);
-        let caches = Caches { automaton, budget: Budget::default(), masks };
+        let caches = Caches { automaton, budget: Budget::new(Arc::clone(start_way)), masks };
         Ok(Self { full: AtomicBool::new(false), caches: Mutex::new(caches) })
     }
 
@@ -77,8 +82,9 @@ impl Constraint {
     /// # Errors
     /// When a token terminal of the grammar (`<[7]>`, `<think>`) names no token of the vocabulary.
     pub fn new(grammar: &Grammar, vocabulary: Arc<Vocabulary>) -> Result<Self, GrammarError> {
-        let current = Mutex::new(Arc::new(Generation::new(grammar, &vocabulary)?));
-        Ok(Self { shared: Arc::new(Shared { grammar: grammar.clone(), vocabulary, current }) })
+        let start_way = Arc::default();
+        let current = Mutex::new(Arc::new(Generation::new(grammar, &vocabulary, &start_way)?));
+        Ok(Self { shared: Arc::new(Shared { grammar: grammar.clone(), vocabulary, current, start_way }) })
     }
 
     /// A matcher at the start of an output.
@@ -106,7 +112,8 @@ impl Constraint {
         let mut current = self.shared.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.is_full() {
             // What the terminals stand for was found when this was made.
-            if let Ok(fresh) = Generation::new(&self.shared.grammar, &self.shared.vocabulary) {
+            let Shared { grammar, vocabulary, start_way, .. } = &*self.shared;
+            if let Ok(fresh) = Generation::new(grammar, vocabulary, start_way) {
                 *current = Arc::new(fresh);
             }
         }
@@ -131,7 +138,7 @@ mod tests {
     use rustc_hash::FxHashMap;
 
     use super::*;
-    use crate::Limits;
+    use crate::{Limits, SchemaOptions};
 
     /// However many masks there are, and whatever they are made of, the bound on the caches knows of each.
     #[test]
@@ -162,5 +169,28 @@ mod tests {
             let known = constraint.generation().lock().byte_len();
             assert!(count > 20 && known >= bytes, "{count} masks of {bytes} bytes count as {known}");
         }
+    }
+
+    /// Where items must differ, looking for the way from the start makes a config of every token, which fills small caches.
+    #[test]
+    fn the_way_from_the_start_is_looked_for_once() {
+        let bytes = (0..=255).map(|byte| vec![byte]);
+        let words = (0..3000).map(|word| format!("w{word}").into_bytes());
+        let tokens = bytes.chain(words).map(|bytes| Token { bytes, kind: TokenKind::Text }).collect();
+        let vocabulary = Arc::new(Vocabulary::new(tokens, vec![]).unwrap());
+        let schema = r#"{"type": "array", "uniqueItems": true, "items": {"type": "string"}, "minItems": 2}"#;
+        let limits = Limits { cache_bytes: 1, ..Limits::default() };
+        let schema = serde_json::from_str(schema).unwrap();
+        let grammar = Grammar::json_schema(&schema, &SchemaOptions::default(), &limits).unwrap();
+        let constraint = Constraint::new(&grammar, vocabulary).unwrap();
+        let sizes = [(); 3].map(|()| {
+            let generation = constraint.generation();
+            let closing = constraint.minimum_tokens();
+            assert!(generation.is_full());
+            (closing, generation.lock().automaton.byte_len())
+        });
+        assert_eq!([sizes[1]; 2], [sizes[2]; 2]);
+        assert_eq!(sizes[0].0, sizes[1].0);
+        assert!(sizes[1].1 * 10 < sizes[0].1, "{sizes:?}");
     }
 }

@@ -34,6 +34,9 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
+    /// The most [`OpenOptions::threads`].
+    pub const MOST_THREADS: NonZeroUsize = Team::MOST;
+
     /// The threads that compute.
     fn team(self) -> io::Result<Team> {
         let cores = || {

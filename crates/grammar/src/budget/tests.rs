@@ -120,7 +120,9 @@ fn the_bound_of_the_start_is_near_the_true_minimum() {
     for (name, grammar) in grammars() {
         let mut automaton = grammar.automaton();
         let start = automaton.start();
-        let bound = Budget::default().closing_tokens(&mut automaton, &vocabulary, start).unwrap() as usize;
+        let bound = Budget::new(std::sync::Arc::default())
+            .closing_tokens(&mut automaton, &vocabulary, start)
+            .unwrap() as usize;
         let plain = super::spell(&automaton.closing(start), automaton.edges(), &vocabulary).unwrap().len();
         let minimum = true_minimum(&mut automaton, &vocabulary, bound);
         let ratio = |bound: usize| bound.max(1) as f64 / minimum.max(1) as f64;

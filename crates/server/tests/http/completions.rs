@@ -113,7 +113,7 @@ async fn prompts_are_taken_as_they_are() {
     }
     assert_eq!(
         refused(&app, &json!({"prompt": "x".repeat(CONTEXT)})).await,
-        "\"prompt\" \"context_length_exceeded\": this model's maximum context length is 400 tokens, and the prompt has 400, with room for 1 of output"
+        "\"prompt\" \"context_length_exceeded\": this model's maximum context length is 400 tokens; the prompt has 400, and the output takes 1 at least"
     );
     assert_eq!(
         refused(&app, &json!({"prompt": [1, 257]})).await,

@@ -50,7 +50,7 @@ async fn requests_that_are_refused() {
         ),
         (
             json!({"messages": [{"role": "user", "content": long}]}),
-            "400 invalid_request_error messages context_length_exceeded: this model's maximum context length is 400 tokens, and the prompt has 417, with room for 1 of output",
+            "400 invalid_request_error messages context_length_exceeded: this model's maximum context length is 400 tokens; the prompt has 417, and the output takes 1 at least",
         ),
         (
             json!({"messages": [{"role": "user", "content": "raise"}]}),
