@@ -78,7 +78,10 @@ impl CompletionRequest {
         }
         if self.parameters.reasoning_budget.is_some() {
             // What part of a text is thought is not known without a conversation.
-            return Err(RequestError::field("reasoning_budget", Problem::NotNeutral { accepted: "null" }));
+            return Err(RequestError::field(
+                "reasoning_budget",
+                Problem::NotNeutral { accepted: "null", hint: "" },
+            ));
         }
         if self.echo && self.logprobs.is_some() {
             return Err(RequestError::field("echo", Problem::Conflict { other: "logprobs" }));

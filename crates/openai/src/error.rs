@@ -26,8 +26,9 @@ pub(crate) enum Problem {
     Type { expected: &'static str, found: &'static str },
     #[error("`{given}` is not supported; supported are {supported}")]
     Value { given: String, supported: &'static str },
-    #[error("only {accepted} is supported here")]
-    NotNeutral { accepted: &'static str },
+    /// The hint says what else does, or why nothing does.
+    #[error("only {accepted} is supported here{}{hint}", if hint.is_empty() { "" } else { "; " })]
+    NotNeutral { accepted: &'static str, hint: &'static str },
     #[error("the name is not a token id")]
     NotATokenId,
     #[error("{given} is outside {range}")]

@@ -14,16 +14,27 @@ pub(super) struct Unsupported {
     name: &'static str,
     asks_nothing: fn(&Value) -> bool,
     accepted: &'static str,
+    hint: &'static str,
 }
 
 const fn field(name: &'static str, asks_nothing: fn(&Value) -> bool, accepted: &'static str) -> Unsupported {
-    Unsupported { name, asks_nothing, accepted }
+    Unsupported { name, asks_nothing, accepted, hint: "" }
 }
 
+/// llama.cpp's name of a field that there is.
+const REPEAT_PENALTY: Unsupported =
+    Unsupported { hint: "use `repetition_penalty`", ..field("repeat_penalty", is_one, "1") };
+const GUIDED_GRAMMAR: Unsupported =
+    Unsupported { hint: "use `grammar`", ..field("guided_grammar", never, "null") };
+/// Of how vLLM writes text: its defaults are what is done.
+const STOP_STRING: Unsupported = field("include_stop_str_in_output", is_false, "false");
+const SPECIAL_TOKENS: Unsupported = field("skip_special_tokens", is_true, "true");
+const SPACES: Unsupported = field("spaces_between_special_tokens", is_true, "true");
+
 /// Fields of a chat request.
-pub(super) const CHAT: [Unsupported; 14] = [
+pub(super) const CHAT: [Unsupported; 17] = [
     field("best_of", |value| *value == 1, "1"),
-    field("repeat_penalty", is_one, "1"),
+    REPEAT_PENALTY,
     field("functions", is_empty, "[]"),
     field("function_call", is_no_choice, "\"none\" or \"auto\""),
     field("modalities", |value| *value == serde_json::json!(["text"]), "[\"text\"]"),
@@ -35,16 +46,22 @@ pub(super) const CHAT: [Unsupported; 14] = [
     field("prediction", never, "null"),
     field("web_search_options", never, "null"),
     field("structural_tag", never, "null"),
-    field("guided_grammar", never, "null (use `grammar`)"),
+    GUIDED_GRAMMAR,
+    STOP_STRING,
+    SPECIAL_TOKENS,
+    SPACES,
 ];
 
 /// Fields of a request for completions.
-pub(super) const COMPLETION: [Unsupported; 5] = [
+pub(super) const COMPLETION: [Unsupported; 8] = [
     field("suffix", |value| value == "", "an empty string"),
-    field("repeat_penalty", is_one, "1"),
+    REPEAT_PENALTY,
     field("ignore_eos", is_false, "false"),
     field("use_beam_search", is_false, "false"),
-    field("guided_grammar", never, "null (use `grammar`)"),
+    GUIDED_GRAMMAR,
+    STOP_STRING,
+    SPECIAL_TOKENS,
+    SPACES,
 ];
 
 /// Fields of `stream_options`.
@@ -64,7 +81,7 @@ pub(super) fn check(fields: &mut Fields, table: &[Unsupported]) -> Result<(), Re
         if let Some(at) = fields.take(known.name)
             && !(known.asks_nothing)(at.value())
         {
-            return Err(at.error(Problem::NotNeutral { accepted: known.accepted }));
+            return Err(at.error(Problem::NotNeutral { accepted: known.accepted, hint: known.hint }));
         }
     }
     Ok(())
@@ -72,6 +89,10 @@ pub(super) fn check(fields: &mut Fields, table: &[Unsupported]) -> Result<(), Re
 
 fn is_false(value: &Value) -> bool {
     *value == false
+}
+
+fn is_true(value: &Value) -> bool {
+    *value == true
 }
 
 fn is_one(value: &Value) -> bool {

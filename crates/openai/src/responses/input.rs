@@ -80,7 +80,7 @@ impl ResponseRequest {
         take_neutral(&mut fields)?;
         fields.finish()?;
         if chat.parameters.n != 1 {
-            return Err(RequestError::field("n", Problem::NotNeutral { accepted: "1" }));
+            return Err(RequestError::field("n", Problem::NotNeutral { accepted: "1", hint: "" }));
         }
         Ok(Self { chat, repeated })
     }
@@ -91,8 +91,8 @@ fn take_neutral(fields: &mut Fields) -> Result<(), RequestError> {
     type Check = fn(&Value) -> bool;
     // Obfuscation pads a stream against those who measure its packets; here it would only be bytes.
     let neutral: [(&str, Check, &str); 9] = [
-        ("previous_response_id", |_| false, "null: nothing is stored"),
-        ("conversation", |_| false, "null: nothing is stored"),
+        ("previous_response_id", |_| false, "null"),
+        ("conversation", |_| false, "null"),
         ("prompt", |_| false, "null"),
         ("background", |value| *value == false, "false"),
         ("truncation", |value| value == "disabled", "\"disabled\""),
@@ -113,7 +113,9 @@ fn take_neutral(fields: &mut Fields) -> Result<(), RequestError> {
         if let Some(at) = fields.take(name)
             && !check(at.value())
         {
-            return Err(at.error(Problem::NotNeutral { accepted }));
+            let needs_store = matches!(name, "previous_response_id" | "conversation");
+            let hint = if needs_store { "nothing is stored" } else { "" };
+            return Err(at.error(Problem::NotNeutral { accepted, hint }));
         }
     }
     take_without_effect(fields);
@@ -229,7 +231,7 @@ fn read_thought(fields: &mut Fields) -> Result<InputItem, RequestError> {
     let summary = fields.read("summary", texts)?.unwrap_or_default();
     let content = fields.read("content", texts)?.unwrap_or_default();
     if let Some(encrypted) = fields.take("encrypted_content") {
-        return Err(encrypted.error(Problem::NotNeutral { accepted: "null" }));
+        return Err(encrypted.error(Problem::NotNeutral { accepted: "null", hint: "" }));
     }
     Ok(InputItem::Reasoning(if content.is_empty() { summary } else { content }.join("\n")))
 }

@@ -193,6 +193,11 @@ fn refusals_name_the_field() {
         (json!({"tools": [{}]}), "`tools[0].type`: this field is required"),
         (json!({"tool_choice": "required"}), "`tool_choice`: needs `tools`"),
         (json!({"modalities": ["audio"]}), "`modalities`: only [\"text\"] is supported here"),
+        (json!({"skip_special_tokens": false}), "`skip_special_tokens`: only true is supported here"),
+        (
+            json!({"repeat_penalty": 1.3}),
+            "`repeat_penalty`: only 1 is supported here; use `repetition_penalty`",
+        ),
         (json!({"temprature": 1}), "`temprature`: unrecognized request argument"),
         (json!({"response_format": "json"}), "`response_format`: expected an object, found a string"),
         (

@@ -57,7 +57,7 @@ fn what_would_need_a_store_is_refused() {
     for (fields, expected) in [
         (
             json!({"previous_response_id": "resp_1"}),
-            "`previous_response_id`: only null: nothing is stored is supported here",
+            "`previous_response_id`: only null is supported here; nothing is stored",
         ),
         (json!({"background": true}), "`background`: only false is supported here"),
         (json!({"input": []}), "`input`: must not be empty"),
