@@ -104,7 +104,7 @@ mod tests {
         ids.iter().copied().map(TokenId).collect()
     }
 
-    /// Bytes, two of which are markers, and some longer tokens.
+    /// Bytes, of which three are markers, one spelt like the end, and some longer tokens.
     fn vocabulary() -> Vocabulary {
         let token = |bytes: &[u8], kind| Token { bytes: bytes.to_vec(), kind };
         let bytes = (0..=255u8).map(|byte| match byte {
