@@ -1,17 +1,28 @@
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 use thiserror::Error;
 
 use crate::Device;
 
 /// Why a model file could not be opened. The message starts with the file's path.
-#[derive(Debug, Error)]
-#[error("{}: {kind}", path.display())]
+#[derive(Debug)]
 pub struct LoadError {
     path: PathBuf,
-    #[source]
     kind: Kind,
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.kind)
+    }
+}
+
+impl std::error::Error for LoadError {
+    /// What is behind the reason, which the message has.
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.kind.source()
+    }
 }
 
 impl LoadError {

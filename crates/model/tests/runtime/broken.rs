@@ -71,6 +71,18 @@ fn faults_are_named() {
     );
 }
 
+/// Whoever writes an error with its causes writes the reason once.
+#[test]
+fn causes_go_on_from_the_reason() {
+    let error = tiny::open(b"GGML").unwrap_err();
+    assert!(error.to_string().ends_with("it starts with [47, 47, 4d, 4c]"), "{error}");
+    assert!(std::error::Error::source(&error).is_none());
+    let missing = std::path::Path::new("no/such/file.gguf");
+    let error = formwork_model::Model::open(missing, formwork_model::OpenOptions::default()).unwrap_err();
+    let cause = std::error::Error::source(&error).map(ToString::to_string);
+    assert!(cause.is_none_or(|cause| !error.to_string().contains(&cause)), "{error}");
+}
+
 #[test]
 fn metadata_faults_are_named() {
     let mut nested = Writer::default();
