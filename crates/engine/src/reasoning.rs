@@ -45,21 +45,18 @@ impl Thinking {
         }
         let spelling = self.spelling.as_ref().filter(|spelling| !spelling.is_empty())?;
         let (&last, before) = output.split_last().filter(|(last, _)| vocabulary.kind(**last).is_text())?;
-        let mut text = vocabulary.bytes(last).to_vec();
+        let mut text = tail(before, spelling.len() - 1, vocabulary);
         // An end that came with a token before was seen then.
-        let enough = text.len() + spelling.len() - 1;
-        let mut starts = vec![text.len()];
-        for &token in before.iter().rev().take_while(|&&token| vocabulary.kind(token).is_text()) {
-            if text.len() >= enough {
-                break;
-            }
-            text.splice(..0, vocabulary.bytes(token).iter().copied());
-            starts.push(text.len());
-        }
-        let first = text.len().saturating_sub(enough);
+        let first = (text.len() + 1).saturating_sub(spelling.len());
+        text.extend_from_slice(vocabulary.bytes(last));
         let at = first + text[first..].windows(spelling.len()).position(|text| text == spelling)?;
-        // Each start is told by how far it is from the end of the text.
-        Some(starts.into_iter().filter(|start| text.len() - start >= at).count())
+        let mut start = text.len();
+        let is_in_end = |token: &&TokenId| {
+            let before = start.checked_sub(vocabulary.bytes(**token).len()).filter(|&before| before >= at);
+            start = before.unwrap_or(start);
+            before.is_some()
+        };
+        Some(output.iter().rev().take_while(is_in_end).count())
     }
 
     /// What must come to end the reasoning, where its budget is used up: the end, or the rest of it if it has begun.
