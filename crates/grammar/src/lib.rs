@@ -36,6 +36,7 @@ mod error;
 mod frontend;
 mod grammar;
 mod guide;
+mod ledger;
 mod limits;
 mod machine;
 mod mask;

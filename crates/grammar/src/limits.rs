@@ -7,6 +7,10 @@ pub struct Limits {
     pub nesting: usize,
     /// States of all automata of a compiled grammar, counted loops unrolled.
     pub states: usize,
+    /// Steps of work of one compilation, about ten nanoseconds each, all stages together.
+    pub work: usize,
+    /// Bytes of memory that one compilation may hold, all stages together.
+    pub bytes: usize,
     /// Bytes of the shortest output, and of the shortest way out of any place of a context-free grammar.
     pub shortest_bytes: usize,
     /// Bytes of configurations and masks that one generation of a constraint's caches may hold before a new one starts.
@@ -19,6 +23,8 @@ impl Default for Limits {
             source_bytes: 4 << 20,
             nesting: 256,
             states: 1 << 18,
+            work: 1 << 26,
+            bytes: 192 << 20,
             shortest_bytes: 1 << 16,
             cache_bytes: 256 << 20,
         }

@@ -1,0 +1,99 @@
+//! The budget of one compilation: steps of work, and bytes of memory.
+//!
+//! Every stage of a compilation draws on one [`Ledger`], so a grammar cannot exhaust time or memory in a stage that has
+//! no limit of its own. Charges are estimates: a step is about ten nanoseconds, and bytes are those of the tables that
+//! grow with the input. A stage charges before it allocates or loops, in proportion to what it is about to do.
+//!
+//! Code that cannot return an error calls [`Ledger::note`]. The next [`Ledger::spend`] or [`Ledger::check`] then fails, so
+//! such code may stop early once [`Ledger::is_over`] says so.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use crate::{GrammarError, Limits};
+
+/// The work and the memory that one compilation has taken so far.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    work: Cell<usize>,
+    bytes: Cell<usize>,
+    max_work: usize,
+    max_bytes: usize,
+}
+
+impl Ledger {
+    pub(crate) fn new(limits: &Limits) -> Rc<Self> {
+        Rc::new(Self {
+            work: Cell::new(0),
+            bytes: Cell::new(0),
+            max_work: limits.work,
+            max_bytes: limits.bytes,
+        })
+    }
+
+    /// Charges steps of work.
+    ///
+    /// # Errors
+    /// Once the compilation has passed one of its limits.
+    pub(crate) fn spend(&self, work: usize) -> Result<(), GrammarError> {
+        self.note(work);
+        self.check()
+    }
+
+    /// Charges bytes that are kept until the end of the compilation, unless [released](Self::release).
+    ///
+    /// # Errors
+    /// Once the compilation has passed one of its limits.
+    pub(crate) fn hold(&self, bytes: usize) -> Result<(), GrammarError> {
+        self.bytes.set(self.bytes.get().saturating_add(bytes));
+        self.check()
+    }
+
+    /// Gives back bytes that were [held](Self::hold) and are free now.
+    pub(crate) fn release(&self, bytes: usize) {
+        self.bytes.set(self.bytes.get().saturating_sub(bytes));
+    }
+
+    /// Charges steps of work where no error can be returned.
+    pub(crate) fn note(&self, work: usize) {
+        self.work.set(self.work.get().saturating_add(work));
+    }
+
+    /// Whether a limit has been passed.
+    pub(crate) fn is_over(&self) -> bool {
+        self.work.get() > self.max_work || self.bytes.get() > self.max_bytes
+    }
+
+    /// Fails if a limit has been passed.
+    ///
+    /// # Errors
+    /// Names the limit, and what was taken.
+    pub(crate) fn check(&self) -> Result<(), GrammarError> {
+        let (work, bytes) = (self.work.get(), self.bytes.get());
+        if work > self.max_work {
+            return Err(GrammarError::limit("steps of work to compile", work, self.max_work));
+        }
+        if bytes > self.max_bytes {
+            return Err(GrammarError::limit("bytes of memory to compile", bytes, self.max_bytes));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_the_limit_that_was_passed() {
+        let ledger = Ledger::new(&Limits { work: 10, bytes: 100, ..Limits::default() });
+        assert!(ledger.spend(10).is_ok());
+        assert!(ledger.hold(100).is_ok());
+        ledger.release(50);
+        assert!(ledger.hold(51).unwrap_err().to_string().contains("bytes of memory"));
+        ledger.release(51);
+        ledger.note(1);
+        assert!(ledger.is_over());
+        assert!(ledger.check().unwrap_err().to_string().contains("11 steps of work"));
+    }
+}
