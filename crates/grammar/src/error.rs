@@ -181,6 +181,10 @@ impl GrammarError {
         Kind::Schema { pointer: pointer.to_owned(), keyword, problem }.into()
     }
 
+    pub(crate) fn into_kind(self) -> Kind {
+        self.0
+    }
+
     /// Whether a limit was met.
     pub(crate) const fn is_limit(&self) -> bool {
         matches!(self.0, Kind::Limit { .. })

@@ -4,8 +4,8 @@
 //! no limit of its own. Charges are estimates: a step is about ten nanoseconds, and bytes are those of the tables that
 //! grow with the input. A stage charges before it allocates or loops, in proportion to what it is about to do.
 //!
-//! Code that cannot return an error calls [`Ledger::note`]. The next [`Ledger::spend`] or [`Ledger::check`] then fails, so
-//! such code may stop early once [`Ledger::is_over`] says so.
+//! Code that cannot return an error calls [`Ledger::note`] and [`Ledger::keep`]. The next [`Ledger::spend`] or
+//! [`Ledger::check`] then fails, so such code may stop early once [`Ledger::is_over`] says so.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -45,13 +45,23 @@ impl Ledger {
     /// # Errors
     /// Once the compilation has passed one of its limits.
     pub(crate) fn hold(&self, bytes: usize) -> Result<(), GrammarError> {
-        self.bytes.set(self.bytes.get().saturating_add(bytes));
+        self.keep(bytes);
         self.check()
+    }
+
+    /// Charges bytes like [`Ledger::hold`] where no error can be returned.
+    pub(crate) fn keep(&self, bytes: usize) {
+        self.bytes.set(self.bytes.get().saturating_add(bytes));
     }
 
     /// Gives back bytes that were [held](Self::hold) and are free now.
     pub(crate) fn release(&self, bytes: usize) {
         self.bytes.set(self.bytes.get().saturating_sub(bytes));
+    }
+
+    /// Gives back all bytes, for a compilation that starts anew.
+    pub(crate) fn release_all(&self) {
+        self.bytes.set(0);
     }
 
     /// Charges steps of work where no error can be returned.

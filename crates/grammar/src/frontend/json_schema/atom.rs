@@ -202,6 +202,34 @@ impl Atom {
         self.array.some_unevaluated.is_some() || self.object.some_unevaluated.is_some()
     }
 
+    /// Whether it asks for names and the values of names, and for nothing else of an object.
+    pub(super) fn asks_for_members_only(&self) -> bool {
+        let ObjectKeywords { properties, required, .. } = &self.object;
+        let rest = ObjectKeywords {
+            properties: Vec::new(),
+            required: Vec::new(),
+            patterns: self.object.patterns.clone(),
+            names: self.object.names.clone(),
+            some: self.object.some.clone(),
+            min_pointer: String::new(),
+            mentioned: Vec::new(),
+            ..self.object
+        };
+        (!properties.is_empty() || !required.is_empty())
+            && rest.is_any()
+            && self.types.has(Types::OBJECT)
+            && self.scalars.is_none()
+            && self.all.is_empty()
+            && self.any.is_empty()
+            && !self.refusals.iter().any(|refusal| refusal.types.has(Types::OBJECT))
+    }
+
+    /// Whether it leaves out some scalars, and asks for nothing else.
+    pub(super) fn only_excludes(&self) -> bool {
+        let rest = Self { excluded: BTreeSet::new(), ..self.clone() };
+        rest.is_any()
+    }
+
     /// No keyword at all: every value.
     pub(super) fn any() -> Self {
         Self {
@@ -219,6 +247,14 @@ impl Atom {
             refusals: Vec::new(),
             silent: false,
         }
+    }
+
+    /// The number of parts that a conjunction with it looks at.
+    pub(super) fn size(&self) -> usize {
+        let lists = self.scalars.as_ref().map_or(0, BTreeSet::len) + self.excluded.len();
+        let object = &self.object;
+        let names = object.properties.len() + object.required.len() + object.mentioned.len();
+        lists + names + object.patterns.len() + object.some.len() + self.array.prefix.len() + self.any.len()
     }
 
     /// Values of some types.
@@ -265,7 +301,7 @@ impl Atom {
 }
 
 impl ArrayKeywords {
-    const fn is_any(&self) -> bool {
+    pub(super) const fn is_any(&self) -> bool {
         let bounds = matches!((self.rest, self.min, self.max), (None, 0, None));
         let counted = self.contains.is_empty() && self.contained.is_empty() && self.unique.is_none();
         let evaluated = self.unevaluated.is_none() && self.some_unevaluated.is_none();
@@ -274,7 +310,7 @@ impl ArrayKeywords {
 }
 
 impl ObjectKeywords {
-    const fn is_any(&self) -> bool {
+    pub(super) const fn is_any(&self) -> bool {
         let named = self.properties.is_empty() && self.patterns.is_empty() && self.names.is_empty();
         let bounds = matches!((self.additional, self.min, self.max), (None, 0, None));
         let evaluated = self.unevaluated.is_none() && self.some_unevaluated.is_none();

@@ -5,13 +5,13 @@ use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::Problem;
+use super::{Problem, child_pointer};
 use super::atom::{Atom, AtomId, Contains, Scalar, SomeMember, Types};
 use super::read::Atoms;
 use super::text::matches;
 use super::unevaluated::{self, Members};
 use crate::error::{Kind, SchemaProblem};
-use crate::machine::json::number::{Bound, NumberRule};
+use crate::machine::json::number::{Bound, NumberRule, normalize};
 use crate::machine::json::program::TextRule;
 use crate::regular::{ExprId, Expressions};
 
@@ -116,7 +116,8 @@ pub(super) fn conjoin(
             scalars = Some(kept.unwrap_or_else(|| values.clone()));
         }
     }
-    let number = conjoin_numbers(atoms, types)?;
+    all.ledger.check()?;
+    let number = conjoin_numbers(ids, atoms, types, all)?;
     let text = conjoin_strings(atoms, &excluded, all);
     let mut conjunction = match scalars {
         Some(mut scalars) => {
@@ -138,6 +139,8 @@ pub(super) fn conjoin(
             object: types.has(Types::OBJECT).then(|| conjoin_objects(ids, &by_id, all)).flatten(),
         },
     };
+    all.ledger.check()?;
+    conjunction.numbers = normalize(conjunction.numbers);
     // Nothing is left of either where a bound is empty; costs find the deeper cases.
     conjunction.array = conjunction.array.filter(|array| array.max.is_none_or(|max| max >= array.min));
     conjunction.object = conjunction.object.filter(|object| object.max.is_none_or(|max| max >= object.min));
@@ -238,9 +241,17 @@ fn without(rule: NumberRule, excluded: &BTreeSet<&Scalar>) -> Vec<NumberRule> {
     gaps
 }
 
-fn conjoin_numbers(atoms: &[Rc<Atom>], types: Types) -> Result<NumberRule, Problem> {
+fn conjoin_numbers(
+    ids: &[AtomId],
+    atoms: &[Rc<Atom>],
+    types: Types,
+    places: &Atoms<'_>,
+) -> Result<NumberRule, Problem> {
     let mut all = NumberRule::ANY;
-    for rule in atoms.iter().map(|atom| &atom.number) {
+    if !types.has(Types::NUMBER) {
+        return Ok(all);
+    }
+    for (&id, rule) in ids.iter().zip(atoms.iter().map(|atom| &atom.number)) {
         all.form = all.form.max(rule.form);
         if let Some(low) = &rule.low {
             all.above(low.clone());
@@ -250,34 +261,24 @@ fn conjoin_numbers(atoms: &[Rc<Atom>], types: Types) -> Result<NumberRule, Probl
         }
         let forms = [all.other_than, rule.other_than].into_iter().flatten();
         all.other_than = forms.min();
-        all.indivisible.extend(
-            rule.indivisible
-                .iter()
-                .filter(|multiple| !all.indivisible.contains(multiple))
-                .copied()
-                .collect::<Vec<_>>(),
-        );
-        if let (Some(a), Some(b)) = (all.multiple_of, rule.multiple_of) {
-            all.multiple_of = a.common(b);
-            if all.multiple_of.is_none() {
-                return too_many_remainders(types);
+        for multiple in &rule.indivisible {
+            if !all.indivisible.contains(multiple) {
+                all.indivisible.push(*multiple);
             }
-        } else {
-            all.multiple_of = all.multiple_of.or(rule.multiple_of);
         }
+        all.multiple_of = match (all.multiple_of, rule.multiple_of) {
+            (Some(a), Some(b)) => Some(a.common(b).ok_or_else(|| too_large_multiple(id, places))?),
+            (a, b) => a.or(b),
+        };
     }
-    if !all.is_countable() {
-        return too_many_remainders(types);
-    }
+    all.indivisible.sort_unstable();
     Ok(all)
 }
 
-fn too_many_remainders(types: Types) -> Result<NumberRule, Problem> {
-    if !types.has(Types::NUMBER) {
-        return Ok(NumberRule::ANY);
-    }
-    let reason = "the divisors that apply together have too large a common multiple";
-    Err(Problem::new("", "multipleOf", SchemaProblem::UnsupportedForm { reason }))
+fn too_large_multiple(id: AtomId, places: &Atoms<'_>) -> Problem {
+    let reason = "the least common multiple of the divisors that apply together has more than 64 bits";
+    let pointer = child_pointer(&places.place(id), "multipleOf");
+    Problem::new(&pointer, "multipleOf", SchemaProblem::UnsupportedForm { reason })
 }
 
 /// The arrays of a conjunction, if any are left.
@@ -341,7 +342,13 @@ fn conjoin_objects(ids: &[AtomId], by_id: &Members<'_>, all: &mut Atoms<'_>) -> 
     let own = objects().flat_map(|object| object.properties.iter().map(|(name, _)| name));
     let names = own.chain(objects().flat_map(|object| object.mentioned.iter().chain(&object.required)));
     let mut met = FxHashSet::default();
+    // Each name is tried against each pattern and each scope.
+    let tries = 1 + sets.scopes.len() + 4 * sets.patterns.len();
     for name in names.filter(|name| met.insert(name.as_str())) {
+        if all.ledger.is_over() {
+            return None;
+        }
+        all.ledger.note(tries * (8 + name.len() / 8));
         let atoms = of_declared(name, &sets, &declared, all);
         let required = required.contains(name.as_str());
         let allowed = matches(&mut all.expressions, sets.names, name);

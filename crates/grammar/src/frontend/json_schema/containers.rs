@@ -14,7 +14,7 @@ use super::atom::{AtomId, Contains, SomeMember};
 use super::build::{Builder, DraftArray, DraftObject};
 use super::conjoin::{ArraySets, ObjectSets};
 use super::solve::LANGUAGE_STATES;
-use super::text::matches;
+
 use crate::error::{GrammarError, SchemaProblem};
 use crate::machine::json::program::{COUNTERS, Counter, Way};
 use crate::machine::json::texts::Texts;
@@ -28,9 +28,6 @@ const DISTINCT: u32 = 64;
 
 /// The most obligations of one object that only undeclared members can meet.
 const OBLIGATIONS: usize = 3;
-
-/// The most alternatives that the obligations of one object may make.
-const ALTERNATIVES: usize = 4096;
 
 impl Builder<'_> {
     pub(super) fn array(&mut self, sets: &ArraySets) -> Result<DraftArray, GrammarError> {
@@ -77,36 +74,7 @@ impl Builder<'_> {
         Ok(ways)
     }
 
-    /// The alternatives of an object: its obligations met by declared members in every possible way.
-    pub(super) fn objects(&mut self, sets: ObjectSets) -> Result<Vec<DraftObject>, GrammarError> {
-        let mut done = Vec::new();
-        let mut open = vec![(sets, 0)];
-        while let Some((sets, settled)) = open.pop() {
-            let Some(obligation) = sets.some.get(settled).cloned() else {
-                done.push(self.object(&sets)?);
-                continue;
-            };
-            for at in 0..sets.members.len() {
-                let member = &sets.members[at];
-                if member.allowed && matches(&mut self.atoms.expressions, obligation.names, &member.name) {
-                    let mut met = sets.clone();
-                    met.some.remove(settled);
-                    met.members[at].required = true;
-                    met.members[at].atoms.push(obligation.atom);
-                    open.push((met, settled));
-                }
-            }
-            open.push((sets, settled + 1));
-            self.spend(1)?;
-            if done.len() + open.len() > ALTERNATIVES {
-                let given = done.len() + open.len();
-                return Err(GrammarError::limit("alternatives", given, ALTERNATIVES));
-            }
-        }
-        Ok(done)
-    }
-
-    fn object(&mut self, sets: &ObjectSets) -> Result<DraftObject, GrammarError> {
+    pub(super) fn object(&mut self, sets: &ObjectSets) -> Result<DraftObject, GrammarError> {
         let mut members = Vec::with_capacity(sets.members.len());
         let mut required = 0;
         for member in &sets.members {
@@ -116,6 +84,8 @@ impl Builder<'_> {
             required += u32::from(member.required);
         }
         self.spend(members.len())?;
+        let names: usize = members.iter().map(|(name, ..)| name.len()).sum();
+        self.atoms.ledger.hold(64 * members.len() + names + size_of::<DraftObject>())?;
         if let Some(obligation) = sets.some.get(OBLIGATIONS) {
             let reason = "too many members that a negation asks for are undeclared";
             let problem = SchemaProblem::UnsupportedForm { reason };

@@ -7,11 +7,11 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Problem;
 use super::atom::{Atom, AtomId, Scalar, Types};
-use super::build::Open;
+use super::choose::Open;
 use super::read::Atoms;
 
 /// The members by which an atom can be told from others: those with listed or excluded values, or none at all.
@@ -31,14 +31,96 @@ impl Atoms<'_> {
                 members.entry(name.clone()).or_default().push(Rc::clone(atom));
             }
         }
-        let required = atoms.iter().flat_map(|atom| &atom.object.required);
-        for member in required.filter_map(|name| members.get(name)) {
-            if is_contradiction(member) {
-                open.types = open.types.without(Types::OBJECT);
-                break;
-            }
+        let required = || atoms.iter().flat_map(|atom| &atom.object.required);
+        self.ledger.spend(4 * (atoms.len() + required().count()))?;
+        let contradicts = |name: &String| members.get(name).is_some_and(|member| is_contradiction(member));
+        if required().any(contradicts) || self.closes_out(&atoms)? {
+            open.types = open.types.without(Types::OBJECT);
         }
         Ok(())
+    }
+
+    /// Whether some atom allows no names but its own, and another requires a name that is none of these.
+    fn closes_out(&mut self, atoms: &[Rc<Atom>]) -> Result<bool, Problem> {
+        for closed in atoms {
+            let Some(additional) = closed.object.additional else { continue };
+            if !closed.object.patterns.is_empty() || !self.get(additional)?.types.is_empty() {
+                continue;
+            }
+            let own: FxHashSet<&str> =
+                closed.object.properties.iter().map(|(name, _)| name.as_str()).collect();
+            let required = || atoms.iter().flat_map(|atom| &atom.object.required);
+            self.ledger.spend(own.len() + 4 * required().count())?;
+            if required().any(|name| !own.contains(name.as_str())) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The required names of a conjunction whose values are listed, with these values.
+    pub(super) fn keys(&mut self, open: &Open) -> Result<FxHashMap<String, Vec<Scalar>>, Problem> {
+        let mut keys: FxHashMap<String, Vec<Scalar>> = FxHashMap::default();
+        let mut required: FxHashSet<String> = FxHashSet::default();
+        for &id in &open.conjunction {
+            required.extend(self.get(id)?.object.required.iter().cloned());
+            self.ledger.spend(4)?;
+        }
+        for &id in &open.conjunction {
+            for (name, atom) in self.marks(id)?.iter() {
+                if let Some(scalars) = atom.scalars.as_ref().filter(|_| required.contains(name)) {
+                    keys.insert(name.clone(), scalars.iter().cloned().collect());
+                }
+            }
+        }
+        Ok(keys)
+    }
+
+    /// Whether one of some atoms certainly holds for all that a conjunction leaves.
+    ///
+    /// It is seen of atoms that ask for members only: names that are required anyway, with values that are listed and
+    /// that the atom does not exclude.
+    pub(super) fn implied(&mut self, open: &Open, branches: &[AtomId]) -> Result<bool, Problem> {
+        if open.types != Types::OBJECT {
+            return Ok(false);
+        }
+        let mut candidates = Vec::new();
+        for &branch in branches {
+            let atom = self.get(branch)?;
+            if atom.asks_for_members_only() {
+                candidates.push(atom);
+            }
+        }
+        if candidates.is_empty() {
+            return Ok(false);
+        }
+        let mut required: FxHashSet<String> = FxHashSet::default();
+        let mut listed: FxHashMap<String, Vec<Rc<Atom>>> = FxHashMap::default();
+        let mut properties: FxHashSet<(String, AtomId)> = FxHashSet::default();
+        for &id in &open.conjunction {
+            let atom = self.get(id)?;
+            self.ledger.spend(4 + 4 * atom.size())?;
+            required.extend(atom.object.required.iter().cloned());
+            properties.extend(atom.object.properties.iter().cloned());
+            for (name, member) in self.marks(id)?.iter().filter(|(_, member)| member.scalars.is_some()) {
+                listed.entry(name.clone()).or_default().push(Rc::clone(member));
+            }
+        }
+        for atom in candidates {
+            let mut holds = atom.object.required.iter().all(|name| required.contains(name));
+            for (name, value) in &atom.object.properties {
+                holds = holds && (properties.contains(&(name.clone(), *value)) || {
+                    let value = self.get(*value)?;
+                    let values = listed.get(name).into_iter().flatten();
+                    value.only_excludes()
+                        && values.filter_map(|atom| atom.scalars.as_ref()).any(|listed| listed.is_disjoint(&value.excluded))
+                });
+            }
+            if holds {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn marks(&mut self, id: AtomId) -> Result<Marks, Problem> {

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::read::Keyword;
 use super::{Problem, child_pointer};
 use crate::error::SchemaProblem;
+use crate::ledger::Ledger;
 
 /// A draft of JSON Schema. Later ones compare greater.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -55,6 +56,7 @@ pub(super) struct Document<'a> {
     /// Whether some keyword depends on what others have evaluated.
     unevaluated: bool,
     nesting: usize,
+    ledger: Rc<Ledger>,
 }
 
 /// The dynamic anchor that `$recursiveAnchor` is; it has the name that no other has.
@@ -83,7 +85,12 @@ const IN_MAP: [&str; 6] =
     ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
 
 impl<'a> Document<'a> {
-    pub(super) fn new(root: &'a Value, remotes: &'a Remotes, nesting: usize) -> Result<Self, Problem> {
+    pub(super) fn new(
+        root: &'a Value,
+        remotes: &'a Remotes,
+        nesting: usize,
+        ledger: &Rc<Ledger>,
+    ) -> Result<Self, Problem> {
         let mut document = Self {
             root,
             remotes,
@@ -93,6 +100,7 @@ impl<'a> Document<'a> {
             scopes: FxHashMap::from_iter([(String::new(), (String::new(), Draft::D2020))]),
             unevaluated: false,
             nesting,
+            ledger: Rc::clone(ledger),
         };
         document.index(root, "", (String::new(), Draft::D2020), 0)?;
         Ok(document)
@@ -110,6 +118,8 @@ impl<'a> Document<'a> {
             return Err(Problem::new(pointer, "schema", SchemaProblem::Nesting { limit: self.nesting }));
         }
         let Value::Object(map) = schema else { return Ok(()) };
+        self.ledger.note(32 + 16 * map.len() + pointer.len() / 8);
+        self.ledger.hold(2 * pointer.len() + scope.0.len() + 160)?;
         let is_resource = depth == 0 || map.contains_key("$id");
         if let Some(uri) = map.get("$schema").and_then(Value::as_str).filter(|_| is_resource) {
             scope.1 = draft(pointer, uri)?;

@@ -25,6 +25,7 @@
 mod array;
 mod atom;
 mod build;
+mod choose;
 mod conjoin;
 mod containers;
 mod contradiction;
@@ -33,6 +34,8 @@ mod format;
 mod logic;
 mod negate;
 mod object;
+mod obligations;
+mod one_of;
 mod options;
 mod read;
 mod scalar;
@@ -44,7 +47,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 use solve::Solved;
 
 pub use document::Remotes;
@@ -52,6 +55,7 @@ pub use options::{Formats, Layout, Order, Profile, SchemaOptions};
 
 use crate::Warning;
 use crate::error::{GrammarError, Kind, SchemaProblem};
+use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::machine::json::JsonProgram;
 
@@ -70,16 +74,23 @@ pub(crate) fn compile(
     options: SchemaOptions,
     limits: &Limits,
 ) -> Result<Compiled, GrammarError> {
-    let mut overlaps = FxHashSet::default();
+    let ledger = Ledger::new(limits);
+    let mut overlaps = FxHashMap::<build::Overlap, atom::Types>::default();
     loop {
-        let document = document::Document::new(schema, remotes, limits.nesting)?;
-        let mut builder = build::Builder::new(document, options, limits, overlaps.clone());
+        ledger.release_all();
+        let document = document::Document::new(schema, remotes, limits.nesting, &ledger)?;
+        let mut builder = build::Builder::new(document, options, limits, &ledger, overlaps.clone());
         let root = builder.build()?;
         let (draft, strings, warnings) = builder.finish();
-        match solve::solve(draft, strings, root, options, limits)? {
+        match solve::solve(draft, strings, root, options, limits, &ledger)? {
             Solved::Program(program) => return Ok(Compiled { program: Arc::new(program), warnings }),
-            // Each time there are more, and there are finitely many pairs of branches.
-            Solved::Overlapping(more) => overlaps.extend(more),
+            // Each time there are more, and there are finitely many pairs of branches and types.
+            Solved::Overlapping(more) => {
+                for (overlap, types) in more {
+                    let known = overlaps.entry(overlap).or_insert(atom::Types::NONE);
+                    *known = *known | types;
+                }
+            }
         }
     }
 }
@@ -91,6 +102,12 @@ struct Problem(Kind);
 impl Problem {
     fn new(pointer: &str, keyword: &str, problem: SchemaProblem) -> Self {
         Self(Kind::Schema { pointer: pointer.to_owned(), keyword: keyword.to_owned(), problem })
+    }
+}
+
+impl From<GrammarError> for Problem {
+    fn from(error: GrammarError) -> Self {
+        Self(error.into_kind())
     }
 }
 

@@ -8,6 +8,8 @@
 
 use std::rc::Rc;
 
+use rustc_hash::{FxHashMap, FxHashSet};
+
 use super::atom::{
     ArrayKeywords, Atom, AtomId, Choice, ChoiceKind, Contains, ObjectKeywords, Refusal, SomeMember, Types,
 };
@@ -143,12 +145,20 @@ impl Atoms<'_> {
         if let Some(max) = object.max {
             push(ObjectKeywords { min: max + 1, min_pointer: self.place(id), ..none() });
         }
-        for name in &object.required {
-            let nothing = self.nothing();
-            push(ObjectKeywords { properties: vec![(name.clone(), nothing)], ..none() });
+        let properties: FxHashMap<&str, AtomId> =
+            object.properties.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+        let required: FxHashSet<&str> = object.required.iter().map(String::as_str).collect();
+        let mut met = FxHashSet::default();
+        for name in object.required.iter().map(String::as_str).filter(|name| met.insert(*name)) {
+            // Absent, or present with another value: one keyword says both.
+            let value = match properties.get(name) {
+                Some(&value) if !self.get(value)?.is_any() => self.negate(value),
+                _ => self.nothing(),
+            };
+            push(ObjectKeywords { properties: vec![(name.to_owned(), value)], ..none() });
         }
         for (name, value) in &object.properties {
-            if !self.get(*value)?.is_any() {
+            if !required.contains(name.as_str()) && !self.get(*value)?.is_any() {
                 let properties = vec![(name.clone(), self.negate(*value))];
                 push(ObjectKeywords { properties, required: vec![name.clone()], ..none() });
             }

@@ -10,6 +10,7 @@ use super::options::Formats;
 use super::{Problem, child_pointer};
 use crate::Warning;
 use crate::error::SchemaProblem;
+use crate::ledger::Ledger;
 use crate::regular::{ExprId, Expressions};
 
 /// All subschemas reached so far, each read once, when it is first needed.
@@ -36,6 +37,11 @@ pub(super) struct Atoms<'a> {
     /// Whether some atom asks for an item or a member that nothing else evaluates.
     pub(super) asks_for_unevaluated: bool,
     unions: FxHashMap<Vec<AtomId>, AtomId>,
+    /// The atoms of all values of some types.
+    pub(super) of_types: FxHashMap<Types, AtomId>,
+    /// The types of which atoms accept every value, as far as it was asked for.
+    pub(super) free_types: FxHashMap<AtomId, Types>,
+    pub(super) ledger: Rc<Ledger>,
     nothing: Option<AtomId>,
     anything: Option<AtomId>,
 }
@@ -123,7 +129,7 @@ impl Keyword<'_> {
 }
 
 impl<'a> Atoms<'a> {
-    pub(super) fn new(document: Document<'a>, formats: Formats) -> Self {
+    pub(super) fn new(document: Document<'a>, formats: Formats, ledger: &Rc<Ledger>) -> Self {
         Self {
             document,
             formats,
@@ -140,6 +146,9 @@ impl<'a> Atoms<'a> {
             marks: FxHashMap::default(),
             asks_for_unevaluated: false,
             unions: FxHashMap::default(),
+            of_types: FxHashMap::default(),
+            free_types: FxHashMap::default(),
+            ledger: Rc::clone(ledger),
             nothing: None,
             anything: None,
         }
@@ -150,10 +159,6 @@ impl<'a> Atoms<'a> {
         (Strings { expressions, formats, places }, self.warnings)
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.slots.len()
-    }
-
     /// The atom of the subschema at a place, come to from the one being read.
     pub(super) fn at(&mut self, place: &str) -> AtomId {
         let scope = self.document.enter(&self.scope, place);
@@ -161,6 +166,9 @@ impl<'a> Atoms<'a> {
         if let Some(&id) = self.by_place.get(&key) {
             return id;
         }
+        // Reading fails as soon as the ledger is over, so what is noted here is bounded.
+        self.ledger.note(64 + place.len() / 8);
+        self.ledger.keep(3 * place.len() + 256);
         let id = self.add_slot(Slot::Unread(key.0.clone(), Rc::clone(&key.1)));
         self.by_place.insert(key, id);
         self.places.insert(id, place.to_owned());
@@ -179,6 +187,7 @@ impl<'a> Atoms<'a> {
     }
 
     pub(super) fn add_slot(&mut self, slot: Slot) -> AtomId {
+        self.ledger.keep(size_of::<Slot>() + size_of::<Atom>());
         self.slots.push(slot);
         self.slots.len() as AtomId - 1
     }
@@ -217,6 +226,7 @@ impl<'a> Atoms<'a> {
     pub(super) fn get(&mut self, id: AtomId) -> Result<Rc<Atom>, Problem> {
         let atom = match &self.slots[id as usize] {
             Slot::Read(atom) => return Ok(Rc::clone(atom)),
+            _ if self.ledger.is_over() => return Err(self.over(id)),
             Slot::Unread(place, scope) => {
                 let (place, scope) = (place.clone(), Rc::clone(scope));
                 let outer = std::mem::replace(&mut self.scope, scope);
@@ -229,6 +239,12 @@ impl<'a> Atoms<'a> {
         let atom = Rc::new(atom);
         self.slots[id as usize] = Slot::Read(Rc::clone(&atom));
         Ok(atom)
+    }
+
+    /// The limit that the ledger is over, at the place of an atom.
+    fn over(&self, id: AtomId) -> Problem {
+        let error = self.ledger.check().err();
+        error.map_or_else(|| self.circular(id), |error| error.at(&self.place(id)).into())
     }
 
     /// Refuses an atom that asks for itself of the same value: `{"$ref": "#"}` says nothing about any value.
@@ -293,6 +309,7 @@ impl<'a> Atoms<'a> {
             }
             let keyword =
                 Keyword { name, value, pointer: child_pointer(pointer, name), siblings: schema, draft };
+            self.ledger.spend(32 + name.len() / 8)?;
             if !in_draft(name, draft) {
                 self.warn(&keyword, "the schema's draft does not have this keyword");
                 continue;

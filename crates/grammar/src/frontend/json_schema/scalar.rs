@@ -14,8 +14,8 @@ use crate::error::SchemaProblem;
 use crate::machine::json::decimal::Decimal;
 use crate::machine::json::number::{Bound, Multiple, NumberForm};
 
-/// The largest number of remainders that `multipleOf` may need.
-const REMAINDERS: u64 = 1 << 16;
+/// Digits after the point of a divisor, at most.
+const PLACES: usize = 18;
 
 impl Atoms<'_> {
     pub(super) fn read_scalar(&mut self, atom: &mut Atom, keyword: &Keyword<'_>) -> Result<(), Problem> {
@@ -203,9 +203,8 @@ fn read_multiple(atom: &mut Atom, keyword: &Keyword<'_>) -> Result<(), Problem> 
         return Err(keyword.malformed("a number above zero"));
     }
     let places = value.fraction.len();
-    let units = value.scaled(places).filter(|&units| units <= REMAINDERS && places <= 15);
-    if let Some(units) = units {
-        atom.number.multiple_of = Some(Multiple { units: units as u32, places: places as u16 });
+    if let Some(units) = value.scaled(places).filter(|_| places <= PLACES) {
+        atom.number.multiple_of = Some(Multiple { units, places: places as u16 });
     } else {
         let reason = "a divisor with so many digits is not supported";
         atom.refusals.push(keyword.refusal(Types::NUMBER, SchemaProblem::UnsupportedForm { reason }));

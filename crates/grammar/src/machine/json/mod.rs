@@ -34,7 +34,7 @@ pub(crate) mod layout;
 pub(crate) mod number;
 pub(crate) mod program;
 mod reading;
-mod residues;
+
 mod rules;
 pub(crate) mod search;
 mod spelling;

@@ -6,17 +6,21 @@ mod distinct;
 mod objects;
 mod scalars;
 
+use std::rc::Rc;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Problem;
+use super::atom::Types;
 use super::build::{Draft, DraftArray, DraftNode, DraftObject, Overlap};
 use super::options::SchemaOptions;
 use super::read::Strings;
 use crate::error::{GrammarError, SchemaProblem};
+use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::machine::json::cost::Cost;
 use crate::machine::json::number::NumberRule;
-use crate::machine::json::program::{FREE, JsonProgram, NodeId, TextRule, Way};
+use crate::machine::json::program::{FREE, JsonProgram, Node, NodeId, TextRule, Way};
 use crate::regular::ExprId;
 use ample::mark_ample;
 
@@ -24,7 +28,7 @@ use ample::mark_ample;
 pub(super) enum Solved {
     Program(JsonProgram),
     /// Some branches of `oneOf`s have values in common: the graph has to be built again with each keeping out the others.
-    Overlapping(Vec<Overlap>),
+    Overlapping(Vec<(Overlap, Types)>),
 }
 
 /// Turns the graph into a program, or reports that nothing satisfies the root.
@@ -34,6 +38,7 @@ pub(super) fn solve(
     root: NodeId,
     options: SchemaOptions,
     limits: &Limits,
+    ledger: &Rc<Ledger>,
 ) -> Result<Solved, GrammarError> {
     let program = JsonProgram {
         nodes: Vec::with_capacity(draft.nodes.len()),
@@ -45,6 +50,7 @@ pub(super) fn solve(
     let mut solver = Solver {
         program,
         limits,
+        ledger: Rc::clone(ledger),
         automata: FxHashMap::default(),
         texts: FxHashMap::from_iter([(TextRule::ANY, FREE)]),
         languages: FxHashMap::default(),
@@ -72,7 +78,8 @@ pub(super) fn solve(
         .exclusions
         .into_iter()
         .filter(|(owner, pair, _)| reached.contains(owner) && !program.nodes[*pair as usize].cost.is_none());
-    let overlapping: Vec<_> = overlapping.map(|(_, _, overlap)| overlap).collect();
+    let overlapping: Vec<_> =
+        overlapping.map(|(_, pair, overlap)| (overlap, types(&program.nodes[pair as usize]))).collect();
     if overlapping.is_empty() { Ok(Solved::Program(program)) } else { Ok(Solved::Overlapping(overlapping)) }
 }
 
@@ -82,6 +89,20 @@ pub(super) const LANGUAGE_STATES: usize = 1 << 14;
 /// How many times the states that the limits allow the languages of one schema may have together: they are built one by
 /// one, and each is small.
 const LANGUAGES: usize = 8;
+
+/// The types of a node's values.
+fn types(node: &Node) -> Types {
+    let strings = !(node.texts.is_empty() && node.languages.is_empty()) || node.words.is_some();
+    let present = [
+        (node.null, Types::NULL),
+        (node.bools.contains(&true), Types::BOOL),
+        (node.number.is_some(), Types::NUMBER),
+        (strings, Types::STRING),
+        (!node.arrays.is_empty(), Types::ARRAY),
+        (!node.objects.is_empty(), Types::OBJECT),
+    ];
+    present.iter().filter(|(present, _)| *present).fold(Types::NONE, |all, &(_, one)| all | one)
+}
 
 /// The nodes that some text leads to.
 fn reached(program: &JsonProgram) -> FxHashSet<NodeId> {
@@ -108,6 +129,7 @@ type Scalars = Vec<Box<[u8]>>;
 struct Solver<'a> {
     program: JsonProgram,
     limits: &'a Limits,
+    ledger: Rc<Ledger>,
     automata: FxHashMap<Vec<NumberRule>, Option<u32>>,
     texts: FxHashMap<TextRule, u32>,
     languages: FxHashMap<ExprId, Option<u32>>,
@@ -143,8 +165,10 @@ impl Solver<'_> {
                     cost.or(&self.array_cost(array)?);
                 }
                 for object in &node.objects {
+                    self.ledger.note(8 * (4 + object.members.len() + object.others.len()));
                     cost.or(&self.object_cost(object));
                 }
+                self.ledger.spend(4)?;
                 if cost != self.program.nodes[id].cost {
                     self.program.nodes[id].cost = cost;
                     changed = true;

@@ -148,7 +148,8 @@ impl Solver<'_> {
         for (at, member) in members.iter().enumerate().rev() {
             next_required[at] = if member.required { at as u32 } else { next_required[at + 1] };
         }
-        self.spend(names.len() + members.len())?;
+        self.ledger.note(8 * (names.len() + members.len()));
+        self.ledger.hold(64 * names.len() + size_of::<Member>() * members.len() + 256)?;
         let DraftObject { labels, obligations, min, max, .. } = *object;
         Ok(ObjectRule { members, others, labels, obligations, min, max, names, next_required })
     }

@@ -1,12 +1,13 @@
 //! What a node allows of numbers and strings.
 
 use super::{LANGUAGE_STATES, Solver};
-use crate::error::GrammarError;
+use crate::error::{GrammarError, SchemaProblem};
+use crate::frontend::json_schema::Problem;
 use crate::frontend::json_schema::build::DraftNode;
 use crate::frontend::json_schema::conjoin::StringSet;
 use crate::frontend::json_schema::read::Strings;
 use crate::machine::json::cost::Cost;
-use crate::machine::json::number::{NumberDfa, NumberRule};
+use crate::machine::json::number::{NumberDfa, NumberError};
 use crate::machine::json::program::{FREE, LanguageRule, Node, TextRule};
 use crate::machine::json::trie::Trie;
 use crate::regular::{ExprId, Expressions};
@@ -23,7 +24,7 @@ impl Solver<'_> {
         for (_, bytes, first) in scalars.iter().filter(|(present, ..)| *present) {
             node.cost.or(&Cost::new(*bytes, *first));
         }
-        node.number = self.number(&draft.numbers)?;
+        node.number = self.number(draft)?;
         if let Some(number) = node.number {
             let (bytes, first) = self.program.numbers[number as usize].closing(0);
             node.cost.or(&Cost::new(bytes, first));
@@ -124,25 +125,41 @@ impl Solver<'_> {
         Ok(id)
     }
 
-    pub(super) fn number(&mut self, rules: &[NumberRule]) -> Result<Option<u32>, GrammarError> {
-        // A rule without any bound makes all others superfluous.
-        let any = rules.iter().position(|rule| *rule == NumberRule::ANY);
-        let rules = any.map_or(rules, |any| &rules[any..=any]);
-        if rules.is_empty() {
+    /// The automaton of a node's numbers, unless there are none.
+    fn number(&mut self, draft: &DraftNode) -> Result<Option<u32>, GrammarError> {
+        if draft.numbers.is_empty() {
             return Ok(None);
         }
-        if let Some(&known) = self.automata.get(rules) {
+        if let Some(&known) = self.automata.get(&draft.numbers) {
             return Ok(known);
         }
-        let limit = self.states_limit().saturating_sub(self.states);
-        let automaton = NumberDfa::new(rules, self.program.profile, limit).map_err(|given| {
-            GrammarError::limit("automaton states", self.states + given, self.states_limit())
-        })?;
+        let automaton = NumberDfa::new(&draft.numbers, self.program.profile, &self.ledger);
+        let automaton = automaton.map_err(|error| self.number_error(error, draft))?;
         let id = automaton.as_ref().map(|_| self.program.numbers.len() as u32);
         self.spend(automaton.as_ref().map_or(0, NumberDfa::len))?;
         self.program.numbers.extend(automaton);
-        self.automata.insert(rules.to_vec(), id);
+        self.automata.insert(draft.numbers.clone(), id);
         Ok(id)
+    }
+
+    fn number_error(&self, error: NumberError, draft: &DraftNode) -> GrammarError {
+        let (what, given, limit) = match error {
+            NumberError::Ledger => match self.ledger.check() {
+                Err(error) => return error,
+                Ok(()) => ("steps of work", 0, 0),
+            },
+            NumberError::CommonMultiple { given, limit } => {
+                ("remainders by the least common multiple of its divisors", given as usize, limit as usize)
+            }
+            NumberError::States { given, limit } => ("states of its automaton of numbers", given, limit),
+        };
+        match &draft.divisor {
+            Some(pointer) => {
+                let problem = SchemaProblem::Limit { what, given, limit };
+                Problem::new(pointer, "multipleOf", problem).into()
+            }
+            None => GrammarError::limit(what, given, limit),
+        }
     }
 
     pub(super) fn text(&mut self, rule: &TextRule) -> u32 {

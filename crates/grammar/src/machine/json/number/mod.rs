@@ -1,35 +1,86 @@
 //! Numbers as automata over their digits.
 //!
-//! A number's text is compared with the bounds digit by digit, on the decimal digits themselves: no arithmetic, so no
-//! rounding. The comparison of an integer part with a bound's is undecided until its length is known, so a state holds
-//! the number of digits (up to one more than the bound has) and the order of the digits so far; in the fraction only the
-//! order is left. States from which no number can be completed are pruned.
+//! The rules of a place are brought into a normal form first ([`normal`]), by arithmetic. What is left becomes an
+//! automaton. A number's text is compared with the bounds digit by digit, on the decimal digits themselves: no arithmetic,
+//! so no rounding. The comparison of an integer part with a bound's is undecided until its length is known, so a state
+//! holds the number of digits (up to one more than the bound has) and the order of the digits so far; in the fraction only
+//! the order is left.
 //!
-//! `multipleOf` adds the remainder of the digits so far to the state.
+//! `multipleOf` needs the remainder of the digits so far. All rules read the same digits, so one remainder by a common
+//! modulus serves all of them ([`residues`]). A state of the automaton is a pair of a *base state*, which knows nothing of
+//! remainders, and a remainder. Transitions of pairs are computed; only the way to the nearest end is stored for each.
 
+mod normal;
+mod residues;
 mod rule;
 mod walk;
 
+pub(crate) use normal::normalize;
 pub(crate) use rule::{Bound, Multiple, NumberForm, NumberRule};
 use rustc_hash::FxHashMap;
-use walk::{Walk, spans};
+use walk::{End, Span, Walk, spans};
 
 use crate::frontend::json_schema::Profile;
+use crate::ledger::Ledger;
+use crate::regular::minimize::{Edge, Incoming, minimize};
+use residues::Residues;
 
 /// Digits of a generated number, so that it is a finite double and reads back as written.
 const GENERATED_DIGITS: usize = 15;
 
-/// A minimal-effort automaton: pruned, not minimised. State 0 is the start.
+/// Pairs of a base state and a remainder.
+const PAIRS: usize = 1 << 21;
+
+/// An automaton whose states are pairs: base state times modulus, plus remainder. Pair 0 is the start.
 #[derive(Clone, Debug)]
 pub(crate) struct NumberDfa {
-    rows: Vec<[u32; CLASSES]>,
-    /// For each state, the bytes to the nearest end of a number, and the first of them.
-    closing: Vec<(u32, u8)>,
+    rows: Vec<Row>,
+    modulus: u32,
+    /// For each pair, the bytes to the nearest end of a number, and the first of them.
+    closing: Vec<(u16, u8)>,
+}
+
+/// By the class of the byte, what becomes of a base state.
+type Row = [Cell; CLASSES];
+
+/// The next base state, shifted by two bits, and what becomes of the remainder; [`Cell::NONE`] for no transition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Cell(u32);
+
+/// What a byte does to the remainder.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Action {
+    Keep = 0,
+    /// A digit is appended.
+    Append = 1,
+    /// It does not matter any longer.
+    Forget = 2,
+}
+
+impl Cell {
+    const NONE: Self = Self(u32::MAX);
+
+    const fn new(to: u32, action: Action) -> Self {
+        Self(to << 2 | action as u32)
+    }
+
+    const fn to(self) -> u32 {
+        self.0 >> 2
+    }
+
+    const fn action(self) -> Action {
+        match self.0 & 3 {
+            0 => Action::Keep,
+            1 => Action::Append,
+            _ => Action::Forget,
+        }
+    }
 }
 
 const CLASSES: usize = 14;
 const CLASS_BYTES: [u8; CLASSES] = *b"0123456789-+.e";
-const NONE: u32 = u32::MAX;
+/// No end can be reached.
+const NONE: u16 = u16::MAX;
 
 const fn class(byte: u8) -> Option<usize> {
     match byte {
@@ -42,30 +93,114 @@ const fn class(byte: u8) -> Option<usize> {
     }
 }
 
+/// Why there is no automaton of some rules.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NumberError {
+    /// The divisors have too large a common multiple.
+    CommonMultiple { given: u64, limit: u64 },
+    /// The automaton has too many states.
+    States { given: usize, limit: usize },
+    /// The ledger is over a limit.
+    Ledger,
+}
+
 impl NumberDfa {
-    /// The union of `rules`; `None` when no number satisfies any of them, and the number of states when it passes `limit`.
-    pub(crate) fn new(rules: &[NumberRule], profile: Profile, limit: usize) -> Result<Option<Self>, usize> {
-        let spans = spans(rules, profile);
+    /// The union of `rules`; `None` when no number satisfies any of them.
+    pub(crate) fn new(
+        rules: &[NumberRule],
+        profile: Profile,
+        ledger: &Ledger,
+    ) -> Result<Option<Self>, NumberError> {
+        let (spans, residues) = spans(rules, profile, ledger)?;
+        let mut base = Base::new(&spans, ledger)?;
+        if residues.modulus > 1 {
+            let Some(small) = base.minimized() else { return Ok(None) };
+            base = small;
+        }
+        let pairs = base.rows.len().saturating_mul(residues.modulus as usize);
+        if pairs > PAIRS {
+            return Err(NumberError::States { given: pairs, limit: PAIRS });
+        }
+        ledger.note(pairs * CLASSES);
+        if ledger.hold(pairs * 16).is_err() {
+            return Err(NumberError::Ledger);
+        }
+        let closing = base.closing(&residues);
+        ledger.release(pairs * 12);
+        let dfa = Self { rows: base.rows, modulus: residues.modulus, closing };
+        Ok((dfa.closing[0].0 != NONE).then_some(dfa))
+    }
+
+    pub(crate) fn step(&self, state: u32, byte: u8) -> Option<u32> {
+        let cell = self.rows[(state / self.modulus) as usize][class(byte)?];
+        if cell == Cell::NONE {
+            return None;
+        }
+        let remainder = match cell.action() {
+            Action::Keep => state % self.modulus,
+            Action::Append => {
+                let digits = u64::from(state % self.modulus) * 10 + u64::from(byte - b'0');
+                (digits % u64::from(self.modulus)) as u32
+            }
+            Action::Forget => 0,
+        };
+        let next = cell.to() * self.modulus + remainder;
+        (self.closing[next as usize].0 != NONE).then_some(next)
+    }
+
+    /// The bytes to the nearest end, zero at one, and the first of them.
+    pub(crate) fn closing(&self, state: u32) -> (u32, u8) {
+        let (len, first) = self.closing[state as usize];
+        (len.into(), first)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.closing.len()
+    }
+}
+
+/// The automaton without remainders. Ends depend on them.
+struct Base {
+    rows: Vec<Row>,
+    ends: Vec<Box<[End]>>,
+}
+
+impl Base {
+    fn new(spans: &[Span], ledger: &Ledger) -> Result<Self, NumberError> {
         let start: Vec<_> = (0..spans.len() as u32).map(Walk::start).collect();
-        let mut ids = FxHashMap::from_iter([(start.clone(), 0u32)]);
+        let mut ids = FxHashMap::from_iter([(start.clone(), 0_u32)]);
         let mut states = vec![start];
-        let (mut rows, mut ends) = (Vec::new(), Vec::new());
+        let mut base = Self { rows: Vec::new(), ends: Vec::new() };
         let mut next = Vec::new();
-        while let Some(state) = states.get(rows.len()).cloned() {
-            ends.push(state.iter().any(|walk| walk.ends(&spans[walk.rule as usize])));
-            let mut row = [NONE; CLASSES];
-            for (class, to) in row.iter_mut().enumerate() {
+        while let Some(state) = states.get(base.rows.len()).cloned() {
+            ledger.note(CLASSES * (4 + 2 * state.len()));
+            let bytes = size_of::<Row>() + 2 * size_of::<Walk>() * state.len() + 96;
+            if ledger.hold(bytes).is_err() {
+                return Err(NumberError::Ledger);
+            }
+            if base.rows.len() >= PAIRS {
+                return Err(NumberError::States { given: states.len(), limit: PAIRS });
+            }
+            base.ends.push(ends(&state, spans));
+            let mut row = [Cell::NONE; CLASSES];
+            for (class, cell) in row.iter_mut().enumerate() {
                 next.clear();
-                let walks = state.iter();
-                next.extend(
-                    walks.filter_map(|walk| walk.step(&spans[walk.rule as usize], CLASS_BYTES[class])),
-                );
-                next.sort_unstable();
-                next.dedup();
+                let mut divides = false;
+                let mut counts = false;
+                for walk in &state {
+                    let span = &spans[walk.rule as usize];
+                    if let Some(after) = walk.step(span, CLASS_BYTES[class]) {
+                        divides |= after.divides(span);
+                        counts |= after.divides(span) && after.counts_digit(walk, span);
+                        next.push(after);
+                    }
+                }
                 if next.is_empty() {
                     continue;
                 }
-                *to = if let Some(&known) = ids.get(&next) {
+                next.sort_unstable();
+                next.dedup();
+                let to = if let Some(&known) = ids.get(&next) {
                     known
                 } else {
                     let id = states.len() as u32;
@@ -73,55 +208,265 @@ impl NumberDfa {
                     states.push(next.clone());
                     id
                 };
+                let action = match (divides, counts && class < 10) {
+                    (false, _) => Action::Forget,
+                    (true, true) => Action::Append,
+                    (true, false) => Action::Keep,
+                };
+                *cell = Cell::new(to, action);
             }
-            rows.push(row);
-            if rows.len() > limit {
-                return Err(rows.len());
-            }
+            base.rows.push(row);
         }
-        Ok(Self::prune(rows, &ends))
+        Ok(base)
     }
 
-    /// Finds the way to the nearest end from every state, and cuts the edges into states that have none.
-    fn prune(mut rows: Vec<[u32; CLASSES]>, ends: &[bool]) -> Option<Self> {
-        let mut parents = vec![Vec::new(); rows.len()];
-        for (from, row) in rows.iter().enumerate() {
-            for (class, &to) in row.iter().enumerate().filter(|&(_, &to)| to != NONE) {
-                parents[to as usize].push((from, CLASS_BYTES[class]));
-            }
-        }
-        let mut closing = vec![(NONE, 0); rows.len()];
-        let mut queue: std::collections::VecDeque<_> = (0..rows.len()).filter(|&state| ends[state]).collect();
-        for &state in &queue {
-            closing[state].0 = 0;
-        }
-        while let Some(state) = queue.pop_front() {
-            for &(from, byte) in &parents[state] {
-                if closing[from].0 == NONE {
-                    closing[from] = (closing[state].0 + 1, byte);
-                    queue.push_back(from);
+    /// States that lead to an end, whatever the remainder.
+    fn live(&self) -> Vec<bool> {
+        let parents = self.parents();
+        let mut live: Vec<bool> = self.ends.iter().map(|ends| !ends.is_empty()).collect();
+        let mut todo: Vec<usize> = (0..live.len()).filter(|&state| live[state]).collect();
+        while let Some(state) = todo.pop() {
+            for &(from, _) in &parents[state] {
+                if !std::mem::replace(&mut live[from], true) {
+                    todo.push(from);
                 }
             }
         }
-        for to in rows.iter_mut().flatten() {
-            if *to != NONE && closing[*to as usize].0 == NONE {
-                *to = NONE;
+        live
+    }
+
+    /// The transitions into each state: where from, and the class of the byte.
+    fn parents(&self) -> Vec<Vec<(usize, usize)>> {
+        let mut parents = vec![Vec::new(); self.rows.len()];
+        for (from, row) in self.rows.iter().enumerate() {
+            for (class, cell) in row.iter().enumerate().filter(|(_, cell)| **cell != Cell::NONE) {
+                parents[cell.to() as usize].push((from, class));
             }
         }
-        (closing[0].0 != NONE).then_some(Self { rows, closing })
+        parents
     }
 
-    pub(crate) fn step(&self, state: u32, byte: u8) -> Option<u32> {
-        let to = self.rows[state as usize][class(byte)?];
-        (to != NONE).then_some(to)
+    /// The same with states merged that no continuation tells apart; `None` where there is no end.
+    fn minimized(self) -> Option<Self> {
+        let live = self.live();
+        if !live[0] {
+            return None;
+        }
+        let mut number = vec![u32::MAX; live.len()];
+        let mut kept = Vec::new();
+        for state in (0..live.len()).filter(|&state| live[state]) {
+            number[state] = kept.len() as u32;
+            kept.push(state);
+        }
+        let mut labels_of = FxHashMap::from_iter([(Box::default(), 0)]);
+        let labels: Vec<u32> = kept
+            .iter()
+            .map(|&state| {
+                let new = labels_of.len() as u32;
+                *labels_of.entry(self.ends[state].clone()).or_insert(new)
+            })
+            .collect();
+        let mut edges = Vec::new();
+        for &state in &kept {
+            for (class, cell) in self.rows[state].iter().enumerate() {
+                if *cell != Cell::NONE && live[cell.to() as usize] {
+                    let letter = class as u32 * 4 + cell.action() as u32;
+                    edges.push(Edge { from: number[state], letter, to: number[cell.to() as usize] });
+                }
+            }
+        }
+        let classes = minimize(&labels, &edges, &Incoming::new(kept.len(), &edges));
+        // The start is 0 again.
+        let mut order = vec![u32::MAX; kept.len()];
+        let mut merged = Self { rows: Vec::new(), ends: Vec::new() };
+        for (at, &class) in classes.iter().enumerate() {
+            if order[class as usize] == u32::MAX {
+                order[class as usize] = merged.rows.len() as u32;
+                merged.rows.push([Cell::NONE; CLASSES]);
+                merged.ends.push(self.ends[kept[at]].clone());
+            }
+        }
+        for edge in edges {
+            let id = |state: u32| order[classes[state as usize] as usize];
+            let action = match edge.letter % 4 {
+                0 => Action::Keep,
+                1 => Action::Append,
+                _ => Action::Forget,
+            };
+            merged.rows[id(edge.from) as usize][edge.letter as usize / 4] = Cell::new(id(edge.to), action);
+        }
+        Some(merged)
     }
 
-    /// The bytes to the nearest end, zero at one, and the first of them.
-    pub(crate) fn closing(&self, state: u32) -> (u32, u8) {
-        self.closing[state as usize]
+    /// For each pair the way to the nearest end, found backwards from the ends.
+    fn closing(&self, residues: &Residues) -> Vec<(u16, u8)> {
+        let modulus = residues.modulus as usize;
+        let parents = self.parents();
+        let before = Before::new(residues);
+        let mut closing = vec![(NONE, 0); self.rows.len() * modulus];
+        let mut queue = std::collections::VecDeque::new();
+        for (state, ends) in self.ends.iter().enumerate().filter(|(_, ends)| !ends.is_empty()) {
+            for remainder in 0..modulus {
+                let accepts = |end: &End| {
+                    let of = |condition| residues.accepts(condition, remainder as u32, end.after_point);
+                    end.condition.is_none_or(of)
+                };
+                if ends.iter().any(accepts) {
+                    closing[state * modulus + remainder].0 = 0;
+                    queue.push_back(state * modulus + remainder);
+                }
+            }
+        }
+        while let Some(pair) = queue.pop_front() {
+            let (state, remainder) = (pair / modulus, pair % modulus);
+            let len = closing[pair].0.saturating_add(1).min(NONE - 1);
+            for &(from, class) in &parents[state] {
+                let mut reach = |before: usize| {
+                    let slot = &mut closing[from * modulus + before];
+                    if slot.0 == NONE {
+                        *slot = (len, CLASS_BYTES[class]);
+                        queue.push_back(from * modulus + before);
+                    }
+                };
+                match self.rows[from][class].action() {
+                    Action::Keep => reach(remainder),
+                    Action::Append => before.of(remainder, class).for_each(reach),
+                    Action::Forget if remainder == 0 => (0..modulus).for_each(reach),
+                    Action::Forget => {}
+                }
+            }
+        }
+        closing
+    }
+}
+
+/// How a number may end in a state, as far as its walks are concerned: always, or by conditions on the remainder.
+fn ends(state: &[Walk], spans: &[Span]) -> Box<[End]> {
+    let mut ends: Vec<_> = state.iter().filter_map(|walk| walk.ends(&spans[walk.rule as usize])).collect();
+    if ends.contains(&End::ALWAYS) {
+        return Box::new([End::ALWAYS]);
+    }
+    ends.sort_unstable();
+    ends.dedup();
+    ends.into()
+}
+
+/// The remainders before a digit, by the remainder after it.
+struct Before {
+    modulus: u64,
+    /// The greatest common divisor of ten and the modulus.
+    common: u64,
+    /// The inverse of ten divided by that divisor, for the modulus divided by it.
+    inverse: u64,
+}
+
+impl Before {
+    fn new(residues: &Residues) -> Self {
+        let modulus = u64::from(residues.modulus);
+        let common = [10, 5, 2, 1].into_iter().find(|divisor| modulus.is_multiple_of(*divisor)).unwrap_or(1);
+        let reduced = modulus / common;
+        let factor = 10 / common;
+        // Few factors are possible, and their inverses are of the form (k * reduced + 1) / factor.
+        let inverse = (0..factor).map(|k| k * reduced + 1).find(|product| product.is_multiple_of(factor));
+        let inverse = inverse.map_or(0, |product| product / factor);
+        Self { modulus, common, inverse }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.rows.len()
+    /// The remainders `before` for which `10 * before + digit` leaves `after`.
+    fn of(&self, after: usize, digit: usize) -> impl Iterator<Item = usize> {
+        let (modulus, common) = (self.modulus, self.common);
+        let difference = (after as u64 + modulus - digit as u64 % modulus) % modulus;
+        let reduced = modulus / common;
+        let solvable = difference.is_multiple_of(common);
+        let first = (difference / common % reduced) * (self.inverse % reduced) % reduced;
+        (0..if solvable { common } else { 0 }).map(move |at| (first + at * reduced) as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Limits;
+
+    #[test]
+    fn finds_the_remainders_before_a_digit() {
+        for modulus in 1..=60_u32 {
+            let residues = Residues { places: 0, modulus, conditions: Vec::new() };
+            let before = Before::new(&residues);
+            for digit in 0..10 {
+                for after in 0..modulus {
+                    let mut found: Vec<_> = before.of(after as usize, digit).collect();
+                    found.sort_unstable();
+                    let expected = (0..modulus).filter(|&rest| residues.after(rest, digit as u8) == after);
+                    let expected: Vec<_> = expected.map(|rest| rest as usize).collect();
+                    assert_eq!(found, expected, "{modulus} {digit} {after}");
+                }
+            }
+        }
+    }
+
+    /// Every text of up to four characters against arithmetic on its value.
+    #[test]
+    fn accepts_what_the_rules_say() {
+        let bound = |units, inclusive| Bound {
+            value: crate::machine::json::decimal::Decimal::from_number(&serde_json::Number::from(units))
+                .expect("an integer"),
+            inclusive,
+        };
+        let of = |units, places| NumberRule { multiple_of: Some(Multiple { units, places }), ..NumberRule::ANY };
+        let rules = [
+            vec![of(3, 0), of(25, 2)],
+            vec![NumberRule { low: Some(bound(10, true)), ..of(7, 0) }, NumberRule { high: Some(bound(-2, false)), ..of(4, 0) }],
+            vec![NumberRule { indivisible: vec![Multiple { units: 5, places: 1 }], high: Some(bound(40, true)), ..NumberRule::ANY }],
+            vec![NumberRule { form: NumberForm::Integer, ..of(15, 1) }, NumberRule { low: Some(bound(90, false)), ..NumberRule::ANY }],
+        ];
+        for rules in rules {
+            let normal = normalize(rules.clone());
+            let ledger = Ledger::new(&Limits::default());
+            let dfa = NumberDfa::new(&normal, Profile::Accept, &ledger).expect("small").expect("some number");
+            let mut texts = vec![String::new()];
+            for at in 0..texts_of_length(4) {
+                let text = texts[at].clone();
+                if text.len() < 4 {
+                    texts.extend("0123456789-.".chars().map(|c| format!("{text}{c}")));
+                }
+                if !is_number(&text) {
+                    continue;
+                }
+                let hundredths = (text.parse::<f64>().expect("a number") * 1000.0).round() as i64;
+                let expected = rules.iter().any(|rule| holds(rule, hundredths));
+                let mut state = Some(0);
+                for byte in text.bytes() {
+                    state = state.and_then(|state| dfa.step(state, byte));
+                }
+                let accepted = state.is_some_and(|state| dfa.closing(state).0 == 0);
+                assert_eq!(accepted, expected, "{text} {rules:?}");
+            }
+        }
+    }
+
+    fn texts_of_length(most: u32) -> usize {
+        (0..=most).map(|len| 12_usize.pow(len)).sum()
+    }
+
+    fn is_number(text: &str) -> bool {
+        let digits = text.strip_prefix('-').unwrap_or(text);
+        serde_json::from_str::<serde_json::Number>(text).is_ok() && !digits.is_empty()
+    }
+
+    /// Whether a number of thousandths satisfies a rule.
+    fn holds(rule: &NumberRule, value: i64) -> bool {
+        let units = |bound: &Bound| {
+            let digits = bound.value.integer.iter().fold(0, |all, &digit| all * 10 + i64::from(digit)) * 1000;
+            if bound.value.negative { -digits } else { digits }
+        };
+        let divides = |multiple: &Multiple| {
+            value % multiple.scaled(3).and_then(|units| i64::try_from(units).ok()).expect("small") == 0
+        };
+        rule.low.as_ref().is_none_or(|low| value > units(low) || low.inclusive && value == units(low))
+            && rule.high.as_ref().is_none_or(|high| value < units(high) || high.inclusive && value == units(high))
+            && rule.multiple_of.as_ref().is_none_or(divides)
+            && !rule.indivisible.iter().any(divides)
+            && (rule.form == NumberForm::Any || value % 1000 == 0)
     }
 }

@@ -1,7 +1,6 @@
 use std::cmp::Ordering;
 
 use crate::machine::json::decimal::Decimal;
-use crate::machine::json::residues::{REMAINDERS, Residues};
 
 /// The numbers that one alternative of a schema allows.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -26,9 +25,9 @@ pub(crate) struct Bound {
 }
 
 /// `units / 10^places`, which every value must be a multiple of.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Multiple {
-    pub(crate) units: u32,
+    pub(crate) units: u64,
     pub(crate) places: u16,
 }
 
@@ -104,34 +103,12 @@ impl NumberRule {
         self.low.is_some() || self.high.is_some() || self.other_than.is_some()
     }
 
-    /// Whether the common multiple of the divisors is small enough to tell all remainders apart.
-    pub(crate) fn is_countable(&self) -> bool {
-        Residues::new(std::iter::once(self)).is_some()
+    pub(crate) const fn has_divisors(&self) -> bool {
+        self.multiple_of.is_some() || !self.indivisible.is_empty()
     }
 
     /// The same apart from the divisors.
     pub(super) fn without_divisors(&self) -> Self {
         Self { multiple_of: None, indivisible: Vec::new(), ..self.clone() }
-    }
-}
-
-impl Multiple {
-    /// The least number that both divide, unless it is too large to count with.
-    pub(crate) fn common(self, other: Self) -> Option<Self> {
-        const fn common_divisor(a: u64, b: u64) -> u64 {
-            if b == 0 { a } else { common_divisor(b, a % b) }
-        }
-        let mut places = self.places.max(other.places);
-        let (a, b) = (self.scaled(places)?, other.scaled(places)?);
-        let mut units = a.checked_mul(b / common_divisor(a, b))?;
-        while places > 0 && units.is_multiple_of(10) {
-            (units, places) = (units / 10, places - 1);
-        }
-        (units <= REMAINDERS).then_some(Self { units: units as u32, places })
-    }
-
-    /// In units of `1 / 10^places`.
-    pub(in crate::machine::json) fn scaled(self, places: u16) -> Option<u64> {
-        u64::from(self.units).checked_mul(10u64.checked_pow(u32::from(places - self.places))?)
     }
 }

@@ -4,32 +4,31 @@ use std::cmp::Ordering;
 
 use rustc_hash::FxHashMap;
 
-use super::{Bound, GENERATED_DIGITS, NumberForm, NumberRule};
+use super::residues::Residues;
+use super::{Bound, GENERATED_DIGITS, NumberError, NumberForm, NumberRule};
 use crate::frontend::json_schema::Profile;
-use crate::machine::json::residues::Residues;
+use crate::ledger::Ledger;
 
-/// The rules with those merged that differ only in their divisors.
-pub(super) fn spans(rules: &[NumberRule], profile: Profile) -> Vec<Span> {
-    let mut groups: Vec<(NumberRule, Vec<&NumberRule>)> = Vec::new();
+/// The rules with those merged that differ only in their divisors, and the conditions on remainders that they have.
+pub(super) fn spans(
+    rules: &[NumberRule],
+    profile: Profile,
+    ledger: &Ledger,
+) -> Result<(Vec<Span>, Residues), NumberError> {
+    let mut bounds: Vec<NumberRule> = Vec::new();
+    let mut groups: Vec<Vec<&NumberRule>> = Vec::new();
     let mut known: FxHashMap<NumberRule, usize> = FxHashMap::default();
     for rule in rules {
-        let bounds = rule.without_divisors();
-        let at = *known.entry(bounds).or_insert_with_key(|bounds| {
-            groups.push((bounds.clone(), Vec::new()));
+        let at = *known.entry(rule.without_divisors()).or_insert_with_key(|key| {
+            bounds.push(key.clone());
+            groups.push(Vec::new());
             groups.len() - 1
         });
-        groups[at].1.push(rule);
+        groups[at].push(rule);
     }
-    let mut spans = Vec::new();
-    for (bounds, group) in groups {
-        if let Some(residues) = Residues::new(group.iter().copied()) {
-            spans.push(Span::new(&bounds, residues, profile));
-        } else {
-            let each = group.into_iter().filter_map(|rule| Residues::new(std::iter::once(rule)));
-            spans.extend(each.map(|residues| Span::new(&bounds, residues, profile)));
-        }
-    }
-    spans
+    let residues = Residues::new(&groups, ledger)?;
+    let spans = bounds.iter().zip(0..).map(|(bounds, group)| Span::new(bounds, &residues, group, profile));
+    Ok((spans.collect(), residues))
 }
 
 /// A rule prepared for comparing magnitudes: one pair of bounds for each sign.
@@ -39,7 +38,7 @@ pub(super) struct Span {
     form: NumberForm,
     other_than: Option<NumberForm>,
     /// Where there is any divisor.
-    residues: Option<Residues>,
+    residues: Option<Divisors>,
     exponent: bool,
     /// Digits in all, where bounded.
     digits: Option<usize>,
@@ -47,6 +46,15 @@ pub(super) struct Span {
     places: Option<u16>,
     /// Whether there is one value only.
     single: bool,
+}
+
+/// What a rule needs to know of its condition on remainders.
+#[derive(Clone, Copy)]
+struct Divisors {
+    condition: u32,
+    places: u16,
+    /// Whether numbers with more places are accepted.
+    beyond: bool,
 }
 
 /// The bounds of a number's absolute value.
@@ -72,15 +80,19 @@ impl Magnitudes {
 }
 
 impl Span {
-    fn new(rule: &NumberRule, residues: Residues, profile: Profile) -> Self {
-        let residues = Some(residues).filter(|residues| !residues.is_any());
+    fn new(rule: &NumberRule, residues: &Residues, condition: u32, profile: Profile) -> Self {
+        let own = &residues.conditions[condition as usize];
+        let divisors = Divisors { condition, places: residues.places, beyond: own.beyond };
+        let divisors = Some(divisors).filter(|_| !own.is_any());
         let bounds = || rule.low.iter().chain(&rule.high);
         let fraction = bounds().map(|bound| bound.value.fraction.len()).max().unwrap_or(0);
         let integer = bounds().map(|bound| bound.value.integer.len().max(1)).max().unwrap_or(0);
-        let places = residues.as_ref().map_or(0, |residues| usize::from(residues.places));
-        let units = residues.as_ref().map_or(0, |residues| residues.modulus().to_string().len());
+        let places = divisors.map_or(0, |divisors| usize::from(divisors.places));
+        let units = divisors.map_or(0, |_| residues.modulus.to_string().len());
         let generate = profile == Profile::Generate;
-        let digits = GENERATED_DIGITS.max(integer + fraction.max(places)).max(units + places);
+        // Beside a bound that is not part of the range, the nearest number may have a digit more than the bound.
+        let open = usize::from(bounds().any(|bound| !bound.inclusive));
+        let digits = GENERATED_DIGITS.max(integer + fraction.max(places) + open).max(units + places);
         let generated_integer = generate && rule.form != NumberForm::Any;
         Self {
             positive: Magnitudes::new(rule.low.as_ref(), rule.high.as_ref(), false),
@@ -90,8 +102,8 @@ impl Span {
             exponent: profile == Profile::Accept
                 && rule.form != NumberForm::Digits
                 && !rule.is_bounded()
-                && residues.is_none(),
-            residues,
+                && divisors.is_none(),
+            residues: divisors,
             digits: generate.then_some(digits),
             places: (generate && rule.literal).then_some(fraction as u16),
             single: rule.low.as_ref().is_some_and(|low| low.inclusive) && rule.low == rule.high,
@@ -132,7 +144,6 @@ pub(super) struct Walk {
     /// Whether all digits are zeros, where that matters: after a minus.
     zero: bool,
     fraction: Fraction,
-    remainder: u32,
 }
 
 /// What the digits after the point have been.
@@ -160,7 +171,6 @@ impl Walk {
             high: equal,
             zero: false,
             fraction: Fraction::Zeros,
-            remainder: 0,
         }
     }
 
@@ -216,19 +226,12 @@ impl Walk {
         Some(())
     }
 
-    fn divide_digit(&mut self, span: &Span, digit: u8) {
-        if let Some(residues) = &span.residues {
-            self.remainder = residues.after(self.remainder, digit);
-        }
-    }
-
     fn integer_digit(&mut self, span: &Span, digit: u8) -> Option<()> {
         let magnitudes = span.magnitudes(self.negative);
         if !magnitudes.possible {
             return None;
         }
         self.count_digit(span, digit)?;
-        self.divide_digit(span, digit);
         if self.phase == Phase::Zero {
             return Some(()); // a lone zero has no significant digit
         }
@@ -248,9 +251,9 @@ impl Walk {
 
     fn fraction_digit(&mut self, span: &Span, digit: u8) -> Option<()> {
         let place = usize::from(self.place);
-        let places = span.residues.as_ref().map_or(usize::MAX, |residues| usize::from(residues.places));
+        let places = span.residues.map_or(usize::MAX, |residues| usize::from(residues.places));
         let beyond = digit != 0 && place >= places;
-        let too_fine = beyond && span.residues.as_ref().is_some_and(|residues| !residues.beyond);
+        let too_fine = beyond && span.residues.is_some_and(|residues| !residues.beyond);
         if too_fine || digit != 0 && span.form == NumberForm::Integer {
             return None;
         }
@@ -264,9 +267,6 @@ impl Walk {
             return None;
         }
         self.count_digit(span, digit)?;
-        if place < places {
-            self.divide_digit(span, digit);
-        }
         let magnitudes = span.magnitudes(self.negative);
         let compare = |order: &mut Ordering, bound: &Option<Bound>| {
             let against = bound.as_ref().and_then(|bound| bound.value.fraction.get(place)).copied();
@@ -276,7 +276,7 @@ impl Walk {
         compare(&mut self.high, &magnitudes.high);
         let decided = self.low.is_ne() && self.high.is_ne();
         let compared = if decided { 0 } else { magnitudes.longest.1 };
-        let divided = span.residues.as_ref().map_or(0, |residues| residues.places);
+        let divided = span.residues.map_or(0, |residues| residues.places);
         let longest = compared.max(divided).max(span.places.unwrap_or(0));
         self.place = (self.place + 1).min(longest);
         Some(())
@@ -294,16 +294,18 @@ impl Walk {
         }
     }
 
-    pub(super) fn ends(&self, span: &Span) -> bool {
+    /// Whether the number may end here, as far as this rule is concerned.
+    pub(super) fn ends(&self, span: &Span) -> Option<End> {
+        let always = Some(End::ALWAYS);
         if self.phase == Phase::ExponentDigits {
-            return true;
+            return always;
         }
         if !matches!(self.phase, Phase::Zero | Phase::Integer | Phase::Fraction) || self.zero {
-            return false;
+            return None;
         }
-        let after_point = if self.phase == Phase::Fraction { usize::from(self.place) } else { 0 };
+        let after_point = if self.phase == Phase::Fraction { self.place } else { 0 };
         let order = |low: bool, bound: &Bound| {
-            let rest = bound.value.fraction.len() > after_point;
+            let rest = bound.value.fraction.len() > usize::from(after_point);
             self.order(span, low).then(if rest { Ordering::Less } else { Ordering::Equal })
         };
         let magnitudes = span.magnitudes(self.negative);
@@ -317,7 +319,17 @@ impl Walk {
             Ordering::Equal => bound.inclusive,
             Ordering::Greater => false,
         });
-        above && below && self.has_form(span) && self.divides(span, after_point)
+        if !(above && below && self.has_form(span)) {
+            return None;
+        }
+        match span.residues {
+            None => always,
+            Some(divisors) if self.fraction == Fraction::Beyond => divisors.beyond.then_some(End::ALWAYS),
+            Some(divisors) => {
+                let after_point = after_point.min(divisors.places);
+                Some(End { condition: Some(divisors.condition), after_point })
+            }
+        }
     }
 
     fn has_form(&self, span: &Span) -> bool {
@@ -329,12 +341,28 @@ impl Walk {
         }
     }
 
-    fn divides(&self, span: &Span, after_point: usize) -> bool {
-        let Some(residues) = &span.residues else { return true };
-        if self.fraction == Fraction::Beyond {
-            residues.beyond
-        } else {
-            residues.accept(self.remainder, after_point)
+    /// Whether the remainder of the digits so far matters.
+    pub(super) fn divides(&self, span: &Span) -> bool {
+        span.residues.is_some() && self.fraction != Fraction::Beyond
+    }
+
+    /// Whether the last digit counts for the remainder, where it matters.
+    pub(super) fn counts_digit(&self, before: &Self, span: &Span) -> bool {
+        match self.phase {
+            Phase::Fraction => span.residues.is_some_and(|divisors| before.place < divisors.places),
+            _ => true,
         }
     }
+}
+
+/// A number may end if its remainder satisfies a condition, and always without one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct End {
+    pub(super) condition: Option<u32>,
+    /// The number of digits after the point.
+    pub(super) after_point: u16,
+}
+
+impl End {
+    pub(super) const ALWAYS: Self = Self { condition: None, after_point: 0 };
 }

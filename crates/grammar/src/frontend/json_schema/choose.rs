@@ -1,0 +1,178 @@
+//! The ways to satisfy a set of atoms, every choice made.
+//!
+//! Choices at one place multiply, so they are cut early: a choice of which a branch holds anyway is dropped, and so is a
+//! branch that contradicts what holds already ([`contradiction`](super::contradiction)).
+
+use std::collections::VecDeque;
+
+use super::atom::{AtomId, Choice, ChoiceKind, Types};
+use super::build::Builder;
+use crate::error::GrammarError;
+use crate::machine::json::program::NodeId;
+
+/// Alternatives that one node may have: the product of its choices.
+const ALTERNATIVES: usize = 4096;
+
+/// A conjunction on the way to an alternative: its choices are still to be made.
+#[derive(Clone)]
+pub(super) struct Open {
+    pub(super) conjunction: Vec<AtomId>,
+    pub(super) types: Types,
+    pub(super) choices: VecDeque<Choice>,
+    /// Whether it matters what has been evaluated.
+    pub(super) unevaluated: bool,
+}
+
+impl Open {
+    pub(super) const fn new(unevaluated: bool) -> Self {
+        Self { conjunction: Vec::new(), types: Types::ALL, choices: VecDeque::new(), unevaluated }
+    }
+
+    /// Bytes that it takes, about.
+    fn bytes(&self) -> usize {
+        64 + 4 * self.conjunction.len() + 64 * self.choices.len()
+    }
+}
+
+impl Choice {
+    /// Whether it matters for a conjunction which of the branches hold.
+    fn counts(&self, open: &Open) -> bool {
+        open.unevaluated && matches!(self.kind, ChoiceKind::Each | ChoiceKind::Optional)
+    }
+
+    /// What is left to choose once one branch holds, of those from an index on: each other may hold too.
+    fn left(&self, open: &Open, from: usize) -> Option<Self> {
+        let branches = self.branches[from..].iter().copied();
+        let branches: Vec<_> = branches.filter(|branch| !open.conjunction.contains(branch)).collect();
+        let some = self.counts(open) && !branches.is_empty();
+        some.then_some(Self { branches, kind: ChoiceKind::Optional })
+    }
+}
+
+impl Builder<'_> {
+    /// The atoms of each way to satisfy all of `key`.
+    pub(super) fn alternatives(
+        &mut self,
+        node: NodeId,
+        key: &[AtomId],
+    ) -> Result<Vec<Vec<AtomId>>, GrammarError> {
+        let known = self.atoms.asks_for_unevaluated;
+        let alternatives = self.choose(node, key)?;
+        if known == self.atoms.asks_for_unevaluated {
+            return Ok(alternatives);
+        }
+        // On the way an atom was read for which each choice has to be exact.
+        self.choose(node, key)
+    }
+
+    fn choose(&mut self, node: NodeId, key: &[AtomId]) -> Result<Vec<Vec<AtomId>>, GrammarError> {
+        let mut done = Vec::new();
+        let mut start = Open::new(self.atoms.asks_for_unevaluated);
+        for &id in key {
+            self.include(&mut start, id)?;
+        }
+        let mut open = vec![start];
+        while let Some(mut partial) = open.pop() {
+            let Some(choice) = partial.choices.pop_front() else {
+                done.push(partial.conjunction);
+                continue;
+            };
+            let exclusive = match &choice.kind {
+                ChoiceKind::One(pointer) if !self.probing => Some(pointer),
+                _ => None,
+            };
+            let possible = match self.possible(&choice, &partial)? {
+                Possible::Held if exclusive.is_none() => {
+                    partial.choices.extend(choice.left(&partial, 0));
+                    open.push(partial);
+                    continue;
+                }
+                Possible::Held => choice.branches.iter().map(|id| partial.conjunction.contains(id)).collect(),
+                Possible::Any => vec![true; choice.branches.len()],
+            };
+            self.spend(4 + partial.conjunction.len() + choice.branches.len())?;
+            if let Some(pointer) = exclusive {
+                self.drop_free_types(&choice.branches, &mut partial)?;
+                self.exclude(node, &partial, &choice.branches, pointer)?;
+            }
+            if choice.kind == ChoiceKind::Optional {
+                let mut none = partial.clone();
+                if self.leave_out(&choice, choice.branches.len(), &mut none)? {
+                    open.push(none);
+                }
+            }
+            for (at, &branch) in choice.branches.iter().enumerate().rev().filter(|&(at, _)| possible[at]) {
+                let mut taken = partial.clone();
+                self.include(&mut taken, branch)?;
+                for mut taken in self.without_overlaps(&choice, at, taken)? {
+                    if self.leave_out(&choice, at, &mut taken)? {
+                        taken.choices.extend(choice.left(&taken, at + 1));
+                        open.push(taken);
+                    }
+                }
+                if done.len() + open.len() > ALTERNATIVES {
+                    return Err(GrammarError::limit("alternatives", done.len() + open.len(), ALTERNATIVES));
+                }
+            }
+            let bytes = open.last().map_or(0, Open::bytes) * (open.len() + done.len());
+            self.atoms.ledger.hold(bytes)?;
+            self.atoms.ledger.release(bytes);
+        }
+        Ok(done)
+    }
+
+    /// Which branches of a choice are to be tried.
+    fn possible(&mut self, choice: &Choice, open: &Open) -> Result<Possible, GrammarError> {
+        if choice.branches.iter().any(|branch| open.conjunction.contains(branch)) {
+            return Ok(Possible::Held);
+        }
+        if !choice.counts(open) && !matches!(choice.kind, ChoiceKind::One(_)) {
+            let implied = self.atoms.implied(open, &choice.branches)?;
+            if implied {
+                return Ok(Possible::Held);
+            }
+        }
+        Ok(Possible::Any)
+    }
+
+    /// Has the branches before an index not hold, where it matters that they do not; returns whether anything is left.
+    fn leave_out(&mut self, choice: &Choice, end: usize, open: &mut Open) -> Result<bool, GrammarError> {
+        if self.atoms.asks_for_unevaluated && choice.counts(open) {
+            for &branch in &choice.branches[..end] {
+                let negation = self.atoms.negate(branch);
+                self.include(open, negation)?;
+            }
+        }
+        if !open.types.is_empty() {
+            self.atoms.narrow(open)?;
+        }
+        Ok(!open.types.is_empty())
+    }
+
+    /// Adds an atom and all that must hold beside it.
+    pub(super) fn include(&mut self, open: &mut Open, id: AtomId) -> Result<(), GrammarError> {
+        let mut todo = vec![id];
+        while let Some(id) = todo.pop() {
+            self.atoms.ledger.spend(4 + open.conjunction.len() / 4)?;
+            if open.conjunction.contains(&id) {
+                continue;
+            }
+            self.atoms.check_grounded(id)?;
+            let atom = self.atoms.get(id)?;
+            open.conjunction.push(id);
+            open.types = open.types & atom.types;
+            open.unevaluated |= atom.has_unevaluated();
+            open.choices.extend(atom.any.iter().cloned());
+            todo.extend(atom.all.iter().rev());
+        }
+        Ok(())
+    }
+}
+
+/// Which branches of a choice may hold.
+enum Possible {
+    /// Some hold already.
+    Held,
+    /// Each may.
+    Any,
+}

@@ -1,0 +1,152 @@
+//! Members that must exist without being named: what the negations of `additionalProperties` and its relatives ask for.
+//!
+//! An obligation is met by one of the declared members, which makes an alternative of the object for each, or by an
+//! undeclared member. Obligations that a required member meets anyway are dropped, and so are those that any way to meet
+//! another one meets too. The obligation with the fewest ways comes first.
+
+use super::atom::{AtomId, SomeMember};
+use super::build::{Builder, DraftObject};
+use super::conjoin::ObjectSets;
+use super::text::matches;
+use super::Problem;
+use crate::error::GrammarError;
+
+/// The most alternatives that the obligations of one object may make.
+const ALTERNATIVES: usize = 4096;
+
+/// An obligation, and the ways to meet it.
+#[derive(Clone)]
+struct Obligation {
+    some: SomeMember,
+    /// The declared members that may meet it, by index.
+    members: Vec<usize>,
+    /// Whether an undeclared member may.
+    undeclared: bool,
+    /// Whether any value does.
+    any_value: bool,
+}
+
+/// An object whose obligations are being met.
+#[derive(Clone)]
+struct Open {
+    sets: ObjectSets,
+    left: Vec<Obligation>,
+    /// Those that an undeclared member is to meet.
+    undeclared: Vec<SomeMember>,
+}
+
+impl Builder<'_> {
+    /// The alternatives of an object: its obligations met in every possible way.
+    pub(super) fn objects(&mut self, mut sets: ObjectSets) -> Result<Vec<DraftObject>, GrammarError> {
+        let some = std::mem::take(&mut sets.some);
+        if some.is_empty() {
+            return Ok(vec![self.object(&sets)?]);
+        }
+        let left = self.obligations(&sets, some)?;
+        let mut done = Vec::new();
+        let mut open = vec![Open { sets, left, undeclared: Vec::new() }];
+        while let Some(mut partial) = open.pop() {
+            if !self.simplify(&mut partial)? {
+                continue;
+            }
+            let Some(obligation) = partial.left.pop() else {
+                partial.sets.some = partial.undeclared;
+                done.push(self.object(&partial.sets)?);
+                continue;
+            };
+            self.spend(4 + (partial.sets.members.len() + partial.left.len()) * obligation.members.len())?;
+            if obligation.undeclared {
+                let mut met = partial.clone();
+                met.undeclared.push(obligation.some.clone());
+                open.push(met);
+            }
+            for &at in &obligation.members {
+                let mut met = partial.clone();
+                let member = &mut met.sets.members[at];
+                member.required = true;
+                if !obligation.any_value && !member.atoms.contains(&obligation.some.atom) {
+                    member.atoms.push(obligation.some.atom);
+                }
+                open.push(met);
+            }
+            let given = done.len() + open.len();
+            if given > ALTERNATIVES {
+                return Err(GrammarError::limit("alternatives", given, ALTERNATIVES));
+            }
+            let bytes = given * (64 * partial.sets.members.len() + 128 * partial.left.len());
+            self.atoms.ledger.hold(bytes)?;
+            self.atoms.ledger.release(bytes);
+        }
+        Ok(done)
+    }
+
+    /// The ways to meet each obligation.
+    fn obligations(
+        &mut self,
+        sets: &ObjectSets,
+        some: Vec<SomeMember>,
+    ) -> Result<Vec<Obligation>, GrammarError> {
+        let mut possible = Vec::with_capacity(sets.members.len());
+        for member in &sets.members {
+            possible.push(member.allowed && !self.has_nothing(&member.atoms)?);
+        }
+        let closed = sets.patterns.is_empty() && self.has_nothing(&sets.of_name(|_| false))?;
+        let mut obligations = Vec::with_capacity(some.len());
+        for some in some {
+            let mut members = Vec::new();
+            for (at, member) in sets.members.iter().enumerate().filter(|&(at, _)| possible[at]) {
+                self.spend(4 + member.name.len())?;
+                if matches(&mut self.atoms.expressions, some.names, &member.name) {
+                    members.push(at);
+                }
+            }
+            let any_value = self.atoms.get(some.atom)?.is_any();
+            obligations.push(Obligation { some, members, undeclared: !closed, any_value });
+        }
+        Ok(obligations)
+    }
+
+    /// Whether no value satisfies some atoms, as far as their types tell.
+    fn has_nothing(&mut self, atoms: &[AtomId]) -> Result<bool, Problem> {
+        for &atom in atoms {
+            if self.atoms.get(atom)?.types.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Drops obligations that are met anyway, and has the one with the fewest ways last. Returns whether all can be met.
+    fn simplify(&self, open: &mut Open) -> Result<bool, GrammarError> {
+        let members = &open.sets.members;
+        open.left.retain(|obligation| {
+            !obligation.members.iter().any(|&at| {
+                let member = &members[at];
+                member.required && (obligation.any_value || member.atoms.contains(&obligation.some.atom))
+            })
+        });
+        open.left.sort_by_key(|obligation| obligation.members.len() + usize::from(obligation.undeclared));
+        let mut kept: Vec<Obligation> = Vec::with_capacity(open.left.len());
+        for obligation in open.left.drain(..) {
+            if obligation.members.is_empty() && !obligation.undeclared {
+                return Ok(false);
+            }
+            self.spend(1 + kept.len())?;
+            if !kept.iter().any(|other| obligation.follows_from(other)) {
+                kept.push(obligation);
+            }
+        }
+        kept.reverse();
+        open.left = kept;
+        Ok(true)
+    }
+}
+
+impl Obligation {
+    /// Whether each way to meet another obligation meets this one.
+    fn follows_from(&self, other: &Self) -> bool {
+        let value = self.any_value || self.some.atom == other.some.atom;
+        let names = !other.undeclared || self.some.names == other.some.names;
+        value && names && other.members.iter().all(|at| self.members.binary_search(at).is_ok())
+    }
+}

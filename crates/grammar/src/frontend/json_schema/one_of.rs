@@ -1,0 +1,252 @@
+//! `oneOf`: branches that no value may satisfy together.
+//!
+//! It is read as `anyOf`, and what two branches may have in common is found out type by type. Types of which two branches
+//! take every value are dropped at once. A property that each of two branches requires, with other constants, tells their
+//! objects apart. What is left is a probe: a node for the values of both. Where the solver finds one, the graph is built
+//! again, and these branches keep each other out, for the types of the values found.
+
+use rustc_hash::FxHashMap;
+
+use super::atom::{Atom, AtomId, Choice, ChoiceKind, Scalar, Types};
+use super::build::{Builder, Overlap};
+use super::choose::Open;
+use super::read::Atoms;
+use super::Problem;
+use crate::error::GrammarError;
+use crate::machine::json::program::NodeId;
+
+/// How deep `allOf`, `$ref` and choices are followed to see whether everything of a type is accepted.
+const DEPTH: usize = 64;
+
+/// What is known of a branch of a `oneOf`.
+struct Branch {
+    types: Types,
+    /// The values of a property by which objects of the branches are told apart.
+    key: Option<Vec<Scalar>>,
+}
+
+impl Builder<'_> {
+    /// Leaves out the types of which more than one branch accepts every value.
+    pub(super) fn drop_free_types(&mut self, branches: &[AtomId], open: &mut Open) -> Result<(), GrammarError> {
+        let (mut once, mut twice) = (Types::NONE, Types::NONE);
+        for &branch in branches {
+            self.atoms.check_grounded(branch)?;
+            let free = self.atoms.free_types(branch, 0)?;
+            twice = twice | (once & free);
+            once = once | free;
+        }
+        let left = open.types.without(twice);
+        if left != open.types {
+            self.restrict(open, left)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps values of some types only.
+    fn restrict(&mut self, open: &mut Open, types: Types) -> Result<(), GrammarError> {
+        let atom = self.atoms.of_types(types);
+        self.include(open, atom)
+    }
+
+    /// Notes that no two branches may have a value in common, beside what holds already.
+    pub(super) fn exclude(
+        &mut self,
+        node: NodeId,
+        open: &Open,
+        branches: &[AtomId],
+        pointer: &str,
+    ) -> Result<(), GrammarError> {
+        let known = self.branches(open, branches)?;
+        for (at, &a) in branches.iter().enumerate() {
+            self.atoms.ledger.spend(4 + at)?;
+            for (before, &b) in branches[..at].iter().enumerate() {
+                let overlap = (pointer.to_owned(), at, before);
+                let found = self.overlaps.get(&overlap).copied().unwrap_or(Types::NONE);
+                let mut types = (known[at].types & known[before].types).without(found);
+                if are_apart(&known[at], &known[before]) {
+                    types = types.without(Types::OBJECT);
+                }
+                if types.is_empty() || (a != b && !self.may_overlap(open, a, b, types)?) {
+                    continue;
+                }
+                let mut pair = open.conjunction.clone();
+                if types != open.types {
+                    pair.push(self.atoms.of_types(types));
+                }
+                pair.extend([b, a]);
+                self.probing = true;
+                let pair = self.node(pair);
+                self.probing = false;
+                self.atoms.ledger.hold(pointer.len() + 64)?;
+                self.draft.exclusions.push((node, pair?, overlap));
+            }
+        }
+        Ok(())
+    }
+
+    /// The types of each branch beside what holds, and the property that tells most of them apart.
+    fn branches(&mut self, open: &Open, branches: &[AtomId]) -> Result<Vec<Branch>, GrammarError> {
+        let mut known = Vec::with_capacity(branches.len());
+        let mut keys: Vec<FxHashMap<String, Vec<Scalar>>> = Vec::with_capacity(branches.len());
+        for &branch in branches {
+            let mut beside = Open { choices: std::collections::VecDeque::new(), ..open.clone() };
+            self.include(&mut beside, branch)?;
+            self.atoms.narrow(&mut beside)?;
+            keys.push(self.atoms.keys(&beside)?);
+            known.push(Branch { types: beside.types, key: None });
+        }
+        let mut counts: FxHashMap<&str, usize> = FxHashMap::default();
+        for name in keys.iter().flat_map(FxHashMap::keys) {
+            *counts.entry(name).or_default() += 1;
+        }
+        let best = counts.iter().max_by_key(|&(name, count)| (count, std::cmp::Reverse(name)));
+        if let Some(name) = best.map(|(name, _)| (*name).to_owned()) {
+            for (branch, mut keys) in known.iter_mut().zip(keys) {
+                branch.key = keys.remove(&name);
+            }
+        }
+        Ok(known)
+    }
+
+    /// What is left of a conjunction with a branch of a `oneOf` where others may not hold, by type: for the types that
+    /// another branch is known to share values of, its negation holds as well.
+    pub(super) fn without_overlaps(
+        &mut self,
+        choice: &Choice,
+        at: usize,
+        taken: Open,
+    ) -> Result<Vec<Open>, GrammarError> {
+        let ChoiceKind::One(pointer) = &choice.kind else { return Ok(vec![taken]) };
+        if self.probing || self.overlaps.is_empty() {
+            return Ok(vec![taken]);
+        }
+        let mut groups: Vec<(Types, Vec<AtomId>)> = vec![(taken.types, Vec::new())];
+        for (other, &branch) in choice.branches.iter().enumerate().filter(|&(other, _)| other != at) {
+            let overlap: Overlap = (pointer.clone(), at.max(other), at.min(other));
+            let Some(&types) = self.overlaps.get(&overlap) else { continue };
+            let mut split = Vec::with_capacity(groups.len() + 1);
+            for (group, mut others) in groups {
+                let (shared, own) = (group & types, group.without(types));
+                if !own.is_empty() {
+                    split.push((own, others.clone()));
+                }
+                if !shared.is_empty() {
+                    others.push(branch);
+                    split.push((shared, others));
+                }
+            }
+            groups = split;
+        }
+        self.spend(choice.branches.len())?;
+        let mut left = Vec::with_capacity(groups.len());
+        for (types, others) in groups {
+            let mut open = taken.clone();
+            if types != open.types {
+                self.restrict(&mut open, types)?;
+            }
+            for other in others {
+                let negation = self.atoms.negate(other);
+                self.include(&mut open, negation)?;
+                if open.types.is_empty() {
+                    break;
+                }
+            }
+            if !open.types.is_empty() {
+                left.push(open);
+            }
+        }
+        Ok(left)
+    }
+
+    /// Whether it cannot be told at once that no value of some types satisfies two branches, beside what holds already.
+    fn may_overlap(
+        &mut self,
+        open: &Open,
+        a: AtomId,
+        b: AtomId,
+        types: Types,
+    ) -> Result<bool, GrammarError> {
+        let mut both = Open { choices: std::collections::VecDeque::new(), ..open.clone() };
+        both.types = both.types & types;
+        self.include(&mut both, a)?;
+        self.include(&mut both, b)?;
+        self.atoms.narrow(&mut both)?;
+        Ok(!both.types.is_empty())
+    }
+}
+
+fn are_apart(a: &Branch, b: &Branch) -> bool {
+    match (&a.key, &b.key) {
+        (Some(a), Some(b)) => !a.iter().any(|value| b.contains(value)),
+        _ => false,
+    }
+}
+
+impl Atoms<'_> {
+    /// The atom of all values of some types.
+    pub(super) fn of_types(&mut self, types: Types) -> AtomId {
+        if let Some(&known) = self.of_types.get(&types) {
+            return known;
+        }
+        let id = self.add(Atom::of(types));
+        self.of_types.insert(types, id);
+        id
+    }
+
+    /// The types of which an atom certainly accepts every value.
+    fn free_types(&mut self, id: AtomId, depth: usize) -> Result<Types, Problem> {
+        if depth > DEPTH {
+            return Ok(Types::NONE);
+        }
+        if let Some(&known) = self.free_types.get(&id) {
+            return Ok(known);
+        }
+        self.ledger.spend(8)?;
+        let atom = self.get(id)?;
+        let mut free = atom.own_free_types();
+        for &part in &atom.all {
+            if free.is_empty() {
+                break;
+            }
+            free = free & self.free_types(part, depth + 1)?;
+        }
+        for choice in &atom.any {
+            let mut some = Types::NONE;
+            if !matches!(choice.kind, ChoiceKind::One(_)) && !free.is_empty() {
+                for &branch in &choice.branches {
+                    some = some | self.free_types(branch, depth + 1)?;
+                }
+            }
+            free = free & some;
+        }
+        self.free_types.insert(id, free);
+        Ok(free)
+    }
+}
+
+impl Atom {
+    /// The types that its own keywords say nothing about.
+    fn own_free_types(&self) -> Types {
+        use crate::machine::json::number::NumberRule;
+        use crate::regular::Expressions;
+        if self.scalars.is_some() {
+            return Types::NONE;
+        }
+        let refused = self.refusals.iter().fold(Types::NONE, |all, refusal| all | refusal.types);
+        let mut free = self.types.without(refused);
+        for scalar in &self.excluded {
+            free = free.without(scalar.types());
+        }
+        let bounded = [
+            (self.number != NumberRule::ANY, Types::NUMBER),
+            ((self.min_length, self.max_length) != (0, None), Types::STRING),
+            (self.text != Expressions::EVERYTHING, Types::STRING),
+            (!self.array.is_any(), Types::ARRAY),
+            (!self.object.is_any(), Types::OBJECT),
+        ];
+        for (_, types) in bounded.into_iter().filter(|(bounded, _)| *bounded) {
+            free = free.without(types);
+        }
+        free
+    }
+}

@@ -1,0 +1,171 @@
+//! Conditions on remainders: what the divisors of several rules say together.
+//!
+//! All rules of a place read the same digits, so one remainder by the least common multiple of their divisors is enough
+//! for all of them. Each rule has a set of the remainders that it accepts. A set may depend on a smaller divisor only;
+//! each is reduced to the smallest modulus that tells the same before the common modulus is taken.
+
+use super::{Multiple, NumberError, NumberRule};
+use crate::ledger::Ledger;
+
+/// The largest least common multiple of divisors.
+const MODULUS: u64 = 1 << 20;
+
+/// Conditions on the remainder of a number by one modulus, in units of `1 / 10^places`.
+#[derive(Debug)]
+pub(super) struct Residues {
+    pub(super) places: u16,
+    /// At least 1.
+    pub(super) modulus: u32,
+    pub(super) conditions: Vec<Condition>,
+}
+
+/// The remainders that satisfy some rules.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Condition {
+    /// By remainder; its length is a divisor of the modulus.
+    accepted: Vec<bool>,
+    /// Whether numbers with more places than that are accepted: no divisor divides them.
+    pub(super) beyond: bool,
+}
+
+impl Residues {
+    /// One condition for each group of rules, that one of its rules holds.
+    pub(super) fn new(groups: &[Vec<&NumberRule>], ledger: &Ledger) -> Result<Self, NumberError> {
+        let rules = || groups.iter().flatten();
+        let divisors = || rules().flat_map(|rule| rule.multiple_of.iter().chain(&rule.indivisible));
+        let places = divisors().map(|divisor| divisor.places).max().unwrap_or(0);
+        let mut modulus = 1;
+        for &divisor in divisors() {
+            let units = divisor.scaled(places).unwrap_or(u64::MAX);
+            modulus = least_common_multiple(modulus, units).unwrap_or(u64::MAX);
+            if modulus > MODULUS {
+                return Err(NumberError::CommonMultiple { given: modulus, limit: MODULUS });
+            }
+        }
+        let mut conditions = Vec::with_capacity(groups.len());
+        for group in groups {
+            conditions.push(Condition::new(group, (places, modulus), ledger)?);
+        }
+        let common = conditions.iter().fold(1, |all, condition: &Condition| {
+            least_common_multiple(all, condition.accepted.len() as u64).unwrap_or(modulus)
+        });
+        Ok(Self { places, modulus: common as u32, conditions })
+    }
+
+    /// The remainder after one more digit.
+    pub(super) const fn after(&self, remainder: u32, digit: u8) -> u32 {
+        ((remainder as u64 * 10 + digit as u64) % self.modulus as u64) as u32
+    }
+
+    /// Whether a number may end with this remainder and this many digits after its point.
+    pub(super) fn accepts(&self, condition: u32, remainder: u32, after_point: u16) -> bool {
+        let missing = self.places.saturating_sub(after_point);
+        let remainder = (0..missing).fold(remainder, |rest, _| self.after(rest, 0));
+        let accepted = &self.conditions[condition as usize].accepted;
+        accepted[remainder as usize % accepted.len()]
+    }
+}
+
+impl Condition {
+    fn new(
+        rules: &[&NumberRule],
+        (places, modulus): (u16, u64),
+        ledger: &Ledger,
+    ) -> Result<Self, NumberError> {
+        let scaled = |divisor: &Multiple| divisor.scaled(places).unwrap_or(u64::MAX);
+        if rules.iter().any(|rule| rule.multiple_of.is_none() && rule.indivisible.is_empty()) {
+            return Ok(Self { accepted: vec![true], beyond: true });
+        }
+        let mut accepted = vec![false; modulus as usize];
+        let mut beyond = false;
+        for rule in rules {
+            let multiple = rule.multiple_of.as_ref().map_or(1, scaled) as usize;
+            let indivisible: Vec<u64> = rule.indivisible.iter().map(scaled).collect();
+            ledger.note((accepted.len() / multiple + 1) * (1 + indivisible.len()));
+            if ledger.is_over() {
+                return Err(NumberError::Ledger);
+            }
+            for remainder in (0..accepted.len()).step_by(multiple) {
+                accepted[remainder] |= indivisible.iter().all(|divisor| remainder as u64 % divisor != 0);
+            }
+            beyond |= rule.multiple_of.is_none();
+        }
+        let mut condition = Self { accepted, beyond };
+        condition.shrink();
+        Ok(condition)
+    }
+
+    /// Takes the smallest modulus that tells the same.
+    fn shrink(&mut self) {
+        let mut rest = self.accepted.len();
+        let mut factor = 2;
+        while rest > 1 {
+            if factor * factor > rest {
+                factor = rest;
+            }
+            if !rest.is_multiple_of(factor) {
+                factor += 1;
+                continue;
+            }
+            rest /= factor;
+            let modulus = self.accepted.len() / factor;
+            let (first, others) = self.accepted.split_at(modulus);
+            if others.chunks(modulus).all(|other| other == first) {
+                self.accepted.truncate(modulus);
+            }
+        }
+    }
+
+    /// Whether every number satisfies it.
+    pub(super) fn is_any(&self) -> bool {
+        self.beyond && self.accepted == [true]
+    }
+
+    #[cfg(test)]
+    fn modulus(&self) -> usize {
+        self.accepted.len()
+    }
+}
+
+pub(super) const fn least_common_multiple(a: u64, b: u64) -> Option<u64> {
+    (a / greatest_common_divisor(a, b)).checked_mul(b)
+}
+
+const fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Limits;
+
+    #[test]
+    fn takes_the_smallest_modulus_that_tells_the_same() {
+        let multiple = |units| Multiple { units, places: 0 };
+        let of = |units| NumberRule { multiple_of: Some(multiple(units)), ..NumberRule::ANY };
+        let not = |units| NumberRule { indivisible: vec![multiple(units)], ..NumberRule::ANY };
+        let residues = |rules: &[NumberRule]| {
+            Residues::new(&[rules.iter().collect()], &Ledger::new(&Limits::default()))
+        };
+        let modulus = |rules: &[NumberRule]| residues(rules).map(|all| all.conditions[0].modulus()).ok();
+        assert_eq!(modulus(&[of(6)]), Some(6));
+        assert_eq!(modulus(&[of(6), of(4)]), Some(12));
+        assert_eq!(modulus(&[of(6), of(3)]), Some(3));
+        assert_eq!(modulus(&[of(7), not(7)]), Some(1));
+        assert!(residues(&[of(7), not(7)]).is_ok_and(|all| all.conditions[0].is_any()));
+        assert_eq!(modulus(&[of(1_000_003), of(3)]), None);
+    }
+
+    #[test]
+    fn has_one_modulus_for_conditions_of_several_groups() {
+        let of = |units, places| NumberRule { multiple_of: Some(Multiple { units, places }), ..NumberRule::ANY };
+        let (three, quarter) = (of(3, 0), of(25, 2));
+        let residues = Residues::new(&[vec![&three], vec![&quarter]], &Ledger::new(&Limits::default()));
+        let residues = residues.expect("a small modulus");
+        assert_eq!((residues.places, residues.modulus), (2, 300));
+        // 4.5, read as 45 with one digit after the point.
+        let (three, quarter) = (residues.accepts(0, 45, 1), residues.accepts(1, 45, 1));
+        assert_eq!((three, quarter), (false, true));
+    }
+}
