@@ -56,7 +56,7 @@ impl Builder<'_> {
     ) -> Result<Vec<Way>, GrammarError> {
         let counts = |at: usize| index >= contains[at].from as usize;
         let mut ways = Vec::new();
-        for bits in 0..1u8 << contains.len() {
+        for bits in 0..1u32 << contains.len() {
             let raised = |at: usize| bits >> at & 1 == 1;
             if (0..contains.len()).any(|at| raised(at) && !counts(at)) {
                 continue;
@@ -126,7 +126,7 @@ impl Builder<'_> {
         meets: &[bool],
     ) -> Result<Vec<Way>, GrammarError> {
         let mut ways = Vec::new();
-        for bits in 0..1u8 << some.len() {
+        for bits in 0..1u32 << some.len() {
             let met = |at: usize| bits >> at & 1 == 1;
             if (0..some.len()).all(|at| meets[at] || !met(at)) {
                 let mut set = base.to_vec();

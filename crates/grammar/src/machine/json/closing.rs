@@ -244,7 +244,7 @@ impl JsonMachine {
     fn cheapest_other(&self, rule: &ObjectRule, meeting: u8, depth: u32) -> Option<u32> {
         let ways =
             rule.others.iter().zip(0..).flat_map(|(ways, label)| ways.iter().map(move |way| (label, way)));
-        let costs = ways.filter(|(_, way)| meeting & !way.bits == 0).filter_map(|(label, way)| {
+        let costs = ways.filter(|(_, way)| way.unmet(meeting) == 0).filter_map(|(label, way)| {
             let name = match rule.labels {
                 Some(labels) => {
                     let texts = &self.program.languages[labels as usize];
@@ -389,7 +389,7 @@ impl Object<'_> {
         }
         let ways = self.rule.others.get(label as usize)?.iter().filter_map(|way| {
             let value = self.machine.after_name(way.node, self.top.depth)?;
-            Some(value.saturating_add(self.after_choice(None, self.pending & !way.bits)?))
+            Some(value.saturating_add(self.after_choice(None, way.unmet(self.pending))?))
         });
         ways.min()
     }

@@ -121,8 +121,15 @@ pub(crate) struct ArrayRule {
 /// obligations that it meets, as bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Way {
-    pub(crate) bits: u8,
+    pub(crate) bits: u32,
     pub(crate) node: NodeId,
+}
+
+impl Way {
+    /// Of some obligations, those that it does not meet.
+    pub(crate) const fn unmet(self, obligations: u8) -> u8 {
+        obligations & !(self.bits as u8)
+    }
 }
 
 /// How many items may satisfy a subschema.
@@ -150,7 +157,7 @@ impl ArrayRule {
     }
 
     /// The counts after an item that raises some, unless that is one too many.
-    pub(crate) fn raise(&self, mut counts: Counts, bits: u8) -> Option<Counts> {
+    pub(crate) fn raise(&self, mut counts: Counts, bits: u32) -> Option<Counts> {
         for (at, counter) in self.counters.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1) {
             if counter.max == Some(counts[at]) {
                 return None;

@@ -416,7 +416,7 @@ impl JsonMachine {
         }
         let members = object.count(members);
         for way in &object.others[label as usize] {
-            let pending = pending & !way.bits;
+            let pending = way.unmet(pending);
             self.push_member(top.parent, Frame::Object { rule, seen, members, pending }, way.node);
         }
     }

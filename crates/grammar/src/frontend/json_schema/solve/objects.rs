@@ -66,7 +66,7 @@ impl Solver<'_> {
     pub(super) fn cheapest_other(&self, object: &DraftObject, meeting: u8) -> Cost {
         let mut cost = Cost::NONE;
         for (label, ways) in object.others.iter().enumerate() {
-            let ways = ways.iter().filter(|way| meeting & !way.bits == 0 && !self.cost(way.node).is_none());
+            let ways = ways.iter().filter(|way| way.unmet(meeting) == 0 && !self.cost(way.node).is_none());
             let mut ways = ways.peekable();
             if ways.peek().is_none() {
                 continue;

@@ -261,7 +261,7 @@ impl Writer<'_> {
                 let key = self.other_name(object, label as u32, states.name)?;
                 for way in others {
                     let value = self.ways(&[*way], &self.name_in(states.name, "value"))?;
-                    let state = (count, next.0, pending & !way.bits, next.1);
+                    let state = (count, next.0, way.unmet(pending), next.1);
                     ways.push((self.member(key.clone(), value)?, state));
                 }
             }
@@ -303,7 +303,7 @@ fn can_end(object: &ObjectRule, (at, members, pending, _): Rest) -> bool {
     least[0] = 0;
     for met in 0..=usize::from(pending) {
         for way in ways() {
-            let next = met | usize::from(way.bits & pending);
+            let next = met | usize::from(pending & !way.unmet(pending));
             least[next] = least[next].min(least[met].saturating_add(1));
         }
     }
