@@ -224,6 +224,15 @@ impl Atom {
             && !self.refusals.iter().any(|refusal| refusal.types.has(Types::OBJECT))
     }
 
+    /// Whether it says something of objects by names of members only, apart from what holds beside it.
+    pub(super) fn says_only_of_members(&self) -> bool {
+        let rest = Self { all: Vec::new(), any: Vec::new(), ..self.clone() };
+        let says_nothing = rest.object.is_any() && rest.object.mentioned.is_empty();
+        let possible = self.types.has(Types::OBJECT) && self.scalars.is_none();
+        let refused = self.refusals.iter().any(|refusal| refusal.types.has(Types::OBJECT));
+        possible && !refused && (says_nothing || rest.asks_for_members_only())
+    }
+
     /// Whether it leaves out some scalars, and asks for nothing else.
     pub(super) fn only_excludes(&self) -> bool {
         let rest = Self { excluded: BTreeSet::new(), ..self.clone() };

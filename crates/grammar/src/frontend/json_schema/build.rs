@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use super::child_pointer;
 use super::atom::{Atom, AtomId, Types};
+use super::child_pointer;
 use super::conjoin::{Conjunction, StringSet, conjoin};
 use super::document::Document;
+use super::groups::{Alternatives, Group};
 use super::options::{Order, SchemaOptions};
 use super::read::{Atoms, Strings};
 use crate::Warning;
@@ -77,6 +78,15 @@ pub(super) struct DraftObject {
     pub(super) min: u32,
     pub(super) min_pointer: String,
     pub(super) max: Option<u32>,
+    pub(super) groups: Vec<DraftGroup>,
+}
+
+/// Members of an object that depend on each other, by their indexes.
+#[derive(PartialEq, Eq, Hash)]
+pub(super) struct DraftGroup {
+    pub(super) members: Vec<u32>,
+    /// For each alternative, what each member is, and whether it is required.
+    pub(super) alternatives: Vec<Vec<(NodeId, bool)>>,
 }
 
 pub(super) struct Builder<'a> {
@@ -137,8 +147,12 @@ impl<'a> Builder<'a> {
     /// Gives a node its content.
     fn fill(&mut self, node: NodeId, atoms: &[AtomId]) -> Result<(), GrammarError> {
         let mut known: [Known; 4] = Default::default();
-        for alternative in self.alternatives(node, atoms)? {
-            self.add_alternative(node, &alternative, &mut known)?;
+        let Alternatives { plain, grouped, groups } = self.alternatives(node, atoms)?;
+        for alternative in plain {
+            self.add_alternative(node, &alternative, &[], &mut known)?;
+        }
+        for alternative in grouped {
+            self.add_alternative(node, &alternative, &groups, &mut known)?;
         }
         let numbers = &mut self.draft.nodes[node as usize].numbers;
         *numbers = normalize(std::mem::take(numbers));
@@ -194,6 +208,7 @@ impl<'a> Builder<'a> {
         &mut self,
         node: NodeId,
         alternative: &[AtomId],
+        groups: &[Group],
         known: &mut [Known; 4],
     ) -> Result<(), GrammarError> {
         let mut atoms: Vec<Rc<Atom>> = Vec::with_capacity(alternative.len());
@@ -203,9 +218,9 @@ impl<'a> Builder<'a> {
         let size: usize = atoms.iter().map(|atom| atom.size()).sum();
         self.spend(4 + size)?;
         let Conjunction { null, bools, numbers, text, words, array, object } =
-            conjoin(alternative, &atoms, &mut self.atoms)?;
+            conjoin(alternative, &atoms, groups, &mut self.atoms)?;
         let array = array.map(|array| self.array(&array)).transpose()?;
-        let objects = object.map(|object| self.objects(object)).transpose()?;
+        let objects = object.map(|object| self.objects(object, groups)).transpose()?;
         let divided = alternative.iter().zip(&atoms).find(|(_, atom)| atom.number.has_divisors());
         let divisor = divided.filter(|_| !numbers.is_empty()).map(|(&id, _)| self.atoms.place(id));
         let node = &mut self.draft.nodes[node as usize];

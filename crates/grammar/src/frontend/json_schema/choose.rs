@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use super::atom::{AtomId, Choice, ChoiceKind, Types};
 use super::build::Builder;
+use super::groups::Alternatives;
 use crate::error::GrammarError;
 use crate::machine::json::program::NodeId;
 
@@ -55,7 +56,7 @@ impl Builder<'_> {
         &mut self,
         node: NodeId,
         key: &[AtomId],
-    ) -> Result<Vec<Vec<AtomId>>, GrammarError> {
+    ) -> Result<Alternatives, GrammarError> {
         let known = self.atoms.asks_for_unevaluated;
         let alternatives = self.choose(node, key)?;
         if known == self.atoms.asks_for_unevaluated {
@@ -65,12 +66,20 @@ impl Builder<'_> {
         self.choose(node, key)
     }
 
-    fn choose(&mut self, node: NodeId, key: &[AtomId]) -> Result<Vec<Vec<AtomId>>, GrammarError> {
-        let mut done = Vec::new();
+    fn choose(&mut self, node: NodeId, key: &[AtomId]) -> Result<Alternatives, GrammarError> {
         let mut start = Open::new(self.atoms.asks_for_unevaluated);
         for &id in key {
             self.include(&mut start, id)?;
         }
+        if let Some(grouped) = self.grouped(node, &start)? {
+            return Ok(grouped);
+        }
+        Ok(Alternatives { plain: self.expand(node, start)?, ..Alternatives::default() })
+    }
+
+    /// Every way to make the choices of a conjunction.
+    pub(super) fn expand(&mut self, node: NodeId, start: Open) -> Result<Vec<Vec<AtomId>>, GrammarError> {
+        let mut done = Vec::new();
         let mut open = vec![start];
         while let Some(mut partial) = open.pop() {
             let Some(choice) = partial.choices.pop_front() else {

@@ -5,11 +5,12 @@ use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Problem, child_pointer};
 use super::atom::{Atom, AtomId, Contains, Scalar, SomeMember, Types};
+use super::groups::Group;
 use super::read::Atoms;
 use super::text::matches;
 use super::unevaluated::{self, Members};
+use super::{Problem, child_pointer};
 use crate::error::{Kind, SchemaProblem};
 use crate::machine::json::number::{Bound, NumberRule, normalize};
 use crate::machine::json::program::TextRule;
@@ -102,6 +103,7 @@ impl ObjectSets {
 pub(super) fn conjoin(
     ids: &[AtomId],
     atoms: &[Rc<Atom>],
+    groups: &[Group],
     all: &mut Atoms<'_>,
 ) -> Result<Conjunction, Problem> {
     let by_id: Members<'_> = ids.iter().copied().zip(atoms).collect();
@@ -136,7 +138,7 @@ pub(super) fn conjoin(
             }),
             words: Vec::new(),
             array: types.has(Types::ARRAY).then(|| conjoin_arrays(ids, &by_id, all)).flatten(),
-            object: types.has(Types::OBJECT).then(|| conjoin_objects(ids, &by_id, all)).flatten(),
+            object: types.has(Types::OBJECT).then(|| conjoin_objects(ids, &by_id, groups, all)).flatten(),
         },
     };
     all.ledger.check()?;
@@ -302,7 +304,12 @@ fn conjoin_arrays(ids: &[AtomId], by_id: &Members<'_>, all: &mut Atoms<'_>) -> O
 }
 
 /// The objects of a conjunction, if any are left.
-fn conjoin_objects(ids: &[AtomId], by_id: &Members<'_>, all: &mut Atoms<'_>) -> Option<ObjectSets> {
+fn conjoin_objects(
+    ids: &[AtomId],
+    by_id: &Members<'_>,
+    groups: &[Group],
+    all: &mut Atoms<'_>,
+) -> Option<ObjectSets> {
     let some = unevaluated::some_properties(by_id, ids, all)?;
     let objects = || ids.iter().map(|id| &by_id[id].object);
     let mut patterns: Vec<ExprId> = Vec::new();
@@ -341,6 +348,7 @@ fn conjoin_objects(ids: &[AtomId], by_id: &Members<'_>, all: &mut Atoms<'_>) -> 
         objects().flat_map(|object| object.required.iter().map(String::as_str)).collect();
     let own = objects().flat_map(|object| object.properties.iter().map(|(name, _)| name));
     let names = own.chain(objects().flat_map(|object| object.mentioned.iter().chain(&object.required)));
+    let names = names.chain(groups.iter().flat_map(|group| &group.names));
     let mut met = FxHashSet::default();
     // Each name is tried against each pattern and each scope.
     let tries = 1 + sets.scopes.len() + 4 * sets.patterns.len();

@@ -7,12 +7,13 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Problem;
 use super::atom::{AtomId, Contains, SomeMember};
-use super::build::{Builder, DraftArray, DraftObject};
+use super::build::{Builder, DraftArray, DraftGroup, DraftObject};
 use super::conjoin::{ArraySets, ObjectSets};
+use super::groups::Group;
 use super::solve::LANGUAGE_STATES;
 
 use crate::error::{GrammarError, SchemaProblem};
@@ -74,7 +75,11 @@ impl Builder<'_> {
         Ok(ways)
     }
 
-    pub(super) fn object(&mut self, sets: &ObjectSets) -> Result<DraftObject, GrammarError> {
+    pub(super) fn object(
+        &mut self,
+        sets: &ObjectSets,
+        groups: &[Group],
+    ) -> Result<DraftObject, GrammarError> {
         let mut members = Vec::with_capacity(sets.members.len());
         let mut required = 0;
         for member in &sets.members {
@@ -95,7 +100,42 @@ impl Builder<'_> {
         let min = if sets.min <= required { 0 } else { sets.min };
         let obligations = (1u8 << sets.some.len()) - 1;
         let min_pointer = sets.min_pointer.clone();
-        Ok(DraftObject { members, others, labels, obligations, min, min_pointer, max: sets.max })
+        let groups = self.groups(sets, groups)?;
+        Ok(DraftObject { members, others, labels, obligations, min, min_pointer, max: sets.max, groups })
+    }
+
+    /// What the members of each group are, by alternative.
+    fn groups(&mut self, sets: &ObjectSets, groups: &[Group]) -> Result<Vec<DraftGroup>, GrammarError> {
+        let indexes: FxHashMap<&str, u32> =
+            sets.members.iter().map(|member| member.name.as_str()).zip(0..).collect();
+        let mut drafts = Vec::with_capacity(groups.len());
+        for group in groups {
+            let mut members: Vec<u32> =
+                group.names.iter().filter_map(|name| indexes.get(name.as_str()).copied()).collect();
+            members.sort_unstable();
+            let mut alternatives = Vec::with_capacity(group.alternatives.len());
+            for atoms in &group.alternatives {
+                let mut alternative = Vec::with_capacity(members.len());
+                for &index in &members {
+                    let member = &sets.members[index as usize];
+                    let (mut set, mut required) = (member.atoms.clone(), member.required);
+                    for &atom in atoms {
+                        let atom = self.atoms.get(atom)?;
+                        self.spend(atom.object.properties.len() + atom.object.required.len())?;
+                        let own = atom.object.properties.iter().filter(|(name, _)| *name == member.name);
+                        set.extend(own.map(|&(_, value)| value));
+                        required |= atom.object.required.contains(&member.name);
+                    }
+                    if !member.allowed {
+                        set = vec![self.atoms.nothing()];
+                    }
+                    alternative.push((self.node(set)?, required));
+                }
+                alternatives.push(alternative);
+            }
+            drafts.push(DraftGroup { members, alternatives });
+        }
+        Ok(drafts)
     }
 
     /// What undeclared members are, by the label of their names, and the language that gives the labels.

@@ -109,12 +109,15 @@ impl Atoms<'_> {
         for atom in candidates {
             let mut holds = atom.object.required.iter().all(|name| required.contains(name));
             for (name, value) in &atom.object.properties {
-                holds = holds && (properties.contains(&(name.clone(), *value)) || {
-                    let value = self.get(*value)?;
-                    let values = listed.get(name).into_iter().flatten();
-                    value.only_excludes()
-                        && values.filter_map(|atom| atom.scalars.as_ref()).any(|listed| listed.is_disjoint(&value.excluded))
-                });
+                holds = holds
+                    && (properties.contains(&(name.clone(), *value)) || {
+                        let value = self.get(*value)?;
+                        let values = listed.get(name).into_iter().flatten();
+                        value.only_excludes()
+                            && values
+                                .filter_map(|atom| atom.scalars.as_ref())
+                                .any(|listed| listed.is_disjoint(&value.excluded))
+                    });
             }
             if holds {
                 return Ok(true);

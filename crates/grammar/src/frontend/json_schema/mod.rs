@@ -31,6 +31,7 @@ mod containers;
 mod contradiction;
 mod document;
 mod format;
+mod groups;
 mod logic;
 mod negate;
 mod object;

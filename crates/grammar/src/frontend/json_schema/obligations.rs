@@ -4,11 +4,12 @@
 //! undeclared member. Obligations that a required member meets anyway are dropped, and so are those that any way to meet
 //! another one meets too. The obligation with the fewest ways comes first.
 
+use super::Problem;
 use super::atom::{AtomId, SomeMember};
 use super::build::{Builder, DraftObject};
 use super::conjoin::ObjectSets;
+use super::groups::Group;
 use super::text::matches;
-use super::Problem;
 use crate::error::GrammarError;
 
 /// The most alternatives that the obligations of one object may make.
@@ -37,10 +38,14 @@ struct Open {
 
 impl Builder<'_> {
     /// The alternatives of an object: its obligations met in every possible way.
-    pub(super) fn objects(&mut self, mut sets: ObjectSets) -> Result<Vec<DraftObject>, GrammarError> {
+    pub(super) fn objects(
+        &mut self,
+        mut sets: ObjectSets,
+        groups: &[Group],
+    ) -> Result<Vec<DraftObject>, GrammarError> {
         let some = std::mem::take(&mut sets.some);
         if some.is_empty() {
-            return Ok(vec![self.object(&sets)?]);
+            return Ok(vec![self.object(&sets, groups)?]);
         }
         let left = self.obligations(&sets, some)?;
         let mut done = Vec::new();
@@ -51,7 +56,7 @@ impl Builder<'_> {
             }
             let Some(obligation) = partial.left.pop() else {
                 partial.sets.some = partial.undeclared;
-                done.push(self.object(&partial.sets)?);
+                done.push(self.object(&partial.sets, &[])?);
                 continue;
             };
             self.spend(4 + (partial.sets.members.len() + partial.left.len()) * obligation.members.len())?;

@@ -7,11 +7,11 @@
 
 use rustc_hash::FxHashMap;
 
+use super::Problem;
 use super::atom::{Atom, AtomId, Choice, ChoiceKind, Scalar, Types};
 use super::build::{Builder, Overlap};
 use super::choose::Open;
 use super::read::Atoms;
-use super::Problem;
 use crate::error::GrammarError;
 use crate::machine::json::program::NodeId;
 
@@ -27,7 +27,11 @@ struct Branch {
 
 impl Builder<'_> {
     /// Leaves out the types of which more than one branch accepts every value.
-    pub(super) fn drop_free_types(&mut self, branches: &[AtomId], open: &mut Open) -> Result<(), GrammarError> {
+    pub(super) fn drop_free_types(
+        &mut self,
+        branches: &[AtomId],
+        open: &mut Open,
+    ) -> Result<(), GrammarError> {
         let (mut once, mut twice) = (Types::NONE, Types::NONE);
         for &branch in branches {
             self.atoms.check_grounded(branch)?;
@@ -43,7 +47,7 @@ impl Builder<'_> {
     }
 
     /// Keeps values of some types only.
-    fn restrict(&mut self, open: &mut Open, types: Types) -> Result<(), GrammarError> {
+    pub(super) fn restrict(&mut self, open: &mut Open, types: Types) -> Result<(), GrammarError> {
         let atom = self.atoms.of_types(types);
         self.include(open, atom)
     }
@@ -159,13 +163,7 @@ impl Builder<'_> {
     }
 
     /// Whether it cannot be told at once that no value of some types satisfies two branches, beside what holds already.
-    fn may_overlap(
-        &mut self,
-        open: &Open,
-        a: AtomId,
-        b: AtomId,
-        types: Types,
-    ) -> Result<bool, GrammarError> {
+    fn may_overlap(&mut self, open: &Open, a: AtomId, b: AtomId, types: Types) -> Result<bool, GrammarError> {
         let mut both = Open { choices: std::collections::VecDeque::new(), ..open.clone() };
         both.types = both.types & types;
         self.include(&mut both, a)?;

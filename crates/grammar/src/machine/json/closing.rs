@@ -178,6 +178,9 @@ impl JsonMachine {
         (members, pending): (u32, u8),
         depth: u32,
     ) -> Option<u32> {
+        if !rule.groups.is_empty() {
+            return self.after_grouped(rule, seen, self.interner.set(members), depth);
+        }
         let mut total = self.program.spacing.bracket.least_at(depth - 1) + 1;
         let mut required = 0;
         let mut optional = Vec::new();
@@ -198,6 +201,23 @@ impl JsonMachine {
             covers.filter_map(|(cover, met)| Some(cover?.saturating_add(after_required(met)?))).min()
         };
         Some(total.saturating_add(rest?))
+    }
+
+    /// The same for an object with groups, of which some alternatives are out.
+    fn after_grouped(
+        &self,
+        rule: &ObjectRule,
+        seen: impl Fn(usize) -> bool,
+        out: &[u64],
+        depth: u32,
+    ) -> Option<u32> {
+        let mut total = self.program.spacing.bracket.least_at(depth - 1) + 1;
+        for (_, member) in rule.members.iter().enumerate().filter(|&(index, _)| !seen(index)) {
+            if member.required {
+                total = total.saturating_add(self.member(member, depth)?);
+            }
+        }
+        Some(total.saturating_add(self.after_groups(rule, out, seen, depth)?))
     }
 
     /// The least that the members cost that are missing to the least number, when `members` are or will be there.
@@ -258,7 +278,7 @@ impl JsonMachine {
     }
 
     /// A comma and a whole member.
-    fn member(&self, member: &Member, depth: u32) -> Option<u32> {
+    pub(super) fn member(&self, member: &Member, depth: u32) -> Option<u32> {
         self.member_text(member.name_len, member.node?, depth)
     }
 
@@ -369,8 +389,11 @@ impl Object<'_> {
     fn nearest(&self, at: u32) -> Option<Shortest> {
         let below = self.rule.names.words_below(at).filter_map(|(index, rest)| {
             let index = index as usize;
-            if !self.machine.may_follow(self.rule, self.seen, index) {
+            if !self.machine.may_follow(self.rule, (self.seen, self.members), index) {
                 return None;
+            }
+            if !self.rule.groups.is_empty() {
+                return Some(rest.then(self.after_grouped_name(index)?));
             }
             let member = &self.rule.members[index];
             let value = self.machine.after_name(member.node?, self.top.depth)?;
@@ -394,21 +417,50 @@ impl Object<'_> {
         ways.min()
     }
 
+    /// From the closing quote of a declared name to the end of the object, where members depend on each other.
+    fn after_grouped_name(&self, index: usize) -> Option<u32> {
+        let out = self.machine.interner.set(self.members);
+        let nodes = self.machine.nodes_of(self.rule, out, index);
+        let ways = nodes.into_iter().filter_map(|node| {
+            let value = self.machine.after_name(node, self.top.depth)?;
+            let after = self.machine.out_after(self.rule, (self.seen, out), Some((index, node)))?;
+            Some(value.saturating_add(self.after_choice_with(Some(index), &after)?))
+        });
+        ways.min()
+    }
+
+    /// From the end of the value of a chosen member to the end of the object, where some alternatives are out then.
+    fn after_choice_with(&self, index: Option<usize>, out: &[u64]) -> Option<u32> {
+        let seen = |other| self.is_skipped(index, other);
+        self.machine.after_grouped(self.rule, seen, out, self.top.depth)
+    }
+
     /// From the end of the value of a chosen member to the end of the object.
     fn after_choice(&self, index: Option<usize>, pending: u8) -> Option<u32> {
         let depth = self.top.depth;
+        if !self.rule.groups.is_empty() {
+            let out = self.machine.interner.set(self.members);
+            let chosen = index.and_then(|index| Some((index, self.rule.members[index].node?)));
+            let after = self.machine.out_after(self.rule, (self.seen, out), chosen)?;
+            return self.after_choice_with(index, &after);
+        }
         if !self.rule.counts() && self.pending == 0 {
             let required = index.map(|index| &self.rule.members[index]).filter(|member| member.required);
             let paid = required.map_or(Some(0), |member| self.machine.member(member, depth))?;
             return Some(self.top.own - paid);
         }
-        let after_declared = index.is_none() && self.machine.program.order == Order::Declared;
-        let skipped = |other: usize| match (index, self.machine.program.order) {
-            (Some(index), Order::Declared) => other <= index,
-            (Some(index), Order::Any) => other == index || self.machine.has_seen(self.seen, other),
-            (None, _) => after_declared || self.machine.has_seen(self.seen, other),
-        };
+        let skipped = |other: usize| self.is_skipped(index, other);
         self.machine.after_member(self.rule, skipped, (self.members + 1, pending), depth)
+    }
+
+    /// Whether a declared member does not come any more once one has been chosen, or an undeclared one.
+    fn is_skipped(&self, chosen: Option<usize>, other: usize) -> bool {
+        match (chosen, self.machine.program.order) {
+            (Some(chosen), Order::Declared) => other <= chosen,
+            (Some(chosen), Order::Any) => other == chosen || self.machine.has_seen(self.seen, other),
+            (None, Order::Declared) => true,
+            (None, Order::Any) => self.machine.has_seen(self.seen, other),
+        }
     }
 }
 
@@ -421,9 +473,15 @@ impl JsonMachine {
     }
 
     /// Whether a declared member may come next.
-    pub(super) fn may_follow(&self, rule: &ObjectRule, seen: u32, index: usize) -> bool {
+    pub(super) fn may_follow(&self, rule: &ObjectRule, (seen, members): (u32, u32), index: usize) -> bool {
         let in_order =
             self.program.order == Order::Any || index <= rule.next_required[seen as usize] as usize;
-        in_order && rule.members[index].node.is_some() && !self.has_seen(seen, index)
+        let possible = in_order && rule.members[index].node.is_some() && !self.has_seen(seen, index);
+        if !possible || rule.groups.is_empty() {
+            return possible;
+        }
+        let out = self.interner.set(members);
+        let mut nodes = self.nodes_of(rule, out, index).into_iter();
+        nodes.any(|node| self.out_after(rule, (seen, out), Some((index, node))).is_some())
     }
 }

@@ -87,10 +87,12 @@ impl JsonMachine {
 
     /// The names that a member may have, from a place in one.
     fn names(&self, stack: StackId, (at, other): (u32, u32), start: &str, lines: &mut Vec<String>) {
-        let Some(Frame::Object { rule, seen, .. }) = self.interner.stack(stack).frame else { return };
+        let Some(Frame::Object { rule, seen, members, .. }) = self.interner.stack(stack).frame else {
+            return;
+        };
         let object = &self.program.objects[rule as usize];
         if at != OUTSIDE {
-            let free = |index: u32| self.may_follow(object, seen, index as usize);
+            let free = |index: u32| self.may_follow(object, (seen, members), index as usize);
             if object.names.words_below(at).any(|(index, _)| free(index)) {
                 lines.push(format!("{start}the name {}", listed(&object.names, at, free)));
             }

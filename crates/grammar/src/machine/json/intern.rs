@@ -240,6 +240,16 @@ impl Interner {
         let mut words = self.sets[set as usize].to_vec();
         words.resize(words.len().max(member / 64 + 1), 0);
         words[member / 64] |= 1 << (member % 64);
+        self.set_of(words)
+    }
+
+    /// The words of a set.
+    pub(super) fn set(&self, set: u32) -> &[u64] {
+        &self.sets[set as usize]
+    }
+
+    /// The set of some words, the last of which is not zero.
+    pub(super) fn set_of(&mut self, words: Vec<u64>) -> u32 {
         if let Some(&id) = self.set_ids.get(words.as_slice()) {
             return id;
         }

@@ -29,6 +29,7 @@ mod closing;
 pub(crate) mod cost;
 pub(crate) mod decimal;
 mod describe;
+mod groups;
 mod intern;
 pub(crate) mod layout;
 pub(crate) mod number;
@@ -91,7 +92,8 @@ enum Frame {
     /// it begins in the text of the thread.
     Array { rule: u32, items: u32, counts: Counts, seen: SetId, start: u32 },
     /// `seen` is the position in the declared order, or in any order the id of a set of members. The member whose name
-    /// is being read is not in it. `pending` are the obligations that no member has met yet.
+    /// is being read is not in it. `members` is their number where the rule bounds it, and the set of the alternatives
+    /// that are out where it has groups. `pending` are the obligations that no member has met yet.
     Object { rule: u32, seen: u32, members: u32, pending: u8 },
 }
 

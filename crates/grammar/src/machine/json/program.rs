@@ -187,6 +187,36 @@ pub(crate) struct ObjectRule {
     pub(crate) names: Trie,
     /// For each position in the declared order, the first required member from there on, or the number of members.
     pub(crate) next_required: Vec<u32>,
+    /// Members that depend on each other. With groups, nothing depends on the number of members, and nothing is pending.
+    pub(crate) groups: Vec<Group>,
+    /// By member, the group that it is in, and its place there. Empty without groups.
+    pub(crate) grouped: Vec<Option<(u32, u32)>>,
+}
+
+/// Members of an object that depend on each other and on no others.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    /// Their indexes.
+    pub(crate) members: Vec<u32>,
+    /// For each way in which they may be together, what each of them is.
+    pub(crate) alternatives: Vec<Vec<Member>>,
+}
+
+/// The most alternatives of a group.
+pub(crate) const GROUP_ALTERNATIVES: usize = 64;
+
+impl Group {
+    /// The alternatives that are not out.
+    pub(crate) fn left(&self, out: u64) -> impl Iterator<Item = (usize, &[Member])> {
+        let all = self.alternatives.iter().map(Vec::as_slice).enumerate();
+        all.filter(move |(at, _)| out >> at & 1 == 0)
+    }
+
+    /// The alternatives for which something holds, as bits.
+    pub(crate) fn without(&self, holds: impl Fn(&[Member]) -> bool) -> u64 {
+        let all = self.alternatives.iter().enumerate();
+        all.filter(|(_, members)| holds(members)).fold(0, |bits, (at, _)| bits | 1 << at)
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -199,6 +229,16 @@ pub(crate) struct Member {
 }
 
 impl ObjectRule {
+    /// Finds the next required member for each position.
+    pub(crate) fn require(&mut self) {
+        let count = self.members.len();
+        self.next_required = vec![count as u32; count + 1];
+        for at in (0..count).rev() {
+            self.next_required[at] =
+                if self.members[at].required { at as u32 } else { self.next_required[at + 1] };
+        }
+    }
+
     pub(crate) const fn counts(&self) -> bool {
         self.min > 0 || self.max.is_some()
     }

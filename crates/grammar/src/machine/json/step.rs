@@ -2,7 +2,7 @@
 
 use super::intern::Thread;
 use super::layout::{Gap, GapStep, Rest};
-use super::program::{Counts, LanguageRule};
+use super::program::{Counts, LanguageRule, ObjectRule};
 use super::spelling::{Decode, Decoded};
 use super::trace::{EMPTY, TextId};
 use super::values::NOTHING;
@@ -186,7 +186,11 @@ impl JsonMachine {
                 let missing = |(index, member): (usize, &super::program::Member)| {
                     member.required && !self.has_seen(seen, index)
                 };
-                let met = members >= rule.min && pending == 0;
+                let met = if rule.groups.is_empty() {
+                    members >= rule.min && pending == 0
+                } else {
+                    self.groups_hold(rule, self.interner.set(members), |index| self.has_seen(seen, index))
+                };
                 let closable = met && !rule.members.iter().enumerate().any(missing);
                 let seen = |index| self.has_seen(seen, index);
                 ((self.after_member(rule, seen, (members, pending), depth)?, closable), None)
@@ -351,7 +355,9 @@ impl JsonMachine {
     }
 
     fn key_byte(&mut self, stack: StackId, (at, other, decode): (u32, u32, Decode), byte: u8) {
-        let Some(Frame::Object { rule, seen, .. }) = self.interner.stack(stack).frame else { return };
+        let Some(Frame::Object { rule, seen, members, .. }) = self.interner.stack(stack).frame else {
+            return;
+        };
         let object = &self.program.objects[rule as usize];
         let labels = object.labels.map(|labels| self.program.languages[labels as usize].dfa());
         let profile = self.program.profile;
@@ -375,7 +381,7 @@ impl JsonMachine {
             Decoded::Quote => {
                 let word = if at == OUTSIDE { None } else { object.names.node(at).word };
                 match word.map(|word| word as usize) {
-                    Some(index) if !self.may_follow(object, seen, index) => {}
+                    Some(index) if !self.may_follow(object, (seen, members), index) => {}
                     Some(index) => self.choose_declared(stack, index),
                     None if other == OUTSIDE => {}
                     None => {
@@ -392,14 +398,35 @@ impl JsonMachine {
     fn choose_declared(&mut self, stack: StackId, index: usize) {
         let top = *self.interner.stack(stack);
         let Some(Frame::Object { rule, seen, members, pending }) = top.frame else { return };
-        let object = &self.program.objects[rule as usize];
+        let program = std::sync::Arc::clone(&self.program);
+        let object = &program.objects[rule as usize];
+        if !object.groups.is_empty() {
+            return self.choose_grouped(stack, object, index);
+        }
         let Some(node) = object.members[index].node else { return };
         let members = object.count(members);
-        let seen = match self.program.order {
+        let seen = self.with_seen(seen, index);
+        self.push_member(top.parent, Frame::Object { rule, seen, members, pending }, node);
+    }
+
+    /// After the name of a declared member, where members depend on each other: once for each node that it may be of.
+    fn choose_grouped(&mut self, stack: StackId, object: &ObjectRule, index: usize) {
+        let top = *self.interner.stack(stack);
+        let Some(Frame::Object { rule, seen, members, pending }) = top.frame else { return };
+        for node in self.nodes_of(object, self.interner.set(members), index) {
+            let out = self.out_after(object, (seen, self.interner.set(members)), Some((index, node)));
+            let Some(out) = out else { continue };
+            let members = self.interner.set_of(out);
+            let seen = self.with_seen(seen, index);
+            self.push_member(top.parent, Frame::Object { rule, seen, members, pending }, node);
+        }
+    }
+
+    fn with_seen(&mut self, seen: u32, index: usize) -> u32 {
+        match self.program.order {
             Order::Declared => index as u32 + 1,
             Order::Any => self.interner.set_with(seen, index),
-        };
-        self.push_member(top.parent, Frame::Object { rule, seen, members, pending }, node);
+        }
     }
 
     /// After an undeclared name with a label.
@@ -412,9 +439,17 @@ impl JsonMachine {
             if (object.next_required[seen as usize] as usize) < object.members.len() {
                 return;
             }
+        }
+        let members = if object.groups.is_empty() {
+            object.count(members)
+        } else {
+            let out = self.out_after(object, (seen, self.interner.set(members)), None);
+            let Some(out) = out else { return };
+            self.interner.set_of(out)
+        };
+        if program.order == Order::Declared {
             seen = object.members.len() as u32;
         }
-        let members = object.count(members);
         for way in &object.others[label as usize] {
             let pending = way.unmet(pending);
             self.push_member(top.parent, Frame::Object { rule, seen, members, pending }, way.node);

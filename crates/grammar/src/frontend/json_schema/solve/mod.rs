@@ -116,7 +116,8 @@ fn reached(program: &JsonProgram) -> FxHashSet<NodeId> {
         let objects = node.objects.iter().map(|&rule| &program.objects[rule as usize]);
         let members = objects.flat_map(|rule| {
             let others = rule.others.iter().flatten().map(|way| way.node);
-            rule.members.iter().filter_map(|member| member.node).chain(others)
+            let alternatives = rule.groups.iter().flat_map(|group| group.alternatives.iter().flatten());
+            rule.members.iter().chain(alternatives).filter_map(|member| member.node).chain(others)
         });
         todo.extend(items.chain(members).filter(|&child| reached.insert(child)));
     }

@@ -3,14 +3,17 @@
 use super::Solver;
 use crate::error::{GrammarError, SchemaProblem};
 use crate::frontend::json_schema::Problem;
-use crate::frontend::json_schema::build::DraftObject;
+use crate::frontend::json_schema::build::{DraftGroup, DraftObject};
 use crate::machine::json::cost::Cost;
-use crate::machine::json::program::{Member, NodeId, ObjectRule};
+use crate::machine::json::program::{Group, Member, NodeId, ObjectRule};
 use crate::machine::json::shortest_spelling;
 use crate::machine::json::trie::Trie;
 
 impl Solver<'_> {
     pub(super) fn object_cost(&self, object: &DraftObject) -> Cost {
+        if !object.groups.is_empty() {
+            return self.grouped_cost(object);
+        }
         let required: Vec<_> = object.members.iter().filter(|(.., required)| *required).collect();
         let covers = if object.obligations == 0 {
             vec![Cost::new(0, b'"')]
@@ -40,6 +43,68 @@ impl Solver<'_> {
             cost.or(&one.and(&spacing.bracket_cost(0)).and(&Cost::new(1, b'}')));
         }
         cost
+    }
+
+    /// The cost of an object whose members depend on each other.
+    fn grouped_cost(&self, object: &DraftObject) -> Cost {
+        let spacing = &self.program.spacing;
+        let comma = Cost::new(1, b',').and(&spacing.after_comma_cost(1));
+        // With no member so far, and with some.
+        let (mut empty, mut begun) = (true, Cost::NONE);
+        let mut one_of = |ways: Vec<Vec<(&str, NodeId)>>| {
+            let mut next = Cost::NONE;
+            for way in &ways {
+                let (mut first, mut later) = (Cost::NONE, begun.clone());
+                for (at, &(name, node)) in way.iter().enumerate() {
+                    let member = self.member_cost(name_len(name), node);
+                    first = if at == 0 { member.clone() } else { first.and(&comma).and(&member) };
+                    later = later.and(&comma).and(&member);
+                }
+                next.or(&later);
+                if empty {
+                    next.or(&first);
+                }
+            }
+            begun = next;
+            empty &= ways.iter().any(Vec::is_empty);
+        };
+        for (name, node, _) in object.members.iter().filter(|(.., required)| *required) {
+            one_of(vec![vec![(name.as_str(), *node)]]);
+        }
+        for group in &object.groups {
+            let names = group.members.iter().map(|&at| object.members[at as usize].0.as_str());
+            let names: Vec<&str> = names.collect();
+            let required = |alternative: &Vec<(NodeId, bool)>| {
+                let members = names.iter().zip(alternative).filter(|(_, (_, required))| *required);
+                members.map(|(name, &(node, _))| (*name, node)).collect::<Vec<_>>()
+            };
+            one_of(group.alternatives.iter().map(required).collect());
+        }
+        let mut cost = Cost::NONE;
+        if empty {
+            cost.or(&Cost::new(2, b'{'));
+        }
+        let start = Cost::new(1, b'{').and(&spacing.bracket_cost(1));
+        let end = spacing.bracket_cost(0).and(&Cost::new(1, b'}'));
+        cost.or(&start.and(&begun).and(&end));
+        cost
+    }
+
+    /// The groups without the alternatives that nothing satisfies.
+    fn groups(&self, object: &DraftObject) -> Vec<Group> {
+        let group = |group: &DraftGroup| {
+            let member = |(&index, &(node, required)): (&u32, &(NodeId, bool))| {
+                let possible = !self.cost(node).is_none();
+                let name_len = name_len(&object.members[index as usize].0);
+                Member { node: possible.then_some(node), required, name_len }
+            };
+            let members = |alternative: &Vec<_>| group.members.iter().zip(alternative).map(member).collect();
+            let mut alternatives: Vec<Vec<Member>> = group.alternatives.iter().map(members).collect();
+            alternatives
+                .retain(|members| !members.iter().any(|member| member.required && member.node.is_none()));
+            Group { members: group.members.clone(), alternatives }
+        };
+        object.groups.iter().map(group).collect()
     }
 
     /// The least that one, two, … undeclared members cost that meet all obligations together.
@@ -135,7 +200,8 @@ impl Solver<'_> {
             return Err(Problem::new(&object.min_pointer, "minProperties", problem).into());
         }
         let names = names(object);
-        let members: Vec<_> = object
+        let groups = self.groups(object);
+        let mut members: Vec<_> = object
             .members
             .iter()
             .map(|(name, node, required)| Member {
@@ -144,14 +210,33 @@ impl Solver<'_> {
                 name_len: name_len(name),
             })
             .collect();
-        let mut next_required = vec![members.len() as u32; members.len() + 1];
-        for (at, member) in members.iter().enumerate().rev() {
-            next_required[at] = if member.required { at as u32 } else { next_required[at + 1] };
+        let mut grouped = if groups.is_empty() { Vec::new() } else { vec![None; members.len()] };
+        for (at, group) in (0..).zip(&groups) {
+            for (slot, &index) in (0..).zip(&group.members) {
+                grouped[index as usize] = Some((at, slot));
+                let mut nodes = group.alternatives.iter().filter_map(|members| members[slot as usize].node);
+                let member = &mut members[index as usize];
+                (member.node, member.required) = (nodes.next(), false);
+            }
         }
         self.ledger.note(8 * (names.len() + members.len()));
         self.ledger.hold(64 * names.len() + size_of::<Member>() * members.len() + 256)?;
         let DraftObject { labels, obligations, min, max, .. } = *object;
-        Ok(ObjectRule { members, others, labels, obligations, min, max, names, next_required })
+        let next_required = Vec::new();
+        let mut rule = ObjectRule {
+            members,
+            others,
+            labels,
+            obligations,
+            min,
+            max,
+            names,
+            next_required,
+            groups,
+            grouped,
+        };
+        rule.require();
+        Ok(rule)
     }
 }
 

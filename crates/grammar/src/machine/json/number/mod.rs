@@ -413,12 +413,23 @@ mod tests {
                 .expect("an integer"),
             inclusive,
         };
-        let of = |units, places| NumberRule { multiple_of: Some(Multiple { units, places }), ..NumberRule::ANY };
+        let of =
+            |units, places| NumberRule { multiple_of: Some(Multiple { units, places }), ..NumberRule::ANY };
         let rules = [
             vec![of(3, 0), of(25, 2)],
-            vec![NumberRule { low: Some(bound(10, true)), ..of(7, 0) }, NumberRule { high: Some(bound(-2, false)), ..of(4, 0) }],
-            vec![NumberRule { indivisible: vec![Multiple { units: 5, places: 1 }], high: Some(bound(40, true)), ..NumberRule::ANY }],
-            vec![NumberRule { form: NumberForm::Integer, ..of(15, 1) }, NumberRule { low: Some(bound(90, false)), ..NumberRule::ANY }],
+            vec![
+                NumberRule { low: Some(bound(10, true)), ..of(7, 0) },
+                NumberRule { high: Some(bound(-2, false)), ..of(4, 0) },
+            ],
+            vec![NumberRule {
+                indivisible: vec![Multiple { units: 5, places: 1 }],
+                high: Some(bound(40, true)),
+                ..NumberRule::ANY
+            }],
+            vec![
+                NumberRule { form: NumberForm::Integer, ..of(15, 1) },
+                NumberRule { low: Some(bound(90, false)), ..NumberRule::ANY },
+            ],
         ];
         for rules in rules {
             let normal = normalize(rules.clone());
@@ -464,7 +475,10 @@ mod tests {
             value % multiple.scaled(3).and_then(|units| i64::try_from(units).ok()).expect("small") == 0
         };
         rule.low.as_ref().is_none_or(|low| value > units(low) || low.inclusive && value == units(low))
-            && rule.high.as_ref().is_none_or(|high| value < units(high) || high.inclusive && value == units(high))
+            && rule
+                .high
+                .as_ref()
+                .is_none_or(|high| value < units(high) || high.inclusive && value == units(high))
             && rule.multiple_of.as_ref().is_none_or(divides)
             && !rule.indivisible.iter().any(divides)
             && (rule.form == NumberForm::Any || value % 1000 == 0)

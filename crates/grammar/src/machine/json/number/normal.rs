@@ -142,7 +142,8 @@ impl NumberRule {
     /// Each number as a rule, where they are few for the size of the divisors.
     fn values(&self) -> Option<Vec<Self>> {
         let step = self.step().filter(|_| !self.literal)?;
-        let divisor = self.multiple_of.iter().chain(&self.indivisible).map(|multiple| multiple.units).max()?;
+        let divisor =
+            self.multiple_of.iter().chain(&self.indivisible).map(|multiple| multiple.units).max()?;
         let places = self.indivisible.iter().map(|multiple| multiple.places).fold(step.places, u16::max);
         let step = i128::from(step.scaled(places)?);
         let (low, high) = (self.low.as_ref()?, self.high.as_ref()?);

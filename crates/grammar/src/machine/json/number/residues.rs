@@ -145,9 +145,8 @@ mod tests {
         let multiple = |units| Multiple { units, places: 0 };
         let of = |units| NumberRule { multiple_of: Some(multiple(units)), ..NumberRule::ANY };
         let not = |units| NumberRule { indivisible: vec![multiple(units)], ..NumberRule::ANY };
-        let residues = |rules: &[NumberRule]| {
-            Residues::new(&[rules.iter().collect()], &Ledger::new(&Limits::default()))
-        };
+        let residues =
+            |rules: &[NumberRule]| Residues::new(&[rules.iter().collect()], &Ledger::new(&Limits::default()));
         let modulus = |rules: &[NumberRule]| residues(rules).map(|all| all.conditions[0].modulus()).ok();
         assert_eq!(modulus(&[of(6)]), Some(6));
         assert_eq!(modulus(&[of(6), of(4)]), Some(12));
@@ -159,7 +158,8 @@ mod tests {
 
     #[test]
     fn has_one_modulus_for_conditions_of_several_groups() {
-        let of = |units, places| NumberRule { multiple_of: Some(Multiple { units, places }), ..NumberRule::ANY };
+        let of =
+            |units, places| NumberRule { multiple_of: Some(Multiple { units, places }), ..NumberRule::ANY };
         let (three, quarter) = (of(3, 0), of(25, 2));
         let residues = Residues::new(&[vec![&three], vec![&quarter]], &Ledger::new(&Limits::default()));
         let residues = residues.expect("a small modulus");

@@ -7,6 +7,9 @@ use crate::error::GrammarError;
 use crate::frontend::expr::{Expr, RuleId};
 use crate::machine::json::program::{ArrayRule, Counts, ObjectRule, Way};
 
+/// Combinations of alternatives that one object is written as, at most.
+const COMBINATIONS: usize = 256;
+
 /// Optional items that are written inside each other, at most.
 const DEPTH: u32 = 32;
 
@@ -161,6 +164,20 @@ impl Writer<'_> {
 
     pub(super) fn object(&mut self, object: u32, name: RuleId) -> Result<Expr, GrammarError> {
         let object = &self.program.objects[object as usize];
+        if object.groups.is_empty() {
+            return self.object_of(object, name);
+        }
+        let mut ways = Vec::new();
+        for object in without_groups(object)? {
+            let rule = self.rule(&self.name_in(name, "way"));
+            let way = self.object_of(&object, rule)?;
+            self.define(rule, way)?;
+            ways.push(Expr::Rule(rule));
+        }
+        Ok(alternatives(ways))
+    }
+
+    fn object_of(&mut self, object: &ObjectRule, name: RuleId) -> Result<Expr, GrammarError> {
         let start = (0, 0, object.obligations, false);
         let inside = if object.counts() || object.obligations > 0 {
             let mut states = States::new(name);
@@ -285,6 +302,31 @@ impl Writer<'_> {
         let gap = self.gap(self.program.spacing.after_colon)?;
         Ok(sequence([key, text(":"), gap, value]))
     }
+}
+
+/// An object for each combination of the alternatives of its groups.
+fn without_groups(object: &ObjectRule) -> Result<Vec<ObjectRule>, GrammarError> {
+    let mut objects = vec![ObjectRule { groups: Vec::new(), grouped: Vec::new(), ..object.clone() }];
+    for group in &object.groups {
+        if objects.len() * group.alternatives.len() > COMBINATIONS {
+            return Err(GrammarError::not_gbnf("members of an object depend on each other in too many ways"));
+        }
+        let mut combined = Vec::with_capacity(objects.len() * group.alternatives.len());
+        for object in &objects {
+            for alternative in &group.alternatives {
+                let mut object = object.clone();
+                for (&index, member) in group.members.iter().zip(alternative) {
+                    object.members[index as usize] = member.clone();
+                }
+                combined.push(object);
+            }
+        }
+        objects = combined;
+    }
+    for object in &mut objects {
+        object.require();
+    }
+    Ok(objects)
 }
 
 fn may_end(object: &ObjectRule, (at, members, pending, _): Rest) -> bool {
