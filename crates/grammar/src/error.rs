@@ -116,6 +116,8 @@ pub(crate) enum SchemaProblem {
     Limit { what: &'static str, given: usize, limit: usize },
     #[error("no value can satisfy this schema")]
     Unsatisfiable,
+    #[error("no value can satisfy both this and {others}")]
+    Clash { others: String },
     #[error("nested deeper than the limit of {limit}")]
     Nesting { limit: usize },
 }

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hash};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::atom::{Atom, AtomId, Types};
 use super::child_pointer;
@@ -35,6 +35,8 @@ pub(super) struct Draft {
     pub(super) exclusions: Vec<(NodeId, NodeId, Overlap)>,
     /// Languages of undeclared names.
     pub(super) languages: Vec<Arc<Texts>>,
+    /// Branches of choices that were tried, by node.
+    pub(super) tried: FxHashSet<(NodeId, AtomId)>,
 }
 
 /// Two branches of the `oneOf` at a place that some value may satisfy both, the larger index first.
@@ -43,8 +45,10 @@ pub(super) type Overlap = (String, usize, usize);
 /// The values at one place: any of these.
 #[derive(Default)]
 pub(super) struct DraftNode {
-    /// The first of its atoms.
-    pub(super) place: Option<AtomId>,
+    /// What it is the conjunction of.
+    pub(super) atoms: Box<[AtomId]>,
+    /// Its alternatives, where there are several.
+    pub(super) alternatives: Vec<DraftAlternative>,
     pub(super) null: bool,
     pub(super) bools: [bool; 2],
     pub(super) numbers: Vec<NumberRule>,
@@ -54,6 +58,15 @@ pub(super) struct DraftNode {
     pub(super) words: Vec<String>,
     pub(super) arrays: Vec<DraftArray>,
     pub(super) objects: Vec<DraftObject>,
+}
+
+/// What one alternative of a node adds to it.
+pub(super) struct DraftAlternative {
+    pub(super) atoms: Box<[AtomId]>,
+    pub(super) scalars: bool,
+    /// The indexes of its arrays and objects among those of the node.
+    pub(super) arrays: Vec<usize>,
+    pub(super) objects: Vec<usize>,
 }
 
 #[derive(PartialEq, Eq, Hash)]
@@ -151,6 +164,14 @@ impl<'a> Builder<'a> {
         for alternative in plain {
             self.add_alternative(node, &alternative, &[], &mut known)?;
         }
+        if !groups.is_empty() {
+            // Whether an alternative of a group has values is not looked at on its own.
+            let atoms =
+                groups.iter().flat_map(|group| group.alternatives.iter().flatten().copied()).collect();
+            let (arrays, objects) = (Vec::new(), Vec::new());
+            let draft = &mut self.draft.nodes[node as usize];
+            draft.alternatives.push(DraftAlternative { atoms, scalars: true, arrays, objects });
+        }
         for alternative in grouped {
             self.add_alternative(node, &alternative, &groups, &mut known)?;
         }
@@ -198,7 +219,7 @@ impl<'a> Builder<'a> {
         let node = self.draft.nodes.len() as NodeId;
         self.spend(4 + key.0.len())?;
         self.atoms.ledger.hold(size_of::<DraftNode>() + 16 * key.0.len() + 128)?;
-        self.draft.nodes.push(DraftNode { place: key.0.first().copied(), ..DraftNode::default() });
+        self.draft.nodes.push(DraftNode { atoms: key.0.clone(), ..DraftNode::default() });
         self.ids.insert(key.clone(), node);
         self.queue.push_back((node, key));
         Ok(node)
@@ -223,6 +244,9 @@ impl<'a> Builder<'a> {
         let objects = object.map(|object| self.objects(object, groups)).transpose()?;
         let divided = alternative.iter().zip(&atoms).find(|(_, atom)| atom.number.has_divisors());
         let divisor = divided.filter(|_| !numbers.is_empty()).map(|(&id, _)| self.atoms.place(id));
+        self.atoms.ledger.hold(size_of::<DraftAlternative>() + 4 * alternative.len() + 32)?;
+        let scalars =
+            null || bools.contains(&true) || !numbers.is_empty() || text.is_some() || !words.is_empty();
         let node = &mut self.draft.nodes[node as usize];
         node.divisor = node.divisor.take().or(divisor.map(|place| child_pointer(&place, "multipleOf")));
         node.null |= null;
@@ -230,8 +254,9 @@ impl<'a> Builder<'a> {
         let [known_numbers, known_texts, known_arrays, known_objects] = known;
         known_numbers.add_new(&mut node.numbers, numbers);
         known_texts.add_new(&mut node.texts, text);
-        known_arrays.add_new(&mut node.arrays, array);
-        known_objects.add_new(&mut node.objects, objects.into_iter().flatten());
+        let arrays = known_arrays.add_new(&mut node.arrays, array);
+        let objects = known_objects.add_new(&mut node.objects, objects.into_iter().flatten());
+        node.alternatives.push(DraftAlternative { atoms: alternative.into(), scalars, arrays, objects });
         node.words.extend(words);
         Ok(())
     }
@@ -242,13 +267,19 @@ impl<'a> Builder<'a> {
 struct Known(FxHashMap<u64, Vec<usize>>);
 
 impl Known {
-    fn add_new<T: Eq + Hash>(&mut self, all: &mut Vec<T>, new: impl IntoIterator<Item = T>) {
+    /// Adds what is new, and returns where each is.
+    fn add_new<T: Eq + Hash>(&mut self, all: &mut Vec<T>, new: impl IntoIterator<Item = T>) -> Vec<usize> {
+        let mut places = Vec::new();
         for one in new {
             let same = self.0.entry(FxBuildHasher.hash_one(&one)).or_default();
-            if !same.iter().any(|&at| all[at] == one) {
-                same.push(all.len());
+            let known = same.iter().copied().find(|&at| all[at] == one);
+            let place = known.unwrap_or(all.len());
+            if known.is_none() {
+                same.push(place);
                 all.push(one);
             }
+            places.push(place);
         }
+        places
     }
 }

@@ -111,6 +111,9 @@ impl Builder<'_> {
                 }
             }
             for (at, &branch) in choice.branches.iter().enumerate().rev().filter(|&(at, _)| possible[at]) {
+                if !self.probing && self.draft.tried.insert((node, branch)) {
+                    self.atoms.ledger.hold(32)?;
+                }
                 let mut taken = partial.clone();
                 self.include(&mut taken, branch)?;
                 for mut taken in self.without_overlaps(&choice, at, taken)? {

@@ -21,6 +21,17 @@ pub(super) enum Draft {
 }
 
 impl Draft {
+    /// What `$schema` names it by.
+    pub(super) const fn uri(self) -> &'static str {
+        match self {
+            Self::D4 => "http://json-schema.org/draft-04/schema#",
+            Self::D6 => "http://json-schema.org/draft-06/schema#",
+            Self::D7 => "http://json-schema.org/draft-07/schema#",
+            Self::D2019 => "https://json-schema.org/draft/2019-09/schema",
+            Self::D2020 => "https://json-schema.org/draft/2020-12/schema",
+        }
+    }
+
     /// The draft that a `$schema` names, if it is a known one.
     fn named(uri: &str) -> Option<Self> {
         let uri = uri.trim_end_matches('#');

@@ -24,6 +24,7 @@
 
 mod array;
 mod atom;
+mod blame;
 mod build;
 mod choose;
 mod conjoin;
@@ -44,6 +45,7 @@ mod solve;
 mod text;
 mod unevaluated;
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -76,15 +78,68 @@ pub(crate) fn compile(
     limits: &Limits,
 ) -> Result<Compiled, GrammarError> {
     let ledger = Ledger::new(limits);
+    let document = || document::Document::new(schema, remotes, limits.nesting, &ledger);
+    match solve(schema, remotes, options, limits, &ledger)? {
+        Ok(mut solution) => {
+            // They are only warnings: a schema that is near its limits goes without them.
+            if let Ok(mut document) = document() {
+                for place in &solution.dead {
+                    if document.get(place) == Some(&Value::Bool(false)) {
+                        continue;
+                    }
+                    let keywords = blame::clash(&mut document, std::slice::from_ref(place), options);
+                    let keywords = keywords.into_iter().map(|(_, keyword)| keyword).collect();
+                    solution.warnings.push(Warning::NeverWritten { pointer: place.clone(), keywords });
+                }
+            }
+            Ok(Compiled { program: Arc::new(solution.program), warnings: solution.warnings })
+        }
+        Err(places) => {
+            let clash = blame::clash(&mut document()?, &places, options);
+            Err(unsatisfiable(&places, &clash).into())
+        }
+    }
+}
+
+/// The same without a search for what clashes.
+fn compile_plainly(
+    schema: &Value,
+    remotes: &Remotes,
+    options: SchemaOptions,
+    limits: &Limits,
+) -> Result<Compiled, GrammarError> {
+    match solve(schema, remotes, options, limits, &Ledger::new(limits))? {
+        Ok(Solution { program, warnings, .. }) => Ok(Compiled { program: Arc::new(program), warnings }),
+        Err(places) => Err(unsatisfiable(&places, &[]).into()),
+    }
+}
+
+/// A program, with what was noticed on the way.
+struct Solution {
+    program: JsonProgram,
+    warnings: Vec<Warning>,
+    /// Members and branches of which no value is ever written.
+    dead: Vec<String>,
+}
+
+/// The program, or the subschemas of the innermost place without any value.
+fn solve(
+    schema: &Value,
+    remotes: &Remotes,
+    options: SchemaOptions,
+    limits: &Limits,
+    ledger: &Rc<Ledger>,
+) -> Result<Result<Solution, Vec<String>>, GrammarError> {
     let mut overlaps = FxHashMap::<build::Overlap, atom::Types>::default();
     loop {
         ledger.release_all();
-        let document = document::Document::new(schema, remotes, limits.nesting, &ledger)?;
-        let mut builder = build::Builder::new(document, options, limits, &ledger, overlaps.clone());
+        let document = document::Document::new(schema, remotes, limits.nesting, ledger)?;
+        let mut builder = build::Builder::new(document, options, limits, ledger, overlaps.clone());
         let root = builder.build()?;
         let (draft, strings, warnings) = builder.finish();
-        match solve::solve(draft, strings, root, options, limits, &ledger)? {
-            Solved::Program(program) => return Ok(Compiled { program: Arc::new(program), warnings }),
+        match solve::solve(draft, strings, root, options, limits, ledger)? {
+            Solved::Program(program, dead) => return Ok(Ok(Solution { program, warnings, dead })),
+            Solved::Unsatisfiable(places) => return Ok(Err(places)),
             // Each time there are more, and there are finitely many pairs of branches and types.
             Solved::Overlapping(more) => {
                 for (overlap, types) in more {
@@ -94,6 +149,22 @@ pub(crate) fn compile(
             }
         }
     }
+}
+
+fn unsatisfiable(places: &[String], clash: &[(String, String)]) -> Problem {
+    let place = places.first().map_or("", String::as_str);
+    let Some(((first, keyword), others)) = clash.split_first() else {
+        return Problem::new(place, "schema", SchemaProblem::Unsatisfiable);
+    };
+    if others.is_empty() {
+        return Problem::new(first, keyword, SchemaProblem::Unsatisfiable);
+    }
+    let named = others.iter().map(|(other, keyword)| {
+        let place = if other == first { String::new() } else { format!(" at #{other}") };
+        format!("`{keyword}`{place}")
+    });
+    let others = named.collect::<Vec<_>>().join(" and ");
+    Problem::new(first, keyword, SchemaProblem::Clash { others })
 }
 
 /// What is wrong, and where.

@@ -2,6 +2,7 @@
 
 mod ample;
 mod arrays;
+mod dead;
 mod distinct;
 mod objects;
 mod scalars;
@@ -10,12 +11,11 @@ use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::Problem;
 use super::atom::Types;
 use super::build::{Draft, DraftArray, DraftNode, DraftObject, Overlap};
 use super::options::SchemaOptions;
 use super::read::Strings;
-use crate::error::{GrammarError, SchemaProblem};
+use crate::error::GrammarError;
 use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::machine::json::cost::Cost;
@@ -26,7 +26,10 @@ use ample::mark_ample;
 
 /// The graph turned into a program.
 pub(super) enum Solved {
-    Program(JsonProgram),
+    /// And the places of members and branches that are never written.
+    Program(JsonProgram, Vec<String>),
+    /// No value satisfies the root: the subschemas of the innermost place to blame.
+    Unsatisfiable(Vec<String>),
     /// Some branches of `oneOf`s have values in common: the graph has to be built again with each keeping out the others.
     Overlapping(Vec<(Overlap, Types)>),
 }
@@ -60,19 +63,23 @@ pub(super) fn solve(
         distinct: FxHashMap::default(),
     };
     for node in &draft.nodes {
-        let place = node.place.and_then(|atom| strings.places.get(&atom)).cloned().unwrap_or_default();
+        let first = node.atoms.first();
+        let place = first.and_then(|atom| strings.places.get(atom)).cloned().unwrap_or_default();
         solver.add_scalars(node, &mut strings).map_err(|error| error.at(&place))?;
     }
     solver.find_costs(&draft)?;
+    if solver.cost(root).is_none() {
+        let atoms = &draft.nodes[solver.innermost(&draft, root) as usize].atoms;
+        let places = atoms.iter().filter_map(|atom| strings.places.get(atom).cloned());
+        return Ok(Solved::Unsatisfiable(places.collect()));
+    }
     solver.check_distinct(&draft)?;
+    let life = solver.life(&draft)?;
     for (id, node) in draft.nodes.into_iter().enumerate() {
         solver.add_containers(id, node)?;
     }
     let Solver { mut program, .. } = solver;
     mark_ample(&mut program);
-    if program.nodes[root as usize].cost.is_none() {
-        return Err(Problem::new("", "schema", SchemaProblem::Unsatisfiable).into());
-    }
     let reached = reached(&program);
     let overlapping = draft
         .exclusions
@@ -80,7 +87,11 @@ pub(super) fn solve(
         .filter(|(owner, pair, _)| reached.contains(owner) && !program.nodes[*pair as usize].cost.is_none());
     let overlapping: Vec<_> =
         overlapping.map(|(_, pair, overlap)| (overlap, types(&program.nodes[pair as usize]))).collect();
-    if overlapping.is_empty() { Ok(Solved::Program(program)) } else { Ok(Solved::Overlapping(overlapping)) }
+    if !overlapping.is_empty() {
+        return Ok(Solved::Overlapping(overlapping));
+    }
+    let dead = dead::dead(&life, &draft.tried, &reached, &strings);
+    Ok(Solved::Program(program, dead))
 }
 
 /// The most states of one language of strings, so that no pattern takes long.

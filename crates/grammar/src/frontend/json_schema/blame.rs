@@ -1,0 +1,132 @@
+//! Why no value satisfies a place: the keywords that clash.
+//!
+//! The keywords that apply to the place are taken apart, each with the siblings that it is read with. Then those are left
+//! out one by one without which there is still no value. What remains is a smallest set that clashes.
+
+use serde_json::{Map, Value};
+
+use super::document::{Document, Draft};
+use super::read::Keyword;
+use super::{Remotes, SchemaOptions, child_pointer};
+use crate::GrammarError;
+use crate::error::{Kind, SchemaProblem};
+use crate::limits::Limits;
+
+/// Keywords of one place, at most; a place with more is named without them.
+const KEYWORDS: usize = 48;
+
+/// References and `allOf` followed from one place, at most.
+const PLACES: usize = 64;
+
+/// A keyword, where it stands, and a schema of it alone.
+struct Part {
+    place: String,
+    keyword: String,
+    schema: Value,
+}
+
+/// The keywords that leave no value at a place, each with the place of its subschema; none if they are not known.
+pub(super) fn clash(
+    document: &mut Document<'_>,
+    places: &[String],
+    options: SchemaOptions,
+) -> Vec<(String, String)> {
+    let mut parts = Vec::new();
+    for place in places {
+        gather(document, place, &mut parts, &mut 0);
+    }
+    let draft = document.draft(places.first().map_or("", String::as_str));
+    if parts.is_empty() || parts.len() > KEYWORDS || !is_empty(&parts, draft, options) {
+        return Vec::new();
+    }
+    let mut at = 0;
+    while at < parts.len() && parts.len() > 1 {
+        let part = parts.remove(at);
+        if !is_empty(&parts, draft, options) {
+            parts.insert(at, part);
+            at += 1;
+        }
+    }
+    // A type that makes others clash is named only where it is one of two.
+    if parts.len() > 2 {
+        parts.retain(|part| part.keyword != "type");
+    }
+    parts.into_iter().map(|part| (part.place, part.keyword)).collect()
+}
+
+/// Adds the keywords at a place, and those of its `allOf` and references.
+fn gather(document: &mut Document<'_>, place: &str, parts: &mut Vec<Part>, visited: &mut usize) {
+    *visited += 1;
+    if *visited > PLACES || parts.len() > KEYWORDS {
+        return;
+    }
+    let Some(value) = document.get(place) else { return };
+    let Value::Object(schema) = value else {
+        parts.push(Part { place: place.to_owned(), keyword: "false".to_owned(), schema: value.clone() });
+        return;
+    };
+    let draft = document.draft(place);
+    let alone = draft <= Draft::D7 && schema.contains_key("$ref");
+    for (name, value) in schema {
+        let pointer = child_pointer(place, name);
+        match (name.as_str(), value) {
+            ("$ref", _) => {
+                let keyword = Keyword { name, value, pointer, siblings: schema, draft };
+                if let Ok(target) = document.follow(place, &keyword) {
+                    gather(document, &target, parts, visited);
+                }
+            }
+            _ if alone => {}
+            ("allOf", Value::Array(all)) => {
+                for at in 0..all.len() {
+                    gather(document, &format!("{pointer}/{at}"), parts, visited);
+                }
+            }
+            _ => parts.extend(part(place, name, schema)),
+        }
+    }
+}
+
+/// A keyword with the siblings that it is read with.
+fn part(place: &str, name: &str, siblings: &Map<String, Value>) -> Option<Part> {
+    let beside: &[&str] = match name {
+        "$defs" | "definitions" | "$id" | "id" | "$schema" | "$comment" | "title" | "description"
+        | "default" | "examples" | "then" | "else" | "minContains" | "maxContains" => return None,
+        "if" => &["then", "else"],
+        "contains" => &["minContains", "maxContains"],
+        "additionalItems" => &["items"],
+        "items" => &["prefixItems", "additionalItems"],
+        "additionalProperties" => &["properties", "patternProperties"],
+        "minimum" => &["exclusiveMinimum"],
+        "maximum" => &["exclusiveMaximum"],
+        _ => &[],
+    };
+    let mut schema = Map::new();
+    schema.insert(name.to_owned(), siblings.get(name)?.clone());
+    for &sibling in beside {
+        let Some(value) = siblings.get(sibling) else { continue };
+        let value = match (name, value) {
+            // Which names there are matters, not what their values must be.
+            ("additionalProperties", Value::Object(names)) => {
+                names.keys().map(|name| (name.clone(), Value::Object(Map::new()))).collect()
+            }
+            ("minimum" | "maximum", value) if !value.is_boolean() => continue,
+            (_, value) => value.clone(),
+        };
+        schema.insert(sibling.to_owned(), value);
+    }
+    Some(Part { place: place.to_owned(), keyword: name.to_owned(), schema: Value::Object(schema) })
+}
+
+/// Whether no value satisfies some keywords together.
+fn is_empty(parts: &[Part], draft: Draft, options: SchemaOptions) -> bool {
+    let all: Vec<Value> = parts.iter().map(|part| part.schema.clone()).collect();
+    let mut schema = Map::new();
+    schema.insert("$schema".to_owned(), draft.uri().into());
+    schema.insert("allOf".to_owned(), all.into());
+    let limits = Limits { work: 1 << 18, bytes: 8 << 20, ..Limits::default() };
+    let compiled = super::compile_plainly(&Value::Object(schema), &Remotes::new(), options, &limits);
+    compiled.is_err_and(|error: GrammarError| {
+        matches!(error.into_kind(), Kind::Schema { problem: SchemaProblem::Unsatisfiable, .. })
+    })
+}
