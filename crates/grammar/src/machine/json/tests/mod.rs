@@ -1,5 +1,6 @@
 //! Tests through [`Machine`]: tables per keyword, laws on random schemas, and the public suites.
 
+mod choices;
 mod gbnf;
 mod joins;
 mod keywords;

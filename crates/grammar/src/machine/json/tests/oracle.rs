@@ -11,7 +11,7 @@ use crate::machine::{Config, Machine};
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn below(&mut self, bound: usize) -> usize {
+    pub(super) fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -116,7 +116,12 @@ fn keyword(random: &mut Random, depth: usize) -> (&'static str, Value) {
 }
 
 /// Follows random bytes from the start and, now and then, closes: what comes out must be valid to both.
-fn walk(random: &mut Random, schema: &Value, options: SchemaOptions, validator: &jsonschema::Validator) {
+pub(super) fn walk(
+    random: &mut Random,
+    schema: &Value,
+    options: SchemaOptions,
+    validator: &jsonschema::Validator,
+) {
     let mut machine = machine(schema, options).unwrap();
     let mut config = machine.start();
     let mut text = Vec::new();
