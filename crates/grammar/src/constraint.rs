@@ -80,7 +80,8 @@ impl Constraint {
     /// Binds `grammar` to `vocabulary`.
     ///
     /// # Errors
-    /// When a token terminal of the grammar (`<[7]>`, `<think>`) names no token of the vocabulary.
+    /// When a token terminal of the grammar (`<[7]>`, `<think>`) names no token of the vocabulary, or one that ends
+    /// generation: an output would end there, in the midst of the grammar.
     pub fn new(grammar: &Grammar, vocabulary: Arc<Vocabulary>) -> Result<Self, GrammarError> {
         let start_way = Arc::default();
         let current = Mutex::new(Arc::new(Generation::new(grammar, &vocabulary, &start_way)?));

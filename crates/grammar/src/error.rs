@@ -1,6 +1,7 @@
 use thiserror::Error;
 
 use crate::regular::TooLarge;
+use crate::tokens::Origin;
 
 /// Why a grammar was refused.
 ///
@@ -18,8 +19,8 @@ pub(crate) enum Kind {
     Regex { offset: usize, problem: RegexProblem },
     #[error("{}: `{keyword}`: {problem}", display_pointer(pointer))]
     Schema { pointer: String, keyword: String, problem: SchemaProblem },
-    #[error("no output can satisfy the grammar")]
-    EmptyLanguage,
+    #[error("no output can satisfy the grammar{}", cannot_end(rules))]
+    EmptyLanguage { rules: Vec<Origin> },
     #[error("{place}: {problem}")]
     Tags { place: String, problem: TagProblem },
     #[error("no choices were given")]
@@ -28,6 +29,11 @@ pub(crate) enum Kind {
     NotGbnf { reason: &'static str },
     #[error("the vocabulary has no token `{terminal}`")]
     NoToken { terminal: String },
+    #[error(
+        "{}the token `{terminal}` ends generation, so a grammar cannot ask for it; leave it out, since an output ends with it anyway",
+        place.as_ref().map(|place| format!("rule {place}: ")).unwrap_or_default()
+    )]
+    EndToken { terminal: String, place: Option<Origin> },
     #[error("the grammar needs {given} {what}, more than the limit of {limit}")]
     Limit { what: &'static str, given: usize, limit: usize },
 }
@@ -210,4 +216,21 @@ impl From<TooLarge> for GrammarError {
 /// The root's pointer is empty: show it as `#`, and others as `#/a/b`. Those in other documents have their URI already.
 fn display_pointer(pointer: &str) -> String {
     if pointer.is_empty() || pointer.starts_with('/') { format!("#{pointer}") } else { pointer.to_owned() }
+}
+
+/// The most rules that a message names.
+const NAMED: usize = 8;
+
+/// Which rules cannot end, for the end of a message.
+fn cannot_end(rules: &[Origin]) -> String {
+    let named: Vec<String> = rules.iter().take(NAMED).map(ToString::to_string).collect();
+    let more = match rules.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    match rules.len() {
+        0 => String::new(),
+        1 => format!(": rule {} cannot end", named.concat()),
+        _ => format!(": rules {}{more} cannot end", named.join(", ")),
+    }
 }

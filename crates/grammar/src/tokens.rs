@@ -4,6 +4,10 @@
 //! vocabulary is known, and its automata are over bytes, so each terminal is spelt there as two bytes of which the first is
 //! found in no UTF-8 ([`spelling`]). Only here are tokens turned into these bytes: a token's own text never contains the
 //! first, or is not taken if it does.
+//!
+//! No terminal stands for a token that ends generation: whoever generates stops there, in the midst of the grammar. So a
+//! terminal that names one is refused once the vocabulary is known, wherever it stands, at the very end too: an output ends
+//! with such a token anyway. `!<…>` never stands for one.
 
 use std::fmt;
 
@@ -13,11 +17,36 @@ use crate::error::Kind;
 use crate::{ByteSet, GrammarError};
 
 /// A terminal that stands for a token.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct TokenTerminal {
     /// Whether it stands for all tokens but this.
     pub(crate) negated: bool,
     pub(crate) token: NamedToken,
+    /// Where it was written first, if it was.
+    pub(crate) origin: Option<Origin>,
+}
+
+/// A rule, and a line of the GBNF source; 0 where it has none.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Origin {
+    pub(crate) rule: String,
+    pub(crate) line: usize,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "`{}`", self.rule),
+            line => write!(f, "`{}` (line {line})", self.rule),
+        }
+    }
+}
+
+impl TokenTerminal {
+    /// Whether both stand for the same tokens, wherever they are written.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        (self.negated, &self.token) == (other.negated, &other.token)
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -92,7 +121,7 @@ impl TokenEdges {
     /// Looks the terminals up.
     ///
     /// # Errors
-    /// When there is no such token.
+    /// When there is no such token, or it ends generation.
     pub(crate) fn new(terminals: &[TokenTerminal], vocabulary: &Vocabulary) -> Result<Self, GrammarError> {
         let mut sets = Vec::with_capacity(terminals.len());
         for terminal in terminals {
@@ -108,10 +137,17 @@ impl TokenEdges {
             if named.is_empty() {
                 return Err(Kind::NoToken { terminal: terminal.to_string() }.into());
             }
+            if !terminal.negated && named.iter().any(|token| vocabulary.is_end(token)) {
+                let (place, terminal) = (terminal.origin.clone(), terminal.to_string());
+                return Err(Kind::EndToken { terminal, place }.into());
+            }
             if terminal.negated {
                 let mut others = vocabulary.empty_set();
                 let is_other = |token: &TokenId| !named.contains(*token) && !vocabulary.is_end(*token);
                 vocabulary.ids().filter(is_other).for_each(|token| others.insert(token));
+                if others.is_empty() {
+                    return Err(Kind::NoToken { terminal: terminal.to_string() }.into());
+                }
                 named = others;
             }
             sets.push(named);

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use formwork_grammar::{Constraint, Grammar, Limits, Matcher, SchemaOptions};
+use formwork_grammar::{
+    Constraint, Grammar, Limits, Matcher, Part, SchemaOptions, StructuralTag, StructuralTags, TagContent,
+    Trigger,
+};
 use formwork_tests::random::{self, Random};
 use formwork_vocab::{Token, TokenId, TokenKind, Vocabulary};
 
@@ -174,6 +177,89 @@ fn unknown_tokens_are_refused() {
         let error = Constraint::new(&grammar, with_specials()).err().expect("no such token");
         assert_eq!(error.to_string(), format!("the vocabulary has no token `{token}`"));
     }
+}
+
+/// As [`with_specials`], with two tokens that end generation, and two of one text of which one ends it.
+fn with_two_ends() -> Arc<Vocabulary> {
+    let text = |text: &str| Token { bytes: text.as_bytes().to_vec(), kind: TokenKind::Control };
+    let mut tokens: Vec<Token> =
+        (0..=255).map(|byte| Token { bytes: vec![byte], kind: TokenKind::Byte }).collect();
+    tokens.extend(["<think>", "<|im_end|>", "</s>", "<twice>", "<twice>"].map(text));
+    let plain = Token { bytes: b"<|im_end|>".to_vec(), kind: TokenKind::Text };
+    tokens.push(plain);
+    Arc::new(Vocabulary::new(tokens, [257, 258, 260].map(TokenId).to_vec()).expect("valid"))
+}
+
+fn refusal(grammar: &Grammar) -> String {
+    Constraint::new(grammar, with_two_ends()).err().expect("it ends generation").to_string()
+}
+
+#[test]
+fn refuses_a_terminal_that_ends_generation() {
+    for (source, message) in [
+        ("root ::= \"a\" <|im_end|> \"b\"", "line 1, rule `root`: the token `<|im_end|>` ends generation"),
+        ("root ::= \"a\" x\nx ::= \"b\" | \n  </s>", "line 3, rule `x`: the token `</s>` ends generation"),
+        ("root ::= <[257]>* \"b\"", "line 1, rule `root`: the token `<[257]>` ends generation"),
+        ("root ::= %json {} <[258]> %json {}", "line 1, rule `root`: the token `<[258]>` ends generation"),
+        // Of two tokens with the text, one ends generation.
+        ("root ::= <twice> \"b\"", "line 1, rule `root`: the token `<twice>` ends generation"),
+    ] {
+        let grammar = Grammar::gbnf(source, &Limits::default()).expect(source);
+        let error = refusal(&grammar);
+        assert!(error.starts_with(message), "{source}: {error}");
+    }
+}
+
+#[test]
+fn refuses_a_terminal_that_ends_generation_in_parts_and_tags() {
+    let (options, limits) = (SchemaOptions::default(), Limits::default());
+    let tags = StructuralTags {
+        triggers: vec!["<t>".to_owned()],
+        tags: vec![StructuralTag {
+            begin: "<t>".to_owned(),
+            content: TagContent::Gbnf("root ::= \"a\"\n  </s>".to_owned()),
+            end: "</t>".to_owned(),
+        }],
+        at_least_one: true,
+        stop_after_first: true,
+    };
+    let grammar = Grammar::structural_tags(&tags, &options, &limits).expect("valid");
+    assert!(refusal(&grammar).contains("the token `</s>` ends generation"));
+    let end = || TokenId(257);
+    for part in [
+        Part::sequence([Part::Token(end()), Part::literal("a")]),
+        Part::Text { triggers: vec![(Trigger::Token(end()), Part::literal("a"))], may_end: false },
+        Part::Tags(tags),
+        Part::Gbnf("root ::= <[257]> \"a\"".to_owned()),
+    ] {
+        let grammar = Grammar::of_parts(&part, &options, &limits).expect("valid");
+        assert!(refusal(&grammar).contains("ends generation"), "{part:?}");
+    }
+}
+
+#[test]
+fn a_negated_terminal_never_stands_for_a_token_that_ends_generation() {
+    let grammar =
+        Grammar::gbnf("root ::= !<|im_end|>+ !<[256]>+ !<[258]>", &Limits::default()).expect("valid");
+    let vocabulary = with_two_ends();
+    let mut matcher =
+        Constraint::new(&grammar, Arc::clone(&vocabulary)).expect("ends are left out").matcher();
+    for _ in 0..5 {
+        assert!(vocabulary.ends().iter().all(|&end| matcher.accepting() || !matcher.mask().contains(end)));
+        matcher.commit(TokenId(97)).expect("any other");
+    }
+    assert!(matcher.accepting() && matcher.mask().contains(TokenId(257)));
+}
+
+#[test]
+fn text_that_spells_an_end_is_not_that_token() {
+    let grammar = Grammar::gbnf("root ::= \"<|im_end|>\" \"b\"", &Limits::default()).expect("valid");
+    let vocabulary = with_two_ends();
+    let mut matcher = Constraint::new(&grammar, vocabulary).expect("no token terminals").matcher();
+    let mask = matcher.mask();
+    // The byte `<`, and the token of plain text.
+    assert_eq!(mask.iter().map(|token| token.0).collect::<Vec<_>>(), [u32::from(b'<'), 261]);
+    assert!(matcher.commit(TokenId(257)).is_err());
 }
 
 #[test]

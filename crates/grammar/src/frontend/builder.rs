@@ -95,7 +95,8 @@ impl<'a> Builder<'a> {
 
     /// One token of the vocabulary, whatever its text is.
     pub(super) fn token(&mut self, id: u32) -> Result<Expr, GrammarError> {
-        let index = self.terminal(TokenTerminal { negated: false, token: NamedToken::Id(id) })?;
+        let index =
+            self.terminal(TokenTerminal { negated: false, token: NamedToken::Id(id), origin: None })?;
         Ok(Expr::Literal(spelling(index).to_vec()))
     }
 
@@ -118,7 +119,7 @@ impl<'a> Builder<'a> {
 
     fn terminal(&mut self, terminal: TokenTerminal) -> Result<usize, GrammarError> {
         let tokens = &mut self.rules.tokens;
-        if let Some(known) = tokens.iter().position(|known| *known == terminal) {
+        if let Some(known) = tokens.iter().position(|known| known.is_same(&terminal)) {
             return Ok(known);
         }
         if tokens.len() == TERMINALS {

@@ -19,7 +19,7 @@ impl RuleId {
 }
 
 /// What a rule matches.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Expr {
     /// These bytes, possibly none.
     Literal(Vec<u8>),
@@ -51,6 +51,8 @@ pub(crate) struct Rules {
     /// By rule.
     pub(crate) names: Vec<String>,
     pub(crate) root: RuleId,
+    /// By rule, the line of its definition, from 1; empty where the source is no GBNF.
+    pub(crate) lines: Vec<usize>,
     /// The rules that are JSON texts of a schema. Their expressions say nothing.
     pub(crate) schemas: FxHashMap<RuleId, EmbeddedSchema>,
     /// What the spellings of [`crate::tokens`] stand for.
@@ -89,7 +91,15 @@ pub(crate) fn reached(exprs: &[Expr], root: RuleId) -> Vec<bool> {
 impl Rules {
     /// Rules without schemas and token terminals.
     pub(crate) fn new(exprs: Vec<Expr>, names: Vec<String>, root: RuleId) -> Self {
-        Self { exprs, names, root, schemas: FxHashMap::default(), tokens: Vec::new(), warnings: Vec::new() }
+        Self {
+            exprs,
+            names,
+            root,
+            lines: Vec::new(),
+            schemas: FxHashMap::default(),
+            tokens: Vec::new(),
+            warnings: Vec::new(),
+        }
     }
 
     /// A root alone.

@@ -6,9 +6,10 @@
 //! Characters are Unicode scalar values, encoded as UTF-8. Left recursion is fine.
 //!
 //! `<[7]>` is the token with that id, `<think>` the token whose text that is, and `!` before either stands for any other
-//! token. `%json` and a JSON Schema are a JSON text that the schema accepts.
+//! token. None of them stands for a token that ends generation. `%json` and a JSON Schema are a JSON text that the schema accepts.
 
 mod characters;
+mod counts;
 mod print;
 mod terminals;
 
@@ -20,7 +21,7 @@ pub(crate) use print::print;
 
 use super::expr::{EmbeddedSchema, Expr, RuleId, Rules, reached};
 use crate::error::{GbnfProblem, Kind};
-use crate::tokens::TokenTerminal;
+use crate::tokens::{NamedToken, TokenTerminal};
 use crate::{GrammarError, Limits, SchemaOptions, Warning};
 
 /// The largest number in a repetition `{m,n}`.
@@ -45,13 +46,15 @@ pub(crate) fn parse(source: &str, options: SchemaOptions, limits: &Limits) -> Re
         rules: Vec::new(),
         schemas: FxHashMap::default(),
         tokens: Vec::new(),
+        token_ids: FxHashMap::default(),
+        lines: (0, 0),
+        groups: Vec::new(),
+        overlong: None,
+        current: "",
     };
-    parser.skip_blank();
-    while parser.at < source.len() {
-        parser.rule()?;
-        parser.skip_blank();
-    }
-    parser.finish()
+    let parsed = parser.rules();
+    let parsed = parsed.and_then(|()| parser.finish());
+    parsed.map_err(|error| parser.unclosed(error))
 }
 
 /// A rule by name, from its first mention on.
@@ -75,10 +78,36 @@ struct Parser<'s> {
     rules: Vec<Rule<'s>>,
     schemas: FxHashMap<RuleId, EmbeddedSchema>,
     tokens: Vec<TokenTerminal>,
+    token_ids: FxHashMap<(bool, NamedToken), usize>,
+    /// An offset, and the number of lines that end before it.
+    lines: (usize, usize),
+    /// Where the groups begin that are open.
+    groups: Vec<usize>,
+    /// The first literal or class that has the beginning of a rule in it, which may be closed too late.
+    overlong: Option<(usize, &'static str)>,
+    /// The name of the rule being read.
+    current: &'s str,
 }
 
 impl<'s> Parser<'s> {
-    fn finish(self) -> Result<Rules, GrammarError> {
+    fn rules(&mut self) -> Result<(), GrammarError> {
+        self.skip_blank();
+        while self.at < self.source.len() {
+            self.rule()?;
+            self.skip_blank();
+        }
+        Ok(())
+    }
+
+    /// An error, or what is behind it: a literal or class that was read over the beginning of other rules.
+    fn unclosed(&self, error: GrammarError) -> GrammarError {
+        match self.overlong {
+            Some((start, what)) => self.error(start, GbnfProblem::Unterminated { what }),
+            None => error,
+        }
+    }
+
+    fn finish(&mut self) -> Result<Rules, GrammarError> {
         let Some(&root) = self.names.get("root") else {
             return Err(self.error(self.source.len(), GbnfProblem::NoRoot));
         };
@@ -96,23 +125,43 @@ impl<'s> Parser<'s> {
             }
         }
         let names = self.rules.iter().map(|rule| rule.name.to_owned()).collect();
-        let warnings = self.unreachable(&reached(&exprs, root));
-        Ok(Rules { exprs, names, root, schemas: self.schemas, tokens: self.tokens, warnings })
+        let lines = self.lines_of_rules();
+        let warnings = self.unreachable(&reached(&exprs, root), &lines);
+        Ok(Rules {
+            exprs,
+            names,
+            root,
+            lines,
+            schemas: std::mem::take(&mut self.schemas),
+            tokens: std::mem::take(&mut self.tokens),
+            warnings,
+        })
+    }
+
+    /// By rule, the line of its definition.
+    fn lines_of_rules(&self) -> Vec<usize> {
+        let places = self.rules.iter().enumerate();
+        let mut places: Vec<(usize, usize)> =
+            places.filter_map(|(index, rule)| Some((rule.defined.as_ref()?.0, index))).collect();
+        places.sort_unstable();
+        let mut lines = vec![0; self.rules.len()];
+        let (mut from, mut line) = (0, 1);
+        for (at, index) in places {
+            line += line_ends(&self.source[from..at]);
+            from = at;
+            lines[index] = line;
+        }
+        lines
     }
 
     /// Warnings of the rules that are not reached, in the order of their lines.
-    fn unreachable(&self, reached: &[bool]) -> Vec<Warning> {
-        let rules = self.rules.iter().zip(reached).filter(|(_, reached)| !**reached);
-        let mut places: Vec<_> =
-            rules.filter_map(|(rule, _)| Some((rule.defined.as_ref()?.0, rule.name))).collect();
-        places.sort_unstable();
-        let (mut from, mut line) = (0, 1);
-        let warnings = places.into_iter().map(|(at, name)| {
-            line += line_ends(&self.source[from..at]);
-            from = at;
-            Warning::UnreachableRule { rule: name.to_owned(), line }
-        });
-        warnings.collect()
+    fn unreachable(&self, reached: &[bool], lines: &[usize]) -> Vec<Warning> {
+        let rules = self.rules.iter().zip(reached.iter().zip(lines));
+        let missed = rules.filter(|(rule, (reached, _))| !**reached && !rule.name.is_empty());
+        let mut warnings: Vec<(usize, &str)> = missed.map(|(rule, (_, line))| (*line, rule.name)).collect();
+        warnings.sort_unstable();
+        let warning = |(line, name): (usize, &str)| Warning::UnreachableRule { rule: name.to_owned(), line };
+        warnings.into_iter().map(warning).collect()
     }
 
     /// `name ::= alternatives`, up to the end of the line.
@@ -130,6 +179,7 @@ impl<'s> Parser<'s> {
         }
         self.skip_blank();
         self.stacked = 0;
+        self.current = name;
         let expr = self.alternatives(false)?;
         self.rules[id.index()].defined = Some((start, expr));
         match self.peek() {
@@ -189,6 +239,9 @@ impl<'s> Parser<'s> {
                 self.skip_space();
                 if self.source[self.at..].starts_with("::=") {
                     let name = name.to_owned();
+                    if let Some(&group) = self.groups.last() {
+                        return Err(self.error(group, GbnfProblem::Unterminated { what: "group" }));
+                    }
                     return Err(self.error(start, GbnfProblem::RuleInside { name }));
                 }
                 self.at = after;
@@ -201,16 +254,31 @@ impl<'s> Parser<'s> {
         if self.depth == self.limits.nesting {
             return Err(self.error(self.at, GbnfProblem::Nesting { limit: self.limits.nesting }));
         }
+        let start = self.at;
         self.at += 1;
         self.depth += 1;
+        self.groups.push(start);
         self.skip_blank();
         let expr = self.alternatives(true)?;
         self.skip_blank();
+        if self.peek().is_none() {
+            return Err(self.error(start, GbnfProblem::Unterminated { what: "group" }));
+        }
         if !self.take(")") {
             return Err(self.expected("`|`, a terminal, a rule name or `)`"));
         }
+        self.groups.pop();
         self.depth -= 1;
         Ok(expr)
+    }
+
+    /// Notes a literal or class if it has the beginning of a rule in it.
+    fn note_overlong(&mut self, start: usize, what: &'static str) {
+        if self.overlong.is_none() {
+            let text = &self.source[start..self.at];
+            let has_rule = text.contains(['\n', '\r']) && text.contains("::=");
+            self.overlong = has_rule.then_some((start, what));
+        }
     }
 
     /// Any number of `* + ? {…}` after an item.
@@ -241,6 +309,17 @@ impl<'s> Parser<'s> {
 
     /// `{m}`, `{m,}`, `{,n}` or `{m,n}`; stops at the closing brace.
     fn counts(&mut self, nested: bool) -> Result<(u32, Option<u32>), GrammarError> {
+        let start = self.at;
+        // Inside a group a count may go over lines, but hardly does.
+        let line = self.source[start..].split(['\n', '\r']).next().unwrap_or_default();
+        let is_closed = line.contains('}');
+        self.closed_counts(nested).map_err(|error| {
+            let problem = GbnfProblem::Unterminated { what: "count" };
+            if is_closed { error } else { self.error(start, problem) }
+        })
+    }
+
+    fn closed_counts(&mut self, nested: bool) -> Result<(u32, Option<u32>), GrammarError> {
         let start = self.at;
         self.at += 1;
         self.skip(nested);
@@ -369,6 +448,14 @@ impl<'s> Parser<'s> {
         self.error(self.at, GbnfProblem::Expected { expected, found })
     }
 
+    /// The line of an offset, from 1. Later calls have later offsets.
+    fn line_of(&mut self, at: usize) -> usize {
+        let (from, before) = self.lines;
+        let lines = before + line_ends(&self.source[from.min(at)..at]);
+        self.lines = (at, lines);
+        lines + 1
+    }
+
     fn error(&self, at: usize, problem: GbnfProblem) -> GrammarError {
         let (line, column) = self.line_column(at);
         let before = &self.source[..at];
@@ -441,6 +528,28 @@ mod tests {
             .map(message)
             .join("\n")
         );
+    }
+
+    #[test]
+    fn brackets_that_are_not_closed_are_the_place() {
+        for (source, line, column, what) in [
+            ("root ::= \"[\" (item (\",\" item)* \"]\"\nitem ::= [0-9]+", 1, 14, "group"),
+            ("root ::= (\"a\" | (\"b\" item\nitem ::= \"x\"", 1, 17, "group"),
+            ("root ::= (\"a\" |\n  \"b\" # no end\n", 1, 10, "group"),
+            ("root ::= [abc item\nitem ::= [0-9]+", 1, 10, "class"),
+            ("root ::= item [abc\nitem ::= \"x\" [0-9] y", 1, 15, "class"),
+            ("root ::= \"abc item\nitem ::= \"x\"", 1, 10, "literal"),
+            ("root ::= item \"abc\nitem ::= \"x\" \"y\"", 1, 15, "literal"),
+            ("root ::= \"a\"{2 item\nitem ::= \"x\"", 1, 13, "count"),
+            ("root ::= \"a\"{2,", 1, 13, "count"),
+            ("root ::= (\"a\"{2,3\n)", 1, 14, "count"),
+        ] {
+            let error = parsed(source).expect_err(source);
+            assert_eq!(error.to_string(), format!("line {line}, column {column}: this {what} is not closed"));
+        }
+        // A text may have line breaks in it, and what looks like a rule.
+        let source = "root ::= \"a\nb ::= c\" [x\ny ::= z]";
+        assert_eq!(parsed(source).expect("closed").exprs.len(), 1);
     }
 
     #[test]

@@ -18,6 +18,7 @@ impl Parser<'_> {
             }
         }
         self.at += 1;
+        self.note_overlong(start, "literal");
         Ok(Expr::Literal(text.into_bytes()))
     }
 
@@ -34,6 +35,7 @@ impl Parser<'_> {
             }
         }
         self.at += 1;
+        self.note_overlong(start, "class");
         if ranges.is_empty() {
             return Ok(Expr::empty()); // `[]` and `[^]` alike, as llama.cpp reads them
         }

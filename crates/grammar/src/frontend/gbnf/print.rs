@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::super::expr::{Expr, RuleId, Rules, complement};
+use super::counts::bounded;
 use super::terminals::JSON;
 use crate::GrammarError;
 use crate::tokens::{TokenTerminal, spelt};
@@ -10,11 +11,12 @@ use crate::tokens::{TokenTerminal, spelt};
 /// The longest line that is not broken at its alternatives.
 const LINE: usize = 100;
 
-/// The largest repetition count that is written; llama.cpp refuses those above 2,000.
-const COUNT: u32 = 1000;
+/// The most bytes of GBNF that are written.
+const BYTES: usize = 16 << 20;
 
 /// Writes the root, which is named so, and then the others in their order.
 pub(crate) fn print(rules: &Rules) -> Result<String, GrammarError> {
+    let rules = &*bounded(rules);
     let printer = Printer { rules };
     let mut text = String::new();
     let others = (0..rules.exprs.len() as u32).map(RuleId);
@@ -27,10 +29,13 @@ pub(crate) fn print(rules: &Rules) -> Result<String, GrammarError> {
             other => std::slice::from_ref(other),
         };
         let mut written = Vec::with_capacity(parts.len());
+        let mut bytes = text.len();
         for part in parts {
             let mut text = String::new();
             printer.expr(part, Place::Alternative, &mut text)?;
+            bytes += text.len();
             written.push(text);
+            check(bytes)?;
         }
         let length = written.iter().map(|part| part.len() + 3).sum::<usize>() + name.len();
         let bar = if length > LINE { " |\n  " } else { " | " };
@@ -38,6 +43,10 @@ pub(crate) fn print(rules: &Rules) -> Result<String, GrammarError> {
         let _ = writeln!(text, "{name} ::= {}", written.join(bar));
     }
     Ok(text)
+}
+
+fn check(bytes: usize) -> Result<(), GrammarError> {
+    if bytes > BYTES { Err(GrammarError::limit("bytes of GBNF", bytes, BYTES)) } else { Ok(()) }
 }
 
 /// A class that no character is in.
@@ -57,6 +66,7 @@ struct Printer<'r> {
 
 impl Printer<'_> {
     fn expr(&self, expr: &Expr, place: Place, text: &mut String) -> Result<(), GrammarError> {
+        check(text.len())?;
         let group = match expr {
             Expr::Alternatives(parts) => parts.len() != 1,
             Expr::Sequence(parts) => parts.len() > 1 && place > Place::Sequence,
@@ -122,45 +132,14 @@ impl Printer<'_> {
             (0, None) => "*".to_owned(),
             (1, None) => "+".to_owned(),
             (0, Some(1)) => "?".to_owned(),
-            (min, None) if min <= COUNT => format!("{{{min},}}"),
-            (min, None) => {
-                text.push_str(&large(&item, min, "{}"));
-                text.push(' ');
-                "*".to_owned()
-            }
-            (min, Some(max)) if min == max && max <= COUNT => format!("{{{max}}}"),
-            (min, Some(max)) if max <= COUNT => format!("{{{min},{max}}}"),
-            (min, Some(max)) => {
-                let required = if min > 0 { large(&item, min, "{}") } else { String::new() };
-                let optional = if max > min { large(&item, max - min, "{0,}") } else { String::new() };
-                let space = if required.is_empty() || optional.is_empty() { "" } else { " " };
-                let _ = write!(text, "({required}{space}{optional})");
-                return Ok(());
-            }
+            (min, None) => format!("{{{min},}}"),
+            (min, Some(max)) if min == max => format!("{{{max}}}"),
+            (min, Some(max)) => format!("{{{min},{max}}}"),
         };
         text.push_str(&item);
         text.push_str(&counts);
         Ok(())
     }
-}
-
-/// Exactly (`form` is `{}`) or at most (`{0,}`) so many of an item, in counts that are not too large.
-fn large(item: &str, count: u32, form: &str) -> String {
-    let counted = |item: &str, count: u32| {
-        let (open, close) = form.split_at(form.len() - 1);
-        format!("{item}{open}{count}{close}")
-    };
-    let (groups, rest) = (count / COUNT, count % COUNT);
-    let mut text = String::new();
-    if groups > 0 {
-        let group = format!("({})", counted(item, COUNT));
-        text = if groups > COUNT { large(&group, groups, form) } else { counted(&group, groups) };
-    }
-    if rest > 0 {
-        text.push_str(if groups > 0 { " " } else { "" });
-        text.push_str(&counted(item, rest));
-    }
-    text
 }
 
 fn literal(bytes: &[u8], text: &mut String) -> Result<(), GrammarError> {

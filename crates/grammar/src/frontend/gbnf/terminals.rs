@@ -9,7 +9,7 @@ use super::super::json_schema::{self, Remotes};
 use super::{Parser, shown};
 use crate::GrammarError;
 use crate::error::GbnfProblem;
-use crate::tokens::{NamedToken, TERMINALS, TokenTerminal, spelling};
+use crate::tokens::{NamedToken, Origin, TERMINALS, TokenTerminal, spelling};
 
 /// What a JSON Schema comes after.
 pub(super) const JSON: &str = "%json";
@@ -32,14 +32,17 @@ impl Parser<'_> {
             None => return Err(self.bad_token(start)),
         };
         self.at += text.len();
-        let terminal = TokenTerminal { negated, token };
-        let known = self.tokens.iter().position(|known| *known == terminal);
+        let terminal = TokenTerminal { negated, token, origin: None };
+        let known = self.token_ids.get(&(negated, terminal.token.clone())).copied();
         let index = known.unwrap_or(self.tokens.len());
         if index == TERMINALS {
             return Err(self.error(start, GbnfProblem::TokenTerminals { limit: TERMINALS }));
         }
         if known.is_none() {
-            self.tokens.push(terminal);
+            let line = self.line_of(start);
+            let origin = Origin { rule: self.current.to_owned(), line };
+            self.tokens.push(TokenTerminal { origin: Some(origin), ..terminal.clone() });
+            self.token_ids.insert((terminal.negated, terminal.token), index);
         }
         Ok(Expr::Literal(spelling(index).to_vec()))
     }

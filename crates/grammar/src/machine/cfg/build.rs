@@ -8,6 +8,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::collapse::collapsed;
+use super::endless::endless;
 use super::merge::merged;
 use super::nfa::Nfa;
 use super::program::{ByteEdge, CallEdge, Dot, Program, Shortest, State};
@@ -74,7 +75,7 @@ fn build_from(exprs: &[Expr], rules: &Rules, limits: &Limits) -> Result<Program,
     let mut program = Program { states, shortest: Vec::new(), starts, root, schemas, tokens };
     program.shortest = shortest(&program, limits)?;
     if program.shortest[program.start(program.root).index()].len == Shortest::NEVER {
-        return Err(Kind::EmptyLanguage.into());
+        return Err(Kind::EmptyLanguage { rules: endless(rules) }.into());
     }
     prune(&mut program);
     Ok(program)

@@ -8,6 +8,7 @@
 mod build;
 mod collapse;
 mod embedded;
+mod endless;
 mod frames;
 mod merge;
 mod nfa;

@@ -159,14 +159,16 @@ impl Writer<'_> {
     /// What is read from a state to an end.
     fn state(&mut self, text: &mut Text<'_>, at: usize, depth: usize) -> Result<Expr, GrammarError> {
         let state = &text.automaton.states[at];
+        self.spend(1 + state.edges.len())?;
         let mut targets: Vec<(usize, Vec<(u32, u32)>)> = Vec::new();
+        let mut places: FxHashMap<usize, usize> = FxHashMap::default();
         for &(to, range) in &state.edges {
-            match targets.iter_mut().find(|(known, _)| *known == to) {
+            let place = *places.entry(to).or_insert(targets.len());
+            match targets.get_mut(place) {
                 Some((_, ranges)) => ranges.push(range),
                 None => targets.push((to, vec![range])),
             }
         }
-        self.spend(1 + targets.len())?;
         let (mut ways, mut again) = (Vec::new(), None);
         for (to, ranges) in targets {
             let class = if text.string { self.chars(&ranges)? } else { plain(&ranges) };

@@ -40,6 +40,7 @@ impl JsonProgram {
             limit: limits.states,
             rules: Vec::new(),
             names: FxHashSet::default(),
+            numbers: FxHashMap::default(),
             nodes: FxHashMap::default(),
             shared: FxHashMap::default(),
             todo: VecDeque::new(),
@@ -60,6 +61,8 @@ struct Writer<'p> {
     /// A name, and what it stands for once that is known.
     rules: Vec<(String, Expr)>,
     names: FxHashSet<String>,
+    /// By name, the last number that was put behind it.
+    numbers: FxHashMap<String, usize>,
     nodes: FxHashMap<NodeId, RuleId>,
     shared: FxHashMap<Shared, RuleId>,
     /// Nodes that have a rule and are still to be written.
@@ -93,10 +96,12 @@ impl Writer<'_> {
     fn rule(&mut self, name: &str) -> RuleId {
         let name = name.get(..NAME).unwrap_or(name).trim_matches('-');
         let name = if name.is_empty() { "rule" } else { name };
-        let numbered = (2..).map(|number| format!("{name}-{number}"));
-        let mut names = [name.to_owned()].into_iter().chain(numbered);
-        let free = names.find(|name| !self.names.contains(name)).unwrap_or_default();
-        self.names.insert(free.clone());
+        let mut free = name.to_owned();
+        let number = self.numbers.entry(free.clone()).or_insert(1);
+        while !self.names.insert(free.clone()) {
+            *number += 1;
+            free = format!("{name}-{number}");
+        }
         self.rules.push((free, Expr::empty()));
         RuleId(self.rules.len() as u32 - 1)
     }
@@ -280,8 +285,12 @@ fn repeated(a: &Expr, b: &Expr) -> Option<Expr> {
     let repeats = matches!(a, Expr::Repeat { .. }) || matches!(b, Expr::Repeat { .. });
     let ((a, a_min, a_max), (b, b_min, b_max)) = (counts(a), counts(b));
     let same = a == b && (repeats || matches!(a, Expr::Class(_) | Expr::Rule(_)));
-    let max = a_max.zip(b_max).map(|(a, b)| a + b);
-    same.then(|| Expr::Repeat { expr: Box::new(a), min: a_min + b_min, max })
+    let max = match a_max.zip(b_max) {
+        Some((a, b)) => Some(a.checked_add(b)?),
+        None => None,
+    };
+    let min = a_min.checked_add(b_min).filter(|_| same)?;
+    Some(Expr::Repeat { expr: Box::new(a), min, max })
 }
 
 /// The expression or nothing.

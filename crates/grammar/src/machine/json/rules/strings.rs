@@ -78,9 +78,10 @@ impl Writer<'_> {
     /// Texts of a language with at most so many characters.
     fn bounded(&mut self, dfa: &TextDfa, max: u32) -> Result<Automaton, GrammarError> {
         let mut states = Vec::new();
+        let edges: usize = (0..dfa.len() as u32).map(|state| dfa.transitions(state).len()).sum();
         // A state and the number of characters before it: all states, layer by layer.
         for chars in 0..=max {
-            self.spend(dfa.len())?;
+            self.spend(dfa.len() + edges)?;
             for state in 0..dfa.len() as u32 {
                 let to = |target: u32| ((chars + 1) as usize * dfa.len()) + target as usize;
                 let edges = dfa.transitions(state).iter().filter(|_| chars < max);

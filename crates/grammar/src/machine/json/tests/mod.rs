@@ -5,6 +5,7 @@ mod gbnf;
 mod joins;
 mod keywords;
 mod laws;
+mod llama;
 mod oracle;
 mod suites;
 mod tables;

@@ -1,0 +1,166 @@
+//! Which rules cannot end, for the message about a grammar that no output satisfies.
+
+use rustc_hash::FxHashSet;
+
+use crate::frontend::expr::{Expr, RuleId, Rules, reached};
+use crate::tokens::Origin;
+
+/// Steps that the search may take; a message without rules is as right.
+const STEPS: usize = 1 << 22;
+
+/// The rules to blame: those that cannot end, and of which every way leads to themselves or to others to blame.
+pub(super) fn endless(rules: &Rules) -> Vec<Origin> {
+    let search = Search { rules, ends: vec![false; rules.exprs.len()], steps: STEPS };
+    search.run().unwrap_or_default()
+}
+
+struct Search<'r> {
+    rules: &'r Rules,
+    /// By rule, whether it is known to end.
+    ends: Vec<bool>,
+    steps: usize,
+}
+
+impl Search<'_> {
+    fn run(mut self) -> Option<Vec<Origin>> {
+        let count = self.rules.exprs.len();
+        let mut callers: Vec<Vec<usize>> = vec![Vec::new(); count];
+        for rule in 0..count {
+            for called in self.called(rule)? {
+                callers[called.index()].push(rule);
+            }
+        }
+        let mut todo: Vec<usize> = (0..count).collect();
+        while let Some(rule) = todo.pop() {
+            if !self.ends[rule] && self.rule_ends(rule)? {
+                self.ends[rule] = true;
+                todo.extend(&callers[rule]);
+            }
+        }
+        let reached = reached(&self.rules.exprs, self.rules.root);
+        let stuck: Vec<usize> = (0..count).filter(|&rule| reached[rule] && !self.ends[rule]).collect();
+        let mut blamed = Vec::new();
+        for &rule in &stuck {
+            // Whatever a rule to blame leads to leads back to it.
+            let from_here = self.stuck_from(rule)?;
+            let mut is_circle = true;
+            for &other in from_here.iter().filter(|&&other| other != rule) {
+                is_circle &= self.stuck_from(other)?.contains(&rule);
+            }
+            if is_circle {
+                let line = self.rules.lines.get(rule).copied().unwrap_or(0);
+                blamed.push(Origin { rule: self.rules.names[rule].clone(), line });
+            }
+        }
+        blamed.sort_by_key(|origin| origin.line);
+        Some(blamed)
+    }
+
+    fn spend(&mut self) -> Option<()> {
+        self.steps = self.steps.checked_sub(1)?;
+        Some(())
+    }
+
+    /// The rules that a rule calls.
+    fn called(&mut self, rule: usize) -> Option<Vec<RuleId>> {
+        let rules = self.rules;
+        let mut open = vec![&rules.exprs[rule]];
+        let mut called = Vec::new();
+        while let Some(expr) = open.pop() {
+            self.spend()?;
+            match expr {
+                Expr::Rule(rule) => called.push(*rule),
+                Expr::Sequence(parts) | Expr::Alternatives(parts) => open.extend(parts),
+                Expr::Repeat { expr, .. } => open.push(expr),
+                Expr::Literal(_) | Expr::Class(_) | Expr::Bytes(_) => {}
+            }
+        }
+        called.sort_unstable();
+        called.dedup();
+        Some(called)
+    }
+
+    /// The rules without an end that a rule leads to over others of these, itself included if it leads back.
+    fn stuck_from(&mut self, rule: usize) -> Option<FxHashSet<usize>> {
+        let mut found = FxHashSet::default();
+        let mut open = vec![rule];
+        while let Some(at) = open.pop() {
+            for next in self.called(at)? {
+                self.spend()?;
+                if !self.ends[next.index()] && found.insert(next.index()) {
+                    open.push(next.index());
+                }
+            }
+        }
+        Some(found)
+    }
+
+    fn rule_ends(&mut self, rule: usize) -> Option<bool> {
+        if self.rules.schemas.contains_key(&RuleId(rule as u32)) {
+            return Some(true);
+        }
+        let rules = self.rules;
+        self.expr_ends(&rules.exprs[rule])
+    }
+
+    /// Whether an expression ends by what is known; depth is bounded by the front ends.
+    fn expr_ends(&mut self, expr: &Expr) -> Option<bool> {
+        self.spend()?;
+        Some(match expr {
+            Expr::Literal(_) => true,
+            Expr::Class(ranges) => !ranges.is_empty(),
+            Expr::Bytes(ranges) => !ranges.is_empty(),
+            Expr::Rule(rule) => self.ends[rule.index()],
+            Expr::Sequence(parts) => {
+                for part in parts {
+                    if !self.expr_ends(part)? {
+                        return Some(false);
+                    }
+                }
+                true
+            }
+            Expr::Alternatives(parts) => {
+                for part in parts {
+                    if self.expr_ends(part)? {
+                        return Some(true);
+                    }
+                }
+                false
+            }
+            Expr::Repeat { min: 0, .. } => true,
+            Expr::Repeat { expr, .. } => self.expr_ends(expr)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Grammar, Limits};
+
+    #[test]
+    fn names_the_rules_that_cannot_end() {
+        for (source, named) in [
+            ("root ::= \"a\" x\nx ::= y \"b\"\ny ::= x | y", "rules `x` (line 2), `y` (line 3) cannot end"),
+            ("root ::= root", "rule `root` (line 1) cannot end"),
+            (
+                "root ::= \"a\" b? c\n\nb ::= b\nc ::= b | \"x\" [^\\x00-\\U0010FFFF]",
+                "rule `b` (line 3) cannot end",
+            ),
+            (
+                "root ::= a | b\na ::= \"(\" a \")\"\nb ::= \"x\"{3} d\nd ::= [^\\x00-\\U0010FFFF]",
+                "rules `a` (line 2), `d` (line 4) cannot end",
+            ),
+        ] {
+            let error = Grammar::gbnf(source, &Limits::default()).expect_err(source).to_string();
+            let expected = format!("no output can satisfy the grammar: {named}");
+            assert!(error.starts_with(&expected), "{source}: {error}");
+        }
+    }
+
+    #[test]
+    fn many_rules_that_cannot_end_are_counted() {
+        let rules: String = (0..2000).map(|at| format!("r{at} ::= \"a\" r{}\n", (at + 1) % 2000)).collect();
+        let error = Grammar::gbnf(&format!("root ::= r0\n{rules}"), &Limits::default()).expect_err("endless");
+        assert!(error.to_string().len() < 400, "{error}");
+    }
+}
