@@ -4,8 +4,9 @@
 //! text with a match in it. Matching by code points, `\d` and `\w` ASCII only, `.` without line terminators, `^` and `$`
 //! at the ends of the text only: what a validator on an ECMA engine does.
 //!
-//! Look-ahead is intersection with what follows, so it is exact wherever it stands. Look-behind is exact where the text
-//! before it is matched apart from what follows; elsewhere it is refused. Back-references are not regular and refused.
+//! Look-around, anchors and word boundaries are exact wherever they stand, in loops and in each other too. Mostly look-ahead is
+//! an intersection with what follows, and look-behind one with what went before ([`build`]). Where the two mix, what may follow
+//! depends on a context of the text so far ([`general`]). Back-references are not regular and refused.
 //!
 //! # Leniency
 //! Like the validators in use we read some expressions that ECMA-262 with `u` calls errors but that can only mean one thing:
@@ -18,6 +19,7 @@
 mod ast;
 mod build;
 mod class;
+mod general;
 mod look_behind;
 mod parse;
 
@@ -28,7 +30,14 @@ const NESTING: usize = 250;
 
 /// The texts in which a pattern is found.
 pub(crate) fn pattern(expressions: &mut Expressions, source: &str) -> Result<ExprId, PatternError> {
-    build::search(expressions, &parse::parse(source)?)
+    let ast = parse::parse(source)?;
+    match build::search(expressions, &ast) {
+        // Assertions in some places need contexts, and cost more.
+        Err(PatternError { reason, .. }) if reason.needs_contexts() => {
+            general::texts(expressions, &ast, general::Scope::Anywhere)
+        }
+        built => built,
+    }
 }
 
 /// Why a pattern has no language here.
@@ -96,6 +105,14 @@ pub(crate) enum PatternProblem {
 }
 
 impl PatternProblem {
+    /// Whether the general construction may do what the first one cannot.
+    fn needs_contexts(self) -> bool {
+        matches!(
+            self,
+            Self::NestedLookBehind | Self::LookBehindAfterAssertion | Self::EmptyRound | Self::TooManyRounds
+        )
+    }
+
     /// This problem at a place.
     fn at(self, offset: usize) -> PatternError {
         PatternError { offset, reason: self }

@@ -1,0 +1,454 @@
+//! Patterns with assertions anywhere: look-behind behind look-ahead, in loops, and in each other.
+//!
+//! Each look-around, and the pattern itself, becomes an automaton whose empty edges may carry conditions. What a condition
+//! says depends on two things: on the text before the place, which a [`Context`] sums up, and on the text behind it, of which it
+//! is a language. A context follows the automata of all look-behinds over the text so far. For each state that such an
+//! automaton may be in, the context knows what the rest of the text must be like for that, since there may be look-ahead inside
+//! look-behind. So what may follow a state of an automaton in a context is a language, and these languages are the least solution
+//! of equations, one for each state and context: [`Expressions::recursive`].
+//!
+//! Contexts are found as they are met, like the states of a subset construction. Counted repetition is written out.
+//!
+//! (Miyazaki and Minamide, *Derivatives of Regular Expressions with Lookahead*, 2019, for conditions as languages of the rest.)
+
+mod nfa;
+
+use rustc_hash::FxHashMap;
+
+use self::nfa::{Body, Condition, Nfa, Node};
+use super::ast::Ast;
+use super::class::word_chars;
+use super::{PatternError, PatternProblem};
+use crate::regular::{CharSet, ExprId, Expressions};
+
+/// The most steps, and the most pairs of a state and a context.
+const STEPS: usize = 1 << 18;
+const PAIRS: usize = 1 << 15;
+
+/// The most ways to meet the conditions of a state that are kept apart.
+const WAYS: usize = 64;
+
+/// Where a match must be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Scope {
+    Anywhere,
+    Whole,
+}
+
+/// The texts in which `ast` matches.
+pub(super) fn texts(expressions: &mut Expressions, ast: &Ast, scope: Scope) -> Result<ExprId, PatternError> {
+    let too_large = || PatternProblem::TooManyRounds.at(ast.offset);
+    let nfa = Nfa::new(ast, scope).ok_or_else(too_large)?;
+    let mut solver = Solver::new(expressions, &nfa, scope);
+    solver.solve().ok_or_else(too_large)
+}
+
+/// Languages of which the text behind a place must be in all: sorted, without those that hold every text.
+type Way = Vec<ExprId>;
+
+/// Ways of which one suffices. None contains another.
+type Ways = Vec<Way>;
+
+/// What the text before a place means for some look-behinds, those with numbers from `first` on.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Context {
+    first: usize,
+    is_start: bool,
+    is_word: bool,
+    behind: Vec<Behind>,
+}
+
+/// A look-behind's automaton over the text so far.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Behind {
+    /// The states that read a character next.
+    states: Vec<(usize, Ways)>,
+    /// What makes the look-behind hold here.
+    holds: Ways,
+}
+
+/// What follows a place in an automaton without reading a character.
+#[derive(Clone, Debug, Default)]
+struct Closure {
+    /// States that read a character, and how they are reached.
+    states: Vec<(usize, Ways)>,
+    /// How the end is reached.
+    end: Ways,
+}
+
+struct Solver<'a> {
+    expressions: &'a mut Expressions,
+    nfa: &'a Nfa,
+    scope: Scope,
+    contexts: Vec<Context>,
+    ids: FxHashMap<Context, usize>,
+    /// By context, which characters lead to which contexts.
+    steps: FxHashMap<usize, std::rc::Rc<[(CharSet, usize)]>>,
+    /// By state and context, what may follow.
+    rests: FxHashMap<(usize, usize), ExprId>,
+    closures: FxHashMap<(usize, usize), std::rc::Rc<Closure>>,
+    word: ExprId,
+    left: usize,
+}
+
+impl<'a> Solver<'a> {
+    fn new(expressions: &'a mut Expressions, nfa: &'a Nfa, scope: Scope) -> Self {
+        let class = expressions.class(word_chars());
+        let word = expressions.concat(class, Expressions::EVERYTHING);
+        Self {
+            expressions,
+            nfa,
+            scope,
+            contexts: Vec::new(),
+            ids: FxHashMap::default(),
+            steps: FxHashMap::default(),
+            rests: FxHashMap::default(),
+            closures: FxHashMap::default(),
+            word,
+            left: STEPS,
+        }
+    }
+
+    fn solve(&mut self) -> Option<ExprId> {
+        let context = self.context(0, self.nfa.behinds.len(), None)?;
+        self.language(self.nfa.main, context)
+    }
+
+    fn spend(&mut self, steps: usize) -> Option<()> {
+        self.left = self.left.checked_sub(steps)?;
+        Some(())
+    }
+
+    fn intern(&mut self, context: Context) -> usize {
+        let next = self.contexts.len();
+        let id = *self.ids.entry(context).or_insert_with_key(|context| {
+            self.contexts.push(context.clone());
+            next
+        });
+        id
+    }
+
+    /// The context of the look-behinds of a range at the start, or after a character of another context.
+    fn context(&mut self, first: usize, end: usize, before: Option<(usize, char)>) -> Option<usize> {
+        let is_word = before.is_some_and(|(_, c)| word_chars().contains(c));
+        let mut context = Context {
+            first,
+            is_start: before.is_none() && self.nfa.has_start,
+            is_word: is_word && self.nfa.has_word,
+            behind: Vec::with_capacity(end - first),
+        };
+        for index in first..end {
+            let body = self.nfa.behinds[index];
+            let mut from: Vec<(usize, Ways)> = vec![(body.start, vec![Way::new()])];
+            if let Some((before, c)) = before {
+                let states = self.contexts[before].behind[index - first].states.clone();
+                for (state, ways) in states {
+                    if let Node::Char(set, target) = &self.nfa.nodes[state]
+                        && set.contains(c)
+                    {
+                        from.push((*target, self.derived(&ways, c)?));
+                    }
+                }
+            }
+            let closure = self.close(from, body, &context)?;
+            context.behind.push(Behind { states: closure.states, holds: closure.end });
+        }
+        Some(self.intern(context))
+    }
+
+    /// The part of a context that the look-behinds of a range are.
+    fn part(&mut self, context: &Context, (first, end): (usize, usize)) -> usize {
+        let behind = context.behind[first - context.first..end - context.first].to_vec();
+        self.intern(Context { first, behind, ..*context })
+    }
+
+    /// What is left of ways after a character.
+    fn derived(&mut self, ways: &Ways, c: char) -> Option<Ways> {
+        let mut derived = Ways::new();
+        for way in ways {
+            self.spend(1 + way.len())?;
+            let mut rest = Way::with_capacity(way.len());
+            for &expr in way {
+                rest.push(self.expressions.derive(expr, c));
+            }
+            add(&mut derived, rest)?;
+        }
+        Some(derived)
+    }
+
+    /// The characters by the contexts that they lead to.
+    fn steps(&mut self, context: usize) -> Option<std::rc::Rc<[(CharSet, usize)]>> {
+        if let Some(known) = self.steps.get(&context) {
+            return Some(std::rc::Rc::clone(known));
+        }
+        let mut parts = vec![CharSet::any()];
+        let mut sets = Vec::new();
+        if self.nfa.has_word {
+            sets.push(word_chars());
+        }
+        let behind = self.contexts[context].behind.clone();
+        for (state, ways) in behind.iter().flat_map(|behind| &behind.states) {
+            if let Node::Char(set, _) = &self.nfa.nodes[*state] {
+                sets.push(set.clone());
+            }
+            for &expr in ways.iter().flatten() {
+                sets.extend(self.pieces(expr)?);
+            }
+        }
+        for set in sets {
+            self.spend(parts.len())?;
+            let outside = set.complement();
+            let split = parts.iter().flat_map(|part| [part.intersect(&set), part.intersect(&outside)]);
+            parts = split.filter(|part| !part.is_empty()).collect();
+        }
+        let (first, end) = (self.contexts[context].first, self.contexts[context].first + behind.len());
+        let mut steps: Vec<(CharSet, usize)> = Vec::with_capacity(parts.len());
+        let mut places: FxHashMap<usize, usize> = FxHashMap::default();
+        for part in parts {
+            let c = part.ranges().first().and_then(|&(low, _)| char::from_u32(low))?;
+            let next = self.context(first, end, Some((context, c)))?;
+            match places.get(&next) {
+                Some(&place) => {
+                    let both = steps[place].0.ranges().iter().chain(part.ranges()).copied();
+                    steps[place].0 = CharSet::from_code_points(both);
+                }
+                None => {
+                    places.insert(next, steps.len());
+                    steps.push((part, next));
+                }
+            }
+        }
+        let steps: std::rc::Rc<[_]> = steps.into();
+        self.steps.insert(context, std::rc::Rc::clone(&steps));
+        Some(steps)
+    }
+
+    /// The characters by the derivatives of a language.
+    fn pieces(&mut self, expr: ExprId) -> Option<Vec<CharSet>> {
+        let pieces = self.expressions.pieces(expr);
+        self.spend(pieces.len())?;
+        let mut sets: FxHashMap<ExprId, Vec<(u32, u32)>> = FxHashMap::default();
+        for (at, &(low, derivative)) in pieces.iter().enumerate() {
+            let high = pieces.get(at + 1).map_or(char::MAX.into(), |next| next.0 - 1);
+            sets.entry(derivative).or_default().push((low, high));
+        }
+        Some(sets.into_values().map(CharSet::from_code_points).collect())
+    }
+
+    /// What is reached from some places of an automaton without reading a character.
+    fn close(&mut self, from: Vec<(usize, Ways)>, body: Body, context: &Context) -> Option<Closure> {
+        let mut known: FxHashMap<usize, Ways> = FxHashMap::default();
+        let mut order = Vec::new();
+        let mut open = from;
+        while let Some((node, ways)) = open.pop() {
+            self.spend(1 + ways.len())?;
+            let here = known.entry(node).or_insert_with(|| {
+                order.push(node);
+                Ways::new()
+            });
+            let mut fresh = Ways::new();
+            for way in ways {
+                if add(here, way.clone())? {
+                    fresh.push(way);
+                }
+            }
+            if fresh.is_empty() {
+                continue;
+            }
+            match &self.nfa.nodes[node] {
+                Node::Char(..) | Node::End => {}
+                Node::Empty(targets) => open.extend(targets.iter().map(|&target| (target, fresh.clone()))),
+                Node::If(condition, target) => {
+                    let asked = self.asked(*condition, context)?;
+                    let mut met = Ways::new();
+                    for mut way in fresh {
+                        way.push(asked);
+                        add(&mut met, way)?;
+                    }
+                    if !met.is_empty() {
+                        open.push((*target, met));
+                    }
+                }
+            }
+        }
+        let mut closure = Closure::default();
+        order.sort_unstable();
+        for node in order {
+            let mut ways = known.remove(&node).unwrap_or_default();
+            ways.sort_unstable();
+            match &self.nfa.nodes[node] {
+                Node::Char(..) if !ways.is_empty() => closure.states.push((node, ways)),
+                Node::End if node == body.end => closure.end = ways,
+                _ => {}
+            }
+        }
+        Some(closure)
+    }
+
+    /// What a condition asks of the text behind a place.
+    fn asked(&mut self, condition: Condition, context: &Context) -> Option<ExprId> {
+        let never_or_always = |holds| if holds { Expressions::EVERYTHING } else { Expressions::NOTHING };
+        Some(match condition {
+            Condition::Start => never_or_always(context.is_start),
+            Condition::End => Expressions::EMPTY,
+            Condition::WordBoundary { negated } => {
+                if context.is_word == negated {
+                    self.word
+                } else {
+                    self.expressions.not(self.word)
+                }
+            }
+            Condition::LookAhead { body, behinds, negated } => {
+                let part = self.part(context, behinds);
+                let language = self.language(body, part)?;
+                if negated { self.expressions.not(language) } else { language }
+            }
+            Condition::LookBehind { index, negated } => {
+                let holds = context.behind[index - context.first].holds.clone();
+                let language = self.union(&holds);
+                if negated { self.expressions.not(language) } else { language }
+            }
+        })
+    }
+
+    fn union(&mut self, ways: &Ways) -> ExprId {
+        let ways = ways.iter().map(|way| self.expressions.all_of(way.clone())).collect();
+        self.expressions.any_of(ways)
+    }
+
+    fn closure(&mut self, node: usize, body: Body, context: usize) -> Option<std::rc::Rc<Closure>> {
+        if let Some(known) = self.closures.get(&(node, context)) {
+            return Some(std::rc::Rc::clone(known));
+        }
+        let place = self.contexts[context].clone();
+        let closure = std::rc::Rc::new(self.close(vec![(node, vec![Way::new()])], body, &place)?);
+        self.closures.insert((node, context), std::rc::Rc::clone(&closure));
+        Some(closure)
+    }
+
+    /// The texts that take an automaton to its end from a context, and any text behind that.
+    fn language(&mut self, body: Body, context: usize) -> Option<ExprId> {
+        let start = self.closure(body.start, body, context)?;
+        let mut found = Vec::new();
+        let mut seen: FxHashMap<(usize, usize), usize> = FxHashMap::default();
+        let add = |pair: (usize, usize), found: &mut Vec<_>, seen: &mut FxHashMap<_, _>, solver: &Self| {
+            if !solver.rests.contains_key(&pair) && !seen.contains_key(&pair) {
+                seen.insert(pair, found.len());
+                found.push(pair);
+            }
+        };
+        for &(state, _) in &start.states {
+            add((state, context), &mut found, &mut seen, self);
+        }
+        // What each pair leads to: characters, the context after them and what is reached there.
+        let mut edges: Vec<Vec<(CharSet, usize, std::rc::Rc<Closure>)>> = Vec::new();
+        while let Some(&(state, at)) = found.get(edges.len()) {
+            if self.rests.len() + found.len() > PAIRS {
+                return None;
+            }
+            let mut out = Vec::new();
+            if let Node::Char(set, target) = &self.nfa.nodes[state] {
+                for (chars, next) in &*self.steps(at)? {
+                    self.spend(1)?;
+                    let chars = chars.intersect(set);
+                    if chars.is_empty() {
+                        continue;
+                    }
+                    let closure = self.closure(*target, body, *next)?;
+                    for &(state, _) in &closure.states {
+                        self.spend(1)?;
+                        add((state, *next), &mut found, &mut seen, self);
+                    }
+                    out.push((chars, *next, closure));
+                }
+            }
+            edges.push(out);
+        }
+        self.define(&found, &seen, &edges)?;
+        self.rest(&start, context)
+    }
+
+    /// Makes the languages of pairs, those from which no end is reached as nothing.
+    fn define(
+        &mut self,
+        found: &[(usize, usize)],
+        seen: &FxHashMap<(usize, usize), usize>,
+        edges: &[Vec<(CharSet, usize, std::rc::Rc<Closure>)>],
+    ) -> Option<()> {
+        let mut into = vec![Vec::new(); found.len()];
+        let mut alive = vec![false; found.len()];
+        let mut todo = Vec::new();
+        for (from, out) in edges.iter().enumerate() {
+            for (_, next, closure) in out {
+                alive[from] |= !closure.end.is_empty();
+                for &(state, _) in &closure.states {
+                    self.spend(1)?;
+                    match seen.get(&(state, *next)) {
+                        Some(&to) => into[to].push(from),
+                        None => {
+                            let known = self.rests.get(&(state, *next)).copied();
+                            alive[from] |= known.is_some_and(|rest| rest != Expressions::NOTHING);
+                        }
+                    }
+                }
+            }
+            if alive[from] {
+                todo.push(from);
+            }
+        }
+        while let Some(at) = todo.pop() {
+            for &from in &into[at] {
+                if !std::mem::replace(&mut alive[from], true) {
+                    todo.push(from);
+                }
+            }
+        }
+        for (&pair, &alive) in found.iter().zip(&alive) {
+            let rest = if alive { self.expressions.recursive(false) } else { Expressions::NOTHING };
+            self.rests.insert(pair, rest);
+        }
+        for (index, out) in edges.iter().enumerate().filter(|&(index, _)| alive[index]) {
+            let mut ways = Vec::with_capacity(out.len());
+            for (chars, next, closure) in out {
+                let rest = self.rest(closure, *next)?;
+                let class = self.expressions.class(chars.clone());
+                ways.push(self.expressions.concat(class, rest));
+            }
+            let definition = self.expressions.any_of(ways);
+            self.expressions.define(self.rests[&found[index]], definition);
+        }
+        Some(())
+    }
+
+    /// What may follow a place from which this is reached.
+    fn rest(&mut self, closure: &Closure, context: usize) -> Option<ExprId> {
+        let mut ways = Vec::with_capacity(closure.states.len() + 1);
+        for (state, conditions) in &closure.states {
+            self.spend(1)?;
+            let rest = self.rests[&(*state, context)];
+            let asked = self.union(conditions);
+            ways.push(self.expressions.all_of(vec![asked, rest]));
+        }
+        if !closure.end.is_empty() {
+            ways.push(self.union(&closure.end));
+        }
+        Some(self.expressions.any_of(ways))
+    }
+}
+
+/// Adds a way unless another one is as good; true if it was added. Too many are none.
+fn add(ways: &mut Ways, mut way: Way) -> Option<bool> {
+    if way.contains(&Expressions::NOTHING) {
+        return Some(false);
+    }
+    way.retain(|&expr| expr != Expressions::EVERYTHING);
+    way.sort_unstable();
+    way.dedup();
+    let contains = |outer: &Way, inner: &Way| inner.iter().all(|expr| outer.binary_search(expr).is_ok());
+    if ways.iter().any(|known| contains(&way, known)) {
+        return Some(false);
+    }
+    ways.retain(|known| !contains(known, &way));
+    ways.push(way);
+    (ways.len() <= WAYS).then_some(true)
+}

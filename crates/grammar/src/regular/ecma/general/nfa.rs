@@ -1,0 +1,148 @@
+//! The automata of a pattern and of its look-arounds.
+
+use super::super::ast::{Ast, Kind};
+use super::Scope;
+use crate::regular::CharSet;
+
+/// The most states of all automata.
+const NODES: usize = 1 << 14;
+
+/// A place of an automaton.
+#[derive(Clone, Debug)]
+pub(super) enum Node {
+    /// A character leads on.
+    Char(CharSet, usize),
+    /// Nothing is read.
+    Empty(Vec<usize>),
+    /// Nothing is read, and a condition must hold.
+    If(Condition, usize),
+    /// The end of an automaton.
+    End,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Condition {
+    Start,
+    End,
+    WordBoundary {
+        negated: bool,
+    },
+    LookAhead {
+        body: Body,
+        /// The numbers of the look-behinds in it.
+        behinds: (usize, usize),
+        negated: bool,
+    },
+    LookBehind {
+        index: usize,
+        negated: bool,
+    },
+}
+
+/// Where an automaton starts and ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Body {
+    pub(super) start: usize,
+    pub(super) end: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct Nfa {
+    pub(super) nodes: Vec<Node>,
+    pub(super) main: Body,
+    /// The look-behinds, those within others before these. They match anywhere up to a place.
+    pub(super) behinds: Vec<Body>,
+    /// Whether `^` occurs, and `\b`.
+    pub(super) has_start: bool,
+    pub(super) has_word: bool,
+}
+
+impl Nfa {
+    /// Nothing if it would be too large.
+    pub(super) fn new(ast: &Ast, scope: Scope) -> Option<Self> {
+        let main = Body { start: 0, end: 0 };
+        let mut nfa =
+            Self { nodes: Vec::new(), main, behinds: Vec::new(), has_start: false, has_word: false };
+        let end = nfa.push(Node::End)?;
+        let (last, first) = match scope {
+            Scope::Whole => (nfa.push(Node::If(Condition::End, end))?, None),
+            Scope::Anywhere => (end, Some(nfa.push(Node::Empty(Vec::new()))?)),
+        };
+        let start = nfa.add(ast, last)?;
+        let start = match first {
+            None => start,
+            Some(first) => {
+                let any = nfa.push(Node::Char(CharSet::any(), first))?;
+                nfa.nodes[first] = Node::Empty(vec![any, start]);
+                first
+            }
+        };
+        nfa.main = Body { start, end };
+        Some(nfa)
+    }
+
+    fn push(&mut self, node: Node) -> Option<usize> {
+        self.nodes.push(node);
+        (self.nodes.len() <= NODES).then_some(self.nodes.len() - 1)
+    }
+
+    /// Adds an expression that goes on at `next`; gives where it begins. Depth is bounded by the parser.
+    fn add(&mut self, ast: &Ast, next: usize) -> Option<usize> {
+        match &ast.kind {
+            Kind::Class(set) => self.push(Node::Char(set.clone(), next)),
+            Kind::Concat(items) => items.iter().rev().try_fold(next, |next, item| self.add(item, next)),
+            Kind::Alternatives(items) => {
+                let starts = items.iter().map(|item| self.add(item, next)).collect::<Option<_>>()?;
+                self.push(Node::Empty(starts))
+            }
+            &Kind::Repeat { ref inner, min, max } => self.repeat(inner, min, max, next),
+            Kind::Start => {
+                self.has_start = true;
+                self.push(Node::If(Condition::Start, next))
+            }
+            Kind::End => self.push(Node::If(Condition::End, next)),
+            &Kind::WordBoundary { negated } => {
+                self.has_word = true;
+                self.push(Node::If(Condition::WordBoundary { negated }, next))
+            }
+            &Kind::LookAhead { ref inner, negated } => {
+                let first = self.behinds.len();
+                let end = self.push(Node::End)?;
+                let start = self.add(inner, end)?;
+                let behinds = (first, self.behinds.len());
+                let body = Body { start, end };
+                self.push(Node::If(Condition::LookAhead { body, behinds, negated }, next))
+            }
+            &Kind::LookBehind { ref inner, negated } => {
+                let end = self.push(Node::End)?;
+                let start = self.add(inner, end)?;
+                self.behinds.push(Body { start, end });
+                let index = self.behinds.len() - 1;
+                self.push(Node::If(Condition::LookBehind { index, negated }, next))
+            }
+        }
+    }
+
+    fn repeat(&mut self, inner: &Ast, min: u32, max: Option<u32>, next: usize) -> Option<usize> {
+        // Written out, so a count that is too large must not be counted to, however little is repeated.
+        let rounds = max.unwrap_or(min) as usize;
+        if rounds > NODES {
+            return None;
+        }
+        let mut start = next;
+        match max {
+            None => {
+                start = self.push(Node::Empty(Vec::new()))?;
+                let round = self.add(inner, start)?;
+                self.nodes[start] = Node::Empty(vec![round, next]);
+            }
+            Some(max) => {
+                for _ in min..max {
+                    let round = self.add(inner, start)?;
+                    start = self.push(Node::Empty(vec![round, next]))?;
+                }
+            }
+        }
+        (0..min).try_fold(start, |start, _| self.add(inner, start))
+    }
+}
