@@ -101,8 +101,10 @@ pub(crate) enum TagProblem {
 pub(crate) enum RegexProblem {
     #[error("{message}")]
     Syntax { message: String },
-    #[error("{what} cannot be enforced")]
-    Unsupported { what: &'static str },
+    #[error(
+        "other engines read this in another way, and it cannot stand beside assertions; write it as one class without operators and blanks"
+    )]
+    Ambiguous,
 }
 
 /// What is wrong with a keyword of a schema.
@@ -183,8 +185,7 @@ impl GrammarError {
     /// The same, with the place in a schema where a limit was met.
     pub(crate) fn at(self, pointer: &str) -> Self {
         let Kind::Limit { what, given, limit } = self.0 else { return self };
-        let name = pointer.rsplit('/').next().filter(|name| !name.is_empty());
-        let keyword = name.unwrap_or("schema").to_owned();
+        let keyword = keyword_at(pointer).to_owned();
         let problem = SchemaProblem::Limit { what, given, limit };
         Kind::Schema { pointer: pointer.to_owned(), keyword, problem }.into()
     }
@@ -213,6 +214,32 @@ impl From<TooLarge> for GrammarError {
     }
 }
 
+/// The keyword that a pointer to a subschema ends with; `schema` where that is a name or a number, or nothing.
+fn keyword_at(pointer: &str) -> &str {
+    let path =
+        if pointer.starts_with('/') { pointer } else { pointer.split_once('#').map_or("", |(_, path)| path) };
+    let mut keyword = "schema";
+    let mut is_name = false;
+    for segment in path.split('/').skip(1) {
+        let is_number = !segment.is_empty() && segment.bytes().all(|byte| byte.is_ascii_digit());
+        if is_name || (is_number && keyword != "schema") {
+            (keyword, is_name) = ("schema", false);
+            continue;
+        }
+        keyword = segment;
+        is_name = matches!(
+            segment,
+            "properties"
+                | "patternProperties"
+                | "$defs"
+                | "definitions"
+                | "dependentSchemas"
+                | "dependencies"
+        );
+    }
+    keyword
+}
+
 /// The root's pointer is empty: show it as `#`, and others as `#/a/b`. Those in other documents have their URI already.
 fn display_pointer(pointer: &str) -> String {
     if pointer.is_empty() || pointer.starts_with('/') { format!("#{pointer}") } else { pointer.to_owned() }
@@ -232,5 +259,28 @@ fn cannot_end(rules: &[Origin]) -> String {
         0 => String::new(),
         1 => format!(": rule {} cannot end", named.concat()),
         _ => format!(": rules {}{more} cannot end", named.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_keyword_of_a_place_is_no_name() {
+        for (pointer, keyword) in [
+            ("", "schema"),
+            ("/properties/mail", "schema"),
+            ("/properties/properties", "schema"),
+            ("/properties/not/not", "not"),
+            ("/items", "items"),
+            ("/allOf/3", "schema"),
+            ("/$defs/0/prefixItems/1/additionalProperties", "additionalProperties"),
+            ("https://example.com/a/b#/properties/x/items", "items"),
+            ("https://example.com/a/b", "schema"),
+        ] {
+            let place = GrammarError::limit("states", 2, 1).at(pointer);
+            assert_eq!(place.keyword(), Some(keyword), "{pointer}");
+        }
     }
 }

@@ -117,8 +117,18 @@ impl Grammar {
 
     /// Compiles a regular expression that the whole output must match.
     ///
+    /// It is read as JSON Schema's `pattern` is, by ECMA-262: `\d` is ASCII, and look-around, anchors and word boundaries are exact
+    /// wherever they stand.
+    ///
+    /// ```
+    /// use formwork_grammar::{Grammar, Limits};
+    /// let grammar = Grammar::regex(r"(?=.*\d)[a-z0-9]{4,8}", &Limits::default())?;
+    /// assert!(grammar.accepts(b"abc1") && !grammar.accepts(b"abcd"));
+    /// # Ok::<(), formwork_grammar::GrammarError>(())
+    /// ```
+    ///
     /// # Errors
-    /// On a syntax error, or where the expression asks for look-around, backreferences or inner anchors.
+    /// On a syntax error, back-references, and where its automaton would be too large.
     pub fn regex(pattern: &str, limits: &Limits) -> Result<Self, GrammarError> {
         Self::from_rules(regex::parse(pattern, limits)?, limits)
     }

@@ -1,57 +1,86 @@
-//! Regular expressions, in the syntax of the `regex` crate, matched against the whole output.
+//! Regular expressions, matched against the whole output.
 //!
-//! The expression is anchored at both ends by itself, so `^` and `$` (and `\A`, `\z`) are accepted where they change
-//! nothing: at the very start and the very end, in groups and alternatives too. Word boundaries, multi-line anchors,
-//! look-around and backreferences are refused by name. Repetition is counted as written; greediness has no meaning for a
-//! whole match.
+//! They are read as JSON Schema's `pattern` is ([`ecma`]): look-around, word boundaries, `\d` of ASCII. The expression is anchored
+//! at both ends by itself, so `^` and `$` (and `\A`, `\z`) mean nothing new there, and elsewhere they are as exact as all
+//! assertions. Greediness has no meaning for a whole match.
+//!
+//! An expression without assertions, but for anchors at its ends, is a rule with counted loops. Others become automata over
+//! characters, and those rules.
+//!
+//! What ECMA-262 has no notation for is read as the `regex` crate does ([`extended`]), and so is what it reads in another way: classes
+//! in classes and operators of classes. Where such an expression has assertions too, it is refused.
 
-use std::convert::Infallible;
+mod extended;
 
-use regex_syntax::ast::{self, AssertionKind, Ast, Visitor};
-use regex_syntax::hir::{Class, Hir, HirKind, Look};
-
-use super::expr::{Expr, Rules};
+use super::expr::{Expr, RuleId, Rules};
 use crate::error::{Kind, RegexProblem};
+use crate::regular::ecma::{self, Ast, AstKind, PatternError};
+use crate::regular::{Expressions, TextDfa};
 use crate::{GrammarError, Limits};
 
 /// Bytes of a pattern. What the parser makes of one takes many times its length.
 const BYTES: usize = 1 << 17;
 
-/// Parses `pattern` into a one-rule grammar.
+/// States of an expression's automaton over characters.
+const STATES: usize = 1 << 14;
+
+/// Parses `pattern` into a grammar: one rule, or one for each state of an automaton.
 pub(crate) fn parse(pattern: &str, limits: &Limits) -> Result<Rules, GrammarError> {
     let limit = limits.source_bytes.min(BYTES);
     if pattern.len() > limit {
         return Err(GrammarError::limit("bytes of source", pattern.len(), limit));
     }
-    let hir = regex_syntax::ParserBuilder::new()
-        .nest_limit(limits.nesting as u32)
-        .build()
-        .parse(pattern)
-        .map_err(|error| syntax_error(&error, pattern))?;
-    let translated = translate(&hir, Edges { start: true, end: true });
-    let expr = translated.map_err(|look| {
-        let problem = RegexProblem::Unsupported { what: name(look) };
-        GrammarError::from(Kind::Regex { offset: offset(pattern, look), problem })
-    })?;
-    Ok(Rules::of(expr))
-}
-
-fn syntax_error(error: &regex_syntax::Error, pattern: &str) -> GrammarError {
-    // What the parser takes for flags that it does not know.
-    for (group, what) in [("(?P=", "a backreference"), ("(?>", "an atomic group")] {
-        if let Some(offset) = pattern.find(group)
-            && matches!(error, regex_syntax::Error::Parse(error)
-                if (offset..=offset + group.len()).contains(&error.span().start.offset))
-        {
-            return Kind::Regex { offset, problem: RegexProblem::Unsupported { what } }.into();
+    let read = match ecma::read(pattern) {
+        Ok(read) => read,
+        Err(error) => {
+            let otherwise = extended::read(pattern, limits);
+            return otherwise.map(Rules::of).ok_or_else(|| problem(&error));
+        }
+    };
+    if let Some(offset) = read.ambiguous {
+        if let Some(expr) = extended::read(pattern, limits) {
+            return Ok(Rules::of(expr));
+        }
+        if read.has_assertions() {
+            return Err(Kind::Regex { offset, problem: RegexProblem::Ambiguous }.into());
         }
     }
-    let (offset, message) = match error {
-        regex_syntax::Error::Parse(error) => (error.span().start.offset, error.kind().to_string()),
-        regex_syntax::Error::Translate(error) => (error.span().start.offset, error.kind().to_string()),
-        other => (0, other.to_string()),
-    };
-    Kind::Regex { offset, problem: RegexProblem::Syntax { message } }.into()
+    match translate(&read.ast, Edges { start: true, end: true }) {
+        Some(expr) => Ok(Rules::of(expr)),
+        None => with_assertions(&read.ast, limits),
+    }
+}
+
+fn problem(error: &PatternError) -> GrammarError {
+    let problem = RegexProblem::Syntax { message: error.reason.to_string() };
+    Kind::Regex { offset: error.offset, problem }.into()
+}
+
+/// Rules for the states of the automaton over characters.
+fn with_assertions(ast: &Ast, limits: &Limits) -> Result<Rules, GrammarError> {
+    let mut expressions = Expressions::new();
+    let language = ecma::whole(&mut expressions, ast).map_err(|error| problem(&error))?;
+    let dfa = TextDfa::new(&mut expressions, &[language], STATES.min(limits.states))?;
+    let count = dfa.len() as u32;
+    let exprs = (0..count).map(|state| {
+        let mut targets: Vec<(u32, Vec<(char, char)>)> = Vec::new();
+        for &(low, high, target) in dfa.transitions(state) {
+            let Some(range) = char::from_u32(low).zip(char::from_u32(high)) else { continue };
+            match targets.iter_mut().find(|(known, _)| *known == target) {
+                Some((_, ranges)) => ranges.push(range),
+                None => targets.push((target, vec![range])),
+            }
+        }
+        let way = |(target, ranges)| Expr::Sequence(vec![Expr::Class(ranges), Expr::Rule(RuleId(target))]);
+        let mut ways: Vec<Expr> = targets.into_iter().map(way).collect();
+        if dfa.label(state) != 0 {
+            ways.push(Expr::empty());
+        }
+        Expr::Alternatives(ways)
+    });
+    let name = |state| if state == dfa.start() { "root".to_owned() } else { format!("state-{state}") };
+    let names = (0..count).map(name).collect();
+    Ok(Rules::new(exprs.collect(), names, RuleId(dfa.start())))
 }
 
 /// Whether nothing is before a part of the expression, and whether nothing is after it.
@@ -62,90 +91,150 @@ struct Edges {
 }
 
 impl Edges {
-    const INSIDE: Self = Self { start: false, end: false };
+    /// For what is repeated: the second round of more is not at the start, nor the first one at the end.
+    const fn in_repetition(self, max: Option<u32>) -> Self {
+        if matches!(max, Some(1)) { self } else { Self { start: false, end: false } }
+    }
+
+    /// For one of some parts in a row, of which so many at the start and the end match only the empty text.
+    const fn of_part(self, at: usize, count: usize, leading: usize, trailing: usize) -> Self {
+        Self { start: self.start && at <= leading, end: self.end && at + 1 + trailing >= count }
+    }
 }
 
-/// Translates a part, its anchors dropped where they are always met; else gives the look-around that cannot be.
-fn translate(hir: &Hir, edges: Edges) -> Result<Expr, Look> {
-    Ok(match hir.kind() {
-        HirKind::Empty => Expr::empty(),
-        HirKind::Look(Look::Start) if edges.start => Expr::empty(),
-        HirKind::Look(Look::End) if edges.end => Expr::empty(),
-        HirKind::Look(look) => return Err(*look),
-        HirKind::Literal(literal) => Expr::Literal(literal.0.to_vec()),
-        HirKind::Class(Class::Unicode(class)) => {
-            Expr::Class(class.iter().map(|range| (range.start(), range.end())).collect())
+/// Translates a part, its anchors dropped where they are always met; nothing if it has other assertions.
+fn translate(ast: &Ast, edges: Edges) -> Option<Expr> {
+    Some(match &ast.kind {
+        AstKind::Start if edges.start => Expr::empty(),
+        AstKind::End if edges.end => Expr::empty(),
+        AstKind::Class(set) => {
+            let chars = |&(low, high): &(u32, u32)| char::from_u32(low).zip(char::from_u32(high));
+            match *set.ranges() {
+                [(low, high)] if low == high => Expr::Literal(char::from_u32(low)?.to_string().into_bytes()),
+                _ => Expr::Class(set.ranges().iter().filter_map(chars).collect()),
+            }
         }
-        HirKind::Class(Class::Bytes(class)) => {
-            Expr::Bytes(class.iter().map(|range| (range.start(), range.end())).collect())
+        &AstKind::Repeat { ref inner, min, max } => {
+            let expr = Box::new(translate(inner, edges.in_repetition(max))?);
+            Expr::Repeat { expr, min, max }
         }
-        HirKind::Repetition(repetition) => {
-            // The second round of more is not at the start, nor the first one at the end.
-            let edges = if repetition.max == Some(1) { edges } else { Edges::INSIDE };
-            let expr = Box::new(translate(&repetition.sub, edges)?);
-            Expr::Repeat { expr, min: repetition.min, max: repetition.max }
+        AstKind::Concat(parts) => {
+            let leading = parts.iter().take_while(|part| is_empty(part)).count();
+            let trailing = parts.iter().rev().take_while(|part| is_empty(part)).count();
+            let mut joined: Vec<Expr> = Vec::new();
+            for (at, part) in parts.iter().enumerate() {
+                let part = translate(part, edges.of_part(at, parts.len(), leading, trailing))?;
+                match (joined.last_mut(), part) {
+                    (Some(Expr::Literal(before)), Expr::Literal(text)) => before.extend(text),
+                    (_, part) => joined.push(part),
+                }
+            }
+            match joined.len() {
+                0 => Expr::empty(),
+                1 => joined.swap_remove(0),
+                _ => Expr::Sequence(joined),
+            }
         }
-        HirKind::Capture(capture) => translate(&capture.sub, edges)?,
-        HirKind::Concat(parts) => {
-            let is_empty = |hir: &&Hir| hir.properties().maximum_len() == Some(0);
-            let leading = parts.iter().take_while(is_empty).count();
-            let trailing = parts.iter().rev().take_while(is_empty).count();
-            let translated = parts.iter().enumerate().map(|(at, part)| {
-                let start = edges.start && at <= leading;
-                translate(part, Edges { start, end: edges.end && at + 1 + trailing >= parts.len() })
-            });
-            Expr::Sequence(translated.collect::<Result<_, _>>()?)
+        AstKind::Alternatives(parts) => {
+            Expr::Alternatives(parts.iter().map(|part| translate(part, edges)).collect::<Option<_>>()?)
         }
-        HirKind::Alternation(parts) => {
-            let translated = parts.iter().map(|part| translate(part, edges));
-            Expr::Alternatives(translated.collect::<Result<_, _>>()?)
-        }
+        _ => return None,
     })
 }
 
-const fn name(look: Look) -> &'static str {
-    match look {
-        Look::Start => "a start anchor inside the expression",
-        Look::End => "an end anchor inside the expression",
-        Look::StartLF | Look::StartCRLF | Look::EndLF | Look::EndCRLF => "a multi-line anchor",
-        _ => "a word boundary",
+/// Whether a part matches only the empty text, whatever its anchors say.
+fn is_empty(ast: &Ast) -> bool {
+    match &ast.kind {
+        AstKind::Start | AstKind::End => true,
+        AstKind::Concat(parts) | AstKind::Alternatives(parts) => parts.iter().all(is_empty),
+        AstKind::Repeat { inner, max, .. } => *max == Some(0) || is_empty(inner),
+        _ => false,
     }
 }
 
-/// Where the first assertion of a kind stands inside a pattern, which has been parsed already.
-fn offset(pattern: &str, look: Look) -> usize {
-    struct Assertions {
-        look: Look,
-        first: Option<usize>,
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Grammar;
+
+    fn grammar(pattern: &str) -> Grammar {
+        Grammar::regex(pattern, &Limits::default()).expect(pattern)
     }
-    impl Visitor for Assertions {
-        type Output = usize;
-        type Err = Infallible;
 
-        fn finish(self) -> Result<usize, Infallible> {
-            Ok(self.first.unwrap_or(0))
-        }
+    fn error(pattern: &str) -> String {
+        Grammar::regex(pattern, &Limits::default()).expect_err(pattern).to_string()
+    }
 
-        fn visit_pre(&mut self, ast: &Ast) -> Result<(), Infallible> {
-            if let Ast::Assertion(assertion) = ast {
-                let same = match assertion.kind {
-                    AssertionKind::StartLine | AssertionKind::StartText => {
-                        name(self.look) == name(Look::Start)
-                    }
-                    AssertionKind::EndLine | AssertionKind::EndText => name(self.look) == name(Look::End),
-                    _ => name(self.look) == name(Look::WordUnicode),
-                };
-                let multi_line = matches!(assertion.kind, AssertionKind::StartLine | AssertionKind::EndLine)
-                    && name(self.look) == name(Look::StartLF);
-                let offset = assertion.span.start.offset;
-                if (same && offset > 0) || multi_line {
-                    self.first.get_or_insert(offset);
-                }
+    #[test]
+    fn assertions_hold_for_the_whole_output() {
+        let cases: [(&str, &[&str], &[&str]); 16] = [
+            (r"\bfoo\b", &["foo"], &["foo ", "a foo", "fo"]),
+            (r"\w+\b \b\w+", &["a b"], &["a  b", "a-"]),
+            (r"(?=.*[0-9])(?=.*[a-z])[a-z0-9]{3,5}", &["ab1", "1abcd"], &["abc", "a1", "abcde1"]),
+            (r"(?!.*--)[a-z-]+(?<!-)", &["a-b"], &["a--b", "a-"]),
+            (r"a(?=b)b|(?<!x)c", &["ab", "c"], &["a", "xc", "abc"]),
+            (r"(?:^a|b)+", &["ab", "bb"], &["ba", "aa", ""]),
+            (r"(?:a$|b)*", &["ba", "b", ""], &["ab"]),
+            (r"\A(?:a|b)\z", &["a"], &["ab"]),
+            (r"\A(?!b)\w+\z", &["ab"], &["ba", "a-"]),
+            (r"^(?:^(a|b)$)$", &["a"], &["ab", ""]),
+            (r"(?i)(?!x)[a-z]", &["a", "A"], &["x", "X"]),
+            (r"(?P<year>\d{4})(?<=20\d\d)", &["2024"], &["1999", "202"]),
+            (r"\pL(?!\pN)\w*", &["AB"], &["A1", "1B"]),
+            (r"a\B\w", &["ab"], &["a"]),
+            (r"\d+", &["42"], &["\u{667}", ""]),
+            (r"a.b", &["a-b"], &["a\nb", "a\rb"]),
+        ];
+        for (pattern, yes, no) in cases {
+            let grammar = grammar(pattern);
+            for text in yes {
+                assert!(grammar.accepts(text.as_bytes()), "{pattern}: {text:?}");
             }
-            Ok(())
+            for text in no {
+                assert!(!grammar.accepts(text.as_bytes()), "{pattern}: {text:?}");
+            }
         }
     }
-    let Ok(ast) = ast::parse::Parser::new().parse(pattern) else { return 0 };
-    let Ok(offset) = ast::visit(&ast, Assertions { look, first: None });
-    offset
+
+    #[test]
+    fn reads_as_before_what_only_the_regex_crate_has_notation_for() {
+        for (pattern, yes, no) in [
+            ("[[:alpha:]]+", "aZ", "a1"),
+            ("[a-z&&[^aeiou]]", "b", "a"),
+            (r"[\w--_]", "a", "_"),
+            (r"[[:digit:]\d]", "1", "\u{667}"),
+            ("(?x) a b # c", "ab", "a b"),
+            ("[]a]", "]", "["),
+            ("a**", "aa", "b"),
+            ("a{ 2 , 3 }", "aa", "a"),
+            (r"\x{41}\U00000042\a", "AB\u{7}", "AB"),
+            (r"(?-u:\s\w)", " a", "a "),
+        ] {
+            let grammar = grammar(pattern);
+            assert!(grammar.accepts(yes.as_bytes()) && !grammar.accepts(no.as_bytes()), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_engines_read_in_different_ways_beside_assertions() {
+        for (pattern, offset) in [(r"\b[[:alpha:]]+", 2), ("(?=a)[a-z&&b]", 5), ("(?!b)a{ 2 }", 6)] {
+            let expected = format!("regex, offset {offset}: other engines read this in another way");
+            assert!(error(pattern).starts_with(&expected), "{}", error(pattern));
+        }
+        // The `regex` crate does not read these, so nothing is ambiguous.
+        assert!(grammar("[[(]").accepts(b"["));
+    }
+
+    #[test]
+    fn errors_have_offsets() {
+        for (pattern, message) in [
+            ("a(b", "regex, offset 1: a group is not closed"),
+            (r"(a)\1", "regex, offset 3: back-references are not supported"),
+            ("(?m)^a$", "regex, offset 2: multi-line anchors are not supported"),
+            (r"a\Z", "regex, offset 1: the escape is unknown"),
+        ] {
+            assert_eq!(error(pattern), message);
+        }
+        assert!(error("a^b").starts_with("no output can satisfy the grammar"));
+    }
 }

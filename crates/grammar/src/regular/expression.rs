@@ -59,6 +59,8 @@ struct Facts {
     nullable: bool,
     /// Whether a recursive expression occurs in it.
     recursive: bool,
+    /// No text is shorter, and none longer, in code points. `u32::MAX` at most is no bound.
+    lengths: (u32, u32),
 }
 
 impl Default for Expressions {
@@ -220,7 +222,7 @@ impl Expressions {
     pub(super) fn recursive(&mut self, nullable: bool) -> ExprId {
         let node = Node::Recursive(self.definitions.len() as u32);
         self.definitions.push(Self::NOTHING);
-        self.add(node, Facts { nullable, recursive: true })
+        self.add(node, Facts { nullable, recursive: true, lengths: (0, u32::MAX) })
     }
 
     /// Gives the right side of a recursive expression's equation. The expression itself may occur there behind at least
@@ -320,27 +322,59 @@ impl Expressions {
         id
     }
 
+    /// Bounds on the lengths of texts, in code points: `u32::MAX` at most is no bound. They need not be tight.
+    pub(super) fn lengths(&self, expr: ExprId) -> (u32, u32) {
+        self.facts[expr.0 as usize].lengths
+    }
+
     fn facts_of(&self, node: &Node) -> Facts {
         let facts = |expr: &ExprId| self.facts[expr.0 as usize];
-        let recursive = |items: &[ExprId]| items.iter().any(|item| facts(item).recursive);
-        match node {
-            Node::Nothing | Node::Class(_) => Facts { nullable: false, recursive: false },
-            Node::Empty => Facts { nullable: true, recursive: false },
-            Node::Concat(a, b) => {
-                Facts { nullable: facts(a).nullable && facts(b).nullable, recursive: recursive(&[*a, *b]) }
-            }
-            Node::Repeat { inner, min, .. } => {
-                Facts { nullable: *min == 0 || facts(inner).nullable, recursive: facts(inner).recursive }
-            }
-            Node::AnyOf(items) => {
-                Facts { nullable: items.iter().any(|item| facts(item).nullable), recursive: recursive(items) }
-            }
-            Node::AllOf(items) => {
-                Facts { nullable: items.iter().all(|item| facts(item).nullable), recursive: recursive(items) }
-            }
-            Node::Not(inner) => Facts { nullable: !facts(inner).nullable, recursive: facts(inner).recursive },
+        let all = |items: &[ExprId]| items.iter().all(|item| facts(item).nullable);
+        let any = |items: &[ExprId]| items.iter().any(|item| facts(item).nullable);
+        let nullable = match node {
             // Made by `recursive`, which knows.
-            Node::Recursive(_) => Facts { nullable: false, recursive: true },
+            Node::Nothing | Node::Class(_) | Node::Recursive(_) => false,
+            Node::Empty => true,
+            Node::Concat(a, b) => all(&[*a, *b]),
+            Node::Repeat { inner, min, .. } => *min == 0 || facts(inner).nullable,
+            Node::AnyOf(items) => any(items),
+            Node::AllOf(items) => all(items),
+            Node::Not(inner) => !facts(inner).nullable,
+        };
+        let recursive = match node {
+            Node::Nothing | Node::Class(_) | Node::Empty => false,
+            Node::Recursive(_) => true,
+            Node::Concat(a, b) => facts(a).recursive || facts(b).recursive,
+            Node::Repeat { inner, .. } | Node::Not(inner) => facts(inner).recursive,
+            Node::AnyOf(items) | Node::AllOf(items) => items.iter().any(|item| facts(item).recursive),
+        };
+        Facts { nullable, recursive, lengths: self.lengths_of(node) }
+    }
+
+    fn lengths_of(&self, node: &Node) -> (u32, u32) {
+        let mins = |items: &[ExprId]| items.iter().map(|&item| self.lengths(item).0).collect::<Vec<_>>();
+        let maxes = |items: &[ExprId]| items.iter().map(|&item| self.lengths(item).1).collect::<Vec<_>>();
+        match node {
+            Node::Nothing => (u32::MAX, 0),
+            Node::Empty => (0, 0),
+            Node::Class(_) => (1, 1),
+            Node::Concat(a, b) => {
+                let ((min, max), (more, most)) = (self.lengths(*a), self.lengths(*b));
+                (min.saturating_add(more), max.saturating_add(most))
+            }
+            Node::Repeat { inner, min, max } => {
+                let (least, most) = self.lengths(*inner);
+                (least.saturating_mul(*min), max.map_or(u32::MAX, |max| most.saturating_mul(max)))
+            }
+            Node::AnyOf(items) => (
+                mins(items).into_iter().min().unwrap_or(0),
+                maxes(items).into_iter().max().unwrap_or(u32::MAX),
+            ),
+            Node::AllOf(items) => (
+                mins(items).into_iter().max().unwrap_or(0),
+                maxes(items).into_iter().min().unwrap_or(u32::MAX),
+            ),
+            Node::Not(_) | Node::Recursive(_) => (0, u32::MAX),
         }
     }
 }

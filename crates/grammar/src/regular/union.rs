@@ -194,12 +194,28 @@ impl Expressions {
             }
         }
         let excluded = self.union(excluded);
-        if let Some((mut set, min, max)) = run {
+        let least = flat.iter().map(|&item| self.lengths(item).0).max().unwrap_or(0);
+        let most = flat.iter().map(|&item| self.lengths(item).1).min().unwrap_or(u32::MAX);
+        if most < least {
+            return Self::NOTHING;
+        }
+        if let Some((mut set, mut min, mut max)) = run {
+            if max.is_some_and(|max| max < least) || min > most {
+                return Self::NOTHING;
+            }
+            // Bounds that the others keep anyway need no counting.
+            if (min, max) != (1, Some(1)) {
+                max = max.filter(|&max| max < most);
+                min = if min <= least { 0 } else { min };
+            }
             if (min, max) == (1, Some(1)) {
                 set = self.without_classes(set, excluded);
             }
             let class = self.class(set);
-            flat.push(self.repeat(class, min, max));
+            let run = self.repeat(class, min, max);
+            if run != Self::EVERYTHING || flat.is_empty() {
+                flat.push(run);
+            }
         }
         self.intersect_with(flat, excluded)
     }

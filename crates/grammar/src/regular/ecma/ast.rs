@@ -2,8 +2,8 @@ use crate::regular::CharSet;
 
 /// A pattern as it is written, with what the way to a language depends on.
 #[derive(Debug)]
-pub(super) struct Ast {
-    pub(super) kind: Kind,
+pub(crate) struct Ast {
+    pub(crate) kind: Kind,
     /// Where it begins, in bytes.
     pub(super) offset: usize,
     /// No match is shorter, in code points.
@@ -14,7 +14,7 @@ pub(super) struct Ast {
 }
 
 #[derive(Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// One code point.
     Class(CharSet),
     Concat(Vec<Ast>),
@@ -44,7 +44,7 @@ pub(super) enum Kind {
 
 /// Which kinds of assertions occur in an expression.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct Facts {
+pub(crate) struct Facts {
     /// Something that looks at the text before it: `^`, `\b`, look-behind.
     pub(super) looks_back: bool,
     /// Something that looks at the text after it: `$`, `\b`, look-ahead.

@@ -21,6 +21,12 @@ pub(super) fn search(expressions: &mut Expressions, ast: &Ast) -> Result<ExprId,
     Builder::new(expressions, 2 * ast.size + STEPS).found(ast)
 }
 
+/// The texts that a pattern matches as a whole.
+pub(super) fn whole(expressions: &mut Expressions, ast: &Ast) -> Result<ExprId, PatternError> {
+    let mut builder = Builder::new(expressions, 2 * ast.size + STEPS);
+    Ok(builder.build(ast, Rest::always(Expressions::EMPTY))?.start)
+}
+
 /// What may follow, by what went before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Rest {

@@ -2,7 +2,7 @@
 
 use regex_syntax::hir::{Class, ClassUnicode, HirKind};
 
-use super::parse::Parser;
+use super::parse::{Dialect, Parser};
 use super::{PatternError, PatternProblem};
 use crate::regular::CharSet;
 
@@ -47,6 +47,16 @@ fn digits() -> CharSet {
     CharSet::new([('0', '9')])
 }
 
+/// What `\d`, `\w` or `\s` stands for.
+pub(super) fn of_escape(letter: char) -> Option<CharSet> {
+    match letter {
+        'd' => Some(digits()),
+        'w' => Some(word_chars()),
+        's' => Some(spaces()),
+        _ => None,
+    }
+}
+
 /// What `\w` stands for, and what `\b` looks at.
 pub(super) fn word_chars() -> CharSet {
     CharSet::new([('0', '9'), ('A', 'Z'), ('_', '_'), ('a', 'z')])
@@ -60,11 +70,20 @@ impl Parser<'_> {
     /// A class after its bracket.
     pub(super) fn class(&mut self, offset: usize) -> Result<CharSet, PatternError> {
         let negated = self.eat("^");
+        if self.peek() == Some(']') {
+            self.note_ambiguous(offset);
+        }
         let mut ranges = Vec::new();
         loop {
             let start = self.at;
+            if self.peek() == Some('[') || ["&&", "--", "~~"].iter().any(|operator| self.is_next(operator)) {
+                self.note_ambiguous(offset);
+            }
             let Some(first) = self.member(offset)? else { break };
             let dash = self.at;
+            if self.is_next("--") {
+                self.note_ambiguous(offset);
+            }
             // A dash before the bracket is itself.
             if self.eat("-") && self.peek() != Some(']') {
                 let Some(last) = self.member(offset)? else { break };
@@ -103,13 +122,11 @@ impl Parser<'_> {
     /// An escape after its backslash.
     pub(super) fn escape(&mut self, offset: usize) -> Result<Atom, PatternError> {
         let c = self.next().ok_or_else(|| PatternProblem::TrailingBackslash.at(offset))?;
+        if let Some(set) = of_escape(c.to_ascii_lowercase()) {
+            return Ok(Atom::Set(if c.is_ascii_uppercase() { set.complement() } else { set }));
+        }
         let set = match c {
-            'd' => digits(),
-            'D' => digits().complement(),
-            'w' => word_chars(),
-            'W' => word_chars().complement(),
-            's' => spaces(),
-            'S' => spaces().complement(),
+            'a' if self.dialect == Dialect::Extended => return Ok(Atom::Char(0x07)),
             'p' => self.property(offset)?,
             'P' => self.property(offset)?.complement(),
             _ => return self.escaped_char(c, offset).map(Atom::Char),
@@ -131,6 +148,7 @@ impl Parser<'_> {
                 Some(letter) if letter.is_ascii_alphabetic() => u32::from(letter) % 32,
                 _ => return Err(unknown),
             },
+            'x' if self.dialect == Dialect::Extended && self.peek() == Some('{') => self.unicode(offset)?,
             'x' => self.hexadecimal(2, offset)?,
             'u' => self.unicode(offset)?,
             _ if c.is_ascii_alphanumeric() => return Err(unknown),
@@ -173,10 +191,22 @@ impl Parser<'_> {
     /// After `\p`: a general category, a script or a binary property.
     fn property(&mut self, offset: usize) -> Result<CharSet, PatternError> {
         let syntax = PatternProblem::PropertySyntax.at(offset);
-        if !self.eat("{") {
-            return Err(syntax);
+        let name = if self.eat("{") {
+            self.until('}').ok_or(syntax)?
+        } else {
+            let letter = self.letter().filter(|_| self.dialect == Dialect::Extended);
+            letter.ok_or(syntax)?
+        };
+        if let Some(known) = self.properties.get(name) {
+            return Ok(known.clone());
         }
-        let name = self.until('}').ok_or(syntax)?;
+        let set = self.named_property(name, offset)?;
+        self.properties.insert(name, set.clone());
+        Ok(set)
+    }
+
+    fn named_property(&self, name: &str, offset: usize) -> Result<CharSet, PatternError> {
+        let syntax = PatternProblem::PropertySyntax.at(offset);
         let (key, value) = name.split_once('=').unwrap_or(("gc", name));
         let is_word =
             |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');

@@ -13,6 +13,8 @@
 
 mod nfa;
 
+use std::rc::Rc;
+
 use rustc_hash::FxHashMap;
 
 use self::nfa::{Body, Condition, Nfa, Node};
@@ -39,7 +41,7 @@ pub(super) enum Scope {
 pub(super) fn texts(expressions: &mut Expressions, ast: &Ast, scope: Scope) -> Result<ExprId, PatternError> {
     let too_large = || PatternProblem::TooManyRounds.at(ast.offset);
     let nfa = Nfa::new(ast, scope).ok_or_else(too_large)?;
-    let mut solver = Solver::new(expressions, &nfa, scope);
+    let mut solver = Solver::new(expressions, &nfa);
     solver.solve().ok_or_else(too_large)
 }
 
@@ -79,26 +81,24 @@ struct Closure {
 struct Solver<'a> {
     expressions: &'a mut Expressions,
     nfa: &'a Nfa,
-    scope: Scope,
     contexts: Vec<Context>,
     ids: FxHashMap<Context, usize>,
     /// By context, which characters lead to which contexts.
-    steps: FxHashMap<usize, std::rc::Rc<[(CharSet, usize)]>>,
+    steps: FxHashMap<usize, Rc<[(CharSet, usize)]>>,
     /// By state and context, what may follow.
     rests: FxHashMap<(usize, usize), ExprId>,
-    closures: FxHashMap<(usize, usize), std::rc::Rc<Closure>>,
+    closures: FxHashMap<(usize, usize), Rc<Closure>>,
     word: ExprId,
     left: usize,
 }
 
 impl<'a> Solver<'a> {
-    fn new(expressions: &'a mut Expressions, nfa: &'a Nfa, scope: Scope) -> Self {
+    fn new(expressions: &'a mut Expressions, nfa: &'a Nfa) -> Self {
         let class = expressions.class(word_chars());
         let word = expressions.concat(class, Expressions::EVERYTHING);
         Self {
             expressions,
             nfa,
-            scope,
             contexts: Vec::new(),
             ids: FxHashMap::default(),
             steps: FxHashMap::default(),
@@ -177,9 +177,9 @@ impl<'a> Solver<'a> {
     }
 
     /// The characters by the contexts that they lead to.
-    fn steps(&mut self, context: usize) -> Option<std::rc::Rc<[(CharSet, usize)]>> {
+    fn steps(&mut self, context: usize) -> Option<Rc<[(CharSet, usize)]>> {
         if let Some(known) = self.steps.get(&context) {
-            return Some(std::rc::Rc::clone(known));
+            return Some(Rc::clone(known));
         }
         let mut parts = vec![CharSet::any()];
         let mut sets = Vec::new();
@@ -218,8 +218,8 @@ impl<'a> Solver<'a> {
                 }
             }
         }
-        let steps: std::rc::Rc<[_]> = steps.into();
-        self.steps.insert(context, std::rc::Rc::clone(&steps));
+        let steps: Rc<[_]> = steps.into();
+        self.steps.insert(context, Rc::clone(&steps));
         Some(steps)
     }
 
@@ -316,13 +316,13 @@ impl<'a> Solver<'a> {
         self.expressions.any_of(ways)
     }
 
-    fn closure(&mut self, node: usize, body: Body, context: usize) -> Option<std::rc::Rc<Closure>> {
+    fn closure(&mut self, node: usize, body: Body, context: usize) -> Option<Rc<Closure>> {
         if let Some(known) = self.closures.get(&(node, context)) {
-            return Some(std::rc::Rc::clone(known));
+            return Some(Rc::clone(known));
         }
         let place = self.contexts[context].clone();
-        let closure = std::rc::Rc::new(self.close(vec![(node, vec![Way::new()])], body, &place)?);
-        self.closures.insert((node, context), std::rc::Rc::clone(&closure));
+        let closure = Rc::new(self.close(vec![(node, vec![Way::new()])], body, &place)?);
+        self.closures.insert((node, context), Rc::clone(&closure));
         Some(closure)
     }
 
@@ -341,7 +341,7 @@ impl<'a> Solver<'a> {
             add((state, context), &mut found, &mut seen, self);
         }
         // What each pair leads to: characters, the context after them and what is reached there.
-        let mut edges: Vec<Vec<(CharSet, usize, std::rc::Rc<Closure>)>> = Vec::new();
+        let mut edges: Vec<Vec<(CharSet, usize, Rc<Closure>)>> = Vec::new();
         while let Some(&(state, at)) = found.get(edges.len()) {
             if self.rests.len() + found.len() > PAIRS {
                 return None;
@@ -373,7 +373,7 @@ impl<'a> Solver<'a> {
         &mut self,
         found: &[(usize, usize)],
         seen: &FxHashMap<(usize, usize), usize>,
-        edges: &[Vec<(CharSet, usize, std::rc::Rc<Closure>)>],
+        edges: &[Vec<(CharSet, usize, Rc<Closure>)>],
     ) -> Option<()> {
         let mut into = vec![Vec::new(); found.len()];
         let mut alive = vec![false; found.len()];

@@ -23,7 +23,10 @@ mod general;
 mod look_behind;
 mod parse;
 
-use super::{ExprId, Expressions};
+pub(crate) use ast::{Ast, Kind as AstKind};
+pub(crate) use parse::Read;
+
+use super::{CharSet, ExprId, Expressions};
 
 /// The deepest nesting of groups.
 const NESTING: usize = 250;
@@ -38,6 +41,33 @@ pub(crate) fn pattern(expressions: &mut Expressions, source: &str) -> Result<Exp
         }
         built => built,
     }
+}
+
+/// Reads a pattern that is to match as a whole, with escapes that other engines have.
+pub(crate) fn read(source: &str) -> Result<Read, PatternError> {
+    parse::read(source, parse::Dialect::Extended)
+}
+
+/// The texts that a pattern matches from their start to their end.
+pub(crate) fn whole(expressions: &mut Expressions, ast: &Ast) -> Result<ExprId, PatternError> {
+    match build::whole(expressions, ast) {
+        Err(PatternError { reason, .. }) if reason.needs_contexts() => {
+            general::texts(expressions, ast, general::Scope::Whole)
+        }
+        built => built,
+    }
+}
+
+/// The texts in which a pattern is found, and those that it matches as a whole, by the general construction.
+#[cfg(test)]
+pub(super) fn general_texts(expressions: &mut Expressions, ast: &Ast) -> Result<[ExprId; 2], PatternError> {
+    let found = general::texts(expressions, ast, general::Scope::Anywhere)?;
+    Ok([found, general::texts(expressions, ast, general::Scope::Whole)?])
+}
+
+/// What `\d`, `\w` or `\s` stands for, by its letter.
+pub(crate) fn set_of_escape(letter: char) -> Option<CharSet> {
+    class::of_escape(letter)
 }
 
 /// Why a pattern has no language here.

@@ -1,4 +1,5 @@
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
+use rustc_hash::FxHashMap;
 
 use super::ast::{Ast, Kind};
 use super::class;
@@ -6,11 +7,49 @@ use super::{NESTING, PatternError, PatternProblem};
 use crate::regular::CharSet;
 
 pub(super) fn parse(source: &str) -> Result<Ast, PatternError> {
-    let mut parser = Parser { source, at: 0, depth: 0, flags: Flags::default() };
+    Ok(read(source, Dialect::Pattern)?.ast)
+}
+
+pub(super) fn read(source: &str, dialect: Dialect) -> Result<Read, PatternError> {
+    let mut parser = Parser {
+        source,
+        at: 0,
+        depth: 0,
+        flags: Flags::default(),
+        dialect,
+        ambiguous: None,
+        properties: FxHashMap::default(),
+        folds: FxHashMap::default(),
+    };
     let ast = parser.alternatives()?;
     match parser.peek() {
-        None => Ok(ast),
+        None => Ok(Read { ast, ambiguous: parser.ambiguous }),
         Some(_) => Err(PatternProblem::UnopenedGroup.at(parser.at)),
+    }
+}
+
+/// What is read besides ECMA-262's syntax.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Dialect {
+    /// As JSON Schema's `pattern` is read.
+    Pattern,
+    /// Escapes that other engines have too, where ECMA-262 has none: `\A`, `\z`, `\a`, `\pL`, `\x{…}`.
+    Extended,
+}
+
+/// A pattern that was read.
+#[derive(Debug)]
+pub(crate) struct Read {
+    pub(crate) ast: Ast,
+    /// The offset of the first thing that other engines read in another way: a class in a class, an operator of classes, a class
+    /// that begins with `]`, blanks in a count.
+    pub(crate) ambiguous: Option<usize>,
+}
+
+impl Read {
+    /// Whether anything looks at the text around a place.
+    pub(crate) fn has_assertions(&self) -> bool {
+        !self.ast.is_plain()
     }
 }
 
@@ -21,6 +60,11 @@ pub(super) struct Parser<'a> {
     pub(super) at: usize,
     depth: usize,
     flags: Flags,
+    pub(super) dialect: Dialect,
+    ambiguous: Option<usize>,
+    /// Sets of properties met so far, and of other cases.
+    pub(super) properties: FxHashMap<&'a str, CharSet>,
+    folds: FxHashMap<CharSet, CharSet>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -49,6 +93,18 @@ impl<'a> Parser<'a> {
             self.at += text.len();
         }
         is_next
+    }
+
+    pub(super) fn is_next(&self, text: &str) -> bool {
+        self.source[self.at..].starts_with(text)
+    }
+
+    /// The next letter of ASCII, as text.
+    pub(super) fn letter(&mut self) -> Option<&'a str> {
+        let letter =
+            self.source[self.at..].get(..1).filter(|c| c.bytes().all(|b| b.is_ascii_alphabetic()))?;
+        self.at += 1;
+        Some(letter)
     }
 
     /// The text up to `end`, which is passed over too.
@@ -100,6 +156,8 @@ impl<'a> Parser<'a> {
             Some('.') => Kind::Class(class::line_terminators().complement()),
             Some('\\') if self.eat("b") => Kind::WordBoundary { negated: false },
             Some('\\') if self.eat("B") => Kind::WordBoundary { negated: true },
+            Some('\\') if self.dialect == Dialect::Extended && self.eat("A") => Kind::Start,
+            Some('\\') if self.dialect == Dialect::Extended && self.eat("z") => Kind::End,
             Some('\\') => {
                 let set = self.escape(offset)?.into_set();
                 Kind::Class(self.folded(set))
@@ -115,19 +173,29 @@ impl<'a> Parser<'a> {
     }
 
     /// The set with the other cases of its letters, if the flag says so.
-    pub(super) fn folded(&self, set: CharSet) -> CharSet {
+    pub(super) fn folded(&mut self, set: CharSet) -> CharSet {
         if !self.flags.ignore_case {
             return set;
+        }
+        if let Some(known) = self.folds.get(&set) {
+            return known.clone();
         }
         let chars = set.ranges().iter().filter_map(|&(low, high)| {
             Some(ClassUnicodeRange::new(char::from_u32(low)?, char::from_u32(high)?))
         });
         let mut class = ClassUnicode::new(chars);
-        match class.try_case_fold_simple() {
+        let folded = match class.try_case_fold_simple() {
             Ok(()) => class::from_unicode(&class),
             // The tables of cases are left out of the build.
-            Err(_) => set,
-        }
+            Err(_) => set.clone(),
+        };
+        self.folds.insert(set, folded.clone());
+        folded
+    }
+
+    /// Notes that other engines read what is at an offset in another way.
+    pub(super) fn note_ambiguous(&mut self, offset: usize) {
+        self.ambiguous.get_or_insert(offset);
     }
 
     fn group(&mut self, offset: usize) -> Result<Option<Ast>, PatternError> {
@@ -233,7 +301,16 @@ impl<'a> Parser<'a> {
     /// The counts of `{m}`, `{m,}` or `{m,n}` after its brace; nothing is read if it is none of these.
     fn counts(&mut self, offset: usize) -> Result<Option<(u32, Option<u32>)>, PatternError> {
         let rest = &self.source[self.at..];
-        let Some(end) = rest.find('}') else { return Ok(None) };
+        let end = rest.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b',').count();
+        if !rest[end..].starts_with('}') {
+            let blank = |c: char| c.is_ascii_digit() || matches!(c, ',' | ' ');
+            let with_blanks = rest.trim_start_matches(' ').starts_with(|c: char| c.is_ascii_digit())
+                && rest.trim_start_matches(blank).starts_with('}');
+            if with_blanks {
+                self.note_ambiguous(offset);
+            }
+            return Ok(None);
+        }
         let (min, max) = match rest[..end].split_once(',') {
             None => (&rest[..end], Some(&rest[..end])),
             Some((min, "")) => (min, None),

@@ -6,7 +6,7 @@ use regex_automata::{Anchored, Input};
 
 use super::pattern::patterns;
 use super::{accepts, check_minimal, check_shape};
-use crate::regular::ecma::{PatternError, PatternProblem, pattern};
+use crate::regular::ecma::{self, PatternError, PatternProblem, pattern};
 use crate::regular::{Expressions, TextDfa};
 
 fn compile(source: &str) -> Result<TextDfa, PatternError> {
@@ -41,6 +41,27 @@ proptest! {
                 }
             }
             Err(error) => prop_assert_eq!(error.reason, PatternProblem::NothingToRepeat, "{}", source),
+        }
+    }
+
+    #[test]
+    fn the_general_construction_matches_as_if_tried(tree in patterns(true)) {
+        let source = tree.source();
+        let Ok(read) = ecma::read(&source) else { return Ok(()) };
+        let mut expressions = Expressions::new();
+        let [found, whole] = ecma::general_texts(&mut expressions, &read.ast).expect("small");
+        let dfa = TextDfa::new(&mut expressions, &[found, whole], 10_000).unwrap();
+        check_shape(&dfa);
+        for text in texts(5) {
+            let chars = text.chars().collect::<Vec<_>>();
+            prop_assert_eq!(accepts(&dfa, 0, &text), tree.is_found_in(&chars), "{:?} in {:?}", source, text);
+            prop_assert_eq!(accepts(&dfa, 1, &text), tree.is_all_of(&chars), "{:?} is {:?}", source, text);
+        }
+        let whole = ecma::whole(&mut expressions, &read.ast).expect("small");
+        let dfa = TextDfa::new(&mut expressions, &[whole], 10_000).unwrap();
+        for text in texts(5) {
+            let chars = text.chars().collect::<Vec<_>>();
+            prop_assert_eq!(accepts(&dfa, 0, &text), tree.is_all_of(&chars), "{:?} is {:?}", source, text);
         }
     }
 

@@ -77,7 +77,10 @@ proptest! {
     fn derivatives_decide_membership(tree in trees()) {
         let mut expressions = Expressions::new();
         let expr = tree.build(&mut expressions);
+        let (min, max) = expressions.lengths(expr);
         for text in texts(5) {
+            let length = text.len() as u32;
+            prop_assert!(!tree.matches(&text) || (min <= length && length <= max), "{:?}", text);
             let after = text.chars().fold(expr, |expr, c| expressions.derive(expr, c));
             prop_assert_eq!(expressions.nullable(after), tree.matches(&text), "{:?}", text);
         }
@@ -183,6 +186,32 @@ fn counts_take_one_state_each() {
     let pair = e.concat(digit, lower);
     let counted = e.repeat(pair, 1, Some(64));
     assert_eq!(TextDfa::new(&mut e, &[counted], 4096).unwrap().len(), 129);
+}
+
+/// Where the lengths of a language are within the bounds beside it, these cost no states.
+#[test]
+fn bounds_that_hold_anyway_are_not_counted() {
+    let mut e = Expressions::new();
+    let digit = e.class(CharSet::new([('0', '9')]));
+    let word = e.literal("word");
+    let item = e.any_of(vec![digit, word]);
+    let list = e.repeat(item, 3, Some(20));
+    let alone = TextDfa::new(&mut e, &[list], 1000).unwrap().len();
+    for (min, max) in [(0, 80), (3, 100), (1, 1000)] {
+        let length = e.repeat(Expressions::ANY, min, Some(max));
+        let both = e.all_of(vec![list, length]);
+        assert_eq!(TextDfa::new(&mut e, &[both], 1000).unwrap().len(), alone);
+    }
+    let short = e.repeat(Expressions::ANY, 0, Some(2));
+    assert_eq!(e.all_of(vec![list, short]), Expressions::NOTHING);
+    let length = e.repeat(Expressions::ANY, 10, Some(12));
+    let both = e.all_of(vec![list, length]);
+    let dfa = TextDfa::new(&mut e, &[both], 1000).unwrap();
+    assert!(
+        accepts(&dfa, 0, "wordword12")
+            && !accepts(&dfa, 0, "123456789")
+            && !accepts(&dfa, 0, "wordwordword1")
+    );
 }
 
 #[test]

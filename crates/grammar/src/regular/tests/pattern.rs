@@ -45,6 +45,10 @@ impl Pattern {
         (0..=text.len()).any(|from| !self.ends(text, from).is_empty())
     }
 
+    pub(super) fn is_all_of(&self, text: &[char]) -> bool {
+        self.ends(text, 0).contains(&text.len())
+    }
+
     /// Where matches that begin at a place may end.
     fn ends(&self, text: &[char], from: usize) -> BTreeSet<usize> {
         let holds = |holds: bool| if holds { BTreeSet::from([from]) } else { BTreeSet::new() };

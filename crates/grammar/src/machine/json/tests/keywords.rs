@@ -49,6 +49,24 @@ fn patterns() {
             &[r#""""#, r#""abab""#],
             &[r#""aba""#],
         ),
+        (
+            json!({"type": "string", "format": "email", "pattern": "^[^@]{1,64}@[^@]{1,255}$"}),
+            generate(),
+            &[r#""a.b@example.com""#, r#""a@[127.0.0.1]""#],
+            &[r#""a@b@c""#, r#""a""#, r#""@b""#, r#""\"@\"@b""#],
+        ),
+        (
+            json!({"type": "string", "format": "email", "pattern": "@example\\.com$", "minLength": 6, "maxLength": 254}),
+            generate(),
+            &[r#""a.b@example.com""#],
+            &[r#""a@b.com""#],
+        ),
+        (
+            json!({"type": "string", "pattern": "^(?!.*--)(?!-)[a-z0-9-]{3,63}(?<!-)$"}),
+            generate(),
+            &[r#""abc""#, r#""a-b-0""#],
+            &[r#""a--b""#, r#""-ab""#, r#""ab-""#, r#""ab""#],
+        ),
         (json!({"enum": ["ab", "b", 1], "pattern": "^a"}), generate(), &[r#""ab""#, "1"], &[r#""b""#]),
         (
             json!({"type": "string", "not": {"enum": ["a", "b"]}}),
