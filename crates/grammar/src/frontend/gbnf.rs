@@ -536,7 +536,7 @@ mod tests {
             ("root ::= \"[\" (item (\",\" item)* \"]\"\nitem ::= [0-9]+", 1, 14, "group"),
             ("root ::= (\"a\" | (\"b\" item\nitem ::= \"x\"", 1, 17, "group"),
             ("root ::= (\"a\" |\n  \"b\" # no end\n", 1, 10, "group"),
-            ("root ::= [abc item\nitem ::= [0-9]+", 1, 10, "class"),
+            ("root ::= item [abc\nitem ::= [0-9]+", 1, 15, "class"),
             ("root ::= item [abc\nitem ::= \"x\" [0-9] y", 1, 15, "class"),
             ("root ::= \"abc item\nitem ::= \"x\"", 1, 10, "literal"),
             ("root ::= item \"abc\nitem ::= \"x\" \"y\"", 1, 15, "literal"),
