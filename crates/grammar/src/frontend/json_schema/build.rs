@@ -76,6 +76,8 @@ pub(super) struct DraftArray {
     pub(super) min: u32,
     pub(super) max: Option<u32>,
     pub(super) counters: Vec<Counter>,
+    /// Where the first of these stands.
+    pub(super) counted: Option<String>,
     /// Where it stands that no two items may be equal.
     pub(super) unique: Option<String>,
 }

@@ -161,6 +161,16 @@ impl Builder<'_> {
         Ok(!open.types.is_empty())
     }
 
+    /// Whether it can be told at once that nothing satisfies all of some atoms.
+    pub(super) fn is_contradiction(&mut self, atoms: &[AtomId]) -> Result<bool, GrammarError> {
+        let mut all = Open::new(false);
+        for &atom in atoms {
+            self.include(&mut all, atom)?;
+        }
+        self.atoms.narrow(&mut all)?;
+        Ok(all.types.is_empty() || self.atoms.contradict(&all)?)
+    }
+
     /// Adds an atom and all that must hold beside it.
     pub(super) fn include(&mut self, open: &mut Open, id: AtomId) -> Result<(), GrammarError> {
         let mut todo = vec![id];

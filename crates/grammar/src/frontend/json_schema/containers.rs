@@ -24,6 +24,9 @@ use crate::regular::{ExprId, Expressions, TextDfa};
 /// The most that a counter counts to.
 const COUNT: u32 = 1 << 12;
 
+/// The most combinations of subschemas that one item may satisfy.
+const WAYS: usize = 256;
+
 /// The most required items that must differ.
 const DISTINCT: u32 = 64;
 
@@ -32,44 +35,67 @@ const OBLIGATIONS: usize = 3;
 
 impl Builder<'_> {
     pub(super) fn array(&mut self, sets: &ArraySets) -> Result<DraftArray, GrammarError> {
-        let counters = counters(&sets.contains)?;
+        let (contains, banned) = counted(&sets.contains);
+        let counters = counters(&contains)?;
+        // A count that cannot be right leaves no array.
+        let possible = contains.iter().all(|counted| counted.max.is_none_or(|max| counted.min <= max));
+        let (min, max) = if possible { (sets.min, sets.max) } else { (1, Some(0)) };
         let ignored = sets.contains.iter().map(|counted| counted.from).max().unwrap_or(0) as usize;
         let mut prefix = Vec::with_capacity(sets.prefix.len().max(ignored));
         for index in 0..sets.prefix.len().max(ignored) {
             let set = sets.prefix.get(index).unwrap_or(&sets.rest);
-            prefix.push(self.item(set, &sets.contains, index)?);
+            prefix.push(self.item(set, (&contains, &banned), index)?);
         }
         self.spend(prefix.len())?;
-        let rest = self.item(&sets.rest, &sets.contains, usize::MAX)?;
-        let unique = sets.unique.clone().filter(|_| sets.max.is_none_or(|max| max > 1));
+        let rest = self.item(&sets.rest, (&contains, &banned), usize::MAX)?;
+        let unique = sets.unique.clone().filter(|_| max.is_none_or(|max| max > 1));
         if let Some(pointer) = &unique {
-            check_unique(sets, pointer)?;
+            check_unique(sets.min, &contains, pointer)?;
         }
-        Ok(DraftArray { prefix, rest, min: sets.min, max: sets.max, counters, unique })
+        let counted = contains.first().map(|counted| counted.pointer.clone());
+        Ok(DraftArray { prefix, rest, min, max, counters, counted, unique })
     }
 
     /// The ways to be the item at an index: for each set of counters the item that raises these.
     fn item(
         &mut self,
         base: &[AtomId],
-        contains: &[Contains],
+        (contains, banned): (&[Contains], &[Contains]),
         index: usize,
     ) -> Result<Vec<Way>, GrammarError> {
-        let counts = |at: usize| index >= contains[at].from as usize;
-        let mut ways = Vec::new();
-        for bits in 0..1u32 << contains.len() {
-            let raised = |at: usize| bits >> at & 1 == 1;
-            if (0..contains.len()).any(|at| raised(at) && !counts(at)) {
-                continue;
-            }
-            let mut set = base.to_vec();
-            for (at, counted) in contains.iter().enumerate().filter(|&(at, _)| counts(at)) {
-                if raised(at) {
-                    set.push(counted.atom);
-                } else if counted.max.is_some() {
-                    set.push(self.atoms.negate(counted.atom));
+        let counts = |counted: &&Contains| index >= counted.from as usize;
+        let mut base = base.to_vec();
+        for counted in banned.iter().filter(counts) {
+            base.push(self.atoms.negate(counted.atom));
+        }
+        let mut sets = vec![(0, base)];
+        for (at, counted) in contains.iter().enumerate().filter(|(_, counted)| counts(counted)) {
+            let mut split = Vec::with_capacity(sets.len() + 1);
+            for (bits, set) in sets {
+                let with = [&set[..], &[counted.atom]].concat();
+                self.spend(with.len())?;
+                if !self.is_contradiction(&with)? {
+                    split.push((bits | 1 << at, with));
                 }
+                let mut without = set;
+                if counted.max.is_some() {
+                    without.push(self.atoms.negate(counted.atom));
+                }
+                split.push((bits, without));
             }
+            if split.len() > WAYS {
+                let problem = SchemaProblem::Limit {
+                    what: "combinations of subschemas that one item may satisfy",
+                    given: split.len(),
+                    limit: WAYS,
+                };
+                return Err(Problem::new(&counted.pointer, "contains", problem).into());
+            }
+            sets = split;
+        }
+        sets.sort_unstable_by_key(|(bits, _)| *bits);
+        let mut ways = Vec::with_capacity(sets.len());
+        for (bits, set) in sets {
             ways.push(Way { bits, node: self.node(set)? });
         }
         Ok(ways)
@@ -204,26 +230,42 @@ impl Builder<'_> {
 }
 
 /// Refuses what would need to know the cheapest combinations of items that differ.
-fn check_unique(sets: &ArraySets, pointer: &str) -> Result<(), Problem> {
+fn check_unique(min: u32, contains: &[Contains], pointer: &str) -> Result<(), Problem> {
     let refused = |reason| Problem::new(pointer, "uniqueItems", SchemaProblem::UnsupportedForm { reason });
-    if sets.min > DISTINCT {
+    if min > DISTINCT {
         return Err(refused("more than 64 required items that must differ are not supported"));
     }
-    let asked = sets.contains.iter().filter(|counted| counted.min > 0);
-    let single =
-        sets.min <= 1 && asked.clone().count() <= 1 && asked.clone().all(|c| c.min == 1 && c.from == 0);
+    let asked = contains.iter().filter(|counted| counted.min > 0);
+    let single = min <= 1 && asked.clone().count() <= 1 && asked.clone().all(|c| c.min == 1 && c.from == 0);
     if asked.clone().next().is_some() && !single {
         return Err(refused("items that must differ, and several of which must satisfy other subschemas"));
     }
     Ok(())
 }
 
+/// The counts that have to be kept, and those that say that no item satisfies them.
+fn counted(contains: &[Contains]) -> (Vec<Contains>, Vec<Contains>) {
+    let mut kept: Vec<Contains> = Vec::new();
+    for counted in contains {
+        match kept.iter_mut().find(|known| (known.from, known.atom) == (counted.from, counted.atom)) {
+            Some(known) => {
+                known.min = known.min.max(counted.min);
+                known.max = [known.max, counted.max].into_iter().flatten().min();
+            }
+            None => kept.push(counted.clone()),
+        }
+    }
+    kept.into_iter().partition(|counted| counted.min > 0 || counted.max != Some(0))
+}
+
 fn counters(contains: &[Contains]) -> Result<Vec<Counter>, Problem> {
     let refused = |at: usize, reason| {
         Problem::new(&contains[at].pointer, "contains", SchemaProblem::UnsupportedForm { reason })
     };
-    if contains.len() > COUNTERS {
-        return Err(refused(COUNTERS, "too many counts of items apply together"));
+    if let Some(counted) = contains.get(COUNTERS) {
+        let what = "counts of items";
+        let problem = SchemaProblem::Limit { what, given: contains.len(), limit: COUNTERS };
+        return Err(Problem::new(&counted.pointer, "contains", problem));
     }
     let mut counters = Vec::new();
     for (at, counted) in contains.iter().enumerate() {

@@ -126,6 +126,15 @@ impl Atoms<'_> {
         Ok(false)
     }
 
+    /// Whether the scalars that some atoms list or exclude leave none, beside their types.
+    pub(super) fn contradict(&mut self, open: &Open) -> Result<bool, Problem> {
+        let mut atoms = Vec::with_capacity(open.conjunction.len());
+        for &id in &open.conjunction {
+            atoms.push(self.get(id)?);
+        }
+        Ok(is_contradiction(&atoms))
+    }
+
     fn marks(&mut self, id: AtomId) -> Result<Marks, Problem> {
         if let Some(known) = self.marks.get(&id) {
             return Ok(Rc::clone(known));

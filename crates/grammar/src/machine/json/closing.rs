@@ -5,7 +5,7 @@
 
 use super::cost::Shortest;
 use super::intern::Stack;
-use super::program::{ArrayRule, Counts, LanguageRule, Member, ObjectRule, Way};
+use super::program::{ArrayRule, LanguageRule, Member, ObjectRule, Way};
 use super::spelling::Decode;
 use super::texts::Texts;
 use super::values::{SetId, ValueId};
@@ -107,6 +107,7 @@ impl JsonMachine {
         let Some(Frame::Array { rule, counts, .. }) = top.frame else { return None };
         let rule = &self.program.arrays[rule as usize];
         let below = self.interner.stack(top.parent).total;
+        let counts = self.interner.counts(counts);
         if rule.closable(0, counts) {
             return Some(Shortest::new(1, b']').then(below));
         }
@@ -117,16 +118,16 @@ impl JsonMachine {
         }
         let first = |way: &Way| {
             let counts = rule.raise(counts, way.bits)?;
-            let after = self.after_item(rule, rule.count(0), counts, top.depth)?;
+            let after = self.after_item(rule, rule.count(0), &counts, top.depth)?;
             Some(self.value(way.node, top.depth)?.after(gap).then(after).then(below))
         };
         rule.item(0).iter().filter_map(first).min_by_key(|way| way.len)
     }
 
     /// From the end of the last of `items` items to the end of the array, whose items stand at `depth`.
-    pub(super) fn after_item(&self, rule: &ArrayRule, items: u32, counts: Counts, depth: u32) -> Option<u32> {
+    pub(super) fn after_item(&self, rule: &ArrayRule, items: u32, counts: &[u16], depth: u32) -> Option<u32> {
         if !rule.counters.is_empty() {
-            return Some(rule.after.get(&(items, counts))?.at(depth - 1)?.len);
+            return rule.to_end(items, counts, depth - 1);
         }
         let spacing = &self.program.spacing;
         let mut total = spacing.bracket.least_at(depth - 1) + 1;

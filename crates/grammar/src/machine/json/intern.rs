@@ -1,6 +1,7 @@
 use rustc_hash::FxHashMap;
 
 use super::cost::Shortest;
+use super::program::Counts;
 use super::trace::TextId;
 use super::{Frame, ROOT, StackId, State};
 use crate::machine::Config;
@@ -21,6 +22,9 @@ pub(super) struct Interner {
     config_ids: FxHashMap<Box<[u32]>, u32>,
     sets: Vec<Box<[u64]>>,
     set_ids: FxHashMap<Box<[u64]>, u32>,
+    /// Counts of items, by id.
+    counts: Vec<Counts>,
+    counts_ids: FxHashMap<Counts, u32>,
     byte_len: usize,
 }
 
@@ -65,6 +69,9 @@ struct Threads {
     closing: Shortest,
 }
 
+/// The id of the counts of an array that has no items.
+pub(super) const UNCOUNTED: u32 = 0;
+
 const NO_CONFIG: u32 = u32::MAX;
 
 impl Default for Interner {
@@ -92,6 +99,8 @@ impl Default for Interner {
             config_ids: FxHashMap::default(),
             sets: vec![Box::default()],
             set_ids: FxHashMap::from_iter([(Box::default(), 0)]),
+            counts: vec![Box::default()],
+            counts_ids: FxHashMap::from_iter([(Box::default(), UNCOUNTED)]),
             byte_len: 0,
         }
     }
@@ -257,6 +266,21 @@ impl Interner {
         self.byte_len += 2 * size_of_val(words.as_slice()) + 64;
         self.sets.push(words.clone().into());
         self.set_ids.insert(words.into(), id);
+        id
+    }
+
+    pub(super) fn counts(&self, id: u32) -> &[u16] {
+        &self.counts[id as usize]
+    }
+
+    pub(super) fn counts_id(&mut self, counts: Counts) -> u32 {
+        if let Some(&known) = self.counts_ids.get(&counts) {
+            return known;
+        }
+        let id = self.counts.len() as u32;
+        self.byte_len += 2 * size_of_val(&*counts) + 64;
+        self.counts.push(counts.clone());
+        self.counts_ids.insert(counts, id);
         id
     }
 

@@ -60,7 +60,6 @@ use crate::ByteSet;
 use crate::frontend::json_schema::Profile;
 use intern::Interner;
 use layout::Rest;
-use program::Counts;
 use spelling::Decode;
 use trace::EMPTY;
 use unique::Items;
@@ -77,6 +76,8 @@ pub(crate) struct JsonMachine {
     items: Items,
     /// The arrays and objects that the byte being read opens, and on which stacks.
     opened: Vec<(Frame, StackId)>,
+    /// Whether some array counts items.
+    counts: bool,
 }
 
 /// An interned stack.
@@ -90,7 +91,8 @@ const ROOT: StackId = 0;
 enum Frame {
     /// `items` counts the one being read. Where items must differ, `seen` are the values before it, and `start` is where
     /// it begins in the text of the thread.
-    Array { rule: u32, items: u32, counts: Counts, seen: SetId, start: u32 },
+    /// `counts` are an id of the interner.
+    Array { rule: u32, items: u32, counts: u32, seen: SetId, start: u32 },
     /// `seen` is the position in the declared order, or in any order the id of a set of members. The member whose name
     /// is being read is not in it. `members` is their number where the rule bounds it, and the set of the alternatives
     /// that are out where it has groups. `pending` are the obligations that no member has met yet.
@@ -190,7 +192,41 @@ impl Literal {
 impl JsonMachine {
     fn new(program: Arc<JsonProgram>) -> Self {
         let items = Items::new(&program);
-        Self { program, interner: Interner::default(), next: Vec::new(), opened: Vec::new(), items }
+        let counts = program.arrays.iter().any(|rule| !rule.counters.is_empty());
+        Self { program, interner: Interner::default(), next: Vec::new(), opened: Vec::new(), items, counts }
+    }
+
+    /// Drops the threads that are like another one except that an array has counted less. An item may be read as one that
+    /// is not counted, even if it is, and what may follow then is part of what may follow otherwise.
+    fn drop_dominated(&mut self) {
+        let mut next = std::mem::take(&mut self.next);
+        let threads = next.clone();
+        next.retain(|&id| !threads.iter().any(|&other| other != id && self.is_dominated(id, other)));
+        self.next = next;
+    }
+
+    fn is_dominated(&self, id: u32, other: u32) -> bool {
+        let (thread, other) = (self.interner.thread(id), self.interner.thread(other));
+        if thread.state != other.state || thread.text != other.text {
+            return false;
+        }
+        let [stack, other] = [thread.stack, other.stack].map(|stack| self.interner.stack(stack));
+        let (Some(Frame::Array { rule, counts, .. }), Some(Frame::Array { counts: others, .. })) =
+            (stack.frame, other.frame)
+        else {
+            return false;
+        };
+        stack.parent == other.parent
+            && counts != others
+            && stack.frame.map(Frame::uncounted) == other.frame.map(Frame::uncounted)
+            && self.program.arrays[rule as usize]
+                .dominates(self.interner.counts(others), self.interner.counts(counts))
+    }
+
+    /// The number of threads of a config.
+    #[cfg(test)]
+    fn threads(&self, config: Config) -> usize {
+        self.interner.threads_of(config).len()
     }
 
     /// Interns the threads gathered in `next`.
@@ -200,6 +236,9 @@ impl JsonMachine {
         }
         self.next.sort_unstable();
         self.next.dedup();
+        if self.next.len() > 1 && self.counts {
+            self.drop_dominated();
+        }
         let config = self.interner.config(&self.next);
         self.next.clear();
         config

@@ -106,8 +106,8 @@ pub(crate) struct ArrayRule {
     pub(crate) max: Option<u32>,
     /// Items that are counted by what they satisfy.
     pub(crate) counters: Vec<Counter>,
-    /// With counters: from the end of the last of some items, with these counts, to the end of the array.
-    pub(crate) after: FxHashMap<(u32, Counts), Cost>,
+    /// With counters: what it takes to end.
+    pub(crate) after: After,
     /// Whether no two items may be equal.
     pub(crate) unique: bool,
     /// Of items that must differ, where `min` is above one: the shortest texts of as many values. All required items are
@@ -139,11 +139,33 @@ pub(crate) struct Counter {
     pub(crate) max: Option<u16>,
 }
 
-/// The most counters of one array.
-pub(crate) const COUNTERS: usize = 4;
+/// The most counters of one array, one for each bit of [`Way::bits`].
+pub(crate) const COUNTERS: usize = 32;
 
-/// The counts of an array's counters; counts that make no difference are one.
-pub(crate) type Counts = [u16; COUNTERS];
+/// The counts of an array's counters, without the zeros at the end; counts that make no difference are one.
+pub(crate) type Counts = Box<[u16]>;
+
+/// What it takes to end an array with counters, from the end of an item on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum After {
+    /// By the counts and the number of items.
+    Listed(FxHashMap<Counts, FxHashMap<u32, Cost>>),
+    /// All items have the same ways, and each way raises one counter at most. The costs are those of a comma and an item.
+    Separate {
+        /// By counter, the cheapest item that raises it.
+        raising: Vec<Cost>,
+        /// The cheapest item of which any number may come.
+        other: Cost,
+        /// The closing bracket.
+        end: Cost,
+    },
+}
+
+impl Default for After {
+    fn default() -> Self {
+        Self::Listed(FxHashMap::default())
+    }
+}
 
 impl ArrayRule {
     pub(crate) fn item(&self, index: u32) -> &[Way] {
@@ -157,19 +179,64 @@ impl ArrayRule {
     }
 
     /// The counts after an item that raises some, unless that is one too many.
-    pub(crate) fn raise(&self, mut counts: Counts, bits: u32) -> Option<Counts> {
+    pub(crate) fn raise(&self, counts: &[u16], bits: u32) -> Option<Counts> {
+        let mut raised = counts.to_vec();
         for (at, counter) in self.counters.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1) {
-            if counter.max == Some(counts[at]) {
+            raised.resize(raised.len().max(at + 1), 0);
+            if counter.max == Some(raised[at]) {
                 return None;
             }
-            counts[at] = (counts[at] + 1).min(counter.max.unwrap_or(counter.min));
+            raised[at] = (raised[at] + 1).min(counter.max.unwrap_or(counter.min));
         }
-        Some(counts)
+        let len = raised.iter().rposition(|&count| count > 0).map_or(0, |last| last + 1);
+        raised.truncate(len);
+        Some(raised.into())
     }
 
     /// Whether the array may end after some items.
-    pub(crate) fn closable(&self, items: u32, counts: Counts) -> bool {
-        items >= self.min && self.counters.iter().zip(counts).all(|(counter, count)| count >= counter.min)
+    pub(crate) fn closable(&self, items: u32, counts: &[u16]) -> bool {
+        items >= self.min && self.missing(counts).all(|missing| missing == 0)
+    }
+
+    /// By counter, the number of items that it still asks for.
+    pub(crate) fn missing(&self, counts: &[u16]) -> impl Iterator<Item = u32> {
+        let counts = counts.iter().copied().chain(std::iter::repeat(0));
+        self.counters.iter().zip(counts).map(|(counter, count)| counter.min.saturating_sub(count).into())
+    }
+
+    /// With counters that are raised separately: the number of items to come that raise each, and that of all others.
+    /// `None` where there is no room for them.
+    pub(crate) fn needed(&self, items: u32, counts: &[u16]) -> Option<(Vec<u32>, u32)> {
+        let missing: Vec<u32> = self.missing(counts).collect();
+        let raising: u32 = missing.iter().sum();
+        let others = self.min.saturating_sub(items.saturating_add(raising));
+        let room = self.max.map_or(u32::MAX, |max| max.saturating_sub(items));
+        (raising.saturating_add(others) <= room).then_some((missing, others))
+    }
+
+    /// With counters: from the end of the last of some items to the end of the array, which stands at `depth`.
+    pub(crate) fn to_end(&self, items: u32, counts: &[u16], depth: u32) -> Option<u32> {
+        match &self.after {
+            After::Listed(after) => Some(after.get(counts)?.get(&items)?.at(depth)?.len),
+            After::Separate { raising, other, end } => {
+                let (missing, others) = self.needed(items, counts)?;
+                let mut total = end.at(depth)?.len;
+                let each = missing.iter().zip(raising).chain([(&others, other)]);
+                for (&count, cost) in each.filter(|(count, _)| **count > 0) {
+                    total = total.saturating_add(cost.at(depth)?.len.saturating_mul(count));
+                }
+                Some(total)
+            }
+        }
+    }
+
+    /// Whether counts are at least as good as others: whatever may follow those may follow these.
+    pub(crate) fn dominates(&self, counts: &[u16], others: &[u16]) -> bool {
+        let count = |counts: &[u16], at: usize| counts.get(at).copied().unwrap_or(0);
+        self.counters.iter().enumerate().all(|(at, counter)| {
+            let (one, other) = (count(counts, at), count(others, at));
+            one == other || (counter.max.is_none() && one > other)
+        })
     }
 }
 

@@ -141,7 +141,7 @@ impl JsonMachine {
             let top = *self.interner.stack(at);
             let Some(Frame::Array { rule, items, counts, seen, start }) = top.frame else { break };
             let array = &self.program.arrays[rule as usize];
-            let enough = array.closable(items, counts);
+            let enough = array.closable(items, self.interner.counts(counts));
             let settled = match state {
                 State::ArrayStart { .. } if at == stack => true,
                 State::AfterValue | State::Close { .. } if at == stack => {

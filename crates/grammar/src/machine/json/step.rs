@@ -1,8 +1,9 @@
 //! One byte of one thread.
 
 use super::intern::Thread;
+use super::intern::UNCOUNTED;
 use super::layout::{Gap, GapStep, Rest};
-use super::program::{Counts, LanguageRule, ObjectRule};
+use super::program::{ArrayRule, LanguageRule, ObjectRule};
 use super::spelling::{Decode, Decoded};
 use super::trace::{EMPTY, TextId};
 use super::values::NOTHING;
@@ -14,6 +15,16 @@ impl Frame {
         match self {
             Self::Array { .. } => b']',
             Self::Object { .. } => b'}',
+        }
+    }
+
+    /// The same with nothing counted.
+    pub(super) const fn uncounted(self) -> Self {
+        match self {
+            Self::Array { rule, items, seen, start, .. } => {
+                Self::Array { rule, items, counts: UNCOUNTED, seen, start }
+            }
+            Self::Object { .. } => self,
         }
     }
 }
@@ -114,7 +125,7 @@ impl JsonMachine {
             }
             b'[' => {
                 for &rule in &node.arrays {
-                    let counts = Counts::default();
+                    let counts = UNCOUNTED;
                     self.open(stack, Frame::Array { rule, items: 0, counts, seen: NOTHING, start: 0 });
                 }
             }
@@ -174,10 +185,10 @@ impl JsonMachine {
         let (own, unique) = match frame {
             Frame::Array { rule, items, counts, seen, .. } => {
                 let array = &self.program.arrays[rule as usize];
-                let closable = array.closable(items, counts);
+                let closable = array.closable(items, self.interner.counts(counts));
                 let own = match self.items.least.get(&rule) {
                     Some(least) => self.after_distinct(least, (items, array.min), seen, depth)?,
-                    None => self.after_item(array, items, counts, depth)?,
+                    None => self.after_item(array, items, self.interner.counts(counts), depth)?,
                 };
                 ((own, closable), array.unique.then_some(seen != NOTHING || !closable))
             }
@@ -294,7 +305,7 @@ impl JsonMachine {
         let Some(Frame::Array { rule, items: 0, counts, .. }) = top.frame else { return };
         let step = gap.step(byte);
         if byte == b']' {
-            if self.program.arrays[rule as usize].closable(0, counts) {
+            if self.program.arrays[rule as usize].closable(0, self.interner.counts(counts)) {
                 self.complete(top.parent);
             }
             return;
@@ -323,13 +334,22 @@ impl JsonMachine {
         let next = array.count(items);
         let start = if array.unique { self.items.trace.len(text) } else { 0 };
         for way in array.item(items) {
-            let Some(counts) = array.raise(counts, way.bits) else { continue };
+            let Some(counts) = self.raise(array, counts, way.bits) else { continue };
             if let Some(stack) =
                 self.stack(top.parent, Frame::Array { rule, items: next, counts, seen, start })
             {
                 go_on(self, stack, way.node);
             }
         }
+    }
+
+    /// The counts after an item that raises some, unless that is one too many.
+    fn raise(&mut self, array: &ArrayRule, counts: u32, bits: u32) -> Option<u32> {
+        if bits == 0 {
+            return Some(counts);
+        }
+        let raised = array.raise(self.interner.counts(counts), bits)?;
+        Some(self.interner.counts_id(raised))
     }
 
     fn object_start_byte(&mut self, stack: StackId, gap: Rest, byte: u8) {

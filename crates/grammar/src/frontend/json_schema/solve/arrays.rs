@@ -3,13 +3,17 @@
 use rustc_hash::FxHashMap;
 
 use super::Solver;
-use crate::error::GrammarError;
+use crate::error::{GrammarError, SchemaProblem};
+use crate::frontend::json_schema::Problem;
 use crate::frontend::json_schema::build::DraftArray;
 use crate::machine::json::cost::Cost;
-use crate::machine::json::program::{ArrayRule, Counts, Way};
+use crate::machine::json::program::{After, ArrayRule, Counter, Counts, Way};
 
-/// What a step between counts takes, in states of automata.
-const STEPS: usize = 32;
+/// The most steps between the counts of one array.
+const STEPS: usize = 1 << 16;
+
+/// What such a step takes, in states of automata.
+const STATES: usize = 4;
 
 impl Solver<'_> {
     /// The array with what cannot be satisfied cut off, if anything is left.
@@ -37,7 +41,7 @@ impl Solver<'_> {
             min,
             max,
             counters,
-            after: FxHashMap::default(),
+            after: After::default(),
             unique: array.unique.is_some() && max.is_none_or(|max| max > 1),
             distinct: Vec::new(),
             ample: false,
@@ -52,39 +56,78 @@ impl Solver<'_> {
             }
         }
         if !rule.counters.is_empty() {
-            rule.after = self.after_items(&rule)?;
+            rule.after = match self.separate(&rule) {
+                Some(after) => after,
+                None => After::Listed(self.after_items(&rule, array.counted.as_deref().unwrap_or_default())?),
+            };
         }
         Ok(Some(rule))
     }
 
+    /// What it takes to end an array with counters, where each is raised by itself: then no states have to be listed.
+    fn separate(&self, rule: &ArrayRule) -> Option<After> {
+        let ways = rule.item(0);
+        let places = rule.max.map_or(rule.prefix.len() + 1, |max| rule.prefix.len().min(max as usize));
+        let alike = (0..places as u32).all(|index| rule.item(index) == ways);
+        let exact = |counter: &Counter| counter.max.is_none_or(|max| max == counter.min);
+        let single = ways.iter().all(|way| way.bits.count_ones() <= 1);
+        if !(alike && single && rule.counters.iter().all(exact)) {
+            return None;
+        }
+        let spacing = &self.program.spacing;
+        let comma = Cost::new(1, b',').and(&spacing.after_comma_cost(1));
+        let mut raising = vec![Cost::NONE; rule.counters.len()];
+        let mut other = Cost::NONE;
+        for way in ways {
+            let cost = comma.and(&self.cost(way.node).indented());
+            let counter = (way.bits != 0).then(|| way.bits.trailing_zeros() as usize);
+            if let Some(at) = counter {
+                raising[at].or(&cost);
+            }
+            if counter.is_none_or(|at| rule.counters[at].max.is_none()) {
+                other.or(&cost);
+            }
+        }
+        let end = spacing.bracket_cost(0).and(&Cost::new(1, b']'));
+        Some(After::Separate { raising, other, end })
+    }
+
     /// With counters: from the end of an item, in every state that the array can be in, to the end of the array.
-    pub(super) fn after_items(
+    fn after_items(
         &mut self,
         rule: &ArrayRule,
-    ) -> Result<FxHashMap<(u32, Counts), Cost>, GrammarError> {
+        pointer: &str,
+    ) -> Result<FxHashMap<Counts, FxHashMap<u32, Cost>>, GrammarError> {
         let start = (0, Counts::default());
-        let mut states = vec![start];
+        let mut states = vec![start.clone()];
         let mut edges: Vec<Vec<(usize, Way)>> = Vec::new();
         let mut ids = FxHashMap::from_iter([(start, 0)]);
-        while let Some(&(items, counts)) = states.get(edges.len()) {
+        let mut steps = 0;
+        while let Some((items, counts)) = states.get(edges.len()).cloned() {
             let mut out = Vec::new();
             let more = rule.max.is_none_or(|max| items < max);
             for &way in rule.item(items).iter().filter(|_| more) {
-                let Some(counts) = rule.raise(counts, way.bits) else { continue };
+                let Some(counts) = rule.raise(&counts, way.bits) else { continue };
                 let next = (rule.count(items), counts);
-                let id = *ids.entry(next).or_insert_with(|| {
-                    states.push(next);
+                let id = *ids.entry(next).or_insert_with_key(|next| {
+                    states.push(next.clone());
                     states.len() - 1
                 });
                 out.push((id, way));
             }
-            self.spend(1 + STEPS * out.len())?;
+            steps += 1 + out.len();
+            if steps > STEPS {
+                let what = "steps between counts of items";
+                let problem = SchemaProblem::Limit { what, given: steps, limit: STEPS };
+                return Err(Problem::new(pointer, "contains", problem).into());
+            }
+            self.spend(STATES * (1 + out.len()))?;
             edges.push(out);
         }
         let spacing = &self.program.spacing;
         let end = spacing.bracket_cost(0).and(&Cost::new(1, b']'));
         let comma = Cost::new(1, b',').and(&spacing.after_comma_cost(1));
-        let ends = states.iter().map(|(items, counts)| rule.closable(*items, *counts));
+        let ends = states.iter().map(|(items, counts)| rule.closable(*items, counts));
         let mut costs: Vec<_> = ends.map(|ends| if ends { end.clone() } else { Cost::NONE }).collect();
         loop {
             let mut changed = false;
@@ -98,15 +141,19 @@ impl Solver<'_> {
                 costs[at] = cost;
             }
             if !changed {
-                let states = states.into_iter().zip(costs);
-                return Ok(states.filter(|(_, cost)| !cost.is_none()).collect());
+                break;
             }
         }
+        let mut after: FxHashMap<Counts, FxHashMap<u32, Cost>> = FxHashMap::default();
+        for ((items, counts), cost) in states.into_iter().zip(costs).filter(|(_, cost)| !cost.is_none()) {
+            after.entry(counts).or_default().insert(items, cost);
+        }
+        Ok(after)
     }
 
     pub(super) fn array_cost(&mut self, array: &DraftArray) -> Result<Cost, GrammarError> {
         let Some(rule) = self.array(array)? else { return Ok(Cost::NONE) };
-        if rule.closable(0, Counts::default()) {
+        if rule.closable(0, &[]) {
             return Ok(Cost::new(2, b'['));
         }
         let spacing = &self.program.spacing;
@@ -114,9 +161,9 @@ impl Solver<'_> {
         if !rule.counters.is_empty() {
             let mut cost = Cost::NONE;
             for way in rule.item(0) {
-                let Some(counts) = rule.raise(Counts::default(), way.bits) else { continue };
-                let Some(after) = rule.after.get(&(rule.count(0), counts)) else { continue };
-                cost.or(&start.and(&self.cost(way.node).indented()).and(after));
+                let Some(counts) = rule.raise(&[], way.bits) else { continue };
+                let Some(after) = after_count(&rule, rule.count(0), &counts) else { continue };
+                cost.or(&start.and(&self.cost(way.node).indented()).and(&after));
             }
             return Ok(cost);
         }
@@ -135,5 +182,21 @@ impl Solver<'_> {
             cost = cost.and(&self.cheapest(&rule.rest).indented().times(rule.min - prefix as u32));
         }
         Ok(cost.and(&spacing.bracket_cost(0)).and(&Cost::new(1, b']')))
+    }
+}
+
+/// With counters: the cost from the end of an item to the end of the array.
+fn after_count(rule: &ArrayRule, items: u32, counts: &[u16]) -> Option<Cost> {
+    match &rule.after {
+        After::Listed(after) => after.get(counts)?.get(&items).cloned(),
+        After::Separate { raising, other, end } => {
+            let (missing, others) = rule.needed(items, counts)?;
+            let mut total = end.clone();
+            let each = missing.iter().zip(raising).chain([(&others, other)]);
+            for (&count, cost) in each.filter(|(count, _)| **count > 0) {
+                total = cost.times(count).and(&total);
+            }
+            (!total.is_none()).then_some(total)
+        }
     }
 }

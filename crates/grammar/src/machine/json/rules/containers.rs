@@ -24,17 +24,18 @@ struct States<S> {
     name: RuleId,
 }
 
-impl<S: Copy + Eq + std::hash::Hash> States<S> {
+impl<S: Clone + Eq + std::hash::Hash> States<S> {
     fn new(name: RuleId) -> Self {
         Self { rules: FxHashMap::default(), todo: Vec::new(), name }
     }
 
     fn rule(&mut self, state: S, writer: &mut Writer<'_>) -> Expr {
-        let rule = *self.rules.entry(state).or_insert_with(|| {
-            let rule = writer.rule(&writer.name_in(self.name, "rest"));
-            self.todo.push((state, rule));
-            rule
-        });
+        if let Some(&rule) = self.rules.get(&state) {
+            return Expr::Rule(rule);
+        }
+        let rule = writer.rule(&writer.name_in(self.name, "rest"));
+        self.rules.insert(state.clone(), rule);
+        self.todo.push((state, rule));
         Expr::Rule(rule)
     }
 }
@@ -78,7 +79,7 @@ impl Writer<'_> {
         if array.unique {
             return Err(GrammarError::not_gbnf("items of an array must differ"));
         }
-        let empty = array.closable(0, Counts::default());
+        let empty = array.closable(0, &[]);
         let inside = if array.max == Some(0) {
             alternatives(Vec::new())
         } else if array.counters.is_empty() {
@@ -132,11 +133,11 @@ impl Writer<'_> {
     /// The items of an array with counters: a rule for each state of these.
     fn counted(&mut self, array: &ArrayRule, name: RuleId) -> Result<Expr, GrammarError> {
         let mut states = States::new(name);
-        let start = self.counted_from(array, (0, Counts::default()), &mut states)?;
+        let start = self.counted_from(array, (0, &[]), &mut states)?;
         while let Some((state, rule)) = states.todo.pop() {
-            let more = self.counted_from(array, state, &mut states)?;
+            let more = self.counted_from(array, (state.0, &state.1), &mut states)?;
             let more = sequence([self.comma()?, more]);
-            let rest = if array.closable(state.0, state.1) { optional(more) } else { more };
+            let rest = if array.closable(state.0, &state.1) { optional(more) } else { more };
             self.define(rule, rest)?;
         }
         Ok(start)
@@ -146,7 +147,7 @@ impl Writer<'_> {
     fn counted_from(
         &mut self,
         array: &ArrayRule,
-        (items, counts): (u32, Counts),
+        (items, counts): (u32, &[u16]),
         states: &mut States<(u32, Counts)>,
     ) -> Result<Expr, GrammarError> {
         let mut ways = Vec::new();
@@ -154,7 +155,7 @@ impl Writer<'_> {
         for &way in array.item(items).iter().filter(|_| array.max.is_none_or(|max| items < max)) {
             let Some(counts) = array.raise(counts, way.bits) else { continue };
             let next = (array.count(items), counts);
-            if array.after.contains_key(&next) {
+            if array.to_end(next.0, &next.1, 0).is_some() {
                 let rest = states.rule(next, self);
                 ways.push(sequence([self.ways(&[way], &item_name)?, rest]));
             }

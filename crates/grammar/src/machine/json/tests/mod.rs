@@ -1,6 +1,7 @@
 //! Tests through [`Machine`]: tables per keyword, laws on random schemas, and the public suites.
 
 mod choices;
+mod counts;
 mod gbnf;
 mod joins;
 mod keywords;

@@ -71,7 +71,7 @@ pub(super) fn schema(random: &mut Random, depth: usize) -> Value {
 
 fn keyword(random: &mut Random, depth: usize) -> (&'static str, Value) {
     let count = |random: &mut Random| Value::from(random.below(3));
-    match random.below(34) {
+    match random.below(36) {
         0 | 1 => ("type", json!(*random.pick(&["object", "array", "string", "number", "integer"]))),
         2 => ("type", json!([*random.pick(&["object", "array"]), *random.pick(&["string", "null"])])),
         3 => ("minimum", json!(random.below(5) as i64 - 2)),
@@ -107,7 +107,11 @@ fn keyword(random: &mut Random, depth: usize) -> (&'static str, Value) {
         27 | 28 => ("unevaluatedProperties", schema(random, depth)),
         29 => ("dependentSchemas", json!({*random.pick(&NAMES): schema(random, depth)})),
         30 => ("minContains", count(random)),
-        31 | 32 => ("uniqueItems", json!(random.below(4) > 0)),
+        31 => {
+            let contains = |random: &mut Random| json!({"contains": schema(random, 0)});
+            ("allOf", (0..2 + random.below(4)).map(|_| contains(random)).collect())
+        }
+        32 | 33 => ("uniqueItems", json!(random.below(4) > 0)),
         _ => {
             let (part, other) = (schema(random, depth), schema(random, depth));
             ("allOf", json!([{"if": schema(random, depth), "then": part, "else": other}]))
