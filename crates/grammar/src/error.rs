@@ -1,3 +1,4 @@
+use serde_json::Value;
 use thiserror::Error;
 
 use crate::regular::TooLarge;
@@ -112,12 +113,17 @@ pub(crate) enum RegexProblem {
 pub(crate) enum SchemaProblem {
     #[error("{reason}")]
     UnsupportedForm { reason: &'static str },
-    #[error("expected {expected}")]
-    Malformed { expected: &'static str },
+    #[error("expected {expected}, found {found}")]
+    Malformed { expected: &'static str, found: String },
+    #[error(
+        "unknown type `{given}`; expected string, number, integer, boolean, object, array or null{}",
+        meant.map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
+    )]
+    UnknownType { given: String, meant: Option<&'static str> },
     #[error("nothing is found at `{target}`")]
     UnresolvedRef { target: String },
-    #[error("`{target}` is in another document, which was not given")]
-    RemoteRef { target: String },
+    #[error("`{target}` is in another document, `{uri}`, which was not given")]
+    RemoteRef { target: String, uri: String },
     #[error("{message}")]
     Pattern { message: String },
     #[error("this place needs {given} {what}, more than the limit of {limit}")]
@@ -128,6 +134,26 @@ pub(crate) enum SchemaProblem {
     Clash { others: String },
     #[error("nested deeper than the limit of {limit}")]
     Nesting { limit: usize },
+}
+
+/// The most characters of a string that a message shows.
+const SHOWN: usize = 40;
+
+impl SchemaProblem {
+    /// A value that is not what it should be.
+    pub(crate) fn malformed(expected: &'static str, found: &Value) -> Self {
+        let found = match found {
+            Value::Array(_) => "an array".to_owned(),
+            Value::Object(_) => "an object".to_owned(),
+            Value::String(text) if text.chars().count() > SHOWN => {
+                let shown: String = text.chars().take(SHOWN).collect();
+                format!("the string \"{shown}…\"")
+            }
+            Value::String(text) => format!("the string {}", Value::from(text.as_str())),
+            other => other.to_string(),
+        };
+        Self::Malformed { expected, found }
+    }
 }
 
 /// The most characters of a source line that an excerpt shows.
@@ -146,6 +172,14 @@ impl GrammarError {
     pub fn keyword(&self) -> Option<&str> {
         match &self.0 {
             Kind::Schema { keyword, .. } => Some(keyword),
+            _ => None,
+        }
+    }
+
+    /// The absolute URI of a document that a reference leads to and that was not given.
+    pub fn missing_document(&self) -> Option<&str> {
+        match &self.0 {
+            Kind::Schema { problem: SchemaProblem::RemoteRef { uri, .. }, .. } => Some(uri),
             _ => None,
         }
     }
@@ -241,7 +275,7 @@ fn keyword_at(pointer: &str) -> &str {
 }
 
 /// The root's pointer is empty: show it as `#`, and others as `#/a/b`. Those in other documents have their URI already.
-fn display_pointer(pointer: &str) -> String {
+pub(crate) fn display_pointer(pointer: &str) -> String {
     if pointer.is_empty() || pointer.starts_with('/') { format!("#{pointer}") } else { pointer.to_owned() }
 }
 

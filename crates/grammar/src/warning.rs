@@ -1,16 +1,18 @@
 use std::fmt;
 
-/// What a grammar says that has no effect on what is accepted.
+use crate::error::display_pointer;
+
+/// What a grammar says that has no effect on what is accepted, or is read otherwise than it is defined.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Warning {
-    /// A keyword of a JSON Schema that is not enforced.
+    /// A keyword of a JSON Schema that is not enforced, or that is read as another draft has it.
     Keyword {
         /// Its place in the schema, as a JSON pointer.
         pointer: String,
         /// Its name.
         keyword: String,
-        /// Why it has no effect.
+        /// Why it has no effect, or what it is read as.
         reason: &'static str,
     },
     /// A member or a branch of a JSON Schema that no value satisfies, so that none is ever written.
@@ -32,9 +34,10 @@ pub enum Warning {
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Keyword { pointer, reason, .. } => write!(f, "#{pointer}: {reason}"),
+            Self::Keyword { pointer, reason, .. } => write!(f, "{}: {reason}", display_pointer(pointer)),
             Self::NeverWritten { pointer, keywords } => {
-                write!(f, "#{pointer}: no value can satisfy this, so it is never written")?;
+                let place = display_pointer(pointer);
+                write!(f, "{place}: no value can satisfy this, so it is never written")?;
                 for (at, keyword) in keywords.iter().enumerate() {
                     write!(f, "{}`{keyword}`", if at == 0 { "; see " } else { " and " })?;
                 }

@@ -4,21 +4,28 @@ use serde_json::Value;
 
 use super::Problem;
 use super::atom::{Atom, Contains};
-use super::document::Draft;
+use super::dialect::Draft;
 use super::read::{Atoms, Keyword};
 
 impl Atoms<'_> {
     pub(super) fn read_array(&mut self, atom: &mut Atom, keyword: &Keyword<'_>) -> Result<(), Problem> {
         match (keyword.name, keyword.value) {
-            ("items", Value::Array(items)) if keyword.draft < Draft::D2020 => {
+            ("items", Value::Array(items)) if keyword.has_prefix_in_items() => {
+                if keyword.draft >= Draft::D2020 {
+                    self.warn(keyword, "an array here is read as in draft 7; in 2020-12 it is `prefixItems`");
+                }
                 self.read_prefix(atom, keyword, items);
+            }
+            ("items", Value::Array(_)) => {
+                let expected = "a schema for all items (schemas for the first items stand in `prefixItems`)";
+                return Err(keyword.malformed(expected));
             }
             ("items", _) => atom.array.rest = Some(self.at(&keyword.pointer)),
             ("prefixItems", Value::Array(items)) => self.read_prefix(atom, keyword, items),
             ("prefixItems", _) => return Err(keyword.malformed("an array of schemas")),
             // Beside a single schema for all items it says nothing.
             ("additionalItems", _) => {
-                if matches!(keyword.siblings.get("items"), Some(Value::Array(_))) {
+                if keyword.has_prefix_in_items() {
                     atom.array.rest = Some(self.at(&keyword.pointer));
                 }
             }

@@ -5,7 +5,8 @@
 
 use serde_json::{Map, Value};
 
-use super::document::{Document, Draft};
+use super::dialect::{Dialect, Draft};
+use super::document::Document;
 use super::read::Keyword;
 use super::{Remotes, SchemaOptions, child_pointer};
 use crate::GrammarError;
@@ -35,14 +36,14 @@ pub(super) fn clash(
     for place in places {
         gather(document, place, &mut parts, &mut 0);
     }
-    let draft = document.draft(places.first().map_or("", String::as_str));
-    if parts.is_empty() || parts.len() > KEYWORDS || !is_empty(&parts, draft, options) {
+    let dialect = document.dialect_at(places.first().map_or("", String::as_str));
+    if parts.is_empty() || parts.len() > KEYWORDS || !is_empty(&parts, dialect, options) {
         return Vec::new();
     }
     let mut at = 0;
     while at < parts.len() && parts.len() > 1 {
         let part = parts.remove(at);
-        if !is_empty(&parts, draft, options) {
+        if !is_empty(&parts, dialect, options) {
             parts.insert(at, part);
             at += 1;
         }
@@ -65,13 +66,13 @@ fn gather(document: &mut Document<'_>, place: &str, parts: &mut Vec<Part>, visit
         parts.push(Part { place: place.to_owned(), keyword: "false".to_owned(), schema: value.clone() });
         return;
     };
-    let draft = document.draft(place);
+    let Dialect { draft, stated } = document.dialect_at(place);
     let alone = draft <= Draft::D7 && schema.contains_key("$ref");
     for (name, value) in schema {
         let pointer = child_pointer(place, name);
         match (name.as_str(), value) {
             ("$ref", _) => {
-                let keyword = Keyword { name, value, pointer, siblings: schema, draft };
+                let keyword = Keyword { name, value, pointer, siblings: schema, draft, stated };
                 if let Ok(target) = document.follow(place, &keyword) {
                     gather(document, &target, parts, visited);
                 }
@@ -119,10 +120,12 @@ fn part(place: &str, name: &str, siblings: &Map<String, Value>) -> Option<Part> 
 }
 
 /// Whether no value satisfies some keywords together.
-fn is_empty(parts: &[Part], draft: Draft, options: SchemaOptions) -> bool {
+fn is_empty(parts: &[Part], dialect: Dialect, options: SchemaOptions) -> bool {
     let all: Vec<Value> = parts.iter().map(|part| part.schema.clone()).collect();
     let mut schema = Map::new();
-    schema.insert("$schema".to_owned(), draft.uri().into());
+    if dialect.stated {
+        schema.insert("$schema".to_owned(), dialect.draft.uri().into());
+    }
     schema.insert("allOf".to_owned(), all.into());
     let limits = Limits { work: 1 << 18, bytes: 8 << 20, ..Limits::default() };
     let compiled = super::compile_plainly(&Value::Object(schema), &Remotes::new(), options, &limits);

@@ -1,53 +1,22 @@
-use std::borrow::Cow;
+//! A schema document and the documents that it refers to.
+
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 use serde_json::{Map, Value};
 
+use super::dialect::{Dialect, Draft};
+use super::metaschema::metaschema;
 use super::read::Keyword;
+use super::uri::{percent_decoded, resolve, scheme_of, with_other_scheme};
 use super::{Problem, child_pointer};
+use crate::Warning;
 use crate::error::SchemaProblem;
 use crate::ledger::Ledger;
 
-/// A draft of JSON Schema. Later ones compare greater.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) enum Draft {
-    D4,
-    D6,
-    D7,
-    D2019,
-    D2020,
-}
-
-impl Draft {
-    /// What `$schema` names it by.
-    pub(super) const fn uri(self) -> &'static str {
-        match self {
-            Self::D4 => "http://json-schema.org/draft-04/schema#",
-            Self::D6 => "http://json-schema.org/draft-06/schema#",
-            Self::D7 => "http://json-schema.org/draft-07/schema#",
-            Self::D2019 => "https://json-schema.org/draft/2019-09/schema",
-            Self::D2020 => "https://json-schema.org/draft/2020-12/schema",
-        }
-    }
-
-    /// The draft that a `$schema` names, if it is a known one.
-    fn named(uri: &str) -> Option<Self> {
-        let uri = uri.trim_end_matches('#');
-        let rest = uri.strip_prefix("http://").or_else(|| uri.strip_prefix("https://"))?;
-        match rest.strip_prefix("json-schema.org/")? {
-            "draft-04/schema" => Some(Self::D4),
-            "draft-06/schema" => Some(Self::D6),
-            "draft-07/schema" => Some(Self::D7),
-            "draft/2019-09/schema" => Some(Self::D2019),
-            "draft/2020-12/schema" | "schema" => Some(Self::D2020),
-            _ => None,
-        }
-    }
-}
-
-/// Schema documents by the URI that they are found at.
+/// Schema documents by the URI without fragment that references find them at, or by a relative name such as
+/// `types/base.json`. A document is found by its own `$id`, too.
 pub type Remotes = BTreeMap<String, Value>;
 
 /// A schema document and those that it refers to, with their identifiers, so that references can be followed.
@@ -56,6 +25,10 @@ pub type Remotes = BTreeMap<String, Value>;
 pub(super) struct Document<'a> {
     root: &'a Value,
     remotes: &'a Remotes,
+    /// The other documents in use and the names that they were given under, by absolute URI without fragment.
+    documents: FxHashMap<String, (&'a str, &'a Value)>,
+    /// The names of the remotes by their own identifiers, once one is asked for.
+    by_id: Option<FxHashMap<String, &'a str>>,
     /// By absolute URI without fragment.
     resources: FxHashMap<String, String>,
     /// By the URI of the resource and the name.
@@ -63,7 +36,8 @@ pub(super) struct Document<'a> {
     /// By the URI of a resource, the names of its dynamic anchors; [`RECURSIVE`] for `$recursiveAnchor`.
     dynamic: FxHashMap<String, Vec<String>>,
     /// At the root and wherever an identifier changes them.
-    scopes: FxHashMap<String, (String, Draft)>,
+    scopes: FxHashMap<String, (String, Dialect)>,
+    warnings: Vec<Warning>,
     /// Whether some keyword depends on what others have evaluated.
     unevaluated: bool,
     nesting: usize,
@@ -105,24 +79,27 @@ impl<'a> Document<'a> {
         let mut document = Self {
             root,
             remotes,
+            documents: FxHashMap::default(),
+            by_id: None,
             resources: FxHashMap::from_iter([(String::new(), String::new())]),
             anchors: FxHashMap::default(),
             dynamic: FxHashMap::default(),
-            scopes: FxHashMap::from_iter([(String::new(), (String::new(), Draft::D2020))]),
+            scopes: FxHashMap::from_iter([(String::new(), (String::new(), Dialect::DEFAULT))]),
+            warnings: Vec::new(),
             unevaluated: false,
             nesting,
             ledger: Rc::clone(ledger),
         };
-        document.index(root, "", (String::new(), Draft::D2020), 0)?;
+        document.index(root, "", (String::new(), Dialect::DEFAULT), 0)?;
         Ok(document)
     }
 
-    /// Notes the identifiers in a subschema. `scope` is the base URI and the draft that it is in.
+    /// Notes the identifiers in a subschema. `scope` is the base URI and the dialect that it is in.
     fn index(
         &mut self,
         schema: &Value,
         pointer: &str,
-        mut scope: (String, Draft),
+        mut scope: (String, Dialect),
         depth: usize,
     ) -> Result<(), Problem> {
         if depth > self.nesting {
@@ -133,9 +110,9 @@ impl<'a> Document<'a> {
         self.ledger.hold(2 * pointer.len() + scope.0.len() + 160)?;
         let is_resource = depth == 0 || map.contains_key("$id");
         if let Some(uri) = map.get("$schema").and_then(Value::as_str).filter(|_| is_resource) {
-            scope.1 = draft(pointer, uri)?;
+            scope.1 = self.dialect(pointer, uri, scope.1)?;
         }
-        self.identify(map, pointer, &mut scope);
+        self.identify(map, pointer, &mut scope, depth == 0);
         self.unevaluated |= map.contains_key("unevaluatedItems") || map.contains_key("unevaluatedProperties");
         self.scopes.insert(pointer.to_owned(), scope.clone());
         for (key, value) in map {
@@ -160,27 +137,63 @@ impl<'a> Document<'a> {
         Ok(())
     }
 
-    fn identify(&mut self, map: &Map<String, Value>, pointer: &str, scope: &mut (String, Draft)) {
+    /// The dialect that a `$schema` names, through the metaschemas that were given. An unknown one is read as the
+    /// dialect around it.
+    fn dialect(&mut self, pointer: &str, uri: &str, outer: Dialect) -> Result<Dialect, Problem> {
+        let place = child_pointer(pointer, "$schema");
+        let mut uri = uri.to_owned();
+        for _ in 0..METASCHEMAS {
+            if let Some(dialect) = Dialect::named(&uri) {
+                if dialect.draft == Draft::D3 {
+                    self.warn(&place, "$schema", "draft 3 is read as draft 4 with the keywords of draft 3");
+                }
+                return Ok(dialect);
+            }
+            let Some((_, Value::Object(metaschema))) = self.find(uri.trim_end_matches('#')) else { break };
+            check_vocabularies(metaschema).map_err(|problem| Problem::new(&place, "$schema", problem))?;
+            match metaschema.get("$schema").and_then(Value::as_str) {
+                Some(next) => next.clone_into(&mut uri),
+                None => break,
+            }
+        }
+        self.warn(&place, "$schema", "this dialect is unknown; without its metaschema it is read as 2020-12");
+        Ok(Dialect { stated: false, ..outer })
+    }
+
+    fn identify(
+        &mut self,
+        map: &Map<String, Value>,
+        pointer: &str,
+        scope: &mut (String, Dialect),
+        is_root: bool,
+    ) {
         let text = |key: &str| map.get(key).and_then(Value::as_str);
-        let hidden = scope.1 <= Draft::D7 && map.contains_key("$ref");
-        let id = text(if scope.1 == Draft::D4 { "id" } else { "$id" }).filter(|_| !hidden);
-        if let Some(id) = id {
+        let Dialect { draft, stated } = scope.1;
+        let hidden = draft <= Draft::D7 && map.contains_key("$ref");
+        // The spelling of the other drafts, where it cannot be an annotation.
+        let old =
+            || text("id").filter(|id| !stated && (id.starts_with('#') || is_root && scheme_of(id).is_some()));
+        let id = match draft {
+            Draft::D3 | Draft::D4 => text("id").or_else(|| text("$id").filter(|_| is_root)),
+            _ => text("$id").or_else(old),
+        };
+        if let Some(id) = id.filter(|_| !hidden) {
             let (uri, fragment) = id.split_once('#').unwrap_or((id, ""));
             if !uri.is_empty() {
                 scope.0 = resolve(&scope.0, uri);
                 self.resources.insert(scope.0.clone(), pointer.to_owned());
             }
-            if !fragment.is_empty() && scope.1 <= Draft::D7 {
+            if !fragment.is_empty() && (draft <= Draft::D7 || !stated) {
                 self.anchors.insert((scope.0.clone(), fragment.to_owned()), pointer.to_owned());
             }
         }
-        if scope.1 >= Draft::D2019 {
+        if draft >= Draft::D2019 {
             for name in [text("$anchor"), text("$dynamicAnchor")].into_iter().flatten() {
                 self.anchors.insert((scope.0.clone(), name.to_owned()), pointer.to_owned());
             }
         }
-        let recursive = scope.1 == Draft::D2019 && map.get("$recursiveAnchor") == Some(&Value::Bool(true));
-        let name = text("$dynamicAnchor").filter(|_| scope.1 >= Draft::D2020);
+        let recursive = draft == Draft::D2019 && map.get("$recursiveAnchor") == Some(&Value::Bool(true));
+        let name = text("$dynamicAnchor").filter(|_| draft >= Draft::D2020);
         if let Some(name) = name.or(recursive.then_some(RECURSIVE)) {
             self.dynamic.entry(scope.0.clone()).or_default().push(name.to_owned());
         }
@@ -191,21 +204,31 @@ impl<'a> Document<'a> {
             return self.root.pointer(place);
         }
         let (uri, pointer) = place.split_once('#')?;
-        self.remotes.get(uri)?.pointer(pointer)
+        self.documents.get(uri)?.1.pointer(pointer)
     }
 
-    fn scope(&self, pointer: &str) -> (&str, Draft) {
+    fn scope(&self, pointer: &str) -> (&str, Dialect) {
         let mut place = pointer;
         loop {
-            if let Some((base, draft)) = self.scopes.get(place) {
-                return (base, *draft);
+            if let Some((base, dialect)) = self.scopes.get(place) {
+                return (base, *dialect);
             }
             place = place.rfind('/').map_or("", |slash| &place[..slash]);
         }
     }
 
-    pub(super) fn draft(&self, pointer: &str) -> Draft {
+    pub(super) fn dialect_at(&self, pointer: &str) -> Dialect {
         self.scope(pointer).1
+    }
+
+    /// What the identifiers and references met so far were taken as.
+    pub(super) fn warnings(&mut self) -> Vec<Warning> {
+        std::mem::take(&mut self.warnings)
+    }
+
+    fn warn(&mut self, pointer: &str, keyword: &str, reason: &'static str) {
+        let (pointer, keyword) = (pointer.to_owned(), keyword.to_owned());
+        self.warnings.push(Warning::Keyword { pointer, keyword, reason });
     }
 
     /// Whether some keyword depends on what others have evaluated.
@@ -216,35 +239,113 @@ impl<'a> Document<'a> {
     /// The place that the reference in a keyword of the subschema at `place` leads to.
     pub(super) fn follow(&mut self, place: &str, keyword: &Keyword<'_>) -> Result<String, Problem> {
         let reference = keyword.value.as_str().ok_or_else(|| keyword.malformed("a URI reference"))?;
-        let (uri, fragment) = reference.split_once('#').unwrap_or((reference, ""));
+        let (written, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let base = self.scope(place).0;
-        let uri = if uri.is_empty() { base.to_owned() } else { resolve(base, uri) };
+        let uri = if written.is_empty() { base.to_owned() } else { resolve(base, written) };
         let target = || reference.to_owned();
         if !self.resources.contains_key(&uri) {
-            self.load(&uri, self.draft(""))?;
+            self.load(&uri, written, place)?;
         }
-        let Some(resource) = self.resources.get(&uri) else {
-            return Err(keyword.problem(SchemaProblem::RemoteRef { target: target() }));
+        let Some(resource) = self.resources.get(&uri).cloned() else {
+            return Err(keyword.problem(SchemaProblem::RemoteRef { target: target(), uri }));
         };
-        let fragment = percent_decoded(fragment);
-        let place = if fragment.is_empty() {
-            Some(resource.clone())
-        } else if fragment.starts_with('/') {
-            Some(format!("{resource}{fragment}"))
-        } else {
-            self.anchors.get(&(self.scope(resource).0.to_owned(), fragment.into_owned())).cloned()
+        if let Some(found) = self.locate(&resource, &percent_decoded(fragment)) {
+            return Ok(found);
+        }
+        let Some((found, reason)) = self.locate_meant(&resource, fragment) else {
+            return Err(keyword.problem(SchemaProblem::UnresolvedRef { target: target() }));
         };
-        let place = place.filter(|place| self.get(place).is_some());
-        place.ok_or_else(|| keyword.problem(SchemaProblem::UnresolvedRef { target: target() }))
+        self.warn(&keyword.pointer, keyword.name, reason);
+        Ok(found)
     }
 
-    /// Reads the identifiers of a remote document, if there is one at that URI.
-    fn load(&mut self, uri: &str, draft: Draft) -> Result<(), Problem> {
-        let Some(schema) = self.remotes.get(uri) else { return Ok(()) };
-        let place = format!("{uri}#");
+    /// The place that a fragment means in a resource, by its pointer or the name of an anchor.
+    fn locate(&self, resource: &str, fragment: &str) -> Option<String> {
+        let place = if fragment.is_empty() || fragment.starts_with('/') {
+            format!("{resource}{fragment}")
+        } else {
+            let scope = self.scope(resource).0.to_owned();
+            self.anchors.get(&(scope, fragment.to_owned()))?.clone()
+        };
+        self.get(&place).is_some().then_some(place)
+    }
+
+    /// What a fragment plainly means that leads nowhere as it is written, and what it was taken as.
+    fn locate_meant(&self, resource: &str, fragment: &str) -> Option<(String, &'static str)> {
+        let decoded = percent_decoded(fragment);
+        let root = root_of(resource);
+        let guesses = [
+            (
+                root,
+                decoded.to_string(),
+                "the pointer is taken from the root of the document, not from the nearest `$id`",
+            ),
+            (
+                resource,
+                fragment.to_owned(),
+                "the pointer is taken as it is written, since decoded it leads nowhere",
+            ),
+            (resource, format!("/{decoded}"), "a pointer begins with `/`; it is taken as one that does"),
+            (root, format!("/{decoded}"), "a pointer begins with `/`; it is taken as one that does"),
+            (
+                resource,
+                decoded.trim_end_matches('/').to_owned(),
+                "the `/` at the end of the pointer is left out",
+            ),
+        ];
+        let found =
+            |(from, fragment, reason): (&str, String, _)| Some((self.locate(from, &fragment)?, reason));
+        guesses.into_iter().find_map(found)
+    }
+
+    /// Reads the identifiers of the document at a URI, if there is one, which `place` refers to as `written`.
+    fn load(&mut self, uri: &str, written: &str, place: &str) -> Result<(), Problem> {
+        let Some((name, schema)) = self.find(uri).or_else(|| self.find_named(written, place)) else {
+            return Ok(());
+        };
+        // A place that begins with a slash is one in the root document.
+        let key = if uri.starts_with('/') { format!("file:{uri}") } else { uri.to_owned() };
+        let place = format!("{key}#");
+        self.documents.insert(key, (name, schema));
+        let dialect = self.dialect_at("");
         self.resources.insert(uri.to_owned(), place.clone());
-        self.scopes.insert(place.clone(), (uri.to_owned(), draft));
-        self.index(schema, &place, (uri.to_owned(), draft), 0)
+        self.scopes.insert(place.clone(), (uri.to_owned(), dialect));
+        self.index(schema, &place, (uri.to_owned(), dialect), 0)
+    }
+
+    /// The document at an absolute URI, with its name: one that was given, or else a metaschema.
+    fn find(&mut self, uri: &str) -> Option<(&'a str, &'a Value)> {
+        let remotes = self.remotes;
+        let by_id = self.by_id.get_or_insert_with(|| {
+            let id = |(name, schema): (&'a String, &'a Value)| {
+                let id = schema.get("$id").or_else(|| schema.get("id"))?.as_str()?;
+                let id = resolve(name, id.split_once('#').map_or(id, |(uri, _)| uri));
+                Some((id, name.as_str()))
+            };
+            remotes.iter().filter_map(id).collect()
+        });
+        // Some documents call themselves by the URI of their metaschema, so that comes before identifiers.
+        let at = |uri: &str| {
+            let given =
+                |name: &str| remotes.get_key_value(name).map(|(name, schema)| (name.as_str(), schema));
+            let built_in = || Some(("", metaschema(uri)?));
+            given(uri).or_else(built_in).or_else(|| given(by_id.get(uri)?))
+        };
+        let extended = format!("{uri}.json");
+        at(uri).or_else(|| at(&with_other_scheme(uri)?)).or_else(|| at(&extended))
+    }
+
+    /// The document that a relative reference names, as it is written in the document with the place `from`.
+    fn find_named(&self, written: &str, from: &str) -> Option<(&'a str, &'a Value)> {
+        if written.is_empty() || scheme_of(written).is_some() {
+            return None;
+        }
+        let document = root_of(from).trim_end_matches('#');
+        let folder = self.documents.get(document).map_or("", |&(name, _)| name);
+        let name = resolve(folder, written);
+        let given = |name: &str| self.remotes.get_key_value(name);
+        let found = given(&name).or_else(|| given(&percent_decoded(&name))).or_else(|| given(written));
+        found.map(|(name, schema)| (name.as_str(), schema))
     }
 
     /// The place that a `$dynamicRef` or `$recursiveRef` leads to where evaluation has come through `scope`.
@@ -298,95 +399,36 @@ fn ends_with_anchor(reference: &str, name: &str) -> bool {
     reference.split_once('#').is_some_and(|(_, fragment)| percent_decoded(fragment) == name)
 }
 
-fn draft(pointer: &str, uri: &str) -> Result<Draft, Problem> {
-    let reason = "this dialect is not supported; drafts 4, 6, 7, 2019-09 and 2020-12 are";
-    let place = child_pointer(pointer, "$schema");
-    Draft::named(uri)
-        .ok_or_else(|| Problem::new(&place, "$schema", SchemaProblem::UnsupportedForm { reason }))
+/// The place of the root of the document that a place is in.
+fn root_of(place: &str) -> &str {
+    if place.is_empty() || place.starts_with('/') {
+        return "";
+    }
+    place.find('#').map_or("", |at| &place[..=at])
 }
 
-/// A URI reference without fragment against a base (RFC 3986, section 5.2).
-fn resolve(base: &str, reference: &str) -> String {
-    let scheme_of = |uri: &str| {
-        let colon = uri.find(':')?;
-        let valid = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.');
-        (colon > 0 && uri.bytes().take(colon).all(valid)).then_some(colon + 1)
+/// The most metaschemas that are followed from a `$schema`.
+const METASCHEMAS: usize = 8;
+
+/// Refuses a metaschema with keywords that are unknown but required, or without the usual ones.
+fn check_vocabularies(metaschema: &Map<String, Value>) -> Result<(), SchemaProblem> {
+    let Some(Value::Object(listed)) = metaschema.get("$vocabulary") else { return Ok(()) };
+    let known = |uri: &str| {
+        let ours = ["2019-09", "2020-12"].iter().any(|draft| {
+            uri.strip_prefix("https://json-schema.org/draft/")
+                .and_then(|rest| rest.strip_prefix(draft))
+                .is_some_and(|rest| rest.starts_with("/vocab/"))
+        });
+        ours || uri.starts_with("https://spec.openapis.org/oas/3.1/vocab/")
     };
-    if scheme_of(reference).is_some() {
-        return reference.to_owned();
+    if listed.iter().any(|(uri, required)| required == &Value::Bool(true) && !known(uri)) {
+        let reason = "the metaschema requires a vocabulary that is unknown";
+        return Err(SchemaProblem::UnsupportedForm { reason });
     }
-    let scheme = scheme_of(base).unwrap_or(0);
-    if reference.starts_with("//") {
-        return format!("{}{reference}", &base[..scheme]);
+    let has = |name: &str| listed.keys().any(|uri| known(uri) && uri.ends_with(name));
+    if !["/applicator", "/validation"].into_iter().all(has) {
+        let reason = "a metaschema without the vocabularies `applicator` and `validation` is not supported";
+        return Err(SchemaProblem::UnsupportedForm { reason });
     }
-    let path = match base[scheme..].strip_prefix("//") {
-        Some(rest) => scheme + 2 + rest.find('/').unwrap_or(rest.len()),
-        None => scheme,
-    };
-    let root = &base[..path];
-    if reference.starts_with('/') {
-        return format!("{root}{}", without_dots(reference));
-    }
-    let folder = base[path..].rfind('/').map_or("", |slash| &base[path..=path + slash]);
-    let slash = if folder.is_empty() && path > scheme { "/" } else { "" };
-    format!("{root}{}", without_dots(&format!("{slash}{folder}{reference}")))
-}
-
-fn without_dots(path: &str) -> String {
-    let mut segments: Vec<&str> = Vec::new();
-    let parts: Vec<_> = path.split('/').collect();
-    for (at, &part) in parts.iter().enumerate() {
-        let last = at + 1 == parts.len();
-        match part {
-            "." | ".." => {
-                if part == ".." && segments.len() > 1 {
-                    segments.pop();
-                }
-                if last {
-                    segments.push("");
-                }
-            }
-            _ => segments.push(part),
-        }
-    }
-    segments.join("/")
-}
-
-fn percent_decoded(text: &str) -> Cow<'_, str> {
-    if !text.contains('%') {
-        return Cow::Borrowed(text);
-    }
-    let (bytes, mut decoded, mut at) = (text.as_bytes(), Vec::new(), 0);
-    while let Some(&byte) = bytes.get(at) {
-        let hex = text.get(at + 1..at + 3).filter(|_| byte == b'%');
-        if let Some(value) = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            decoded.push(value);
-            at += 3;
-        } else {
-            decoded.push(byte);
-            at += 1;
-        }
-    }
-    Cow::Owned(String::from_utf8_lossy(&decoded).into_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn references_resolve_against_their_base() {
-        let cases = [
-            ("", "item.json", "item.json"),
-            ("http://a.example/b/c.json", "d.json", "http://a.example/b/d.json"),
-            ("http://a.example/b/c.json", "../d.json", "http://a.example/d.json"),
-            ("http://a.example/b/c.json", "/d.json", "http://a.example/d.json"),
-            ("http://a.example", "d.json", "http://a.example/d.json"),
-            ("http://a.example/b", "//e.example/f", "http://e.example/f"),
-            ("http://a.example/b", "urn:x:y", "urn:x:y"),
-        ];
-        for (base, reference, expected) in cases {
-            assert_eq!(resolve(base, reference), expected, "{base} {reference}");
-        }
-    }
+    Ok(())
 }

@@ -28,7 +28,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use abnf::Abnf;
 use rustc_hash::FxHashMap;
 
-use super::document::Draft;
+use super::dialect::Draft;
 use crate::machine::json::texts::Texts;
 use crate::regular::{ExprId, Expressions, TextDfa, TooLarge};
 

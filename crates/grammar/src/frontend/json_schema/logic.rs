@@ -16,6 +16,8 @@ impl Atoms<'_> {
                 let place = self.document.follow(schema, keyword)?;
                 atom.all.push(self.at(&place));
             }
+            "extends" if keyword.value.is_object() => atom.all.push(self.at(&keyword.pointer)),
+            "extends" => atom.all.extend(self.branches(keyword)?),
             "$dynamicRef" | "$recursiveRef" => atom.all.push(self.at_dynamic(schema, keyword)?),
             "allOf" => {
                 let members = self.branches(keyword)?;

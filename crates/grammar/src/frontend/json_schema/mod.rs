@@ -18,9 +18,18 @@
 //! the negation of `uniqueItems`. So is `minProperties` above one where
 //! undeclared names are open, since the machine does not tell repeated ones apart; `uniqueItems` where several required
 //! items are not scalars of one kind, or `contains` asks for several; more than four counts of items, or three negations
-//! that ask for undeclared members, at one place; and a pattern with back-references or with too many states. Numbers in
-//! the schema that are read into doubles and too large to be exact are refused too; a maximum length or count of 2³² and
-//! more is no bound.
+//! that ask for undeclared members, at one place; and a pattern with back-references or with too many states. A
+//! maximum length or count of 2³² and more is no bound.
+//!
+//! # What is read as it is meant
+//! Each of these comes with a warning. Without `$schema`, or with an unknown one, `items` may be an array as in draft 7.
+//! In every draft, `exclusiveMinimum` and `exclusiveMaximum` may be booleans as in draft 4 or numbers as in draft 6,
+//! `nullable` beside `type` is OpenAPI 3.0's, and draft 3's `required: true`, `divisibleBy` and `any` are understood.
+//! A JSON pointer that leads nowhere from the nearest `$id` is followed from the document's root.
+//!
+//! # Numbers
+//! Integers that fit 64 bits are exact. Other numbers of a schema have come through a double, and stand for its shortest
+//! decimal: the one that JSON tools print, such as 9223372036854776000 for `2^63`.
 
 mod array;
 mod atom;
@@ -30,10 +39,12 @@ mod choose;
 mod conjoin;
 mod containers;
 mod contradiction;
+mod dialect;
 mod document;
 mod format;
 mod groups;
 mod logic;
+mod metaschema;
 mod negate;
 mod object;
 mod obligations;
@@ -43,7 +54,9 @@ mod read;
 mod scalar;
 mod solve;
 mod text;
+mod types;
 mod unevaluated;
+mod uri;
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -10,12 +10,21 @@ impl Atoms<'_> {
     pub(super) fn read_object(&mut self, atom: &mut Atom, keyword: &Keyword<'_>) -> Result<(), Problem> {
         match keyword.name {
             "properties" => {
-                for name in members(keyword)?.keys() {
+                for (name, member) in members(keyword)? {
                     let place = self.at(&child_pointer(&keyword.pointer, name));
                     atom.object.properties.push((name.clone(), place));
+                    if is_required(member) {
+                        atom.object.required.push(name.clone());
+                    }
                 }
             }
-            "required" => atom.object.required = keyword.strings()?,
+            "required" if keyword.value.is_boolean() => {
+                self.warn(
+                    keyword,
+                    "a boolean is read as in draft 3: `true` in a property makes the property required",
+                );
+            }
+            "required" => atom.object.required.extend(keyword.strings()?),
             "additionalProperties" => atom.object.additional = Some(self.at(&keyword.pointer)),
             "minProperties" => {
                 atom.object.min = keyword.least()?;
@@ -60,11 +69,16 @@ impl Atoms<'_> {
             present.object.required.push(name.clone());
             if let (Value::Array(names), true) = (asked, keyword.name != "dependentSchemas") {
                 for other in names {
-                    let other = other.as_str().ok_or_else(|| keyword.malformed("an array of strings"))?;
+                    let other = other
+                        .as_str()
+                        .ok_or_else(|| keyword.malformed_at(name, asked, "an array of strings"))?;
                     present.object.required.push(other.to_owned());
                 }
+            } else if let (Value::String(other), "dependencies") = (asked, keyword.name) {
+                self.warn(keyword, "a string is read as in draft 3: the one name that is required");
+                present.object.required.push(other.clone());
             } else if keyword.name == "dependentRequired" {
-                return Err(keyword.malformed("an array of strings for each name"));
+                return Err(keyword.malformed_at(name, asked, "an array of strings"));
             } else {
                 present.all.push(self.at(&child_pointer(&keyword.pointer, name)));
             }
@@ -82,6 +96,11 @@ impl Atoms<'_> {
         atom.object.properties.push((name.to_owned(), nothing));
         self.add(atom)
     }
+}
+
+/// Whether a property's schema makes the property required itself, as in draft 3.
+fn is_required(schema: &Value) -> bool {
+    schema.get("required") == Some(&Value::Bool(true)) && schema.get("$ref").is_none()
 }
 
 fn members<'a>(keyword: &Keyword<'a>) -> Result<&'a Map<String, Value>, Problem> {

@@ -5,7 +5,8 @@ use serde_json::{Map, Value};
 
 use super::atom::{Atom, AtomId, Refusal, Types};
 use super::contradiction::Marks;
-use super::document::{Document, Draft, DynamicScope};
+use super::dialect::{Dialect, Draft};
+use super::document::{Document, DynamicScope};
 use super::options::Formats;
 use super::{Problem, child_pointer};
 use crate::Warning;
@@ -72,6 +73,8 @@ pub(super) struct Keyword<'a> {
     /// The subschema that the keyword stands in.
     pub(super) siblings: &'a Map<String, Value>,
     pub(super) draft: Draft,
+    /// A `$schema` names the draft; if not, spellings of other drafts are read as they are meant.
+    pub(super) stated: bool,
 }
 
 impl Keyword<'_> {
@@ -80,7 +83,13 @@ impl Keyword<'_> {
     }
 
     pub(super) fn malformed(&self, expected: &'static str) -> Problem {
-        self.problem(SchemaProblem::Malformed { expected })
+        self.problem(SchemaProblem::malformed(expected, self.value))
+    }
+
+    /// The same about a member or an item of the keyword's value.
+    pub(super) fn malformed_at(&self, key: &str, value: &Value, expected: &'static str) -> Problem {
+        let problem = SchemaProblem::malformed(expected, value);
+        Problem::new(&child_pointer(&self.pointer, key), self.name, problem)
     }
 
     pub(super) fn refusal(&self, types: Types, problem: SchemaProblem) -> Refusal {
@@ -97,7 +106,14 @@ impl Keyword<'_> {
             pointer: child_pointer(schema, name),
             siblings: self.siblings,
             draft: self.draft,
+            stated: self.stated,
         })
+    }
+
+    /// Whether `items` beside this keyword is an array, which is up to 2019-09 what `prefixItems` is later.
+    pub(super) fn has_prefix_in_items(&self) -> bool {
+        let old = self.draft < Draft::D2020 || !self.stated && !self.siblings.contains_key("prefixItems");
+        old && matches!(self.siblings.get("items"), Some(Value::Array(_)))
     }
 
     /// A length or a number of items: an integer of at least zero, cut at `u32::MAX`.
@@ -121,10 +137,12 @@ impl Keyword<'_> {
     }
 
     pub(super) fn strings(&self) -> Result<Vec<String>, Problem> {
-        let items =
-            self.value.as_array().map(|items| items.iter().map(|item| item.as_str().map(str::to_owned)));
-        let strings = items.and_then(Iterator::collect::<Option<Vec<_>>>);
-        strings.ok_or_else(|| self.malformed("an array of strings"))
+        let items = self.value.as_array().ok_or_else(|| self.malformed("an array of strings"))?;
+        let string = |(at, item): (usize, &Value)| {
+            let string = item.as_str().map(str::to_owned);
+            string.ok_or_else(|| self.malformed_at(&at.to_string(), item, "a string"))
+        };
+        items.iter().enumerate().map(string).collect()
     }
 }
 
@@ -154,7 +172,8 @@ impl<'a> Atoms<'a> {
         }
     }
 
-    pub(super) fn finish(self) -> (Strings, Vec<Warning>) {
+    pub(super) fn finish(mut self) -> (Strings, Vec<Warning>) {
+        self.warnings.splice(0..0, self.document.warnings());
         let (expressions, formats, places) = (self.expressions, self.formats_met, self.places);
         (Strings { expressions, formats, places }, self.warnings)
     }
@@ -295,22 +314,28 @@ impl<'a> Atoms<'a> {
             Some(Value::Object(schema)) => schema,
             Some(Value::Bool(true)) => return Ok(Atom::any()),
             Some(Value::Bool(false)) => return Ok(Atom::of(Types::NONE)),
-            _ => {
-                let expected = "a schema: an object or a boolean";
-                return Err(Problem::new(pointer, last, SchemaProblem::Malformed { expected }));
+            other => {
+                let problem = SchemaProblem::malformed(
+                    "a schema: an object or a boolean",
+                    other.unwrap_or(&Value::Null),
+                );
+                return Err(Problem::new(pointer, last, problem));
             }
         };
-        let draft = self.document.draft(pointer);
+        let Dialect { draft, stated } = self.document.dialect_at(pointer);
         let alone = draft <= Draft::D7 && schema.contains_key("$ref");
         let mut atom = Atom::any();
         for (name, value) in schema {
+            let pointer_of = child_pointer(pointer, name);
+            let keyword = Keyword { name, value, pointer: pointer_of, siblings: schema, draft, stated };
             if alone && name != "$ref" {
-                continue; // up to draft 7 a reference replaces the schema it stands in
+                if !ANNOTATIONS.contains(&name.as_str()) {
+                    self.warn(&keyword, "up to draft 7 a `$ref` hides the keywords beside it");
+                }
+                continue;
             }
-            let keyword =
-                Keyword { name, value, pointer: child_pointer(pointer, name), siblings: schema, draft };
             self.ledger.spend(32 + name.len() / 8)?;
-            if !in_draft(name, draft) {
+            if !in_draft(&keyword) {
                 self.warn(&keyword, "the schema's draft does not have this keyword");
                 continue;
             }
@@ -322,9 +347,8 @@ impl<'a> Atoms<'a> {
     fn read_keyword(&mut self, atom: &mut Atom, keyword: &Keyword<'_>, schema: &str) -> Result<(), Problem> {
         match keyword.name {
             "type" | "enum" | "const" | "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum"
-            | "multipleOf" | "minLength" | "maxLength" | "pattern" | "format" => {
-                self.read_scalar(atom, keyword)
-            }
+            | "multipleOf" | "divisibleBy" | "nullable" | "disallow" | "minLength" | "maxLength"
+            | "pattern" | "format" => self.read_scalar(atom, keyword),
             "items" | "prefixItems" | "additionalItems" | "minItems" | "maxItems" | "uniqueItems"
             | "contains" | "minContains" | "maxContains" | "unevaluatedItems" => {
                 self.read_array(atom, keyword)
@@ -340,9 +364,8 @@ impl<'a> Atoms<'a> {
             | "dependencies"
             | "dependentRequired"
             | "dependentSchemas" => self.read_object(atom, keyword),
-            "allOf" | "anyOf" | "oneOf" | "not" | "if" | "$ref" | "$dynamicRef" | "$recursiveRef" => {
-                self.read_logic(atom, keyword, schema)
-            }
+            "allOf" | "anyOf" | "oneOf" | "not" | "if" | "extends" | "$ref" | "$dynamicRef"
+            | "$recursiveRef" => self.read_logic(atom, keyword, schema),
             _ if ANNOTATIONS.contains(&keyword.name) => Ok(()),
             _ => {
                 self.warn(keyword, "this keyword is unknown");
@@ -378,9 +401,10 @@ const ANNOTATIONS: [&str; 22] = [
     "writeOnly",
 ];
 
-/// Whether a draft has a keyword. Annotations are never told apart.
-fn in_draft(name: &str, draft: Draft) -> bool {
-    match name {
+/// Whether the draft has a keyword. Annotations are never told apart.
+fn in_draft(keyword: &Keyword<'_>) -> bool {
+    let draft = keyword.draft;
+    match keyword.name {
         "const" | "contains" | "propertyNames" => draft >= Draft::D6,
         "if" => draft >= Draft::D7,
         "dependentRequired"
@@ -390,8 +414,9 @@ fn in_draft(name: &str, draft: Draft) -> bool {
         | "minContains"
         | "maxContains" => draft >= Draft::D2019,
         "$recursiveRef" => draft == Draft::D2019,
-        "additionalItems" => draft <= Draft::D2019,
+        "additionalItems" => draft <= Draft::D2019 || keyword.has_prefix_in_items(),
         "$dynamicRef" | "prefixItems" => draft >= Draft::D2020,
+        "extends" | "disallow" => draft == Draft::D3,
         _ => true,
     }
 }

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 use serde_json::{Number, Value};
 
-use super::Problem;
 use super::atom::{ArrayKeywords, Atom, AtomId, Choice, ChoiceKind, ObjectKeywords, Scalar, Types};
-use super::document::Draft;
+use super::dialect::Draft;
 use super::format::format;
 use super::options::Formats;
 use super::read::{Atoms, Keyword};
+use super::types::unknown_type;
+use super::{Problem, child_pointer};
 use crate::error::SchemaProblem;
 use crate::machine::json::decimal::Decimal;
 use crate::machine::json::number::{Bound, Multiple, NumberForm};
@@ -20,14 +21,33 @@ const PLACES: usize = 18;
 impl Atoms<'_> {
     pub(super) fn read_scalar(&mut self, atom: &mut Atom, keyword: &Keyword<'_>) -> Result<(), Problem> {
         match keyword.name {
-            "type" => read_type(atom, keyword),
+            "type" => self.read_type(atom, keyword),
+            "nullable" => {
+                self.read_nullable(keyword);
+                Ok(())
+            }
+            "disallow" => {
+                let mut disallowed = Atom::any();
+                self.read_type(&mut disallowed, keyword)?;
+                let disallowed = self.add(disallowed);
+                atom.all.push(self.negate(disallowed));
+                Ok(())
+            }
             "enum" => {
                 let values = keyword.value.as_array().ok_or_else(|| keyword.malformed("an array"))?;
                 self.one_of_values(atom, keyword, values)
             }
             "const" => self.one_of_values(atom, keyword, std::slice::from_ref(keyword.value)),
-            "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => read_bound(atom, keyword),
+            "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => self.read_bound(atom, keyword),
             "multipleOf" => read_multiple(atom, keyword),
+            "divisibleBy" if keyword.siblings.contains_key("multipleOf") => {
+                self.warn(keyword, "`multipleOf` beside it is what counts");
+                Ok(())
+            }
+            "divisibleBy" => {
+                self.warn(keyword, "read as `multipleOf`, its name since draft 4");
+                read_multiple(atom, keyword)
+            }
             "minLength" => {
                 atom.min_length = keyword.least()?;
                 Ok(())
@@ -58,6 +78,121 @@ impl Atoms<'_> {
                 atom.text = self.expressions.all_of(vec![atom.text, language]);
             }
             None => self.warn(keyword, "this format is unknown"),
+        }
+        Ok(())
+    }
+
+    fn read_type(&mut self, atom: &mut Atom, keyword: &Keyword<'_>) -> Result<(), Problem> {
+        let names = match keyword.value {
+            Value::Array(names) if names.is_empty() => return Err(keyword.malformed("at least one type")),
+            Value::Array(names) => names.as_slice(),
+            name => std::slice::from_ref(name),
+        };
+        let mut types = if is_nullable(keyword) { Types::NULL } else { Types::NONE };
+        let (mut number, mut integer) = (false, false);
+        let mut schemas = Vec::new();
+        for (at, name) in names.iter().enumerate() {
+            let pointer = match keyword.value {
+                Value::Array(_) => child_pointer(&keyword.pointer, &at.to_string()),
+                _ => keyword.pointer.clone(),
+            };
+            let name = match name {
+                Value::String(name) => name,
+                Value::Object(_) if keyword.draft == Draft::D3 => {
+                    schemas.push(self.at(&pointer));
+                    continue;
+                }
+                other => {
+                    let problem =
+                        SchemaProblem::malformed("the name of a type, or an array of such names", other);
+                    return Err(Problem::new(&pointer, keyword.name, problem));
+                }
+            };
+            types = types
+                | match name.as_str() {
+                    "null" => Types::NULL,
+                    "boolean" => Types::BOOL,
+                    "number" => {
+                        number = true;
+                        Types::NUMBER
+                    }
+                    "integer" => {
+                        integer = true;
+                        Types::NUMBER
+                    }
+                    "string" => Types::STRING,
+                    "array" => Types::ARRAY,
+                    "object" => Types::OBJECT,
+                    "any" => {
+                        self.warn(keyword, "`any` is read as in draft 3: every type");
+                        number = true;
+                        Types::ALL
+                    }
+                    _ => return Err(Problem::new(&pointer, keyword.name, unknown_type(name))),
+                };
+        }
+        let mut listed = Atom::of(types);
+        if integer && !number {
+            // Up to draft 4 an integer is a number that is written without a point.
+            listed.number.form =
+                if keyword.draft <= Draft::D4 { NumberForm::Digits } else { NumberForm::Integer };
+        }
+        if schemas.is_empty() {
+            atom.types = atom.types & types;
+            atom.number.form = if integer && !number { listed.number.form } else { atom.number.form };
+        } else {
+            if !types.is_empty() {
+                schemas.insert(0, self.add(listed));
+            }
+            atom.any.push(Choice { branches: schemas, kind: ChoiceKind::Any });
+        }
+        Ok(())
+    }
+
+    /// Says what OpenAPI's `nullable` is taken as; the keyword `type` beside it heeds it.
+    fn read_nullable(&mut self, keyword: &Keyword<'_>) {
+        let reason = match keyword.value {
+            Value::Bool(false) => return,
+            Value::Bool(true) if !keyword.siblings.contains_key("type") => {
+                "`nullable` has no effect without `type` beside it, as in OpenAPI 3.0"
+            }
+            Value::Bool(true) if lists_no_null(keyword) => {
+                "`nullable` does not add null to the values of `enum` or `const`, as in OpenAPI 3.0"
+            }
+            Value::Bool(true) => "read as in OpenAPI 3.0: null is accepted beside the `type`",
+            _ => "`nullable` has no effect unless it is true or false",
+        };
+        self.warn(keyword, reason);
+    }
+
+    fn read_bound(&mut self, atom: &mut Atom, keyword: &Keyword<'_>) -> Result<(), Problem> {
+        let exclusive = keyword.name.starts_with("exclusive");
+        let is_low = keyword.name.to_ascii_lowercase().ends_with("minimum");
+        let (bound, flag) =
+            if is_low { ("minimum", "exclusiveMinimum") } else { ("maximum", "exclusiveMaximum") };
+        let is_old = keyword.draft <= Draft::D4;
+        if exclusive && keyword.value.is_boolean() {
+            // A flag, read with the bound that it belongs to.
+            if keyword.value == &Value::Bool(true) && !keyword.siblings.contains_key(bound) {
+                self.warn(keyword, "`true` has no effect without the bound that it belongs to");
+            } else if !is_old {
+                self.warn(
+                    keyword,
+                    "a boolean is read as in draft 4: whether the bound beside it is exclusive",
+                );
+            }
+            return Ok(());
+        }
+        let value = decimal(keyword)?;
+        if exclusive && is_old {
+            self.warn(keyword, "a number is read as in draft 6: a bound of its own");
+        }
+        let flagged = !exclusive && keyword.siblings.get(flag) == Some(&Value::Bool(true));
+        let bound = Bound { value, inclusive: !exclusive && !flagged };
+        if is_low {
+            atom.number.above(bound);
+        } else {
+            atom.number.below(bound);
         }
         Ok(())
     }
@@ -121,6 +256,18 @@ impl Atoms<'_> {
     }
 }
 
+/// Whether OpenAPI's `nullable` beside the keyword adds null.
+fn is_nullable(keyword: &Keyword<'_>) -> bool {
+    keyword.name == "type" && keyword.siblings.get("nullable") == Some(&Value::Bool(true))
+}
+
+/// Whether `enum` or `const` beside the keyword leaves out null.
+fn lists_no_null(keyword: &Keyword<'_>) -> bool {
+    let listed = keyword.siblings.get("enum").and_then(Value::as_array);
+    let only = keyword.siblings.get("const");
+    listed.is_some_and(|values| !values.contains(&Value::Null)) || only.is_some_and(|value| !value.is_null())
+}
+
 fn scalar(value: &Value, keyword: &Keyword<'_>) -> Result<Option<Scalar>, Problem> {
     Ok(match value {
         Value::Null => Some(Scalar::Null),
@@ -132,9 +279,9 @@ fn scalar(value: &Value, keyword: &Keyword<'_>) -> Result<Option<Scalar>, Proble
 }
 
 fn exact(number: &Number, keyword: &Keyword<'_>) -> Result<Decimal, Problem> {
-    let reason = "the number is too large to be read exactly";
-    let inexact = || keyword.problem(SchemaProblem::UnsupportedForm { reason });
-    Decimal::from_number(number).ok_or_else(inexact)
+    let reason = "a number with more than 4096 digits is not supported";
+    let too_long = || keyword.problem(SchemaProblem::UnsupportedForm { reason });
+    Decimal::from_number(number).ok_or_else(too_long)
 }
 
 fn decimal(keyword: &Keyword<'_>) -> Result<Decimal, Problem> {
@@ -142,59 +289,6 @@ fn decimal(keyword: &Keyword<'_>) -> Result<Decimal, Problem> {
         Value::Number(number) => exact(number, keyword),
         _ => Err(keyword.malformed("a number")),
     }
-}
-
-fn read_type(atom: &mut Atom, keyword: &Keyword<'_>) -> Result<(), Problem> {
-    let unknown = || keyword.malformed("a type's name or an array of such names");
-    let names = match keyword.value {
-        Value::Array(names) => names.as_slice(),
-        name => std::slice::from_ref(name),
-    };
-    let mut types = Types::NONE;
-    let (mut number, mut integer) = (false, false);
-    for name in names {
-        types = types
-            | match name.as_str().ok_or_else(unknown)? {
-                "null" => Types::NULL,
-                "boolean" => Types::BOOL,
-                "number" => {
-                    number = true;
-                    Types::NUMBER
-                }
-                "integer" => {
-                    integer = true;
-                    Types::NUMBER
-                }
-                "string" => Types::STRING,
-                "array" => Types::ARRAY,
-                "object" => Types::OBJECT,
-                _ => return Err(unknown()),
-            };
-    }
-    atom.types = atom.types & types;
-    if integer && !number {
-        atom.number.form = if keyword.draft == Draft::D4 { NumberForm::Digits } else { NumberForm::Integer };
-    }
-    Ok(())
-}
-
-fn read_bound(atom: &mut Atom, keyword: &Keyword<'_>) -> Result<(), Problem> {
-    let exclusive = keyword.name.starts_with("exclusive");
-    if keyword.draft == Draft::D4 && exclusive {
-        // A flag, read with the bound that it belongs to.
-        return keyword.value.as_bool().map(|_| ()).ok_or_else(|| keyword.malformed("a boolean"));
-    }
-    let value = decimal(keyword)?;
-    let is_low = keyword.name.to_ascii_lowercase().ends_with("minimum");
-    let flag = if is_low { "exclusiveMinimum" } else { "exclusiveMaximum" };
-    let flagged = keyword.draft == Draft::D4 && keyword.siblings.get(flag) == Some(&Value::Bool(true));
-    let bound = Bound { value, inclusive: !exclusive && !flagged };
-    if is_low {
-        atom.number.above(bound);
-    } else {
-        atom.number.below(bound);
-    }
-    Ok(())
 }
 
 fn read_multiple(atom: &mut Atom, keyword: &Keyword<'_>) -> Result<(), Problem> {

@@ -13,28 +13,37 @@ pub(crate) struct Decimal {
     pub(crate) fraction: Vec<u8>,
 }
 
-/// From here on a double no longer tells neighbouring integers apart, so the digits that the schema's author wrote may
-/// have been lost when it was read.
-const EXACT_DOUBLES: f64 = 9_007_199_254_740_992.0;
+/// The most digits of a number, zeros included. A double has fewer than 800.
+const DIGITS: usize = 4096;
 
 impl Decimal {
-    /// The number as it was written, or `None` if reading it into a double may have changed it.
+    /// The number as JSON tools print it: integers of 64 bits exactly, others as the shortest decimal that reads back as
+    /// the same double. `None` for numbers of too many digits, which only a `Number` of arbitrary precision has.
     pub(crate) fn from_number(number: &Number) -> Option<Self> {
-        if number.is_i64() || number.is_u64() {
-            return Some(Self::parse(&number.to_string()));
-        }
-        let value = number.as_f64()?;
-        // `Display` of a double is its shortest decimal that reads back the same, without an exponent.
-        (value.abs() < EXACT_DOUBLES).then(|| Self::parse(&value.to_string()))
+        Self::parse(&number.to_string())
     }
 
-    fn parse(text: &str) -> Self {
+    fn parse(text: &str) -> Option<Self> {
         let (negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
-        let (integer, fraction) = text.split_once('.').unwrap_or((text, ""));
-        let digits = |text: &str| text.bytes().map(|b| b - b'0').collect::<Vec<u8>>();
-        let integer = digits(integer.trim_start_matches('0'));
-        let fraction = digits(fraction.trim_end_matches('0'));
-        Self { negative: negative && !(integer.is_empty() && fraction.is_empty()), integer, fraction }
+        let (digits, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+        let (integer, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+        let mut all: Vec<u8> = integer.bytes().chain(fraction.bytes()).map(|b| b - b'0').collect();
+        if all.iter().all(|&digit| digit == 0) {
+            return Some(Self { negative: false, integer: Vec::new(), fraction: Vec::new() });
+        }
+        // The point stands after so many of the digits: before the first if negative, behind the last if too large.
+        let point = integer.len() as i64 + exponent.parse::<i64>().ok()?;
+        if all.len() > DIGITS || point.unsigned_abs() > DIGITS as u64 {
+            return None;
+        }
+        let before = usize::try_from(-point).unwrap_or(0);
+        all.splice(0..0, std::iter::repeat_n(0, before));
+        let point = usize::try_from(point).unwrap_or(0);
+        all.resize(all.len().max(point), 0);
+        let mut fraction = all.split_off(point);
+        fraction.truncate(fraction.iter().rposition(|&digit| digit != 0).map_or(0, |last| last + 1));
+        let zeros = all.iter().take_while(|&&digit| digit == 0).count();
+        Some(Self { negative, integer: all.split_off(zeros), fraction })
     }
 
     pub(crate) const fn is_integer(&self) -> bool {
@@ -102,8 +111,33 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_a_double_cannot_hold_are_refused() {
-        assert!(Decimal::from_number(&"1e300".parse().unwrap()).is_none());
-        assert!(Decimal::from_number(&"18446744073709551615".parse().unwrap()).is_some());
+    fn numbers_of_any_size_are_their_shortest_decimal() {
+        let digits = |text: &str| text.bytes().map(|b| b - b'0').collect::<Vec<u8>>();
+        let integers = [
+            ("9223372036854775807", "9223372036854775807".to_owned()),
+            ("9223372036854775807.0", "9223372036854776000".to_owned()),
+            ("9223372036854776000", "9223372036854776000".to_owned()),
+            ("-9223372036854776000", "9223372036854776000".to_owned()),
+            ("18446744073709551615", "18446744073709551615".to_owned()),
+            ("1e300", format!("1{}", "0".repeat(300))),
+            ("1.7976931348623157e308", format!("17976931348623157{}", "0".repeat(292))),
+        ];
+        for (text, expected) in integers {
+            let given = decimal(text);
+            assert_eq!((given.integer, given.fraction), (digits(&expected), vec![]), "{text}");
+            assert_eq!(given.negative, text.starts_with('-'));
+        }
+        let small = decimal("1.5e-7");
+        assert_eq!((small.integer, small.fraction), (vec![], digits("00000015")));
+    }
+
+    #[test]
+    fn numbers_of_too_many_digits_are_none() {
+        assert!(
+            Decimal::parse("-1e400").is_some_and(|number| number.negative && number.integer.len() == 401)
+        );
+        assert_eq!(Decimal::parse("1e999999999999"), None);
+        assert_eq!(Decimal::parse("1e99999999999999999999"), None);
+        assert_eq!(Decimal::parse("0e999999999999"), Some(decimal("0")));
     }
 }

@@ -2,6 +2,7 @@
 
 mod choices;
 mod counts;
+mod dialects;
 mod gbnf;
 mod joins;
 mod keywords;

@@ -206,3 +206,28 @@ fn mask_bench() {
     let unknown = |wrong: &&String| !REJECTED.iter().any(|(file, _)| wrong.starts_with(file));
     assert_eq!(counts.wrong.iter().filter(unknown).collect::<Vec<_>>(), Vec::<&String>::new());
 }
+
+/// Set `FORMWORK_SCHEMA_STORE` to a folder of schemas with an `_index.json` of their files by URI. Each compiles, or is
+/// refused, with all others to refer to.
+#[test]
+fn schema_store() {
+    let Some(folder) = folder("FORMWORK_SCHEMA_STORE") else { return };
+    let index: BTreeMap<String, String> = serde_json::from_value(read(&folder.join("_index.json"))).unwrap();
+    let remotes: Remotes = index.iter().map(|(uri, file)| (uri.clone(), read(&folder.join(file)))).collect();
+    let mut counts = Counts::default();
+    for (uri, file) in &index {
+        let start = std::time::Instant::now();
+        counts.check(
+            uri,
+            machine_among(&remotes[uri], &remotes, SchemaOptions::default()),
+            std::iter::empty(),
+        );
+        if start.elapsed().as_millis() > 1000 {
+            println!("  slow: {file} took {:?}", start.elapsed());
+        }
+    }
+    counts.report("SchemaStore");
+    for refusal in &counts.refusals {
+        println!("  {}", refusal.chars().take(400).collect::<String>());
+    }
+}

@@ -1,0 +1,347 @@
+//! Schemas in the spellings of all drafts and of OpenAPI, and what each is taken as.
+
+use serde_json::{Value, json};
+
+use super::tables::check;
+use super::{accepts, machine, machine_among};
+use crate::frontend::json_schema::{Remotes, SchemaOptions, compile};
+use crate::limits::Limits;
+
+const DRAFT_3: &str = "http://json-schema.org/draft-03/schema#";
+const DRAFT_4: &str = "http://json-schema.org/draft-04/schema#";
+const DRAFT_7: &str = "http://json-schema.org/draft-07/schema#";
+const DRAFT_2020: &str = "https://json-schema.org/draft/2020-12/schema";
+
+fn generate() -> SchemaOptions {
+    SchemaOptions::default()
+}
+
+fn warnings(schema: &Value) -> Vec<String> {
+    let compiled = compile(schema, &Remotes::new(), generate(), &Limits::default());
+    compiled.unwrap().warnings.iter().map(ToString::to_string).collect()
+}
+
+fn error(schema: &Value) -> String {
+    compile(schema, &Remotes::new(), generate(), &Limits::default()).unwrap_err().to_string()
+}
+
+#[test]
+fn spellings_of_other_drafts_are_read_as_they_are_meant() {
+    let pair = json!([{"type": "integer"}, {"type": "string"}]);
+    check(vec![
+        (json!({"type": "integer", "minimum": 3, "exclusiveMinimum": true}), generate(), &["4"], &["3"]),
+        (json!({"type": "integer", "maximum": 3, "exclusiveMaximum": true}), generate(), &["2"], &["3"]),
+        (json!({"type": "integer", "minimum": 3, "exclusiveMinimum": false}), generate(), &["3"], &["2"]),
+        (
+            json!({"$schema": DRAFT_7, "type": "integer", "minimum": 3, "exclusiveMinimum": true}),
+            generate(),
+            &["4"],
+            &["3"],
+        ),
+        (json!({"$schema": DRAFT_4, "type": "integer", "exclusiveMinimum": 3}), generate(), &["4"], &["3"]),
+        (json!({"type": "array", "items": pair}), generate(), &["[1, \"a\", null]", "[]"], &["[\"a\"]"]),
+        (
+            json!({"type": "array", "items": pair, "additionalItems": false, "minItems": 2}),
+            generate(),
+            &["[1, \"a\"]"],
+            &["[1]", "[1, \"a\", 1]"],
+        ),
+        (
+            json!({"$schema": "https://example.com/own", "type": "array", "items": pair, "additionalItems": {"type": "null"}}),
+            generate(),
+            &["[1, \"a\", null]"],
+            &["[1, \"a\", 1]"],
+        ),
+        (json!({"type": "integer", "divisibleBy": 5}), generate(), &["10"], &["11"]),
+        (json!({"type": "any"}), generate(), &["1", "{}"], &[]),
+        (
+            json!({"type": "object", "properties": {"a": {"type": "null", "required": true}, "b": {"required": false}}}),
+            generate(),
+            &["{\"a\": null}"],
+            &["{}"],
+        ),
+        (
+            json!({"$schema": DRAFT_3, "type": ["string", {"type": "array", "items": {"type": "null"}}]}),
+            generate(),
+            &["\"a\"", "[null]"],
+            &["1", "[1]"],
+        ),
+        (json!({"$schema": DRAFT_3, "disallow": ["string", "null"]}), generate(), &["1"], &["null", "\"\""]),
+        (
+            json!({"$schema": DRAFT_3, "extends": {"type": "integer"}, "minimum": 1}),
+            generate(),
+            &["1"],
+            &["0", "\"\""],
+        ),
+        (
+            json!({"dependencies": {"a": "b"}, "type": "object", "additionalProperties": {"type": "null"}}),
+            generate(),
+            &["{\"a\": null, \"b\": null}", "{}"],
+            &["{\"a\": null}"],
+        ),
+    ]);
+}
+
+#[test]
+fn nullable_adds_null_to_the_type_beside_it() {
+    check(vec![
+        (
+            json!({"type": "object", "properties": {"nick": {"type": "string", "nullable": true}}, "required": ["nick"]}),
+            generate(),
+            &["{\"nick\": null}", "{\"nick\": \"a\"}"],
+            &["{\"nick\": 1}", "{}"],
+        ),
+        (json!({"type": "string", "nullable": false}), generate(), &["\"\""], &["null"]),
+        (json!({"type": "string", "nullable": true, "enum": ["a"]}), generate(), &["\"a\""], &["null"]),
+        (
+            json!({"type": "string", "nullable": true, "enum": ["a", null]}),
+            generate(),
+            &["\"a\"", "null"],
+            &["\"b\""],
+        ),
+        (json!({"allOf": [{"type": "string"}], "nullable": true}), generate(), &["\"a\""], &["null"]),
+        (
+            json!({"type": "integer", "minimum": 5, "nullable": true}),
+            generate(),
+            &["5", "null"],
+            &["4", "\"\""],
+        ),
+    ]);
+    let beside_enum = json!({"type": "string", "nullable": true, "enum": ["a"]});
+    let expected =
+        "#/nullable: `nullable` does not add null to the values of `enum` or `const`, as in OpenAPI 3.0";
+    assert_eq!(warnings(&beside_enum), [expected]);
+    let alone = json!({"allOf": [{"type": "string"}], "nullable": true});
+    assert_eq!(
+        warnings(&alone),
+        ["#/nullable: `nullable` has no effect without `type` beside it, as in OpenAPI 3.0"]
+    );
+}
+
+#[test]
+fn what_a_spelling_was_taken_as_is_a_warning() {
+    let cases = [
+        (
+            json!({"type": "array", "items": [{}]}),
+            "#/items: an array here is read as in draft 7; in 2020-12 it is `prefixItems`",
+        ),
+        (
+            json!({"minimum": 1, "exclusiveMinimum": true}),
+            "#/exclusiveMinimum: a boolean is read as in draft 4: whether the bound beside it is exclusive",
+        ),
+        (
+            json!({"exclusiveMaximum": true}),
+            "#/exclusiveMaximum: `true` has no effect without the bound that it belongs to",
+        ),
+        (
+            json!({"$schema": DRAFT_4, "exclusiveMaximum": 1}),
+            "#/exclusiveMaximum: a number is read as in draft 6: a bound of its own",
+        ),
+        (
+            json!({"type": "string", "nullable": true}),
+            "#/nullable: read as in OpenAPI 3.0: null is accepted beside the `type`",
+        ),
+        (
+            json!({"$schema": "https://raw.githubusercontent.com/a/b.json#"}),
+            "#/$schema: this dialect is unknown; without its metaschema it is read as 2020-12",
+        ),
+        (json!({"$schema": DRAFT_3}), "#/$schema: draft 3 is read as draft 4 with the keywords of draft 3"),
+        (
+            json!({"$schema": DRAFT_7, "$ref": "#/definitions/a", "minimum": 1, "title": "t", "definitions": {"a": {}}}),
+            "#/minimum: up to draft 7 a `$ref` hides the keywords beside it",
+        ),
+    ];
+    for (schema, expected) in cases {
+        assert_eq!(warnings(&schema), [expected], "{schema}");
+    }
+    assert_eq!(warnings(&json!({"$schema": DRAFT_4, "minimum": 1, "exclusiveMinimum": true})), [""; 0]);
+}
+
+#[test]
+fn a_stated_draft_has_only_its_own_arrays_of_items() {
+    let message = error(&json!({"$schema": DRAFT_2020, "items": [{}]}));
+    assert_eq!(
+        message,
+        "#/items: `items`: expected a schema for all items (schemas for the first items stand in `prefixItems`), \
+         found an array"
+    );
+    assert!(error(&json!({"prefixItems": [{}], "items": [{}]})).contains("`prefixItems`), found an array"));
+}
+
+#[test]
+fn a_malformed_keyword_is_shown_with_what_was_found() {
+    let cases = [
+        (
+            json!({"properties": {"s": {"type": "str"}}}),
+            "#/properties/s/type: `type`: unknown type `str`; expected string, number, integer, boolean, object, \
+             array or null (did you mean `string`?)",
+        ),
+        (
+            json!({"type": ["null", "file"]}),
+            "#/type/1: `type`: unknown type `file`; expected string, number, integer, boolean, object, array or null",
+        ),
+        (
+            json!({"type": ["null", 1]}),
+            "#/type/1: `type`: expected the name of a type, or an array of such names, found 1",
+        ),
+        (json!({"type": []}), "#/type: `type`: expected at least one type, found an array"),
+        (json!({"minimum": "5"}), "#/minimum: `minimum`: expected a number, found the string \"5\""),
+        (
+            json!({"minLength": -1}),
+            "#/minLength: `minLength`: expected an integer that is not negative, found -1",
+        ),
+        (json!({"required": ["a", 1]}), "#/required/1: `required`: expected a string, found 1"),
+        (
+            json!({"required": "a"}),
+            "#/required: `required`: expected an array of strings, found the string \"a\"",
+        ),
+        (
+            json!({"dependentRequired": {"a": "b"}}),
+            "#/dependentRequired/a: `dependentRequired`: expected an array of strings, found the string \"b\"",
+        ),
+        (
+            json!({"properties": {"a": null}}),
+            "#/properties/a: `a`: expected a schema: an object or a boolean, found null",
+        ),
+        (json!({"properties": []}), "#/properties: `properties`: expected an object, found an array"),
+    ];
+    for (schema, expected) in cases {
+        assert_eq!(error(&schema), expected, "{schema}");
+    }
+}
+
+#[test]
+fn bounds_of_any_size_are_exact() {
+    let wide = |low: Value, high: Value| json!({"type": "integer", "minimum": low, "maximum": high});
+    check(vec![
+        (
+            wide(json!(-9_223_372_036_854_776_000.0), json!(9_223_372_036_854_776_000_u64)),
+            generate(),
+            &["9223372036854776000", "-9223372036854776000", "0"],
+            &["9223372036854776001", "-9223372036854776001", "10000000000000000000"],
+        ),
+        (
+            wide(json!(i64::MIN), json!(i64::MAX)),
+            generate(),
+            &["9223372036854775807", "-9223372036854775808"],
+            &["9223372036854775808", "-9223372036854775809"],
+        ),
+        (
+            json!({"type": "integer", "minimum": 1e22, "maximum": 1e22}),
+            generate(),
+            &["10000000000000000000000"],
+            &["1", "10000000000000000000001"],
+        ),
+        (json!({"enum": [1e21]}), generate(), &["1000000000000000000000"], &["1", "1000000000000000000001"]),
+    ]);
+    let largest = format!("17976931348623157{}", "0".repeat(292));
+    let mut machine = machine(&wide(json!(0), json!(f64::MAX)), generate()).unwrap();
+    assert!(accepts(&mut machine, &largest) && !accepts(&mut machine, format!("{largest}0")));
+    assert!(!accepts(&mut machine, largest.replacen('7', "8", 1)));
+}
+
+#[test]
+fn a_pointer_that_leads_nowhere_is_taken_as_it_is_meant() {
+    let definitions = json!({"a b": {"type": "null"}, "c%d": {"type": "null"}});
+    let cases = [
+        json!({"$ref": "#/definitions/a%20b"}),
+        json!({"$ref": "#/definitions/a b"}),
+        json!({"$ref": "#definitions/a%20b"}),
+        json!({"$ref": "#/definitions/c%25d"}),
+        json!({"$id": "inner.json", "allOf": [{"$ref": "#/definitions/a%20b"}]}),
+    ];
+    for member in cases {
+        let schema = json!({"$id": "https://e.example/s.json", "definitions": definitions, "type": "array", "items": member, "minItems": 1});
+        let mut machine = machine(&schema, generate()).unwrap_or_else(|error| panic!("{schema}: {error}"));
+        assert!(accepts(&mut machine, "[null]") && !accepts(&mut machine, "[1]"), "{schema}");
+    }
+    let lost = json!({"properties": {"a": {"$ref": "#/definitions/b"}}});
+    assert_eq!(error(&lost), "#/properties/a/$ref: `$ref`: nothing is found at `#/definitions/b`");
+    let anchored = json!({"$ref": "#a", "definitions": {"x": {"id": "#a", "type": "null"}}});
+    check(vec![(anchored, generate(), &["null"], &["1"])]);
+}
+
+#[test]
+fn documents_are_found_by_absolute_uri_by_identifier_and_as_written() {
+    let text = json!({"definitions": {"path": {"type": "null"}}});
+    let cases = [
+        ("https://s.example/base.json", text.clone(), "base.json#/definitions/path"),
+        ("http://s.example/base.json", text.clone(), "base.json#/definitions/path"),
+        ("https://s.example/base.json", text.clone(), "base#/definitions/path"),
+        ("base.json", text.clone(), "base.json#/definitions/path"),
+        ("base.json", text.clone(), "./base.json#/definitions/path"),
+        ("types/base.json", text.clone(), "types/base.json#/definitions/path"),
+        (
+            "any name",
+            json!({"$id": "https://s.example/base.json", "definitions": {"path": {"type": "null"}}}),
+            "base.json#/definitions/path",
+        ),
+        (
+            "any name",
+            json!({"$schema": DRAFT_4, "id": "https://s.example/base.json#", "definitions": {"path": {"type": "null"}}}),
+            "base.json#/definitions/path",
+        ),
+    ];
+    for (name, document, reference) in cases {
+        let remotes = Remotes::from([(name.to_owned(), document)]);
+        let schema =
+            json!({"$schema": DRAFT_7, "$id": "https://s.example/app.json", "allOf": [{"$ref": reference}]});
+        let mut machine = machine_among(&schema, &remotes, generate())
+            .unwrap_or_else(|error| panic!("{name} {reference}: {error}"));
+        assert!(accepts(&mut machine, "null") && !accepts(&mut machine, "1"), "{name}");
+    }
+    // References of a document found by its name go by names, too.
+    let remotes = Remotes::from([
+        (
+            "types/a.json".to_owned(),
+            json!({"$id": "https://t.example/a.json", "items": {"$ref": "b.json"}, "type": "array"}),
+        ),
+        ("types/b.json".to_owned(), json!({"type": "null"})),
+    ]);
+    let mut machine = machine_among(&json!({"$ref": "types/a.json"}), &remotes, generate()).unwrap();
+    assert!(accepts(&mut machine, "[null]") && !accepts(&mut machine, "[1]"));
+    let missing = json!({"$id": "https://s.example/app.json", "$ref": "base.json#/x"});
+    let error = compile(&missing, &Remotes::new(), generate(), &Limits::default()).unwrap_err();
+    assert_eq!(error.missing_document(), Some("https://s.example/base.json"));
+    assert_eq!(
+        error.to_string(),
+        "#/$ref: `$ref`: `base.json#/x` is in another document, `https://s.example/base.json`, which was not given"
+    );
+}
+
+#[test]
+fn metaschemas_of_the_drafts_are_built_in() {
+    let uris = [
+        "http://json-schema.org/draft-04/schema#",
+        "http://json-schema.org/draft-06/schema#",
+        "http://json-schema.org/draft-07/schema#",
+        "https://json-schema.org/draft-07/schema",
+        "https://json-schema.org/draft/2019-09/schema",
+        "https://json-schema.org/draft/2020-12/schema",
+    ];
+    for uri in uris {
+        let schema = json!({"type": "object", "properties": {"configSchema": {"$ref": uri}}});
+        let mut machine =
+            machine(&schema, SchemaOptions::accept()).unwrap_or_else(|error| panic!("{uri}: {error}"));
+        let is = |text: &str, machine: &mut _| accepts(machine, format!("{{\"configSchema\": {text}}}"));
+        assert!(is(r#"{"type": "object", "properties": {"a": {"minLength": 1}}}"#, &mut machine), "{uri}");
+        assert!(!is(r#"{"type": "object", "properties": {"a": {"minLength": -1}}}"#, &mut machine), "{uri}");
+    }
+}
+
+#[test]
+fn a_dialect_is_read_through_its_metaschema() {
+    let schema = json!({"$schema": "https://e.example/meta", "type": "array", "items": [{"type": "null"}]});
+    let meta = |value: Value| Remotes::from([("https://e.example/meta".to_owned(), value)]);
+    let draft_7 = meta(json!({"$schema": DRAFT_7}));
+    let mut machine = machine_among(&schema, &draft_7, generate()).unwrap();
+    assert!(accepts(&mut machine, "[null]") && !accepts(&mut machine, "[1]"));
+    let message = |remotes: &Remotes| {
+        compile(&schema, remotes, generate(), &Limits::default()).unwrap_err().to_string()
+    };
+    let vocabulary = "https://json-schema.org/draft/2020-12/vocab";
+    let required = meta(json!({"$schema": DRAFT_2020, "$vocabulary": {"https://e.example/units": true}}));
+    assert!(message(&required).contains("requires a vocabulary that is unknown"));
+    let part = meta(json!({"$schema": DRAFT_2020, "$vocabulary": {format!("{vocabulary}/core"): true}}));
+    assert!(message(&part).contains("without the vocabularies `applicator` and `validation`"));
+}
