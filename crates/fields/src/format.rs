@@ -37,12 +37,9 @@ impl Format {
 
     pub(crate) fn read(self, text: &str) -> Result<Node, FieldsError> {
         match self {
-            Self::Json => serde_json::from_str(text).map_err(|error| {
-                // The message ends in the place.
-                let message = error.to_string();
-                let message = message.split(" at line ").next().unwrap_or_default().to_owned();
-                self.syntax((error.line(), error.column()), message)
-            }),
+            Self::Json => {
+                formwork_json::from_str(text).map_err(|error| self.syntax(error.place(), error.problem()))
+            }
             Self::Yaml => yaml(text),
             Self::Toml => toml::from_str(text).map_err(|error| {
                 let at = error.span().map_or(0, |span| span.start);

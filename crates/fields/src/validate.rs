@@ -38,9 +38,9 @@ impl fmt::Display for Invalid {
 
 /// The errors of a text, none where it is valid.
 pub(crate) fn validate(definition: &Definition, text: &str) -> Vec<Invalid> {
-    let value: Json = match serde_json::from_str(text) {
+    let value: Json = match formwork_json::from_str(text) {
         Ok(value) => value,
-        Err(error) => return vec![Invalid { path: "$".to_owned(), message: format!("not JSON: {error}") }],
+        Err(error) => return vec![Invalid { path: "$".to_owned(), message: error.to_string() }],
     };
     let mut validator = Validator {
         definition,
@@ -319,7 +319,9 @@ mod tests {
             told(int(0, 9), "{\"a\": 1}"),
             ["$: expected an integer between 0 and 9, found an object with the member \"a\""]
         );
-        assert!(told(int(0, 9), "[1")[0].starts_with("$: not JSON: EOF while parsing a list at line 1"));
+        assert!(
+            told(int(0, 9), "[1")[0].starts_with("$: not valid JSON: EOF while parsing a list at line 1")
+        );
         assert_eq!(told(string(0, 5), r#""\r""#), ["$: the character '\\r' is not allowed"]);
     }
 

@@ -3,9 +3,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::frontend::expr::Rules;
+use crate::frontend::json_schema::Schemas;
 use crate::frontend::parts::{self, Part};
 use crate::frontend::tags::StructuralTags;
-use crate::frontend::{choice, gbnf, json_schema, regex, tags};
+use crate::frontend::{choice, gbnf, regex, tags};
 use crate::machine::automaton::Automaton;
 use crate::machine::cfg::{CfgMachine, Program};
 use crate::machine::json::JsonProgram;
@@ -70,7 +71,7 @@ impl Grammar {
         options: &SchemaOptions,
         limits: &Limits,
     ) -> Result<Self, GrammarError> {
-        let compiled = json_schema::compile(schema, remotes, *options, limits)?;
+        let compiled = Schemas { options: *options, remotes }.compile(schema, limits)?;
         let program = AnyProgram::Json(compiled.program);
         let grammar = Self { program, limits: limits.clone(), warnings: compiled.warnings.into() };
         let automaton = grammar.automaton();
@@ -112,7 +113,20 @@ impl Grammar {
         options: &SchemaOptions,
         limits: &Limits,
     ) -> Result<Self, GrammarError> {
-        Self::from_rules(gbnf::parse(source, *options, limits)?, limits)
+        Self::gbnf_with_remotes(source, &Remotes::new(), options, limits)
+    }
+
+    /// Compiles a GBNF grammar, the JSON Schemas in it with these options and documents to refer to.
+    ///
+    /// # Errors
+    /// As with [`gbnf_with_schemas`](Self::gbnf_with_schemas).
+    pub fn gbnf_with_remotes(
+        source: &str,
+        remotes: &Remotes,
+        options: &SchemaOptions,
+        limits: &Limits,
+    ) -> Result<Self, GrammarError> {
+        Self::from_rules(gbnf::parse(source, Schemas { options: *options, remotes }, limits)?, limits)
     }
 
     /// Compiles a regular expression that the whole output must match.
@@ -150,7 +164,20 @@ impl Grammar {
         options: &SchemaOptions,
         limits: &Limits,
     ) -> Result<Self, GrammarError> {
-        Self::from_rules(tags::parse(tags, *options, limits)?, limits)
+        Self::structural_tags_with_remotes(tags, &Remotes::new(), options, limits)
+    }
+
+    /// Compiles structural tags, the schemas in them with these options and documents to refer to.
+    ///
+    /// # Errors
+    /// As with [`structural_tags`](Self::structural_tags).
+    pub fn structural_tags_with_remotes(
+        tags: &StructuralTags,
+        remotes: &Remotes,
+        options: &SchemaOptions,
+        limits: &Limits,
+    ) -> Result<Self, GrammarError> {
+        Self::from_rules(tags::parse(tags, Schemas { options: *options, remotes }, limits)?, limits)
     }
 
     /// Compiles a grammar that is put together from parts, the schemas in it with these options.
@@ -158,7 +185,20 @@ impl Grammar {
     /// # Errors
     /// As for the parts; where one has a place, the error begins with it.
     pub fn of_parts(part: &Part, options: &SchemaOptions, limits: &Limits) -> Result<Self, GrammarError> {
-        Self::from_rules(parts::parse(part, *options, limits)?, limits)
+        Self::of_parts_with_remotes(part, &Remotes::new(), options, limits)
+    }
+
+    /// Compiles a grammar that is put together from parts, the schemas in it with these options and documents to refer to.
+    ///
+    /// # Errors
+    /// As with [`of_parts`](Self::of_parts).
+    pub fn of_parts_with_remotes(
+        part: &Part,
+        remotes: &Remotes,
+        options: &SchemaOptions,
+        limits: &Limits,
+    ) -> Result<Self, GrammarError> {
+        Self::from_rules(parts::parse(part, Schemas { options: *options, remotes }, limits)?, limits)
     }
 
     fn from_rules(rules: Rules, limits: &Limits) -> Result<Self, GrammarError> {

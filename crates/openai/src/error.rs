@@ -1,3 +1,4 @@
+use formwork_json::JsonError;
 use thiserror::Error;
 
 /// Why a request's body could not be read. The message names the field.
@@ -7,8 +8,8 @@ pub struct RequestError(#[from] Kind);
 
 #[derive(Debug, Error)]
 enum Kind {
-    #[error("the body is not valid JSON: {0}")]
-    Syntax(#[source] serde_json::Error),
+    #[error("the body is {0}")]
+    Syntax(#[source] JsonError),
     #[error("the body must be a JSON object, not {found}")]
     NotAnObject { found: &'static str },
     #[error("`{param}`: {problem}")]
@@ -45,8 +46,8 @@ pub(crate) enum Problem {
         "one of `response_format`, `grammar`, `guided_json`, `guided_regex` and `guided_choice` must be given"
     )]
     NoFormat,
-    #[error("not valid JSON: {0}")]
-    EmbeddedJson(#[source] serde_json::Error),
+    #[error("{0}")]
+    EmbeddedJson(#[source] JsonError),
     #[error("cannot be combined with `{other}`")]
     Conflict { other: &'static str },
     #[error("{given}, but `{other}` is {limit}")]
@@ -76,7 +77,7 @@ impl RequestError {
         }
     }
 
-    pub(crate) fn syntax(source: serde_json::Error) -> Self {
+    pub(crate) fn syntax(source: JsonError) -> Self {
         Kind::Syntax(source).into()
     }
 

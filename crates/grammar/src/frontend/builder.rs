@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::expr::{EmbeddedSchema, Expr, RuleId, Rules, complement};
-use super::json_schema;
+use super::json_schema::Schemas;
 use super::triggers::{Next, Triggers};
 use crate::machine::cfg::Program;
 use crate::tokens::{NamedToken, TERMINALS, TokenTerminal, is_lead, spelling, spelt};
-use crate::{GrammarError, Limits, Remotes, SchemaOptions};
+use crate::{GrammarError, Limits};
 
 /// The most edges of a triggers' automaton.
 const EDGES: usize = 1 << 17;
@@ -17,7 +17,7 @@ const EDGES: usize = 1 << 17;
 /// The rules so far.
 pub(super) struct Builder<'a> {
     pub(super) rules: Rules,
-    options: SchemaOptions,
+    schemas: Schemas<'a>,
     limits: &'a Limits,
 }
 
@@ -31,8 +31,8 @@ pub(super) struct Ends {
 
 impl<'a> Builder<'a> {
     /// With a root that says nothing yet.
-    pub(super) fn new(options: SchemaOptions, limits: &'a Limits) -> Self {
-        Self { rules: Rules::of(Expr::empty()), options, limits }
+    pub(super) fn new(schemas: Schemas<'a>, limits: &'a Limits) -> Self {
+        Self { rules: Rules::of(Expr::empty()), schemas, limits }
     }
 
     pub(super) fn rule(&mut self, name: String, expr: Expr) -> RuleId {
@@ -86,7 +86,7 @@ impl<'a> Builder<'a> {
 
     /// A JSON text of a schema, as a rule.
     pub(super) fn schema(&mut self, name: String, schema: &Value) -> Result<Expr, GrammarError> {
-        let compiled = json_schema::compile(schema, &Remotes::new(), self.options, self.limits)?;
+        let compiled = self.schemas.compile(schema, self.limits)?;
         let (source, program) = (schema.to_string(), compiled.program);
         let rule = self.rule(name, Expr::empty());
         self.rules.schemas.insert(rule, EmbeddedSchema { source, program, warnings: compiled.warnings });

@@ -20,9 +20,10 @@ use rustc_hash::FxHashMap;
 pub(crate) use print::print;
 
 use super::expr::{EmbeddedSchema, Expr, RuleId, Rules, reached};
+use super::json_schema::Schemas;
 use crate::error::{GbnfProblem, Kind};
 use crate::tokens::{NamedToken, TokenTerminal};
-use crate::{GrammarError, Limits, SchemaOptions, Warning};
+use crate::{GrammarError, Limits, Warning};
 
 /// The largest number in a repetition `{m,n}`.
 const MAX_REPETITION: u32 = 1 << 20;
@@ -30,8 +31,8 @@ const MAX_REPETITION: u32 = 1 << 20;
 /// The digits of a number that an error shows.
 const DIGITS: usize = 20;
 
-/// Parses a whole grammar, the schemas in it with `options`.
-pub(crate) fn parse(source: &str, options: SchemaOptions, limits: &Limits) -> Result<Rules, GrammarError> {
+/// Parses a whole grammar, the schemas in it as `reading` has them.
+pub(crate) fn parse(source: &str, reading: Schemas<'_>, limits: &Limits) -> Result<Rules, GrammarError> {
     if source.len() > limits.source_bytes {
         return Err(GrammarError::limit("bytes of source", source.len(), limits.source_bytes));
     }
@@ -41,7 +42,7 @@ pub(crate) fn parse(source: &str, options: SchemaOptions, limits: &Limits) -> Re
         depth: 0,
         stacked: 0,
         limits,
-        options,
+        reading,
         names: HashMap::new(),
         rules: Vec::new(),
         schemas: FxHashMap::default(),
@@ -73,7 +74,7 @@ struct Parser<'s> {
     /// Repetitions of repetitions in this rule: they nest as groups do.
     stacked: usize,
     limits: &'s Limits,
-    options: SchemaOptions,
+    reading: Schemas<'s>,
     names: HashMap<&'s str, RuleId>,
     rules: Vec<Rule<'s>>,
     schemas: FxHashMap<RuleId, EmbeddedSchema>,
@@ -491,7 +492,7 @@ mod tests {
     use super::*;
 
     fn parsed(source: &str) -> Result<Rules, GrammarError> {
-        parse(source, SchemaOptions::default(), &Limits::default())
+        parse(source, Schemas::alone(crate::SchemaOptions::default()), &Limits::default())
     }
 
     fn message(source: &str) -> String {

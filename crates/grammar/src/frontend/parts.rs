@@ -7,11 +7,12 @@ use serde_json::Value;
 
 use super::builder::{Builder, Ends};
 use super::expr::{Expr, Rules};
+use super::json_schema::Schemas;
 use super::tags::{self, StructuralTags};
 use super::triggers::Triggers;
 use super::{choice, gbnf, regex};
 use crate::error::{Kind, TagProblem};
-use crate::{GrammarError, Limits, SchemaOptions};
+use crate::{GrammarError, Limits};
 
 /// A part of an output, to be put together with others.
 ///
@@ -106,8 +107,8 @@ impl Part {
     }
 }
 
-pub(crate) fn parse(part: &Part, options: SchemaOptions, limits: &Limits) -> Result<Rules, GrammarError> {
-    let mut composer = Composer { builder: Builder::new(options, limits), options, limits };
+pub(crate) fn parse(part: &Part, schemas: Schemas<'_>, limits: &Limits) -> Result<Rules, GrammarError> {
+    let mut composer = Composer { builder: Builder::new(schemas, limits), schemas, limits };
     let root = composer.part(part)?;
     composer.builder.rules.exprs[0] = root;
     Ok(composer.builder.rules)
@@ -115,7 +116,7 @@ pub(crate) fn parse(part: &Part, options: SchemaOptions, limits: &Limits) -> Res
 
 struct Composer<'a> {
     builder: Builder<'a>,
-    options: SchemaOptions,
+    schemas: Schemas<'a>,
     limits: &'a Limits,
 }
 
@@ -127,7 +128,7 @@ impl Composer<'_> {
             Part::Token(token) => self.builder.token(token.0)?,
             Part::Json(schema) => self.builder.schema(format!("json-{number}"), schema)?,
             Part::Gbnf(source) => {
-                let rules = gbnf::parse(source, self.options, self.limits)?;
+                let rules = gbnf::parse(source, self.schemas, self.limits)?;
                 self.builder.include(&format!("grammar-{number}"), rules)?
             }
             Part::Regex(pattern) => {
@@ -139,7 +140,7 @@ impl Composer<'_> {
                 self.builder.include(&format!("choice-{number}"), rules)?
             }
             Part::Tags(tags) => {
-                let rules = tags::parse(tags, self.options, self.limits)?;
+                let rules = tags::parse(tags, self.schemas, self.limits)?;
                 self.builder.include(&format!("tags-{number}"), rules)?
             }
             Part::Sequence(parts) => Expr::Sequence(self.all(parts)?),

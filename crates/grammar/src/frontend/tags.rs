@@ -12,9 +12,10 @@ use serde_json::Value;
 
 use super::builder::{Builder, Ends};
 use super::expr::{Expr, RuleId, Rules};
+use super::json_schema::Schemas;
 use super::{gbnf, regex};
 use crate::error::{Kind, TagProblem};
-use crate::{GrammarError, Limits, SchemaOptions};
+use crate::{GrammarError, Limits};
 
 /// Free text in which, wherever a trigger comes up, one of the tags follows that begin with it.
 ///
@@ -78,7 +79,7 @@ const TAGS: usize = 1 << 12;
 
 pub(crate) fn parse(
     tags: &StructuralTags,
-    options: SchemaOptions,
+    schemas: Schemas<'_>,
     limits: &Limits,
 ) -> Result<Rules, GrammarError> {
     let characters: usize = tags.triggers.iter().map(|trigger| trigger.chars().count()).sum();
@@ -91,13 +92,13 @@ pub(crate) fn parse(
     }
     let automaton = Triggers::new(&tags.triggers);
     let begun = begun(tags, &automaton)?;
-    let mut builder = Builder::new(options, limits);
+    let mut builder = Builder::new(schemas, limits);
     let needs_text = !(tags.at_least_one && tags.stop_after_first);
     let text = if needs_text { Some(builder.states(&automaton)?) } else { None };
     let after = text.filter(|_| !tags.stop_after_first);
     let mut ways = Vec::with_capacity(tags.tags.len());
     for (index, tag) in tags.tags.iter().enumerate() {
-        let content = content(&mut builder, index, &tag.content, options, limits)?;
+        let content = content(&mut builder, index, &tag.content, schemas, limits)?;
         let mut parts = vec![content, Expr::Literal(tag.end.clone().into())];
         parts.extend(after.map(Expr::Rule));
         ways.push(builder.rule(format!("tag-{index}"), Expr::Sequence(parts)));
@@ -166,13 +167,13 @@ fn content(
     builder: &mut Builder<'_>,
     index: usize,
     content: &TagContent,
-    options: SchemaOptions,
+    schemas: Schemas<'_>,
     limits: &Limits,
 ) -> Result<Expr, GrammarError> {
     let add = |builder: &mut Builder<'_>| match content {
         TagContent::JsonSchema(schema) => builder.schema(format!("tag-{index}-json"), schema),
         TagContent::Gbnf(source) => {
-            builder.include(&format!("tag-{index}"), gbnf::parse(source, options, limits)?)
+            builder.include(&format!("tag-{index}"), gbnf::parse(source, schemas, limits)?)
         }
         TagContent::Regex(pattern) => {
             builder.include(&format!("tag-{index}"), regex::parse(pattern, limits)?)

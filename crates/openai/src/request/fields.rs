@@ -23,7 +23,7 @@ pub(crate) struct Fields {
 
 impl Fields {
     pub(crate) fn from_json(body: &[u8]) -> Result<Self, RequestError> {
-        Self::of_body(serde_json::from_slice(body).map_err(RequestError::syntax)?)
+        Self::of_body(formwork_json::from_slice(body).map_err(RequestError::syntax)?)
     }
 
     fn of_body(body: Value) -> Result<Self, RequestError> {
@@ -226,7 +226,7 @@ impl Place {
     /// A JSON Schema, or the text of one.
     pub(crate) fn schema_or_text(self) -> Result<Value, RequestError> {
         let Some(text) = self.value.as_str() else { return self.schema() };
-        match serde_json::from_str(text) {
+        match formwork_json::from_str(text) {
             Ok(value) => Self { path: self.path, value }.schema(),
             Err(source) => Err(self.error(Problem::EmbeddedJson(source))),
         }

@@ -268,5 +268,9 @@ fn what_is_not_an_object_is_refused_with_its_place() {
         assert_eq!(error.param(), None);
     }
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
-    assert!(ChatRequest::from_json(deep.as_bytes()).is_err());
+    let error = ChatRequest::from_json(deep.as_bytes()).expect_err("refused");
+    assert_eq!(
+        error.to_string(),
+        "the body is nested deeper than the limit of 1024 levels at line 1 column 1025"
+    );
 }

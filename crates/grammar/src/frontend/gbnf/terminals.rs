@@ -5,7 +5,6 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::super::expr::{EmbeddedSchema, Expr};
-use super::super::json_schema::{self, Remotes};
 use super::{Parser, shown};
 use crate::GrammarError;
 use crate::error::GbnfProblem;
@@ -59,19 +58,20 @@ impl Parser<'_> {
         self.at += JSON.len();
         self.skip_blank();
         let from = self.at;
-        let mut values = serde_json::Deserializer::from_str(&self.source[from..]).into_iter::<Value>();
-        let schema = match values.next() {
-            Some(Ok(schema)) => schema,
-            Some(Err(error)) => {
-                let message = error.to_string();
-                let message = message.split(" at line ").next().unwrap_or_default().to_owned();
-                let at = self.offset(from, error.line(), error.column());
-                return Err(self.error(at, GbnfProblem::NotJson { message }));
+        let (schema, len) = match formwork_json::from_start::<Value>(&self.source[from..]) {
+            Ok(Some(read)) => read,
+            Ok(None) => return Err(self.expected("a JSON Schema")),
+            Err(error) => {
+                let (line, column) = error.place();
+                let problem = match error.nesting_limit() {
+                    Some(limit) => GbnfProblem::Nesting { limit },
+                    None => GbnfProblem::NotJson { message: error.problem() },
+                };
+                return Err(self.error(self.offset(from, line, column), problem));
             }
-            None => return Err(self.expected("a JSON Schema")),
         };
-        self.at += values.byte_offset();
-        let compiled = json_schema::compile(&schema, &Remotes::new(), self.options, self.limits);
+        self.at += len;
+        let compiled = self.reading.compile(&schema, self.limits);
         let compiled =
             compiled.map_err(|error| self.error(start, GbnfProblem::Schema { error: error.to_string() }))?;
         let source = self.source[from..self.at].to_owned();

@@ -83,6 +83,29 @@ pub(crate) struct Compiled {
     pub(crate) warnings: Vec<Warning>,
 }
 
+/// How the schemas in something larger are read.
+#[derive(Clone, Copy)]
+pub(crate) struct Schemas<'a> {
+    pub(crate) options: SchemaOptions,
+    /// The documents that they may refer to.
+    pub(crate) remotes: &'a Remotes,
+}
+
+#[cfg(test)]
+static NO_REMOTES: Remotes = Remotes::new();
+
+impl Schemas<'_> {
+    /// Schemas that refer to no other documents.
+    #[cfg(test)]
+    pub(crate) const fn alone(options: SchemaOptions) -> Self {
+        Self { options, remotes: &NO_REMOTES }
+    }
+
+    pub(crate) fn compile(self, schema: &Value, limits: &Limits) -> Result<Compiled, GrammarError> {
+        compile(schema, self.remotes, self.options, limits)
+    }
+}
+
 /// Compiles a schema of drafts 4 to 2020-12; without `$schema` it is read as 2020-12.
 pub(crate) fn compile(
     schema: &Value,

@@ -233,6 +233,7 @@ mod tests {
     use super::super::program::{Dot, Program};
     use super::*;
     use crate::frontend::gbnf;
+    use crate::frontend::json_schema::Schemas;
     use crate::machine::Machine;
     use crate::{Limits, SchemaOptions};
 
@@ -258,7 +259,8 @@ mod tests {
             "root ::= root \"+\" term | term\nterm ::= \"(\" root \")\" | \"x\"",
             "root ::= sum | sum \"*\" root | \"x\"\nsum ::= root \"+\" sum | sum \"-\" root | root",
         ] {
-            let rules = gbnf::parse(rules, SchemaOptions::default(), &Limits::default()).unwrap();
+            let rules =
+                gbnf::parse(rules, Schemas::alone(SchemaOptions::default()), &Limits::default()).unwrap();
             let mut machine = CfgMachine::new(Arc::new(Program::new(&rules, &Limits::default()).unwrap()));
             let mut config = machine.start();
             let mut rows = Vec::new();

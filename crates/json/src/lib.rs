@@ -1,0 +1,179 @@
+//! JSON texts of users, read with a limit of nesting.
+//!
+//! `serde_json` refuses what is nested deeper than 128 levels as if it were no JSON, and without that limit a deep text
+//! overflows the stack. Here a scan of the bytes measures the depth first, so that any text up to [`NESTING`] is read and a
+//! deeper one is refused for its nesting.
+
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+
+/// The most arrays and objects within one another. Reading, writing and dropping such a value takes stack for each.
+pub const NESTING: usize = 1024;
+
+/// Why a text cannot be read as JSON. The message names the place.
+#[derive(Debug, Error)]
+#[error(transparent)]
+pub struct JsonError(#[from] Kind);
+
+#[derive(Debug, Error)]
+enum Kind {
+    #[error("not valid JSON: {0}")]
+    Syntax(#[source] serde_json::Error),
+    #[error("nested deeper than the limit of {NESTING} levels at line {line} column {column}")]
+    Nesting { line: usize, column: usize },
+    #[error("beyond the range of numbers, which ends at about 1.8e308, at line {} column {}", .0.line(), .0.column())]
+    Range(#[source] serde_json::Error),
+}
+
+/// Reads a whole text.
+///
+/// ```
+/// let deep = "[".repeat(300) + &"]".repeat(300);
+/// assert!(formwork_json::from_str::<serde_json::Value>(&deep).is_ok());
+/// let deeper = "[".repeat(1_000_000);
+/// let error = formwork_json::from_str::<serde_json::Value>(&deeper).unwrap_err();
+/// assert_eq!(error.to_string(), "nested deeper than the limit of 1024 levels at line 1 column 1025");
+/// ```
+///
+/// # Errors
+/// Where the text is not JSON or not a `T`, is nested too deep, or has a number that a double cannot hold.
+pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, JsonError> {
+    from_slice(text.as_bytes())
+}
+
+/// Reads a whole text of bytes.
+///
+/// # Errors
+/// As [`from_str`], and for bytes that are not UTF-8.
+pub fn from_slice<T: DeserializeOwned>(text: &[u8]) -> Result<T, JsonError> {
+    check_nesting(text, false)?;
+    let mut reader = serde_json::Deserializer::from_slice(text);
+    reader.disable_recursion_limit();
+    let value = T::deserialize(&mut reader).map_err(JsonError::of_reader)?;
+    reader.end().map_err(JsonError::of_reader)?;
+    Ok(value)
+}
+
+/// Reads the value that a text begins with, and the number of bytes up to its end; `None` where there is only whitespace.
+///
+/// # Errors
+/// As [`from_str`], about the value only.
+pub fn from_start<T: DeserializeOwned>(text: &str) -> Result<Option<(T, usize)>, JsonError> {
+    check_nesting(text.as_bytes(), true)?;
+    let mut reader = serde_json::Deserializer::from_str(text);
+    reader.disable_recursion_limit();
+    let mut values = reader.into_iter::<T>();
+    let value = values.next().transpose().map_err(JsonError::of_reader)?;
+    Ok(value.map(|value| (value, values.byte_offset())))
+}
+
+/// Fails where brackets outside of strings are open too deep: in the whole text, or up to the end of its first value.
+fn check_nesting(text: &[u8], first: bool) -> Result<(), JsonError> {
+    let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
+    for (at, &byte) in text.iter().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            _ if in_string => {}
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            b' ' | b'\t' | b'\n' | b'\r' => continue,
+            _ => {}
+        }
+        if depth > NESTING {
+            let before = &text[..at];
+            let start = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+            let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
+            return Err(Kind::Nesting { line, column: at - start + 1 }.into());
+        }
+        if first && depth == 0 && !in_string {
+            break;
+        }
+    }
+    Ok(())
+}
+
+impl JsonError {
+    fn of_reader(error: serde_json::Error) -> Self {
+        let is_range = error.is_syntax() && error.to_string().starts_with("number out of range");
+        if is_range { Kind::Range(error).into() } else { Kind::Syntax(error).into() }
+    }
+
+    /// The limit of nesting, where that is what is wrong.
+    pub const fn nesting_limit(&self) -> Option<usize> {
+        match self.0 {
+            Kind::Nesting { .. } => Some(NESTING),
+            Kind::Syntax(_) | Kind::Range(_) => None,
+        }
+    }
+
+    /// The line and the column of the place, from 1; columns count bytes.
+    pub fn place(&self) -> (usize, usize) {
+        match &self.0 {
+            Kind::Syntax(error) | Kind::Range(error) => (error.line(), error.column()),
+            Kind::Nesting { line, column } => (*line, *column),
+        }
+    }
+
+    /// What is wrong, without the place.
+    pub fn problem(&self) -> String {
+        match &self.0 {
+            Kind::Syntax(error) => before_place(&error.to_string()),
+            other => before_place(&other.to_string()),
+        }
+    }
+}
+
+fn before_place(message: &str) -> String {
+    let end = message.rfind(" at line ").unwrap_or(message.len());
+    message[..end].trim_end_matches(',').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn reads_texts_up_to_the_limit_on_a_small_stack() {
+        let reader = std::thread::Builder::new().stack_size(2 << 20).spawn(|| {
+            let deep = format!("{}1{}", "{\"a\":[".repeat(NESTING / 2), "]}".repeat(NESTING / 2));
+            let value: Value = from_str(&deep).expect("within the limit");
+            assert_eq!(value.clone().to_string(), deep);
+        });
+        reader.expect("a thread").join().expect("no overflow");
+    }
+
+    #[test]
+    fn names_the_place_where_nesting_passes_the_limit() {
+        let error = from_str::<Value>(&format!("\n{}", "[".repeat(1 << 20))).expect_err("too deep");
+        assert_eq!((error.place(), error.nesting_limit()), ((2, NESTING + 1), Some(NESTING)));
+        assert_eq!(error.problem(), "nested deeper than the limit of 1024 levels");
+        // Brackets in strings are text, and after an escaped quote the string goes on.
+        let text = format!("\"{}\\\"{}\"", "[".repeat(2000), "{".repeat(2000));
+        assert!(from_str::<Value>(&text).is_ok());
+    }
+
+    #[test]
+    fn reports_syntax_and_range_with_their_place() {
+        let error = from_str::<Value>("[1,").expect_err("not closed");
+        assert_eq!(error.to_string(), "not valid JSON: EOF while parsing a value at line 1 column 3");
+        assert_eq!(error.problem(), "EOF while parsing a value");
+        let error = from_str::<Value>("[1e400]").expect_err("too large");
+        assert_eq!(error.problem(), "beyond the range of numbers, which ends at about 1.8e308");
+        assert!(from_slice::<Value>(b"\"\xff\"").is_err());
+        assert!(from_str::<Value>("1 2").is_err());
+    }
+
+    #[test]
+    fn reads_the_value_that_a_text_begins_with() {
+        let deep = "[".repeat(2000);
+        let (value, len) =
+            from_start::<Value>(&format!(" {{\"a\": \"}}\"}} {deep}")).expect("JSON").expect("a value");
+        assert_eq!((value, len), (json!({"a": "}"}), 11));
+        assert!(from_start::<Value>(&format!(" {deep}")).expect_err("too deep").nesting_limit().is_some());
+        assert!(from_start::<Value>(" \n").expect("no value").is_none());
+    }
+}
