@@ -204,23 +204,6 @@ impl JsonMachine {
         Some(total.saturating_add(rest?))
     }
 
-    /// The same for an object with groups, of which some alternatives are out.
-    fn after_grouped(
-        &self,
-        rule: &ObjectRule,
-        seen: impl Fn(usize) -> bool,
-        out: &[u64],
-        depth: u32,
-    ) -> Option<u32> {
-        let mut total = self.program.spacing.bracket.least_at(depth - 1) + 1;
-        for (_, member) in rule.members.iter().enumerate().filter(|&(index, _)| !seen(index)) {
-            if member.required {
-                total = total.saturating_add(self.member(member, depth)?);
-            }
-        }
-        Some(total.saturating_add(self.after_groups(rule, out, seen, depth)?))
-    }
-
     /// The least that the members cost that are missing to the least number, when `members` are or will be there.
     fn missing(&self, rule: &ObjectRule, optional: &[u32], members: u32, depth: u32) -> Option<u32> {
         if rule.max.is_some_and(|max| members > max) {

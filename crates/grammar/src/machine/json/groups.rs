@@ -75,8 +75,25 @@ impl JsonMachine {
         })
     }
 
+    /// From the end of a member to the end of an object with groups, whose members stand at `depth`.
+    pub(super) fn after_grouped(
+        &self,
+        rule: &ObjectRule,
+        seen: impl Fn(usize) -> bool,
+        out: &[u64],
+        depth: u32,
+    ) -> Option<u32> {
+        let mut total = self.program.spacing.bracket.least_at(depth - 1) + 1;
+        for (_, member) in rule.members.iter().enumerate().filter(|&(index, _)| !seen(index)) {
+            if member.required {
+                total = total.saturating_add(self.member(member, depth)?);
+            }
+        }
+        Some(total.saturating_add(self.after_groups(rule, out, seen, depth)?))
+    }
+
     /// The least that the members cost that groups still require, each with its comma.
-    pub(super) fn after_groups(
+    fn after_groups(
         &self,
         rule: &ObjectRule,
         out: &[u64],

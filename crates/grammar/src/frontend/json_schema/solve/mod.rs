@@ -4,6 +4,7 @@ mod ample;
 mod arrays;
 mod dead;
 mod distinct;
+mod groups;
 mod objects;
 mod scalars;
 
