@@ -199,6 +199,10 @@ pub(crate) struct SchemaArgs {
     #[arg(long, value_enum, default_value_t = FormatsArg::Assert)]
     pub(crate) formats: FormatsArg,
 
+    /// Generated members of objects that have `properties` and say nothing about other names.
+    #[arg(long, value_enum, default_value_t = UndeclaredArg::Omit)]
+    pub(crate) undeclared: UndeclaredArg,
+
     /// A document that the schema refers to, by its URI without fragment; give it once for each. Nothing is fetched.
     #[arg(
         long,
@@ -419,6 +423,14 @@ pub(crate) enum OrderArg {
 pub(crate) enum FormatsArg {
     Assert,
     Annotate,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum UndeclaredArg {
+    /// Only members that are declared, or that a keyword calls for.
+    Omit,
+    /// Any members, as JSON Schema has it.
+    Allow,
 }
 
 #[cfg(test)]

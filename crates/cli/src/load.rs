@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use formwork_engine::prompt::Shape;
 use formwork_engine::{Engine, EngineHandle, EngineOptions};
 use formwork_fields::{Definition, Format, TemplateOptions};
-use formwork_grammar::{Formats, Grammar, Guide, Layout, Limits, Order, Remotes, SchemaOptions};
+use formwork_grammar::{Formats, Grammar, Guide, Layout, Limits, Order, Remotes, SchemaOptions, Undeclared};
 use formwork_lm::ChatTemplate;
 use formwork_model::hub::{Hub, HubOptions, LocalModel, TerminalProgress};
 use formwork_model::template::{JinjaTemplate, PlainTemplate};
@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use crate::args::{
     DefinitionFormatArg, FormatsArg, LayoutArg, OrderArg, ProfileArg, SchemaArgs, ShapeArgs, TokenizerArgs,
+    UndeclaredArg,
 };
 
 /// What the output must match, read and parsed.
@@ -121,7 +122,11 @@ pub(crate) fn schema_options(profile: ProfileArg, args: &SchemaArgs) -> SchemaOp
         OrderArg::Declared => Order::Declared,
         OrderArg::Any => Order::Any,
     };
-    SchemaOptions { layout, order, formats, ..SchemaOptions::default() }
+    let undeclared = match args.undeclared {
+        UndeclaredArg::Omit => Undeclared::Omit,
+        UndeclaredArg::Allow => Undeclared::Allow,
+    };
+    SchemaOptions { layout, order, formats, undeclared, ..SchemaOptions::default() }
 }
 
 /// The documents that a schema may refer to.

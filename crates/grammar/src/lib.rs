@@ -52,7 +52,7 @@ mod warning;
 pub use byte_set::ByteSet;
 pub use constraint::Constraint;
 pub use error::GrammarError;
-pub use frontend::json_schema::{Formats, Layout, Order, Profile, Remotes, SchemaOptions};
+pub use frontend::json_schema::{Formats, Layout, Order, Profile, Remotes, SchemaOptions, Undeclared};
 pub use frontend::parts::{Part, Trigger};
 pub use frontend::tags::{StructuralTag, StructuralTags, TagContent};
 pub use grammar::{Grammar, Mismatch, Recognizer};

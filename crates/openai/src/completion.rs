@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::chat::{ChunkUsage, FinishReason};
 use crate::error::Problem;
 use crate::request::{Fields, Parameters, Place, StreamOptions, take_without_effect};
-use crate::{Format, RequestError, request};
+use crate::{Format, RequestError, Undeclared, request};
 
 /// The most prompts of a request.
 const MAX_PROMPTS: usize = 128;
@@ -32,6 +32,8 @@ pub struct CompletionRequest {
     pub stream: Option<StreamOptions>,
     /// What the outputs must look like, unless they are free text.
     pub format: Option<Format>,
+    /// Whether generated objects have members that their schema says nothing about. An extension.
+    pub undeclared: Undeclared,
 }
 
 /// What to go on from.
@@ -59,6 +61,7 @@ impl CompletionRequest {
             logprobs: fields.read("logprobs", |at| read_logprobs(&at))?,
             stream: request::read_stream(&mut fields)?,
             format: request::read_format(&mut fields)?,
+            undeclared: request::read_undeclared(&mut fields)?,
         };
         take_without_effect(&mut fields);
         request::check_neutral_completion(&mut fields)?;

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::Problem;
-use crate::request::{Fields, Place, read_format};
-use crate::{Format, RequestError};
+use crate::request::{Fields, Place, read_format, read_undeclared};
+use crate::{Format, RequestError, Undeclared};
 
 /// The most bytes of a text that is read against a grammar.
 const MAX_TEXT: usize = 64 << 10;
@@ -20,6 +20,8 @@ pub struct GrammarRequest {
     pub model: Option<String>,
     /// The constraint.
     pub format: Format,
+    /// Whether generated objects have members that their schema says nothing about. An extension.
+    pub undeclared: Undeclared,
     /// What is asked.
     pub task: GrammarTask,
 }
@@ -85,10 +87,11 @@ impl GrammarRequest {
         let mut fields = Fields::from_json(body)?;
         let model = fields.read("model", Place::string)?;
         let format = read_format(&mut fields)?;
+        let undeclared = read_undeclared(&mut fields)?;
         let task = task(&mut fields)?;
         fields.finish()?;
         let format = format.ok_or_else(|| RequestError::field("response_format", Problem::NoFormat))?;
-        Ok(Self { model, format, task })
+        Ok(Self { model, format, undeclared, task })
     }
 }
 

@@ -47,7 +47,7 @@ pub use grammar::{
 pub use models::{Model, ModelList};
 pub use request::{
     ChatMessage, ChatRequest, Dry, Format, Function, Parameters, Role, StreamOptions, StructuralTag,
-    StructuralTags, TagContent, TokenLimit, ToolCall, ToolSet,
+    StructuralTags, TagContent, TokenLimit, ToolCall, ToolSet, Undeclared,
 };
 pub use responses::{
     ContentPart, IncompleteDetails, InputItem, Item, OutputText, Response, ResponseError, ResponseEvent,

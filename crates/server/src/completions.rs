@@ -55,7 +55,8 @@ impl Started {
         options: &ServerOptions,
     ) -> Result<Self, ApiError> {
         let tokenizer = served.model.engine.tokenizer();
-        let constraint = request.format.as_ref().map(|format| served.constraint(format)).transpose()?;
+        let constraint = request.format.as_ref().map(|format| served.constraint(format, request.undeclared));
+        let constraint = constraint.transpose()?;
         let (mut echoes, mut generations) = (Vec::new(), Vec::new());
         for prompt in &request.prompts {
             let tokens = tokens(prompt, tokenizer)?;

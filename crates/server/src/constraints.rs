@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use formwork_grammar::{
     Constraint, Grammar, GrammarError, Limits, Part, SchemaOptions, StructuralTag, StructuralTags, TagContent,
 };
-use formwork_openai::Format;
+use formwork_openai::{Format, Undeclared};
 use formwork_vocab::Vocabulary;
 use serde_json::json;
 
@@ -25,6 +25,7 @@ pub(crate) struct Constraints {
 pub(crate) struct Key {
     kind: &'static str,
     source: String,
+    undeclared: Undeclared,
 }
 
 impl Constraints {
@@ -63,8 +64,9 @@ impl Constraints {
     /// Builds what all constraints of a vocabulary share, so that no request has to wait for it.
     pub(crate) fn prepare(&self, vocabulary: &Arc<Vocabulary>) {
         // A vocabulary that cannot spell an object has no constraints to prepare for.
-        let format = Format::JsonObject;
-        let _ = self.get(Key::of(&format), vocabulary, |limits| compile(&format, limits));
+        let (format, undeclared) = (Format::JsonObject, Undeclared::default());
+        let _ =
+            self.get(Key::of(&format, undeclared), vocabulary, |limits| compile(&format, undeclared, limits));
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<(Key, Constraint)>> {
@@ -74,7 +76,7 @@ impl Constraints {
 }
 
 impl Key {
-    pub(crate) fn of(format: &Format) -> Self {
+    pub(crate) fn of(format: &Format, undeclared: Undeclared) -> Self {
         let (kind, source) = match format {
             Format::JsonObject => ("object", String::new()),
             Format::JsonSchema { schema, .. } => ("schema", schema.to_string()),
@@ -83,12 +85,12 @@ impl Key {
             Format::Regex(pattern) => ("regex", pattern.clone()),
             Format::Choice(choices) => ("choice", json!(choices).to_string()),
         };
-        Self { kind, source }
+        Self { kind, source, undeclared }
     }
 
     /// The key of a whole answer.
-    pub(crate) fn answer(part: &Part) -> Self {
-        Self { kind: "answer", source: format!("{part:?}") }
+    pub(crate) fn answer(part: &Part, undeclared: Undeclared) -> Self {
+        Self { kind: "answer", source: format!("{part:?}"), undeclared }
     }
 }
 
@@ -101,8 +103,21 @@ fn touch(recent: &mut VecDeque<(Key, Constraint)>, key: &Key) -> Option<Constrai
     Some(constraint)
 }
 
-pub(crate) fn compile(format: &Format, limits: &Limits) -> Result<Grammar, GrammarError> {
-    let options = SchemaOptions::default();
+/// How schemas are read.
+fn options(undeclared: Undeclared) -> SchemaOptions {
+    let undeclared = match undeclared {
+        Undeclared::Omit => formwork_grammar::Undeclared::Omit,
+        Undeclared::Allow => formwork_grammar::Undeclared::Allow,
+    };
+    SchemaOptions { undeclared, ..SchemaOptions::default() }
+}
+
+pub(crate) fn compile(
+    format: &Format,
+    undeclared: Undeclared,
+    limits: &Limits,
+) -> Result<Grammar, GrammarError> {
+    let options = options(undeclared);
     match format {
         Format::JsonObject => Grammar::json_schema(&json!({"type": "object"}), &options, limits),
         Format::JsonSchema { schema, .. } => Grammar::json_schema(schema, &options, limits),
@@ -114,8 +129,12 @@ pub(crate) fn compile(format: &Format, limits: &Limits) -> Result<Grammar, Gramm
 }
 
 /// Compiles a whole answer.
-pub(crate) fn compile_part(part: &Part, limits: &Limits) -> Result<Grammar, GrammarError> {
-    Grammar::of_parts(part, &SchemaOptions::default(), limits)
+pub(crate) fn compile_part(
+    part: &Part,
+    undeclared: Undeclared,
+    limits: &Limits,
+) -> Result<Grammar, GrammarError> {
+    Grammar::of_parts(part, &options(undeclared), limits)
 }
 
 pub(crate) fn structural_tags(tags: &formwork_openai::StructuralTags) -> StructuralTags {
@@ -148,8 +167,10 @@ mod tests {
         let tokens = vec![Token { bytes: vec![b'a'], kind: TokenKind::Text }];
         let vocabulary = Arc::new(Vocabulary::new(tokens, vec![]).unwrap());
         let constraints = Constraints::new(2, Limits::default());
-        let get =
-            |format: &Format| constraints.get(Key::of(format), &vocabulary, |limits| compile(format, limits));
+        let omit = Undeclared::Omit;
+        let get = |format: &Format| {
+            constraints.get(Key::of(format, omit), &vocabulary, |limits| compile(format, omit, limits))
+        };
         for pattern in ["a", "b", "a", "c"] {
             get(&Format::Regex(pattern.to_owned())).unwrap();
         }

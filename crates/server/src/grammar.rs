@@ -7,7 +7,7 @@ use axum::extract::State;
 use formwork_grammar::{Constraint, Grammar, GrammarError, Warning};
 use formwork_openai::{
     Format, GrammarCheck, GrammarExplanation, GrammarNote, GrammarProblem, GrammarRequest, GrammarSamples,
-    GrammarTask,
+    GrammarTask, Undeclared,
 };
 use formwork_vocab::Tokenizer;
 
@@ -88,6 +88,7 @@ struct Subject {
     app: App,
     served: Option<Arc<Served>>,
     format: Format,
+    undeclared: Undeclared,
     task: GrammarTask,
 }
 
@@ -104,17 +105,20 @@ impl Subject {
             Some(name) => Some(app.model(name).await?),
             None => None,
         };
-        Ok(Self { app: app.clone(), served, format: request.format, task: request.task })
+        let GrammarRequest { format, undeclared, task, .. } = request;
+        Ok(Self { app: app.clone(), served, format, undeclared, task })
     }
 
     fn compile(&self) -> Result<Compiled, GrammarError> {
         let Some(served) = &self.served else {
-            let grammar = constraints::compile(&self.format, &self.app.options().grammar_limits)?;
+            let grammar =
+                constraints::compile(&self.format, self.undeclared, &self.app.options().grammar_limits)?;
             return Ok(Compiled { grammar, tokens: None });
         };
         let tokenizer = served.model.engine.tokenizer();
-        let constraint = served.constraints.get(Key::of(&self.format), tokenizer.vocabulary(), |limits| {
-            constraints::compile(&self.format, limits)
+        let key = Key::of(&self.format, self.undeclared);
+        let constraint = served.constraints.get(key, tokenizer.vocabulary(), |limits| {
+            constraints::compile(&self.format, self.undeclared, limits)
         })?;
         let grammar = constraint.grammar().clone();
         Ok(Compiled { grammar, tokens: Some((constraint, Arc::clone(tokenizer))) })

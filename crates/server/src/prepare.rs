@@ -8,7 +8,7 @@ use formwork_engine::prompt::{self, Shape};
 use formwork_engine::{Dry, OnBudget, Penalties, Reasoning, Request, RequestError, Sampling};
 use formwork_grammar::{Constraint, Part};
 use formwork_lm::{ChatInput, Message};
-use formwork_openai::{ChatMessage, ChatRequest, Format, Parameters};
+use formwork_openai::{ChatMessage, ChatRequest, Format, Parameters, Undeclared};
 use formwork_vocab::TokenId;
 use formwork_vocab::tokenizer::EncodeOptions;
 use serde_json::{Value, json};
@@ -61,10 +61,10 @@ impl Served {
         }
         let content = chat.format.as_ref().map_or(Content::Free, |format| Content::Shaped(part(format)));
         let mut unsupported = Vec::new();
-        let constraint = match self.answer_constraint(chat.format.as_ref(), &content, &tools, thoughts) {
+        let constraint = match self.answer_constraint(chat, &content, &tools, thoughts) {
             Err(error) if chat.tools.any_object && error.is_of_tool() => {
-                unsupported = self.loosen(&mut tools);
-                self.answer_constraint(chat.format.as_ref(), &content, &tools, thoughts)?
+                unsupported = self.loosen(&mut tools, chat.undeclared);
+                self.answer_constraint(chat, &content, &tools, thoughts)?
             }
             constraint => constraint?,
         };
@@ -90,48 +90,52 @@ impl Served {
     /// The constraint of a whole answer, if there is one.
     fn answer_constraint(
         &self,
-        format: Option<&Format>,
+        chat: &ChatRequest,
         content: &Content,
         tools: &Tools,
         thoughts: Thoughts,
     ) -> Result<Option<Constraint>, ApiError> {
+        let (format, undeclared) = (chat.format.as_ref(), chat.undeclared);
         if tools.tools.is_empty() && self.format.is_plain(thoughts) {
-            return format.map(|format| self.constraint(format)).transpose();
+            return format.map(|format| self.constraint(format, undeclared)).transpose();
         }
         let Some(part) = self.format.answer(content, tools, thoughts) else { return Ok(None) };
-        let compiled = self
-            .constraints
-            .get(Key::answer(&part), self.vocabulary(), |limits| constraints::compile_part(&part, limits));
-        compiled.map(Some).map_err(|source| match (self.faulty(tools).into_iter().next(), format) {
-            (Some((tool, source)), _) => Kind::Tool { name: tool.name, place: tool.place, source }.into(),
-            (None, Some(format)) => match self.constraint(format) {
-                Err(error) => error,
-                Ok(_) => Kind::Constraint { field: format.field(), source }.into(),
-            },
-            (None, None) => Kind::Constraint { field: "tools", source }.into(),
+        let compiled = self.constraints.get(Key::answer(&part, undeclared), self.vocabulary(), |limits| {
+            constraints::compile_part(&part, undeclared, limits)
+        });
+        compiled.map(Some).map_err(|source| {
+            match (self.faulty(tools, undeclared).into_iter().next(), format) {
+                (Some((tool, source)), _) => Kind::Tool { name: tool.name, place: tool.place, source }.into(),
+                (None, Some(format)) => match self.constraint(format, undeclared) {
+                    Err(error) => error,
+                    Ok(_) => Kind::Constraint { field: format.field(), source }.into(),
+                },
+                (None, None) => Kind::Constraint { field: "tools", source }.into(),
+            }
         })
     }
 
     /// The constraint of a format alone.
-    pub(crate) fn constraint(&self, format: &Format) -> Result<Constraint, ApiError> {
-        let compile = |limits: &_| constraints::compile(format, limits);
-        let compiled = self.constraints.get(Key::of(format), self.vocabulary(), compile);
+    pub(crate) fn constraint(&self, format: &Format, undeclared: Undeclared) -> Result<Constraint, ApiError> {
+        let compile = |limits: &_| constraints::compile(format, undeclared, limits);
+        let compiled = self.constraints.get(Key::of(format, undeclared), self.vocabulary(), compile);
         compiled.map_err(|source| Kind::Constraint { field: format.field(), source }.into())
     }
 
     /// The tools whose schemas do not compile by themselves.
-    fn faulty(&self, tools: &Tools) -> Vec<(Tool, formwork_grammar::GrammarError)> {
+    fn faulty(&self, tools: &Tools, undeclared: Undeclared) -> Vec<(Tool, formwork_grammar::GrammarError)> {
         let check = |tool: &Tool| {
-            let error =
-                constraints::compile_part(&Part::Json(tool.parameters.clone()), self.constraints.limits());
+            let part = Part::Json(tool.parameters.clone());
+            let error = constraints::compile_part(&part, undeclared, self.constraints.limits());
             error.err().map(|error| (tool.clone(), error))
         };
         tools.tools.iter().filter_map(check).collect()
     }
 
     /// Has the tools whose schemas do not compile take any object; their names.
-    fn loosen(&self, tools: &mut Tools) -> Vec<String> {
-        let faulty: Vec<String> = self.faulty(tools).into_iter().map(|(tool, _)| tool.name).collect();
+    fn loosen(&self, tools: &mut Tools, undeclared: Undeclared) -> Vec<String> {
+        let faulty: Vec<String> =
+            self.faulty(tools, undeclared).into_iter().map(|(tool, _)| tool.name).collect();
         for tool in tools.tools.iter_mut().filter(|tool| faulty.contains(&tool.name)) {
             tool.parameters = json!({ "type": "object" });
         }

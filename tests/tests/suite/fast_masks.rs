@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use formwork_grammar::{Constraint, Grammar, Layout, Limits, Matcher, Order, Profile, SchemaOptions};
+use formwork_grammar::{
+    Constraint, Grammar, Layout, Limits, Matcher, Order, Profile, SchemaOptions, Undeclared,
+};
 use formwork_model::{Model, OpenOptions};
 use formwork_tests::random::Random;
 use formwork_vocab::{Token, TokenId, TokenKind, Vocabulary};
@@ -192,6 +194,7 @@ fn options(random: &mut Random) -> SchemaOptions {
         profile: *random.pick(&[Profile::Generate, Profile::Accept]),
         layout: *random.pick(&[Layout::Spaced, Layout::Compact, Layout::Pretty, Layout::Flexible]),
         order: *random.pick(&[Order::Declared, Order::Any]),
+        undeclared: *random.pick(&[Undeclared::Allow, Undeclared::Omit]),
         ..SchemaOptions::default()
     }
 }

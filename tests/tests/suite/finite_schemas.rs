@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use formwork_grammar::{Constraint, Grammar, GrammarError, Layout, Limits, Order, Profile, SchemaOptions};
+use formwork_grammar::{
+    Constraint, Grammar, GrammarError, Layout, Limits, Order, Profile, SchemaOptions, Undeclared,
+};
 use formwork_model::{Model, OpenOptions};
 use formwork_tests::random::{self, Random, schema};
 use formwork_tests::reference::finite::{self, Position, Reference};
@@ -18,6 +20,7 @@ fn options(random: &mut Random) -> SchemaOptions {
         profile: *random.pick(&[Profile::Generate, Profile::Accept]),
         layout: *random.pick(&[Layout::Spaced, Layout::Compact, Layout::Pretty, Layout::Flexible]),
         order: *random.pick(&[Order::Declared, Order::Any]),
+        undeclared: Undeclared::Allow,
         ..SchemaOptions::default()
     }
 }

@@ -12,6 +12,7 @@ use formwork_grammar::Limits;
 use super::{output, progress_bar};
 use crate::args::{
     BenchMasksArgs, FormatsArg, IsolateArg, LayoutArg, OrderArg, ProfileArg, SchemaArgs, TextArg,
+    UndeclaredArg,
 };
 use crate::load;
 
@@ -30,8 +31,13 @@ pub(super) fn masks(args: &BenchMasksArgs, json_path: Option<&Path>) -> Result<b
         IsolateArg::Test => Isolation::Test,
         IsolateArg::Schema => Isolation::Schema,
     };
-    let schema =
-        SchemaArgs { layout, order: OrderArg::Declared, formats: FormatsArg::Assert, remote: Vec::new() };
+    let schema = SchemaArgs {
+        layout,
+        order: OrderArg::Declared,
+        formats: FormatsArg::Assert,
+        undeclared: UndeclaredArg::Omit,
+        remote: Vec::new(),
+    };
     let options = load::schema_options(args.profile, &schema);
     let engine = Formwork::new(&tokenizer, Settings { options, limits: Limits::default(), isolation })?;
     // Made before the run, which may take long.

@@ -40,6 +40,26 @@ impl Format {
     }
 }
 
+/// Generated members of objects whose schema has `properties` and says nothing about other names.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Undeclared {
+    /// Only those that are declared, or that a keyword calls for.
+    #[default]
+    Omit,
+    /// Any, as JSON Schema has it.
+    Allow,
+}
+
+/// Reads `undeclared`, an extension.
+pub(crate) fn read_undeclared(fields: &mut Fields) -> Result<Undeclared, RequestError> {
+    let known = |name: &str| match name {
+        "omit" => Some(Undeclared::Omit),
+        "allow" => Some(Undeclared::Allow),
+        _ => None,
+    };
+    Ok(fields.read("undeclared", |at| at.one_of(known, "omit and allow"))?.unwrap_or_default())
+}
+
 /// Reads whichever of the format's fields the request has; at most one.
 pub(crate) fn read(fields: &mut Fields) -> Result<Option<Format>, RequestError> {
     type Reader = fn(Place) -> Result<Option<Format>, RequestError>;

@@ -11,8 +11,8 @@ mod tools;
 use serde_json::{Map, Value};
 
 pub(crate) use fields::{Fields, Place};
-pub use format::Format;
-pub(crate) use format::{read as read_format, read_json_schema};
+pub use format::{Format, Undeclared};
+pub(crate) use format::{read as read_format, read_json_schema, read_undeclared};
 pub(crate) use message::read_content;
 pub use message::{ChatMessage, Role, ToolCall};
 pub(crate) use parameters::read_stream;
@@ -52,6 +52,8 @@ pub struct ChatRequest {
     pub tools: ToolSet,
     /// What the output must look like, unless it is free text.
     pub format: Option<Format>,
+    /// Whether generated objects have members that their schema says nothing about. An extension.
+    pub undeclared: Undeclared,
     /// Whether the prompt tells the model about `format`. An extension; true unless the request says otherwise.
     pub schema_in_prompt: bool,
     /// Further variables for the chat template. An extension.
@@ -90,6 +92,7 @@ impl ChatRequest {
             logprobs: parameters::read_logprobs(&mut fields)?,
             tools: tools::read(&mut fields, ToolForm::Nested)?,
             format: format::read(&mut fields)?,
+            undeclared: format::read_undeclared(&mut fields)?,
             schema_in_prompt: fields.take("schema_in_prompt").map(Place::bool).transpose()?.unwrap_or(true),
             chat_template_kwargs: read_template_variables(&mut fields)?,
         };

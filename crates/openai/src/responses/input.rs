@@ -3,7 +3,7 @@ use serde_json::{Map, Value, json};
 use crate::error::Problem;
 use crate::request::{
     ChatMessage, Fields, Parameters, Place, Role, TokenLimit, ToolCall, ToolForm, add_effort, read_content,
-    read_json_schema, read_tools, take_without_effect,
+    read_json_schema, read_tools, read_undeclared, take_without_effect,
 };
 use crate::{ChatRequest, Format, RequestError, StreamOptions};
 
@@ -71,6 +71,7 @@ impl ResponseRequest {
             logprobs: None,
             tools: read_tools(&mut fields, ToolForm::Flat)?,
             format: fields.read("text", read_text)?.flatten(),
+            undeclared: read_undeclared(&mut fields)?,
             schema_in_prompt: fields.read("schema_in_prompt", Place::bool)?.unwrap_or(true),
             chat_template_kwargs: variables,
         };

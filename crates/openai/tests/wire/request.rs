@@ -1,4 +1,4 @@
-use formwork_openai::{ChatRequest, Format, Role, StreamOptions, TagContent, TokenLimit};
+use formwork_openai::{ChatRequest, Format, Role, StreamOptions, TagContent, TokenLimit, Undeclared};
 use serde_json::{Value, json};
 
 /// A minimal request with `fields` besides.
@@ -32,6 +32,7 @@ fn everything_supported_is_read() {
         "stream": true, "stream_options": {"include_usage": true},
         "max_completion_tokens": 7, "max_tokens": 7, "temperature": 0.5, "top_p": 1, "top_k": 40, "min_p": 0.05,
         "seed": -1, "stop": ["x", "y"], "guided_regex": "a+", "schema_in_prompt": false,
+        "undeclared": "allow",
         "chat_template_kwargs": {"enable_thinking": false, "nothing": null},
     }));
     assert_eq!(request.model, "m");
@@ -48,6 +49,7 @@ fn everything_supported_is_read() {
     assert_eq!(request.parameters.stop, ["x", "y"]);
     assert_eq!(request.format, Some(Format::Regex("a+".to_owned())));
     assert!(!request.schema_in_prompt);
+    assert_eq!(request.undeclared, Undeclared::Allow);
     assert_eq!(request.chat_template_kwargs["nothing"], Value::Null);
 }
 
@@ -62,7 +64,7 @@ fn null_is_absent_and_neutral_values_ask_for_nothing() {
         json!({"tool_choice": "none", "modalities": ["text"], "verbosity": "medium"}),
         json!({"user": "u", "metadata": {"k": "v"}, "store": true, "service_tier": "flex"}),
         json!({"safety_identifier": "s", "prompt_cache_key": "p"}),
-        json!({"schema_in_prompt": true, "chat_template_kwargs": {}}),
+        json!({"schema_in_prompt": true, "undeclared": "omit", "chat_template_kwargs": {}}),
     ] {
         assert_eq!(read(&fields), plain, "{fields}");
     }

@@ -100,6 +100,10 @@ pub(super) struct ObjectKeywords {
     pub(super) some_unevaluated: Option<AtomId>,
     /// The languages that all names must be in.
     pub(super) names: Vec<ExprId>,
+    /// Whether there are `properties`, even none.
+    pub(super) declares: bool,
+    /// Whether a keyword speaks about the members that `properties` does not declare.
+    pub(super) speaks_of_others: bool,
     /// Names that are treated as declared, so that each is told apart: those that a finite `propertyNames` lists.
     pub(super) mentioned: Vec<String>,
     /// Of each, some member must exist: what the negations of the keywords above say.

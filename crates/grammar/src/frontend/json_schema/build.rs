@@ -12,7 +12,7 @@ use super::child_pointer;
 use super::conjoin::{Conjunction, StringSet, conjoin};
 use super::document::Document;
 use super::groups::{Alternatives, Group};
-use super::options::{Order, SchemaOptions};
+use super::options::{Order, SchemaOptions, Undeclared};
 use super::read::{Atoms, Strings};
 use crate::Warning;
 use crate::error::GrammarError;
@@ -89,6 +89,8 @@ pub(super) struct DraftObject {
     pub(super) others: Vec<Vec<Way>>,
     /// The index of the language that gives the labels.
     pub(super) labels: Option<u32>,
+    /// Whether undeclared members are left out: see [`Undeclared`](super::options::Undeclared).
+    pub(super) omits: bool,
     pub(super) obligations: u8,
     pub(super) min: u32,
     pub(super) min_pointer: String,
@@ -107,6 +109,7 @@ pub(super) struct DraftGroup {
 pub(super) struct Builder<'a> {
     pub(super) atoms: Atoms<'a>,
     order: Order,
+    undeclared: Undeclared,
     pub(super) limits: &'a Limits,
     pub(super) draft: Draft,
     ids: FxHashMap<NodeKey, NodeId>,
@@ -135,6 +138,7 @@ impl<'a> Builder<'a> {
         Self {
             atoms: Atoms::new(document, options.formats, ledger),
             order: options.order,
+            undeclared: options.undeclared,
             limits,
             draft: Draft::default(),
             ids: FxHashMap::default(),
@@ -186,6 +190,12 @@ impl<'a> Builder<'a> {
     pub(super) fn finish(self) -> (Draft, Strings, Vec<Warning>) {
         let (strings, warnings) = self.atoms.finish();
         (self.draft, strings, warnings)
+    }
+
+    /// Whether objects that say nothing about undeclared members are to have none. Probes are about all values that a
+    /// schema allows, so that exactly one branch of a `oneOf` holds for each value that is left.
+    pub(super) fn omits_undeclared(&self) -> bool {
+        self.undeclared == Undeclared::Omit && !self.probing
     }
 
     /// Charges steps that take a look at an atom each, or at a member.

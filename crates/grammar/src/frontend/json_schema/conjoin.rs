@@ -56,6 +56,8 @@ pub(super) struct ObjectSets {
     /// What all names must be.
     pub(super) names: ExprId,
     pub(super) some: Vec<SomeMember>,
+    /// Whether some names are declared and nothing is said about all others.
+    pub(super) silent: bool,
     pub(super) min: u32,
     /// Where the largest `minProperties` stands.
     pub(super) min_pointer: String,
@@ -340,6 +342,7 @@ fn conjoin_objects(
         scopes,
         names,
         some: objects().flat_map(|object| object.some.iter().cloned()).chain(some).collect(),
+        silent: objects().any(|object| object.declares) && !objects().any(|object| object.speaks_of_others),
         min: least.map_or(0, |object| object.min),
         min_pointer: least.map(|object| object.min_pointer.clone()).unwrap_or_default(),
         max: objects().filter_map(|object| object.max).min(),

@@ -127,7 +127,18 @@ impl Builder<'_> {
         let obligations = (1u8 << sets.some.len()) - 1;
         let min_pointer = sets.min_pointer.clone();
         let groups = self.groups(sets, groups)?;
-        Ok(DraftObject { members, others, labels, obligations, min, min_pointer, max: sets.max, groups })
+        let omits = self.omits_undeclared() && sets.silent && sets.some.is_empty();
+        Ok(DraftObject {
+            members,
+            others,
+            labels,
+            omits,
+            obligations,
+            min,
+            min_pointer,
+            max: sets.max,
+            groups,
+        })
     }
 
     /// What the members of each group are, by alternative.

@@ -67,7 +67,7 @@ use rustc_hash::FxHashMap;
 use solve::Solved;
 
 pub use document::Remotes;
-pub use options::{Formats, Layout, Order, Profile, SchemaOptions};
+pub use options::{Formats, Layout, Order, Profile, SchemaOptions, Undeclared};
 
 use crate::Warning;
 use crate::error::{GrammarError, Kind, SchemaProblem};

@@ -8,8 +8,13 @@ use super::{Problem, child_pointer};
 
 impl Atoms<'_> {
     pub(super) fn read_object(&mut self, atom: &mut Atom, keyword: &Keyword<'_>) -> Result<(), Problem> {
+        atom.object.speaks_of_others |= matches!(
+            keyword.name,
+            "additionalProperties" | "patternProperties" | "propertyNames" | "unevaluatedProperties"
+        );
         match keyword.name {
             "properties" => {
+                atom.object.declares = true;
                 for (name, member) in members(keyword)? {
                     let place = self.at(&child_pointer(&keyword.pointer, name));
                     atom.object.properties.push((name.clone(), place));

@@ -12,6 +12,8 @@ pub struct SchemaOptions {
     pub order: Order,
     /// Whether `format` is enforced.
     pub formats: Formats,
+    /// Whether objects may have members that their schema says nothing about.
+    pub undeclared: Undeclared,
 }
 
 impl SchemaOptions {
@@ -23,6 +25,7 @@ impl SchemaOptions {
             layout: Layout::Flexible,
             order: Order::Any,
             formats: Formats::Assert,
+            undeclared: Undeclared::Allow,
         }
     }
 }
@@ -65,6 +68,20 @@ pub enum Order {
     Declared,
     /// Any order.
     Any,
+}
+
+/// Members that an object's schema neither declares nor speaks about in another way.
+///
+/// A schema speaks about them with `additionalProperties`, `patternProperties`, `propertyNames` or
+/// `unevaluatedProperties`, whatever these say, and if it has no `properties` at all.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Undeclared {
+    /// They are left out, unless `minProperties` or a negation cannot be met without them. What is left is still
+    /// valid.
+    #[default]
+    Omit,
+    /// They may be there, as JSON Schema has it.
+    Allow,
 }
 
 /// What `format` means.

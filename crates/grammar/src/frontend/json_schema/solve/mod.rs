@@ -68,7 +68,7 @@ pub(super) fn solve(
         let place = first.and_then(|atom| strings.places.get(atom)).cloned().unwrap_or_default();
         solver.add_scalars(node, &mut strings).map_err(|error| error.at(&place))?;
     }
-    solver.find_costs(&draft)?;
+    solver.find_costs(&mut draft)?;
     if solver.cost(root).is_none() {
         let atoms = &draft.nodes[solver.innermost(&draft, root) as usize].atoms;
         let places = atoms.iter().filter_map(|atom| strings.places.get(atom).cloned());
@@ -115,6 +115,8 @@ fn types(node: &Node) -> Types {
     ];
     present.iter().filter(|(present, _)| *present).fold(Types::NONE, |all, &(_, one)| all | one)
 }
+/// How many times objects get undeclared members back, one after the other. Then all do that have no value without.
+const REOPENINGS: usize = 16;
 
 /// The nodes that some text leads to.
 fn reached(program: &JsonProgram) -> FxHashSet<NodeId> {
@@ -167,9 +169,34 @@ impl Solver<'_> {
         self.limits.states.saturating_mul(LANGUAGES)
     }
 
+    /// The least fixpoint of the costs, where undeclared members are left out of as many objects as possible.
+    ///
+    /// Objects that have no value without them get them back, first those that have one at once with them. What is
+    /// satisfied with undeclared members everywhere is satisfied in the end: of the values that are left out, one that
+    /// nests least would be of an object that gets them back.
+    fn find_costs(&mut self, draft: &mut Draft) -> Result<(), GrammarError> {
+        for round in 0..=REOPENINGS {
+            self.settle_costs(draft)?;
+            let mut changed = false;
+            let objects = draft.nodes.iter_mut().flat_map(|node| &mut node.objects);
+            for object in objects.filter(|object| object.omits) {
+                if self.object_cost(object).is_none() {
+                    object.omits = false;
+                    let opened = round == REOPENINGS || !self.object_cost(object).is_none();
+                    object.omits = !opened;
+                    changed |= opened;
+                }
+            }
+            if !changed {
+                return Ok(());
+            }
+        }
+        self.settle_costs(draft)
+    }
+
     /// The least fixpoint of the costs: rounds over all nodes until none gets cheaper. Children mostly come after their
     /// parents, so a round runs backwards and few are needed.
-    fn find_costs(&mut self, draft: &Draft) -> Result<(), GrammarError> {
+    fn settle_costs(&mut self, draft: &Draft) -> Result<(), GrammarError> {
         loop {
             let mut changed = false;
             for (id, node) in draft.nodes.iter().enumerate().rev() {

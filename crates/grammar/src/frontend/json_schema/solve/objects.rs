@@ -5,7 +5,7 @@ use crate::error::{GrammarError, SchemaProblem};
 use crate::frontend::json_schema::Problem;
 use crate::frontend::json_schema::build::DraftObject;
 use crate::machine::json::cost::Cost;
-use crate::machine::json::program::{Member, NodeId, ObjectRule};
+use crate::machine::json::program::{Member, NodeId, ObjectRule, Way};
 use crate::machine::json::shortest_spelling;
 use crate::machine::json::trie::Trie;
 
@@ -68,7 +68,7 @@ impl Solver<'_> {
     /// The cheapest undeclared member that meets some obligations.
     pub(super) fn cheapest_other(&self, object: &DraftObject, meeting: u8) -> Cost {
         let mut cost = Cost::NONE;
-        for (label, ways) in object.others.iter().enumerate() {
+        for (label, ways) in others(object).iter().enumerate() {
             let ways = ways.iter().filter(|way| way.unmet(meeting) == 0 && !self.cost(way.node).is_none());
             let mut ways = ways.peekable();
             if ways.peek().is_none() {
@@ -94,7 +94,7 @@ impl Solver<'_> {
     }
 
     pub(super) fn is_open(&self, object: &DraftObject) -> bool {
-        object.others.iter().flatten().any(|way| !self.cost(way.node).is_none())
+        others(object).iter().flatten().any(|way| !self.cost(way.node).is_none())
     }
 
     /// The least cost of some members that are not required.
@@ -131,7 +131,11 @@ impl Solver<'_> {
 
     pub(super) fn object(&mut self, object: &DraftObject) -> Result<ObjectRule, GrammarError> {
         let possible = |node: NodeId| Some(node).filter(|&node| !self.cost(node).is_none());
-        let others: Vec<_> = object.others.iter().map(|ways| self.possible(ways)).collect();
+        let (others, labels) = if object.omits {
+            (vec![Vec::new()], None)
+        } else {
+            (object.others.iter().map(|ways| self.possible(ways)).collect::<Vec<_>>(), object.labels)
+        };
         if object.min > 1 && others.iter().any(|ways| !ways.is_empty()) {
             let reason = "more than one is supported only where all names are declared";
             let problem = SchemaProblem::UnsupportedForm { reason };
@@ -159,7 +163,7 @@ impl Solver<'_> {
         }
         self.ledger.note(8 * (names.len() + members.len()));
         self.ledger.hold(64 * names.len() + size_of::<Member>() * members.len() + 256)?;
-        let DraftObject { labels, obligations, min, max, .. } = *object;
+        let DraftObject { obligations, min, max, .. } = *object;
         let next_required = Vec::new();
         let mut rule = ObjectRule {
             members,
@@ -176,6 +180,11 @@ impl Solver<'_> {
         rule.require();
         Ok(rule)
     }
+}
+
+/// What undeclared members are, by label.
+fn others(object: &DraftObject) -> &[Vec<Way>] {
+    if object.omits { &[] } else { &object.others }
 }
 
 fn names(object: &DraftObject) -> Trie {

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::tables::check;
 use super::{machine, run};
-use crate::frontend::json_schema::{Formats, SchemaOptions};
+use crate::frontend::json_schema::{Formats, SchemaOptions, Undeclared};
 use crate::machine::{Config, Machine};
 
 fn generate() -> SchemaOptions {
@@ -258,7 +258,8 @@ fn what_may_come_next_is_said_in_words() {
         },
         "required": ["name"]
     });
-    let mut machine = machine(&schema, generate()).unwrap();
+    let mut machine =
+        machine(&schema, SchemaOptions { undeclared: Undeclared::Allow, ..generate() }).unwrap();
     let mut at = |text: &str| {
         let (config, _) = run(&mut machine, text.as_bytes());
         let following = (0..=u8::MAX).filter(|&byte| machine.step(config, byte) != Config::DEAD).collect();

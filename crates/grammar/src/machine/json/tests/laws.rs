@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{close, machine, run};
-use crate::frontend::json_schema::{Layout, Order, Profile, SchemaOptions};
+use crate::frontend::json_schema::{Layout, Order, Profile, SchemaOptions, Undeclared};
 use crate::machine::{Config, Machine};
 
 fn options() -> impl Strategy<Value = SchemaOptions> {
@@ -16,10 +16,12 @@ fn options() -> impl Strategy<Value = SchemaOptions> {
         Just(Layout::Flexible)
     ];
     let order = prop_oneof![Just(Order::Declared), Just(Order::Any)];
-    (profile, layout, order).prop_map(|(profile, layout, order)| SchemaOptions {
+    let undeclared = prop_oneof![Just(Undeclared::Omit), Just(Undeclared::Allow)];
+    (profile, layout, order, undeclared).prop_map(|(profile, layout, order, undeclared)| SchemaOptions {
         profile,
         layout,
         order,
+        undeclared,
         ..SchemaOptions::default()
     })
 }
@@ -104,7 +106,9 @@ fn schema() -> impl Strategy<Value = Value> {
                 if let Some(max) = max {
                     schema["maxProperties"] = max.into();
                 }
-                if let Some(rest) = rest {
+                if rest == Some(json!(true)) {
+                    schema["minProperties"] = min.into();
+                } else if let Some(rest) = rest {
                     schema["additionalProperties"] = rest;
                     schema["minProperties"] = min.min(1).into();
                 } else {

@@ -11,6 +11,7 @@ mod llama;
 mod oracle;
 mod suites;
 mod tables;
+mod undeclared;
 mod unique;
 
 use serde_json::Value;
