@@ -228,6 +228,15 @@ impl Atom {
             && !self.refusals.iter().any(|refusal| refusal.types.has(Types::OBJECT))
     }
 
+    /// The member that it asks for, if it asks for nothing else of objects.
+    pub(super) fn asks_for_one_member(&self) -> Option<&SomeMember> {
+        let [some] = self.object.some.as_slice() else { return None };
+        let rest = ObjectKeywords { some: Vec::new(), ..self.object.clone() };
+        let refused = self.refusals.iter().any(|refusal| refusal.types.has(Types::OBJECT));
+        let alone = rest.is_any() && self.scalars.is_none() && self.all.is_empty() && self.any.is_empty();
+        (alone && !refused && self.types.has(Types::OBJECT)).then_some(some)
+    }
+
     /// Whether it says something of objects by names of members only, apart from what holds beside it.
     pub(super) fn says_only_of_members(&self) -> bool {
         let rest = Self { all: Vec::new(), any: Vec::new(), ..self.clone() };

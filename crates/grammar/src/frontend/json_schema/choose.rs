@@ -82,7 +82,7 @@ impl Builder<'_> {
         let mut done = Vec::new();
         let mut open = vec![start];
         while let Some(mut partial) = open.pop() {
-            let Some(choice) = partial.choices.pop_front() else {
+            let Some(choice) = self.next_choice(&mut partial)? else {
                 done.push(partial.conjunction);
                 continue;
             };
@@ -90,15 +90,9 @@ impl Builder<'_> {
                 ChoiceKind::One(pointer) if !self.probing => Some(pointer),
                 _ => None,
             };
-            let possible = match self.possible(&choice, &partial)? {
-                Possible::Held if exclusive.is_none() => {
-                    partial.choices.extend(choice.left(&partial, 0));
-                    open.push(partial);
-                    continue;
-                }
-                Possible::Held => choice.branches.iter().map(|id| partial.conjunction.contains(id)).collect(),
-                Possible::Any => vec![true; choice.branches.len()],
-            };
+            // Of an exclusive choice a branch may hold already: then it is the one.
+            let held = choice.branches.iter().any(|branch| partial.conjunction.contains(branch));
+            let possible = |branch: AtomId, open: &Open| !held || open.conjunction.contains(&branch);
             self.spend(4 + partial.conjunction.len() + choice.branches.len())?;
             if let Some(pointer) = exclusive {
                 self.drop_free_types(&choice.branches, &mut partial)?;
@@ -110,7 +104,10 @@ impl Builder<'_> {
                     open.push(none);
                 }
             }
-            for (at, &branch) in choice.branches.iter().enumerate().rev().filter(|&(at, _)| possible[at]) {
+            for (at, &branch) in choice.branches.iter().enumerate().rev() {
+                if !possible(branch, &partial) {
+                    continue;
+                }
                 if !self.probing && self.draft.tried.insert((node, branch)) {
                     self.atoms.ledger.hold(32)?;
                 }
@@ -133,18 +130,30 @@ impl Builder<'_> {
         Ok(done)
     }
 
-    /// Which branches of a choice are to be tried.
-    fn possible(&mut self, choice: &Choice, open: &Open) -> Result<Possible, GrammarError> {
-        if choice.branches.iter().any(|branch| open.conjunction.contains(branch)) {
-            return Ok(Possible::Held);
-        }
-        if !choice.counts(open) && !matches!(choice.kind, ChoiceKind::One(_)) {
-            let implied = self.atoms.implied(open, &choice.branches)?;
-            if implied {
-                return Ok(Possible::Held);
+    /// The next choice of a conjunction that is not made by what holds already.
+    fn next_choice(&mut self, open: &mut Open) -> Result<Option<Choice>, GrammarError> {
+        let mut facts = None;
+        while let Some(choice) = open.choices.pop_front() {
+            if matches!(choice.kind, ChoiceKind::One(_)) && !self.probing {
+                return Ok(Some(choice));
             }
+            self.atoms.ledger.spend(4 + choice.branches.len() * (1 + open.conjunction.len() / 64))?;
+            if choice.branches.iter().any(|branch| open.conjunction.contains(branch)) {
+                open.choices.extend(choice.left(open, 0));
+                continue;
+            }
+            if open.types == Types::OBJECT && !choice.counts(open) && choice.kind != ChoiceKind::Optional {
+                let known = match &mut facts {
+                    Some(known) => known,
+                    none => none.insert(self.atoms.facts(open)?),
+                };
+                if self.atoms.implied(known, &choice.branches)? {
+                    continue;
+                }
+            }
+            return Ok(Some(choice));
         }
-        Ok(Possible::Any)
+        Ok(None)
     }
 
     /// Has the branches before an index not hold, where it matters that they do not; returns whether anything is left.
@@ -175,7 +184,7 @@ impl Builder<'_> {
     pub(super) fn include(&mut self, open: &mut Open, id: AtomId) -> Result<(), GrammarError> {
         let mut todo = vec![id];
         while let Some(id) = todo.pop() {
-            self.atoms.ledger.spend(4 + open.conjunction.len() / 4)?;
+            self.atoms.ledger.spend(4 + open.conjunction.len() / 64)?;
             if open.conjunction.contains(&id) {
                 continue;
             }
@@ -189,12 +198,4 @@ impl Builder<'_> {
         }
         Ok(())
     }
-}
-
-/// Which branches of a choice may hold.
-enum Possible {
-    /// Some hold already.
-    Held,
-    /// Each may.
-    Any,
 }

@@ -291,6 +291,10 @@ fn conjoin_arrays(ids: &[AtomId], by_id: &Members<'_>, all: &mut Atoms<'_>) -> O
     let arrays = || ids.iter().map(|id| &by_id[id].array);
     let unevaluated = unevaluated::items(by_id, ids, all);
     let longest = arrays().map(|array| array.prefix.len()).max().unwrap_or(0);
+    all.ledger.note(longest * (1 + ids.len()));
+    if all.ledger.is_over() {
+        return None;
+    }
     let item = |at: usize| {
         let own = arrays().filter_map(|array| array.prefix.get(at).copied().or(array.rest));
         own.chain(unevaluated.iter().filter(|items| at >= items.from).map(|items| items.atom)).collect()
@@ -323,16 +327,17 @@ fn conjoin_objects(
         })
     };
     let mut scopes = Vec::new();
-    let mut declared: Vec<Declared<'_>> = Vec::new();
+    let mut declared = Declared::default();
     for object in objects() {
-        let patterns = object.patterns.iter().map(|&(names, atom)| (index(names), Some(atom))).collect();
-        scopes.push(Scope { patterns, additional: object.additional });
-        declared.push(object.properties.iter().map(|(name, atom)| (name.as_str(), Some(*atom))).collect());
+        let patterns: Vec<_> =
+            object.patterns.iter().map(|&(names, atom)| (index(names), Some(atom))).collect();
+        let names = object.properties.iter().map(|(name, atom)| (name.as_str(), Some(*atom)));
+        declared.add(Scope { patterns, additional: object.additional }, names, &mut scopes);
     }
     for unevaluated in unevaluated::properties(by_id, ids) {
         let patterns = unevaluated.patterns.into_iter().map(|names| (index(names), None)).collect();
-        scopes.push(Scope { patterns, additional: Some(unevaluated.atom) });
-        declared.push(unevaluated.names.into_iter().map(|name| (name, None)).collect());
+        let names = unevaluated.names.into_iter().map(|name| (name, None));
+        declared.add(Scope { patterns, additional: Some(unevaluated.atom) }, names, &mut scopes);
     }
     let names = all.expressions.all_of(objects().flat_map(|object| object.names.iter().copied()).collect());
     let least = objects().max_by_key(|object| object.min);
@@ -360,7 +365,7 @@ fn conjoin_objects(
             return None;
         }
         all.ledger.note(tries * (8 + name.len() / 8));
-        let atoms = of_declared(name, &sets, &declared, all);
+        let atoms = declared.of(name, &sets, all);
         let required = required.contains(name.as_str());
         let allowed = matches(&mut all.expressions, sets.names, name);
         sets.members.push(MemberSet { name: name.clone(), atoms, required, allowed });
@@ -368,18 +373,63 @@ fn conjoin_objects(
     Some(sets)
 }
 
-/// The `properties` of one subschema, or the names that an `unevaluatedProperties` does not apply to.
-type Declared<'a> = FxHashMap<&'a str, Option<AtomId>>;
+/// What subschemas say about the names that they declare.
+#[derive(Default)]
+struct Declared<'a> {
+    /// The number of subschemas.
+    count: usize,
+    /// By name, the subschemas that declare it, with the atom that applies; `None` where a name is only evaluated.
+    by_name: FxHashMap<&'a str, Vec<(usize, Option<AtomId>)>>,
+    /// Which subschema each scope belongs to.
+    owners: Vec<usize>,
+}
 
-/// What applies to a declared name.
-fn of_declared(name: &str, sets: &ObjectSets, declared: &[Declared<'_>], all: &mut Atoms<'_>) -> Vec<AtomId> {
-    let expressions = &mut all.expressions;
-    let matched: Vec<bool> =
-        sets.patterns.iter().map(|&language| matches(expressions, language, name)).collect();
-    let scopes = sets.scopes.iter().zip(declared);
-    scopes
-        .flat_map(|(scope, declared)| {
-            scope.of_name(declared.get(name).map_or(&[], std::slice::from_ref), |at| matched[at])
-        })
-        .collect()
+impl<'a> Declared<'a> {
+    /// Adds a subschema. Its scope is kept only if it says something about other names.
+    fn add(
+        &mut self,
+        scope: Scope,
+        names: impl Iterator<Item = (&'a str, Option<AtomId>)>,
+        scopes: &mut Vec<Scope>,
+    ) {
+        let owner = self.count;
+        self.count += 1;
+        for (name, atom) in names {
+            let declared = self.by_name.entry(name).or_default();
+            if declared.last().is_none_or(|&(last, _)| last != owner) {
+                declared.push((owner, atom));
+            }
+        }
+        if scope.additional.is_some() || !scope.patterns.is_empty() {
+            self.owners.push(owner);
+            scopes.push(scope);
+        }
+    }
+
+    /// What applies to a declared name.
+    fn of(&self, name: &str, sets: &ObjectSets, all: &mut Atoms<'_>) -> Vec<AtomId> {
+        let expressions = &mut all.expressions;
+        let matched: Vec<bool> =
+            sets.patterns.iter().map(|&language| matches(expressions, language, name)).collect();
+        let mut own = self.by_name.get(name).map_or(&[][..], Vec::as_slice);
+        let mut atoms = Vec::new();
+        for (&owner, scope) in self.owners.iter().zip(&sets.scopes) {
+            while let Some((&(declaring, atom), rest)) = own.split_first()
+                && declaring < owner
+            {
+                atoms.extend(atom);
+                own = rest;
+            }
+            let declared = match own.split_first() {
+                Some((&(declaring, atom), rest)) if declaring == owner => {
+                    own = rest;
+                    Some(atom)
+                }
+                _ => None,
+            };
+            atoms.extend(scope.of_name(declared.as_slice(), |at| matched[at]));
+        }
+        atoms.extend(own.iter().filter_map(|&(_, atom)| atom));
+        atoms
+    }
 }

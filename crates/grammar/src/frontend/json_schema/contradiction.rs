@@ -13,9 +13,26 @@ use super::Problem;
 use super::atom::{Atom, AtomId, Scalar, Types};
 use super::choose::Open;
 use super::read::Atoms;
+use super::text::matches;
+use crate::regular::ExprId;
 
 /// The members by which an atom can be told from others: those with listed or excluded values, or none at all.
 pub(super) type Marks = Rc<[(String, Rc<Atom>)]>;
+
+/// What the atoms of a conjunction say about members of an object.
+#[derive(Default)]
+pub(super) struct Facts {
+    required: FxHashSet<String>,
+    /// Members with listed values.
+    listed: FxHashMap<String, Vec<Rc<Atom>>>,
+    properties: FxHashSet<(String, AtomId)>,
+    /// Languages of which some member must have a name, and what its value must be.
+    some: Vec<(ExprId, AtomId)>,
+    /// All names that are allowed, where these are few.
+    names: Option<Vec<String>>,
+    /// By language, which of these it has.
+    members: FxHashMap<ExprId, Rc<[bool]>>,
+}
 
 impl Atoms<'_> {
     /// Leaves out the type of objects where the atoms ask for a member that they allow no value of.
@@ -76,54 +93,86 @@ impl Atoms<'_> {
         Ok(keys)
     }
 
-    /// Whether one of some atoms certainly holds for all that a conjunction leaves.
-    ///
-    /// It is seen of atoms that ask for members only: names that are required anyway, with values that are listed and
-    /// that the atom does not exclude.
-    pub(super) fn implied(&mut self, open: &Open, branches: &[AtomId]) -> Result<bool, Problem> {
-        if open.types != Types::OBJECT {
-            return Ok(false);
-        }
-        let mut candidates = Vec::new();
-        for &branch in branches {
-            let atom = self.get(branch)?;
-            if atom.asks_for_members_only() {
-                candidates.push(atom);
-            }
-        }
-        if candidates.is_empty() {
-            return Ok(false);
-        }
-        let mut required: FxHashSet<String> = FxHashSet::default();
-        let mut listed: FxHashMap<String, Vec<Rc<Atom>>> = FxHashMap::default();
-        let mut properties: FxHashSet<(String, AtomId)> = FxHashSet::default();
+    /// What a conjunction says about members.
+    pub(super) fn facts(&mut self, open: &Open) -> Result<Facts, Problem> {
+        let mut facts = Facts::default();
         for &id in &open.conjunction {
             let atom = self.get(id)?;
             self.ledger.spend(4 + 4 * atom.size())?;
-            required.extend(atom.object.required.iter().cloned());
-            properties.extend(atom.object.properties.iter().cloned());
+            facts.required.extend(atom.object.required.iter().cloned());
+            facts.properties.extend(atom.object.properties.iter().cloned());
+            facts.some.extend(atom.object.some.iter().map(|some| (some.names, some.atom)));
             for (name, member) in self.marks(id)?.iter().filter(|(_, member)| member.scalars.is_some()) {
-                listed.entry(name.clone()).or_default().push(Rc::clone(member));
+                facts.listed.entry(name.clone()).or_default().push(Rc::clone(member));
+            }
+            if facts.names.is_none()
+                && atom.object.patterns.is_empty()
+                && let Some(additional) = atom.object.additional
+                && self.get(additional)?.types.is_empty()
+            {
+                let names = atom.object.properties.iter().map(|(name, _)| name.clone()).collect();
+                facts.names = Some(names);
             }
         }
-        for atom in candidates {
-            let mut holds = atom.object.required.iter().all(|name| required.contains(name));
-            for (name, value) in &atom.object.properties {
-                holds = holds
-                    && (properties.contains(&(name.clone(), *value)) || {
-                        let value = self.get(*value)?;
-                        let values = listed.get(name).into_iter().flatten();
-                        value.only_excludes()
-                            && values
-                                .filter_map(|atom| atom.scalars.as_ref())
-                                .any(|listed| listed.is_disjoint(&value.excluded))
-                    });
+        Ok(facts)
+    }
+
+    /// Whether one of some atoms certainly holds for all objects that a conjunction leaves.
+    ///
+    /// It is seen of atoms that ask for members only: names that are required anyway, with values that are listed and
+    /// that the atom does not exclude. And of those that ask for some member, where any member that the conjunction
+    /// asks for will do.
+    pub(super) fn implied(&mut self, facts: &mut Facts, branches: &[AtomId]) -> Result<bool, Problem> {
+        for &branch in branches {
+            let atom = self.get(branch)?;
+            self.ledger.spend(8 + 4 * atom.size())?;
+            if atom.asks_for_members_only() && self.has_members(&atom, facts)? {
+                return Ok(true);
             }
-            if holds {
+            if let Some(some) = atom.asks_for_one_member()
+                && self.get(some.atom)?.is_any()
+                && self.has_some(facts, some.names)
+            {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    fn has_members(&mut self, atom: &Atom, facts: &Facts) -> Result<bool, Problem> {
+        if !atom.object.required.iter().all(|name| facts.required.contains(name)) {
+            return Ok(false);
+        }
+        for (name, id) in &atom.object.properties {
+            if facts.properties.contains(&(name.clone(), *id)) {
+                continue;
+            }
+            let value = self.get(*id)?;
+            let lists = facts.listed.get(name).into_iter().flatten().filter_map(|atom| atom.scalars.as_ref());
+            if !value.only_excludes() || !lists.into_iter().any(|listed| listed.is_disjoint(&value.excluded))
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether some member with a name in a language exists anyway.
+    fn has_some(&mut self, facts: &mut Facts, names: ExprId) -> bool {
+        let Some(own) = &facts.names else { return false };
+        let mut members = |names: ExprId| -> Rc<[bool]> {
+            let known = facts.members.entry(names).or_insert_with(|| {
+                self.ledger.note(own.iter().map(|name| 8 + name.len()).sum());
+                own.iter().map(|name| matches(&mut self.expressions, names, name)).collect()
+            });
+            Rc::clone(known)
+        };
+        let wanted = members(names);
+        facts
+            .some
+            .iter()
+            .any(|&(other, _)| members(other).iter().zip(&*wanted).all(|(&has, &wanted)| !has || wanted))
+            || own.iter().zip(&*wanted).any(|(name, &wanted)| wanted && facts.required.contains(name))
     }
 
     /// Whether the scalars that some atoms list or exclude leave none, beside their types.

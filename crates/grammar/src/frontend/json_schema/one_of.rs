@@ -21,6 +21,8 @@ const DEPTH: usize = 64;
 /// What is known of a branch of a `oneOf`.
 struct Branch {
     types: Types,
+    /// Whether the objects that it leaves out are few alternatives.
+    is_plain: bool,
     /// The values of a property by which objects of the branches are told apart.
     key: Option<Vec<Scalar>>,
 }
@@ -70,6 +72,13 @@ impl Builder<'_> {
                 if are_apart(&known[at], &known[before]) {
                     types = types.without(Types::OBJECT);
                 }
+                if types.has(Types::OBJECT) && known[at].is_plain && known[before].is_plain {
+                    // They may overlap, and it costs nothing to have each keep out the other.
+                    let overlap = (pointer.to_owned(), at, before);
+                    let known = self.overlaps.entry(overlap).or_insert(Types::NONE);
+                    *known = *known | Types::OBJECT;
+                    types = types.without(Types::OBJECT);
+                }
                 if types.is_empty() || (a != b && !self.may_overlap(open, a, b, types)?) {
                     continue;
                 }
@@ -97,7 +106,8 @@ impl Builder<'_> {
             self.include(&mut beside, branch)?;
             self.atoms.narrow(&mut beside)?;
             keys.push(self.atoms.keys(&beside)?);
-            known.push(Branch { types: beside.types, key: None });
+            let is_plain = self.is_plain(&beside.conjunction[open.conjunction.len()..])?;
+            known.push(Branch { types: beside.types, is_plain, key: None });
         }
         let mut counts: FxHashMap<&str, usize> = FxHashMap::default();
         for name in keys.iter().flat_map(FxHashMap::keys) {
@@ -110,6 +120,23 @@ impl Builder<'_> {
             }
         }
         Ok(known)
+    }
+
+    /// Whether the negation of a branch, made of some atoms, is one alternative for objects: no member of a name, or of
+    /// another value.
+    fn is_plain(&mut self, atoms: &[AtomId]) -> Result<bool, Problem> {
+        let mut names = 0;
+        for &atom in atoms {
+            let atom = self.atoms.get(atom)?;
+            let own = &atom.object;
+            let one = own.required.len()
+                + own.properties.iter().filter(|(name, _)| !own.required.contains(name)).count();
+            if !atom.says_only_of_members() || !atom.any.is_empty() {
+                return Ok(false);
+            }
+            names += one;
+        }
+        Ok(names == 1)
     }
 
     /// What is left of a conjunction with a branch of a `oneOf` where others may not hold, by type: for the types that

@@ -114,6 +114,9 @@ impl NumberRule {
         if excluded || self.indivisible.iter().any(divisible) {
             return None;
         }
+        if integral && self.form == NumberForm::Any {
+            self.form = NumberForm::Integer;
+        }
         if let Some(step) = step {
             // A bound that cannot be moved stays where it is, which is as exact.
             self.low = self.low.map(|bound| at_least(&bound, step).unwrap_or(bound));

