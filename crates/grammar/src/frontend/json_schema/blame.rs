@@ -63,7 +63,7 @@ fn gather(document: &mut Document<'_>, place: &str, parts: &mut Vec<Part>, visit
     }
     let Some(value) = document.get(place) else { return };
     let Value::Object(schema) = value else {
-        parts.push(Part { place: place.to_owned(), keyword: "false".to_owned(), schema: value.clone() });
+        parts.push(Part { place: place.to_owned(), keyword: "schema".to_owned(), schema: value.clone() });
         return;
     };
     let Dialect { draft, stated } = document.dialect_at(place);
