@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use formwork_grammar::{Constraint, Grammar, Warning};
+use formwork_grammar::{Constraint, Grammar, GrammarError, Warning};
 use formwork_vocab::Tokenizer;
 use serde_json::{Value, json};
 
@@ -166,7 +166,13 @@ struct Verdict {
 }
 
 fn test(args: &GrammarArgs, inputs: &[std::path::PathBuf], as_json: bool) -> Result<bool> {
-    let grammar = compile(&args.shape, args.profile, &args.schema)?;
+    let grammar = match compile(&args.shape, args.profile, &args.schema) {
+        Ok(grammar) => grammar,
+        Err(error) if error.downcast_ref::<GrammarError>().is_some_and(GrammarError::is_unsatisfiable) => {
+            return reject_all(inputs, &error.to_string(), as_json);
+        }
+        Err(error) => return Err(error),
+    };
     let tokenizer = load::tokenizer(&args.tokenizer)?;
     let constraint = constraint_of(&grammar, tokenizer.as_ref())?;
     let mut all = true;
@@ -180,6 +186,16 @@ fn test(args: &GrammarArgs, inputs: &[std::path::PathBuf], as_json: bool) -> Res
         print_verdict(path, &verdict, inputs.len() > 1, as_json)?;
     }
     Ok(all)
+}
+
+/// The verdict on inputs where no value satisfies the schema.
+fn reject_all(inputs: &[std::path::PathBuf], reason: &str, as_json: bool) -> Result<bool> {
+    for path in inputs {
+        load::read_input(Some(path.as_path()))?;
+        let verdict = Verdict { accepted: false, text: format!("reject at byte 0: {reason}") };
+        print_verdict(path, &verdict, inputs.len() > 1, as_json)?;
+    }
+    Ok(inputs.is_empty())
 }
 
 fn print_verdict(path: &Path, verdict: &Verdict, named: bool, as_json: bool) -> Result<()> {

@@ -168,6 +168,19 @@ impl GrammarError {
         }
     }
 
+    /// Whether the grammar is a schema without fault of which no value is valid. A checker can then reject every value.
+    ///
+    /// ```
+    /// use formwork_grammar::{Grammar, Limits, SchemaOptions};
+    /// let schema = serde_json::json!({ "type": "integer", "minimum": 5, "maximum": 2 });
+    /// let error = Grammar::json_schema(&schema, &SchemaOptions::default(), &Limits::default()).unwrap_err();
+    /// assert!(error.is_unsatisfiable());
+    /// ```
+    pub const fn is_unsatisfiable(&self) -> bool {
+        let Kind::Schema { problem, .. } = &self.0 else { return false };
+        matches!(problem, SchemaProblem::Unsatisfiable | SchemaProblem::Clash { .. })
+    }
+
     /// The keyword that is to blame, when the grammar is a JSON Schema.
     pub fn keyword(&self) -> Option<&str> {
         match &self.0 {

@@ -10,7 +10,6 @@ use super::document::Document;
 use super::read::Keyword;
 use super::{Remotes, SchemaOptions, child_pointer};
 use crate::GrammarError;
-use crate::error::{Kind, SchemaProblem};
 use crate::limits::Limits;
 
 /// Keywords of one place, at most; a place with more is named without them.
@@ -129,7 +128,5 @@ fn is_empty(parts: &[Part], dialect: Dialect, options: SchemaOptions) -> bool {
     schema.insert("allOf".to_owned(), all.into());
     let limits = Limits { work: 1 << 18, bytes: 8 << 20, ..Limits::default() };
     let compiled = super::compile_plainly(&Value::Object(schema), &Remotes::new(), options, &limits);
-    compiled.is_err_and(|error: GrammarError| {
-        matches!(error.into_kind(), Kind::Schema { problem: SchemaProblem::Unsatisfiable, .. })
-    })
+    compiled.is_err_and(|error: GrammarError| error.is_unsatisfiable())
 }

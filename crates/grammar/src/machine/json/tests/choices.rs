@@ -261,3 +261,56 @@ fn members_and_branches_that_are_never_written_are_warnings() {
     assert!(warnings[0].starts_with("#/properties/code: no value") && warnings[0].contains("`minLength`"));
     assert!(warnings[1].starts_with("#/properties/shape/anyOf/1: no value"));
 }
+
+/// A schema of the shape of FHIR R4's: resources told apart by a constant, none of which states its type, that refer to
+/// data types and, through `contained`, to all resources again.
+fn resources(count: usize, fields: usize) -> Value {
+    let reference = |name: String| json!({"$ref": format!("#/definitions/{name}")});
+    let mut definitions = Map::new();
+    for at in 0..60 {
+        let mut properties = Map::new();
+        for field in 0..12 {
+            properties.insert(format!("value{field}"), reference(format!("Type{}", (at * 7 + field) % 60)));
+            properties.insert(format!("_value{field}"), reference("Element".to_owned()));
+        }
+        properties.insert("code".to_owned(), json!({"type": "string", "pattern": "^[^\\s]+(\\s[^\\s]+)*$"}));
+        properties.insert("count".to_owned(), json!({"type": "number", "pattern": "^[1-9][0-9]*$"}));
+        definitions
+            .insert(format!("Type{at}"), json!({"properties": properties, "additionalProperties": false}));
+    }
+    let element = json!({"properties": {"id": {"type": "string"}, "extension": {"type": "array",
+        "items": {"$ref": "#/definitions/Type0"}}}, "additionalProperties": false});
+    definitions.insert("Element".to_owned(), element);
+    let names: Vec<String> = (0..count).map(|at| format!("Resource{at}")).collect();
+    for (at, name) in names.iter().enumerate() {
+        let mut properties = Map::new();
+        properties.insert("resourceType".to_owned(), json!({"const": name}));
+        let contained = json!({"type": "array", "items": reference("ResourceList".to_owned())});
+        properties.insert("contained".to_owned(), contained);
+        for field in 0..fields {
+            let item = reference(format!("Type{}", (at + field) % 60));
+            properties.insert(format!("list{field}"), json!({"type": "array", "items": item}));
+            properties.insert(format!("_list{field}"), reference("Element".to_owned()));
+        }
+        let resource =
+            json!({"properties": properties, "additionalProperties": false, "required": ["resourceType"]});
+        definitions.insert(name.clone(), resource);
+    }
+    let all: Vec<Value> = names.into_iter().map(reference).collect();
+    definitions.insert("ResourceList".to_owned(), json!({"oneOf": all}));
+    json!({"$schema": "http://json-schema.org/draft-06/schema#", "oneOf": all, "definitions": definitions})
+}
+
+#[test]
+fn schemas_of_the_shape_of_fhir_compile() {
+    let schema = resources(150, 20);
+    for options in [SchemaOptions::default(), SchemaOptions::accept()] {
+        let mut machine = machine(&schema, options).unwrap();
+        let text = r#"{"resourceType": "Resource7", "contained": [{"resourceType": "Resource149", "#;
+        let accepted = format!("{text}\"list0\": [{{\"value0\": {{\"code\": \"a b\"}}}}]}}]}}");
+        assert!(accepts(&mut machine, &accepted), "{accepted}");
+        assert!(!accepts(&mut machine, format!("{text}\"unknown\": []}}]}}")));
+        assert!(!accepts(&mut machine, r#"{"resourceType": "Resource150"}"#));
+        assert!(!accepts(&mut machine, "1"));
+    }
+}

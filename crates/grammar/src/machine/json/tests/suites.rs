@@ -13,6 +13,8 @@ use crate::machine::json::JsonMachine;
 #[derive(Default)]
 struct Counts {
     compiled: usize,
+    /// Schemas that no value satisfies.
+    unsatisfiable: usize,
     refused: BTreeMap<String, usize>,
     /// The names of what was refused, with the reason.
     refusals: Vec<String>,
@@ -30,6 +32,17 @@ impl Counts {
     ) {
         let mut machine = match machine {
             Ok(machine) => machine,
+            // No value is valid: that is a verdict on every text.
+            Err(error) if error.is_unsatisfiable() => {
+                self.unsatisfiable += 1;
+                for (text, valid) in texts {
+                    self.verdicts += 1;
+                    if valid {
+                        self.wrong.push(format!("{name}: should be valid, and {error}: {text}"));
+                    }
+                }
+                return;
+            }
             Err(error) => {
                 let message = error.to_string();
                 let keyword = message.split_once(": ").map_or(&*message, |(_, problem)| problem);
@@ -52,7 +65,10 @@ impl Counts {
 
     fn report(&self, title: &str) {
         let refused: usize = self.refused.values().sum();
-        println!("{title}: {} compiled, {refused} refused, {} verdicts", self.compiled, self.verdicts);
+        let Self { compiled, unsatisfiable, verdicts, .. } = self;
+        println!(
+            "{title}: {compiled} compiled, {unsatisfiable} without values, {refused} refused, {verdicts} verdicts"
+        );
         let mut reasons: Vec<_> = self.refused.iter().collect();
         reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
         for (reason, count) in reasons {
