@@ -7,8 +7,14 @@
 //! fixpoint finds the shortest value of each node, or that there is none, and what nothing satisfies is cut out.
 //!
 //! The negation of an atom is an atom, too ([`negate`]), so `not`, `if` and `oneOf` need nothing of their own. `oneOf` is
-//! read as `anyOf` first, with a conjunction of each pair of branches beside it; where the fixpoint finds a value of both,
-//! the graph is built again with these two keeping each other out.
+//! read as `anyOf` first, with a conjunction of each pair of branches beside it ([`one_of`]). Where the fixpoint finds a
+//! value of both, the graph is built again, and these two keep each other out for the types of such values.
+//!
+//! Choices at one place would multiply. A choice that is made by what holds already is dropped ([`choose`]), and choices
+//! about members of their own become groups ([`groups`]), of which an object holds one alternative each.
+//!
+//! Every step draws on the [ledger](crate::ledger) of the compilation. A schema without values is refused at its innermost
+//! place, with the keywords that clash ([`blame`]).
 //!
 //! What strings must be is a regular language ([`text`], [`format`](mod@format)), and so is what tells undeclared names
 //! apart.
