@@ -11,7 +11,7 @@ use super::atom::{Atom, AtomId, Types};
 use super::child_pointer;
 use super::conjoin::{Conjunction, StringSet, conjoin};
 use super::document::Document;
-use super::groups::{Alternatives, Group};
+use super::groups::{Alternative, Group};
 use super::options::{Order, SchemaOptions, Undeclared};
 use super::read::{Atoms, Strings};
 use crate::Warning;
@@ -166,20 +166,8 @@ impl<'a> Builder<'a> {
     /// Gives a node its content.
     fn fill(&mut self, node: NodeId, atoms: &[AtomId]) -> Result<(), GrammarError> {
         let mut known: [Known; 4] = Default::default();
-        let Alternatives { plain, grouped, groups } = self.alternatives(node, atoms)?;
-        for alternative in plain {
-            self.add_alternative(node, &alternative, &[], &mut known)?;
-        }
-        if !groups.is_empty() {
-            // Whether an alternative of a group has values is not looked at on its own.
-            let atoms =
-                groups.iter().flat_map(|group| group.alternatives.iter().flatten().copied()).collect();
-            let (arrays, objects) = (Vec::new(), Vec::new());
-            let draft = &mut self.draft.nodes[node as usize];
-            draft.alternatives.push(DraftAlternative { atoms, scalars: true, arrays, objects });
-        }
-        for alternative in grouped {
-            self.add_alternative(node, &alternative, &groups, &mut known)?;
+        for Alternative { atoms, groups } in self.alternatives(node, atoms)? {
+            self.add_alternative(node, &atoms, &groups, &mut known)?;
         }
         let numbers = &mut self.draft.nodes[node as usize].numbers;
         *numbers = normalize(std::mem::take(numbers));
@@ -268,7 +256,10 @@ impl<'a> Builder<'a> {
         known_texts.add_new(&mut node.texts, text);
         let arrays = known_arrays.add_new(&mut node.arrays, array);
         let objects = known_objects.add_new(&mut node.objects, objects.into_iter().flatten());
-        node.alternatives.push(DraftAlternative { atoms: alternative.into(), scalars, arrays, objects });
+        // Whether an alternative of a group has values is not looked at on its own.
+        let in_groups = groups.iter().flat_map(|group| group.alternatives.iter().flatten());
+        let atoms = alternative.iter().chain(in_groups).copied().collect();
+        node.alternatives.push(DraftAlternative { atoms, scalars, arrays, objects });
         node.words.extend(words);
         Ok(())
     }

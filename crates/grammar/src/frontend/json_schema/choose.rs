@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use super::atom::{AtomId, Choice, ChoiceKind, Types};
 use super::build::Builder;
-use super::groups::Alternatives;
+use super::groups::{Alternative, Grouped};
 use crate::error::GrammarError;
 use crate::machine::json::program::NodeId;
 
@@ -22,11 +22,19 @@ pub(super) struct Open {
     pub(super) choices: VecDeque<Choice>,
     /// Whether it matters what has been evaluated.
     pub(super) unevaluated: bool,
+    /// Whether its choices may become groups.
+    pub(super) may_group: bool,
 }
 
 impl Open {
     pub(super) const fn new(unevaluated: bool) -> Self {
-        Self { conjunction: Vec::new(), types: Types::ALL, choices: VecDeque::new(), unevaluated }
+        Self {
+            conjunction: Vec::new(),
+            types: Types::ALL,
+            choices: VecDeque::new(),
+            unevaluated,
+            may_group: true,
+        }
     }
 
     /// Bytes that it takes, about.
@@ -51,12 +59,12 @@ impl Choice {
 }
 
 impl Builder<'_> {
-    /// The atoms of each way to satisfy all of `key`.
+    /// Each way to satisfy all of `key`.
     pub(super) fn alternatives(
         &mut self,
         node: NodeId,
         key: &[AtomId],
-    ) -> Result<Alternatives, GrammarError> {
+    ) -> Result<Vec<Alternative>, GrammarError> {
         let known = self.atoms.asks_for_unevaluated;
         let alternatives = self.choose(node, key)?;
         if known == self.atoms.asks_for_unevaluated {
@@ -66,24 +74,45 @@ impl Builder<'_> {
         self.choose(node, key)
     }
 
-    fn choose(&mut self, node: NodeId, key: &[AtomId]) -> Result<Alternatives, GrammarError> {
+    fn choose(&mut self, node: NodeId, key: &[AtomId]) -> Result<Vec<Alternative>, GrammarError> {
         let mut start = Open::new(self.atoms.asks_for_unevaluated);
         for &id in key {
             self.include(&mut start, id)?;
         }
-        if let Some(grouped) = self.grouped(node, &start)? {
-            return Ok(grouped);
-        }
-        Ok(Alternatives { plain: self.expand(node, start)?, ..Alternatives::default() })
+        self.expand(node, start)
     }
 
     /// Every way to make the choices of a conjunction.
-    pub(super) fn expand(&mut self, node: NodeId, start: Open) -> Result<Vec<Vec<AtomId>>, GrammarError> {
+    pub(super) fn expand(&mut self, node: NodeId, start: Open) -> Result<Vec<Alternative>, GrammarError> {
         let mut done = Vec::new();
         let mut open = vec![start];
         while let Some(mut partial) = open.pop() {
+            if partial.may_group && self.may_group(&partial)? {
+                if partial.types != Types::OBJECT {
+                    let others = partial.types.without(Types::OBJECT);
+                    for types in [others, Types::OBJECT] {
+                        let mut part = partial.clone();
+                        self.restrict(&mut part, types)?;
+                        open.push(part);
+                    }
+                    continue;
+                }
+                match self.grouped(node, &partial)? {
+                    Grouped::All(alternative) => {
+                        done.push(alternative);
+                        continue;
+                    }
+                    Grouped::Nothing => continue,
+                    Grouped::Other(at) => {
+                        let other = partial.choices.remove(at);
+                        partial.choices.extend(other);
+                        partial.choices.rotate_right(1);
+                    }
+                    Grouped::Useless => partial.may_group = false,
+                }
+            }
             let Some(choice) = self.next_choice(&mut partial)? else {
-                done.push(partial.conjunction);
+                done.push(Alternative { atoms: partial.conjunction, groups: Vec::new() });
                 continue;
             };
             let exclusive = match &choice.kind {

@@ -4,10 +4,12 @@
 //! multiply: thirteen pairs of names make 2^13 alternatives. So choices that ask for members only are grouped by the names
 //! that they speak about. Each group has alternatives of its own, and the object holds one of each group.
 
+use std::collections::VecDeque;
+
 use rustc_hash::FxHashMap;
 
 use super::Problem;
-use super::atom::{AtomId, ChoiceKind, Types};
+use super::atom::{AtomId, Choice, ChoiceKind, Types};
 use super::build::Builder;
 use super::choose::Open;
 use crate::error::GrammarError;
@@ -25,105 +27,85 @@ pub(super) struct Group {
     pub(super) alternatives: Vec<Vec<AtomId>>,
 }
 
-/// The alternatives of a node.
-#[derive(Default)]
-pub(super) struct Alternatives {
-    pub(super) plain: Vec<Vec<AtomId>>,
-    /// Objects that hold one alternative of each group, too.
-    pub(super) grouped: Vec<Vec<AtomId>>,
+/// One way to satisfy a node, every choice made but those of its groups.
+pub(super) struct Alternative {
+    pub(super) atoms: Vec<AtomId>,
+    /// Objects hold one alternative of each group, too.
     pub(super) groups: Vec<Group>,
+}
+
+/// What became of the choices of a conjunction.
+pub(super) enum Grouped {
+    /// All are in groups.
+    All(Alternative),
+    /// Nothing satisfies one of them.
+    Nothing,
+    /// The one at an index is about more than members, so it comes first.
+    Other(usize),
+    /// Groups would gain nothing.
+    Useless,
 }
 
 /// A choice with its alternatives, and the names that they speak about.
 struct Local {
-    choice: super::atom::Choice,
+    at: usize,
+    choice: Choice,
     group: Group,
 }
 
 impl Builder<'_> {
-    /// The alternatives of a conjunction by groups, where these are many and independent.
-    pub(super) fn grouped(
-        &mut self,
-        node: NodeId,
-        start: &Open,
-    ) -> Result<Option<Alternatives>, GrammarError> {
-        if !self.may_group(start)? {
-            return Ok(None);
-        }
-        let mut object = start.clone();
-        self.restrict(&mut object, Types::OBJECT)?;
-        let mut locals = Vec::new();
-        let mut rest = std::collections::VecDeque::new();
-        for choice in std::mem::take(&mut object.choices) {
-            match self.local(node, &object, &choice)? {
-                Some(group) => locals.push(Local { choice, group }),
-                None => rest.push_back(choice),
-            }
+    /// The choices of a conjunction of objects by groups, where they are many and independent.
+    pub(super) fn grouped(&mut self, node: NodeId, open: &Open) -> Result<Grouped, GrammarError> {
+        let mut object = Open { choices: VecDeque::new(), ..open.clone() };
+        let mut locals = Vec::with_capacity(open.choices.len());
+        for (at, choice) in open.choices.iter().enumerate() {
+            let Some(group) = self.local(node, &object, choice)? else { return Ok(Grouped::Other(at)) };
+            locals.push(Local { at, choice: choice.clone(), group });
         }
         let product =
             locals.iter().fold(1, |all: usize, local| all.saturating_mul(local.group.alternatives.len()));
         if product <= PRODUCT {
-            return Ok(None);
+            return Ok(Grouped::Useless);
         }
         let mut groups = Vec::new();
         for component in components(locals) {
+            let first = component[0].at;
             let group = match <[Local; 1]>::try_from(component) {
-                Ok([only]) => only.group,
+                Ok([only]) => Some(only.group),
                 Err(several) => {
                     let choices = several.into_iter().map(|local| local.choice).collect();
-                    let joint = Open { choices, ..object.clone() };
-                    match self.joint_group(node, joint)? {
-                        Ok(group) => group,
-                        Err(choices) => {
-                            rest.extend(choices);
-                            continue;
-                        }
-                    }
+                    self.joint_group(node, Open { choices, ..object.clone() })?
                 }
             };
+            let Some(group) = group else { return Ok(Grouped::Other(first)) };
             groups.push(group);
         }
+        if groups.iter().any(|group| group.alternatives.is_empty()) {
+            return Ok(Grouped::Nothing);
+        }
         // What has no choice holds for the whole object.
-        for group in groups.extract_if(.., |group| group.alternatives.len() < 2) {
-            let Some(only) = group.alternatives.first() else {
-                object.types = Types::NONE;
-                continue;
-            };
-            for &atom in only {
+        for group in groups.extract_if(.., |group| group.alternatives.len() == 1) {
+            for &atom in group.alternatives.iter().flatten() {
                 self.include(&mut object, atom)?;
             }
-            object.choices.clear();
         }
-        object.choices = rest;
-        let grouped = if object.types.is_empty() { Vec::new() } else { self.expand(node, object)? };
-        for &atom in grouped.iter().flatten() {
-            let object = &self.atoms.get(atom)?.object;
-            if object.min > 0 || object.max.is_some() || !object.some.is_empty() {
-                return Ok(None);
-            }
-        }
-        let others = start.types.without(Types::OBJECT);
-        let mut plain = Vec::new();
-        if !others.is_empty() {
-            let mut open = start.clone();
-            self.restrict(&mut open, others)?;
-            plain = self.expand(node, open)?;
-        }
-        Ok(Some(Alternatives { plain, grouped, groups }))
+        Ok(Grouped::All(Alternative { atoms: object.conjunction, groups }))
     }
 
-    /// Whether it is worth a try, and nothing depends on how many members there are or on what is evaluated.
-    fn may_group(&mut self, start: &Open) -> Result<bool, Problem> {
+    /// Whether groups are worth a try, and nothing depends on how many members there are or on what is evaluated.
+    pub(super) fn may_group(&mut self, open: &Open) -> Result<bool, Problem> {
         let product =
-            start.choices.iter().fold(1, |all: usize, choice| all.saturating_mul(choice.branches.len()));
+            open.choices.iter().fold(1, |all: usize, choice| all.saturating_mul(choice.branches.len()));
         if product <= PRODUCT
-            || !start.types.has(Types::OBJECT)
-            || start.unevaluated
+            || open.choices.len() < 2
+            || !open.types.has(Types::OBJECT)
+            || open.unevaluated
             || self.atoms.document.has_unevaluated()
         {
             return Ok(false);
         }
-        for &atom in &start.conjunction {
+        self.atoms.ledger.spend(4 * open.conjunction.len())?;
+        for &atom in &open.conjunction {
             let object = &self.atoms.get(atom)?.object;
             if object.min > 0 || object.max.is_some() || !object.some.is_empty() {
                 return Ok(false);
@@ -133,12 +115,7 @@ impl Builder<'_> {
     }
 
     /// The alternatives of one choice, if they ask for members only and are few.
-    fn local(
-        &mut self,
-        node: NodeId,
-        object: &Open,
-        choice: &super::atom::Choice,
-    ) -> Result<Option<Group>, GrammarError> {
+    fn local(&mut self, node: NodeId, object: &Open, choice: &Choice) -> Result<Option<Group>, GrammarError> {
         if choice.branches.len() > GROUP_ALTERNATIVES || choice.kind == ChoiceKind::Optional {
             return Ok(None);
         }
@@ -149,23 +126,21 @@ impl Builder<'_> {
         self.group(node, open)
     }
 
-    /// The alternatives of several choices together, or the choices again.
-    fn joint_group(
-        &mut self,
-        node: NodeId,
-        open: Open,
-    ) -> Result<Result<Group, std::collections::VecDeque<super::atom::Choice>>, GrammarError> {
-        let choices = open.choices.clone();
-        let product = choices.iter().fold(1, |all: usize, choice| all.saturating_mul(choice.branches.len()));
+    /// The alternatives of several choices together, if they are few.
+    fn joint_group(&mut self, node: NodeId, open: Open) -> Result<Option<Group>, GrammarError> {
+        let choices = open.choices.iter();
+        let product = choices.fold(1, |all: usize, choice| all.saturating_mul(choice.branches.len()));
         if product > GROUP_ALTERNATIVES * GROUP_ALTERNATIVES {
-            return Ok(Err(choices));
+            return Ok(None);
         }
-        Ok(self.group(node, open)?.ok_or(choices))
+        self.group(node, open)
     }
 
     fn group(&mut self, node: NodeId, open: Open) -> Result<Option<Group>, GrammarError> {
         let before = open.conjunction.len();
-        let mut alternatives = self.expand(node, open)?;
+        let alternatives = self.expand(node, Open { may_group: false, ..open })?;
+        let mut alternatives: Vec<_> =
+            alternatives.into_iter().map(|alternative| alternative.atoms).collect();
         if alternatives.len() > GROUP_ALTERNATIVES {
             return Ok(None);
         }

@@ -21,6 +21,8 @@ const DEPTH: usize = 64;
 /// What is known of a branch of a `oneOf`.
 struct Branch {
     types: Types,
+    /// Whether the object without members is certainly one of its values.
+    takes_empty: bool,
     /// Whether the objects that it leaves out are few alternatives.
     is_plain: bool,
     /// The values of a property by which objects of the branches are told apart.
@@ -63,6 +65,7 @@ impl Builder<'_> {
         pointer: &str,
     ) -> Result<(), GrammarError> {
         let known = self.branches(open, branches)?;
+        let takes_empty = self.takes_empty(&open.conjunction)? && open.choices.is_empty();
         for (at, &a) in branches.iter().enumerate() {
             self.atoms.ledger.spend(4 + at)?;
             for (before, &b) in branches[..at].iter().enumerate() {
@@ -72,8 +75,10 @@ impl Builder<'_> {
                 if are_apart(&known[at], &known[before]) {
                     types = types.without(Types::OBJECT);
                 }
-                if types.has(Types::OBJECT) && known[at].is_plain && known[before].is_plain {
-                    // They may overlap, and it costs nothing to have each keep out the other.
+                let plain = known[at].is_plain && known[before].is_plain;
+                let empty = takes_empty && known[at].takes_empty && known[before].takes_empty;
+                if types.has(Types::OBJECT) && (plain || empty) {
+                    // They overlap, or it costs nothing to have each keep out the other.
                     let overlap = (pointer.to_owned(), at, before);
                     let known = self.overlaps.entry(overlap).or_insert(Types::NONE);
                     *known = *known | Types::OBJECT;
@@ -106,8 +111,9 @@ impl Builder<'_> {
             self.include(&mut beside, branch)?;
             self.atoms.narrow(&mut beside)?;
             keys.push(self.atoms.keys(&beside)?);
-            let is_plain = self.is_plain(&beside.conjunction[open.conjunction.len()..])?;
-            known.push(Branch { types: beside.types, is_plain, key: None });
+            let own = &beside.conjunction[open.conjunction.len()..];
+            let (is_plain, takes_empty) = (self.is_plain(own)?, self.takes_empty(own)?);
+            known.push(Branch { types: beside.types, takes_empty, is_plain, key: None });
         }
         let mut counts: FxHashMap<&str, usize> = FxHashMap::default();
         for name in keys.iter().flat_map(FxHashMap::keys) {
@@ -120,6 +126,24 @@ impl Builder<'_> {
             }
         }
         Ok(known)
+    }
+
+    /// Whether an object without members satisfies some atoms, apart from the choices that others make.
+    fn takes_empty(&mut self, atoms: &[AtomId]) -> Result<bool, Problem> {
+        for &atom in atoms {
+            let atom = self.atoms.get(atom)?;
+            let object = &atom.object;
+            let asks = object.min > 0 || !object.required.is_empty() || !object.some.is_empty();
+            let evaluated = object.some_unevaluated.is_some();
+            if asks || evaluated || !atom.types.has(Types::OBJECT) || atom.scalars.is_some() {
+                return Ok(false);
+            }
+            let only_one_of = atom.any.iter().all(|choice| matches!(choice.kind, ChoiceKind::One(_)));
+            if !atom.refusals.is_empty() || !only_one_of || atom.any.len() > 1 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Whether the negation of a branch, made of some atoms, is one alternative for objects: no member of a name, or of

@@ -163,7 +163,7 @@ fn implications_agree_with_another_validator() {
 fn unions_of_numbers_agree_with_another_validator() {
     let random = &mut Random(0xfeed_beef_1234_5678);
     for _ in 0..200 {
-        let mut number = |random: &mut Random| {
+        let number = |random: &mut Random| {
             let mut rule = Map::new();
             for _ in 0..=random.below(2) {
                 let bound = json!((random.below(400) as f64 - 200.0) / 4.0);
@@ -177,7 +177,7 @@ fn unions_of_numbers_agree_with_another_validator() {
             }
             Value::Object(rule)
         };
-        let mut union = |random: &mut Random, keyword: &str| {
+        let union = |random: &mut Random, keyword: &str| {
             let all: Vec<Value> = (0..2 + random.below(2)).map(|_| number(random)).collect();
             json!({keyword: all})
         };

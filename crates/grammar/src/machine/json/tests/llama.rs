@@ -55,7 +55,7 @@ impl Counter {
 
 /// The most that a repetition of a grammar comes to.
 fn largest_repetition(text: &str) -> usize {
-    let rules = gbnf::parse(text, SchemaOptions::default(), &Limits::default()).expect(text);
+    let rules = gbnf::parse(text, Schemas::alone(SchemaOptions::default()), &Limits::default()).expect(text);
     let mut counter = Counter::default();
     for expr in &rules.exprs {
         counter.read(expr);
