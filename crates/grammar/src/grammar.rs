@@ -14,6 +14,10 @@ use crate::machine::{Config, Machine};
 use crate::tokens::{self, TokenTerminal};
 use crate::{ByteSet, GrammarError, Limits, Remotes, Samples, SchemaOptions, Warning};
 
+/// What GBNF cannot say of objects with undeclared members.
+const REPEATED_NAMES: &str =
+    "# The names of undeclared members may be repeated here. GBNF cannot forbid that.\n";
+
 /// A compiled grammar. Immutable, cheap to clone, and independent of any tokenizer.
 ///
 /// ```
@@ -235,12 +239,18 @@ impl Grammar {
     /// # Ok::<(), formwork_grammar::GrammarError>(())
     /// ```
     ///
+    /// GBNF cannot forbid that a name comes twice, so a schema with undeclared members is written with a comment that says
+    /// so: the GBNF then has more texts than the grammar, and no others than those with a repeated name.
+    ///
     /// # Errors
     /// For what GBNF cannot say: members in any order, every spelling of a value, indentation, bytes that are no characters.
     pub fn to_gbnf(&self) -> Result<String, GrammarError> {
         match &self.program {
             AnyProgram::Cfg { rules, .. } => gbnf::print(rules),
-            AnyProgram::Json(program) => gbnf::print(&program.to_rules(&self.limits)?),
+            AnyProgram::Json(program) => {
+                let (rules, repeats) = program.to_rules(&self.limits)?;
+                Ok(format!("{}{}", if repeats { REPEATED_NAMES } else { "" }, gbnf::print(&rules)?))
+            }
         }
     }
 

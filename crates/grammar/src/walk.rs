@@ -24,9 +24,28 @@ pub(crate) struct Texts {
     strings: Arc<Strings>,
     cells: Arc<Cells>,
     /// The masks inside strings of any text, by the config after the closing quote.
-    free: FxHashMap<Config, Arc<TokenSet>>,
+    free: Kept,
     /// The masks of configs that others are like ([`Part::Like`]).
-    likes: FxHashMap<Config, Arc<TokenSet>>,
+    likes: Kept,
+}
+
+/// Masks, each with the tokens that are still to be judged by themselves.
+type Kept = FxHashMap<Config, (Arc<TokenSet>, Undecided)>;
+
+/// Which tokens a walk has taken for what they are at another config.
+#[derive(Clone, Copy, Default)]
+struct Undecided {
+    /// Those of [`Strings::repeats`].
+    repeats: bool,
+    /// Those of [`Strings::names`], as far as the other config has them.
+    names: bool,
+}
+
+impl Undecided {
+    fn add(&mut self, other: Self) {
+        self.repeats |= other.repeats;
+        self.names |= other.names;
+    }
 }
 
 impl Texts {
@@ -45,7 +64,7 @@ impl Texts {
             .values()
             .chain(self.likes.values())
             .next()
-            .map_or(0, |mask| (self.free.len() + self.likes.len()) * mask.byte_len())
+            .map_or(0, |(mask, _)| (self.free.len() + self.likes.len()) * mask.byte_len())
     }
 }
 
@@ -55,15 +74,15 @@ pub(crate) struct Walk<'a> {
     vocabulary: &'a Vocabulary,
     strings: &'a Strings,
     cells: &'a Cells,
-    texts: &'a mut FxHashMap<Config, Arc<TokenSet>>,
-    likes: &'a mut FxHashMap<Config, Arc<TokenSet>>,
+    texts: &'a mut Kept,
+    likes: &'a mut Kept,
     pool: &'a Pool,
     /// Nodes whose children are to be looked at, with the config there.
     open: Vec<(TrieNode, Config)>,
     /// Nodes of which there is a note of what comes inside a string.
     noted: Vec<(TrieNode, Config)>,
-    /// Whether a mask of `likes`, or a config that is like another, has been used.
-    likened: bool,
+    /// The tokens to be judged by themselves in the end.
+    undecided: Undecided,
 }
 
 /// A trie to walk, and which of its tokens count.
@@ -104,7 +123,18 @@ impl<'a> Walk<'a> {
         pool: &'a Pool,
     ) -> Self {
         let (open, noted) = (Vec::new(), Vec::new());
-        Self { automaton, vocabulary, strings, cells, texts, likes, pool, open, noted, likened: false }
+        Self {
+            automaton,
+            vocabulary,
+            strings,
+            cells,
+            texts,
+            likes,
+            pool,
+            open,
+            noted,
+            undecided: Undecided::default(),
+        }
     }
 
     /// The text tokens that may follow `config`.
@@ -119,8 +149,15 @@ impl<'a> Walk<'a> {
             let more = self.part(strings, part);
             Arc::make_mut(&mut mask).extend(&more);
         }
-        if self.likened {
+        if self.undecided.repeats {
             self.decide(config, &strings.repeats, Arc::make_mut(&mut mask));
+        }
+        if self.undecided.names {
+            for &token in strings.names.iter().filter(|&&token| mask.contains(token)).collect::<Vec<_>>() {
+                if self.automaton.run(config, self.vocabulary.bytes(token)) == Config::DEAD {
+                    Arc::make_mut(&mut mask).remove(token);
+                }
+            }
         }
         mask
     }
@@ -141,12 +178,14 @@ impl<'a> Walk<'a> {
             Part::Plain(config) => Arc::new(self.plain(config)),
             Part::Text(text) => self.text(strings, text),
             Part::Special { config, text } => {
+                self.undecided.names = true;
                 let ordinary = self.text(strings, text);
                 let different = self.differ(self.tokens(), TrieNode::ROOT, config, true);
                 self.except(ordinary, different)
             }
-            Part::Like { config, other } => {
+            Part::Like { config, other, names } => {
                 let ordinary = self.like(strings, other);
+                self.undecided.add(Undecided { repeats: !names, names });
                 let different = self.differ(self.tokens(), TrieNode::ROOT, config, false);
                 self.except(ordinary, different)
             }
@@ -155,17 +194,25 @@ impl<'a> Walk<'a> {
 
     /// The tokens that may follow a config that others are like.
     fn like(&mut self, strings: &'a Strings, config: Config) -> Arc<TokenSet> {
-        self.likened = true;
-        if let Some(known) = self.likes.get(&config) {
+        if let Some((known, undecided)) = self.likes.get(&config) {
+            self.undecided.add(*undecided);
             return Arc::clone(known);
         }
+        let before = std::mem::take(&mut self.undecided);
         let mut parts = Vec::with_capacity(1);
         self.automaton.parts(config, &mut parts);
-        let mask = match parts[..] {
-            [part @ (Part::Text(_) | Part::Special { .. })] => self.part(strings, part),
-            _ => Arc::new(self.plain(config)),
+        let mask = if parts.iter().any(|part| matches!(part, Part::Like { .. })) {
+            Arc::new(self.plain(config))
+        } else {
+            let masks = parts.into_iter().map(|part| self.part(strings, part));
+            let union = masks.reduce(|mut all, more| {
+                Arc::make_mut(&mut all).extend(&more);
+                all
+            });
+            union.unwrap_or_else(|| Arc::new(self.pool.empty()))
         };
-        self.likes.insert(config, Arc::clone(&mask));
+        self.likes.insert(config, (Arc::clone(&mask), self.undecided));
+        self.undecided.add(before);
         mask
     }
 
@@ -227,9 +274,11 @@ impl<'a> Walk<'a> {
     /// The tokens that may follow inside a string of any text.
     fn text(&mut self, strings: &'a Strings, text: Text) -> Arc<TokenSet> {
         let free = strings.is_free(text.min, text.max);
-        if free && let Some(known) = self.texts.get(&text.after) {
+        if free && let Some((known, undecided)) = self.texts.get(&text.after) {
+            self.undecided.add(*undecided);
             return Arc::clone(known);
         }
+        let before = std::mem::take(&mut self.undecided);
         let Text { min, max, after } = text;
         let mut mask = self.pool.copy(strings.within(max));
         strings.cut(max, &mut mask);
@@ -244,8 +293,9 @@ impl<'a> Walk<'a> {
         }
         let mask = Arc::new(mask);
         if free {
-            self.texts.insert(after, Arc::clone(&mask));
+            self.texts.insert(after, (Arc::clone(&mask), self.undecided));
         }
+        self.undecided.add(before);
         mask
     }
 
@@ -329,11 +379,17 @@ impl<'a> Walk<'a> {
                     continue;
                 }
                 Part::Text(text) => (text, Vec::new()),
-                Part::Special { config, text } => (text, self.differ(ground, at.0, config, true)),
-                Part::Like { config, other } => match self.alike(ground, (at.0, config), other) {
-                    Some(text) => text,
-                    None => continue,
-                },
+                Part::Special { config, text } => {
+                    self.undecided.names = true;
+                    (text, self.differ(ground, at.0, config, true))
+                }
+                Part::Like { config, other, names } => {
+                    self.undecided.add(Undecided { repeats: !names, names });
+                    match self.alike(ground, (at.0, config), other) {
+                        Some(text) => text,
+                        None => continue,
+                    }
+                }
             };
             for token in inside.within(text.max).filter(|&token| ground.keep.contains(token)) {
                 mask.insert(token);
@@ -353,7 +409,6 @@ impl<'a> Walk<'a> {
         at: (TrieNode, Config),
         other: Config,
     ) -> Option<(Text, Vec<(TrieNode, Config)>)> {
-        self.likened = true;
         let different = self.differ(ground, at.0, at.1, false);
         let mut parts = Vec::with_capacity(1);
         self.automaton.parts(other, &mut parts);
@@ -388,7 +443,8 @@ impl<'a> Walk<'a> {
                     continue;
                 }
                 let next = self.automaton.step(config, byte);
-                if next == self.automaton.step(likeness.other, byte) {
+                let other = self.automaton.step(likeness.other, byte);
+                if next == other || self.automaton.without_names(next) == other {
                     continue;
                 }
                 if next != Config::DEAD && self.automaton.likeness(next).is_some() {

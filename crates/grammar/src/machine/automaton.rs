@@ -191,6 +191,11 @@ impl Automaton {
         self.machine.likeness(config)
     }
 
+    /// The config without the names that must not come again, where that is as good for tokens without whole names.
+    pub(crate) fn without_names(&mut self, config: Config) -> Config {
+        if config == Config::DEAD { config } else { self.machine.without_names(config) }
+    }
+
     /// Some text that may follow whatever it is, where much of it can.
     pub(crate) fn tolerance(&mut self, config: Config) -> Option<Tolerance> {
         let known = self.known_tolerance(config);

@@ -36,12 +36,13 @@ pub(crate) enum Part {
         config: Config,
         text: Text,
     },
-    /// A place in a JSON string, between two characters, where the same tokens may follow as at `other`, unless the string
-    /// turns out to be a special one ([`Machine::likeness`]), and but for tokens that end the string and have another
-    /// whole one after it.
+    /// A place where the same tokens may follow as at `other`, unless it is in a JSON string that turns out to be a special
+    /// one ([`Machine::likeness`]). With `names` tokens that hold a whole name of an object may differ, too; without, those
+    /// that end the string and have another whole one after it.
     Like {
         config: Config,
         other: Config,
+        names: bool,
     },
 }
 
@@ -157,6 +158,12 @@ pub(crate) trait Machine: Send {
     fn likeness(&mut self, config: Config) -> Option<Likeness> {
         let _ = config;
         None
+    }
+
+    /// The config with the same next tokens but for those that hold a whole name of a JSON object, where some of these
+    /// must not come again; the config itself where that is not known.
+    fn without_names(&mut self, config: Config) -> Config {
+        config
     }
 
     /// Some text that may follow `config`, where much of it can.

@@ -92,7 +92,7 @@ impl ChatRequest {
             logprobs: parameters::read_logprobs(&mut fields)?,
             tools: tools::read(&mut fields, ToolForm::Nested)?,
             format: format::read(&mut fields)?,
-            undeclared: format::read_undeclared(&mut fields)?,
+            undeclared: read_undeclared(&mut fields)?,
             schema_in_prompt: fields.take("schema_in_prompt").map(Place::bool).transpose()?.unwrap_or(true),
             chat_template_kwargs: read_template_variables(&mut fields)?,
         };

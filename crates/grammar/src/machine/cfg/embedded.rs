@@ -99,7 +99,7 @@ impl Embedded {
                 Part::Plain(config) => [config, Config::DEAD],
                 Part::Text(text) => [text.after, Config::DEAD],
                 Part::Special { config, text } => [config, text.after],
-                Part::Like { config, other } => [config, other],
+                Part::Like { config, other, .. } => [config, other],
             };
             (part, [self.dot(machine, first), self.dot(machine, second)])
         };
@@ -110,6 +110,12 @@ impl Embedded {
         let (machine, config) = self.places[(dot.0 - FIRST) as usize];
         let Likeness { other, bytes } = self.machines[machine as usize].likeness(config)?;
         Some((self.dot(machine, other)?, bytes))
+    }
+
+    pub(super) fn without_names(&mut self, dot: Dot) -> Option<Dot> {
+        let (machine, config) = self.places[(dot.0 - FIRST) as usize];
+        let other = self.machines[machine as usize].without_names(config);
+        self.dot(machine, other)
     }
 
     /// Bytes of memory, roughly.

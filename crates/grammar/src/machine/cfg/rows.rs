@@ -276,7 +276,7 @@ impl Machine for CfgMachine {
                 Part::Special { text, .. } => {
                     Part::Special { config: first, text: Text { after: second, ..text } }
                 }
-                Part::Like { .. } => Part::Like { config: first, other: second },
+                Part::Like { names, .. } => Part::Like { config: first, other: second, names },
             });
         }
     }
@@ -297,6 +297,14 @@ impl Machine for CfgMachine {
         let item = self.lone_embedded(config)?;
         let (other, bytes) = self.embedded.likeness(item.dot)?;
         Some(Likeness { other: self.with_dot(item, Some(other)), bytes })
+    }
+
+    fn without_names(&mut self, config: Config) -> Config {
+        let Some(item) = self.lone_embedded(config) else { return config };
+        match self.embedded.without_names(item.dot) {
+            Some(dot) if dot != item.dot => self.with_dot(item, Some(dot)),
+            _ => config,
+        }
     }
 
     fn tolerance(&mut self, config: Config) -> Option<Tolerance> {

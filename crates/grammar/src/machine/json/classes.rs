@@ -7,6 +7,7 @@
 
 use super::intern::Thread;
 use super::layout::{Gap, Rest};
+use super::names::{UNKNOWN, UNREAD};
 use super::program::ObjectRule;
 use super::spelling::{Decode, Decoded};
 use super::texts::Texts;
@@ -91,7 +92,7 @@ impl JsonMachine {
                 let language = program.language_rules[rule as usize].language;
                 add_transitions(&program.languages[language as usize], state, bytes);
             }
-            State::Key { at, other, decode: Decode::Whole } if !self.is_undeclared(stack, at, other) => {
+            State::Key { at, other, decode: Decode::Whole, .. } if !self.is_undeclared(stack, at, other) => {
                 let Some(rule) = self.object_rule(stack) else { return };
                 if at != OUTSIDE {
                     add_children(rule.names.node(at), bytes);
@@ -185,7 +186,7 @@ impl JsonMachine {
 
     /// Whether only declared names may come next in the object on top of `stack`, where undeclared ones are all alike.
     fn is_closed(&self, stack: StackId) -> bool {
-        let state = State::Key { at: OUTSIDE, other: 0, decode: Decode::Whole };
+        let state = State::Key { at: OUTSIDE, other: 0, name: UNKNOWN, decode: Decode::Whole };
         self.find_plain(stack, state).is_none() && self.closing(stack, state).is_none()
     }
 
@@ -195,7 +196,7 @@ impl JsonMachine {
     }
 
     /// Whether a name is certainly undeclared, and nothing depends on how it goes on.
-    fn is_undeclared(&self, stack: StackId, at: u32, other: u32) -> bool {
+    pub(super) fn is_undeclared(&self, stack: StackId, at: u32, other: u32) -> bool {
         let labels = self.object_rule(stack).and_then(|rule| rule.labels);
         at == OUTSIDE
             && labels.is_none_or(|labels| {
@@ -204,6 +205,17 @@ impl JsonMachine {
     }
 
     pub(super) fn split(&mut self, config: Config, parts: &mut Vec<Part>) {
+        if let &[thread] = self.interner.threads_of(config) {
+            let thread = self.interner.thread(thread);
+            if self.interner.stack(thread.stack).tracking != ROOT
+                && let like @ Part::Like { .. } = self.part_of(config, thread)
+            {
+                return parts.push(like);
+            }
+        }
+        if let Some(other) = self.forgetting(config) {
+            return parts.push(Part::Like { config, other, names: true });
+        }
         if let &[thread] = self.interner.threads_of(config) {
             return parts.push(self.part_of(config, self.interner.thread(thread)));
         }
@@ -257,7 +269,7 @@ impl JsonMachine {
         {
             self.items.text = unseen.text;
             self.push(unseen.stack, unseen.state);
-            return Part::Like { config, other: self.gathered() };
+            return Part::Like { config, other: self.gathered(), names: false };
         }
         let Thread { stack, state, text } = thread;
         let known = self.interner.stack(stack).tracking != ROOT && !self.is_unknown(stack, text);
@@ -272,7 +284,9 @@ impl JsonMachine {
                 self.complete(stack);
                 Part::Text(Text { min, max, after: self.gathered() })
             }
-            State::Key { at, other, decode: Decode::Whole } if self.is_undeclared(stack, at, other) => {
+            // A name that is kept forbids itself later on.
+            State::Key { name, .. } if name != UNREAD && name != UNKNOWN => Part::Plain(config),
+            State::Key { at, other, decode: Decode::Whole, .. } if self.is_undeclared(stack, at, other) => {
                 Part::Text(self.undeclared(thread, other))
             }
             State::Key { decode: Decode::Whole, .. } if self.is_open(stack) => {
@@ -284,7 +298,7 @@ impl JsonMachine {
 
     /// The inside of an undeclared name.
     fn undeclared(&mut self, thread: Thread, other: u32) -> Text {
-        let state = State::Key { at: OUTSIDE, other, decode: Decode::Whole };
+        let state = State::Key { at: OUTSIDE, other, name: UNKNOWN, decode: Decode::Whole };
         self.advance(Thread { state, ..thread }, b'"');
         Text { min: 0, max: u32::MAX, after: self.gathered() }
     }
@@ -307,7 +321,8 @@ impl JsonMachine {
     /// Adds the thread in an undeclared name that one in a name is like, and the bytes over which they may part; false
     /// where there is none.
     fn add_undeclared(&mut self, thread: u32, bytes: &mut ByteSet) -> bool {
-        let Thread { stack, state: State::Key { at, other, decode }, text } = self.interner.thread(thread)
+        let Thread { stack, state: State::Key { at, other, name: UNREAD | UNKNOWN, decode }, text } =
+            self.interner.thread(thread)
         else {
             return false;
         };
@@ -325,7 +340,7 @@ impl JsonMachine {
         }
         let decode = decode.forget(self.program.profile);
         self.items.text = text;
-        self.push(stack, State::Key { at: OUTSIDE, other, decode });
+        self.push(stack, State::Key { at: OUTSIDE, other, name: UNKNOWN, decode });
         true
     }
 }

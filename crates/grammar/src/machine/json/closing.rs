@@ -5,7 +5,10 @@
 
 use super::cost::Shortest;
 use super::intern::Stack;
+use super::names::{NO_NAMES, NamesId, UNKNOWN, UNREAD};
+use super::needs::{Amount, Kind, Lengths, NameCounts, Needs};
 use super::program::{ArrayRule, LanguageRule, Member, ObjectRule, Way};
+use super::shortest_spelling;
 use super::spelling::Decode;
 use super::texts::Texts;
 use super::values::{SetId, ValueId};
@@ -46,7 +49,15 @@ impl JsonMachine {
             State::KeyStart { gap } | State::ObjectStart { gap } => {
                 Some(self.key_start(top)?.after((1, b'"')).after(gap.closing()))
             }
-            State::Key { at, other, decode } => self.key(top, at, other, decode),
+            State::Key { at, other, name, decode } => {
+                let known = name != UNKNOWN && (name != UNREAD || at != OUTSIDE);
+                let spelled = match name {
+                    UNREAD if at != OUTSIDE => self.object_rule(stack)?.names.node(at).spelled(),
+                    _ => self.names.spelled(name),
+                };
+                let place = NamePlace { at, other, rivals: self.names.rivals(name), spelled };
+                self.key(top, place, decode, known)
+            }
             State::Colon { node, gap } => {
                 let gap_after = program.spacing.after_colon.least_at(top.depth);
                 let value = self.value(node, top.depth)?.len.saturating_add(gap_after);
@@ -171,14 +182,15 @@ impl JsonMachine {
     }
 
     /// From the end of a member, when some are complete and some obligations are pending, to the end of the object, whose
-    /// members stand at `depth`. Members that `seen` has are not to come.
+    /// members stand at `depth`. Members that `seen` has are not to come, nor undeclared ones that `names` have.
     pub(super) fn after_member(
         &self,
-        rule: &ObjectRule,
+        names: SeenNames,
         seen: impl Fn(usize) -> bool,
         (members, pending): (u32, u8),
         depth: u32,
     ) -> Option<u32> {
+        let rule = &self.program.objects[names.rule as usize];
         if !rule.groups.is_empty() {
             return self.after_grouped(rule, seen, self.interner.set(members), depth);
         }
@@ -194,71 +206,67 @@ impl JsonMachine {
                 optional.extend(self.member(member, depth));
             }
         }
-        let after_required = |met: u32| self.missing(rule, &optional, members + required + met, depth);
-        let rest = if pending == 0 {
-            after_required(0)
-        } else {
-            let covers = self.covers(rule, pending, depth).into_iter().zip(1..);
-            covers.filter_map(|(cover, met)| Some(cover?.saturating_add(after_required(met)?))).min()
-        };
-        Some(total.saturating_add(rest?))
+        let members = members + required;
+        if pending == 0 && members >= rule.min {
+            return rule.max.is_none_or(|max| members <= max).then_some(total);
+        }
+        let most = rule.min.saturating_sub(members).saturating_add(pending.count_ones());
+        let optional = optional.into_iter().map(Amount::bytes).collect();
+        let kinds = self.kinds(names, most, depth)?;
+        let needs = Needs { depth, optional, kinds, pending, members, min: rule.min, max: rule.max };
+        let (rest, _) = needs.least()?;
+        Some(total.saturating_add(rest.bytes))
     }
 
-    /// The least that the members cost that are missing to the least number, when `members` are or will be there.
-    fn missing(&self, rule: &ObjectRule, optional: &[u32], members: u32, depth: u32) -> Option<u32> {
-        if rule.max.is_some_and(|max| members > max) {
-            return None;
-        }
-        let missing = rule.min.saturating_sub(members) as usize;
-        if missing == 0 {
-            return Some(0);
-        }
-        let mut optional = optional.to_vec();
-        if let Some(one) = self.cheapest_other(rule, 0, depth) {
-            optional.extend(std::iter::repeat_n(one, missing));
-        }
-        optional.sort_unstable();
-        Some(optional.get(..missing)?.iter().fold(0, |total: u32, &member| total.saturating_add(member)))
-    }
-
-    /// The least that one, two, … undeclared members cost that meet all of some obligations together.
-    fn covers(&self, rule: &ObjectRule, pending: u8, depth: u32) -> Vec<Option<u32>> {
-        let all = usize::from(pending);
-        let mut best = vec![None; all + 1];
-        best[0] = Some(0u32);
-        let mut covers = Vec::new();
-        for _ in 0..pending.count_ones() {
-            let mut next = vec![None; all + 1];
-            for met in (0..=all).filter(|met| met & !all == 0) {
-                let Some(before): Option<u32> = best[met] else { continue };
-                for meeting in (1..=pending).filter(|bits| bits & !pending == 0) {
-                    let Some(cost) = self.cheapest_other(rule, meeting, depth) else { continue };
-                    let slot: &mut Option<u32> = &mut next[met | usize::from(meeting)];
-                    let total = before.saturating_add(cost);
-                    *slot = Some(slot.map_or(total, |known| known.min(total)));
-                }
+    /// The undeclared members that may come, of which at most so many are needed, with the commas before them.
+    fn kinds(&self, names: SeenNames, most: u32, depth: u32) -> Option<Vec<Kind>> {
+        let rule = &self.program.objects[names.rule as usize];
+        let comma = 1 + self.program.spacing.after_comma.least_at(depth);
+        let mut kinds = Vec::new();
+        for (label, ways) in (0..).zip(&rule.others).filter(|(_, ways)| !ways.is_empty()) {
+            let mut of_label = Vec::with_capacity(ways.len());
+            for way in ways {
+                of_label.push((
+                    way.bits as u8,
+                    Amount::bytes(self.after_name(way.node, depth)?.saturating_add(comma + 2)),
+                ));
             }
-            covers.push(next[all]);
-            best = next;
+            kinds.push(Kind { names: self.names_left(names, label, most)?, ways: of_label });
         }
-        covers
+        Some(kinds)
     }
 
-    /// A comma and the cheapest whole undeclared member that meets some obligations.
-    fn cheapest_other(&self, rule: &ObjectRule, meeting: u8, depth: u32) -> Option<u32> {
-        let ways =
-            rule.others.iter().zip(0..).flat_map(|(ways, label)| ways.iter().map(move |way| (label, way)));
-        let costs = ways.filter(|(_, way)| way.unmet(meeting) == 0).filter_map(|(label, way)| {
-            let name = match rule.labels {
-                Some(labels) => {
-                    let texts = &self.program.languages[labels as usize];
-                    texts.nearest(texts.dfa().start(), label)?.len
-                }
-                None => rule.names.node(0).outside().len,
-            };
-            self.member_text(name - 1, way.node, depth)
+    /// The lengths of the shortest names with a label that have not been seen.
+    fn names_left(&self, names: SeenNames, label: u32, most: u32) -> Option<Lengths> {
+        let rule = &self.program.objects[names.rule as usize];
+        let texts = rule.labels.map(|labels| &self.program.languages[labels as usize]);
+        let seen = self.names.count(names.seen);
+        let mut counts = self.name_counts.borrow_mut();
+        let counts = counts.entry((names.rule, label)).or_insert_with(|| match texts {
+            Some(texts) => NameCounts::labelled(texts.dfa(), label),
+            None => NameCounts::others(rule.members.iter().map(|member| member.name_len)),
         });
-        costs.min()
+        let mut left = counts.shortest(u64::from(most) + u64::from(seen) + 1)?;
+        let longest = left.last().map_or(0, |&(length, _)| length);
+        let label_of = |name: &str| match texts {
+            Some(texts) => {
+                let dfa = texts.dfa();
+                name.chars()
+                    .try_fold(dfa.start(), |state, c| dfa.next(state, c))
+                    .map_or(0, |end| dfa.label(end))
+            }
+            None => 0,
+        };
+        let seen = if seen == 0 { Vec::new() } else { self.names.short(names.seen, longest) };
+        let seen = seen.iter().filter(|name| label_of(name) == label);
+        let lengths = seen.map(|name| name.chars().map(|c| shortest_spelling(c).len).sum());
+        let taken = names.taken.filter(|&(other, _)| other == label).map(|(_, length)| length);
+        for length in lengths.chain(taken) {
+            if let Ok(at) = left.binary_search_by_key(&length, |&(length, _): &(u32, u32)| length) {
+                left[at].1 = left[at].1.saturating_sub(1);
+            }
+        }
+        Some(left)
     }
 
     /// A comma and a whole member.
@@ -279,38 +287,69 @@ impl JsonMachine {
 
     /// From the first character of a name to the end of everything.
     fn key_start(&self, top: &Stack) -> Option<Shortest> {
-        let Some(Frame::Object { rule, .. }) = top.frame else { return None };
+        let Some(Frame::Object { rule, names, .. }) = top.frame else { return None };
         let labels = self.program.objects[rule as usize].labels;
         let other = labels.map_or(0, |labels| self.program.languages[labels as usize].dfa().start());
-        self.key(top, 0, other, Decode::Whole)
+        self.key(top, NamePlace { at: 0, other, rivals: names, spelled: 0 }, Decode::Whole, true)
     }
 
-    /// From inside a name to the end of everything, by the best of the names that may still come of it.
-    fn key(&self, top: &Stack, at: u32, other: u32, decode: Decode) -> Option<Shortest> {
-        let Some(Frame::Object { rule, seen, members, pending }) = top.frame else { return None };
-        let rule = &self.program.objects[rule as usize];
-        let object = Object { machine: self, rule, seen, members, pending, top };
+    /// From inside a name to the end of everything, by the best of the names that may still come of it. What has been read
+    /// of the name may not be `known`; then it is certainly none of those seen.
+    fn key(&self, top: &Stack, place: NamePlace, decode: Decode, known: bool) -> Option<Shortest> {
+        let Some(Frame::Object { rule: id, seen, members, pending, names }) = top.frame else { return None };
+        let rule = &self.program.objects[id as usize];
+        let object = Object { machine: self, id, rule, seen, members, pending, names, top };
         let below = self.interner.stack(top.parent).total;
+        let NamePlace { at, other, rivals, .. } = place;
         let declared = if at == OUTSIDE { None } else { object.declared(at, decode) };
-        let undeclared = match rule.labels {
-            Some(labels) => object.labelled(&self.program.languages[labels as usize], other, decode),
-            None => object.unlabelled(at, decode),
+        let undeclared = if known && (rivals != NO_NAMES || object.needs_more()) {
+            object.undeclared(place, decode)
+        } else {
+            match rule.labels {
+                Some(labels) => object.labelled(&self.program.languages[labels as usize], other, decode),
+                None => object.unlabelled(at, decode),
+            }
         };
         Some(Shortest::shorter(declared, undeclared)?.then(below))
     }
 }
 
+/// The undeclared names that an object has, and one more by its label and length.
+#[derive(Clone, Copy)]
+pub(super) struct SeenNames {
+    pub(super) rule: u32,
+    pub(super) seen: NamesId,
+    pub(super) taken: Option<(u32, u32)>,
+}
+
+/// A place in a name: in the declared ones, in the language of all others, and in those seen.
+#[derive(Clone, Copy)]
+pub(super) struct NamePlace {
+    pub(super) at: u32,
+    pub(super) other: u32,
+    pub(super) rivals: NamesId,
+    /// The bytes that what has been read takes at least.
+    pub(super) spelled: u32,
+}
+
 /// The open object on top of a stack, while a name is read.
-struct Object<'a> {
-    machine: &'a JsonMachine,
-    rule: &'a ObjectRule,
+pub(super) struct Object<'a> {
+    pub(super) machine: &'a JsonMachine,
+    id: u32,
+    pub(super) rule: &'a ObjectRule,
     seen: u32,
     members: u32,
     pending: u8,
+    names: NamesId,
     top: &'a Stack,
 }
 
 impl Object<'_> {
+    /// Whether more members are needed, maybe, after the one whose name is being read.
+    const fn needs_more(&self) -> bool {
+        self.pending != 0 || self.rule.min > 1
+    }
+
     /// Through the best declared name.
     fn declared(&self, at: u32, decode: Decode) -> Option<Shortest> {
         if decode == Decode::Whole {
@@ -327,7 +366,7 @@ impl Object<'_> {
     /// Through the best undeclared name, where all of them are alike.
     fn unlabelled(&self, at: u32, decode: Decode) -> Option<Shortest> {
         let profile = self.machine.program.profile;
-        let outside = self.after_other(0)?;
+        let outside = self.after_other(0, None)?;
         if at == OUTSIDE {
             return Some(Shortest::new(1, b'"').after(decode.closing()).then(outside));
         }
@@ -353,7 +392,8 @@ impl Object<'_> {
         if other == OUTSIDE {
             return None;
         }
-        let after: Vec<_> = (0..self.rule.others.len() as u32).map(|label| self.after_other(label)).collect();
+        let after: Vec<_> =
+            (0..self.rule.others.len() as u32).map(|label| self.after_other(label, None)).collect();
         let rest = |state| {
             let ways = after
                 .iter()
@@ -381,13 +421,14 @@ impl Object<'_> {
             }
             let member = &self.rule.members[index];
             let value = self.machine.after_name(member.node?, self.top.depth)?;
-            Some(rest.then(value).then(self.after_choice(Some(index), self.pending)?))
+            Some(rest.then(value).then(self.after_choice(Some(index), self.pending, None)?))
         });
         below.min_by_key(|way| way.len)
     }
 
-    /// From the closing quote of an undeclared name with a label to the end of the object.
-    fn after_other(&self, label: u32) -> Option<u32> {
+    /// From the closing quote of an undeclared name with a label to the end of the object. `taken` is the name by its label
+    /// and length, if it is known.
+    pub(super) fn after_other(&self, label: u32, taken: Option<(u32, u32)>) -> Option<u32> {
         let position = self.rule.next_required.get(self.seen as usize);
         if self.machine.program.order == Order::Declared
             && position.is_some_and(|&next| (next as usize) < self.rule.members.len())
@@ -396,7 +437,7 @@ impl Object<'_> {
         }
         let ways = self.rule.others.get(label as usize)?.iter().filter_map(|way| {
             let value = self.machine.after_name(way.node, self.top.depth)?;
-            Some(value.saturating_add(self.after_choice(None, way.unmet(self.pending))?))
+            Some(value.saturating_add(self.after_choice(None, way.unmet(self.pending), taken)?))
         });
         ways.min()
     }
@@ -420,7 +461,7 @@ impl Object<'_> {
     }
 
     /// From the end of the value of a chosen member to the end of the object.
-    fn after_choice(&self, index: Option<usize>, pending: u8) -> Option<u32> {
+    fn after_choice(&self, index: Option<usize>, pending: u8, taken: Option<(u32, u32)>) -> Option<u32> {
         let depth = self.top.depth;
         if !self.rule.groups.is_empty() {
             let out = self.machine.interner.set(self.members);
@@ -434,7 +475,8 @@ impl Object<'_> {
             return Some(self.top.own - paid);
         }
         let skipped = |other: usize| self.is_skipped(index, other);
-        self.machine.after_member(self.rule, skipped, (self.members + 1, pending), depth)
+        let names = SeenNames { rule: self.id, seen: self.names, taken };
+        self.machine.after_member(names, skipped, (self.members + 1, pending), depth)
     }
 
     /// Whether a declared member does not come any more once one has been chosen, or an undeclared one.

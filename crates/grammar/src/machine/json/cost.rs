@@ -1,5 +1,7 @@
 //! How few bytes a value can take.
 
+use super::needs::Amount;
+
 /// The length of a shortest text, and its first byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shortest {
@@ -60,6 +62,16 @@ impl Cost {
     /// The cost of a gap's `(bytes, lines)`, `levels` deeper than the value it is in.
     pub(crate) fn gap((bytes, lines): (u32, u32), levels: u32) -> Self {
         Self(vec![Line { bytes: bytes + 2 * lines * levels, lines, first: b' ' }])
+    }
+
+    pub(crate) fn of(Amount { bytes, lines }: Amount, first: u8) -> Self {
+        Self(vec![Line { bytes, lines, first }])
+    }
+
+    /// What is least at a depth.
+    pub(crate) fn line_at(&self, depth: u32) -> Option<Amount> {
+        let lines = self.0.iter().map(|&Line { bytes, lines, .. }| Amount { bytes, lines });
+        lines.min_by_key(|line| line.at(depth))
     }
 
     pub(crate) const fn is_none(&self) -> bool {

@@ -49,6 +49,9 @@ pub(super) struct Stack {
     pub(super) tracking: StackId,
     /// The same of those arrays only that have items already, or need more.
     pub(super) contested: StackId,
+    /// The stack without any undeclared names seen, which goes on in the same way but for repeated names: itself where
+    /// it has none, [`NO_STACK`] where there is no such stack.
+    pub(super) plain: StackId,
 }
 
 /// One of the alternatives that the text so far leaves open.
@@ -74,6 +77,9 @@ pub(super) const UNCOUNTED: u32 = 0;
 
 const NO_CONFIG: u32 = u32::MAX;
 
+/// No stack.
+pub(super) const NO_STACK: StackId = u32::MAX;
+
 impl Default for Interner {
     fn default() -> Self {
         let root = Stack {
@@ -86,6 +92,7 @@ impl Default for Interner {
             closable: false,
             tracking: ROOT,
             contested: ROOT,
+            plain: ROOT,
         };
         Self {
             stacks: vec![root],
@@ -115,13 +122,15 @@ impl Interner {
         self.stack_ids.get(&(parent, frame)).copied()
     }
 
-    /// Adds a stack; `unique` says of an array whose items must differ whether it has some already, or needs more.
+    /// Adds a stack; `unique` says of an array whose items must differ whether it has some already, or needs more. Without
+    /// a `plain` stack the stack itself is that.
     pub(super) fn add_stack(
         &mut self,
         parent: StackId,
         frame: Frame,
         (own, closable): (u32, bool),
         unique: Option<bool>,
+        plain: Option<StackId>,
     ) -> StackId {
         let id = self.stacks.len() as StackId;
         let &Stack { total, depth, tracking, contested, .. } = self.stack(parent);
@@ -135,6 +144,7 @@ impl Interner {
             closable,
             tracking: if unique.is_some() { id } else { tracking },
             contested: if unique == Some(true) { id } else { contested },
+            plain: plain.unwrap_or(id),
         });
         self.stack_ids.insert((parent, frame), id);
         self.byte_len += 2 * size_of::<Stack>();
@@ -149,6 +159,14 @@ impl Interner {
         if let Some(&known) = self.join_ids.get(stacks) {
             return known;
         }
+        let mut plain: Vec<_> = stacks.iter().map(|&stack| self.stack(stack).plain).collect();
+        plain.sort_unstable();
+        plain.dedup();
+        let plain = match plain.last() {
+            Some(&NO_STACK) => Some(NO_STACK),
+            _ if plain == stacks => None,
+            _ => Some(self.join(&plain)),
+        };
         let depth = self.stack(stacks[0]).depth;
         let total = stacks.iter().map(|&stack| self.stack(stack).total).min().unwrap_or(u32::MAX);
         let id = self.stacks.len() as StackId;
@@ -168,6 +186,7 @@ impl Interner {
             closable: false,
             tracking: ROOT,
             contested: ROOT,
+            plain: plain.unwrap_or(id),
         });
         id
     }

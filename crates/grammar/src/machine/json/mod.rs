@@ -20,9 +20,11 @@
 //! of their stacks, and when it closes each goes on. So alternatives of a recursive schema do not multiply with the depth:
 //! a config has at most one stack for each way to be inside one value of each rule.
 //!
+//! No name comes twice in an object. Declared ones are told by their place among all that are declared; of undeclared ones
+//! the frame of the object has the set of those seen, and a thread in a name has what has been read of it ([`names`]).
+//!
 //! # What it does not do
-//! The names of undeclared members are not remembered, so one may be repeated; declared names may not. Alternatives that
-//! agree on a long prefix of one array or object are followed side by side.
+//! Alternatives that agree on a long prefix of one array or object are followed side by side.
 
 pub(crate) mod classes;
 mod closing;
@@ -32,6 +34,9 @@ mod describe;
 mod groups;
 mod intern;
 pub(crate) mod layout;
+mod names;
+pub(crate) mod needs;
+mod new_names;
 pub(crate) mod number;
 pub(crate) mod program;
 mod reading;
@@ -45,21 +50,27 @@ mod tolerance;
 mod trace;
 pub(crate) mod trie;
 mod unique;
+mod unnamed;
 mod values;
 
 #[cfg(test)]
 mod tests;
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 pub(crate) use program::JsonProgram;
 pub(crate) use spelling::shortest_spelling;
+
+use rustc_hash::FxHashMap;
 
 use super::{Config, Likeness, Machine, Part, Tolerance};
 use crate::ByteSet;
 use crate::frontend::json_schema::Profile;
 use intern::Interner;
 use layout::Rest;
+use names::{NameId, Names, NamesId};
+use needs::NameCounts;
 use spelling::Decode;
 use trace::EMPTY;
 use unique::Items;
@@ -74,6 +85,10 @@ pub(crate) struct JsonMachine {
     next: Vec<u32>,
     /// What is known of items that must differ.
     items: Items,
+    /// The names of undeclared members.
+    names: Names,
+    /// By object and label, how many names there are of each length.
+    name_counts: RefCell<FxHashMap<(u32, u32), NameCounts>>,
     /// The arrays and objects that the byte being read opens, and on which stacks.
     opened: Vec<(Frame, StackId)>,
     /// Whether some array counts items.
@@ -96,7 +111,8 @@ enum Frame {
     /// `seen` is the position in the declared order, or in any order the id of a set of members. The member whose name
     /// is being read is not in it. `members` is their number where the rule bounds it, and the set of the alternatives
     /// that are out where it has groups. `pending` are the obligations that no member has met yet.
-    Object { rule: u32, seen: u32, members: u32, pending: u8 },
+    /// `names` are the undeclared names seen, as long as more may come.
+    Object { rule: u32, seen: u32, members: u32, pending: u8, names: NamesId },
 }
 
 /// What is being read on top of a stack.
@@ -149,9 +165,11 @@ enum State {
     },
     /// Inside a name: at a node of the object's trie, or [`OUTSIDE`], and at a state of the language that labels
     /// undeclared names: [`OUTSIDE`] once the name can only be a declared one, zero where there is no such language.
+    /// `name` is what has been read of it, where that matters.
     Key {
         at: u32,
         other: u32,
+        name: NameId,
         decode: Decode,
     },
     /// After a name.
@@ -193,7 +211,16 @@ impl JsonMachine {
     fn new(program: Arc<JsonProgram>) -> Self {
         let items = Items::new(&program);
         let counts = program.arrays.iter().any(|rule| !rule.counters.is_empty());
-        Self { program, interner: Interner::default(), next: Vec::new(), opened: Vec::new(), items, counts }
+        Self {
+            program,
+            interner: Interner::default(),
+            next: Vec::new(),
+            opened: Vec::new(),
+            items,
+            names: Names::default(),
+            name_counts: RefCell::default(),
+            counts,
+        }
     }
 
     /// Drops the threads that are like another one except that an array has counted less. An item may be read as one that
@@ -287,7 +314,13 @@ impl Machine for JsonMachine {
     }
 
     fn likeness(&mut self, config: Config) -> Option<Likeness> {
-        self.unseen_likeness(config).or_else(|| self.undeclared_likeness(config))
+        self.unseen_likeness(config)
+            .or_else(|| self.unnamed_likeness(config))
+            .or_else(|| self.undeclared_likeness(config))
+    }
+
+    fn without_names(&mut self, config: Config) -> Config {
+        self.unnamed(config)
     }
 
     fn tolerance(&mut self, config: Config) -> Option<Tolerance> {
@@ -303,6 +336,7 @@ impl Machine for JsonMachine {
     }
 
     fn byte_len(&self) -> usize {
-        self.interner.byte_len() + self.items.byte_len()
+        let counts = self.name_counts.borrow().values().map(NameCounts::byte_len).sum::<usize>();
+        self.interner.byte_len() + self.items.byte_len() + self.names.byte_len() + counts
     }
 }

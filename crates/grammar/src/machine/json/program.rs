@@ -252,6 +252,8 @@ pub(crate) struct ObjectRule {
     pub(crate) min: u32,
     pub(crate) max: Option<u32>,
     pub(crate) names: Trie,
+    /// Whether, whatever names have been seen, there are more of each label that members may have.
+    pub(crate) ample: bool,
     /// For each position in the declared order, the first required member from there on, or the number of members.
     pub(crate) next_required: Vec<u32>,
     /// Members that depend on each other. With groups, nothing depends on the number of members, and nothing is pending.
@@ -304,6 +306,16 @@ impl ObjectRule {
             self.next_required[at] =
                 if self.members[at].required { at as u32 } else { self.next_required[at + 1] };
         }
+    }
+
+    /// Whether several undeclared members may come, so that their names have to be kept.
+    pub(crate) fn tracks(&self) -> bool {
+        self.max.is_none_or(|max| max > 1) && self.others.iter().any(|ways| !ways.is_empty())
+    }
+
+    /// Whether no member may come after so many.
+    pub(crate) fn is_full(&self, members: u32) -> bool {
+        self.max == Some(members)
     }
 
     pub(crate) const fn counts(&self) -> bool {

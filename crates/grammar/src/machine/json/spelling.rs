@@ -35,7 +35,7 @@ pub(super) enum Decoded {
 }
 
 /// Ranges of code points, those with the shortest spellings first.
-const WHOLE: [(u32, u32); 14] = [
+pub(super) const WHOLE: [(u32, u32); 14] = [
     (0x20, 0x21),
     (0x23, 0x5b),
     (0x5d, 0x7f),
@@ -161,6 +161,30 @@ impl Decode {
         let ranges = self.candidates(profile).into_iter();
         let mut chars = ranges.flat_map(|(from, to)| from.max(low)..=to.min(high)).filter_map(char::from_u32);
         chars.find_map(|c| self.finish(c, profile))
+    }
+
+    /// The same for a character that is none of some, with the character. Of characters that are as short from here on it
+    /// is one with a long spelling, so that the least is said of the name's own length.
+    pub(super) fn finish_other(
+        self,
+        low: u32,
+        high: u32,
+        profile: Profile,
+        known: &[char],
+    ) -> Option<(Shortest, char)> {
+        let new = |(from, to): (u32, u32)| {
+            let chars = (from.max(low)..=to.min(high)).filter_map(char::from_u32);
+            chars.filter(|c| !known.contains(c))
+        };
+        if self == Self::Whole {
+            return WHOLE.into_iter().flat_map(new).next().map(|c| (shortest_spelling(c), c));
+        }
+        let candidates = self.candidates(profile).into_iter();
+        let mut chars = candidates.flat_map(|(from, to)| {
+            let spelled = WHOLE.into_iter().rev();
+            spelled.flat_map(move |(low, high)| new((low.max(from), high.min(to))))
+        });
+        chars.find_map(|c| Some((self.finish(c, profile)?, c)))
     }
 
     /// Ranges of code points that hold all the characters this can become, those with the shortest ends first. A

@@ -1,8 +1,10 @@
 //! One byte of one thread.
 
+use super::closing::SeenNames;
 use super::intern::Thread;
 use super::intern::UNCOUNTED;
 use super::layout::{Gap, GapStep, Rest};
+use super::names::{NO_NAMES, NameId, NamesId, UNKNOWN, UNREAD};
 use super::program::{ArrayRule, LanguageRule, ObjectRule};
 use super::spelling::{Decode, Decoded};
 use super::trace::{EMPTY, TextId};
@@ -79,7 +81,7 @@ impl JsonMachine {
                 GapStep::Past if byte == b'"' => self.begin_key(stack),
                 GapStep::Past | GapStep::Reject => {}
             },
-            State::Key { at, other, decode } => self.key_byte(stack, (at, other, decode), byte),
+            State::Key { at, other, name, decode } => self.key_byte(stack, (at, other, name, decode), byte),
             State::Colon { node, gap } => match gap.step(byte) {
                 GapStep::Within(gap) => self.push(stack, State::Colon { node, gap }),
                 GapStep::Past if byte == b':' => {
@@ -132,7 +134,8 @@ impl JsonMachine {
             b'{' => {
                 for &rule in &node.objects {
                     let pending = program.objects[rule as usize].obligations;
-                    self.open(stack, Frame::Object { rule, seen: 0, members: 0, pending });
+                    let names = NO_NAMES;
+                    self.open(stack, Frame::Object { rule, seen: 0, members: 0, pending, names });
                 }
             }
             _ => {}
@@ -192,8 +195,8 @@ impl JsonMachine {
                 };
                 ((own, closable), array.unique.then_some(seen != NOTHING || !closable))
             }
-            Frame::Object { rule, seen, members, pending } => {
-                let rule = &self.program.objects[rule as usize];
+            Frame::Object { rule: id, seen, members, pending, names } => {
+                let rule = &self.program.objects[id as usize];
                 let missing = |(index, member): (usize, &super::program::Member)| {
                     member.required && !self.has_seen(seen, index)
                 };
@@ -204,10 +207,12 @@ impl JsonMachine {
                 };
                 let closable = met && !rule.members.iter().enumerate().any(missing);
                 let seen = |index| self.has_seen(seen, index);
-                ((self.after_member(rule, seen, (members, pending), depth)?, closable), None)
+                let names = SeenNames { rule: id, seen: names, taken: None };
+                ((self.after_member(names, seen, (members, pending), depth)?, closable), None)
             }
         };
-        Some(self.interner.add_stack(parent, frame, own, unique))
+        let plain = self.plain_stack(parent, frame, unique.is_some());
+        Some(self.interner.add_stack(parent, frame, own, unique, plain))
     }
 
     /// Adds what follows a value that has just ended.
@@ -368,45 +373,55 @@ impl JsonMachine {
     }
 
     fn begin_key(&mut self, stack: StackId) {
-        let Some(Frame::Object { rule, .. }) = self.interner.stack(stack).frame else { return };
+        let Some(Frame::Object { rule, names, .. }) = self.interner.stack(stack).frame else { return };
         let labels = self.program.objects[rule as usize].labels;
         let other = labels.map_or(0, |labels| self.program.languages[labels as usize].dfa().start());
-        self.push(stack, State::Key { at: 0, other, decode: Decode::Whole });
+        let name = if names == NO_NAMES { UNREAD } else { self.names.start(names) };
+        self.push(stack, State::Key { at: 0, other, name, decode: Decode::Whole });
     }
 
-    fn key_byte(&mut self, stack: StackId, (at, other, decode): (u32, u32, Decode), byte: u8) {
-        let Some(Frame::Object { rule, seen, members, .. }) = self.interner.stack(stack).frame else {
+    fn key_byte(&mut self, stack: StackId, (at, other, name, decode): (u32, u32, NameId, Decode), byte: u8) {
+        let Some(Frame::Object { rule, seen, members, names, .. }) = self.interner.stack(stack).frame else {
             return;
         };
-        let object = &self.program.objects[rule as usize];
-        let labels = object.labels.map(|labels| self.program.languages[labels as usize].dfa());
-        let profile = self.program.profile;
-        match decode.step(byte, profile) {
+        let program = std::sync::Arc::clone(&self.program);
+        let object = &program.objects[rule as usize];
+        let labels = object.labels.map(|labels| program.languages[labels as usize].dfa());
+        match decode.step(byte, program.profile) {
             Decoded::Char(c) => {
                 let child = if at == OUTSIDE { None } else { object.names.node(at).child(c) };
-                let other = match labels {
+                let next = match labels {
                     Some(dfa) if other != OUTSIDE => dfa.next(other, c).unwrap_or(OUTSIDE),
                     _ => other,
                 };
-                let at = child.unwrap_or(OUTSIDE);
-                if (at, other) != (OUTSIDE, OUTSIDE) {
-                    self.push(stack, State::Key { at, other, decode: Decode::Whole });
+                let next = (child.unwrap_or(OUTSIDE), next);
+                if next != (OUTSIDE, OUTSIDE) {
+                    let name = self.name_after(object, (at, name), next, c);
+                    let (at, other) = next;
+                    self.push(stack, State::Key { at, other, name, decode: Decode::Whole });
                 }
             }
             Decoded::Partial(decode) => {
                 let any = labels.is_none_or(|dfa| other != OUTSIDE && dfa.is_free(other));
-                let decode = if at == OUTSIDE && any { decode.forget(profile) } else { decode };
-                self.push(stack, State::Key { at, other, decode });
+                let forgets = at == OUTSIDE && any && (name == UNREAD || name == UNKNOWN);
+                let decode = if forgets { decode.forget(program.profile) } else { decode };
+                self.push(stack, State::Key { at, other, name, decode });
             }
             Decoded::Quote => {
                 let word = if at == OUTSIDE { None } else { object.names.node(at).word };
                 match word.map(|word| word as usize) {
                     Some(index) if !self.may_follow(object, (seen, members), index) => {}
                     Some(index) => self.choose_declared(stack, index),
-                    None if other == OUTSIDE => {}
+                    None if other == OUTSIDE || self.names.ends(self.names.rivals(name)) => {}
                     None => {
                         let label = labels.map_or(0, |dfa| dfa.label(other));
-                        self.choose_other(stack, label);
+                        let names = match name {
+                            _ if !object.tracks() => NO_NAMES,
+                            UNKNOWN => names,
+                            UNREAD => self.names.with(names, &object.names.text_at(at)),
+                            _ => self.names.with(names, &self.names.text(name)),
+                        };
+                        self.choose_other(stack, label, names);
                     }
                 }
             }
@@ -414,10 +429,32 @@ impl JsonMachine {
         }
     }
 
+    /// What is kept of a name after one more character, from one place in the declared names to another.
+    fn name_after(
+        &mut self,
+        object: &ObjectRule,
+        (from, name): (u32, NameId),
+        (at, other): (u32, u32),
+        c: char,
+    ) -> NameId {
+        match name {
+            _ if !object.tracks() || other == OUTSIDE => UNREAD,
+            UNKNOWN => UNKNOWN,
+            UNREAD if at != OUTSIDE => UNREAD,
+            UNREAD => {
+                let start = self.names.start(NO_NAMES);
+                let text = object.names.text_at(from);
+                let before = text.chars().fold(start, |name, c| self.names.then(name, c));
+                self.names.then(before, c)
+            }
+            _ => self.names.then(name, c),
+        }
+    }
+
     /// After the name of a declared member.
     fn choose_declared(&mut self, stack: StackId, index: usize) {
         let top = *self.interner.stack(stack);
-        let Some(Frame::Object { rule, seen, members, pending }) = top.frame else { return };
+        let Some(Frame::Object { rule, seen, members, pending, names }) = top.frame else { return };
         let program = std::sync::Arc::clone(&self.program);
         let object = &program.objects[rule as usize];
         if !object.groups.is_empty() {
@@ -425,20 +462,21 @@ impl JsonMachine {
         }
         let Some(node) = object.members[index].node else { return };
         let members = object.count(members);
+        let names = if object.is_full(members) { NO_NAMES } else { names };
         let seen = self.with_seen(seen, index);
-        self.push_member(top.parent, Frame::Object { rule, seen, members, pending }, node);
+        self.push_member(top.parent, Frame::Object { rule, seen, members, pending, names }, node);
     }
 
     /// After the name of a declared member, where members depend on each other: once for each node that it may be of.
     fn choose_grouped(&mut self, stack: StackId, object: &ObjectRule, index: usize) {
         let top = *self.interner.stack(stack);
-        let Some(Frame::Object { rule, seen, members, pending }) = top.frame else { return };
+        let Some(Frame::Object { rule, seen, members, pending, names }) = top.frame else { return };
         for node in self.nodes_of(object, self.interner.set(members), index) {
             let out = self.out_after(object, (seen, self.interner.set(members)), Some((index, node)));
             let Some(out) = out else { continue };
             let members = self.interner.set_of(out);
             let seen = self.with_seen(seen, index);
-            self.push_member(top.parent, Frame::Object { rule, seen, members, pending }, node);
+            self.push_member(top.parent, Frame::Object { rule, seen, members, pending, names }, node);
         }
     }
 
@@ -449,10 +487,10 @@ impl JsonMachine {
         }
     }
 
-    /// After an undeclared name with a label.
-    fn choose_other(&mut self, stack: StackId, label: u32) {
+    /// After an undeclared name with a label; `names` has it.
+    fn choose_other(&mut self, stack: StackId, label: u32, names: NamesId) {
         let top = *self.interner.stack(stack);
-        let Some(Frame::Object { rule, mut seen, members, pending }) = top.frame else { return };
+        let Some(Frame::Object { rule, mut seen, members, pending, .. }) = top.frame else { return };
         let program = std::sync::Arc::clone(&self.program);
         let object = &program.objects[rule as usize];
         if program.order == Order::Declared {
@@ -470,9 +508,10 @@ impl JsonMachine {
         if program.order == Order::Declared {
             seen = object.members.len() as u32;
         }
+        let names = if object.is_full(members) { NO_NAMES } else { names };
         for way in &object.others[label as usize] {
             let pending = way.unmet(pending);
-            self.push_member(top.parent, Frame::Object { rule, seen, members, pending }, way.node);
+            self.push_member(top.parent, Frame::Object { rule, seen, members, pending, names }, way.node);
         }
     }
 

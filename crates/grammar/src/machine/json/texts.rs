@@ -22,6 +22,8 @@ pub(crate) struct Texts {
     any: Vec<Option<Shortest>>,
     /// By state: the fewest characters to an end with any label, and the bytes of the shortest way with so few.
     fewest: Vec<Option<(u32, Shortest)>>,
+    /// By label: whether there is no end to the texts with it.
+    endless: Vec<bool>,
 }
 
 impl Texts {
@@ -36,7 +38,17 @@ impl Texts {
             _ => (0..labels).map(nearest).collect(),
         };
         let fewest = ways.fewest(|state| dfa.label(state) != 0);
-        Self { dfa, nearest, any, fewest }
+        let mut texts = Self { dfa, nearest, any, fewest, endless: Vec::new() };
+        let labels = 0..texts.nearest.len() as u32;
+        texts.endless = labels
+            .map(|label| texts.longest_of(|state| texts.nearest(state, label).is_some()).is_none())
+            .collect();
+        texts
+    }
+
+    /// Whether there is no end to the texts with a label.
+    pub(crate) fn is_endless(&self, label: u32) -> bool {
+        self.endless[label as usize]
     }
 
     pub(crate) fn dfa(&self) -> &TextDfa {
@@ -76,27 +88,35 @@ impl Texts {
 
     /// The most characters that a text has; `None` where there is no end to them.
     pub(crate) fn longest(&self) -> Option<u32> {
+        self.longest_of(|_| true)
+    }
+
+    /// The same where only some states count.
+    fn longest_of(&self, counts: impl Fn(u32) -> bool) -> Option<u32> {
         // States in the order in which all that lead to them have been done: a circle never comes up.
-        let states = self.dfa.len();
-        let mut into = vec![0u32; states];
-        let targets = |state: usize| self.dfa.transitions(state as u32).iter().map(|&(.., to)| to as usize);
-        for target in (0..states).flat_map(targets) {
+        let states: Vec<u32> = (0..self.dfa.len() as u32).filter(|&state| counts(state)).collect();
+        let mut into = vec![0u32; self.dfa.len()];
+        let targets = |state: u32| {
+            let targets = self.dfa.transitions(state).iter().map(|&(.., to)| to);
+            targets.filter(|&to| counts(to)).map(|to| to as usize)
+        };
+        for target in states.iter().flat_map(|&state| targets(state)) {
             into[target] += 1;
         }
-        let mut longest = vec![0; states];
-        let mut ready: Vec<usize> = (0..states).filter(|&state| into[state] == 0).collect();
+        let mut longest = vec![0; self.dfa.len()];
+        let mut ready: Vec<u32> = states.iter().copied().filter(|&state| into[state as usize] == 0).collect();
         let mut done = 0;
         while let Some(state) = ready.pop() {
             done += 1;
             for target in targets(state) {
-                longest[target] = longest[target].max(longest[state] + 1);
+                longest[target] = longest[target].max(longest[state as usize] + 1);
                 into[target] -= 1;
                 if into[target] == 0 {
-                    ready.push(target);
+                    ready.push(target as u32);
                 }
             }
         }
-        (done == states).then(|| longest.into_iter().max().unwrap_or(0))
+        (done == states.len()).then(|| longest.into_iter().max().unwrap_or(0))
     }
 
     /// The least of what `rest` gives for the states that the character being read may lead to, with the bytes that

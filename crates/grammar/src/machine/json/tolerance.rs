@@ -6,6 +6,7 @@
 
 use super::classes::add_transitions;
 use super::intern::Thread;
+use super::names::{UNKNOWN, UNREAD};
 use super::number::NumberDfa;
 use super::program::LanguageRule;
 use super::spelling::Decode;
@@ -51,11 +52,11 @@ impl JsonMachine {
                 let left = max.map_or(u32::MAX, |max| max.saturating_sub(chars));
                 program.languages[language as usize].any_text(state, left, |_| true)
             }
-            State::Key { at, other, decode: Decode::Whole } if other != OUTSIDE => {
+            State::Key { at, other, name: UNREAD | UNKNOWN, decode: Decode::Whole } if other != OUTSIDE => {
                 let texts = &program.languages[self.object_rule(stack)?.labels? as usize];
                 // A name that may still be an undeclared one may go on, also if it may be a declared one, too.
                 let live = |other| {
-                    let state = State::Key { at: OUTSIDE, other, decode: Decode::Whole };
+                    let state = State::Key { at: OUTSIDE, other, name: UNKNOWN, decode: Decode::Whole };
                     self.find_plain(stack, state).is_some() || self.closing(stack, state).is_some()
                 };
                 let tolerance = texts.any_text(other, u32::MAX, live)?;

@@ -113,6 +113,13 @@ impl Trie {
         word.map(|(_, chars, _)| chars.iter().collect()).unwrap_or_default()
     }
 
+    /// What has been read at a node.
+    pub(super) fn text_at(&self, at: u32) -> String {
+        let node = self.node(at);
+        let word = self.words.get(node.ranks.start as usize);
+        word.map(|(_, chars, _)| chars[..node.depth as usize].iter().collect()).unwrap_or_default()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }
@@ -143,6 +150,11 @@ impl TrieNode {
 
     pub(crate) const fn outside(&self) -> Shortest {
         self.outside
+    }
+
+    /// The bytes that what has been read takes at least.
+    pub(super) const fn spelled(&self) -> u32 {
+        self.spelled
     }
 
     /// A character with the shortest spelling that no child has.

@@ -190,7 +190,8 @@ impl JsonMachine {
             }
             at = self.interner.stack(stack.parent).tracking;
         }
-        Some(Thread { text: self.items.trace.unknown(start + 1), ..thread })
+        let state = self.unnamed_state(thread.stack, thread.state)?;
+        Some(Thread { text: self.items.trace.unknown(start + 1), state, ..thread })
     }
 
     /// The config of [`JsonMachine::unseen`], and the bytes over which the item may go on to a value seen.
@@ -201,7 +202,9 @@ impl JsonMachine {
         self.items.text = unseen.text;
         self.push(unseen.stack, unseen.state);
         let other = self.gathered();
-        Some(Likeness { other, bytes: self.towards_seen(thread) })
+        let mut bytes = self.towards_seen(thread);
+        self.add_rivals(thread.state, &mut bytes);
+        Some(Likeness { other, bytes })
     }
 
     /// The bytes over which an item may go on to a value seen.
@@ -225,7 +228,7 @@ impl JsonMachine {
 }
 
 /// The bytes that begin some characters in any spelling, or go on with the one being read.
-fn add_next(state: State, chars: &[char], ends: bool, bytes: &mut ByteSet) {
+pub(super) fn add_next(state: State, chars: &[char], ends: bool, bytes: &mut ByteSet) {
     if let State::Text { decode, .. } | State::Language { decode, .. } | State::Key { decode, .. } = state
         && decode != Decode::Whole
     {

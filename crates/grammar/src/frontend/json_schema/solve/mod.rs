@@ -8,6 +8,7 @@ mod groups;
 mod objects;
 mod scalars;
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -20,6 +21,7 @@ use crate::error::GrammarError;
 use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::machine::json::cost::Cost;
+use crate::machine::json::needs::NameCounts;
 use crate::machine::json::number::NumberRule;
 use crate::machine::json::program::{FREE, JsonProgram, Node, NodeId, TextRule, Way};
 use crate::regular::ExprId;
@@ -61,6 +63,8 @@ pub(super) fn solve(
         arrays: FxHashMap::default(),
         objects: FxHashMap::default(),
         states: 0,
+        name_counts: RefCell::default(),
+        uncounted: RefCell::default(),
         distinct: FxHashMap::default(),
     };
     for node in &draft.nodes {
@@ -69,6 +73,7 @@ pub(super) fn solve(
         solver.add_scalars(node, &mut strings).map_err(|error| error.at(&place))?;
     }
     solver.find_costs(&mut draft)?;
+    solver.check_counted()?;
     if solver.cost(root).is_none() {
         let atoms = &draft.nodes[solver.innermost(&draft, root) as usize].atoms;
         let places = atoms.iter().filter_map(|atom| strings.places.get(atom).cloned());
@@ -151,6 +156,10 @@ struct Solver<'a> {
     arrays: FxHashMap<DraftArray, Option<u32>>,
     objects: FxHashMap<DraftObject, Option<u32>>,
     states: usize,
+    /// By language and label, how many names there are of each length.
+    name_counts: RefCell<FxHashMap<(u32, u32), NameCounts>>,
+    /// Where more names are asked for than are counted.
+    uncounted: RefCell<Option<String>>,
     /// By node and number: so many of its cheapest scalars, unless they take too long to find.
     distinct: FxHashMap<(NodeId, u32), Option<Scalars>>,
 }

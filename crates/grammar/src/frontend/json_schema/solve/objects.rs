@@ -5,123 +5,109 @@ use crate::error::{GrammarError, SchemaProblem};
 use crate::frontend::json_schema::Problem;
 use crate::frontend::json_schema::build::DraftObject;
 use crate::machine::json::cost::Cost;
+use crate::machine::json::needs::{Amount, Kind, Lengths, NameCounts, Needs};
 use crate::machine::json::program::{Member, NodeId, ObjectRule, Way};
 use crate::machine::json::shortest_spelling;
 use crate::machine::json::trie::Trie;
+
+/// The depth up to which the cost of an object with more than its required members is exact.
+const DEEPEST: u32 = 1 << 16;
 
 impl Solver<'_> {
     pub(super) fn object_cost(&self, object: &DraftObject) -> Cost {
         if !object.groups.is_empty() {
             return self.grouped_cost(object);
         }
-        let required: Vec<_> = object.members.iter().filter(|(.., required)| *required).collect();
-        let covers = if object.obligations == 0 {
-            vec![Cost::new(0, b'"')]
-        } else {
-            let mut covers = self.covers(object);
-            covers.insert(0, Cost::NONE);
-            covers
-        };
-        let mut cost = Cost::NONE;
-        for (met, cover) in covers.iter().enumerate().filter(|(_, cover)| !cover.is_none()) {
-            let missing = (object.min as usize).saturating_sub(required.len() + met);
-            let count = required.len() + met + missing;
-            if object.max.is_some_and(|max| count > max as usize) {
-                continue;
-            }
-            if count == 0 {
-                return Cost::new(2, b'{');
-            }
-            let spacing = &self.program.spacing;
-            let mut one = Cost::new(1, b'{').and(&spacing.bracket_cost(1));
-            for (name, node, _) in &required {
-                one = one.and(&self.member_cost(name_len(name), *node));
-            }
-            let comma = Cost::new(1, b',').and(&spacing.after_comma_cost(1));
-            one = one.and(&comma.times(count as u32 - 1)).and(cover);
-            one = one.and(&self.cheapest_members(object, missing));
-            cost.or(&one.and(&spacing.bracket_cost(0)).and(&Cost::new(1, b'}')));
+        let required = || object.members.iter().filter(|(.., required)| *required);
+        let count = required().count() as u32;
+        if object.obligations != 0 || count < object.min {
+            return envelope(|depth| self.cost_with_more(object, depth));
         }
-        cost
-    }
-
-    /// The least that one, two, … undeclared members cost that meet all obligations together.
-    pub(super) fn covers(&self, object: &DraftObject) -> Vec<Cost> {
-        let all = usize::from(object.obligations);
-        let mut best = vec![Cost::NONE; all + 1];
-        best[0] = Cost::new(0, b'"');
-        let mut covers = Vec::new();
-        for _ in 0..object.obligations.count_ones() {
-            let mut next = vec![Cost::NONE; all + 1];
-            for (met, before) in best.iter().enumerate().filter(|(_, before)| !before.is_none()) {
-                for meeting in 1..=object.obligations {
-                    let other = self.cheapest_other(object, meeting);
-                    next[met | usize::from(meeting)].or(&before.and(&other));
-                }
-            }
-            covers.push(next[all].clone());
-            best = next;
-        }
-        covers
-    }
-
-    /// The cheapest undeclared member that meets some obligations.
-    pub(super) fn cheapest_other(&self, object: &DraftObject, meeting: u8) -> Cost {
-        let mut cost = Cost::NONE;
-        for (label, ways) in others(object).iter().enumerate() {
-            let ways = ways.iter().filter(|way| way.unmet(meeting) == 0 && !self.cost(way.node).is_none());
-            let mut ways = ways.peekable();
-            if ways.peek().is_none() {
-                continue;
-            }
-            let Some(name) = self.other_name_len(object, label as u32) else { continue };
-            for way in ways {
-                cost.or(&self.member_cost(name, way.node));
-            }
-        }
-        cost
-    }
-
-    pub(super) fn other_name_len(&self, object: &DraftObject, label: u32) -> Option<u32> {
-        let end = match object.labels {
-            Some(labels) => {
-                let texts = &self.program.languages[labels as usize];
-                texts.nearest(texts.dfa().start(), label)?
-            }
-            None => names(object).node(0).outside(),
-        };
-        Some(end.len - 1)
-    }
-
-    pub(super) fn is_open(&self, object: &DraftObject) -> bool {
-        others(object).iter().flatten().any(|way| !self.cost(way.node).is_none())
-    }
-
-    /// The least cost of some members that are not required.
-    pub(super) fn cheapest_members(&self, object: &DraftObject, missing: usize) -> Cost {
-        if missing == 0 {
-            return Cost::new(0, b'"');
-        }
-        let mut optional: Vec<_> = object.members.iter().filter(|(.., required)| !required).collect();
-        optional.retain(|(_, node, _)| !self.cost(*node).is_none());
-        let open = self.is_open(object);
-        let most = optional.len() + usize::from(open);
-        if missing > most && !open {
+        if object.max.is_some_and(|max| count > max) {
             return Cost::NONE;
         }
-        // More undeclared members than one are refused later, if the object is still in the program then.
-        let missing = missing.min(most);
-        let mut best = vec![Cost::NONE; missing + 1];
-        best[0] = Cost::new(0, b'"');
-        let other = self.cheapest_other(object, 0);
-        let costs = optional.iter().map(|(name, node, _)| self.member_cost(name_len(name), *node));
-        for cost in costs.chain(open.then_some(other)) {
-            for chosen in (0..missing).rev() {
-                let with = best[chosen].and(&cost);
-                best[chosen + 1].or(&with);
+        if count == 0 {
+            return Cost::new(2, b'{');
+        }
+        let spacing = &self.program.spacing;
+        let mut cost = Cost::new(1, b'{').and(&spacing.bracket_cost(1));
+        for (name, node, _) in required() {
+            cost = cost.and(&self.member_cost(name_len(name), *node));
+        }
+        cost = cost.and(&self.comma().times(count - 1));
+        cost.and(&spacing.bracket_cost(0)).and(&Cost::new(1, b'}'))
+    }
+
+    /// What an object costs at a depth, of which more is asked than its required members.
+    fn cost_with_more(&self, object: &DraftObject, depth: u32) -> Option<Amount> {
+        let comma = self.comma();
+        let member = |name: u32, node: NodeId| comma.and(&self.member_cost(name, node)).line_at(depth);
+        let spacing = &self.program.spacing;
+        let around = Cost::new(2, b'{').and(&spacing.bracket_cost(1)).and(&spacing.bracket_cost(0));
+        let mut total = around.line_at(depth)?;
+        let (mut members, mut optional) = (0, Vec::new());
+        for (name, node, required) in &object.members {
+            let amount = member(name_len(name), *node);
+            if *required {
+                members += 1;
+                total = total.and(amount?);
+            } else {
+                optional.extend(amount);
             }
         }
-        best.swap_remove(missing)
+        let most = object.min.saturating_sub(members).saturating_add(object.obligations.count_ones());
+        let mut kinds = Vec::new();
+        for (label, ways) in (0..).zip(others(object)) {
+            let ways = ways.iter().filter_map(|way| Some((way.bits as u8, member(0, way.node)?)));
+            let ways: Vec<_> = ways.collect();
+            if !ways.is_empty() {
+                kinds.push(Kind { names: self.names(object, label, most)?, ways });
+            }
+        }
+        let (min, max, pending) = (object.min, object.max, object.obligations);
+        let needs = Needs { depth, optional, kinds, pending, members, min, max };
+        let (rest, more) = needs.least()?;
+        if members + more == 0 {
+            return Some(Amount::bytes(2));
+        }
+        Some(total.and(rest).without(comma.line_at(depth)?))
+    }
+
+    /// The lengths of the shortest undeclared names with a label.
+    fn names(&self, object: &DraftObject, label: u32, count: u32) -> Option<Lengths> {
+        let names = match object.labels {
+            Some(labels) => {
+                let mut counts = self.name_counts.borrow_mut();
+                let dfa = self.program.languages[labels as usize].dfa();
+                let counts =
+                    counts.entry((labels, label)).or_insert_with(|| NameCounts::labelled(dfa, label));
+                counts.shortest(count.into())
+            }
+            None => {
+                let declared = object.members.iter().map(|(name, ..)| name_len(name));
+                NameCounts::others(declared).shortest(count.into())
+            }
+        };
+        if names.is_none() {
+            self.uncounted.borrow_mut().get_or_insert_with(|| object.min_pointer.clone());
+        }
+        names
+    }
+
+    /// Refuses objects that need more names than are counted.
+    pub(super) fn check_counted(&self) -> Result<(), GrammarError> {
+        match &*self.uncounted.borrow() {
+            Some(pointer) => {
+                let reason = "so many members with names of this kind are not supported";
+                let problem = SchemaProblem::UnsupportedForm { reason };
+                Err(Problem::new(pointer, "minProperties", problem).into())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn comma(&self) -> Cost {
+        Cost::new(1, b',').and(&self.program.spacing.after_comma_cost(1))
     }
 
     pub(super) fn member_cost(&self, name_len: u32, node: NodeId) -> Cost {
@@ -136,11 +122,11 @@ impl Solver<'_> {
         } else {
             (object.others.iter().map(|ways| self.possible(ways)).collect::<Vec<_>>(), object.labels)
         };
-        if object.min > 1 && others.iter().any(|ways| !ways.is_empty()) {
-            let reason = "more than one is supported only where all names are declared";
-            let problem = SchemaProblem::UnsupportedForm { reason };
-            return Err(Problem::new(&object.min_pointer, "minProperties", problem).into());
-        }
+        let endless = |(label, ways): (u32, &Vec<Way>)| {
+            let texts = labels.map(|labels| &self.program.languages[labels as usize]);
+            ways.is_empty() || texts.is_none_or(|texts| texts.is_endless(label))
+        };
+        let ample = (0..).zip(&others).all(endless);
         let names = names(object);
         let groups = self.groups(object);
         let mut members: Vec<_> = object
@@ -173,6 +159,7 @@ impl Solver<'_> {
             min,
             max,
             names,
+            ample,
             next_required,
             groups,
             grouped,
@@ -189,6 +176,30 @@ fn others(object: &DraftObject) -> &[Vec<Way>] {
 
 fn names(object: &DraftObject) -> Trie {
     Trie::new(object.members.iter().map(|(name, ..)| name.as_str()))
+}
+
+/// The cost of which the least at each depth is known. Two lines that are the least at different depths meet between these,
+/// and either one of them is the least there, or another line is that has to be followed up.
+fn envelope(least: impl Fn(u32) -> Option<Amount>) -> Cost {
+    let mut cost = Cost::NONE;
+    let (Some(first), Some(last)) = (least(0), least(DEEPEST)) else { return cost };
+    let mut open = vec![((0, first), (DEEPEST, last))];
+    while let Some(((low, a), (high, b))) = open.pop() {
+        cost.or(&Cost::of(a, b'{'));
+        cost.or(&Cost::of(b, b'{'));
+        if a.lines <= b.lines || high - low < 2 {
+            continue;
+        }
+        let meet = b.bytes.saturating_sub(a.bytes) / (2 * (a.lines - b.lines));
+        let meet = meet.clamp(low + 1, high - 1);
+        match least(meet) {
+            Some(between) if between.at(meet) < a.at(meet).min(b.at(meet)) => {
+                open.extend([((low, a), (meet, between)), ((meet, between), (high, b))]);
+            }
+            _ => {}
+        }
+    }
+    cost
 }
 
 pub(super) fn name_len(name: &str) -> u32 {

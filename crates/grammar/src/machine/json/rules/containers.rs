@@ -179,6 +179,7 @@ impl Writer<'_> {
     }
 
     fn object_of(&mut self, object: &ObjectRule, name: RuleId) -> Result<Expr, GrammarError> {
+        self.repeats |= object.tracks();
         let start = (0, 0, object.obligations, false);
         let inside = if object.counts() || object.obligations > 0 {
             let mut states = States::new(name);

@@ -24,8 +24,8 @@ use crate::limits::Limits;
 const NAME: usize = 40;
 
 impl JsonProgram {
-    /// The same language as rules.
-    pub(crate) fn to_rules(&self, limits: &Limits) -> Result<Rules, GrammarError> {
+    /// The same language as rules, and whether undeclared names may come twice in these: rules cannot forbid that.
+    pub(crate) fn to_rules(&self, limits: &Limits) -> Result<(Rules, bool), GrammarError> {
         if self.profile == Profile::Accept {
             return Err(GrammarError::not_gbnf("it accepts every spelling of a value"));
         }
@@ -45,13 +45,15 @@ impl JsonProgram {
             shared: FxHashMap::default(),
             todo: VecDeque::new(),
             size: 0,
+            repeats: false,
         };
         let root = writer.node(self.root, "root");
         while let Some((node, rule)) = writer.todo.pop_front() {
             let expr = writer.value(node, rule)?;
             writer.define(rule, expr)?;
         }
-        Ok(writer.finish(root))
+        let repeats = writer.repeats;
+        Ok((writer.finish(root), repeats))
     }
 }
 
@@ -68,6 +70,8 @@ struct Writer<'p> {
     /// Nodes that have a rule and are still to be written.
     todo: VecDeque<(NodeId, RuleId)>,
     size: usize,
+    /// Whether an object was written that has several undeclared members.
+    repeats: bool,
 }
 
 /// What several nodes have in common.

@@ -93,9 +93,11 @@ fn schema() -> impl Strategy<Value = Value> {
                     schema
                 });
         let members = prop::collection::vec((word(), inner.clone(), any::<bool>()), 0..4);
-        let limits = (prop::option::of(0..3u32), 0..3u32);
-        let object =
-            (members, prop::option::of(inner.clone()), limits).prop_map(|(members, rest, (max, min))| {
+        let limits = (prop::option::of(0..4u32), 0..4u32);
+        let names =
+            prop::option::weighted(0.3, prop::sample::select(vec!["^a?$", "^[ab]$", "b", "^(?!a)", "^a*$"]));
+        let object = (members, prop::option::of(inner.clone()), limits, names).prop_map(
+            |(members, rest, (max, min), names)| {
                 let mut schema = json!({"type": "object", "properties": {}, "required": []});
                 for (name, value, required) in members {
                     if required && schema["properties"].get(&name).is_none() {
@@ -106,17 +108,21 @@ fn schema() -> impl Strategy<Value = Value> {
                 if let Some(max) = max {
                     schema["maxProperties"] = max.into();
                 }
+                if let Some(names) = names {
+                    schema["patternProperties"] = json!({names: rest.clone().unwrap_or_else(|| true.into())});
+                }
                 if rest == Some(json!(true)) {
                     schema["minProperties"] = min.into();
                 } else if let Some(rest) = rest {
                     schema["additionalProperties"] = rest;
-                    schema["minProperties"] = min.min(1).into();
+                    schema["minProperties"] = min.into();
                 } else {
                     schema["additionalProperties"] = false.into();
                     schema["minProperties"] = min.into();
                 }
                 schema
-            });
+            },
+        );
         let any_of = prop::collection::vec(inner.clone(), 1..4).prop_map(|of| json!({"anyOf": of}));
         let one_of = prop::collection::vec(inner.clone(), 1..3).prop_map(|of| json!({"oneOf": of}));
         let all_of = prop::collection::vec(inner.clone(), 1..3).prop_map(|of| json!({"allOf": of}));
@@ -180,6 +186,7 @@ proptest! {
             let value = serde_json::from_slice::<Value>(&whole);
             prop_assert!(value.is_ok() || beyond_doubles(&whole), "{}", String::from_utf8_lossy(&whole));
             if let Ok(value) = value && !beyond_doubles(&whole) {
+                prop_assert!(!repeats_a_name(&whole, &value), "{schema} {}", String::from_utf8_lossy(&whole));
                 prop_assert!(validator.is_valid(&value), "{schema} {}", String::from_utf8_lossy(&whole));
             }
         }
@@ -224,7 +231,11 @@ proptest! {
                 prop_assert!(!super::accepts(&mut machine, &text) || beyond_doubles(&text), "{:?}", String::from_utf8_lossy(&text));
                 continue;
             };
-            if beyond_doubles(&text) || repeats_a_name(&text, &value) {
+            if beyond_doubles(&text) {
+                continue;
+            }
+            if repeats_a_name(&text, &value) {
+                prop_assert!(!super::accepts(&mut machine, &text), "{:?}", String::from_utf8_lossy(&text));
                 continue;
             }
             let (valid, text) = (validator.is_valid(&value), String::from_utf8_lossy(&text).into_owned());
@@ -234,7 +245,7 @@ proptest! {
 }
 
 /// Whether reading the text lost a member.
-fn repeats_a_name(text: &[u8], value: &Value) -> bool {
+pub(super) fn repeats_a_name(text: &[u8], value: &Value) -> bool {
     fn count(value: &Value) -> usize {
         match value {
             Value::Array(items) => items.iter().map(count).sum(),

@@ -8,6 +8,7 @@ mod joins;
 mod keywords;
 mod laws;
 mod llama;
+mod names;
 mod oracle;
 mod suites;
 mod tables;

@@ -1,0 +1,173 @@
+//! The shortest names that have not been seen.
+//!
+//! A name that begins like some that were seen may end before, after or beside each of them. The names seen are a trie, so
+//! the search follows it only as far as a name of it may be the beginning of a shorter one than those that leave it, with
+//! the language and the declared names that the name is at the same time in.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::OUTSIDE;
+use super::closing::{NamePlace, Object};
+use super::cost::Shortest;
+use super::names::{NO_NAMES, NamesId};
+use super::shortest_spelling;
+use super::spelling::Decode;
+
+const QUOTE: Shortest = Shortest::new(1, b'"');
+
+/// The way to a place in a name.
+#[derive(Clone, Copy)]
+struct Way {
+    place: NamePlace,
+    /// The bytes so far and the first of them.
+    bytes: Shortest,
+}
+
+impl Way {
+    /// The way on to another place.
+    fn on(self, bytes: Shortest, c: char, (at, other, rivals): (u32, u32, NamesId)) -> Self {
+        let spelled = self.place.spelled + shortest_spelling(c).len;
+        let bytes = self.and(bytes);
+        Self { place: NamePlace { at, other, rivals, spelled }, bytes }
+    }
+
+    fn and(self, bytes: Shortest) -> Shortest {
+        if self.bytes.len == 0 { bytes } else { self.bytes.then(bytes.len) }
+    }
+}
+
+/// A search for the best undeclared name.
+struct Search<'a> {
+    object: &'a Object<'a>,
+    /// By label, what comes after a name, at least.
+    after: Vec<Option<u32>>,
+    best: Option<Shortest>,
+    ways: Vec<Way>,
+    open: BinaryHeap<Reverse<(u32, u32)>>,
+}
+
+impl Object<'_> {
+    /// From a place in a name of which all is known through the best undeclared name to the end of the object.
+    pub(super) fn undeclared(&self, place: NamePlace, decode: Decode) -> Option<Shortest> {
+        if place.other == OUTSIDE {
+            return None;
+        }
+        let after = (0..self.rule.others.len() as u32).map(|label| self.after_other(label, None)).collect();
+        let mut search =
+            Search { object: self, after, best: None, ways: Vec::new(), open: BinaryHeap::new() };
+        let start = Way { place, bytes: Shortest::new(0, 0) };
+        match decode {
+            Decode::Whole => search.consider(start),
+            _ => search.expand(start, decode),
+        }
+        while let Some(Reverse((_, at))) = search.open.pop() {
+            search.go_on(search.ways[at as usize]);
+        }
+        search.best
+    }
+}
+
+impl Search<'_> {
+    /// The bytes to the nearest end with a label, where names seen do not matter.
+    fn nearest(&self, NamePlace { at, other, .. }: NamePlace, label: u32) -> Option<Shortest> {
+        match self.object.rule.labels {
+            Some(labels) => self.object.machine.program.languages[labels as usize].nearest(other, label),
+            None if at == OUTSIDE => Some(QUOTE),
+            None => Some(self.object.rule.names.node(at).outside()),
+        }
+    }
+
+    /// The label of a name that ends at a place, if it is an undeclared one.
+    fn label(&self, NamePlace { at, other, .. }: NamePlace) -> Option<u32> {
+        match self.object.rule.labels {
+            Some(labels) => Some(self.object.machine.program.languages[labels as usize].dfa().label(other)),
+            None => (at == OUTSIDE || self.object.rule.names.node(at).word.is_none()).then_some(0),
+        }
+    }
+
+    /// A name of a label that ends.
+    fn end(&mut self, way: Way, bytes: Shortest, label: u32) {
+        let length = way.place.spelled + bytes.len - 1;
+        if self.after.get(label as usize).is_some_and(Option::is_some)
+            && let Some(after) = self.object.after_other(label, Some((label, length)))
+        {
+            let whole = way.and(bytes).then(after);
+            self.best = Shortest::shorter(self.best, Some(whole));
+        }
+    }
+
+    /// Ends the names at a place where none that was seen goes on; else leaves the place for later.
+    fn consider(&mut self, way: Way) {
+        let ends = (0..self.after.len() as u32).filter_map(|label| {
+            let after = self.after[label as usize]?;
+            let bytes = self.nearest(way.place, label)?;
+            Some((bytes.len.saturating_add(after), bytes, label))
+        });
+        let ends: Vec<_> = ends.collect();
+        if way.place.rivals == NO_NAMES {
+            for (_, bytes, label) in ends {
+                self.end(way, bytes, label);
+            }
+        } else if let Some(least) = ends.iter().map(|&(least, ..)| least).min() {
+            let least = way.bytes.len.saturating_add(least);
+            self.open.push(Reverse((least, self.ways.len() as u32)));
+            self.ways.push(way);
+        }
+    }
+
+    fn go_on(&mut self, way: Way) {
+        let labels = 0..self.after.len() as u32;
+        let least = labels.filter_map(|label| {
+            Some(self.nearest(way.place, label)?.len.saturating_add(self.after[label as usize]?))
+        });
+        let least = least.min().unwrap_or(u32::MAX).saturating_add(way.bytes.len);
+        if self.best.is_some_and(|best| best.len <= least) {
+            return;
+        }
+        if !self.object.machine.names.ends(way.place.rivals)
+            && let Some(label) = self.label(way.place)
+        {
+            self.end(way, QUOTE, label);
+        }
+        self.expand(way, Decode::Whole);
+    }
+
+    /// Goes on by each character: those that names seen go on with, and one that none does.
+    fn expand(&mut self, way: Way, decode: Decode) {
+        let machine = self.object.machine;
+        let (profile, rule) = (machine.program.profile, self.object.rule);
+        let NamePlace { at, other, rivals, .. } = way.place;
+        let children = machine.names.next_chars(rivals);
+        let trie = |c: char| if at == OUTSIDE { None } else { rule.names.node(at).child(c) };
+        let dfa = rule.labels.map(|labels| machine.program.languages[labels as usize].dfa());
+        for &(c, rivals) in &children {
+            let next = dfa.map_or(Some(0), |dfa| dfa.next(other, c));
+            if let (Some(bytes), Some(next)) = (decode.finish(c, profile), next) {
+                self.consider(way.on(bytes, c, (trie(c).unwrap_or(OUTSIDE), next, rivals)));
+            }
+        }
+        let mut known: Vec<char> = children.into_iter().map(|(c, _)| c).collect();
+        match dfa {
+            Some(dfa) => {
+                for &(low, high, next) in dfa.transitions(other) {
+                    if let Some((bytes, c)) = decode.finish_other(low, high, profile, &known) {
+                        self.consider(way.on(bytes, c, (trie(c).unwrap_or(OUTSIDE), next, NO_NAMES)));
+                    }
+                }
+            }
+            None => {
+                let declared = if at == OUTSIDE { &[][..] } else { &rule.names.node(at).children };
+                for &(c, child) in declared.iter().filter(|(c, _)| !known.contains(c)) {
+                    if let Some(bytes) = decode.finish(c, profile) {
+                        self.consider(way.on(bytes, c, (child, 0, NO_NAMES)));
+                    }
+                }
+                known.extend(declared.iter().map(|&(c, _)| c));
+                if let Some((bytes, c)) = decode.finish_other(0, char::MAX.into(), profile, &known) {
+                    self.consider(way.on(bytes, c, (OUTSIDE, 0, NO_NAMES)));
+                }
+            }
+        }
+    }
+}

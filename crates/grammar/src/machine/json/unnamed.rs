@@ -1,0 +1,123 @@
+//! Masks where undeclared names have been seen.
+//!
+//! A name that was seen forbids only itself, so what may come next is nearly the same as if none had been: a config is
+//! [like](crate::machine::Part::Like) its *plain* one, in which all names seen are forgotten, but for tokens that hold a
+//! whole name and, inside a name, for those that go on with one seen. That holds as long as there are always more names
+//! ([`ObjectRule::ample`](super::program::ObjectRule)); all else is stepped through.
+
+use super::intern::{NO_STACK, Thread};
+use super::names::{NO_NAMES, UNKNOWN, UNREAD};
+use super::unique::add_next;
+use super::{Frame, JsonMachine, OUTSIDE, ROOT, StackId, State};
+use crate::ByteSet;
+use crate::machine::{Config, Likeness};
+
+impl JsonMachine {
+    /// The stack of `frame` on `parent` without names; `None` where that is the stack itself.
+    pub(super) fn plain_stack(&mut self, parent: StackId, frame: Frame, unique: bool) -> Option<StackId> {
+        let below = *self.interner.stack(parent);
+        let own = match frame {
+            Frame::Object { rule, names, .. } if names != NO_NAMES => Some(rule),
+            _ => None,
+        };
+        if own.is_none() && below.plain == parent {
+            return None;
+        }
+        let ample = own.is_none_or(|rule| self.program.objects[rule as usize].ample);
+        if below.plain == NO_STACK || below.tracking != ROOT || unique || !ample {
+            return Some(NO_STACK);
+        }
+        let frame = match frame {
+            Frame::Object { rule, seen, members, pending, .. } => {
+                Frame::Object { rule, seen, members, pending, names: NO_NAMES }
+            }
+            array @ Frame::Array { .. } => array,
+        };
+        Some(self.stack(below.plain, frame).unwrap_or(NO_STACK))
+    }
+
+    /// The state of a name of which nothing is known but that it is not one of those seen.
+    pub(super) fn unnamed_state(&self, stack: StackId, state: State) -> Option<State> {
+        let State::Key { at, other, name, decode } = state else { return Some(state) };
+        if name == UNREAD || name == UNKNOWN {
+            return Some(state);
+        }
+        let rule = self.object_rule(stack)?;
+        if !rule.ample {
+            return None;
+        }
+        if at != OUTSIDE {
+            return Some(State::Key { at, other, name: UNREAD, decode });
+        }
+        let decode =
+            if self.is_undeclared(stack, at, other) { decode.forget(self.program.profile) } else { decode };
+        Some(State::Key { at, other, name: UNKNOWN, decode })
+    }
+
+    /// A thread without the names seen; `None` where the two may go on in another way.
+    fn unnamed_thread(&self, Thread { stack, state, text }: Thread) -> Option<Thread> {
+        let plain = self.interner.stack(stack).plain;
+        let state = self.unnamed_state(stack, state)?;
+        (plain != NO_STACK).then_some(Thread { stack: plain, state, text })
+    }
+
+    /// The config without the names seen: itself where it has none, or where that makes a difference at once.
+    pub(super) fn unnamed(&mut self, config: Config) -> Config {
+        let threads = self.interner.threads_of(config);
+        let rival = threads.iter().any(|&thread| match self.interner.thread(thread).state {
+            State::Key { name, .. } => self.names.rivals(name) != NO_NAMES,
+            _ => false,
+        });
+        if rival { config } else { self.forgetting(config).unwrap_or(config) }
+    }
+
+    /// The plain config of one; `None` where it is the config itself, or where there is none.
+    pub(super) fn forgetting(&mut self, config: Config) -> Option<Config> {
+        let count = self.interner.threads_of(config).len();
+        let mut changed = false;
+        let mut threads = Vec::with_capacity(count);
+        for at in 0..count {
+            let thread = self.interner.thread(self.interner.threads_of(config)[at]);
+            let unnamed = self.unnamed_thread(thread)?;
+            changed |= unnamed != thread;
+            threads.push(unnamed);
+        }
+        if !changed {
+            return None;
+        }
+        for thread in threads {
+            self.items.text = thread.text;
+            self.push(thread.stack, thread.state);
+        }
+        Some(self.gathered())
+    }
+
+    /// What a config in names is like, if names have been seen: the plain one, but for the bytes over which a name may go on
+    /// to one seen.
+    pub(super) fn unnamed_likeness(&mut self, config: Config) -> Option<Likeness> {
+        let mut bytes = ByteSet::default();
+        let mut named = false;
+        for &thread in self.interner.threads_of(config) {
+            let thread = self.interner.thread(thread);
+            if let State::Key { name, .. } = thread.state {
+                named |= name != UNREAD && name != UNKNOWN;
+                self.add_rivals(thread.state, &mut bytes);
+            }
+        }
+        if !named {
+            return None;
+        }
+        let other = self.forgetting(config)?;
+        Some(Likeness { other, bytes })
+    }
+
+    /// The bytes over which a name may go on to one seen.
+    pub(super) fn add_rivals(&self, state: State, bytes: &mut ByteSet) {
+        let State::Key { name, .. } = state else { return };
+        let rivals = self.names.rivals(name);
+        if rivals != NO_NAMES {
+            let chars: Vec<char> = self.names.next_chars(rivals).into_iter().map(|(c, _)| c).collect();
+            add_next(state, &chars, self.names.ends(rivals), bytes);
+        }
+    }
+}
