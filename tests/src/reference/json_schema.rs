@@ -302,7 +302,8 @@ impl Reference {
         {
             let mut names: Vec<String> =
                 object.names.iter().filter(|word| self.becomes(name, word)).cloned().collect();
-            names.push(object.other_name());
+            // Longer than any name before it, so that it repeats none.
+            names.push(before.iter().fold(object.other_name(), |longer, (name, _)| longer + &name.chars));
             return names.into_iter().any(|chars| {
                 let name = Text { chars, pending: Vec::new(), ended: true };
                 let members = [before, &[(name, value.clone())]].concat();
@@ -313,7 +314,8 @@ impl Reference {
         let mut seen: Vec<Option<usize>> = Vec::new();
         for (name, part) in members {
             let place = place(&name.chars);
-            let repeated = place.is_some() && seen.contains(&place);
+            let earlier = &members[..seen.len()];
+            let repeated = earlier.iter().any(|(other, _)| other.chars == name.chars);
             let after = |before: &Option<usize>| {
                 before.is_none_or(|before| place.is_some_and(|place| place <= before))
             };

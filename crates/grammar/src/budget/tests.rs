@@ -101,6 +101,8 @@ fn true_minimum(automaton: &mut Automaton, vocabulary: &Vocabulary, bound: usize
                 return tokens;
             }
             mask::plain(automaton, vocabulary, config, |automaton, _, next| {
+                // Texts that differ in the names seen would be too many, and closing takes as long after each.
+                let next = automaton.without_names(next);
                 let more = (automaton.closing_len(next) as usize).div_ceil(longest);
                 if tokens + 1 + more < bound && met.insert(next) {
                     next_level.push(next);
