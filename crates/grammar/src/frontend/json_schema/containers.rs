@@ -31,7 +31,7 @@ const WAYS: usize = 256;
 const DISTINCT: u32 = 64;
 
 /// The most obligations of one object that only undeclared members can meet.
-const OBLIGATIONS: usize = 3;
+const OBLIGATIONS: usize = 4;
 
 impl Builder<'_> {
     pub(super) fn array(&mut self, sets: &ArraySets) -> Result<DraftArray, GrammarError> {

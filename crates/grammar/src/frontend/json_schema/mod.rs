@@ -21,10 +21,9 @@
 //!
 //! # What is refused
 //! A keyword that cannot be enforced is refused if values of the types it speaks about can occur at its place:
-//! the negation of `uniqueItems`. So is `minProperties` above one where
-//! undeclared names are open, since the machine does not tell repeated ones apart; `uniqueItems` where several required
-//! items are not scalars of one kind, or `contains` asks for several; more than four counts of items, or three negations
-//! that ask for undeclared members, at one place; and a pattern with back-references or with too many states. A
+//! the negation of `uniqueItems`. So is `minProperties` where the shortest names that make it up are longer than 4,096
+//! bytes; `uniqueItems` where several required items are not scalars of one kind, or `contains` asks for several; more
+//! than four counts of items, or four negations that ask for undeclared members, at one place; and a pattern with back-references or with too many states. A
 //! maximum length or count of 2³² and more is no bound.
 //!
 //! # What is read as it is meant
