@@ -3,6 +3,8 @@
 //! The length is exact: a thread's is the least over its next choices, a choice's is that of its own bytes, of the
 //! cheapest value of the node chosen, and of what the stack still needs. Lengths saturate at `u32::MAX`.
 
+use std::sync::Arc;
+
 use super::cost::Shortest;
 use super::intern::Stack;
 use super::names::{NO_NAMES, NamesId, UNKNOWN, UNREAD};
@@ -411,13 +413,16 @@ impl Object<'_> {
 
     /// From a node of the trie through the best declared name below it to the end of the object.
     fn nearest(&self, at: u32) -> Option<Shortest> {
+        if !self.rule.groups.is_empty() {
+            let after = self.grouped_names();
+            let below = self.rule.names.words_below(at);
+            let ways = below.filter_map(|(index, rest)| Some(rest.then(after[index as usize]?)));
+            return ways.min_by_key(|way| way.len);
+        }
         let below = self.rule.names.words_below(at).filter_map(|(index, rest)| {
             let index = index as usize;
             if !self.machine.may_follow(self.rule, (self.seen, self.members), index) {
                 return None;
-            }
-            if !self.rule.groups.is_empty() {
-                return Some(rest.then(self.after_grouped_name(index)?));
             }
             let member = &self.rule.members[index];
             let value = self.machine.after_name(member.node?, self.top.depth)?;
@@ -442,8 +447,24 @@ impl Object<'_> {
         ways.min()
     }
 
-    /// From the closing quote of a declared name to the end of the object, where members depend on each other.
+    /// For each declared name, from its closing quote to the end of the object, where members depend on each other. It is
+    /// worked out once for all places in a name.
+    fn grouped_names(&self) -> Arc<[Option<u32>]> {
+        let key = (self.id, self.seen, self.members, self.top.depth);
+        if let Some(known) = self.machine.grouped.borrow().get(&key) {
+            return Arc::clone(known);
+        }
+        let all: Arc<[_]> =
+            (0..self.rule.members.len()).map(|index| self.after_grouped_name(index)).collect();
+        self.machine.grouped.borrow_mut().insert(key, Arc::clone(&all));
+        self.machine.grouped_bytes.set(self.machine.grouped_bytes.get() + 64 + size_of_val(&*all));
+        all
+    }
+
     fn after_grouped_name(&self, index: usize) -> Option<u32> {
+        if !self.machine.may_follow(self.rule, (self.seen, self.members), index) {
+            return None;
+        }
         let out = self.machine.interner.set(self.members);
         let nodes = self.machine.nodes_of(self.rule, out, index);
         let ways = nodes.into_iter().filter_map(|node| {

@@ -56,7 +56,7 @@ mod values;
 #[cfg(test)]
 mod tests;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 pub(crate) use program::JsonProgram;
@@ -85,6 +85,9 @@ pub(crate) struct JsonMachine {
     next: Vec<u32>,
     /// What is known of items that must differ.
     items: Items,
+    /// For objects whose members depend on each other, what comes after each declared name ([`closing`]).
+    grouped: RefCell<FxHashMap<GroupedKey, Arc<[Option<u32>]>>>,
+    grouped_bytes: Cell<usize>,
     /// The names of undeclared members.
     names: Names,
     /// By object and label, how many names there are of each length.
@@ -94,6 +97,9 @@ pub(crate) struct JsonMachine {
     /// Whether some array counts items.
     counts: bool,
 }
+
+/// A rule, what has been seen, the alternatives that are out, and the depth.
+type GroupedKey = (u32, u32, u32, u32);
 
 /// An interned stack.
 type StackId = u32;
@@ -217,6 +223,8 @@ impl JsonMachine {
             next: Vec::new(),
             opened: Vec::new(),
             items,
+            grouped: RefCell::default(),
+            grouped_bytes: Cell::default(),
             names: Names::default(),
             name_counts: RefCell::default(),
             counts,
@@ -337,6 +345,10 @@ impl Machine for JsonMachine {
 
     fn byte_len(&self) -> usize {
         let counts = self.name_counts.borrow().values().map(NameCounts::byte_len).sum::<usize>();
-        self.interner.byte_len() + self.items.byte_len() + self.names.byte_len() + counts
+        self.interner.byte_len()
+            + self.items.byte_len()
+            + self.names.byte_len()
+            + counts
+            + self.grouped_bytes.get()
     }
 }
