@@ -261,7 +261,8 @@ impl From<TooLarge> for GrammarError {
     }
 }
 
-/// The keyword that a pointer to a subschema ends with; `schema` where that is a name or a number, or nothing.
+/// The keyword that a pointer to a subschema ends with; `schema` where that is a name or a number, or
+/// nothing.
 fn keyword_at(pointer: &str) -> &str {
     let path =
         if pointer.starts_with('/') { pointer } else { pointer.split_once('#').map_or("", |(_, path)| path) };

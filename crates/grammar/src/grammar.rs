@@ -1,3 +1,4 @@
+use std::rc::Rc;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -7,6 +8,7 @@ use crate::frontend::json_schema::Schemas;
 use crate::frontend::parts::{self, Part};
 use crate::frontend::tags::StructuralTags;
 use crate::frontend::{choice, gbnf, regex, tags};
+use crate::ledger::Ledger;
 use crate::machine::automaton::Automaton;
 use crate::machine::cfg::{CfgMachine, Program};
 use crate::machine::json::JsonProgram;
@@ -75,7 +77,8 @@ impl Grammar {
         options: &SchemaOptions,
         limits: &Limits,
     ) -> Result<Self, GrammarError> {
-        let compiled = Schemas { options: *options, remotes }.compile(schema, limits)?;
+        let ledger = &Ledger::new(limits);
+        let compiled = Schemas { options: *options, remotes, ledger }.compile(schema, limits)?;
         let program = AnyProgram::Json(compiled.program);
         let grammar = Self { program, limits: limits.clone(), warnings: compiled.warnings.into() };
         let automaton = grammar.automaton();
@@ -130,13 +133,15 @@ impl Grammar {
         options: &SchemaOptions,
         limits: &Limits,
     ) -> Result<Self, GrammarError> {
-        Self::from_rules(gbnf::parse(source, Schemas { options: *options, remotes }, limits)?, limits)
+        Self::from_rules(limits, |ledger| {
+            gbnf::parse(source, Schemas { options: *options, remotes, ledger }, limits)
+        })
     }
 
     /// Compiles a regular expression that the whole output must match.
     ///
-    /// It is read as JSON Schema's `pattern` is, by ECMA-262: `\d` is ASCII, and look-around, anchors and word boundaries are exact
-    /// wherever they stand.
+    /// It is read as JSON Schema's `pattern` is, by ECMA-262: `\d` is ASCII, and look-around, anchors and
+    /// word boundaries are exact wherever they stand.
     ///
     /// ```
     /// use formwork_grammar::{Grammar, Limits};
@@ -148,7 +153,7 @@ impl Grammar {
     /// # Errors
     /// On a syntax error, back-references, and where its automaton would be too large.
     pub fn regex(pattern: &str, limits: &Limits) -> Result<Self, GrammarError> {
-        Self::from_rules(regex::parse(pattern, limits)?, limits)
+        Self::from_rules(limits, |ledger| regex::parse(pattern, limits, ledger))
     }
 
     /// The grammar of exactly these outputs.
@@ -156,7 +161,7 @@ impl Grammar {
     /// # Errors
     /// When there are none.
     pub fn choices<S: AsRef<str>>(choices: &[S], limits: &Limits) -> Result<Self, GrammarError> {
-        Self::from_rules(choice::parse(choices)?, limits)
+        Self::from_rules(limits, |_| choice::parse(choices))
     }
 
     /// Compiles structural tags, the schemas in them with these options.
@@ -181,7 +186,9 @@ impl Grammar {
         options: &SchemaOptions,
         limits: &Limits,
     ) -> Result<Self, GrammarError> {
-        Self::from_rules(tags::parse(tags, Schemas { options: *options, remotes }, limits)?, limits)
+        Self::from_rules(limits, |ledger| {
+            tags::parse(tags, Schemas { options: *options, remotes, ledger }, limits)
+        })
     }
 
     /// Compiles a grammar that is put together from parts, the schemas in it with these options.
@@ -202,11 +209,19 @@ impl Grammar {
         options: &SchemaOptions,
         limits: &Limits,
     ) -> Result<Self, GrammarError> {
-        Self::from_rules(parts::parse(part, Schemas { options: *options, remotes }, limits)?, limits)
+        Self::from_rules(limits, |ledger| {
+            parts::parse(part, Schemas { options: *options, remotes, ledger }, limits)
+        })
     }
 
-    fn from_rules(rules: Rules, limits: &Limits) -> Result<Self, GrammarError> {
-        let program = Arc::new(Program::new(&rules, limits)?);
+    fn from_rules(
+        limits: &Limits,
+        read: impl FnOnce(&Rc<Ledger>) -> Result<Rules, GrammarError>,
+    ) -> Result<Self, GrammarError> {
+        let ledger = Ledger::new(limits);
+        let rules = read(&ledger)?;
+        let program = Arc::new(Program::new(&rules, limits, &ledger)?);
+        CfgMachine::check(&program)?;
         let of_schemas = rules.schemas.values().flat_map(|schema| &schema.warnings);
         let warnings = rules.warnings.iter().chain(of_schemas).cloned().collect();
         let program = AnyProgram::Cfg { program, rules: Arc::new(rules) };

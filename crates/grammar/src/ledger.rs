@@ -59,9 +59,14 @@ impl Ledger {
         self.bytes.set(self.bytes.get().saturating_sub(bytes));
     }
 
-    /// Gives back all bytes, for a compilation that starts anew.
-    pub(crate) fn release_all(&self) {
-        self.bytes.set(0);
+    /// Bytes that are held now.
+    pub(crate) fn held(&self) -> usize {
+        self.bytes.get()
+    }
+
+    /// Gives back the bytes held since [`held`](Self::held) returned `held`.
+    pub(crate) fn release_to(&self, held: usize) {
+        self.bytes.set(held);
     }
 
     /// Charges steps of work where no error can be returned.
@@ -74,19 +79,21 @@ impl Ledger {
         self.work.get() > self.max_work || self.bytes.get() > self.max_bytes
     }
 
+    /// Returns the limit that has been passed: what it limits, what was taken, and the limit.
+    pub(crate) fn excess(&self) -> Option<(&'static str, usize, usize)> {
+        let (work, bytes) = (self.work.get(), self.bytes.get());
+        if work > self.max_work {
+            return Some(("steps of work to compile", work, self.max_work));
+        }
+        (bytes > self.max_bytes).then_some(("bytes of memory to compile", bytes, self.max_bytes))
+    }
+
     /// Fails if a limit has been passed.
     ///
     /// # Errors
     /// Names the limit, and what was taken.
     pub(crate) fn check(&self) -> Result<(), GrammarError> {
-        let (work, bytes) = (self.work.get(), self.bytes.get());
-        if work > self.max_work {
-            return Err(GrammarError::limit("steps of work to compile", work, self.max_work));
-        }
-        if bytes > self.max_bytes {
-            return Err(GrammarError::limit("bytes of memory to compile", bytes, self.max_bytes));
-        }
-        Ok(())
+        self.excess().map_or(Ok(()), |(what, given, limit)| Err(GrammarError::limit(what, given, limit)))
     }
 }
 

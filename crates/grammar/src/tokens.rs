@@ -5,9 +5,9 @@
 //! found in no UTF-8 ([`spelling`]). Only here are tokens turned into these bytes: a token's own text never contains the
 //! first, or is not taken if it does.
 //!
-//! No terminal stands for a token that ends generation: whoever generates stops there, in the midst of the grammar. So a
-//! terminal that names one is refused once the vocabulary is known, wherever it stands, at the very end too: an output ends
-//! with such a token anyway. `!<…>` never stands for one.
+//! No terminal stands for a token that ends generation, since generation would stop there, inside the
+//! grammar. A terminal that names such a token is refused once the vocabulary is known. That holds at the
+//! very end of a grammar too: an output ends with such a token anyway. `!<…>` never stands for one.
 
 use std::fmt;
 

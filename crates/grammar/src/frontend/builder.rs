@@ -103,7 +103,7 @@ impl<'a> Builder<'a> {
     /// Adds the rules of another grammar that matches something; gives its root.
     pub(super) fn include(&mut self, prefix: &str, other: Rules) -> Result<Expr, GrammarError> {
         // What matches nothing would take what leads to it out of the text.
-        Program::new(&other, self.limits)?;
+        Program::new(&other, self.limits, self.schemas.ledger)?;
         let offset = self.rules.exprs.len() as u32;
         let terminals = other.tokens.into_iter().map(|terminal| self.terminal(terminal));
         let terminals: Vec<usize> = terminals.collect::<Result<_, _>>()?;

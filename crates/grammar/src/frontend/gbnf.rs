@@ -6,7 +6,8 @@
 //! Characters are Unicode scalar values, encoded as UTF-8. Left recursion is fine.
 //!
 //! `<[7]>` is the token with that id, `<think>` the token whose text that is, and `!` before either stands for any other
-//! token. None of them stands for a token that ends generation. `%json` and a JSON Schema are a JSON text that the schema accepts.
+//! token. None of them stands for a token that ends generation. `%json` and a JSON Schema are a JSON text
+//! that the schema accepts.
 
 mod characters;
 mod counts;
@@ -27,6 +28,9 @@ use crate::{GrammarError, Limits, Warning};
 
 /// The largest number in a repetition `{m,n}`.
 const MAX_REPETITION: u32 = 1 << 20;
+
+/// The work of reading a part of a rule, in steps of the ledger.
+const PART: usize = 16;
 
 /// The digits of a number that an error shows.
 const DIGITS: usize = 20;
@@ -113,15 +117,16 @@ impl<'s> Parser<'s> {
             return Err(self.error(self.source.len(), GbnfProblem::NoRoot));
         };
         let mut exprs = Vec::with_capacity(self.rules.len());
-        for rule in &self.rules {
-            match &rule.defined {
-                Some((_, expr)) => exprs.push(expr.clone()),
+        for at in 0..self.rules.len() {
+            let rule = &mut self.rules[at];
+            match &mut rule.defined {
+                Some((_, expr)) => exprs.push(std::mem::replace(expr, Expr::empty())),
                 None if rule.name == "root" => {
                     return Err(self.error(self.source.len(), GbnfProblem::NoRoot));
                 }
                 None => {
-                    let name = rule.name.to_owned();
-                    return Err(self.error(rule.mentioned, GbnfProblem::Undefined { name }));
+                    let (name, mentioned) = (rule.name.to_owned(), rule.mentioned);
+                    return Err(self.error(mentioned, GbnfProblem::Undefined { name }));
                 }
             }
         }
@@ -214,6 +219,8 @@ impl<'s> Parser<'s> {
             self.skip(nested);
             let Some(item) = self.item()? else { break };
             let item = self.repetitions(item, nested)?;
+            self.reading.ledger.spend(PART)?;
+            self.reading.ledger.hold(2 * size_of::<Expr>())?;
             parts.push(item);
         }
         Ok(if parts.len() == 1 { parts.swap_remove(0) } else { Expr::Sequence(parts) })

@@ -132,7 +132,7 @@ impl Composer<'_> {
                 self.builder.include(&format!("grammar-{number}"), rules)?
             }
             Part::Regex(pattern) => {
-                let rules = regex::parse(pattern, self.limits)?;
+                let rules = regex::parse(pattern, self.limits, self.schemas.ledger)?;
                 self.builder.include(&format!("regex-{number}"), rules)?
             }
             Part::Choices(choices) => {

@@ -1,19 +1,23 @@
 //! Regular expressions, matched against the whole output.
 //!
-//! They are read as JSON Schema's `pattern` is ([`ecma`]): look-around, word boundaries, `\d` of ASCII. The expression is anchored
-//! at both ends by itself, so `^` and `$` (and `\A`, `\z`) mean nothing new there, and elsewhere they are as exact as all
-//! assertions. Greediness has no meaning for a whole match.
+//! They are read as JSON Schema's `pattern` is ([`ecma`]): look-around, word boundaries, `\d` of ASCII. The
+//! expression is anchored at both ends by itself, so `^` and `$` (and `\A`, `\z`) mean nothing new there, and
+//! elsewhere they are as exact as all assertions. Greediness has no meaning for a whole match.
 //!
-//! An expression without assertions, but for anchors at its ends, is a rule with counted loops. Others become automata over
-//! characters, and those rules.
+//! An expression without assertions, but for anchors at its ends, is a rule with counted loops. Others become
+//! automata over characters, and those rules.
 //!
-//! What ECMA-262 has no notation for is read as the `regex` crate does ([`extended`]), and so is what it reads in another way: classes
-//! in classes and operators of classes. Where such an expression has assertions too, it is refused.
+//! What ECMA-262 has no notation for is read as the `regex` crate does ([`extended`]), and so is what it
+//! reads in another way: classes in classes and operators of classes. Where such an expression has assertions
+//! too, it is refused.
 
 mod extended;
 
+use std::rc::Rc;
+
 use super::expr::{Expr, RuleId, Rules};
 use crate::error::{Kind, RegexProblem};
+use crate::ledger::Ledger;
 use crate::regular::ecma::{self, Ast, AstKind, PatternError};
 use crate::regular::{Expressions, TextDfa};
 use crate::{GrammarError, Limits};
@@ -21,11 +25,14 @@ use crate::{GrammarError, Limits};
 /// Bytes of a pattern. What the parser makes of one takes many times its length.
 const BYTES: usize = 1 << 17;
 
+/// The work of a range of a class, in steps of the ledger.
+const RANGE: usize = 8;
+
 /// States of an expression's automaton over characters.
 const STATES: usize = 1 << 14;
 
 /// Parses `pattern` into a grammar: one rule, or one for each state of an automaton.
-pub(crate) fn parse(pattern: &str, limits: &Limits) -> Result<Rules, GrammarError> {
+pub(crate) fn parse(pattern: &str, limits: &Limits, ledger: &Rc<Ledger>) -> Result<Rules, GrammarError> {
     let limit = limits.source_bytes.min(BYTES);
     if pattern.len() > limit {
         return Err(GrammarError::limit("bytes of source", pattern.len(), limit));
@@ -41,13 +48,31 @@ pub(crate) fn parse(pattern: &str, limits: &Limits) -> Result<Rules, GrammarErro
         if let Some(expr) = extended::read(pattern, limits) {
             return Ok(Rules::of(expr));
         }
-        if read.has_assertions() {
+        // A POSIX class that is misspelt is hardly a class of its characters.
+        let is_posix = pattern[offset..].trim_start_matches(['[', '^']).starts_with(':');
+        if read.has_assertions() || is_posix {
             return Err(Kind::Regex { offset, problem: RegexProblem::Ambiguous }.into());
         }
     }
+    // What is made of it takes time and memory with its classes.
+    let ranges = ranges(&read.ast);
+    ledger.spend(RANGE * ranges)?;
+    ledger.hold(3 * size_of::<(char, char)>() * ranges)?;
     match translate(&read.ast, Edges { start: true, end: true }) {
         Some(expr) => Ok(Rules::of(expr)),
-        None => with_assertions(&read.ast, limits),
+        None => with_assertions(&read.ast, limits, ledger),
+    }
+}
+
+/// The ranges of all classes, and the other parts.
+fn ranges(ast: &Ast) -> usize {
+    match &ast.kind {
+        AstKind::Class(set) => set.ranges().len(),
+        AstKind::Concat(parts) | AstKind::Alternatives(parts) => 1 + parts.iter().map(ranges).sum::<usize>(),
+        AstKind::Repeat { inner, .. }
+        | AstKind::LookAhead { inner, .. }
+        | AstKind::LookBehind { inner, .. } => 1 + ranges(inner),
+        AstKind::Start | AstKind::End | AstKind::WordBoundary { .. } => 1,
     }
 }
 
@@ -57,8 +82,8 @@ fn problem(error: &PatternError) -> GrammarError {
 }
 
 /// Rules for the states of the automaton over characters.
-fn with_assertions(ast: &Ast, limits: &Limits) -> Result<Rules, GrammarError> {
-    let mut expressions = Expressions::new();
+fn with_assertions(ast: &Ast, limits: &Limits, ledger: &Rc<Ledger>) -> Result<Rules, GrammarError> {
+    let mut expressions = Expressions::with_ledger(ledger);
     let language = ecma::whole(&mut expressions, ast).map_err(|error| problem(&error))?;
     let dfa = TextDfa::new(&mut expressions, &[language], STATES.min(limits.states))?;
     let count = dfa.len() as u32;

@@ -176,7 +176,7 @@ fn content(
             builder.include(&format!("tag-{index}"), gbnf::parse(source, schemas, limits)?)
         }
         TagContent::Regex(pattern) => {
-            builder.include(&format!("tag-{index}"), regex::parse(pattern, limits)?)
+            builder.include(&format!("tag-{index}"), regex::parse(pattern, limits, schemas.ledger)?)
         }
     };
     add(builder).map_err(|error| {

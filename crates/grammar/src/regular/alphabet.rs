@@ -7,8 +7,12 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::CharSet;
+use super::automaton::TooLarge;
 use super::charset::{LAST, after};
 use super::expression::{ExprId, Expressions, Node};
+
+/// The most that the numbers of sets which hold a range add up to, over all ranges that the sets cut.
+const OVERLAPS: usize = 1 << 21;
 
 /// Classes of code points, numbered from 0 in the order of their first members.
 #[derive(Debug)]
@@ -21,7 +25,7 @@ pub(super) struct Alphabet {
 
 impl Alphabet {
     /// The coarsest alphabet for these expressions and all their derivatives.
-    pub(super) fn new(expressions: &Expressions, languages: &[ExprId]) -> Self {
+    pub(super) fn new(expressions: &Expressions, languages: &[ExprId]) -> Result<Self, TooLarge> {
         let sets = sets_in(expressions, languages);
         let mut edges = Vec::new();
         for (set, ranges) in sets.iter().enumerate() {
@@ -41,6 +45,7 @@ impl Alphabet {
         // be, except behind the surrogates, where both edges cancel out.
         let mut inside: Vec<usize> = Vec::new();
         let mut at = 0;
+        let mut overlaps = 0;
         while at < edges.len() && edges[at].0 <= LAST {
             let low = edges[at].0;
             while edges.get(at).is_some_and(|edge| edge.0 == low) {
@@ -52,6 +57,14 @@ impl Alphabet {
                 at += 1;
             }
             let high = edges.get(at).map_or(LAST, |edge| before(edge.0));
+            overlaps += inside.len();
+            if overlaps > OVERLAPS {
+                return Err(TooLarge {
+                    what: "overlaps of its character classes",
+                    given: overlaps,
+                    limit: OVERLAPS,
+                });
+            }
             let class = *ids.entry(inside.clone()).or_insert(alphabet.classes.len());
             if class == alphabet.classes.len() {
                 alphabet.classes.push(Vec::new());
@@ -59,7 +72,7 @@ impl Alphabet {
             }
             push_adjacent(&mut alphabet.classes[class], low, high);
         }
-        alphabet
+        Ok(alphabet)
     }
 
     /// The number of classes.

@@ -23,6 +23,9 @@ use super::minimize::{Edge, Incoming, minimize};
 /// Steps of work allowed for each state of the limit. Ordinary expressions take 5 to 50 for each of their states.
 const WORK_PER_STATE: usize = 1 << 8;
 
+/// The most ranges of code points that lead from all states together.
+const TRANSITIONS: usize = 1 << 22;
+
 /// A deterministic automaton over code points for several languages: `labels` tell which of them accept at a state.
 ///
 /// Every state but the start is live: some text leads from it to a state where a language accepts. No two states have
@@ -44,9 +47,13 @@ impl TextDfa {
         languages: &[ExprId],
         limit: usize,
     ) -> Result<Self, TooLarge> {
-        let mut builder = Builder::new(expressions, languages);
-        builder.explore(limit)?;
-        Ok(builder.finish())
+        expressions.check()?;
+        let mut builder = Builder::new(expressions, languages)?;
+        let explored = builder.explore(limit);
+        // What only building takes is free again.
+        builder.expressions.release(builder.kept + builder.derivatives.byte_len());
+        explored?;
+        builder.finish()
     }
 
     #[expect(clippy::unused_self, reason = "that the start is always 0 is no one else's business")]
@@ -118,11 +125,13 @@ struct Builder<'a> {
     label_ids: FxHashMap<Box<[bool]>, u32>,
     /// A label in the making.
     label: Vec<bool>,
+    /// Bytes charged for states and edges.
+    kept: usize,
 }
 
 impl<'a> Builder<'a> {
-    fn new(expressions: &'a mut Expressions, languages: &[ExprId]) -> Self {
-        let alphabet = Alphabet::new(expressions, languages);
+    fn new(expressions: &'a mut Expressions, languages: &[ExprId]) -> Result<Self, TooLarge> {
+        let alphabet = Alphabet::new(expressions, languages)?;
         let rejecting: Box<[bool]> = vec![false; languages.len()].into();
         let mut builder = Self {
             expressions,
@@ -137,11 +146,12 @@ impl<'a> Builder<'a> {
             labels: vec![rejecting.clone()],
             label_ids: FxHashMap::from_iter([(rejecting, 0)]),
             label: Vec::new(),
+            kept: 0,
         };
         let alive = |&(_, expr): &Component| expr != Expressions::NOTHING;
         let start = (0..).zip(languages.iter().copied()).filter(alive).collect::<Vec<_>>();
         builder.state(&start);
-        builder
+        Ok(builder)
     }
 
     /// The id of a state, which is new at its first occurrence.
@@ -191,6 +201,7 @@ impl<'a> Builder<'a> {
                 return Err(TooLarge { what: "states of its automaton", given: self.ends.len(), limit });
             }
             let work = self.expressions.work() - before + self.edges.len();
+            self.expressions.check()?;
             if work > most_work {
                 return Err(TooLarge { what: "steps to build its automaton", given: work, limit: most_work });
             }
@@ -203,6 +214,11 @@ impl<'a> Builder<'a> {
             }
             begin = end as usize;
             state += 1;
+            let bytes = 2 * size_of::<Edge>() * self.edges.len()
+                + 64 * self.ends.len()
+                + 2 * size_of::<Component>() * self.components.len();
+            self.expressions.keep(bytes.saturating_sub(self.kept));
+            self.kept = self.kept.max(bytes);
         }
         Ok(())
     }
@@ -254,7 +270,7 @@ impl<'a> Builder<'a> {
         self.edges.extend(letters.map(|letter| Edge { from, letter, to }));
     }
 
-    fn finish(self) -> TextDfa {
+    fn finish(self) -> Result<TextDfa, TooLarge> {
         let mut edges = self.edges;
         let mut incoming = Incoming::new(self.state_labels.len(), &edges);
         let alive = live(&edges, &incoming, &self.state_labels);
@@ -293,10 +309,15 @@ impl<'a> Builder<'a> {
             let loops = row.iter().all(|range| range.2 == number);
             dfa.free.push(loops && row.iter().map(|range| range.1 - range.0 + 1).sum::<u32>() == LETTERS);
             dfa.transitions.append(&mut row);
+            let given = dfa.transitions.len();
+            if given > TRANSITIONS {
+                return Err(TooLarge { what: "ranges in its automaton", given, limit: TRANSITIONS });
+            }
             dfa.offsets.push(dfa.transitions.len() as u32);
             dfa.state_labels.push(self.state_labels[member as usize]);
         }
-        dfa
+        self.expressions.keep(size_of::<(u32, u32, u32)>() * dfa.transitions.len());
+        Ok(dfa)
     }
 }
 

@@ -52,6 +52,7 @@ impl Derivatives {
             if is_ready {
                 let pieces = self.compute(expressions, expr);
                 expressions.spend(pieces.len());
+                expressions.keep(Self::charge(&pieces));
                 self.known.insert(expr, pieces);
             } else {
                 pending.push((expr, true));
@@ -71,6 +72,16 @@ impl Derivatives {
             }
         }
         self.known(expr)
+    }
+
+    /// The bytes that derivatives take, with their place in the table.
+    fn charge(pieces: &Pieces) -> usize {
+        size_of_val(&**pieces) + 2 * size_of::<(ExprId, Pieces)>()
+    }
+
+    /// The bytes of all derivatives.
+    pub(super) fn byte_len(&self) -> usize {
+        self.known.values().map(Self::charge).sum()
     }
 
     /// An expression that is still being computed is one that needs itself, and the least solution is nothing.

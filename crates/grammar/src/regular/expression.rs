@@ -7,12 +7,15 @@
 //!
 //! Counted repetition is never unrolled: the derivative of `r{m,n}` is `r'·r{m-1,n-1}`.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
 use super::CharSet;
+use super::automaton::TooLarge;
 use super::derivative::Derivatives;
+use crate::ledger::Ledger;
 
 /// An expression of one [`Expressions`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -51,7 +54,14 @@ pub(crate) struct Expressions {
     definitions: Vec<ExprId>,
     derivatives: Derivatives,
     work: usize,
+    ledger: Option<Rc<Ledger>>,
 }
+
+/// Steps of the ledger for one step of work here.
+const STEP: usize = 6;
+
+/// The bytes that an expression takes, with its place in the tables.
+const BYTES: usize = 2 * size_of::<Node>() + size_of::<Facts>() + 24;
 
 /// What is known of an expression once it is made.
 #[derive(Clone, Copy, Debug)]
@@ -87,11 +97,48 @@ impl Expressions {
             definitions: Vec::new(),
             derivatives: Derivatives::over_code_points(),
             work: 0,
+            ledger: None,
         };
         for node in [Node::Nothing, Node::Empty, Node::Not(Self::NOTHING), Node::Class(CharSet::any())] {
             expressions.intern(node);
         }
         expressions
+    }
+
+    /// Creates expressions that charge their work and memory to the ledger of a compilation.
+    ///
+    /// No operation here fails. [`TextDfa::new`](super::TextDfa::new) fails once the ledger is over. Code
+    /// that makes many expressions calls [`check`](Self::check).
+    pub(crate) fn with_ledger(ledger: &Rc<Ledger>) -> Self {
+        Self { ledger: Some(Rc::clone(ledger)), ..Self::new() }
+    }
+
+    /// Runs `act` without charging the ledger, for results that other compilations use too.
+    pub(crate) fn uncharged<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
+        let ledger = self.ledger.take();
+        let result = act(self);
+        self.ledger = ledger;
+        result
+    }
+
+    /// Charges bytes of memory.
+    pub(super) fn keep(&self, bytes: usize) {
+        if let Some(ledger) = &self.ledger {
+            ledger.keep(bytes);
+        }
+    }
+
+    /// Gives back bytes that were charged.
+    pub(super) fn release(&self, bytes: usize) {
+        if let Some(ledger) = &self.ledger {
+            ledger.release(bytes);
+        }
+    }
+
+    /// Fails once the ledger is over.
+    pub(crate) fn check(&self) -> Result<(), TooLarge> {
+        let excess = self.ledger.as_ref().and_then(|ledger| ledger.excess());
+        excess.map_or(Ok(()), |(what, given, limit)| Err(TooLarge { what, given, limit }))
     }
 
     /// One code point of the set.
@@ -271,6 +318,9 @@ impl Expressions {
 
     pub(super) fn spend(&mut self, work: usize) {
         self.work += work;
+        if let Some(ledger) = &self.ledger {
+            ledger.note(STEP * work);
+        }
     }
 
     pub(super) fn node(&self, expr: ExprId) -> &Node {
@@ -305,7 +355,7 @@ impl Expressions {
 
     /// The id of a node that no law makes simpler.
     pub(super) fn intern(&mut self, node: Node) -> ExprId {
-        self.work += 1;
+        self.spend(1);
         if let Some(&id) = self.ids.get(&node) {
             return id;
         }
@@ -317,12 +367,19 @@ impl Expressions {
 
     fn add(&mut self, node: Node, facts: Facts) -> ExprId {
         let id = ExprId(self.nodes.len() as u32);
+        let own = match &node {
+            Node::AnyOf(items) | Node::AllOf(items) => 2 * size_of_val(&**items),
+            Node::Class(set) => size_of_val(set.ranges()),
+            _ => 0,
+        };
+        self.keep(BYTES + own);
         self.nodes.push(node);
         self.facts.push(facts);
         id
     }
 
-    /// Bounds on the lengths of texts, in code points: `u32::MAX` at most is no bound. They need not be tight.
+    /// Bounds on the lengths of texts, in code points: `u32::MAX` at most is no bound. They need not be
+    /// tight.
     pub(super) fn lengths(&self, expr: ExprId) -> (u32, u32) {
         self.facts[expr.0 as usize].lengths
     }

@@ -1,8 +1,9 @@
 //! Repetition counts that llama.cpp's parser takes.
 //!
-//! It refuses a repetition whose count, times the symbols that the repeated item has brought, is 2,000 or more. A literal, a class
-//! or a rule's name is one symbol. A group brings itself, the groups and names in it, and each part of a repetition in it that may
-//! be left out. So a large count is written as a product over a rule of its own, and so is an item that brings too much.
+//! It refuses a repetition whose count, times the symbols that the repeated item has brought, is 2,000 or
+//! more. A literal, a class or a rule's name is one symbol. A group brings itself, the groups and names in
+//! it, and each part of a repetition in it that may be left out. So a large count is written as a product
+//! over a rule of its own, and so is an item that brings too much.
 
 use std::borrow::Cow;
 
@@ -157,12 +158,15 @@ fn symbols(expr: &Expr) -> usize {
             parts.iter().fold(usize::from(parts.len() > 1), |sum, part| sum.saturating_add(symbols(part)))
         }
         Expr::Repeat { expr, min, max } => {
+            // Once for each level, so that nested repetitions are not counted again and again.
+            let inside = symbols(expr);
             let group = usize::from(!is_single(expr));
             let optional = max.map_or(1, |max| max - min) as usize;
             // A count that is exact leaves nothing out, but may be too large by itself.
             let largest = max.unwrap_or(*min).max(1) as usize;
-            let product = brought(expr).saturating_mul(largest);
-            let all = symbols(expr).saturating_add(group + optional);
+            let brought = if group == 0 { 1 } else { inside.saturating_add(1) };
+            let product = brought.saturating_mul(largest);
+            let all = inside.saturating_add(group + optional);
             if product >= PRODUCT { all.max(PRODUCT) } else { all }
         }
     }

@@ -48,7 +48,8 @@ pub(super) fn texts(
     if let Some(known) = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
         return Ok(Arc::clone(known));
     }
-    let texts = Arc::new(Texts::new(TextDfa::new(expressions, &[language], limit)?));
+    let dfa = expressions.uncharged(|expressions| TextDfa::new(expressions, &[language], limit))?;
+    let texts = Arc::new(Texts::new(dfa));
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(&texts));
     Ok(texts)
 }

@@ -94,20 +94,23 @@ pub(crate) struct Schemas<'a> {
     pub(crate) options: SchemaOptions,
     /// The documents that they may refer to.
     pub(crate) remotes: &'a Remotes,
+    /// Charged with what they take.
+    pub(crate) ledger: &'a Rc<Ledger>,
 }
 
 #[cfg(test)]
 static NO_REMOTES: Remotes = Remotes::new();
 
 impl Schemas<'_> {
-    /// Schemas that refer to no other documents.
+    /// Schemas that refer to no other documents, under the default limits.
     #[cfg(test)]
-    pub(crate) const fn alone(options: SchemaOptions) -> Self {
-        Self { options, remotes: &NO_REMOTES }
+    pub(crate) fn alone(options: SchemaOptions) -> Self {
+        let ledger = Box::leak(Box::new(Ledger::new(&Limits::default())));
+        Self { options, remotes: &NO_REMOTES, ledger }
     }
 
     pub(crate) fn compile(self, schema: &Value, limits: &Limits) -> Result<Compiled, GrammarError> {
-        compile(schema, self.remotes, self.options, limits)
+        compile_with(schema, self.remotes, self.options, limits, self.ledger)
     }
 }
 
@@ -118,9 +121,19 @@ pub(crate) fn compile(
     options: SchemaOptions,
     limits: &Limits,
 ) -> Result<Compiled, GrammarError> {
-    let ledger = Ledger::new(limits);
-    let document = || document::Document::new(schema, remotes, limits.nesting, &ledger);
-    match solve(schema, remotes, options, limits, &ledger)? {
+    compile_with(schema, remotes, options, limits, &Ledger::new(limits))
+}
+
+/// Compiles a schema that is a part of a larger compilation, whose ledger it draws on.
+fn compile_with(
+    schema: &Value,
+    remotes: &Remotes,
+    options: SchemaOptions,
+    limits: &Limits,
+    ledger: &Rc<Ledger>,
+) -> Result<Compiled, GrammarError> {
+    let document = || document::Document::new(schema, remotes, limits.nesting, ledger);
+    match solve(schema, remotes, options, limits, ledger)? {
         Ok(mut solution) => {
             // They are only warnings: a schema that is near its limits goes without them.
             if let Ok(mut document) = document() {
@@ -172,8 +185,9 @@ fn solve(
     ledger: &Rc<Ledger>,
 ) -> Result<Result<Solution, Vec<String>>, GrammarError> {
     let mut overlaps = FxHashMap::<build::Overlap, atom::Types>::default();
+    let held = ledger.held();
     loop {
-        ledger.release_all();
+        ledger.release_to(held);
         let document = document::Document::new(schema, remotes, limits.nesting, ledger)?;
         let mut builder = build::Builder::new(document, options, limits, ledger, overlaps.clone());
         let root = builder.build()?;

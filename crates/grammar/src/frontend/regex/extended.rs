@@ -1,7 +1,8 @@
 //! Expressions as the `regex` crate reads them, for what ECMA-262 has no notation for.
 //!
-//! These are flags such as `(?x)`, classes in classes and operators of classes (`[a-z&&[^aeiou]]`), POSIX classes (`[[:alpha:]]`),
-//! and repetitions of repetitions (`a**`). `\d`, `\w` and `\s` mean what they mean in ECMA-262.
+//! These are flags such as `(?x)`, classes in classes and operators of classes (`[a-z&&[^aeiou]]`), POSIX
+//! classes (`[[:alpha:]]`), and repetitions of repetitions (`a**`). `\d`, `\w` and `\s` mean what they mean
+//! in ECMA-262.
 
 use regex_syntax::ast::parse::ParserBuilder;
 use regex_syntax::ast::{
@@ -16,7 +17,8 @@ use crate::Limits;
 use crate::frontend::expr::Expr;
 use crate::regular::ecma;
 
-/// The expression; nothing if the `regex` crate does not read it, or it has assertions that are not at its ends.
+/// The expression; nothing if the `regex` crate does not read it, or it has assertions that are not at its
+/// ends.
 pub(super) fn read(pattern: &str, limits: &Limits) -> Option<Expr> {
     let parse = || ParserBuilder::new().nest_limit(limits.nesting as u32).build().parse(pattern).ok();
     let mut ast = parse()?;

@@ -15,6 +15,7 @@ use super::program::{ByteEdge, CallEdge, Dot, Program, Shortest, State};
 use super::simplify::{simplified, size};
 use crate::error::Kind;
 use crate::frontend::expr::{Expr, RuleId, Rules};
+use crate::ledger::Ledger;
 use crate::machine::Machine;
 use crate::{GrammarError, Limits};
 
@@ -23,20 +24,42 @@ use crate::{GrammarError, Limits};
 const GROWTH: usize = 2;
 const SMALL: usize = 64;
 
+/// Steps of the ledger for a part of an expression, and for a node of an automaton.
+const PART: usize = 16;
+const NODE: usize = 16;
+
+/// Bytes of a node, with its edges and the state that it becomes.
+const NODE_BYTES: usize = 256;
+
+/// Bytes of a state while the shortest ways are searched.
+const SEARCH_BYTES: usize = 96;
+
 /// Steps that determinisation may take besides, for each edge.
 const STEPS: usize = 8;
 
-pub(super) fn build(rules: &Rules, limits: &Limits) -> Result<Program, GrammarError> {
+pub(super) fn build(rules: &Rules, limits: &Limits, ledger: &Ledger) -> Result<Program, GrammarError> {
+    let parts: usize = rules.exprs.iter().map(parts).sum();
+    ledger.spend(PART * parts)?;
+    ledger.hold(2 * size_of::<Expr>() * parts)?;
     let exprs = collapsed(rules, limits);
-    let built = build_from(&exprs, rules, limits);
+    let held = ledger.held();
+    let built = build_from(&exprs, rules, limits, ledger);
     match built {
         // As it was written it may be smaller.
-        Err(error) if error.is_limit() && exprs != rules.exprs => build_from(&rules.exprs, rules, limits),
+        Err(error) if error.is_limit() && !ledger.is_over() && exprs != rules.exprs => {
+            ledger.release_to(held);
+            build_from(&rules.exprs, rules, limits, ledger)
+        }
         built => built,
     }
 }
 
-fn build_from(exprs: &[Expr], rules: &Rules, limits: &Limits) -> Result<Program, GrammarError> {
+fn build_from(
+    exprs: &[Expr],
+    rules: &Rules,
+    limits: &Limits,
+    ledger: &Ledger,
+) -> Result<Program, GrammarError> {
     let mut states: Vec<State> = Vec::new();
     let mut starts = Vec::with_capacity(exprs.len());
     let mut schemas = Vec::with_capacity(rules.schemas.len());
@@ -58,12 +81,17 @@ fn build_from(exprs: &[Expr], rules: &Rules, limits: &Limits) -> Result<Program,
         if needed > limits.states {
             return Err(GrammarError::limit("states", needed, limits.states));
         }
-        let automaton = Nfa::new(&expr).without_empty_edges(limits)?;
+        let held = ledger.held();
+        ledger.spend(NODE * size(&expr))?;
+        ledger.hold(NODE_BYTES * size(&expr))?;
+        let automaton = Nfa::new(&expr).without_empty_edges(limits, ledger)?;
         let automaton = if is_deterministic(&automaton) {
             merged(automaton)
         } else {
-            determinise(&automaton).map_or(automaton, merged)
+            determinise(&automaton, ledger)?.map_or(automaton, merged)
         };
+        ledger.release_to(held);
+        ledger.hold(bytes(&automaton))?;
         let offset = states.len() as u32;
         if states.len() + automaton.len() > limits.states {
             return Err(GrammarError::limit("states", states.len() + automaton.len(), limits.states));
@@ -73,7 +101,7 @@ fn build_from(exprs: &[Expr], rules: &Rules, limits: &Limits) -> Result<Program,
     }
     let (root, tokens) = (rules.root, rules.tokens.clone());
     let mut program = Program { states, shortest: Vec::new(), starts, root, schemas, tokens };
-    program.shortest = shortest(&program, limits)?;
+    program.shortest = shortest(&program, limits, ledger)?;
     if program.shortest[program.start(program.root).index()].len == Shortest::NEVER {
         return Err(Kind::EmptyLanguage { rules: endless(rules) }.into());
     }
@@ -103,7 +131,8 @@ fn prune(program: &mut Program) {
 
 /// The shortest way to the end from every dot: Knuth's generalisation of Dijkstra's algorithm, which settles each dot
 /// once, in order of length. A call edge counts when both the called rule's start and the dot after it are settled.
-fn shortest(program: &Program, limits: &Limits) -> Result<Vec<Shortest>, GrammarError> {
+fn shortest(program: &Program, limits: &Limits, ledger: &Ledger) -> Result<Vec<Shortest>, GrammarError> {
+    ledger.hold(program.states.len() * SEARCH_BYTES)?;
     let never = Shortest { len: Shortest::NEVER, first: 0 };
     let mut settled = vec![never; program.states.len()];
     let waiting = Waiting::new(program);
@@ -131,6 +160,7 @@ fn shortest(program: &Program, limits: &Limits) -> Result<Vec<Shortest>, Grammar
             ));
         }
         settled[index] = Shortest { len, first };
+        ledger.spend(4 + waiting.bytes[index].len() + waiting.calls[index].len())?;
         for &(from, byte) in &waiting.bytes[index] {
             open.push(Reverse((len.saturating_add(1), from, byte)));
         }
@@ -181,7 +211,7 @@ fn is_deterministic(states: &[State]) -> bool {
 }
 
 /// The subset construction over bytes and calls, unless it grows too much.
-fn determinise(states: &[State]) -> Option<Vec<State>> {
+fn determinise(states: &[State], ledger: &Ledger) -> Result<Option<Vec<State>>, GrammarError> {
     let limit = (states.len() * GROWTH).max(SMALL);
     let edges: usize = states.iter().map(|state| state.bytes.len() + state.calls.len()).sum();
     let edge_limit = edges * GROWTH + SMALL * SMALL;
@@ -203,6 +233,8 @@ fn determinise(states: &[State]) -> Option<Vec<State>> {
         let members = || subset.iter().map(|dot| &states[dot.index()]);
         let mut state = State { accepting: members().any(|member| member.accepting), ..State::default() };
         let bytes: Vec<ByteEdge> = members().flat_map(|member| &member.bytes).copied().collect();
+        ledger.spend(8 * subset.len() + 4 * bytes.len())?;
+        ledger.hold(16 * subset.len() + 96)?;
         for (low, high, targets) in split(&bytes) {
             state.bytes.push(ByteEdge { low, high, target: id_of(targets) });
         }
@@ -215,12 +247,31 @@ fn determinise(states: &[State]) -> Option<Vec<State>> {
         }
         work += bytes.len() + calls.len();
         steps += bytes.len() * state.bytes.len();
+        ledger.spend(bytes.len() * state.bytes.len() / 4)?;
+        ledger.hold(size_of::<State>() + size_of_val(&*state.bytes) + size_of_val(&*state.calls))?;
         result.push(state);
         if order.len() > limit || work > edge_limit || steps > STEPS * edge_limit {
-            return None;
+            return Ok(None);
         }
     }
-    Some(result)
+    Ok(Some(result))
+}
+
+/// The number of parts of an expression. Depth is bounded by the front ends.
+fn parts(expr: &Expr) -> usize {
+    match expr {
+        Expr::Sequence(inner) | Expr::Alternatives(inner) => 1 + inner.iter().map(parts).sum::<usize>(),
+        Expr::Repeat { expr, .. } => 1 + parts(expr),
+        Expr::Class(ranges) => 1 + ranges.len(),
+        Expr::Literal(bytes) => 1 + bytes.len() / 16,
+        Expr::Rule(_) | Expr::Bytes(_) => 1,
+    }
+}
+
+/// The bytes of an automaton.
+fn bytes(states: &[State]) -> usize {
+    let edges = states.iter().map(|state| size_of_val(&*state.bytes) + size_of_val(&*state.calls));
+    size_of_val(states) + edges.sum::<usize>()
 }
 
 /// Cuts overlapping edges into disjoint ranges, each with all its targets.

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::program::{ByteEdge, CallEdge, Dot, State};
 use crate::frontend::expr::{Expr, RuleId};
+use crate::ledger::Ledger;
 use crate::{GrammarError, Limits};
 
 /// How many edges there may be for every state that the limits allow. Parts in a row that may all be empty have
@@ -155,7 +156,11 @@ impl Nfa {
     ///
     /// States stand for nodes that are the start or that a byte or call edge enters; their edges are those of all nodes
     /// that empty edges reach.
-    pub(super) fn without_empty_edges(&self, limits: &Limits) -> Result<Vec<State>, GrammarError> {
+    pub(super) fn without_empty_edges(
+        &self,
+        limits: &Limits,
+        ledger: &Ledger,
+    ) -> Result<Vec<State>, GrammarError> {
         const NONE: u32 = u32::MAX;
         let mut dots = vec![NONE; self.nodes.len()];
         let mut order = vec![self.start];
@@ -195,7 +200,10 @@ impl Nfa {
             state.bytes.dedup();
             state.calls.sort_unstable();
             state.calls.dedup();
-            work += state.bytes.len() + state.calls.len();
+            let edges = state.bytes.len() + state.calls.len();
+            work += edges;
+            ledger.spend(8 + 8 * edges)?;
+            ledger.hold(12 * edges)?;
             if work > limits.states.saturating_mul(EDGES) {
                 return Err(GrammarError::limit("edges", work, limits.states.saturating_mul(EDGES)));
             }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::frontend::expr::{RuleId, Rules};
+use crate::ledger::Ledger;
 use crate::machine::cfg::build;
 use crate::machine::json::JsonProgram;
 use crate::tokens::TokenTerminal;
@@ -86,8 +87,8 @@ impl Program {
     ///
     /// # Errors
     /// When nothing matches, or the automata exceed the limit.
-    pub(crate) fn new(rules: &Rules, limits: &Limits) -> Result<Self, GrammarError> {
-        build::build(rules, limits)
+    pub(crate) fn new(rules: &Rules, limits: &Limits, ledger: &Ledger) -> Result<Self, GrammarError> {
+        build::build(rules, limits, ledger)
     }
 
     pub(crate) fn state(&self, dot: Dot) -> &State {

@@ -259,9 +259,10 @@ mod tests {
             "root ::= root \"+\" term | term\nterm ::= \"(\" root \")\" | \"x\"",
             "root ::= sum | sum \"*\" root | \"x\"\nsum ::= root \"+\" sum | sum \"-\" root | root",
         ] {
-            let rules =
-                gbnf::parse(rules, Schemas::alone(SchemaOptions::default()), &Limits::default()).unwrap();
-            let mut machine = CfgMachine::new(Arc::new(Program::new(&rules, &Limits::default()).unwrap()));
+            let schemas = Schemas::alone(SchemaOptions::default());
+            let rules = gbnf::parse(rules, schemas, &Limits::default()).unwrap();
+            let program = Program::new(&rules, &Limits::default(), schemas.ledger).unwrap();
+            let mut machine = CfgMachine::new(Arc::new(program));
             let mut config = machine.start();
             let mut rows = Vec::new();
             for byte in b"x+".repeat(20) {

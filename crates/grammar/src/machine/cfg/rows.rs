@@ -26,7 +26,7 @@ use super::worklist::Worklist;
 use crate::frontend::expr::RuleId;
 use crate::machine::hashed::Hashed;
 use crate::machine::{Config, Frame, Likeness, Machine, Part, Text, Tolerance};
-use crate::{ByteSet, Profile};
+use crate::{ByteSet, GrammarError, Profile};
 
 /// A place in a rule, and where the rule returns.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -62,9 +62,53 @@ pub(crate) struct CfgMachine {
     pub(super) streets: FxHashMap<Dot, Option<Street>>,
     pub(super) frames: Frames,
     pub(super) byte_len: usize,
+    /// The most items of a row, beyond which it is cut short; a machine that runs has no such limit.
+    most_items: usize,
+    /// The items of a row that was cut short.
+    overfull: Option<usize>,
 }
 
+/// The most items of a row: a mask from a row of this size takes a tenth of a second.
+const ITEMS: usize = 1 << 12;
+
+/// Walks from the start that are tried beforehand, the bytes of each, and the items that all rows on them may have.
+const WALKS: usize = 8;
+const BYTES: usize = 48;
+const TRIED_ITEMS: usize = 1 << 17;
+
 impl CfgMachine {
+    /// Refuses a program that may be at too many places at once, as far as some walks from the start tell.
+    ///
+    /// # Errors
+    /// When a row on these walks has too many items.
+    pub(crate) fn check(program: &Arc<Program>) -> Result<(), GrammarError> {
+        let mut machine = Self { most_items: ITEMS, ..Self::new(Arc::clone(program)) };
+        let start = machine.start();
+        let mut items = 0;
+        for walk in 0..WALKS {
+            let mut config = start;
+            for step in 0..BYTES {
+                items += machine.rows[config.index()].items.len();
+                if machine.overfull.is_some() || items > TRIED_ITEMS {
+                    break;
+                }
+                let plausible = machine.plausible(config);
+                let bytes: Vec<u8> = (0..=u8::MAX).filter(|&byte| plausible.contains(byte)).collect();
+                // Any choice will do, as long as walks differ and each is the same every time.
+                let choice = ((walk + 1) * (step + 7) * 0x9e37) >> 4;
+                let Some(&byte) = bytes.get(choice % bytes.len().max(1)) else { break };
+                config = machine.step(config, byte);
+                if config == Config::DEAD {
+                    break;
+                }
+            }
+        }
+        match machine.overfull {
+            Some(given) => Err(GrammarError::limit("places at once", given, ITEMS)),
+            None => Ok(()),
+        }
+    }
+
     pub(crate) fn new(program: Arc<Program>) -> Self {
         let closing = Shortest { len: 0, first: 0 };
         let output_end = Return { callers: Box::new([]), closing, circle: OUTPUT_END };
@@ -79,6 +123,8 @@ impl CfgMachine {
             streets: FxHashMap::default(),
             frames: Frames::default(),
             byte_len: 0,
+            most_items: usize::MAX,
+            overfull: None,
         }
     }
 
@@ -145,6 +191,10 @@ impl CfgMachine {
         let mut next = 0;
         while let Some(item) = items.get(next) {
             next += 1;
+            if next > self.most_items {
+                self.overfull = Some(next);
+                break;
+            }
             if Embedded::holds(item.dot) {
                 continue;
             }

@@ -177,7 +177,9 @@ mod tests {
     fn copies_are_bounded() {
         let nested =
             |depth: usize| (0..depth).fold("b?".to_owned(), |inner, _| format!("(a?{inner}){{0,2}}"));
-        let expr = |depth| crate::frontend::regex::parse(&nested(depth), &Limits::default()).expect("valid");
+        let ledger = crate::ledger::Ledger::new(&Limits::default());
+        let parse = |source: &str| crate::frontend::regex::parse(source, &Limits::default(), &ledger);
+        let expr = |depth| parse(&nested(depth)).expect("valid");
         assert!(count(&simplified(&expr(60).exprs[0])) < 10 * COPIES);
     }
 }

@@ -16,6 +16,9 @@ const ROUNDS: u32 = 64;
 /// The most steps that rounds built one by one may add up to, beyond those that every node takes.
 const STEPS: usize = 100_000;
 
+/// The work that expressions may take beside that.
+pub(super) const WORK: usize = 1 << 21;
+
 /// The texts in which a pattern is found.
 pub(super) fn search(expressions: &mut Expressions, ast: &Ast) -> Result<ExprId, PatternError> {
     Builder::new(expressions, 2 * ast.size + STEPS).found(ast)
@@ -69,6 +72,8 @@ pub(super) struct Builder<'a> {
     ends_in_other: ExprId,
     /// What is left of the steps allowed.
     steps: usize,
+    /// The work of the expressions at which to stop.
+    most_work: usize,
 }
 
 impl<'a> Builder<'a> {
@@ -78,13 +83,14 @@ impl<'a> Builder<'a> {
             expressions.concat(Expressions::EVERYTHING, class)
         };
         let (ends_in_word, ends_in_other) = (ends_in(word_chars()), ends_in(word_chars().complement()));
-        Self { expressions, ends_in_word, ends_in_other, steps }
+        let most_work = expressions.work().saturating_add(WORK);
+        Self { expressions, ends_in_word, ends_in_other, steps, most_work }
     }
 
     /// `ast`, then `rest`.
     pub(super) fn build(&mut self, ast: &Ast, rest: Rest) -> Result<Rest, PatternError> {
         self.steps = self.steps.saturating_sub(1);
-        if self.steps == 0 {
+        if self.steps == 0 || self.expressions.work() > self.most_work {
             return Err(PatternProblem::TooManyRounds.at(ast.offset));
         }
         if ast.is_plain() {

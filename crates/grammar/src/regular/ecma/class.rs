@@ -200,35 +200,35 @@ impl Parser<'_> {
         if let Some(known) = self.properties.get(name) {
             return Ok(known.clone());
         }
-        let set = self.named_property(name, offset)?;
+        let set = named_property(name, offset)?;
         self.properties.insert(name, set.clone());
         Ok(set)
     }
+}
 
-    fn named_property(&self, name: &str, offset: usize) -> Result<CharSet, PatternError> {
-        let syntax = PatternProblem::PropertySyntax.at(offset);
-        let (key, value) = name.split_once('=').unwrap_or(("gc", name));
-        let is_word =
-            |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-        if !is_word(value) {
-            return Err(syntax);
+/// A general category, a script or a binary property by its name.
+fn named_property(name: &str, offset: usize) -> Result<CharSet, PatternError> {
+    let syntax = PatternProblem::PropertySyntax.at(offset);
+    let (key, value) = name.split_once('=').unwrap_or(("gc", name));
+    let is_word =
+        |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    if !is_word(value) {
+        return Err(syntax);
+    }
+    let is_known = matches!(key, "General_Category" | "gc" | "Script" | "sc" | "Script_Extensions" | "scx");
+    let unknown = PatternProblem::UnknownProperty.at(offset);
+    if !is_known {
+        return Err(unknown);
+    }
+    // The tables are the `regex-syntax` crate's; its parser is the way to them.
+    let hir = regex_syntax::parse(&format!("\\p{{{name}}}")).map_err(|_| unknown)?;
+    match hir.kind() {
+        HirKind::Class(Class::Unicode(class)) => Ok(from_unicode(class)),
+        // A class of one code point is a literal there.
+        HirKind::Literal(literal) => {
+            let chars = std::str::from_utf8(&literal.0).map_err(|_| unknown)?.chars();
+            Ok(CharSet::new(chars.map(|c| (c, c))))
         }
-        let is_known =
-            matches!(key, "General_Category" | "gc" | "Script" | "sc" | "Script_Extensions" | "scx");
-        let unknown = PatternProblem::UnknownProperty.at(offset);
-        if !is_known {
-            return Err(unknown);
-        }
-        // The tables are the `regex-syntax` crate's; its parser is the way to them.
-        let hir = regex_syntax::parse(&format!("\\p{{{name}}}")).map_err(|_| unknown)?;
-        match hir.kind() {
-            HirKind::Class(Class::Unicode(class)) => Ok(from_unicode(class)),
-            // A class of one code point is a literal there.
-            HirKind::Literal(literal) => {
-                let chars = std::str::from_utf8(&literal.0).map_err(|_| unknown)?.chars();
-                Ok(CharSet::new(chars.map(|c| (c, c))))
-            }
-            _ => Ok(CharSet::none()),
-        }
+        _ => Ok(CharSet::none()),
     }
 }

@@ -1,15 +1,18 @@
 //! Patterns with assertions anywhere: look-behind behind look-ahead, in loops, and in each other.
 //!
-//! Each look-around, and the pattern itself, becomes an automaton whose empty edges may carry conditions. What a condition
-//! says depends on two things: on the text before the place, which a [`Context`] sums up, and on the text behind it, of which it
-//! is a language. A context follows the automata of all look-behinds over the text so far. For each state that such an
-//! automaton may be in, the context knows what the rest of the text must be like for that, since there may be look-ahead inside
-//! look-behind. So what may follow a state of an automaton in a context is a language, and these languages are the least solution
-//! of equations, one for each state and context: [`Expressions::recursive`].
+//! Each look-around, and the pattern itself, becomes an automaton whose empty edges may carry conditions.
+//! What a condition says depends on two things: on the text before the place, which a [`Context`] sums up,
+//! and on the text behind it, of which it is a language. A context follows the automata of all look-behinds
+//! over the text so far. For each state that such an automaton may be in, the context knows what the rest of
+//! the text must be like for that, since there may be look-ahead inside look-behind. So what may follow a
+//! state of an automaton in a context is a language, and these languages are the least solution of equations,
+//! one for each state and context: [`Expressions::recursive`].
 //!
-//! Contexts are found as they are met, like the states of a subset construction. Counted repetition is written out.
+//! Contexts are found as they are met, like the states of a subset construction. Counted repetition is
+//! written out.
 //!
-//! (Miyazaki and Minamide, *Derivatives of Regular Expressions with Lookahead*, 2019, for conditions as languages of the rest.)
+//! (Miyazaki and Minamide, *Derivatives of Regular Expressions with Lookahead*, 2019, for conditions as
+//! languages of the rest.)
 
 mod nfa;
 
@@ -19,6 +22,7 @@ use rustc_hash::FxHashMap;
 
 use self::nfa::{Body, Condition, Nfa, Node};
 use super::ast::Ast;
+use super::build::WORK;
 use super::class::word_chars;
 use super::{PatternError, PatternProblem};
 use crate::regular::{CharSet, ExprId, Expressions};
@@ -90,13 +94,17 @@ struct Solver<'a> {
     closures: FxHashMap<(usize, usize), Rc<Closure>>,
     word: ExprId,
     left: usize,
+    /// The work of the expressions at which to stop.
+    most_work: usize,
 }
 
 impl<'a> Solver<'a> {
     fn new(expressions: &'a mut Expressions, nfa: &'a Nfa) -> Self {
         let class = expressions.class(word_chars());
         let word = expressions.concat(class, Expressions::EVERYTHING);
+        let most_work = expressions.work().saturating_add(WORK);
         Self {
+            most_work,
             expressions,
             nfa,
             contexts: Vec::new(),
@@ -116,16 +124,15 @@ impl<'a> Solver<'a> {
 
     fn spend(&mut self, steps: usize) -> Option<()> {
         self.left = self.left.checked_sub(steps)?;
-        Some(())
+        (self.expressions.work() <= self.most_work).then_some(())
     }
 
     fn intern(&mut self, context: Context) -> usize {
         let next = self.contexts.len();
-        let id = *self.ids.entry(context).or_insert_with_key(|context| {
+        *self.ids.entry(context).or_insert_with_key(|context| {
             self.contexts.push(context.clone());
             next
-        });
-        id
+        })
     }
 
     /// The context of the look-behinds of a range at the start, or after a character of another context.
@@ -207,15 +214,12 @@ impl<'a> Solver<'a> {
         for part in parts {
             let c = part.ranges().first().and_then(|&(low, _)| char::from_u32(low))?;
             let next = self.context(first, end, Some((context, c)))?;
-            match places.get(&next) {
-                Some(&place) => {
-                    let both = steps[place].0.ranges().iter().chain(part.ranges()).copied();
-                    steps[place].0 = CharSet::from_code_points(both);
-                }
-                None => {
-                    places.insert(next, steps.len());
-                    steps.push((part, next));
-                }
+            if let Some(&place) = places.get(&next) {
+                let both = steps[place].0.ranges().iter().chain(part.ranges()).copied();
+                steps[place].0 = CharSet::from_code_points(both);
+            } else {
+                places.insert(next, steps.len());
+                steps.push((part, next));
             }
         }
         let steps: Rc<[_]> = steps.into();
@@ -383,12 +387,11 @@ impl<'a> Solver<'a> {
                 alive[from] |= !closure.end.is_empty();
                 for &(state, _) in &closure.states {
                     self.spend(1)?;
-                    match seen.get(&(state, *next)) {
-                        Some(&to) => into[to].push(from),
-                        None => {
-                            let known = self.rests.get(&(state, *next)).copied();
-                            alive[from] |= known.is_some_and(|rest| rest != Expressions::NOTHING);
-                        }
+                    if let Some(&to) = seen.get(&(state, *next)) {
+                        into[to].push(from);
+                    } else {
+                        let known = self.rests.get(&(state, *next)).copied();
+                        alive[from] |= known.is_some_and(|rest| rest != Expressions::NOTHING);
                     }
                 }
             }

@@ -4,9 +4,10 @@
 //! text with a match in it. Matching by code points, `\d` and `\w` ASCII only, `.` without line terminators, `^` and `$`
 //! at the ends of the text only: what a validator on an ECMA engine does.
 //!
-//! Look-around, anchors and word boundaries are exact wherever they stand, in loops and in each other too. Mostly look-ahead is
-//! an intersection with what follows, and look-behind one with what went before ([`build`]). Where the two mix, what may follow
-//! depends on a context of the text so far ([`general`]). Back-references are not regular and refused.
+//! Look-around, anchors and word boundaries are exact wherever they stand, in loops and in each other too.
+//! Mostly look-ahead is an intersection with what follows, and look-behind one with what went before
+//! ([`build`]). Where the two mix, what may follow depends on a context of the text so far ([`general`]).
+//! Back-references are not regular and refused.
 //!
 //! # Leniency
 //! Like the validators in use we read some expressions that ECMA-262 with `u` calls errors but that can only mean one thing:

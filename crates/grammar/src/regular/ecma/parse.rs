@@ -41,8 +41,8 @@ pub(super) enum Dialect {
 #[derive(Debug)]
 pub(crate) struct Read {
     pub(crate) ast: Ast,
-    /// The offset of the first thing that other engines read in another way: a class in a class, an operator of classes, a class
-    /// that begins with `]`, blanks in a count.
+    /// The offset of the first thing that other engines read in another way: a class in a class, an operator
+    /// of classes, a class that begins with `]`, blanks in a count.
     pub(crate) ambiguous: Option<usize>,
 }
 

@@ -1,8 +1,8 @@
 //! What is written keeps to the bound on repetitions of llama.cpp's parser.
 //!
-//! The parser refuses a repetition whose count, times the symbols that its item has brought, is 2,000 or more. A rule's name
-//! where it comes up first is a symbol, and so are a group and each part of a repetition that may be left out. A literal, a class
-//! or a name that is repeated counts as one.
+//! The parser refuses a repetition whose count, times the symbols that its item has brought, is 2,000 or
+//! more. A rule's name where it comes up first is a symbol, and so are a group and each part of a repetition
+//! that may be left out. A literal, a class or a name that is repeated counts as one.
 
 use rustc_hash::FxHashSet;
 use serde_json::{Value, json};
@@ -83,26 +83,18 @@ fn counts_symbols_as_llama_cpp_does() {
 
 #[test]
 fn written_counts_multiply_to_less_than_the_bound() {
-    for most in [999, 1000, 1001, 2000, 4096, 5000, 20_001] {
-        for least in [0, most / 2] {
-            let text = json!({ "type": "string", "minLength": least, "maxLength": most });
-            assert!(check(&text), "{text}");
-            let array = json!({ "type": "array", "items": {}, "minItems": least, "maxItems": most });
-            check(&array);
-            check(&json!({ "type": "array", "items": text, "maxItems": most }));
-            check(&json!({ "type": "array", "items": array, "minItems": 3, "maxItems": 60 }));
-            check(&json!({ "type": "object", "properties": { "a": text, "b": array } }));
-        }
+    for (least, most) in [(0, 999), (0, 2000), (900, 4096), (0, 5000), (3000, 100_001)] {
+        let text = json!({ "type": "string", "minLength": least, "maxLength": most });
+        assert!(check(&text), "{text}");
+        let array = json!({ "type": "array", "items": { "type": "null" }, "maxItems": most });
+        assert!(check(&array), "{array}");
+        check(&json!({ "type": "array", "items": text, "maxItems": most }));
+        check(&json!({ "type": "array", "items": array, "minItems": 3, "maxItems": 60 }));
+        check(&json!({ "type": "object", "properties": { "a": text, "b": array } }));
     }
-    for pattern in [
-        "^[a-z]{0,4096}$",
-        "^([a-z]{1,60}-){0,60}$",
-        "^(a{500}b{500}){3}$",
-        "^([0-9]{3}x){7,1500}$",
-        "^(a|b{0,1500}c)?(d{0,900}e){2}$",
-    ] {
-        check(&json!({ "type": "string", "pattern": pattern }));
+    for pattern in ["^[a-z]{0,4096}$", "^([a-z]{1,60}-){0,20}$", "^(a{500}b{500}){3}$"] {
         let item = json!({ "type": "string", "pattern": pattern });
+        assert!(check(&item), "{item}");
         check(&json!({ "type": "array", "items": item, "maxItems": 2500 }));
     }
 }
@@ -111,12 +103,12 @@ fn written_counts_multiply_to_less_than_the_bound() {
 fn written_counts_of_random_schemas_keep_to_the_bound() {
     let random = &mut Random(0x5851_f42d_4c95_7f2d);
     let mut checked = 0;
-    for _ in 0..40 {
+    for _ in 0..20 {
         let schema = schema(random, 3);
         let nested = json!({ "type": "array", "items": schema, "maxItems": 1500 });
         checked += usize::from(check(&nested));
     }
-    assert!(checked > 20, "{checked}");
+    assert!(checked > 10, "{checked}");
 }
 
 /// Counts in rules of one's own are written in the same way.
