@@ -114,7 +114,8 @@ impl Schemas<'_> {
     }
 }
 
-/// Compiles a schema of drafts 4 to 2020-12; without `$schema` it is read as 2020-12.
+/// Compiles a schema by itself.
+#[cfg(test)]
 pub(crate) fn compile(
     schema: &Value,
     remotes: &Remotes,
@@ -124,7 +125,8 @@ pub(crate) fn compile(
     compile_with(schema, remotes, options, limits, &Ledger::new(limits))
 }
 
-/// Compiles a schema that is a part of a larger compilation, whose ledger it draws on.
+/// Compiles a schema of drafts 4 to 2020-12; without `$schema` it is read as 2020-12. It draws on the ledger of the
+/// compilation that it is a part of.
 fn compile_with(
     schema: &Value,
     remotes: &Remotes,
