@@ -2,7 +2,7 @@ mod bench;
 mod grammar;
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -203,10 +203,14 @@ pub(crate) struct SchemaArgs {
     #[arg(long, value_enum, default_value_t = UndeclaredArg::Omit)]
     pub(crate) undeclared: UndeclaredArg,
 
-    /// A document that the schema refers to, by its URI without fragment; give it once for each. Nothing is fetched.
+    /// A document that the schema refers to, or a folder of documents; give it once for each. Nothing is
+    /// fetched.
+    ///
+    /// The URI of a file is that of the references, absolute or as the schema writes it. The .json files of a
+    /// folder are found by `$id` and by their path within the folder, which follows the URI if there is one.
     #[arg(
         long,
-        value_name = "URI=FILE",
+        value_name = "[URI=]PATH",
         value_parser = remote,
         requires = "schema",
         // Where one of these is given, clap no longer asks for the schema, since the two exclude each other.
@@ -215,22 +219,33 @@ pub(crate) struct SchemaArgs {
     pub(crate) remote: Vec<Remote>,
 }
 
-/// A schema document and the URI that references find it at.
+/// A schema document with the URI that references find it at, or a folder of documents.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Remote {
-    pub(crate) uri: String,
-    pub(crate) file: PathBuf,
+    /// None for a folder of documents that go by their paths within it.
+    pub(crate) uri: Option<String>,
+    pub(crate) path: PathBuf,
 }
 
-/// Reads `URI=FILE`. The last `=` counts, since URIs have some more often than names of files.
+/// Reads `URI=PATH`, or the name of a folder. The last `=` counts, since URIs have some more often than names
+/// of files.
 fn remote(text: &str) -> Result<Remote, &'static str> {
-    match text.rsplit_once('=') {
-        Some((uri, _)) if uri.contains('#') => Err("the URI must be that of a whole document, without `#`"),
-        Some((uri, file)) if !uri.is_empty() && !file.is_empty() => {
-            Ok(Remote { uri: uri.to_owned(), file: file.into() })
-        }
-        _ => Err("expected URI=FILE"),
+    let Some((uri, path)) = text.rsplit_once('=').filter(|_| !Path::new(text).is_dir()) else {
+        return if Path::new(text).is_dir() {
+            Ok(Remote { uri: None, path: text.into() })
+        } else {
+            Err("expected URI=FILE, URI=FOLDER or an existing FOLDER")
+        };
+    };
+    // An empty fragment is that of the whole document.
+    let uri = uri.strip_suffix('#').unwrap_or(uri);
+    if uri.contains('#') {
+        return Err("the URI must be that of a whole document, without a fragment behind `#`");
     }
+    if uri.is_empty() || path.is_empty() {
+        return Err("expected URI=FILE, URI=FOLDER or an existing FOLDER");
+    }
+    Ok(Remote { uri: Some(uri.to_owned()), path: path.into() })
 }
 
 #[derive(clap::Args)]
@@ -377,8 +392,40 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N")]
     pub(crate) speculate: Option<usize>,
 
+    /// A folder of JSON Schema documents that requests may refer to, by `$id` or by path within the folder.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) schemas: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) grammar: GrammarLimitArgs,
+
     #[command(flatten)]
     pub(crate) open: OpenArgs,
+}
+
+/// Limits of one grammar or schema of a request. A request that needs more is refused.
+#[derive(clap::Args)]
+pub(crate) struct GrammarLimitArgs {
+    /// Maximum steps of work to compile a grammar, about ten nanoseconds each [default: half of what
+    /// `formwork run` has]
+    #[arg(long, value_name = "STEPS")]
+    pub(crate) grammar_limit_work: Option<NonZeroUsize>,
+
+    /// Maximum memory to compile a grammar, such as 64M [default: half of what `formwork run` has]
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    pub(crate) grammar_limit_bytes: Option<u64>,
+
+    /// Maximum states of a compiled grammar's automata
+    #[arg(long, value_name = "N")]
+    pub(crate) grammar_limit_states: Option<NonZeroUsize>,
+
+    /// Maximum depth of nested subschemas and groups
+    #[arg(long, value_name = "N")]
+    pub(crate) grammar_limit_nesting: Option<NonZeroUsize>,
+
+    /// Number of grammars compiled at the same time [default: half of the cores]
+    #[arg(long, value_name = "N")]
+    pub(crate) grammar_parallel: Option<NonZeroUsize>,
 }
 
 /// Reads a number of bytes, or of units of 1024 of them.
@@ -477,8 +524,10 @@ mod tests {
     }
 
     #[test]
-    fn a_remote_is_a_uri_and_a_file() {
-        let of = |uri: &str, file: &str| Ok(Remote { uri: uri.to_owned(), file: file.into() });
+    fn a_remote_is_a_uri_and_a_file_or_a_folder() {
+        let of = |uri: &str, path: &str| Ok(Remote { uri: Some(uri.to_owned()), path: path.into() });
+        assert_eq!(remote("https://example.com/a#=a.json"), of("https://example.com/a", "a.json"));
+        assert_eq!(remote("src"), Ok(Remote { uri: None, path: "src".into() }));
         assert_eq!(remote("https://example.com/a=a.json"), of("https://example.com/a", "a.json"));
         assert_eq!(remote("https://example.com/?a=b=a.json"), of("https://example.com/?a=b", "a.json"));
         assert!(remote("https://example.com/a#b=a.json").is_err());

@@ -98,9 +98,8 @@ fn read_message(editor: &mut DefaultEditor) -> Result<Option<String>> {
 /// Streams an answer to standard output and gives its text; Ctrl-C ends it early.
 fn answer(generator: &Generator, conversation: &[Message], stats: bool, runtime: &Runtime) -> Result<String> {
     let started = Instant::now();
-    let request = generator.request(conversation)?;
     let before = started.elapsed();
-    let generation = generator.engine().generate(request)?;
+    let generation = generator.generate(conversation)?;
     let text = runtime.block_on(stream(generation, stats.then_some(before)))?;
     if text.interrupted && generator.is_constrained() {
         eprintln!("formwork: the answer was stopped before it was complete");

@@ -169,7 +169,7 @@ fn read(path: &Path) -> Result<Registry> {
     if path.extension() == Some(OsStr::new("toml")) {
         return Ok(toml::from_str(&text)?);
     }
-    Ok(serde_json::from_str(&text)?)
+    Ok(formwork_json::from_str(&text)?)
 }
 
 /// Each payload schema must be one that the engine can hold a model to.

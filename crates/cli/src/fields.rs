@@ -86,7 +86,7 @@ fn errors(definition: &Definition, bytes: &[u8]) -> Vec<Invalid> {
     match std::str::from_utf8(bytes) {
         Ok(text) => definition.validate(text),
         Err(error) => {
-            let message = format!("not JSON: not UTF-8 at byte {}", error.valid_up_to());
+            let message = format!("not valid JSON: not UTF-8 at byte {}", error.valid_up_to());
             vec![Invalid { path: "$".to_owned(), message }]
         }
     }
@@ -205,7 +205,7 @@ mod tests {
         assert!(
             !answer
                 && text.contains("good.json: valid\n")
-                && text.contains("odd.json: $: not JSON: not UTF-8 at byte 0")
+                && text.contains("odd.json: $: not valid JSON: not UTF-8 at byte 0")
         );
         let (text, _) = run(&["validate", &definition, &bad, "--json"])?;
         let line: serde_json::Value = serde_json::from_str(&text)?;

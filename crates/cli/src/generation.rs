@@ -4,7 +4,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use anyhow::Result;
-use formwork_engine::{EngineHandle, EngineOptions, Finish, Penalties, Request, Sampling, prompt};
+use formwork_engine::{
+    EngineHandle, EngineOptions, Finish, Generation, Penalties, Request, Sampling, prompt,
+};
 use formwork_grammar::Constraint;
 use formwork_lm::{ChatInput, Message};
 
@@ -67,8 +69,24 @@ impl Generator {
         self.constraint.is_some()
     }
 
+    /// Starts to continue a conversation.
+    pub(crate) fn generate(&self, conversation: &[Message]) -> Result<Generation> {
+        let request = self.request(conversation)?;
+        self.engine().generate(request).map_err(|error| {
+            let described = self.shape.as_ref().filter(|_| error.is_too_long());
+            match described.map(|shape| self.engine().tokenizer().encode_fragment(&shape.shape().instruction())) {
+                Some(Ok(tokens)) => anyhow::Error::from(error).context(format!(
+                    "the description of the schema or grammar takes {} of the prompt's tokens, and --no-schema-prompt \
+                     leaves it out",
+                    tokens.len()
+                )),
+                _ => error.into(),
+            }
+        })
+    }
+
     /// The request that continues a conversation, to which the system message and the shape are added.
-    pub(crate) fn request(&self, conversation: &[Message]) -> Result<Request> {
+    fn request(&self, conversation: &[Message]) -> Result<Request> {
         let system = self.system.iter().map(|system| Message::new("system", system.as_str()));
         let mut messages: Vec<Message> = system.chain(conversation.iter().cloned()).collect();
         if let Some(shape) = &self.shape {

@@ -339,8 +339,59 @@ mod tests {
         assert!(any.iter().any(|line| line.len() != "\"2000-01-01\"".len()));
         let error = samples(&["--schema", &schema]).unwrap_err().to_string();
         assert!(error.contains("`https://example.com/day` is in another document"), "{error}");
+        assert!(error.contains("; give it with --remote https://example.com/day=FILE"), "{error}");
         let error = samples(&[&args[..], &["--remote", &day]].concat()).unwrap_err().to_string();
         assert_eq!(error, "--remote names https://example.com/day twice");
+        Ok(())
+    }
+
+    #[test]
+    fn a_folder_of_remotes_goes_by_path_and_by_identifier() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let file = |name: &str, text: &str| -> Result<String> {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap_or(folder.path()))?;
+            std::fs::write(&path, text)?;
+            Ok(path.display().to_string())
+        };
+        file(
+            "docs/types/day.json",
+            r##"{"$id": "https://t.example/day", "$ref": "base.json#/definitions/d"}"##,
+        )?;
+        file("docs/types/base.json", r#"{"definitions": {"d": {"const": 7}}}"#)?;
+        file("docs/broken.json", "{")?;
+        let docs = folder.path().join("docs").display().to_string();
+        let at = format!("https://s.example/v1/={docs}");
+        for (reference, remote) in [
+            ("types/day.json", &docs),
+            ("./types/base.json#/definitions/d", &docs),
+            ("https://t.example/day", &docs),
+            ("https://s.example/v1/types/day.json", &at),
+        ] {
+            let text =
+                format!(r#"{{"$id": "https://a.example/app.json", "allOf": [{{"$ref": "{reference}"}}]}}"#);
+            let schema = file("schema.json", &text)?;
+            assert_eq!(samples(&["--schema", &schema, "--remote", remote])?, ["7"], "{reference}");
+        }
+        let error = samples(&["--schema", "s.json", "--remote", "nowhere"]).unwrap_err().to_string();
+        assert!(error.contains("expected URI=FILE, URI=FOLDER or an existing FOLDER"), "{error}");
+        Ok(())
+    }
+
+    #[test]
+    fn a_schema_nested_too_deep_is_refused_for_that() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let check = |levels: usize| {
+            let (open, close) = (r#"{"properties": {"a": "#.repeat(levels), "}}".repeat(levels));
+            let path = folder.path().join("schema.json");
+            std::fs::write(&path, format!("{open}true{close}"))?;
+            samples(&["--schema", &path.display().to_string(), "--max-bytes", "100"])
+        };
+        assert_eq!(check(64)?.len(), 1);
+        let error = check(300).unwrap_err().to_string();
+        assert!(error.contains("nested deeper than the limit of 256"), "{error}");
+        let error = format!("{:#}", check(100_000).unwrap_err());
+        assert!(error.contains("nested deeper than the limit of 1024 levels at line 1"), "{error}");
         Ok(())
     }
 

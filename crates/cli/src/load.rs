@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use formwork_engine::prompt::Shape;
 use formwork_engine::{Engine, EngineHandle, EngineOptions};
 use formwork_fields::{Definition, Format, TemplateOptions};
-use formwork_grammar::{Formats, Grammar, Guide, Layout, Limits, Order, Remotes, SchemaOptions, Undeclared};
+use formwork_grammar::{Formats, Grammar, Guide, Layout, Limits, Order, SchemaOptions, Undeclared};
 use formwork_lm::ChatTemplate;
 use formwork_model::hub::{Hub, HubOptions, LocalModel, TerminalProgress};
 use formwork_model::template::{JinjaTemplate, PlainTemplate};
@@ -20,6 +20,7 @@ use crate::args::{
     DefinitionFormatArg, FormatsArg, LayoutArg, OrderArg, ProfileArg, SchemaArgs, ShapeArgs, TokenizerArgs,
     UndeclaredArg,
 };
+use crate::remotes;
 
 /// What the output must match, read and parsed.
 pub(crate) enum ShapeSource {
@@ -79,7 +80,7 @@ impl ShapeSource {
     ) -> Result<Grammar> {
         let limits = Limits::default();
         let options = schema_options(profile, schema);
-        let remotes = read_remotes(schema)?;
+        let remotes = remotes::read(&schema.remote)?;
         let grammar = match self {
             Self::Schema(schema) => Grammar::json_schema_with_remotes(schema, &remotes, &options, &limits),
             Self::JsonObject => {
@@ -91,7 +92,11 @@ impl ShapeSource {
             Self::Choices(choices) => Grammar::choices(choices, &limits),
         };
         let grammar = grammar.map_err(|error| {
-            let excerpt = error.excerpt().map(|excerpt| format!("\n{excerpt}")).unwrap_or_default();
+            let hint =
+                |uri| format!("; give it with --remote {uri}=FILE, or its folder with --remote FOLDER");
+            let hint = error.missing_document().filter(|_| place.schema.is_some()).map(hint);
+            let excerpt = error.excerpt().map(|excerpt| format!("\n{excerpt}"));
+            let excerpt = hint.or(excerpt).unwrap_or_default();
             match place.schema.as_ref().or(place.gbnf.as_ref()).or(place.fields.as_ref()) {
                 Some(path) => anyhow::anyhow!("{}: {error}{excerpt}", path.display()),
                 None => anyhow::anyhow!("{error}{excerpt}"),
@@ -127,17 +132,6 @@ pub(crate) fn schema_options(profile: ProfileArg, args: &SchemaArgs) -> SchemaOp
         UndeclaredArg::Allow => Undeclared::Allow,
     };
     SchemaOptions { layout, order, formats, undeclared, ..SchemaOptions::default() }
-}
-
-/// The documents that a schema may refer to.
-fn read_remotes(args: &SchemaArgs) -> Result<Remotes> {
-    let mut remotes = Remotes::new();
-    for remote in &args.remote {
-        if remotes.insert(remote.uri.clone(), read_json(&remote.file)?).is_some() {
-            bail!("--remote names {} twice", remote.uri);
-        }
-    }
-    Ok(remotes)
 }
 
 /// A model that is ready to generate.
@@ -259,7 +253,7 @@ pub(crate) fn read_definition(
 
 pub(crate) fn read_json(path: &Path) -> Result<Value> {
     let text = read_text(path)?;
-    serde_json::from_str(&text).with_context(|| format!("{}: not JSON", path.display()))
+    formwork_json::from_str(&text).with_context(|| path.display().to_string())
 }
 
 /// The bytes of a file, or of standard input for `-` and for no path.

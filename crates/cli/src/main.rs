@@ -36,6 +36,7 @@ mod health;
 mod inspect;
 mod load;
 mod models;
+mod remotes;
 mod repair;
 mod run;
 mod serve;

@@ -208,7 +208,7 @@ fn of_step(
 
 fn shape(path: &Path) -> Result<Shape> {
     let place = || path.display().to_string();
-    let schema: Value = serde_json::from_str(&load::read_text(path)?).with_context(place)?;
+    let schema = load::read_json(path)?;
     Shape::of_schema(schema, "answer").with_context(place)
 }
 

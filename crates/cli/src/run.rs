@@ -22,9 +22,9 @@ pub(crate) fn run(args: &RunArgs, as_json: bool) -> Result<bool> {
         bail!("the prompt is empty; give it as an argument or on standard input");
     }
     let generator = Generator::new(&args.generate)?;
-    let request = generator.request(&[Message::new("user", prompt)])?;
+    let conversation = [Message::new("user", prompt)];
     let before = started.elapsed();
-    let mut generation = generator.engine().generate(request)?;
+    let mut generation = generator.generate(&conversation)?;
     let mut stdout = std::io::stdout().lock();
     let mut text = String::new();
     loop {

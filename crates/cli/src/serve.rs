@@ -1,16 +1,19 @@
 //! `formwork serve`
 
 use std::ffi::OsStr;
+use std::num::NonZeroUsize;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use formwork_engine::EngineOptions;
+use formwork_grammar::Limits;
 use formwork_model::hub::LocalModel;
 use formwork_server::{App, LoadedModel, ModelSource, ServerOptions};
 
 use crate::args::ServeArgs;
-use crate::load;
+use crate::{load, remotes};
 
 pub(crate) fn serve(mut args: ServeArgs) -> Result<bool> {
     if args.model.is_empty() && args.on_demand.is_empty() {
@@ -44,8 +47,23 @@ fn options(args: &ServeArgs) -> Result<ServerOptions> {
     if api_keys.iter().any(String::is_empty) {
         bail!("a key must not be empty");
     }
+    let default = ServerOptions::default();
+    let limits = &args.grammar;
+    let bytes = limits.grammar_limit_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    let or = |given: Option<NonZeroUsize>, default: usize| given.map_or(default, NonZeroUsize::get);
+    let grammar_limits = Limits {
+        work: or(limits.grammar_limit_work, default.grammar_limits.work),
+        bytes: bytes.unwrap_or(default.grammar_limits.bytes),
+        states: or(limits.grammar_limit_states, default.grammar_limits.states),
+        nesting: or(limits.grammar_limit_nesting, default.grammar_limits.nesting),
+        ..default.grammar_limits
+    };
+    let schemas = args.schemas.as_deref().map(remotes::folder).transpose()?.unwrap_or_default();
     Ok(ServerOptions {
         api_keys,
+        grammar_limits,
+        compilers: limits.grammar_parallel.unwrap_or(default.compilers),
+        schemas: Arc::new(schemas),
         cors_origins: args.cors_origin.clone(),
         read_timeout: args.read_timeout,
         request_timeout: args.request_timeout,

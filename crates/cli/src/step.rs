@@ -135,7 +135,7 @@ fn build(args: &RunArgs, file: &StepsFile, config: &Config, prompts: &PromptRunn
 
 fn context(path: &Path) -> Result<Body> {
     let text = load::read_text(path)?;
-    serde_json::from_str(&text).with_context(|| format!("{}: not a JSON object", path.display()))
+    formwork_json::from_str(&text).with_context(|| format!("{}: not a JSON object", path.display()))
 }
 
 #[cfg(test)]

@@ -199,7 +199,8 @@ impl Grammar {
         Self::of_parts_with_remotes(part, &Remotes::new(), options, limits)
     }
 
-    /// Compiles a grammar that is put together from parts, the schemas in it with these options and documents to refer to.
+    /// Compiles a grammar that is put together from parts, the schemas in it with these options and documents
+    /// to refer to.
     ///
     /// # Errors
     /// As with [`of_parts`](Self::of_parts).

@@ -2,11 +2,11 @@ use std::fmt;
 
 use crate::error::display_pointer;
 
-/// What a grammar says that has no effect on what is accepted, or is read otherwise than it is defined.
+/// A part of a grammar that has no effect, or that is read in another way than its definition.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Warning {
-    /// A keyword of a JSON Schema that is not enforced, or that is read as another draft has it.
+    /// A keyword of a JSON Schema that is not enforced, or that is read as in another draft.
     Keyword {
         /// Its place in the schema, as a JSON pointer.
         pointer: String,

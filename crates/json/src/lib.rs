@@ -1,13 +1,13 @@
 //! JSON texts of users, read with a limit of nesting.
 //!
-//! `serde_json` refuses what is nested deeper than 128 levels as if it were no JSON, and without that limit a deep text
-//! overflows the stack. Here a scan of the bytes measures the depth first, so that any text up to [`NESTING`] is read and a
-//! deeper one is refused for its nesting.
+//! `serde_json` refuses what is nested deeper than 128 levels as if it were no JSON, and without that limit a
+//! deep text overflows the stack. Here a scan of the bytes measures the depth first, so that any text up to
+//! [`NESTING`] is read and a deeper one is refused for its nesting.
 
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
-/// The most arrays and objects within one another. Reading, writing and dropping such a value takes stack for each.
+/// The deepest nesting of arrays and objects. To read, write or drop a value takes stack for each level.
 pub const NESTING: usize = 1024;
 
 /// Why a text cannot be read as JSON. The message names the place.
@@ -54,7 +54,8 @@ pub fn from_slice<T: DeserializeOwned>(text: &[u8]) -> Result<T, JsonError> {
     Ok(value)
 }
 
-/// Reads the value that a text begins with, and the number of bytes up to its end; `None` where there is only whitespace.
+/// Reads the value that a text begins with, and returns the number of bytes up to its end. Whitespace alone
+/// is `None`.
 ///
 /// # Errors
 /// As [`from_str`], about the value only.
@@ -67,7 +68,8 @@ pub fn from_start<T: DeserializeOwned>(text: &str) -> Result<Option<(T, usize)>,
     Ok(value.map(|value| (value, values.byte_offset())))
 }
 
-/// Fails where brackets outside of strings are open too deep: in the whole text, or up to the end of its first value.
+/// Fails if brackets outside of strings are nested too deep, in the whole text or up to the end of its first
+/// value.
 fn check_nesting(text: &[u8], first: bool) -> Result<(), JsonError> {
     let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
     for (at, &byte) in text.iter().enumerate() {
@@ -116,7 +118,7 @@ impl JsonError {
         }
     }
 
-    /// What is wrong, without the place.
+    /// Returns the problem without the place.
     pub fn problem(&self) -> String {
         match &self.0 {
             Kind::Syntax(error) => before_place(&error.to_string()),

@@ -1,14 +1,15 @@
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
 use formwork_chat::ChatFormat;
 use formwork_engine::EngineHandle;
-use formwork_grammar::Limits;
+use formwork_grammar::{Limits, Remotes};
 use formwork_lm::ChatTemplate;
 use formwork_vocab::Vocabulary;
 use tokio::sync::Semaphore;
 
-use crate::constraints::Constraints;
+use crate::constraints::{Compiling, Constraints};
 use crate::error::{ApiError, AppError, Kind};
 use crate::metrics::Counters;
 use crate::registry::{ModelSource, Registry};
@@ -46,14 +47,20 @@ pub struct ServerOptions {
     pub cached_constraints: usize,
     /// The limits of each constraint.
     pub grammar_limits: Limits,
+    /// The number of constraints that may be compiled at the same time, each on a thread of its own.
+    pub compilers: NonZeroUsize,
+    /// Documents that the schemas of requests may refer to.
+    pub schemas: Arc<Remotes>,
     /// How long requests may go on once the server is told to stop.
     pub shutdown_limit: Duration,
 }
 
 impl Default for ServerOptions {
     /// No key; no origins; bodies of up to 8 MiB; 30 seconds for a request to arrive; any time to answer it; 32 constraints that
-    /// hold up to 32 MiB each, so that their caches stay within 1 GiB per model; 30 seconds to finish.
+    /// hold up to 32 MiB each, so that their caches stay within 1 GiB per model; compiling on
+    /// half of the cores, each with half of the library's limits of work and memory; 30 seconds to finish.
     fn default() -> Self {
+        let library = Limits::default();
         Self {
             api_keys: Vec::new(),
             cors_origins: Vec::new(),
@@ -62,7 +69,14 @@ impl Default for ServerOptions {
             request_timeout: None,
             models_max_bytes: None,
             cached_constraints: 32,
-            grammar_limits: Limits { cache_bytes: 32 << 20, ..Limits::default() },
+            grammar_limits: Limits {
+                cache_bytes: 32 << 20,
+                work: library.work / 2,
+                bytes: library.bytes / 2,
+                ..library
+            },
+            compilers: NonZeroUsize::new(cores() / 2).unwrap_or(NonZeroUsize::MIN),
+            schemas: Arc::default(),
             shutdown_limit: Duration::from_secs(30),
         }
     }
@@ -79,6 +93,8 @@ struct Shared {
     options: ServerOptions,
     /// One permit for each piece of work off the async threads that may run at the same time.
     workers: Arc<Semaphore>,
+    /// Permits for work that compiles. They are separate, so that compiling never delays other work.
+    compilers: Arc<Semaphore>,
     counters: Counters,
 }
 
@@ -109,9 +125,10 @@ impl App {
         options: ServerOptions,
     ) -> Result<Self, AppError> {
         let registry = Arc::new(Registry::new(models, sources, &options)?);
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let workers = Arc::new(Semaphore::new(cores));
-        Ok(Self { shared: Arc::new(Shared { registry, options, workers, counters: Counters::default() }) })
+        let workers = Arc::new(Semaphore::new(cores()));
+        let compilers = Arc::new(Semaphore::new(options.compilers.get()));
+        let counters = Counters::default();
+        Ok(Self { shared: Arc::new(Shared { registry, options, workers, compilers, counters }) })
     }
 
     /// Loads the models that are to be there from the start; requests for them wait meanwhile.
@@ -152,19 +169,55 @@ impl App {
         &self,
         work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
-        let permit = Arc::clone(&self.shared.workers).acquire_owned().await;
-        let work = move || {
-            let _permit = permit;
-            work()
-        };
-        tokio::task::spawn_blocking(work).await.map_err(|_| Kind::Panicked)?
+        run(Arc::clone(&self.shared.workers), work).await
     }
+
+    /// As [`App::offload`], for work that compiles constraints.
+    pub(crate) async fn compile<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        run(Arc::clone(&self.shared.compilers), work).await
+    }
+
+    /// As [`App::offload`]. Work that needs an unknown constraint is done again as work that compiles.
+    pub(crate) async fn offload_or_compile<T: Send + 'static>(
+        &self,
+        work: impl Fn(Compiling) -> Result<T, ApiError> + Send + Sync + 'static,
+    ) -> Result<T, ApiError> {
+        let work = Arc::new(work);
+        let first = Arc::clone(&work);
+        match self.offload(move || first(Compiling::Deferred)).await {
+            Err(error) if error.is_uncompiled() => self.compile(move || work(Compiling::Allowed)).await,
+            done => done,
+        }
+    }
+}
+
+async fn run<T: Send + 'static>(
+    permits: Arc<Semaphore>,
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let permit = permits.acquire_owned().await;
+    let work = move || {
+        let _permit = permit;
+        work()
+    };
+    tokio::task::spawn_blocking(work).await.map_err(|_| Kind::Panicked)?
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 impl Served {
     /// Makes what requests share, before the first comes.
     pub(crate) fn new(model: ServedModel, options: &ServerOptions) -> Self {
-        let constraints = Constraints::new(options.cached_constraints, options.grammar_limits.clone());
+        let constraints = Constraints::new(
+            options.cached_constraints,
+            options.grammar_limits.clone(),
+            Arc::clone(&options.schemas),
+        );
         constraints.prepare(model.engine.tokenizer().vocabulary());
         let format = ChatFormat::of(&*model.template, model.engine.tokenizer().vocabulary());
         Self { model, constraints, format }

@@ -39,11 +39,13 @@ impl Started {
     /// Prepares a chat and starts to generate.
     pub(crate) async fn new(app: &App, served: Arc<Served>, chat: ChatRequest) -> Result<Self, ApiError> {
         let options = app.options().clone();
-        app.offload(move || {
-            let prepared = served.prepare(&chat, &options)?;
+        app.offload_or_compile(move |compiling| {
+            let prepared = served.prepare(&chat, &options, compiling)?;
             let generations = served.model.engine.generate_many(&prepared.request, chat.parameters.n);
-            let generations = generations
-                .map_err(|error| prepare::refused(error, &chat.parameters, chat.format.as_ref()))?;
+            let generations = generations.map_err(|error| {
+                let error = prepare::refused(error, &chat.parameters, chat.format.as_ref());
+                error.about_description(|| served.described(&chat))
+            })?;
             let choice = |generation| Choice::new(generation, &prepared.reading, &served);
             let choices = generations.into_iter().map(choice).collect();
             Ok(Self { choices, unsupported: prepared.unsupported })

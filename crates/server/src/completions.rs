@@ -8,6 +8,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use formwork_engine::{Finish, Generation, Output, TokenLogprob};
+use formwork_grammar::Constraint;
 use formwork_openai::{
     ChunkUsage, Completion, CompletionChoice, CompletionLogprobs, CompletionPrompt, CompletionRequest,
     FinishReason, Usage,
@@ -31,7 +32,13 @@ pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> 
     let served = app.model(&request.model).await?;
     let answer = Answer::new("cmpl-", &served.model.id);
     let options = app.options().clone();
-    let started = app.offload(move || Started::new(served, request, &options)).await?;
+    let (of, format, undeclared) = (Arc::clone(&served), request.format.clone(), request.undeclared);
+    let constraint = move |compiling| {
+        let constraint = format.as_ref().map(|format| of.constraint(format, undeclared, compiling));
+        constraint.transpose()
+    };
+    let constraint = app.offload_or_compile(constraint).await?;
+    let started = app.offload(move || Started::new(served, request, constraint, &options)).await?;
     match started.request.stream {
         Some(options) => Ok(pieces::respond(started, answer, options)),
         None => Ok(Json(collect(started, &answer).await?).into_response()),
@@ -52,11 +59,10 @@ impl Started {
     fn new(
         served: Arc<Served>,
         request: CompletionRequest,
+        constraint: Option<Constraint>,
         options: &ServerOptions,
     ) -> Result<Self, ApiError> {
         let tokenizer = served.model.engine.tokenizer();
-        let constraint = request.format.as_ref().map(|format| served.constraint(format, request.undeclared));
-        let constraint = constraint.transpose()?;
         let (mut echoes, mut generations) = (Vec::new(), Vec::new());
         for prompt in &request.prompts {
             let tokens = tokens(prompt, tokenizer)?;

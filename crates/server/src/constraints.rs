@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use formwork_grammar::{
-    Constraint, Grammar, GrammarError, Limits, Part, SchemaOptions, StructuralTag, StructuralTags, TagContent,
+    Constraint, Grammar, GrammarError, Limits, Part, Remotes, SchemaOptions, StructuralTag, StructuralTags,
+    TagContent,
 };
 use formwork_openai::{Format, Undeclared};
 use formwork_vocab::Vocabulary;
@@ -15,6 +16,8 @@ use serde_json::json;
 /// Few enough to be searched one by one.
 pub(crate) struct Constraints {
     limits: Limits,
+    /// The documents that schemas may refer to.
+    remotes: Arc<Remotes>,
     capacity: usize,
     /// Least recently used first.
     recent: Mutex<VecDeque<(Key, Constraint)>>,
@@ -29,8 +32,13 @@ pub(crate) struct Key {
 }
 
 impl Constraints {
-    pub(crate) const fn new(capacity: usize, limits: Limits) -> Self {
-        Self { limits, capacity, recent: Mutex::new(VecDeque::new()) }
+    pub(crate) const fn new(capacity: usize, limits: Limits, remotes: Arc<Remotes>) -> Self {
+        Self { limits, remotes, capacity, recent: Mutex::new(VecDeque::new()) }
+    }
+
+    /// The constraint of `key` if it is known.
+    pub(crate) fn known(&self, key: &Key) -> Option<Constraint> {
+        touch(&mut self.lock(), key)
     }
 
     /// The constraint of `key` over `vocabulary`, which must be the same for all calls, compiled if it is not known.
@@ -38,13 +46,13 @@ impl Constraints {
         &self,
         key: Key,
         vocabulary: &Arc<Vocabulary>,
-        compile: impl FnOnce(&Limits) -> Result<Grammar, GrammarError>,
+        compile: impl FnOnce(&Limits, &Remotes) -> Result<Grammar, GrammarError>,
     ) -> Result<Constraint, GrammarError> {
-        if let Some(known) = touch(&mut self.lock(), &key) {
+        if let Some(known) = self.known(&key) {
             return Ok(known);
         }
         // Not under the lock: a large schema must not hold up other requests.
-        let compiled = Constraint::new(&compile(&self.limits)?, Arc::clone(vocabulary))?;
+        let compiled = Constraint::new(&compile(&self.limits, &self.remotes)?, Arc::clone(vocabulary))?;
         let mut recent = self.lock();
         if let Some(known) = touch(&mut recent, &key) {
             return Ok(known);
@@ -56,17 +64,18 @@ impl Constraints {
         Ok(compiled)
     }
 
-    /// What each constraint is compiled under.
-    pub(crate) const fn limits(&self) -> &Limits {
-        &self.limits
+    /// Compiles one part of an answer.
+    pub(crate) fn compile_part(&self, part: &Part, undeclared: Undeclared) -> Result<Grammar, GrammarError> {
+        compile_part(part, undeclared, &self.limits, &self.remotes)
     }
 
     /// Builds what all constraints of a vocabulary share, so that no request has to wait for it.
     pub(crate) fn prepare(&self, vocabulary: &Arc<Vocabulary>) {
         // A vocabulary that cannot spell an object has no constraints to prepare for.
         let (format, undeclared) = (Format::JsonObject, Undeclared::default());
-        let _ =
-            self.get(Key::of(&format, undeclared), vocabulary, |limits| compile(&format, undeclared, limits));
+        let _ = self.get(Key::of(&format, undeclared), vocabulary, |limits, remotes| {
+            compile(&format, undeclared, limits, remotes)
+        });
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<(Key, Constraint)>> {
@@ -116,13 +125,18 @@ pub(crate) fn compile(
     format: &Format,
     undeclared: Undeclared,
     limits: &Limits,
+    remotes: &Remotes,
 ) -> Result<Grammar, GrammarError> {
     let options = options(undeclared);
     match format {
         Format::JsonObject => Grammar::json_schema(&json!({"type": "object"}), &options, limits),
-        Format::JsonSchema { schema, .. } => Grammar::json_schema(schema, &options, limits),
-        Format::StructuralTags(tags) => Grammar::structural_tags(&structural_tags(tags), &options, limits),
-        Format::Gbnf(source) => Grammar::gbnf(source, limits),
+        Format::JsonSchema { schema, .. } => {
+            Grammar::json_schema_with_remotes(schema, remotes, &options, limits)
+        }
+        Format::StructuralTags(tags) => {
+            Grammar::structural_tags_with_remotes(&structural_tags(tags), remotes, &options, limits)
+        }
+        Format::Gbnf(source) => Grammar::gbnf_with_remotes(source, remotes, &options, limits),
         Format::Regex(pattern) => Grammar::regex(pattern, limits),
         Format::Choice(choices) => Grammar::choices(choices, limits),
     }
@@ -133,8 +147,17 @@ pub(crate) fn compile_part(
     part: &Part,
     undeclared: Undeclared,
     limits: &Limits,
+    remotes: &Remotes,
 ) -> Result<Grammar, GrammarError> {
-    Grammar::of_parts(part, &options(undeclared), limits)
+    Grammar::of_parts_with_remotes(part, remotes, &options(undeclared), limits)
+}
+
+/// Permission to compile an unknown constraint, which can take a second.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Compiling {
+    Allowed,
+    /// It fails with [`Kind::Uncompiled`](crate::error::Kind::Uncompiled).
+    Deferred,
 }
 
 pub(crate) fn structural_tags(tags: &formwork_openai::StructuralTags) -> StructuralTags {
@@ -166,10 +189,12 @@ mod tests {
     fn the_least_recently_used_goes_first() {
         let tokens = vec![Token { bytes: vec![b'a'], kind: TokenKind::Text }];
         let vocabulary = Arc::new(Vocabulary::new(tokens, vec![]).unwrap());
-        let constraints = Constraints::new(2, Limits::default());
+        let constraints = Constraints::new(2, Limits::default(), Arc::default());
         let omit = Undeclared::Omit;
         let get = |format: &Format| {
-            constraints.get(Key::of(format, omit), &vocabulary, |limits| compile(format, omit, limits))
+            constraints.get(Key::of(format, omit), &vocabulary, |limits, remotes| {
+                compile(format, omit, limits, remotes)
+            })
         };
         for pattern in ["a", "b", "a", "c"] {
             get(&Format::Regex(pattern.to_owned())).unwrap();

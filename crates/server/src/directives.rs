@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Json;
 use axum::extract::State;
-use formwork_grammar::{Grammar, Limits, SchemaOptions};
+use formwork_grammar::{Grammar, SchemaOptions};
 use formwork_openai::{DirectiveDefinition, DirectiveMode, DirectivesRequest};
 use formwork_protocol::directives::{
     Definition, DirectiveResult, Mode, Preset, Registry, RegistryError, RunRequest, Runner,
@@ -13,7 +13,7 @@ use formwork_protocol::directives::{
 use formwork_protocol::{Answer, BackendError, Body, Capabilities, ChatBackend, Chunks, PromptRunner};
 use futures_util::future::{BoxFuture, FutureExt};
 
-use crate::app::App;
+use crate::app::{App, ServerOptions};
 use crate::body::JsonBody;
 use crate::error::{ApiError, Kind};
 use crate::local::{LocalBackend, refusal};
@@ -27,8 +27,8 @@ pub(crate) async fn create(
     // Who asks for a model that is not there hears of that first.
     let model = app.model(&request.chat.model).await?.model.id.clone();
     let plans = request.include_plans;
-    let limits = app.options().grammar_limits.clone();
-    let (preset, run) = app.offload(move || prepare(request, &limits)).await?;
+    let options = app.options().clone();
+    let (preset, run) = app.compile(move || prepare(request, &options)).await?;
     let backend = Arc::new(Watched { inner: LocalBackend::new(app), failed: Mutex::default() });
     let runner =
         Runner::build(PromptRunner::new(Arc::clone(&backend) as Arc<dyn ChatBackend>, model), preset);
@@ -50,10 +50,10 @@ pub(crate) async fn create(
 }
 
 /// What is asked, and how.
-fn prepare(request: DirectivesRequest, limits: &Limits) -> Result<(Preset, RunRequest), ApiError> {
+fn prepare(request: DirectivesRequest, server: &ServerOptions) -> Result<(Preset, RunRequest), ApiError> {
     let modes: Option<Vec<Mode>> = request.modes.map(|modes| modes.into_iter().map(mode).collect());
     if modes.as_ref().is_none_or(|modes| modes.contains(&Mode::JsonSchema)) {
-        check_payloads(&request.definitions, limits)?;
+        check_payloads(&request.definitions, server)?;
     }
     let definitions = request.definitions.into_iter().map(definition).collect();
     let mut registry = Registry::new(definitions).map_err(|source| bad_registry("registry.", source))?;
@@ -86,10 +86,12 @@ fn prepare(request: DirectivesRequest, limits: &Limits) -> Result<(Preset, RunRe
 }
 
 /// Each payload schema must be one that the engine can hold a model to.
-fn check_payloads(definitions: &[DirectiveDefinition], limits: &Limits) -> Result<(), ApiError> {
+fn check_payloads(definitions: &[DirectiveDefinition], server: &ServerOptions) -> Result<(), ApiError> {
     for (at, definition) in definitions.iter().enumerate() {
         let Some(schema) = &definition.payload_schema else { continue };
-        Grammar::json_schema(schema, &SchemaOptions::default(), limits).map_err(|source| {
+        let (options, limits) = (SchemaOptions::default(), &server.grammar_limits);
+        let compiled = Grammar::json_schema_with_remotes(schema, &server.schemas, &options, limits);
+        compiled.map_err(|source| {
             let place = format!("registry.definitions[{at}].payload_schema");
             Kind::Payload { place, source }
         })?;

@@ -92,6 +92,11 @@ pub(crate) enum Kind {
     Refused { field: Option<&'static str>, source: RequestError },
     #[error("{0}")]
     TooLong(RequestError),
+    #[error(
+        "{source}; the description of the response format takes {tokens} of the prompt's tokens, and \
+         `schema_in_prompt: false` leaves it out"
+    )]
+    DescriptionTooLong { source: RequestError, tokens: usize },
     #[error("{0}")]
     PromptTooLong(RequestError),
     #[error("{0}; try again later")]
@@ -104,6 +109,9 @@ pub(crate) enum Kind {
     Generation(GenerationError),
     #[error("the request could not be prepared")]
     Panicked,
+    /// The constraint is not known, and may not be compiled here.
+    #[error("the constraint is not compiled yet")]
+    Uncompiled,
 }
 
 /// The request is at fault.
@@ -135,7 +143,7 @@ impl Kind {
             | Self::NoEmbeddings { .. }
             | Self::SampleTooShort { .. }
             | Self::Refused { .. } => (StatusCode::BAD_REQUEST, REQUEST, None),
-            Self::TooLong(_) | Self::PromptTooLong(_) => {
+            Self::TooLong(_) | Self::PromptTooLong(_) | Self::DescriptionTooLong { .. } => {
                 (StatusCode::BAD_REQUEST, REQUEST, Some("context_length_exceeded"))
             }
             Self::Key => (StatusCode::UNAUTHORIZED, REQUEST, Some("invalid_api_key")),
@@ -144,7 +152,9 @@ impl Kind {
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, REQUEST, Some("method_not_allowed")),
             Self::Slow { .. } => (StatusCode::REQUEST_TIMEOUT, REQUEST, Some("request_timeout")),
             Self::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, REQUEST, Some("request_too_large")),
-            Self::Generation(_) | Self::Panicked => (StatusCode::INTERNAL_SERVER_ERROR, SERVER, None),
+            Self::Generation(_) | Self::Panicked | Self::Uncompiled => {
+                (StatusCode::INTERNAL_SERVER_ERROR, SERVER, None)
+            }
             Self::Load { .. } => (StatusCode::INTERNAL_SERVER_ERROR, SERVER, Some("model_load_failed")),
             Self::Busy(_) | Self::NoRoom { .. } => {
                 (StatusCode::SERVICE_UNAVAILABLE, SERVER, Some("overloaded"))
@@ -167,7 +177,9 @@ impl Kind {
             Self::PromptTooLong(_) => Some("prompt"),
             Self::NoReasoningBudget => Some("reasoning_budget"),
             Self::Constraint { field, .. } | Self::Text { field, .. } => Some(field),
-            Self::Template(_) | Self::Prompt(_) | Self::TooLong(_) => Some("messages"),
+            Self::Template(_) | Self::Prompt(_) | Self::TooLong(_) | Self::DescriptionTooLong { .. } => {
+                Some("messages")
+            }
             Self::Refused { field, .. } => *field,
             _ => None,
         }
@@ -200,6 +212,22 @@ impl ApiError {
             }
             other => other.into(),
         }
+    }
+
+    /// Adds to a prompt that is too long the number of tokens that describe the response format.
+    pub(crate) fn about_description(self, described: impl FnOnce() -> Option<usize>) -> Self {
+        match *self.0 {
+            Kind::TooLong(source) => match described() {
+                Some(tokens) => Kind::DescriptionTooLong { source, tokens }.into(),
+                None => Kind::TooLong(source).into(),
+            },
+            other => other.into(),
+        }
+    }
+
+    /// Returns true if a constraint has to be compiled first.
+    pub(crate) fn is_uncompiled(&self) -> bool {
+        matches!(*self.0, Kind::Uncompiled)
     }
 
     /// Whether the schema of a tool is at fault.

@@ -23,7 +23,7 @@ pub(crate) async fn check(
     JsonBody(body): JsonBody,
 ) -> Result<Json<GrammarCheck>, ApiError> {
     let subject = Subject::find(&app, GrammarRequest::check(&body)?).await?;
-    app.offload(move || {
+    app.compile(move || {
         Ok(Json(match subject.compile() {
             Ok(compiled) => passed(&compiled),
             Err(error) => refused(problem(&error, subject.format.field())),
@@ -38,7 +38,7 @@ pub(crate) async fn explain(
     JsonBody(body): JsonBody,
 ) -> Result<Json<GrammarExplanation>, ApiError> {
     let subject = Subject::find(&app, GrammarRequest::explain(&body)?).await?;
-    app.offload(move || {
+    app.compile(move || {
         let compiled = subject.compiled()?;
         let GrammarTask::Explain { text } = &subject.task else { return Err(Kind::Panicked.into()) };
         let mut recognizer = compiled.grammar.recognizer();
@@ -62,7 +62,7 @@ pub(crate) async fn sample(
     JsonBody(body): JsonBody,
 ) -> Result<Json<GrammarSamples>, ApiError> {
     let subject = Subject::find(&app, GrammarRequest::sample(&body)?).await?;
-    app.offload(move || {
+    app.compile(move || {
         let compiled = subject.compiled()?;
         let GrammarTask::Sample { count, seed, max_bytes } = subject.task else {
             return Err(Kind::Panicked.into());
@@ -111,14 +111,15 @@ impl Subject {
 
     fn compile(&self) -> Result<Compiled, GrammarError> {
         let Some(served) = &self.served else {
-            let grammar =
-                constraints::compile(&self.format, self.undeclared, &self.app.options().grammar_limits)?;
+            let options = self.app.options();
+            let (limits, remotes) = (&options.grammar_limits, &options.schemas);
+            let grammar = constraints::compile(&self.format, self.undeclared, limits, remotes)?;
             return Ok(Compiled { grammar, tokens: None });
         };
         let tokenizer = served.model.engine.tokenizer();
         let key = Key::of(&self.format, self.undeclared);
-        let constraint = served.constraints.get(key, tokenizer.vocabulary(), |limits| {
-            constraints::compile(&self.format, self.undeclared, limits)
+        let constraint = served.constraints.get(key, tokenizer.vocabulary(), |limits, remotes| {
+            constraints::compile(&self.format, self.undeclared, limits, remotes)
         })?;
         let grammar = constraint.grammar().clone();
         Ok(Compiled { grammar, tokens: Some((constraint, Arc::clone(tokenizer))) })

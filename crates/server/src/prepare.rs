@@ -14,7 +14,7 @@ use formwork_vocab::tokenizer::EncodeOptions;
 use serde_json::{Value, json};
 
 use crate::app::{Served, ServerOptions};
-use crate::constraints::{self, Key};
+use crate::constraints::{self, Compiling, Key};
 use crate::error::{ApiError, Kind};
 use crate::random::random;
 
@@ -49,7 +49,12 @@ impl Reading {
 
 impl Served {
     /// Prepares a chat.
-    pub(crate) fn prepare(&self, chat: &ChatRequest, options: &ServerOptions) -> Result<Prepared, ApiError> {
+    pub(crate) fn prepare(
+        &self,
+        chat: &ChatRequest,
+        options: &ServerOptions,
+        compiling: Compiling,
+    ) -> Result<Prepared, ApiError> {
         let mut tools = tools(chat);
         let input = self.chat_input(chat, &tools);
         let mut text = self.model.template.render(&input).map_err(Kind::Template)?;
@@ -61,10 +66,10 @@ impl Served {
         }
         let content = chat.format.as_ref().map_or(Content::Free, |format| Content::Shaped(part(format)));
         let mut unsupported = Vec::new();
-        let constraint = match self.answer_constraint(chat, &content, &tools, thoughts) {
+        let constraint = match self.answer_constraint(chat, &content, &tools, thoughts, compiling) {
             Err(error) if chat.tools.any_object && error.is_of_tool() => {
                 unsupported = self.loosen(&mut tools, chat.undeclared);
-                self.answer_constraint(chat, &content, &tools, thoughts)?
+                self.answer_constraint(chat, &content, &tools, thoughts, compiling)?
             }
             constraint => constraint?,
         };
@@ -94,19 +99,22 @@ impl Served {
         content: &Content,
         tools: &Tools,
         thoughts: Thoughts,
+        compiling: Compiling,
     ) -> Result<Option<Constraint>, ApiError> {
         let (format, undeclared) = (chat.format.as_ref(), chat.undeclared);
         if tools.tools.is_empty() && self.format.is_plain(thoughts) {
-            return format.map(|format| self.constraint(format, undeclared)).transpose();
+            return format.map(|format| self.constraint(format, undeclared, compiling)).transpose();
         }
         let Some(part) = self.format.answer(content, tools, thoughts) else { return Ok(None) };
-        let compiled = self.constraints.get(Key::answer(&part, undeclared), self.vocabulary(), |limits| {
-            constraints::compile_part(&part, undeclared, limits)
+        let key = Key::answer(&part, undeclared);
+        self.check_known(&key, compiling)?;
+        let compiled = self.constraints.get(key, self.vocabulary(), |limits, remotes| {
+            constraints::compile_part(&part, undeclared, limits, remotes)
         });
         compiled.map(Some).map_err(|source| {
             match (self.faulty(tools, undeclared).into_iter().next(), format) {
                 (Some((tool, source)), _) => Kind::Tool { name: tool.name, place: tool.place, source }.into(),
-                (None, Some(format)) => match self.constraint(format, undeclared) {
+                (None, Some(format)) => match self.constraint(format, undeclared, compiling) {
                     Err(error) => error,
                     Ok(_) => Kind::Constraint { field: format.field(), source }.into(),
                 },
@@ -116,17 +124,37 @@ impl Served {
     }
 
     /// The constraint of a format alone.
-    pub(crate) fn constraint(&self, format: &Format, undeclared: Undeclared) -> Result<Constraint, ApiError> {
-        let compile = |limits: &_| constraints::compile(format, undeclared, limits);
-        let compiled = self.constraints.get(Key::of(format, undeclared), self.vocabulary(), compile);
+    pub(crate) fn constraint(
+        &self,
+        format: &Format,
+        undeclared: Undeclared,
+        compiling: Compiling,
+    ) -> Result<Constraint, ApiError> {
+        let key = Key::of(format, undeclared);
+        self.check_known(&key, compiling)?;
+        let compile = |limits: &_, remotes: &_| constraints::compile(format, undeclared, limits, remotes);
+        let compiled = self.constraints.get(key, self.vocabulary(), compile);
         compiled.map_err(|source| Kind::Constraint { field: format.field(), source }.into())
+    }
+
+    /// Fails if a constraint would have to be compiled and may not be.
+    fn check_known(&self, key: &Key, compiling: Compiling) -> Result<(), ApiError> {
+        if compiling == Compiling::Allowed || self.constraints.known(key).is_some() {
+            return Ok(());
+        }
+        Err(Kind::Uncompiled.into())
+    }
+
+    /// The number of tokens that the description of the response format takes in the prompt.
+    pub(crate) fn described(&self, chat: &ChatRequest) -> Option<usize> {
+        let instruction = shape(chat)?.instruction();
+        self.model.engine.tokenizer().encode_fragment(&instruction).ok().map(|tokens| tokens.len())
     }
 
     /// The tools whose schemas do not compile by themselves.
     fn faulty(&self, tools: &Tools, undeclared: Undeclared) -> Vec<(Tool, formwork_grammar::GrammarError)> {
         let check = |tool: &Tool| {
-            let part = Part::Json(tool.parameters.clone());
-            let error = constraints::compile_part(&part, undeclared, self.constraints.limits());
+            let error = self.constraints.compile_part(&Part::Json(tool.parameters.clone()), undeclared);
             error.err().map(|error| (tool.clone(), error))
         };
         tools.tools.iter().filter_map(check).collect()
@@ -210,19 +238,23 @@ fn part(format: &Format) -> Part {
 /// The conversation, with the format described to the model.
 fn messages(chat: &ChatRequest) -> Vec<Message> {
     let mut messages = chat.messages.iter().map(message).collect();
-    if let (true, Some(format)) = (chat.schema_in_prompt, &chat.format) {
-        let shape = match format {
-            // What the tags are for is the caller's to tell.
-            Format::StructuralTags(_) => return messages,
-            Format::JsonObject => Shape::JsonObject,
-            Format::JsonSchema { schema, .. } => Shape::Schema(schema),
-            Format::Gbnf(source) => Shape::Gbnf(source),
-            Format::Regex(pattern) => Shape::Regex(pattern),
-            Format::Choice(choices) => Shape::Choices(choices),
-        };
+    if let Some(shape) = shape(chat) {
         shape.add_to(&mut messages);
     }
     messages
+}
+
+/// The shape that the prompt describes.
+fn shape(chat: &ChatRequest) -> Option<Shape<'_>> {
+    match chat.format.as_ref().filter(|_| chat.schema_in_prompt)? {
+        // What the tags are for is the caller's to tell.
+        Format::StructuralTags(_) => None,
+        Format::JsonObject => Some(Shape::JsonObject),
+        Format::JsonSchema { schema, .. } => Some(Shape::Schema(schema)),
+        Format::Gbnf(source) => Some(Shape::Gbnf(source)),
+        Format::Regex(pattern) => Some(Shape::Regex(pattern)),
+        Format::Choice(choices) => Some(Shape::Choices(choices)),
+    }
 }
 
 fn message(given: &ChatMessage) -> Message {

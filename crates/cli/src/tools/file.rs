@@ -100,7 +100,7 @@ fn parse(path: &Path) -> Result<ToolsFile> {
     if path.extension().is_some_and(|extension| extension == "toml") {
         return Ok(toml::from_str(&text)?);
     }
-    Ok(serde_json::from_str(&text)?)
+    Ok(formwork_json::from_str(&text)?)
 }
 
 fn add(registry: &mut ToolRegistry, entry: ToolEntry, folder: &Path) -> Result<()> {

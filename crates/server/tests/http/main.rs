@@ -15,6 +15,7 @@ mod operations;
 mod refusal;
 mod registry;
 mod responses;
+mod schemas;
 mod socket;
 mod tokens;
 mod tool_loops;

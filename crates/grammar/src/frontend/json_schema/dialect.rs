@@ -38,7 +38,8 @@ impl Dialect {
     /// The dialect of schemas that name none, or one that is unknown.
     pub(super) const DEFAULT: Self = Self { draft: Draft::D2020, stated: false };
 
-    /// The dialect that a `$schema` names, if it is a known one: in any scheme, with or without an empty fragment.
+    /// Returns the dialect that a `$schema` names, or `None`. The scheme and an empty fragment make no
+    /// difference.
     pub(super) fn named(uri: &str) -> Option<Self> {
         let uri = uri.trim().trim_end_matches(['#', '/']);
         let rest = uri.strip_prefix("http://").or_else(|| uri.strip_prefix("https://"))?;

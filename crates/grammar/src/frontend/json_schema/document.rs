@@ -137,8 +137,8 @@ impl<'a> Document<'a> {
         Ok(())
     }
 
-    /// The dialect that a `$schema` names, through the metaschemas that were given. An unknown one is read as the
-    /// dialect around it.
+    /// Returns the dialect that a `$schema` names, following the metaschemas that were given. The dialect
+    /// around an unknown one stands in for it.
     fn dialect(&mut self, pointer: &str, uri: &str, outer: Dialect) -> Result<Dialect, Problem> {
         let place = child_pointer(pointer, "$schema");
         let mut uri = uri.to_owned();
@@ -221,7 +221,7 @@ impl<'a> Document<'a> {
         self.scope(pointer).1
     }
 
-    /// What the identifiers and references met so far were taken as.
+    /// Returns the warnings about the identifiers and references met so far.
     pub(super) fn warnings(&mut self) -> Vec<Warning> {
         std::mem::take(&mut self.warnings)
     }
@@ -229,6 +229,11 @@ impl<'a> Document<'a> {
     fn warn(&mut self, pointer: &str, keyword: &str, reason: &'static str) {
         let (pointer, keyword) = (pointer.to_owned(), keyword.to_owned());
         self.warnings.push(Warning::Keyword { pointer, keyword, reason });
+    }
+
+    /// The deepest nesting that is read.
+    pub(super) const fn nesting(&self) -> usize {
+        self.nesting
     }
 
     /// Whether some keyword depends on what others have evaluated.
@@ -270,7 +275,7 @@ impl<'a> Document<'a> {
         self.get(&place).is_some().then_some(place)
     }
 
-    /// What a fragment plainly means that leads nowhere as it is written, and what it was taken as.
+    /// Finds the place that was meant by a fragment that leads nowhere, with the words of a warning.
     fn locate_meant(&self, resource: &str, fragment: &str) -> Option<(String, &'static str)> {
         let decoded = percent_decoded(fragment);
         let root = root_of(resource);
@@ -298,12 +303,13 @@ impl<'a> Document<'a> {
         guesses.into_iter().find_map(found)
     }
 
-    /// Reads the identifiers of the document at a URI, if there is one, which `place` refers to as `written`.
+    /// Reads the identifiers of the document at a URI that `place` refers to as `written`. Does nothing if it
+    /// was not given.
     fn load(&mut self, uri: &str, written: &str, place: &str) -> Result<(), Problem> {
         let Some((name, schema)) = self.find(uri).or_else(|| self.find_named(written, place)) else {
             return Ok(());
         };
-        // A place that begins with a slash is one in the root document.
+        // A place in the root document begins with a slash, so this one must not.
         let key = if uri.starts_with('/') { format!("file:{uri}") } else { uri.to_owned() };
         let place = format!("{key}#");
         self.documents.insert(key, (name, schema));

@@ -20,21 +20,23 @@
 //! apart.
 //!
 //! # What is refused
-//! A keyword that cannot be enforced is refused if values of the types it speaks about can occur at its place:
-//! the negation of `uniqueItems`. So is `minProperties` where the shortest names that make it up are longer than 4,096
-//! bytes; `uniqueItems` where several required items are not scalars of one kind, or `contains` asks for several; more
-//! than four counts of items, or four negations that ask for undeclared members, at one place; and a pattern with back-references or with too many states. A
-//! maximum length or count of 2³² and more is no bound.
+//! A keyword that cannot be enforced is refused if values of the types it speaks about can occur at its
+//! place: the negation of `uniqueItems`. So is `minProperties` where the shortest names that make it up are
+//! longer than 4,096 bytes; `uniqueItems` where several required items are not scalars of one kind, or
+//! `contains` asks for several; more than four counts of items, or four negations that ask for undeclared
+//! members, at one place; and a pattern with back-references or with too many states. A maximum length or
+//! count of 2³² and more is no bound.
 //!
 //! # What is read as it is meant
-//! Each of these comes with a warning. Without `$schema`, or with an unknown one, `items` may be an array as in draft 7.
-//! In every draft, `exclusiveMinimum` and `exclusiveMaximum` may be booleans as in draft 4 or numbers as in draft 6,
-//! `nullable` beside `type` is OpenAPI 3.0's, and draft 3's `required: true`, `divisibleBy` and `any` are understood.
-//! A JSON pointer that leads nowhere from the nearest `$id` is followed from the document's root.
+//! Each of these comes with a warning. Without `$schema`, or with an unknown one, `items` may be an array as
+//! in draft 7. In every draft, `exclusiveMinimum` and `exclusiveMaximum` may be booleans as in draft 4 or
+//! numbers as in draft 6. In every draft, `nullable` beside `type` is that of OpenAPI 3.0, and `required:
+//! true`, `divisibleBy` and the type `any` are those of draft 3. A JSON pointer that leads nowhere from the
+//! nearest `$id` is followed from the document's root.
 //!
 //! # Numbers
-//! Integers that fit 64 bits are exact. Other numbers of a schema have come through a double, and stand for its shortest
-//! decimal: the one that JSON tools print, such as 9223372036854776000 for `2^63`.
+//! Integers that fit 64 bits are exact. Other numbers of a schema have come through a double, and stand for
+//! its shortest decimal: the one that JSON tools print, such as 9223372036854776000 for `2^63`.
 
 mod array;
 mod atom;
@@ -88,7 +90,7 @@ pub(crate) struct Compiled {
     pub(crate) warnings: Vec<Warning>,
 }
 
-/// How the schemas in something larger are read.
+/// The options and documents for the schemas of one grammar.
 #[derive(Clone, Copy)]
 pub(crate) struct Schemas<'a> {
     pub(crate) options: SchemaOptions,
@@ -110,7 +112,8 @@ impl Schemas<'_> {
     }
 
     pub(crate) fn compile(self, schema: &Value, limits: &Limits) -> Result<Compiled, GrammarError> {
-        compile_with(schema, self.remotes, self.options, limits, self.ledger)
+        let compiled = compile_with(schema, self.remotes, self.options, limits, self.ledger);
+        compiled.map_err(|error| error.at(""))
     }
 }
 

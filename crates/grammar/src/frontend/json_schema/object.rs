@@ -103,7 +103,7 @@ impl Atoms<'_> {
     }
 }
 
-/// Whether a property's schema makes the property required itself, as in draft 3.
+/// Returns true if a property's own schema makes it required, as in draft 3.
 fn is_required(schema: &Value) -> bool {
     schema.get("required") == Some(&Value::Bool(true)) && schema.get("$ref").is_none()
 }

@@ -110,7 +110,7 @@ impl Keyword<'_> {
         })
     }
 
-    /// Whether `items` beside this keyword is an array, which is up to 2019-09 what `prefixItems` is later.
+    /// Returns true if `items` is an array that is read as `prefixItems`.
     pub(super) fn has_prefix_in_items(&self) -> bool {
         let old = self.draft < Draft::D2020 || !self.stated && !self.siblings.contains_key("prefixItems");
         old && matches!(self.siblings.get("items"), Some(Value::Array(_)))
@@ -401,7 +401,7 @@ const ANNOTATIONS: [&str; 22] = [
     "writeOnly",
 ];
 
-/// Whether the draft has a keyword. Annotations are never told apart.
+/// Returns true if the draft has the keyword. Every draft has all annotations.
 fn in_draft(keyword: &Keyword<'_>) -> bool {
     let draft = keyword.draft;
     match keyword.name {

@@ -210,7 +210,7 @@ impl Atoms<'_> {
                 Some(scalar) => {
                     scalars.insert(scalar);
                 }
-                None => branches.push(self.container(value, keyword)?),
+                None => branches.push(self.container(value, keyword, 0)?),
             }
         }
         if branches.is_empty() {
@@ -225,20 +225,24 @@ impl Atoms<'_> {
     }
 
     /// An atom that only `value` satisfies.
-    fn value(&mut self, value: &Value, keyword: &Keyword<'_>) -> Result<AtomId, Problem> {
+    fn value(&mut self, value: &Value, keyword: &Keyword<'_>, depth: usize) -> Result<AtomId, Problem> {
         match scalar(value, keyword)? {
             Some(scalar) => Ok(self.add(Atom { scalars: Some(BTreeSet::from([scalar])), ..Atom::any() })),
-            None => self.container(value, keyword),
+            None => self.container(value, keyword, depth),
         }
     }
 
-    fn container(&mut self, value: &Value, keyword: &Keyword<'_>) -> Result<AtomId, Problem> {
+    fn container(&mut self, value: &Value, keyword: &Keyword<'_>, depth: usize) -> Result<AtomId, Problem> {
+        let limit = self.document.nesting();
+        if depth >= limit {
+            return Err(keyword.problem(SchemaProblem::Nesting { limit }));
+        }
         // `enum` and `const` evaluate neither items nor members.
         let mut atom = Atom { silent: true, ..Atom::of(Types::ARRAY) };
         if let Value::Object(members) = value {
             let mut properties = Vec::new();
             for (name, value) in members {
-                properties.push((name.clone(), self.value(value, keyword)?));
+                properties.push((name.clone(), self.value(value, keyword, depth + 1)?));
             }
             let required = members.keys().cloned().collect();
             let additional = Some(self.add(Atom::of(Types::NONE)));
@@ -247,7 +251,7 @@ impl Atoms<'_> {
         } else if let Value::Array(items) = value {
             let mut prefix = Vec::new();
             for item in items {
-                prefix.push(self.value(item, keyword)?);
+                prefix.push(self.value(item, keyword, depth + 1)?);
             }
             let len = items.len() as u32;
             atom.array = ArrayKeywords { prefix, min: len, max: Some(len), ..ArrayKeywords::default() };
@@ -256,12 +260,12 @@ impl Atoms<'_> {
     }
 }
 
-/// Whether OpenAPI's `nullable` beside the keyword adds null.
+/// Returns true if OpenAPI's `nullable` beside a `type` adds null.
 fn is_nullable(keyword: &Keyword<'_>) -> bool {
     keyword.name == "type" && keyword.siblings.get("nullable") == Some(&Value::Bool(true))
 }
 
-/// Whether `enum` or `const` beside the keyword leaves out null.
+/// Returns true if `enum` or `const` beside the keyword does not list null.
 fn lists_no_null(keyword: &Keyword<'_>) -> bool {
     let listed = keyword.siblings.get("enum").and_then(Value::as_array);
     let only = keyword.siblings.get("const");

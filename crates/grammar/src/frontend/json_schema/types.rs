@@ -1,4 +1,4 @@
-//! What was meant by the name of a type that there is not.
+//! Suggestions for unknown names of types.
 
 use crate::error::SchemaProblem;
 

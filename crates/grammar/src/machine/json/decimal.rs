@@ -17,8 +17,9 @@ pub(crate) struct Decimal {
 const DIGITS: usize = 4096;
 
 impl Decimal {
-    /// The number as JSON tools print it: integers of 64 bits exactly, others as the shortest decimal that reads back as
-    /// the same double. `None` for numbers of too many digits, which only a `Number` of arbitrary precision has.
+    /// Returns the number as JSON tools print it. Integers of 64 bits are exact. A double is the shortest
+    /// decimal that reads back as the same double. Returns `None` for more than [`DIGITS`], which no double
+    /// has.
     pub(crate) fn from_number(number: &Number) -> Option<Self> {
         Self::parse(&number.to_string())
     }
@@ -31,7 +32,8 @@ impl Decimal {
         if all.iter().all(|&digit| digit == 0) {
             return Some(Self { negative: false, integer: Vec::new(), fraction: Vec::new() });
         }
-        // The point stands after so many of the digits: before the first if negative, behind the last if too large.
+        // The number of digits before the point: negative for zeros behind it, larger than all digits for
+        // zeros before it.
         let point = integer.len() as i64 + exponent.parse::<i64>().ok()?;
         if all.len() > DIGITS || point.unsigned_abs() > DIGITS as u64 {
             return None;

@@ -345,3 +345,14 @@ fn a_dialect_is_read_through_its_metaschema() {
     let part = meta(json!({"$schema": DRAFT_2020, "$vocabulary": {format!("{vocabulary}/core"): true}}));
     assert!(message(&part).contains("without the vocabularies `applicator` and `validation`"));
 }
+
+#[test]
+fn values_are_nested_up_to_the_limit_of_schemas() {
+    let nested = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!([inner]));
+    let mut machine = machine(&json!({"const": nested(256)}), generate()).unwrap();
+    assert!(accepts(&mut machine, nested(256).to_string()));
+    assert_eq!(
+        error(&json!({"properties": {"a": {"enum": [1, nested(257)]}}})),
+        "#/properties/a/enum: `enum`: nested deeper than the limit of 256"
+    );
+}

@@ -223,8 +223,8 @@ fn mask_bench() {
     assert_eq!(counts.wrong.iter().filter(unknown).collect::<Vec<_>>(), Vec::<&String>::new());
 }
 
-/// Set `FORMWORK_SCHEMA_STORE` to a folder of schemas with an `_index.json` of their files by URI. Each compiles, or is
-/// refused, with all others to refer to.
+/// Set `FORMWORK_SCHEMA_STORE` to a folder of schemas with an `_index.json` of their files by URI. Each
+/// compiles, or is refused, with all others to refer to.
 #[test]
 fn schema_store() {
     let Some(folder) = folder("FORMWORK_SCHEMA_STORE") else { return };

@@ -1,0 +1,68 @@
+//! The documents that schemas may refer to, from the files and folders that the command line names.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use formwork_grammar::Remotes;
+
+use crate::args::Remote;
+use crate::load::read_json;
+
+/// The most documents of a folder, and the most folders within one another.
+const DOCUMENTS: usize = 100_000;
+const DEPTH: usize = 32;
+
+/// The documents that the options name.
+pub(crate) fn read(given: &[Remote]) -> Result<Remotes> {
+    let mut remotes = Remotes::new();
+    let mut add = |name: String, document| {
+        if remotes.contains_key(&name) {
+            bail!("--remote names {name} twice");
+        }
+        remotes.insert(name, document);
+        Ok(())
+    };
+    for Remote { uri, path } in given {
+        match uri {
+            Some(uri) if !path.is_dir() => add(uri.clone(), read_json(path)?)?,
+            Some(uri) => {
+                let base = uri.trim_end_matches('/');
+                folder(path)?
+                    .into_iter()
+                    .try_for_each(|(name, document)| add(format!("{base}/{name}"), document))?;
+            }
+            None => folder(path)?.into_iter().try_for_each(|(name, document)| add(name, document))?,
+        }
+    }
+    Ok(remotes)
+}
+
+/// The `.json` files of a folder and of those in it, by their paths within it. Files that are no JSON are skipped with a
+/// warning, and so are hidden folders.
+pub(crate) fn folder(path: &Path) -> Result<Remotes> {
+    let mut remotes = Remotes::new();
+    let mut folders = vec![(path.to_owned(), String::new(), 0)];
+    while let Some((folder, prefix, depth)) = folders.pop() {
+        let place = || folder.display().to_string();
+        for entry in folder.read_dir().with_context(place)? {
+            let file: PathBuf = entry.with_context(place)?.path();
+            let Some(name) = file.file_name().and_then(|name| name.to_str()) else { continue };
+            let name = format!("{prefix}{name}");
+            if file.is_dir()
+                && depth < DEPTH
+                && !name.rsplit('/').next().is_some_and(|name| name.starts_with('.'))
+            {
+                folders.push((file, format!("{name}/"), depth + 1));
+            } else if file.extension().is_some_and(|extension| extension == "json") {
+                match read_json(&file) {
+                    Ok(document) => drop(remotes.insert(name, document)),
+                    Err(error) => eprintln!("formwork: warning: skipped {error:#}"),
+                }
+            }
+            if remotes.len() > DOCUMENTS {
+                bail!("{}: more than {DOCUMENTS} documents", path.display());
+            }
+        }
+    }
+    Ok(remotes)
+}
