@@ -208,24 +208,8 @@ impl Atom {
 
     /// Whether it asks for names and the values of names, and for nothing else of an object.
     pub(super) fn asks_for_members_only(&self) -> bool {
-        let ObjectKeywords { properties, required, .. } = &self.object;
-        let rest = ObjectKeywords {
-            properties: Vec::new(),
-            required: Vec::new(),
-            patterns: self.object.patterns.clone(),
-            names: self.object.names.clone(),
-            some: self.object.some.clone(),
-            min_pointer: String::new(),
-            mentioned: Vec::new(),
-            ..self.object
-        };
-        (!properties.is_empty() || !required.is_empty())
-            && rest.is_any()
-            && self.types.has(Types::OBJECT)
-            && self.scalars.is_none()
-            && self.all.is_empty()
-            && self.any.is_empty()
-            && !self.refusals.iter().any(|refusal| refusal.types.has(Types::OBJECT))
+        let asks = !self.object.properties.is_empty() || !self.object.required.is_empty();
+        asks && self.all.is_empty() && self.any.is_empty() && self.says_only_of_members()
     }
 
     /// The member that it asks for, if it asks for nothing else of objects.
@@ -239,11 +223,13 @@ impl Atom {
 
     /// Whether it says something of objects by names of members only, apart from what holds beside it.
     pub(super) fn says_only_of_members(&self) -> bool {
-        let rest = Self { all: Vec::new(), any: Vec::new(), ..self.clone() };
-        let says_nothing = rest.object.is_any() && rest.object.mentioned.is_empty();
-        let possible = self.types.has(Types::OBJECT) && self.scalars.is_none();
+        let object = &self.object;
+        let by_name = object.patterns.is_empty() && object.names.is_empty() && object.some.is_empty();
+        let bounded = object.min > 0 || object.max.is_some() || object.additional.is_some();
+        let evaluated = object.unevaluated.is_some() || object.some_unevaluated.is_some();
         let refused = self.refusals.iter().any(|refusal| refusal.types.has(Types::OBJECT));
-        possible && !refused && (says_nothing || rest.asks_for_members_only())
+        let other = bounded || evaluated || refused || !object.mentioned.is_empty() || self.scalars.is_some();
+        by_name && !other && self.types.has(Types::OBJECT)
     }
 
     /// Whether it leaves out some scalars, and asks for nothing else.

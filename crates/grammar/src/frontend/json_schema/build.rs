@@ -195,7 +195,12 @@ impl<'a> Builder<'a> {
     pub(super) fn node(&mut self, atoms: Vec<AtomId>) -> Result<NodeId, GrammarError> {
         let mut key: Vec<AtomId> = Vec::with_capacity(atoms.len());
         let mut todo: Vec<AtomId> = atoms.into_iter().rev().collect();
+        let mut met = FxHashSet::default();
         while let Some(id) = todo.pop() {
+            self.spend(2)?;
+            if !met.insert(id) {
+                continue;
+            }
             self.atoms.check_grounded(id)?;
             let atom = self.atoms.get(id)?;
             if atom.types.is_empty() {
@@ -205,7 +210,7 @@ impl<'a> Builder<'a> {
             // A lone reference is what it leads to: so all that lead there share a node.
             if atom.is_all() {
                 todo.extend(atom.all.iter().rev());
-            } else if !key.contains(&id) {
+            } else {
                 key.push(id);
             }
         }

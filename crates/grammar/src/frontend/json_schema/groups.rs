@@ -119,8 +119,23 @@ impl Builder<'_> {
         if choice.branches.len() > GROUP_ALTERNATIVES || choice.kind == ChoiceKind::Optional {
             return Ok(None);
         }
+        let mut direct = Some(Vec::with_capacity(choice.branches.len()));
         for &branch in &choice.branches {
             self.atoms.check_grounded(branch)?;
+            let atom = self.atoms.get(branch)?;
+            self.atoms.ledger.spend(8 + atom.object.properties.len() + atom.object.required.len())?;
+            if !atom.types.has(Types::OBJECT) {
+                continue;
+            }
+            if !atom.says_only_of_members() {
+                return Ok(None);
+            }
+            let is_direct = atom.all.is_empty() && atom.any.is_empty();
+            direct = direct.filter(|_| is_direct);
+            direct.iter_mut().for_each(|alternatives| alternatives.push(vec![branch]));
+        }
+        if let Some(alternatives) = direct.filter(|_| !matches!(choice.kind, ChoiceKind::One(_))) {
+            return self.group_of(alternatives);
         }
         let open = Open { choices: [choice.clone()].into(), ..object.clone() };
         self.group(node, open)
@@ -144,9 +159,16 @@ impl Builder<'_> {
         if alternatives.len() > GROUP_ALTERNATIVES {
             return Ok(None);
         }
-        let mut names = Vec::new();
         for alternative in &mut alternatives {
             alternative.drain(..before);
+        }
+        self.group_of(alternatives)
+    }
+
+    /// The group of some alternatives, if they say something of members only.
+    fn group_of(&mut self, alternatives: Vec<Vec<AtomId>>) -> Result<Option<Group>, GrammarError> {
+        let mut names = Vec::new();
+        for alternative in &alternatives {
             for &atom in alternative.iter() {
                 let atom = self.atoms.get(atom)?;
                 if !atom.says_only_of_members() {
