@@ -71,6 +71,8 @@ pub(super) struct MemberSet {
     pub(super) required: bool,
     /// Whether `propertyNames` allows the name.
     pub(super) allowed: bool,
+    /// Whether only alternatives of groups speak of it.
+    pub(super) only_grouped: bool,
 }
 
 /// What one subschema says about names: `patternProperties`, by index into [`ObjectSets::patterns`], and
@@ -356,11 +358,12 @@ fn conjoin_objects(
         objects().flat_map(|object| object.required.iter().map(String::as_str)).collect();
     let own = objects().flat_map(|object| object.properties.iter().map(|(name, _)| name));
     let names = own.chain(objects().flat_map(|object| object.mentioned.iter().chain(&object.required)));
-    let names = names.chain(groups.iter().flat_map(|group| &group.names));
+    let grouped = groups.iter().flat_map(|group| &group.names);
+    let names = names.map(|name| (name, false)).chain(grouped.map(|name| (name, true)));
     let mut met = FxHashSet::default();
     // Each name is tried against each pattern and each scope.
     let tries = 1 + sets.scopes.len() + 4 * sets.patterns.len();
-    for name in names.filter(|name| met.insert(name.as_str())) {
+    for (name, only_grouped) in names.filter(|(name, _)| met.insert(name.as_str())) {
         if all.ledger.is_over() {
             return None;
         }
@@ -368,7 +371,7 @@ fn conjoin_objects(
         let atoms = declared.of(name, &sets, all);
         let required = required.contains(name.as_str());
         let allowed = matches(&mut all.expressions, sets.names, name);
-        sets.members.push(MemberSet { name: name.clone(), atoms, required, allowed });
+        sets.members.push(MemberSet { name: name.clone(), atoms, required, allowed, only_grouped });
     }
     Some(sets)
 }

@@ -126,8 +126,8 @@ impl Builder<'_> {
         let min = if sets.min <= required { 0 } else { sets.min };
         let obligations = (1u8 << sets.some.len()) - 1;
         let min_pointer = sets.min_pointer.clone();
-        let groups = self.groups(sets, groups)?;
         let omits = self.omits_undeclared() && sets.silent && sets.some.is_empty();
+        let groups = self.groups(sets, groups, omits)?;
         Ok(DraftObject {
             members,
             others,
@@ -142,7 +142,12 @@ impl Builder<'_> {
     }
 
     /// What the members of each group are, by alternative.
-    fn groups(&mut self, sets: &ObjectSets, groups: &[Group]) -> Result<Vec<DraftGroup>, GrammarError> {
+    fn groups(
+        &mut self,
+        sets: &ObjectSets,
+        groups: &[Group],
+        omits: bool,
+    ) -> Result<Vec<DraftGroup>, GrammarError> {
         let indexes: FxHashMap<&str, u32> =
             sets.members.iter().map(|member| member.name.as_str()).zip(0..).collect();
         let mut drafts = Vec::with_capacity(groups.len());
@@ -156,14 +161,17 @@ impl Builder<'_> {
                 for &index in &members {
                     let member = &sets.members[index as usize];
                     let (mut set, mut required) = (member.atoms.clone(), member.required);
+                    let mut declared = !member.only_grouped;
                     for &atom in atoms {
                         let atom = self.atoms.get(atom)?;
                         self.spend(atom.object.properties.len() + atom.object.required.len())?;
                         let own = atom.object.properties.iter().filter(|(name, _)| *name == member.name);
+                        let before = set.len();
                         set.extend(own.map(|&(_, value)| value));
                         required |= atom.object.required.contains(&member.name);
+                        declared |= required || set.len() > before;
                     }
-                    if !member.allowed {
+                    if !member.allowed || (omits && !declared) {
                         set = vec![self.atoms.nothing()];
                     }
                     alternative.push((self.node(set)?, required));

@@ -36,6 +36,15 @@ fn independent_implications_do_not_multiply() {
     let rejected = [json!({"a3": ""}), json!({"a3": "", "a20": "", "b20": ""}), json!({"a0": "", "b1": ""})];
     check("dependentRequired", &schema, &accepted, &rejected);
 
+    // A name that only an implication knows comes only where it is asked for.
+    let mut schema = strings("a", 20);
+    schema.as_object_mut().unwrap().shift_remove("additionalProperties");
+    schema["dependentRequired"] =
+        (0..20).map(|at| (format!("a{at}"), json!([format!("x{at}")]))).collect::<Map<_, _>>().into();
+    let mut generated = machine(&schema, SchemaOptions::default()).unwrap();
+    assert!(accepts(&mut generated, r#"{"a3": "", "x3": 1}"#) && accepts(&mut generated, "{}"));
+    assert!(!accepts(&mut generated, r#"{"x3": 1}"#) && !accepts(&mut generated, r#"{"a3": ""}"#));
+
     let mut schema = strings("ab", 30);
     schema["dependentSchemas"] = (0..30)
         .map(|at| (format!("a{at}"), json!({"properties": {format!("b{at}"): {"const": "x"}}})))
