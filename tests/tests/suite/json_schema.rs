@@ -119,7 +119,7 @@ fn object(random: &mut Random, depth: usize) -> Value {
     } else if random.below(2) == 0 {
         object["additionalProperties"] = schema(random, depth - 1);
     }
-    object["minProperties"] = random.below(if closed { 4 } else { 2 }).into();
+    object["minProperties"] = random.below(4).into();
     if random.below(3) == 0 {
         object["maxProperties"] = random.below(4).into();
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::cost::Shortest;
 use super::intern::Stack;
 use super::names::{NO_NAMES, NamesId, UNKNOWN, UNREAD};
-use super::needs::{Amount, Kind, Lengths, NameCounts, Needs};
+use super::needs::{Amount, Kind, Lengths, NameCounts, Needs, shortest_only};
 use super::program::{ArrayRule, LanguageRule, Member, ObjectRule, Way};
 use super::shortest_spelling;
 use super::spelling::Decode;
@@ -243,6 +243,9 @@ impl JsonMachine {
         let rule = &self.program.objects[names.rule as usize];
         let texts = rule.labels.map(|labels| &self.program.languages[labels as usize]);
         let seen = self.names.count(names.seen);
+        if let (1, 0, None, Some(texts)) = (most, seen, names.taken, texts) {
+            return Some(shortest_only(texts.nearest(texts.dfa().start(), label)));
+        }
         let mut counts = self.name_counts.borrow_mut();
         let counts = counts.entry((names.rule, label)).or_insert_with(|| match texts {
             Some(texts) => NameCounts::labelled(texts.dfa(), label),

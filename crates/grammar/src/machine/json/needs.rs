@@ -7,6 +7,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::cost::Shortest;
 use super::spelling::{WHOLE, shortest_spelling};
 use crate::regular::TextDfa;
 
@@ -14,7 +15,7 @@ use crate::regular::TextDfa;
 const LONGEST: u32 = 1 << 12;
 
 /// The most steps of counting the names with one label.
-const STEPS: usize = 1 << 22;
+const STEPS: usize = 1 << 24;
 
 /// Bytes, and lines that are indented as deep as the object.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -44,6 +45,11 @@ impl Amount {
     pub(crate) fn at(self, depth: u32) -> u64 {
         u64::from(self.bytes) + 2 * u64::from(self.lines) * u64::from(depth)
     }
+}
+
+/// The length of the shortest name, as it is found without counting any: its bytes with the quote after it.
+pub(crate) fn shortest_only(nearest: Option<Shortest>) -> Lengths {
+    nearest.map(|name| (name.len - 1, 1)).into_iter().collect()
 }
 
 /// How many names there are of each length, in bytes of their shortest spelling: `(length, number)`, the shortest first.

@@ -5,7 +5,7 @@ use crate::error::{GrammarError, SchemaProblem};
 use crate::frontend::json_schema::Problem;
 use crate::frontend::json_schema::build::DraftObject;
 use crate::machine::json::cost::Cost;
-use crate::machine::json::needs::{Amount, Kind, Lengths, NameCounts, Needs};
+use crate::machine::json::needs::{Amount, Kind, Lengths, NameCounts, Needs, shortest_only};
 use crate::machine::json::program::{Member, NodeId, ObjectRule, Way};
 use crate::machine::json::shortest_spelling;
 use crate::machine::json::trie::Trie;
@@ -77,8 +77,12 @@ impl Solver<'_> {
     fn names(&self, object: &DraftObject, label: u32, count: u32) -> Option<Lengths> {
         let names = match object.labels {
             Some(labels) => {
+                let texts = &self.program.languages[labels as usize];
+                let dfa = texts.dfa();
+                if count == 1 {
+                    return Some(shortest_only(texts.nearest(dfa.start(), label)));
+                }
                 let mut counts = self.name_counts.borrow_mut();
-                let dfa = self.program.languages[labels as usize].dfa();
                 let counts =
                     counts.entry((labels, label)).or_insert_with(|| NameCounts::labelled(dfa, label));
                 counts.shortest(count.into())
