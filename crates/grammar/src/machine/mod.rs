@@ -114,7 +114,7 @@ pub(crate) trait Machine: Send {
     /// The number of bytes in a shortest completion: zero exactly when accepting.
     fn closing_len(&self, config: Config) -> u32;
 
-    /// The first byte of some shortest completion. Stepping over it lowers [`Machine::closing_len`] by one.
+    /// The first byte of some shortest completion. Stepping over it lowers [`Machine::closing_len`] by one at least.
     /// Only asked where that is positive.
     fn closing_byte(&self, config: Config) -> u8;
 

@@ -66,6 +66,8 @@ pub(super) struct ArrayKeywords {
     pub(super) contains: Vec<Contains>,
     /// Where it stands that no two items may be equal.
     pub(super) unique: Option<String>,
+    /// Where it stands that they may not, which is negated: two items are equal.
+    pub(super) repeated: Option<String>,
     /// Items that satisfy one of these are evaluated.
     pub(super) contained: Vec<AtomId>,
     /// What applies to the items that nothing else evaluates.
@@ -311,7 +313,8 @@ impl Atom {
 impl ArrayKeywords {
     pub(super) const fn is_any(&self) -> bool {
         let bounds = matches!((self.rest, self.min, self.max), (None, 0, None));
-        let counted = self.contains.is_empty() && self.contained.is_empty() && self.unique.is_none();
+        let counted = self.contains.is_empty() && self.contained.is_empty();
+        let counted = counted && self.unique.is_none() && self.repeated.is_none();
         let evaluated = self.unevaluated.is_none() && self.some_unevaluated.is_none();
         bounds && counted && evaluated && self.prefix.is_empty()
     }

@@ -69,7 +69,7 @@ pub(super) struct DraftAlternative {
     pub(super) objects: Vec<usize>,
 }
 
-#[derive(PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct DraftArray {
     pub(super) prefix: Vec<Vec<Way>>,
     pub(super) rest: Vec<Way>,
@@ -80,6 +80,8 @@ pub(super) struct DraftArray {
     pub(super) counted: Option<String>,
     /// Where it stands that no two items may be equal.
     pub(super) unique: Option<String>,
+    /// Where it stands that two items must be equal.
+    pub(super) repeated: Option<String>,
 }
 
 #[derive(PartialEq, Eq, Hash)]

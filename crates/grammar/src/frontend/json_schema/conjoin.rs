@@ -43,6 +43,8 @@ pub(super) struct ArraySets {
     pub(super) contains: Vec<Contains>,
     /// Where it stands that no two items may be equal.
     pub(super) unique: Option<String>,
+    /// Where it stands that two items must be equal.
+    pub(super) repeated: Option<String>,
 }
 
 #[derive(Clone)]
@@ -291,6 +293,11 @@ fn too_large_multiple(id: AtomId, places: &Atoms<'_>) -> Problem {
 fn conjoin_arrays(ids: &[AtomId], by_id: &Members<'_>, all: &mut Atoms<'_>) -> Option<ArraySets> {
     let some = unevaluated::some_items(by_id, ids, all)?;
     let arrays = || ids.iter().map(|id| &by_id[id].array);
+    let unique = arrays().find_map(|array| array.unique.clone());
+    let repeated = arrays().find_map(|array| array.repeated.clone());
+    if unique.is_some() && repeated.is_some() {
+        return None;
+    }
     let unevaluated = unevaluated::items(by_id, ids, all);
     let longest = arrays().map(|array| array.prefix.len()).max().unwrap_or(0);
     all.ledger.note(longest * (1 + ids.len()));
@@ -307,7 +314,8 @@ fn conjoin_arrays(ids: &[AtomId], by_id: &Members<'_>, all: &mut Atoms<'_>) -> O
         min: arrays().map(|array| array.min).max().unwrap_or(0),
         max: arrays().filter_map(|array| array.max).min(),
         contains: arrays().flat_map(|array| array.contains.iter().cloned()).chain(some).collect(),
-        unique: arrays().find_map(|array| array.unique.clone()),
+        unique,
+        repeated,
     })
 }
 

@@ -27,9 +27,6 @@ const COUNT: u32 = 1 << 12;
 /// The most combinations of subschemas that one item may satisfy.
 const WAYS: usize = 256;
 
-/// The most required items that must differ.
-const DISTINCT: u32 = 64;
-
 /// The most obligations of one object that only undeclared members can meet.
 const OBLIGATIONS: usize = 4;
 
@@ -49,11 +46,9 @@ impl Builder<'_> {
         self.spend(prefix.len())?;
         let rest = self.item(&sets.rest, (&contains, &banned), usize::MAX)?;
         let unique = sets.unique.clone().filter(|_| max.is_none_or(|max| max > 1));
-        if let Some(pointer) = &unique {
-            check_unique(sets.min, &contains, pointer)?;
-        }
         let counted = contains.first().map(|counted| counted.pointer.clone());
-        Ok(DraftArray { prefix, rest, min, max, counters, counted, unique })
+        let repeated = sets.repeated.clone();
+        Ok(DraftArray { prefix, rest, min, max, counters, counted, unique, repeated })
     }
 
     /// The ways to be the item at an index: for each set of counters the item that raises these.
@@ -246,20 +241,6 @@ impl Builder<'_> {
         self.languages.insert(languages, id);
         Ok(id)
     }
-}
-
-/// Refuses what would need to know the cheapest combinations of items that differ.
-fn check_unique(min: u32, contains: &[Contains], pointer: &str) -> Result<(), Problem> {
-    let refused = |reason| Problem::new(pointer, "uniqueItems", SchemaProblem::UnsupportedForm { reason });
-    if min > DISTINCT {
-        return Err(refused("more than 64 required items that must differ are not supported"));
-    }
-    let asked = contains.iter().filter(|counted| counted.min > 0);
-    let single = min <= 1 && asked.clone().count() <= 1 && asked.clone().all(|c| c.min == 1 && c.from == 0);
-    if asked.clone().next().is_some() && !single {
-        return Err(refused("items that must differ, and several of which must satisfy other subschemas"));
-    }
-    Ok(())
 }
 
 /// The counts that have to be kept, and those that say that no item satisfies them.

@@ -20,12 +20,13 @@
 //! apart.
 //!
 //! # What is refused
-//! A keyword that cannot be enforced is refused if values of the types it speaks about can occur at its
-//! place: the negation of `uniqueItems`. So is `minProperties` where the shortest names that make it up are
-//! longer than 4,096 bytes; `uniqueItems` where several required items are not scalars of one kind, or
-//! `contains` asks for several; more than four counts of items, or four negations that ask for undeclared
-//! members, at one place; and a pattern with back-references or with too many states. A maximum length or
-//! count of 2³² and more is no bound.
+//! A keyword that cannot be enforced is refused if values of the types it speaks about can occur at its place:
+//! the negation of `uniqueItems` beside `contains`, or where the last two items differ in their subschemas. So is
+//! `minProperties` where the shortest names that make it up are longer than 4,096 bytes; and
+//! `uniqueItems` with more than 4,096 required items, or beside `contains` that asks for several items where counts
+//! depend on the place of an item, on each other or on `maxContains`. At one place there are at most 32 counts of items
+//! in 256 combinations, and four negations that ask for undeclared members. A pattern with back-references or with too
+//! many states is refused, too. A maximum length or count of 2³² and more is no bound.
 //!
 //! # What is read as it is meant
 //! Each of these comes with a warning. Without `$schema`, or with an unknown one, `items` may be an array as

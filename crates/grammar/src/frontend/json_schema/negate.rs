@@ -10,12 +10,11 @@ use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::Problem;
 use super::atom::{
-    ArrayKeywords, Atom, AtomId, Choice, ChoiceKind, Contains, ObjectKeywords, Refusal, SomeMember, Types,
+    ArrayKeywords, Atom, AtomId, Choice, ChoiceKind, Contains, ObjectKeywords, SomeMember, Types,
 };
 use super::read::{Atoms, Slot};
-use super::{Problem, child_pointer};
-use crate::error::SchemaProblem;
 use crate::machine::json::number::{Bound, NumberForm, NumberRule};
 use crate::regular::Expressions;
 
@@ -58,14 +57,6 @@ impl Atoms<'_> {
             branches.push(Atom { refusals: vec![refusal.clone()], ..Atom::of(refusal.types) });
         }
         self.negate_unevaluated(&atom, &mut branches)?;
-        if atom.array.unique.is_some() {
-            let reason = "the negation of this keyword is not supported";
-            let pointer = child_pointer(&self.place(id), "uniqueItems");
-            let problem = SchemaProblem::UnsupportedForm { reason };
-            let refusal =
-                Refusal { types: Types::ARRAY, pointer, keyword: "uniqueItems".to_owned(), problem };
-            branches.push(Atom { refusals: vec![refusal], ..Atom::of(Types::ARRAY) });
-        }
         if branches.len() == 1 && !branches[0].has_some_unevaluated() {
             return Ok(Atom { silent: true, ..branches.swap_remove(0) });
         }
@@ -102,6 +93,12 @@ impl Atoms<'_> {
         }
         if let Some(max) = array.max {
             push(ArrayKeywords { min: max + 1, ..none() });
+        }
+        if let Some(pointer) = &array.unique {
+            push(ArrayKeywords { repeated: Some(pointer.clone()), min: 2, ..none() });
+        }
+        if let Some(pointer) = &array.repeated {
+            push(ArrayKeywords { unique: Some(pointer.clone()), ..none() });
         }
         for (index, &item) in array.prefix.iter().enumerate() {
             if !self.get(item)?.is_any() {

@@ -166,7 +166,10 @@ impl JsonMachine {
         if spacing.before_comma == Gap::Any {
             add_gap(Rest::Any, bytes);
         }
-        if top.closable {
+        // Where two items must be equal, the one that ends here may make them so.
+        let repeats = |rule: u32| self.program.arrays[rule as usize].repeats.is_some();
+        let may_close = matches!(top.frame, Some(Frame::Array { rule, .. }) if repeats(rule));
+        if top.closable || may_close {
             bytes.extend(b"]}");
             add_gap(spacing.bracket.rest(top.depth - 1), bytes);
         }

@@ -6,14 +6,14 @@
 use std::sync::Arc;
 
 use super::cost::Shortest;
-use super::intern::Stack;
+use super::intern::{Stack, UNCOUNTED};
 use super::names::{NO_NAMES, NamesId, UNKNOWN, UNREAD};
 use super::needs::{Amount, Kind, Lengths, NameCounts, Needs, shortest_only};
 use super::program::{ArrayRule, LanguageRule, Member, ObjectRule, Way};
 use super::shortest_spelling;
 use super::spelling::Decode;
 use super::texts::Texts;
-use super::values::{SetId, ValueId};
+use super::values::{NOTHING, SetId};
 use super::{Frame, JsonMachine, OUTSIDE, ROOT, StackId, State};
 use crate::frontend::json_schema::Order;
 
@@ -117,24 +117,26 @@ impl JsonMachine {
     }
 
     fn array_start(&self, top: &Stack, gap: (u32, u8)) -> Option<Shortest> {
-        let Some(Frame::Array { rule, counts, .. }) = top.frame else { return None };
-        let rule = &self.program.arrays[rule as usize];
+        let Some(Frame::Array { rule, seen, .. }) = top.frame else { return None };
+        let array = &self.program.arrays[rule as usize];
         let below = self.interner.stack(top.parent).total;
-        let counts = self.interner.counts(counts);
-        if rule.closable(0, counts) {
+        if array.repeats.is_none() && array.closable(0, &[]) {
             return Some(Shortest::new(1, b']').then(below));
         }
-        if let Some(first) = rule.distinct.first() {
-            let items = rule.distinct.iter().fold(0, |sum: u32, text| sum.saturating_add(text.len() as u32));
-            let rest = self.between(rule.min - 1, top.depth).saturating_add(items);
-            return Some(Shortest::new(rest, first[0]).after(gap).then(below));
+        if array.required.is_some() {
+            let plan = self.plan((rule, seen), (0, UNCOUNTED), top.depth, None)?;
+            let rest = self.between(plan.items - 1, top.depth).saturating_add(plan.bytes);
+            return Some(Shortest::new(rest, plan.first).after(gap).then(below));
         }
         let first = |way: &Way| {
-            let counts = rule.raise(counts, way.bits)?;
-            let after = self.after_item(rule, rule.count(0), &counts, top.depth)?;
+            let counts = array.raise(&[], way.bits)?;
+            let after = match array.repeats {
+                Some(_) => self.after_unpaired((rule, NOTHING), array.count(0), top.depth)?,
+                None => self.after_item(array, array.count(0), &counts, top.depth)?,
+            };
             Some(self.value(way.node, top.depth)?.after(gap).then(after).then(below))
         };
-        rule.item(0).iter().filter_map(first).min_by_key(|way| way.len)
+        array.item(0).iter().filter_map(first).min_by_key(|way| way.len)
     }
 
     /// From the end of the last of `items` items to the end of the array, whose items stand at `depth`.
@@ -142,15 +144,20 @@ impl JsonMachine {
         if !rule.counters.is_empty() {
             return rule.to_end(items, counts, depth - 1);
         }
+        self.up_to(rule, items, rule.min, depth)
+    }
+
+    /// The same for an array with at least `min` items.
+    fn up_to(&self, rule: &ArrayRule, items: u32, min: u32, depth: u32) -> Option<u32> {
         let spacing = &self.program.spacing;
         let mut total = spacing.bracket.least_at(depth - 1) + 1;
         let comma = 1 + spacing.after_comma.least_at(depth);
         let prefix = rule.prefix.len() as u32;
-        for index in items..rule.min.min(prefix) {
+        for index in items..min.min(prefix) {
             let item = self.value(rule.item(index).first()?.node, depth)?;
             total = total.saturating_add(comma).saturating_add(item.len);
         }
-        let rest = rule.min.saturating_sub(items.max(prefix));
+        let rest = min.saturating_sub(items.max(prefix));
         if rest > 0 {
             let item = self.value(rule.rest.first()?.node, depth)?;
             total = total.saturating_add((comma.saturating_add(item.len)).saturating_mul(rest));
@@ -158,26 +165,41 @@ impl JsonMachine {
         Some(total)
     }
 
-    /// From the end of an item to the end of the array at `depth`, where items must differ and those to come are among the
-    /// `least` values.
-    pub(super) fn after_distinct(
-        &self,
-        least: &[(ValueId, u32)],
-        (items, min): (u32, u32),
-        seen: SetId,
-        depth: u32,
-    ) -> Option<u32> {
-        let more = min.saturating_sub(items);
-        let mut left = least.iter().filter(|&&(value, _)| !self.items.values.has(seen, value));
-        let mut total = self.between(more, depth);
-        for _ in 0..more {
-            total = total.saturating_add(left.next()?.1);
+    /// From the end of an item to the end of the array, whose items stand at `depth`, where two items must be equal and have
+    /// not been yet: the least if the item may be one of them.
+    pub(super) fn after_unpaired(&self, (rule, seen): (u32, SetId), items: u32, depth: u32) -> Option<u32> {
+        let array = &self.program.arrays[rule as usize];
+        let from = array.repeats.as_ref()?.from;
+        let equal = self.until_equal((rule, seen), items).map_or(0, |count| count - u32::from(items > from));
+        self.up_to(array, items, array.min.max(items.saturating_add(equal)), depth)
+    }
+
+    /// What is to be added to that if the item is none of them.
+    pub(super) fn one_more_equal(&self, (rule, seen): (u32, SetId), items: u32, depth: u32) -> Option<u32> {
+        let array = &self.program.arrays[rule as usize];
+        if items <= array.repeats.as_ref()?.from {
+            return Some(0);
         }
-        Some(total)
+        let count = self.until_equal((rule, seen), items)?;
+        let all = self.up_to(array, items, array.min.max(items.saturating_add(count)), depth)?;
+        Some(all - self.after_unpaired((rule, seen), items, depth)?)
+    }
+
+    /// The number of shortest items that make two equal, if there is room for them.
+    pub(super) fn until_equal(&self, (rule, seen): (u32, SetId), items: u32) -> Option<u32> {
+        let array = &self.program.arrays[rule as usize];
+        let from = array.repeats.as_ref()?.from;
+        if items <= from {
+            return Some(from + 2 - items);
+        }
+        let cheapest = self.items.cheapest.get(&rule);
+        let known = cheapest.is_some_and(|&cheapest| self.items.values.has(seen, cheapest));
+        let count = if known { 1 } else { 2 };
+        array.max.is_none_or(|max| max.saturating_sub(items) >= count).then_some(count)
     }
 
     /// All that comes beside items from the end of one to that of the array, when so many more come, which stand at `depth`.
-    fn between(&self, items: u32, depth: u32) -> u32 {
+    pub(super) fn between(&self, items: u32, depth: u32) -> u32 {
         let spacing = &self.program.spacing;
         let comma = 1 + spacing.after_comma.least_at(depth);
         (spacing.bracket.least_at(depth - 1) + 1).saturating_add(comma.saturating_mul(items))

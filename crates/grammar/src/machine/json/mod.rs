@@ -14,7 +14,8 @@
 //!
 //! Where the items of an array must differ (`uniqueItems`), its frame has the set of the values seen, and a thread in an
 //! item has the text of it ([`unique`]). Whether such an item can still become another value than those seen, and in how
-//! few bytes, takes a search ([`search`]), unless its beginning tells it from all of them.
+//! few bytes, takes a search ([`search`]), unless its beginning tells it from all of them. What items are required after
+//! it is an assignment of values to them ([`required`]).
 //!
 //! Where threads that differ only below open the same array or object, it is opened once, on a parent that stands for all
 //! of their stacks, and when it closes each goes on. So alternatives of a recursive schema do not multiply with the depth:
@@ -40,9 +41,11 @@ mod new_names;
 pub(crate) mod number;
 pub(crate) mod program;
 mod reading;
+pub(crate) mod required;
 
 mod rules;
 pub(crate) mod search;
+mod sets;
 mod spelling;
 mod step;
 pub(crate) mod texts;
@@ -51,7 +54,7 @@ mod trace;
 pub(crate) mod trie;
 mod unique;
 mod unnamed;
-mod values;
+pub(crate) mod values;
 
 #[cfg(test)]
 mod tests;

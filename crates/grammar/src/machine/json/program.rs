@@ -110,11 +110,38 @@ pub(crate) struct ArrayRule {
     pub(crate) after: After,
     /// Whether no two items may be equal.
     pub(crate) unique: bool,
-    /// Of items that must differ, where `min` is above one: the shortest texts of as many values. All required items are
-    /// of the same node, and no other value of it has a shorter text than the last of these.
-    pub(crate) distinct: Vec<Box<[u8]>>,
+    /// Whether two items must be equal.
+    pub(crate) repeats: Option<Repeats>,
+    /// Of items that must differ, where some are required: what these can be.
+    pub(crate) required: Option<Required>,
     /// Of items that must differ: whether at every place there are more values than any text has items.
     pub(crate) ample: bool,
+}
+
+/// What the required items of an array can be, if its items must differ.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Required {
+    /// By node, in order of the nodes, its shortest values: all of them, or one more than items are required.
+    pub(crate) pools: Vec<(NodeId, Arc<[ItemText]>)>,
+}
+
+/// How two items of an array come to be equal.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Repeats {
+    /// All items from this index on are of one node, and there is room for two of them.
+    pub(crate) from: u32,
+    /// A shortest value of that node, without white space around its tokens.
+    pub(crate) cheapest: Box<[u8]>,
+}
+
+/// A shortest text of a value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct ItemText {
+    /// Without white space around its tokens.
+    pub(crate) compact: Box<[u8]>,
+    /// The bytes that it takes at the left margin, and the line breaks among them.
+    pub(crate) bytes: u32,
+    pub(crate) lines: u32,
 }
 
 /// One way to be an item, or a member of some undeclared name: a node, and the counters that it raises or the
@@ -174,7 +201,8 @@ impl ArrayRule {
 
     /// The number of items after one more; those that make no difference are counted as one.
     pub(crate) fn count(&self, items: u32) -> u32 {
-        let last = self.max.unwrap_or((self.prefix.len() as u32).max(self.min));
+        let equal = self.repeats.as_ref().map_or(0, |repeats| repeats.from + 1);
+        let last = self.max.unwrap_or((self.prefix.len() as u32).max(self.min).max(equal));
         items.saturating_add(1).min(last)
     }
 

@@ -7,28 +7,31 @@
 //! way, so that it can be followed.
 //!
 //! The search takes one spelling of each value only, as generated texts have them, beside what a spelling that has been
-//! begun makes necessary. Its fuel is bounded: where it runs out, the thread counts as one without a completion.
+//! begun makes necessary. Its fuel is bounded. Where that runs out, the best completion met is taken, or else the first one
+//! found by going on from the place that has come furthest. Only where none is found either, the thread counts as one
+//! without a completion.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::cost::Shortest;
 use super::intern::Thread;
 use super::layout::Rest;
+use super::program::ItemText;
 use super::spelling::{Decode, Decoded};
 use super::trace::EMPTY;
-use super::values::NOTHING;
 use super::{Frame, JsonMachine, ROOT, State};
 use crate::ByteSet;
 use crate::frontend::json_schema::Profile;
 
-/// The most threads that one search looks at.
-const FUEL: usize = 1 << 12;
+/// The places that one search comes to before it goes on from those next that lead furthest. As many again are the most.
+const FUEL: usize = 1 << 14;
 
-/// The most that the search for the cheapest values of a node looks at.
-const VALUES_FUEL: usize = 1 << 16;
+/// The places that the search for the values of a node comes to before it takes those next that are almost complete. As
+/// many again are the most.
+const PLACES: usize = 1 << 16;
 
 /// The most zeros in a row that a fraction has in a search.
 const ZEROS: usize = 20;
@@ -86,6 +89,12 @@ struct Place {
 struct Frontier {
     places: Vec<Place>,
     open: BinaryHeap<Reverse<(u32, Reverse<u32>, u32)>>,
+    /// Whether the longest way is gone on from first, whatever it takes: so something is found soon, if not the best.
+    deep: bool,
+    /// Whether values are listed, not a completion searched.
+    lists: bool,
+    /// The shortest whole way found so far: its bytes, where it leads to, and the completion from there.
+    best: Option<(u32, u32, Shortest)>,
 }
 
 impl Frontier {
@@ -102,7 +111,30 @@ impl Frontier {
 
     fn reopen(&mut self, id: u32) {
         let place = &self.places[id as usize];
-        self.open.push(Reverse((place.bytes.saturating_add(place.least.len), Reverse(place.bytes), id)));
+        // All but the best byte lead further, mostly; in a list of values those that are almost complete come first.
+        let again = u32::from((self.lists || self.deep) && place.tried.is_some());
+        let whole = place.bytes.saturating_add(place.least.len).saturating_add(again);
+        let key = if self.deep {
+            (again << 31 | (u32::MAX >> 1).saturating_sub(place.bytes), u32::MAX - whole)
+        } else {
+            (whole, place.bytes)
+        };
+        self.open.push(Reverse((key.0, Reverse(key.1), id)));
+    }
+
+    /// Notes that the place added last is known to have a completion.
+    fn note(&mut self, bytes: u32, closing: Shortest) {
+        let whole = bytes.saturating_add(closing.len);
+        if self.best.is_none_or(|(best, ..)| whole < best) {
+            self.best = Some((whole, self.places.len() as u32 - 1, closing));
+        }
+    }
+
+    fn go_deep(&mut self) {
+        self.deep = true;
+        for Reverse((.., id)) in std::mem::take(&mut self.open) {
+            self.reopen(id);
+        }
     }
 
     fn next(&mut self) -> Option<u32> {
@@ -141,18 +173,30 @@ impl JsonMachine {
             let top = *self.interner.stack(at);
             let Some(Frame::Array { rule, items, counts, seen, start }) = top.frame else { break };
             let array = &self.program.arrays[rule as usize];
-            let enough = array.closable(items, self.interner.counts(counts));
+            let enough = top.closable;
+            if let Some(repeats) = &array.repeats {
+                let (from, last) = (repeats.from, array.max == Some(items));
+                let inside = at != stack || !matches!(state, State::AfterValue);
+                let apart = items <= from || !inside || self.is_apart(at, (seen, start), text);
+                match self.one_more_equal((rule, seen), items, top.depth) {
+                    Some(more) if apart => closing = closing.map(|closing| closing.then(more)),
+                    None if inside && last && apart => return Outlook::Dead,
+                    _ => return Outlook::Unknown,
+                }
+                at = self.interner.stack(top.parent).contested;
+                continue;
+            }
             let settled = match state {
                 State::ArrayStart { .. } if at == stack => true,
-                State::AfterValue | State::Close { .. } if at == stack => {
-                    enough || !array.distinct.is_empty()
-                }
-                State::Value { gap, .. }
-                    if at == stack && items <= array.min && self.items.least.contains_key(&rule) =>
+                State::AfterValue | State::Close { .. } if at == stack => enough || array.required.is_some(),
+                State::Value { node, gap }
+                    if at == stack
+                        && let Some(plan) =
+                            self.plan((rule, seen), (items, counts), top.depth, Some(node)) =>
                 {
-                    let item = self.distinct_item(rule, (items, seen), top.depth);
+                    let rest = self.between(plan.items - 1, top.depth).saturating_add(plan.bytes);
                     let below = self.interner.stack(top.parent).total;
-                    closing = item.map(|item| item.after(gap.closing()).then(below));
+                    closing = Some(Shortest::new(rest, plan.first).after(gap.closing()).then(below));
                     true
                 }
                 // The string is the item.
@@ -160,7 +204,7 @@ impl JsonMachine {
                     closing = self.nearest_unseen(trie, node, seen).map(|word| word.then(top.total));
                     true
                 }
-                _ => enough && self.is_apart(at, (seen, start), text),
+                _ => (enough || array.required.is_some()) && self.is_apart(at, (seen, start), text),
             };
             if !settled {
                 return Outlook::Unknown;
@@ -170,30 +214,26 @@ impl JsonMachine {
         Outlook::of(closing)
     }
 
-    /// A required item and all after it.
-    fn distinct_item(&self, rule: u32, (items, seen): (u32, u32), depth: u32) -> Option<Shortest> {
-        let array = &self.program.arrays[rule as usize];
-        let least = self.items.least.get(&rule)?;
-        let at = least.iter().position(|&(value, _)| !self.items.values.has(seen, value))?;
-        let after = self.after_distinct(&least[at + 1..], (items, array.min), seen, depth)?;
-        Some(Shortest::new(least[at].1, array.distinct[at][0]).then(after))
-    }
-
     /// The shortest way from a thread to a settled one, and on from there.
     fn search(&mut self, thread: Thread, least: Shortest) -> Option<Shortest> {
         let registers = (self.items.before, self.items.text);
         let mut frontier = Frontier::new(thread, least, false);
         let mut found = None;
-        for _ in 0..FUEL {
+        let rule = self.interner.stack(self.interner.stack(thread.stack).contested).frame.map(Frame::rule);
+        // Any two items that are equal will do: which are the shortest takes too long to find.
+        frontier.deep = rule.is_some_and(|rule| self.program.arrays[rule as usize].repeats.is_some());
+        while frontier.places.len() < 2 * FUEL {
+            if frontier.places.len() > FUEL && !frontier.deep {
+                if frontier.best.is_some() {
+                    break;
+                }
+                frontier.go_deep();
+            }
             let Some(id) = frontier.next() else { break };
             let Place { thread, least, .. } = frontier.places[id as usize];
-            let known = match self.interner.find_thread(thread) {
-                Some(known) => Outlook::Closing(self.interner.thread_closing(known)),
-                None => self.known_closing(thread, least),
-            };
-            match known {
+            match self.outlook(thread, least) {
                 // The estimate was too low; others may be better now.
-                Outlook::Closing(closing) if closing.len > least.len => {
+                Outlook::Closing(closing) if closing.len > least.len && !frontier.deep => {
                     frontier.places[id as usize].least = closing;
                     frontier.reopen(id);
                 }
@@ -205,8 +245,20 @@ impl JsonMachine {
                 Outlook::Unknown => self.expand(&mut frontier, id),
             }
         }
+        if found.is_none()
+            && let Some((_, id, closing)) = frontier.best
+        {
+            found = Some(self.note_way(&frontier, id, closing));
+        }
         (self.items.before, self.items.text) = registers;
         found
+    }
+
+    fn outlook(&mut self, thread: Thread, least: Shortest) -> Outlook {
+        match self.interner.find_thread(thread) {
+            Some(known) => Outlook::Closing(self.interner.thread_closing(known)),
+            None => self.known_closing(thread, least),
+        }
     }
 
     /// Adds the threads on the way to a place, with their completions; returns that of the first.
@@ -229,8 +281,11 @@ impl JsonMachine {
     fn expand(&mut self, frontier: &mut Frontier, id: u32) {
         let &Place { thread, least, chosen, tried, zeros, .. } = &frontier.places[id as usize];
         let bytes = match tried {
-            None => ByteSet::from_iter([least.first]),
-            Some(tried) => self.worth_trying(thread, chosen, zeros).without(&[tried]),
+            None => self.closing_number(thread).into_iter().chain([least.first]).collect(),
+            Some(tried) => {
+                let closing = self.closing_number(thread).unwrap_or(tried);
+                self.worth_trying(thread, chosen, zeros).without(&[tried, closing])
+            }
         };
         for byte in bytes.iter() {
             self.items.searching = true;
@@ -240,14 +295,31 @@ impl JsonMachine {
             let chosen = chosen || is_between(thread.state);
             let zeros = if byte == b'0' { zeros + 1 } else { 0 };
             let bytes = place.bytes + 1;
-            for (thread, least) in self.items.known.found.drain(..) {
+            let mut found = std::mem::take(&mut self.items.known.found);
+            for (thread, least) in found.drain(..) {
                 frontier.add(Place { thread, least, parent: id, byte, bytes, chosen, zeros, tried: None });
+                if !frontier.lists
+                    && matches!(thread.state, State::AfterValue)
+                    && let Outlook::Closing(closing) = self.outlook(thread, least)
+                {
+                    frontier.note(bytes, closing);
+                }
             }
+            self.items.known.found = found;
         }
         if tried.is_none() {
             frontier.places[id as usize].tried = Some(least.first);
             frontier.reopen(id);
         }
+    }
+
+    /// The byte that closes an array after a number that may make two items equal: before it the array may not close.
+    fn closing_number(&self, Thread { stack, state, .. }: Thread) -> Option<u8> {
+        let top = self.interner.stack(stack);
+        let (State::Number { .. }, Some(Frame::Array { rule, .. })) = (state, top.frame) else { return None };
+        self.program.arrays[rule as usize].repeats.as_ref()?;
+        let gap = self.program.spacing.bracket.rest(top.depth - 1).closing();
+        Some(Shortest::new(1, b']').after(gap).first)
     }
 
     /// Gathers a thread for a search.
@@ -286,23 +358,27 @@ impl JsonMachine {
         plausible.iter().filter(|&byte| keep(byte)).collect()
     }
 
-    /// The texts of the values of a node, one each, the shortest first: `count` of them, or all that there are. `None`
-    /// where there are too many to go through.
-    pub(crate) fn cheapest(&mut self, node: u32, count: usize) -> Option<Vec<Box<[u8]>>> {
+    /// The texts of the values of a node, one each, mostly the shortest first: `count` of them, or all that there are.
+    /// `None` where too many bytes had to be tried.
+    pub(crate) fn cheapest(&mut self, node: u32, count: usize) -> Option<Vec<ItemText>> {
         let thread = Thread { stack: ROOT, state: State::Value { node, gap: NO_GAP }, text: EMPTY };
         let Some(least) = self.closing(ROOT, thread.state) else { return Some(Vec::new()) };
         let mut frontier = Frontier::new(thread, least, true);
-        let (mut texts, mut seen) = (Vec::new(), NOTHING);
-        for _ in 0..VALUES_FUEL {
+        frontier.lists = true;
+        let (mut texts, mut known) = (Vec::new(), FxHashSet::default());
+        while frontier.places.len() < 2 * PLACES {
+            if frontier.places.len() > PLACES && !frontier.deep {
+                frontier.go_deep();
+            }
             let Some(id) = frontier.next() else { return Some(texts) };
             let place = &frontier.places[id as usize];
             if place.least.len == 0 && place.tried.is_none() {
                 let text = text_of(&frontier, id);
-                if let Some(value) = self.items.values.value(&text)
-                    && let Some(more) = self.items.values.with(seen, value)
-                {
-                    seen = more;
-                    texts.push(text.into());
+                let compact = compact(&text);
+                let value = self.items.values.value(&compact);
+                if value.is_some_and(|value| known.insert(value)) {
+                    let lines = text.iter().filter(|&&byte| byte == b'\n').count() as u32;
+                    texts.push(ItemText { compact: compact.into(), bytes: text.len() as u32, lines });
                 }
                 if texts.len() == count {
                     return Some(texts);
@@ -316,6 +392,18 @@ impl JsonMachine {
         }
         None
     }
+}
+
+/// A text without white space around its tokens.
+fn compact(text: &[u8]) -> Vec<u8> {
+    let (mut inside, mut escaped) = (false, false);
+    let mut keep = |byte: u8| {
+        let kept = inside || !byte.is_ascii_whitespace();
+        inside ^= byte == b'"' && !escaped;
+        escaped = inside && byte == b'\\' && !escaped;
+        kept
+    };
+    text.iter().copied().filter(|&byte| keep(byte)).collect()
 }
 
 /// Whether the next byte begins a token, whose spelling then is the search's to choose.

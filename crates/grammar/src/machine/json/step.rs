@@ -8,7 +8,7 @@ use super::names::{NO_NAMES, NameId, NamesId, UNKNOWN, UNREAD};
 use super::program::{ArrayRule, LanguageRule, ObjectRule};
 use super::spelling::{Decode, Decoded};
 use super::trace::{EMPTY, TextId};
-use super::values::NOTHING;
+use super::values::{NOTHING, PAIRED};
 use super::{Frame, JsonMachine, Literal, OUTSIDE, ROOT, StackId, State};
 use crate::frontend::json_schema::Order;
 
@@ -17,6 +17,12 @@ impl Frame {
         match self {
             Self::Array { .. } => b']',
             Self::Object { .. } => b'}',
+        }
+    }
+
+    pub(super) const fn rule(self) -> u32 {
+        match self {
+            Self::Array { rule, .. } | Self::Object { rule, .. } => rule,
         }
     }
 
@@ -144,10 +150,10 @@ impl JsonMachine {
 
     /// Opens an array or object once all threads have taken the byte: then it is known on which stacks.
     fn open(&mut self, parent: StackId, frame: Frame) {
-        if self.interner.stack(parent).tracking == ROOT {
+        if self.interner.stack(parent).tracking == ROOT && !self.items.searching {
             self.opened.push((frame, parent));
         } else {
-            // Threads in items that must differ have texts of their own.
+            // Threads in items that must differ have texts of their own, and a search has no config.
             self.enter(parent, frame);
         }
     }
@@ -189,11 +195,22 @@ impl JsonMachine {
             Frame::Array { rule, items, counts, seen, .. } => {
                 let array = &self.program.arrays[rule as usize];
                 let closable = array.closable(items, self.interner.counts(counts));
-                let own = match self.items.least.get(&rule) {
-                    Some(least) => self.after_distinct(least, (items, array.min), seen, depth)?,
-                    None => self.after_item(array, items, self.interner.counts(counts), depth)?,
-                };
-                ((own, closable), array.unique.then_some(seen != NOTHING || !closable))
+                if array.repeats.is_some() && seen != PAIRED {
+                    let own = self.after_unpaired((rule, seen), items, depth)?;
+                    let plain = self.plain_stack(parent, frame, true);
+                    return Some(self.interner.add_stack(parent, frame, (own, false), Some(true), plain));
+                }
+                let unique = array.unique.then_some(seen != NOTHING || !closable);
+                if array.required.is_some() && !closable {
+                    let plan = self.plan((rule, seen), (items, counts), depth, None)?;
+                    let own = self.between(plan.items, depth).saturating_add(plan.bytes);
+                    let plain = self.plain_stack(parent, frame, true);
+                    let stack = self.interner.add_stack(parent, frame, (own, false), unique, plain);
+                    self.items.set_critical(stack, plan.critical);
+                    return Some(stack);
+                }
+                let own = self.after_item(array, items, self.interner.counts(counts), depth)?;
+                ((own, closable), unique)
             }
             Frame::Object { rule: id, seen, members, pending, names } => {
                 let rule = &self.program.objects[id as usize];
@@ -310,7 +327,8 @@ impl JsonMachine {
         let Some(Frame::Array { rule, items: 0, counts, .. }) = top.frame else { return };
         let step = gap.step(byte);
         if byte == b']' {
-            if self.program.arrays[rule as usize].closable(0, self.interner.counts(counts)) {
+            let array = &self.program.arrays[rule as usize];
+            if array.repeats.is_none() && array.closable(0, self.interner.counts(counts)) {
                 self.complete(top.parent);
             }
             return;
@@ -337,7 +355,8 @@ impl JsonMachine {
             return;
         }
         let next = array.count(items);
-        let start = if array.unique { self.items.trace.len(text) } else { 0 };
+        let tracked = array.unique || (array.repeats.is_some() && seen != PAIRED);
+        let start = if tracked { self.items.trace.len(text) } else { 0 };
         for way in array.item(items) {
             let Some(counts) = self.raise(array, counts, way.bits) else { continue };
             if let Some(stack) =

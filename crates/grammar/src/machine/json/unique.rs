@@ -1,4 +1,4 @@
-//! Arrays whose items must differ (`uniqueItems`).
+//! Arrays whose items must differ (`uniqueItems`), or two of whose items must be equal (its negation).
 //!
 //! The frame of such an array has the set of the values seen. A thread in one of its items has the text of the item; of
 //! nested items, that of the outermost, for the others are parts of it. Where an item ends, its text is read as a value,
@@ -9,16 +9,21 @@
 //! [like](crate::machine::Part::Like) one whose text is not known, except over the few characters by which the item may
 //! still become a value seen.
 
+//!
+//! Where two items must be equal, the frame has the same set, until an item is in it. Items that there is room for two of
+//! can be the shortest one twice; only where one item is left it has to be one of those seen.
+
 use rustc_hash::FxHashMap;
 
 use super::classes::add_character;
 use super::cost::Shortest;
 use super::intern::Thread;
 use super::program::JsonProgram;
+use super::required::Candidate;
 use super::search::Known;
 use super::spelling::Decode;
 use super::trace::{EMPTY, TextId, Trace};
-use super::values::{NOTHING, Prospect, SetId, ValueId, Values};
+use super::values::{NOTHING, PAIRED, Prospect, SetId, ValueId, Values};
 use super::{Frame, JsonMachine, ROOT, StackId, State};
 use crate::ByteSet;
 use crate::machine::{Config, Likeness};
@@ -31,8 +36,14 @@ pub(super) struct Items {
     /// Of the thread being advanced, before the byte and after it.
     pub(super) before: TextId,
     pub(super) text: TextId,
-    /// By rule, the values of [`ArrayRule::distinct`](super::program::ArrayRule::distinct) with their bytes.
-    pub(super) least: FxHashMap<u32, Vec<(ValueId, u32)>>,
+    /// By rule, the values that its required items can have, the cheapest first.
+    pub(super) candidates: FxHashMap<u32, Vec<Candidate>>,
+    /// By rule, the ids of these.
+    named: FxHashMap<u32, Box<[ValueId]>>,
+    /// By rule of an array two of whose items must be equal, a shortest value of these.
+    pub(super) cheapest: FxHashMap<u32, ValueId>,
+    /// By stack, the values that the item must not have since a later one needs them, sorted.
+    critical: FxHashMap<StackId, Box<[ValueId]>>,
     /// By trie, the values of its words by their indexes.
     words: FxHashMap<u32, Vec<ValueId>>,
     /// By the stack of an array and the text of an item: what value seen it may still become, if any.
@@ -46,14 +57,28 @@ pub(super) struct Items {
 impl Items {
     pub(super) fn new(program: &JsonProgram) -> Self {
         let mut items = Self::default();
-        for (rule, array) in program.arrays.iter().enumerate().filter(|(_, array)| !array.distinct.is_empty())
-        {
-            let texts = array.distinct.iter();
-            let least =
-                texts.filter_map(|text| Some((items.values.value(text)?, text.len() as u32))).collect();
-            items.least.insert(rule as u32, least);
+        for (rule, array) in program.arrays.iter().enumerate() {
+            if let Some(repeats) = &array.repeats
+                && let Some(value) = items.values.value(&repeats.cheapest)
+            {
+                items.cheapest.insert(rule as u32, value);
+                items.named.insert(rule as u32, [value].into());
+            }
+            let Some(required) = &array.required else { continue };
+            let candidates = required.candidates(&mut items.values);
+            let named = candidates.iter().map(|candidate| candidate.value).collect();
+            items.named.insert(rule as u32, named);
+            items.candidates.insert(rule as u32, candidates);
         }
         items
+    }
+
+    /// Notes the values that the item of a stack must not have.
+    pub(super) fn set_critical(&mut self, stack: StackId, critical: Vec<ValueId>) {
+        if !critical.is_empty() {
+            self.prospect_bytes += 64 + size_of_val(&*critical);
+            self.critical.insert(stack, critical.into());
+        }
     }
 
     pub(super) fn byte_len(&self) -> usize {
@@ -98,20 +123,29 @@ impl JsonMachine {
         let top = *self.interner.stack(stack);
         let Some(Frame::Array { rule, items, counts, seen, start }) = top.frame else { return Some(stack) };
         let array = &self.program.arrays[rule as usize];
-        if !array.unique {
+        let repeats = array.repeats.is_some();
+        if !array.unique && (!repeats || seen == PAIRED) {
             return Some(stack);
         }
         let last = array.max == Some(items);
-        let Items { values, trace, text, .. } = &mut self.items;
+        let Items { values, trace, text, critical, .. } = &mut self.items;
         let mut seen = seen;
         if !trace.hides(*text, start) {
             let value = values.value(&trace.bytes(*text, start))?;
-            seen = values.with(seen, value)?;
+            if critical.get(&stack).is_some_and(|critical| critical.binary_search(&value).is_ok()) {
+                return None;
+            }
+            seen = match values.with(seen, value) {
+                None if repeats => PAIRED,
+                // The last item has to be one of those before it.
+                Some(_) if repeats && last => return None,
+                with => with?,
+            };
         }
         if self.is_outermost(stack) {
             self.items.text = EMPTY;
         }
-        let seen = if last { NOTHING } else { seen };
+        let seen = if last && !repeats { NOTHING } else { seen };
         self.stack(top.parent, Frame::Array { rule, items, counts, seen, start: 0 })
     }
 
@@ -129,11 +163,14 @@ impl JsonMachine {
         Some(stack)
     }
 
-    /// Whether the item of an array that a text holds from `start` on is certainly none of the values seen, whatever it
-    /// becomes.
+    /// Whether the item of an array on top of `stack`, which begins at `start` in a text, is certainly none of the values
+    /// seen, whatever it becomes, nor one that required items after it may need.
     pub(super) fn is_apart(&mut self, stack: StackId, (seen, start): (SetId, u32), text: TextId) -> bool {
-        let Items { values, trace, prospects, prospect_bytes, .. } = &mut self.items;
-        if seen == NOTHING || trace.hides(text, start) {
+        let top = self.interner.stack(stack);
+        let rule = top.frame.filter(|_| !top.closable).map_or(u32::MAX, Frame::rule);
+        let Items { values, trace, prospects, prospect_bytes, named, .. } = &mut self.items;
+        let others: &[ValueId] = named.get(&rule).map_or(&[], |named| named);
+        if (seen == NOTHING && others.is_empty()) || trace.hides(text, start) {
             return true;
         }
         if trace.len(text) <= start {
@@ -145,7 +182,7 @@ impl JsonMachine {
         let prospect = match prospects.get(&(stack, trace.before(text))) {
             Some(None) => None,
             Some(Some(before)) => values.go_on(before, &trace.bytes(text, start + before.read)),
-            None => values.go_on(&values.start(seen), &trace.bytes(text, start)),
+            None => values.go_on(&values.start(seen, others), &trace.bytes(text, start)),
         };
         *prospect_bytes += 64 + prospect.as_ref().map_or(0, Prospect::byte_len);
         let is_apart = prospect.is_none();

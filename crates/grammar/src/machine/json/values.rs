@@ -11,11 +11,15 @@
 use rustc_hash::FxHashMap;
 
 use super::reading::{Open, Reader};
+use super::sets::Sets;
 
-pub(super) type ValueId = u32;
+pub(crate) type ValueId = u32;
 
 /// An interned set of values; the empty one is 0.
-pub(super) type SetId = u32;
+pub(crate) type SetId = u32;
+
+/// What is in place of a set once two items have been equal, where that is all that matters.
+pub(super) const PAIRED: SetId = SetId::MAX;
 
 /// The empty set.
 pub(super) const NOTHING: SetId = 0;
@@ -47,7 +51,7 @@ pub(super) enum Step {
 
 /// Paths, values and sets of values, each once.
 #[derive(Debug)]
-pub(super) struct Values {
+pub(crate) struct Values {
     /// Strings, and numbers in one spelling each.
     words: Vec<Box<str>>,
     word_ids: FxHashMap<Box<str>, WordId>,
@@ -57,9 +61,7 @@ pub(super) struct Values {
     /// By id: sorted leaves.
     leaves: Vec<Box<[(PathId, Leaf)]>>,
     value_ids: FxHashMap<Box<[(PathId, Leaf)]>, ValueId>,
-    /// Sorted values.
-    sets: Vec<Box<[ValueId]>>,
-    set_ids: FxHashMap<Box<[ValueId]>, SetId>,
+    sets: Sets,
     byte_len: usize,
 }
 
@@ -91,8 +93,7 @@ impl Default for Values {
             path_ids: FxHashMap::default(),
             leaves: Vec::new(),
             value_ids: FxHashMap::default(),
-            sets: vec![Box::default()],
-            set_ids: FxHashMap::from_iter([(Box::default(), NOTHING)]),
+            sets: Sets::default(),
             byte_len: 0,
         }
     }
@@ -132,32 +133,19 @@ impl Values {
     }
 
     pub(super) fn has(&self, set: SetId, value: ValueId) -> bool {
-        self.sets[set as usize].binary_search(&value).is_ok()
+        self.sets.has(set, value)
     }
 
     /// The set with a value that it does not have; `None` where it has it.
     pub(super) fn with(&mut self, set: SetId, value: ValueId) -> Option<SetId> {
-        let mut values = self.sets[set as usize].to_vec();
-        let at = values.binary_search(&value).err()?;
-        values.insert(at, value);
-        if let Some(&known) = self.set_ids.get(values.as_slice()) {
-            return Some(known);
-        }
-        let id = self.sets.len() as SetId;
-        self.byte_len += 2 * size_of_val(values.as_slice()) + 64;
-        self.sets.push(values.clone().into());
-        self.set_ids.insert(values.into(), id);
-        Some(id)
+        (!self.sets.has(set, value)).then(|| self.sets.with(set, value))
     }
 
-    /// The start of an item, where some values have been seen.
-    pub(super) fn start(&self, seen: SetId) -> Prospect {
-        Prospect {
-            reader: Reader::new(),
-            read: 0,
-            rivals: self.sets[seen as usize].to_vec(),
-            open: Open::Between,
-        }
+    /// The start of an item, where some values have been seen, and some `others` matter as well.
+    pub(super) fn start(&self, seen: SetId, others: &[ValueId]) -> Prospect {
+        let mut rivals = self.sets.values(seen);
+        rivals.extend(others);
+        Prospect { reader: Reader::new(), read: 0, rivals, open: Open::Between }
     }
 
     /// After more of an item: all that comes after what has been read. `None` where it can be no value seen any more.
@@ -286,7 +274,7 @@ impl Values {
     }
 
     pub(super) const fn byte_len(&self) -> usize {
-        self.byte_len
+        self.byte_len + self.sets.byte_len()
     }
 }
 
@@ -347,7 +335,7 @@ mod tests {
         assert_eq!(values.with(set, value), None);
         // Byte by byte, as texts grow.
         let mut after = |set, text: &str| {
-            let mut prospect = values.start(set);
+            let mut prospect = values.start(set, &[]);
             for end in 1..=text.len() {
                 prospect = values.go_on(&prospect, &text.as_bytes()[prospect.read as usize..end])?;
             }

@@ -19,9 +19,13 @@ impl Solver<'_> {
     /// The array with what cannot be satisfied cut off, if anything is left.
     pub(super) fn array(&mut self, array: &DraftArray) -> Result<Option<ArrayRule>, GrammarError> {
         let Some(mut rule) = self.array_of_any(array)? else { return Ok(None) };
-        if rule.unique && rule.min > 1 {
-            let Some(distinct) = self.distinct_items(&rule)? else { return Ok(None) };
-            rule.distinct = distinct;
+        if Self::lists_items(&rule) {
+            let Some((required, _)) = self.required.get(array) else { return Ok(None) };
+            rule.required = Some(required.clone());
+        }
+        if let Some(pointer) = &array.repeated {
+            let Some(repeats) = self.repeats(&rule, pointer)? else { return Ok(None) };
+            rule.repeats = Some(repeats);
         }
         Ok(Some(rule))
     }
@@ -43,7 +47,8 @@ impl Solver<'_> {
             counters,
             after: After::default(),
             unique: array.unique.is_some() && max.is_none_or(|max| max > 1),
-            distinct: Vec::new(),
+            repeats: None,
+            required: None,
             ample: false,
         };
         if let Some(max) = rule.max {
@@ -67,7 +72,7 @@ impl Solver<'_> {
     /// What it takes to end an array with counters, where each is raised by itself: then no states have to be listed.
     fn separate(&self, rule: &ArrayRule) -> Option<After> {
         let ways = rule.item(0);
-        let places = rule.max.map_or(rule.prefix.len() + 1, |max| rule.prefix.len().min(max as usize));
+        let places = rule.max.map_or(usize::MAX, |max| max as usize).min(rule.prefix.len() + 1);
         let alike = (0..places as u32).all(|index| rule.item(index) == ways);
         let exact = |counter: &Counter| counter.max.is_none_or(|max| max == counter.min);
         let single = ways.iter().all(|way| way.bits.count_ones() <= 1);
@@ -153,8 +158,16 @@ impl Solver<'_> {
 
     pub(super) fn array_cost(&mut self, array: &DraftArray) -> Result<Cost, GrammarError> {
         let Some(rule) = self.array(array)? else { return Ok(Cost::NONE) };
+        let mut rule = rule;
+        if let Some(repeats) = &rule.repeats {
+            // The cheapest item twice is a way to have two that are equal.
+            rule.min = rule.min.max(repeats.from + 2);
+        }
         if rule.closable(0, &[]) {
             return Ok(Cost::new(2, b'['));
+        }
+        if rule.required.is_some() {
+            return Ok(self.required.get(array).map_or(Cost::NONE, |(_, cost)| cost.clone()));
         }
         let spacing = &self.program.spacing;
         let start = Cost::new(1, b'[').and(&spacing.bracket_cost(1));
@@ -169,11 +182,6 @@ impl Solver<'_> {
         }
         let comma = Cost::new(1, b',').and(&spacing.after_comma_cost(1));
         let mut cost = start.and(&comma.times(rule.min - 1));
-        if let Some(first) = rule.distinct.first() {
-            let bytes = rule.distinct.iter().fold(0, |sum: u32, text| sum.saturating_add(text.len() as u32));
-            let items = Cost::new(bytes, first[0]);
-            return Ok(cost.and(&items).and(&spacing.bracket_cost(0)).and(&Cost::new(1, b']')));
-        }
         let prefix = rule.prefix.len().min(rule.min as usize);
         for ways in &rule.prefix[..prefix] {
             cost = cost.and(&self.cheapest(ways).indented());

@@ -23,7 +23,7 @@ use crate::limits::Limits;
 use crate::machine::json::cost::Cost;
 use crate::machine::json::needs::NameCounts;
 use crate::machine::json::number::NumberRule;
-use crate::machine::json::program::{FREE, JsonProgram, Node, NodeId, TextRule, Way};
+use crate::machine::json::program::{FREE, JsonProgram, Node, NodeId, Required, TextRule, Way};
 use crate::regular::ExprId;
 use ample::mark_ample;
 
@@ -65,21 +65,24 @@ pub(super) fn solve(
         states: 0,
         name_counts: RefCell::default(),
         uncounted: RefCell::default(),
-        distinct: FxHashMap::default(),
+        required: FxHashMap::default(),
+        shortest: FxHashMap::default(),
     };
     for node in &draft.nodes {
         let first = node.atoms.first();
         let place = first.and_then(|atom| strings.places.get(atom)).cloned().unwrap_or_default();
         solver.add_scalars(node, &mut strings).map_err(|error| error.at(&place))?;
     }
+    solver.settle_costs(&draft)?;
+    solver.find_distinct(&draft)?;
     solver.find_costs(&mut draft)?;
+    solver.find_distinct(&draft)?;
     solver.check_counted()?;
     if solver.cost(root).is_none() {
         let atoms = &draft.nodes[solver.innermost(&draft, root) as usize].atoms;
         let places = atoms.iter().filter_map(|atom| strings.places.get(atom).cloned());
         return Ok(Solved::Unsatisfiable(places.collect()));
     }
-    solver.check_distinct(&draft)?;
     let life = solver.life(&draft)?;
     for (id, node) in draft.nodes.into_iter().enumerate() {
         solver.add_containers(id, node)?;
@@ -143,9 +146,6 @@ fn reached(program: &JsonProgram) -> FxHashSet<NodeId> {
     reached
 }
 
-/// The texts of some scalars, the shortest first.
-type Scalars = Vec<Box<[u8]>>;
-
 struct Solver<'a> {
     program: JsonProgram,
     limits: &'a Limits,
@@ -160,8 +160,10 @@ struct Solver<'a> {
     name_counts: RefCell<FxHashMap<(u32, u32), NameCounts>>,
     /// Where more names are asked for than are counted.
     uncounted: RefCell<Option<String>>,
-    /// By node and number: so many of its cheapest scalars, unless they take too long to find.
-    distinct: FxHashMap<(NodeId, u32), Option<Scalars>>,
+    /// What the required items of arrays can be whose items must differ, and the costs of these arrays.
+    required: FxHashMap<DraftArray, (Required, Cost)>,
+    /// By node, a shortest value of it, where two items must be equal.
+    shortest: FxHashMap<NodeId, Box<[u8]>>,
 }
 
 impl Solver<'_> {

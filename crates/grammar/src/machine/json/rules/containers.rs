@@ -76,6 +76,9 @@ impl Writer<'_> {
 
     pub(super) fn array(&mut self, array: u32, name: RuleId) -> Result<Expr, GrammarError> {
         let array = &self.program.arrays[array as usize];
+        if array.repeats.is_some() {
+            return Err(GrammarError::not_gbnf("two items of an array must be equal"));
+        }
         if array.unique {
             return Err(GrammarError::not_gbnf("items of an array must differ"));
         }

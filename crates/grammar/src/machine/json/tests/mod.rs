@@ -1,5 +1,6 @@
 //! Tests through [`Machine`]: tables per keyword, laws on random schemas, and the public suites.
 
+mod arrays;
 mod choices;
 mod counts;
 mod dialects;
@@ -47,20 +48,21 @@ fn run(machine: &mut JsonMachine, text: &[u8]) -> (Config, usize) {
     (config, text.len())
 }
 
-/// Follows the shortest completion from `config`; checks that it is as long as promised, and gives its bytes.
+/// Follows the shortest completion from `config`; checks that it is no longer than promised, and gives its bytes.
 fn close(machine: &mut JsonMachine, mut config: Config) -> Vec<u8> {
     let mut bytes = Vec::new();
     let len = machine.closing_len(config);
     assert!(len < 1 << 20, "too long to follow: {len}");
-    for left in (0..len).rev() {
-        assert!(!machine.accepting(config));
+    let mut left = len;
+    while !machine.accepting(config) {
         let byte = machine.closing_byte(config);
         bytes.push(byte);
         config = machine.step(config, byte);
         assert_ne!(config, Config::DEAD, "dead after {:?}", String::from_utf8_lossy(&bytes));
-        assert_eq!(machine.closing_len(config), left, "after {:?}", String::from_utf8_lossy(&bytes));
+        let closing = machine.closing_len(config);
+        assert!(closing < left, "{closing} after {:?}, {left} before", String::from_utf8_lossy(&bytes));
+        left = closing;
     }
-    assert!(machine.accepting(config));
     bytes
 }
 

@@ -412,7 +412,7 @@ fn what_cannot_be_enforced_is_refused_with_its_place() {
     let cases = [
         (json!({"properties": {"a/b": {"pattern": "(x)\\1"}}}), "/properties/a~1b/pattern", "pattern"),
         (json!({"patternProperties": {"a(": {}}}), "/patternProperties/a(", "patternProperties"),
-        (json!({"not": {"uniqueItems": true}}), "/not/uniqueItems", "uniqueItems"),
+        (json!({"not": {"uniqueItems": true}, "contains": {"const": 1}}), "/not/uniqueItems", "uniqueItems"),
         (json!({"contains": {"const": 1}, "minContains": 5000}), "/contains", "contains"),
         (json!({"not": {"not": {"$ref": "#"}}}), "", "$ref"),
         (json!({"$ref": "http://e.example/x"}), "/$ref", "$ref"),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::tables::check;
 use super::{close, machine, run};
 use crate::frontend::json_schema::{Layout, SchemaOptions};
-use crate::machine::Config;
+use crate::machine::{Config, Machine};
 
 fn generate() -> SchemaOptions {
     SchemaOptions::default()
@@ -151,21 +151,145 @@ fn completions_are_exact() {
     }
 }
 
+/// Required items of several kinds: where there are as many different values as items, the text closes from everywhere.
+#[test]
+fn required_items_of_several_kinds() {
+    let tuple = |items: Value| {
+        let count = items.as_array().unwrap().len();
+        json!({"type": "array", "prefixItems": items, "items": false, "minItems": count, "uniqueItems": true})
+    };
+    let list = |items: Value, count: usize| json!({"type": "array", "items": items, "minItems": count, "uniqueItems": true});
+    let object = |members: Value| json!({"type": "object", "properties": members});
+    let rule = json!({"anyOf": [{"type": "string"}, object(json!({"name": {"type": "string"}}))]});
+    check(vec![
+        (
+            tuple(json!([{"type": "boolean"}, {"type": "object"}])),
+            generate(),
+            &["[true, {}]", "[false, {\"a\": [1]}]"],
+            &["[{}", "[true]", "[true, true"],
+        ),
+        (
+            tuple(json!([{"enum": ["a", "b"]}, {"const": "a"}, {"type": "string"}])),
+            generate(),
+            &["[\"b\", \"a\", \"c\"]", "[\"b\", \"a\", \"\"]"],
+            &["[\"a", "[\"b\", \"a\", \"a\"", "[\"b\", \"a\", \"b\""],
+        ),
+        (
+            list(rule.clone(), 3),
+            generate(),
+            &["[\"\", {}, \"a\"]", "[{}, {\"name\": \"\"}, {\"name\": \"a\"}, \"\"]"],
+            &["[\"\", {}]", "[\"\", {}, {}", "[{\"name\": \"\"}, {\"name\": \"\"}"],
+        ),
+        (
+            list(list(json!({"type": "boolean"}), 1), 3),
+            generate(),
+            &["[[true], [false], [true, false], [false, true]]"],
+            &["[[true], [true]", "[[true], [false], [true, false], [false, true],", "[[]"],
+        ),
+        (
+            json!({"type": "array", "items": rule, "uniqueItems": true, "minItems": 2, "allOf": [
+                {"contains": {"const": "a"}}, {"contains": {"const": "b"}}
+            ]}),
+            generate(),
+            &["[\"a\", \"b\"]", "[\"b\", \"\", {}, \"a\"]"],
+            &["[\"a\", \"a", "[\"a\", {}]", "[\"a\"]"],
+        ),
+        (
+            json!({"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 2}, "uniqueItems": true,
+                "contains": {"minimum": 2}, "maxItems": 2}),
+            generate(),
+            &["[2]", "[1, 2]", "[2, 0]"],
+            &["[0, 1", "[1, 1", "[2, 2"],
+        ),
+    ]);
+}
+
+#[test]
+fn two_items_are_equal() {
+    let repeated = |items: Value| json!({"type": "array", "items": items, "not": {"uniqueItems": true}});
+    check(vec![
+        (
+            json!({"not": {"uniqueItems": true}}),
+            accept(),
+            &[
+                "[1, 1]",
+                "[1, 2, 1.0]",
+                "[[], {}, []]",
+                "[{\"a\": 1, \"b\": 2}, {\"b\": 2, \"a\": 1}, 3]",
+                "[0, -0]",
+            ],
+            &["[]", "[1]", "[1, 2]", "1", "{}", "[1, \"1\", true, [1]]"],
+        ),
+        (
+            json!({"maxItems": 3, "not": {"uniqueItems": true}, "type": "array"}),
+            generate(),
+            &["[1, 1]", "[1, 2, 2]", "[\"ab\", 1, \"ab\"]"],
+            &["[1, 2, 3", "[\"ab\", 1, \"b", "[\"ab\", 1, [", "[1, 1, 1,"],
+        ),
+        (
+            repeated(json!({"enum": ["a", "b", "c"]})),
+            generate(),
+            &["[\"a\", \"b\", \"c\", \"b\"]"],
+            &["[\"a\", \"b\"]"],
+        ),
+        (
+            json!({"type": "array", "prefixItems": [{"type": "boolean"}, {"type": "object"}],
+                "items": {"type": "integer"}, "not": {"uniqueItems": true}}),
+            generate(),
+            &["[true, {}, 7, 7]", "[true, {\"a\": 1}, 7, 8, 7]"],
+            &["[true, {}, 7]", "[true, true", "[true, {}, 7, 8]"],
+        ),
+        (
+            json!({"oneOf": [{"type": "array", "uniqueItems": true}, {"type": "array", "items": {"type": "integer"}}]}),
+            accept(),
+            &["[\"a\"]", "[1, 1]", "[true, 1]"],
+            &["[1]", "[]", "[\"a\", \"a\"", "[1, true, 1"],
+        ),
+        (
+            json!({"type": "array", "if": {"uniqueItems": true}, "then": {"maxItems": 1}, "else": {"maxItems": 2}}),
+            generate(),
+            &["[]", "[1]", "[1, 1]"],
+            &["[1, 2", "[\"ab\", \"b", "[1, 1,"],
+        ),
+    ]);
+}
+
+#[test]
+fn many_required_items_are_found_quickly() {
+    let numbers: Vec<u32> = (0..1000).collect();
+    let rows = [
+        json!({"type": "array", "uniqueItems": true, "minItems": 1000, "items": {"enum": numbers}}),
+        json!({"type": "array", "uniqueItems": true, "minItems": 60, "items": {"type": "string"}}),
+        json!({"type": "array", "uniqueItems": true, "minItems": 40, "items": {"type": "object",
+            "properties": {"name": {"type": "string"}, "kind": {"enum": ["a", "b"]}}, "required": ["name", "kind"]}}),
+    ];
+    for schema in rows {
+        let begun = std::time::Instant::now();
+        let mut machine = machine(&schema, generate()).unwrap_or_else(|error| panic!("{schema}: {error}"));
+        let start = machine.start();
+        close(&mut machine, start);
+        assert!(begun.elapsed().as_secs() < 20, "{schema}: {:?}", begun.elapsed());
+    }
+}
+
 #[test]
 fn what_is_refused() {
     let rows = [
-        json!({"not": {"uniqueItems": true}}),
-        json!({"type": "array", "uniqueItems": true, "minItems": 65}),
+        json!({"prefixItems": [true, {"type": "string"}], "items": false, "not": {"uniqueItems": true}}),
+        json!({"type": "array", "uniqueItems": true, "minItems": 4097}),
         json!({"type": "array", "uniqueItems": true, "minItems": 3, "items": {"type": "boolean"}}),
-        json!({"type": "array", "uniqueItems": true, "minItems": 2, "items": {"type": "object"}}),
-        json!({"type": "array", "uniqueItems": true, "minItems": 2, "contains": {"const": 1}}),
+        json!({"type": "array", "uniqueItems": true, "minItems": 2, "prefixItems": [{"const": 1}, {"const": 1}]}),
+        json!({"type": "array", "uniqueItems": true, "minItems": 2, "contains": {"const": 1}, "minContains": 2}),
+        json!({"type": "array", "uniqueItems": true, "minItems": 2, "contains": {"const": 1},
+            "prefixItems": [{"type": "string"}]}),
     ];
     let errors = rows.iter().filter_map(|schema| Some(machine(schema, accept()).err()?.to_string()));
     insta::assert_snapshot!(errors.collect::<Vec<_>>().join("\n"), @r"
-    #/not/uniqueItems: `uniqueItems`: the negation of this keyword is not supported
-    #/uniqueItems: `uniqueItems`: more than 64 required items that must differ are not supported
-    #: `schema`: no value can satisfy this schema
-    #/uniqueItems: `uniqueItems`: several required items that must differ are supported if they are scalars of one kind
-    #/uniqueItems: `uniqueItems`: items that must differ, and several of which must satisfy other subschemas
+    #/not/uniqueItems: `uniqueItems`: its negation is supported where the last two items at least have the same subschema, and without `contains`
+    #/uniqueItems: `uniqueItems`: this place needs 4097 required items that must differ, more than the limit of 4096
+    #: `uniqueItems`: no value can satisfy both this and `minItems` and `items`
+    #: `uniqueItems`: no value can satisfy both this and `minItems` and `prefixItems`
+    #: `uniqueItems`: no value can satisfy both this and `contains`
+    #/uniqueItems: `uniqueItems`: beside required items that must differ, each `contains` has to speak of all items, of other values than the rest, and have no `maxContains`
     ");
 }

@@ -1,0 +1,317 @@
+//! The required items of arrays whose items must differ.
+//!
+//! An array asks for a number of items of each kind: by the place of an item, or by the counter that it raises. What
+//! completes the array is an assignment of different values, none of them seen, to these items. The solver lists the
+//! shortest values of each node that an item may be of: all of them, or one more than items are required. So many are enough
+//! here, however many have been seen, since values are seen only in items that were required themselves.
+//!
+//! Values that some assignment uses have a property that makes the cheapest one easy to find: whatever is taken first, the
+//! rest can be made up for by moving values between items (they are a transversal matroid). So values are taken from the
+//! cheapest on, each if the items so far can be moved to make room for it.
+//!
+//! A value that every assignment uses is *critical*: an item before must not have it.
+
+use super::JsonMachine;
+use super::program::{ArrayRule, NodeId, Required};
+use super::values::{SetId, ValueId, Values};
+
+/// A number of items, each of which is a value of one of some nodes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Demand {
+    pub(crate) count: u32,
+    nodes: Vec<NodeId>,
+}
+
+/// A value that a required item may have.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate {
+    pub(super) value: ValueId,
+    /// Of its shortest text at the left margin, and the line breaks in it.
+    pub(crate) bytes: u32,
+    pub(crate) lines: u32,
+    first: u8,
+    /// The nodes that have the value, sorted.
+    nodes: Vec<NodeId>,
+}
+
+impl Candidate {
+    /// The bytes of its shortest text.
+    fn cost(&self, depth: u32) -> u32 {
+        self.bytes.saturating_add(self.lines.saturating_mul(2).saturating_mul(depth))
+    }
+}
+
+impl Required {
+    /// The values, each once.
+    pub(crate) fn candidates(&self, values: &mut Values) -> Vec<Candidate> {
+        let mut candidates: Vec<Candidate> = Vec::new();
+        let mut places = rustc_hash::FxHashMap::default();
+        for (node, texts) in &self.pools {
+            for text in texts.iter() {
+                let Some(value) = values.value(&text.compact) else { continue };
+                let at = *places.entry(value).or_insert(candidates.len());
+                if let Some(known) = candidates.get_mut(at) {
+                    known.nodes.push(*node);
+                } else {
+                    let (bytes, lines, first) = (text.bytes, text.lines, text.compact[0]);
+                    candidates.push(Candidate { value, bytes, lines, first, nodes: vec![*node] });
+                }
+            }
+        }
+        candidates.sort_by_key(|candidate| candidate.bytes);
+        candidates
+    }
+}
+
+impl ArrayRule {
+    /// Whether several different items are required, or one that is counted.
+    pub(crate) fn needs_different(&self) -> bool {
+        self.unique && (self.min > 1 || self.counters.iter().any(|counter| counter.min > 0))
+    }
+
+    /// The items that must come after some, the next one among the first of them; `None` where there is no room.
+    pub(crate) fn demands(&self, items: u32, counts: &[u16]) -> Option<Vec<Demand>> {
+        let mut demands: Vec<Demand> = Vec::new();
+        let mut add =
+            |count: u32, nodes: Vec<NodeId>| match demands.iter_mut().find(|demand| demand.nodes == nodes) {
+                Some(demand) => demand.count += count,
+                None => demands.push(Demand { count, nodes }),
+            };
+        if self.counters.is_empty() {
+            let nodes = |index| self.item(index).iter().map(|way| way.node).collect();
+            let prefix = self.prefix.len() as u32;
+            for index in items..self.min.min(prefix) {
+                add(1, nodes(index));
+            }
+            let rest = self.min.saturating_sub(items.max(prefix));
+            if rest > 0 {
+                add(rest, nodes(prefix));
+            }
+            return Some(demands);
+        }
+        let (missing, others) = self.needed(items, counts)?;
+        let ways = self.item(0);
+        for (at, &count) in missing.iter().enumerate().filter(|(_, count)| **count > 0) {
+            add(count, ways.iter().filter(|way| way.bits == 1 << at).map(|way| way.node).collect());
+        }
+        if others > 0 {
+            let free = |bits: u32| bits == 0 || self.counters[bits.trailing_zeros() as usize].max.is_none();
+            add(others, ways.iter().filter(|way| free(way.bits)).map(|way| way.node).collect());
+        }
+        Some(demands)
+    }
+
+    /// The most different items that are required together.
+    pub(crate) fn most_required(&self) -> u32 {
+        let counted = self.counters.iter().map(|counter| u32::from(counter.min)).sum();
+        self.min.max(counted)
+    }
+}
+
+/// Which demand each of some candidates meets.
+pub(crate) struct Assignment {
+    /// By candidate.
+    demand: Vec<Option<usize>>,
+    /// By candidate, the demands that it could meet.
+    allowed: Vec<Vec<usize>>,
+    /// By demand, its candidates.
+    held: Vec<Vec<usize>>,
+}
+
+impl Assignment {
+    /// Meets all demands with different candidates, which come cheapest first, if that is possible.
+    pub(crate) fn new(demands: &[Demand], candidates: &[&Candidate]) -> Option<Self> {
+        let meets = |candidate: &Candidate, demand: &Demand| {
+            demand.nodes.iter().any(|node| candidate.nodes.binary_search(node).is_ok())
+        };
+        let allowed = candidates
+            .iter()
+            .map(|candidate| (0..demands.len()).filter(|&at| meets(candidate, &demands[at])).collect());
+        let mut assignment = Self {
+            demand: vec![None; candidates.len()],
+            allowed: allowed.collect(),
+            held: vec![Vec::new(); demands.len()],
+        };
+        let mut missing: u32 = demands.iter().map(|demand| demand.count).sum();
+        for candidate in 0..candidates.len() {
+            if missing == 0 {
+                break;
+            }
+            missing -= u32::from(assignment.take(candidate, demands));
+        }
+        (missing == 0).then_some(assignment)
+    }
+
+    /// Takes a candidate, moving others where that makes room.
+    fn take(&mut self, candidate: usize, demands: &[Demand]) -> bool {
+        let mut before: Vec<Option<(usize, usize)>> = vec![None; demands.len()];
+        let mut queue = self.allowed[candidate].clone();
+        let mut met = vec![false; demands.len()];
+        queue.iter().for_each(|&demand| met[demand] = true);
+        let mut done = 0;
+        while let Some(&demand) = queue.get(done) {
+            done += 1;
+            if self.held[demand].len() < demands[demand].count as usize {
+                let mut free = demand;
+                while let Some((from, moved)) = before[free] {
+                    self.held[from].retain(|&other| other != moved);
+                    self.put(moved, free);
+                    free = from;
+                }
+                self.put(candidate, free);
+                return true;
+            }
+            for &moved in &self.held[demand] {
+                for &next in &self.allowed[moved] {
+                    if !std::mem::replace(&mut met[next], true) {
+                        before[next] = Some((demand, moved));
+                        queue.push(next);
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    fn put(&mut self, candidate: usize, demand: usize) {
+        self.held[demand].push(candidate);
+        self.demand[candidate] = Some(demand);
+    }
+
+    /// The candidates that are taken.
+    pub(crate) fn taken(&self) -> impl Iterator<Item = usize> {
+        self.held.iter().flatten().copied()
+    }
+
+    /// The candidates without which the demands cannot be met.
+    fn critical(&self) -> Vec<usize> {
+        // The demands that another candidate can meet if one of theirs is missing.
+        let mut met = vec![false; self.held.len()];
+        let mut queue = Vec::new();
+        let free = self.allowed.iter().zip(&self.demand).filter(|(_, demand)| demand.is_none());
+        for &demand in free.flat_map(|(allowed, _)| allowed) {
+            if !std::mem::replace(&mut met[demand], true) {
+                queue.push(demand);
+            }
+        }
+        while let Some(demand) = queue.pop() {
+            for &next in self.held[demand].iter().flat_map(|&moved| &self.allowed[moved]) {
+                if !std::mem::replace(&mut met[next], true) {
+                    queue.push(next);
+                }
+            }
+        }
+        self.held.iter().zip(met).filter(|(_, met)| !met).flat_map(|(held, _)| held).copied().collect()
+    }
+}
+
+/// How an array can get the items that it still needs.
+pub(super) struct Plan {
+    /// The number of items.
+    pub(super) items: u32,
+    /// Their bytes.
+    pub(super) bytes: u32,
+    /// The first byte of an item that may come next.
+    pub(super) first: u8,
+    /// The values that no item before may have, sorted.
+    pub(super) critical: Vec<ValueId>,
+}
+
+impl JsonMachine {
+    /// How an array at `depth` can get the items that it needs after some, where values have been `seen`. The next one is
+    /// a value of `node` if that is given.
+    pub(super) fn plan(
+        &self,
+        (rule, seen): (u32, SetId),
+        (items, counts): (u32, u32),
+        depth: u32,
+        node: Option<NodeId>,
+    ) -> Option<Plan> {
+        let array = &self.program.arrays[rule as usize];
+        let mut demands = array.demands(items, self.interner.counts(counts))?;
+        demands.splice(0..0, node.map(|node| Demand { count: 1, nodes: vec![node] }));
+        let values = &self.items.values;
+        let all = self.items.candidates.get(&rule)?;
+        if let Some(plan) = alike(&demands, all, |value| values.has(seen, value)) {
+            return plan;
+        }
+        let mut free: Vec<_> = all.iter().filter(|candidate| !values.has(seen, candidate.value)).collect();
+        free.sort_by_key(|candidate| candidate.cost(depth));
+        let assignment = Assignment::new(&demands, &free)?;
+        let bytes = assignment.taken().map(|at| free[at].cost(depth));
+        let bytes = bytes.fold(0, u32::saturating_add);
+        let mut critical: Vec<_> = assignment.critical().into_iter().map(|at| free[at].value).collect();
+        critical.sort_unstable();
+        let next = assignment.held.first().and_then(|held| held.first());
+        Some(Plan {
+            items: demands.iter().map(|demand| demand.count).sum(),
+            bytes,
+            first: next.map_or(b']', |&at| free[at].first),
+            critical,
+        })
+    }
+}
+
+/// The plan where all items are of the same nodes, and so are all candidates: the cheapest ones that are free. `None` where
+/// they are not, and `Some(None)` where there are too few.
+fn alike(demands: &[Demand], all: &[Candidate], seen: impl Fn(ValueId) -> bool) -> Option<Option<Plan>> {
+    let (first, rest) = demands.split_first()?;
+    let of_first = |candidate: &Candidate| candidate.lines == 0 && candidate.nodes == first.nodes;
+    if rest.iter().any(|demand| demand.nodes != first.nodes) || !all.iter().all(of_first) {
+        return None;
+    }
+    let items: u32 = demands.iter().map(|demand| demand.count).sum();
+    let mut free = all.iter().filter(|candidate| !seen(candidate.value));
+    let mut taken = free.by_ref().take(items as usize).peekable();
+    let next = taken.peek().map_or(b']', |candidate| candidate.first);
+    let (mut count, mut bytes) = (0, 0u32);
+    for candidate in taken {
+        (count, bytes) = (count + 1, bytes.saturating_add(candidate.bytes));
+    }
+    if count < items {
+        return Some(None);
+    }
+    // Without one more, each is needed.
+    let mut critical = Vec::new();
+    if free.next().is_none() {
+        let needed = all.iter().filter(|candidate| !seen(candidate.value)).take(items as usize);
+        critical = needed.map(|candidate| candidate.value).collect();
+        critical.sort_unstable();
+    }
+    Some(Some(Plan { items, bytes, first: next, critical }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(value: ValueId, nodes: &[NodeId]) -> Candidate {
+        Candidate { value, bytes: value, lines: 0, first: b'0', nodes: nodes.to_vec() }
+    }
+
+    fn demand(count: u32, nodes: &[NodeId]) -> Demand {
+        Demand { count, nodes: nodes.to_vec() }
+    }
+
+    #[test]
+    fn values_are_moved_to_make_room() {
+        let candidates = [candidate(1, &[0, 1]), candidate(2, &[1]), candidate(3, &[0, 2])];
+        let candidates: Vec<_> = candidates.iter().collect();
+        let demands = [demand(1, &[0]), demand(1, &[1]), demand(1, &[2])];
+        let assignment = Assignment::new(&demands, &candidates).unwrap();
+        assert_eq!(assignment.demand, [Some(0), Some(1), Some(2)]);
+        assert_eq!(assignment.critical(), [0, 1, 2]);
+        assert!(Assignment::new(&[demand(2, &[2])], &candidates).is_none());
+        assert!(Assignment::new(&[demand(2, &[2]), demand(1, &[1])], &candidates).is_none());
+    }
+
+    #[test]
+    fn what_can_be_replaced_is_not_critical() {
+        let candidates = [candidate(1, &[0]), candidate(2, &[0, 1]), candidate(3, &[1]), candidate(4, &[2])];
+        let candidates: Vec<_> = candidates.iter().collect();
+        let demands = [demand(1, &[0]), demand(1, &[1]), demand(1, &[2])];
+        let assignment = Assignment::new(&demands, &candidates).unwrap();
+        assert_eq!(assignment.taken().map(|at| candidates[at].bytes).sum::<u32>(), 7);
+        assert_eq!(assignment.critical(), [3]);
+    }
+}
