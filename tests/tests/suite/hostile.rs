@@ -140,3 +140,32 @@ fn long_lists_of_numbers_are_read_together() {
             .expect("supported");
     assert!(grammar.accepts(b"15838") && grammar.accepts(b"158372081.0") && !grammar.accepts(b"15839"));
 }
+
+/// Sources that took seconds, or hundreds of megabytes, before their work was counted.
+#[test]
+fn hungry_expressions_are_refused_or_compile_in_time() {
+    let classes: String = (0..3000).map(|at| char::from_u32(0x4e00 + at).expect("a letter")).collect();
+    let classes = classes.chars().map(|c| format!("[{c}-\u{9fff}]")).collect::<Vec<_>>().concat();
+    for pattern in [
+        "\\p{L}".repeat(20_000),
+        format!("(?i){}", "\\p{L}\\p{Lu}".repeat(9_000)),
+        "{".repeat(120_000),
+        ["a*"; 2000].join("\\b"),
+        "(.*x.{20}){10}".to_owned(),
+        "(?=.*x.{18})(?=.*y.{17}).*".to_owned(),
+        "((?<=a.{12})b|(?<!b.{9})a|c)*".to_owned(),
+        format!("(?={classes})"),
+        "(a?b?c?){0,99}".repeat(200),
+    ] {
+        if let Ok(grammar) = Grammar::regex(&pattern, &Limits::default()) {
+            assert!(grammar.accepts(&grammar.shortest()), "{}", &pattern[..20]);
+        }
+    }
+}
+
+#[test]
+fn grammars_that_are_at_thousands_of_places_at_once_are_refused() {
+    let calls: Vec<String> = (0..20_000).map(|at| format!("r{at} ::= r{0} r{0} | \"a\"\n", at + 1)).collect();
+    let chain = format!("root ::= r0\n{}r20000 ::= \"b\"", calls.concat());
+    assert!(gbnf_error(&chain).contains("places at once, more than the limit of"));
+}

@@ -10,7 +10,12 @@ const STEPS: usize = 1 << 22;
 
 /// The rules to blame: those that cannot end, and of which every way leads to themselves or to others to
 /// blame.
+///
+/// None where the source is no GBNF, and has no rules that a reader would know.
 pub(super) fn endless(rules: &Rules) -> Vec<Origin> {
+    if rules.lines.is_empty() {
+        return Vec::new();
+    }
     let search = Search { rules, ends: vec![false; rules.exprs.len()], steps: STEPS };
     search.run().unwrap_or_default()
 }
