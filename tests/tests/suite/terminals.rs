@@ -197,12 +197,12 @@ fn refusal(grammar: &Grammar) -> String {
 #[test]
 fn refuses_a_terminal_that_ends_generation() {
     for (source, message) in [
-        ("root ::= \"a\" <|im_end|> \"b\"", "line 1, rule `root`: the token `<|im_end|>` ends generation"),
-        ("root ::= \"a\" x\nx ::= \"b\" | \n  </s>", "line 3, rule `x`: the token `</s>` ends generation"),
-        ("root ::= <[257]>* \"b\"", "line 1, rule `root`: the token `<[257]>` ends generation"),
-        ("root ::= %json {} <[258]> %json {}", "line 1, rule `root`: the token `<[258]>` ends generation"),
+        ("root ::= \"a\" <|im_end|> \"b\"", "rule `root` (line 1): the token `<|im_end|>` ends generation"),
+        ("root ::= \"a\" x\nx ::= \"b\" | \n  </s>", "rule `x` (line 3): the token `</s>` ends generation"),
+        ("root ::= <[257]>* \"b\"", "rule `root` (line 1): the token `<[257]>` ends generation"),
+        ("root ::= %json {} <[258]> %json {}", "rule `root` (line 1): the token `<[258]>` ends generation"),
         // Of two tokens with the text, one ends generation.
-        ("root ::= <twice> \"b\"", "line 1, rule `root`: the token `<twice>` ends generation"),
+        ("root ::= <twice> \"b\"", "rule `root` (line 1): the token `<twice>` ends generation"),
     ] {
         let grammar = Grammar::gbnf(source, &Limits::default()).expect(source);
         let error = refusal(&grammar);
@@ -217,7 +217,7 @@ fn refuses_a_terminal_that_ends_generation_in_parts_and_tags() {
         triggers: vec!["<t>".to_owned()],
         tags: vec![StructuralTag {
             begin: "<t>".to_owned(),
-            content: TagContent::Gbnf("root ::= \"a\"\n  </s>".to_owned()),
+            content: TagContent::Gbnf("root ::= \"a\" </s>".to_owned()),
             end: "</t>".to_owned(),
         }],
         at_least_one: true,
