@@ -160,7 +160,7 @@ impl<'a> Atoms<'a> {
             warnings: Vec::new(),
             grounded: FxHashSet::default(),
             negations: FxHashMap::default(),
-            expressions: Expressions::new(),
+            expressions: Expressions::with_ledger(ledger),
             marks: FxHashMap::default(),
             asks_for_unevaluated: false,
             unions: FxHashMap::default(),
