@@ -100,14 +100,14 @@ pub(super) struct ObjectKeywords {
     pub(super) unevaluated: Option<AtomId>,
     /// What one of these satisfies at least: the negation of an `unevaluatedProperties`.
     pub(super) some_unevaluated: Option<AtomId>,
-    /// The languages that all names must be in.
-    pub(super) names: Vec<ExprId>,
+    /// What all names must satisfy. Their languages are worked out where they are needed, since they may lead back here.
+    pub(super) names: Vec<AtomId>,
+    /// Of each, some name must not satisfy it.
+    pub(super) other_names: Vec<AtomId>,
     /// Whether there are `properties`, even none.
     pub(super) declares: bool,
     /// Whether a keyword speaks about the members that `properties` does not declare.
     pub(super) speaks_of_others: bool,
-    /// Names that are treated as declared, so that each is told apart: those that a finite `propertyNames` lists.
-    pub(super) mentioned: Vec<String>,
     /// Of each, some member must exist: what the negations of the keywords above say.
     pub(super) some: Vec<SomeMember>,
     pub(super) min: u32,
@@ -226,11 +226,11 @@ impl Atom {
     /// Whether it says something of objects by names of members only, apart from what holds beside it.
     pub(super) fn says_only_of_members(&self) -> bool {
         let object = &self.object;
-        let by_name = object.patterns.is_empty() && object.names.is_empty() && object.some.is_empty();
+        let by_name = object.patterns.is_empty() && object.names.is_empty() && !object.asks_for_some();
         let bounded = object.min > 0 || object.max.is_some() || object.additional.is_some();
         let evaluated = object.unevaluated.is_some() || object.some_unevaluated.is_some();
         let refused = self.refusals.iter().any(|refusal| refusal.types.has(Types::OBJECT));
-        let other = bounded || evaluated || refused || !object.mentioned.is_empty() || self.scalars.is_some();
+        let other = bounded || evaluated || refused || self.scalars.is_some();
         by_name && !other && self.types.has(Types::OBJECT)
     }
 
@@ -263,7 +263,7 @@ impl Atom {
     pub(super) fn size(&self) -> usize {
         let lists = self.scalars.as_ref().map_or(0, BTreeSet::len) + self.excluded.len();
         let object = &self.object;
-        let names = object.properties.len() + object.required.len() + object.mentioned.len();
+        let names = object.properties.len() + object.required.len() + object.names.len();
         lists + names + object.patterns.len() + object.some.len() + self.array.prefix.len() + self.any.len()
     }
 
@@ -321,10 +321,15 @@ impl ArrayKeywords {
 }
 
 impl ObjectKeywords {
+    /// Whether some member must exist that is not named.
+    pub(super) const fn asks_for_some(&self) -> bool {
+        !self.some.is_empty() || !self.other_names.is_empty()
+    }
+
     pub(super) const fn is_any(&self) -> bool {
         let named = self.properties.is_empty() && self.patterns.is_empty() && self.names.is_empty();
         let bounds = matches!((self.additional, self.min, self.max), (None, 0, None));
         let evaluated = self.unevaluated.is_none() && self.some_unevaluated.is_none();
-        named && bounds && evaluated && self.required.is_empty() && self.some.is_empty()
+        named && bounds && evaluated && self.required.is_empty() && !self.asks_for_some()
     }
 }

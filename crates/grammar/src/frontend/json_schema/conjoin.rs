@@ -144,7 +144,11 @@ pub(super) fn conjoin(
             }),
             words: Vec::new(),
             array: types.has(Types::ARRAY).then(|| conjoin_arrays(ids, &by_id, all)).flatten(),
-            object: types.has(Types::OBJECT).then(|| conjoin_objects(ids, &by_id, groups, all)).flatten(),
+            object: types
+                .has(Types::OBJECT)
+                .then(|| conjoin_objects(ids, &by_id, groups, all))
+                .transpose()?
+                .flatten(),
         },
     };
     all.ledger.check()?;
@@ -325,8 +329,8 @@ fn conjoin_objects(
     by_id: &Members<'_>,
     groups: &[Group],
     all: &mut Atoms<'_>,
-) -> Option<ObjectSets> {
-    let some = unevaluated::some_properties(by_id, ids, all)?;
+) -> Result<Option<ObjectSets>, Problem> {
+    let Some(mut some) = unevaluated::some_properties(by_id, ids, all) else { return Ok(None) };
     let objects = || ids.iter().map(|id| &by_id[id].object);
     let mut patterns: Vec<ExprId> = Vec::new();
     let mut index = |language: ExprId| {
@@ -349,7 +353,17 @@ fn conjoin_objects(
         let names = unevaluated.names.into_iter().map(|name| (name, None));
         declared.add(Scope { patterns, additional: Some(unevaluated.atom) }, names, &mut scopes);
     }
-    let names = all.expressions.all_of(objects().flat_map(|object| object.names.iter().copied()).collect());
+    let (mut languages, mut mentioned) = (Vec::new(), Vec::new());
+    for &names in objects().flat_map(|object| &object.names) {
+        languages.push(all.name_language(names)?);
+        mentioned.extend(all.listed_names(names)?);
+    }
+    for &names in objects().flat_map(|object| &object.other_names) {
+        let language = all.name_language(names)?;
+        let (names, pointer) = (all.expressions.not(language), all.place(names));
+        some.push(SomeMember { names, atom: all.anything(), pointer });
+    }
+    let names = all.expressions.all_of(languages);
     let least = objects().max_by_key(|object| object.min);
     let mut sets = ObjectSets {
         members: Vec::new(),
@@ -365,23 +379,21 @@ fn conjoin_objects(
     let required: FxHashSet<&str> =
         objects().flat_map(|object| object.required.iter().map(String::as_str)).collect();
     let own = objects().flat_map(|object| object.properties.iter().map(|(name, _)| name));
-    let names = own.chain(objects().flat_map(|object| object.mentioned.iter().chain(&object.required)));
+    let names = own.chain(&mentioned).chain(objects().flat_map(|object| &object.required));
     let grouped = groups.iter().flat_map(|group| &group.names);
     let names = names.map(|name| (name, false)).chain(grouped.map(|name| (name, true)));
     let mut met = FxHashSet::default();
     // Each name is tried against each pattern and each scope.
     let tries = 1 + sets.scopes.len() + 4 * sets.patterns.len();
     for (name, only_grouped) in names.filter(|(name, _)| met.insert(name.as_str())) {
-        if all.ledger.is_over() {
-            return None;
-        }
+        all.ledger.check()?;
         all.ledger.note(tries * (8 + name.len() / 8));
         let atoms = declared.of(name, &sets, all);
         let required = required.contains(name.as_str());
         let allowed = matches(&mut all.expressions, sets.names, name);
         sets.members.push(MemberSet { name: name.clone(), atoms, required, allowed, only_grouped });
     }
-    Some(sets)
+    Ok(Some(sets))
 }
 
 /// What subschemas say about the names that they declare.

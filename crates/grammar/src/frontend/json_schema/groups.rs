@@ -107,7 +107,7 @@ impl Builder<'_> {
         self.atoms.ledger.spend(4 * open.conjunction.len())?;
         for &atom in &open.conjunction {
             let object = &self.atoms.get(atom)?.object;
-            if object.min > 0 || object.max.is_some() || !object.some.is_empty() {
+            if object.min > 0 || object.max.is_some() || object.asks_for_some() {
                 return Ok(false);
             }
         }

@@ -172,7 +172,10 @@ impl Atoms<'_> {
             some.push((self.other_names(object), self.negate(additional)));
         }
         for &names in &object.names {
-            some.push((self.expressions.not(names), self.anything()));
+            push(ObjectKeywords { other_names: vec![names], ..none() });
+        }
+        for &names in &object.other_names {
+            push(ObjectKeywords { names: vec![names], ..none() });
         }
         for (names, atom) in some {
             let some = vec![SomeMember { names, atom, pointer: self.place(id) }];

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::atom::{Atom, AtomId, Choice, ChoiceKind, Refusal, Scalar, Types};
+use super::atom::{Atom, AtomId, Choice, ChoiceKind, Types};
 use super::read::{Atoms, Keyword};
 use super::{Problem, child_pointer};
 
@@ -49,18 +49,7 @@ impl Atoms<'_> {
             }
             "propertyNames" => {
                 let names = self.at(&keyword.pointer);
-                self.check_grounded(names)?;
-                if let Some(listed) = &self.get(names)?.scalars {
-                    let words = listed.iter().filter_map(|scalar| match scalar {
-                        Scalar::String(word) => Some(word.clone()),
-                        _ => None,
-                    });
-                    atom.object.mentioned = words.collect();
-                }
-                match self.strings_of(names)? {
-                    Ok(language) => atom.object.names.push(language),
-                    Err(refusal) => atom.refusals.push(Refusal { types: Types::OBJECT, ..refusal }),
-                }
+                atom.object.names.push(names);
             }
             _ => atom.object.unevaluated = Some(self.at(&keyword.pointer)),
         }

@@ -133,7 +133,7 @@ impl Builder<'_> {
         for &atom in atoms {
             let atom = self.atoms.get(atom)?;
             let object = &atom.object;
-            let asks = object.min > 0 || !object.required.is_empty() || !object.some.is_empty();
+            let asks = object.min > 0 || !object.required.is_empty() || object.asks_for_some();
             let evaluated = object.some_unevaluated.is_some();
             if asks || evaluated || !atom.types.has(Types::OBJECT) || atom.scalars.is_some() {
                 return Ok(false);

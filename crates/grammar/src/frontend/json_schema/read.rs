@@ -38,6 +38,8 @@ pub(super) struct Atoms<'a> {
     /// Whether some atom asks for an item or a member that nothing else evaluates.
     pub(super) asks_for_unevaluated: bool,
     unions: FxHashMap<Vec<AtomId>, AtomId>,
+    /// The languages of the names that satisfy atoms, as far as they were asked for.
+    pub(super) name_languages: FxHashMap<AtomId, ExprId>,
     /// The atoms of all values of some types.
     pub(super) of_types: FxHashMap<Types, AtomId>,
     /// The types of which atoms accept every value, as far as it was asked for.
@@ -164,6 +166,7 @@ impl<'a> Atoms<'a> {
             marks: FxHashMap::default(),
             asks_for_unevaluated: false,
             unions: FxHashMap::default(),
+            name_languages: FxHashMap::default(),
             of_types: FxHashMap::default(),
             free_types: FxHashMap::default(),
             ledger: Rc::clone(ledger),

@@ -38,6 +38,29 @@ impl Atoms<'_> {
         Ok(language)
     }
 
+    /// The language of the names that satisfy an atom.
+    pub(super) fn name_language(&mut self, id: AtomId) -> Result<ExprId, Problem> {
+        if let Some(&known) = self.name_languages.get(&id) {
+            return Ok(known);
+        }
+        self.check_grounded(id)?;
+        let language = self
+            .strings_of(id)?
+            .map_err(|refusal| Problem::new(&refusal.pointer, &refusal.keyword, refusal.problem))?;
+        self.name_languages.insert(id, language);
+        Ok(language)
+    }
+
+    /// The names that an atom lists, if it lists its values.
+    pub(super) fn listed_names(&mut self, id: AtomId) -> Result<Vec<String>, Problem> {
+        let atom = self.get(id)?;
+        let words = atom.scalars.iter().flatten().filter_map(|scalar| match scalar {
+            Scalar::String(word) => Some(word.clone()),
+            _ => None,
+        });
+        Ok(words.collect())
+    }
+
     /// The strings that satisfy an atom, which must be grounded, or what cannot be enforced on them.
     pub(super) fn strings_of(&mut self, id: AtomId) -> Result<Result<ExprId, Refusal>, Problem> {
         let mut known = FxHashMap::default();

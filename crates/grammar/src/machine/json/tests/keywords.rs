@@ -275,3 +275,21 @@ fn what_may_come_next_is_said_in_words() {
     assert_eq!(at("{\"name\": \"x\", \"sizes\": ["), ["a number"]);
     assert_eq!(at("{\"name\": \"x\", \"sizes\": [1"), ["more of the number", "`,` and another item", "`]`"]);
 }
+
+#[test]
+fn names_may_lead_back_to_the_schema_that_they_stand_in() {
+    let object = r#"{"a": {"b": 1}}"#;
+    check(vec![
+        (json!({"propertyNames": {"$ref": "#"}}), accept(), &[object, "1"], &["{"]),
+        (json!({"propertyNames": {"$ref": "#"}, "maxLength": 1}), accept(), &[object], &[r#"{"ab": 1}"#]),
+        (json!({"not": {"propertyNames": {"$ref": "#"}}}), accept(), &[r#"{"a": 1}"#], &["{}", "1"]),
+        (
+            json!({"propertyNames": {"anyOf": [{"const": "a"}, {"not": {"$ref": "#"}}]}}),
+            accept(),
+            &[r#"{"a": 1}"#, "{}"],
+            &[r#"{"b": 1}"#],
+        ),
+    ]);
+    let deep = (0..200).fold(json!({"pattern": "^a"}), |schema, _| json!({"propertyNames": schema}));
+    check(vec![(deep, accept(), &[r#"{"b": 1}"#], &["{"])]);
+}
