@@ -289,6 +289,7 @@ mod tests {
                 "tags": { "type": "array", "items": { "enum": ["red", "green"] } },
             },
             "required": ["size"],
+            "additionalProperties": true,
             "type": "object",
         }));
         let texts = texts(&grammar, 500);
