@@ -129,8 +129,7 @@ impl Interner {
         parent: StackId,
         frame: Frame,
         (own, closable): (u32, bool),
-        unique: Option<bool>,
-        plain: Option<StackId>,
+        (unique, plain): (Option<bool>, Option<StackId>),
     ) -> StackId {
         let id = self.stacks.len() as StackId;
         let &Stack { total, depth, tracking, contested, .. } = self.stack(parent);

@@ -148,25 +148,22 @@ impl Search<'_> {
             }
         }
         let mut known: Vec<char> = children.into_iter().map(|(c, _)| c).collect();
-        match dfa {
-            Some(dfa) => {
-                for &(low, high, next) in dfa.transitions(other) {
-                    if let Some((bytes, c)) = decode.finish_other(low, high, profile, &known) {
-                        self.consider(way.on(bytes, c, (trie(c).unwrap_or(OUTSIDE), next, NO_NAMES)));
-                    }
+        if let Some(dfa) = dfa {
+            for &(low, high, next) in dfa.transitions(other) {
+                if let Some((bytes, c)) = decode.finish_other(low, high, profile, &known) {
+                    self.consider(way.on(bytes, c, (trie(c).unwrap_or(OUTSIDE), next, NO_NAMES)));
                 }
             }
-            None => {
-                let declared = if at == OUTSIDE { &[][..] } else { &rule.names.node(at).children };
-                for &(c, child) in declared.iter().filter(|(c, _)| !known.contains(c)) {
-                    if let Some(bytes) = decode.finish(c, profile) {
-                        self.consider(way.on(bytes, c, (child, 0, NO_NAMES)));
-                    }
+        } else {
+            let declared = if at == OUTSIDE { &[][..] } else { &rule.names.node(at).children };
+            for &(c, child) in declared.iter().filter(|(c, _)| !known.contains(c)) {
+                if let Some(bytes) = decode.finish(c, profile) {
+                    self.consider(way.on(bytes, c, (child, 0, NO_NAMES)));
                 }
-                known.extend(declared.iter().map(|&(c, _)| c));
-                if let Some((bytes, c)) = decode.finish_other(0, char::MAX.into(), profile, &known) {
-                    self.consider(way.on(bytes, c, (OUTSIDE, 0, NO_NAMES)));
-                }
+            }
+            known.extend(declared.iter().map(|&(c, _)| c));
+            if let Some((bytes, c)) = decode.finish_other(0, char::MAX.into(), profile, &known) {
+                self.consider(way.on(bytes, c, (OUTSIDE, 0, NO_NAMES)));
             }
         }
     }

@@ -198,14 +198,14 @@ impl JsonMachine {
                 if array.repeats.is_some() && seen != PAIRED {
                     let own = self.after_unpaired((rule, seen), items, depth)?;
                     let plain = self.plain_stack(parent, frame, true);
-                    return Some(self.interner.add_stack(parent, frame, (own, false), Some(true), plain));
+                    return Some(self.interner.add_stack(parent, frame, (own, false), (Some(true), plain)));
                 }
                 let unique = array.unique.then_some(seen != NOTHING || !closable);
                 if array.required.is_some() && !closable {
                     let plan = self.plan((rule, seen), (items, counts), depth, None)?;
                     let own = self.between(plan.items, depth).saturating_add(plan.bytes);
                     let plain = self.plain_stack(parent, frame, true);
-                    let stack = self.interner.add_stack(parent, frame, (own, false), unique, plain);
+                    let stack = self.interner.add_stack(parent, frame, (own, false), (unique, plain));
                     self.items.set_critical(stack, plan.critical);
                     return Some(stack);
                 }
@@ -229,7 +229,7 @@ impl JsonMachine {
             }
         };
         let plain = self.plain_stack(parent, frame, unique.is_some());
-        Some(self.interner.add_stack(parent, frame, own, unique, plain))
+        Some(self.interner.add_stack(parent, frame, own, (unique, plain)))
     }
 
     /// Adds what follows a value that has just ended.

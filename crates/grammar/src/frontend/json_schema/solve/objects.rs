@@ -75,22 +75,18 @@ impl Solver<'_> {
 
     /// The lengths of the shortest undeclared names with a label.
     fn names(&self, object: &DraftObject, label: u32, count: u32) -> Option<Lengths> {
-        let names = match object.labels {
-            Some(labels) => {
-                let texts = &self.program.languages[labels as usize];
-                let dfa = texts.dfa();
-                if count == 1 {
-                    return Some(shortest_only(texts.nearest(dfa.start(), label)));
-                }
-                let mut counts = self.name_counts.borrow_mut();
-                let counts =
-                    counts.entry((labels, label)).or_insert_with(|| NameCounts::labelled(dfa, label));
-                counts.shortest(count.into())
+        let names = if let Some(labels) = object.labels {
+            let texts = &self.program.languages[labels as usize];
+            let dfa = texts.dfa();
+            if count == 1 {
+                return Some(shortest_only(texts.nearest(dfa.start(), label)));
             }
-            None => {
-                let declared = object.members.iter().map(|(name, ..)| name_len(name));
-                NameCounts::others(declared).shortest(count.into())
-            }
+            let mut counts = self.name_counts.borrow_mut();
+            let counts = counts.entry((labels, label)).or_insert_with(|| NameCounts::labelled(dfa, label));
+            counts.shortest(count.into())
+        } else {
+            let declared = object.members.iter().map(|(name, ..)| name_len(name));
+            NameCounts::others(declared).shortest(count.into())
         };
         if names.is_none() {
             self.uncounted.borrow_mut().get_or_insert_with(|| object.min_pointer.clone());

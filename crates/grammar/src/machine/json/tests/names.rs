@@ -166,7 +166,7 @@ fn completions_are_exact() {
         (map(2), "", r#"{"":null," ":null}"#),
         (map(2), r#"{"x"#, r#"":null,"":null}"#),
         (map(2), "{\"", r#"":null," ":null}"#),
-        (map(3), r#"{"":null,""#, r##"#":null,"!":null}"##),
+        (map(3), r#"{"":null,""#, r#"#":null,"!":null}"#),
         (map(1), r#"{"":null,"a":null,""#, r#"b":null}"#),
         (map(1), r#"{"a":null,"#, r#""":null}"#),
         (
