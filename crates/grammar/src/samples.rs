@@ -289,7 +289,6 @@ mod tests {
                 "tags": { "type": "array", "items": { "enum": ["red", "green"] } },
             },
             "required": ["size"],
-            "additionalProperties": true,
             "type": "object",
         }));
         let texts = texts(&grammar, 500);
@@ -302,10 +301,6 @@ mod tests {
         let values: Vec<_> = values.collect();
         let digits = |value: &serde_json::Value| value["size"].as_f64().unwrap().abs().to_string().len();
         assert_eq!(values.iter().map(digits).filter(|&digits| digits <= 4).collect::<BTreeSet<_>>().len(), 4);
-        let other = |value: &&serde_json::Value| {
-            value.as_object().unwrap().keys().any(|name| !["name", "size", "tags"].contains(&name.as_str()))
-        };
-        assert!(values.iter().filter(other).count() > 20);
         assert!(texts.iter().any(|text| !text.is_ascii()));
         assert!(texts.iter().filter(|text| text.is_ascii()).count() > 200);
     }
