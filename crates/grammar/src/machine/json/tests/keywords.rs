@@ -278,10 +278,10 @@ fn what_may_come_next_is_said_in_words() {
 
 #[test]
 fn names_may_lead_back_to_the_schema_that_they_stand_in() {
-    let object = r#"{"a": {"b": 1}}"#;
+    const OBJECT: &str = r#"{"a": {"b": 1}}"#;
     check(vec![
-        (json!({"propertyNames": {"$ref": "#"}}), accept(), &[object, "1"], &["{"]),
-        (json!({"propertyNames": {"$ref": "#"}, "maxLength": 1}), accept(), &[object], &[r#"{"ab": 1}"#]),
+        (json!({"propertyNames": {"$ref": "#"}}), accept(), &[OBJECT, "1"], &["{"]),
+        (json!({"propertyNames": {"$ref": "#"}, "maxLength": 1}), accept(), &[OBJECT], &[r#"{"ab": 1}"#]),
         (json!({"not": {"propertyNames": {"$ref": "#"}}}), accept(), &[r#"{"a": 1}"#], &["{}", "1"]),
         (
             json!({"propertyNames": {"anyOf": [{"const": "a"}, {"not": {"$ref": "#"}}]}}),
