@@ -1,0 +1,39 @@
+//! Processor time and memory of this process, from Linux's `/proc`.
+
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+/// Returns the processor time of this thread, or the clock's time where there is no `/proc`.
+pub(crate) fn spent() -> Duration {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let spent = statistics.split(' ').next().and_then(|spent| spent.parse().ok());
+    spent.map_or_else(|| START.elapsed(), Duration::from_nanos)
+}
+
+/// Returns the processor time of another process, to a hundredth of a second.
+pub(crate) fn spent_by(process: u32) -> Option<Duration> {
+    let statistics = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name in parentheses may hold blanks.
+    let fields: Vec<&str> = statistics.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
+    Some(Duration::from_millis(ticks * 10))
+}
+
+/// Forgets the peak so far and returns the memory in use, in MiB.
+pub(crate) fn reset_peak() -> f64 {
+    // Where the file cannot be written, the peak is that of the whole process.
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+    status_mib("VmRSS:")
+}
+
+/// Returns the highest memory in use since [`reset_peak`], in MiB.
+pub(crate) fn peak_mib() -> f64 {
+    status_mib("VmHWM:")
+}
+
+fn status_mib(field: &str) -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
+    line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<f64>().ok()).unwrap_or(0.0) / 1024.0
+}
