@@ -65,7 +65,9 @@ pub(crate) fn all() -> Vec<Case> {
     for (name, pattern) in patterns() {
         add(name, Source::Schema(json!({"type": "string", "pattern": pattern})));
     }
-    for (name, schema) in products().into_iter().chain(nests()).chain(objects()).chain(sizes()) {
+    for (name, schema) in
+        products().into_iter().chain(nests()).chain(objects()).chain(sizes()).chain(mixtures())
+    {
         add(name, Source::Schema(schema));
     }
     let choices = (0..20_000).map(|number| format!("choice number {number}")).collect();
@@ -106,6 +108,17 @@ fn gbnf() -> Named<String> {
         ("gbnf: S ::= S S S | x", "root ::= s\ns ::= s s s | s s | \"x\"".into()),
         ("gbnf: hidden left recursion", "root ::= n root \"a\" | \"b\"\nn ::= \"\" | n n".into()),
         ("gbnf: 16 MB of comment", format!("root ::= \"a\"\n{}", "# no\n".repeat(3_000_000))),
+        ("gbnf: literal of 24,000 \u{e9}", format!("root ::= \"{}\"", "\u{e9}".repeat(24_000))),
+        ("gbnf: 5,000 rules around each other", {
+            let around: String =
+                (0..5000).map(|at| format!("r{at} ::= \"a\"? r{} \"b\"?\n", at + 1)).collect();
+            format!("root ::= r0\n{around}r5000 ::= \"c\"\n")
+        }),
+        ("gbnf: 200 schemas side by side", {
+            let names: Vec<String> = (0..200).map(|at| format!("s{at}")).collect();
+            let rules = (0..200).map(|at| format!("s{at} ::= %json {{\"multipleOf\": {}}}\n", 2 * at + 1));
+            format!("root ::= {}\n{}", names.join(" | "), rules.collect::<String>())
+        }),
         ("gbnf: 1 MB literal", format!("root ::= \"{}\"", "a".repeat(1 << 20))),
     ]
 }
@@ -334,6 +347,110 @@ fn sizes() -> Named<Value> {
         (
             "schema: 120 arrays in a const",
             json!({"const": (0..120).fold(json!(0), |inner, _| json!([inner]))}),
+        ),
+    ]
+}
+
+/// Keywords that multiply what others ask for.
+fn mixtures() -> Named<Value> {
+    let list = |count: usize, make: &dyn Fn(usize) -> Value| (0..count).map(make).collect::<Vec<_>>();
+    let map = |count: usize, make: &dyn Fn(usize) -> (String, Value)| {
+        (0..count).map(make).collect::<serde_json::Map<_, _>>()
+    };
+    let primes = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47];
+    let decimals = ["0.1", "0.03", "0.007", "1.1", "0.0013", "1e-17"]
+        .map(|divisor| json!({"multipleOf": serde_json::from_str::<Value>(divisor).unwrap_or_default()}));
+    let reference = |at: usize| json!({"$ref": format!("#/$defs/d{}", at % 500)});
+    vec![
+        (
+            "schema: oneOf of multiples x15",
+            json!({"type": "integer", "oneOf": primes.map(|prime| json!({"multipleOf": prime}))}),
+        ),
+        (
+            "schema: not of multiples x15",
+            json!({"type": "integer", "allOf": primes.map(|prime| json!({"not": {"multipleOf": prime}}))}),
+        ),
+        ("schema: decimals together", json!({"type": "number", "allOf": decimals, "minimum": -1e200})),
+        (
+            "schema: anyOf of multiples and bounds x100",
+            json!({"type": "number", "allOf": list(100, &|at| json!({"anyOf": [
+                {"multipleOf": primes[at % 15]}, {"minimum": at, "maximum": 1e18}]}))}),
+        ),
+        (
+            "schema: if/then chain x300",
+            json!({"allOf": list(300, &|at| json!({
+                "if": {"properties": {format!("n{at}"): {"const": at}}, "required": [format!("n{at}")]},
+                "then": {"required": [format!("n{}", at + 1)]},
+                "else": {"properties": {format!("n{}", at + 1): {"type": "null"}}}}))}),
+        ),
+        (
+            "schema: dependentSchemas x300",
+            json!({"dependentSchemas": map(300, &|at| (format!("n{at}"), json!({"anyOf": [
+                {"required": [format!("n{}", at * 7 % 300)]}, {"maxProperties": 3}]})))}),
+        ),
+        (
+            "schema: patternProperties, propertyNames and names",
+            json!({
+                "patternProperties": map(26, &|at| {
+                    let letter = char::from(b'a' + at as u8);
+                    (format!("{letter}.{{{at}}}$"), json!({"minLength": at}))
+                }),
+                "propertyNames": {"pattern": "^(?=.{2,40}$)(.*[aeiou]){3}"},
+                "properties": map(300, &|at| (format!("a{at}e"), json!({"type": "integer"}))),
+                "unevaluatedProperties": false}),
+        ),
+        ("schema: propertyNames of itself", json!({"propertyNames": {"$ref": "#"}})),
+        (
+            "schema: unevaluatedProperties over anyOf x60",
+            json!({"anyOf": list(60, &|at| json!({"properties": {format!("p{at}"): {}}, "required": [format!("p{at}")]})),
+                "unevaluatedProperties": false}),
+        ),
+        (
+            "schema: unevaluatedItems over contains x8",
+            json!({"anyOf": list(8, &|at| json!({"contains": {"const": at}})), "unevaluatedItems": {"type": "null"}}),
+        ),
+        (
+            "schema: contains, uniqueItems, minItems",
+            json!({"type": "array", "uniqueItems": true, "minItems": 50, "items": {"enum": list(60, &|at| json!(at))},
+                "allOf": [{"contains": {"minimum": 30}, "minContains": 20}]}),
+        ),
+        (
+            "schema: not enum of 2,000 objects",
+            json!({"not": {"enum": list(2000, &|at| json!({"id": at, "list": [at, {"a": "x"}]}))}}),
+        ),
+        (
+            "schema: required name of 500 KB",
+            json!({"properties": {"a".repeat(500_000): {"const": "b".repeat(400_000)}}, "required": ["a".repeat(500_000)]}),
+        ),
+        (
+            "schema: format beside pattern and length",
+            json!({"type": "string", "format": "email", "pattern": "^[a-z]{1,60}@.{3,90}\\.(com|org)$",
+                "maxLength": 120, "not": {"format": "idn-email", "pattern": "a.{12}b"}}),
+        ),
+        (
+            "schema: allOf of refs in cycles",
+            json!({"$ref": "#/$defs/d0", "$defs": map(500, &|at| {
+                let all = list(4, &|by| reference(at * by + 1));
+                (format!("d{at}"), json!({"items": reference(at + 1), "properties": {"x": {"allOf": all}}}))
+            })}),
+        ),
+        (
+            "schema: 20,000 definitions in a chain",
+            json!({"$ref": "#/$defs/d0", "$defs": map(20_000, &|at| (format!("d{at}"),
+                if at + 1 < 20_000 { json!({"$ref": format!("#/$defs/d{}", at + 1)}) } else { json!({"minimum": 0}) }))}),
+        ),
+        (
+            "schema: $dynamicRef x60",
+            json!({"$id": "https://example.com/root", "$dynamicAnchor": "node", "$ref": "s0", "$defs": map(60, &|at| {
+                let next = format!("s{}", (at + 1) % 60);
+                (format!("d{at}"), json!({"$id": format!("s{at}"), "$dynamicAnchor": "node",
+                    "properties": {format!("a{at}"): {"$dynamicRef": "#node"}}, "anyOf": [{"$ref": next}, {"items": {"$dynamicRef": "#node"}}]}))
+            })}),
+        ),
+        (
+            "schema: additionalProperties 100 deep",
+            (0..100).fold(json!({"type": "integer"}), |inner, at| json!({
+                "additionalProperties": inner, "properties": {format!("p{at}"): {"enum": [at]}}, "minProperties": 2})),
         ),
     ]
 }
