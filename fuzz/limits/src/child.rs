@@ -83,7 +83,7 @@ fn warm_up(vocabulary: &Arc<Vocabulary>) -> Result<()> {
     Ok(())
 }
 
-/// Walks random tokens, closes the output within the promised number of tokens, and explains places on the way.
+/// Walks random tokens, then closes the output within the promised number of tokens.
 fn walk(stages: &mut Stages, grammar: &Grammar, vocabulary: Arc<Vocabulary>, mut seed: u64) -> Result<()> {
     let constraint = stages.take("constraint", STEP, || Constraint::new(grammar, Arc::clone(&vocabulary)));
     // A token terminal may name a token that this vocabulary lacks.
@@ -161,7 +161,7 @@ fn say(line: &str) {
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-/// What a child compiles.
+/// The input, read.
 enum Source<'b> {
     Schema(Result<Value, JsonError>, SchemaOptions),
     Remotes(Result<Value, JsonError>),

@@ -17,7 +17,7 @@ use crate::inputs::{self, Input, Kind};
 /// Processor time after which a stage of a child is taken for one that hangs.
 const HANGS: Duration = Duration::from_secs(2);
 
-/// What to run.
+/// The inputs to run, and how.
 pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) inputs: usize,
@@ -30,7 +30,7 @@ pub(crate) struct Plan {
     pub(crate) threads: usize,
 }
 
-/// What became of an input.
+/// The end of an input.
 enum Outcome {
     Compiled,
     Refused,

@@ -18,7 +18,7 @@ pub(super) fn json(rng: &mut Rng) -> (&'static str, String) {
     ("definition", text_of(&definition(rng)))
 }
 
-/// A definition in YAML, of which JSON is a part.
+/// A definition in YAML; JSON is YAML too.
 pub(super) fn yaml(rng: &mut Rng) -> (&'static str, String) {
     match rng.u32(..5) {
         0 => ("mutated definition", mutate(rng, YAML.to_owned())),

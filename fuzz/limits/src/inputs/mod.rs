@@ -1,4 +1,4 @@
-//! Hostile inputs of every kind. An input depends on nothing but its kind, a seed and a number.
+//! Hostile inputs of every kind. Equal kinds, seeds and numbers give equal inputs.
 
 mod fields;
 mod mixed;
@@ -17,9 +17,9 @@ pub(crate) enum Kind {
     Schema,
     /// A JSON Schema with [`SchemaOptions::accept`](formwork_grammar::SchemaOptions::accept).
     SchemaAccept,
-    /// A JSON Schema of which one spelling is written, in any order and any layout.
+    /// A JSON Schema that allows one spelling of each value, in any order and any layout.
     SchemaAny,
-    /// A JSON Schema of which every spelling is written, in declared order and indented.
+    /// A JSON Schema that allows every spelling, in declared order and indented.
     SchemaPretty,
     /// A JSON Schema with other documents: `{"schema": …, "remotes": {"URI": …}}`.
     Remotes,
@@ -76,7 +76,7 @@ impl Kind {
     }
 }
 
-/// What a child reads.
+/// An input of a child.
 pub(crate) struct Input {
     /// The generator that made the input.
     pub(crate) generator: &'static str,
@@ -125,7 +125,7 @@ fn schema(rng: &mut Rng) -> (&'static str, Value) {
     if text_of(&schema).len() > MAX_BYTES { ("mixed", mixed::schema(rng)) } else { (generator, schema) }
 }
 
-/// Spreads definitions over other documents, some of which refer to each other.
+/// Spreads definitions over other documents that refer to each other.
 fn remotes(rng: &mut Rng) -> (&'static str, Value) {
     let count = size(rng, 60);
     let uri = |at: usize| format!("https://example.com/{at}/schema.json");

@@ -51,7 +51,7 @@ fn map(rng: &mut Rng, count: usize, mut make: impl FnMut(&mut Rng, usize) -> (St
     Value::Object((0..count).map(|at| make(rng, at)).collect::<Map<_, _>>())
 }
 
-/// What the branches of choices are about.
+/// The subject of the branches of choices.
 #[derive(Clone, Copy)]
 enum Family {
     Numbers,
