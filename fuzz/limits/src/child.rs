@@ -51,20 +51,19 @@ fn run_one(kind: Kind, bytes: &[u8]) -> Result<()> {
     let vocabulary = Arc::new(made_up()?);
     warm_up(&vocabulary)?;
     let source = Source::new(kind, bytes);
-    let mut stages = Stages;
-    let compiled = stages.take("compile", WHOLE, || source.compile());
+    let compiled = take("compile", WHOLE, || source.compile());
     match compiled {
         Err(error) => {
             let error: String = error.chars().take(300).collect();
             say(&format!("refused {}", error.replace('\n', " ")));
         }
         Ok((grammar, definition)) => {
-            walk(&mut stages, &grammar, vocabulary, seed_of(bytes))?;
-            rewrite(&mut stages, &grammar);
+            walk(&grammar, &vocabulary, seed_of(bytes))?;
+            rewrite(&grammar);
             if let Some(definition) = definition {
-                stages.take("template", WHOLE, || definition.template());
-                stages.take("schema", WHOLE, || definition.schema());
-                stages.take("validate", WHOLE, || definition.validate("{\"a\": [1, {\"b\": null}]}"));
+                take("template", WHOLE, || definition.template());
+                take("schema", WHOLE, || definition.schema());
+                take("validate", WHOLE, || definition.validate("{\"a\": [1, {\"b\": null}]}"));
             }
             say("ok");
         }
@@ -84,17 +83,17 @@ fn warm_up(vocabulary: &Arc<Vocabulary>) -> Result<()> {
 }
 
 /// Walks random tokens, then closes the output within the promised number of tokens.
-fn walk(stages: &mut Stages, grammar: &Grammar, vocabulary: Arc<Vocabulary>, mut seed: u64) -> Result<()> {
-    let constraint = stages.take("constraint", STEP, || Constraint::new(grammar, Arc::clone(&vocabulary)));
+fn walk(grammar: &Grammar, vocabulary: &Arc<Vocabulary>, mut seed: u64) -> Result<()> {
+    let constraint = take("constraint", STEP, || Constraint::new(grammar, Arc::clone(vocabulary)));
     // A token terminal may name a token that this vocabulary lacks.
     let Ok(constraint) = constraint else { return Ok(()) };
-    let mut matcher = stages.take("matcher", STEP, || constraint.matcher());
+    let mut matcher = take("matcher", STEP, || constraint.matcher());
     let end = spent() + ENOUGH;
     for at in 0..WALK {
         if spent() > end {
             break;
         }
-        let mask = stages.take(&format!("mask {at}"), STEP, || matcher.mask());
+        let mask = take(&format!("mask {at}"), STEP, || matcher.mask());
         let tokens: Vec<TokenId> = mask.iter().filter(|&token| !vocabulary.is_end(token)).collect();
         if tokens.is_empty() {
             anyhow::ensure!(matcher.accepting(), "the walk is stuck after {at} tokens");
@@ -102,56 +101,51 @@ fn walk(stages: &mut Stages, grammar: &Grammar, vocabulary: Arc<Vocabulary>, mut
         }
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let token = tokens[(seed >> 33) as usize % tokens.len()];
-        stages.take(&format!("commit {at}"), STEP, || matcher.commit(token))?;
+        take(&format!("commit {at}"), STEP, || matcher.commit(token))?;
         if at % 8 == 4 {
-            stages.take(&format!("explain {at}"), STEP, || matcher.explain());
-            stages.take(&format!("forced bytes {at}"), STEP, || matcher.forced_bytes());
+            take(&format!("explain {at}"), STEP, || matcher.explain());
+            take(&format!("forced bytes {at}"), STEP, || matcher.forced_bytes());
         }
     }
-    let left = stages.take("closing tokens", STEP, || matcher.closing_tokens());
+    let left = take("closing tokens", STEP, || matcher.closing_tokens());
     let left = left.context("no tokens of bytes close the output")?;
     for at in (0..left).take(CLOSING) {
         if matcher.complete() || spent() > end {
             break;
         }
-        let mask =
-            stages.take(&format!("mask within {}", left - at), STEP, || matcher.mask_within(left - at));
+        let mask = take(&format!("mask within {}", left - at), STEP, || matcher.mask_within(left - at));
         let Some(token) = mask.iter().find(|&token| !vocabulary.is_end(token)) else {
             anyhow::ensure!(matcher.accepting(), "no token closes within {}", left - at);
             break;
         };
-        stages.take(&format!("commit to close {at}"), STEP, || matcher.commit(token))?;
+        take(&format!("commit to close {at}"), STEP, || matcher.commit(token))?;
     }
     Ok(())
 }
 
 /// Writes the grammar in other notations, and outputs of it.
-fn rewrite(stages: &mut Stages, grammar: &Grammar) {
-    stages.take("shortest", WHOLE, || grammar.shortest());
-    let mut samples = stages.take("samples", WHOLE, || grammar.samples(1));
+fn rewrite(grammar: &Grammar) {
+    take("shortest", WHOLE, || grammar.shortest());
+    let mut samples = take("samples", WHOLE, || grammar.samples(1));
     for at in 0..2 {
-        stages.take(&format!("sample {at}"), WHOLE, || samples.next());
+        take(&format!("sample {at}"), WHOLE, || samples.next());
     }
-    let _ = stages.take("gbnf", WHOLE, || grammar.to_gbnf());
+    let _ = take("gbnf", WHOLE, || grammar.to_gbnf());
 }
 
-/// Reports stages: their names when they start, and what exceeds a limit.
-struct Stages;
-
-impl Stages {
-    fn take<T>(&mut self, stage: &str, bound: Bound, work: impl FnOnce() -> T) -> T {
-        say(&format!("stage {stage}"));
-        let (before, start) = (reset_peak(), spent());
-        let result = work();
-        let time = spent().saturating_sub(start);
-        let mib = (peak_mib() - before).max(0.0);
-        let over = time > bound.time || mib > bound.mib;
-        if over || bound.time == WHOLE.time {
-            let word = if over { "over" } else { "took" };
-            say(&format!("{word} {stage}: {} ms, {mib:.0} MiB", time.as_millis()));
-        }
-        result
+/// Runs a stage: reports its name when it starts, and its figures if they exceed the limit.
+fn take<T>(stage: &str, bound: Bound, work: impl FnOnce() -> T) -> T {
+    say(&format!("stage {stage}"));
+    let (before, start) = (reset_peak(), spent());
+    let result = work();
+    let time = spent().saturating_sub(start);
+    let mib = (peak_mib() - before).max(0.0);
+    let over = time > bound.time || mib > bound.mib;
+    if over || bound.time == WHOLE.time {
+        let word = if over { "over" } else { "took" };
+        say(&format!("{word} {stage}: {} ms, {mib:.0} MiB", time.as_millis()));
     }
+    result
 }
 
 /// Writes a line that the parent reads at once.

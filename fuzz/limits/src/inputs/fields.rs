@@ -1,5 +1,7 @@
 //! Definitions of fields in JSON, YAML and TOML.
 
+use std::fmt::Write;
+
 use fastrand::Rng;
 use serde_json::{Map, Value, json};
 
@@ -78,9 +80,9 @@ fn aliases(rng: &mut Rng) -> String {
     let mut text = String::from("name: x\na0: &a0 { name: n, type: int }\n");
     for level in 1..=levels {
         let items = vec![format!("*a{}", level - 1); each].join(", ");
-        text.push_str(&format!("a{level}: &a{level} [{items}]\n"));
+        let _ = writeln!(text, "a{level}: &a{level} [{items}]");
     }
-    text.push_str(&format!("fields: *a{levels}\n"));
+    let _ = writeln!(text, "fields: *a{levels}");
     text
 }
 

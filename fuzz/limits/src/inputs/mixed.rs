@@ -164,7 +164,6 @@ impl Maker {
         Value::Object(members.collect())
     }
 
-    #[expect(clippy::too_many_lines, reason = "a table of keywords")]
     fn keyword(&mut self, rng: &mut Rng, depth: usize, object: &mut Map<String, Value>) {
         let mut add = |name: &str, value: Value| drop(object.insert(name.to_owned(), value));
         match rng.u32(..46) {
@@ -175,7 +174,7 @@ impl Maker {
                 Value::Object(members.collect())
             }),
             4 | 5 => {
-                add("additionalProperties", if rng.bool() { json!(false) } else { self.schema(rng, depth) })
+                add("additionalProperties", if rng.bool() { json!(false) } else { self.schema(rng, depth) });
             }
             6 => add("propertyNames", self.schema(rng, depth)),
             7 | 8 => add("required", (0..size(rng, 6)).map(|_| json!(pick(rng, NAMES))).collect()),
@@ -190,7 +189,7 @@ impl Maker {
             }),
             12 => add("dependentSchemas", self.members(rng, depth, 4)),
             13 => {
-                add("unevaluatedProperties", if rng.bool() { json!(false) } else { self.schema(rng, depth) })
+                add("unevaluatedProperties", if rng.bool() { json!(false) } else { self.schema(rng, depth) });
             }
             14 | 15 => add("items", self.schema(rng, depth)),
             16 => add("prefixItems", self.list(rng, depth, 5)),

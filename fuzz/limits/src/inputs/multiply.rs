@@ -70,7 +70,10 @@ enum Family {
 }
 
 fn family(rng: &mut Rng) -> Family {
-    use Family::*;
+    use Family::{
+        Constants, Contains, Formats, Items, Lengths, Members, Mixed, Numbers, PatternNames, Patterns,
+        Required, SameMember, Unevaluated,
+    };
     pick(
         rng,
         &[
@@ -274,7 +277,7 @@ fn names(rng: &mut Rng) -> Value {
         1 => schema["maxProperties"] = count(rng),
         2 => {
             schema["required"] =
-                list(rng, declared / 2 + 1, |rng, at| json!(format!("{}{at}", pick(rng, NAMES))))
+                list(rng, declared / 2 + 1, |rng, at| json!(format!("{}{at}", pick(rng, NAMES))));
         }
         _ => {}
     }
@@ -410,7 +413,7 @@ fn patterns(rng: &mut Rng) -> Value {
             5 => format!("(?<={letter}.{{{}}})b(?<!cd)", many.min(12)),
             6 => format!("^(?=(\\w{{1,{many}}}-?)+$)"),
             7 => format!("\\p{{L}}{{1,{many}}}\\P{{Lu}}?$"),
-            8 => (0..many.min(60)).map(|at| format!("(?=.*{at})")).collect(),
+            8 => (0..many.min(60)).map(|at| format!("(?=.*{at})")).collect::<Vec<_>>().concat(),
             _ => pattern(rng),
         };
         json!({"pattern": pattern})
@@ -486,7 +489,7 @@ fn dynamic(rng: &mut Rng) -> Value {
     json!({"$id": "https://example.com/root", "$dynamicAnchor": "node", "$ref": "https://example.com/s0", "$defs": defs})
 }
 
-fn wrap(rng: &mut Rng, how: u32, inner: Value, other: Value) -> Value {
+fn wrap(rng: &mut Rng, how: u32, inner: &Value, other: &Value) -> Value {
     match how {
         0 => json!({"allOf": [inner, other]}),
         1 => json!({"anyOf": [inner, other]}),
@@ -514,7 +517,7 @@ fn nesting(rng: &mut Rng) -> Value {
     (0..depth).fold(small_or_type(rng), |inner, _| {
         let how = if how < 16 { how } else { rng.u32(..16) };
         let other = if rng.u32(..3) == 0 { small_or_type(rng) } else { json!({"type": "null"}) };
-        wrap(rng, how, inner, other)
+        wrap(rng, how, &inner, &other)
     })
 }
 
@@ -524,7 +527,7 @@ fn doubling(rng: &mut Rng) -> Value {
     (0..depth).fold(small_or_type(rng), |inner, _| {
         let how = if how < 16 { how } else { rng.u32(..16) };
         let other = if rng.bool() { inner.clone() } else { json!({"not": inner}) };
-        wrap(rng, how, inner, other)
+        wrap(rng, how, &inner, &other)
     })
 }
 
