@@ -178,9 +178,9 @@ def fault_of(response):
     message = problem.get("message") if isinstance(problem, dict) else None
     if not isinstance(message, str):
         return f"an error without a message: {response.body[:200]!r}"
-    if not re.search(r"#/|#:|`max_tokens`|line \d|at byte|limit of", message):
+    if not re.search(r"#/|#:|line \d|at byte|limit of|budget of \d|context length is \d", message):
         return f"an error that names no place: {message[:300]}"
-    if "more than" in message and not re.search(r"\d", message):
+    if "the limit" in message and not re.search(r"\d", message):
         return f"an error that names no limit: {message[:300]}"
     return None
 
@@ -220,9 +220,10 @@ async def run(server, options):
         "sent": attack.sent,
         "answers": attack.answers,
         "slowest_s": attack.slowest,
-        "failures": attack.failures,
+        "failed": len(attack.failures),
+        "failures": attack.failures[:40],
     }
-    broken = list(attack.failures)
+    broken = attack.failures[:40]
     if not server.is_alive() or after != 200:
         broken.append(f"the server does not answer: {after}")
     if before is not None and peak[0] > before + MEMORY_MB:
