@@ -8,6 +8,9 @@
 //! The text with the fewest bytes need not have the fewest tokens: a long word may be one token where a short one is
 //! three. So the bound of the start, which is what a request must allow at least, is looked for in more texts ([`search`]),
 //! once for all generations of the caches: where items of an array must differ, it can take a second and fill one.
+//!
+//! Completions run into each other, so what is known of one holds for the rest of all that lead to it ([`Bound`]). Where
+//! following a completion would cost too much ([`CLOSING_COST`]), the bound is that of spelling it byte by byte.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -25,17 +28,27 @@ use crate::tokens::{TokenEdges, is_lead, spelt};
 mod tests;
 
 /// The way from the start, once it has been looked for; `None` where there is none.
-pub(crate) type StartWay = OnceLock<Option<Vec<TokenId>>>;
+pub(crate) type StartWay = OnceLock<Option<Arc<[TokenId]>>>;
 
 /// The bounds that are known.
 pub(crate) struct Budget {
     start_way: Arc<StartWay>,
-    /// Tokens in all, end-of-sequence not counted.
-    bounds: FxHashMap<Config, u32>,
-    /// Of the way from the start, the rest for each config on it.
-    start: FxHashMap<Config, Arc<[TokenId]>>,
+    bounds: FxHashMap<Config, Bound>,
+    /// How much of the way from the start lies before each config on it.
+    start: FxHashMap<Config, u32>,
     /// Whether these are known.
     started: bool,
+}
+
+/// How a config's shortest completion is spelt in the fewest tokens.
+#[derive(Clone, Copy, Debug)]
+struct Bound {
+    /// Tokens in all, end-of-sequence not counted.
+    tokens: u32,
+    /// The first of them, if there is one.
+    first: Option<TokenId>,
+    /// What it costs to follow the completion: the sum of [`Automaton::cost`] along it.
+    cost: u32,
 }
 
 /// How a matcher could close, as tokens.
@@ -43,11 +56,37 @@ pub(crate) struct Budget {
 pub(crate) struct Way {
     /// How many tokens the matcher had when it could.
     pub(crate) position: usize,
-    pub(crate) tokens: Arc<[TokenId]>,
+    tokens: Arc<[TokenId]>,
+    /// How many of these lie before the position.
+    from: usize,
+}
+
+impl Way {
+    pub(crate) fn tokens(&self) -> &[TokenId] {
+        &self.tokens[self.from..]
+    }
+
+    /// The same way one token later.
+    pub(crate) fn after_first(self) -> Self {
+        Self { position: self.position + 1, from: self.from + 1, ..self }
+    }
 }
 
 /// The bound where no sequence of tokens spells the completion.
 const NEVER: u32 = u32::MAX;
+
+/// The most that following a completion may cost.
+pub(crate) const CLOSING_COST: usize = 1 << 16;
+
+impl Bound {
+    /// That of a completion that is not followed.
+    const COSTLY: Self = Self { tokens: NEVER, first: None, cost: u32::MAX };
+    const END: Self = Self { tokens: 0, first: None, cost: 0 };
+
+    const fn is_costly(self) -> bool {
+        self.cost == u32::MAX
+    }
+}
 
 impl Budget {
     pub(crate) fn new(start_way: Arc<StartWay>) -> Self {
@@ -62,16 +101,24 @@ impl Budget {
         config: Config,
     ) -> Option<u32> {
         self.begin(automaton, vocabulary);
-        let known = self.bounds.get(&config).copied();
-        let bound = known.unwrap_or_else(|| {
-            let bytes = automaton.closing(config);
-            let spelt =
-                spell(&bytes, automaton.edges(), vocabulary).map_or(NEVER, |tokens| tokens.len() as u32);
-            let bound = self.start.get(&config).map_or(spelt, |way| spelt.min(way.len() as u32));
-            self.bounds.insert(config, bound);
-            bound
-        });
-        (bound != NEVER).then_some(bound)
+        let own = self.own_tokens(automaton, vocabulary, config);
+        let tokens = self.rest_of_start(config).map_or(own, |rest| own.min(rest.len() as u32));
+        (tokens != NEVER).then_some(tokens)
+    }
+
+    /// The tokens of a config's own completion.
+    fn own_tokens(&mut self, automaton: &mut Automaton, vocabulary: &Vocabulary, config: Config) -> u32 {
+        match self.bound(automaton, vocabulary, config, CLOSING_COST) {
+            Some(bound) => bound.tokens,
+            None if vocabulary.spells_utf8() => automaton.closing_len(config),
+            None => NEVER,
+        }
+    }
+
+    /// What is left at a config of the way from the start.
+    fn rest_of_start(&self, config: Config) -> Option<&[TokenId]> {
+        let from = *self.start.get(&config)?;
+        self.start_way.get()?.as_deref().map(|tokens| &tokens[from as usize..])
     }
 
     /// Finds the way from the start, whichever config is asked for first.
@@ -79,22 +126,24 @@ impl Budget {
         if std::mem::replace(&mut self.started, true) {
             return;
         }
+        let start_way = Arc::clone(&self.start_way);
         let mut at = automaton.start();
-        let way = self.start_way.get_or_init(|| search(automaton, vocabulary, at));
+        let way = start_way.get_or_init(|| self.search(automaton, vocabulary, at).map(Into::into));
         let Some(tokens) = way else { return };
         for (index, &token) in tokens.iter().enumerate() {
-            self.start.insert(at, tokens[index..].into());
+            self.start.insert(at, index as u32);
             at = automaton.after(at, token, vocabulary);
         }
     }
 
-    /// Whether `config` can be closed within `limit` tokens.
+    /// Whether `config` can be closed within `limit` tokens, as far as `purse` allows to find out.
     pub(crate) fn closes_within(
         &mut self,
         automaton: &mut Automaton,
         vocabulary: &Vocabulary,
         config: Config,
         limit: usize,
+        purse: &mut usize,
     ) -> bool {
         // Byte by byte is a way, too, and it needs no search.
         let bytes = automaton.closing_len(config) as usize;
@@ -105,28 +154,220 @@ impl Budget {
         if bytes.div_ceil(vocabulary.trie().max_depth().max(2)) > limit {
             return false;
         }
-        self.closing_tokens(automaton, vocabulary, config).is_some_and(|tokens| tokens as usize <= limit)
+        self.begin(automaton, vocabulary);
+        if self.rest_of_start(config).is_some_and(|rest| rest.len() <= limit) {
+            return true;
+        }
+        match self.bound(automaton, vocabulary, config, *purse) {
+            Some(bound) => {
+                *purse -= bound.cost as usize;
+                bound.tokens as usize <= limit
+            }
+            None => {
+                *purse = 0;
+                false
+            }
+        }
     }
 
-    /// A way to close from `config` in as many tokens as its bound says.
+    /// The first token of a way to close from `config` in as many tokens as its bound says.
+    pub(crate) fn first(
+        &mut self,
+        automaton: &mut Automaton,
+        vocabulary: &Vocabulary,
+        config: Config,
+    ) -> Option<TokenId> {
+        let own = self.own_tokens(automaton, vocabulary, config);
+        if let Some(rest) = self.rest_of_start(config).filter(|rest| rest.len() as u32 <= own) {
+            return rest.first().copied();
+        }
+        if let Some(bound) = self.bound(automaton, vocabulary, config, CLOSING_COST) {
+            return bound.first;
+        }
+        let byte = automaton.closing_byte(config);
+        if !is_lead(byte) {
+            return vocabulary.trie().prefixes(&[byte]).next().map(|(_, token)| token);
+        }
+        let after = automaton.step(config, byte);
+        terminal([byte, automaton.closing_byte(after)], automaton.edges())
+    }
+
+    /// A way to close from `config` in as many tokens as its bound says; `None` where the completion costs too much to follow.
+    ///
+    /// Spelling that byte by byte needs no memory of the way: each byte makes the bound smaller.
     pub(crate) fn way(
         &mut self,
         automaton: &mut Automaton,
         vocabulary: &Vocabulary,
         config: Config,
-    ) -> Option<Arc<[TokenId]>> {
-        let bound = self.closing_tokens(automaton, vocabulary, config)? as usize;
-        if let Some(way) = self.start.get(&config).filter(|way| way.len() == bound) {
-            return Some(Arc::clone(way));
+        position: usize,
+    ) -> Option<Way> {
+        let own = self.own_tokens(automaton, vocabulary, config);
+        if let Some(&from) = self.start.get(&config)
+            && let Some(Some(tokens)) = self.start_way.get()
+            && tokens.len() as u32 - from <= own
+        {
+            return Some(Way { position, tokens: Arc::clone(tokens), from: from as usize });
         }
-        let bytes = automaton.closing(config);
-        spell(&bytes, automaton.edges(), vocabulary).map(Into::into)
+        let tokens = self.spelling(automaton, vocabulary, config)?;
+        Some(Way { position, tokens: tokens.into(), from: 0 })
+    }
+
+    /// The tokens of a config's own completion, if it is followed.
+    fn spelling(
+        &mut self,
+        automaton: &mut Automaton,
+        vocabulary: &Vocabulary,
+        config: Config,
+    ) -> Option<Vec<TokenId>> {
+        let mut tokens = Vec::new();
+        let mut at = config;
+        while let Some(first) = self.bound(automaton, vocabulary, at, CLOSING_COST)?.first {
+            tokens.push(first);
+            at = self.after_first(automaton, vocabulary, at, first);
+        }
+        Some(tokens)
+    }
+
+    /// The config on a completion after its first token.
+    pub(crate) fn after_first(
+        &self,
+        automaton: &mut Automaton,
+        vocabulary: &Vocabulary,
+        config: Config,
+        first: TokenId,
+    ) -> Config {
+        let byte = automaton.closing_byte(config);
+        if !is_lead(byte) {
+            return automaton.run(config, vocabulary.bytes(first));
+        }
+        let after = automaton.step(config, byte);
+        let rest = automaton.closing_byte(after);
+        automaton.step(after, rest)
+    }
+
+    /// How a config's completion is spelt; `None` if following it costs more than `most`.
+    fn bound(
+        &mut self,
+        automaton: &mut Automaton,
+        vocabulary: &Vocabulary,
+        config: Config,
+        most: usize,
+    ) -> Option<Bound> {
+        let most = most.min(CLOSING_COST);
+        if automaton.accepting(config) {
+            return Some(Bound::END);
+        }
+        let known = self.bounds.get(&config).copied();
+        let bound = known.or_else(|| self.follow(automaton, vocabulary, config, most))?;
+        (bound.cost as usize <= most).then_some(bound)
+    }
+
+    /// Follows a completion to its end, or to where it is known.
+    fn follow(
+        &mut self,
+        automaton: &mut Automaton,
+        vocabulary: &Vocabulary,
+        config: Config,
+        most: usize,
+    ) -> Option<Bound> {
+        let mut bytes: Vec<u8> = Vec::new();
+        // By byte, the config before it with its cost; none within the spelling of a token terminal.
+        let mut configs: Vec<Option<(Config, u32)>> = Vec::new();
+        let mut cost = 0;
+        let mut at = config;
+        let known = loop {
+            if automaton.accepting(at) {
+                break Bound::END;
+            }
+            if let Some(&known) = self.bounds.get(&at) {
+                break known;
+            }
+            let own = automaton.cost(at);
+            cost += own;
+            if cost > most {
+                if most == CLOSING_COST {
+                    self.bounds.insert(config, Bound::COSTLY);
+                }
+                return None;
+            }
+            configs.push(Some((at, own as u32)));
+            let [byte, next] = closing_step(automaton, at);
+            bytes.push(byte as u8);
+            at = Config(next);
+            if is_lead(byte as u8) {
+                let [rest, next] = closing_step(automaton, at);
+                configs.push(None);
+                bytes.push(rest as u8);
+                at = Config(next);
+            }
+        };
+        if known.is_costly() || known.cost as usize + cost > CLOSING_COST {
+            let costly = configs.iter().flatten().filter(|_| known.is_costly());
+            self.bounds.extend(costly.map(|&(config, _)| (config, Bound::COSTLY)));
+            self.bounds.insert(config, Bound::COSTLY);
+            return None;
+        }
+        // What lies beyond is known, but a token may reach into it.
+        let new = bytes.len();
+        let mut counts = vec![NEVER; new];
+        counts.push(known.tokens);
+        while !automaton.accepting(at) && bytes.len() - new < vocabulary.trie().max_depth() {
+            let [byte, next] = closing_step(automaton, at);
+            if is_lead(byte as u8) {
+                break;
+            }
+            bytes.push(byte as u8);
+            at = Config(next);
+            let ends = automaton.accepting(at);
+            counts.push(if ends { 0 } else { self.bounds.get(&at).map_or(NEVER, |bound| bound.tokens) });
+        }
+        let mut cost = known.cost;
+        // Where the text from a byte on ends: at a token terminal, if not at the end.
+        let mut text_end = bytes.len();
+        for index in (0..new).rev() {
+            let Some((config, own)) = configs[index] else { continue };
+            let mut first = None;
+            if is_lead(bytes[index]) {
+                text_end = index;
+                first = terminal([bytes[index], bytes[index + 1]], automaton.edges());
+                if first.is_some() && counts[index + 2] != NEVER {
+                    counts[index] = counts[index + 2] + 1;
+                }
+            } else {
+                for (len, token) in vocabulary.trie().prefixes(&bytes[index..text_end]) {
+                    let rest = counts[index + len];
+                    if rest != NEVER && rest + 1 < counts[index] {
+                        counts[index] = rest + 1;
+                        first = Some(token);
+                    }
+                }
+            }
+            cost += own;
+            let first = first.filter(|_| counts[index] != NEVER);
+            self.bounds.insert(config, Bound { tokens: counts[index], first, cost });
+        }
+        self.bounds.get(&config).copied()
     }
 
     pub(crate) fn byte_len(&self) -> usize {
-        let way = self.start.values().map(|way| size_of_val(&**way) + size_of::<(Config, Arc<[TokenId]>)>());
-        self.bounds.len() * size_of::<(Config, u32)>() + way.sum::<usize>()
+        let way = self.start_way.get().and_then(Option::as_deref).map_or(0, size_of_val);
+        let (bounds, start) = (size_of::<(Config, Bound)>(), size_of::<(Config, u32)>());
+        2 * (self.bounds.len() * bounds + self.start.len() * start) + way
     }
+}
+
+/// The next byte of a config's completion, and the config after it.
+fn closing_step(automaton: &mut Automaton, config: Config) -> [u32; 2] {
+    let byte = automaton.closing_byte(config);
+    let next = automaton.step(config, byte);
+    debug_assert!(next != Config::DEAD);
+    [byte.into(), next.0]
+}
+
+/// A token of the terminal that is spelt so.
+fn terminal(bytes: [u8; 2], edges: &TokenEdges) -> Option<TokenId> {
+    edges.tokens(spelt(bytes)?)?.iter().next()
 }
 
 /// Configs that a search goes on from.
@@ -134,8 +375,8 @@ const EXPANSIONS: usize = 64;
 /// Tokens that a search looks at before it goes on from no more configs: one walk inside a string of a large vocabulary, or
 /// hundreds outside.
 const TOKENS: usize = 1 << 16;
-/// Bytes of completions that a search spells.
-const SPELT_BYTES: usize = 1 << 18;
+/// What the configs that a search comes to may cost, with their completions.
+const SEARCH_COST: usize = 1 << 15;
 
 /// A config that a search has come to.
 struct Visit {
@@ -145,52 +386,67 @@ struct Visit {
     tokens: usize,
 }
 
-/// A way to close in few tokens, if the vocabulary spells one.
-///
-/// Best first: the next config to go on from is the one whose shortest completion, spelt, makes the shortest way so far.
-/// What is found is a way however early the search ends.
-fn search(automaton: &mut Automaton, vocabulary: &Vocabulary, start: Config) -> Option<Vec<TokenId>> {
-    let mut best = spell(&automaton.closing(start), automaton.edges(), vocabulary);
-    let mut visits = vec![Visit { config: start, from: None, tokens: 0 }];
-    let mut fewest = FxHashMap::from_iter([(start, 0)]);
-    let mut open = BinaryHeap::from([Reverse((0, 0))]);
-    let mut bytes_left = SPELT_BYTES;
-    let mut looked_at = 0;
-    for _ in 0..EXPANSIONS {
-        if looked_at > TOKENS {
-            break;
-        }
-        let Some(Reverse((_, at))) = open.pop() else { break };
-        let Visit { config, tokens, .. } = visits[at];
-        // Another token makes a way that is no shorter than the best unless the output can end after it.
-        if best.as_ref().is_some_and(|best| tokens + 1 >= best.len()) {
-            continue;
-        }
-        let mut found: Vec<(TokenId, Config)> = Vec::new();
-        mask::plain(automaton, vocabulary, config, |_, ids, next| {
-            looked_at += 1;
-            let known = fewest.entry(next).or_insert(usize::MAX);
-            if tokens + 1 < *known {
-                *known = tokens + 1;
-                found.push((ids[0], next));
+impl Budget {
+    /// A way to close in few tokens, if the vocabulary spells one.
+    ///
+    /// Best first: the next config to go on from is the one whose shortest completion, spelt, makes the shortest way so far.
+    /// What is found is a way however early the search ends.
+    fn search(
+        &mut self,
+        automaton: &mut Automaton,
+        vocabulary: &Vocabulary,
+        start: Config,
+    ) -> Option<Vec<TokenId>> {
+        // Where one way is that long, others are as good.
+        let own = self.bound(automaton, vocabulary, start, SEARCH_COST)?;
+        // The length of the best way, and the visit from which it is a completion.
+        let mut best = (own.tokens != NEVER).then_some((own.tokens as usize, 0));
+        let mut visits = vec![Visit { config: start, from: None, tokens: 0 }];
+        let mut fewest = FxHashMap::from_iter([(start, 0)]);
+        let mut open = BinaryHeap::from([Reverse((0, 0))]);
+        let mut purse = SEARCH_COST;
+        let mut looked_at = 0;
+        for _ in 0..EXPANSIONS {
+            if looked_at > TOKENS || purse == 0 {
+                break;
             }
-        });
-        for (token, next) in found {
-            visits.push(Visit { config: next, from: Some((at, token)), tokens: tokens + 1 });
-            let len = automaton.closing_len(next) as usize;
-            if len > bytes_left {
-                return best;
+            let Some(Reverse((_, at))) = open.pop() else { break };
+            let Visit { config, tokens, .. } = visits[at];
+            // Another token makes a way that is no shorter than the best unless the output can end after it.
+            if best.is_some_and(|(best, _)| tokens + 1 >= best) {
+                continue;
             }
-            bytes_left -= len;
-            let Some(rest) = spell(&automaton.closing(next), automaton.edges(), vocabulary) else { continue };
-            let whole = tokens + 1 + rest.len();
-            open.push(Reverse((whole, visits.len() - 1)));
-            if best.as_ref().is_none_or(|best| whole < best.len()) {
-                best = Some([way_to(&visits, visits.len() - 1), rest].concat());
+            let mut found: Vec<(TokenId, Config)> = Vec::new();
+            mask::plain(automaton, vocabulary, config, &mut purse, |_, ids, next| {
+                looked_at += 1;
+                let known = fewest.entry(next).or_insert(usize::MAX);
+                if tokens + 1 < *known {
+                    *known = tokens + 1;
+                    found.push((ids[0], next));
+                }
+            });
+            for (token, next) in found {
+                visits.push(Visit { config: next, from: Some((at, token)), tokens: tokens + 1 });
+                let Some(rest) = self.bound(automaton, vocabulary, next, purse) else {
+                    purse = 0;
+                    break;
+                };
+                purse -= rest.cost as usize;
+                if rest.tokens == NEVER {
+                    continue;
+                }
+                let whole = tokens + 1 + rest.tokens as usize;
+                open.push(Reverse((whole, visits.len() - 1)));
+                if best.is_none_or(|(best, _)| whole < best) {
+                    best = Some((whole, visits.len() - 1));
+                }
             }
         }
+        let (_, at) = best?;
+        let mut way = way_to(&visits, at);
+        way.extend(self.spelling(automaton, vocabulary, visits[at].config)?);
+        Some(way)
     }
-    best
 }
 
 /// The tokens that led to a visit.
@@ -202,43 +458,4 @@ fn way_to(visits: &[Visit], mut at: usize) -> Vec<TokenId> {
     }
     tokens.reverse();
     tokens
-}
-
-/// The fewest tokens that spell `bytes`, among them those of token terminals, if any do.
-fn spell(bytes: &[u8], edges: &TokenEdges, vocabulary: &Vocabulary) -> Option<Vec<TokenId>> {
-    // Per offset, from the end: the first token of the best spelling with its length, and how many it has.
-    let mut best: Vec<Option<(usize, TokenId)>> = vec![None; bytes.len() + 1];
-    let mut count = vec![NEVER; bytes.len() + 1];
-    count[bytes.len()] = 0;
-    // Where the text from `at` on ends: at a token terminal, if not at the end.
-    let mut text_end = bytes.len();
-    for at in (0..bytes.len()).rev() {
-        if is_lead(bytes[at]) {
-            text_end = at;
-            let index = bytes.get(at + 1).and_then(|&rest| spelt([bytes[at], rest]));
-            let tokens = index.and_then(|index| edges.tokens(index));
-            if let Some(token) = tokens.and_then(|tokens| tokens.iter().next())
-                && count[at + 2] != NEVER
-            {
-                count[at] = count[at + 2] + 1;
-                best[at] = Some((2, token));
-            }
-            continue;
-        }
-        for (len, token) in vocabulary.trie().prefixes(&bytes[at..text_end]) {
-            let rest = count[at + len];
-            if rest != NEVER && rest + 1 < count[at] {
-                count[at] = rest + 1;
-                best[at] = Some((len, token));
-            }
-        }
-    }
-    let mut tokens = Vec::new();
-    let mut at = 0;
-    while at < bytes.len() {
-        let (len, token) = best[at]?;
-        tokens.push(token);
-        at += len;
-    }
-    Some(tokens)
 }

@@ -11,7 +11,7 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use formwork_vocab::{TokenId, TokenSet, TrieNode, Vocabulary};
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use crate::cells::Cells;
 use crate::machine::Config;
@@ -156,14 +156,18 @@ impl Drop for Masks {
     }
 }
 
-/// Calls `visit` with every group of tokens that share their bytes and can follow, and the config after them.
+/// Calls `visit` with every group of tokens that share their bytes and can follow, and the config after them, until the
+/// configs on the way have cost all of `purse`. Each counts once, and each step to one of many places. So equal walks end alike whatever is cached.
 pub(crate) fn plain(
     automaton: &mut Automaton,
     vocabulary: &Vocabulary,
     config: Config,
+    purse: &mut usize,
     mut visit: impl FnMut(&mut Automaton, &[TokenId], Config),
 ) {
     let trie = vocabulary.trie();
+    let mut met = FxHashSet::from_iter([config]);
+    let mut steps = FxHashSet::default();
     let mut open = vec![(TrieNode::ROOT, config)];
     while let Some((node, config)) = open.pop() {
         let plausible = automaton.plausible(config);
@@ -171,6 +175,20 @@ pub(crate) fn plain(
             let next = automaton.step(config, byte);
             if next == Config::DEAD {
                 continue;
+            }
+            if next != config {
+                let cost = automaton.cost(next);
+                let cost = if met.insert(next) {
+                    cost
+                } else if cost > 1 && steps.insert((config, byte)) {
+                    cost - 1
+                } else {
+                    0
+                };
+                *purse = purse.saturating_sub(cost);
+                if *purse == 0 {
+                    return;
+                }
             }
             let tokens = trie.tokens_at(child);
             if !tokens.is_empty() {

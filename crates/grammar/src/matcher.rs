@@ -3,13 +3,23 @@ use std::sync::Arc;
 use formwork_vocab::{TokenId, TokenSet, Tokenizer};
 use thiserror::Error;
 
-use crate::budget::Way;
+use crate::budget::{CLOSING_COST, Way};
 use crate::constraint::{Caches, Generation};
 use crate::machine::Config;
 use crate::{ByteSet, Constraint, mask};
 
 /// The most bytes looked ahead for forced tokens.
 const FORCED_BYTES: usize = 512;
+
+/// What the walk of [`Matcher::mask_within`] may cost, and the ways to close that it looks at.
+const WITHIN_COST: usize = 1 << 15;
+
+/// How a matcher could close.
+struct OwnWay {
+    tokens: usize,
+    /// The first token, if there is one.
+    first: Option<TokenId>,
+}
 
 /// Follows one sequence through a [`Constraint`].
 ///
@@ -114,6 +124,9 @@ impl Matcher {
     ///
     /// End-of-sequence takes none of `remaining`. With `remaining` at least [`Matcher::closing_tokens`] this is never
     /// empty unless the output is complete.
+    ///
+    /// The work is bounded: where tokens lead to very many places, or to long ways to close, some of those are left out
+    /// from which the output could close. [`Matcher::allows_within`] finds out for a single one.
     pub fn mask_within(&mut self, remaining: usize) -> TokenSet {
         self.with_caches(|matcher, caches| {
             let vocabulary = matcher.constraint.vocabulary();
@@ -122,8 +135,8 @@ impl Matcher {
             if config == Config::DEAD {
                 return mask;
             }
-            let own = matcher.own_way(caches).filter(|way| !way.is_empty() && way.len() <= remaining);
-            if let Some(&token) = own.as_deref().and_then(<[TokenId]>::first) {
+            let own = matcher.own_way(caches).filter(|way| way.tokens <= remaining);
+            if let Some(token) = own.and_then(|way| way.first) {
                 mask.insert(token);
             }
             let Caches { automaton, budget, .. } = caches;
@@ -134,20 +147,22 @@ impl Matcher {
                 }
             }
             let Some(left) = remaining.checked_sub(1) else { return mask };
-            mask::plain(automaton, vocabulary, config, |automaton, tokens, next| {
-                if budget.closes_within(automaton, vocabulary, next, left) {
-                    for &token in tokens {
-                        mask.insert(token);
-                    }
-                }
-            });
+            let mut purse = WITHIN_COST;
             for (index, next) in automaton.terminals(config) {
-                if budget.closes_within(automaton, vocabulary, next, left)
+                if budget.closes_within(automaton, vocabulary, next, left, &mut purse)
                     && let Some(tokens) = automaton.edges().tokens(index)
                 {
                     mask.extend(tokens);
                 }
             }
+            let mut walk = WITHIN_COST;
+            mask::plain(automaton, vocabulary, config, &mut walk, |automaton, tokens, next| {
+                if budget.closes_within(automaton, vocabulary, next, left, &mut purse) {
+                    for &token in tokens {
+                        mask.insert(token);
+                    }
+                }
+            });
             mask
         })
     }
@@ -163,10 +178,11 @@ impl Matcher {
             if next == Config::DEAD || remaining == 0 {
                 return false;
             }
-            caches.budget.closes_within(&mut caches.automaton, vocabulary, next, remaining - 1)
+            let mut purse = CLOSING_COST;
+            caches.budget.closes_within(&mut caches.automaton, vocabulary, next, remaining - 1, &mut purse)
                 || matcher
                     .own_way(caches)
-                    .is_some_and(|way| way.len() <= remaining && way.first() == Some(&token))
+                    .is_some_and(|way| way.tokens <= remaining && way.first == Some(token))
         })
     }
 
@@ -227,7 +243,7 @@ impl Matcher {
             if config == Config::DEAD {
                 return Some(0);
             }
-            matcher.own_way(caches).map(|way| way.len())
+            matcher.own_way(caches).map(|way| way.tokens)
         })
     }
 
@@ -365,28 +381,44 @@ impl Matcher {
 
     /// How to close from here, in no more tokens than was ever promised: at each token the rest of the way so far where it was
     /// followed, or the config's own where that is shorter. So it depends on the tokens alone, whenever it is asked for.
-    fn own_way(&mut self, caches: &mut Caches) -> Option<Arc<[TokenId]>> {
+    fn own_way(&mut self, caches: &mut Caches) -> Option<OwnWay> {
         let Caches { automaton, budget, .. } = caches;
         let vocabulary = self.constraint.vocabulary();
         let mut way = self.way.take().filter(|way| way.position <= self.tokens.len());
-        for position in way.as_ref().map_or(0, |way| way.position)..=self.tokens.len() {
-            let followed = way.take().and_then(|way| {
-                if way.position == position {
-                    return Some(way.tokens);
-                }
-                let (first, rest) = way.tokens.split_first()?;
-                (*first == self.tokens[position - 1]).then(|| rest.into())
-            });
+        let from = way.as_ref().map_or(0, |way| way.position);
+        let mut bound = None;
+        for position in from..=self.tokens.len() {
             let config = self.configs[position];
-            let bound = budget.closing_tokens(automaton, vocabulary, config).map(|bound| bound as usize);
-            let tokens = match followed {
-                Some(tokens) if bound.is_none_or(|bound| tokens.len() <= bound) => Some(tokens),
-                _ => budget.way(automaton, vocabulary, config),
-            };
-            way = tokens.map(|tokens| Way { position, tokens });
+            if position > from {
+                let token = self.tokens[position - 1];
+                let followed = match way.take() {
+                    Some(way) => (way.tokens().first() == Some(&token)).then(|| way.after_first()),
+                    None => {
+                        // The config's own way is at most as long where its completion leads here.
+                        let before = self.configs[position - 1];
+                        let follows = budget.first(automaton, vocabulary, before) == Some(token)
+                            && budget.after_first(automaton, vocabulary, before, token) != config;
+                        let way = follows.then(|| budget.way(automaton, vocabulary, before, position - 1));
+                        way.flatten().map(Way::after_first)
+                    }
+                };
+                way = followed;
+            }
+            bound = budget.closing_tokens(automaton, vocabulary, config).map(|bound| bound as usize);
+            way = way.filter(|way| bound.is_none_or(|bound| way.tokens().len() <= bound));
+        }
+        let config = self.config();
+        if way.is_none() && bound.is_some() {
+            way = budget.way(automaton, vocabulary, config, self.tokens.len());
         }
         self.way = way;
-        self.way.as_ref().map(|way| Arc::clone(&way.tokens))
+        match &self.way {
+            Some(way) => Some(OwnWay { tokens: way.tokens().len(), first: way.tokens().first().copied() }),
+            None => {
+                let tokens = bound?;
+                Some(OwnWay { tokens, first: budget.first(automaton, vocabulary, config) })
+            }
+        }
     }
 
     /// Replays the sequence in the current generation, and takes along the known way to close, so that a bound that was

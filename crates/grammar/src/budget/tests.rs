@@ -100,7 +100,7 @@ fn true_minimum(automaton: &mut Automaton, vocabulary: &Vocabulary, bound: usize
             if automaton.accepting(config) {
                 return tokens;
             }
-            mask::plain(automaton, vocabulary, config, |automaton, _, next| {
+            mask::plain(automaton, vocabulary, config, &mut usize::MAX.clone(), |automaton, _, next| {
                 // Texts that differ in the names seen would be too many, and closing takes as long after each.
                 let next = automaton.without_names(next);
                 let more = (automaton.closing_len(next) as usize).div_ceil(longest);
@@ -125,7 +125,8 @@ fn the_bound_of_the_start_is_near_the_true_minimum() {
         let bound = Budget::new(std::sync::Arc::default())
             .closing_tokens(&mut automaton, &vocabulary, start)
             .unwrap() as usize;
-        let plain = super::spell(&automaton.closing(start), automaton.edges(), &vocabulary).unwrap().len();
+        let plain =
+            Budget::new(std::sync::Arc::default()).spelling(&mut automaton, &vocabulary, start).unwrap().len();
         let minimum = true_minimum(&mut automaton, &vocabulary, bound);
         let ratio = |bound: usize| bound.max(1) as f64 / minimum.max(1) as f64;
         compared += 1;

@@ -29,6 +29,9 @@ pub(crate) struct Automaton {
 /// Bytes of input per block.
 const BLOCK: usize = 16;
 
+/// Places of a config that cost as much as a config does.
+const PLACES: usize = 16;
+
 #[derive(Clone)]
 struct Row {
     /// By byte over [`BLOCK`], where the block is.
@@ -242,6 +245,22 @@ impl Automaton {
             at = next;
         }
         bytes
+    }
+
+    /// The first byte of some shortest completion of a config that is not accepting.
+    pub(crate) fn closing_byte(&self, config: Config) -> u8 {
+        self.machine.closing_byte(config)
+    }
+
+    /// Returns the cost of a config: one for itself, and its share of what it consists of. It depends on the config alone, so a
+    /// limit of cost holds alike whatever is cached. A unit is about a microsecond and half a kilobyte.
+    pub(crate) fn cost(&self, config: Config) -> usize {
+        1 + self.machine.weight(config) / PLACES
+    }
+
+    /// The weights of all configs that were made so far.
+    pub(crate) fn work(&self) -> usize {
+        self.machine.work()
     }
 
     /// The bytes of text that may follow.

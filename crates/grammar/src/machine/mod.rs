@@ -190,6 +190,17 @@ pub(crate) trait Machine: Send {
         configs.first().copied().unwrap_or(Config::DEAD)
     }
 
+    /// The number of places or threads that a config consists of, those left out again included: what making it takes.
+    fn weight(&self, config: Config) -> usize {
+        let _ = config;
+        1
+    }
+
+    /// The weights of all states that were made so far; 0 where that is not counted.
+    fn work(&self) -> usize {
+        0
+    }
+
     /// Bytes of memory that the interned states take, roughly.
     fn byte_len(&self) -> usize;
 }

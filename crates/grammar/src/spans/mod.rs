@@ -68,6 +68,8 @@ pub(crate) struct Spans {
     bytes: usize,
     /// What the spans of a mask may still cost, in nodes of the trie. Nothing that is found once it is used up counts.
     purse: usize,
+    /// What the automaton's rows had weighed in all when they were last paid for.
+    work: usize,
     /// Masks that cost too much.
     failures: usize,
 }
@@ -79,6 +81,9 @@ const PURSE: usize = 1 << 19;
 /// What a row costs, and a set of nodes.
 const ROW: usize = 200;
 const NODES: usize = 1000;
+
+/// What a place of a new row costs.
+const PLACE: usize = 2;
 
 /// After so many masks that cost too much it is not tried any more.
 const FAILURES: usize = 2;
@@ -97,6 +102,7 @@ impl Spans {
             roads: FxHashMap::default(),
             bytes: 0,
             purse: PURSE,
+            work: 0,
             failures: 0,
         }
     }
@@ -110,6 +116,7 @@ impl Spans {
         ends: &[TokenId],
     ) -> Arc<TokenSet> {
         self.purse = PURSE.max(2 * vocabulary.trie().len());
+        self.work = automaton.work();
         let mut composer = Composer { spans: self, automaton, vocabulary, depth: 0 };
         let Some(used) = composer.used(config) else {
             let found = composer.stretch(false).over_front(FrontId::ROOT, config);
@@ -200,8 +207,11 @@ impl Composer<'_> {
         Some(used)
     }
 
+    /// Pays a cost, and for the rows that were made since the last time.
     fn pay(&mut self, cost: usize) {
-        self.spans.purse = self.spans.purse.saturating_sub(cost);
+        let work = self.automaton.work();
+        let rows = work - std::mem::replace(&mut self.spans.work, work);
+        self.spans.purse = self.spans.purse.saturating_sub(cost + PLACE * rows);
     }
 
     /// All that may follow some frames from a front on: the tokens by their indices, in order, and the fronts at which the

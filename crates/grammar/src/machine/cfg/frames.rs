@@ -81,7 +81,8 @@ impl CfgMachine {
             states().filter(|(_, state)| !state.calls.is_empty()).map(|(dot, _)| item(dot)).collect();
         let accepting = states().any(|(_, state)| state.accepting);
         let closing = Shortest { len: Shortest::NEVER, first: 0 };
-        let row = self.push_row(Row { items, accepting, closing, bare: true });
+        let weight = dots.len() as u32;
+        let row = self.push_row(Row { items, accepting, closing, bare: true, weight });
         self.byte_len += size_of_val(&*dots) + 64;
         self.frames.bare.insert(dots.into(), row);
         if !calling.is_empty() {

@@ -13,9 +13,10 @@
 //!
 //! Left recursion needs nothing special: the row calls the rule once, whoever asks for it.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::embedded::Embedded;
 use super::frames::Frames;
@@ -42,6 +43,8 @@ pub(super) struct Row {
     pub(super) closing: Shortest,
     /// Whether it is a [bare row](super::frames).
     pub(super) bare: bool,
+    /// The number of places that were met when it was made, each as often as it was.
+    pub(super) weight: u32,
 }
 
 /// What determines a row: the items that came into it, and whether the output may end there.
@@ -62,6 +65,8 @@ pub(crate) struct CfgMachine {
     pub(super) streets: FxHashMap<Dot, Option<Street>>,
     pub(super) frames: Frames,
     pub(super) byte_len: usize,
+    /// The weights of all rows together.
+    work: usize,
     /// The most items of a row, beyond which it is cut short; a machine that runs has no such limit.
     most_items: usize,
     /// The items of a row that was cut short.
@@ -76,6 +81,11 @@ const WALKS: usize = 8;
 const BYTES: usize = 48;
 const TRIED_ITEMS: usize = 1 << 17;
 
+/// Places of a row from which on a mask is tried, too: the steps of it, and the places that all rows on it may have.
+const LIGHT: usize = 256;
+const TRIED_STEPS: usize = 1 << 11;
+const TRIED_PLACES: usize = 1 << 19;
+
 impl CfgMachine {
     /// Refuses a program that may be at too many places at once, as far as some walks from the start tell.
     ///
@@ -85,12 +95,16 @@ impl CfgMachine {
         let mut machine = Self { most_items: ITEMS, ..Self::new(Arc::clone(program)) };
         let start = machine.start();
         let mut items = 0;
+        let mut heaviest = start;
         for walk in 0..WALKS {
             let mut config = start;
             for step in 0..BYTES {
                 items += machine.rows[config.index()].items.len();
                 if machine.overfull.is_some() || items > TRIED_ITEMS {
                     break;
+                }
+                if machine.weight(config) > machine.weight(heaviest) {
+                    heaviest = config;
                 }
                 let plausible = machine.plausible(config);
                 let bytes: Vec<u8> = (0..=u8::MAX).filter(|&byte| plausible.contains(byte)).collect();
@@ -103,10 +117,42 @@ impl CfgMachine {
                 }
             }
         }
+        if machine.weight(heaviest) > LIGHT && machine.overfull.is_none() {
+            for from in [start, heaviest] {
+                machine.try_mask(from)?;
+            }
+        }
         match machine.overfull {
             Some(given) => Err(GrammarError::limit("places at once", given, ITEMS)),
             None => Ok(()),
         }
+    }
+
+    /// Goes on from a row over all bytes, as a mask does, until it has met as many rows as a mask mostly does.
+    fn try_mask(&mut self, from: Config) -> Result<(), GrammarError> {
+        let mut met = FxHashSet::from_iter([from]);
+        let mut open = VecDeque::from([from]);
+        let (mut weight, mut steps) = (0, 0);
+        while let Some(config) = open.pop_front() {
+            for byte in self.plausible(config).iter() {
+                let next = self.step(config, byte);
+                steps += 1;
+                if steps > TRIED_STEPS || self.overfull.is_some() {
+                    return Ok(());
+                }
+                if next == Config::DEAD {
+                    continue;
+                }
+                weight += self.weight(next);
+                if weight > TRIED_PLACES {
+                    return Err(GrammarError::limit("places to look at for a mask", weight, TRIED_PLACES));
+                }
+                if met.insert(next) {
+                    open.push_back(next);
+                }
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn new(program: Arc<Program>) -> Self {
@@ -123,18 +169,19 @@ impl CfgMachine {
             streets: FxHashMap::default(),
             frames: Frames::default(),
             byte_len: 0,
+            work: 0,
             most_items: usize::MAX,
             overfull: None,
         }
     }
 
     /// Follows ended rules back to their callers until nothing new moves; gives the items from which something can still
-    /// follow, and whether the output may end.
-    fn completed(&self, scanned: Vec<Item>) -> (Vec<Item>, bool) {
+    /// follow, whether the output may end, and the number of items that were met.
+    fn completed(&self, scanned: Vec<Item>) -> (Vec<Item>, bool, usize) {
         let mut open = Worklist::new(scanned);
         let mut kernel = Vec::new();
         let mut accepting = false;
-        let mut next = 0;
+        let (mut next, mut weight) = (0, 0);
         while let Some(item) = open.get(next) {
             next += 1;
             let (ends, goes_on) = if Embedded::holds(item.dot) {
@@ -145,31 +192,34 @@ impl CfgMachine {
             };
             if ends {
                 accepting |= item.returns == OUTPUT_END;
-                open.extend(self.returns[item.returns.index()].callers.iter().copied());
+                let callers = &self.returns[item.returns.index()].callers;
+                weight += callers.len();
+                open.extend(callers.iter().copied());
             }
             if goes_on {
                 kernel.push(item);
             }
         }
         kernel.sort_unstable();
-        (kernel, accepting)
+        (kernel, accepting, next + weight)
     }
 
     pub(super) fn intern(&mut self, scanned: Vec<Item>) -> Config {
         if scanned.is_empty() {
             return Config::DEAD;
         }
-        let (kernel, accepting) = self.completed(scanned);
-        self.intern_kernel(kernel, accepting)
+        let (kernel, accepting, completed) = self.completed(scanned);
+        self.intern_kernel(kernel, accepting, completed)
     }
 
-    fn intern_kernel(&mut self, kernel: Vec<Item>, accepting: bool) -> Config {
+    fn intern_kernel(&mut self, kernel: Vec<Item>, accepting: bool, completed: usize) -> Config {
         let key = Hashed::new((kernel.into_boxed_slice(), accepting));
         if let Some(&config) = self.ids.get(&key) {
             return config;
         }
         let (kernel, _) = key.key();
-        let row = self.predict(kernel, accepting);
+        let mut row = self.predict(kernel, accepting);
+        row.weight += completed as u32;
         let config = self.push_row(row);
         self.byte_len += kernel.len() * size_of::<Item>() + 64;
         self.ids.insert(key, config);
@@ -178,6 +228,7 @@ impl CfgMachine {
 
     pub(super) fn push_row(&mut self, row: Row) -> Config {
         self.byte_len += row.items.len() * size_of::<Item>() + size_of::<Row>();
+        self.work += row.weight as usize;
         self.rows.push(row);
         Config(self.rows.len() as u32 - 1)
     }
@@ -188,7 +239,7 @@ impl CfgMachine {
         // The rules called with a return to this row.
         let mut slots: Vec<Slot> = Vec::new();
         let mut slot_of: FxHashMap<RuleId, usize> = FxHashMap::default();
-        let mut next = 0;
+        let (mut next, mut weight) = (0, 0);
         while let Some(item) = items.get(next) {
             next += 1;
             if next > self.most_items {
@@ -206,8 +257,11 @@ impl CfgMachine {
             // A rule that ends at once and returns to this row is nullable: its callers are moved on below.
             if state.accepting && item.returns.slot().is_none() {
                 accepting |= item.returns == OUTPUT_END;
-                items.extend(self.returns[item.returns.index()].callers.iter().copied());
+                let callers = &self.returns[item.returns.index()].callers;
+                weight += callers.len();
+                items.extend(callers.iter().copied());
             }
+            weight += 2 * state.calls.len();
             for edge in &state.calls {
                 let after = Item { dot: edge.target, returns: item.returns };
                 let returns = if program.state(edge.target).is_final() {
@@ -227,11 +281,12 @@ impl CfgMachine {
             }
         }
         let mut items = items.into_items();
+        let weight = (items.len() + weight) as u32;
         let resolved = self.resolve(slots);
         redirect(&mut items, &resolved);
         let closing = self.best(&items);
         items.retain(|item| Embedded::holds(item.dot) || !self.program.state(item.dot).bytes.is_empty());
-        Row { items: items.into_boxed_slice(), accepting, closing, bare: false }
+        Row { items: items.into_boxed_slice(), accepting, closing, bare: false, weight }
     }
 
     /// The shortest way to the end of the output from any of `items`.
@@ -379,8 +434,8 @@ impl Machine for CfgMachine {
         let may_end = rows().any(|row| row.accepting);
         items.sort_unstable();
         items.dedup();
-        let (kernel, accepting) = self.completed(items);
-        self.intern_kernel(kernel, accepting || may_end)
+        let (kernel, accepting, completed) = self.completed(items);
+        self.intern_kernel(kernel, accepting || may_end, completed)
     }
 
     fn accepting(&self, config: Config) -> bool {
@@ -394,6 +449,14 @@ impl Machine for CfgMachine {
 
     fn closing_byte(&self, config: Config) -> u8 {
         self.rows[config.index()].closing.first
+    }
+
+    fn weight(&self, config: Config) -> usize {
+        self.rows[config.index()].weight as usize
+    }
+
+    fn work(&self) -> usize {
+        self.work
     }
 
     fn byte_len(&self) -> usize {

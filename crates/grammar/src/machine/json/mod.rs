@@ -346,6 +346,10 @@ impl Machine for JsonMachine {
         self.describe(config, following)
     }
 
+    fn weight(&self, config: Config) -> usize {
+        8 * self.interner.threads_of(config).len()
+    }
+
     fn byte_len(&self) -> usize {
         let counts = self.name_counts.borrow().values().map(NameCounts::byte_len).sum::<usize>();
         self.interner.byte_len()
