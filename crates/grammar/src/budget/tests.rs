@@ -125,8 +125,10 @@ fn the_bound_of_the_start_is_near_the_true_minimum() {
         let bound = Budget::new(std::sync::Arc::default())
             .closing_tokens(&mut automaton, &vocabulary, start)
             .unwrap() as usize;
-        let plain =
-            Budget::new(std::sync::Arc::default()).spelling(&mut automaton, &vocabulary, start).unwrap().len();
+        let plain = Budget::new(std::sync::Arc::default())
+            .spelling(&mut automaton, &vocabulary, start)
+            .unwrap()
+            .len();
         let minimum = true_minimum(&mut automaton, &vocabulary, bound);
         let ratio = |bound: usize| bound.max(1) as f64 / minimum.max(1) as f64;
         compared += 1;

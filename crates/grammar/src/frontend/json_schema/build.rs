@@ -209,8 +209,10 @@ impl<'a> Builder<'a> {
                 key = vec![id];
                 break;
             }
-            // A lone reference is what it leads to: so all that lead there share a node.
-            if atom.is_all() {
+            // A lone reference is what it leads to: so all that lead there share a node. In a probe another atom may lead to
+            // the reference, and then what it evaluates counts.
+            let stays = self.probing && !atom.all.is_empty() && self.atoms.document.has_unevaluated();
+            if atom.is_all() && !stays {
                 todo.extend(atom.all.iter().rev());
             } else {
                 key.push(id);

@@ -154,8 +154,15 @@ fn compile_with(
             }
             Ok(Compiled { program: Arc::new(solution.program), warnings: solution.warnings })
         }
-        Err(places) => {
-            let clash = blame::clash(&mut document()?, &places, options);
+        Err(mut to_blame) => {
+            let mut document = document()?;
+            // A schema that is `false` has no keywords to name: what asks for a value of it has.
+            let is_false = |place: &String| document.get(place) == Some(&Value::Bool(false));
+            while to_blame.len() > 1 && to_blame.last().is_some_and(|places| places.iter().any(is_false)) {
+                to_blame.pop();
+            }
+            let places = to_blame.pop().unwrap_or_default();
+            let clash = blame::clash(&mut document, &places, options);
             Err(unsatisfiable(&places, &clash).into())
         }
     }
@@ -170,7 +177,7 @@ fn compile_plainly(
 ) -> Result<Compiled, GrammarError> {
     match solve(schema, remotes, options, limits, &Ledger::new(limits))? {
         Ok(Solution { program, warnings, .. }) => Ok(Compiled { program: Arc::new(program), warnings }),
-        Err(places) => Err(unsatisfiable(&places, &[]).into()),
+        Err(to_blame) => Err(unsatisfiable(to_blame.last().map_or(&[][..], Vec::as_slice), &[]).into()),
     }
 }
 
@@ -182,14 +189,14 @@ struct Solution {
     dead: Vec<String>,
 }
 
-/// The program, or the subschemas of the innermost place without any value.
+/// The program, or the subschemas of each place without any value, the innermost last.
 fn solve(
     schema: &Value,
     remotes: &Remotes,
     options: SchemaOptions,
     limits: &Limits,
     ledger: &Rc<Ledger>,
-) -> Result<Result<Solution, Vec<String>>, GrammarError> {
+) -> Result<Result<Solution, Vec<Vec<String>>>, GrammarError> {
     let mut overlaps = FxHashMap::<build::Overlap, atom::Types>::default();
     let held = ledger.held();
     loop {
@@ -200,7 +207,7 @@ fn solve(
         let (draft, strings, warnings) = builder.finish();
         match solve::solve(draft, strings, root, options, limits, ledger)? {
             Solved::Program(program, dead) => return Ok(Ok(Solution { program, warnings, dead })),
-            Solved::Unsatisfiable(places) => return Ok(Err(places)),
+            Solved::Unsatisfiable(to_blame) => return Ok(Err(to_blame)),
             // Each time there are more, and there are finitely many pairs of branches and types.
             Solved::Overlapping(more) => {
                 for (overlap, types) in more {

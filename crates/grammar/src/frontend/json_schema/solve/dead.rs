@@ -51,15 +51,17 @@ impl Solver<'_> {
         Ok(life)
     }
 
-    /// The innermost node that leaves another one without values.
-    pub(super) fn innermost(&self, draft: &Draft, root: NodeId) -> NodeId {
-        let mut at = root;
-        let mut met = FxHashSet::default();
-        while met.insert(at) {
-            let Some(next) = self.part_without_values(&draft.nodes[at as usize]) else { break };
-            at = next;
+    /// The nodes that leave each other without values, the innermost last.
+    pub(super) fn to_blame(&self, draft: &Draft, root: NodeId) -> Vec<NodeId> {
+        let mut nodes = vec![root];
+        let mut met = FxHashSet::from_iter([root]);
+        while let Some(next) = self.part_without_values(&draft.nodes[nodes[nodes.len() - 1] as usize]) {
+            if !met.insert(next) {
+                break;
+            }
+            nodes.push(next);
         }
-        at
+        nodes
     }
 
     /// A required member or item of a node that has no value.

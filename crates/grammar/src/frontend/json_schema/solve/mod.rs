@@ -31,8 +31,8 @@ use ample::mark_ample;
 pub(super) enum Solved {
     /// And the places of members and branches that are never written.
     Program(JsonProgram, Vec<String>),
-    /// No value satisfies the root: the subschemas of the innermost place to blame.
-    Unsatisfiable(Vec<String>),
+    /// No value satisfies the root: the subschemas of each place to blame, the innermost last.
+    Unsatisfiable(Vec<Vec<String>>),
     /// Some branches of `oneOf`s have values in common: the graph has to be built again with each keeping out the others.
     Overlapping(Vec<(Overlap, Types)>),
 }
@@ -79,9 +79,11 @@ pub(super) fn solve(
     solver.find_distinct(&draft)?;
     solver.check_counted()?;
     if solver.cost(root).is_none() {
-        let atoms = &draft.nodes[solver.innermost(&draft, root) as usize].atoms;
-        let places = atoms.iter().filter_map(|atom| strings.places.get(atom).cloned());
-        return Ok(Solved::Unsatisfiable(places.collect()));
+        let to_blame = solver.to_blame(&draft, root).into_iter().map(|node| {
+            let atoms = draft.nodes[node as usize].atoms.iter();
+            atoms.filter_map(|atom| strings.places.get(atom).cloned()).collect()
+        });
+        return Ok(Solved::Unsatisfiable(to_blame.collect()));
     }
     let life = solver.life(&draft)?;
     for (id, node) in draft.nodes.into_iter().enumerate() {

@@ -136,7 +136,6 @@ impl Solver<'_> {
         let automaton = NumberDfa::new(&draft.numbers, self.program.profile, &self.ledger);
         let automaton = automaton.map_err(|error| self.number_error(error, draft))?;
         let id = automaton.as_ref().map(|_| self.program.numbers.len() as u32);
-        self.spend(automaton.as_ref().map_or(0, NumberDfa::len))?;
         self.program.numbers.extend(automaton);
         self.automata.insert(draft.numbers.clone(), id);
         Ok(id)

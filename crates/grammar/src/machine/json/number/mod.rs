@@ -173,7 +173,7 @@ impl Base {
         let mut base = Self { rows: Vec::new(), ends: Vec::new() };
         let mut next = Vec::new();
         while let Some(state) = states.get(base.rows.len()).cloned() {
-            ledger.note(CLASSES * (4 + 2 * state.len()));
+            ledger.note(CLASSES * (2 + state.len()));
             let bytes = size_of::<Row>() + 2 * size_of::<Walk>() * state.len() + 96;
             if ledger.hold(bytes).is_err() {
                 return Err(NumberError::Ledger);

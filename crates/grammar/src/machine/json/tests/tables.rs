@@ -425,8 +425,8 @@ fn what_cannot_be_enforced_is_refused_with_its_place() {
             "/minProperties",
             "minProperties",
         ),
-        (json!({"type": "object", "required": ["a"], "properties": {"a": false}}), "/properties/a", "schema"),
-        (json!({"type": "array", "items": {"$ref": "#"}, "minItems": 1}), "", "schema"),
+        (json!({"type": "object", "required": ["a"], "properties": {"a": false}}), "", "properties"),
+        (json!({"type": "array", "items": {"$ref": "#"}, "minItems": 1}), "", "items"),
     ];
     for (schema, pointer, keyword) in cases {
         let error = compile(&schema, &Remotes::new(), generate(), &Limits::default()).unwrap_err();
