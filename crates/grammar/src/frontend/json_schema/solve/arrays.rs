@@ -126,7 +126,7 @@ impl Solver<'_> {
                 let problem = SchemaProblem::Limit { what, given: steps, limit: STEPS };
                 return Err(Problem::new(pointer, "contains", problem).into());
             }
-            self.spend(STATES * (1 + out.len()))?;
+            self.ledger.spend(STATES * (1 + out.len()))?;
             edges.push(out);
         }
         let spacing = &self.program.spacing;

@@ -113,6 +113,16 @@ impl Solver<'_> {
                 && let Some(repeats) = &rule.repeats
             {
                 let nodes = rule.item(repeats.from).iter().map(|way| way.node);
+                // Whether a nested value can still become equal to another one takes too long to search at each byte.
+                let nested = |node: NodeId| {
+                    let node = &draft.nodes[node as usize];
+                    !node.arrays.is_empty() || !node.objects.is_empty()
+                };
+                if nodes.clone().any(nested) {
+                    let reason = "its negation is supported for items that are neither arrays nor objects";
+                    let problem = SchemaProblem::UnsupportedForm { reason };
+                    return Err(Problem::new(pointer, "uniqueItems", problem).into());
+                }
                 wanted.extend(nodes.map(|node| ((node, 1), pointer.clone())));
             }
         }

@@ -106,7 +106,7 @@ pub(super) fn solve(
 }
 
 /// The most states of one language of strings, so that no pattern takes long.
-pub(super) const LANGUAGE_STATES: usize = 1 << 14;
+pub(super) const LANGUAGE_STATES: usize = 1 << 16;
 
 /// How many times the states that the limits allow the languages of one schema may have together: they are built one by
 /// one, and each is small.
