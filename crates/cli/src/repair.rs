@@ -11,7 +11,7 @@ use formwork_protocol::config::{AnyOfStrategy, Aros};
 use formwork_protocol::directives::Mode;
 use formwork_protocol::repair::{Answer, RepairOptions, Repairer, Shape, Stats, Verdict};
 use formwork_protocol::{Plan, PromptRunner, ScriptedBackend};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::adapt::LevelArg;
 use crate::backend::{BackendArgs, tell_retry};

@@ -242,7 +242,7 @@ fn clashes_are_named_at_the_innermost_place() {
         ),
         (
             json!({"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#"}}}),
-            "#: `schema`: no value can satisfy this schema",
+            "#: `required`: no value can satisfy both this and `properties`",
         ),
     ];
     for (schema, expected) in cases {
