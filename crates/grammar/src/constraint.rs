@@ -63,6 +63,14 @@ impl Generation {
         Ok(Self { full: AtomicBool::new(false), caches: Mutex::new(caches) })
     }
 
+    /// Lets go of a generation. Whoever is the last frees it beside, which can take longer than a step may.
+    pub(crate) fn release(self: Arc<Self>) {
+        if let Some(last) = Arc::into_inner(self) {
+            // Where there is no thread to be had it is freed here.
+            let _ = std::thread::Builder::new().name("formwork-free".to_owned()).spawn(move || drop(last));
+        }
+    }
+
     pub(crate) fn is_full(&self) -> bool {
         self.full.load(Ordering::Relaxed)
     }
@@ -115,7 +123,7 @@ impl Constraint {
             // What the terminals stand for was found when this was made.
             let Shared { grammar, vocabulary, start_way, .. } = &*self.shared;
             if let Ok(fresh) = Generation::new(grammar, vocabulary, start_way) {
-                *current = Arc::new(fresh);
+                std::mem::replace(&mut *current, Arc::new(fresh)).release();
             }
         }
         Arc::clone(&current)

@@ -12,7 +12,7 @@ use crate::{ByteSet, Constraint, mask};
 const FORCED_BYTES: usize = 512;
 
 /// What the walk of [`Matcher::mask_within`] may cost, and the ways to close that it looks at.
-const WITHIN_COST: usize = 1 << 15;
+const WITHIN_COST: usize = 1 << 14;
 
 /// How a matcher could close.
 struct OwnWay {
@@ -425,7 +425,7 @@ impl Matcher {
     /// given still holds.
     fn move_on(&mut self) {
         let vocabulary = Arc::clone(self.constraint.vocabulary());
-        self.generation = self.constraint.generation();
+        std::mem::replace(&mut self.generation, self.constraint.generation()).release();
         let generation = Arc::clone(&self.generation);
         let mut caches = generation.lock();
         let automaton = &mut caches.automaton;

@@ -169,3 +169,63 @@ fn grammars_that_are_at_thousands_of_places_at_once_are_refused() {
     let chain = format!("root ::= r0\n{}r20000 ::= \"b\"", calls.concat());
     assert!(gbnf_error(&chain).contains("places at once, more than the limit of"));
 }
+
+/// Every byte, and words of the letters that the grammars here are about.
+fn words() -> Arc<Vocabulary> {
+    let mut texts: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
+    for length in 2..=6_u32 {
+        let words = (0..3_usize.pow(length))
+            .map(|at| (0..length).map(|place| b"abx"[at / 3_usize.pow(place) % 3]).collect());
+        texts.extend(words);
+    }
+    let tokens = texts.into_iter().map(|bytes| Token { bytes, kind: TokenKind::Text });
+    Arc::new(Vocabulary::new(tokens.collect(), vec![]).expect("a good vocabulary"))
+}
+
+/// Milliseconds that this thread has spent on the processor; none where that is not told.
+fn processor_ms() -> Option<f64> {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    Some(stat.split(' ').next()?.parse::<f64>().ok()? / 1e6)
+}
+
+/// Grammars whose steps took seconds are refused, or their steps are bounded. The bound here is far above the promised
+/// tenth of a second, for machines that are slow or busy.
+#[test]
+fn steps_of_ambiguous_grammars_are_bounded() {
+    let optional = |rules: usize| {
+        let rules_of = |at| format!("r{at} ::= \"a\"? r{} \"b\"?\n", at + 1);
+        format!("root ::= r0\n{}r{rules} ::= \"x\"", (0..rules).map(rules_of).collect::<String>())
+    };
+    let joined = |rules: usize| {
+        let rules_of =
+            |at| format!("a{at} ::= a{0} {1} a{0}\n", at + 1, if at % 2 == 0 { "\"x\"" } else { "" });
+        format!("root ::= a0\n{}a{rules} ::= \"x\"?", (0..rules).map(rules_of).collect::<String>())
+    };
+    for source in [
+        optional(50),
+        optional(300),
+        optional(2000),
+        joined(8),
+        joined(15),
+        "root ::= \"ab\" | root{526} | (\"\" root \"ab\") | root | \"x\"".to_owned(),
+        "root ::= root+ root* (root{0,40} | root \"b\"){12,} | root \"a\"* root | \"x\"".to_owned(),
+        "root ::= (root | \"a\" root){0,300} \"b\" | (\"ab\"? root \"x\"?){20} | \"a\"".to_owned(),
+        format!("root ::= \"a\" \"{}\"", "\u{e9}".repeat(24_000)),
+    ] {
+        let name: String = source.chars().take(60).collect();
+        let Ok(grammar) = Grammar::gbnf(&source, &Limits::default()) else { continue };
+        let mut matcher = Constraint::new(&grammar, words()).expect("no terminals").matcher();
+        for step in 0..8 {
+            let began = processor_ms();
+            let mask = matcher.mask();
+            let closing = matcher.closing_tokens().expect("every byte is a token");
+            let within = matcher.mask_within(closing);
+            if let (Some(began), Some(ended)) = (began, processor_ms()) {
+                assert!(ended - began < 1000.0, "{name}: {} ms", ended - began);
+            }
+            assert!(within.iter().all(|token| mask.contains(token)), "{name}");
+            let Some(token) = mask.iter().nth(step * 37 % mask.iter().count().max(1)) else { break };
+            matcher.commit(token).expect("in the mask");
+        }
+    }
+}

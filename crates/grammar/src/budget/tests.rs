@@ -143,3 +143,67 @@ fn the_bound_of_the_start_is_near_the_true_minimum() {
     assert!(compared >= 100);
     assert_eq!(wide, Vec::<String>::new());
 }
+
+/// The bound of a place, and whether it holds: the tokens that the budget names lead to an end within it.
+fn closes(grammar: &Grammar, prefix: &[u8]) -> usize {
+    let vocabulary = std::sync::Arc::new(vocabulary());
+    let mut matcher = crate::Constraint::new(grammar, std::sync::Arc::clone(&vocabulary)).unwrap().matcher();
+    for &byte in prefix {
+        matcher.commit(TokenId(byte.into())).unwrap();
+    }
+    let bound = matcher.closing_tokens().unwrap();
+    let mut left = bound;
+    while !matcher.accepting() {
+        let token =
+            matcher.mask_within(left).iter().find(|&token| matcher.allows_within(token, left)).unwrap();
+        matcher.commit(token).unwrap();
+        left -= 1;
+        assert!(matcher.closing_tokens().unwrap() <= left);
+    }
+    bound
+}
+
+#[test]
+fn a_long_way_from_the_start_is_kept_once() {
+    let grammar = Grammar::gbnf(&format!("root ::= \"{}\"", "\u{e9}".repeat(24_000)), &Limits::default());
+    let (grammar, vocabulary) = (grammar.unwrap(), vocabulary());
+    let mut automaton = grammar.automaton();
+    let start = automaton.start();
+    let mut budget = Budget::new(std::sync::Arc::default());
+    assert_eq!(budget.closing_tokens(&mut automaton, &vocabulary, start), Some(48_000));
+    assert!(budget.byte_len() + automaton.byte_len() < 64 << 20);
+}
+
+/// All rules below end everywhere, so that every place is thousands of places of rules.
+#[test]
+fn ways_that_cost_too_much_are_spelt_byte_by_byte() {
+    let rules = (0..12).map(|level| format!("a{level} ::= a{0} \"x\" a{0}\n", level + 1));
+    let source = format!("root ::= \"z\" a0 | \"yy\"\n{}a12 ::= \"x\"", rules.collect::<String>());
+    let grammar = Grammar::gbnf(&source, &Limits::default()).unwrap();
+    let (bytes, vocabulary) = (8191, vocabulary());
+    let mut automaton = grammar.automaton();
+    let start = automaton.start();
+    let config = automaton.step(start, b'z');
+    let mut budget = Budget::new(std::sync::Arc::default());
+    // A purse that is too small finds nothing out, and what was found out before is the same with it.
+    for _ in 0..2 {
+        let mut purse = 1000;
+        assert!(!budget.closes_within(&mut automaton, &vocabulary, config, bytes - 1, &mut purse));
+        assert_eq!(purse, 0);
+        assert_eq!(budget.closing_tokens(&mut automaton, &vocabulary, config), Some(bytes as u32));
+    }
+    assert_eq!(closes(&grammar, b""), 2);
+}
+
+/// A budget that is as large as the bound suffices, also where completions run into each other and past token ends.
+#[test]
+fn bounds_of_places_hold() {
+    for (source, prefix) in [
+        ("root ::= \"(\" root \")\" | [0-9]{4}", "((((("),
+        ("root ::= (\"zq\" | \"name\") (\"kj\" | \"size\") (\"vw\" | \"blue\")", "zqsi"),
+        ("root ::= root \"+\" root | \"(\" root \")\" | \"true\"", "((true+(t"),
+    ] {
+        let grammar = Grammar::gbnf(source, &Limits::default()).unwrap();
+        assert!(closes(&grammar, prefix.as_bytes()) > 0, "{source}");
+    }
+}

@@ -297,7 +297,7 @@ impl Composer<'_> {
     }
 
     fn make(&mut self, front: FrontId, rest: Config, model: Option<Model>) -> Span {
-        if self.depth == DEPTH {
+        if self.depth == DEPTH || self.spans.purse == 0 {
             self.spans.purse = 0;
             return Span { tokens: None, exits: None };
         }

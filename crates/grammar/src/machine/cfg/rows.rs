@@ -81,9 +81,11 @@ const WALKS: usize = 8;
 const BYTES: usize = 48;
 const TRIED_ITEMS: usize = 1 << 17;
 
-/// Places of a row from which on a mask is tried, too: the steps of it, and the places that all rows on it may have.
+/// Places of a row from which on a mask is tried, too: the steps of it, the bytes of its tokens, and the places that all rows
+/// on it may have.
 const LIGHT: usize = 256;
 const TRIED_STEPS: usize = 1 << 11;
+const TRIED_DEPTH: usize = 10;
 const TRIED_PLACES: usize = 1 << 19;
 
 impl CfgMachine {
@@ -128,12 +130,12 @@ impl CfgMachine {
         }
     }
 
-    /// Goes on from a row over all bytes, as a mask does, until it has met as many rows as a mask mostly does.
+    /// Follows a row over all bytes, as a mask does, as far as most tokens reach.
     fn try_mask(&mut self, from: Config) -> Result<(), GrammarError> {
         let mut met = FxHashSet::from_iter([from]);
-        let mut open = VecDeque::from([from]);
+        let mut open = VecDeque::from([(from, 0)]);
         let (mut weight, mut steps) = (0, 0);
-        while let Some(config) = open.pop_front() {
+        while let Some((config, depth)) = open.pop_front() {
             for byte in self.plausible(config).iter() {
                 let next = self.step(config, byte);
                 steps += 1;
@@ -147,8 +149,8 @@ impl CfgMachine {
                 if weight > TRIED_PLACES {
                     return Err(GrammarError::limit("places to look at for a mask", weight, TRIED_PLACES));
                 }
-                if met.insert(next) {
-                    open.push_back(next);
+                if met.insert(next) && depth + 1 < TRIED_DEPTH {
+                    open.push_back((next, depth + 1));
                 }
             }
         }

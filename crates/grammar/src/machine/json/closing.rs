@@ -444,7 +444,14 @@ impl Object<'_> {
             let ways = below.filter_map(|(index, rest)| Some(rest.then(after[index as usize]?)));
             return ways.min_by_key(|way| way.len);
         }
-        let below = self.rule.names.words_below(at).filter_map(|(index, rest)| {
+        let may_follow = match self.machine.program.order {
+            Order::Declared => {
+                let required = self.rule.next_required[self.seen as usize] as usize;
+                self.seen as usize..(required + 1).min(self.rule.members.len())
+            }
+            Order::Any => 0..self.rule.members.len(),
+        };
+        let below = self.rule.names.words_among(at, may_follow).filter_map(|(index, rest)| {
             let index = index as usize;
             if !self.machine.may_follow(self.rule, (self.seen, self.members), index) {
                 return None;

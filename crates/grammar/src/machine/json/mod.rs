@@ -283,6 +283,31 @@ impl JsonMachine {
     }
 }
 
+/// What a thread weighs, and the number of names that weigh as much as a place of a grammar.
+const THREAD: usize = 16;
+const NAMES: usize = 8;
+
+impl JsonMachine {
+    /// The number of declared names that the one being read may turn out to be, times those that each is weighed against.
+    fn names_below(&self, intern::Thread { stack, state, .. }: intern::Thread) -> usize {
+        let State::Key { at, .. } = state else { return 0 };
+        let Some(Frame::Object { rule, seen, .. }) = self.interner.stack(stack).frame else { return 0 };
+        let rule = &self.program.objects[rule as usize];
+        if at == OUTSIDE {
+            return 0;
+        }
+        let below = rule.names.count_below(at);
+        let grouped = !rule.groups.is_empty();
+        let below = match self.program.order {
+            crate::Order::Declared if !grouped => {
+                below.min((rule.next_required[seen as usize].saturating_sub(seen)) as usize + 1)
+            }
+            _ => below,
+        };
+        below * (1 + if grouped || rule.counts() { rule.members.len() / NAMES } else { 0 })
+    }
+}
+
 impl Machine for JsonMachine {
     fn start(&mut self) -> Config {
         let gap = self.program.spacing.around.rest(0);
@@ -347,7 +372,8 @@ impl Machine for JsonMachine {
     }
 
     fn weight(&self, config: Config) -> usize {
-        8 * self.interner.threads_of(config).len()
+        let threads = self.interner.threads_of(config);
+        threads.iter().map(|&thread| THREAD + self.names_below(self.interner.thread(thread)) / NAMES).sum()
     }
 
     fn byte_len(&self) -> usize {

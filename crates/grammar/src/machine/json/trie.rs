@@ -11,7 +11,12 @@ pub(crate) struct Trie {
     nodes: Vec<TrieNode>,
     /// By rank: the word's index in the list that the trie was built from, its characters, and the bytes to write them.
     words: Vec<(u32, Box<[char]>, u32)>,
+    /// By index of a word, its rank.
+    ranks: Vec<u32>,
 }
+
+/// Words below a node that are looked through rather than looked up.
+const FEW: usize = 16;
 
 #[derive(Clone, Debug)]
 pub(crate) struct TrieNode {
@@ -43,7 +48,8 @@ impl Trie {
             })
             .collect();
         words.sort_unstable_by(|a, b| a.1.cmp(&b.1));
-        let mut trie = Self { nodes: vec![TrieNode::new(0, 0, 0)], words: Vec::new() };
+        let mut trie = Self { nodes: vec![TrieNode::new(0, 0, 0)], words: Vec::new(), ranks: Vec::new() };
+        trie.ranks.resize(words.len(), 0);
         for (rank, (index, chars, _)) in words.iter().enumerate() {
             let mut at = 0;
             for &c in chars {
@@ -61,6 +67,7 @@ impl Trie {
             }
             trie.nodes[at].ranks.end = rank as u32 + 1;
             trie.nodes[at].word = Some(*index);
+            trie.ranks[*index as usize] = rank as u32;
         }
         trie.words = words;
         trie.measure();
@@ -96,10 +103,30 @@ impl Trie {
     /// The words below a node, each with the bytes still needed to write it and its quote, and the first of them.
     pub(crate) fn words_below(&self, at: u32) -> impl Iterator<Item = (u32, Shortest)> {
         let node = self.node(at);
-        self.words[node.ranks.start as usize..node.ranks.end as usize].iter().map(|(index, chars, bytes)| {
-            let first = chars.get(node.depth as usize).map_or(b'"', |&c| shortest_spelling(c).first);
-            (*index, Shortest::new(bytes - node.spelled + 1, first))
-        })
+        self.words[node.ranks.start as usize..node.ranks.end as usize].iter().map(|word| node.rest(word))
+    }
+
+    /// The words below a node, like [`words_below`](Self::words_below), at least those with an index in a range.
+    pub(crate) fn words_among(
+        &self,
+        at: u32,
+        indexes: Range<usize>,
+    ) -> impl Iterator<Item = (u32, Shortest)> {
+        let node = self.node(at);
+        let (all, few) = if node.ranks.len() <= FEW || indexes.len() >= node.ranks.len() {
+            (node.ranks.clone(), Vec::new())
+        } else {
+            let ranks = self.ranks.get(indexes).unwrap_or_default().iter().copied();
+            let mut ranks: Vec<u32> = ranks.filter(|rank| node.ranks.contains(rank)).collect();
+            ranks.sort_unstable();
+            (0..0, ranks)
+        };
+        all.chain(few).map(|rank| node.rest(&self.words[rank as usize]))
+    }
+
+    /// The number of words below a node.
+    pub(crate) fn count_below(&self, at: u32) -> usize {
+        self.node(at).ranks.len()
     }
 
     /// All words, sorted, with their indexes.
@@ -155,6 +182,12 @@ impl TrieNode {
     /// The bytes that what has been read takes at least.
     pub(super) const fn spelled(&self) -> u32 {
         self.spelled
+    }
+
+    /// A word below, with the bytes still needed to write it and its quote, and the first of them.
+    fn rest(&self, (index, chars, bytes): &(u32, Box<[char]>, u32)) -> (u32, Shortest) {
+        let first = chars.get(self.depth as usize).map_or(b'"', |&c| shortest_spelling(c).first);
+        (*index, Shortest::new(bytes - self.spelled + 1, first))
     }
 
     /// A character with the shortest spelling that no child has.
