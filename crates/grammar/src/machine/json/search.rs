@@ -27,7 +27,7 @@ use crate::ByteSet;
 use crate::frontend::json_schema::Profile;
 
 /// The places that one search comes to before it goes on from those next that lead furthest. As many again are the most.
-const FUEL: usize = 1 << 12;
+const FUEL: usize = 1 << 14;
 
 /// The places that the search for the values of a node comes to before it takes those next that are almost complete. As
 /// many again are the most.

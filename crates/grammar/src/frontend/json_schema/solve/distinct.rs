@@ -19,7 +19,7 @@ use crate::machine::json::required::{Assignment, Candidate};
 use crate::machine::json::values::Values;
 
 /// The most required items that must differ.
-const REQUIRED: u32 = 1 << 12;
+const REQUIRED: u32 = 64;
 
 /// The most values that are listed for one array.
 const CANDIDATES: usize = 1 << 14;
