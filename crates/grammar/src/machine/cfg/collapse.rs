@@ -45,8 +45,43 @@ pub(super) fn collapsed(rules: &Rules, limits: &Limits) -> Vec<Expr> {
     for rule in (0..rules.exprs.len() as u32).map(RuleId).filter(|rule| is_recursive[rule.index()]) {
         collapser.write_out(rule, false);
     }
+    drop_empty(&mut collapser.exprs, rules);
     drop_unreachable(&mut collapser.exprs, rules.root);
     collapser.exprs
+}
+
+/// Drops the calls of rules that were not written out and match the empty text only: each would be a place of a row.
+fn drop_empty(exprs: &mut [Expr], rules: &Rules) {
+    let is_empty = |(at, expr): (usize, &Expr)| {
+        !rules.schemas.contains_key(&RuleId(at as u32)) && matches_empty_only(expr)
+    };
+    let empty: Vec<bool> = exprs.iter().enumerate().map(is_empty).collect();
+    if empty.contains(&true) {
+        exprs.iter_mut().for_each(|expr| without_calls(expr, &empty));
+    }
+}
+
+/// Whether an expression matches the empty text only, as far as that shows without its calls.
+fn matches_empty_only(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(bytes) => bytes.is_empty(),
+        Expr::Sequence(parts) => parts.iter().all(matches_empty_only),
+        Expr::Alternatives(parts) => !parts.is_empty() && parts.iter().all(matches_empty_only),
+        Expr::Repeat { expr, .. } => matches_empty_only(expr),
+        Expr::Class(_) | Expr::Bytes(_) | Expr::Rule(_) => false,
+    }
+}
+
+/// Replaces calls of some rules by the empty text.
+fn without_calls(expr: &mut Expr, rules: &[bool]) {
+    match expr {
+        Expr::Rule(rule) if rules[rule.index()] => *expr = Expr::empty(),
+        Expr::Sequence(parts) | Expr::Alternatives(parts) => {
+            parts.iter_mut().for_each(|part| without_calls(part, rules));
+        }
+        Expr::Repeat { expr, .. } => without_calls(expr, rules),
+        _ => {}
+    }
 }
 
 struct Collapser<'a> {
