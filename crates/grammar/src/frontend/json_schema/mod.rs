@@ -23,7 +23,7 @@
 //! A keyword that cannot be enforced is refused if values of the types it speaks about can occur at its place:
 //! the negation of `uniqueItems` beside `contains`, or where the last two items differ in their subschemas. So is
 //! `minProperties` where the shortest names that make it up are longer than 4,096 bytes; and
-//! `uniqueItems` with more than 4,096 required items, or beside `contains` that asks for several items where counts
+//! `uniqueItems` with more than 64 required items, or beside `contains` that asks for several items where counts
 //! depend on the place of an item, on each other or on `maxContains`. At one place there are at most 32 counts of items
 //! in 256 combinations, and four negations that ask for undeclared members. A pattern with back-references or with too
 //! many states is refused, too. A maximum length or count of 2³² and more is no bound.
