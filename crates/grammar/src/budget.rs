@@ -9,8 +9,8 @@
 //! three. So the bound of the start, which is what a request must allow at least, is looked for in more texts ([`search`]),
 //! once for all generations of the caches: where items of an array must differ, it can take a second and fill one.
 //!
-//! Completions run into each other, so what is known of one holds for the rest of all that lead to it ([`Bound`]). Where
-//! following a completion would cost too much ([`CLOSING_COST`]), the bound is that of spelling it byte by byte.
+//! Completions run into each other. So a [`Bound`] is kept for each config on a completion, and each is followed once.
+//! Where following one would cost more than [`CLOSING_COST`], the bound is the number of its bytes.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -142,8 +142,7 @@ impl Budget {
         automaton: &mut Automaton,
         vocabulary: &Vocabulary,
         config: Config,
-        limit: usize,
-        purse: &mut usize,
+        (limit, purse): (usize, &mut usize),
     ) -> bool {
         // Byte by byte is a way, too, and it needs no search.
         let bytes = automaton.closing_len(config) as usize;
@@ -158,16 +157,9 @@ impl Budget {
         if self.rest_of_start(config).is_some_and(|rest| rest.len() <= limit) {
             return true;
         }
-        match self.bound(automaton, vocabulary, config, *purse) {
-            Some(bound) => {
-                *purse -= bound.cost as usize;
-                bound.tokens as usize <= limit
-            }
-            None => {
-                *purse = 0;
-                false
-            }
-        }
+        let bound = self.bound(automaton, vocabulary, config, *purse);
+        *purse -= bound.map_or(*purse, |bound| bound.cost as usize);
+        bound.is_some_and(|bound| bound.tokens as usize <= limit)
     }
 
     /// The first token of a way to close from `config` in as many tokens as its bound says.
@@ -192,7 +184,8 @@ impl Budget {
         terminal([byte, automaton.closing_byte(after)], automaton.edges())
     }
 
-    /// A way to close from `config` in as many tokens as its bound says; `None` where the completion costs too much to follow.
+    /// Returns a way to close from `config` in as many tokens as its bound says, or none if following the completion
+    /// costs too much.
     ///
     /// Spelling that byte by byte needs no memory of the way: each byte makes the bound smaller.
     pub(crate) fn way(
@@ -224,26 +217,9 @@ impl Budget {
         let mut at = config;
         while let Some(first) = self.bound(automaton, vocabulary, at, CLOSING_COST)?.first {
             tokens.push(first);
-            at = self.after_first(automaton, vocabulary, at, first);
+            at = after_first(automaton, vocabulary, at, first);
         }
         Some(tokens)
-    }
-
-    /// The config on a completion after its first token.
-    pub(crate) fn after_first(
-        &self,
-        automaton: &mut Automaton,
-        vocabulary: &Vocabulary,
-        config: Config,
-        first: TokenId,
-    ) -> Config {
-        let byte = automaton.closing_byte(config);
-        if !is_lead(byte) {
-            return automaton.run(config, vocabulary.bytes(first));
-        }
-        let after = automaton.step(config, byte);
-        let rest = automaton.closing_byte(after);
-        automaton.step(after, rest)
     }
 
     /// How a config's completion is spelt; `None` if following it costs more than `most`.
@@ -357,6 +333,22 @@ impl Budget {
     }
 }
 
+/// The config on a completion after its first token.
+pub(crate) fn after_first(
+    automaton: &mut Automaton,
+    vocabulary: &Vocabulary,
+    config: Config,
+    first: TokenId,
+) -> Config {
+    let byte = automaton.closing_byte(config);
+    if !is_lead(byte) {
+        return automaton.run(config, vocabulary.bytes(first));
+    }
+    let after = automaton.step(config, byte);
+    let rest = automaton.closing_byte(after);
+    automaton.step(after, rest)
+}
+
 /// The next byte of a config's completion, and the config after it.
 fn closing_step(automaton: &mut Automaton, config: Config) -> [u32; 2] {
     let byte = automaton.closing_byte(config);
@@ -389,7 +381,7 @@ struct Visit {
 impl Budget {
     /// A way to close in few tokens, if the vocabulary spells one.
     ///
-    /// Best first: the next config to go on from is the one whose shortest completion, spelt, makes the shortest way so far.
+    /// Best first: the next config to expand is the one whose shortest completion, spelt, makes the shortest way so far.
     /// What is found is a way however early the search ends.
     fn search(
         &mut self,

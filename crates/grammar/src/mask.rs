@@ -156,8 +156,10 @@ impl Drop for Masks {
     }
 }
 
-/// Calls `visit` with every group of tokens that share their bytes and can follow, and the config after them, until the
-/// configs on the way have cost all of `purse`. Each counts once, and each step to one of many places. So equal walks end alike whatever is cached.
+/// Calls `visit` with every group of tokens that share their bytes and can follow, and the config after them.
+///
+/// The walk ends once its configs and steps have cost all of `purse`. Each is charged once, so where a walk ends does not
+/// depend on what is cached.
 pub(crate) fn plain(
     automaton: &mut Automaton,
     vocabulary: &Vocabulary,

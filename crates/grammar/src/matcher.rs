@@ -3,7 +3,7 @@ use std::sync::Arc;
 use formwork_vocab::{TokenId, TokenSet, Tokenizer};
 use thiserror::Error;
 
-use crate::budget::{CLOSING_COST, Way};
+use crate::budget::{self, CLOSING_COST, Way};
 use crate::constraint::{Caches, Generation};
 use crate::machine::Config;
 use crate::{ByteSet, Constraint, mask};
@@ -125,8 +125,8 @@ impl Matcher {
     /// End-of-sequence takes none of `remaining`. With `remaining` at least [`Matcher::closing_tokens`] this is never
     /// empty unless the output is complete.
     ///
-    /// The work is bounded: where tokens lead to very many places, or to long ways to close, some of those are left out
-    /// from which the output could close. [`Matcher::allows_within`] finds out for a single one.
+    /// The work is bounded. Where tokens lead to very many places, or to long ways to close, some tokens are left out
+    /// although the output could close after them. [`Matcher::allows_within`] decides a single token.
     pub fn mask_within(&mut self, remaining: usize) -> TokenSet {
         self.with_caches(|matcher, caches| {
             let vocabulary = matcher.constraint.vocabulary();
@@ -149,7 +149,7 @@ impl Matcher {
             let Some(left) = remaining.checked_sub(1) else { return mask };
             let mut purse = WITHIN_COST;
             for (index, next) in automaton.terminals(config) {
-                if budget.closes_within(automaton, vocabulary, next, left, &mut purse)
+                if budget.closes_within(automaton, vocabulary, next, (left, &mut purse))
                     && let Some(tokens) = automaton.edges().tokens(index)
                 {
                     mask.extend(tokens);
@@ -157,7 +157,7 @@ impl Matcher {
             }
             let mut walk = WITHIN_COST;
             mask::plain(automaton, vocabulary, config, &mut walk, |automaton, tokens, next| {
-                if budget.closes_within(automaton, vocabulary, next, left, &mut purse) {
+                if budget.closes_within(automaton, vocabulary, next, (left, &mut purse)) {
                     for &token in tokens {
                         mask.insert(token);
                     }
@@ -179,7 +179,7 @@ impl Matcher {
                 return false;
             }
             let mut purse = CLOSING_COST;
-            caches.budget.closes_within(&mut caches.automaton, vocabulary, next, remaining - 1, &mut purse)
+            caches.budget.closes_within(&mut caches.automaton, vocabulary, next, (remaining - 1, &mut purse))
                 || matcher
                     .own_way(caches)
                     .is_some_and(|way| way.tokens <= remaining && way.first == Some(token))
@@ -391,18 +391,16 @@ impl Matcher {
             let config = self.configs[position];
             if position > from {
                 let token = self.tokens[position - 1];
-                let followed = match way.take() {
-                    Some(way) => (way.tokens().first() == Some(&token)).then(|| way.after_first()),
-                    None => {
-                        // The config's own way is at most as long where its completion leads here.
-                        let before = self.configs[position - 1];
-                        let follows = budget.first(automaton, vocabulary, before) == Some(token)
-                            && budget.after_first(automaton, vocabulary, before, token) != config;
-                        let way = follows.then(|| budget.way(automaton, vocabulary, before, position - 1));
-                        way.flatten().map(Way::after_first)
-                    }
+                way = if let Some(way) = way.take() {
+                    (way.tokens().first() == Some(&token)).then(|| way.after_first())
+                } else {
+                    // The config's own way is at most as long where its completion leads here.
+                    let before = self.configs[position - 1];
+                    let follows = budget.first(automaton, vocabulary, before) == Some(token)
+                        && budget::after_first(automaton, vocabulary, before, token) != config;
+                    let way = follows.then(|| budget.way(automaton, vocabulary, before, position - 1));
+                    way.flatten().map(Way::after_first)
                 };
-                way = followed;
             }
             bound = budget.closing_tokens(automaton, vocabulary, config).map(|bound| bound as usize);
             way = way.filter(|way| bound.is_none_or(|bound| way.tokens().len() <= bound));
@@ -412,13 +410,11 @@ impl Matcher {
             way = budget.way(automaton, vocabulary, config, self.tokens.len());
         }
         self.way = way;
-        match &self.way {
-            Some(way) => Some(OwnWay { tokens: way.tokens().len(), first: way.tokens().first().copied() }),
-            None => {
-                let tokens = bound?;
-                Some(OwnWay { tokens, first: budget.first(automaton, vocabulary, config) })
-            }
+        if let Some(way) = &self.way {
+            return Some(OwnWay { tokens: way.tokens().len(), first: way.tokens().first().copied() });
         }
+        let tokens = bound?;
+        Some(OwnWay { tokens, first: budget.first(automaton, vocabulary, config) })
     }
 
     /// Replays the sequence in the current generation, and takes along the known way to close, so that a bound that was

@@ -252,8 +252,10 @@ impl Automaton {
         self.machine.closing_byte(config)
     }
 
-    /// Returns the cost of a config: one for itself, and its share of what it consists of. It depends on the config alone, so a
-    /// limit of cost holds alike whatever is cached. A unit is about a microsecond and half a kilobyte.
+    /// Returns the cost of a config: one, and its share of the places that it consists of.
+    ///
+    /// The cost depends on the config alone, so a limit of cost does not depend on what is cached. A unit is about a
+    /// microsecond and half a kilobyte.
     pub(crate) fn cost(&self, config: Config) -> usize {
         1 + self.machine.weight(config) / PLACES
     }

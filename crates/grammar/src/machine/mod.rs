@@ -190,7 +190,7 @@ pub(crate) trait Machine: Send {
         configs.first().copied().unwrap_or(Config::DEAD)
     }
 
-    /// The number of places or threads that a config consists of, those left out again included: what making it takes.
+    /// Returns the number of places that were met when a config was made, in proportion to the time that this took.
     fn weight(&self, config: Config) -> usize {
         let _ = config;
         1

@@ -50,14 +50,16 @@ pub(super) fn collapsed(rules: &Rules, limits: &Limits) -> Vec<Expr> {
     collapser.exprs
 }
 
-/// Drops the calls of rules that were not written out and match the empty text only: each would be a place of a row.
+/// Drops the calls of rules that match the empty text only: each would be a place of a row.
 fn drop_empty(exprs: &mut [Expr], rules: &Rules) {
     let is_empty = |(at, expr): (usize, &Expr)| {
         !rules.schemas.contains_key(&RuleId(at as u32)) && matches_empty_only(expr)
     };
     let empty: Vec<bool> = exprs.iter().enumerate().map(is_empty).collect();
     if empty.contains(&true) {
-        exprs.iter_mut().for_each(|expr| without_calls(expr, &empty));
+        for expr in exprs {
+            without_calls(expr, &empty);
+        }
     }
 }
 
@@ -77,7 +79,9 @@ fn without_calls(expr: &mut Expr, rules: &[bool]) {
     match expr {
         Expr::Rule(rule) if rules[rule.index()] => *expr = Expr::empty(),
         Expr::Sequence(parts) | Expr::Alternatives(parts) => {
-            parts.iter_mut().for_each(|part| without_calls(part, rules));
+            for part in parts {
+                without_calls(part, rules);
+            }
         }
         Expr::Repeat { expr, .. } => without_calls(expr, rules),
         _ => {}

@@ -81,8 +81,8 @@ const WALKS: usize = 8;
 const BYTES: usize = 48;
 const TRIED_ITEMS: usize = 1 << 17;
 
-/// Places of a row from which on a mask is tried, too: the steps of it, the bytes of its tokens, and the places that all rows
-/// on it may have.
+/// The weight of a row from which on a mask is tried. Below it, the steps of such a trial, the bytes of its tokens, and
+/// the most that its rows may weigh.
 const LIGHT: usize = 256;
 const TRIED_STEPS: usize = 1 << 11;
 const TRIED_DEPTH: usize = 10;
