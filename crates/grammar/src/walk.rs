@@ -343,7 +343,10 @@ impl<'a> Walk<'a> {
         let plausible = self.automaton.plausible(config) & among;
         for (byte, child) in ground.trie.children(node).filter(|&(byte, _)| plausible.contains(byte)) {
             let next = self.automaton.step(config, byte);
-            self.arrive(ground, (child, next), byte == b'"' || node == TrieNode::ROOT, mask);
+            // What a name is matters only for tokens that hold the whole of it, so all names are followed together.
+            let plain = self.automaton.without_names(next);
+            self.undecided.names |= plain != next;
+            self.arrive(ground, (child, plain), byte == b'"' || node == TrieNode::ROOT, mask);
         }
     }
 

@@ -68,7 +68,41 @@ impl JsonMachine {
             State::Key { name, .. } => self.names.rivals(name) != NO_NAMES,
             _ => false,
         });
-        if rival { config } else { self.forgetting(config).unwrap_or(config) }
+        if rival {
+            return config;
+        }
+        let plain = self.forgetting(config).or_else(|| self.with_unknown_names(config));
+        plain.unwrap_or(config)
+    }
+
+    /// The config in which the names being read are not known, while those seen still are; `None` where that is the
+    /// config itself. No name seen goes on from what has been read.
+    fn with_unknown_names(&mut self, config: Config) -> Option<Config> {
+        let count = self.interner.threads_of(config).len();
+        let mut changed = false;
+        let mut threads = Vec::with_capacity(count);
+        for at in 0..count {
+            let mut thread = self.interner.thread(self.interner.threads_of(config)[at]);
+            if self.interner.stack(thread.stack).tracking != ROOT {
+                return None;
+            }
+            if let State::Key { at, name, .. } = &mut thread.state
+                && *name != UNREAD
+                && *name != UNKNOWN
+            {
+                *name = if *at == OUTSIDE { UNKNOWN } else { UNREAD };
+                changed = true;
+            }
+            threads.push(thread);
+        }
+        if !changed {
+            return None;
+        }
+        for thread in threads {
+            self.items.text = thread.text;
+            self.push(thread.stack, thread.state);
+        }
+        Some(self.gathered())
     }
 
     /// The plain config of one; `None` where it is the config itself, or where there is none.
