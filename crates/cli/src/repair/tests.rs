@@ -1,5 +1,6 @@
 use clap::Parser;
 use formwork_protocol::BackendError;
+use serde_json::Value;
 
 use super::*;
 use crate::args::{Args, Command};
