@@ -19,6 +19,9 @@ pub struct JsonError(#[from] Kind);
 enum Kind {
     #[error("not valid JSON: {0}")]
     Syntax(#[source] serde_json::Error),
+    /// It is JSON, and not of the type that is read.
+    #[error("{0}")]
+    Data(serde_json::Error),
     #[error("nested deeper than the limit of {NESTING} levels at line {line} column {column}")]
     Nesting { line: usize, column: usize },
     #[error("beyond the range of numbers, which ends at about 1.8e308, at line {} column {}", .0.line(), .0.column())]
@@ -86,7 +89,7 @@ fn check_nesting(text: &[u8], first: bool) -> Result<(), JsonError> {
         if depth > NESTING {
             let before = &text[..at];
             let start = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
-            let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
+            let line = before.split(|&byte| byte == b'\n').count();
             return Err(Kind::Nesting { line, column: at - start + 1 }.into());
         }
         if first && depth == 0 && !in_string {
@@ -99,21 +102,25 @@ fn check_nesting(text: &[u8], first: bool) -> Result<(), JsonError> {
 impl JsonError {
     fn of_reader(error: serde_json::Error) -> Self {
         let is_range = error.is_syntax() && error.to_string().starts_with("number out of range");
-        if is_range { Kind::Range(error).into() } else { Kind::Syntax(error).into() }
+        match error.is_data() {
+            true => Kind::Data(error).into(),
+            false if is_range => Kind::Range(error).into(),
+            false => Kind::Syntax(error).into(),
+        }
     }
 
     /// The limit of nesting, where that is what is wrong.
     pub const fn nesting_limit(&self) -> Option<usize> {
         match self.0 {
             Kind::Nesting { .. } => Some(NESTING),
-            Kind::Syntax(_) | Kind::Range(_) => None,
+            Kind::Syntax(_) | Kind::Data(_) | Kind::Range(_) => None,
         }
     }
 
     /// The line and the column of the place, from 1; columns count bytes.
     pub fn place(&self) -> (usize, usize) {
         match &self.0 {
-            Kind::Syntax(error) | Kind::Range(error) => (error.line(), error.column()),
+            Kind::Syntax(error) | Kind::Data(error) | Kind::Range(error) => (error.line(), error.column()),
             Kind::Nesting { line, column } => (*line, *column),
         }
     }
@@ -121,7 +128,7 @@ impl JsonError {
     /// Returns the problem without the place.
     pub fn problem(&self) -> String {
         match &self.0 {
-            Kind::Syntax(error) => before_place(&error.to_string()),
+            Kind::Syntax(error) | Kind::Data(error) => before_place(&error.to_string()),
             other => before_place(&other.to_string()),
         }
     }

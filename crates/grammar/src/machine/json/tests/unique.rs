@@ -282,7 +282,7 @@ fn what_is_refused() {
     let errors = rows.iter().filter_map(|schema| Some(machine(schema, accept()).err()?.to_string()));
     insta::assert_snapshot!(errors.collect::<Vec<_>>().join("\n"), @r"
     #/not/uniqueItems: `uniqueItems`: its negation is supported where the last two items at least have the same subschema, and without `contains`
-    #/uniqueItems: `uniqueItems`: this place needs 4097 required items that must differ, more than the limit of 4096
+    #/uniqueItems: `uniqueItems`: this place needs 4097 required items that must differ, more than the limit of 64
     #: `uniqueItems`: no value can satisfy both this and `minItems` and `items`
     #: `uniqueItems`: no value can satisfy both this and `minItems` and `prefixItems`
     #: `uniqueItems`: no value can satisfy both this and `contains`
