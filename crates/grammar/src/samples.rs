@@ -84,8 +84,9 @@ impl Samples {
             let Some(choice) = self.choices.draw(&mut self.random, habit, &mut on_track) else {
                 return tokens::readable(output, self.grammar.token_terminals());
             };
-            output.push(self.choices.byte_of(choice, &mut self.random));
-            at = choice.next;
+            let byte = self.choices.byte_of(choice, &mut self.random);
+            output.push(byte);
+            at = self.automaton.step(at, byte);
         }
     }
 }
@@ -113,10 +114,9 @@ impl Habit {
     }
 }
 
-/// The bytes that lead from one config to another.
+/// The bytes that lead from one config to another, apart from the names that must not come again.
 #[derive(Clone, Copy)]
 struct Choice {
-    next: Config,
     /// Where its bytes are, those within ASCII first.
     first: usize,
     ascii: usize,
@@ -148,7 +148,7 @@ impl Choices {
         for byte in automaton.plausible_with_spellings(config).iter() {
             let next = automaton.step(config, byte);
             if next != Config::DEAD && (automaton.closing_len(next) as usize) < left {
-                self.bytes.push((next, byte));
+                self.bytes.push((automaton.without_names(next), byte));
             }
         }
         self.bytes.sort_unstable();
@@ -156,11 +156,13 @@ impl Choices {
         let mut first = 0;
         for group in self.bytes.chunk_by(|one, other| one.0 == other.0) {
             self.ways.push(Choice {
-                next: group[0].0,
                 first,
                 ascii: group.iter().filter(|(_, byte)| byte.is_ascii()).count(),
                 len: group.len(),
-                closes: automaton.closing_len(group[0].0) < automaton.closing_len(config),
+                closes: {
+                    let next = automaton.step(config, group[0].1);
+                    automaton.closing_len(next) < automaton.closing_len(config)
+                },
             });
             first += group.len();
         }
