@@ -132,7 +132,9 @@ impl Builder<'_> {
             }
             let is_direct = atom.all.is_empty() && atom.any.is_empty();
             direct = direct.filter(|_| is_direct);
-            direct.iter_mut().for_each(|alternatives| alternatives.push(vec![branch]));
+            if let Some(alternatives) = &mut direct {
+                alternatives.push(vec![branch]);
+            }
         }
         if let Some(alternatives) = direct.filter(|_| !matches!(choice.kind, ChoiceKind::One(_))) {
             return self.group_of(alternatives);
@@ -169,7 +171,7 @@ impl Builder<'_> {
     fn group_of(&mut self, alternatives: Vec<Vec<AtomId>>) -> Result<Option<Group>, GrammarError> {
         let mut names = Vec::new();
         for alternative in &alternatives {
-            for &atom in alternative.iter() {
+            for &atom in alternative {
                 let atom = self.atoms.get(atom)?;
                 if !atom.says_only_of_members() {
                     return Ok(None);

@@ -31,7 +31,7 @@
 //! # What is read as it is meant
 //! Each of these comes with a warning. Without `$schema`, or with an unknown one, `items` may be an array as
 //! in draft 7. In every draft, `exclusiveMinimum` and `exclusiveMaximum` may be booleans as in draft 4 or
-//! numbers as in draft 6. In every draft, `nullable` beside `type` is that of OpenAPI 3.0, and `required:
+//! numbers as in draft 6. In every draft, `nullable` beside `type` is that of `OpenAPI` 3.0, and `required:
 //! true`, `divisibleBy` and the type `any` are those of draft 3. A JSON pointer that leads nowhere from the
 //! nearest `$id` is followed from the document's root.
 //!
@@ -205,8 +205,8 @@ fn solve(
         let mut builder = build::Builder::new(document, options, limits, ledger, overlaps.clone());
         let root = builder.build()?;
         let (draft, strings, warnings) = builder.finish();
-        match solve::solve(draft, strings, root, options, limits, ledger)? {
-            Solved::Program(program, dead) => return Ok(Ok(Solution { program, warnings, dead })),
+        match solve::solve(draft, strings, root, options, (limits, ledger))? {
+            Solved::Program(program, dead) => return Ok(Ok(Solution { program: *program, warnings, dead })),
             Solved::Unsatisfiable(to_blame) => return Ok(Err(to_blame)),
             // Each time there are more, and there are finitely many pairs of branches and types.
             Solved::Overlapping(more) => {

@@ -149,7 +149,7 @@ impl Atoms<'_> {
         Ok(())
     }
 
-    /// Says what OpenAPI's `nullable` is taken as; the keyword `type` beside it heeds it.
+    /// Says what `nullable` of `OpenAPI` is taken as; the keyword `type` beside it heeds it.
     fn read_nullable(&mut self, keyword: &Keyword<'_>) {
         let reason = match keyword.value {
             Value::Bool(false) => return,
@@ -260,7 +260,7 @@ impl Atoms<'_> {
     }
 }
 
-/// Returns true if OpenAPI's `nullable` beside a `type` adds null.
+/// Returns true if the `nullable` of `OpenAPI` beside a `type` adds null.
 fn is_nullable(keyword: &Keyword<'_>) -> bool {
     keyword.name == "type" && keyword.siblings.get("nullable") == Some(&Value::Bool(true))
 }

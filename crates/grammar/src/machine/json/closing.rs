@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::cost::Shortest;
+use super::groups::nodes_of;
 use super::intern::{Stack, UNCOUNTED};
 use super::names::{NO_NAMES, NamesId, UNKNOWN, UNREAD};
 use super::needs::{Amount, Kind, Lengths, NameCounts, Needs, shortest_only};
@@ -498,7 +499,7 @@ impl Object<'_> {
             return None;
         }
         let out = self.machine.interner.set(self.members);
-        let nodes = self.machine.nodes_of(self.rule, out, index);
+        let nodes = nodes_of(self.rule, out, index);
         let ways = nodes.into_iter().filter_map(|node| {
             let value = self.machine.after_name(node, self.top.depth)?;
             let after = self.machine.out_after(self.rule, (self.seen, out), Some((index, node)))?;
@@ -560,7 +561,7 @@ impl JsonMachine {
             return possible;
         }
         let out = self.interner.set(members);
-        let mut nodes = self.nodes_of(rule, out, index).into_iter();
+        let mut nodes = nodes_of(rule, out, index).into_iter();
         nodes.any(|node| self.out_after(rule, (seen, out), Some((index, node))).is_some())
     }
 }

@@ -12,20 +12,6 @@ use crate::frontend::json_schema::Order;
 pub(super) type Out = Vec<u64>;
 
 impl JsonMachine {
-    /// The nodes that a declared member may be of.
-    pub(super) fn nodes_of(&self, rule: &ObjectRule, out: &[u64], index: usize) -> Vec<u32> {
-        let Some(&Some((group, slot))) = rule.grouped.get(index) else {
-            return rule.members[index].node.into_iter().collect();
-        };
-        let mut nodes: Vec<u32> = rule.groups[group as usize]
-            .left(word(out, group))
-            .filter_map(|(_, members)| members[slot as usize].node)
-            .collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        nodes
-    }
-
     /// The alternatives that are out after a member of some node, or `None` if no object has it here.
     ///
     /// Without an index, all that comes is undeclared.
@@ -59,19 +45,6 @@ impl JsonMachine {
                 after.pop();
             }
             after
-        })
-    }
-
-    /// Whether each group has an alternative of which no required member is missing.
-    pub(super) fn groups_hold(&self, rule: &ObjectRule, out: &[u64], seen: impl Fn(usize) -> bool) -> bool {
-        (0..).zip(&rule.groups).all(|(at, group)| {
-            group.left(word(out, at)).any(|(_, members)| {
-                group
-                    .members
-                    .iter()
-                    .zip(members)
-                    .all(|(&index, member)| !member.required || seen(index as usize))
-            })
         })
     }
 
@@ -116,6 +89,29 @@ impl JsonMachine {
         }
         Some(total)
     }
+}
+
+/// The nodes that a declared member may be of.
+pub(super) fn nodes_of(rule: &ObjectRule, out: &[u64], index: usize) -> Vec<u32> {
+    let Some(&Some((group, slot))) = rule.grouped.get(index) else {
+        return rule.members[index].node.into_iter().collect();
+    };
+    let mut nodes: Vec<u32> = rule.groups[group as usize]
+        .left(word(out, group))
+        .filter_map(|(_, members)| members[slot as usize].node)
+        .collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes
+}
+
+/// Whether each group has an alternative of which no required member is missing.
+pub(super) fn groups_hold(rule: &ObjectRule, out: &[u64], seen: impl Fn(usize) -> bool) -> bool {
+    (0..).zip(&rule.groups).all(|(at, group)| {
+        group.left(word(out, at)).any(|(_, members)| {
+            group.members.iter().zip(members).all(|(&index, member)| !member.required || seen(index as usize))
+        })
+    })
 }
 
 fn word(out: &[u64], group: u32) -> u64 {

@@ -147,7 +147,9 @@ impl Assignment {
         let mut before: Vec<Option<(usize, usize)>> = vec![None; demands.len()];
         let mut queue = self.allowed[candidate].clone();
         let mut met = vec![false; demands.len()];
-        queue.iter().for_each(|&demand| met[demand] = true);
+        for &demand in &queue {
+            met[demand] = true;
+        }
         let mut done = 0;
         while let Some(&demand) = queue.get(done) {
             done += 1;
@@ -254,6 +256,7 @@ impl JsonMachine {
 
 /// The plan where all items are of the same nodes, and so are all candidates: the cheapest ones that are free. `None` where
 /// they are not, and `Some(None)` where there are too few.
+#[expect(clippy::option_option, reason = "whether there is such a plan, and whether it can be met")]
 fn alike(demands: &[Demand], all: &[Candidate], seen: impl Fn(ValueId) -> bool) -> Option<Option<Plan>> {
     let (first, rest) = demands.split_first()?;
     let of_first = |candidate: &Candidate| candidate.lines == 0 && candidate.nodes == first.nodes;

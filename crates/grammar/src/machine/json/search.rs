@@ -377,7 +377,7 @@ impl JsonMachine {
                 let compact = compact(&text);
                 let value = self.items.values.value(&compact);
                 if value.is_some_and(|value| known.insert(value)) {
-                    let lines = text.iter().filter(|&&byte| byte == b'\n').count() as u32;
+                    let lines = text.split(|&byte| byte == b'\n').count() as u32 - 1;
                     texts.push(ItemText { compact: compact.into(), bytes: text.len() as u32, lines });
                 }
                 if texts.len() == count {

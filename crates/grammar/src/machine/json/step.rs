@@ -1,6 +1,7 @@
 //! One byte of one thread.
 
 use super::closing::SeenNames;
+use super::groups::{groups_hold, nodes_of};
 use super::intern::Thread;
 use super::intern::UNCOUNTED;
 use super::layout::{Gap, GapStep, Rest};
@@ -220,7 +221,7 @@ impl JsonMachine {
                 let met = if rule.groups.is_empty() {
                     members >= rule.min && pending == 0
                 } else {
-                    self.groups_hold(rule, self.interner.set(members), |index| self.has_seen(seen, index))
+                    groups_hold(rule, self.interner.set(members), |index| self.has_seen(seen, index))
                 };
                 let closable = met && !rule.members.iter().enumerate().any(missing);
                 let seen = |index| self.has_seen(seen, index);
@@ -490,7 +491,7 @@ impl JsonMachine {
     fn choose_grouped(&mut self, stack: StackId, object: &ObjectRule, index: usize) {
         let top = *self.interner.stack(stack);
         let Some(Frame::Object { rule, seen, members, pending, names }) = top.frame else { return };
-        for node in self.nodes_of(object, self.interner.set(members), index) {
+        for node in nodes_of(object, self.interner.set(members), index) {
             let out = self.out_after(object, (seen, self.interner.set(members)), Some((index, node)));
             let Some(out) = out else { continue };
             let members = self.interner.set_of(out);
@@ -512,10 +513,10 @@ impl JsonMachine {
         let Some(Frame::Object { rule, mut seen, members, pending, .. }) = top.frame else { return };
         let program = std::sync::Arc::clone(&self.program);
         let object = &program.objects[rule as usize];
-        if program.order == Order::Declared {
-            if (object.next_required[seen as usize] as usize) < object.members.len() {
-                return;
-            }
+        if program.order == Order::Declared
+            && (object.next_required[seen as usize] as usize) < object.members.len()
+        {
+            return;
         }
         let members = if object.groups.is_empty() {
             object.count(members)

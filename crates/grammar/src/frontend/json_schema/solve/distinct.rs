@@ -157,23 +157,20 @@ impl Solver<'_> {
         draft: &Draft,
         wanted: FxHashMap<(NodeId, u32), String>,
     ) -> Result<Pools, GrammarError> {
-        let added = self.add_below(draft, wanted.keys().map(|(node, _)| *node).collect())?;
+        let added = self.add_below(draft, &wanted.keys().map(|(node, _)| *node).collect::<Vec<_>>())?;
         let empty = JsonProgram::empty(SchemaOptions::default());
         let program = Arc::new(std::mem::replace(&mut self.program, empty));
         let mut pools = Pools::default();
         let mut failed = None;
         let mut machine = program.machine();
         for ((node, count), pointer) in wanted {
-            match machine.cheapest(node, count as usize) {
-                Some(texts) => {
-                    pools.insert((node, count), texts.into());
-                }
-                None => {
-                    let reason = "the values of required items that must differ are too long to look for";
-                    let problem = SchemaProblem::UnsupportedForm { reason };
-                    failed = Some(Problem::new(&pointer, "uniqueItems", problem));
-                    break;
-                }
+            if let Some(texts) = machine.cheapest(node, count as usize) {
+                pools.insert((node, count), texts.into());
+            } else {
+                let reason = "the values of required items that must differ are too long to look for";
+                let problem = SchemaProblem::UnsupportedForm { reason };
+                failed = Some(Problem::new(&pointer, "uniqueItems", problem));
+                break;
             }
         }
         drop(machine);
@@ -189,7 +186,7 @@ impl Solver<'_> {
     }
 
     /// Adds the arrays and objects of some nodes and of all that they lead to; returns these nodes.
-    fn add_below(&mut self, draft: &Draft, nodes: Vec<NodeId>) -> Result<Vec<NodeId>, GrammarError> {
+    fn add_below(&mut self, draft: &Draft, nodes: &[NodeId]) -> Result<Vec<NodeId>, GrammarError> {
         let mut met: FxHashSet<NodeId> = nodes.iter().copied().collect();
         let mut todo: Vec<NodeId> = met.iter().copied().collect();
         let mut added = Vec::new();

@@ -30,7 +30,7 @@ use ample::mark_ample;
 /// The graph turned into a program.
 pub(super) enum Solved {
     /// And the places of members and branches that are never written.
-    Program(JsonProgram, Vec<String>),
+    Program(Box<JsonProgram>, Vec<String>),
     /// No value satisfies the root: the subschemas of each place to blame, the innermost last.
     Unsatisfiable(Vec<Vec<String>>),
     /// Some branches of `oneOf`s have values in common: the graph has to be built again with each keeping out the others.
@@ -43,8 +43,7 @@ pub(super) fn solve(
     mut strings: Strings,
     root: NodeId,
     options: SchemaOptions,
-    limits: &Limits,
-    ledger: &Rc<Ledger>,
+    (limits, ledger): (&Limits, &Rc<Ledger>),
 ) -> Result<Solved, GrammarError> {
     let program = JsonProgram {
         nodes: Vec::with_capacity(draft.nodes.len()),
@@ -102,7 +101,7 @@ pub(super) fn solve(
         return Ok(Solved::Overlapping(overlapping));
     }
     let dead = dead::dead(&life, &draft.tried, &reached, &strings);
-    Ok(Solved::Program(program, dead))
+    Ok(Solved::Program(Box::new(program), dead))
 }
 
 /// The most states of one language of strings, so that no pattern takes long.

@@ -86,7 +86,8 @@ impl Condition {
                 return Err(NumberError::Ledger);
             }
             for remainder in (0..accepted.len()).step_by(multiple) {
-                accepted[remainder] |= indivisible.iter().all(|divisor| remainder as u64 % divisor != 0);
+                accepted[remainder] |=
+                    !indivisible.iter().any(|divisor| (remainder as u64).is_multiple_of(*divisor));
             }
             beyond |= rule.multiple_of.is_none();
         }
