@@ -38,7 +38,7 @@ pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> 
         constraint.transpose()
     };
     let constraint = app.offload_or_compile(constraint).await?;
-    let started = app.offload(move || Started::new(served, request, constraint, &options)).await?;
+    let started = app.offload(move || Started::new(served, request, constraint.as_ref(), &options)).await?;
     match started.request.stream {
         Some(options) => Ok(pieces::respond(started, answer, options)),
         None => Ok(Json(collect(started, &answer).await?).into_response()),
@@ -59,7 +59,7 @@ impl Started {
     fn new(
         served: Arc<Served>,
         request: CompletionRequest,
-        constraint: Option<Constraint>,
+        constraint: Option<&Constraint>,
         options: &ServerOptions,
     ) -> Result<Self, ApiError> {
         let tokenizer = served.model.engine.tokenizer();
@@ -70,7 +70,7 @@ impl Started {
                 echoes.push(echo(prompt, &tokens, tokenizer));
             }
             let mut engine = prepare::engine_request(tokens, &request.parameters, options);
-            engine.constraint.clone_from(&constraint);
+            engine.constraint = constraint.cloned();
             engine.max_tokens = engine.max_tokens.or_else(|| constraint.is_none().then_some(MAX_TOKENS));
             let chooses = request.best_of > request.parameters.n;
             engine.logprobs = request.logprobs.or_else(|| chooses.then_some(0));

@@ -66,10 +66,10 @@ impl Served {
         }
         let content = chat.format.as_ref().map_or(Content::Free, |format| Content::Shaped(part(format)));
         let mut unsupported = Vec::new();
-        let constraint = match self.answer_constraint(chat, &content, &tools, thoughts, compiling) {
+        let constraint = match self.answer_constraint(chat, &content, (&tools, thoughts), compiling) {
             Err(error) if chat.tools.any_object && error.is_of_tool() => {
                 unsupported = self.loosen(&mut tools, chat.undeclared);
-                self.answer_constraint(chat, &content, &tools, thoughts, compiling)?
+                self.answer_constraint(chat, &content, (&tools, thoughts), compiling)?
             }
             constraint => constraint?,
         };
@@ -97,8 +97,7 @@ impl Served {
         &self,
         chat: &ChatRequest,
         content: &Content,
-        tools: &Tools,
-        thoughts: Thoughts,
+        (tools, thoughts): (&Tools, Thoughts),
         compiling: Compiling,
     ) -> Result<Option<Constraint>, ApiError> {
         let (format, undeclared) = (chat.format.as_ref(), chat.undeclared);

@@ -31,7 +31,8 @@ pub(super) struct Condition {
 impl Residues {
     /// One condition for each group of rules, that one of its rules holds.
     pub(super) fn new(groups: &[Vec<&NumberRule>], ledger: &Ledger) -> Result<Self, NumberError> {
-        let rules = || groups.iter().flatten();
+        // Places after the point need no remainder: other digits than zero must not come beyond them.
+        let rules = || groups.iter().filter(|group| decimals(group).is_none()).flatten();
         let divisors = || rules().flat_map(|rule| rule.multiple_of.iter().chain(&rule.indivisible));
         let places = divisors().map(|divisor| divisor.places).max().unwrap_or(0);
         let mut modulus = 1;
@@ -44,7 +45,10 @@ impl Residues {
         }
         let mut conditions = Vec::with_capacity(groups.len());
         for group in groups {
-            conditions.push(Condition::new(group, (places, modulus), ledger)?);
+            conditions.push(match decimals(group) {
+                Some(_) => Condition { accepted: vec![true], beyond: true },
+                None => Condition::new(group, (places, modulus), ledger)?,
+            });
         }
         let common = conditions.iter().fold(1, |all, condition: &Condition| {
             least_common_multiple(all, condition.accepted.len() as u64).unwrap_or(modulus)
@@ -126,6 +130,16 @@ impl Condition {
     fn modulus(&self) -> usize {
         self.accepted.len()
     }
+}
+
+/// The digits after the point that some rules allow together, where their divisors are powers of a tenth.
+pub(super) fn decimals(rules: &[&NumberRule]) -> Option<u16> {
+    let places = |rule: &&NumberRule| {
+        let multiple = rule.multiple_of.filter(|multiple| multiple.units == 1 && rule.indivisible.is_empty());
+        multiple.map(|multiple| multiple.places)
+    };
+    let all: Option<Vec<u16>> = rules.iter().map(places).collect();
+    all?.into_iter().max()
 }
 
 pub(super) const fn least_common_multiple(a: u64, b: u64) -> Option<u64> {

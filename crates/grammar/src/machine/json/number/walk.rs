@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use rustc_hash::FxHashMap;
 
-use super::residues::Residues;
+use super::residues::{Residues, decimals};
 use super::{Bound, GENERATED_DIGITS, NumberError, NumberForm, NumberRule};
 use crate::frontend::json_schema::Profile;
 use crate::ledger::Ledger;
@@ -27,8 +27,11 @@ pub(super) fn spans(
         groups[at].push(rule);
     }
     let residues = Residues::new(&groups, ledger)?;
-    let spans = bounds.iter().zip(0..).map(|(bounds, group)| Span::new(bounds, &residues, group, profile));
-    Ok((spans.collect(), residues))
+    let span = |(at, bounds): (usize, &NumberRule)| {
+        let decimals = decimals(&groups[at]);
+        Span::new(bounds, (&residues, at as u32), decimals, profile)
+    };
+    Ok((bounds.iter().enumerate().map(span).collect(), residues))
 }
 
 /// A rule prepared for comparing magnitudes: one pair of bounds for each sign.
@@ -40,6 +43,8 @@ pub(super) struct Span {
     /// Where there is any divisor.
     residues: Option<Divisors>,
     exponent: bool,
+    /// Digits after the point that may be other than zero, where bounded by a divisor.
+    decimals: Option<u16>,
     /// Digits in all, where bounded.
     digits: Option<usize>,
     /// Digits after the point, where bounded.
@@ -80,14 +85,19 @@ impl Magnitudes {
 }
 
 impl Span {
-    fn new(rule: &NumberRule, residues: &Residues, condition: u32, profile: Profile) -> Self {
+    fn new(
+        rule: &NumberRule,
+        (residues, condition): (&Residues, u32),
+        decimals: Option<u16>,
+        profile: Profile,
+    ) -> Self {
         let own = &residues.conditions[condition as usize];
         let divisors = Divisors { condition, places: residues.places, beyond: own.beyond };
         let divisors = Some(divisors).filter(|_| !own.is_any());
         let bounds = || rule.low.iter().chain(&rule.high);
         let fraction = bounds().map(|bound| bound.value.fraction.len()).max().unwrap_or(0);
         let integer = bounds().map(|bound| bound.value.integer.len().max(1)).max().unwrap_or(0);
-        let places = divisors.map_or(0, |divisors| usize::from(divisors.places));
+        let places = divisors.map(|divisors| divisors.places).max(decimals).map_or(0, usize::from);
         let units = divisors.map_or(0, |_| residues.modulus.to_string().len());
         let generate = profile == Profile::Generate;
         // Beside a bound that is not part of the range, the nearest number may have a digit more than the bound.
@@ -102,7 +112,9 @@ impl Span {
             exponent: profile == Profile::Accept
                 && rule.form != NumberForm::Digits
                 && !rule.is_bounded()
-                && divisors.is_none(),
+                && divisors.is_none()
+                && decimals.is_none(),
+            decimals,
             residues: divisors,
             digits: generate.then_some(digits),
             places: (generate && rule.literal).then_some(fraction as u16),
@@ -254,6 +266,7 @@ impl Walk {
         let places = span.residues.map_or(usize::MAX, |residues| usize::from(residues.places));
         let beyond = digit != 0 && place >= places;
         let too_fine = beyond && span.residues.is_some_and(|residues| !residues.beyond);
+        let too_fine = too_fine || digit != 0 && span.decimals.is_some_and(|decimals| self.place >= decimals);
         if too_fine || digit != 0 && span.form == NumberForm::Integer {
             return None;
         }
@@ -277,7 +290,7 @@ impl Walk {
         let decided = self.low.is_ne() && self.high.is_ne();
         let compared = if decided { 0 } else { magnitudes.longest.1 };
         let divided = span.residues.map_or(0, |residues| residues.places);
-        let longest = compared.max(divided).max(span.places.unwrap_or(0));
+        let longest = compared.max(divided).max(span.places.unwrap_or(0)).max(span.decimals.unwrap_or(0));
         self.place = (self.place + 1).min(longest);
         Some(())
     }
