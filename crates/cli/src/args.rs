@@ -408,24 +408,24 @@ pub(crate) struct ServeArgs {
 pub(crate) struct GrammarLimitArgs {
     /// Maximum steps of work to compile a grammar, about ten nanoseconds each [default: half of what
     /// `formwork run` has]
-    #[arg(long, value_name = "STEPS")]
-    pub(crate) grammar_limit_work: Option<NonZeroUsize>,
+    #[arg(long = "grammar-limit-work", value_name = "STEPS")]
+    pub(crate) work: Option<NonZeroUsize>,
 
     /// Maximum memory to compile a grammar, such as 64M [default: half of what `formwork run` has]
-    #[arg(long, value_name = "BYTES", value_parser = size)]
-    pub(crate) grammar_limit_bytes: Option<u64>,
+    #[arg(long = "grammar-limit-bytes", value_name = "BYTES", value_parser = size)]
+    pub(crate) bytes: Option<u64>,
 
     /// Maximum states of a compiled grammar's automata
-    #[arg(long, value_name = "N")]
-    pub(crate) grammar_limit_states: Option<NonZeroUsize>,
+    #[arg(long = "grammar-limit-states", value_name = "N")]
+    pub(crate) states: Option<NonZeroUsize>,
 
     /// Maximum depth of nested subschemas and groups
-    #[arg(long, value_name = "N")]
-    pub(crate) grammar_limit_nesting: Option<NonZeroUsize>,
+    #[arg(long = "grammar-limit-nesting", value_name = "N")]
+    pub(crate) nesting: Option<NonZeroUsize>,
 
     /// Number of grammars compiled at the same time [default: half of the cores]
-    #[arg(long, value_name = "N")]
-    pub(crate) grammar_parallel: Option<NonZeroUsize>,
+    #[arg(long = "grammar-parallel", value_name = "N")]
+    pub(crate) compilers: Option<NonZeroUsize>,
 }
 
 /// Reads a number of bytes, or of units of 1024 of them.

@@ -356,7 +356,7 @@ mod tests {
         };
         file(
             "docs/types/day.json",
-            r##"{"$id": "https://t.example/day", "$ref": "base.json#/definitions/d"}"##,
+            r#"{"$id": "https://t.example/day", "$ref": "base.json#/definitions/d"}"#,
         )?;
         file("docs/types/base.json", r#"{"definitions": {"d": {"const": 7}}}"#)?;
         file("docs/broken.json", "{")?;

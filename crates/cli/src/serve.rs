@@ -49,20 +49,20 @@ fn options(args: &ServeArgs) -> Result<ServerOptions> {
     }
     let default = ServerOptions::default();
     let limits = &args.grammar;
-    let bytes = limits.grammar_limit_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    let bytes = limits.bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
     let or = |given: Option<NonZeroUsize>, default: usize| given.map_or(default, NonZeroUsize::get);
     let grammar_limits = Limits {
-        work: or(limits.grammar_limit_work, default.grammar_limits.work),
+        work: or(limits.work, default.grammar_limits.work),
         bytes: bytes.unwrap_or(default.grammar_limits.bytes),
-        states: or(limits.grammar_limit_states, default.grammar_limits.states),
-        nesting: or(limits.grammar_limit_nesting, default.grammar_limits.nesting),
+        states: or(limits.states, default.grammar_limits.states),
+        nesting: or(limits.nesting, default.grammar_limits.nesting),
         ..default.grammar_limits
     };
     let schemas = args.schemas.as_deref().map(remotes::folder).transpose()?.unwrap_or_default();
     Ok(ServerOptions {
         api_keys,
         grammar_limits,
-        compilers: limits.grammar_parallel.unwrap_or(default.compilers),
+        compilers: limits.compilers.unwrap_or(default.compilers),
         schemas: Arc::new(schemas),
         cors_origins: args.cors_origin.clone(),
         read_timeout: args.read_timeout,

@@ -1,4 +1,4 @@
-//! Schemas in the spellings of all drafts and of OpenAPI, and what each is taken as.
+//! Schemas in the spellings of all drafts and of `OpenAPI`, and what each is taken as.
 
 use serde_json::{Value, json};
 
