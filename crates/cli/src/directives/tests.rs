@@ -115,7 +115,7 @@ fn what_is_wrong_is_told_before_a_model_is_loaded() {
     };
     let twice = file("twice.json", r#"{"definitions": [{"type": "a"}, {"type": "a"}]}"#);
     assert_eq!(refused(&twice, &[]), format!("{twice}: definitions[1].type: `a` is defined already"));
-    let unbounded = r#"{"definitions": [{"type": "a", "payload_schema": {"pattern": "(x)\\\\1"}}]}"#;
+    let unbounded = r#"{"definitions": [{"type": "a", "payload_schema": {"pattern": "(x)\\1"}}]}"#;
     let unbounded = file("unbounded.json", unbounded);
     let line = refused(&unbounded, &[]);
     assert!(line.starts_with(&format!("{unbounded}: definitions[0].payload_schema: ")), "{line}");
