@@ -111,7 +111,7 @@ fn every_sample_is_a_valid_envelope_with_valid_payloads() {
         let grammar = Grammar::json_schema(&schema, &SchemaOptions::default(), &Limits::default());
         let grammar = grammar.unwrap_or_else(|error| panic!("{error}: {schema}"));
         let mut directives = 0;
-        for sample in grammar.samples(7).take(200) {
+        for sample in grammar.samples(7).take(400) {
             let text = String::from_utf8(sample).expect("text");
             let value: Value = serde_json::from_str(&text).expect("JSON");
             assert!(checker.is_valid(&value), "{text}");
