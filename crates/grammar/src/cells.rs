@@ -179,7 +179,9 @@ impl Cells {
                 if tolerated && self.settles(child, depth, &prospect) {
                     continue;
                 }
-                let next = automaton.step(config, byte);
+                let named = automaton.step(config, byte);
+                let next = automaton.without_names(named);
+                beyond.forgets |= next != named;
                 if tolerated && next != Config::DEAD {
                     beyond.tolerated.push((child, next));
                     open.push((child, next, depth + 1, recent));
@@ -199,6 +201,8 @@ pub(crate) struct Beyond {
     pub(crate) tolerated: Vec<(TrieNode, Config)>,
     /// Where it ends, with the last byte.
     pub(crate) left: Vec<(u8, TrieNode, Config)>,
+    /// Whether names read on the way were left out ([`Automaton::without_names`]).
+    pub(crate) forgets: bool,
 }
 
 /// The nodes of the trie at which tokens go on, by the cells of their prefixes, where these are whole characters.

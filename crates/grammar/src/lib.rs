@@ -41,6 +41,7 @@ mod limits;
 mod machine;
 mod mask;
 mod matcher;
+mod named_tokens;
 mod regular;
 mod samples;
 mod spans;

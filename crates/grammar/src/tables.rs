@@ -16,6 +16,7 @@ use rustc_hash::FxHashMap;
 
 use crate::Profile;
 use crate::machine::json::classes::{Read, Reader};
+use crate::named_tokens::NamedTokens;
 
 /// The tokens with leading white space cut off, as far as a part of a JSON text may begin with what is left.
 pub(crate) struct Spaced {
@@ -72,8 +73,7 @@ pub(crate) struct Strings {
     before: FxHashMap<TokenId, u32>,
     /// The tokens that may end a string and have another whole one after it.
     pub(crate) repeats: Vec<TokenId>,
-    /// The tokens that may hold a whole name of an object: one that begins the token, or comes after a comma.
-    pub(crate) names: Vec<TokenId>,
+    pub(crate) names: NamedTokens,
     pub(crate) spaced: Arc<Spaced>,
     pub(crate) token_notes: Notes,
     pub(crate) spaced_notes: Notes,
@@ -122,8 +122,6 @@ impl Strings {
             before.extend(here.iter().chain(below).map(|&token| (token, chars)));
         }
         let suffixes = TokenTrie::new(suffixes.into_iter());
-        let texts = vocabulary.ids().filter(|&token| vocabulary.kind(token).is_text());
-        let names = texts.filter(|&token| may_hold_a_name(vocabulary.bytes(token))).collect();
         let mut repeats: Vec<_> =
             vocabulary.ids().filter(|&token| vocabulary.kind(token).is_text()).collect();
         repeats.retain(|&token| vocabulary.bytes(token).split(|&byte| byte == b'"').count() > 3);
@@ -134,7 +132,7 @@ impl Strings {
             longest,
             closers,
             repeats,
-            names,
+            names: NamedTokens::new(vocabulary, profile),
             before,
             token_notes: Notes::new(trie, profile, true),
             spaced_notes: Notes::new(&spaced.trie, profile, false),
@@ -166,16 +164,6 @@ impl Strings {
     pub(crate) fn before(&self, token: TokenId) -> u32 {
         self.before.get(&token).copied().unwrap_or(0)
     }
-}
-
-/// Whether bytes have a quote, after nothing but white space or after a comma, and another quote later.
-fn may_hold_a_name(bytes: &[u8]) -> bool {
-    let quotes: Vec<usize> = (0..bytes.len()).filter(|&at| bytes[at] == b'"').collect();
-    let begins = |&at: &usize| {
-        let before = bytes[..at].iter().rev().find(|byte| !SPACES.contains(byte));
-        before.is_none_or(|&byte| byte == b',')
-    };
-    quotes.split_last().is_some_and(|(_, before)| before.iter().any(begins))
 }
 
 /// What comes after the string that `bytes` begin in.

@@ -37,7 +37,7 @@ type Kept = FxHashMap<Config, (Arc<TokenSet>, Undecided)>;
 struct Undecided {
     /// Those of [`Strings::repeats`].
     repeats: bool,
-    /// Those of [`Strings::names`], as far as the other config has them.
+    /// Those that hold a whole name ([`Strings::names`]), as far as the other config has them.
     names: bool,
 }
 
@@ -153,13 +153,22 @@ impl<'a> Walk<'a> {
             self.decide(config, &strings.repeats, Arc::make_mut(&mut mask));
         }
         if self.undecided.names {
-            for &token in strings.names.iter().filter(|&&token| mask.contains(token)).collect::<Vec<_>>() {
-                if self.automaton.run(config, self.vocabulary.bytes(token)) == Config::DEAD {
-                    Arc::make_mut(&mut mask).remove(token);
-                }
-            }
+            self.remove_repeated_names(config, &mut mask);
         }
         mask
+    }
+
+    /// Removes the tokens that would bring an object a name that it has already.
+    fn remove_repeated_names(&mut self, config: Config, mask: &mut Arc<TokenSet>) {
+        let mut tokens = Vec::new();
+        self.automaton.add_repeating(config, &self.strings.names, &mut tokens);
+        for token in tokens {
+            if mask.contains(token)
+                && self.automaton.run(config, self.vocabulary.bytes(token)) == Config::DEAD
+            {
+                Arc::make_mut(mask).remove(token);
+            }
+        }
     }
 
     /// Judges some tokens each by itself.
@@ -183,9 +192,12 @@ impl<'a> Walk<'a> {
                 let different = self.differ(self.tokens(), TrieNode::ROOT, config, true);
                 self.except(ordinary, different)
             }
-            Part::Like { config, other, names } => {
+            Part::Like { config, other, names, within } => {
                 let ordinary = self.like(strings, other);
                 self.undecided.add(Undecided { repeats: !names, names });
+                if !within {
+                    return ordinary;
+                }
                 let different = self.differ(self.tokens(), TrieNode::ROOT, config, false);
                 self.except(ordinary, different)
             }
@@ -248,6 +260,7 @@ impl<'a> Walk<'a> {
             Some(tolerance) => {
                 let trie = self.vocabulary.trie();
                 let beyond = self.cells.beyond(self.automaton, trie, config, (&tolerance, first));
+                self.undecided.names |= beyond.forgets;
                 let tolerated = beyond.tolerated.into_iter().flat_map(|(node, _)| trie.tokens_at(node));
                 tolerated.for_each(|&token| mask.insert(token));
                 for (byte, node, next) in beyond.left {
@@ -386,7 +399,7 @@ impl<'a> Walk<'a> {
                     self.undecided.names = true;
                     (text, self.differ(ground, at.0, config, true))
                 }
-                Part::Like { config, other, names } => {
+                Part::Like { config, other, names, .. } => {
                     self.undecided.add(Undecided { repeats: !names, names });
                     match self.alike(ground, (at.0, config), other) {
                         Some(text) => text,

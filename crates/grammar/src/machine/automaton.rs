@@ -3,6 +3,7 @@
 use formwork_vocab::{TokenId, Vocabulary};
 
 use super::{Config, Frame, Likeness, Machine, Part, Tolerance, probe};
+use crate::named_tokens::NamedTokens;
 use crate::tokens::{TEXT, TokenEdges, is_lead, spelling};
 use crate::{ByteSet, Profile};
 
@@ -38,7 +39,12 @@ struct Row {
     blocks: [u32; 256 / BLOCK],
     /// Bytes of text that may lead on, and whether a token terminal may.
     plausible: Option<(ByteSet, bool)>,
+    /// The config without names.
+    unnamed: u32,
 }
+
+/// Of a config of which nothing has been asked.
+const EMPTY_ROW: Row = Row { blocks: [NO_BLOCK; 256 / BLOCK], plausible: None, unnamed: UNKNOWN };
 
 impl Automaton {
     pub(crate) fn new(mut machine: Box<dyn Machine>) -> Self {
@@ -85,7 +91,7 @@ impl Automaton {
     fn row(&mut self, config: Config) -> &mut Row {
         let index = config.0 as usize;
         if index >= self.rows.len() {
-            self.rows.resize(index + 1, Row { blocks: [NO_BLOCK; 256 / BLOCK], plausible: None });
+            self.rows.resize(index + 1, EMPTY_ROW);
         }
         &mut self.rows[index]
     }
@@ -195,8 +201,24 @@ impl Automaton {
     }
 
     /// The config without the names that must not come again, where that is as good for tokens without whole names.
+    #[inline]
     pub(crate) fn without_names(&mut self, config: Config) -> Config {
-        if config == Config::DEAD { config } else { self.machine.without_names(config) }
+        if config == Config::DEAD {
+            return config;
+        }
+        match self.rows.get(config.index()).map(|row| row.unnamed) {
+            Some(known) if known != UNKNOWN => Config(known),
+            _ => {
+                let unnamed = self.machine.without_names(config);
+                self.row(config).unnamed = unnamed.0;
+                unnamed
+            }
+        }
+    }
+
+    /// Adds the tokens that may bring an object a name that it has already, but for those told by a likeness.
+    pub(crate) fn add_repeating(&self, config: Config, named: &NamedTokens, tokens: &mut Vec<TokenId>) {
+        self.machine.add_repeating(config, named, tokens);
     }
 
     /// Some text that may follow whatever it is, where much of it can.

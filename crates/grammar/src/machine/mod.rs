@@ -3,6 +3,9 @@
 //! A machine's whole state is interned to a [`Config`]; equal states have equal ids. Masks, caches, rollback, forced
 //! bytes and budgets are written once, over [`Machine`].
 
+use formwork_vocab::TokenId;
+
+use crate::named_tokens::NamedTokens;
 use crate::{ByteSet, Profile};
 
 pub(crate) mod automaton;
@@ -37,12 +40,13 @@ pub(crate) enum Part {
         text: Text,
     },
     /// A place where the same tokens may follow as at `other`, unless it is in a JSON string that turns out to be a special
-    /// one ([`Machine::likeness`]). With `names` tokens that hold a whole name of an object may differ, too; without, those
-    /// that end the string and have another whole one after it.
+    /// one ([`Machine::likeness`], if `within`). With `names` the tokens of [`Machine::add_repeating`] may differ, too;
+    /// without, those that end the string and have another whole one after it.
     Like {
         config: Config,
         other: Config,
         names: bool,
+        within: bool,
     },
 }
 
@@ -164,6 +168,12 @@ pub(crate) trait Machine: Send {
     /// must not come again; the config itself where that is not known.
     fn without_names(&mut self, config: Config) -> Config {
         config
+    }
+
+    /// Adds the tokens that may bring an object of a config a name that it has already, but for those told by
+    /// [`Machine::likeness`].
+    fn add_repeating(&self, config: Config, named: &NamedTokens, tokens: &mut Vec<TokenId>) {
+        let _ = (config, named, tokens);
     }
 
     /// Some text that may follow `config`, where much of it can.

@@ -383,7 +383,9 @@ impl Machine for CfgMachine {
                 Part::Special { text, .. } => {
                     Part::Special { config: first, text: Text { after: second, ..text } }
                 }
-                Part::Like { names, .. } => Part::Like { config: first, other: second, names },
+                Part::Like { names, within, .. } => {
+                    Part::Like { config: first, other: second, names, within }
+                }
             });
         }
     }

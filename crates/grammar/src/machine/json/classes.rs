@@ -56,6 +56,36 @@ impl Reader {
     }
 }
 
+/// What bytes that begin inside a string, between two characters, have of it.
+pub(crate) enum StringRead {
+    /// All of it, and the number of bytes up to its closing quote, that included.
+    Ended(String, usize),
+    /// So many characters, without an end, and maybe a part of one more.
+    Begun {
+        text: String,
+        within: bool,
+    },
+    Rejected,
+}
+
+/// Reads the string that `bytes` begin in.
+pub(crate) fn read_string(bytes: &[u8], profile: Profile) -> StringRead {
+    let mut decode = Decode::Whole;
+    let mut text = String::new();
+    for (at, &byte) in bytes.iter().enumerate() {
+        decode = match decode.step(byte, profile) {
+            Decoded::Char(c) => {
+                text.push(c);
+                Decode::Whole
+            }
+            Decoded::Partial(decode) => decode,
+            Decoded::Quote => return StringRead::Ended(text, at + 1),
+            Decoded::Reject => return StringRead::Rejected,
+        };
+    }
+    StringRead::Begun { text, within: decode != Decode::Whole }
+}
+
 impl JsonMachine {
     pub(super) fn plausible_bytes(&self, config: Config) -> ByteSet {
         let mut bytes = ByteSet::default();
@@ -217,7 +247,8 @@ impl JsonMachine {
             }
         }
         if let Some(other) = self.forgetting(config) {
-            return parts.push(Part::Like { config, other, names: true });
+            let within = self.repeats_within(config);
+            return parts.push(Part::Like { config, other, names: true, within });
         }
         if let &[thread] = self.interner.threads_of(config) {
             return parts.push(self.part_of(config, self.interner.thread(thread)));
@@ -272,7 +303,7 @@ impl JsonMachine {
         {
             self.items.text = unseen.text;
             self.push(unseen.stack, unseen.state);
-            return Part::Like { config, other: self.gathered(), names: false };
+            return Part::Like { config, other: self.gathered(), names: false, within: true };
         }
         let Thread { stack, state, text } = thread;
         let known = self.interner.stack(stack).tracking != ROOT && !self.is_unknown(stack, text);

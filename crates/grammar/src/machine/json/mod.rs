@@ -41,6 +41,7 @@ mod new_names;
 pub(crate) mod number;
 pub(crate) mod program;
 mod reading;
+mod repeated;
 pub(crate) mod required;
 
 mod rules;
@@ -65,11 +66,13 @@ use std::sync::Arc;
 pub(crate) use program::JsonProgram;
 pub(crate) use spelling::shortest_spelling;
 
+use formwork_vocab::TokenId;
 use rustc_hash::FxHashMap;
 
 use super::{Config, Likeness, Machine, Part, Tolerance};
 use crate::ByteSet;
 use crate::frontend::json_schema::Profile;
+use crate::named_tokens::NamedTokens;
 use intern::Interner;
 use layout::Rest;
 use names::{NameId, Names, NamesId};
@@ -357,6 +360,10 @@ impl Machine for JsonMachine {
 
     fn without_names(&mut self, config: Config) -> Config {
         self.unnamed(config)
+    }
+
+    fn add_repeating(&self, config: Config, named: &NamedTokens, tokens: &mut Vec<TokenId>) {
+        self.repeating(config, named, tokens);
     }
 
     fn tolerance(&mut self, config: Config) -> Option<Tolerance> {

@@ -91,6 +91,11 @@ impl Names {
         self.sets[set as usize].ends
     }
 
+    /// By the next byte, what is left of the names.
+    pub(super) fn children(&self, set: NamesId) -> &[(u8, NamesId)] {
+        &self.sets[set as usize].children
+    }
+
     fn child(&self, set: NamesId, byte: u8) -> NamesId {
         let children = &self.sets[set as usize].children;
         let at = children.binary_search_by_key(&byte, |&(byte, _)| byte);

@@ -130,7 +130,10 @@ impl Search<'_> {
         {
             self.end(way, QUOTE, label);
         }
-        self.expand(way, Decode::Whole);
+        // No longer name is shorter than one with which nothing comes after it but what must.
+        if self.best.is_none_or(|best| best.len > least) {
+            self.expand(way, Decode::Whole);
+        }
     }
 
     /// Goes on by each character: those that names seen go on with, and one that none does.

@@ -280,8 +280,12 @@ pub(crate) struct ObjectRule {
     pub(crate) min: u32,
     pub(crate) max: Option<u32>,
     pub(crate) names: Trie,
-    /// Whether, whatever names have been seen, there are more of each label that members may have.
-    pub(crate) ample: bool,
+    /// How many undeclared names there are with each label that members may have, at least; [`ENDLESS`] where no
+    /// label has an end of them.
+    pub(crate) least_names: u32,
+    /// By state of `labels`, how many names that members may have go on from there. Empty where they never end, whatever
+    /// they begin with.
+    pub(crate) names_below: Vec<u32>,
     /// For each position in the declared order, the first required member from there on, or the number of members.
     pub(crate) next_required: Vec<u32>,
     /// Members that depend on each other. With groups, nothing depends on the number of members, and nothing is pending.

@@ -22,9 +22,10 @@ pub(crate) struct Texts {
     any: Vec<Option<Shortest>>,
     /// By state: the fewest characters to an end with any label, and the bytes of the shortest way with so few.
     fewest: Vec<Option<(u32, Shortest)>>,
-    /// By label: whether there is no end to the texts with it.
-    endless: Vec<bool>,
 }
+
+/// The number of texts that have no end. Others are at most one less.
+pub(crate) const ENDLESS: u32 = u32::MAX;
 
 impl Texts {
     pub(crate) fn new(dfa: TextDfa) -> Self {
@@ -38,17 +39,49 @@ impl Texts {
             _ => (0..labels).map(nearest).collect(),
         };
         let fewest = ways.fewest(|state| dfa.label(state) != 0);
-        let mut texts = Self { dfa, nearest, any, fewest, endless: Vec::new() };
-        let labels = 0..texts.nearest.len() as u32;
-        texts.endless = labels
-            .map(|label| texts.longest_of(|state| texts.nearest(state, label).is_some()).is_none())
-            .collect();
-        texts
+        Self { dfa, nearest, any, fewest }
     }
 
-    /// Whether there is no end to the texts with a label.
-    pub(crate) fn is_endless(&self, label: u32) -> bool {
-        self.endless[label as usize]
+    /// By state, how many texts with some labels go on from there, or [`ENDLESS`].
+    pub(crate) fn counts_below(&self, counts: impl Fn(u32) -> bool) -> Vec<u32> {
+        let states = 0..self.dfa.len() as u32;
+        let mut into = vec![Vec::new(); self.dfa.len()];
+        for state in states.clone() {
+            for &(low, high, target) in self.dfa.transitions(state) {
+                into[target as usize].push((state, characters(low, high)));
+            }
+        }
+        let is_end = |&state: &u32| counts(self.dfa.label(state));
+        let mut open: Vec<u32> = states.clone().filter(is_end).collect();
+        let mut live = vec![false; self.dfa.len()];
+        // By state, the transitions to live states of which the number is not known yet: always some, on a circle.
+        let mut left = vec![0u32; self.dfa.len()];
+        while let Some(state) = open.pop() {
+            if !std::mem::replace(&mut live[state as usize], true) {
+                for &(from, _) in &into[state as usize] {
+                    left[from as usize] += 1;
+                    open.push(from);
+                }
+            }
+        }
+        let mut below: Vec<u32> = states.clone().map(|state| u32::from(is_end(&state))).collect();
+        let mut ready: Vec<u32> =
+            states.filter(|&state| live[state as usize] && left[state as usize] == 0).collect();
+        while let Some(state) = ready.pop() {
+            for &(from, characters) in &into[state as usize] {
+                let more = below[state as usize].saturating_mul(characters);
+                let all = &mut below[from as usize];
+                *all = all.saturating_add(more).min(ENDLESS - 1);
+                left[from as usize] -= 1;
+                if left[from as usize] == 0 {
+                    ready.push(from);
+                }
+            }
+        }
+        for (below, _) in below.iter_mut().zip(left).filter(|&(_, left)| left > 0) {
+            *below = ENDLESS;
+        }
+        below
     }
 
     pub(crate) fn dfa(&self) -> &TextDfa {
@@ -88,23 +121,15 @@ impl Texts {
 
     /// The most characters that a text has; `None` where there is no end to them.
     pub(crate) fn longest(&self) -> Option<u32> {
-        self.longest_of(|_| true)
-    }
-
-    /// The same where only some states count.
-    fn longest_of(&self, counts: impl Fn(u32) -> bool) -> Option<u32> {
         // States in the order in which all that lead to them have been done: a circle never comes up.
-        let states: Vec<u32> = (0..self.dfa.len() as u32).filter(|&state| counts(state)).collect();
+        let states = 0..self.dfa.len() as u32;
         let mut into = vec![0u32; self.dfa.len()];
-        let targets = |state: u32| {
-            let targets = self.dfa.transitions(state).iter().map(|&(.., to)| to);
-            targets.filter(|&to| counts(to)).map(|to| to as usize)
-        };
-        for target in states.iter().flat_map(|&state| targets(state)) {
+        let targets = |state: u32| self.dfa.transitions(state).iter().map(|&(.., to)| to as usize);
+        for target in states.clone().flat_map(targets) {
             into[target] += 1;
         }
         let mut longest = vec![0; self.dfa.len()];
-        let mut ready: Vec<u32> = states.iter().copied().filter(|&state| into[state as usize] == 0).collect();
+        let mut ready: Vec<u32> = states.filter(|&state| into[state as usize] == 0).collect();
         let mut done = 0;
         while let Some(state) = ready.pop() {
             done += 1;
@@ -116,7 +141,7 @@ impl Texts {
                 }
             }
         }
-        (done == states.len()).then(|| longest.into_iter().max().unwrap_or(0))
+        (done == self.dfa.len()).then(|| longest.into_iter().max().unwrap_or(0))
     }
 
     /// The least of what `rest` gives for the states that the character being read may lead to, with the bytes that
@@ -138,6 +163,12 @@ impl Texts {
         }
         best
     }
+}
+
+/// How many characters a range of code points has.
+fn characters(low: u32, high: u32) -> u32 {
+    let surrogates = (high.min(0xdfff) + 1).saturating_sub(low.max(0xd800));
+    high - low + 1 - surrogates
 }
 
 /// The edges of an automaton backwards, each with the shortest spelling of one of its characters.

@@ -2,28 +2,40 @@
 //!
 //! A name that was seen forbids only itself, so what may come next is nearly the same as if none had been: a config is
 //! [like](crate::machine::Part::Like) its *plain* one, in which all names seen are forgotten, but for tokens that hold a
-//! whole name and, inside a name, for those that go on with one seen. That holds as long as there are always more names
-//! ([`ObjectRule::ample`](super::program::ObjectRule)); all else is stepped through.
+//! whole name ([`repeated`](super::repeated)) and, inside a name, for those that go on with one seen. That holds as long as
+//! there are more names, however many a token may add; all else is stepped through.
 
 use super::intern::{NO_STACK, Thread};
-use super::names::{NO_NAMES, UNKNOWN, UNREAD};
+use super::names::{NO_NAMES, NamesId, UNKNOWN, UNREAD};
+use super::program::ObjectRule;
+use super::texts::ENDLESS;
 use super::unique::add_next;
 use super::{Frame, JsonMachine, OUTSIDE, ROOT, StackId, State};
 use crate::ByteSet;
 use crate::machine::{Config, Likeness};
 
+/// The most names that a token is taken to add to an object.
+const ADDED: u32 = 8;
+
 impl JsonMachine {
+    /// Whether an object has names left, whatever a token adds to those seen.
+    fn is_ample(&self, rule: &ObjectRule, seen: NamesId) -> bool {
+        rule.least_names == ENDLESS
+            || rule.least_names > self.names.count(seen).saturating_add(rule.min).saturating_add(ADDED)
+    }
+
     /// The stack of `frame` on `parent` without names; `None` where that is the stack itself.
     pub(super) fn plain_stack(&mut self, parent: StackId, frame: Frame, unique: bool) -> Option<StackId> {
         let below = *self.interner.stack(parent);
         let own = match frame {
-            Frame::Object { rule, names, .. } if names != NO_NAMES => Some(rule),
+            Frame::Object { rule, names, .. } if names != NO_NAMES => Some((rule, names)),
             _ => None,
         };
         if own.is_none() && below.plain == parent {
             return None;
         }
-        let ample = own.is_none_or(|rule| self.program.objects[rule as usize].ample);
+        let ample =
+            own.is_none_or(|(rule, names)| self.is_ample(&self.program.objects[rule as usize], names));
         if below.plain == NO_STACK || below.tracking != ROOT || unique || !ample {
             return Some(NO_STACK);
         }
@@ -42,8 +54,8 @@ impl JsonMachine {
         if name == UNREAD || name == UNKNOWN {
             return Some(state);
         }
-        let rule = self.object_rule(stack)?;
-        if !rule.ample {
+        let Some(Frame::Object { rule, names, .. }) = self.interner.stack(stack).frame else { return None };
+        if !self.is_ample(&self.program.objects[rule as usize], names) {
             return None;
         }
         if at != OUTSIDE {
@@ -61,8 +73,20 @@ impl JsonMachine {
         (plain != NO_STACK).then_some(Thread { stack: plain, state, text })
     }
 
+    /// Whether a config keeps undeclared names: seen ones, or one that is being read.
+    fn has_names(&self, config: Config) -> bool {
+        self.interner.threads_of(config).iter().any(|&thread| {
+            let Thread { stack, state, .. } = self.interner.thread(thread);
+            let reads = matches!(state, State::Key { name, .. } if name != UNREAD && name != UNKNOWN);
+            reads || self.interner.stack(stack).plain != stack
+        })
+    }
+
     /// The config without the names seen: itself where it has none, or where that makes a difference at once.
     pub(super) fn unnamed(&mut self, config: Config) -> Config {
+        if !self.has_names(config) {
+            return config;
+        }
         let threads = self.interner.threads_of(config);
         let rival = threads.iter().any(|&thread| match self.interner.thread(thread).state {
             State::Key { name, .. } => self.names.rivals(name) != NO_NAMES,
@@ -107,6 +131,9 @@ impl JsonMachine {
 
     /// The plain config of one; `None` where it is the config itself, or where there is none.
     pub(super) fn forgetting(&mut self, config: Config) -> Option<Config> {
+        if !self.has_names(config) {
+            return None;
+        }
         let count = self.interner.threads_of(config).len();
         let mut changed = false;
         let mut threads = Vec::with_capacity(count);

@@ -4,6 +4,7 @@ mod ample;
 mod arrays;
 mod dead;
 mod distinct;
+mod few_names;
 mod groups;
 mod objects;
 mod scalars;

@@ -8,6 +8,7 @@ use crate::machine::json::cost::Cost;
 use crate::machine::json::needs::{Amount, Kind, Lengths, NameCounts, Needs, shortest_only};
 use crate::machine::json::program::{Member, NodeId, ObjectRule, Way};
 use crate::machine::json::shortest_spelling;
+use crate::machine::json::texts::ENDLESS;
 use crate::machine::json::trie::Trie;
 
 /// The depth up to which the cost of an object with more than its required members is exact.
@@ -106,6 +107,22 @@ impl Solver<'_> {
         }
     }
 
+    /// How many undeclared names there are, as [`ObjectRule`] has it.
+    fn name_counts(&self, others: &[Vec<Way>], labels: Option<u32>, declared: u32) -> (u32, Vec<u32>) {
+        let Some(labels) = labels else { return (ENDLESS, Vec::new()) };
+        let texts = &self.program.languages[labels as usize];
+        let is_possible = |label: u32| others.get(label as usize).is_some_and(|ways| !ways.is_empty());
+        let possible = (0..others.len() as u32).filter(|&label| is_possible(label));
+        let count = |label: u32| texts.counts_below(|other| other == label)[texts.dfa().start() as usize];
+        let least = possible.map(count).min().unwrap_or(ENDLESS);
+        let below = texts.counts_below(is_possible);
+        let has_end = below.iter().any(|&count| count != 0 && count != ENDLESS);
+        (
+            if least == ENDLESS { least } else { least.saturating_sub(declared) },
+            if has_end { below } else { Vec::new() },
+        )
+    }
+
     fn comma(&self) -> Cost {
         Cost::new(1, b',').and(&self.program.spacing.after_comma_cost(1))
     }
@@ -117,17 +134,16 @@ impl Solver<'_> {
 
     pub(super) fn object(&mut self, object: &DraftObject) -> Result<ObjectRule, GrammarError> {
         let possible = |node: NodeId| Some(node).filter(|&node| !self.cost(node).is_none());
-        let (others, labels) = if object.omits {
+        let (mut others, labels) = if object.omits {
             (vec![Vec::new()], None)
         } else {
             (object.others.iter().map(|ways| self.possible(ways)).collect::<Vec<_>>(), object.labels)
         };
-        let endless = |(label, ways): (u32, &Vec<Way>)| {
-            let texts = labels.map(|labels| &self.program.languages[labels as usize]);
-            ways.is_empty() || texts.is_none_or(|texts| texts.is_endless(label))
-        };
-        let ample = (0..).zip(&others).all(endless);
-        let names = names(object);
+        let mut few = self.few_names(&mut others, labels);
+        few.retain(|(name, _)| !object.members.iter().any(|(declared, ..)| declared == name));
+        let declared = object.members.iter().map(|(name, ..)| name).chain(few.iter().map(|(name, _)| name));
+        let names = Trie::new(declared.map(String::as_str));
+        let (least_names, names_below) = self.name_counts(&others, labels, object.members.len() as u32);
         let groups = self.groups(object);
         let mut members: Vec<_> = object
             .members
@@ -138,6 +154,11 @@ impl Solver<'_> {
                 name_len: name_len(name),
             })
             .collect();
+        members.extend(few.iter().map(|(name, node)| Member {
+            node: Some(*node),
+            required: false,
+            name_len: name_len(name),
+        }));
         let mut grouped = if groups.is_empty() { Vec::new() } else { vec![None; members.len()] };
         for (at, group) in (0..).zip(&groups) {
             for (slot, &index) in (0..).zip(&group.members) {
@@ -159,7 +180,8 @@ impl Solver<'_> {
             min,
             max,
             names,
-            ample,
+            least_names,
+            names_below,
             next_required,
             groups,
             grouped,
@@ -172,10 +194,6 @@ impl Solver<'_> {
 /// What undeclared members are, by label.
 fn others(object: &DraftObject) -> &[Vec<Way>] {
     if object.omits { &[] } else { &object.others }
-}
-
-fn names(object: &DraftObject) -> Trie {
-    Trie::new(object.members.iter().map(|(name, ..)| name.as_str()))
 }
 
 /// The cost of which the least at each depth is known. Two lines that are the least at different depths meet between these,

@@ -1,0 +1,158 @@
+//! Which tokens may bring an object an undeclared name that it has already.
+//!
+//! Where an object has always more names, those seen forbid no others. So of all that may follow when none had been seen,
+//! only a token that ends such a name cannot, or one that begins a name of which all that it may become have been seen.
+
+use formwork_vocab::{TokenId, TokenTrie, TrieNode};
+
+use super::intern::Thread;
+use super::names::{NO_NAMES, Names, NamesId, UNKNOWN, UNREAD};
+use super::program::ObjectRule;
+use super::spelling::Decode;
+use super::{Frame, JsonMachine, OUTSIDE, StackId, State};
+use crate::machine::Config;
+use crate::named_tokens::{ByText, NameRead, NamedTokens};
+use crate::regular::TextDfa;
+
+impl JsonMachine {
+    /// Whether, inside a name, other tokens than those that end it may differ, or the config is inside a character.
+    pub(super) fn repeats_within(&self, config: Config) -> bool {
+        self.interner.threads_of(config).iter().any(|&thread| {
+            let Thread { stack, state, .. } = self.interner.thread(thread);
+            match state {
+                State::Key { name: UNREAD | UNKNOWN, .. } => false,
+                State::Key { decode, .. } => {
+                    decode != Decode::Whole
+                        || self.object_rule(stack).is_some_and(|rule| !rule.names_below.is_empty())
+                }
+                _ => false,
+            }
+        })
+    }
+
+    /// Adds the tokens that may bring an object a name that it has already. Where a config
+    /// [differs within](Self::repeats_within) a name, those of that name are left out.
+    pub(super) fn repeating(&self, config: Config, named: &NamedTokens, tokens: &mut Vec<TokenId>) {
+        let threads = self.interner.threads_of(config).iter().map(|&thread| self.interner.thread(thread));
+        let mut stacks: Vec<StackId> = threads.clone().map(|thread| thread.stack).collect();
+        let named_stack = |stack: &StackId| self.interner.stack(*stack).plain != *stack;
+        stacks.retain(named_stack);
+        // All stacks of a config are equally deep.
+        while !stacks.is_empty() {
+            stacks.sort_unstable();
+            stacks.dedup();
+            for &stack in &stacks {
+                if let Some(Frame::Object { rule, names, .. }) = self.interner.stack(stack).frame {
+                    self.add_begun(&self.program.objects[rule as usize], names, named, tokens);
+                }
+            }
+            let parents = stacks.iter().map(|&stack| self.interner.stack(stack).parent);
+            let parents = parents.flat_map(|parent| self.interner.joined(&parent).to_vec());
+            stacks = parents.filter(named_stack).collect();
+        }
+        let mut read = None;
+        for thread in threads {
+            let Some((name, rivals)) = self.name_read(thread) else { continue };
+            if name != NameRead::Unknown {
+                self.names.add_ends(rivals, &named.ending, tokens);
+            }
+            read = match read {
+                Some(other) if other != name => Some(NameRead::Unknown),
+                _ => Some(name),
+            };
+        }
+        tokens.extend(named.repeating(read.as_ref()));
+    }
+
+    /// Adds the tokens that have one of some names of an object, or such a beginning of one.
+    fn add_begun(&self, rule: &ObjectRule, seen: NamesId, named: &NamedTokens, tokens: &mut Vec<TokenId>) {
+        if seen == NO_NAMES {
+            return;
+        }
+        self.names.add_ends(seen, &named.whole, tokens);
+        let Some(labels) = rule.labels.filter(|_| !rule.names_below.is_empty()) else { return };
+        let dfa = self.program.languages[labels as usize].dfa();
+        self.names.add_all(seen, &named.within_char, tokens);
+        let mut exhausted = Exhausted { names: &self.names, rule, dfa, begun: &named.begun, tokens };
+        exhausted.walk(seen);
+    }
+
+    /// The name that a thread is reading, if it is one that must not come again, and its rivals.
+    fn name_read(&self, Thread { stack, state, .. }: Thread) -> Option<(NameRead, NamesId)> {
+        let State::Key { at, other, name, decode } = state else { return None };
+        let rule = self.object_rule(stack)?;
+        if !rule.tracks() || other == OUTSIDE {
+            return None;
+        }
+        let read = match name {
+            _ if decode != Decode::Whole => NameRead::Unknown,
+            UNKNOWN => NameRead::Unknown,
+            UNREAD => NameRead::Start(rule.names.text_at(at)),
+            _ => NameRead::Start(self.names.text(name)),
+        };
+        Some((read, self.names.rivals(name)))
+    }
+}
+
+impl Names {
+    /// Adds the tokens whose text is a name of a set.
+    fn add_ends(&self, set: NamesId, tokens: &ByText, all: &mut Vec<TokenId>) {
+        if self.ends(set) {
+            all.extend(&tokens.empty);
+        }
+        self.meet(set, &tokens.trie, |set, here| {
+            if self.ends(set) {
+                all.extend(here);
+            }
+        });
+    }
+
+    /// Adds the tokens whose text is the beginning of a name of a set.
+    fn add_all(&self, set: NamesId, tokens: &ByText, all: &mut Vec<TokenId>) {
+        all.extend(&tokens.empty);
+        self.meet(set, &tokens.trie, |_, here| all.extend(here));
+    }
+
+    /// Visits the tokens of a trie that are the beginning of a name of a set, with what is left of the names there.
+    fn meet(&self, set: NamesId, trie: &TokenTrie, mut visit: impl FnMut(NamesId, &[TokenId])) {
+        let mut open = vec![(set, TrieNode::ROOT)];
+        while let Some((set, node)) = open.pop() {
+            for &(byte, set) in self.children(set) {
+                if let Some(child) = trie.child(node, byte) {
+                    visit(set, trie.tokens_at(child));
+                    open.push((set, child));
+                }
+            }
+        }
+    }
+}
+
+/// A walk over the beginnings of names seen, for those that may become no other names.
+struct Exhausted<'a> {
+    names: &'a Names,
+    rule: &'a ObjectRule,
+    dfa: &'a TextDfa,
+    begun: &'a ByText,
+    tokens: &'a mut Vec<TokenId>,
+}
+
+impl Exhausted<'_> {
+    fn walk(&mut self, seen: NamesId) {
+        let mut open = vec![(seen, TrieNode::ROOT, self.dfa.start())];
+        while let Some((set, node, state)) = open.pop() {
+            for (c, set) in self.names.next_chars(set) {
+                let Some(state) = self.dfa.next(state, c) else { continue };
+                let mut utf8 = [0; 4];
+                let mut bytes = c.encode_utf8(&mut utf8).bytes();
+                let child = bytes.try_fold(node, |node, byte| self.begun.trie.child(node, byte));
+                let Some(child) = child else { continue };
+                let taken = self.names.count(set).saturating_add(self.rule.members.len() as u32);
+                if self.rule.names_below[state as usize] > taken {
+                    open.push((set, child, state));
+                } else {
+                    self.tokens.extend(self.begun.trie.tokens_below(child));
+                }
+            }
+        }
+    }
+}
