@@ -73,12 +73,12 @@ use super::{Config, Likeness, Machine, Part, Tolerance};
 use crate::ByteSet;
 use crate::frontend::json_schema::Profile;
 use crate::named_tokens::NamedTokens;
-use intern::Interner;
+use intern::{Interner, Stack, Thread};
 use layout::Rest;
 use names::{NameId, Names, NamesId};
 use needs::NameCounts;
 use spelling::Decode;
-use trace::EMPTY;
+use trace::{EMPTY, TextId};
 use unique::Items;
 use values::SetId;
 
@@ -241,27 +241,26 @@ impl JsonMachine {
     /// is not counted, even if it is, and what may follow then is part of what may follow otherwise.
     fn drop_dominated(&mut self) {
         let mut next = std::mem::take(&mut self.next);
-        let threads = next.clone();
-        next.retain(|&id| !threads.iter().any(|&other| other != id && self.is_dominated(id, other)));
-        self.next = next;
-    }
-
-    fn is_dominated(&self, id: u32, other: u32) -> bool {
-        let (thread, other) = (self.interner.thread(id), self.interner.thread(other));
-        if thread.state != other.state || thread.text != other.text {
-            return false;
+        let mut alike: FxHashMap<(StackId, Frame, State, TextId), Vec<(u32, u32)>> = FxHashMap::default();
+        for &id in &next {
+            let Thread { stack, state, text } = self.interner.thread(id);
+            let &Stack { parent, frame, .. } = self.interner.stack(stack);
+            if let Some(frame @ Frame::Array { counts, .. }) = frame {
+                alike.entry((parent, frame.uncounted(), state, text)).or_default().push((id, counts));
+            }
         }
-        let [stack, other] = [thread.stack, other.stack].map(|stack| self.interner.stack(stack));
-        let (Some(Frame::Array { rule, counts, .. }), Some(Frame::Array { counts: others, .. })) =
-            (stack.frame, other.frame)
-        else {
-            return false;
-        };
-        stack.parent == other.parent
-            && counts != others
-            && stack.frame.map(Frame::uncounted) == other.frame.map(Frame::uncounted)
-            && self.program.arrays[rule as usize]
-                .dominates(self.interner.counts(others), self.interner.counts(counts))
+        let mut dropped = Vec::new();
+        for ((_, frame, ..), counted) in alike.into_iter().filter(|(_, counted)| counted.len() > 1) {
+            let rule = &self.program.arrays[frame.rule() as usize];
+            let counts = |at: usize| self.interner.counts(counted[at].1);
+            let is_dominated =
+                |at: usize| (0..counted.len()).any(|other| other != at && rule.dominates(counts(other), counts(at)));
+            dropped.extend((0..counted.len()).filter(|&at| is_dominated(at)).map(|at| counted[at].0));
+        }
+        if !dropped.is_empty() {
+            next.retain(|id| !dropped.contains(id));
+        }
+        self.next = next;
     }
 
     /// The number of threads of a config.
@@ -292,7 +291,7 @@ const NAMES: usize = 8;
 
 impl JsonMachine {
     /// The number of declared names that the one being read may turn out to be, times those that each is weighed against.
-    fn names_below(&self, intern::Thread { stack, state, .. }: intern::Thread) -> usize {
+    fn names_below(&self, Thread { stack, state, .. }: Thread) -> usize {
         let State::Key { at, .. } = state else { return 0 };
         let Some(Frame::Object { rule, seen, .. }) = self.interner.stack(stack).frame else { return 0 };
         let rule = &self.program.objects[rule as usize];
