@@ -96,8 +96,14 @@ fn metal() -> candle_core::Result<candle_core::Device> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// The device that `FORMWORK_TEST_DEVICE` names, by default the CPU.
+    pub(crate) fn tested() -> candle_core::Device {
+        let name = std::env::var("FORMWORK_TEST_DEVICE").unwrap_or_else(|_| "reference".to_owned());
+        name.parse::<Device>().unwrap().tensors().unwrap().unwrap_or(candle_core::Device::Cpu)
+    }
 
     #[test]
     fn names_are_read_as_they_are_written() {

@@ -373,6 +373,23 @@ mod tests {
     use super::*;
     use crate::{Model, OpenOptions};
 
+    const fn uniform(name: &'static str, number: u32, dtype: GgmlDType) -> Weights {
+        let of = Type { number, dtype };
+        Weights { name, layers: of, vocabulary: of }
+    }
+
+    /// Types that no model for benchmarks has.
+    static OTHERS: [Weights; 8] = [
+        uniform("f32", 0, GgmlDType::F32),
+        uniform("q4_1", 3, GgmlDType::Q4_1),
+        uniform("q5_0", 6, GgmlDType::Q5_0),
+        uniform("q5_1", 7, GgmlDType::Q5_1),
+        uniform("q2_k", 10, GgmlDType::Q2K),
+        uniform("q3_k", 11, GgmlDType::Q3K),
+        uniform("q5_k", 13, GgmlDType::Q5K),
+        uniform("bf16", 30, GgmlDType::BF16),
+    ];
+
     impl Synthetic {
         /// Models for tests, of all types.
         pub(crate) fn small() -> impl Iterator<Item = Self> {
@@ -387,7 +404,7 @@ mod tests {
                 vocabulary: 300,
                 tied: false,
             };
-            WEIGHTS.iter().map(|weights| Self { shape: &SMALL, weights })
+            WEIGHTS.iter().chain(&OTHERS).map(|weights| Self { shape: &SMALL, weights })
         }
     }
 

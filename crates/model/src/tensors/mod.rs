@@ -361,18 +361,24 @@ impl Decoder {
 mod tests {
     use super::*;
     use crate::checkpoint::Checkpoint;
+    use crate::device::tests::tested;
     use crate::synthetic::Synthetic;
 
-    /// What GPUs keep, on the CPU: quantised matrices, short floats, keys and values in `f16`.
+    /// Compares what GPUs store (quantised matrices, short floats, keys and values in `f16`) with `f32` on the CPU.
     #[test]
     fn what_is_stored_computes_much_as_full_precision_does() {
         let folder = tempfile::tempdir().unwrap();
+        // Some CUDA kernels multiply offsets of weights with sums of unrounded activations, so errors of rounding do
+        // not cancel. Products are up to twice as far from exact ones.
+        let bound = if tested().is_cuda() { 0.07 } else { 0.03 };
+        let mut failed = Vec::new();
         for small in Synthetic::small() {
             let checkpoint = Checkpoint::open(small.write(folder.path()).unwrap()).unwrap();
-            let rows = [Precision::Full, Precision::Stored].map(|precision| {
+            let sides = [(Device::Cpu, Precision::Full), (tested(), Precision::Stored)];
+            let rows = sides.map(|(device, precision)| {
                 let spec = ModelSpec::of(&checkpoint).unwrap();
                 let weights = host::Weights::bind(&checkpoint, &spec, None).unwrap();
-                let network = Network::with_precision(spec, &weights, 2000, Device::Cpu, precision);
+                let network = Network::with_precision(spec, &weights, 2000, device, precision);
                 let mut decoder = Decoder::new(Arc::new(network.unwrap()), 2000);
                 let texts =
                     [700, 40, 1].map(|len| (0..len).map(|t| TokenId(t * 37 % 300)).collect::<Vec<_>>());
@@ -393,8 +399,12 @@ mod tests {
             let norm = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>().sqrt();
             let error = norm(&mut rows[0].iter().zip(&rows[1]).map(|(full, stored)| full - stored));
             let size = norm(&mut rows[0].iter().copied());
-            assert!(error < 0.03 * size, "{small}: {error} of {size}");
+            eprintln!("{small}: {:.1e}", error / size);
+            if error.is_nan() || error >= bound * size {
+                failed.push(format!("{small}: {error} of {size}"));
+            }
         }
+        assert!(failed.is_empty(), "{failed:?}");
     }
 
     #[test]
@@ -403,7 +413,7 @@ mod tests {
         let small = Synthetic::small().next().unwrap();
         let checkpoint = Checkpoint::open(small.write(folder.path()).unwrap()).unwrap();
         let spec = ModelSpec::of(&checkpoint).unwrap();
-        let mut pool = Pool::new(&spec, DType::F32, &Device::Cpu).unwrap();
+        let mut pool = Pool::new(&spec, DType::F32, &tested()).unwrap();
         let before = pool.free_blocks();
         let mut tables = [0; 5].map(|_| Table::default());
         for _ in 0..3 {

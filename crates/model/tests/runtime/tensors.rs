@@ -1,4 +1,4 @@
-//! The code that runs on GPUs, on the CPU, beside the kernels of the CPU: the same answers to the same calls.
+//! Compares the code for GPUs, on the tested device, with the kernels of the CPU: equal calls give equal answers.
 
 use candle_core::quantized::GgmlDType;
 use formwork_lm::{Batch, LanguageModel, Role, Run, SequenceId, Wanted};
@@ -12,6 +12,11 @@ use crate::{converted, tiny::open_with};
 /// The smallest vocabulary of the models.
 const LEAST_VOCABULARY: u32 = 96;
 
+/// The largest difference, as a part of the largest number in the row.
+fn bound() -> f32 {
+    if tiny::tested() == Device::Reference { 1e-4 } else { tiny::HALF_KEYS }
+}
+
 /// Two back ends of one model, in step.
 struct Pair {
     models: [Box<dyn LanguageModel>; 2],
@@ -23,7 +28,7 @@ struct Pair {
 impl Pair {
     fn new(file: &[u8]) -> Self {
         let open = |device| open_with(file, OpenOptions { device, ..OpenOptions::default() }).unwrap();
-        let models = [Device::Cpu, Device::Reference].map(|device| open(device).language_model());
+        let models = [Device::Cpu, tiny::tested()].map(|device| open(device).language_model());
         Self { models, sequences: Vec::new(), state: 0x5eed }
     }
 
@@ -105,13 +110,14 @@ impl Pair {
             (0..owned.len()).flat_map(|index| logits.rows(index).to_vec()).collect::<Vec<_>>()
         });
         let [cpu, tensors] = rows;
+        let bound = bound();
         assert_eq!(cpu.len(), tensors.len(), "{name}");
         for (given, expected) in tensors.iter().zip(&cpu) {
             assert_eq!(given.len(), expected.len(), "{name}");
             let finite = expected.iter().filter(|logit| logit.is_finite());
             let largest = finite.fold(1.0f32, |largest, logit| largest.max(logit.abs()));
             for (given, expected) in given.iter().zip(expected) {
-                let close = given.total_cmp(expected).is_eq() || (given - expected).abs() <= 1e-4 * largest;
+                let close = given.total_cmp(expected).is_eq() || (given - expected).abs() <= bound * largest;
                 assert!(close, "{name}: {given} instead of {expected}");
             }
         }
@@ -142,7 +148,7 @@ fn hidden_states_are_alike() {
         });
         assert_eq!(cpu.len(), tensors.len());
         let largest = cpu.iter().fold(1.0f32, |largest, x| largest.max(x.abs()));
-        assert!(cpu.iter().zip(&tensors).all(|(x, y)| (x - y).abs() <= 1e-4 * largest), "{name}");
+        assert!(cpu.iter().zip(&tensors).all(|(x, y)| (x - y).abs() <= bound() * largest), "{name}");
     }
 }
 
@@ -181,7 +187,7 @@ fn errors_of_devices_name_them() {
         let error = open(Device::Metal).unwrap_err().to_string();
         assert!(error.contains("the device metal needs a build with the feature \"metal\""), "{error}");
     }
-    let mut model = open(Device::Reference).unwrap().language_model();
+    let mut model = open(tiny::tested()).unwrap().language_model();
     let sequence = model.open();
     let mut try_run = |tokens: &[TokenId]| {
         tiny::append(&mut *model, sequence, tokens, Role::Prompt, Wanted::All).unwrap_err().to_string()

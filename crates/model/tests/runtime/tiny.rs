@@ -21,6 +21,9 @@ pub(crate) const CONTEXT: usize = 600;
 pub(crate) const WINDOW: usize = 8;
 pub(crate) const EPSILON: f32 = 1e-5;
 
+/// How far keys and values of 16 bits may move a number, as a part of the largest in its row.
+pub(crate) const HALF_KEYS: f32 = 2e-3;
+
 /// A model's file and the weights in it.
 pub(crate) struct Tiny {
     pub(crate) architecture: &'static str,
@@ -151,6 +154,12 @@ impl Build {
         self.writer.tensor(name, &[len as u64], GgmlDType::F32, &values);
         self.weights.insert(name.to_owned(), values);
     }
+}
+
+/// The device whose tensors are tested: the one that `FORMWORK_TEST_DEVICE` names, by default the reference.
+pub(crate) fn tested() -> formwork_model::Device {
+    let name = std::env::var("FORMWORK_TEST_DEVICE").unwrap_or_else(|_| "reference".to_owned());
+    name.parse().unwrap()
 }
 
 /// Opens a file with these bytes.
