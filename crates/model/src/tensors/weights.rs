@@ -203,3 +203,53 @@ impl Upload<'_> {
         Tensor::from_vec(values, (matrix.rows, matrix.columns), self.device)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::Checkpoint;
+    use crate::device::tests::tested;
+    use crate::spec::ModelSpec;
+    use crate::synthetic::Synthetic;
+
+    /// Compares products on the tested device with products in `f32`, for token counts that take different kernels.
+    #[test]
+    fn products_of_all_types_are_close_to_exact_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut failed = Vec::new();
+        for small in Synthetic::small() {
+            let checkpoint = Checkpoint::open(small.write(folder.path()).unwrap()).unwrap();
+            let spec = ModelSpec::of(&checkpoint).unwrap();
+            let weights = weights::Weights::bind(&checkpoint, &spec, None).unwrap();
+            let weights::FeedForward::Dense(dense) = &weights.layers[0].feed_forward else { unreachable!() };
+            let linear =
+                |device: &Device, precision| Upload { device, precision }.linear(&dense.down).unwrap();
+            let device = tested();
+            let (given, exact) = (linear(&device, Precision::Stored), linear(&Device::Cpu, Precision::Full));
+            let mut errors = Vec::new();
+            for tokens in [1, 2, 8, 9, 40, 200] {
+                let mut state = 0x5eed_u64;
+                let mut next = || {
+                    state =
+                        state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+                };
+                let columns = dense.down.weight.columns;
+                let x: Vec<f32> = (0..tokens * columns).map(|_| next()).collect();
+                let rows = |linear: &Linear, device: &Device| -> Vec<f32> {
+                    let x = Tensor::from_slice(&x, (tokens, columns), device).unwrap();
+                    linear.forward(&x).unwrap().flatten_all().unwrap().to_vec1().unwrap()
+                };
+                let (given, exact) = (rows(&given, &device), rows(&exact, &Device::Cpu));
+                let norm = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>().sqrt();
+                let error = norm(&mut given.iter().zip(&exact).map(|(given, exact)| given - exact));
+                errors.push(error / norm(&mut exact.iter().copied()));
+            }
+            eprintln!("{small}: {errors:.4?}");
+            if errors.iter().any(|error| error.is_nan() || *error > 0.01) {
+                failed.push(format!("{small}: {errors:?}"));
+            }
+        }
+        assert!(failed.is_empty(), "{failed:?}");
+    }
+}
