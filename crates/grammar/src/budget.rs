@@ -76,7 +76,7 @@ impl Way {
 const NEVER: u32 = u32::MAX;
 
 /// The most that following a completion may cost.
-pub(crate) const CLOSING_COST: usize = 1 << 16;
+pub(crate) const CLOSING_COST: usize = 1 << 15;
 
 impl Bound {
     /// That of a completion that is not followed.
@@ -368,7 +368,7 @@ const EXPANSIONS: usize = 64;
 /// hundreds outside.
 const TOKENS: usize = 1 << 16;
 /// What the configs that a search comes to may cost, with their completions.
-const SEARCH_COST: usize = 1 << 15;
+const SEARCH_COST: usize = 1 << 14;
 
 /// A config that a search has come to.
 struct Visit {

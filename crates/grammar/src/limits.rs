@@ -23,7 +23,7 @@ impl Default for Limits {
             source_bytes: 4 << 20,
             nesting: 256,
             states: 1 << 18,
-            work: 3 << 24,
+            work: 2 << 24,
             bytes: 192 << 20,
             shortest_bytes: 1 << 16,
             cache_bytes: 256 << 20,

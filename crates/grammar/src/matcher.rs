@@ -12,7 +12,7 @@ use crate::{ByteSet, Constraint, mask};
 const FORCED_BYTES: usize = 512;
 
 /// What the walk of [`Matcher::mask_within`] may cost, and the ways to close that it looks at.
-const WITHIN_COST: usize = 1 << 14;
+const WITHIN_COST: usize = 1 << 13;
 
 /// How a matcher could close.
 struct OwnWay {

@@ -38,6 +38,9 @@ pub struct Samples {
 /// Bytes that a sample may have, unless told otherwise, on top of twice those of the shortest output.
 const SPARE: usize = 1000;
 
+/// What the configs that a sample comes to, or looks at, may cost before it is closed.
+const COST: usize = 1 << 16;
+
 /// Bytes of memory by which the automaton may grow for a sample before that is closed.
 ///
 /// A thousand bytes of a long string with a maximum length take one of the eight mebibytes. Nested alternatives that agree
@@ -74,19 +77,36 @@ impl Samples {
         let mut on_track = false;
         let mut output = Vec::new();
         let byte_len = self.automaton.byte_len();
+        let mut purse = COST;
         // Each turn adds a byte after which the shortest completion still fits, so there are at most `limit` turns.
         loop {
-            if self.automaton.byte_len() > byte_len + GROWTH {
-                output.extend(self.automaton.closing(at));
+            if purse == 0 || self.automaton.byte_len() > byte_len + GROWTH {
+                self.close(&mut output);
                 return tokens::readable(output, self.grammar.token_terminals());
             }
-            self.choices.gather(&mut self.automaton, at, limit - output.len());
+            self.choices.gather(&mut self.automaton, at, (limit - output.len(), &mut purse));
             let Some(choice) = self.choices.draw(&mut self.random, habit, &mut on_track) else {
                 return tokens::readable(output, self.grammar.token_terminals());
             };
             let byte = self.choices.byte_of(choice, &mut self.random);
             output.push(byte);
             at = self.automaton.step(at, byte);
+        }
+    }
+}
+
+impl Samples {
+    /// Closes an output, or a beginning of it, half as long each time, where that would cost too much.
+    fn close(&mut self, output: &mut Vec<u8>) {
+        loop {
+            let start = self.automaton.start();
+            let at = output.iter().fold(start, |at, &byte| self.automaton.step(at, byte));
+            let most = if output.is_empty() { usize::MAX } else { COST };
+            if let Some(closing) = self.automaton.closing_within(at, most) {
+                output.extend(closing);
+                return;
+            }
+            output.truncate(output.len() / 2);
         }
     }
 }
@@ -142,11 +162,14 @@ const WEIGHT: u32 = 4;
 
 impl Choices {
     /// All choices at `config` after which the output can close within `left` bytes, this one included.
-    fn gather(&mut self, automaton: &mut Automaton, config: Config, left: usize) {
+    fn gather(&mut self, automaton: &mut Automaton, config: Config, (left, purse): (usize, &mut usize)) {
         self.may_end = automaton.accepting(config);
         self.bytes.clear();
         for byte in automaton.plausible_with_spellings(config).iter() {
             let next = automaton.step(config, byte);
+            if next != Config::DEAD {
+                *purse = purse.saturating_sub(automaton.cost(next) - 1);
+            }
             if next != Config::DEAD && (automaton.closing_len(next) as usize) < left {
                 self.bytes.push((automaton.without_names(next), byte));
             }

@@ -458,9 +458,11 @@ impl<'a> Walk<'a> {
                 if (ends && !quote()) || !likeness.bytes.contains(byte) {
                     continue;
                 }
-                let next = self.automaton.step(config, byte);
+                let named = self.automaton.step(config, byte);
                 let other = self.automaton.step(likeness.other, byte);
-                if next == other || self.automaton.without_names(next) == other {
+                // A name that is certainly a new one would hide that another thread is in a declared one.
+                let next = self.automaton.without_names(named);
+                if named == other || next == other {
                     continue;
                 }
                 if next != Config::DEAD && self.automaton.likeness(next).is_some() {

@@ -31,7 +31,7 @@ pub(crate) struct Automaton {
 const BLOCK: usize = 16;
 
 /// Places of a config that cost as much as a config does.
-const PLACES: usize = 16;
+const PLACES: usize = 4;
 
 #[derive(Clone)]
 struct Row {
@@ -257,16 +257,26 @@ impl Automaton {
 
     /// A shortest completion.
     pub(crate) fn closing(&mut self, config: Config) -> Vec<u8> {
+        self.closing_within(config, usize::MAX).unwrap_or_default()
+    }
+
+    /// A shortest completion, unless its configs [cost](Self::cost) more than `most` beyond one each.
+    pub(crate) fn closing_within(&mut self, config: Config, most: usize) -> Option<Vec<u8>> {
         let mut bytes = Vec::with_capacity(self.closing_len(config) as usize);
         let mut at = config;
+        let mut cost = 0;
         while !self.accepting(at) {
+            cost += self.cost(at) - 1;
+            if cost > most {
+                return None;
+            }
             let byte = self.machine.closing_byte(at);
             let next = self.step(at, byte);
             debug_assert!(next != Config::DEAD);
             bytes.push(byte);
             at = next;
         }
-        bytes
+        Some(bytes)
     }
 
     /// The first byte of some shortest completion of a config that is not accepting.

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::cost::Shortest;
+use super::fill::Fill;
 use super::groups::nodes_of;
 use super::intern::{Stack, UNCOUNTED};
 use super::names::{NO_NAMES, NamesId, UNKNOWN, UNREAD};
@@ -17,6 +18,15 @@ use super::texts::Texts;
 use super::values::{NOTHING, SetId};
 use super::{Frame, JsonMachine, OUTSIDE, ROOT, StackId, State};
 use crate::frontend::json_schema::Order;
+
+/// Names that are looked through for the nearest one, at most.
+const FEW: usize = 16;
+
+/// An object's rule and what has been seen of it, with its depth.
+pub(super) type ObjectKey = (u32, u32, u32, u8, NamesId, u32);
+
+/// By node of the declared names, the shortest way to the end of an object through one of those below.
+pub(super) type Nearest = (ObjectKey, Arc<[Option<Shortest>]>);
 
 impl JsonMachine {
     /// The shortest completion of a thread.
@@ -244,7 +254,7 @@ impl JsonMachine {
     }
 
     /// The undeclared members that may come, of which at most so many are needed, with the commas before them.
-    fn kinds(&self, names: SeenNames, most: u32, depth: u32) -> Option<Vec<Kind>> {
+    pub(super) fn kinds(&self, names: SeenNames, most: u32, depth: u32) -> Option<Vec<Kind>> {
         let rule = &self.program.objects[names.rule as usize];
         let comma = 1 + self.program.spacing.after_comma.least_at(depth);
         let mut kinds = Vec::new();
@@ -363,13 +373,13 @@ pub(super) struct NamePlace {
 /// The open object on top of a stack, while a name is read.
 pub(super) struct Object<'a> {
     pub(super) machine: &'a JsonMachine,
-    id: u32,
+    pub(super) id: u32,
     pub(super) rule: &'a ObjectRule,
-    seen: u32,
-    members: u32,
-    pending: u8,
-    names: NamesId,
-    top: &'a Stack,
+    pub(super) seen: u32,
+    pub(super) members: u32,
+    pub(super) pending: u8,
+    pub(super) names: NamesId,
+    pub(super) top: &'a Stack,
 }
 
 impl Object<'_> {
@@ -452,16 +462,56 @@ impl Object<'_> {
             }
             Order::Any => 0..self.rule.members.len(),
         };
-        let below = self.rule.names.words_among(at, may_follow).filter_map(|(index, rest)| {
-            let index = index as usize;
-            if !self.machine.may_follow(self.rule, (self.seen, self.members), index) {
-                return None;
-            }
-            let member = &self.rule.members[index];
-            let value = self.machine.after_name(member.node?, self.top.depth)?;
-            Some(rest.then(value).then(self.after_choice(Some(index), self.pending, None)?))
-        });
+        if may_follow.len() > FEW && self.rule.names.count_below(at) > FEW {
+            return self.nearest_of_many()[at as usize];
+        }
+        let below = self
+            .rule
+            .names
+            .words_among(at, may_follow)
+            .filter_map(|(index, rest)| Some(rest.then(self.after_declared_name(index as usize)?)));
         below.min_by_key(|way| way.len)
+    }
+
+    /// From a declared name's closing quote to the end of the object, if it may come.
+    fn after_declared_name(&self, index: usize) -> Option<u32> {
+        if !self.machine.may_follow(self.rule, (self.seen, self.members), index) {
+            return None;
+        }
+        let value = self.machine.after_name(self.rule.members[index].node?, self.top.depth)?;
+        Some(value.saturating_add(self.after_choice(Some(index), self.pending, None)?))
+    }
+
+    /// The same where what comes after each member is known.
+    fn after_filled_name(&self, fill: &Fill, index: usize) -> Option<u32> {
+        if !self.machine.may_follow(self.rule, (self.seen, self.members), index) {
+            return None;
+        }
+        let value = self.machine.after_name(self.rule.members[index].node?, self.top.depth)?;
+        Some(value.saturating_add(self.after_filled(fill, index)?))
+    }
+
+    /// For each node of the trie, what [`nearest`](Self::nearest) is. It is worked out once for all places in a name.
+    fn nearest_of_many(&self) -> Arc<[Option<Shortest>]> {
+        let key = (self.id, self.seen, self.members, self.pending, self.names, self.top.depth);
+        let mut known = self.machine.nearest.borrow_mut();
+        match &*known {
+            Some((of, nearest)) if *of == key => Arc::clone(nearest),
+            _ => {
+                let filled = self.pending == 0
+                    && self.machine.program.order == Order::Any
+                    && self.rule.counts()
+                    && self.rule.groups.is_empty();
+                let nearest: Arc<[_]> = if filled {
+                    let fill = self.fill();
+                    self.rule.names.nearest(|index| self.after_filled_name(fill.as_ref()?, index)).into()
+                } else {
+                    self.rule.names.nearest(|index| self.after_declared_name(index)).into()
+                };
+                *known = Some((key, Arc::clone(&nearest)));
+                nearest
+            }
+        }
     }
 
     /// From the closing quote of an undeclared name with a label to the end of the object. `taken` is the name by its label

@@ -32,6 +32,7 @@ mod closing;
 pub(crate) mod cost;
 pub(crate) mod decimal;
 mod describe;
+mod fill;
 mod groups;
 mod intern;
 pub(crate) mod layout;
@@ -73,6 +74,7 @@ use super::{Config, Likeness, Machine, Part, Tolerance};
 use crate::ByteSet;
 use crate::frontend::json_schema::Profile;
 use crate::named_tokens::NamedTokens;
+use closing::Nearest;
 use intern::{Interner, Stack, Thread};
 use layout::Rest;
 use names::{NameId, Names, NamesId};
@@ -94,6 +96,8 @@ pub(crate) struct JsonMachine {
     /// For objects whose members depend on each other, what comes after each declared name ([`closing`]).
     grouped: RefCell<FxHashMap<GroupedKey, Arc<[Option<u32>]>>>,
     grouped_bytes: Cell<usize>,
+    /// For the last object with many declared names, the nearest of them.
+    nearest: RefCell<Option<Nearest>>,
     /// The names of undeclared members.
     names: Names,
     /// By object and label, how many names there are of each length.
@@ -102,6 +106,8 @@ pub(crate) struct JsonMachine {
     opened: Vec<(Frame, StackId)>,
     /// Whether some array counts items.
     counts: bool,
+    /// Whether a token may use up all undeclared names of some object.
+    scarce: bool,
 }
 
 /// A rule, what has been seen, the alternatives that are out, and the depth.
@@ -222,6 +228,8 @@ impl Literal {
 impl JsonMachine {
     fn new(program: Arc<JsonProgram>) -> Self {
         let items = Items::new(&program);
+        let is_scarce = |rule: &program::ObjectRule| rule.tracks() && !unnamed::has_more(rule, 0);
+        let scarce = program.objects.iter().any(is_scarce);
         let counts = program.arrays.iter().any(|rule| !rule.counters.is_empty());
         Self {
             program,
@@ -231,9 +239,11 @@ impl JsonMachine {
             items,
             grouped: RefCell::default(),
             grouped_bytes: Cell::default(),
+            nearest: RefCell::default(),
             names: Names::default(),
             name_counts: RefCell::default(),
             counts,
+            scarce,
         }
     }
 
@@ -253,8 +263,9 @@ impl JsonMachine {
         for ((_, frame, ..), counted) in alike.into_iter().filter(|(_, counted)| counted.len() > 1) {
             let rule = &self.program.arrays[frame.rule() as usize];
             let counts = |at: usize| self.interner.counts(counted[at].1);
-            let is_dominated =
-                |at: usize| (0..counted.len()).any(|other| other != at && rule.dominates(counts(other), counts(at)));
+            let is_dominated = |at: usize| {
+                (0..counted.len()).any(|other| other != at && rule.dominates(counts(other), counts(at)))
+            };
             dropped.extend((0..counted.len()).filter(|&at| is_dominated(at)).map(|at| counted[at].0));
         }
         if !dropped.is_empty() {
@@ -286,8 +297,8 @@ impl JsonMachine {
 }
 
 /// What a thread weighs, and the number of names that weigh as much as a place of a grammar.
-const THREAD: usize = 16;
-const NAMES: usize = 8;
+const THREAD: usize = 4;
+const NAMES: usize = 32;
 
 impl JsonMachine {
     /// The number of declared names that the one being read may turn out to be, times those that each is weighed against.

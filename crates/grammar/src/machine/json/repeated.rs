@@ -5,7 +5,7 @@
 
 use formwork_vocab::{TokenId, TokenTrie, TrieNode};
 
-use super::intern::Thread;
+use super::intern::{NO_STACK, Thread};
 use super::names::{NO_NAMES, Names, NamesId, UNKNOWN, UNREAD};
 use super::program::ObjectRule;
 use super::spelling::Decode;
@@ -34,6 +34,10 @@ impl JsonMachine {
     /// [differs within](Self::repeats_within) a name, those of that name are left out.
     pub(super) fn repeating(&self, config: Config, named: &NamedTokens, tokens: &mut Vec<TokenId>) {
         let threads = self.interner.threads_of(config).iter().map(|&thread| self.interner.thread(thread));
+        if self.scarce || threads.clone().any(|thread| self.interner.stack(thread.stack).plain == NO_STACK) {
+            // A token may use up all names, so that any of them tells what may come after it.
+            tokens.extend(named.whole.all());
+        }
         let mut stacks: Vec<StackId> = threads.clone().map(|thread| thread.stack).collect();
         let named_stack = |stack: &StackId| self.interner.stack(*stack).plain != *stack;
         stacks.retain(named_stack);

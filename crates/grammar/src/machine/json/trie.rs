@@ -124,6 +124,23 @@ impl Trie {
         all.chain(few).map(|rank| node.rest(&self.words[rank as usize]))
     }
 
+    /// For each node, the shortest way through a word below it: to the end of the word, its quote included, and then what
+    /// comes `after` it by its index, if it may come.
+    pub(super) fn nearest(&self, after: impl Fn(usize) -> Option<u32>) -> Vec<Option<Shortest>> {
+        let mut nearest: Vec<Option<Shortest>> = vec![None; self.nodes.len()];
+        // Children come after their parents.
+        for at in (0..self.nodes.len()).rev() {
+            let node = &self.nodes[at];
+            let end = node.word.and_then(|word| Some(Shortest::new(1, b'"').then(after(word as usize)?)));
+            let via = node
+                .children
+                .iter()
+                .filter_map(|&(c, child)| Some(shortest_spelling(c).then(nearest[child as usize]?.len)));
+            nearest[at] = Shortest::shorter(end, via.min_by_key(|way| way.len));
+        }
+        nearest
+    }
+
     /// The number of words below a node.
     pub(crate) fn count_below(&self, at: u32) -> usize {
         self.node(at).ranks.len()

@@ -17,11 +17,15 @@ use crate::machine::{Config, Likeness};
 /// The most names that a token is taken to add to an object.
 const ADDED: u32 = 8;
 
+/// Whether a token cannot use up the names of an object that has some already.
+pub(super) fn has_more(rule: &ObjectRule, seen: u32) -> bool {
+    rule.least_names == ENDLESS || rule.least_names > seen.saturating_add(rule.min).saturating_add(ADDED)
+}
+
 impl JsonMachine {
     /// Whether an object has names left, whatever a token adds to those seen.
     fn is_ample(&self, rule: &ObjectRule, seen: NamesId) -> bool {
-        rule.least_names == ENDLESS
-            || rule.least_names > self.names.count(seen).saturating_add(rule.min).saturating_add(ADDED)
+        has_more(rule, self.names.count(seen))
     }
 
     /// The stack of `frame` on `parent` without names; `None` where that is the stack itself.

@@ -11,6 +11,9 @@ use crate::machine::json::shortest_spelling;
 use crate::machine::json::texts::ENDLESS;
 use crate::machine::json::trie::Trie;
 
+/// The most undeclared members that an object may need: each place in a name is weighed against all names seen.
+const MANY: u32 = 1 << 10;
+
 /// The depth up to which the cost of an object with more than its required members is exact.
 const DEEPEST: u32 = 1 << 16;
 
@@ -76,7 +79,9 @@ impl Solver<'_> {
 
     /// The lengths of the shortest undeclared names with a label.
     fn names(&self, object: &DraftObject, label: u32, count: u32) -> Option<Lengths> {
-        let names = if let Some(labels) = object.labels {
+        let names = if count > MANY {
+            None
+        } else if let Some(labels) = object.labels {
             let texts = &self.program.languages[labels as usize];
             let dfa = texts.dfa();
             if count == 1 {
@@ -99,7 +104,7 @@ impl Solver<'_> {
     pub(super) fn check_counted(&self) -> Result<(), GrammarError> {
         match &*self.uncounted.borrow() {
             Some(pointer) => {
-                let reason = "so many members with names of this kind are not supported";
+                let reason = "so many members that are not declared are not supported";
                 let problem = SchemaProblem::UnsupportedForm { reason };
                 Err(Problem::new(pointer, "minProperties", problem).into())
             }
@@ -187,6 +192,11 @@ impl Solver<'_> {
             grouped,
         };
         rule.require();
+        // Each place of an output is weighed against all members, and so many outputs' worth of places come before an end.
+        let (count, min) = (rule.members.len(), rule.min as usize);
+        self.ledger
+            .spend(64usize.saturating_mul(min).saturating_mul(count + min))
+            .map_err(|error| error.at(&object.min_pointer))?;
         Ok(rule)
     }
 }

@@ -1,0 +1,125 @@
+//! What an object still costs after any one of its declared members, where the number of its members is bounded.
+//!
+//! Each choice leaves the same members to fill up with, but for the chosen one, so these are sorted once for all choices.
+
+use super::closing::{Object, SeenNames};
+use crate::frontend::json_schema::Order;
+
+/// What may come besides the members that are required, the cheapest first.
+pub(super) struct Fill {
+    /// To the end of the object, with the members that are required and no others.
+    total: u32,
+    /// The members that are required and not seen.
+    required: u32,
+    /// The cost of a member, and how many there are.
+    costs: Vec<(u32, u64)>,
+    /// By index of `costs`, how many are cheaper, and what they cost together.
+    before: Vec<(u64, u64)>,
+}
+
+impl Object<'_> {
+    /// What each choice leaves, where the order of members is free and no obligation is pending; `None` where a member
+    /// that is required cannot come, or names are not counted.
+    pub(super) fn fill(&self) -> Option<Fill> {
+        debug_assert!(self.machine.program.order == Order::Any && self.pending == 0);
+        let depth = self.top.depth;
+        let mut total = self.machine.program.spacing.bracket.least_at(depth - 1) + 1;
+        let mut required = 0;
+        let mut costs = Vec::new();
+        for (index, member) in self.rule.members.iter().enumerate() {
+            if self.machine.has_seen(self.seen, index) {
+            } else if member.required {
+                required += 1;
+                total = total.saturating_add(self.machine.member(member, depth)?);
+            } else {
+                costs.extend(self.machine.member(member, depth).map(|cost| (cost, 1)));
+            }
+        }
+        let most = self.rule.min.saturating_sub(self.members + required);
+        if most > 0 {
+            let names = SeenNames { rule: self.id, seen: self.names, taken: None };
+            for kind in self.machine.kinds(names, most, depth)? {
+                if let Some(value) = kind.ways.iter().map(|(_, value)| value.bytes).min() {
+                    let names = kind.names.iter();
+                    costs.extend(names.map(|&(length, count)| (value.saturating_add(length), count.into())));
+                }
+            }
+        }
+        costs.sort_unstable();
+        let mut sum = (0u64, 0u64);
+        let before = costs.iter().map(|&(cost, count)| {
+            let before = sum;
+            sum = (sum.0 + count, sum.1.saturating_add(u64::from(cost).saturating_mul(count)));
+            before
+        });
+        let before = before.collect();
+        Some(Fill { total, required, costs, before })
+    }
+
+    /// From the end of a chosen member's value to the end of the object.
+    pub(super) fn after_filled(&self, fill: &Fill, index: usize) -> Option<u32> {
+        let member = &self.rule.members[index];
+        let cost = self.machine.member(member, self.top.depth)?;
+        let own = if member.required { cost } else { 0 };
+        let members = self.members + 1 + fill.required - u32::from(member.required);
+        let missing = self.rule.min.saturating_sub(members);
+        if self.rule.max.is_some_and(|max| members + missing > max) {
+            return None;
+        }
+        let more =
+            if member.required { fill.cheapest(missing) } else { fill.cheapest_without(missing, cost) };
+        u32::try_from(u64::from(fill.total - own).saturating_add(more?)).ok()
+    }
+}
+
+impl Fill {
+    /// What the cheapest members cost, so many of them.
+    fn cheapest(&self, count: u32) -> Option<u64> {
+        let count = u64::from(count);
+        if count == 0 {
+            return Some(0);
+        }
+        let at = self.before.partition_point(|&(before, _)| before < count) - 1;
+        let ((cost, number), (before, sum)) = (*self.costs.get(at)?, self.before[at]);
+        (count <= before + number).then(|| sum.saturating_add(u64::from(cost) * (count - before)))
+    }
+
+    /// The same without one member of a given cost.
+    fn cheapest_without(&self, count: u32, cost: u32) -> Option<u64> {
+        let dearer = match count {
+            0 => return Some(0),
+            1 => 0,
+            _ => self.cheapest(count - 1)?,
+        };
+        let last = self.cheapest(count)? - dearer;
+        if u64::from(cost) <= last {
+            Some(self.cheapest(count + 1)? - u64::from(cost))
+        } else {
+            self.cheapest(count)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cheapest_are_chosen_without_one() {
+        // 2, 3, 3, 3, 7
+        let costs = vec![(2, 1), (3, 3), (7, 1)];
+        let fill = Fill { total: 0, required: 0, costs, before: vec![(0, 0), (1, 2), (4, 11)] };
+        assert_eq!(
+            (0..=6).map(|count| fill.cheapest(count)).collect::<Vec<_>>(),
+            [Some(0), Some(2), Some(5), Some(8), Some(11), Some(18), None]
+        );
+        assert_eq!(
+            (0..=5).map(|count| fill.cheapest_without(count, 3)).collect::<Vec<_>>(),
+            [Some(0), Some(2), Some(5), Some(8), Some(15), None]
+        );
+        assert_eq!(fill.cheapest_without(4, 7), Some(11));
+        assert_eq!(fill.cheapest_without(1, 2), Some(3));
+        let nothing = Fill { total: 0, required: 0, costs: vec![], before: vec![] };
+        assert_eq!([nothing.cheapest(0), nothing.cheapest_without(0, 5)], [Some(0); 2]);
+    }
+}
