@@ -78,12 +78,11 @@ impl NamedTokens {
             for start in name_starts(bytes) {
                 match read_string(&bytes[start..], profile) {
                     StringRead::Ended(name, len) if may_follow_name(&bytes[start + len..]) => {
-                        names.push(name)
+                        names.push(name);
                     }
-                    StringRead::Ended(..) => {}
                     StringRead::Begun { text, within: false } => begun.push((text, token)),
                     StringRead::Begun { text, within: true } => within_char.push((text, token)),
-                    StringRead::Rejected => {}
+                    StringRead::Ended(..) | StringRead::Rejected => {}
                 }
             }
             let count = names.len();
@@ -92,7 +91,7 @@ impl NamedTokens {
             if names.len() < count {
                 twice.push(token);
             }
-            if count > 0 && bytes.iter().filter(|&&byte| byte == b'"').count() > 2 {
+            if count > 0 && bytes.split(|&byte| byte == b'"').count() > 3 {
                 after_string.push(token);
                 let starts =
                     end.iter().flat_map(|end| names.iter().filter_map(|name| name.strip_suffix(&**end)));

@@ -80,7 +80,7 @@ use layout::Rest;
 use names::{NameId, Names, NamesId};
 use needs::NameCounts;
 use spelling::Decode;
-use trace::{EMPTY, TextId};
+use trace::EMPTY;
 use unique::Items;
 use values::SetId;
 
@@ -251,7 +251,7 @@ impl JsonMachine {
     /// is not counted, even if it is, and what may follow then is part of what may follow otherwise.
     fn drop_dominated(&mut self) {
         let mut next = std::mem::take(&mut self.next);
-        let mut alike: FxHashMap<(StackId, Frame, State, TextId), Vec<(u32, u32)>> = FxHashMap::default();
+        let mut alike = FxHashMap::<_, Vec<(u32, u32)>>::default();
         for &id in &next {
             let Thread { stack, state, text } = self.interner.thread(id);
             let &Stack { parent, frame, .. } = self.interner.stack(stack);
