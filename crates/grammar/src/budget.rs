@@ -367,7 +367,7 @@ const EXPANSIONS: usize = 64;
 /// Tokens that a search looks at before it goes on from no more configs: one walk inside a string of a large vocabulary, or
 /// hundreds outside.
 const TOKENS: usize = 1 << 16;
-/// What the configs that a search comes to may cost, with their completions.
+/// The cost of all configs visited by a search, with their completions.
 const SEARCH_COST: usize = 1 << 14;
 
 /// A config that a search has come to.

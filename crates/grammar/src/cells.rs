@@ -201,7 +201,7 @@ pub(crate) struct Beyond {
     pub(crate) tolerated: Vec<(TrieNode, Config)>,
     /// Where it ends, with the last byte.
     pub(crate) left: Vec<(u8, TrieNode, Config)>,
-    /// Whether names read on the way were left out ([`Automaton::without_names`]).
+    /// Names read on the way were left out ([`Automaton::without_names`]).
     pub(crate) forgets: bool,
 }
 

@@ -1,7 +1,7 @@
-//! The tokens that hold names of JSON objects, or parts of some.
+//! Tables of the tokens that hold a name of a JSON object, or part of one.
 //!
-//! Such a token may bring an object a name that it has already. A mask judges by itself only those that hold a name seen
-//! before, or that end one: of the 128,000 tokens of Llama 3.1 about 140 hold a whole name.
+//! Such a token may repeat a name. A mask tries only the tokens that hold or end a name seen before. Of the
+//! 128,000 tokens of Llama 3.1, about 140 hold a whole name.
 
 use formwork_vocab::{TokenId, TokenTrie, TrieNode, Vocabulary};
 use rustc_hash::FxHashMap;
@@ -10,30 +10,31 @@ use crate::Profile;
 use crate::machine::json::classes::{StringRead, read_string};
 use crate::tables::SPACES;
 
-/// The tokens of a vocabulary that hold names, spelled as one [`Profile`] spells them.
+/// The tokens of a vocabulary that hold names, as one [`Profile`] spells them.
 ///
-/// A name is taken for one that begins the token, or comes after a comma or a brace.
+/// A string counts as a name if it begins the token, or follows a comma or an opening brace.
 pub(crate) struct NamedTokens {
-    /// By a whole name that they hold.
+    /// Tokens that hold a whole name, by that name.
     pub(crate) whole: ByText,
-    /// By the characters of a name that they begin and do not end.
+    /// Tokens that begin a name and do not end it, by its characters so far.
     pub(crate) begun: ByText,
-    /// Those of these that end within a character, by the characters before that.
+    /// Tokens that do so and end inside a character, by the characters before it.
     pub(crate) within_char: ByText,
-    /// Those that end a string which they begin in, by the characters before the quote.
+    /// Tokens that begin inside a string and end it, by the characters before the quote.
     pub(crate) ending: ByText,
-    /// Those that end a string and hold the same string as a name after that, by what the string has before the token.
+    /// Tokens that end a string and then hold the same string as a name, by the string's characters before
+    /// the token.
     by_start: FxHashMap<String, Vec<TokenId>>,
-    /// Those that may do so where they begin within a character.
+    /// Tokens that may do so if they begin inside a character.
     after_string: Vec<TokenId>,
-    /// Those that hold a name twice.
+    /// Tokens that hold one name twice.
     twice: Vec<TokenId>,
 }
 
-/// Tokens by some text.
+/// Tokens, by a text.
 pub(crate) struct ByText {
     pub(crate) trie: TokenTrie,
-    /// Those of no text at all.
+    /// Tokens with the empty text.
     pub(crate) empty: Vec<TokenId>,
 }
 
@@ -55,7 +56,7 @@ impl ByText {
 pub(crate) enum NameRead {
     /// Its characters so far.
     Start(String),
-    /// Nothing is known of it, or it has come to the middle of a character.
+    /// The name is not known, or it ends inside a character so far.
     Unknown,
 }
 
@@ -106,7 +107,7 @@ impl NamedTokens {
         Self { whole, begun, within_char, ending, by_start, after_string, twice }
     }
 
-    /// The tokens that may hold a name which they, or what is read before them, have already.
+    /// Lists the tokens that may repeat a name by themselves, or the name being read.
     pub(crate) fn repeating(&self, read: Option<&NameRead>) -> impl Iterator<Item = TokenId> {
         let after: &[TokenId] = match read {
             Some(NameRead::Start(start)) => self.by_start.get(start).map_or(&[], Vec::as_slice),
@@ -117,12 +118,12 @@ impl NamedTokens {
     }
 }
 
-/// Whether the bytes after a string's closing quote may follow a name.
+/// Tells whether the bytes after a string's closing quote may follow a name.
 fn may_follow_name(bytes: &[u8]) -> bool {
     bytes.iter().find(|byte| !SPACES.contains(byte)).is_none_or(|&byte| byte == b':')
 }
 
-/// Where in a token a name may begin.
+/// Returns the offsets in a token at which a name may begin.
 fn name_starts(bytes: &[u8]) -> impl Iterator<Item = usize> {
     let quotes = (0..bytes.len()).filter(|&at| bytes[at] == b'"');
     let starts = quotes.filter(|&at| {

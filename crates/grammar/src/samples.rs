@@ -38,7 +38,7 @@ pub struct Samples {
 /// Bytes that a sample may have, unless told otherwise, on top of twice those of the shortest output.
 const SPARE: usize = 1000;
 
-/// What the configs that a sample comes to, or looks at, may cost before it is closed.
+/// The cost of all configs visited for one sample, after which the sample is closed.
 const COST: usize = 1 << 16;
 
 /// Bytes of memory by which the automaton may grow for a sample before that is closed.
@@ -96,7 +96,7 @@ impl Samples {
 }
 
 impl Samples {
-    /// Closes an output, or a beginning of it, half as long each time, where that would cost too much.
+    /// Closes an output. Where that would cost too much, it closes the first half, and so on.
     fn close(&mut self, output: &mut Vec<u8>) {
         loop {
             let start = self.automaton.start();

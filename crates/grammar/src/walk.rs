@@ -460,7 +460,8 @@ impl<'a> Walk<'a> {
                 }
                 let named = self.automaton.step(config, byte);
                 let other = self.automaton.step(likeness.other, byte);
-                // A name that is certainly a new one would hide that another thread is in a declared one.
+                // If the name of one thread is certainly new, it must not hide that another thread reads a
+                // declared one.
                 let next = self.automaton.without_names(named);
                 if named == other || next == other {
                     continue;

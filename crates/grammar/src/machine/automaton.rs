@@ -43,7 +43,7 @@ struct Row {
     unnamed: u32,
 }
 
-/// Of a config of which nothing has been asked.
+/// The row of a config about which nothing has been asked.
 const EMPTY_ROW: Row = Row { blocks: [NO_BLOCK; 256 / BLOCK], plausible: None, unnamed: UNKNOWN };
 
 impl Automaton {
@@ -216,7 +216,7 @@ impl Automaton {
         }
     }
 
-    /// Adds the tokens that may bring an object a name that it has already, but for those told by a likeness.
+    /// Adds the tokens that may repeat a name of an object, except those told by a likeness.
     pub(crate) fn add_repeating(&self, config: Config, named: &NamedTokens, tokens: &mut Vec<TokenId>) {
         self.machine.add_repeating(config, named, tokens);
     }

@@ -39,9 +39,10 @@ pub(crate) enum Part {
         config: Config,
         text: Text,
     },
-    /// A place where the same tokens may follow as at `other`, unless it is in a JSON string that turns out to be a special
-    /// one ([`Machine::likeness`], if `within`). With `names` the tokens of [`Machine::add_repeating`] may differ, too;
-    /// without, those that end the string and have another whole one after it.
+    /// A place where the same tokens may follow as at `other`, unless it is in a JSON string that turns out
+    /// to be a special one ([`Machine::likeness`], if `within`). With `names` the tokens of
+    /// [`Machine::add_repeating`] may differ, too; without, those that end the string and have another whole
+    /// one after it.
     Like {
         config: Config,
         other: Config,
@@ -170,8 +171,7 @@ pub(crate) trait Machine: Send {
         config
     }
 
-    /// Adds the tokens that may bring an object of a config a name that it has already, but for those told by
-    /// [`Machine::likeness`].
+    /// Adds the tokens that may repeat a name of an object, except those told by [`Machine::likeness`].
     fn add_repeating(&self, config: Config, named: &NamedTokens, tokens: &mut Vec<TokenId>) {
         let _ = (config, named, tokens);
     }

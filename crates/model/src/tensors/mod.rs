@@ -364,12 +364,13 @@ mod tests {
     use crate::device::tests::tested;
     use crate::synthetic::Synthetic;
 
-    /// Compares what GPUs store (quantised matrices, short floats, keys and values in `f16`) with `f32` on the CPU.
+    /// Compares what GPUs store (quantised matrices, short floats, keys and values in `f16`) with `f32` on
+    /// the CPU.
     #[test]
     fn what_is_stored_computes_much_as_full_precision_does() {
         let folder = tempfile::tempdir().unwrap();
-        // Some CUDA kernels multiply offsets of weights with sums of unrounded activations, so errors of rounding do
-        // not cancel. Products are up to twice as far from exact ones.
+        // Some CUDA kernels multiply offsets of weights with sums of unrounded activations, so errors of
+        // rounding do not cancel. Products are up to twice as far from exact ones.
         let bound = if tested().is_cuda() { 0.07 } else { 0.03 };
         let mut failed = Vec::new();
         for small in Synthetic::small() {

@@ -212,7 +212,8 @@ mod tests {
     use crate::spec::ModelSpec;
     use crate::synthetic::Synthetic;
 
-    /// Compares products on the tested device with products in `f32`, for token counts that take different kernels.
+    /// Compares products on the tested device with products in `f32`, for token counts that take different
+    /// kernels.
     #[test]
     fn products_of_all_types_are_close_to_exact_ones() {
         let folder = tempfile::tempdir().unwrap();

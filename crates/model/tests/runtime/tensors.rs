@@ -1,4 +1,5 @@
-//! Compares the code for GPUs, on the tested device, with the kernels of the CPU: equal calls give equal answers.
+//! Compares the code for GPUs, on the tested device, with the kernels of the CPU: equal calls give equal
+//! answers.
 
 use candle_core::quantized::GgmlDType;
 use formwork_lm::{Batch, LanguageModel, Role, Run, SequenceId, Wanted};

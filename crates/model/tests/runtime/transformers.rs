@@ -128,7 +128,8 @@ fn text_models_are_found_in_larger_ones() {
     }
 }
 
-/// Runs the code for GPUs on the tested device. A GPU keeps keys and values in 16 bits, so its bound is wider.
+/// Runs the code for GPUs on the tested device. A GPU keeps keys and values in 16 bits, so its bound is
+/// wider.
 #[test]
 fn tensors_compute_what_transformers_does() {
     let device = tiny::tested();

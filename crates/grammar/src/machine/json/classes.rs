@@ -56,11 +56,11 @@ impl Reader {
     }
 }
 
-/// What bytes that begin inside a string, between two characters, have of it.
+/// The part of a string in some bytes, which begin inside it and between two characters.
 pub(crate) enum StringRead {
-    /// All of it, and the number of bytes up to its closing quote, that included.
+    /// The rest of the string, and the number of bytes up to and including its closing quote.
     Ended(String, usize),
-    /// So many characters, without an end, and maybe a part of one more.
+    /// Some characters without a closing quote, and `within` one more if that is not complete.
     Begun {
         text: String,
         within: bool,

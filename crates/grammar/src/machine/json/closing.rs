@@ -482,7 +482,7 @@ impl Object<'_> {
         Some(value.saturating_add(self.after_choice(Some(index), self.pending, None)?))
     }
 
-    /// The same where what comes after each member is known.
+    /// The same, with the members that may follow sorted once.
     fn after_filled_name(&self, fill: &Fill, index: usize) -> Option<u32> {
         if !self.machine.may_follow(self.rule, (self.seen, self.members), index) {
             return None;
@@ -491,7 +491,7 @@ impl Object<'_> {
         Some(value.saturating_add(self.after_filled(fill, index)?))
     }
 
-    /// For each node of the trie, what [`nearest`](Self::nearest) is. It is worked out once for all places in a name.
+    /// Computes [`nearest`](Self::nearest) for all nodes of the trie at once.
     fn nearest_of_many(&self) -> Arc<[Option<Shortest>]> {
         let key = (self.id, self.seen, self.members, self.pending, self.names, self.top.depth);
         let mut known = self.machine.nearest.borrow_mut();

@@ -1,25 +1,28 @@
-//! What an object still costs after any one of its declared members, where the number of its members is bounded.
+//! The cost of the rest of an object after each of its declared members, where its number of members is
+//! bounded.
 //!
-//! Each choice leaves the same members to fill up with, but for the chosen one, so these are sorted once for all choices.
+//! All choices leave the same members to fill the object with, except the chosen one. So the members are
+//! sorted once.
 
 use super::closing::{Object, SeenNames};
 use crate::frontend::json_schema::Order;
 
-/// What may come besides the members that are required, the cheapest first.
+/// The members that may follow and are not required, the cheapest first.
 pub(super) struct Fill {
-    /// To the end of the object, with the members that are required and no others.
+    /// Bytes to the end of the object with the required members alone.
     total: u32,
-    /// The members that are required and not seen.
+    /// The number of required members that have not been seen.
     required: u32,
-    /// The cost of a member, and how many there are.
+    /// Bytes of a member, and the number of members with that cost.
     costs: Vec<(u32, u64)>,
-    /// By index of `costs`, how many are cheaper, and what they cost together.
+    /// For each entry of `costs`, the number of cheaper members and the sum of their bytes.
     before: Vec<(u64, u64)>,
 }
 
 impl Object<'_> {
-    /// What each choice leaves, where the order of members is free and no obligation is pending; `None` where a member
-    /// that is required cannot come, or names are not counted.
+    /// Sorts the members that may follow. Members come in any order here, and no obligation is pending.
+    ///
+    /// Returns `None` where a required member cannot follow, or where names are too many to count.
     pub(super) fn fill(&self) -> Option<Fill> {
         debug_assert!(self.machine.program.order == Order::Any && self.pending == 0);
         let depth = self.top.depth;
@@ -56,7 +59,7 @@ impl Object<'_> {
         Some(Fill { total, required, costs, before })
     }
 
-    /// From the end of a chosen member's value to the end of the object.
+    /// Counts the bytes from the end of a chosen member's value to the end of the object.
     pub(super) fn after_filled(&self, fill: &Fill, index: usize) -> Option<u32> {
         let member = &self.rule.members[index];
         let cost = self.machine.member(member, self.top.depth)?;
@@ -73,7 +76,7 @@ impl Object<'_> {
 }
 
 impl Fill {
-    /// What the cheapest members cost, so many of them.
+    /// Adds up the bytes of the `count` cheapest members; `None` where there are fewer.
     fn cheapest(&self, count: u32) -> Option<u64> {
         let count = u64::from(count);
         if count == 0 {
@@ -84,7 +87,7 @@ impl Fill {
         (count <= before + number).then(|| sum.saturating_add(u64::from(cost) * (count - before)))
     }
 
-    /// The same without one member of a given cost.
+    /// Adds up the `count` cheapest members, leaving out one of a given cost.
     fn cheapest_without(&self, count: u32, cost: u32) -> Option<u64> {
         let dearer = match count {
             0 => return Some(0),

@@ -96,7 +96,7 @@ pub(crate) struct JsonMachine {
     /// For objects whose members depend on each other, what comes after each declared name ([`closing`]).
     grouped: RefCell<FxHashMap<GroupedKey, Arc<[Option<u32>]>>>,
     grouped_bytes: Cell<usize>,
-    /// For the last object with many declared names, the nearest of them.
+    /// The nearest declared names of the last object with many.
     nearest: RefCell<Option<Nearest>>,
     /// The names of undeclared members.
     names: Names,
@@ -106,7 +106,7 @@ pub(crate) struct JsonMachine {
     opened: Vec<(Frame, StackId)>,
     /// Whether some array counts items.
     counts: bool,
-    /// Whether a token may use up all undeclared names of some object.
+    /// A token may use up all undeclared names of some object.
     scarce: bool,
 }
 
@@ -296,7 +296,7 @@ impl JsonMachine {
     }
 }
 
-/// What a thread weighs, and the number of names that weigh as much as a place of a grammar.
+/// The weight of a thread, and the number of names that weigh as much as a place of a grammar.
 const THREAD: usize = 4;
 const NAMES: usize = 32;
 

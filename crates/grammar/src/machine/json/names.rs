@@ -91,7 +91,7 @@ impl Names {
         self.sets[set as usize].ends
     }
 
-    /// By the next byte, what is left of the names.
+    /// The sets of the names' remainders, by the next byte.
     pub(super) fn children(&self, set: NamesId) -> &[(u8, NamesId)] {
         &self.sets[set as usize].children
     }

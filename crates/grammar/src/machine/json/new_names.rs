@@ -130,7 +130,7 @@ impl Search<'_> {
         {
             self.end(way, QUOTE, label);
         }
-        // No longer name is shorter than one with which nothing comes after it but what must.
+        // A longer name cannot beat the least that any name from here costs.
         if self.best.is_none_or(|best| best.len > least) {
             self.expand(way, Decode::Whole);
         }

@@ -280,11 +280,11 @@ pub(crate) struct ObjectRule {
     pub(crate) min: u32,
     pub(crate) max: Option<u32>,
     pub(crate) names: Trie,
-    /// How many undeclared names there are with each label that members may have, at least; [`ENDLESS`] where no
-    /// label has an end of them.
+    /// The smallest number of undeclared names that a label of members has; `ENDLESS` where each label has
+    /// endless ones.
     pub(crate) least_names: u32,
-    /// By state of `labels`, how many names that members may have go on from there. Empty where they never end, whatever
-    /// they begin with.
+    /// For each state of `labels`, the number of names that go on from it. Empty where every beginning has
+    /// endless ones.
     pub(crate) names_below: Vec<u32>,
     /// For each position in the declared order, the first required member from there on, or the number of members.
     pub(crate) next_required: Vec<u32>,

@@ -1,7 +1,8 @@
-//! Which tokens may bring an object an undeclared name that it has already.
+//! Finds the tokens that may repeat an undeclared name of an object.
 //!
-//! Where an object has always more names, those seen forbid no others. So of all that may follow when none had been seen,
-//! only a token that ends such a name cannot, or one that begins a name of which all that it may become have been seen.
+//! While an object has more names left, a name seen forbids only itself. A mask is then the one without names
+//! seen, except for two kinds of tokens: those that end a name seen, and those that begin a name which can
+//! only become one that has been seen.
 
 use formwork_vocab::{TokenId, TokenTrie, TrieNode};
 
@@ -15,7 +16,8 @@ use crate::named_tokens::{ByText, NameRead, NamedTokens};
 use crate::regular::TextDfa;
 
 impl JsonMachine {
-    /// Whether, inside a name, other tokens than those that end it may differ, or the config is inside a character.
+    /// Tells whether tokens that stay inside the name being read may be forbidden too, or whether the config
+    /// is inside a character.
     pub(super) fn repeats_within(&self, config: Config) -> bool {
         self.interner.threads_of(config).iter().any(|&thread| {
             let Thread { stack, state, .. } = self.interner.thread(thread);
@@ -30,12 +32,12 @@ impl JsonMachine {
         })
     }
 
-    /// Adds the tokens that may bring an object a name that it has already. Where a config
-    /// [differs within](Self::repeats_within) a name, those of that name are left out.
+    /// Adds the tokens that may repeat a name, but not those inside the name being read where
+    /// [`repeats_within`](Self::repeats_within) says so.
     pub(super) fn repeating(&self, config: Config, named: &NamedTokens, tokens: &mut Vec<TokenId>) {
         let threads = self.interner.threads_of(config).iter().map(|&thread| self.interner.thread(thread));
         if self.scarce || threads.clone().any(|thread| self.interner.stack(thread.stack).plain == NO_STACK) {
-            // A token may use up all names, so that any of them tells what may come after it.
+            // A token may use up the names of an object, so each token that holds a name is judged.
             tokens.extend(named.whole.all());
         }
         let mut stacks: Vec<StackId> = threads.clone().map(|thread| thread.stack).collect();
@@ -68,7 +70,7 @@ impl JsonMachine {
         tokens.extend(named.repeating(read.as_ref()));
     }
 
-    /// Adds the tokens that have one of some names of an object, or such a beginning of one.
+    /// Adds the tokens that hold a name seen, or the beginning of one that can become no other.
     fn add_begun(&self, rule: &ObjectRule, seen: NamesId, named: &NamedTokens, tokens: &mut Vec<TokenId>) {
         if seen == NO_NAMES {
             return;
@@ -81,7 +83,7 @@ impl JsonMachine {
         exhausted.walk(seen);
     }
 
-    /// The name that a thread is reading, if it is one that must not come again, and its rivals.
+    /// Returns the name that a thread is reading and its rivals, if the object keeps its names.
     fn name_read(&self, Thread { stack, state, .. }: Thread) -> Option<(NameRead, NamesId)> {
         let State::Key { at, other, name, decode } = state else { return None };
         let rule = self.object_rule(stack)?;
@@ -117,7 +119,7 @@ impl Names {
         self.meet(set, &tokens.trie, |_, here| all.extend(here));
     }
 
-    /// Visits the tokens of a trie that are the beginning of a name of a set, with what is left of the names there.
+    /// Visits the nodes of a trie that begin a name of a set, with the set of the names' remainders.
     fn meet(&self, set: NamesId, trie: &TokenTrie, mut visit: impl FnMut(NamesId, &[TokenId])) {
         let mut open = vec![(set, TrieNode::ROOT)];
         while let Some((set, node)) = open.pop() {
@@ -131,7 +133,7 @@ impl Names {
     }
 }
 
-/// A walk over the beginnings of names seen, for those that may become no other names.
+/// Finds the beginnings of names seen that can become no other name.
 struct Exhausted<'a> {
     names: &'a Names,
     rule: &'a ObjectRule,

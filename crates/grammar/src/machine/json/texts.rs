@@ -42,7 +42,7 @@ impl Texts {
         Self { dfa, nearest, any, fewest }
     }
 
-    /// By state, how many texts with some labels go on from there, or [`ENDLESS`].
+    /// For each state, counts the texts with some labels that go on from it, or gives [`ENDLESS`].
     pub(crate) fn counts_below(&self, counts: impl Fn(u32) -> bool) -> Vec<u32> {
         let states = 0..self.dfa.len() as u32;
         let mut into = vec![Vec::new(); self.dfa.len()];
@@ -54,7 +54,8 @@ impl Texts {
         let is_end = |&state: &u32| counts(self.dfa.label(state));
         let mut open: Vec<u32> = states.clone().filter(is_end).collect();
         let mut live = vec![false; self.dfa.len()];
-        // By state, the transitions to live states of which the number is not known yet: always some, on a circle.
+        // For each state, its transitions to live states without a count yet. On a circle, some are always
+        // left.
         let mut left = vec![0u32; self.dfa.len()];
         while let Some(state) = open.pop() {
             if !std::mem::replace(&mut live[state as usize], true) {
@@ -165,7 +166,7 @@ impl Texts {
     }
 }
 
-/// How many characters a range of code points has.
+/// Counts the characters of a range of code points.
 fn characters(low: u32, high: u32) -> u32 {
     let surrogates = (high.min(0xdfff) + 1).saturating_sub(low.max(0xd800));
     high - low + 1 - surrogates

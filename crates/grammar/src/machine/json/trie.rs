@@ -124,8 +124,8 @@ impl Trie {
         all.chain(few).map(|rank| node.rest(&self.words[rank as usize]))
     }
 
-    /// For each node, the shortest way through a word below it: to the end of the word, its quote included, and then what
-    /// comes `after` it by its index, if it may come.
+    /// For each node, finds the shortest way through a word below it: the rest of the word, its quote, and the bytes
+    /// `after` it. That takes the word's index and returns `None` for words that may not follow.
     pub(super) fn nearest(&self, after: impl Fn(usize) -> Option<u32>) -> Vec<Option<Shortest>> {
         let mut nearest: Vec<Option<Shortest>> = vec![None; self.nodes.len()];
         // Children come after their parents.

@@ -1,11 +1,11 @@
 //! Masks where undeclared names have been seen.
 //!
-//! A name that was seen forbids only itself, so what may come next is nearly the same as if none had been: a config is
-//! [like](crate::machine::Part::Like) its *plain* one, in which all names seen are forgotten, but for tokens that hold a
-//! whole name ([`repeated`](super::repeated)) and, inside a name, for those that go on with one seen. That holds as long as
-//! there are more names, however many a token may add; all else is stepped through.
+//! A name seen forbids only itself, so a mask is nearly the same as if none had been seen. A config is
+//! [like](crate::machine::Part::Like) its *plain* one, which has forgotten all names seen. The two differ in
+//! tokens that hold a whole name ([`repeated`](super::repeated)), and inside a name in those that go on to one
+//! seen. This holds while more names are left than a token can add. Elsewhere masks are stepped through.
 
-use super::intern::{NO_STACK, Thread};
+use super::intern::{NO_STACK, Stack, Thread};
 use super::names::{NO_NAMES, NamesId, UNKNOWN, UNREAD};
 use super::program::ObjectRule;
 use super::texts::ENDLESS;
@@ -14,16 +14,16 @@ use super::{Frame, JsonMachine, OUTSIDE, ROOT, StackId, State};
 use crate::ByteSet;
 use crate::machine::{Config, Likeness};
 
-/// The most names that a token is taken to add to an object.
+/// The largest number of names that a token is assumed to add to an object.
 const ADDED: u32 = 8;
 
-/// Whether a token cannot use up the names of an object that has some already.
+/// Tells whether an object that has `seen` names keeps some left, whatever names a token adds.
 pub(super) fn has_more(rule: &ObjectRule, seen: u32) -> bool {
     rule.least_names == ENDLESS || rule.least_names > seen.saturating_add(rule.min).saturating_add(ADDED)
 }
 
 impl JsonMachine {
-    /// Whether an object has names left, whatever a token adds to those seen.
+    /// Tells whether an object keeps names left, whatever names a token adds.
     fn is_ample(&self, rule: &ObjectRule, seen: NamesId) -> bool {
         has_more(rule, self.names.count(seen))
     }
@@ -77,11 +77,12 @@ impl JsonMachine {
         (plain != NO_STACK).then_some(Thread { stack: plain, state, text })
     }
 
-    /// Whether a config keeps undeclared names: seen ones, or one that is being read.
+    /// Tells whether a config keeps undeclared names, seen or being read.
     fn has_names(&self, config: Config) -> bool {
         self.interner.threads_of(config).iter().any(|&thread| {
             let Thread { stack, state, .. } = self.interner.thread(thread);
-            let reads = matches!(state, State::Key { name, .. } if name != UNREAD && name != UNKNOWN);
+            let reads =
+                matches!(state, State::Key { name, other, .. } if name != UNKNOWN && other != OUTSIDE);
             reads || self.interner.stack(stack).plain != stack
         })
     }
@@ -99,19 +100,38 @@ impl JsonMachine {
         if rival {
             return config;
         }
-        let plain = self.forgetting(config).or_else(|| self.with_unknown_names(config));
-        plain.unwrap_or(config)
+        let plain = self.forgetting(config).or_else(|| self.with_unknown_names(config)).unwrap_or(config);
+        self.before_names(plain).unwrap_or(plain)
     }
 
-    /// The config in which the names being read are not known, while those seen still are; `None` where that is the
-    /// config itself. No name seen goes on from what has been read.
+    /// Replaces names inside the declared ones by unknown names, so that a walk which leaves these makes no
+    /// more configs.
+    ///
+    /// Returns `None` where there are none.
+    fn before_names(&mut self, config: Config) -> Option<Config> {
+        self.with_threads(config, |machine, mut thread| {
+            let &Stack { frame, tracking, .. } = machine.interner.stack(thread.stack);
+            if let State::Key { other, name: name @ UNREAD, .. } = &mut thread.state
+                && *other != OUTSIDE
+                && let Some(Frame::Object { rule, names: NO_NAMES, .. }) = frame
+                && tracking == ROOT
+            {
+                let rule = &machine.program.objects[rule as usize];
+                if rule.tracks() && has_more(rule, 0) {
+                    *name = UNKNOWN;
+                }
+            }
+            Some(thread)
+        })
+    }
+
+    /// Replaces the names being read by unknown ones, but keeps the names seen. No name seen goes on from
+    /// what has been read.
+    ///
+    /// Returns `None` where no name is being read, or where items must differ.
     fn with_unknown_names(&mut self, config: Config) -> Option<Config> {
-        let count = self.interner.threads_of(config).len();
-        let mut changed = false;
-        let mut threads = Vec::with_capacity(count);
-        for at in 0..count {
-            let mut thread = self.interner.thread(self.interner.threads_of(config)[at]);
-            if self.interner.stack(thread.stack).tracking != ROOT {
+        self.with_threads(config, |machine, mut thread| {
+            if machine.interner.stack(thread.stack).tracking != ROOT {
                 return None;
             }
             if let State::Key { at, name, .. } = &mut thread.state
@@ -119,33 +139,34 @@ impl JsonMachine {
                 && *name != UNKNOWN
             {
                 *name = if *at == OUTSIDE { UNKNOWN } else { UNREAD };
-                changed = true;
             }
-            threads.push(thread);
-        }
-        if !changed {
-            return None;
-        }
-        for thread in threads {
-            self.items.text = thread.text;
-            self.push(thread.stack, thread.state);
-        }
-        Some(self.gathered())
+            Some(thread)
+        })
     }
 
-    /// The plain config of one; `None` where it is the config itself, or where there is none.
+    /// Replaces a config by its plain one; returns `None` where it is plain itself, or where there is no such
+    /// config.
     pub(super) fn forgetting(&mut self, config: Config) -> Option<Config> {
         if !self.has_names(config) {
             return None;
         }
+        self.with_threads(config, Self::unnamed_thread)
+    }
+
+    /// Changes each thread of a config; returns `None` where `change` does for one, or changes none.
+    fn with_threads(
+        &mut self,
+        config: Config,
+        change: impl Fn(&Self, Thread) -> Option<Thread>,
+    ) -> Option<Config> {
         let count = self.interner.threads_of(config).len();
         let mut changed = false;
         let mut threads = Vec::with_capacity(count);
         for at in 0..count {
             let thread = self.interner.thread(self.interner.threads_of(config)[at]);
-            let unnamed = self.unnamed_thread(thread)?;
-            changed |= unnamed != thread;
-            threads.push(unnamed);
+            let other = change(self, thread)?;
+            changed |= other != thread;
+            threads.push(other);
         }
         if !changed {
             return None;

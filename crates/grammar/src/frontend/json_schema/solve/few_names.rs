@@ -1,24 +1,23 @@
-//! Undeclared names of which there are few.
+//! Declares undeclared names where a pattern leaves only a few.
 //!
-//! Where all names but a few match some pattern, as all but the empty one match `.+`, or where a pattern matches few
-//! names, as `^(a|b)$` does, these names are declared instead. So an object may always have another undeclared name
-//! ([`ObjectRule::least_names`](crate::machine::json::program::ObjectRule)), which makes for fast masks.
+//! `^(a|b)$` matches two names, and `.+` all names but the empty one. Such names become declared members. Other
+//! undeclared names then never run out, which keeps masks fast (`least_names` of an object's rule).
 
 use super::Solver;
 use crate::frontend::json_schema::Order;
 use crate::machine::json::program::{NodeId, Way};
 use crate::machine::json::texts::{ENDLESS, Texts};
 
-/// The most names with one label that are declared.
+/// The largest number of names with one label that become declared.
 const FEW: u32 = 16;
 
-/// The longest of them, in characters.
+/// Characters of the longest such name.
 const LONG: usize = 64;
 
 impl Solver<'_> {
-    /// Takes the names with labels that few have out of the undeclared ones, and returns them with what their members are.
+    /// Removes the labels that few names have and returns these names, each with the node of its value.
     ///
-    /// Only where members may come in any order: declared ones would have a place in it.
+    /// Does nothing where members have a fixed order, since declared members would have a place in it.
     pub(super) fn few_names(&self, others: &mut [Vec<Way>], labels: Option<u32>) -> Vec<(String, NodeId)> {
         let Some(labels) = labels.filter(|_| self.program.order == Order::Any) else { return Vec::new() };
         let texts = &self.program.languages[labels as usize];
@@ -35,7 +34,7 @@ impl Solver<'_> {
     }
 }
 
-/// The texts with a label, if they are few and short.
+/// Lists the texts with a label, if they are few and short.
 fn few_texts(texts: &Texts, label: u32) -> Option<Vec<String>> {
     let dfa = texts.dfa();
     let below = texts.counts_below(|other| other == label);

@@ -11,7 +11,8 @@ use crate::machine::json::shortest_spelling;
 use crate::machine::json::texts::ENDLESS;
 use crate::machine::json::trie::Trie;
 
-/// The most undeclared members that an object may need: each place in a name is weighed against all names seen.
+/// The largest number of undeclared members that an object may need. Each place in a name is compared with
+/// all names seen.
 const MANY: u32 = 1 << 10;
 
 /// The depth up to which the cost of an object with more than its required members is exact.
@@ -112,7 +113,7 @@ impl Solver<'_> {
         }
     }
 
-    /// How many undeclared names there are, as [`ObjectRule`] has it.
+    /// Counts the undeclared names: `least_names` and `names_below` of [`ObjectRule`].
     fn name_counts(&self, others: &[Vec<Way>], labels: Option<u32>, declared: u32) -> (u32, Vec<u32>) {
         let Some(labels) = labels else { return (ENDLESS, Vec::new()) };
         let texts = &self.program.languages[labels as usize];
@@ -192,7 +193,7 @@ impl Solver<'_> {
             grouped,
         };
         rule.require();
-        // Each place of an output is weighed against all members, and so many outputs' worth of places come before an end.
+        // An output has at least `min` members, and each place in it is compared with all members.
         let (count, min) = (rule.members.len(), rule.min as usize);
         self.ledger
             .spend(64usize.saturating_mul(min).saturating_mul(count + min))
