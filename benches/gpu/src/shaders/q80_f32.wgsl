@@ -1,0 +1,14 @@
+#t let x_$t = unit * 8u + $tu * (shape.k / 4u);
+#t let a0_$t = x[x_$t]; let a1_$t = x[x_$t + 1u]; let a2_$t = x[x_$t + 2u]; let a3_$t = x[x_$t + 3u];
+#t let b0_$t = x[x_$t + 4u]; let b1_$t = x[x_$t + 5u]; let b2_$t = x[x_$t + 6u]; let b3_$t = x[x_$t + 7u];
+#r let l_$r = weights[base_$r + unit * 2u];
+#r let h_$r = weights[base_$r + unit * 2u + 1u];
+#r let pair_$r = unpack2x16float(words[(base_$r + shape.k / 16u) * 4u + (unit >> 1u)]);
+#r let s_$r = select(pair_$r.x, pair_$r.y, (unit & 1u) == 1u);
+#r let l0_$r = vec4<f32>(unpack4xI8(l_$r.x)); let l1_$r = vec4<f32>(unpack4xI8(l_$r.y));
+#r let l2_$r = vec4<f32>(unpack4xI8(l_$r.z)); let l3_$r = vec4<f32>(unpack4xI8(l_$r.w));
+#r let h0_$r = vec4<f32>(unpack4xI8(h_$r.x)); let h1_$r = vec4<f32>(unpack4xI8(h_$r.y));
+#r let h2_$r = vec4<f32>(unpack4xI8(h_$r.z)); let h3_$r = vec4<f32>(unpack4xI8(h_$r.w));
+#rt let low_$r_$t = dot(l0_$r, a0_$t) + dot(l1_$r, a1_$t) + dot(l2_$r, a2_$t) + dot(l3_$r, a3_$t);
+#rt let high_$r_$t = dot(h0_$r, b0_$t) + dot(h1_$r, b1_$t) + dot(h2_$r, b2_$t) + dot(h3_$r, b3_$t);
+#rt acc_$r_$t += s_$r * (low_$r_$t + high_$r_$t);

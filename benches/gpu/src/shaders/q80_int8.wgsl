@@ -1,0 +1,13 @@
+#t let x_$t = unit * 2u + $tu * (shape.k / 16u);
+#t let a_$t = x[x_$t];
+#t let b_$t = x[x_$t + 1u];
+#t let step_$t = bitcast<f32>(heads[x_$t].x);
+#r let l_$r = weights[base_$r + unit * 2u];
+#r let h_$r = weights[base_$r + unit * 2u + 1u];
+#r let pair_$r = unpack2x16float(words[(base_$r + shape.k / 16u) * 4u + (unit >> 1u)]);
+#r let s_$r = select(pair_$r.x, pair_$r.y, (unit & 1u) == 1u);
+#rt let l0_$r_$t = dot4I8Packed(l_$r.x, a_$t.x) + dot4I8Packed(l_$r.y, a_$t.y);
+#rt let l1_$r_$t = dot4I8Packed(l_$r.z, a_$t.z) + dot4I8Packed(l_$r.w, a_$t.w);
+#rt let h0_$r_$t = dot4I8Packed(h_$r.x, b_$t.x) + dot4I8Packed(h_$r.y, b_$t.y);
+#rt let h1_$r_$t = dot4I8Packed(h_$r.z, b_$t.z) + dot4I8Packed(h_$r.w, b_$t.w);
+#rt acc_$r_$t += (s_$r * step_$t) * f32(l0_$r_$t + l1_$r_$t + h0_$r_$t + h1_$r_$t);
