@@ -20,7 +20,7 @@ use super::{Frame, JsonMachine, OUTSIDE, ROOT, StackId, State};
 use crate::frontend::json_schema::Order;
 
 /// Names that are looked through for the nearest one, at most.
-const FEW: usize = 16;
+const FEW: usize = 256;
 
 /// An object's rule and what has been seen of it, with its depth.
 pub(super) type ObjectKey = (u32, u32, u32, u8, NamesId, u32);
