@@ -213,7 +213,7 @@ impl Builder<'_> {
     pub(super) fn include(&mut self, open: &mut Open, id: AtomId) -> Result<(), GrammarError> {
         let mut todo = vec![id];
         while let Some(id) = todo.pop() {
-            self.atoms.ledger.spend(32 + open.conjunction.len() / 64)?;
+            self.atoms.ledger.spend(4 + open.conjunction.len() / 64)?;
             if open.conjunction.contains(&id) {
                 continue;
             }

@@ -5,7 +5,7 @@
 //! tokens that hold a whole name ([`repeated`](super::repeated)), and inside a name in those that go on to one
 //! seen. This holds while more names are left than a token can add. Elsewhere masks are stepped through.
 
-use super::intern::{NO_STACK, Stack, Thread};
+use super::intern::{NO_STACK, Thread};
 use super::names::{NO_NAMES, NamesId, UNKNOWN, UNREAD};
 use super::program::ObjectRule;
 use super::texts::ENDLESS;
@@ -81,8 +81,7 @@ impl JsonMachine {
     fn has_names(&self, config: Config) -> bool {
         self.interner.threads_of(config).iter().any(|&thread| {
             let Thread { stack, state, .. } = self.interner.thread(thread);
-            let reads =
-                matches!(state, State::Key { name, other, .. } if name != UNKNOWN && other != OUTSIDE);
+            let reads = matches!(state, State::Key { name, .. } if name != UNREAD && name != UNKNOWN);
             reads || self.interner.stack(stack).plain != stack
         })
     }
@@ -100,29 +99,7 @@ impl JsonMachine {
         if rival {
             return config;
         }
-        let plain = self.forgetting(config).or_else(|| self.with_unknown_names(config)).unwrap_or(config);
-        self.before_names(plain).unwrap_or(plain)
-    }
-
-    /// Replaces names inside the declared ones by unknown names, so that a walk which leaves these makes no
-    /// more configs.
-    ///
-    /// Returns `None` where there are none.
-    fn before_names(&mut self, config: Config) -> Option<Config> {
-        self.with_threads(config, |machine, mut thread| {
-            let &Stack { frame, tracking, .. } = machine.interner.stack(thread.stack);
-            if let State::Key { other, name: name @ UNREAD, .. } = &mut thread.state
-                && *other != OUTSIDE
-                && let Some(Frame::Object { rule, names: NO_NAMES, .. }) = frame
-                && tracking == ROOT
-            {
-                let rule = &machine.program.objects[rule as usize];
-                if rule.tracks() && has_more(rule, 0) {
-                    *name = UNKNOWN;
-                }
-            }
-            Some(thread)
-        })
+        self.forgetting(config).or_else(|| self.with_unknown_names(config)).unwrap_or(config)
     }
 
     /// Replaces the names being read by unknown ones, but keeps the names seen. No name seen goes on from
