@@ -475,20 +475,16 @@ impl Object<'_> {
 
     /// From a declared name's closing quote to the end of the object, if it may come.
     fn after_declared_name(&self, index: usize) -> Option<u32> {
-        if !self.machine.may_follow(self.rule, (self.seen, self.members), index) {
-            return None;
-        }
-        let value = self.machine.after_name(self.rule.members[index].node?, self.top.depth)?;
-        Some(value.saturating_add(self.after_choice(Some(index), self.pending, None)?))
+        self.after_name_and(index, || self.after_choice(Some(index), self.pending, None))
     }
 
-    /// The same, with the members that may follow sorted once.
-    fn after_filled_name(&self, fill: &Fill, index: usize) -> Option<u32> {
+    /// From a declared name's closing quote through its value and what comes `after` that, if the name may come.
+    fn after_name_and(&self, index: usize, after: impl FnOnce() -> Option<u32>) -> Option<u32> {
         if !self.machine.may_follow(self.rule, (self.seen, self.members), index) {
             return None;
         }
         let value = self.machine.after_name(self.rule.members[index].node?, self.top.depth)?;
-        Some(value.saturating_add(self.after_filled(fill, index)?))
+        Some(value.saturating_add(after()?))
     }
 
     /// Computes [`nearest`](Self::nearest) for all nodes of the trie at once.
@@ -504,7 +500,8 @@ impl Object<'_> {
                     && self.rule.groups.is_empty();
                 let nearest: Arc<[_]> = if filled {
                     let fill = self.fill();
-                    self.rule.names.nearest(|index| self.after_filled_name(fill.as_ref()?, index)).into()
+                    let after = |index| self.after_filled(fill.as_ref()?, index);
+                    self.rule.names.nearest(|index| self.after_name_and(index, || after(index))).into()
                 } else {
                     self.rule.names.nearest(|index| self.after_declared_name(index)).into()
                 };

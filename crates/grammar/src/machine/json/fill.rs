@@ -29,9 +29,9 @@ impl Object<'_> {
         let mut total = self.machine.program.spacing.bracket.least_at(depth - 1) + 1;
         let mut required = 0;
         let mut costs = Vec::new();
-        for (index, member) in self.rule.members.iter().enumerate() {
-            if self.machine.has_seen(self.seen, index) {
-            } else if member.required {
+        let members = self.rule.members.iter().enumerate();
+        for (_, member) in members.filter(|&(index, _)| !self.machine.has_seen(self.seen, index)) {
+            if member.required {
                 required += 1;
                 total = total.saturating_add(self.machine.member(member, depth)?);
             } else {
@@ -82,7 +82,7 @@ impl Fill {
         if count == 0 {
             return Some(0);
         }
-        let at = self.before.partition_point(|&(before, _)| before < count) - 1;
+        let at = self.before.partition_point(|&(before, _)| before < count).checked_sub(1)?;
         let ((cost, number), (before, sum)) = (*self.costs.get(at)?, self.before[at]);
         (count <= before + number).then(|| sum.saturating_add(u64::from(cost) * (count - before)))
     }
@@ -124,5 +124,6 @@ mod tests {
         assert_eq!(fill.cheapest_without(1, 2), Some(3));
         let nothing = Fill { total: 0, required: 0, costs: vec![], before: vec![] };
         assert_eq!([nothing.cheapest(0), nothing.cheapest_without(0, 5)], [Some(0); 2]);
+        assert_eq!([nothing.cheapest(1), nothing.cheapest_without(1, 5)], [None; 2]);
     }
 }

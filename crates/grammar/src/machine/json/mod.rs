@@ -268,9 +268,8 @@ impl JsonMachine {
             };
             dropped.extend((0..counted.len()).filter(|&at| is_dominated(at)).map(|at| counted[at].0));
         }
-        if !dropped.is_empty() {
-            next.retain(|id| !dropped.contains(id));
-        }
+        dropped.sort_unstable();
+        next.retain(|id| dropped.binary_search(id).is_err());
         self.next = next;
     }
 

@@ -145,6 +145,11 @@ impl Solver<'_> {
         } else {
             (object.others.iter().map(|ways| self.possible(ways)).collect::<Vec<_>>(), object.labels)
         };
+        if let Some(labels) = labels {
+            // The names of each label are counted, state by state.
+            let states = self.program.languages[labels as usize].dfa().len();
+            self.ledger.spend(states.saturating_mul(others.len()))?;
+        }
         let mut few = self.few_names(&mut others, labels);
         few.retain(|(name, _)| !object.members.iter().any(|(declared, ..)| declared == name));
         let declared = object.members.iter().map(|(name, ..)| name).chain(few.iter().map(|(name, _)| name));
