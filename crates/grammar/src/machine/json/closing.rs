@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use super::cost::Shortest;
-use super::fill::Fill;
 use super::groups::nodes_of;
 use super::intern::{Stack, UNCOUNTED};
 use super::names::{NO_NAMES, NamesId, UNKNOWN, UNREAD};
