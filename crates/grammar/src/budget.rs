@@ -38,6 +38,8 @@ pub(crate) struct Budget {
     start: FxHashMap<Config, u32>,
     /// Whether these are known.
     started: bool,
+    /// Whether the vocabulary has a token for each byte of a config's completion.
+    bytewise: FxHashMap<Config, bool>,
 }
 
 /// How a config's shortest completion is spelt in the fewest tokens.
@@ -90,7 +92,13 @@ impl Bound {
 
 impl Budget {
     pub(crate) fn new(start_way: Arc<StartWay>) -> Self {
-        Self { start_way, bounds: FxHashMap::default(), start: FxHashMap::default(), started: false }
+        Self {
+            start_way,
+            bounds: FxHashMap::default(),
+            start: FxHashMap::default(),
+            started: false,
+            bytewise: FxHashMap::default(),
+        }
     }
 
     /// Tokens that suffice to close from `config`; `None` where the vocabulary cannot spell its completion.
@@ -110,9 +118,43 @@ impl Budget {
     fn own_tokens(&mut self, automaton: &mut Automaton, vocabulary: &Vocabulary, config: Config) -> u32 {
         match self.bound(automaton, vocabulary, config, CLOSING_COST) {
             Some(bound) => bound.tokens,
-            None if vocabulary.spells_utf8() => automaton.closing_len(config),
+            None if self.spells_bytes(automaton, vocabulary, config) => automaton.closing_len(config),
             None => NEVER,
         }
+    }
+
+    /// Returns true if each byte of a config's completion is a token of its own.
+    ///
+    /// Many vocabularies lack some bytes, such as control characters, which a completion seldom needs.
+    fn spells_bytes(&mut self, automaton: &mut Automaton, vocabulary: &Vocabulary, config: Config) -> bool {
+        if vocabulary.spells_utf8() {
+            return true;
+        }
+        let mut configs = Vec::new();
+        let mut at = config;
+        let spells = loop {
+            if automaton.accepting(at) {
+                break true;
+            }
+            if let Some(&known) = self.bytewise.get(&at) {
+                break known;
+            }
+            configs.push(at);
+            let [byte, next] = closing_step(automaton, at);
+            at = Config(next);
+            let is_spelt = if is_lead(byte as u8) {
+                let [rest, next] = closing_step(automaton, at);
+                at = Config(next);
+                terminal([byte as u8, rest as u8], automaton.edges()).is_some()
+            } else {
+                vocabulary.trie().prefixes(&[byte as u8]).next().is_some()
+            };
+            if !is_spelt {
+                break false;
+            }
+        };
+        self.bytewise.extend(configs.into_iter().map(|config| (config, spells)));
+        spells
     }
 
     /// What is left at a config of the way from the start.
@@ -157,9 +199,12 @@ impl Budget {
         if self.rest_of_start(config).is_some_and(|rest| rest.len() <= limit) {
             return true;
         }
-        let bound = self.bound(automaton, vocabulary, config, *purse);
-        *purse -= bound.map_or(*purse, |bound| bound.cost as usize);
-        bound.is_some_and(|bound| bound.tokens as usize <= limit)
+        if let Some(bound) = self.bound(automaton, vocabulary, config, *purse) {
+            *purse -= bound.cost as usize;
+            return bound.tokens as usize <= limit;
+        }
+        let left = std::mem::take(purse);
+        bytes <= limit.min(left) && self.spells_bytes(automaton, vocabulary, config)
     }
 
     /// The first token of a way to close from `config` in as many tokens as its bound says.
@@ -329,7 +374,8 @@ impl Budget {
     pub(crate) fn byte_len(&self) -> usize {
         let way = self.start_way.get().and_then(Option::as_deref).map_or(0, size_of_val);
         let (bounds, start) = (size_of::<(Config, Bound)>(), size_of::<(Config, u32)>());
-        2 * (self.bounds.len() * bounds + self.start.len() * start) + way
+        let bytewise = self.bytewise.len() * size_of::<(Config, bool)>();
+        2 * (self.bounds.len() * bounds + self.start.len() * start + bytewise) + way
     }
 }
 

@@ -1,12 +1,14 @@
 //! The bound of the start against the true minimum: breadth-first search over configs and all tokens.
 
+use std::sync::Arc;
+
 use formwork_vocab::{Token, TokenId, TokenKind, Vocabulary};
 use rustc_hash::FxHashSet;
 use serde_json::json;
 
 use super::Budget;
 use crate::machine::automaton::Automaton;
-use crate::{Grammar, Layout, Limits, SchemaOptions, mask};
+use crate::{Constraint, Grammar, Layout, Limits, SchemaOptions, mask};
 
 /// Every byte, and pieces as tokenizers have them.
 fn vocabulary() -> Vocabulary {
@@ -204,4 +206,20 @@ fn bounds_of_places_hold() {
         let grammar = Grammar::gbnf(source, &Limits::default()).unwrap();
         assert!(closes(&grammar, prefix.as_bytes()) > 0, "{source}");
     }
+}
+
+/// A completion that costs too much to be spelt in few tokens is spelt by bytes, which takes those of its own text alone.
+#[test]
+fn a_long_completion_needs_only_its_own_bytes() {
+    let names: Vec<String> = (0..3000).map(|at| format!("member {at}")).collect();
+    let schema = json!({"type": "object", "required": names});
+    let grammar = Grammar::json_schema(&schema, &SchemaOptions::default(), &Limits::default()).unwrap();
+    let without = |missing: u8| {
+        let bytes = (0..=255).filter(|&byte| byte != missing);
+        let tokens = bytes.map(|byte| Token { bytes: vec![byte], kind: TokenKind::Byte }).collect();
+        Arc::new(Vocabulary::new(tokens, vec![]).unwrap())
+    };
+    let shortest = grammar.shortest().len();
+    assert_eq!(Constraint::new(&grammar, without(0x04)).unwrap().minimum_tokens(), Some(shortest));
+    assert_eq!(Constraint::new(&grammar, without(b'3')).unwrap().minimum_tokens(), None);
 }
