@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use super::Problem;
 use super::atom::{AtomId, Choice, ChoiceKind, Types};
 use super::build::Builder;
 use super::groups::{Alternative, Grouped};
@@ -171,7 +172,13 @@ impl Builder<'_> {
                 open.choices.extend(choice.left(open, 0));
                 continue;
             }
-            if open.types == Types::OBJECT && !choice.counts(open) && choice.kind != ChoiceKind::Optional {
+            if choice.counts(open) || choice.kind == ChoiceKind::Optional {
+                return Ok(Some(choice));
+            }
+            if self.takes_all(&choice.branches, open.types)? {
+                continue;
+            }
+            if open.types == Types::OBJECT {
                 let known = match &mut facts {
                     Some(known) => known,
                     none => none.insert(self.atoms.facts(open)?),
@@ -183,6 +190,17 @@ impl Builder<'_> {
             return Ok(Some(choice));
         }
         Ok(None)
+    }
+
+    /// Whether every value of some types satisfies one of the branches, as far as one branch tells.
+    fn takes_all(&mut self, branches: &[AtomId], types: Types) -> Result<bool, Problem> {
+        for &branch in branches {
+            self.atoms.check_grounded(branch)?;
+            if types.without(self.atoms.free_types(branch, 0)?).is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Has the branches before an index not hold, where it matters that they do not; returns whether anything is left.

@@ -243,7 +243,7 @@ impl Atoms<'_> {
     }
 
     /// The types of which an atom certainly accepts every value.
-    fn free_types(&mut self, id: AtomId, depth: usize) -> Result<Types, Problem> {
+    pub(super) fn free_types(&mut self, id: AtomId, depth: usize) -> Result<Types, Problem> {
         if depth > DEPTH {
             return Ok(Types::NONE);
         }

@@ -79,6 +79,28 @@ fn independent_implications_do_not_multiply() {
     check("oneOf", &schema, &[all('a').into(), all('b').into(), mixed.into()], &[short.into(), json!({})]);
 }
 
+/// Only objects have members, so for values of other types each branch is as good.
+#[test]
+fn choices_without_a_type_do_not_multiply() {
+    let one =
+        |at: usize| json!({"anyOf": [{"required": [format!("a{at}")]}, {"required": [format!("b{at}")]}]});
+    let schema = json!({"allOf": (0..40).map(one).collect::<Vec<_>>(), "minLength": 2});
+    let all = (0..40).map(|at| (format!("{}{at}", ["a", "b"][at % 2]), json!(at))).collect::<Map<_, _>>();
+    let mut lacking = all.clone();
+    lacking.shift_remove("a20");
+    let (accepted, rejected) =
+        ([json!(3), json!("ab"), json!([1]), json!(null)], [json!("a"), lacking.into()]);
+    check("anyOf", &schema, &accepted, &rejected);
+    let mut machine = machine(&schema, SchemaOptions::accept()).unwrap();
+    assert!(accepts(&mut machine, Value::from(all).to_string()));
+
+    // A choice about strings beside one about objects.
+    let long = json!({"anyOf": [{"minLength": 2}, {"pattern": "^x"}]});
+    let schema =
+        json!({"allOf": (0..40).map(|at| if at == 20 { long.clone() } else { one(at) }).collect::<Vec<_>>()});
+    check("strings", &schema, &[json!("ab"), json!("x"), json!(true)], &[json!("a"), json!({})]);
+}
+
 #[test]
 fn branches_of_one_of_do_not_multiply() {
     let branches = |branch: &dyn Fn(usize) -> Value| -> Value { (0..60).map(branch).collect() };
