@@ -121,8 +121,9 @@ def hostile_schemas(seed):
 
 
 class Attack:
-    def __init__(self, server):
+    def __init__(self, server, options):
         self.server = server
+        self.options = options
         self.tokens = 0
         self.sent = 0
         self.answers = {}
@@ -150,11 +151,11 @@ class Attack:
             self.sent += 1
             number, name, schema = next(schemas)
             wanted = {"type": "json_schema", "json_schema": {"name": "s", "schema": schema}}
-            if number % 2:
+            if self.options.send == "check" or (self.options.send == "both" and number % 2):
                 path, body = "/v1/grammar/check", {"model": self.server.model, "response_format": wanted}
             else:
                 messages = [{"role": "user", "content": "Write it."}]
-                path, body = "/v1/chat/completions", {"model": self.server.model, "messages": messages, "max_tokens": 8, "response_format": wanted}
+                path, body = "/v1/chat/completions", {"model": self.server.model, "messages": messages, "max_tokens": 8, "schema_in_prompt": not self.options.short_prompts, "response_format": wanted}
             start = time.monotonic()
             try:
                 response = await asyncio.wait_for(self.server.ask(body, path), PATIENCE)
@@ -205,7 +206,7 @@ async def phase(attack, seconds, schemas=None):
 
 
 async def run(server, options):
-    attack = Attack(server)
+    attack = Attack(server, options)
     await phase(attack, min(10, options.seconds))
     before = server.memory()
     calm = await phase(attack, options.seconds)
@@ -241,6 +242,8 @@ async def run(server, options):
 async def main():
     parser = arguments(__doc__)
     parser.add_argument("--seconds", type=float, default=60, help="of each of the two phases")
+    parser.add_argument("--send", choices=["check", "chat", "both"], default="both", help="where the schemas go")
+    parser.add_argument("--short-prompts", action="store_true", help="leave the schemas out of the prompts: a schema that is accepted costs no more than any other")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     with Server.of(options) as server:

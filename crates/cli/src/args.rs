@@ -423,6 +423,10 @@ pub(crate) struct GrammarLimitArgs {
     #[arg(long = "grammar-limit-nesting", value_name = "N")]
     pub(crate) nesting: Option<NonZeroUsize>,
 
+    /// Memory for compiled grammars that later requests may use, per model, such as 64M [default: 192M]
+    #[arg(long = "grammar-cache", value_name = "BYTES", value_parser = size)]
+    pub(crate) cache: Option<u64>,
+
     /// Number of grammars compiled at the same time [default: half of the cores]
     #[arg(long = "grammar-parallel", value_name = "N")]
     pub(crate) compilers: Option<NonZeroUsize>,

@@ -63,6 +63,7 @@ fn options(args: &ServeArgs) -> Result<ServerOptions> {
         api_keys,
         grammar_limits,
         compilers: limits.compilers.unwrap_or(default.compilers),
+        constraint_bytes: limits.cache.map_or(default.constraint_bytes, |bytes| bytes as usize),
         schemas: Arc::new(schemas),
         cors_origins: args.cors_origin.clone(),
         read_timeout: args.read_timeout,

@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use formwork_vocab::{TokenId, TokenSet, Vocabulary};
@@ -29,6 +29,8 @@ struct Shared {
 /// One life of the caches. Configs are ids within a generation.
 pub(crate) struct Generation {
     full: AtomicBool,
+    /// Bytes of the caches when they were last measured.
+    bytes: AtomicUsize,
     caches: Mutex<Caches>,
 }
 
@@ -60,7 +62,11 @@ impl Generation {
         let automaton = grammar.automaton().with_edges(edges);
         let masks = Masks::new(&automaton, vocabulary);
         let caches = Caches { automaton, budget: Budget::new(Arc::clone(start_way)), masks };
-        Ok(Self { full: AtomicBool::new(false), caches: Mutex::new(caches) })
+        Ok(Self {
+            full: AtomicBool::new(false),
+            bytes: AtomicUsize::new(caches.byte_len()),
+            caches: Mutex::new(caches),
+        })
     }
 
     /// Lets go of a generation. Whoever is the last frees it beside, which can take longer than a step may.
@@ -116,6 +122,14 @@ impl Constraint {
         self.matcher().closing_tokens()
     }
 
+    /// Bytes of memory that the grammar and the caches take, roughly.
+    ///
+    /// The caches grow while outputs are generated, up to [`Limits::cache_bytes`](crate::Limits).
+    pub fn byte_len(&self) -> usize {
+        let current = self.shared.current.lock().unwrap_or_else(PoisonError::into_inner);
+        self.shared.grammar.byte_len() + current.bytes.load(Ordering::Relaxed)
+    }
+
     /// The generation for new matchers; a fresh one when the current one is `full`.
     pub(crate) fn generation(&self) -> Arc<Generation> {
         let mut current = self.shared.current.lock().unwrap_or_else(PoisonError::into_inner);
@@ -131,7 +145,9 @@ impl Constraint {
 
     /// Marks the generation as full once its caches exceed the limit.
     pub(crate) fn check_size(&self, generation: &Generation, caches: &Caches) {
-        if caches.byte_len() > self.shared.grammar.limits().cache_bytes {
+        let bytes = caches.byte_len();
+        generation.bytes.store(bytes, Ordering::Relaxed);
+        if bytes > self.shared.grammar.limits().cache_bytes {
             generation.full.store(true, Ordering::Relaxed);
         }
     }

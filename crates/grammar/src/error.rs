@@ -241,7 +241,18 @@ impl GrammarError {
         self.0
     }
 
-    /// Whether a limit was met.
+    /// Whether the grammar is larger, or takes more to compile, than [`Limits`](crate::Limits) allow.
+    ///
+    /// ```
+    /// use formwork_grammar::{Grammar, Limits};
+    /// let limits = Limits { work: 100, ..Limits::default() };
+    /// assert!(Grammar::regex("[a-z]{500}", &limits).unwrap_err().is_over_limit());
+    /// ```
+    pub const fn is_over_limit(&self) -> bool {
+        matches!(self.0, Kind::Limit { .. } | Kind::Schema { problem: SchemaProblem::Limit { .. }, .. })
+    }
+
+    /// Whether a limit was met, at a place that is not known yet.
     pub(crate) const fn is_limit(&self) -> bool {
         matches!(self.0, Kind::Limit { .. })
     }

@@ -33,6 +33,8 @@ const REPEATED_NAMES: &str =
 #[derive(Clone, Debug)]
 pub struct Grammar {
     program: AnyProgram,
+    /// Bytes that the compilation still held at its end.
+    bytes: usize,
     limits: Limits,
     warnings: Arc<[Warning]>,
 }
@@ -80,7 +82,8 @@ impl Grammar {
         let ledger = &Ledger::new(limits);
         let compiled = Schemas { options: *options, remotes, ledger }.compile(schema, limits)?;
         let program = AnyProgram::Json(compiled.program);
-        let grammar = Self { program, limits: limits.clone(), warnings: compiled.warnings.into() };
+        let (bytes, warnings) = (ledger.held(), compiled.warnings.into());
+        let grammar = Self { program, bytes, limits: limits.clone(), warnings };
         let automaton = grammar.automaton();
         let shortest = automaton.closing_len(automaton.start()) as usize;
         if shortest > limits.shortest_bytes {
@@ -226,7 +229,7 @@ impl Grammar {
         let of_schemas = rules.schemas.values().flat_map(|schema| &schema.warnings);
         let warnings = rules.warnings.iter().chain(of_schemas).cloned().collect();
         let program = AnyProgram::Cfg { program, rules: Arc::new(rules) };
-        Ok(Self { program, limits: limits.clone(), warnings })
+        Ok(Self { program, bytes: ledger.held(), limits: limits.clone(), warnings })
     }
 
     /// What the token terminals of the automata's spellings are.
@@ -276,6 +279,11 @@ impl Grammar {
             AnyProgram::Cfg { program, .. } => program.states.len(),
             AnyProgram::Json(program) => program.nodes.len(),
         }
+    }
+
+    /// Bytes of memory, roughly.
+    pub(crate) const fn byte_len(&self) -> usize {
+        self.bytes
     }
 
     /// The limits that the grammar was compiled under.

@@ -7,7 +7,7 @@ use formwork_engine::EngineHandle;
 use formwork_grammar::{Limits, Remotes};
 use formwork_lm::ChatTemplate;
 use formwork_vocab::Vocabulary;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::constraints::{Compiling, Constraints};
 use crate::error::{ApiError, AppError, Kind};
@@ -43,8 +43,8 @@ pub struct ServerOptions {
     pub request_timeout: Option<Duration>,
     /// The most bytes that all models together may take by their own estimates; `None` loads whatever is asked for.
     pub models_max_bytes: Option<u64>,
-    /// How many compiled constraints each model keeps for requests to come.
-    pub cached_constraints: usize,
+    /// Bytes of compiled constraints, with their caches, that each model keeps for later requests.
+    pub constraint_bytes: usize,
     /// The limits of each constraint.
     pub grammar_limits: Limits,
     /// The number of constraints that may be compiled at the same time, each on a thread of its own.
@@ -56,8 +56,8 @@ pub struct ServerOptions {
 }
 
 impl Default for ServerOptions {
-    /// No key; no origins; bodies of up to 8 MiB; 30 seconds for a request to arrive; any time to answer it; 32 constraints that
-    /// hold up to 32 MiB each, so that their caches stay within 1 GiB per model; compiling on
+    /// No key; no origins; bodies of up to 8 MiB; 30 seconds for a request to arrive; any time to answer it; 192 MiB of
+    /// constraints per model, of which each has up to 32 MiB of caches; compiling on
     /// half of the cores, each with half of the library's limits of work and memory; 30 seconds to finish.
     fn default() -> Self {
         let library = Limits::default();
@@ -68,7 +68,7 @@ impl Default for ServerOptions {
             read_timeout: Duration::from_secs(30),
             request_timeout: None,
             models_max_bytes: None,
-            cached_constraints: 32,
+            constraint_bytes: 192 << 20,
             grammar_limits: Limits {
                 cache_bytes: 32 << 20,
                 work: library.work / 2,
@@ -95,6 +95,8 @@ struct Shared {
     workers: Arc<Semaphore>,
     /// Permits for work that compiles. They are separate, so that compiling never delays other work.
     compilers: Arc<Semaphore>,
+    /// Permits for work that compiles what takes little.
+    quick_compilers: Arc<Semaphore>,
     counters: Counters,
 }
 
@@ -126,9 +128,12 @@ impl App {
     ) -> Result<Self, AppError> {
         let registry = Arc::new(Registry::new(models, sources, &options)?);
         let workers = Arc::new(Semaphore::new(cores()));
-        let compilers = Arc::new(Semaphore::new(options.compilers.get()));
+        let permits = || Arc::new(Semaphore::new(options.compilers.get()));
+        let (compilers, quick_compilers) = (permits(), permits());
         let counters = Counters::default();
-        Ok(Self { shared: Arc::new(Shared { registry, options, workers, compilers, counters }) })
+        Ok(Self {
+            shared: Arc::new(Shared { registry, options, workers, compilers, quick_compilers, counters }),
+        })
     }
 
     /// Loads the models that are to be there from the start; requests for them wait meanwhile.
@@ -172,12 +177,23 @@ impl App {
         run(Arc::clone(&self.shared.workers), work).await
     }
 
-    /// As [`App::offload`], for work that compiles constraints.
+    /// Does work that compiles constraints, like [`App::offload`], on threads that give way to those that generate.
+    ///
+    /// It is tried with little work first, and again with all that the limits allow if that was too little: most constraints
+    /// need little, and should not wait behind those that take a second.
     pub(crate) async fn compile<T: Send + 'static>(
         &self,
-        work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+        work: impl Fn(Compiling) -> Result<T, ApiError> + Send + Sync + 'static,
     ) -> Result<T, ApiError> {
-        run(Arc::clone(&self.shared.compilers), work).await
+        let work = Arc::new(work);
+        let first = Arc::clone(&work);
+        let Shared { quick_compilers, compilers, .. } = &*self.shared;
+        match run_beside(Arc::clone(quick_compilers), move || first(Compiling::Quick)).await {
+            Err(error) if error.is_uncompiled() || error.is_over_limit() => {
+                run_beside(Arc::clone(compilers), move || work(Compiling::Allowed)).await
+            }
+            done => done,
+        }
     }
 
     /// As [`App::offload`]. Work that needs an unknown constraint is done again as work that compiles.
@@ -188,7 +204,7 @@ impl App {
         let work = Arc::new(work);
         let first = Arc::clone(&work);
         match self.offload(move || first(Compiling::Deferred)).await {
-            Err(error) if error.is_uncompiled() => self.compile(move || work(Compiling::Allowed)).await,
+            Err(error) if error.is_uncompiled() => self.compile(move |compiling| work(compiling)).await,
             done => done,
         }
     }
@@ -206,6 +222,44 @@ async fn run<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(|_| Kind::Panicked)?
 }
 
+/// Like [`run`], on a thread of the lowest priority.
+async fn run_beside<T: Send + 'static>(
+    permits: Arc<Semaphore>,
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let permit = permits.acquire_owned().await;
+    let (sender, receiver) = oneshot::channel();
+    let work = move || {
+        let _permit = permit;
+        give_way();
+        // Nobody waits for it any more if this fails.
+        let _ = sender.send(work());
+    };
+    // A thread of its own, since a thread may not raise its priority again.
+    let thread = std::thread::Builder::new().name("formwork-compile".to_owned()).spawn(work);
+    thread.map_err(|_| Kind::Panicked)?;
+    receiver.await.map_err(|_| Kind::Panicked)?
+}
+
+/// Gives this thread the lowest priority: compilations then run on processors that are idle, and get a few per cent of busy ones.
+///
+/// On Linux, a low priority (niceness) is not enough. Threads that generate yield while they wait for each other, and a
+/// thread of the ordinary policy then takes a whole time slice, whatever its niceness.
+fn give_way() {
+    use thread_priority as priority;
+    #[cfg(target_os = "linux")]
+    let done = priority::set_thread_priority_and_policy(
+        priority::thread_native_id(),
+        priority::ThreadPriority::Min,
+        priority::ThreadSchedulePolicy::Normal(priority::NormalThreadSchedulePolicy::Idle),
+    );
+    #[cfg(not(target_os = "linux"))]
+    let done = priority::set_current_thread_priority(priority::ThreadPriority::Min);
+    if let Err(error) = done {
+        tracing::debug!(?error, "compiling at full priority");
+    }
+}
+
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
@@ -214,7 +268,7 @@ impl Served {
     /// Makes what requests share, before the first comes.
     pub(crate) fn new(model: ServedModel, options: &ServerOptions) -> Self {
         let constraints = Constraints::new(
-            options.cached_constraints,
+            options.constraint_bytes,
             options.grammar_limits.clone(),
             Arc::clone(&options.schemas),
         );

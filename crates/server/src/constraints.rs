@@ -18,7 +18,8 @@ pub(crate) struct Constraints {
     limits: Limits,
     /// The documents that schemas may refer to.
     remotes: Arc<Remotes>,
-    capacity: usize,
+    /// Bytes that the recent constraints may take, with their caches.
+    max_bytes: usize,
     /// Least recently used first.
     recent: Mutex<VecDeque<(Key, Constraint)>>,
 }
@@ -32,8 +33,8 @@ pub(crate) struct Key {
 }
 
 impl Constraints {
-    pub(crate) const fn new(capacity: usize, limits: Limits, remotes: Arc<Remotes>) -> Self {
-        Self { limits, remotes, capacity, recent: Mutex::new(VecDeque::new()) }
+    pub(crate) const fn new(max_bytes: usize, limits: Limits, remotes: Arc<Remotes>) -> Self {
+        Self { limits, remotes, max_bytes, recent: Mutex::new(VecDeque::new()) }
     }
 
     /// The constraint of `key` if it is known.
@@ -46,21 +47,33 @@ impl Constraints {
         &self,
         key: Key,
         vocabulary: &Arc<Vocabulary>,
+        compiling: Compiling,
         compile: impl FnOnce(&Limits, &Remotes) -> Result<Grammar, GrammarError>,
     ) -> Result<Constraint, GrammarError> {
         if let Some(known) = self.known(&key) {
             return Ok(known);
         }
         // Not under the lock: a large schema must not hold up other requests.
-        let compiled = Constraint::new(&compile(&self.limits, &self.remotes)?, Arc::clone(vocabulary))?;
+        let compiled = Constraint::new(
+            &compile(&compiling.limits(&self.limits), &self.remotes)?,
+            Arc::clone(vocabulary),
+        )?;
         let mut recent = self.lock();
         if let Some(known) = touch(&mut recent, &key) {
             return Ok(known);
         }
         recent.push_back((key, compiled.clone()));
-        if recent.len() > self.capacity {
-            recent.pop_front();
+        // Caches have grown since the constraints came in, so all are measured again.
+        let mut bytes: usize = recent.iter().map(byte_len).sum();
+        let mut dropped = Vec::new();
+        while bytes > self.max_bytes && recent.len() > 1 {
+            let Some(oldest) = recent.pop_front() else { break };
+            bytes -= byte_len(&oldest).min(bytes);
+            dropped.push(oldest);
         }
+        // Freeing large caches takes longer than another request should wait for the lock.
+        drop(recent);
+        drop(dropped);
         Ok(compiled)
     }
 
@@ -73,7 +86,8 @@ impl Constraints {
     pub(crate) fn prepare(&self, vocabulary: &Arc<Vocabulary>) {
         // A vocabulary that cannot spell an object has no constraints to prepare for.
         let (format, undeclared) = (Format::JsonObject, Undeclared::default());
-        let _ = self.get(Key::of(&format, undeclared), vocabulary, |limits, remotes| {
+        let key = Key::of(&format, undeclared);
+        let _ = self.get(key, vocabulary, Compiling::Allowed, |limits, remotes| {
             compile(&format, undeclared, limits, remotes)
         });
     }
@@ -101,6 +115,11 @@ impl Key {
     pub(crate) fn answer(part: &Part, undeclared: Undeclared) -> Self {
         Self { kind: "answer", source: format!("{part:?}"), undeclared }
     }
+}
+
+/// Bytes that an entry takes, roughly.
+fn byte_len((key, constraint): &(Key, Constraint)) -> usize {
+    key.source.len() + constraint.byte_len()
 }
 
 /// Finds the constraint of `key` and makes it the most recently used.
@@ -152,12 +171,25 @@ pub(crate) fn compile_part(
     Grammar::of_parts_with_remotes(part, remotes, &options(undeclared), limits)
 }
 
-/// Permission to compile an unknown constraint, which can take a second.
+/// How much work may go into an unknown constraint.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Compiling {
-    Allowed,
-    /// It fails with [`Kind::Uncompiled`](crate::error::Kind::Uncompiled).
+    /// None: it fails with [`Kind::Uncompiled`](crate::error::Kind::Uncompiled).
     Deferred,
+    /// About ten milliseconds, which most constraints take far less than.
+    Quick,
+    /// What the server's limits allow, which can be a second.
+    Allowed,
+}
+
+impl Compiling {
+    /// Returns `limits` with less work if that is all that is allowed.
+    pub(crate) fn limits(self, limits: &Limits) -> Limits {
+        /// A step takes about ten nanoseconds.
+        const QUICK: usize = 1 << 20;
+        let work = if self == Self::Quick { limits.work.min(QUICK) } else { limits.work };
+        Limits { work, ..limits.clone() }
+    }
 }
 
 pub(crate) fn structural_tags(tags: &formwork_openai::StructuralTags) -> StructuralTags {
@@ -189,19 +221,33 @@ mod tests {
     fn the_least_recently_used_goes_first() {
         let tokens = vec![Token { bytes: vec![b'a'], kind: TokenKind::Text }];
         let vocabulary = Arc::new(Vocabulary::new(tokens, vec![]).unwrap());
-        let constraints = Constraints::new(2, Limits::default(), Arc::default());
+        let constraints = |bytes| Constraints::new(bytes, Limits::default(), Arc::default());
         let omit = Undeclared::Omit;
-        let get = |format: &Format| {
-            constraints.get(Key::of(format, omit), &vocabulary, |limits, remotes| {
-                compile(format, omit, limits, remotes)
-            })
+        let keys_after = |bytes, patterns: &[&str]| {
+            let constraints = constraints(bytes);
+            for &pattern in patterns {
+                let format = Format::Regex(pattern.to_owned());
+                let compile = |limits: &Limits, remotes: &Remotes| compile(&format, omit, limits, remotes);
+                constraints.get(Key::of(&format, omit), &vocabulary, Compiling::Allowed, compile).unwrap();
+            }
+            let recent = constraints.lock();
+            (
+                recent.iter().map(|(key, _)| key.source.clone()).collect::<Vec<_>>(),
+                recent.iter().map(byte_len).sum::<usize>(),
+            )
         };
-        for pattern in ["a", "b", "a", "c"] {
-            get(&Format::Regex(pattern.to_owned())).unwrap();
-        }
-        // The same text as a grammar of another kind is another constraint.
-        assert!(get(&Format::Gbnf("a".to_owned())).is_err());
-        let kept: Vec<_> = constraints.lock().iter().map(|(key, _)| key.source.clone()).collect();
-        assert_eq!(kept, ["a", "c"]);
+        let patterns = ["aa", "a", "aa", "aaa"];
+        let (all, bytes) = keys_after(usize::MAX, &patterns);
+        assert_eq!(all, ["a", "aa", "aaa"]);
+        assert_eq!(keys_after(bytes, &patterns).0, all);
+        assert_eq!(keys_after(bytes - 1, &patterns).0, ["aa", "aaa"]);
+        // The newest stays, however large it is.
+        assert_eq!(keys_after(0, &patterns).0, ["aaa"]);
+    }
+
+    #[test]
+    fn the_same_text_of_another_kind_is_another_constraint() {
+        let (regex, gbnf) = (Format::Regex("a".to_owned()), Format::Gbnf("a".to_owned()));
+        assert!(Key::of(&regex, Undeclared::Omit) != Key::of(&gbnf, Undeclared::Omit));
     }
 }

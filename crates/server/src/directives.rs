@@ -15,6 +15,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 
 use crate::app::{App, ServerOptions};
 use crate::body::JsonBody;
+use crate::constraints::Compiling;
 use crate::error::{ApiError, Kind};
 use crate::local::{LocalBackend, refusal};
 
@@ -28,7 +29,8 @@ pub(crate) async fn create(
     let model = app.model(&request.chat.model).await?.model.id.clone();
     let plans = request.include_plans;
     let options = app.options().clone();
-    let (preset, run) = app.compile(move || prepare(request, &options)).await?;
+    let prepare = move |compiling| prepare(request.clone(), &options, compiling);
+    let (preset, run) = app.compile(prepare).await?;
     let backend = Arc::new(Watched { inner: LocalBackend::new(app), failed: Mutex::default() });
     let runner =
         Runner::build(PromptRunner::new(Arc::clone(&backend) as Arc<dyn ChatBackend>, model), preset);
@@ -50,10 +52,14 @@ pub(crate) async fn create(
 }
 
 /// What is asked, and how.
-fn prepare(request: DirectivesRequest, server: &ServerOptions) -> Result<(Preset, RunRequest), ApiError> {
+fn prepare(
+    request: DirectivesRequest,
+    server: &ServerOptions,
+    compiling: Compiling,
+) -> Result<(Preset, RunRequest), ApiError> {
     let modes: Option<Vec<Mode>> = request.modes.map(|modes| modes.into_iter().map(mode).collect());
     if modes.as_ref().is_none_or(|modes| modes.contains(&Mode::JsonSchema)) {
-        check_payloads(&request.definitions, server)?;
+        check_payloads(&request.definitions, server, compiling)?;
     }
     let definitions = request.definitions.into_iter().map(definition).collect();
     let mut registry = Registry::new(definitions).map_err(|source| bad_registry("registry.", source))?;
@@ -86,10 +92,14 @@ fn prepare(request: DirectivesRequest, server: &ServerOptions) -> Result<(Preset
 }
 
 /// Each payload schema must be one that the engine can hold a model to.
-fn check_payloads(definitions: &[DirectiveDefinition], server: &ServerOptions) -> Result<(), ApiError> {
+fn check_payloads(
+    definitions: &[DirectiveDefinition],
+    server: &ServerOptions,
+    compiling: Compiling,
+) -> Result<(), ApiError> {
     for (at, definition) in definitions.iter().enumerate() {
         let Some(schema) = &definition.payload_schema else { continue };
-        let (options, limits) = (SchemaOptions::default(), &server.grammar_limits);
+        let (options, limits) = (SchemaOptions::default(), &compiling.limits(&server.grammar_limits));
         let compiled = Grammar::json_schema_with_remotes(schema, &server.schemas, &options, limits);
         compiled.map_err(|source| {
             let place = format!("registry.definitions[{at}].payload_schema");

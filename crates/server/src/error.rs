@@ -230,6 +230,16 @@ impl ApiError {
         matches!(*self.0, Kind::Uncompiled)
     }
 
+    /// Whether a constraint takes more than the limits allow.
+    pub(crate) fn is_over_limit(&self) -> bool {
+        match &*self.0 {
+            Kind::Constraint { source, .. } | Kind::Tool { source, .. } | Kind::Payload { source, .. } => {
+                source.is_over_limit()
+            }
+            _ => false,
+        }
+    }
+
     /// Whether the schema of a tool is at fault.
     pub(crate) fn is_of_tool(&self) -> bool {
         matches!(*self.0, Kind::Tool { .. })

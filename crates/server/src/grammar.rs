@@ -13,7 +13,7 @@ use formwork_vocab::Tokenizer;
 
 use crate::app::{App, Served};
 use crate::body::JsonBody;
-use crate::constraints::{self, Key};
+use crate::constraints::{self, Compiling, Key};
 use crate::error::{ApiError, Kind};
 use crate::random::random;
 
@@ -23,9 +23,12 @@ pub(crate) async fn check(
     JsonBody(body): JsonBody,
 ) -> Result<Json<GrammarCheck>, ApiError> {
     let subject = Subject::find(&app, GrammarRequest::check(&body)?).await?;
-    app.compile(move || {
-        Ok(Json(match subject.compile() {
+    app.compile(move |compiling| {
+        Ok(Json(match subject.compile(compiling) {
             Ok(compiled) => passed(&compiled),
+            Err(error) if compiling == Compiling::Quick && error.is_over_limit() => {
+                return Err(Kind::Uncompiled.into());
+            }
             Err(error) => refused(problem(&error, subject.format.field())),
         }))
     })
@@ -38,8 +41,8 @@ pub(crate) async fn explain(
     JsonBody(body): JsonBody,
 ) -> Result<Json<GrammarExplanation>, ApiError> {
     let subject = Subject::find(&app, GrammarRequest::explain(&body)?).await?;
-    app.compile(move || {
-        let compiled = subject.compiled()?;
+    app.compile(move |compiling| {
+        let compiled = subject.compiled(compiling)?;
         let GrammarTask::Explain { text } = &subject.task else { return Err(Kind::Panicked.into()) };
         let mut recognizer = compiled.grammar.recognizer();
         let read = recognizer.extend(text.as_bytes());
@@ -62,8 +65,8 @@ pub(crate) async fn sample(
     JsonBody(body): JsonBody,
 ) -> Result<Json<GrammarSamples>, ApiError> {
     let subject = Subject::find(&app, GrammarRequest::sample(&body)?).await?;
-    app.compile(move || {
-        let compiled = subject.compiled()?;
+    app.compile(move |compiling| {
+        let compiled = subject.compiled(compiling)?;
         let GrammarTask::Sample { count, seed, max_bytes } = subject.task else {
             return Err(Kind::Panicked.into());
         };
@@ -109,25 +112,26 @@ impl Subject {
         Ok(Self { app: app.clone(), served, format, undeclared, task })
     }
 
-    fn compile(&self) -> Result<Compiled, GrammarError> {
+    fn compile(&self, compiling: Compiling) -> Result<Compiled, GrammarError> {
         let Some(served) = &self.served else {
             let options = self.app.options();
-            let (limits, remotes) = (&options.grammar_limits, &options.schemas);
+            let (limits, remotes) = (&compiling.limits(&options.grammar_limits), &options.schemas);
             let grammar = constraints::compile(&self.format, self.undeclared, limits, remotes)?;
             return Ok(Compiled { grammar, tokens: None });
         };
         let tokenizer = served.model.engine.tokenizer();
         let key = Key::of(&self.format, self.undeclared);
-        let constraint = served.constraints.get(key, tokenizer.vocabulary(), |limits, remotes| {
-            constraints::compile(&self.format, self.undeclared, limits, remotes)
-        })?;
+        let constraint =
+            served.constraints.get(key, tokenizer.vocabulary(), compiling, |limits, remotes| {
+                constraints::compile(&self.format, self.undeclared, limits, remotes)
+            })?;
         let grammar = constraint.grammar().clone();
         Ok(Compiled { grammar, tokens: Some((constraint, Arc::clone(tokenizer))) })
     }
 
-    fn compiled(&self) -> Result<Compiled, ApiError> {
+    fn compiled(&self, compiling: Compiling) -> Result<Compiled, ApiError> {
         let field = self.format.field();
-        self.compile().map_err(|source| Kind::Constraint { field, source }.into())
+        self.compile(compiling).map_err(|source| Kind::Constraint { field, source }.into())
     }
 }
 

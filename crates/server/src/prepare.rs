@@ -107,10 +107,14 @@ impl Served {
         let Some(part) = self.format.answer(content, tools, thoughts) else { return Ok(None) };
         let key = Key::answer(&part, undeclared);
         self.check_known(&key, compiling)?;
-        let compiled = self.constraints.get(key, self.vocabulary(), |limits, remotes| {
+        let compiled = self.constraints.get(key, self.vocabulary(), compiling, |limits, remotes| {
             constraints::compile_part(&part, undeclared, limits, remotes)
         });
         compiled.map(Some).map_err(|source| {
+            if compiling == Compiling::Quick && !tools.tools.is_empty() {
+                // To find the tool that is at fault takes a compilation of each.
+                return Kind::Uncompiled.into();
+            }
             match (self.faulty(tools, undeclared).into_iter().next(), format) {
                 (Some((tool, source)), _) => Kind::Tool { name: tool.name, place: tool.place, source }.into(),
                 (None, Some(format)) => match self.constraint(format, undeclared, compiling) {
@@ -132,13 +136,13 @@ impl Served {
         let key = Key::of(format, undeclared);
         self.check_known(&key, compiling)?;
         let compile = |limits: &_, remotes: &_| constraints::compile(format, undeclared, limits, remotes);
-        let compiled = self.constraints.get(key, self.vocabulary(), compile);
+        let compiled = self.constraints.get(key, self.vocabulary(), compiling, compile);
         compiled.map_err(|source| Kind::Constraint { field: format.field(), source }.into())
     }
 
     /// Fails if a constraint would have to be compiled and may not be.
     fn check_known(&self, key: &Key, compiling: Compiling) -> Result<(), ApiError> {
-        if compiling == Compiling::Allowed || self.constraints.known(key).is_some() {
+        if compiling != Compiling::Deferred || self.constraints.known(key).is_some() {
             return Ok(());
         }
         Err(Kind::Uncompiled.into())

@@ -124,13 +124,9 @@ fn the_bound_of_the_start_is_near_the_true_minimum() {
     for (name, grammar) in grammars() {
         let mut automaton = grammar.automaton();
         let start = automaton.start();
-        let bound = Budget::new(std::sync::Arc::default())
-            .closing_tokens(&mut automaton, &vocabulary, start)
-            .unwrap() as usize;
-        let plain = Budget::new(std::sync::Arc::default())
-            .spelling(&mut automaton, &vocabulary, start)
-            .unwrap()
-            .len();
+        let bound =
+            Budget::new(Arc::default()).closing_tokens(&mut automaton, &vocabulary, start).unwrap() as usize;
+        let plain = Budget::new(Arc::default()).spelling(&mut automaton, &vocabulary, start).unwrap().len();
         let minimum = true_minimum(&mut automaton, &vocabulary, bound);
         let ratio = |bound: usize| bound.max(1) as f64 / minimum.max(1) as f64;
         compared += 1;
@@ -148,8 +144,8 @@ fn the_bound_of_the_start_is_near_the_true_minimum() {
 
 /// The bound of a place, and whether it holds: the tokens that the budget names lead to an end within it.
 fn closes(grammar: &Grammar, prefix: &[u8]) -> usize {
-    let vocabulary = std::sync::Arc::new(vocabulary());
-    let mut matcher = crate::Constraint::new(grammar, std::sync::Arc::clone(&vocabulary)).unwrap().matcher();
+    let vocabulary = Arc::new(vocabulary());
+    let mut matcher = Constraint::new(grammar, Arc::clone(&vocabulary)).unwrap().matcher();
     for &byte in prefix {
         matcher.commit(TokenId(byte.into())).unwrap();
     }
@@ -171,7 +167,7 @@ fn a_long_way_from_the_start_is_kept_once() {
     let (grammar, vocabulary) = (grammar.unwrap(), vocabulary());
     let mut automaton = grammar.automaton();
     let start = automaton.start();
-    let mut budget = Budget::new(std::sync::Arc::default());
+    let mut budget = Budget::new(Arc::default());
     assert_eq!(budget.closing_tokens(&mut automaton, &vocabulary, start), Some(48_000));
     assert!(budget.byte_len() + automaton.byte_len() < 64 << 20);
 }
@@ -185,7 +181,7 @@ fn a_small_purse_decides_nothing_whatever_is_known() {
     let mut automaton = grammar.automaton();
     let start = automaton.start();
     let config = automaton.step(start, b'z');
-    let mut budget = Budget::new(std::sync::Arc::default());
+    let mut budget = Budget::new(Arc::default());
     // A purse that is too small finds nothing out, and what was found out before is the same with it.
     for _ in 0..2 {
         let mut purse = 1000;
