@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use formwork_lm::LanguageModel;
-use formwork_vocab::Tokenizer;
+use formwork_vocab::{TokenId, Tokenizer};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
@@ -94,6 +94,8 @@ pub struct Engine {
     /// How many sequences there have been.
     admitted: u64,
     pub(crate) pace: Pace,
+    /// Time that prompts took while sequences that generate waited, and that these have not had for themselves since.
+    pub(crate) owed: Duration,
     stats: Arc<Mutex<Stats>>,
 }
 
@@ -126,6 +128,7 @@ impl Engine {
             embeddings: VecDeque::new(),
             admitted: 0,
             pace: Pace::default(),
+            owed: Duration::ZERO,
             stats,
         };
         std::thread::spawn(move || engine.run());
@@ -208,16 +211,32 @@ impl Engine {
         }
     }
 
+    /// Gives free places to those that wait, first come, first served.
+    ///
+    /// Prompts are read one after the other, so half of the places are enough for long ones that are not read yet: a short
+    /// request then never waits until all of them are.
     fn admit(&mut self) {
-        while self.running.len() < self.options.parallel.max(1)
-            && let Some(arrival) = self.waiting.pop_front()
-        {
+        let parallel = self.options.parallel.max(1);
+        while self.running.len() < parallel {
+            let long = self.prompt_tokens(true);
+            let reading = self.running.iter().filter(|sequence| sequence.need().is_prompt_over(long));
+            let is_open = reading.count() < parallel.div_ceil(2);
+            let may_come = |arrival: &Arrival| {
+                is_open || arrival.request.prompt.len() <= long || self.reads(&arrival.request.prompt)
+            };
+            let Some(index) = self.waiting.iter().position(may_come) else { return };
+            let Some(arrival) = self.waiting.remove(index) else { return };
             let id = self.model.open();
             self.admitted += 1;
             let mut sequence = Sequence::new(id, self.admitted, arrival, Arc::clone(&self.tokenizer));
             let progress = contained(|| Ok(sequence.advance()));
             self.settle(sequence, progress);
         }
+    }
+
+    /// Whether a prompt is being read.
+    fn reads(&self, prompt: &[TokenId]) -> bool {
+        self.running.iter().any(|sequence| sequence.need().is_prompt_over(0) && sequence.prompt() == prompt)
     }
 
     /// Keeps a sequence that goes on, and frees one that ended or failed.

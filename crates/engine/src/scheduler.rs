@@ -26,12 +26,21 @@ impl Need {
     pub(crate) const fn is_generated(self) -> bool {
         matches!(self, Self::Generated(_))
     }
+
+    /// Whether more than so many tokens of a prompt are not read yet.
+    pub(crate) const fn is_prompt_over(self, tokens: usize) -> bool {
+        matches!(self, Self::Prompt { read, len } if len - read > tokens)
+    }
 }
 
-/// How many tokens each sequence reads in a step of about `budget` tokens, of which prompts may have what is left of `for_prompts`.
+/// How many tokens each sequence reads in a step of about `budget` tokens, of which prompts may have what is left of `for_prompts`;
+/// none if that is 0.
 pub(crate) fn tokens(needs: &[Need], budget: usize, for_prompts: usize, grain: usize) -> Vec<usize> {
     let share = share(needs, budget);
     let generated = |need: &Need| if let Need::Generated(tokens) = need { (*tokens).min(share) } else { 0 };
+    if for_prompts == 0 {
+        return needs.iter().map(generated).collect();
+    }
     let left = for_prompts.saturating_sub(needs.iter().map(generated).sum());
     let mut left = left.max(LEAST.min(budget));
     let (mut is_first, mut is_held_up) = (true, false);

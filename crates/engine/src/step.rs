@@ -1,6 +1,6 @@
 //! One step: what is scheduled goes through the model, and what comes of it to the sequences.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use formwork_lm::{Batch, Logits, Role, Run, Wanted, masked};
 
@@ -52,22 +52,40 @@ impl Engine {
         self.use_cache();
         self.draft();
         let needs = self.needs();
-        let for_prompts = self.prompt_tokens(needs.iter().any(|need| need.is_generated()));
+        let is_awaited = needs.iter().any(|need| need.is_generated());
+        let for_prompts = if self.owes(is_awaited) { 0 } else { self.prompt_tokens(is_awaited) };
         let grain = self.model.prompt_grain();
         let counts = scheduler::tokens(&needs, self.options.step_tokens, for_prompts, grain);
         let (mut together, mut alone) = self.turns(needs, counts);
         self.gather_followers(together.iter_mut().chain(&mut alone));
+        let reads_prompts = together.iter().chain(&alone).any(|turn| !turn.generates());
+        let started = Instant::now();
         if !together.is_empty() {
             self.forward(together);
         }
         for turn in alone {
             self.forward(vec![turn]);
         }
+        self.note_time(started.elapsed(), reads_prompts);
         self.running.sort_by_key(Sequence::order);
     }
 
+    /// Whether no prompt is read, since sequences that generate wait for their half of the time.
+    fn owes(&mut self, is_awaited: bool) -> bool {
+        if !is_awaited {
+            self.owed = Duration::ZERO;
+        }
+        !self.owed.is_zero()
+    }
+
+    /// Takes note of the time that a step took: prompts get no more of it than those that generate get without them.
+    fn note_time(&mut self, time: Duration, with_prompts: bool) {
+        let is_timed = self.options.step_time < Duration::MAX;
+        self.owed = if with_prompts && is_timed { self.owed + time } else { self.owed.saturating_sub(time) };
+    }
+
     /// About how many tokens a step with prompts may have, where those that generate wait for its end or not.
-    fn prompt_tokens(&self, is_awaited: bool) -> usize {
+    pub(crate) fn prompt_tokens(&self, is_awaited: bool) -> usize {
         let in_time = if is_awaited { self.pace.tokens(self.options.step_time) } else { usize::MAX };
         self.options.step_tokens.min(in_time)
     }
@@ -333,10 +351,13 @@ impl Engine {
 
     /// Reads a piece of the oldest text that is to be embedded.
     pub(crate) fn step_embedding(&mut self) {
+        let is_awaited = self.running.iter().any(|sequence| sequence.need().is_generated());
+        if self.owes(is_awaited) {
+            return;
+        }
         let Some(mut embedding) = self.embeddings.pop_front() else { return };
         let (read, len) = embedding.progress();
         let grain = self.model.prompt_grain();
-        let is_awaited = self.running.iter().any(|sequence| sequence.need().is_generated());
         let count = match scheduler::piece(read, len, self.prompt_tokens(is_awaited), grain) {
             0 => scheduler::piece(read, len, grain, grain),
             count => count,
@@ -345,6 +366,7 @@ impl Engine {
         let model = &mut *self.model;
         let result = contained(|| embedding.read(model, count));
         let time = started.elapsed();
+        self.note_time(time, true);
         if result.is_ok() {
             self.pace.note(count, time);
         }

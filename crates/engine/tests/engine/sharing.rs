@@ -155,7 +155,7 @@ fn passes_beside(is_batch_invariant: bool, prompts: &[usize]) -> Vec<Pass> {
 /// Nobody who generates waits long for a prompt that is read meanwhile, and where nobody does, its pieces are large.
 #[test]
 fn steps_keep_to_their_time_where_others_wait() {
-    let prompt = || Request { max_tokens: Some(1), ..Request::new(vec![TokenId(97); 400]) };
+    let prompt = || Request { max_tokens: Some(1), ..Request::new(vec![TokenId(97); 200]) };
     let pieces = |step_time: u64, is_awaited: bool| {
         let model = Shared::babbling(600).slow(Duration::from_micros(500));
         let options = EngineOptions {
@@ -166,7 +166,7 @@ fn steps_keep_to_their_time_where_others_wait() {
         let engine = start_timed(model.clone(), options);
         run(&engine, &Request { max_tokens: Some(1), ..request(&"tell the pace".repeat(4)) });
         let mut other =
-            is_awaited.then(|| engine.generate(Request { max_tokens: Some(60), ..request("go>") }).unwrap());
+            is_awaited.then(|| engine.generate(Request { max_tokens: Some(500), ..request("go>") }).unwrap());
         assert!(other.as_mut().is_none_or(|other| other.blocking_next().is_some()));
         run(&engine, &prompt());
         let of_prompt = |pass: &Pass| pass.iter().map(|(_, tokens)| *tokens).max();
@@ -176,6 +176,54 @@ fn steps_keep_to_their_time_where_others_wait() {
     assert!((32..=40).contains(&pieces(20, true)));
     assert_eq!(pieces(20, false), 100);
     assert_eq!(pieces(60_000, true), 99);
+}
+
+/// After a piece of a prompt, those that generate have as long for themselves.
+#[test]
+fn prompts_take_half_of_the_time_where_others_generate() {
+    let model = Shared::babbling(600).slow(Duration::from_micros(500));
+    let options = EngineOptions { step_time: Duration::from_millis(20), ..EngineOptions::default() };
+    let engine = start_timed(model.clone(), options);
+    run(&engine, &Request { max_tokens: Some(1), ..request(&"tell the pace".repeat(4)) });
+    let mut other = engine.generate(Request { max_tokens: Some(500), ..request("go>") }).unwrap();
+    assert!(other.blocking_next().is_some());
+    let before = model.passes().len();
+    run(&engine, &Request { max_tokens: Some(1), ..Request::new(vec![TokenId(97); 200]) });
+    let passes = model.passes().split_off(before);
+    let reads = |pass: &&Pass| pass.iter().any(|(role, _)| *role == Role::Prompt);
+    let pieces = passes.iter().filter(reads).count();
+    // A piece takes 16 ms or more, and a pass that generates half a millisecond, or a few on a machine that is busy.
+    assert!(pieces >= 5 && passes.len() >= 4 * pieces, "{pieces} of {} passes", passes.len());
+}
+
+/// Long prompts that wait to be read do not take all places.
+#[test]
+fn short_requests_need_not_wait_until_long_prompts_are_read() {
+    let (permit, permits) = std::sync::mpsc::channel();
+    let model = held_back(permits);
+    let options =
+        EngineOptions { parallel: 4, step_tokens: 50, prefix_cache_bytes: 0, ..EngineOptions::default() };
+    let engine = start(model.clone(), options);
+    let mut busy = engine.generate(Request { logprobs: Some(0), ..request("busy>") }).unwrap();
+    permit.send(()).unwrap();
+    assert!(busy.blocking_next().is_some());
+    let ask = |len: usize, token: u8| {
+        engine
+            .generate(Request { max_tokens: Some(1), ..Request::new(vec![TokenId(token.into()); len]) })
+            .unwrap()
+    };
+    let long: Vec<_> = (b'a'..b'f').map(|token| ask(200, token)).collect();
+    let short = ask(10, b'x');
+    drop(permit);
+    told(short);
+    long.into_iter().for_each(|long| drop(told(long)));
+    let read = |pass: &Pass| {
+        pass.iter().filter(|(role, _)| *role == Role::Prompt).map(|(_, count)| *count).collect()
+    };
+    let prompts: Vec<Vec<usize>> = model.passes().iter().map(read).collect();
+    let at = prompts.iter().position(|counts| counts.contains(&10)).unwrap();
+    let before: usize = prompts[..at].iter().flatten().sum();
+    assert!(before < 2 * 200, "{before} tokens before the short prompt");
 }
 
 #[test]
