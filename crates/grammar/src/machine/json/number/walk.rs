@@ -1,4 +1,4 @@
-//! One rule, digit by digit.
+//! One rule, digit by digit, for numbers without an exponent and for those without bounds.
 
 use std::cmp::Ordering;
 
@@ -43,6 +43,8 @@ pub(super) struct Span {
     /// Where there is any divisor.
     residues: Option<Divisors>,
     exponent: bool,
+    /// Whether bounds are compared with numbers in scientific notation, too.
+    pub(super) scientific: bool,
     /// Digits after the point that may be other than zero, where bounded by a divisor.
     decimals: Option<u16>,
     /// Digits in all, where bounded.
@@ -63,10 +65,10 @@ struct Divisors {
 }
 
 /// The bounds of a number's absolute value.
-struct Magnitudes {
-    low: Option<Bound>,
-    high: Option<Bound>,
-    possible: bool,
+pub(super) struct Magnitudes {
+    pub(super) low: Option<Bound>,
+    pub(super) high: Option<Bound>,
+    pub(super) possible: bool,
     /// More digits than this before or after the point make no difference to the comparisons.
     longest: (u16, u16),
 }
@@ -103,17 +105,16 @@ impl Span {
         // Beside a bound that is not part of the range, the nearest number may have a digit more than the bound.
         let open = usize::from(bounds().any(|bound| !bound.inclusive));
         let digits = GENERATED_DIGITS.max(integer + fraction.max(places) + open).max(units + places);
+        let is_divided = divisors.is_some() || decimals.is_some();
+        let may_have_exponent = !generate && rule.form != NumberForm::Digits && !is_divided;
         let generated_integer = generate && rule.form != NumberForm::Any;
         Self {
             positive: Magnitudes::new(rule.low.as_ref(), rule.high.as_ref(), false),
             negative: Magnitudes::new(rule.low.as_ref(), rule.high.as_ref(), true),
             form: if generated_integer { NumberForm::Digits } else { rule.form },
             other_than: rule.other_than,
-            exponent: profile == Profile::Accept
-                && rule.form != NumberForm::Digits
-                && !rule.is_bounded()
-                && divisors.is_none()
-                && decimals.is_none(),
+            exponent: may_have_exponent && !rule.is_bounded(),
+            scientific: may_have_exponent && rule.is_bounded() && rule.other_than.is_none(),
             decimals,
             residues: divisors,
             digits: generate.then_some(digits),
@@ -122,7 +123,11 @@ impl Span {
         }
     }
 
-    fn magnitudes(&self, negative: bool) -> &Magnitudes {
+    pub(super) const fn form(&self) -> NumberForm {
+        self.form
+    }
+
+    pub(super) const fn magnitudes(&self, negative: bool) -> &Magnitudes {
         if negative { &self.negative } else { &self.positive }
     }
 }

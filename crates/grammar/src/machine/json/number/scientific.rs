@@ -1,0 +1,217 @@
+//! One rule's bounds and a number in scientific notation: one digit before the point, then an exponent.
+//!
+//! The first digit is not zero unless all are, so a larger exponent means a larger magnitude, and the digits decide
+//! between equal exponents. Where the point may stand anywhere, an automaton cannot compare: `0.0001e4` takes counting
+//! zeros up to the exponent. Programs write numbers with exponents in this notation.
+
+use std::cmp::Ordering;
+
+use super::walk::{End, Span};
+use super::{Bound, NumberForm};
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+enum Phase {
+    Start,
+    Minus,
+    First,
+    Point,
+    Fraction,
+    Exponent,
+    ExponentSign,
+    ExponentDigits,
+}
+
+/// How far a number in scientific notation has been read.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct Scientific {
+    pub(super) rule: u32,
+    phase: Phase,
+    negative: bool,
+    /// Whether all digits are zeros.
+    zero: bool,
+    negative_exponent: bool,
+    /// The significant digits read, then those of the exponent; no more than make a difference.
+    place: u16,
+    low: Order,
+    high: Order,
+}
+
+/// What was read against a bound.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+struct Order {
+    digits: Ordering,
+    /// The digits of the exponent against those of the bound's exponent, with signs left out.
+    exponent: Ordering,
+}
+
+impl Order {
+    const EQUAL: Self = Self { digits: Ordering::Equal, exponent: Ordering::Equal };
+}
+
+/// A bound that is not zero, in scientific notation.
+struct Normal<'a> {
+    bound: &'a Bound,
+    exponent: i64,
+}
+
+impl<'a> Normal<'a> {
+    fn of(bound: &'a Bound) -> Option<Self> {
+        let value = &bound.value;
+        let zeros = value.fraction.iter().take_while(|&&digit| digit == 0).count() as i64;
+        let exponent = if value.integer.is_empty() { -zeros - 1 } else { value.integer.len() as i64 - 1 };
+        (!value.is_zero()).then_some(Self { bound, exponent })
+    }
+
+    /// The significant digit at a place; zero past the last.
+    fn digit(&self, place: usize) -> u8 {
+        let digits = self.bound.value.integer.iter().chain(&self.bound.value.fraction);
+        digits.skip_while(|&&digit| digit == 0).nth(place).copied().unwrap_or(0)
+    }
+
+    /// How many digits are significant.
+    fn digits(&self) -> usize {
+        let digits = self.bound.value.integer.iter().chain(&self.bound.value.fraction);
+        let significant = digits.skip_while(|&&digit| digit == 0).enumerate();
+        significant.filter(|&(_, &digit)| digit != 0).last().map_or(0, |(at, _)| at + 1)
+    }
+
+    /// The digits of the exponent, without its sign; none for zero.
+    fn exponent_digits(&self) -> Vec<u8> {
+        let text = self.exponent.unsigned_abs().to_string();
+        text.bytes().map(|byte| byte - b'0').skip_while(|&digit| digit == 0).collect()
+    }
+}
+
+impl Scientific {
+    pub(super) const fn start(rule: u32) -> Self {
+        Self {
+            rule,
+            phase: Phase::Start,
+            negative: false,
+            zero: false,
+            negative_exponent: false,
+            place: 0,
+            low: Order::EQUAL,
+            high: Order::EQUAL,
+        }
+    }
+
+    pub(super) fn step(&self, span: &Span, byte: u8) -> Option<Self> {
+        use Phase::{Exponent, ExponentDigits, ExponentSign, First, Fraction, Minus, Point, Start};
+        let is_integer = span.form() == NumberForm::Integer;
+        let mut next = *self;
+        next.phase = match (self.phase, byte) {
+            (Start, b'-') => Minus,
+            (Start | Minus, b'0'..=b'9') => First,
+            (First, b'.') => Point,
+            (Point | Fraction, b'0') => Fraction,
+            (Point | Fraction, b'1'..=b'9') if !is_integer && !self.zero => Fraction,
+            (First | Fraction, b'e') => Exponent,
+            (Exponent, b'+') => ExponentSign,
+            (Exponent, b'-') if !is_integer || self.zero => ExponentSign,
+            (Exponent | ExponentSign | ExponentDigits, b'0'..=b'9') => ExponentDigits,
+            _ => return None,
+        };
+        match next.phase {
+            Minus => next.negative = true,
+            First | Fraction => {
+                next.zero = next.phase == First && byte == b'0' || self.zero;
+                if !next.zero {
+                    next.digit(span, byte - b'0')?;
+                }
+            }
+            Exponent => next.end_digits(span),
+            ExponentSign => next.negative_exponent = byte == b'-',
+            ExponentDigits if !next.zero => next.exponent_digit(span, byte - b'0'),
+            _ => {}
+        }
+        Some(next)
+    }
+
+    /// Has both bounds compared by `compare`.
+    fn compare(&mut self, span: &Span, compare: impl Fn(&Normal<'_>, &mut Order)) {
+        let magnitudes = span.magnitudes(self.negative);
+        for (order, bound) in [(&mut self.low, &magnitudes.low), (&mut self.high, &magnitudes.high)] {
+            if let Some(normal) = bound.as_ref().and_then(Normal::of) {
+                compare(&normal, order);
+            }
+        }
+    }
+
+    fn digit(&mut self, span: &Span, digit: u8) -> Option<()> {
+        if !span.magnitudes(self.negative).possible {
+            return None;
+        }
+        let place = usize::from(self.place);
+        self.compare(span, |normal, order| order.digits = order.digits.then(digit.cmp(&normal.digit(place))));
+        self.place = (self.place + 1).min(longest(span, self.negative, |normal| normal.digits()));
+        Some(())
+    }
+
+    /// What follows the digits of a bound that are read makes it larger, if anything does.
+    fn end_digits(&mut self, span: &Span) {
+        let place = usize::from(self.place);
+        self.compare(span, |normal, order| {
+            let rest = if normal.digits() > place { Ordering::Less } else { Ordering::Equal };
+            order.digits = order.digits.then(rest);
+        });
+        self.place = 0;
+    }
+
+    fn exponent_digit(&mut self, span: &Span, digit: u8) {
+        if self.place == 0 && digit == 0 {
+            return; // a zero in front
+        }
+        let place = usize::from(self.place);
+        self.compare(span, |normal, order| {
+            let against = normal.exponent_digits().get(place).copied();
+            let this = against.map_or(Ordering::Equal, |against| digit.cmp(&against));
+            order.exponent = order.exponent.then(this);
+        });
+        let longest = longest(span, self.negative, |normal| normal.exponent_digits().len());
+        self.place = (self.place + 1).min(longest + 1);
+    }
+
+    pub(super) fn ends(&self, span: &Span) -> Option<End> {
+        if self.phase != Phase::ExponentDigits {
+            return None;
+        }
+        let magnitudes = span.magnitudes(self.negative);
+        let order = |order: Order, bound: &Bound| match Normal::of(bound) {
+            None if self.zero => Ordering::Equal,
+            None => Ordering::Greater,
+            Some(_) if self.zero => Ordering::Less,
+            Some(normal) => self.exponent_order(order, &normal).then(order.digits),
+        };
+        let above = magnitudes.low.as_ref().is_none_or(|bound| match order(self.low, bound) {
+            Ordering::Less => false,
+            Ordering::Equal => bound.inclusive,
+            Ordering::Greater => true,
+        });
+        let below = magnitudes.high.as_ref().is_none_or(|bound| match order(self.high, bound) {
+            Ordering::Less => true,
+            Ordering::Equal => bound.inclusive,
+            Ordering::Greater => false,
+        });
+        (magnitudes.possible && above && below).then_some(End::ALWAYS)
+    }
+
+    /// The exponent against that of a bound.
+    fn exponent_order(&self, order: Order, normal: &Normal<'_>) -> Ordering {
+        let length = usize::from(self.place).cmp(&normal.exponent_digits().len());
+        let sizes = length.then(order.exponent);
+        match self.negative_exponent {
+            false if normal.exponent < 0 => Ordering::Greater,
+            false => sizes,
+            true if normal.exponent > 0 => Ordering::Less,
+            true => sizes.reverse(),
+        }
+    }
+}
+
+/// The longest of both bounds by some length.
+fn longest(span: &Span, negative: bool, len: impl Fn(&Normal<'_>) -> usize) -> u16 {
+    let magnitudes = span.magnitudes(negative);
+    let bounds = magnitudes.low.iter().chain(&magnitudes.high);
+    bounds.filter_map(Normal::of).map(|normal| len(&normal) as u16).max().unwrap_or(0)
+}
