@@ -3,6 +3,7 @@
 //! The length is exact: a thread's is the least over its next choices, a choice's is that of its own bytes, of the
 //! cheapest value of the node chosen, and of what the stack still needs. Lengths saturate at `u32::MAX`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::cost::Shortest;
@@ -20,9 +21,14 @@ use crate::frontend::json_schema::Order;
 
 /// Names that are looked through for the nearest one, at most.
 const FEW: usize = 256;
+/// The same where members come in any order, times the members: all that may come are added up for each name.
+const FEW_TIMES_MEMBERS: usize = 1 << 11;
 
 /// An object's rule and what has been seen of it, with its depth.
 pub(super) type ObjectKey = (u32, u32, u32, u8, NamesId, u32);
+
+/// An object's rule, a label, and a set of names.
+pub(super) type LengthsKey = (u32, u32, NamesId);
 
 /// By node of the declared names, the shortest way to the end of an object through one of those below.
 pub(super) type Nearest = (ObjectKey, Arc<[Option<Shortest>]>);
@@ -284,26 +290,45 @@ impl JsonMachine {
             None => NameCounts::others(rule.members.iter().map(|member| member.name_len)),
         });
         let mut left = counts.shortest(u64::from(most) + u64::from(seen) + 1)?;
-        let longest = left.last().map_or(0, |&(length, _)| length);
-        let label_of = |name: &str| match texts {
-            Some(texts) => {
-                let dfa = texts.dfa();
-                name.chars()
-                    .try_fold(dfa.start(), |state, c| dfa.next(state, c))
-                    .map_or(0, |end| dfa.label(end))
-            }
-            None => 0,
-        };
-        let seen = if seen == 0 { Vec::new() } else { self.names.short(names.seen, longest) };
-        let seen = seen.iter().filter(|name| label_of(name) == label);
-        let lengths = seen.map(|name| name.chars().map(|c| shortest_spelling(c).len).sum());
         let taken = names.taken.filter(|&(other, _)| other == label).map(|(_, length)| length);
-        for length in lengths.chain(taken) {
+        let seen = self.seen_lengths(names, label, texts);
+        for (length, count) in seen.iter().copied().chain(taken.map(|length| (length, 1))) {
             if let Ok(at) = left.binary_search_by_key(&length, |&(length, _): &(u32, u32)| length) {
-                left[at].1 = left[at].1.saturating_sub(1);
+                left[at].1 = left[at].1.saturating_sub(count);
             }
         }
         Some(left)
+    }
+
+    /// How many of the seen names with a label there are of each length.
+    fn seen_lengths(&self, names: SeenNames, label: u32, texts: Option<&Arc<Texts>>) -> Arc<[(u32, u32)]> {
+        /// What is asked for again comes within a step, which is about one or two sets of names.
+        const KEPT: usize = 16;
+        if self.names.count(names.seen) == 0 {
+            return Arc::default();
+        }
+        let key = (names.rule, label, names.seen);
+        let mut kept = self.seen_lengths.borrow_mut();
+        if let Some((_, known)) = kept.iter().find(|(known, _)| *known == key) {
+            return Arc::clone(known);
+        }
+        let label_of = |name: &str| match texts {
+            Some(texts) => {
+                let dfa = texts.dfa();
+                let end = name.chars().try_fold(dfa.start(), |state, c| dfa.next(state, c));
+                end.map_or(0, |end| dfa.label(end))
+            }
+            None => 0,
+        };
+        let seen = self.names.all(names.seen).into_iter().filter(|name| label_of(name) == label);
+        let mut lengths: BTreeMap<u32, u32> = BTreeMap::new();
+        for name in seen {
+            *lengths.entry(name.chars().map(|c| shortest_spelling(c).len).sum()).or_default() += 1;
+        }
+        let lengths: Arc<[(u32, u32)]> = lengths.into_iter().collect();
+        kept.truncate(KEPT - 1);
+        kept.push_front((key, Arc::clone(&lengths)));
+        lengths
     }
 
     /// A comma and a whole member.
@@ -461,7 +486,11 @@ impl Object<'_> {
             }
             Order::Any => 0..self.rule.members.len(),
         };
-        if may_follow.len() > FEW && self.rule.names.count_below(at) > FEW {
+        let few = match self.machine.program.order {
+            Order::Declared => FEW,
+            Order::Any => FEW_TIMES_MEMBERS / self.rule.members.len().max(1),
+        };
+        if may_follow.len() > few && self.rule.names.count_below(at) > few {
             return self.nearest_of_many()[at as usize];
         }
         let below = self
@@ -493,10 +522,8 @@ impl Object<'_> {
         match &*known {
             Some((of, nearest)) if *of == key => Arc::clone(nearest),
             _ => {
-                let filled = self.pending == 0
-                    && self.machine.program.order == Order::Any
-                    && self.rule.counts()
-                    && self.rule.groups.is_empty();
+                let is_any_order = self.machine.program.order == Order::Any;
+                let filled = self.pending == 0 && is_any_order && self.rule.groups.is_empty();
                 let nearest: Arc<[_]> = if filled {
                     let fill = self.fill();
                     let after = |index| self.after_filled(fill.as_ref()?, index);

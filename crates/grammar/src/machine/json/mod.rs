@@ -62,6 +62,7 @@ pub(crate) mod values;
 mod tests;
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 pub(crate) use program::JsonProgram;
@@ -74,7 +75,7 @@ use super::{Config, Likeness, Machine, Part, Tolerance};
 use crate::ByteSet;
 use crate::frontend::json_schema::Profile;
 use crate::named_tokens::NamedTokens;
-use closing::Nearest;
+use closing::{LengthsKey, Nearest};
 use intern::{Interner, Stack, Thread};
 use layout::Rest;
 use names::{NameId, Names, NamesId};
@@ -96,6 +97,8 @@ pub(crate) struct JsonMachine {
     /// For objects whose members depend on each other, what comes after each declared name ([`closing`]).
     grouped: RefCell<FxHashMap<GroupedKey, Arc<[Option<u32>]>>>,
     grouped_bytes: Cell<usize>,
+    /// By object, label and set, how many names of the sets that were asked for last have each length.
+    seen_lengths: RefCell<VecDeque<(LengthsKey, Arc<[(u32, u32)]>)>>,
     /// The nearest declared names of the last object with many.
     nearest: RefCell<Option<Nearest>>,
     /// The names of undeclared members.
@@ -240,6 +243,7 @@ impl JsonMachine {
             grouped: RefCell::default(),
             grouped_bytes: Cell::default(),
             nearest: RefCell::default(),
+            seen_lengths: RefCell::default(),
             names: Names::default(),
             name_counts: RefCell::default(),
             counts,
@@ -301,12 +305,20 @@ const NAMES: usize = 32;
 
 impl JsonMachine {
     /// The number of declared names that the one being read may turn out to be, times those that each is weighed against.
+    /// Where members are counted, those that have come and those that may are looked through besides.
     fn names_below(&self, Thread { stack, state, .. }: Thread) -> usize {
         let State::Key { at, .. } = state else { return 0 };
-        let Some(Frame::Object { rule, seen, .. }) = self.interner.stack(stack).frame else { return 0 };
-        let rule = &self.program.objects[rule as usize];
-        if at == OUTSIDE {
+        let Some(Frame::Object { rule, seen, names, .. }) = self.interner.stack(stack).frame else {
             return 0;
+        };
+        let rule = &self.program.objects[rule as usize];
+        /// Looking for a new name beside one that has come, in members that are added up.
+        const NEW_NAME: usize = 16;
+        let is_any_order = self.program.order == crate::Order::Any;
+        let members = if rule.counts() || is_any_order { rule.members.len() } else { 0 };
+        let counted = rule.others.len().max(1) * (members + NEW_NAME * self.names.count(names) as usize);
+        if at == OUTSIDE {
+            return counted;
         }
         let below = rule.names.count_below(at);
         let grouped = !rule.groups.is_empty();
@@ -316,7 +328,10 @@ impl JsonMachine {
             }
             _ => below,
         };
-        below * (1 + if grouped || rule.counts() { rule.members.len() / NAMES } else { 0 })
+        if is_any_order && !grouped {
+            return counted + below;
+        }
+        counted + below * (1 + if grouped || rule.counts() { rule.members.len() / NAMES } else { 0 })
     }
 }
 

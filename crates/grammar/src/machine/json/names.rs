@@ -124,19 +124,17 @@ impl Names {
         chars
     }
 
-    /// The names of at most `longest` bytes.
-    pub(super) fn short(&self, set: NamesId, longest: u32) -> Vec<String> {
+    /// The names of a set.
+    pub(super) fn all(&self, set: NamesId) -> Vec<String> {
         let mut names = Vec::new();
         let mut open = vec![(set, Vec::new())];
         while let Some((set, name)) = open.pop() {
             let set = &self.sets[set as usize];
-            if name.len() < longest as usize {
-                open.extend(set.children.iter().map(|&(byte, child)| {
-                    let mut longer = name.clone();
-                    longer.push(byte);
-                    (child, longer)
-                }));
-            }
+            open.extend(set.children.iter().map(|&(byte, child)| {
+                let mut longer = name.clone();
+                longer.push(byte);
+                (child, longer)
+            }));
             if set.ends {
                 names.extend(String::from_utf8(name));
             }
@@ -236,9 +234,9 @@ mod tests {
         assert_eq!(one, other);
         assert_eq!(names.with(one, "日"), one);
         assert_eq!(names.count(one), words.len() as u32);
-        let mut short = names.short(one, 3);
-        short.sort();
-        assert_eq!(short, ["", "a", "ab", "b", "é", "ê", "日"]);
+        let mut all = names.all(one);
+        all.sort();
+        assert_eq!(all, ["", "a", "ab", "b", "é", "ê", "日", "日本"]);
     }
 
     #[test]

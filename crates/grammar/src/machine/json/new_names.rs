@@ -7,6 +7,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use rustc_hash::FxHashMap;
+
 use super::OUTSIDE;
 use super::closing::{NamePlace, Object};
 use super::cost::Shortest;
@@ -42,6 +44,8 @@ struct Search<'a> {
     object: &'a Object<'a>,
     /// By label, what comes after a name, at least.
     after: Vec<Option<u32>>,
+    /// By label and length, what comes after such a name.
+    after_taken: FxHashMap<(u32, u32), Option<u32>>,
     best: Option<Shortest>,
     ways: Vec<Way>,
     open: BinaryHeap<Reverse<(u32, u32)>>,
@@ -54,8 +58,14 @@ impl Object<'_> {
             return None;
         }
         let after = (0..self.rule.others.len() as u32).map(|label| self.after_other(label, None)).collect();
-        let mut search =
-            Search { object: self, after, best: None, ways: Vec::new(), open: BinaryHeap::new() };
+        let mut search = Search {
+            object: self,
+            after,
+            after_taken: FxHashMap::default(),
+            best: None,
+            ways: Vec::new(),
+            open: BinaryHeap::new(),
+        };
         let start = Way { place, bytes: Shortest::new(0, 0) };
         match decode {
             Decode::Whole => search.consider(start),
@@ -90,11 +100,18 @@ impl Search<'_> {
     fn end(&mut self, way: Way, bytes: Shortest, label: u32) {
         let length = way.place.spelled + bytes.len - 1;
         if self.after.get(label as usize).is_some_and(Option::is_some)
-            && let Some(after) = self.object.after_other(label, Some((label, length)))
+            && let Some(after) = self.after_name(label, length)
         {
             let whole = way.and(bytes).then(after);
             self.best = Shortest::shorter(self.best, Some(whole));
         }
+    }
+
+    /// From the closing quote of a name to the end of the object.
+    fn after_name(&mut self, label: u32, length: u32) -> Option<u32> {
+        let Self { object, after_taken, .. } = self;
+        let after = || object.after_other(label, Some((label, length)));
+        *after_taken.entry((label, length)).or_insert_with(after)
     }
 
     /// Ends the names at a place where none that was seen goes on; else leaves the place for later.

@@ -125,7 +125,18 @@ impl Scientific {
             ExponentDigits if !next.zero => next.exponent_digit(span, byte - b'0'),
             _ => {}
         }
-        Some(next)
+        Some(next).filter(|next| !span.single || next.is_on(span))
+    }
+
+    /// Whether what was read begins the only value that the rule has, so that of many listed numbers each is left as soon
+    /// as it can be.
+    fn is_on(&self, span: &Span) -> bool {
+        let value = span.magnitudes(self.negative).low.as_ref();
+        let Some(normal) = value.and_then(Normal::of) else { return self.zero || self.phase == Phase::Minus };
+        let sign = !self.negative_exponent || normal.exponent <= 0;
+        let digits = usize::from(self.place) <= normal.exponent_digits().len();
+        let exponent = self.phase != Phase::ExponentDigits || digits && self.low.exponent.is_eq();
+        !self.zero && self.low.digits.is_eq() && sign && exponent
     }
 
     /// Has both bounds compared by `compare`.

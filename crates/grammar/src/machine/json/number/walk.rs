@@ -52,7 +52,7 @@ pub(super) struct Span {
     /// Digits after the point, where bounded.
     places: Option<u16>,
     /// Whether there is one value only.
-    single: bool,
+    pub(super) single: bool,
 }
 
 /// What a rule needs to know of its condition on remainders.
