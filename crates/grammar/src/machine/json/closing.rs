@@ -27,8 +27,8 @@ const FEW_TIMES_MEMBERS: usize = 1 << 11;
 /// An object's rule and what has been seen of it, with its depth.
 pub(super) type ObjectKey = (u32, u32, u32, u8, NamesId, u32);
 
-/// An object's rule, a label, and a set of names.
-pub(super) type LengthsKey = (u32, u32, NamesId);
+/// For an object's rule, a label and a set of names, how many of the names there are of each length.
+pub(super) type SeenLengths = ((u32, u32, NamesId), Arc<[(u32, u32)]>);
 
 /// By node of the declared names, the shortest way to the end of an object through one of those below.
 pub(super) type Nearest = (ObjectKey, Arc<[Option<Shortest>]>);

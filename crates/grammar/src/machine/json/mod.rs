@@ -75,7 +75,7 @@ use super::{Config, Likeness, Machine, Part, Tolerance};
 use crate::ByteSet;
 use crate::frontend::json_schema::Profile;
 use crate::named_tokens::NamedTokens;
-use closing::{LengthsKey, Nearest};
+use closing::{Nearest, SeenLengths};
 use intern::{Interner, Stack, Thread};
 use layout::Rest;
 use names::{NameId, Names, NamesId};
@@ -98,7 +98,7 @@ pub(crate) struct JsonMachine {
     grouped: RefCell<FxHashMap<GroupedKey, Arc<[Option<u32>]>>>,
     grouped_bytes: Cell<usize>,
     /// By object, label and set, how many names of the sets that were asked for last have each length.
-    seen_lengths: RefCell<VecDeque<(LengthsKey, Arc<[(u32, u32)]>)>>,
+    seen_lengths: RefCell<VecDeque<SeenLengths>>,
     /// The nearest declared names of the last object with many.
     nearest: RefCell<Option<Nearest>>,
     /// The names of undeclared members.
@@ -299,6 +299,8 @@ impl JsonMachine {
     }
 }
 
+/// The weight of looking for a new name beside each that has come, where that of adding up a member is one.
+const NEW_NAME: usize = 16;
 /// The weight of a thread, and the number of names that weigh as much as a place of a grammar.
 const THREAD: usize = 4;
 const NAMES: usize = 32;
@@ -312,8 +314,6 @@ impl JsonMachine {
             return 0;
         };
         let rule = &self.program.objects[rule as usize];
-        /// Looking for a new name beside one that has come, in members that are added up.
-        const NEW_NAME: usize = 16;
         let is_any_order = self.program.order == crate::Order::Any;
         let members = if rule.counts() || is_any_order { rule.members.len() } else { 0 };
         let counted = rule.others.len().max(1) * (members + NEW_NAME * self.names.count(names) as usize);

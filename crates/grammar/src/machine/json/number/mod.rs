@@ -543,7 +543,8 @@ mod tests {
                     let (low, high) = (bound(low, inclusive), bound(high, inclusive));
                     let rule = NumberRule { low, high, form, ..NumberRule::ANY };
                     let ledger = Ledger::new(&Limits::default());
-                    let dfa = NumberDfa::new(&[rule.clone()], Profile::Accept, &ledger).expect("small");
+                    let dfa =
+                        NumberDfa::new(std::slice::from_ref(&rule), Profile::Accept, &ledger).expect("small");
                     for text in
                         ["", "-"].iter().flat_map(|minus| mantissas.map(|digits| format!("{minus}{digits}")))
                     {

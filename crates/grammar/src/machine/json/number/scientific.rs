@@ -62,17 +62,12 @@ impl<'a> Normal<'a> {
         (!value.is_zero()).then_some(Self { bound, exponent })
     }
 
-    /// The significant digit at a place; zero past the last.
-    fn digit(&self, place: usize) -> u8 {
+    /// The significant digits.
+    fn digits(&self) -> Vec<u8> {
         let digits = self.bound.value.integer.iter().chain(&self.bound.value.fraction);
-        digits.skip_while(|&&digit| digit == 0).nth(place).copied().unwrap_or(0)
-    }
-
-    /// How many digits are significant.
-    fn digits(&self) -> usize {
-        let digits = self.bound.value.integer.iter().chain(&self.bound.value.fraction);
-        let significant = digits.skip_while(|&&digit| digit == 0).enumerate();
-        significant.filter(|&(_, &digit)| digit != 0).last().map_or(0, |(at, _)| at + 1)
+        let mut digits: Vec<u8> = digits.copied().skip_while(|&digit| digit == 0).collect();
+        digits.truncate(digits.iter().rposition(|&digit| digit != 0).map_or(0, |last| last + 1));
+        digits
     }
 
     /// The digits of the exponent, without its sign; none for zero.
@@ -154,8 +149,11 @@ impl Scientific {
             return None;
         }
         let place = usize::from(self.place);
-        self.compare(span, |normal, order| order.digits = order.digits.then(digit.cmp(&normal.digit(place))));
-        self.place = (self.place + 1).min(longest(span, self.negative, |normal| normal.digits()));
+        self.compare(span, |normal, order| {
+            let against = normal.digits().get(place).copied().unwrap_or(0);
+            order.digits = order.digits.then(digit.cmp(&against));
+        });
+        self.place = (self.place + 1).min(longest(span, self.negative, |normal| normal.digits().len()));
         Some(())
     }
 
@@ -163,7 +161,7 @@ impl Scientific {
     fn end_digits(&mut self, span: &Span) {
         let place = usize::from(self.place);
         self.compare(span, |normal, order| {
-            let rest = if normal.digits() > place { Ordering::Less } else { Ordering::Equal };
+            let rest = if normal.digits().len() > place { Ordering::Less } else { Ordering::Equal };
             order.digits = order.digits.then(rest);
         });
         self.place = 0;
