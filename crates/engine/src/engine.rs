@@ -94,7 +94,7 @@ pub struct Engine {
     /// How many sequences there have been.
     admitted: u64,
     pub(crate) pace: Pace,
-    /// Time that prompts took while sequences that generate waited, and that these have not had for themselves since.
+    /// Time that generating sequences lost to prompts and have not had back.
     pub(crate) owed: Duration,
     stats: Arc<Mutex<Stats>>,
 }
@@ -211,10 +211,10 @@ impl Engine {
         }
     }
 
-    /// Gives free places to those that wait, first come, first served.
+    /// Gives free places to waiting requests, first come, first served.
     ///
-    /// Prompts are read one after the other, so half of the places are enough for long ones that are not read yet: a short
-    /// request then never waits until all of them are.
+    /// Long prompts that are still unread take at most half of the places. They are read one after the other
+    /// anyway, and a short request need not wait until all of them are read.
     fn admit(&mut self) {
         let parallel = self.options.parallel.max(1);
         while self.running.len() < parallel {
@@ -234,7 +234,7 @@ impl Engine {
         }
     }
 
-    /// Whether a prompt is being read.
+    /// Returns true if a running sequence is reading the same prompt.
     fn reads(&self, prompt: &[TokenId]) -> bool {
         self.running.iter().any(|sequence| sequence.need().is_prompt_over(0) && sequence.prompt() == prompt)
     }

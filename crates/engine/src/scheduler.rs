@@ -27,14 +27,15 @@ impl Need {
         matches!(self, Self::Generated(_))
     }
 
-    /// Whether more than so many tokens of a prompt are not read yet.
+    /// Returns true for a prompt with more than `tokens` unread tokens.
     pub(crate) const fn is_prompt_over(self, tokens: usize) -> bool {
         matches!(self, Self::Prompt { read, len } if len - read > tokens)
     }
 }
 
-/// How many tokens each sequence reads in a step of about `budget` tokens, of which prompts may have what is left of `for_prompts`;
-/// none if that is 0.
+/// Returns the number of tokens that each sequence reads in a step of about `budget` tokens.
+///
+/// Generated tokens come first. Prompts share the rest of `for_prompts`, and read nothing if that is 0.
 pub(crate) fn tokens(needs: &[Need], budget: usize, for_prompts: usize, grain: usize) -> Vec<usize> {
     let share = share(needs, budget);
     let generated = |need: &Need| if let Need::Generated(tokens) = need { (*tokens).min(share) } else { 0 };

@@ -70,7 +70,8 @@ impl Engine {
         self.running.sort_by_key(Sequence::order);
     }
 
-    /// Whether no prompt is read, since sequences that generate wait for their half of the time.
+    /// Returns true if this step reads no prompt, because generating sequences have not had their half of the
+    /// time.
     fn owes(&mut self, is_awaited: bool) -> bool {
         if !is_awaited {
             self.owed = Duration::ZERO;
@@ -78,13 +79,14 @@ impl Engine {
         !self.owed.is_zero()
     }
 
-    /// Takes note of the time that a step took: prompts get no more of it than those that generate get without them.
+    /// Records the time of a step. Prompts get as much time as generating sequences get alone.
     fn note_time(&mut self, time: Duration, with_prompts: bool) {
         let is_timed = self.options.step_time < Duration::MAX;
         self.owed = if with_prompts && is_timed { self.owed + time } else { self.owed.saturating_sub(time) };
     }
 
-    /// About how many tokens a step with prompts may have, where those that generate wait for its end or not.
+    /// Returns the approximate number of tokens in a step with prompts. It is smaller if generating sequences
+    /// wait.
     pub(crate) fn prompt_tokens(&self, is_awaited: bool) -> usize {
         let in_time = if is_awaited { self.pace.tokens(self.options.step_time) } else { usize::MAX };
         self.options.step_tokens.min(in_time)

@@ -38,7 +38,7 @@ pub(crate) struct Budget {
     start: FxHashMap<Config, u32>,
     /// Whether these are known.
     started: bool,
-    /// Whether the vocabulary has a token for each byte of a config's completion.
+    /// For each config, true if the vocabulary has a token for each byte of its completion.
     bytewise: FxHashMap<Config, bool>,
 }
 

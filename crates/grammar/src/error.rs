@@ -241,7 +241,7 @@ impl GrammarError {
         self.0
     }
 
-    /// Whether the grammar is larger, or takes more to compile, than [`Limits`](crate::Limits) allow.
+    /// Returns true if the grammar exceeds one of the [`Limits`](crate::Limits).
     ///
     /// ```
     /// use formwork_grammar::{Grammar, Limits};
@@ -252,7 +252,7 @@ impl GrammarError {
         matches!(self.0, Kind::Limit { .. } | Kind::Schema { problem: SchemaProblem::Limit { .. }, .. })
     }
 
-    /// Whether a limit was met, at a place that is not known yet.
+    /// Returns true if the grammar exceeds a limit and the place is not known yet.
     pub(crate) const fn is_limit(&self) -> bool {
         matches!(self.0, Kind::Limit { .. })
     }

@@ -56,9 +56,8 @@ pub struct ServerOptions {
 }
 
 impl Default for ServerOptions {
-    /// No key; no origins; bodies of up to 8 MiB; 30 seconds for a request to arrive; any time to answer it; 192 MiB of
-    /// constraints per model, of which each has up to 32 MiB of caches; compiling on
-    /// half of the cores, each with half of the library's limits of work and memory; 30 seconds to finish.
+    /// Returns the defaults that `docs/limits.md` lists: no key, no origins, and half of the library's limits
+    /// for a compilation.
     fn default() -> Self {
         let library = Limits::default();
         Self {
@@ -177,10 +176,10 @@ impl App {
         run(Arc::clone(&self.shared.workers), work).await
     }
 
-    /// Does work that compiles constraints, like [`App::offload`], on threads that give way to those that generate.
+    /// Runs work that compiles constraints on a thread of the lowest priority.
     ///
-    /// It is tried with little work first, and again with all that the limits allow if that was too little: most constraints
-    /// need little, and should not wait behind those that take a second.
+    /// The first attempt allows little work. If that is too little, the second allows all that the limits do.
+    /// Most constraints need little, and do not wait behind those that take a second.
     pub(crate) async fn compile<T: Send + 'static>(
         &self,
         work: impl Fn(Compiling) -> Result<T, ApiError> + Send + Sync + 'static,
@@ -241,10 +240,10 @@ async fn run_beside<T: Send + 'static>(
     receiver.await.map_err(|_| Kind::Panicked)?
 }
 
-/// Gives this thread the lowest priority: compilations then run on processors that are idle, and get a few per cent of busy ones.
+/// Gives this thread the lowest priority, so that it uses idle processors and a few per cent of busy ones.
 ///
-/// On Linux, a low priority (niceness) is not enough. Threads that generate yield while they wait for each other, and a
-/// thread of the ordinary policy then takes a whole time slice, whatever its niceness.
+/// On Linux, niceness is not enough. Generating threads yield while they wait for each other. A thread of the
+/// ordinary policy then takes a whole time slice, whatever its niceness.
 fn give_way() {
     use thread_priority as priority;
     #[cfg(target_os = "linux")]

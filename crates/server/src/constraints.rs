@@ -171,14 +171,14 @@ pub(crate) fn compile_part(
     Grammar::of_parts_with_remotes(part, remotes, &options(undeclared), limits)
 }
 
-/// How much work may go into an unknown constraint.
+/// The work that may go into compiling an unknown constraint.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Compiling {
     /// None: it fails with [`Kind::Uncompiled`](crate::error::Kind::Uncompiled).
     Deferred,
     /// About ten milliseconds, which most constraints take far less than.
     Quick,
-    /// What the server's limits allow, which can be a second.
+    /// All that the server's limits allow, which can take a second.
     Allowed,
 }
 

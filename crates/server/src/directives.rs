@@ -51,7 +51,7 @@ pub(crate) async fn create(
     }
 }
 
-/// What is asked, and how.
+/// Builds the settings and the request of a run.
 fn prepare(
     request: DirectivesRequest,
     server: &ServerOptions,

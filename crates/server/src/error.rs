@@ -230,7 +230,7 @@ impl ApiError {
         matches!(*self.0, Kind::Uncompiled)
     }
 
-    /// Whether a constraint takes more than the limits allow.
+    /// Returns true if a constraint exceeds its limits.
     pub(crate) fn is_over_limit(&self) -> bool {
         match &*self.0 {
             Kind::Constraint { source, .. } | Kind::Tool { source, .. } | Kind::Payload { source, .. } => {

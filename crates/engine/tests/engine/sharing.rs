@@ -178,7 +178,7 @@ fn steps_keep_to_their_time_where_others_wait() {
     assert_eq!(pieces(60_000, true), 99);
 }
 
-/// After a piece of a prompt, those that generate have as long for themselves.
+/// After a piece of a prompt, generating sequences run alone for the same time.
 #[test]
 fn prompts_take_half_of_the_time_where_others_generate() {
     let model = Shared::babbling(600).slow(Duration::from_micros(500));
@@ -192,7 +192,8 @@ fn prompts_take_half_of_the_time_where_others_generate() {
     let passes = model.passes().split_off(before);
     let reads = |pass: &&Pass| pass.iter().any(|(role, _)| *role == Role::Prompt);
     let pieces = passes.iter().filter(reads).count();
-    // A piece takes 16 ms or more, and a pass that generates half a millisecond, or a few on a machine that is busy.
+    // A piece takes at least 16 ms. A pass without a prompt takes half a millisecond, or a few on a busy
+    // machine.
     assert!(pieces >= 5 && passes.len() >= 4 * pieces, "{pieces} of {} passes", passes.len());
 }
 

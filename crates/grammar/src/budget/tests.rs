@@ -204,7 +204,8 @@ fn bounds_of_places_hold() {
     }
 }
 
-/// A completion that costs too much to be spelt in few tokens is spelt by bytes, which takes those of its own text alone.
+/// A completion that is too costly to spell in few tokens is spelt in bytes. Only its own bytes must be
+/// tokens.
 #[test]
 fn a_long_completion_needs_only_its_own_bytes() {
     let names: Vec<String> = (0..3000).map(|at| format!("member {at}")).collect();

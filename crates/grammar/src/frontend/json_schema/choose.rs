@@ -192,7 +192,7 @@ impl Builder<'_> {
         Ok(None)
     }
 
-    /// Whether every value of some types satisfies one of the branches, as far as one branch tells.
+    /// Returns true if one of the branches certainly accepts every value of `types`.
     fn takes_all(&mut self, branches: &[AtomId], types: Types) -> Result<bool, Problem> {
         for &branch in branches {
             self.atoms.check_grounded(branch)?;

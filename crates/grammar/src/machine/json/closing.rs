@@ -21,13 +21,14 @@ use crate::frontend::json_schema::Order;
 
 /// Names that are looked through for the nearest one, at most.
 const FEW: usize = 256;
-/// The same where members come in any order, times the members: all that may come are added up for each name.
+/// The same limit where members come in any order, multiplied by the number of members: each name takes a sum
+/// over all.
 const FEW_TIMES_MEMBERS: usize = 1 << 11;
 
 /// An object's rule and what has been seen of it, with its depth.
 pub(super) type ObjectKey = (u32, u32, u32, u8, NamesId, u32);
 
-/// For an object's rule, a label and a set of names, how many of the names there are of each length.
+/// The number of names of each length, for an object's rule, a label and a set of names.
 pub(super) type SeenLengths = ((u32, u32, NamesId), Arc<[(u32, u32)]>);
 
 /// By node of the declared names, the shortest way to the end of an object through one of those below.
@@ -300,9 +301,9 @@ impl JsonMachine {
         Some(left)
     }
 
-    /// How many of the seen names with a label there are of each length.
+    /// Counts the seen names with a label by their length.
     fn seen_lengths(&self, names: SeenNames, label: u32, texts: Option<&Arc<Texts>>) -> Arc<[(u32, u32)]> {
-        /// What is asked for again comes within a step, which is about one or two sets of names.
+        /// Repeated calls come within one step, which looks at one or two sets of names.
         const KEPT: usize = 16;
         if self.names.count(names.seen) == 0 {
             return Arc::default();

@@ -97,7 +97,7 @@ pub(crate) struct JsonMachine {
     /// For objects whose members depend on each other, what comes after each declared name ([`closing`]).
     grouped: RefCell<FxHashMap<GroupedKey, Arc<[Option<u32>]>>>,
     grouped_bytes: Cell<usize>,
-    /// By object, label and set, how many names of the sets that were asked for last have each length.
+    /// The results of the last calls of [`seen_lengths`](JsonMachine::seen_lengths).
     seen_lengths: RefCell<VecDeque<SeenLengths>>,
     /// The nearest declared names of the last object with many.
     nearest: RefCell<Option<Nearest>>,
@@ -299,15 +299,15 @@ impl JsonMachine {
     }
 }
 
-/// The weight of looking for a new name beside each that has come, where that of adding up a member is one.
+/// The weight of a seen name in the search for a new one. Adding up a member has weight 1.
 const NEW_NAME: usize = 16;
 /// The weight of a thread, and the number of names that weigh as much as a place of a grammar.
 const THREAD: usize = 4;
 const NAMES: usize = 32;
 
 impl JsonMachine {
-    /// The number of declared names that the one being read may turn out to be, times those that each is weighed against.
-    /// Where members are counted, those that have come and those that may are looked through besides.
+    /// Estimates the work of closing an object whose next name is being read: a sum over its members for each
+    /// declared name that the text may become, and the search for a new name.
     fn names_below(&self, Thread { stack, state, .. }: Thread) -> usize {
         let State::Key { at, .. } = state else { return 0 };
         let Some(Frame::Object { rule, seen, names, .. }) = self.interner.stack(stack).frame else {

@@ -351,7 +351,7 @@ enum Reading {
 }
 
 impl Reading {
-    /// The notations that a rule reads, which is the one at an index.
+    /// Returns the start of each notation that a rule reads.
     fn starts(span: &Span, rule: u32) -> impl Iterator<Item = Self> {
         let scientific = span.scientific.then(|| Self::Scientific(Scientific::start(rule)));
         std::iter::once(Self::Plain(Walk::start(rule))).chain(scientific)
@@ -378,19 +378,19 @@ impl Reading {
         }
     }
 
-    /// Whether the remainder of the digits so far matters.
+    /// Returns true if the remainder of the digits so far matters.
     fn divides(&self, span: &Span) -> bool {
         matches!(self, Self::Plain(walk) if walk.divides(span))
     }
 
-    /// Whether the last digit counts for the remainder.
+    /// Returns true if the last digit changes the remainder.
     fn counts_digit(&self, before: &Self, span: &Span) -> bool {
         let (Self::Plain(walk), Self::Plain(before)) = (self, before) else { return false };
         walk.divides(span) && walk.counts_digit(before, span)
     }
 }
 
-/// How a number may end in a state, as far as its rules are concerned: always, or by conditions on the remainder.
+/// Returns the ways to end a number in a state: always, or under conditions on the remainder.
 fn ends(state: &[Reading], spans: &[Span]) -> Box<[End]> {
     let end = |reading: &Reading| reading.ends(&spans[reading.rule() as usize]);
     let mut ends: Vec<_> = state.iter().filter_map(end).collect();
@@ -561,7 +561,8 @@ mod tests {
                             let accepted = state.is_some_and(|state| {
                                 dfa.as_ref().is_some_and(|dfa| dfa.closing(state).0 == 0)
                             });
-                            // An integer with a fraction or a negative exponent is refused: see `Profile::Accept`.
+                            // An integer with a fraction or a negative exponent is refused: see
+                            // `Profile::Accept`.
                             let is_refused = form == NumberForm::Integer && accepted != expected;
                             let is_odd = text.contains('-') || text.contains('.');
                             assert!(

@@ -1,8 +1,9 @@
-//! One rule's bounds and a number in scientific notation: one digit before the point, then an exponent.
+//! Compares a number in scientific notation with the bounds of one rule.
 //!
-//! The first digit is not zero unless all are, so a larger exponent means a larger magnitude, and the digits decide
-//! between equal exponents. Where the point may stand anywhere, an automaton cannot compare: `0.0001e4` takes counting
-//! zeros up to the exponent. Programs write numbers with exponents in this notation.
+//! Scientific notation has one digit before the point, then an exponent. Programs write large and small
+//! numbers in it. The first digit is zero only if all digits are, so the larger exponent has the larger
+//! magnitude. Equal exponents are decided by the digits. An automaton cannot compare other notations: for
+//! `0.0001e4` it would have to count zeros.
 
 use std::cmp::Ordering;
 
@@ -21,22 +22,23 @@ enum Phase {
     ExponentDigits,
 }
 
-/// How far a number in scientific notation has been read.
+/// The state of reading a number in scientific notation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct Scientific {
     pub(super) rule: u32,
     phase: Phase,
     negative: bool,
-    /// Whether all digits are zeros.
+    /// True if all digits are zeros.
     zero: bool,
     negative_exponent: bool,
-    /// The significant digits read, then those of the exponent; no more than make a difference.
+    /// The number of significant digits read, then of digits of the exponent. Digits beyond both bounds' are
+    /// not counted.
     place: u16,
     low: Order,
     high: Order,
 }
 
-/// What was read against a bound.
+/// The order of the number and a bound.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 struct Order {
     digits: Ordering,
@@ -123,8 +125,8 @@ impl Scientific {
         Some(next).filter(|next| !span.single || next.is_on(span))
     }
 
-    /// Whether what was read begins the only value that the rule has, so that of many listed numbers each is left as soon
-    /// as it can be.
+    /// Returns true if the text so far can become the only value of the rule. Listed numbers are dropped
+    /// early by it.
     fn is_on(&self, span: &Span) -> bool {
         let value = span.magnitudes(self.negative).low.as_ref();
         let Some(normal) = value.and_then(Normal::of) else { return self.zero || self.phase == Phase::Minus };
@@ -157,7 +159,7 @@ impl Scientific {
         Some(())
     }
 
-    /// What follows the digits of a bound that are read makes it larger, if anything does.
+    /// Decides for the bound if it has more significant digits than the number.
     fn end_digits(&mut self, span: &Span) {
         let place = usize::from(self.place);
         self.compare(span, |normal, order| {

@@ -43,7 +43,7 @@ pub(super) struct Span {
     /// Where there is any divisor.
     residues: Option<Divisors>,
     exponent: bool,
-    /// Whether bounds are compared with numbers in scientific notation, too.
+    /// True if numbers in scientific notation are compared with the bounds.
     pub(super) scientific: bool,
     /// Digits after the point that may be other than zero, where bounded by a divisor.
     decimals: Option<u16>,
@@ -51,7 +51,7 @@ pub(super) struct Span {
     digits: Option<usize>,
     /// Digits after the point, where bounded.
     places: Option<u16>,
-    /// Whether there is one value only.
+    /// True if the rule has one value.
     pub(super) single: bool,
 }
 
