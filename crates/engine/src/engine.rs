@@ -140,8 +140,9 @@ impl Engine {
             self.drop_cancelled();
             self.admit();
             self.note_load();
-            self.step();
-            self.step_embedding();
+            let rests = self.owes();
+            self.step(rests);
+            self.step_embedding(rests);
         }
     }
 
@@ -236,7 +237,12 @@ impl Engine {
 
     /// Returns true if a running sequence is reading the same prompt.
     fn reads(&self, prompt: &[TokenId]) -> bool {
-        self.running.iter().any(|sequence| sequence.need().is_prompt_over(0) && sequence.prompt() == prompt)
+        let can_follow = self.model.can_fork();
+        can_follow
+            && self
+                .running
+                .iter()
+                .any(|sequence| sequence.need().is_prompt_over(0) && sequence.prompt() == prompt)
     }
 
     /// Keeps a sequence that goes on, and frees one that ended or failed.

@@ -47,13 +47,13 @@ impl Engine {
     /// Feeds the running sequences: those that generate in one forward pass, with short prompts or else the oldest of the others where
     /// results do not depend on what shares it, and other prompts in one each. Together these would take as long, and the first of them
     /// would wait for the last; and a prompt that goes alone fails alone, which one that goes with others does not (see `forward`).
-    pub(crate) fn step(&mut self) {
+    pub(crate) fn step(&mut self, rests: bool) {
         self.drop_unreadable();
         self.use_cache();
         self.draft();
         let needs = self.needs();
         let is_awaited = needs.iter().any(|need| need.is_generated());
-        let for_prompts = if self.owes(is_awaited) { 0 } else { self.prompt_tokens(is_awaited) };
+        let for_prompts = if rests { 0 } else { self.prompt_tokens(is_awaited) };
         let grain = self.model.prompt_grain();
         let counts = scheduler::tokens(&needs, self.options.step_tokens, for_prompts, grain);
         let (mut together, mut alone) = self.turns(needs, counts);
@@ -66,23 +66,23 @@ impl Engine {
         for turn in alone {
             self.forward(vec![turn]);
         }
-        self.note_time(started.elapsed(), reads_prompts);
+        self.note_time(started.elapsed(), reads_prompts && is_awaited);
         self.running.sort_by_key(Sequence::order);
     }
 
-    /// Returns true if this step reads no prompt, because generating sequences have not had their half of the
+    /// Returns true if the next step reads no prompt, because generating sequences have not had their half of the
     /// time.
-    fn owes(&mut self, is_awaited: bool) -> bool {
-        if !is_awaited {
+    pub(crate) fn owes(&mut self) -> bool {
+        if !self.running.iter().any(|sequence| sequence.need().is_generated()) {
             self.owed = Duration::ZERO;
         }
         !self.owed.is_zero()
     }
 
     /// Records the time of a step. Prompts get as much time as generating sequences get alone.
-    fn note_time(&mut self, time: Duration, with_prompts: bool) {
+    fn note_time(&mut self, time: Duration, is_lost: bool) {
         let is_timed = self.options.step_time < Duration::MAX;
-        self.owed = if with_prompts && is_timed { self.owed + time } else { self.owed.saturating_sub(time) };
+        self.owed = if is_lost && is_timed { self.owed + time } else { self.owed.saturating_sub(time) };
     }
 
     /// Returns the approximate number of tokens in a step with prompts. It is smaller if generating sequences
@@ -352,11 +352,11 @@ impl Engine {
     }
 
     /// Reads a piece of the oldest text that is to be embedded.
-    pub(crate) fn step_embedding(&mut self) {
-        let is_awaited = self.running.iter().any(|sequence| sequence.need().is_generated());
-        if self.owes(is_awaited) {
+    pub(crate) fn step_embedding(&mut self, rests: bool) {
+        if rests {
             return;
         }
+        let is_awaited = self.running.iter().any(|sequence| sequence.need().is_generated());
         let Some(mut embedding) = self.embeddings.pop_front() else { return };
         let (read, len) = embedding.progress();
         let grain = self.model.prompt_grain();
@@ -368,7 +368,9 @@ impl Engine {
         let model = &mut *self.model;
         let result = contained(|| embedding.read(model, count));
         let time = started.elapsed();
-        self.note_time(time, true);
+        if is_awaited {
+            self.note_time(time, true);
+        }
         if result.is_ok() {
             self.pace.note(count, time);
         }

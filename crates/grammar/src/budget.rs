@@ -116,17 +116,26 @@ impl Budget {
 
     /// The tokens of a config's own completion.
     fn own_tokens(&mut self, automaton: &mut Automaton, vocabulary: &Vocabulary, config: Config) -> u32 {
+        let mut unbounded = usize::MAX;
         match self.bound(automaton, vocabulary, config, CLOSING_COST) {
             Some(bound) => bound.tokens,
-            None if self.spells_bytes(automaton, vocabulary, config) => automaton.closing_len(config),
+            None if self.spells_bytes(automaton, vocabulary, config, &mut unbounded) => {
+                automaton.closing_len(config)
+            }
             None => NEVER,
         }
     }
 
-    /// Returns true if each byte of a config's completion is a token of its own.
+    /// Returns true if each byte of a config's completion is a token of its own, as far as `purse` allows to find out.
     ///
     /// Many vocabularies lack some bytes, such as control characters, which a completion seldom needs.
-    fn spells_bytes(&mut self, automaton: &mut Automaton, vocabulary: &Vocabulary, config: Config) -> bool {
+    fn spells_bytes(
+        &mut self,
+        automaton: &mut Automaton,
+        vocabulary: &Vocabulary,
+        config: Config,
+        purse: &mut usize,
+    ) -> bool {
         if vocabulary.spells_utf8() {
             return true;
         }
@@ -139,6 +148,11 @@ impl Budget {
             if let Some(&known) = self.bytewise.get(&at) {
                 break known;
             }
+            let Some(left) = purse.checked_sub(automaton.cost(at)) else {
+                *purse = 0;
+                return false;
+            };
+            *purse = left;
             configs.push(at);
             let [byte, next] = closing_step(automaton, at);
             at = Config(next);
@@ -203,8 +217,8 @@ impl Budget {
             *purse -= bound.cost as usize;
             return bound.tokens as usize <= limit;
         }
-        let left = std::mem::take(purse);
-        bytes <= limit.min(left) && self.spells_bytes(automaton, vocabulary, config)
+        let mut left = std::mem::take(purse);
+        bytes <= limit && self.spells_bytes(automaton, vocabulary, config, &mut left)
     }
 
     /// The first token of a way to close from `config` in as many tokens as its bound says.

@@ -79,7 +79,7 @@ pub(crate) enum GbnfProblem {
     #[error("the schema is not JSON: {message}")]
     NotJson { message: String },
     #[error("schema: {error}")]
-    Schema { error: String },
+    Schema { error: String, is_over_limit: bool },
 }
 
 /// What is wrong at a place of structural tags.
@@ -247,9 +247,16 @@ impl GrammarError {
     /// use formwork_grammar::{Grammar, Limits};
     /// let limits = Limits { work: 100, ..Limits::default() };
     /// assert!(Grammar::regex("[a-z]{500}", &limits).unwrap_err().is_over_limit());
+    /// let embedded = r#"root ::= %json {"enum": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]}"#;
+    /// assert!(Grammar::gbnf(embedded, &limits).unwrap_err().is_over_limit());
     /// ```
-    pub const fn is_over_limit(&self) -> bool {
-        matches!(self.0, Kind::Limit { .. } | Kind::Schema { problem: SchemaProblem::Limit { .. }, .. })
+    pub fn is_over_limit(&self) -> bool {
+        match &self.0 {
+            Kind::Limit { .. } | Kind::Schema { problem: SchemaProblem::Limit { .. }, .. } => true,
+            Kind::Gbnf { problem: GbnfProblem::Schema { is_over_limit, .. }, .. } => *is_over_limit,
+            Kind::Tags { problem: TagProblem::Content { error }, .. } => error.is_over_limit(),
+            _ => false,
+        }
     }
 
     /// Returns true if the grammar exceeds a limit and the place is not known yet.

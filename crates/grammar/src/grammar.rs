@@ -293,9 +293,11 @@ impl Grammar {
 
     /// A shortest output, with the notation of token terminals for these.
     pub fn shortest(&self) -> Vec<u8> {
-        let mut automaton = self.automaton();
-        let start = automaton.start();
-        tokens::readable(automaton.closing(start), self.token_terminals())
+        let text = match &self.program {
+            AnyProgram::Cfg { program, .. } => program.shortest_text(),
+            AnyProgram::Json(program) => program.shortest_text(),
+        };
+        tokens::readable(text, self.token_terminals())
     }
 
     /// Whether `bytes` are a complete output.

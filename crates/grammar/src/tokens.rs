@@ -155,6 +155,11 @@ impl TokenEdges {
         Ok(Self { sets })
     }
 
+    /// Bytes of memory.
+    pub(crate) fn byte_len(&self) -> usize {
+        self.sets.iter().map(TokenSet::byte_len).sum()
+    }
+
     /// All terminals, by index, with their tokens.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &TokenSet)> {
         self.sets.iter().enumerate()

@@ -11,9 +11,10 @@ use formwork_openai::{Format, Undeclared};
 use formwork_vocab::Vocabulary;
 use serde_json::json;
 
+/// The largest number of constraints that are kept. They are searched and measured one by one.
+const MOST: usize = 1024;
+
 /// The constraints that were used last, so that the masks of one request serve the next.
-///
-/// Few enough to be searched one by one.
 pub(crate) struct Constraints {
     limits: Limits,
     /// The documents that schemas may refer to.
@@ -66,7 +67,7 @@ impl Constraints {
         // Caches have grown since the constraints came in, so all are measured again.
         let mut bytes: usize = recent.iter().map(byte_len).sum();
         let mut dropped = Vec::new();
-        while bytes > self.max_bytes && recent.len() > 1 {
+        while (bytes > self.max_bytes || recent.len() > MOST) && recent.len() > 1 {
             let Some(oldest) = recent.pop_front() else { break };
             bytes -= byte_len(&oldest).min(bytes);
             dropped.push(oldest);

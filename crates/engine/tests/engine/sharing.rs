@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use formwork_engine::{EngineOptions, OnBudget, Output, Penalties, Reasoning, Request, Sampling};
+use formwork_engine::{EngineOptions, OnBudget, Output, Penalties, Pooling, Reasoning, Request, Sampling};
 use formwork_lm::{Role, ScriptedModel};
 use formwork_vocab::TokenId;
 
@@ -195,6 +195,33 @@ fn prompts_take_half_of_the_time_where_others_generate() {
     // A piece takes at least 16 ms. A pass without a prompt takes half a millisecond, or a few on a busy
     // machine.
     assert!(pieces >= 5 && passes.len() >= 4 * pieces, "{pieces} of {} passes", passes.len());
+}
+
+/// Texts to embed take turns with prompts.
+#[test]
+fn prompts_are_read_beside_embeddings() {
+    let model = Shared::babbling(600).slow(Duration::from_micros(200));
+    let options = EngineOptions { step_time: Duration::from_millis(10), ..EngineOptions::default() };
+    let engine = start_timed(model, options);
+    let mut busy = engine.generate(Request { max_tokens: Some(590), ..request("go>") }).unwrap();
+    assert!(busy.blocking_next().is_some());
+    let text = vec![TokenId(97); 300];
+    let embedders: Vec<_> = (0..4)
+        .map(|_| {
+            let (engine, text) = (engine.clone(), text.clone());
+            let embed =
+                move || (0..5).for_each(|_| drop(wait(engine.embed(text.clone(), Pooling::Mean)).unwrap()));
+            std::thread::spawn(embed)
+        })
+        .collect();
+    let short = run(&engine, &Request { max_tokens: Some(1), ..Request::new(vec![TokenId(98); 40]) });
+    assert_eq!(short.finish().usage.completion_tokens, 1);
+    // The one that generates is not done yet.
+    assert!(engine.stats().running > 0);
+    drop(busy);
+    for embedder in embedders {
+        embedder.join().unwrap();
+    }
 }
 
 /// Long prompts that wait to be read do not take all places.

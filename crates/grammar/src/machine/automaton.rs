@@ -255,9 +255,20 @@ impl Automaton {
         self.machine.closing_len(config)
     }
 
-    /// A shortest completion.
+    /// Returns a shortest completion.
+    ///
+    /// Of several ways to read the text only the shortest is followed, so configs may differ from those of a matcher.
     pub(crate) fn closing(&mut self, config: Config) -> Vec<u8> {
-        self.closing_within(config, usize::MAX).unwrap_or_default()
+        let mut bytes = Vec::with_capacity(self.closing_len(config) as usize);
+        let mut at = self.machine.nearest(config);
+        while !self.accepting(at) {
+            let byte = self.machine.closing_byte(at);
+            let next = self.step(at, byte);
+            debug_assert!(next != Config::DEAD);
+            bytes.push(byte);
+            at = self.machine.nearest(next);
+        }
+        bytes
     }
 
     /// A shortest completion, unless its configs [cost](Self::cost) more than `most` beyond one each.
@@ -335,6 +346,7 @@ impl Automaton {
 
     /// Bytes of memory, roughly.
     pub(crate) fn byte_len(&self) -> usize {
-        self.machine.byte_len() + size_of_val(&*self.blocks) + size_of_val(&*self.rows)
+        let tables = size_of_val(&*self.blocks) + size_of_val(&*self.rows);
+        self.machine.byte_len() + self.edges.byte_len() + tables
     }
 }

@@ -72,8 +72,10 @@ impl Parser<'_> {
         };
         self.at += len;
         let compiled = self.reading.compile(&schema, self.limits);
-        let compiled =
-            compiled.map_err(|error| self.error(start, GbnfProblem::Schema { error: error.to_string() }))?;
+        let compiled = compiled.map_err(|error| {
+            let is_over_limit = error.is_over_limit();
+            self.error(start, GbnfProblem::Schema { error: error.to_string(), is_over_limit })
+        })?;
         let source = self.source[from..self.at].to_owned();
         let rule = self.unnamed(start);
         let (program, warnings) = (Arc::clone(&compiled.program), compiled.warnings);

@@ -175,7 +175,8 @@ impl Builder<'_> {
             if choice.counts(open) || choice.kind == ChoiceKind::Optional {
                 return Ok(Some(choice));
             }
-            if self.takes_all(&choice.branches, open.types)? {
+            // A branch about objects may declare members, even if another one takes every object.
+            if !open.types.has(Types::OBJECT) && self.takes_all(&choice.branches, open.types)? {
                 continue;
             }
             if open.types == Types::OBJECT {

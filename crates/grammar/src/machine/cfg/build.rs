@@ -100,8 +100,9 @@ fn build_from(
         states.extend(automaton.into_iter().map(|state| shifted(state, offset)));
     }
     let (root, tokens) = (rules.root, rules.tokens.clone());
-    let mut program = Program { states, shortest: Vec::new(), starts, root, schemas, tokens };
-    program.shortest = shortest(&program, limits, ledger)?;
+    let (shortest, ranks) = (Vec::new(), Vec::new());
+    let mut program = Program { states, shortest, ranks, starts, root, schemas, tokens };
+    (program.shortest, program.ranks) = search(&program, limits, ledger)?;
     if program.shortest[program.start(program.root).index()].len == Shortest::NEVER {
         return Err(Kind::EmptyLanguage { rules: endless(rules) }.into());
     }
@@ -129,12 +130,20 @@ fn prune(program: &mut Program) {
     }
 }
 
-/// The shortest way to the end from every dot: Knuth's generalisation of Dijkstra's algorithm, which settles each dot
-/// once, in order of length. A call edge counts when both the called rule's start and the dot after it are settled.
-fn shortest(program: &Program, limits: &Limits, ledger: &Ledger) -> Result<Vec<Shortest>, GrammarError> {
+/// Finds the shortest text from every dot to the end of its rule, and the order in which these were found.
+///
+/// This is Knuth's generalisation of Dijkstra's algorithm, which settles each dot once, in order of length. A call edge
+/// counts when both the called rule's start and the dot after it are settled.
+fn search(
+    program: &Program,
+    limits: &Limits,
+    ledger: &Ledger,
+) -> Result<(Vec<Shortest>, Vec<u32>), GrammarError> {
     ledger.hold(program.states.len() * SEARCH_BYTES)?;
     let never = Shortest { len: Shortest::NEVER, first: 0 };
     let mut settled = vec![never; program.states.len()];
+    let mut ranks = vec![u32::MAX; program.states.len()];
+    let mut rank = 0;
     let waiting = Waiting::new(program);
     let mut open: BinaryHeap<Reverse<(u32, u32, u8)>> = BinaryHeap::new();
     for (index, state) in program.states.iter().enumerate() {
@@ -160,6 +169,8 @@ fn shortest(program: &Program, limits: &Limits, ledger: &Ledger) -> Result<Vec<S
             ));
         }
         settled[index] = Shortest { len, first };
+        ranks[index] = rank;
+        rank += 1;
         ledger.spend(4 + waiting.bytes[index].len() + waiting.calls[index].len())?;
         for &(from, byte) in &waiting.bytes[index] {
             open.push(Reverse((len.saturating_add(1), from, byte)));
@@ -173,7 +184,7 @@ fn shortest(program: &Program, limits: &Limits, ledger: &Ledger) -> Result<Vec<S
             }
         }
     }
-    Ok(settled)
+    Ok((settled, ranks))
 }
 
 /// Which edges wait for a dot to be settled.

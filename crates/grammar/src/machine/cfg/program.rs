@@ -75,6 +75,8 @@ impl Shortest {
 pub(crate) struct Program {
     pub(crate) states: Vec<State>,
     pub(crate) shortest: Vec<Shortest>,
+    /// The order in which the shortest texts were found: each is made from those of dots with a smaller rank.
+    pub(crate) ranks: Vec<u32>,
     /// Where each rule starts.
     pub(crate) starts: Vec<Dot>,
     pub(crate) root: RuleId,
@@ -97,6 +99,33 @@ impl Program {
 
     pub(crate) fn start(&self, rule: RuleId) -> Dot {
         self.starts[rule.index()]
+    }
+
+    /// Returns a shortest text of the root rule.
+    pub(crate) fn shortest_text(&self) -> Vec<u8> {
+        let len = |dot: Dot| self.shortest[dot.index()].len;
+        let mut text = Vec::new();
+        let mut open = vec![self.start(self.root)];
+        while let Some(dot) = open.pop().filter(|&dot| len(dot) > 0) {
+            let before = |other: Dot| self.ranks[other.index()] < self.ranks[dot.index()];
+            let state = self.state(dot);
+            let is_byte = |edge: &&ByteEdge| before(edge.target) && len(edge.target) + 1 == len(dot);
+            if let Some(edge) = state.bytes.iter().find(is_byte) {
+                text.push(edge.low);
+                open.push(edge.target);
+                continue;
+            }
+            let is_call = |edge: &&CallEdge| {
+                let start = self.start(edge.rule);
+                before(start) && before(edge.target) && len(start) + len(edge.target) == len(dot)
+            };
+            if let Some(edge) = state.calls.iter().find(is_call) {
+                open.extend([edge.target, self.start(edge.rule)]);
+            } else if let Some(schema) = state.schema {
+                text.extend(self.schemas[schema as usize].shortest_text());
+            }
+        }
+        text
     }
 
     /// Whether the rule matches the empty text.

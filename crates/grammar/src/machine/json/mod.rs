@@ -394,6 +394,14 @@ impl Machine for JsonMachine {
         self.any_text(config)
     }
 
+    fn nearest(&mut self, config: Config) -> Config {
+        let threads = self.interner.threads_of(config).iter().copied();
+        match threads.min_by_key(|&thread| self.interner.thread_closing(thread).len) {
+            Some(thread) => self.interner.config(&[thread]),
+            None => config,
+        }
+    }
+
     fn tells_tolerance(&self, _: Config) -> bool {
         true
     }

@@ -124,19 +124,18 @@ impl Names {
         chars
     }
 
-    /// The names of a set.
+    /// Returns the names of a set.
     pub(super) fn all(&self, set: NamesId) -> Vec<String> {
         let mut names = Vec::new();
-        let mut open = vec![(set, Vec::new())];
-        while let Some((set, name)) = open.pop() {
+        let mut name = Vec::new();
+        let mut open = vec![(set, 0, None)];
+        while let Some((set, depth, byte)) = open.pop() {
+            name.truncate(depth);
+            name.extend(byte);
             let set = &self.sets[set as usize];
-            open.extend(set.children.iter().map(|&(byte, child)| {
-                let mut longer = name.clone();
-                longer.push(byte);
-                (child, longer)
-            }));
+            open.extend(set.children.iter().map(|&(byte, child)| (child, name.len(), Some(byte))));
             if set.ends {
-                names.extend(String::from_utf8(name));
+                names.extend(String::from_utf8(name.clone()));
             }
         }
         names

@@ -9,6 +9,7 @@ use super::number::NumberDfa;
 use super::texts::Texts;
 use super::trie::Trie;
 use crate::frontend::json_schema::{Order, Profile, SchemaOptions};
+use crate::machine::automaton::Automaton;
 
 /// A compiled schema: a graph of nodes, one for each set of subschemas that apply to one value together.
 ///
@@ -32,6 +33,13 @@ pub(crate) struct JsonProgram {
 }
 
 impl JsonProgram {
+    /// Returns a shortest text.
+    pub(crate) fn shortest_text(self: &Arc<Self>) -> Vec<u8> {
+        let mut automaton = Automaton::new(Box::new(self.machine()));
+        let start = automaton.start();
+        automaton.closing(start)
+    }
+
     /// A program without nodes.
     pub(crate) const fn empty(options: SchemaOptions) -> Self {
         Self {

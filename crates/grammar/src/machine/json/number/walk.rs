@@ -1,4 +1,4 @@
-//! One rule, digit by digit, for numbers without an exponent and for those without bounds.
+//! One rule, digit by digit.
 
 use std::cmp::Ordering;
 
@@ -43,16 +43,14 @@ pub(super) struct Span {
     /// Where there is any divisor.
     residues: Option<Divisors>,
     exponent: bool,
-    /// True if numbers in scientific notation are compared with the bounds.
-    pub(super) scientific: bool,
     /// Digits after the point that may be other than zero, where bounded by a divisor.
     decimals: Option<u16>,
     /// Digits in all, where bounded.
     digits: Option<usize>,
     /// Digits after the point, where bounded.
     places: Option<u16>,
-    /// True if the rule has one value.
-    pub(super) single: bool,
+    /// Whether there is one value only.
+    single: bool,
 }
 
 /// What a rule needs to know of its condition on remainders.
@@ -65,10 +63,10 @@ struct Divisors {
 }
 
 /// The bounds of a number's absolute value.
-pub(super) struct Magnitudes {
-    pub(super) low: Option<Bound>,
-    pub(super) high: Option<Bound>,
-    pub(super) possible: bool,
+struct Magnitudes {
+    low: Option<Bound>,
+    high: Option<Bound>,
+    possible: bool,
     /// More digits than this before or after the point make no difference to the comparisons.
     longest: (u16, u16),
 }
@@ -105,16 +103,17 @@ impl Span {
         // Beside a bound that is not part of the range, the nearest number may have a digit more than the bound.
         let open = usize::from(bounds().any(|bound| !bound.inclusive));
         let digits = GENERATED_DIGITS.max(integer + fraction.max(places) + open).max(units + places);
-        let is_divided = divisors.is_some() || decimals.is_some();
-        let may_have_exponent = !generate && rule.form != NumberForm::Digits && !is_divided;
         let generated_integer = generate && rule.form != NumberForm::Any;
         Self {
             positive: Magnitudes::new(rule.low.as_ref(), rule.high.as_ref(), false),
             negative: Magnitudes::new(rule.low.as_ref(), rule.high.as_ref(), true),
             form: if generated_integer { NumberForm::Digits } else { rule.form },
             other_than: rule.other_than,
-            exponent: may_have_exponent && !rule.is_bounded(),
-            scientific: may_have_exponent && rule.is_bounded() && rule.other_than.is_none(),
+            exponent: profile == Profile::Accept
+                && rule.form != NumberForm::Digits
+                && !rule.is_bounded()
+                && divisors.is_none()
+                && decimals.is_none(),
             decimals,
             residues: divisors,
             digits: generate.then_some(digits),
@@ -123,11 +122,7 @@ impl Span {
         }
     }
 
-    pub(super) const fn form(&self) -> NumberForm {
-        self.form
-    }
-
-    pub(super) const fn magnitudes(&self, negative: bool) -> &Magnitudes {
+    fn magnitudes(&self, negative: bool) -> &Magnitudes {
         if negative { &self.negative } else { &self.positive }
     }
 }

@@ -101,6 +101,15 @@ fn choices_without_a_type_do_not_multiply() {
     check("strings", &schema, &[json!("ab"), json!("x"), json!(true)], &[json!("a"), json!({})]);
 }
 
+/// A branch declares members even beside one that takes every object.
+#[test]
+fn a_branch_declares_members_beside_a_free_one() {
+    let email = json!({"properties": {"email": {"type": "string"}}, "required": ["email"]});
+    let schema = json!({"type": "object", "properties": {"id": {"type": "integer"}}, "anyOf": [email, {}]});
+    let mut generated = machine(&schema, SchemaOptions::default()).unwrap();
+    assert!(accepts(&mut generated, r#"{"id": 3, "email": "x"}"#) && accepts(&mut generated, r#"{"id": 3}"#));
+}
+
 #[test]
 fn branches_of_one_of_do_not_multiply() {
     let branches = |branch: &dyn Fn(usize) -> Value| -> Value { (0..60).map(branch).collect() };
