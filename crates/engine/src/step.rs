@@ -70,8 +70,8 @@ impl Engine {
         self.running.sort_by_key(Sequence::order);
     }
 
-    /// Returns true if the next step reads no prompt, because generating sequences have not had their half of the
-    /// time.
+    /// Returns true if the next step reads no prompt, because generating sequences have not had their half of
+    /// the time.
     pub(crate) fn owes(&mut self) -> bool {
         if !self.running.iter().any(|sequence| sequence.need().is_generated()) {
             self.owed = Duration::ZERO;

@@ -126,7 +126,8 @@ impl Budget {
         }
     }
 
-    /// Returns true if each byte of a config's completion is a token of its own, as far as `purse` allows to find out.
+    /// Returns true if each byte of a config's completion is a token of its own, as far as `purse` allows to
+    /// find out.
     ///
     /// Many vocabularies lack some bytes, such as control characters, which a completion seldom needs.
     fn spells_bytes(

@@ -257,7 +257,8 @@ impl Automaton {
 
     /// Returns a shortest completion.
     ///
-    /// Of several ways to read the text only the shortest is followed, so configs may differ from those of a matcher.
+    /// Of several ways to read the text only the shortest is followed, so configs may differ from those of a
+    /// matcher.
     pub(crate) fn closing(&mut self, config: Config) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.closing_len(config) as usize);
         let mut at = self.machine.nearest(config);

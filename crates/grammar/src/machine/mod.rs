@@ -123,8 +123,8 @@ pub(crate) trait Machine: Send {
     /// Only asked where that is positive.
     fn closing_byte(&self, config: Config) -> u8;
 
-    /// Returns a config that has only one way to go on of those of `config`, with an equally short completion; `config` itself
-    /// if its ways are not known.
+    /// Returns a config that has only one way to go on of those of `config`, with an equally short
+    /// completion; `config` itself if its ways are not known.
     fn nearest(&mut self, config: Config) -> Config {
         config
     }

@@ -132,8 +132,8 @@ fn prune(program: &mut Program) {
 
 /// Finds the shortest text from every dot to the end of its rule, and the order in which these were found.
 ///
-/// This is Knuth's generalisation of Dijkstra's algorithm, which settles each dot once, in order of length. A call edge
-/// counts when both the called rule's start and the dot after it are settled.
+/// This is Knuth's generalisation of Dijkstra's algorithm, which settles each dot once, in order of length. A
+/// call edge counts when both the called rule's start and the dot after it are settled.
 fn search(
     program: &Program,
     limits: &Limits,
