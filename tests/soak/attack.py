@@ -243,7 +243,7 @@ async def main():
     parser = arguments(__doc__)
     parser.add_argument("--seconds", type=float, default=60, help="of each of the two phases")
     parser.add_argument("--send", choices=["check", "chat", "both"], default="both", help="where the schemas go")
-    parser.add_argument("--short-prompts", action="store_true", help="leave the schemas out of the prompts: a schema that is accepted costs no more than any other")
+    parser.add_argument("--short-prompts", action="store_true", help="leave the schemas out of the prompts")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     with Server.of(options) as server:

@@ -427,7 +427,7 @@ pub(crate) struct GrammarLimitArgs {
     #[arg(long = "grammar-cache", value_name = "BYTES", value_parser = size)]
     pub(crate) cache: Option<u64>,
 
-    /// Number of grammars compiled at the same time, and of small ones besides [default: half of the cores]
+    /// Number of grammars compiled at the same time; as many small ones run beside them [default: half of the cores]
     #[arg(long = "grammar-parallel", value_name = "N")]
     pub(crate) compilers: Option<NonZeroUsize>,
 }

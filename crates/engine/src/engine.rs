@@ -237,12 +237,8 @@ impl Engine {
 
     /// Returns true if a running sequence is reading the same prompt.
     fn reads(&self, prompt: &[TokenId]) -> bool {
-        let can_follow = self.model.can_fork();
-        can_follow
-            && self
-                .running
-                .iter()
-                .any(|sequence| sequence.need().is_prompt_over(0) && sequence.prompt() == prompt)
+        let reads = |one: &Sequence| one.need().is_prompt_over(0) && one.prompt() == prompt;
+        self.model.can_fork() && self.running.iter().any(reads)
     }
 
     /// Keeps a sequence that goes on, and frees one that ended or failed.

@@ -135,6 +135,7 @@ impl LanguageModel for Shared {
         self.with(|model| model.kv_bytes_per_token())
     }
     fn hidden_states(&mut self, sequence: SequenceId, tokens: &[TokenId]) -> Result<Vec<f32>, ModelError> {
+        std::thread::sleep(self.token_time * tokens.len() as u32);
         self.with(|model| model.hidden_states(sequence, tokens))
     }
 }
