@@ -204,6 +204,23 @@ fn bounds_of_places_hold() {
     }
 }
 
+/// Called rules go on after their ends, however deep they stand.
+#[test]
+fn the_shortest_output_is_an_output() {
+    let sources = [
+        "root ::= e \";\" e\ne ::= \"x\" | \"(\" e \"+\" e \")\"",
+        "root ::= a \".\" a \".\"\na ::= b b | \"[\" a \"]\"\nb ::= \"yy\" | \"<\" a \">\"",
+        "root ::= p %json {\"type\": \"integer\", \"minimum\": 10} p\np ::= \"(\" p \")\" | \"-\"",
+    ];
+    for source in sources {
+        let grammar = Grammar::gbnf(source, &Limits::default()).unwrap();
+        let shortest = grammar.shortest();
+        assert!(grammar.accepts(&shortest), "{:?}", String::from_utf8_lossy(&shortest));
+        let start = grammar.automaton().start();
+        assert_eq!(shortest.len(), grammar.automaton().closing_len(start) as usize);
+    }
+}
+
 /// A completion that is too costly to spell in few tokens is spelt in bytes. Only its own bytes must be
 /// tokens.
 #[test]

@@ -106,7 +106,10 @@ impl Program {
         let len = |dot: Dot| self.shortest[dot.index()].len;
         let mut text = Vec::new();
         let mut open = vec![self.start(self.root)];
-        while let Some(dot) = open.pop().filter(|&dot| len(dot) > 0) {
+        while let Some(dot) = open.pop() {
+            if len(dot) == 0 {
+                continue;
+            }
             let before = |other: Dot| self.ranks[other.index()] < self.ranks[dot.index()];
             let state = self.state(dot);
             let is_byte = |edge: &&ByteEdge| before(edge.target) && len(edge.target) + 1 == len(dot);
