@@ -78,7 +78,7 @@ impl Way {
 const NEVER: u32 = u32::MAX;
 
 /// The most that following a completion may cost.
-pub(crate) const CLOSING_COST: usize = 1 << 15;
+pub(crate) const CLOSING_COST: usize = 1 << 13;
 
 impl Bound {
     /// That of a completion that is not followed.
@@ -429,7 +429,7 @@ const EXPANSIONS: usize = 64;
 /// hundreds outside.
 const TOKENS: usize = 1 << 16;
 /// The cost of all configs visited by a search, with their completions.
-const SEARCH_COST: usize = 1 << 14;
+const SEARCH_COST: usize = 1 << 13;
 
 /// A config that a search has come to.
 struct Visit {

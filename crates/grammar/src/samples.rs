@@ -81,32 +81,19 @@ impl Samples {
         // Each turn adds a byte after which the shortest completion still fits, so there are at most `limit` turns.
         loop {
             if purse == 0 || self.automaton.byte_len() > byte_len + GROWTH {
-                self.close(&mut output);
+                output.extend(self.automaton.closing(at));
                 return tokens::readable(output, self.grammar.token_terminals());
             }
             self.choices.gather(&mut self.automaton, at, (limit - output.len(), &mut purse));
+            if purse == 0 {
+                continue;
+            }
             let Some(choice) = self.choices.draw(&mut self.random, habit, &mut on_track) else {
                 return tokens::readable(output, self.grammar.token_terminals());
             };
             let byte = self.choices.byte_of(choice, &mut self.random);
             output.push(byte);
             at = self.automaton.step(at, byte);
-        }
-    }
-}
-
-impl Samples {
-    /// Closes an output. Where that would cost too much, it closes the first half, and so on.
-    fn close(&mut self, output: &mut Vec<u8>) {
-        loop {
-            let start = self.automaton.start();
-            let at = output.iter().fold(start, |at, &byte| self.automaton.step(at, byte));
-            let most = if output.is_empty() { usize::MAX } else { COST };
-            if let Some(closing) = self.automaton.closing_within(at, most) {
-                output.extend(closing);
-                return;
-            }
-            output.truncate(output.len() / 2);
         }
     }
 }
@@ -166,6 +153,9 @@ impl Choices {
         self.may_end = automaton.accepting(config);
         self.bytes.clear();
         for byte in automaton.plausible_with_spellings(config).iter() {
+            if *purse == 0 {
+                break;
+            }
             let next = automaton.step(config, byte);
             if next != Config::DEAD {
                 *purse = purse.saturating_sub(automaton.cost(next) - 1);

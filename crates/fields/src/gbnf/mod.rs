@@ -35,7 +35,8 @@ pub(crate) fn gbnf(definition: &Definition) -> String {
 struct Writer<'d> {
     definition: &'d Definition,
     names: Names,
-    rules: Vec<(String, Expr)>,
+    /// The rules by name, as text.
+    rules: Vec<(String, String)>,
     /// The rules of structures that references stand for, in the order in which they came up.
     structures: Vec<(&'d str, String)>,
     /// The rules of sets of characters.
@@ -59,21 +60,21 @@ impl<'d> Writer<'d> {
     }
 
     fn whole(&mut self) {
-        self.rules.push((ROOT.to_owned(), Expr::Rule(String::new())));
-        self.rules[0].1 = self.expr(self.definition.root(), &mut Vec::new());
+        self.rules.push((ROOT.to_owned(), String::new()));
+        self.rules[0].1 = self.expr(self.definition.root(), &mut Vec::new()).to_string();
         let mut done = 0;
         while let Some(&(name, ref rule)) = self.structures.get(done) {
             done += 1;
             if let Some(kind) = self.definition.definition(name) {
                 let rule = rule.clone();
                 let at = self.rules.len();
-                self.rules.push((rule, Expr::Rule(String::new())));
-                self.rules[at].1 = self.expr(kind, &mut vec![name]);
+                self.rules.push((rule, String::new()));
+                self.rules[at].1 = self.expr(kind, &mut vec![name]).to_string();
             }
         }
         if self.has_boolean {
             let values = ["true", "false"].map(Expr::text);
-            self.rules.push((BOOLEAN.to_owned(), Expr::alternatives(values.to_vec())));
+            self.rules.push((BOOLEAN.to_owned(), Expr::alternatives(values.to_vec()).to_string()));
         }
     }
 
@@ -86,8 +87,8 @@ impl<'d> Writer<'d> {
                 let name = self.names.fresh(if way.is_empty() { &["value"] } else { way });
                 let at = self.rules.len();
                 // The place of the rule comes before those of its parts.
-                self.rules.push((name.clone(), Expr::Rule(String::new())));
-                self.rules[at].1 = self.expr(kind, way);
+                self.rules.push((name.clone(), String::new()));
+                self.rules[at].1 = self.expr(kind, way).to_string();
                 Expr::Rule(name)
             }
         }
@@ -170,7 +171,7 @@ impl<'d> Writer<'d> {
     /// A rule of its own.
     fn rule(&mut self, way: &Way<'_>, expr: Expr) -> Expr {
         let name = self.names.fresh(way);
-        self.rules.push((name.clone(), expr));
+        self.rules.push((name.clone(), expr.to_string()));
         Expr::Rule(name)
     }
 

@@ -256,39 +256,8 @@ impl Automaton {
     }
 
     /// Returns a shortest completion.
-    ///
-    /// Of several ways to read the text only the shortest is followed, so configs may differ from those of a
-    /// matcher.
     pub(crate) fn closing(&mut self, config: Config) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(self.closing_len(config) as usize);
-        let mut at = self.machine.nearest(config);
-        while !self.accepting(at) {
-            let byte = self.machine.closing_byte(at);
-            let next = self.step(at, byte);
-            debug_assert!(next != Config::DEAD);
-            bytes.push(byte);
-            at = self.machine.nearest(next);
-        }
-        bytes
-    }
-
-    /// A shortest completion, unless its configs [cost](Self::cost) more than `most` beyond one each.
-    pub(crate) fn closing_within(&mut self, config: Config, most: usize) -> Option<Vec<u8>> {
-        let mut bytes = Vec::with_capacity(self.closing_len(config) as usize);
-        let mut at = config;
-        let mut cost = 0;
-        while !self.accepting(at) {
-            cost += self.cost(at) - 1;
-            if cost > most {
-                return None;
-            }
-            let byte = self.machine.closing_byte(at);
-            let next = self.step(at, byte);
-            debug_assert!(next != Config::DEAD);
-            bytes.push(byte);
-            at = next;
-        }
-        Some(bytes)
+        self.machine.closing(config)
     }
 
     /// The first byte of some shortest completion of a config that is not accepting.

@@ -123,11 +123,10 @@ pub(crate) trait Machine: Send {
     /// Only asked where that is positive.
     fn closing_byte(&self, config: Config) -> u8;
 
-    /// Returns a config that has only one way to go on of those of `config`, with an equally short
-    /// completion; `config` itself if its ways are not known.
-    fn nearest(&mut self, config: Config) -> Config {
-        config
-    }
+    /// Returns a shortest completion.
+    ///
+    /// Of several ways to read the text it follows the shortest alone, so it meets other configs than a matcher does.
+    fn closing(&mut self, config: Config) -> Vec<u8>;
 
     /// A set of bytes that holds all those which lead to a config other than [`Config::DEAD`].
     fn plausible(&self, config: Config) -> ByteSet {

@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 use std::ops::{BitAnd, BitOr};
+use std::rc::Rc;
 
 use crate::error::SchemaProblem;
 use crate::machine::json::decimal::Decimal;
@@ -40,7 +41,7 @@ pub(super) struct Atom {
 /// A branch of `anyOf`, `oneOf` or of what can be written with them.
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
-    pub(super) branches: Vec<AtomId>,
+    pub(super) branches: Rc<[AtomId]>,
     pub(super) kind: ChoiceKind,
 }
 
@@ -54,7 +55,7 @@ pub(super) enum ChoiceKind {
     /// Any number: which of them do matters only for what they evaluate.
     Optional,
     /// Exactly one: the `oneOf` at this place.
-    One(String),
+    One(Rc<str>),
 }
 
 #[derive(Clone, Debug, Default)]
@@ -298,7 +299,7 @@ impl Atom {
 
     /// What holds where one of `branches` does.
     pub(super) fn one_of(branches: Vec<AtomId>) -> Self {
-        Self { any: vec![Choice { branches, kind: ChoiceKind::Any }], ..Self::any() }
+        Self { any: vec![Choice { branches: branches.into(), kind: ChoiceKind::Any }], ..Self::any() }
     }
 
     /// Narrows the listed scalars to those of `values` too.

@@ -40,7 +40,7 @@ pub(super) struct Draft {
 }
 
 /// Two branches of the `oneOf` at a place that some value may satisfy both, the larger index first.
-pub(super) type Overlap = (String, usize, usize);
+pub(super) type Overlap = (Rc<str>, usize, usize);
 
 /// The values at one place: any of these.
 #[derive(Default)]

@@ -4,6 +4,7 @@
 //! branch that contradicts what holds already ([`contradiction`](super::contradiction)).
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use super::Problem;
 use super::atom::{AtomId, Choice, ChoiceKind, Types};
@@ -53,7 +54,7 @@ impl Choice {
     /// What is left to choose once one branch holds, of those from an index on: each other may hold too.
     fn left(&self, open: &Open, from: usize) -> Option<Self> {
         let branches = self.branches[from..].iter().copied();
-        let branches: Vec<_> = branches.filter(|branch| !open.conjunction.contains(branch)).collect();
+        let branches: Rc<[_]> = branches.filter(|branch| !open.conjunction.contains(branch)).collect();
         let some = self.counts(open) && !branches.is_empty();
         some.then_some(Self { branches, kind: ChoiceKind::Optional })
     }

@@ -235,7 +235,8 @@ impl Builder<'_> {
         }
         let limit = LANGUAGE_STATES.min(self.limits.states);
         let dfa = TextDfa::new(expressions, &languages, limit)?;
-        self.spend(dfa.len())?;
+        self.spend(dfa.len() * dfa.labels().len())?;
+        self.atoms.ledger.hold(Texts::bytes_for(&dfa))?;
         let id = self.draft.languages.len() as u32;
         self.draft.languages.push(Arc::new(Texts::new(dfa)));
         self.languages.insert(languages, id);

@@ -120,7 +120,7 @@ impl Builder<'_> {
             return Ok(None);
         }
         let mut direct = Some(Vec::with_capacity(choice.branches.len()));
-        for &branch in &choice.branches {
+        for &branch in choice.branches.iter() {
             self.atoms.check_grounded(branch)?;
             let atom = self.atoms.get(branch)?;
             self.atoms.ledger.spend(8 + atom.object.properties.len() + atom.object.required.len())?;

@@ -24,10 +24,10 @@ impl Atoms<'_> {
                 // The order of declaration: those of `allOf` before those of `$ref`.
                 atom.all.splice(0..0, members);
             }
-            "anyOf" => atom.any.push(Choice { branches: self.branches(keyword)?, kind: ChoiceKind::Each }),
+            "anyOf" => atom.any.push(Choice { branches: self.branches(keyword)?.into(), kind: ChoiceKind::Each }),
             "oneOf" => {
                 let branches = self.branches(keyword)?;
-                atom.any.push(Choice { branches, kind: ChoiceKind::One(keyword.pointer.clone()) });
+                atom.any.push(Choice { branches: branches.into(), kind: ChoiceKind::One(keyword.pointer.as_str().into()) });
             }
             "not" => {
                 let negated = self.at(&keyword.pointer);
@@ -59,6 +59,6 @@ impl Atoms<'_> {
         let branches = [(holds, then), (fails, otherwise)].map(|(condition, consequence)| {
             self.add(Atom::all([Some(condition), consequence].into_iter().flatten().collect()))
         });
-        atom.any.push(Choice { branches: branches.to_vec(), kind: ChoiceKind::Any });
+        atom.any.push(Choice { branches: branches.into(), kind: ChoiceKind::Any });
     }
 }

@@ -78,7 +78,7 @@ impl Atoms<'_> {
             }
             present.types = Types::OBJECT;
             let branches = vec![self.absent(name), self.add(present)];
-            atom.any.push(Choice { branches, kind: ChoiceKind::Any });
+            atom.any.push(Choice { branches: branches.into(), kind: ChoiceKind::Any });
         }
         Ok(())
     }

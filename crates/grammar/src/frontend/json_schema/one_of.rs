@@ -5,6 +5,8 @@
 //! objects apart. What is left is a probe: a node for the values of both. Where the solver finds one, the graph is built
 //! again, and these branches keep each other out, for the types of the values found.
 
+use std::rc::Rc;
+
 use rustc_hash::FxHashMap;
 
 use super::Problem;
@@ -62,14 +64,14 @@ impl Builder<'_> {
         node: NodeId,
         open: &Open,
         branches: &[AtomId],
-        pointer: &str,
+        pointer: &Rc<str>,
     ) -> Result<(), GrammarError> {
         let known = self.branches(open, branches)?;
         let takes_empty = self.takes_empty(&open.conjunction)? && open.choices.is_empty();
         for (at, &a) in branches.iter().enumerate() {
             self.atoms.ledger.spend(4 + at)?;
             for (before, &b) in branches[..at].iter().enumerate() {
-                let overlap = (pointer.to_owned(), at, before);
+                let overlap = (Rc::clone(pointer), at, before);
                 let found = self.overlaps.get(&overlap).copied().unwrap_or(Types::NONE);
                 let mut types = (known[at].types & known[before].types).without(found);
                 if are_apart(&known[at], &known[before]) {
@@ -79,7 +81,7 @@ impl Builder<'_> {
                 let empty = takes_empty && known[at].takes_empty && known[before].takes_empty;
                 if types.has(Types::OBJECT) && (plain || empty) {
                     // They overlap, or it costs nothing to have each keep out the other.
-                    let overlap = (pointer.to_owned(), at, before);
+                    let overlap = (Rc::clone(pointer), at, before);
                     let known = self.overlaps.entry(overlap).or_insert(Types::NONE);
                     *known = *known | Types::OBJECT;
                     types = types.without(Types::OBJECT);
@@ -177,7 +179,7 @@ impl Builder<'_> {
         }
         let mut groups: Vec<(Types, Vec<AtomId>)> = vec![(taken.types, Vec::new())];
         for (other, &branch) in choice.branches.iter().enumerate().filter(|&(other, _)| other != at) {
-            let overlap: Overlap = (pointer.clone(), at.max(other), at.min(other));
+            let overlap: Overlap = (Rc::clone(pointer), at.max(other), at.min(other));
             let Some(&types) = self.overlaps.get(&overlap) else { continue };
             let mut split = Vec::with_capacity(groups.len() + 1);
             for (group, mut others) in groups {
@@ -262,7 +264,7 @@ impl Atoms<'_> {
         for choice in &atom.any {
             let mut some = Types::NONE;
             if !matches!(choice.kind, ChoiceKind::One(_)) && !free.is_empty() {
-                for &branch in &choice.branches {
+                for &branch in choice.branches.iter() {
                     some = some | self.free_types(branch, depth + 1)?;
                 }
             }

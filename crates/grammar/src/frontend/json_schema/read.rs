@@ -290,7 +290,7 @@ impl<'a> Atoms<'a> {
                     }
                     visits.push(Visit::Leave(id));
                     let atom = self.get(id)?;
-                    let branches = atom.any.iter().flat_map(|choice| &choice.branches);
+                    let branches = atom.any.iter().flat_map(|choice| choice.branches.iter());
                     visits.extend(atom.all.iter().chain(branches).map(|&id| Visit::Enter(id)));
                 }
             }

@@ -144,7 +144,7 @@ impl Atoms<'_> {
             if !types.is_empty() {
                 schemas.insert(0, self.add(listed));
             }
-            atom.any.push(Choice { branches: schemas, kind: ChoiceKind::Any });
+            atom.any.push(Choice { branches: schemas.into(), kind: ChoiceKind::Any });
         }
         Ok(())
     }
@@ -219,7 +219,7 @@ impl Atoms<'_> {
             if !scalars.is_empty() {
                 branches.insert(0, self.add(Atom { scalars: Some(scalars), ..Atom::any() }));
             }
-            atom.any.push(Choice { branches, kind: ChoiceKind::Any });
+            atom.any.push(Choice { branches: branches.into(), kind: ChoiceKind::Any });
         }
         Ok(())
     }

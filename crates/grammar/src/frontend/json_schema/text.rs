@@ -68,7 +68,7 @@ impl Atoms<'_> {
         // Depth first without recursion: an atom is worked out once all that it is made of is known.
         while let Some(&id) = todo.last() {
             let atom = self.get(id)?;
-            let branches = atom.any.iter().flat_map(|choice| &choice.branches);
+            let branches = atom.any.iter().flat_map(|choice| choice.branches.iter());
             let parts: Vec<_> = atom.all.iter().chain(branches).copied().collect();
             let before = todo.len();
             todo.extend(parts.into_iter().filter(|part| !known.contains_key(part)));

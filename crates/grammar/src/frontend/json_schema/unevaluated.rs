@@ -46,7 +46,7 @@ fn reached<'a>(start: AtomId, members: &Members<'a>) -> Vec<&'a Atom> {
             continue;
         }
         reached.push(atom);
-        let branches = atom.any.iter().flat_map(|choice| &choice.branches);
+        let branches = atom.any.iter().flat_map(|choice| choice.branches.iter());
         todo.extend(atom.all.iter().chain(branches).filter(|&&part| met.insert(part)));
     }
     reached

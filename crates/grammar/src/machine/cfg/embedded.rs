@@ -118,6 +118,12 @@ impl Embedded {
         self.dot(machine, other)
     }
 
+    /// Returns a shortest rest of the text.
+    pub(super) fn closing(&mut self, dot: Dot) -> Vec<u8> {
+        let (machine, config) = self.places[(dot.0 - FIRST) as usize];
+        self.machines[machine as usize].closing(config)
+    }
+
     /// Bytes of memory, roughly.
     pub(super) fn byte_len(&self) -> usize {
         let places = 3 * self.places.len() * size_of::<(u32, Config)>();

@@ -103,9 +103,15 @@ impl Program {
 
     /// Returns a shortest text of the root rule.
     pub(crate) fn shortest_text(&self) -> Vec<u8> {
-        let len = |dot: Dot| self.shortest[dot.index()].len;
         let mut text = Vec::new();
-        let mut open = vec![self.start(self.root)];
+        self.push_shortest(self.start(self.root), &mut text);
+        text
+    }
+
+    /// Adds a shortest text from a dot to the end of its rule.
+    pub(crate) fn push_shortest(&self, dot: Dot, text: &mut Vec<u8>) {
+        let len = |dot: Dot| self.shortest[dot.index()].len;
+        let mut open = vec![dot];
         while let Some(dot) = open.pop() {
             if len(dot) == 0 {
                 continue;
@@ -128,7 +134,6 @@ impl Program {
                 text.extend(self.schemas[schema as usize].shortest_text());
             }
         }
-        text
     }
 
     /// Whether the rule matches the empty text.

@@ -291,23 +291,51 @@ impl CfgMachine {
         Row { items: items.into_boxed_slice(), accepting, closing, bare: false, weight }
     }
 
-    /// The shortest way to the end of the output from any of `items`.
+    /// Returns the shortest way to the end of the output from any of `items`.
     pub(super) fn best(&self, items: &[Item]) -> Shortest {
-        let to_end = |item: &Item| {
-            let inside = if Embedded::holds(item.dot) {
-                self.embedded.shortest(item.dot)
-            } else {
-                self.program.shortest[item.dot.index()]
-            };
-            let after = self.returns[item.returns.index()].closing;
-            let first = if inside.len > 0 { inside.first } else { after.first };
-            Shortest { len: inside.len.saturating_add(after.len), first }
-        };
         items
             .iter()
-            .map(to_end)
+            .map(|&item| self.to_end(item))
             .min_by_key(|closing| closing.len)
             .unwrap_or(Shortest { len: Shortest::NEVER, first: 0 })
+    }
+
+    fn inside(&self, item: Item) -> Shortest {
+        if Embedded::holds(item.dot) {
+            self.embedded.shortest(item.dot)
+        } else {
+            self.program.shortest[item.dot.index()]
+        }
+    }
+
+    /// Returns a caller with the shortest way to the end, after those that add no text; `None` at the output's end.
+    fn nearest_caller(&self, returns: ReturnId) -> Option<Item> {
+        // Rules that match the empty text may return to each other in a circle.
+        let mut met = FxHashSet::default();
+        let mut open = vec![returns];
+        while let Some(returns) = open.pop() {
+            if returns == OUTPUT_END {
+                return None;
+            }
+            if !met.insert(returns) {
+                continue;
+            }
+            let Return { callers, closing, .. } = &self.returns[returns.index()];
+            for &caller in callers.iter().filter(|&&caller| self.to_end(caller).len == closing.len) {
+                if self.inside(caller).len > 0 {
+                    return Some(caller);
+                }
+                open.push(caller.returns);
+            }
+        }
+        None
+    }
+
+    fn to_end(&self, item: Item) -> Shortest {
+        let inside = self.inside(item);
+        let after = self.returns[item.returns.index()].closing;
+        let first = if inside.len > 0 { inside.first } else { after.first };
+        Shortest { len: inside.len.saturating_add(after.len), first }
     }
 
     /// The one item of a row that has no other and is inside a JSON text.
@@ -453,6 +481,22 @@ impl Machine for CfgMachine {
 
     fn closing_byte(&self, config: Config) -> u8 {
         self.rows[config.index()].closing.first
+    }
+
+    fn closing(&mut self, config: Config) -> Vec<u8> {
+        let row = &self.rows[config.index()];
+        let nearest = row.items.iter().copied().min_by_key(|&item| self.to_end(item).len);
+        let mut text = Vec::new();
+        let mut at = nearest.filter(|_| !row.accepting);
+        while let Some(item) = at {
+            if Embedded::holds(item.dot) {
+                text.extend(self.embedded.closing(item.dot));
+            } else {
+                self.program.push_shortest(item.dot, &mut text);
+            }
+            at = self.nearest_caller(item.returns);
+        }
+        text
     }
 
     fn weight(&self, config: Config) -> usize {

@@ -306,6 +306,15 @@ const THREAD: usize = 4;
 const NAMES: usize = 32;
 
 impl JsonMachine {
+    /// Returns the config of the thread with the shortest completion alone.
+    fn nearest(&mut self, config: Config) -> Config {
+        let threads = self.interner.threads_of(config).iter().copied();
+        match threads.min_by_key(|&thread| self.interner.thread_closing(thread).len) {
+            Some(thread) => self.interner.config(&[thread]),
+            None => config,
+        }
+    }
+
     /// Estimates the work of closing an object whose next name is being read: a sum over its members for each
     /// declared name that the text may become, and the search for a new name.
     fn names_below(&self, Thread { stack, state, .. }: Thread) -> usize {
@@ -394,12 +403,17 @@ impl Machine for JsonMachine {
         self.any_text(config)
     }
 
-    fn nearest(&mut self, config: Config) -> Config {
-        let threads = self.interner.threads_of(config).iter().copied();
-        match threads.min_by_key(|&thread| self.interner.thread_closing(thread).len) {
-            Some(thread) => self.interner.config(&[thread]),
-            None => config,
+    fn closing(&mut self, config: Config) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.closing_len(config) as usize);
+        let mut at = config;
+        while !self.accepting(at) {
+            at = self.nearest(at);
+            let byte = self.closing_byte(at);
+            at = self.step(at, byte);
+            debug_assert!(at != Config::DEAD);
+            bytes.push(byte);
         }
+        bytes
     }
 
     fn tells_tolerance(&self, _: Config) -> bool {

@@ -42,6 +42,11 @@ impl Texts {
         Self { dfa, nearest, any, fewest }
     }
 
+    /// Estimates the bytes of memory of the texts of an automaton.
+    pub(crate) fn bytes_for(dfa: &TextDfa) -> usize {
+        dfa.len() * dfa.labels().len() * size_of::<Option<Shortest>>()
+    }
+
     /// For each state, counts the texts with some labels that go on from it, or gives [`ENDLESS`].
     pub(crate) fn counts_below(&self, counts: impl Fn(u32) -> bool) -> Vec<u32> {
         let states = 0..self.dfa.len() as u32;
