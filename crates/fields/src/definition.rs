@@ -147,7 +147,7 @@ impl Definition {
     /// # Ok::<(), formwork_fields::FieldsError>(())
     /// ```
     pub fn gbnf(&self) -> String {
-        gbnf::gbnf(self)
+        gbnf::gbnf(self, usize::MAX)
     }
 
     /// The text that shows a model what to write. What stands for what is told in `grammars/fields/README.md`. Weights are in it as
@@ -249,7 +249,7 @@ impl Definition {
     /// # Errors
     /// Where it exceeds one of `limits`: above all where the shortest value is longer than the bytes that these allow.
     pub fn grammar(&self, limits: &Limits) -> Result<Grammar, GrammarError> {
-        Grammar::gbnf(&self.gbnf(), limits)
+        Grammar::gbnf(&gbnf::gbnf(self, limits.source_bytes), limits)
     }
 
     /// Reads a definition.

@@ -24,9 +24,9 @@ const CHARACTER: &str = "char";
 const BOOLEAN: &str = "boolean";
 const ROOT: &str = "root";
 
-/// The grammar of a definition's canonical texts.
-pub(crate) fn gbnf(definition: &Definition) -> String {
-    let mut writer = Writer::new(definition);
+/// The grammar of a definition's canonical texts. Once it has more than `most` bytes, what is left of it is left out.
+pub(crate) fn gbnf(definition: &Definition, most: usize) -> String {
+    let mut writer = Writer::new(definition, most);
     writer.whole();
     let rules = writer.rules.into_iter().map(|(name, expr)| format!("{name} ::= {expr}\n"));
     rules.collect()
@@ -37,6 +37,9 @@ struct Writer<'d> {
     names: Names,
     /// The rules by name, as text.
     rules: Vec<(String, String)>,
+    /// The bytes of the rules so far, and the most that are of use.
+    bytes: usize,
+    most: usize,
     /// The rules of structures that references stand for, in the order in which they came up.
     structures: Vec<(&'d str, String)>,
     /// The rules of sets of characters.
@@ -48,11 +51,13 @@ struct Writer<'d> {
 type Way<'w> = Vec<&'w str>;
 
 impl<'d> Writer<'d> {
-    fn new(definition: &'d Definition) -> Self {
+    fn new(definition: &'d Definition, most: usize) -> Self {
         Self {
             definition,
             names: Names::new(&[ROOT, CHARACTER, BOOLEAN]),
             rules: Vec::new(),
+            bytes: 0,
+            most,
             structures: Vec::new(),
             sets: Vec::new(),
             has_boolean: false,
@@ -60,22 +65,36 @@ impl<'d> Writer<'d> {
     }
 
     fn whole(&mut self) {
-        self.rules.push((ROOT.to_owned(), String::new()));
-        self.rules[0].1 = self.expr(self.definition.root(), &mut Vec::new()).to_string();
+        self.define(ROOT.to_owned(), self.definition.root(), &mut Vec::new());
         let mut done = 0;
         while let Some(&(name, ref rule)) = self.structures.get(done) {
             done += 1;
             if let Some(kind) = self.definition.definition(name) {
                 let rule = rule.clone();
-                let at = self.rules.len();
-                self.rules.push((rule, String::new()));
-                self.rules[at].1 = self.expr(kind, &mut vec![name]).to_string();
+                self.define(rule, kind, &mut vec![name]);
             }
         }
         if self.has_boolean {
             let values = ["true", "false"].map(Expr::text);
-            self.rules.push((BOOLEAN.to_owned(), Expr::alternatives(values.to_vec()).to_string()));
+            self.push(BOOLEAN.to_owned(), &Expr::alternatives(values.to_vec()));
         }
+    }
+
+    /// Adds the rule of a kind, before those of its parts.
+    fn define(&mut self, name: String, kind: &'d Kind, way: &mut Way<'d>) {
+        let at = self.rules.len();
+        self.rules.push((name, String::new()));
+        if self.bytes <= self.most {
+            let text = self.expr(kind, way).to_string();
+            self.bytes += text.len();
+            self.rules[at].1 = text;
+        }
+    }
+
+    fn push(&mut self, name: String, expr: &Expr) {
+        let text = expr.to_string();
+        self.bytes += text.len();
+        self.rules.push((name, text));
     }
 
     /// A value as a part of others: short ones as they are, others by the name of their rule.
@@ -85,10 +104,7 @@ impl<'d> Writer<'d> {
             Kind::Constant(_) | Kind::Boolean | Kind::Ref(_) => self.expr(kind, way),
             _ => {
                 let name = self.names.fresh(if way.is_empty() { &["value"] } else { way });
-                let at = self.rules.len();
-                // The place of the rule comes before those of its parts.
-                self.rules.push((name.clone(), String::new()));
-                self.rules[at].1 = self.expr(kind, way).to_string();
+                self.define(name.clone(), kind, way);
                 Expr::Rule(name)
             }
         }
@@ -171,7 +187,7 @@ impl<'d> Writer<'d> {
     /// A rule of its own.
     fn rule(&mut self, way: &Way<'_>, expr: Expr) -> Expr {
         let name = self.names.fresh(way);
-        self.rules.push((name.clone(), expr.to_string()));
+        self.push(name.clone(), &expr);
         Expr::Rule(name)
     }
 

@@ -59,7 +59,7 @@ impl<'d> Writer<'d> {
         ways.push(Expr::sequence([Expr::text("\\"), letters(escaped)]));
         let expr = Expr::alternatives(ways);
         let rule = if *set == all {
-            self.rules.push((CHARACTER.to_owned(), expr.to_string()));
+            self.push(CHARACTER.to_owned(), &expr);
             Expr::Rule(CHARACTER.to_owned())
         } else {
             way.push(CHARACTER);

@@ -23,6 +23,9 @@ use super::minimize::{Edge, Incoming, minimize};
 /// Steps of work allowed for each state of the limit. Ordinary expressions take 5 to 50 for each of their states.
 const WORK_PER_STATE: usize = 1 << 8;
 
+/// Edges of which merging the states that they lead to takes a step of work.
+const EDGES: usize = 2;
+
 /// The most ranges of code points that lead from all states together.
 const TRANSITIONS: usize = 1 << 22;
 
@@ -272,6 +275,8 @@ impl<'a> Builder<'a> {
 
     fn finish(self) -> Result<TextDfa, TooLarge> {
         let mut edges = self.edges;
+        self.expressions.spend(edges.len() / EDGES);
+        self.expressions.check()?;
         let mut incoming = Incoming::new(self.state_labels.len(), &edges);
         let alive = live(&edges, &incoming, &self.state_labels);
         if alive.contains(&false) {

@@ -42,6 +42,35 @@ pub(super) struct Draft {
 /// Two branches of the `oneOf` at a place that some value may satisfy both, the larger index first.
 pub(super) type Overlap = (Rc<str>, usize, usize);
 
+/// For each `oneOf`, the types of the values that two of its branches share.
+#[derive(Clone, Default)]
+pub(super) struct Overlaps(FxHashMap<Rc<str>, Pairs>);
+
+/// By the indices of two branches, the larger one first.
+pub(super) type Pairs = FxHashMap<(usize, usize), Types>;
+
+impl Overlaps {
+    pub(super) fn of(&self, pointer: &str) -> Option<&Pairs> {
+        self.0.get(pointer)
+    }
+
+    pub(super) fn add(&mut self, (pointer, first, second): Overlap, types: Types) {
+        let known = self.0.entry(pointer).or_default().entry((first, second)).or_insert(Types::NONE);
+        *known = *known | types;
+    }
+
+    /// Takes out the pairs of one `oneOf`, to be [put back](Self::put_back).
+    pub(super) fn take(&mut self, pointer: &str) -> Pairs {
+        self.0.get_mut(pointer).map(std::mem::take).unwrap_or_default()
+    }
+
+    pub(super) fn put_back(&mut self, pointer: &Rc<str>, pairs: Pairs) {
+        if !pairs.is_empty() {
+            self.0.insert(Rc::clone(pointer), pairs);
+        }
+    }
+}
+
 /// The values at one place: any of these.
 #[derive(Default)]
 pub(super) struct DraftNode {
@@ -120,7 +149,7 @@ pub(super) struct Builder<'a> {
     /// Whether the node being built is one that only tells whether some value exists.
     pub(super) probing: bool,
     /// Branches of `oneOf`s that are known to overlap, and in which types: of these, each keeps out the other.
-    pub(super) overlaps: FxHashMap<Overlap, Types>,
+    pub(super) overlaps: Overlaps,
     /// By what tells undeclared names apart.
     pub(super) languages: FxHashMap<Vec<ExprId>, u32>,
 }
@@ -135,7 +164,7 @@ impl<'a> Builder<'a> {
         options: SchemaOptions,
         limits: &'a Limits,
         ledger: &Rc<Ledger>,
-        overlaps: FxHashMap<Overlap, Types>,
+        overlaps: Overlaps,
     ) -> Self {
         Self {
             atoms: Atoms::new(document, options.formats, ledger),

@@ -71,7 +71,6 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use rustc_hash::FxHashMap;
 use solve::Solved;
 
 pub use document::Remotes;
@@ -197,7 +196,7 @@ fn solve(
     limits: &Limits,
     ledger: &Rc<Ledger>,
 ) -> Result<Result<Solution, Vec<Vec<String>>>, GrammarError> {
-    let mut overlaps = FxHashMap::<build::Overlap, atom::Types>::default();
+    let mut overlaps = build::Overlaps::default();
     let held = ledger.held();
     loop {
         ledger.release_to(held);
@@ -211,8 +210,7 @@ fn solve(
             // Each time there are more, and there are finitely many pairs of branches and types.
             Solved::Overlapping(more) => {
                 for (overlap, types) in more {
-                    let known = overlaps.entry(overlap).or_insert(atom::Types::NONE);
-                    *known = *known | types;
+                    overlaps.add(overlap, types);
                 }
             }
         }

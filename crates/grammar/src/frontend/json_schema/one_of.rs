@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 
 use super::Problem;
 use super::atom::{Atom, AtomId, Choice, ChoiceKind, Scalar, Types};
-use super::build::{Builder, Overlap};
+use super::build::{Builder, Pairs};
 use super::choose::Open;
 use super::read::Atoms;
 use crate::error::GrammarError;
@@ -66,13 +66,25 @@ impl Builder<'_> {
         branches: &[AtomId],
         pointer: &Rc<str>,
     ) -> Result<(), GrammarError> {
+        let mut pairs = self.overlaps.take(pointer);
+        let excluded = self.exclude_pairs(node, open, branches, (pointer, &mut pairs));
+        self.overlaps.put_back(pointer, pairs);
+        excluded
+    }
+
+    fn exclude_pairs(
+        &mut self,
+        node: NodeId,
+        open: &Open,
+        branches: &[AtomId],
+        (pointer, pairs): (&Rc<str>, &mut Pairs),
+    ) -> Result<(), GrammarError> {
         let known = self.branches(open, branches)?;
         let takes_empty = self.takes_empty(&open.conjunction)? && open.choices.is_empty();
         for (at, &a) in branches.iter().enumerate() {
-            self.atoms.ledger.spend(4 + at)?;
+            self.atoms.ledger.spend(4 + 4 * at)?;
             for (before, &b) in branches[..at].iter().enumerate() {
-                let overlap = (Rc::clone(pointer), at, before);
-                let found = self.overlaps.get(&overlap).copied().unwrap_or(Types::NONE);
+                let found = pairs.get(&(at, before)).copied().unwrap_or(Types::NONE);
                 let mut types = (known[at].types & known[before].types).without(found);
                 if are_apart(&known[at], &known[before]) {
                     types = types.without(Types::OBJECT);
@@ -81,8 +93,7 @@ impl Builder<'_> {
                 let empty = takes_empty && known[at].takes_empty && known[before].takes_empty;
                 if types.has(Types::OBJECT) && (plain || empty) {
                     // They overlap, or it costs nothing to have each keep out the other.
-                    let overlap = (Rc::clone(pointer), at, before);
-                    let known = self.overlaps.entry(overlap).or_insert(Types::NONE);
+                    let known = pairs.entry((at, before)).or_insert(Types::NONE);
                     *known = *known | Types::OBJECT;
                     types = types.without(Types::OBJECT);
                 }
@@ -97,8 +108,8 @@ impl Builder<'_> {
                 self.probing = true;
                 let pair = self.node(pair);
                 self.probing = false;
-                self.atoms.ledger.hold(pointer.len() + 64)?;
-                self.draft.exclusions.push((node, pair?, overlap));
+                self.atoms.ledger.hold(64)?;
+                self.draft.exclusions.push((node, pair?, (Rc::clone(pointer), at, before)));
             }
         }
         Ok(())
@@ -174,13 +185,12 @@ impl Builder<'_> {
         taken: Open,
     ) -> Result<Vec<Open>, GrammarError> {
         let ChoiceKind::One(pointer) = &choice.kind else { return Ok(vec![taken]) };
-        if self.probing || self.overlaps.is_empty() {
+        let Some(pairs) = self.overlaps.of(pointer).filter(|_| !self.probing) else {
             return Ok(vec![taken]);
-        }
+        };
         let mut groups: Vec<(Types, Vec<AtomId>)> = vec![(taken.types, Vec::new())];
         for (other, &branch) in choice.branches.iter().enumerate().filter(|&(other, _)| other != at) {
-            let overlap: Overlap = (Rc::clone(pointer), at.max(other), at.min(other));
-            let Some(&types) = self.overlaps.get(&overlap) else { continue };
+            let Some(&types) = pairs.get(&(at.max(other), at.min(other))) else { continue };
             let mut split = Vec::with_capacity(groups.len() + 1);
             for (group, mut others) in groups {
                 let (shared, own) = (group & types, group.without(types));

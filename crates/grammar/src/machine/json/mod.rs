@@ -300,10 +300,10 @@ impl JsonMachine {
 }
 
 /// The weight of a seen name in the search for a new one. Adding up a member has weight 1.
-const NEW_NAME: usize = 16;
+const NEW_NAME: usize = 32;
 /// The weight of a thread, and the number of names that weigh as much as a place of a grammar.
 const THREAD: usize = 4;
-const NAMES: usize = 32;
+const NAMES: usize = 16;
 
 impl JsonMachine {
     /// Returns the config of the thread with the shortest completion alone.
@@ -340,7 +340,8 @@ impl JsonMachine {
         if is_any_order && !grouped {
             return counted + below;
         }
-        counted + below * (1 + if grouped || rule.counts() { rule.members.len() / NAMES } else { 0 })
+        let each = if grouped || rule.counts() { rule.members.len() + rule.grouped_members() } else { 0 };
+        counted + below * (1 + each / NAMES)
     }
 }
 

@@ -338,6 +338,11 @@ pub(crate) struct Member {
 }
 
 impl ObjectRule {
+    /// Counts the members of all alternatives of all groups.
+    pub(crate) fn grouped_members(&self) -> usize {
+        self.groups.iter().map(|group| group.members.len() * group.alternatives.len()).sum()
+    }
+
     /// Finds the next required member for each position.
     pub(crate) fn require(&mut self) {
         let count = self.members.len();

@@ -203,28 +203,28 @@ impl Writer<'_> {
         let count = object.members.len() as u32;
         let required = object.next_required[0];
         let mut ways = Vec::new();
-        // What may follow a member: from the last on, each with the one after it.
-        let mut rest = Expr::empty();
+        // What may follow a member, the last part first.
+        let mut rest = Vec::new();
         if let Some(other) = self.other(object, name)? {
             let more = sequence([self.comma()?, other.clone()]);
-            rest = Expr::Repeat { expr: Box::new(more), min: 0, max: None };
+            rest.push(Expr::Repeat { expr: Box::new(more), min: 0, max: None });
             if required == count {
-                ways.push(sequence([other, rest.clone()]));
+                ways.push(sequence([other].into_iter().chain(rest.clone())));
             }
         }
         for index in (0..count).rev() {
             let Some(member) = self.declared(object, index, name)? else { continue };
             if index <= required {
-                ways.push(sequence([member.clone(), rest.clone()]));
+                ways.push(sequence([member.clone()].into_iter().chain(rest.iter().rev().cloned())));
             }
             let after = sequence([self.comma()?, member]);
-            let required = object.members[index as usize].required;
-            rest = sequence([if required { after } else { optional(after) }, rest]);
+            let is_required = object.members[index as usize].required;
+            rest.push(if is_required { after } else { optional(after) });
             // Where several members may come first, their ends are shared.
-            if index > 0 && index <= object.next_required[0] {
+            if index > 0 && index <= required {
                 let rule = self.rule(&self.name_in(name, "rest"));
-                self.define(rule, rest)?;
-                rest = Expr::Rule(rule);
+                self.define(rule, sequence(rest.drain(..).rev()))?;
+                rest.push(Expr::Rule(rule));
             }
         }
         ways.reverse();

@@ -282,19 +282,23 @@ fn sequence(parts: impl IntoIterator<Item = Expr>) -> Expr {
 
 /// Two expressions as repetitions of one, if they are.
 fn repeated(a: &Expr, b: &Expr) -> Option<Expr> {
-    let counts = |expr: &Expr| match expr {
-        Expr::Repeat { expr, min, max } => ((**expr).clone(), *min, *max),
-        other => (other.clone(), 1, Some(1)),
-    };
+    fn counts(expr: &Expr) -> (&Expr, u32, Option<u32>) {
+        match expr {
+            Expr::Repeat { expr, min, max } => (expr, *min, *max),
+            other => (other, 1, Some(1)),
+        }
+    }
     let repeats = matches!(a, Expr::Repeat { .. }) || matches!(b, Expr::Repeat { .. });
     let ((a, a_min, a_max), (b, b_min, b_max)) = (counts(a), counts(b));
-    let same = a == b && (repeats || matches!(a, Expr::Class(_) | Expr::Rule(_)));
+    if a != b || !(repeats || matches!(a, Expr::Class(_) | Expr::Rule(_))) {
+        return None;
+    }
+    let min = a_min.checked_add(b_min)?;
     let max = match a_max.zip(b_max) {
         Some((a, b)) => Some(a.checked_add(b)?),
         None => None,
     };
-    let min = a_min.checked_add(b_min).filter(|_| same)?;
-    Some(Expr::Repeat { expr: Box::new(a), min, max })
+    Some(Expr::Repeat { expr: Box::new(a.clone()), min, max })
 }
 
 /// The expression or nothing.

@@ -19,12 +19,16 @@ pub(super) fn spelling(ranges: &[(u32, u32)]) -> Expr {
     let mut escapes: [(&str, Vec<(char, char)>); 3] =
         [("\\", Vec::new()), ("\\u000", Vec::new()), ("\\u001", Vec::new())];
     for &(low, high) in ranges {
-        for code in low..=high.min(0x7f) {
-            let text = json(char::from_u32(code).into_iter().collect());
+        for c in (low..=high.min(0x7f)).filter_map(char::from_u32) {
+            if !(c.is_ascii_control() || matches!(c, '"' | '\\')) {
+                plain.push((c, c));
+                continue;
+            }
+            let text = json(c.to_string());
             let text = &text[1..text.len() - 1];
             match escapes.iter_mut().rev().find(|(start, _)| text.starts_with(start)) {
                 Some((_, ends)) => ends.extend(text.chars().next_back().map(|end| (end, end))),
-                None => plain.extend(char::from_u32(code).map(|c| (c, c))),
+                None => plain.push((c, c)),
             }
         }
         let rest = char::from_u32(low.max(0x80)).zip(char::from_u32(high));
