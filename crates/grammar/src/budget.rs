@@ -429,7 +429,7 @@ const EXPANSIONS: usize = 64;
 /// hundreds outside.
 const TOKENS: usize = 1 << 16;
 /// The cost of all configs visited by a search, with their completions.
-const SEARCH_COST: usize = 1 << 13;
+const SEARCH_COST: usize = 1 << 12;
 
 /// A config that a search has come to.
 struct Visit {

@@ -23,11 +23,8 @@ use super::minimize::{Edge, Incoming, minimize};
 /// Steps of work allowed for each state of the limit. Ordinary expressions take 5 to 50 for each of their states.
 const WORK_PER_STATE: usize = 1 << 8;
 
-/// Edges of which merging the states that they lead to takes a step of work.
-const EDGES: usize = 2;
-
 /// The most ranges of code points that lead from all states together.
-const TRANSITIONS: usize = 1 << 22;
+const TRANSITIONS: usize = 1 << 21;
 
 /// A deterministic automaton over code points for several languages: `labels` tell which of them accept at a state.
 ///
@@ -82,6 +79,19 @@ impl TextDfa {
     pub(crate) fn transitions(&self, state: u32) -> &[(u32, u32, u32)] {
         let state = state as usize;
         &self.transitions[self.offsets[state] as usize..self.offsets[state + 1] as usize]
+    }
+
+    /// The transitions over some of the code points from `from` to `to`.
+    pub(crate) fn transitions_within(&self, state: u32, from: u32, to: u32) -> &[(u32, u32, u32)] {
+        let transitions = self.transitions(state);
+        let first = transitions.partition_point(|&(_, high, _)| high < from);
+        let end = transitions.partition_point(|&(low, ..)| low <= to);
+        &transitions[first..end.max(first)]
+    }
+
+    /// The transitions of a state, on average.
+    pub(crate) fn mean_transitions(&self) -> usize {
+        self.transitions.len() / self.len()
     }
 
     /// Which languages accept here, as an index into [`labels`](Self::labels).
@@ -219,7 +229,8 @@ impl<'a> Builder<'a> {
             state += 1;
             let bytes = 2 * size_of::<Edge>() * self.edges.len()
                 + 64 * self.ends.len()
-                + 2 * size_of::<Component>() * self.components.len();
+                + 2 * size_of::<Component>() * self.components.len()
+                + 2 * self.count * self.labels.len();
             self.expressions.keep(bytes.saturating_sub(self.kept));
             self.kept = self.kept.max(bytes);
         }
@@ -275,7 +286,7 @@ impl<'a> Builder<'a> {
 
     fn finish(self) -> Result<TextDfa, TooLarge> {
         let mut edges = self.edges;
-        self.expressions.spend(edges.len() / EDGES);
+        self.expressions.spend(edges.len());
         self.expressions.check()?;
         let mut incoming = Incoming::new(self.state_labels.len(), &edges);
         let alive = live(&edges, &incoming, &self.state_labels);
@@ -321,7 +332,8 @@ impl<'a> Builder<'a> {
             dfa.offsets.push(dfa.transitions.len() as u32);
             dfa.state_labels.push(self.state_labels[member as usize]);
         }
-        self.expressions.keep(size_of::<(u32, u32, u32)>() * dfa.transitions.len());
+        let labels = self.count * dfa.labels.len();
+        self.expressions.keep(size_of::<(u32, u32, u32)>() * dfa.transitions.len() + labels);
         Ok(dfa)
     }
 }

@@ -24,10 +24,15 @@ impl Atoms<'_> {
                 // The order of declaration: those of `allOf` before those of `$ref`.
                 atom.all.splice(0..0, members);
             }
-            "anyOf" => atom.any.push(Choice { branches: self.branches(keyword)?.into(), kind: ChoiceKind::Each }),
+            "anyOf" => {
+                atom.any.push(Choice { branches: self.branches(keyword)?.into(), kind: ChoiceKind::Each })
+            }
             "oneOf" => {
                 let branches = self.branches(keyword)?;
-                atom.any.push(Choice { branches: branches.into(), kind: ChoiceKind::One(keyword.pointer.as_str().into()) });
+                atom.any.push(Choice {
+                    branches: branches.into(),
+                    kind: ChoiceKind::One(keyword.pointer.as_str().into()),
+                });
             }
             "not" => {
                 let negated = self.at(&keyword.pointer);

@@ -21,8 +21,9 @@ use crate::frontend::json_schema::Order;
 
 /// Names that are looked through for the nearest one, at most.
 const FEW: usize = 256;
-/// The same limit where members come in any order, multiplied by the number of members: each name takes a sum
-/// over all.
+/// The same limit where members are counted: each name takes a sum over all.
+const FEW_COUNTED: usize = 8;
+/// The same limit where members come in any order, multiplied by the number of members.
 const FEW_TIMES_MEMBERS: usize = 1 << 11;
 
 /// An object's rule and what has been seen of it, with its depth.
@@ -488,6 +489,7 @@ impl Object<'_> {
             Order::Any => 0..self.rule.members.len(),
         };
         let few = match self.machine.program.order {
+            Order::Declared if self.rule.counts() => FEW_COUNTED,
             Order::Declared => FEW,
             Order::Any => FEW_TIMES_MEMBERS / self.rule.members.len().max(1),
         };

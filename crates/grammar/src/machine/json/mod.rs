@@ -300,10 +300,14 @@ impl JsonMachine {
 }
 
 /// The weight of a seen name in the search for a new one. Adding up a member has weight 1.
-const NEW_NAME: usize = 32;
+const NEW_NAME: usize = 64;
+/// The transitions of an automaton of names that double the weight of a seen name.
+const TRANSITIONS: usize = 16;
 /// The weight of a thread, and the number of names that weigh as much as a place of a grammar.
 const THREAD: usize = 4;
 const NAMES: usize = 16;
+/// The number of members summed up for each declared name that weigh as much as a name.
+const SUMMED: usize = 4;
 
 impl JsonMachine {
     /// Returns the config of the thread with the shortest completion alone.
@@ -325,7 +329,10 @@ impl JsonMachine {
         let rule = &self.program.objects[rule as usize];
         let is_any_order = self.program.order == crate::Order::Any;
         let members = if rule.counts() || is_any_order { rule.members.len() } else { 0 };
-        let counted = rule.others.len().max(1) * (members + NEW_NAME * self.names.count(names) as usize);
+        let transitions = |labels: u32| self.program.languages[labels as usize].dfa().mean_transitions();
+        let wide = NEW_NAME * (rule.labels.map_or(0, transitions) / TRANSITIONS);
+        let names = self.names.count(names) as usize;
+        let counted = rule.others.len().max(1) * (members + wide + (NEW_NAME + wide) * names);
         if at == OUTSIDE {
             return counted;
         }
@@ -341,7 +348,7 @@ impl JsonMachine {
             return counted + below;
         }
         let each = if grouped || rule.counts() { rule.members.len() + rule.grouped_members() } else { 0 };
-        counted + below * (1 + each / NAMES)
+        counted + below * (1 + each / SUMMED)
     }
 }
 

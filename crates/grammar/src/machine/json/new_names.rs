@@ -169,9 +169,14 @@ impl Search<'_> {
         }
         let mut known: Vec<char> = children.into_iter().map(|(c, _)| c).collect();
         if let Some(dfa) = dfa {
-            for &(low, high, next) in dfa.transitions(other) {
-                if let Some((bytes, c)) = decode.finish_other(low, high, profile, &known) {
-                    self.consider(way.on(bytes, c, (trie(c).unwrap_or(OUTSIDE), next, NO_NAMES)));
+            let ranges =
+                if decode == Decode::Whole { vec![(0, u32::MAX)] } else { decode.candidates(profile) };
+            for &(from, to) in &ranges {
+                for &(low, high, next) in dfa.transitions_within(other, from, to) {
+                    let (low, high) = (low.max(from), high.min(to));
+                    if let Some((bytes, c)) = decode.finish_other(low, high, profile, &known) {
+                        self.consider(way.on(bytes, c, (trie(c).unwrap_or(OUTSIDE), next, NO_NAMES)));
+                    }
                 }
             }
         } else {

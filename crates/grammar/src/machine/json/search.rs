@@ -21,7 +21,7 @@ use super::intern::Thread;
 use super::layout::Rest;
 use super::program::ItemText;
 use super::spelling::{Decode, Decoded};
-use super::trace::EMPTY;
+use super::trace::{EMPTY, TextId};
 use super::{Frame, JsonMachine, ROOT, State};
 use crate::ByteSet;
 use crate::frontend::json_schema::Profile;
@@ -332,6 +332,8 @@ impl JsonMachine {
     /// The bytes that may lead to values not met yet, apart from those that only spell the same in another way.
     fn worth_trying(&self, thread: Thread, chosen: bool, zeros: usize) -> ByteSet {
         let plausible = self.plausible_in(thread.stack, thread.state);
+        let is_number = matches!(thread.state, State::Number { .. });
+        let exponent = is_number.then(|| self.exponent_of_zero(thread.text)).flatten();
         let keep = |byte: u8| match thread.state {
             State::Text { rule, decode, .. } => {
                 let unbounded = self.program.texts[rule as usize].max.is_none();
@@ -342,7 +344,9 @@ impl JsonMachine {
                 is_generated(decode, chosen, byte)
             }
             State::Number { .. } => {
-                (byte != b'0' || zeros < ZEROS) && !(chosen && matches!(byte, b'e' | b'E'))
+                (byte != b'0' || zeros < ZEROS)
+                    && !(chosen && matches!(byte, b'e' | b'E'))
+                    && exponent.is_none_or(|begun| !byte.is_ascii_digit() || (!begun && byte == b'0'))
             }
             State::Value { gap, .. }
             | State::ArrayStart { gap }
@@ -356,6 +360,23 @@ impl JsonMachine {
             State::Literal { .. } => true,
         };
         plausible.iter().filter(|&byte| keep(byte)).collect()
+    }
+
+    /// If a text ends in the exponent of a zero, returns true if that has a digit. More digits leave the value as it is.
+    fn exponent_of_zero(&self, text: TextId) -> Option<bool> {
+        let mut bytes = self.items.trace.backwards(text);
+        let digits = bytes.by_ref().take_while(|byte| !matches!(byte, b'e' | b'E'));
+        let mut has_digit = false;
+        for byte in digits {
+            match byte {
+                b'0'..=b'9' => has_digit = true,
+                b'+' | b'-' => {}
+                _ => return None,
+            }
+        }
+        let mut mantissa = bytes.take_while(|byte| byte.is_ascii_digit() || *byte == b'.').peekable();
+        mantissa.peek()?;
+        mantissa.all(|byte| matches!(byte, b'0' | b'.')).then_some(has_digit)
     }
 
     /// The texts of the values of a node, one each, mostly the shortest first: `count` of them, or all that there are.

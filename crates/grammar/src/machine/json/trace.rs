@@ -79,6 +79,13 @@ impl Trace {
         bytes
     }
 
+    /// The known bytes of a text, the last one first.
+    pub(super) fn backwards(&self, text: TextId) -> impl Iterator<Item = u8> {
+        let is_known = |at: &TextId| self.nodes[*at as usize].len > self.nodes[*at as usize].unknown;
+        std::iter::successors(Some(text).filter(is_known), move |&at| Some(self.before(at)).filter(is_known))
+            .map(|at| self.nodes[at as usize].byte)
+    }
+
     pub(super) fn byte_len(&self) -> usize {
         self.nodes.len() * (size_of::<Node>() + 2 * size_of::<(TextId, u8, TextId)>())
     }
