@@ -17,6 +17,9 @@ use crate::inputs::{self, Input, Kind};
 /// Processor time after which a stage of a child is taken for one that hangs.
 const HANGS: Duration = Duration::from_secs(2);
 
+/// Stack of a thread that generates inputs: schemas nested thousands deep are written and dropped recursively.
+const GENERATOR_STACK: usize = 64 << 20;
+
 /// The inputs to run, and how.
 pub(crate) struct Plan {
     pub(crate) seed: u64,
@@ -98,7 +101,8 @@ pub(crate) fn run(plan: &Plan) -> Result<ExitCode> {
         }
     };
     std::thread::scope(|scope| -> Result<()> {
-        let workers: Vec<_> = (0..plan.threads.max(1)).map(|_| scope.spawn(work)).collect();
+        let worker = || std::thread::Builder::new().stack_size(GENERATOR_STACK).spawn_scoped(scope, work);
+        let workers = (0..plan.threads.max(1)).map(|_| worker()).collect::<std::io::Result<Vec<_>>>()?;
         for worker in workers {
             worker.join().expect("the generators do not panic")?;
         }
