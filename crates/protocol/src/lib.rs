@@ -1,13 +1,17 @@
-//! Structured protocols over any chat model: directives, tool loops and steps, whose outputs are adapted, repaired and traced.
+//! Structured protocols over any chat model: directives, tool loops and steps. Their outputs are
+//! adapted, repaired and traced.
 //!
-//! Everything here works on one seam, [`ChatBackend`]: the body of a chat request in, the body of its answer out, as JSON. What
-//! stands behind it is the engine in this process, any server that speaks OpenAI's protocol ([`RemoteBackend`]), or a script of answers
-//! for tests ([`ScriptedBackend`]). Given a backend's answers all else is deterministic.
+//! All protocols talk to a model through [`ChatBackend`], which takes the JSON body of a chat
+//! request and returns the JSON body of the answer. A backend is the engine in this process, a
+//! server that speaks OpenAI's protocol ([`RemoteBackend`]), or a scripted list of answers for
+//! tests ([`ScriptedBackend`]). Given the backend's answers, everything else is deterministic.
 //!
-//! # What is not here
-//! No environment and no configuration files: only the command line reads those. The one file that is opened here is the database of
-//! traces that a caller names ([`trace::SqliteSink`], [`trace::health`]). No way to constrain what a model writes, either: a request says
-//! what is wanted, and the backend is asked what it can enforce ([`Capabilities`]).
+//! # Out of scope
+//! The crate reads no environment variables and no configuration files; the command line does. The
+//! only file that this crate opens is the trace database named by the caller
+//! ([`trace::SqliteSink`], [`trace::health`]). The crate also does not constrain generation. A
+//! request states the required format, and the backend reports which constraints it can enforce
+//! ([`Capabilities`]).
 
 pub mod adapt;
 pub mod backend;

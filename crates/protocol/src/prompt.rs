@@ -1,4 +1,4 @@
-//! The boundary of a single request.
+//! Sending a single request and reading its reply.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,34 +8,36 @@ use serde_json::{Map, Value};
 
 use crate::{BackendError, Body, Category, ChatBackend};
 
-/// One request, whole but for the model and its defaults: what a record keeps of it, so that a run can be replayed.
+/// One request without its model and the runner's defaults.
+///
+/// Records store the plan, so that a run can be replayed.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct Plan {
-    /// The conversation, as it is sent.
+    /// Messages of the conversation, exactly as sent.
     pub messages: Vec<Value>,
-    /// All other fields: tools, formats, sampling.
+    /// All other request fields, such as tools, response format and sampling parameters.
     #[serde(default)]
     pub options: Body,
 }
 
-/// What came back.
+/// Reply to one request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
-    /// The first choice's message, as it came; an empty object where there is none.
+    /// Message of the first choice, unmodified. Empty if there is no such message.
     pub message: Body,
-    /// Why it ended, in the backend's word.
+    /// Reason that generation ended, as reported by the backend.
     pub finish_reason: Option<String>,
-    /// The whole answer.
+    /// Complete body of the answer.
     pub body: Value,
-    /// How often the request was sent.
+    /// Number of times the request was sent, including the first.
     pub attempts: u32,
-    /// Why it was sent again, each time.
+    /// Category of the error that caused each retry, in order.
     pub retried: Vec<Category>,
-    /// How long it took, with all attempts.
+    /// Total time, including all attempts and the pauses between them.
     pub latency: Duration,
 }
 
-/// Sends requests to one model, with defaults for what they leave out.
+/// Sends requests to one model and fills in default fields.
 #[derive(Clone)]
 pub struct PromptRunner {
     backend: Arc<dyn ChatBackend>,
@@ -44,41 +46,44 @@ pub struct PromptRunner {
 }
 
 impl PromptRunner {
-    /// Without defaults.
+    /// Creates a runner without defaults.
     pub fn new(backend: Arc<dyn ChatBackend>, model: impl Into<String>) -> Self {
         Self { backend, model: model.into(), defaults: Body::new() }
     }
 
-    /// With fields that requests have unless they say otherwise, such as `temperature`.
+    /// Sets default fields, such as `temperature`. A request's own fields override them.
     #[must_use]
     pub fn with_defaults(mut self, defaults: Body) -> Self {
         self.defaults = defaults;
         self
     }
 
-    /// Without defaults of these names: fields that are another protocol's.
+    /// Removes the defaults with these names, for example fields that belong to another protocol.
     #[must_use]
     pub fn without_defaults(mut self, names: &[&str]) -> Self {
         self.defaults.retain(|name, _| !names.contains(&name.as_str()));
         self
     }
 
-    /// The model that is asked.
+    /// Returns the name of the model.
     pub fn model(&self) -> &str {
         &self.model
     }
 
-    /// The fields that requests have unless they say otherwise.
+    /// Returns the default fields, which a request's own fields override.
     pub const fn defaults(&self) -> &Body {
         &self.defaults
     }
 
-    /// What answers.
+    /// Returns the backend that answers the requests.
     pub fn backend(&self) -> &dyn ChatBackend {
         &*self.backend
     }
 
-    /// The body that is sent for `plan`.
+    /// Returns the request body for `plan`.
+    ///
+    /// The plan's options override the defaults. The runner's model and the plan's messages
+    /// override both.
     pub fn body(&self, plan: &Plan) -> Body {
         let mut body = self.defaults.clone();
         body.extend(plan.options.clone());
@@ -90,7 +95,7 @@ impl PromptRunner {
     /// Sends one request.
     ///
     /// # Errors
-    /// When the backend does not answer.
+    /// Returns an error if the backend does not answer.
     pub async fn run(&self, plan: &Plan) -> Result<Reply, BackendError> {
         let body = self.body(plan);
         let started = Instant::now();
@@ -111,7 +116,9 @@ impl PromptRunner {
 }
 
 impl Reply {
-    /// The text of the message. Some providers give it in parts.
+    /// Returns the text of the message.
+    ///
+    /// Some providers send the content as a list of parts; the texts of the parts are concatenated.
     pub fn content(&self) -> String {
         match self.message.get("content") {
             Some(Value::String(text)) => text.clone(),
@@ -122,13 +129,13 @@ impl Reply {
         }
     }
 
-    /// Whether the token limit cut it off.
+    /// Reports whether the token limit cut off the reply.
     pub fn is_truncated(&self) -> bool {
         self.finish_reason.as_deref() == Some("length")
     }
 }
 
-/// `below` with the fields of `above` over it; objects that both have are merged alike.
+/// Merges two objects recursively. For all other values, `above` overrides `below`.
 pub fn merge(below: &Body, above: &Body) -> Body {
     let mut merged: Map<String, Value> = below.clone();
     for (name, value) in above {

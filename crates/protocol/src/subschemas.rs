@@ -1,8 +1,8 @@
-//! Where schemas have schemas in them.
+//! Access to the subschemas nested in a JSON Schema.
 
 use serde_json::Value;
 
-/// The keywords whose value is a schema, or a list of them.
+/// Keywords with a schema or a list of schemas as value.
 const SCHEMAS: [&str; 17] = [
     "additionalItems",
     "additionalProperties",
@@ -22,11 +22,11 @@ const SCHEMAS: [&str; 17] = [
     "unevaluatedItems",
     "unevaluatedProperties",
 ];
-/// The keywords whose value is an object of schemas.
+/// Keywords with an object of named schemas as value.
 const MAPS: [&str; 6] =
     ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
 
-/// The schemas in the value of a keyword.
+/// Returns the schemas directly in the value of `keyword`.
 pub(crate) fn subschemas<'s>(keyword: &str, value: &'s Value) -> Vec<&'s Value> {
     match value {
         Value::Object(members) if MAPS.contains(&keyword) => members.values().collect(),
@@ -36,7 +36,9 @@ pub(crate) fn subschemas<'s>(keyword: &str, value: &'s Value) -> Vec<&'s Value> 
     }
 }
 
-/// The same to be changed, each with the name or the index that it has in the value, unless it is all of it.
+/// Returns mutable references to the schemas directly in the value of `keyword`.
+///
+/// Each schema comes with its member name or list index, or `None` if it is the whole value.
 pub(crate) fn subschemas_mut<'s>(
     keyword: &str,
     value: &'s mut Value,

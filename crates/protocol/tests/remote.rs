@@ -1,4 +1,4 @@
-//! The remote backend beside a server that says what it is told to.
+//! Tests of the remote backend against a scripted HTTP server.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// A response, as bytes.
+/// Returns an HTTP response as text.
 fn response(status: &str, headers: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n{headers}\r\n{body}", body.len())
 }
@@ -22,7 +22,8 @@ fn good(answer: &Value) -> String {
     response("200 OK", "content-type: application/json\r\n", &answer.to_string())
 }
 
-/// A server that gives these responses, one for each connection, then ends; and the requests that it got.
+/// Starts a server that sends one response per connection and then ends. Returns the requests it
+/// received, too.
 async fn server(responses: Vec<String>) -> (RemoteBackend, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let backend = RemoteBackend::new(&format!("http://{}", listener.local_addr().expect("an address")));
@@ -40,7 +41,7 @@ async fn server(responses: Vec<String>) -> (RemoteBackend, Arc<Mutex<Vec<String>
     (backend.expect("a URL").with_retry(retry), got)
 }
 
-/// A whole request.
+/// Reads a whole request.
 async fn read(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     loop {
@@ -193,7 +194,7 @@ async fn what_a_model_can_is_asked_once() {
     let refused = response("400 Bad Request", "", r#"{"error": {"message": "no"}}"#);
     let answers = vec![
         good(&ScriptedBackend::says(r#"{"sign": 7419}"#)),
-        // Who does not know the field ignores it.
+        // A server that does not know the field ignores it.
         good(&ScriptedBackend::says("Hello!")),
         good(&ScriptedBackend::calls("1", "hello", "{}")),
         refused,

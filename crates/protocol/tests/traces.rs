@@ -1,4 +1,4 @@
-//! Traces across processes: what is committed outlasts a kill, and several processes write to one database.
+//! Traces across processes: commits survive a kill, and several processes write to one database.
 
 use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;
@@ -9,11 +9,11 @@ use formwork_protocol::trace::{Event, SqliteOptions, SqliteSink, Status, Timesta
 use rusqlite::{Connection, OpenFlags};
 use serde_json::json;
 
-/// What the other process is told: a database, and how many runs to trace.
+/// Environment variables for the other process: path of the database and number of runs.
 const DATABASE: &str = "FORMWORK_TRACES_TEST_DATABASE";
 const RUNS: &str = "FORMWORK_TRACES_TEST_RUNS";
 
-/// Not a test of its own: what the other processes do. A line says that a run is committed.
+/// Body of the other processes, not a test of its own. It prints a line after each committed run.
 #[test]
 fn the_other_process() {
     let Some(path) = std::env::var_os(DATABASE) else { return };
@@ -53,14 +53,14 @@ impl Other {
         Self { process, lines }
     }
 
-    /// Waits until so many runs are committed.
+    /// Waits until `number` runs are committed.
     fn wait_for(&mut self, number: u64) {
         let wanted = format!("committed {number}");
         let found = self.lines.by_ref().any(|line| line.expect("a line") == wanted);
         assert!(found, "it ended before");
     }
 
-    /// Waits for its end.
+    /// Waits until the process ends successfully.
     fn join(mut self) {
         self.lines.by_ref().for_each(|line| drop(line.expect("a line")));
         assert!(self.process.wait().expect("its end").success());
@@ -73,7 +73,8 @@ fn number(path: &Path, query: &str) -> u64 {
     count.unsigned_abs()
 }
 
-/// Of each run that ended there is everything.
+/// Checks that the database is intact and has all records of each ended run. Returns the number of
+/// ended runs.
 fn check_whole(path: &Path) -> u64 {
     let connection = Connection::open(path).expect("a database");
     let verdict: String =
@@ -92,9 +93,10 @@ fn what_is_committed_outlasts_a_kill() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("traces.db");
     let mut committed = 0;
-    // Killed in the middle of a thousand runs, each time with a log of another length, on the database of the time before.
+    // Kills the process in the middle of its runs, each time with a different log length, on the
+    // same database.
     for kill_after in [1, 40, 333, 600] {
-        // More than a thousand, so that it is in the middle however late the kill comes.
+        // There are far more runs than needed, so that even a late kill interrupts them.
         let mut other = Other::start(&path, 1_000_000);
         other.wait_for(kill_after);
         other.process.kill().expect("killed");
@@ -102,12 +104,12 @@ fn what_is_committed_outlasts_a_kill() {
         let ended = check_whole(&path);
         committed += kill_after;
         assert!(ended >= committed, "{ended} of {committed}");
-        // What was committed after the last line that was read counts as well.
+        // Runs committed after the last line that was read count, too.
         committed = ended;
         let health = Health::read(&path, &HealthOptions::at(Timestamp::now())).expect("a database");
         assert!(health.overall.runs >= 2 * committed && health.overall.coercions.successes >= 2 * committed);
     }
-    // It is gone on with.
+    // A new process can continue with the database.
     Other::start(&path, 10).join();
     assert_eq!(check_whole(&path), committed + 10);
 }
@@ -116,7 +118,7 @@ fn what_is_committed_outlasts_a_kill() {
 fn several_processes_write_to_one_database() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("traces.db");
-    // All of them find no database, and make it.
+    // All processes start without a database and try to create it.
     let others: Vec<_> = (0..4).map(|_| Other::start(&path, 100)).collect();
     others.into_iter().for_each(Other::join);
     assert_eq!(check_whole(&path), 400);

@@ -1,4 +1,4 @@
-//! The stages, one after the other.
+//! Execution of the stages, in order.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -18,10 +18,10 @@ use super::tape::{Document, Place, Tape};
 use super::tolerant::{self, Mends};
 use crate::config::OutputProcessing;
 
-/// The most violations that are told.
+/// Maximum number of violations that are reported.
 const TOLD: usize = 100;
 
-/// When a text has had its time.
+/// Point in time at which the time limit for a text expires.
 #[derive(Clone, Copy)]
 pub(super) struct Deadline {
     end: Option<Instant>,
@@ -33,8 +33,10 @@ impl Deadline {
         Self { end: Instant::now().checked_add(limit), limit }
     }
 
+    /// Checks that the time limit has not expired.
+    ///
     /// # Errors
-    /// When it is over.
+    /// Returns a violation with the keyword `limit` if the time limit has expired.
     pub(super) fn check(self) -> Result<(), Violation> {
         if self.end.is_none_or(|end| Instant::now() <= end) {
             return Ok(());
@@ -45,7 +47,7 @@ impl Deadline {
 }
 
 impl Adapter {
-    /// All built-in stages of a level.
+    /// Runs all built-in stages of a level.
     pub(super) fn run(&self, text: &str, level: OutputProcessing) -> Adaptation {
         let limits = &self.options.limits;
         let deadline = Deadline::new(limits.max_time);
@@ -78,7 +80,7 @@ impl Adapter {
         self.fit(document, level, deadline, stages)
     }
 
-    /// Extraction and decoding.
+    /// Extracts the JSON from a text and decodes it, with mends if the level allows them.
     fn read(
         &self,
         text: &str,
@@ -122,7 +124,7 @@ impl Adapter {
         Err(unread.violation)
     }
 
-    /// Reads what is not JSON with some mends, and reports it.
+    /// Decodes a text that is not JSON with the given mends, and adds a report.
     fn mend(
         &self,
         unread: &Unread,
@@ -139,7 +141,7 @@ impl Adapter {
             .map_err(|error| extract::at(begins.then(Place::of(region, error.offset)), &error))
             .and_then(|rewritten| match Tape::parse(&rewritten.text, max_depth) {
                 Ok(tape) => Ok((tape.into_document(), rewritten)),
-                // Its place would be one in what was written.
+                // The error's offset is in the rewritten text, so no position is reported.
                 Err(error) => Err(Violation::new(&error.path, "syntax", error.fault.to_string())),
             });
         match tried {
@@ -157,7 +159,8 @@ impl Adapter {
         }
     }
 
-    /// Coercion and validation.
+    /// Converts the value to fit the schema, if the level allows conversions, and validates the
+    /// value.
     fn fit(
         &self,
         document: Document,
@@ -187,7 +190,7 @@ impl Adapter {
         Adaptation { violations, is_valid: false, ..valid(Held::Value(value), stages) }
     }
 
-    /// What the caller adds, and strict validation once more.
+    /// Runs the caller's processors and validates the values that they return.
     pub(super) fn customize(
         &self,
         text: &str,
@@ -217,7 +220,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// What of a value is not as the schema asks.
+    /// Returns the violations of the schema in a value. Empty if the value is valid.
     pub(super) fn violations(&self, value: &Value) -> Vec<Violation> {
         if self.on_values.is_valid(value) {
             return Vec::new();
@@ -226,7 +229,7 @@ impl Adapter {
             Ok(errors) => errors.take(TOLD).map(|error| told(flat, &error)).collect(),
             Err(limit) => vec![limit],
         });
-        // What is not valid is wrong, even where nobody can tell what.
+        // An invalid value always has a violation, even if none can be described.
         let unknown = || vec![Violation::new("", "schema", "the value is not valid")];
         told.filter(|told: &Vec<_>| !told.is_empty()).unwrap_or_else(unknown)
     }
@@ -251,7 +254,7 @@ fn told(flat: &Flat, error: &ValidationError<'_>) -> Violation {
     violation
 }
 
-/// The types that are wanted.
+/// Formats the expected types, such as `integer or null`.
 pub(super) fn expected(kind: &TypeKind) -> String {
     match kind {
         TypeKind::Single(kind) => kind.to_string(),
@@ -262,7 +265,7 @@ pub(super) fn expected(kind: &TypeKind) -> String {
     }
 }
 
-/// The type of a value, as schemas name it.
+/// Returns the name of a value's type in JSON Schema.
 pub(super) fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

@@ -5,7 +5,7 @@ use thiserror::Error;
 
 pub use crate::Interruption;
 
-/// Why there is no adapter: the schema or an option is not what it must be.
+/// Error of an [`Adapter`](super::Adapter) whose schema or options are invalid.
 ///
 /// ```
 /// use formwork_protocol::adapt::{AdaptOptions, Adapter};
@@ -26,12 +26,13 @@ pub(super) enum Kind {
     Depth { given: u8, limit: u8 },
 }
 
-/// What a custom processor stopped everything with: not a fault of the data, and passed through untouched.
+/// Interruption by a custom processor. The cause is outside of the data, and the adapter returns
+/// the interruption unchanged.
 #[derive(Debug)]
 pub struct Interrupted {
-    /// Why it stopped.
+    /// Reason for the interruption.
     pub reason: Interruption,
-    /// The processor's own error, as it was given.
+    /// The processor's own error.
     pub source: Box<dyn Error + Send + Sync>,
 }
 

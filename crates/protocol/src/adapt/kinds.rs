@@ -1,13 +1,13 @@
-//! What kinds of values a schema takes, as far as that can be seen.
+//! Kinds of values that a schema accepts, derived from the schema alone.
 
 use std::collections::HashMap;
 use std::ops::{BitAnd, BitOr};
 
 use serde_json::{Map, Value};
 
-/// How deep schemas are looked into.
+/// Maximum nesting depth of subschemas that are inspected.
 const DEPTH: usize = 16;
-/// The keywords that only objects are judged by.
+/// Keywords that apply to objects only.
 const OF_OBJECTS: [&str; 11] = [
     "additionalProperties",
     "dependencies",
@@ -21,7 +21,7 @@ const OF_OBJECTS: [&str; 11] = [
     "required",
     "unevaluatedProperties",
 ];
-/// The keywords that only arrays are judged by.
+/// Keywords that apply to arrays only.
 const OF_ARRAYS: [&str; 10] = [
     "additionalItems",
     "contains",
@@ -46,13 +46,16 @@ impl Kinds {
     pub(super) const OTHER: Self = Self(8);
     pub(super) const ANY: Self = Self(15);
 
-    /// The kinds of which a value of `schema` can be, and perhaps more.
+    /// Returns the kinds of values that `schema` accepts. The result may be too large, but never
+    /// too small.
     pub(super) fn of(schema: &Value) -> Self {
         Reader { root: schema, by_keywords: false, known: HashMap::new() }.kinds(schema, DEPTH)
     }
 
-    /// The kinds that `schema` is about: where it names no type, those that its keywords judge. A schema of nothing but `properties`
-    /// takes any string, and nobody who wrote it meant one.
+    /// Returns the kinds of values that the author of `schema` most likely meant.
+    ///
+    /// If the schema names no type, the kinds follow from its keywords. For example, a schema with
+    /// only `properties` accepts any string, but describes objects.
     pub(super) fn meant(schema: &Value) -> Self {
         Reader { root: schema, by_keywords: true, known: HashMap::new() }.kinds(schema, DEPTH)
     }
@@ -81,7 +84,8 @@ impl BitAnd for Kinds {
 struct Reader<'s> {
     root: &'s Value,
     by_keywords: bool,
-    /// What references lead to, so that each is followed once; any kind, while it is.
+    /// Kinds by reference, so that each reference is resolved once. A reference being resolved has
+    /// [`Kinds::ANY`].
     known: HashMap<&'s str, Kinds>,
 }
 
@@ -130,7 +134,7 @@ impl<'s> Reader<'s> {
     }
 }
 
-/// The kinds that are judged by some keyword.
+/// Returns the kinds to which at least one of the keywords applies.
 fn judged(keywords: &Map<String, Value>) -> Kinds {
     let has = |names: &[&str]| keywords.keys().any(|keyword| names.contains(&keyword.as_str()));
     let of = |kind: Kinds, names: &[&str]| if has(names) { kind } else { Kinds(0) };
@@ -208,7 +212,8 @@ mod tests {
 
     #[test]
     fn references_are_followed_once() {
-        // Each of the ten leads to each of the ten: followed every time, that would be a hundred million.
+        // Each of the ten definitions refers to all ten. Resolving every reference again would take
+        // 100 million steps.
         let all: Vec<Value> = (0..10).map(|n| json!({ "$ref": format!("#/$defs/{n}") })).collect();
         let defs: Map<String, Value> = (0..10).map(|n| (n.to_string(), json!({ "anyOf": all }))).collect();
         assert_eq!(Kinds::of(&json!({ "anyOf": all, "$defs": defs })), Kinds::ANY);

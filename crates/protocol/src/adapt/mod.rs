@@ -1,7 +1,8 @@
-//! Adaptation: what a model wrote, made the value that a schema asks for, as far as that needs no guess.
+//! Adaptation of model output to a schema, as far as this is possible without guessing.
 //!
-//! Models wrap JSON in prose and fences, encode it twice, leave commas and quotes where none belong, and write numbers as strings. An
-//! [`Adapter`] takes that back in a chain of stages, each of which says what it did ([`StageReport`]):
+//! Models wrap JSON in prose and fences, encode it twice, misplace commas and quotes, and write
+//! numbers as strings. An [`Adapter`] reverses this in a chain of stages. Each stage reports its
+//! changes ([`StageReport`]):
 //!
 //! ```text
 //! text ─► extract ─► tolerant ─► syntactic ─► semantic ─► custom ─► strict validation
@@ -10,9 +11,11 @@
 //!         escapes                             branches
 //! ```
 //!
-//! - `off` does nothing: the text must be JSON as it is.
-//! - `minimal` finds JSON, unescapes and parses it, and makes the few conversions that have one meaning.
-//! - `full` reads what is not quite JSON as well, as far as [`Tolerance`] goes, mends syntax, and tries branches of `anyOf` and `oneOf`.
+//! - `off` changes nothing. The text must be valid JSON.
+//! - `minimal` extracts, unescapes and parses JSON, and makes the few conversions that have only
+//!   one meaning.
+//! - `full` also reads text that is almost JSON, as far as [`Tolerance`] allows. It mends syntax
+//!   and tries branches of `anyOf` and `oneOf`.
 //!
 //! ```
 //! use formwork_protocol::adapt::{AdaptOptions, Adapter, Tolerance};
@@ -45,19 +48,23 @@
 //! # Ok::<(), formwork_protocol::adapt::AdaptError>(())
 //! ```
 //!
-//! # Laws
-//! A value that is valid as it came is left alone, whatever the level, and adapting twice is adapting once. At the end everything is
-//! validated by the whole schema; what does not pass is given back as it was read, without any conversion. Names that come twice in an
-//! object, and numbers that neither 64 bits nor a double hold, are refused, not decided; so are two values in a text that are as large
-//! as each other, and conversions with two meanings.
+//! # Guarantees
+//! - A text that is a valid value is never changed, at any level.
+//! - Adapting the result again changes nothing.
+//! - The final value is validated against the whole schema. If it is invalid, the value is returned
+//!   as read, without any conversion.
+//! - Ambiguous input is refused instead of resolved. This applies to repeated names in an object,
+//!   to two values of equal size in a text and to conversions with two meanings.
+//! - Numbers that fit neither 64 bits nor a double are refused.
 //!
 //! # Limits
-//! Those of [`AdaptLimits`]: 4 MiB of text, 128 levels of nesting, one second, 10,000 branches. All that reads text is linear in its
-//! length and uses no recursion, but for building values, which is as deep as they may nest.
+//! [`AdaptLimits`] holds the limits. The defaults are 4 MiB of text, 128 levels of nesting, 1
+//! second and 10,000 branches. All code that reads text runs in linear time without recursion. Only
+//! building values is recursive, bounded by the nesting limit.
 //!
-//! # What is not here
-//! No model is asked for anything, nothing is logged, and there is no state: reports are data for who traces. An adapter is made once
-//! for a schema and may be shared.
+//! # Out of scope
+//! Adaptation sends no requests to a model, writes no log and keeps no state. Reports are plain
+//! data, which a caller can trace. An adapter is compiled once for a schema and can be shared.
 
 mod chain;
 mod coerce;
@@ -93,17 +100,17 @@ use report::Held;
 use tape::OnTape;
 pub(crate) use tape::{in_one_line, pointer_token};
 
-/// A schema with what may be done to texts that are to have it. See the [module](self) for an example.
+/// A compiled schema with the options for adapting texts. See the [module](self) for an example.
 pub struct Adapter {
     schema: Value,
     options: AdaptOptions,
-    /// What a value of the schema can be.
+    /// Kinds of values that the schema accepts.
     kinds: Kinds,
-    /// What it is likely to be.
+    /// Kinds of values that the schema most likely describes.
     meant: Kinds,
     on_values: Validator,
     on_tapes: Validator<OnTape>,
-    /// What tells errors, made when there is one.
+    /// Validator that reports errors, created on first use.
     flat: OnceLock<Option<Flat>>,
 }
 
@@ -111,7 +118,8 @@ impl Adapter {
     /// Compiles a schema.
     ///
     /// # Errors
-    /// When the schema is none (references are not fetched), or an option is not what it may be.
+    /// Returns an error if `schema` is not a valid JSON Schema, or if an option is out of range.
+    /// References to other documents are not fetched.
     pub fn new(schema: &Value, options: AdaptOptions) -> Result<Self, AdaptError> {
         options.check()?;
         let refused = |error: jsonschema::ValidationError<'_>| Kind::Schema {
@@ -124,17 +132,17 @@ impl Adapter {
         Ok(Self { schema: schema.clone(), options, kinds, meant, on_values, on_tapes, flat: OnceLock::new() })
     }
 
-    /// The schema.
+    /// Returns the schema.
     pub const fn schema(&self) -> &Value {
         &self.schema
     }
 
-    /// What may be done.
+    /// Returns the options.
     pub const fn options(&self) -> &AdaptOptions {
         &self.options
     }
 
-    /// Makes of a text what the schema asks for.
+    /// Adapts a text to the schema.
     pub fn adapt(&self, text: &str) -> Adaptation {
         let start = Instant::now();
         let mut adaptation = self.run(text, self.level());
@@ -143,11 +151,13 @@ impl Adapter {
         adaptation
     }
 
-    /// The same, with what the caller does to values in between: each of the processors in order, also at level `off`. In shadow mode
-    /// they are given what came, since they are not what is only watched.
+    /// Adapts a text to the schema and passes the value to each of the processors, in order.
+    ///
+    /// Processors run at every level, even at `off`. In shadow mode, they receive the value without
+    /// adaptation, and their changes take effect.
     ///
     /// # Errors
-    /// When a processor stops everything, with its own error.
+    /// Returns an error if a processor interrupts the adaptation.
     pub fn adapt_with(&self, text: &str, processors: &[&dyn Processor]) -> Result<Adaptation, Interrupted> {
         let start = Instant::now();
         let mut adaptation = self.run(text, self.level());
@@ -157,17 +167,17 @@ impl Adapter {
         Ok(adaptation)
     }
 
-    /// What tells errors.
+    /// Returns the validator that reports errors.
     fn flat(&self) -> Option<&Flat> {
         self.flat.get_or_init(|| Flat::new(&self.schema)).as_ref()
     }
 
-    /// The level that counts for the result.
+    /// Returns the level that determines the result, which is `off` in shadow mode.
     fn level(&self) -> OutputProcessing {
         if self.options.shadow { OutputProcessing::Off } else { self.options.level }
     }
 
-    /// In shadow mode, adds what would have come.
+    /// In shadow mode, adds the adaptation at the configured level.
     fn observe(&self, text: &str, adaptation: &mut Adaptation) {
         if self.options.shadow {
             let start = Instant::now();

@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 use super::error::{AdaptError, Kind};
 use crate::config::{AnyOfStrategy, Aros, OutputProcessing};
 
-/// The most layers of strings that anything may be unescaped from.
+/// Maximum value of `max_unescape_depth`.
 const UNESCAPE_DEPTH: u8 = 8;
 
-/// What an [`Adapter`](super::Adapter) may do.
+/// Options of an [`Adapter`](super::Adapter).
 ///
 /// ```
 /// use formwork_protocol::adapt::{AdaptOptions, Coercion, Conversion, Tolerance};
@@ -25,32 +25,34 @@ const UNESCAPE_DEPTH: u8 = 8;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdaptOptions {
-    /// How much is done at all.
+    /// Overall level of adaptation.
     pub level: OutputProcessing,
-    /// What is read as JSON, at level `full`.
+    /// Syntax that is accepted as JSON. Applies at level `full`.
     pub tolerance: Tolerance,
-    /// The conversions that are made.
+    /// Conversions that are allowed.
     pub allow: Allow,
-    /// How often text that is JSON in a string is taken out of it.
+    /// Maximum number of times that JSON inside a string is unescaped, at most 8.
     pub max_unescape_depth: u8,
-    /// Which branch of several is taken, at level `full`.
+    /// Choice among several branches that match after conversion. Applies at level `full`.
     pub anyof_strategy: AnyOfStrategy,
-    /// Whether only to say what would be done: value and verdict are those of level `off` then.
+    /// If true, the adaptation is only recorded. The value and the verdict are those of level
+    /// `off`.
     pub shadow: bool,
-    /// Where it is given up.
+    /// Limits on size, depth, time and branches.
     pub limits: AdaptLimits,
 }
 
-/// Where adaptation is given up.
+/// Limits of an adaptation. A text that exceeds a limit is not adapted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdaptLimits {
-    /// The largest text that is looked at, 4 MiB by default.
+    /// Maximum size of a text in bytes. The default is 4 MiB.
     pub max_bytes: usize,
-    /// The deepest nesting, 128 by default and at most.
+    /// Maximum nesting depth. The default is 128, which is also the upper bound.
     pub max_depth: usize,
-    /// How long all stages may take together, 1 s by default; looked at between stages, branches and conversions.
+    /// Time limit for all stages together. The default is 1 second. The time is checked between
+    /// stages, branches and conversions.
     pub max_time: Duration,
-    /// How many branches of `anyOf` and `oneOf` are tried, 10,000 by default.
+    /// Maximum number of branches of `anyOf` and `oneOf` that are tried. The default is 10,000.
     pub max_trials: usize,
 }
 
@@ -60,15 +62,15 @@ impl Default for AdaptLimits {
     }
 }
 
-/// What is read as JSON.
+/// Syntax that is accepted as JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "u8", into = "u8")]
 pub enum Tolerance {
-    /// JSON alone (0).
+    /// Only JSON (level 0).
     Strict,
-    /// JSON5 as well (1).
+    /// JSON and JSON5 (level 1).
     Json5,
-    /// What is broken, too, as far as it can be told what was meant (2).
+    /// JSON, JSON5 and broken JSON, as far as the meaning is clear (level 2).
     Repair,
 }
 
@@ -95,27 +97,30 @@ impl From<Tolerance> for u8 {
     }
 }
 
-/// A conversion that may be made of a value whose type is not the schema's.
+/// A conversion of a value whose type differs from the schema's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Conversion {
-    /// `"42"` → 42, to integers: what JSON writes as an integer, to the digit.
+    /// `"42"` → 42, if the schema expects an integer. The string must be an integer as JSON writes
+    /// it.
     StrToInt,
-    /// `"3.14"` → 3.14, to numbers: what JSON writes as a number.
+    /// `"3.14"` → 3.14, if the schema expects a number. The string must be a number as JSON writes
+    /// it.
     StrToFloat,
-    /// `"true"`, `"1"`, `"false"`, `"0"` → true and false, to booleans.
+    /// `"true"`, `"1"` → true and `"false"`, `"0"` → false, if the schema expects a boolean.
     StrToBool,
-    /// `"[1, 2]"` → `[1, 2]`, to arrays.
+    /// `"[1, 2]"` → `[1, 2]`, if the schema expects an array.
     StrToList,
-    /// T → `[T]`, to arrays; not of null, which could as well be an array of nothing.
+    /// T → `[T]`, if the schema expects an array. Null is not wrapped, because it could also mean
+    /// an empty array.
     Wrap,
 }
 
 impl Conversion {
-    /// All there are.
+    /// All conversions.
     pub const ALL: [Self; 5] =
         [Self::StrToInt, Self::StrToFloat, Self::StrToBool, Self::StrToList, Self::Wrap];
 
-    /// Its name in options and records.
+    /// Returns the name used in options and records, such as `str->int`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::StrToInt => "str->int",
@@ -127,29 +132,32 @@ impl Conversion {
     }
 }
 
-/// The conversions that are made, as data an object of lists by type: `{"integer": ["str->int"], "array": ["str->list", "wrap"]}`.
-/// What is not in it is not made; other names are refused.
+/// A set of allowed conversions.
+///
+/// Deserialized from an object with a list for each target type:
+/// `{"integer": ["str->int"], "array": ["str->list", "wrap"]}`.
+/// Conversions that are not listed are not allowed. Unknown names are an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "Wire")]
 pub struct Allow(Vec<Conversion>);
 
 impl Allow {
-    /// None.
+    /// Returns the empty set.
     pub const fn none() -> Self {
         Self(Vec::new())
     }
 
-    /// Those that have one meaning: strings to integers, numbers and booleans.
+    /// Returns the conversions with only one meaning: strings to integers, numbers and booleans.
     pub fn scalars() -> Self {
         [Conversion::StrToInt, Conversion::StrToFloat, Conversion::StrToBool].into_iter().collect()
     }
 
-    /// Whether it is made.
+    /// Reports whether `conversion` is allowed.
     pub fn has(&self, conversion: Conversion) -> bool {
         self.0.contains(&conversion)
     }
 
-    /// With one more.
+    /// Adds a conversion.
     #[must_use]
     pub fn with(mut self, conversion: Conversion) -> Self {
         if !self.has(conversion) {
@@ -214,27 +222,27 @@ impl From<Wire> for Allow {
     }
 }
 
-/// The `coercion` block of a step: what it says itself; the rest stays as it is elsewhere.
+/// The `coercion` block of a step. Fields that are `None` leave the option unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Coercion {
-    /// What is read as JSON: 0, 1 or 2.
+    /// Tolerance level: 0, 1 or 2.
     pub tolerant_level: Option<Tolerance>,
-    /// The conversions that are made, in place of all others.
+    /// Conversions that are allowed, instead of the previous ones.
     pub allow: Option<Allow>,
-    /// How often text that is JSON in a string is taken out of it.
+    /// Maximum number of times that JSON inside a string is unescaped.
     pub max_unescape_depth: Option<Depth>,
-    /// Which branch of several is taken.
+    /// Choice among several branches that match after conversion.
     pub anyof_strategy: Option<AnyOfStrategy>,
 }
 
-/// How often text is unescaped: at most 8 times.
+/// Maximum number of times that a string is unescaped, from 0 to 8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "u8")]
 pub struct Depth(u8);
 
 impl Depth {
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u8 {
         self.0
     }
@@ -252,23 +260,27 @@ impl TryFrom<u8> for Depth {
 }
 
 impl AdaptOptions {
-    /// Nothing is done: the text must be JSON as it is.
+    /// Changes nothing. The text must be valid JSON.
     pub fn off() -> Self {
         Self::of_level(OutputProcessing::Off)
     }
 
-    /// JSON is found, unescaped and parsed, and strings become the numbers and booleans that they are the text of.
+    /// Extracts, unescapes and parses JSON. Strings are converted to integers, numbers and
+    /// booleans.
     pub fn minimal() -> Self {
         Self::of_level(OutputProcessing::Minimal)
     }
 
-    /// Syntax that has one meaning is mended and branches are tried as well, and strings become lists; how tolerant decoding is
-    /// stays to be said.
+    /// Like [`minimal`](Self::minimal), and also mends unambiguous syntax, tries branches and
+    /// converts strings to arrays.
+    ///
+    /// The tolerance is [`Tolerance::Strict`] until [`with_tolerance`](Self::with_tolerance) sets a
+    /// higher one.
     pub fn full() -> Self {
         Self::of_level(OutputProcessing::Full)
     }
 
-    /// What a level does by default.
+    /// Returns the default options of a level.
     pub fn of_level(level: OutputProcessing) -> Self {
         let allow = match level {
             OutputProcessing::Off => Allow::none(),
@@ -286,10 +298,12 @@ impl AdaptOptions {
         }
     }
 
-    /// What the configuration says; nothing is done where it is not enabled.
+    /// Creates options from a configuration. If adaptation is disabled in the configuration, the
+    /// level is `off`.
     ///
     /// # Errors
-    /// When a number is not one that a configuration file may have.
+    /// Returns an error if the tolerance level is greater than 2 or the unescape depth is greater
+    /// than 8.
     pub fn from_config(aros: &Aros) -> Result<Self, AdaptError> {
         let level = if aros.enabled { aros.enable_aop_default } else { OutputProcessing::Off };
         Ok(Self {
@@ -300,13 +314,13 @@ impl AdaptOptions {
         })
     }
 
-    /// At another level: its default conversions come with it.
+    /// Sets the level and replaces the allowed conversions with the level's defaults.
     #[must_use]
     pub fn at_level(self, level: OutputProcessing) -> Self {
         Self { level, allow: Self::of_level(level).allow, ..self }
     }
 
-    /// With what a step says.
+    /// Applies the `coercion` block of a step.
     #[must_use]
     pub fn with_coercion(mut self, block: &Coercion) -> Self {
         if let Some(tolerance) = block.tolerant_level {
@@ -324,13 +338,13 @@ impl AdaptOptions {
         self
     }
 
-    /// With another tolerance.
+    /// Sets the tolerance.
     #[must_use]
     pub fn with_tolerance(self, tolerance: Tolerance) -> Self {
         Self { tolerance, ..self }
     }
 
-    /// As `shadow` says: only to say what would be done.
+    /// Turns shadow mode on or off. In shadow mode, the adaptation is only recorded.
     #[must_use]
     pub fn with_shadow(self, shadow: bool) -> Self {
         Self { shadow, ..self }

@@ -4,9 +4,10 @@ use serde_json::Value;
 
 use super::error::{Interrupted, Interruption};
 
-/// Something of the caller's that is done to values after everything else, and before they are validated.
+/// A custom stage that runs after the built-in stages.
 ///
-/// A closure is one, too. What it gives in place of the value is validated as strictly as anything.
+/// Closures with the signature of [`process`](Self::process) are processors as well. A returned
+/// value is validated against the whole schema.
 ///
 /// ```
 /// use formwork_protocol::adapt::{AdaptOptions, Adapter, Input, ProcessorError};
@@ -25,16 +26,17 @@ use super::error::{Interrupted, Interruption};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Processor {
-    /// Its name in reports.
+    /// Returns the name used in reports.
     #[allow(clippy::unnecessary_literal_bound, reason = "others have names of their own")]
     fn name(&self) -> &str {
         "custom"
     }
 
-    /// The value in place of the one that there is, or none to leave it as it is.
+    /// Returns a replacement for the value, or `None` to keep the value.
     ///
     /// # Errors
-    /// With a fault, which is reported and leaves the value as it is; or with what stops everything.
+    /// A [`ProcessorError::Fault`] is reported and keeps the value. A [`ProcessorError::Interrupt`]
+    /// ends the adaptation.
     fn process(&self, input: Input<'_>) -> Result<Option<Value>, ProcessorError>;
 }
 
@@ -44,48 +46,48 @@ impl<F: Fn(Input<'_>) -> Result<Option<Value>, ProcessorError>> Processor for F 
     }
 }
 
-/// What a processor is given.
+/// Input of a processor.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
-    /// The text that came.
+    /// The original text.
     pub text: &'a str,
-    /// The value so far, if it could be read.
+    /// Value after the previous stages, or `None` if the text could not be read.
     pub value: Option<&'a Value>,
-    /// The schema that the value is to have.
+    /// Schema that the value must match.
     pub schema: &'a Value,
 }
 
-/// Why a processor gave no value.
+/// Error of a processor.
 #[derive(Debug)]
 pub enum ProcessorError {
-    /// It could not do its part with this value.
+    /// The processor cannot handle this value.
     Fault {
-        /// The place, as a JSON pointer.
+        /// Place of the fault, as a JSON pointer.
         path: String,
-        /// Why not.
+        /// Reason for the fault.
         message: String,
     },
-    /// All must stop, whatever the value is.
+    /// The adaptation must end, regardless of the value.
     Interrupt(Interrupted),
 }
 
 impl ProcessorError {
-    /// It could not do its part.
+    /// Creates a fault of the value.
     pub fn fault(path: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Fault { path: path.into(), message: message.into() }
     }
 
-    /// The caller gave up.
+    /// Creates the interruption of a run that the caller cancelled.
     pub fn cancelled(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::interrupt(Interruption::Cancelled, source)
     }
 
-    /// The run is to be gone on with later.
+    /// Creates the interruption of a run that will be resumed later.
     pub fn paused(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::interrupt(Interruption::Paused, source)
     }
 
-    /// There is nothing left of a quota.
+    /// Creates the interruption of a run whose quota is exhausted.
     pub fn budget_exhausted(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::interrupt(Interruption::BudgetExhausted, source)
     }

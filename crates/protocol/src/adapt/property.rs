@@ -1,4 +1,4 @@
-//! Laws of the whole chain, on random schemas and values.
+//! Property tests of the whole chain, with random schemas and values.
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use super::tape::tests::any_value;
 use super::*;
 
-/// How a value is spoiled; the numbers choose among ways.
+/// A schema and a value of the schema, with the ways in which the value's text is corrupted.
 #[derive(Clone, Debug)]
 struct Spoiled {
     schema: Value,
     value: Value,
-    /// Scalars that are not strings become strings.
+    /// True if numbers and booleans are written as strings.
     stringified: bool,
     syntax: Syntax,
     encoded: usize,
@@ -28,7 +28,7 @@ enum Syntax {
     MissingClosers,
 }
 
-/// A schema with a value of it.
+/// Generates a schema and a value of the schema.
 fn pair() -> impl Strategy<Value = (Value, Value)> {
     let text = "[a-zA-Z0-9 .:;!?(){}\\[\\]#/*éß“-]{0,16}";
     let leaf = prop_oneof![
@@ -43,7 +43,7 @@ fn pair() -> impl Strategy<Value = (Value, Value)> {
         prop_oneof![
             object(inner.clone()),
             (inner.clone(), inner.clone()).prop_map(|((schema, value), (other, _))| {
-                // The type of the other branch is none that the value could be converted to.
+                // The type of the other branch is never one that the value could be converted to.
                 let other = json!({ "allOf": [other, { "type": "null" }] });
                 (json!({ "anyOf": [other, schema] }), value)
             }),
@@ -95,7 +95,8 @@ impl Spoiled {
             let closers = text.bytes().rev().take_while(|byte| b"}]".contains(byte)).count();
             text.truncate(text.len() - closers.div_ceil(2));
         }
-        // What is cut is not put into strings: nobody does that, and they would not end.
+        // Truncated texts are not encoded as strings: models do not do that, and the string would
+        // not end.
         for _ in 0..if self.syntax == Syntax::MissingClosers { 0 } else { self.encoded } {
             text = Value::from(text).to_string();
         }
@@ -161,7 +162,7 @@ fn repairing(schema: &Value) -> Adapter {
     Adapter::new(schema, AdaptOptions::full().with_tolerance(Tolerance::Repair)).expect("a schema")
 }
 
-/// Of 2,000 random values, spoiled in all ways, at least 99% come back as they were.
+/// At least 99% of 2,000 corrupted random values are recovered exactly.
 #[test]
 fn nearly_all_is_recovered() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
@@ -215,7 +216,7 @@ proptest! {
     #[test]
     fn level_0_reads_json_alone(text in "[\\[\\]{}\",:0-9a-b'/ \n]{0,24}") {
         let adapter = Adapter::new(&json!({}), AdaptOptions { max_unescape_depth: 0, ..AdaptOptions::minimal() }).expect("a schema");
-        // What comes of it stands in the text as it is.
+        // The value must occur in the text as JSON.
         if let Some(value) = adapter.adapt(&text).into_value() {
             let stands = |start: usize| {
                 let mut values = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();

@@ -7,24 +7,24 @@ use serde_json::Value;
 
 use super::tape::{Document, in_one_line};
 
-/// The parts of the chain, in their order.
+/// Stages of the chain, in the order of execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// JSON is found in the text, and taken out of strings.
+    /// Extracts JSON from the text and unescapes JSON inside strings.
     Extract,
-    /// What is not quite JSON is read.
+    /// Reads text that is not strict JSON.
     Tolerant,
-    /// Syntax that has one meaning is mended.
+    /// Mends syntax that has only one meaning.
     Syntactic,
-    /// Values are made to fit the schema's types.
+    /// Converts values to the types of the schema.
     Semantic,
-    /// What the caller added.
+    /// A processor of the caller.
     Custom,
 }
 
 impl Stage {
-    /// Its name in records.
+    /// Returns the name used in records.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Extract => "extract",
@@ -36,20 +36,20 @@ impl Stage {
     }
 }
 
-/// What came of a stage.
+/// Outcome of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It changed something, as it should.
+    /// The stage changed the text or the value.
     Success,
-    /// There was nothing to do, or it is not to do anything.
+    /// There was nothing to do, or the stage is disabled.
     Skip,
-    /// There was something to do, and it could not.
+    /// The stage could not make a necessary change.
     Fail,
 }
 
 impl Outcome {
-    /// Its name in records.
+    /// Returns the name used in records.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Success => "success",
@@ -59,37 +59,37 @@ impl Outcome {
     }
 }
 
-/// What a stage did.
+/// Report of one stage.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StageReport {
-    /// Which one.
+    /// The stage.
     pub stage: Stage,
-    /// What came of it.
+    /// Outcome of the stage.
     pub outcome: Outcome,
-    /// Why, in words.
+    /// Reason for the outcome, for people.
     pub reason: String,
-    /// What it did, each by its name and once, such as `json.loads` and `str->int`.
+    /// Names of the applied transforms without repetition, such as `json.loads` and `str->int`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub transforms: Vec<String>,
-    /// The type that the schema wanted where it first did something, or could not.
+    /// Type expected by the schema at the first value that was converted or could not be converted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_type: Option<String>,
-    /// The type that was there.
+    /// Actual type of the same value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub actual_type: Option<String>,
-    /// The first branch that was chosen.
+    /// Index of the first chosen branch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub branch_index: Option<usize>,
-    /// All branches that were chosen.
+    /// All chosen branches.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub branch_choices: Vec<BranchChoice>,
-    /// What it could not do, with the place.
+    /// Description of the failure, with its place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_preview: Option<String>,
-    /// Where it could not, as a JSON pointer.
+    /// Place of the failure, as a JSON pointer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// What the text was, and what it became.
+    /// Changed part of the text, before and after.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patch: Option<Patch>,
 }
@@ -123,7 +123,7 @@ impl StageReport {
         }
     }
 
-    /// Adds a name, once.
+    /// Adds a transform to the report, without duplicates.
     pub(super) fn did(&mut self, transform: &str) {
         if !self.transforms.iter().any(|known| known == transform) {
             self.transforms.push(transform.to_owned());
@@ -131,41 +131,42 @@ impl StageReport {
     }
 }
 
-/// A branch of `anyOf` or `oneOf` that was chosen.
+/// A chosen branch of `anyOf` or `oneOf`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BranchChoice {
-    /// The value's place, as a JSON pointer.
+    /// Place of the value, as a JSON pointer.
     pub path: String,
-    /// The branch, from 0.
+    /// Index of the branch, from 0.
     pub index: usize,
 }
 
-/// The part of a text that was changed, shortened. Of what was in a string the place is that in the string.
+/// The changed part of a text, shortened. If the text was inside a string, the position counts
+/// within that string.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Patch {
-    /// The line where it begins, from 1.
+    /// Line of the first change, from 1.
     pub line: usize,
-    /// The column, in characters from 1.
+    /// Column of the first change, in characters from 1.
     pub column: usize,
-    /// As it was.
+    /// Text before the change.
     pub before: String,
-    /// As it is.
+    /// Text after the change.
     pub after: String,
 }
 
-/// What of a value is not as the schema asks, or of a text not as JSON is.
+/// A violation of the schema in a value, or of the JSON syntax in a text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Violation {
-    /// The place, as a JSON pointer.
+    /// Place in the value, as a JSON pointer.
     pub path: String,
-    /// The schema's keyword, or `syntax`, `limit` or `ambiguous`.
+    /// Keyword of the schema, or `syntax`, `limit`, `ambiguous`, `custom` or `schema`.
     pub keyword: String,
-    /// What is wrong, without the value.
+    /// Description of the violation, without the value itself.
     pub message: String,
-    /// The type that is wanted, where that is what is wrong.
+    /// Expected type, if the type is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected: Option<String>,
-    /// The type that is there.
+    /// Actual type, if the type is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub actual: Option<String>,
 }
@@ -186,10 +187,10 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What came of a text.
+/// Result of adapting a text.
 ///
-/// The value of a text that was valid as it came is built when it is first asked for: who only wants the verdict, or decodes the text
-/// into a type of their own, does not pay for it.
+/// If no conversion was needed, the value is only built on first access. Callers that need only the
+/// verdict, or decode into their own type, do not pay for the value.
 #[derive(Clone, Debug)]
 pub struct Adaptation {
     pub(super) held: Held,
@@ -208,7 +209,7 @@ pub(super) enum Held {
 }
 
 impl Adaptation {
-    /// The value, if there is one: when it is not valid, what the text says, without any conversion.
+    /// Returns the value, if any. An invalid value is returned as read, without any conversion.
     pub fn value(&self) -> Option<&Value> {
         match &self.held {
             Held::None => None,
@@ -217,7 +218,7 @@ impl Adaptation {
         }
     }
 
-    /// The value, if there is one.
+    /// Consumes the adaptation and returns the value, if any.
     pub fn into_value(self) -> Option<Value> {
         match self.held {
             Held::None => None,
@@ -226,7 +227,8 @@ impl Adaptation {
         }
     }
 
-    /// The value's text in one line, where no conversion was needed to make it valid: numbers in it have all their digits.
+    /// Returns the source text of a valid value on a single line, with all digits of its numbers.
+    /// Returns `None` if the value was converted.
     pub fn written(&self) -> Option<String> {
         match &self.held {
             Held::Document(document, _) => Some(in_one_line(document.text())),
@@ -234,48 +236,49 @@ impl Adaptation {
         }
     }
 
-    /// Whether the value is as the schema asks.
+    /// Reports whether the value matches the schema.
     pub const fn is_valid(&self) -> bool {
         self.is_valid
     }
 
-    /// Whether anything was done; texts that are JSON as they came are not changed.
+    /// Reports whether any stage changed the text or the value.
     pub fn is_adapted(&self) -> bool {
         self.stages.iter().any(|stage| stage.outcome == Outcome::Success)
     }
 
-    /// What each stage did, in order. In shadow mode nothing was.
+    /// Returns the reports of all stages, in order. Empty for the built-in stages in shadow mode.
     pub fn stages(&self) -> &[StageReport] {
         &self.stages
     }
 
-    /// What each stage did, or would have done in shadow mode.
+    /// Returns the reports of all stages. In shadow mode, returns the reports of the recorded
+    /// adaptation.
     pub fn observed(&self) -> &[StageReport] {
         self.shadow.as_ref().map_or(&self.stages, |shadow| &shadow.stages)
     }
 
-    /// What is wrong; nothing, if the value is valid.
+    /// Returns the violations. Empty if the value is valid.
     pub fn violations(&self) -> &[Violation] {
         &self.violations
     }
 
-    /// How long it took.
+    /// Returns the time that the adaptation took.
     pub const fn elapsed(&self) -> Duration {
         self.elapsed
     }
 
-    /// In shadow mode, what would have come.
+    /// Returns the recorded adaptation in shadow mode, otherwise `None`.
     pub fn shadow(&self) -> Option<&Self> {
         self.shadow.as_deref()
     }
 
-    /// The stages' transforms, in order.
+    /// Returns the transforms of all stages, in order.
     pub fn transforms(&self) -> impl Iterator<Item = &str> {
         self.stages.iter().flat_map(|stage| stage.transforms.iter().map(String::as_str))
     }
 }
 
-/// Without the value: a report.
+/// Serializes the report without the value.
 impl Serialize for Adaptation {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         use serde::ser::SerializeMap;

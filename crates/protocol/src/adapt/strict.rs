@@ -1,4 +1,4 @@
-//! JSON as it is, for who adapts nothing and loses nothing.
+//! Reading of strict JSON without adaptation and without loss of data.
 
 use serde_json::Value;
 
@@ -6,18 +6,19 @@ use super::extract;
 use super::report::Violation;
 use super::tape::{Tape, number_length};
 
-/// Why a text is not a value.
+/// Error of a text that is not a value.
 #[derive(Debug)]
 pub(crate) struct Unreadable {
-    /// The place in the value, as a JSON pointer, and the place in the text with the reason.
+    /// Place in the value as a JSON pointer, and a message with the position in the text.
     pub(crate) violation: Violation,
-    /// The reason alone, where the text is JSON, and refused all the same: a name comes twice, a number fits nowhere, it is too deep.
+    /// Reason without the position, if the text is well-formed but refused. Reasons are a repeated
+    /// name, a number out of range and too deep nesting.
     pub(crate) refusal: Option<String>,
-    /// The number that neither 64 bits nor a double hold, where that is the reason.
+    /// The number that fits neither 64 bits nor a double, if this is the reason.
     pub(crate) number: Option<String>,
 }
 
-/// The value of a text that is JSON with blanks around it.
+/// Parses a text that is a single JSON value, with optional whitespace around the value.
 pub(crate) fn read(text: &str) -> Result<Value, Box<Unreadable>> {
     let error = match Tape::parse(text, usize::MAX) {
         Ok(tape) => return Ok(tape.value()),

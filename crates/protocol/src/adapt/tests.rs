@@ -82,7 +82,7 @@ fn minimal_finds_parses_and_converts() {
     let semantic = &adaptation.stages()[3];
     assert_eq!(semantic.expected_type.as_deref(), Some("integer"));
     assert_eq!(semantic.actual_type.as_deref(), Some("string"));
-    // Nothing is mended, whatever the tolerance.
+    // Level `minimal` mends nothing, whatever the tolerance.
     let tolerant = adapter(&person(), AdaptOptions::minimal().with_tolerance(Tolerance::Repair));
     let adaptation = tolerant.adapt("{\"name\": \"Emma\", \"age\": 41,}");
     assert!(!adaptation.is_valid());
@@ -128,7 +128,7 @@ fn shadow_only_watches() {
     let would = shadow.shadow().expect("what would have come");
     assert!(would.is_valid());
     assert_eq!(would.value(), Some(&json!({ "name": "Emma", "age": 41 })));
-    // What is right is right in the shadow, too.
+    // A valid text needs no adaptation in shadow mode either.
     let right =
         adapter(&person(), AdaptOptions::minimal().with_shadow(true)).adapt(r#"{"name": "Emma", "age": 41}"#);
     assert!(right.is_valid() && right.observed().iter().all(|stage| stage.outcome == Skip));
@@ -203,7 +203,7 @@ fn options_come_from_the_configuration_and_the_step() {
     assert_eq!((options.tolerance, options.max_unescape_depth), (Tolerance::Repair, 1));
     assert_eq!(options.anyof_strategy, AnyOfStrategy::Unique);
     assert!(options.allow.has(Conversion::Wrap) && !options.allow.has(Conversion::StrToBool));
-    // What a block does not say stays.
+    // Options that the block does not set keep their values.
     assert_eq!(defaults.clone().with_coercion(&Coercion::default()), defaults);
     for wrong in [
         json!({ "tolerant_level": 3 }),
@@ -227,7 +227,7 @@ fn there_are_limits() {
     let late = adapter(&person(), AdaptOptions { limits, ..AdaptOptions::minimal() });
     let adaptation = late.adapt("x {\"name\": \"Emma\", \"age\": \"41\"}");
     assert_eq!(adaptation.violations()[0].keyword, "limit");
-    // What needs nothing is not late.
+    // A text that needs no adaptation never exceeds the time limit.
     assert!(late.adapt(r#"{"name": "Emma", "age": 41}"#).is_valid());
     let deep = minimal(&json!({})).adapt(&("[".repeat(200) + &"]".repeat(200)));
     assert!(deep.violations()[0].message.contains("deeper than 128"), "{:?}", deep.violations());

@@ -1,4 +1,4 @@
-//! Straight into Rust types.
+//! Decoding of texts into Rust types.
 
 use serde::de::DeserializeOwned;
 
@@ -7,8 +7,10 @@ use super::tape::{Place, Tape};
 use super::{Adapter, Held};
 
 impl Adapter {
-    /// The text as a value of the caller's own type: validated by the schema, and then decoded without a [`Value`](serde_json::Value)
-    /// in between where it is JSON as it came; otherwise by all stages.
+    /// Validates a text against the schema and decodes it into a Rust type.
+    ///
+    /// If the text is already valid, no [`Value`](serde_json::Value) is built. Otherwise the text
+    /// is adapted first.
     ///
     /// ```
     /// use formwork_protocol::adapt::{AdaptOptions, Adapter};
@@ -24,7 +26,8 @@ impl Adapter {
     /// ```
     ///
     /// # Errors
-    /// With the adaptation, when the value is not valid, or the type does not take it (a violation of keyword `type`).
+    /// Returns the adaptation if the value is invalid, or if `T` cannot be deserialized from the
+    /// value. The latter is a violation with the keyword `type`.
     pub fn decode<T: DeserializeOwned>(&self, text: &str) -> Result<T, Box<Adaptation>> {
         if self.holds(text)
             && let Ok(value) = serde_json::from_str(text)
@@ -36,7 +39,7 @@ impl Adapter {
             return Err(Box::new(adaptation));
         }
         let refused = match &adaptation.held {
-            // What was JSON as it came is read from its text, since numbers and names in it are exact.
+            // Decoding from the text keeps all digits of the numbers.
             Held::Document(document, _) => serde_json::from_str(document.text()),
             _ => T::deserialize(adaptation.value().unwrap_or(&serde_json::Value::Null)),
         };
@@ -47,7 +50,8 @@ impl Adapter {
         })
     }
 
-    /// Whether the text is a valid value as it is: no value is built, and nothing is told.
+    /// Reports whether the text is a valid value without adaptation. Builds no value and collects
+    /// no errors.
     pub fn holds(&self, text: &str) -> bool {
         let limits = &self.options.limits;
         text.len() <= limits.max_bytes
@@ -55,7 +59,9 @@ impl Adapter {
     }
 }
 
-/// The fastest way, where a Rust type is all the schema there is: JSON straight into it. Nothing is adapted.
+/// Decodes JSON directly into a Rust type, without a schema and without adaptation.
+///
+/// This is the fastest way if the type alone describes the data.
 ///
 /// ```
 /// use formwork_protocol::adapt;
@@ -65,7 +71,8 @@ impl Adapter {
 /// ```
 ///
 /// # Errors
-/// With the place and the reason, when the text is not JSON, or not of the type.
+/// Returns a violation with the position and the reason if the text is not JSON or does not match
+/// the type.
 pub fn from_text<T: DeserializeOwned>(text: &str) -> Result<T, Violation> {
     serde_json::from_str(text).map_err(|error| {
         let lines = text.split_inclusive('\n').take(error.line().saturating_sub(1));

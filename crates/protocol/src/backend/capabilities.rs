@@ -4,28 +4,28 @@ use serde_json::{Value, json};
 
 use super::{BackendError, Body, Category, ChatBackend};
 
-/// Something that a backend can hold a model to.
+/// A constraint that a backend can enforce on a model's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Feature {
     /// `response_format` of type `json_schema`.
     JsonSchema,
     /// `response_format` of type `json_object`.
     JsonObject,
-    /// `tools`.
+    /// Tool calls, requested by `tools`.
     Tools,
-    /// `grammar`, a GBNF grammar.
+    /// A GBNF grammar, requested by `grammar`.
     Grammar,
 }
 
 impl Feature {
-    /// All of them.
+    /// All features, in the order in which they are probed.
     pub const ALL: [Self; 4] = [Self::JsonSchema, Self::JsonObject, Self::Tools, Self::Grammar];
 
     const fn bit(self) -> u8 {
         1 << self as u8
     }
 
-    /// Its name on the wire.
+    /// Returns the name used on the wire, such as `json_schema`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::JsonSchema => "json_schema",
@@ -48,24 +48,27 @@ impl Feature {
 pub struct Capabilities(u8);
 
 impl Capabilities {
-    /// None.
+    /// The empty set.
     pub const NONE: Self = Self(0);
 
-    /// All of them, as the engine in this process has them.
+    /// Returns the set of all features. The engine in this process supports all of them.
     pub fn all() -> Self {
         Feature::ALL.into_iter().collect()
     }
 
-    /// Whether `feature` is among them.
+    /// Reports whether the set contains `feature`.
     pub const fn has(self, feature: Feature) -> bool {
         self.0 & feature.bit() != 0
     }
 
-    /// Finds out what `model` can be held to, by asking for it. An answer counts only if it is as it was asked for: many servers ignore
-    /// what they do not know.
+    /// Probes `model` with one request for each feature and returns the features that it supports.
+    ///
+    /// A feature counts as supported only if the answer satisfies the constraint, because many
+    /// servers ignore fields that they do not know.
     ///
     /// # Errors
-    /// When the backend fails in a way that says nothing about the feature.
+    /// Returns an error if a request fails for a reason unrelated to the feature, such as a
+    /// timeout. A request rejected as invalid counts as an unsupported feature.
     pub async fn probe(backend: &dyn ChatBackend, model: &str) -> Result<Self, BackendError> {
         let mut found = Self::NONE;
         for feature in Feature::ALL {
@@ -100,7 +103,7 @@ impl fmt::Debug for Capabilities {
     }
 }
 
-/// The number that a model would not come upon by itself.
+/// Number that a model is very unlikely to write unless the constraint is enforced.
 const SIGN: u64 = 7419;
 
 fn question(model: &str, feature: Feature) -> Body {
@@ -138,7 +141,7 @@ fn is_held(feature: Feature, answer: &Value) -> bool {
     let parsed = serde_json::from_str::<Value>(content).unwrap_or_default();
     match feature {
         Feature::JsonSchema => parsed == json!({ "sign": SIGN }),
-        // One that was cut off began as it was asked to.
+        // An answer cut off by the token limit counts if its beginning is correct.
         Feature::JsonObject => parsed.is_object() || (content.starts_with('{') && is_cut(answer)),
         Feature::Tools => {
             message["tool_calls"].as_array().is_some_and(|calls| !calls.is_empty())

@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use crate::quota::Exhausted;
 
-/// Why a backend did not answer.
+/// Error of a backend that did not answer.
 ///
 /// ```
 /// use formwork_protocol::{BackendError, Category};
@@ -45,23 +45,25 @@ pub(crate) enum Kind {
     Exhausted(Exhausted),
 }
 
-/// Why a run ends although nothing is wrong with it. Whatever retries, repairs or goes on without an answer lets it through as it is.
+/// Reason for ending a run in which nothing failed.
+///
+/// Code that retries, repairs or continues without an answer must return an interruption unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 #[non_exhaustive]
 pub enum Interruption {
-    /// The caller gave up.
+    /// The caller cancelled the run.
     #[error("cancelled")]
     Cancelled,
-    /// The run is to be gone on with later.
+    /// The caller paused the run and will resume it later.
     #[error("paused")]
     Paused,
-    /// What is next would cost more than there is.
+    /// The next request would exceed the remaining quota.
     #[error("the budget is exhausted")]
     BudgetExhausted,
 }
 
 impl Interruption {
-    /// Its name in records, such as `budget_exhausted`.
+    /// Returns the name used in records, such as `budget_exhausted`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cancelled => "cancelled",
@@ -71,34 +73,36 @@ impl Interruption {
     }
 }
 
-/// The classes of errors, by what a caller can do about them.
+/// Classes of errors, grouped by how a caller can react.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Category {
-    /// The request is at fault (400, 404, 413, 422 and the like); sent again, it fails again.
+    /// The request is invalid (400, 404, 413, 422 and similar). Sending the same request again
+    /// fails again.
     InvalidRequest,
-    /// The key is missing, wrong or not allowed to (401, 403).
+    /// The key is missing, wrong or lacks permission (401, 403).
     Authentication,
     /// Too many requests (429).
     RateLimited,
-    /// No answer in time (408, 504, or none at all).
+    /// No answer in time: status 408 or 504, or the client's own timeout.
     Timeout,
-    /// The server is at fault (other 5xx, 409).
+    /// The server failed (409, or any 5xx except 504).
     Server,
-    /// The server cannot be reached, or the connection ended.
+    /// The server is unreachable, or the connection broke.
     Connection,
-    /// Something came that is not an answer.
+    /// The response is not a valid answer, or exceeds the size limit.
     Malformed,
-    /// Given up by the caller, and passed through everything untouched.
+    /// The caller cancelled the run. Retries and repairs return this error unchanged.
     Cancelled,
-    /// Put off by the caller, and passed through as well.
+    /// The caller paused the run. Retries and repairs return this error unchanged.
     Paused,
-    /// Not begun, since it would have cost more than there is; passed through as well.
+    /// The request was not sent, because its cost would exceed the quota. Retries and repairs
+    /// return this error unchanged.
     Exhausted,
 }
 
 impl Category {
-    /// Its name in records, such as `RATE_LIMITED`.
+    /// Returns the name used in records, such as `RATE_LIMITED`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::InvalidRequest => "INVALID_REQUEST",
@@ -115,16 +119,19 @@ impl Category {
     }
 }
 
-/// The most characters of an error's body that are told.
+/// Maximum number of characters of an error body that are kept in the message.
 const TOLD: usize = 500;
 
 impl BackendError {
-    /// The error of a status that is not 2xx, with the body that came.
+    /// Creates the error for a status other than 2xx, with the response body.
+    ///
+    /// The message and the code are extracted from `body` if the body is an error object as OpenAI
+    /// sends it.
     pub fn from_status(status: u16, body: &str) -> Self {
         Self::of_status(status, body, None)
     }
 
-    /// The caller gave up.
+    /// Creates the error of a run that the caller cancelled.
     pub fn cancelled() -> Self {
         Interruption::Cancelled.into()
     }
@@ -136,7 +143,8 @@ impl BackendError {
     pub(crate) fn of_status(status: u16, body: &str, retry_after: Option<Duration>) -> Self {
         let error = serde_json::from_str::<serde_json::Value>(body).ok();
         let error = error.as_ref().map(|body| body.get("error").unwrap_or(body));
-        // OpenAI's shape, or the bare text that some servers put in `error`, or whatever else came.
+        // OpenAI's error object, the plain text that some servers put in `error`, or the whole
+        // body.
         let message = error.and_then(|error| error.get("message").unwrap_or(error).as_str()).unwrap_or(body);
         let code = error.and_then(|error| error.get("code")).map(|code| match code {
             serde_json::Value::String(code) => code.clone(),
@@ -147,7 +155,7 @@ impl BackendError {
         Kind::Status { status, message, code, retry_after }.into()
     }
 
-    /// What can be done about it.
+    /// Returns the class of the error.
     pub fn category(&self) -> Category {
         match &*self.0 {
             Kind::Status { status: 401 | 403, .. } => Category::Authentication,
@@ -165,7 +173,8 @@ impl BackendError {
         }
     }
 
-    /// Why the run ends, where nothing is wrong: such an error is passed on as it is.
+    /// Returns the interruption if the run ended without a failure. Such an error must be passed on
+    /// unchanged.
     pub fn interruption(&self) -> Option<Interruption> {
         match &*self.0 {
             Kind::Interrupted(interruption) => Some(*interruption),
@@ -174,7 +183,10 @@ impl BackendError {
         }
     }
 
-    /// Whether the backend says that it does not know what a request asks for, so that an easier one may do.
+    /// Reports whether the backend rejected the requested mode, so that a simpler mode may succeed.
+    ///
+    /// True for statuses 400, 404, 405, 415, 422 and 501, unless the error code names another
+    /// cause.
     pub(crate) fn is_of_mode(&self) -> bool {
         const ELSEWHERE: [&str; 5] = [
             "context_length_exceeded",
@@ -187,7 +199,7 @@ impl BackendError {
         about_mode && !self.code().is_some_and(|code| ELSEWHERE.contains(&code))
     }
 
-    /// Whether the same request may succeed later.
+    /// Reports whether the same request may succeed later.
     pub fn is_transient(&self) -> bool {
         matches!(
             self.category(),
@@ -195,18 +207,21 @@ impl BackendError {
         )
     }
 
-    /// Whether a model may have worked on the request: something came that is no answer, or what was on its way did not come in time.
+    /// Reports whether a model may have processed the request.
+    ///
+    /// True if the response was invalid or incomplete, or if the answer did not arrive in time.
+    /// Status 408 does not count, because the server did not receive the whole request.
     pub(crate) fn may_have_cost(&self) -> bool {
         let is_late = self.category() == Category::Timeout && self.status() != Some(408);
         is_late || matches!(&*self.0, Kind::TooLarge { .. } | Kind::Malformed { .. } | Kind::Broken { .. })
     }
 
-    /// Whether a header is at fault, before anything was sent.
+    /// Reports whether a header was rejected before the request was sent.
     pub(crate) fn is_of_header(&self) -> bool {
         matches!(&*self.0, Kind::Header { .. })
     }
 
-    /// The status that came, if one did.
+    /// Returns the HTTP status, if the server sent a response.
     pub fn status(&self) -> Option<u16> {
         match &*self.0 {
             Kind::Status { status, .. } => Some(*status),
@@ -214,7 +229,7 @@ impl BackendError {
         }
     }
 
-    /// The precise reason, where the backend gave it a name.
+    /// Returns the backend's error code, such as `rate_limited`, if the backend sent one.
     pub fn code(&self) -> Option<&str> {
         match &*self.0 {
             Kind::Status { code, .. } => code.as_deref(),
@@ -222,7 +237,7 @@ impl BackendError {
         }
     }
 
-    /// How long the backend wants to be left alone.
+    /// Returns the delay that the server requested in `Retry-After`, if any.
     pub fn retry_after(&self) -> Option<Duration> {
         match &*self.0 {
             Kind::Status { retry_after, .. } => *retry_after,

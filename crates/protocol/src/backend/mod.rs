@@ -1,4 +1,4 @@
-//! Where chats are answered.
+//! Backends that answer chat requests.
 
 mod capabilities;
 mod error;
@@ -18,42 +18,43 @@ pub(crate) use remote::innermost;
 pub use retry::{Retry, RetryCause, RetryPolicy};
 pub use scripted::ScriptedBackend;
 
-/// The body of a chat request, as `POST /v1/chat/completions` takes it, without `stream`.
+/// Body of a `POST /v1/chat/completions` request, without the `stream` field.
 pub type Body = Map<String, Value>;
 
-/// The chunks of a streamed answer, as far as they came.
+/// Chunks of a streamed answer, in the order of arrival.
 pub type Chunks = BoxStream<'static, Result<Value, BackendError>>;
 
-/// A whole answer.
+/// Complete answer to a chat request.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Answer {
-    /// The body of the answer, as it came: what providers add or leave out is for the caller to see.
+    /// Body of the answer, unmodified. Callers must expect fields that a provider adds or omits.
     pub body: Value,
-    /// How often the request was sent, at least once.
+    /// Number of times the request was sent, at least 1.
     pub attempts: u32,
-    /// Why it was sent again, each time.
+    /// Category of the error that caused each retry, in order.
     pub retried: Vec<Category>,
 }
 
-/// What answers chats.
+/// Answers chat requests.
 ///
-/// Bodies are JSON rather than types, since what providers want beside the common fields, and what they make of the common ones, differs
-/// without end.
+/// Bodies are JSON instead of types, because providers differ in the fields that they add and in
+/// the meaning of the common fields.
 pub trait ChatBackend: Send + Sync {
-    /// What to call it in records: `local`, or where it is.
+    /// Returns the backend's name in records: `local`, or the host of a server.
     fn name(&self) -> &str;
 
-    /// Answers a chat.
+    /// Answers a chat request.
     fn chat<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Answer, BackendError>>;
 
-    /// Answers a chat by and by. Dropping the stream gives up the answer.
+    /// Answers a chat request as a stream. Dropping the stream cancels the answer.
     fn stream<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Chunks, BackendError>>;
 
-    /// What `model` can be held to, where that is known without asking it.
+    /// Returns the constraints that `model` can be held to, if they are known without a request.
     fn known_capabilities(&self, _model: &str) -> Option<Capabilities> {
         None
     }
 
-    /// What `model` can be held to.
+    /// Returns the constraints that `model` can be held to. The backend may send requests to find
+    /// out.
     fn capabilities<'a>(&'a self, model: &'a str) -> BoxFuture<'a, Result<Capabilities, BackendError>>;
 }

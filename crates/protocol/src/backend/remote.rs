@@ -17,16 +17,16 @@ use super::{
     Answer, BackendError, Body, Capabilities, Category, ChatBackend, Chunks, Retry, RetryPolicy, sse,
 };
 
-/// The most bytes of an answer.
+/// Maximum size of an answer, in bytes.
 const ANSWER: usize = 64 << 20;
-/// The most bytes of an error's body.
+/// Maximum size of an error body, in bytes.
 const ERROR: usize = 64 << 10;
 
-/// Any server that speaks OpenAI's chat protocol.
+/// A server that speaks OpenAI's chat protocol.
 ///
-/// The address is made of three parts, as providers document them: a base URL, a prefix and the endpoint, which is
-/// `/chat/completions`. Without a prefix it is `/v1`, or nothing where the base URL ends in a version already, so that both
-/// `https://api.openai.com` and `https://api.openai.com/v1` do.
+/// The address has three parts, as providers document it: a base URL, a prefix and the endpoint
+/// `/chat/completions`. The default prefix is `/v1`, or empty if the base URL already ends in a
+/// version. Both `https://api.openai.com` and `https://api.openai.com/v1` therefore work.
 ///
 /// ```
 /// use formwork_protocol::RemoteBackend;
@@ -44,15 +44,15 @@ pub struct RemoteBackend {
     timeout: Duration,
     retry: RetryPolicy,
     progress: Arc<dyn Fn(&Retry) + Send + Sync>,
-    /// What each model can be held to, once it is known.
+    /// Probed capabilities, by model name.
     probed: Mutex<HashMap<String, Capabilities>>,
 }
 
 impl RemoteBackend {
-    /// A server by its base URL, with or without the version at its end.
+    /// Creates a backend from a base URL, with or without a version at the end.
     ///
     /// # Errors
-    /// When `base` is not the URL of an HTTP server.
+    /// Returns an error if `base` is not the URL of an HTTP server.
     pub fn new(base: &str) -> Result<Self, BackendError> {
         let last = base.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
         let version =
@@ -60,10 +60,10 @@ impl RemoteBackend {
         Self::with_prefix(base, if version { "" } else { "/v1" })
     }
 
-    /// A server by its base URL and the prefix of its endpoints.
+    /// Creates a backend from a base URL and the prefix of its endpoints.
     ///
     /// # Errors
-    /// When they are not the URL of an HTTP server.
+    /// Returns an error if `base` and `prefix` do not form the URL of an HTTP server.
     pub fn with_prefix(base: &str, prefix: &str) -> Result<Self, BackendError> {
         let fault = |reason: String| Kind::Url { given: base.to_owned(), reason };
         let parts = [base, prefix].map(|part| part.trim_matches('/'));
@@ -73,7 +73,8 @@ impl RemoteBackend {
         if !matches!(endpoint.scheme(), "http" | "https") {
             return Err(fault(format!("its scheme is {}", endpoint.scheme())).into());
         }
-        // Another provider of TLS may be there already, and is as good.
+        // Installation fails if the process already has a TLS provider. That provider works as
+        // well.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client =
             Client::builder().connect_timeout(Duration::from_secs(10)).redirect(Policy::none()).build();
@@ -89,10 +90,10 @@ impl RemoteBackend {
         })
     }
 
-    /// With a key, as `authorization: Bearer KEY`.
+    /// Sends a key with every request, as `authorization: Bearer KEY`.
     ///
     /// # Errors
-    /// When the key has characters that no header may have.
+    /// Returns an error if the key contains characters that are not allowed in a header.
     pub fn with_key(mut self, key: &str) -> Result<Self, BackendError> {
         let mut value = HeaderValue::try_from(format!("Bearer {key}")).map_err(|_| Kind::Key)?;
         value.set_sensitive(true);
@@ -100,10 +101,10 @@ impl RemoteBackend {
         Ok(self)
     }
 
-    /// With a header that every request has.
+    /// Adds a header to every request.
     ///
     /// # Errors
-    /// When the name or the value is not one of a header.
+    /// Returns an error if the name or the value is not valid in a header.
     pub fn with_header(mut self, name: &str, value: &str) -> Result<Self, BackendError> {
         let fault = || Kind::Header { name: name.to_owned() };
         let value = HeaderValue::try_from(value).map_err(|_| fault())?;
@@ -111,33 +112,35 @@ impl RemoteBackend {
         Ok(self)
     }
 
-    /// With at most so long for an answer, or between the chunks of one. Ten minutes, if nothing else is said.
+    /// Sets the timeout for an answer, and for the wait between two chunks of a stream. The default
+    /// is 10 minutes.
     #[must_use]
     pub const fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// With retries other than by default.
+    /// Sets the retry policy.
     #[must_use]
     pub const fn with_retry(mut self, retry: RetryPolicy) -> Self {
         self.retry = retry;
         self
     }
 
-    /// Tells of every retry before its pause.
+    /// Sets a callback that is called before the pause of each retry.
     #[must_use]
     pub fn on_retry(mut self, progress: impl Fn(&Retry) + Send + Sync + 'static) -> Self {
         self.progress = Arc::new(progress);
         self
     }
 
-    /// Where requests are sent.
+    /// Returns the URL to which requests are sent.
     pub fn endpoint(&self) -> &str {
         self.endpoint.as_str()
     }
 
-    /// Does `attempt` until it succeeds or must be given up; why it was done again, each time.
+    /// Runs `attempt` until it succeeds or the retry policy ends the retries. Also returns the
+    /// category of the error that caused each retry.
     async fn retried<'a, T>(
         &self,
         attempt: impl Fn() -> BoxFuture<'a, Result<T, BackendError>>,
@@ -158,7 +161,7 @@ impl RemoteBackend {
         }
     }
 
-    /// The response to `body`, if it is a good one.
+    /// Sends `body` and returns the response if its status is 2xx.
     async fn send(&self, body: &Body) -> Result<Response, BackendError> {
         let request = self.client.post(self.endpoint.clone()).headers(self.headers.clone()).json(body);
         let response = request.send().await.map_err(|error| unreachable(&error))?;
@@ -167,7 +170,7 @@ impl RemoteBackend {
             return Ok(response);
         }
         let retry_after = response.headers().get(RETRY_AFTER).and_then(pause);
-        // What was wrong is known, even if the words for it do not come.
+        // The status is enough for an error, so a failure to read the body is ignored.
         let body = read(response, ERROR).await.unwrap_or_default();
         Err(BackendError::of_status(status.as_u16(), &String::from_utf8_lossy(&body), retry_after))
     }
@@ -211,7 +214,8 @@ impl ChatBackend for RemoteBackend {
 
     fn capabilities<'a>(&'a self, model: &'a str) -> BoxFuture<'a, Result<Capabilities, BackendError>> {
         async move {
-            // Who asks meanwhile waits rather than probes as well.
+            // The lock is held while probing, so that concurrent callers wait instead of probing
+            // too.
             let mut probed = self.probed.lock().await;
             if let Some(&known) = probed.get(model) {
                 return Ok(known);
@@ -229,7 +233,7 @@ impl ChatBackend for RemoteBackend {
     }
 }
 
-/// Some gateways answer 200 with an error in the body.
+/// Validates the body of an answer. Some gateways send status 200 with an error in the body.
 fn check(body: Value) -> Result<Value, BackendError> {
     if body.get("choices").is_some_and(Value::is_array) {
         return Ok(body);
@@ -255,7 +259,7 @@ async fn read(mut response: Response, limit: usize) -> Result<Vec<u8>, BackendEr
     Ok(bytes)
 }
 
-/// Seconds, or a date.
+/// Parses a `Retry-After` header, which holds either seconds or an HTTP date.
 fn pause(header: &HeaderValue) -> Option<Duration> {
     let text = header.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse::<f64>() {
@@ -277,7 +281,8 @@ pub(super) fn malformed(error: &serde_json::Error) -> BackendError {
     Kind::Malformed { reason: error.to_string() }.into()
 }
 
-/// What the library says is `error sending request`; the cause says why.
+/// Returns the message of the innermost cause. The HTTP library's own message only says that
+/// sending failed.
 pub(crate) fn innermost(error: &dyn std::error::Error) -> String {
     let mut last = error;
     while let Some(cause) = last.source() {

@@ -5,57 +5,62 @@ use tokio::time::Instant;
 
 use super::{BackendError, Category};
 
-/// The pause before a retry that the server asks for at once.
+/// Minimum pause before a retry, even if the server requests a shorter one.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// When a request that failed is sent again: after errors that may pass, later each time.
+/// Rules for resending a failed request. Only transient errors are retried, with exponential
+/// backoff.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RetryPolicy {
-    /// How often at most, after the first time.
+    /// Maximum number of retries, not counting the first attempt.
     pub retries: u32,
-    /// The pause before the first retry; it doubles each time.
+    /// Pause before the first retry. Each further retry doubles the pause; jitter shortens each
+    /// pause by up to 25%.
     pub first: Duration,
-    /// The longest pause that is made of itself; a server that asks for a longer one gets it.
+    /// Maximum pause chosen by the policy. A longer pause requested by the server is respected.
     pub longest: Duration,
-    /// When to give up, from the first time on. Where the server is only busy (429) the number of retries has no bound but this one.
+    /// Time limit for all attempts and pauses together, measured from the first attempt. With a
+    /// deadline, rate-limited requests (429) are retried until the deadline, regardless of
+    /// `retries`.
     pub deadline: Option<Duration>,
 }
 
 impl Default for RetryPolicy {
-    /// Three times, after 1, 2 and 4 seconds, pauses of up to 30, no deadline.
+    /// Returns 3 retries after about 1, 2 and 4 seconds, a maximum pause of 30 seconds and no
+    /// deadline.
     fn default() -> Self {
         Self { retries: 3, first: Duration::from_secs(1), longest: Duration::from_secs(30), deadline: None }
     }
 }
 
-/// A request that is about to be sent again, or an answer that is about to be repaired.
+/// A request that is about to be resent, or an answer that is about to be repaired.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Retry {
-    /// Why.
+    /// Cause of the retry.
     pub cause: RetryCause,
-    /// Which attempt comes next: of requests from 2, of repairs from 1.
+    /// Number of the next attempt. Requests count from 2, repairs from 1.
     pub attempt: u32,
-    /// How many there are at most; none where only a deadline ends them.
+    /// Maximum number of attempts. `None` if only the deadline ends the retries.
     pub max_attempts: Option<u32>,
-    /// After how long.
+    /// Pause before the next attempt.
     pub pause: Duration,
-    /// Since when it has been tried.
+    /// Time at which the first attempt started.
     pub started_at: SystemTime,
-    /// Whether a model is asked to repair what it wrote, rather than a server to answer after all.
+    /// True if the model is asked to repair its output; false if a request is resent.
     pub is_schema_repair: bool,
 }
 
-/// Why something is tried again.
+/// Cause of a retry.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RetryCause {
-    /// There was no answer.
+    /// The backend did not answer.
     Backend(BackendError),
-    /// There was one that does not fit its schema, for these reasons.
+    /// The answer does not match its schema. Holds the validation errors.
     Schema(Vec<String>),
 }
 
 impl RetryCause {
-    /// The name of its kind in records, such as `RATE_LIMITED`.
+    /// Returns the name of the cause in records, such as `RATE_LIMITED`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Backend(error) => error.category().name(),
@@ -74,19 +79,20 @@ impl fmt::Display for RetryCause {
 }
 
 impl RetryPolicy {
-    /// None at all.
+    /// Creates a policy without retries.
     pub const fn never() -> Self {
         Self { retries: 0, first: Duration::ZERO, longest: Duration::ZERO, deadline: Some(Duration::ZERO) }
     }
 
-    /// Whether to go on after `error` of the given attempt (from 1), and when.
+    /// Returns the next retry after `error`, or `None` to give up. `attempt` is the number of the
+    /// failed attempt, from 1.
     pub(super) fn next(&self, error: &BackendError, attempt: u32, started: Instant) -> Option<Retry> {
         let busy = error.category() == Category::RateLimited && self.deadline.is_some();
         if !error.is_transient() || (attempt > self.retries && !busy) {
             return None;
         }
         let doubled = self.first.saturating_mul(1 << (attempt - 1).min(20)).min(self.longest);
-        // Of clients that were turned away together not all come back together.
+        // Jitter keeps clients that were rejected together from all returning at the same time.
         let jittered = doubled.mul_f64(0.75 + 0.25 * fastrand::f64());
         let pause = error.retry_after().map_or(jittered, |asked| asked.max(SHORTEST));
         let late = self.deadline.is_some_and(|deadline| started.elapsed() + pause > deadline);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::error::Kind;
 use super::{Answer, BackendError, Body, Capabilities, ChatBackend, Chunks};
 
-/// Answers that were written beforehand, and the requests that got them.
+/// A backend with a fixed list of answers, which also records the requests.
 ///
 /// ```
 /// use formwork_protocol::{ChatBackend, ScriptedBackend};
@@ -29,20 +29,20 @@ pub struct ScriptedBackend {
 }
 
 impl ScriptedBackend {
-    /// Gives these answers, one after the other, and then fails.
+    /// Creates a backend that returns these answers in order and fails after the last one.
     pub fn new(answers: impl IntoIterator<Item = Result<Value, BackendError>>) -> Self {
         let (answers, asked) = (Mutex::new(answers.into_iter().collect()), Mutex::default());
         Self { answers, asked, capabilities: Capabilities::all() }
     }
 
-    /// One that can do only these things.
+    /// Sets the capabilities that the backend reports. The default is all of them.
     #[must_use]
     pub fn with_capabilities(mut self, capabilities: Capabilities) -> Self {
         self.capabilities = capabilities;
         self
     }
 
-    /// An answer of one message.
+    /// Creates an answer with one choice, which holds `message`.
     pub fn message(message: Value) -> Value {
         let called = message.get("tool_calls").is_some_and(|calls| !calls.is_null());
         let finish_reason = if called { "tool_calls" } else { "stop" };
@@ -51,19 +51,19 @@ impl ScriptedBackend {
         json!({ "id": "chatcmpl-script", "object": "chat.completion", "created": 0, "model": "script", "choices": [choice] })
     }
 
-    /// An answer of one text.
+    /// Creates an answer with a text message from the assistant.
     pub fn says(content: &str) -> Value {
         Self::message(json!({ "role": "assistant", "content": content }))
     }
 
-    /// An answer that calls a tool, as OpenAI has it.
+    /// Creates an answer that calls one tool, in OpenAI's format. `arguments` is JSON text.
     pub fn calls(id: &str, name: &str, arguments: &str) -> Value {
         let function = json!({ "name": name, "arguments": arguments });
         let call = json!({ "id": id, "type": "function", "function": function });
         Self::message(json!({ "role": "assistant", "content": null, "tool_calls": [call] }))
     }
 
-    /// The requests so far.
+    /// Returns all requests received so far.
     pub fn asked(&self) -> Vec<Body> {
         lock(&self.asked).clone()
     }
@@ -84,7 +84,7 @@ impl ChatBackend for ScriptedBackend {
         ready(answer).boxed()
     }
 
-    /// The whole message in one chunk.
+    /// Streams the whole message as a single chunk.
     fn stream<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Chunks, BackendError>> {
         let chunk = |mut answer: Value| {
             answer["object"] = json!("chat.completion.chunk");

@@ -1,4 +1,4 @@
-//! Server-sent events, as far as chats use them.
+//! Decoding of server-sent events in a streamed chat answer.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use super::BackendError;
 use super::error::Kind;
 use super::remote::{innermost, malformed};
 
-/// The chunks of a streamed answer up to `[DONE]`, with no more than `patience` between them.
+/// Returns the chunks of a streamed answer up to `[DONE]`. The stream fails if no event arrives
+/// within `patience`.
 pub(super) fn chunks(
     response: Response,
     patience: Duration,

@@ -1,7 +1,8 @@
-//! What is known of models: which sampling profile suits them, what must be worked around, whether to use them for tools.
+//! Catalogue of models: the sampling profiles that suit each model, the workarounds that it needs,
+//! and whether it can use tools.
 //!
-//! A recommendation is an opinion that somebody measured once, so each entry says what it rests on. A model that is not here is a model
-//! of which nothing is known: it gets the default profile and no workaround.
+//! A recommendation is based on a single measurement, so each entry states its basis. A model
+//! without an entry gets the default profile and no workarounds.
 
 mod models;
 
@@ -9,24 +10,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::sampling::{DEFAULT_PROFILE, ModelPattern};
 
-/// A quirk of a model or its route that has a remedy; each is the name of a preset.
+/// Remedy for a quirk of a model or its route. Each variant is named after a preset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Workaround {
-    /// Tools: what `DeepSeek` behind `OpenRouter` wants besides.
+    /// Tools: adapts messages to `DeepSeek` behind `OpenRouter`. Adds the empty fields that the
+    /// model requires.
     DeepseekOpenrouterCompat,
-    /// Tools: what Gemini behind `OpenRouter` wants besides.
+    /// Tools: adapts messages to Gemini behind `OpenRouter`. Adds placeholders for missing thought
+    /// signatures and removes namespaces from call names.
     GeminiOpenrouterCompat,
-    /// Tools: calls are read from tags in the content as well.
+    /// Tools: also reads calls from tags in the content.
     ContentTagToolCallFallback,
-    /// Tools: none are sent.
+    /// Tools: sends no tools.
     ToolUseDisabled,
-    /// Directives: asked for in the prompt alone, since the route holds its model to no format.
+    /// Directives: requests them in the prompt only, because the route does not enforce any format.
     PromptOnly,
 }
 
 impl Workaround {
-    /// All of them.
+    /// All workarounds.
     pub const ALL: [Self; 5] = [
         Self::DeepseekOpenrouterCompat,
         Self::GeminiOpenrouterCompat,
@@ -35,7 +38,7 @@ impl Workaround {
         Self::PromptOnly,
     ];
 
-    /// Its name, which is that of the preset.
+    /// Returns the name, which is also the name of the preset.
     pub const fn name(self) -> &'static str {
         match self {
             Self::DeepseekOpenrouterCompat => "deepseek_openrouter_compat",
@@ -47,20 +50,20 @@ impl Workaround {
     }
 }
 
-/// Whether to use a model for tools.
+/// Recommendation about using a model for tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Do.
+    /// Recommended.
     Yes,
-    /// Know its weakness.
+    /// Usable, with the weakness in the notes.
     Conditional,
-    /// Don't.
+    /// Not recommended.
     No,
 }
 
 impl Verdict {
-    /// Its name in tables.
+    /// Returns the verdict as written in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Yes => "Yes",
@@ -70,27 +73,27 @@ impl Verdict {
     }
 }
 
-/// What is known of a model.
+/// Catalogue entry of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CatalogueEntry {
-    /// Its name, as it is asked for.
+    /// Name of the model in requests.
     pub model: &'static str,
-    /// The sampling profiles that suit it, the best first.
+    /// Suitable sampling profiles, best first.
     pub profiles: &'static [&'static str],
-    /// What is worked around.
+    /// Workarounds that the model needs.
     pub workarounds: &'static [Workaround],
-    /// Whether to use it for tools.
+    /// Recommendation about tools.
     pub verdict: Verdict,
-    /// What the verdict rests on.
+    /// Basis of the verdict.
     pub notes: &'static str,
 }
 
-/// All entries.
+/// Returns all entries.
 pub const fn entries() -> &'static [CatalogueEntry] {
     models::ENTRIES
 }
 
-/// What is known of `model`; the variant of a router, as in `:nitro`, does not matter.
+/// Returns the entry for `model`. A router's variant suffix, such as `:nitro`, is ignored.
 ///
 /// ```
 /// use formwork_protocol::catalogue::{self, Verdict, Workaround};
@@ -104,7 +107,7 @@ pub fn find(model: &str) -> Option<&'static CatalogueEntry> {
 }
 
 impl CatalogueEntry {
-    /// The profile that suits it best.
+    /// Returns the most suitable profile.
     pub fn profile(&self) -> &'static str {
         self.profiles.first().copied().unwrap_or(DEFAULT_PROFILE)
     }

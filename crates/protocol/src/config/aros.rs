@@ -1,24 +1,27 @@
 use serde::Deserialize;
 
-/// `[aros]`: how outputs are adapted to their schemas unless a step says otherwise.
+/// Section `[aros]`: defaults for adapting outputs to their schemas. A step can override most of
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Aros {
-    /// Whether any of it is done; alone it does nothing.
+    /// Master switch. If false, outputs are neither constrained nor adapted, whatever the other
+    /// settings say.
     pub enabled: bool,
-    /// Whether outputs are constrained while they are written.
+    /// Constraint on outputs during generation.
     pub structured_output_default: StructuredOutput,
-    /// How much is done to outputs that do not fit.
+    /// Level of processing for outputs that do not match their schema.
     pub enable_aop_default: OutputProcessing,
-    /// How tolerant decoding is: 0 takes JSON alone, 1 JSON5 as well, 2 repairs what is broken.
+    /// Tolerance of decoding: 0 accepts only JSON, 1 also accepts JSON5, and 2 also repairs broken
+    /// JSON.
     pub coercion_tolerant_level: u8,
-    /// How often text that is JSON in a string is taken out of it.
+    /// Maximum number of times that JSON inside a string is unescaped, from 0 to 8.
     pub max_unescape_depth: u8,
-    /// Which branch of several is taken.
+    /// Choice among the branches of `anyOf` and `oneOf`.
     pub anyof_strategy: AnyOfStrategy,
-    /// Whether plans are checked before a generation.
+    /// True if plans are checked before a generation.
     pub enable_reasoning_precheck: bool,
-    /// Whether corrections are written down in a table of their own.
+    /// True if traces record corrections in a separate table.
     pub correction_ledger_enabled: bool,
 }
 
@@ -37,27 +40,27 @@ impl Default for Aros {
     }
 }
 
-/// Whether an output is constrained while it is written.
+/// Constraint on an output during generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StructuredOutput {
-    /// It is not.
+    /// No constraint.
     Off,
-    /// As well as the backend can.
+    /// Strictest constraint that the backend supports, if the step has a schema or grammar.
     Auto,
-    /// By `response_format`.
+    /// Constraint by `response_format`.
     #[serde(alias = "openai_json")]
     Json,
-    /// By a grammar.
+    /// Constraint by grammar.
     Grammar,
-    /// The same, by the name of a program that does so.
+    /// Same as `Grammar`, for configurations that name the Outlines library.
     Outlines,
-    /// The same, by the name of another.
+    /// Same as `Grammar`, for configurations that name the `XGrammar` library.
     Xgrammar,
 }
 
 impl StructuredOutput {
-    /// What traces call it.
+    /// Returns the name used in traces.
     pub const fn mode_name(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -70,24 +73,25 @@ impl StructuredOutput {
     }
 }
 
-/// How much is done to an output that does not fit its schema.
+/// Level of processing for an output that does not match its schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputProcessing {
-    /// Nothing.
+    /// No processing.
     Off,
-    /// JSON is found, unescaped and parsed, and a few conversions are made.
+    /// Finds, unescapes and parses JSON, and makes simple conversions.
     Minimal,
-    /// Tolerant decoding and branches of `anyOf` and `oneOf` as well.
+    /// Also decodes tolerantly, tries branches of `anyOf` and `oneOf`, and converts strings to
+    /// lists.
     Full,
 }
 
-/// Which branch of `anyOf` or `oneOf` a value is made to fit.
+/// Choice of the `anyOf` or `oneOf` branch for a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AnyOfStrategy {
-    /// The first that it fits.
+    /// The first branch that the value matches.
     FirstPass,
-    /// The only one that it fits.
+    /// The only branch that the value matches. Several matching branches are an error.
     Unique,
 }

@@ -1,15 +1,15 @@
-//! What types cannot say about a configuration.
+//! Checks that types cannot express.
 
 use super::error::{Fault, Reason};
 use super::{Config, LOCAL_PROVIDER, Model, PROVIDER_PRESETS, Profile, Provider};
 use crate::sampling::{DEFAULT_PROFILE, Sampling};
 
-/// The fields of requests that are not for defaults.
+/// Request fields that must not have defaults.
 const RESERVED: [&str; 6] = ["model", "messages", "tools", "tool_choice", "response_format", "stream"];
-/// The deepest nesting of JSON in strings that anybody has seen, and some more.
+/// Maximum of `max_unescape_depth`, above any nesting of JSON in strings seen in practice.
 const UNESCAPE_DEPTH: u8 = 8;
 
-/// The first fault, in the order in which the file's parts are documented.
+/// Returns the first error. The order is `[aros]`, providers, sampling profiles, models, traces.
 pub(super) fn check(config: &Config) -> Result<(), Fault> {
     aros(config).map_err(|fault| at(&["aros"], fault))?;
     for (name, entry) in &config.providers {
@@ -27,7 +27,7 @@ pub(super) fn check(config: &Config) -> Result<(), Fault> {
     }
 }
 
-/// A reason at a key, or at a key within one.
+/// A reason, and its key path relative to the checked table.
 type Wrong = (Vec<&'static str>, Reason);
 
 fn at(path: &[&str], (keys, reason): Wrong) -> Fault {
@@ -75,7 +75,7 @@ fn provider(name: &str, provider: &Provider) -> Result<(), Wrong> {
 
 fn profile(name: &str, profile: &Profile) -> Result<(), Wrong> {
     profile.sampling().check().map_err(|error| (vec![error.field], error.into()))?;
-    // Who asks for the default profile wants nothing changed.
+    // A request for the default profile asks for the backend's own values.
     if name == DEFAULT_PROFILE && profile.sampling() != Sampling::default() {
         return Err((Vec::new(), Reason::Default));
     }

@@ -6,7 +6,7 @@ use super::place;
 use crate::BackendError;
 use crate::sampling::SamplingError;
 
-/// What is wrong with a configuration file, by line and key.
+/// Error in a configuration file, with its line and key.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[error("line {line}: {}{reason}", key.as_ref().map(|key| format!("`{key}`: ")).unwrap_or_default())]
 pub struct ConfigError {
@@ -38,19 +38,19 @@ pub(super) enum Reason {
     Backend(#[from] BackendError),
 }
 
-/// Something that is wrong at a path of keys.
+/// An error at a path of keys.
 pub(super) struct Fault {
     pub(super) path: Vec<String>,
     pub(super) reason: Reason,
 }
 
 impl ConfigError {
-    /// The line, from 1.
+    /// Returns the line, from 1.
     pub const fn line(&self) -> usize {
         self.line
     }
 
-    /// The key with the tables that it is in, such as `providers.router.base_url`.
+    /// Returns the dotted key, such as `providers.router.base_url`.
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()
     }

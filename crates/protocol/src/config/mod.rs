@@ -1,9 +1,10 @@
-//! The configuration file, `formwork.toml`: defaults of adaptation, providers, models, sampling profiles and where traces
-//! are.
+//! The configuration file, `formwork.toml`. It defines defaults of adaptation, providers, models,
+//! sampling profiles and the location of traces.
 //!
-//! A [`Config`] is read from text; who has the text, and the keys that it only names by their variables, is the caller's business. All
-//! of it is checked when it is read: names that are referred to exist, numbers are such as are taken, addresses are addresses. What
-//! is wrong is told by its key and line ([`ConfigError`]). Whatever a call says itself comes before what is said here.
+//! A [`Config`] is parsed from text. The caller reads the file, and also the API keys, for which
+//! the file only names environment variables. Parsing checks everything: names must exist, numbers
+//! must be in range, and addresses must be valid. A [`ConfigError`] reports the key and line of an
+//! error. Values given in a call override the configuration.
 //!
 //! `grammars/formwork.toml` is an example with every key.
 
@@ -25,13 +26,13 @@ use crate::catalogue::{self, Verdict, Workaround};
 use crate::sampling::{DEFAULT_PROFILE, ModelPattern, Profiles, Sampling, SamplingProfile};
 use crate::{BackendError, Body, RemoteBackend, RetryPolicy};
 
-/// The provider that needs no entry: the engine in this process.
+/// Name of the provider that needs no entry: the engine in this process.
 pub const LOCAL_PROVIDER: &str = "local";
 
-/// The providers whose quirks are known, besides the engine in this process.
+/// Remote providers with known quirks.
 pub const PROVIDER_PRESETS: [&str; 3] = ["openai", "openrouter", "formwork"];
 
-/// A whole configuration file.
+/// A configuration file.
 ///
 /// ```
 /// use formwork_protocol::config::Config;
@@ -58,83 +59,87 @@ pub struct Config {
     /// Defaults of adaptation.
     #[serde(default)]
     pub aros: Aros,
-    /// Servers by their names.
+    /// Providers by name.
     #[serde(default)]
     pub providers: BTreeMap<String, Provider>,
-    /// Models by their names.
+    /// Models by name.
     #[serde(default)]
     pub models: BTreeMap<String, Model>,
-    /// Sampling profiles by their names, besides the predefined ones or in place of them.
+    /// Sampling profiles by name. They extend the predefined profiles, or replace those with the
+    /// same name.
     #[serde(default)]
     pub sampling_profiles: BTreeMap<String, Profile>,
-    /// Where traces are.
+    /// Location of traces.
     #[serde(default)]
     pub traces: Traces,
 }
 
-/// Where traces are.
+/// Location of traces.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Traces {
-    /// The database; who reads the file takes it for relative to the file's folder.
+    /// Path of the database. A relative path is relative to the folder of the configuration file;
+    /// the caller resolves it.
     pub database: Option<PathBuf>,
 }
 
-/// A server that speaks `OpenAI`'s protocol.
+/// A server that implements the `OpenAI` protocol.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Provider {
-    /// Its address.
+    /// URL of the server.
     pub base_url: String,
-    /// What comes between the address and the endpoint; by default `/v1`, or nothing where the address ends in a version.
+    /// Path between the URL and the endpoint. By default `/v1`, or empty if the URL ends in a
+    /// version.
     pub api_prefix: Option<String>,
-    /// The environment variable that has the key.
+    /// Name of the environment variable that contains the API key.
     pub api_key_env: Option<String>,
-    /// Headers that every request has.
+    /// Headers of every request.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
-    /// How requests that fail are sent again.
+    /// Retries of failed requests.
     #[serde(default)]
     pub retry: Retry,
-    /// How long an answer may take, in seconds.
+    /// Timeout for an answer, in seconds; 600 by default.
     pub timeout: Option<f64>,
-    /// The name under which its quirks are known.
+    /// Name of the quirks preset, one of [`PROVIDER_PRESETS`].
     pub preset: Option<String>,
-    /// Fields that requests have unless they say otherwise.
+    /// Default values of request fields. A request can override them.
     #[serde(default)]
     pub llm_options_defaults: Body,
 }
 
-/// How requests that fail are sent again; times are in seconds.
+/// Retries of failed requests. Unset fields use the defaults of [`RetryPolicy`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Retry {
-    /// How often at most, after the first time.
+    /// Maximum number of retries, not counting the first attempt.
     pub retries: Option<u32>,
-    /// The pause before the first retry.
+    /// Pause before the first retry, in seconds.
     pub first: Option<f64>,
-    /// The longest pause.
+    /// Maximum pause, in seconds. A server can ask for a longer pause.
     pub longest: Option<f64>,
-    /// When to give up.
+    /// Time limit for retries, in seconds from the first attempt. With a deadline set, rate-limited
+    /// requests (429) ignore `retries`.
     pub deadline: Option<f64>,
 }
 
-/// A model of a provider. What is left out comes from the catalogue, where the model has an entry.
+/// A model of a provider. Unset fields are taken from the catalogue if it lists the model.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    /// The provider's name.
+    /// Name of the provider; the local engine by default.
     #[serde(default = "local_provider")]
     pub provider: String,
-    /// The model's name at the provider.
+    /// Name of the model at the provider.
     pub model: String,
-    /// The sampling profile that suits it.
+    /// Name of the sampling profile.
     pub profile: Option<String>,
-    /// What is worked around.
+    /// Workarounds for the model.
     pub presets: Option<Vec<Workaround>>,
-    /// Whether to use it for tools.
+    /// Recommendation about using the model for tools.
     pub verdict: Option<Verdict>,
-    /// What the verdict rests on.
+    /// Basis of the verdict.
     pub notes: Option<String>,
 }
 
@@ -142,18 +147,19 @@ pub struct Model {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// 0 always takes the likeliest token.
+    /// Sampling temperature; 0 always selects the most likely token.
     pub temperature: Option<f64>,
-    /// The share of probability that the likeliest tokens must reach together.
+    /// Cumulative probability of the most likely tokens that are kept, from 0 to 1.
     pub top_p: Option<f64>,
-    /// How many of the likeliest tokens are kept; 0 keeps all.
+    /// Number of most likely tokens that are kept; 0 keeps all.
     pub top_k: Option<u32>,
-    /// How likely a token must be relative to the likeliest.
+    /// Minimum probability of a token, as a fraction of the highest probability.
     pub min_p: Option<f64>,
-    /// The models that it is for, with `*` for any characters; none are all.
+    /// Models that the profile applies to, with `*` for any characters. An empty list means all
+    /// models.
     #[serde(default)]
     pub models: Vec<ModelPattern>,
-    /// The groups that it is part of.
+    /// Groups that select this profile together with others.
     #[serde(default)]
     pub groups: Vec<String>,
 }
@@ -163,17 +169,18 @@ fn local_provider() -> String {
 }
 
 impl Config {
-    /// Reads a file's text, and checks it.
+    /// Parses and checks the text of a configuration file.
     ///
     /// # Errors
-    /// When it is not TOML, has a key that is not known, or a value that is not taken.
+    /// Returns an error if the text is not valid TOML, contains an unknown key, or has an invalid
+    /// value.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let config: Self = toml::from_str(text).map_err(|error| ConfigError::of_toml(text, &error))?;
         check::check(&config).map_err(|fault| ConfigError::of_fault(text, fault))?;
         Ok(config)
     }
 
-    /// The predefined sampling profiles with those of the file.
+    /// Returns the predefined sampling profiles together with the file's.
     pub fn profiles(&self) -> Profiles {
         let mut profiles = Profiles::predefined();
         for (name, profile) in &self.sampling_profiles {
@@ -189,7 +196,7 @@ impl Config {
 }
 
 impl Provider {
-    /// A server of which nothing but the address is known.
+    /// Creates a provider that has only a URL.
     pub fn new(base_url: impl Into<String>) -> Self {
         Self {
             base_url: base_url.into(),
@@ -203,10 +210,11 @@ impl Provider {
         }
     }
 
-    /// The server, with its key.
+    /// Creates a backend for the server. `key` is the API key.
     ///
     /// # Errors
-    /// When the address is none, or a header or the key has characters that it may not have.
+    /// Returns an error if the URL is not an HTTP URL, or if a header or the key contains forbidden
+    /// characters.
     pub fn backend(&self, key: Option<&str>) -> Result<RemoteBackend, BackendError> {
         let mut backend = match &self.api_prefix {
             Some(prefix) => RemoteBackend::with_prefix(&self.base_url, prefix)?,
@@ -238,19 +246,20 @@ impl Retry {
 }
 
 impl Model {
-    /// The sampling profile that suits it.
+    /// Returns the name of the sampling profile: the configured one, the catalogue's, or the
+    /// default.
     pub fn profile(&self) -> &str {
         let known = catalogue::find(&self.model).map_or(DEFAULT_PROFILE, catalogue::CatalogueEntry::profile);
         self.profile.as_deref().unwrap_or(known)
     }
 
-    /// What is worked around.
+    /// Returns the workarounds: the configured ones, or the catalogue's.
     pub fn workarounds(&self) -> &[Workaround] {
         let known = || catalogue::find(&self.model).map_or(&[][..], |entry| entry.workarounds);
         self.presets.as_deref().unwrap_or_else(known)
     }
 
-    /// Whether to use it for tools, where that is known.
+    /// Returns the verdict about tools: the configured one, or the catalogue's.
     pub fn verdict(&self) -> Option<Verdict> {
         self.verdict.or_else(|| catalogue::find(&self.model).map(|entry| entry.verdict))
     }
@@ -262,7 +271,7 @@ impl Profile {
     }
 }
 
-/// Those that are checked to be times are some.
+/// Converts seconds to a duration. Returns `None` for negative, infinite or too large values.
 fn seconds(seconds: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }

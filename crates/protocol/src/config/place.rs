@@ -1,17 +1,18 @@
-//! Where things are in a TOML text.
+//! Positions of keys in a TOML text.
 
 use std::ops::Range;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The line of a byte, from 1.
+/// Returns the line of the byte at `offset`, from 1.
 pub(crate) fn line(text: &str, offset: usize) -> usize {
     let before = text.as_bytes().iter().take(offset);
     1 + before.filter(|&&byte| byte == b'\n').count()
 }
 
-/// The dotted key at a byte, or whose value is there; the innermost, where there are several.
+/// Returns the dotted key whose name or value contains the byte at `offset`. If several do, returns
+/// the innermost.
 pub(crate) fn key_at(text: &str, offset: usize) -> Option<String> {
     let document = DeTable::parse(text).ok()?;
     let mut best: Option<(Range<usize>, Vec<String>)> = None;
@@ -24,7 +25,8 @@ pub(crate) fn key_at(text: &str, offset: usize) -> Option<String> {
     best.map(|(_, path)| path.join("."))
 }
 
-/// The byte at which the key at the end of `path` is, or the innermost table on the way that there is.
+/// Returns the byte offset of the key at `path`. If the key does not exist, returns the offset of
+/// its innermost existing table.
 pub(super) fn offset_of(text: &str, path: &[String]) -> usize {
     let Ok(document) = DeTable::parse(text) else { return 0 };
     let mut table = document.get_ref();
@@ -40,7 +42,7 @@ pub(super) fn offset_of(text: &str, path: &[String]) -> usize {
     offset
 }
 
-/// Shows all keys with their spans, and again with those of their values.
+/// Calls `see` twice for each key: with the span of the key, and with the span of its value.
 fn visit(table: &DeTable<'_>, path: &mut Vec<String>, see: &mut impl FnMut(&[String], Range<usize>)) {
     for (key, value) in table {
         path.push(key.get_ref().to_string());

@@ -1,19 +1,21 @@
-//! A payload schema as a part of a larger one, meaning the same.
+//! Embeds a payload schema in a larger schema without changing its meaning.
 
 use serde_json::{Map, Value, json};
 
 use crate::subschemas::{subschemas, subschemas_mut};
 
-/// The keywords that make a difference to what a local reference means beside the place of its schema.
+/// Keywords that change the meaning of a local reference, apart from the position of its schema.
 const IDENTIFIERS: [&str; 8] =
     ["$anchor", "$dynamicAnchor", "$dynamicRef", "$id", "$recursiveAnchor", "$recursiveRef", "$schema", "id"];
-/// The dialect that a schema has if it says nothing.
+/// Dialect of a schema without `$schema`.
 const DEFAULT: &str = "json-schema.org/draft/2020-12/schema";
 
-/// `schema` as it must stand at `pointer` of another schema without `$schema`, and of objects only.
+/// Returns `schema` rewritten for its new position `pointer` in a schema without `$schema`. The
+/// result accepts only objects.
 ///
-/// References by pointer into the schema itself are made to lead to the same place there. Whatever else depends on where a schema
-/// stands (other drafts, anchors, dynamic references) is kept by making it a resource of its own.
+/// References by pointer into the schema itself are rewritten to the same target below `pointer`.
+/// Other features can also depend on the position: older drafts, anchors and dynamic references. A
+/// schema with such features becomes a resource of its own.
 pub(super) fn embedded(schema: &Value, pointer: &str) -> Value {
     let Value::Object(schema) = schema else { return json!({ "type": "object" }) };
     let mut schema = schema.clone();
@@ -22,7 +24,8 @@ pub(super) fn embedded(schema: &Value, pointer: &str) -> Value {
     }
     if has_identifiers(&schema) {
         schema = resource(schema, pointer);
-        // An identifier of its own may hide behind a reference, so nothing is put beside that.
+        // Older dialects ignore everything beside `$ref`, which can even hide an identifier. So
+        // `type` must not stand beside a reference.
         return if schema.contains_key("$ref") { both(schema) } else { of_objects(schema) };
     }
     let apart = schema.contains_key("$ref");
@@ -45,18 +48,21 @@ fn both(schema: Map<String, Value>) -> Value {
     json!({ "type": "object", "allOf": [schema] })
 }
 
-/// A resource by an identifier, in which local references mean what they meant.
+/// Makes a schema a resource of its own by giving it an identifier. Its local references then keep
+/// their meaning.
 fn resource(mut schema: Map<String, Value>, pointer: &str) -> Map<String, Value> {
     let id = format!("urn:formwork:payload{}", pointer.replace(['/', '$'], ":"));
     let old = ["draft-04", "draft-06", "draft-07"].into_iter().find(|draft| dialect(&schema).contains(draft));
     if old.is_some()
         && let Some(reference) = schema.shift_remove("$ref")
     {
-        // There what is beside a reference does not count, an identifier as little as the rest.
+        // Drafts 4 to 7 ignore everything beside `$ref`, including an identifier. So the reference
+        // moves into `allOf`, and the ignored keywords are dropped.
         schema.retain(|name, _| ["$schema", "definitions", "$defs"].contains(&name.as_str()));
         schema.insert("allOf".to_owned(), json!([{ "$ref": reference }]));
     }
-    // Draft 4 has its own word, and the other is what tells readers that `$schema` counts here.
+    // Draft 4 calls the identifier `id`. `$id` is set as well, because readers honour `$schema`
+    // here only beside `$id`.
     if old == Some("draft-04") && !schema.contains_key("id") {
         schema.insert("id".to_owned(), id.clone().into());
     }
@@ -73,7 +79,7 @@ fn has_identifiers(schema: &Map<String, Value>) -> bool {
     own || named || within.any(|schema| schema.as_object().is_some_and(has_identifiers))
 }
 
-/// Has the local references in a keyword of a schema lead below `pointer`.
+/// Rewrites the local references in one keyword of a schema to targets below `pointer`.
 fn rewrite(name: &str, value: &mut Value, pointer: &str) {
     match value {
         Value::String(reference) if name == "$ref" => {
@@ -145,7 +151,7 @@ mod tests {
         assert_eq!(at(hidden), expected);
         let usual = json!({ "type": "object", "$schema": "https://json-schema.org/draft/2020-12/schema" });
         assert_eq!(at(usual), json!({ "type": "object" }));
-        // The name of a property is no keyword.
+        // A property name is not a keyword.
         let named = json!({ "type": "object", "properties": { "id": { "type": "string" }, "$id": {} } });
         assert_eq!(at(named.clone()), named);
     }

@@ -1,6 +1,6 @@
 use thiserror::Error;
 
-/// Why types of directives, or names for them, cannot be as they are given. The message begins with the place.
+/// Error in a directive type, an alias or an option. The message begins with the place.
 ///
 /// ```
 /// use formwork_protocol::directives::{Definition, Registry};
@@ -43,12 +43,13 @@ impl RegistryError {
         Self { place: place.into(), problem: Box::new(problem) }
     }
 
-    /// Where it is, such as `definitions[1].aliases[0]`, with a JSON pointer after it where a schema is at fault.
+    /// Returns the place of the error, such as `definitions[1].aliases[0]`. A JSON pointer follows
+    /// if a schema is invalid.
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// What is wrong, without the place.
+    /// Returns the message without the place.
     pub fn problem(&self) -> String {
         self.problem.to_string()
     }

@@ -1,14 +1,15 @@
-//! What the model is told.
+//! Writes the instructions for the model.
 
 use std::fmt::Write;
 
 use super::{Mode, Problem, Registry, StructuredOutputOptions, Warning, shortened};
 
-/// The most characters of a repair's reasons, and of one of them.
+/// Maximum number of characters of all reasons in a repair request, and of each reason.
 const REASONS: usize = 1000;
 const REASON: usize = 300;
 
-/// What stands in the system message of a request. Where the server holds the model to the schema it is short.
+/// Returns the instructions for the system message. They are shorter in schema mode, in which the
+/// server enforces the schema.
 pub(super) fn of_request(options: &StructuredOutputOptions, mode: Mode) -> String {
     let shape = match mode {
         Mode::JsonSchema => {
@@ -29,7 +30,7 @@ pub(super) fn of_request(options: &StructuredOutputOptions, mode: Mode) -> Strin
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
 }
 
-/// The types that may come, one a line, with what their definitions say; then what is said of all of them.
+/// Describes the allowed types, one per line, followed by the registry's general remarks.
 pub(super) fn of_types(registry: &Registry, allowed: Option<&[String]>, schemas: bool) -> String {
     let defined = registry.types();
     let mut text = String::new();
@@ -56,7 +57,7 @@ pub(super) fn of_types(registry: &Registry, allowed: Option<&[String]>, schemas:
     text
 }
 
-/// What is said after an answer that cannot be used.
+/// Returns the message that asks the model to repair an answer.
 pub(super) fn of_repair(problem: &Problem, reasons: &[String], warnings: &[Warning]) -> String {
     let told = warnings.iter().map(ToString::to_string);
     let reasons: Vec<String> =

@@ -1,15 +1,17 @@
-//! Directives: what an app is to do, written by a model as data.
+//! Structured directives: actions for an app that a model writes as data.
 //!
-//! A model answers with one JSON object, the *envelope*: `{"assistant_text": "…", "directives": [{"type": "ui.toast", "payload":
-//! {…}}]}`. Directives change what a user sees or what the app remembers; they do no I/O, and nothing is sent back to the model, so
-//! one request is enough where all goes well. Where it does not, the flow goes on:
+//! A model answers with one JSON object, the *envelope*:
+//! `{"assistant_text": "…", "directives": [{"type": "ui.toast", "payload": {…}}]}`. Directives
+//! change what a user sees or what the app remembers. They do no I/O, and the model receives no
+//! results. A single request is therefore enough unless the answer cannot be used. The parts are:
 //!
-//! - A [`Registry`] says which types there are, and what their payloads are.
-//! - [`schema`] makes a `response_format` of it, which a server that can holds the model to.
-//! - [`parser`] finds the object in what came, and [`Validator`] tells what of it can be used: directives that cannot are dropped
-//!   and told of in [`Warning`]s.
-//! - [`Runner`] asks in one [`Mode`] after the other, has the model repair what it wrote, and gives a [`DirectiveResult`] whatever
-//!   happens: only a run that was cancelled has none.
+//! - A [`Registry`] defines the directive types and their payloads.
+//! - [`schema`] builds a `response_format` from the registry. Servers that support it constrain the
+//!   model to the envelope.
+//! - [`parser`] finds the object in an answer, and [`Validator`] checks it. Invalid directives are
+//!   dropped and reported as [`Warning`]s.
+//! - [`Runner`] tries one [`Mode`] after another and asks the model to repair bad answers. It
+//!   always returns a [`DirectiveResult`], except if the run is interrupted.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -27,9 +29,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What is not here
-//! No types of directives: they are the app's. No tolerance for text that is not JSON, either: what is nearly JSON is told to the
-//! model, not guessed at.
+//! # Limits
+//! The module defines no directive types; the app defines them. Text that is almost JSON is not
+//! repaired here. Instead, a repair request describes the error to the model.
 
 mod embed;
 mod error;
@@ -56,7 +58,7 @@ pub use result::{
 pub use runner::{ResultValidator, RunRequest, Runner, require_types};
 pub use validator::{Envelope, Validator};
 
-/// The beginning of `text`, of at most `limit` characters.
+/// Returns `text`, cut after `limit` characters. A cut text ends in `…`.
 fn shortened(text: &str, limit: usize) -> String {
     match text.char_indices().nth(limit) {
         Some((end, _)) => format!("{}…", &text[..end]),

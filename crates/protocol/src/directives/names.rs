@@ -1,11 +1,11 @@
-//! What models call a type, and which one they mean.
+//! Resolves the names that models use for a type.
 
 use std::collections::HashMap;
 
 use super::error::{Fault, RegistryError};
 use super::{Definition, StructuredOutputOptions};
 
-/// The names must differ, and none may be empty.
+/// Checks that all names are well formed and unique.
 pub(super) fn check(definitions: &[Definition]) -> Result<(), RegistryError> {
     let mut types = HashMap::new();
     for (at, definition) in definitions.iter().enumerate() {
@@ -32,7 +32,7 @@ pub(super) fn check(definitions: &[Definition]) -> Result<(), RegistryError> {
     Ok(())
 }
 
-/// A name has something in it, and nothing around it.
+/// Checks that a name is not empty and has no surrounding whitespace.
 pub(super) fn well_formed(name: &str, place: impl Fn() -> String) -> Result<(), RegistryError> {
     if name.trim().is_empty() {
         return Err(RegistryError::new(place(), Fault::Empty));
@@ -43,23 +43,23 @@ pub(super) fn well_formed(name: &str, place: impl Fn() -> String) -> Result<(), 
     Ok(())
 }
 
-/// Which types may come, under which names.
+/// The allowed and the forbidden types with their names.
 pub(super) struct Names {
-    /// All names are known, and those that are not here are refused.
+    /// True if only known types are allowed.
     closed: bool,
     allowed: Folded,
-    /// Types that there are and that may not come.
+    /// Known types that are not allowed.
     other: Folded,
 }
 
-/// What a name stands for.
+/// Meaning of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// This type.
+    /// This allowed type.
     Type(String),
-    /// A type that may not come.
+    /// A known type that is not allowed.
     NotAllowed(String),
-    /// Nothing, or no one can tell which of several.
+    /// No type, or several types.
     Unknown,
 }
 
@@ -80,7 +80,7 @@ impl Names {
         Self { closed: allowed_types.is_some(), allowed, other }
     }
 
-    /// The type that `given` stands for.
+    /// Returns the meaning of the name `given`.
     pub(super) fn meaning(&self, given: &str) -> Meaning {
         let given = given.trim();
         if let Some(kind) = self.allowed.get(given) {
@@ -94,12 +94,13 @@ impl Names {
     }
 }
 
-/// Names exactly, then aliases exactly, then whatever differs only in case and separators.
+/// Lookup table of names. Exact type names come first, then exact aliases, then names that differ
+/// only in case and separators.
 #[derive(Default)]
 struct Folded {
     types: Vec<String>,
     aliases: HashMap<String, String>,
-    /// By what is left of a name without these; `None` is several.
+    /// Types by folded name; `None` marks an ambiguous name.
     variants: HashMap<String, Option<String>>,
 }
 
@@ -128,7 +129,8 @@ impl Folded {
     }
 }
 
-/// A name without case and separators. What has nothing else is left as it is.
+/// Returns a name in lower case without separators. A name that consists only of separators is
+/// returned unchanged.
 fn fold(name: &str) -> String {
     let letters: String = name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
     if letters.is_empty() { name.to_owned() } else { letters }
@@ -194,7 +196,7 @@ mod tests {
         let options = options(&[("ui.show_form", &["form"]), ("ui.showform", &["other"])]);
         let options = options.with_allowed_types(["ui.show_form"]).expect("types");
         let names = Names::new(&options);
-        // Among those allowed there is only one.
+        // Only one allowed type matches.
         assert_eq!(names.meaning("ui-show-form"), is("ui.show_form"));
         let not = Meaning::NotAllowed("ui.showform".to_owned());
         assert_eq!((names.meaning("other"), names.meaning("ui.toast")), (not, Meaning::Unknown));

@@ -7,16 +7,17 @@ use serde_json::{Map, Value};
 use super::error::{Fault, RegistryError};
 use super::{Issue, Registry, names};
 
-/// Tells what is wrong with the payload of a type, by its own name; nothing, if it is as it should be.
+/// Checks the payload of a type, given by its canonical name. Returns an empty list if the payload
+/// is valid.
 pub type PayloadValidator = Arc<dyn Fn(&str, &Map<String, Value>) -> Vec<Issue> + Send + Sync>;
 
-/// Brings the payload of a type into shape before it is checked.
+/// Normalizes the payload of a type before it is checked.
 pub type PayloadNormalizer = Arc<dyn Fn(&str, &mut Map<String, Value>) + Send + Sync>;
 
-/// The most bytes of an answer that are looked at, unless something else is said.
+/// Default of the maximum size of an answer, in bytes.
 const MAX_BYTES: usize = 200_000;
 
-/// What answers must be, for a [`Runner`](super::Runner) or for a single request.
+/// Options that define valid answers to a [`RunRequest`](super::RunRequest).
 #[derive(Clone)]
 pub struct StructuredOutputOptions {
     registry: Registry,
@@ -24,17 +25,17 @@ pub struct StructuredOutputOptions {
     aliases: BTreeMap<String, String>,
     pub(super) payload_validator: Option<PayloadValidator>,
     pub(super) payload_normalizer: Option<PayloadNormalizer>,
-    /// The most bytes of an answer that are looked at: 200,000 unless something else is said.
+    /// Maximum size of an answer, in bytes; 200,000 by default. A larger answer is rejected.
     pub max_bytes: usize,
     schema_name: String,
-    /// Further instructions about types and payloads.
+    /// Additional instructions about types and payloads.
     pub output_instructions: Option<String>,
-    /// Whether requests say the mode in `response_format`; true unless something else is said.
+    /// True if requests state the mode in `response_format`; true by default.
     pub inject_response_format: bool,
 }
 
 impl StructuredOutputOptions {
-    /// All types of `registry`, under all their names.
+    /// Allows all types of `registry` under all their names.
     pub fn new(registry: Registry) -> Self {
         Self {
             registry,
@@ -49,10 +50,11 @@ impl StructuredOutputOptions {
         }
     }
 
-    /// Only these types. An empty list allows none.
+    /// Allows only these types. An empty list allows none.
     ///
     /// # Errors
-    /// When one is not in the registry, or there is no registry and it is no name.
+    /// Returns an error if a name is empty or has surrounding whitespace, or if it is missing from
+    /// a non-empty registry.
     pub fn with_allowed_types<T: Into<String>>(
         mut self,
         types: impl IntoIterator<Item = T>,
@@ -65,10 +67,11 @@ impl StructuredOutputOptions {
         Ok(self)
     }
 
-    /// Further names, each with the type that it stands for. They win over those of the registry.
+    /// Adds aliases, as pairs of an alias and its type. They override the registry's aliases.
     ///
     /// # Errors
-    /// When one is empty or a type itself, or stands for what is not in the registry.
+    /// Returns an error if a name is empty or has surrounding whitespace, or if an alias is itself
+    /// a type. A type that is missing from a non-empty registry is also an error.
     pub fn with_type_aliases<A: Into<String>, T: Into<String>>(
         mut self,
         aliases: impl IntoIterator<Item = (A, T)>,
@@ -87,7 +90,7 @@ impl StructuredOutputOptions {
         Ok(self)
     }
 
-    /// With the app's own check of payloads, after that of their schemas.
+    /// Sets the app's own check of payloads, which runs after the schema check.
     #[must_use]
     pub fn with_payload_validator(
         mut self,
@@ -97,7 +100,8 @@ impl StructuredOutputOptions {
         self
     }
 
-    /// With a change to payloads before all checks, such as [`patch::normalize_payload`](super::patch::normalize_payload).
+    /// Sets a change that is applied to payloads before all checks, such as
+    /// [`patch::normalize_payload`](super::patch::normalize_payload).
     #[must_use]
     pub fn with_payload_normalizer(
         mut self,
@@ -107,10 +111,11 @@ impl StructuredOutputOptions {
         self
     }
 
-    /// With another name of the schema than `directives`.
+    /// Sets the schema's name in requests; `directives` by default.
     ///
     /// # Errors
-    /// When it is not one that providers take.
+    /// Returns an error unless the name has 1 to 64 ASCII letters, digits, `_` and `-`, as
+    /// providers require.
     pub fn with_schema_name(mut self, name: impl Into<String>) -> Result<Self, RegistryError> {
         let name = name.into();
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
@@ -121,40 +126,41 @@ impl StructuredOutputOptions {
         Ok(self)
     }
 
-    /// With further instructions about types and payloads.
+    /// Sets additional instructions about types and payloads.
     #[must_use]
     pub fn with_output_instructions(mut self, instructions: impl Into<String>) -> Self {
         self.output_instructions = Some(instructions.into());
         self
     }
 
-    /// The types that are defined.
+    /// Returns the registry of types.
     pub const fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// The name of the schema in requests.
+    /// Returns the schema's name in requests.
     pub fn schema_name(&self) -> &str {
         &self.schema_name
     }
 
-    /// The types that may come; `None` is any.
+    /// Returns the allowed types, or `None` if any type is allowed.
     pub fn allowed(&self) -> Option<Vec<String>> {
         let defined = || Some(self.registry.types()).filter(|types| !types.is_empty());
         self.allowed.clone().or_else(defined)
     }
 
-    /// All aliases, each once.
+    /// Returns all aliases with their types.
     pub(super) fn aliases(&self) -> BTreeMap<String, String> {
         let mut aliases: BTreeMap<_, _> = self.registry.type_aliases().into_iter().collect();
         aliases.extend(self.aliases.clone());
         aliases
     }
 
-    /// The types that `given` names, in a field that is called `place`.
+    /// Returns `given` if all names are types of the registry. `place` is the name of the checked
+    /// field in errors.
     ///
     /// # Errors
-    /// When one is no type of the registry, and there are some.
+    /// Returns an error if a name is missing from a non-empty registry.
     pub fn known_types(&self, place: &str, given: Vec<String>) -> Result<Vec<String>, RegistryError> {
         for (at, name) in given.iter().enumerate() {
             self.check_type(name, || format!("{place}[{at}]"))?;
@@ -162,7 +168,7 @@ impl StructuredOutputOptions {
         Ok(given)
     }
 
-    /// Where types are defined, a name must be that of one.
+    /// Checks that a name is a type of the registry. A registry without types accepts any name.
     fn check_type(&self, name: &str, place: impl Fn() -> String) -> Result<(), RegistryError> {
         if self.registry.definitions().is_empty() || self.registry.get(name).is_some() {
             return Ok(());

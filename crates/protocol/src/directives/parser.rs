@@ -1,7 +1,9 @@
-//! The JSON object in what a model wrote.
+//! Finds the JSON object in a model's answer.
 //!
-//! Thoughts in front count for nothing. The whole text is one, or a fenced block is, or some of the text is; an object with a field of the envelope goes before any other.
-//! Nothing is repaired. The time is linear in the length of the text, and objects nest at most 128 deep.
+//! Reasoning text before the answer is skipped. The candidates are the whole text, then fenced
+//! blocks, then any other part of the text. An object with a field of the envelope is preferred
+//! over any other object. Broken JSON is not repaired. The time is linear in the length of the
+//! text, and objects may nest at most 128 levels deep.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,28 +14,28 @@ use serde_json::{Map, Value, json};
 
 use super::Problem;
 
-/// There is no text.
+/// Error code: the answer has no text.
 pub const EMPTY: &str = "EMPTY";
-/// The text is larger than it may be.
+/// Error code: the text exceeds the size limit.
 pub const TOO_LARGE: &str = "TOO_LARGE";
-/// The text has no object.
+/// Error code: the text contains no object.
 pub const NO_JSON: &str = "NO_JSON";
-/// What should be an object is not JSON.
+/// Error code: the text contains an object with a syntax error.
 pub const INVALID_JSON: &str = "INVALID_JSON";
-/// The text is JSON, but no object.
+/// Error code: the text is JSON, but not an object.
 pub const NOT_AN_OBJECT: &str = "NOT_AN_OBJECT";
-/// The object ends too early.
+/// Error code: the text ends in the middle of the object.
 pub const TRUNCATED: &str = "TRUNCATED";
-/// A field of the envelope comes twice, so that no one can tell which is meant.
+/// Error code: a field of the envelope occurs twice, so its value is ambiguous.
 pub const DUPLICATE_FIELD: &str = "DUPLICATE_FIELD";
 
-/// The fields of the envelope.
+/// Fields of the envelope.
 pub(super) const FIELDS: [&str; 2] = ["assistant_text", "directives"];
 
-/// How many times its length a text is read at most where objects begin that are none.
+/// Budget for reading broken objects, as a multiple of the text's length.
 const EFFORT: usize = 8;
 
-/// Finds the object in `content`, of which at most `max_bytes` are looked at.
+/// Finds the object in `content`. Content of more than `max_bytes` is rejected.
 ///
 /// ```
 /// use formwork_protocol::directives::parser;
@@ -46,17 +48,18 @@ const EFFORT: usize = 8;
 /// ```
 ///
 /// # Errors
-/// With one of the codes of this module.
+/// Returns an error with one of this module's codes.
 pub fn parse(content: &str, max_bytes: usize) -> Result<Map<String, Value>, Problem> {
     found(content, max_bytes, &FIELDS)?.0.unambiguous(&FIELDS)
 }
 
-/// Where the object in `content` is; one with any of these fields goes before others.
+/// Returns the source text of the object in `content`. An object with any of `fields` is preferred
+/// over others.
 pub(crate) fn object_in<'a>(content: &'a str, max_bytes: usize, fields: &[&str]) -> Result<&'a str, Problem> {
     found(content, max_bytes, fields).map(|(_, text)| text)
 }
 
-/// The object in `content`, and its text.
+/// Returns the object in `content` and its text.
 fn found<'a>(content: &'a str, max_bytes: usize, fields: &[&str]) -> Result<(Members, &'a str), Problem> {
     let given = content.len();
     if given > max_bytes {
@@ -81,7 +84,8 @@ fn found<'a>(content: &'a str, max_bytes: usize, fields: &[&str]) -> Result<(Mem
     find(content, text, fields)
 }
 
-/// What comes after a model's thoughts, which some servers leave in the text, with the mark before them or without it.
+/// Returns the text after a model's reasoning. Some servers leave the reasoning in the answer, with
+/// or without the opening `<think>` tag.
 pub(crate) fn without_thoughts(content: &str) -> &str {
     let text = content.trim_matches(is_blank);
     match text.split_once("</think>") {
@@ -90,12 +94,12 @@ pub(crate) fn without_thoughts(content: &str) -> &str {
     }
 }
 
-/// Whitespace, and the marks of byte order that some servers leave in.
+/// Reports whether `c` is whitespace or a byte order mark, which some servers leave in the text.
 pub(crate) fn is_blank(c: char) -> bool {
     c.is_whitespace() || c == '\u{feff}'
 }
 
-/// The kind of a JSON value, in words.
+/// Returns the kind of a JSON value with its article, for messages.
 pub(crate) const fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -107,7 +111,7 @@ pub(crate) const fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// The object somewhere in `text`, which is a part of `content`.
+/// Finds an object anywhere in `text`, which must be a slice of `content`.
 fn find<'a>(content: &str, text: &'a str, fields: &[&str]) -> Result<(Members, &'a str), Problem> {
     let mut first = None;
     let mut furthest: Option<Broken> = None;
@@ -130,12 +134,12 @@ fn find<'a>(content: &str, text: &'a str, fields: &[&str]) -> Result<(Members, &
     }
 }
 
-/// Where the first object with one of these fields is.
+/// Returns the range of the first object that has one of these fields.
 pub(crate) fn envelope_in(text: &str, fields: &[&str]) -> Option<Range<usize>> {
     scan(text, fields).envelope.map(|(_, place)| place)
 }
 
-/// What stands between lines that begin with a fence, or after the last such line.
+/// Returns the contents of fenced code blocks. An unclosed block extends to the end of the text.
 pub(crate) fn fenced(text: &str) -> Vec<&str> {
     let mut blocks = Vec::new();
     let mut open: Option<(&str, usize)> = None;
@@ -159,20 +163,21 @@ pub(crate) fn fenced(text: &str) -> Vec<&str> {
 
 #[derive(Default)]
 struct Found<'a> {
-    /// The first object with a field of the envelope.
+    /// First object with a field of the envelope.
     envelope: Option<(Members, Range<usize>)>,
-    /// The first object.
+    /// First object.
     first: Option<(Members, Range<usize>)>,
-    /// What was most nearly an object.
+    /// Broken object that was read furthest before the error.
     furthest: Option<Broken<'a>>,
 }
 
-/// Tries to read an object wherever one may begin.
+/// Tries to read an object at each opening brace.
 fn scan<'a>(text: &'a str, fields: &[&str]) -> Found<'a> {
     let mut found = Found::default();
     let (mut at, mut effort) = (0, text.len().saturating_mul(EFFORT));
-    // The end of a broken object, as far as it was read and by its braces: what is in it is a part, and does not stand for the whole.
-    // Its braces may deceive, where a quote is open; an envelope counts that lies beyond what was read.
+    // Ends of the last broken object: `read` is where reading failed, and `within` is where its
+    // braces close. Objects inside are only parts of the broken object and cannot replace it. Its
+    // braces mislead if a quote is unclosed, so an envelope that ends beyond `read` still counts.
     let (mut read, mut within) = (0, 0);
     while let Some(start) = text.as_bytes()[at..].iter().position(|&byte| byte == b'{') {
         let start = at + start;
@@ -190,10 +195,11 @@ fn scan<'a>(text: &'a str, fields: &[&str]) -> Found<'a> {
                 if start >= within {
                     (read, within) = (start + broken.read, start + extent(&text[start..]));
                 }
-                // What is read twice is bounded: then only what no object has come through is tried.
+                // The budget bounds repeated reading. Once it is spent, the scan resumes behind the
+                // bytes already read.
                 effort = effort.saturating_sub(broken.read);
                 at = if effort > 0 { start + 1 } else { start + broken.read.max(1) };
-                // All the rest belongs to an object that does not end.
+                // An object without an end contains the rest of the text.
                 let ends = broken.truncated;
                 if found.furthest.as_ref().is_none_or(|other| broken.read > other.read) {
                     found.furthest = Some(broken);
@@ -207,7 +213,8 @@ fn scan<'a>(text: &'a str, fields: &[&str]) -> Found<'a> {
     found
 }
 
-/// How long a broken object is: to the brace that closes it, or to the end where none does; nothing where a brace is just a brace.
+/// Returns the length of a broken object, up to its closing brace or the end of the text. Returns 0
+/// if the brace does not open an object.
 fn extent(text: &str) -> usize {
     let inside = text[1..].trim_start_matches(is_blank);
     let name = inside.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_' || c == '$' || c == '-');
@@ -234,14 +241,14 @@ fn extent(text: &str) -> usize {
     text.len()
 }
 
-/// An object, with the names of fields that come twice.
+/// An object and the names of its repeated fields.
 struct Members {
     map: Map<String, Value>,
     duplicates: Vec<String>,
 }
 
 impl Members {
-    /// Reads an object at the beginning of `text`; how long it is.
+    /// Reads an object at the start of `text` and returns its length in bytes.
     fn begin(text: &str) -> Result<(Self, usize), Broken<'_>> {
         let mut values = serde_json::Deserializer::from_str(text).into_iter::<Self>();
         match values.next() {
@@ -288,10 +295,10 @@ impl<'de> Deserialize<'de> for Members {
     }
 }
 
-/// A text that begins as an object does.
+/// Text that starts like an object but is not one.
 struct Broken<'a> {
     text: &'a str,
-    /// How many bytes were read until it could not go on.
+    /// Number of bytes read before the error.
     read: usize,
     truncated: bool,
     reason: String,
@@ -306,7 +313,8 @@ impl<'a> Broken<'a> {
         Self { text, read: read.min(text.len()), truncated: error.is_eof(), reason }
     }
 
-    /// Its place is told in `content`, of which it is a part.
+    /// Describes the error with its line and column in `content`. The broken text must be a slice
+    /// of `content`.
     fn problem(&self, content: &str) -> Problem {
         let start = self.text.as_ptr() as usize - content.as_ptr() as usize;
         let before = &content.as_bytes()[..start + self.read];

@@ -1,4 +1,5 @@
-//! How directives are asked for, kept with the configuration of a provider or a model: the quirks of these are data.
+//! Presets: settings that control how a runner asks for directives. They are data, so that a
+//! configuration can hold the quirks of a provider or model.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -6,7 +7,8 @@ use thiserror::Error;
 
 use crate::{Body, Capabilities, Feature, merge as merge_bodies};
 
-/// The fields of a request that belong to the runner, or to another protocol: presets and callers cannot set them.
+/// Request fields that belong to the runner or to another protocol. Presets and callers cannot set
+/// them.
 pub const RESERVED: [&str; 10] = [
     "function_call",
     "functions",
@@ -20,19 +22,19 @@ pub const RESERVED: [&str; 10] = [
     "tools",
 ];
 
-/// How a model is held to the envelope.
+/// Way in which a model is constrained to the envelope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// By `response_format` of type `json_schema`.
+    /// `response_format` of type `json_schema`.
     JsonSchema,
-    /// By `response_format` of type `json_object`, and the prompt.
+    /// `response_format` of type `json_object`, plus instructions in the prompt.
     JsonObject,
-    /// By the prompt alone.
+    /// Instructions in the prompt only.
     PromptOnly,
 }
 
-/// There is no such mode.
+/// Error for an unknown mode name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{given}` is no mode; there are json_schema, json_object and prompt_only")]
 pub struct NoSuchMode {
@@ -40,10 +42,10 @@ pub struct NoSuchMode {
 }
 
 impl Mode {
-    /// All of them, the strictest first.
+    /// All modes, strictest first.
     pub const ALL: [Self; 3] = [Self::JsonSchema, Self::JsonObject, Self::PromptOnly];
 
-    /// Its name in presets and records.
+    /// Returns the mode's name in presets and records.
     pub const fn name(self) -> &'static str {
         match self {
             Self::JsonSchema => "json_schema",
@@ -52,12 +54,12 @@ impl Mode {
         }
     }
 
-    /// Whether requests say it in `response_format`.
+    /// Reports whether requests in this mode have a `response_format`.
     pub const fn is_structured(self) -> bool {
         !matches!(self, Self::PromptOnly)
     }
 
-    /// Whether a backend can hold a model to it.
+    /// Reports whether a backend with `capabilities` supports this mode.
     pub(crate) const fn is_within(self, capabilities: Capabilities) -> bool {
         match self {
             Self::JsonSchema => capabilities.has(Feature::JsonSchema),
@@ -76,20 +78,23 @@ impl std::str::FromStr for Mode {
     }
 }
 
-/// Whether the schema of a request says what payloads are.
+/// Setting that decides whether the schema in a request describes payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PayloadSchemas {
-    /// Where the backend is known to hold a model to any grammar, as the engine in this process does.
+    /// Describe payloads if the backend is known to support arbitrary grammars, as the engine in
+    /// this process does.
     #[default]
     Auto,
-    /// Always.
+    /// Always describe payloads.
     Always,
-    /// Never: payloads are any objects there, and are checked when they have come.
+    /// Accept any object as a payload in the schema. The validator still checks payloads in the
+    /// answer.
     Never,
 }
 
-/// How directives are asked for. What is absent is as in [`default_directives`]; [`merge`] puts one over another.
+/// Settings for requesting directives. Unset fields have the values of [`default_directives`].
+/// [`merge`] layers presets.
 ///
 /// ```
 /// use formwork_protocol::directives::{Mode, presets};
@@ -104,36 +109,41 @@ pub enum PayloadSchemas {
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Preset {
-    /// The modes to try, in this order.
+    /// Modes to try, in this order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modes: Option<Vec<Mode>>,
-    /// How often, in each mode, the model is told what is wrong with its answer and asked again.
+    /// Number of repair requests in each mode. A repair request shows the model its answer and the
+    /// error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repair_retries: Option<u32>,
-    /// Whether the backend is asked first what it can do, and other modes are skipped. A remote server is probed for that, once.
+    /// True if the runner queries the backend's capabilities first and skips unsupported modes. A
+    /// remote server is probed once for each model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub check_capabilities: Option<bool>,
-    /// Whether a request that is refused ends the run, rather than the mode.
+    /// True if a refused request ends the run instead of only the mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_on_refusal: Option<bool>,
-    /// Whether the schema says what payloads are.
+    /// Setting that decides whether the schema describes payloads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload_schemas: Option<PayloadSchemas>,
-    /// What the schema's `strict` is.
+    /// Value of `strict` in the `json_schema` format.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strict: Option<bool>,
     /// Fields of all requests.
     #[serde(skip_serializing_if = "Body::is_empty")]
     pub request_overrides: Body,
-    /// Fields of requests with a `response_format`, whatever else is said of them.
+    /// Fields of requests with a `response_format`. They override all other sources of the same
+    /// fields.
     #[serde(skip_serializing_if = "Body::is_empty")]
     pub structured_request_overrides: Body,
-    /// Fields of requests without one, whatever else is said of them.
+    /// Fields of requests without a `response_format`. They override all other sources of the same
+    /// fields.
     #[serde(skip_serializing_if = "Body::is_empty")]
     pub prompt_only_request_overrides: Body,
 }
 
-/// All modes, one repair in each; the backend is not asked what it can do, and a refusal leads to the next mode.
+/// Returns the defaults: all modes with one repair in each. The runner does not query capabilities,
+/// and a refusal leads to the next mode.
 pub fn default_directives() -> Preset {
     Preset {
         modes: Some(Mode::ALL.to_vec()),
@@ -146,20 +156,23 @@ pub fn default_directives() -> Preset {
     }
 }
 
-/// Only these modes.
+/// Returns a preset that sets only the modes.
 pub fn directives(modes: impl IntoIterator<Item = Mode>) -> Preset {
     Preset { modes: Some(modes.into_iter().collect()), ..Preset::default() }
 }
 
-/// The names that [`provider_defaults`] knows.
+/// Provider names that [`provider_defaults`] knows.
 pub const PROVIDERS: [&str; 3] = ["openrouter", "openai", "local"];
 
-/// What is known of a provider, by its name; nothing for others.
+/// Returns the known quirks of a provider. An unknown name gives an empty preset.
 ///
-/// - `openrouter` sends a request only to servers that know all of its fields if `provider.require_parameters` is true, so in
-///   structured modes it is. Without a `response_format` it is false, since its list of who knows what has gaps.
-/// - `openai` takes schemas as `strict` only if they close all objects, which payloads do not.
-/// - `local`, the engine in this process, holds models to anything, so payload schemas are in the request.
+/// - `openrouter`: with `provider.require_parameters` set, the router selects only servers that
+///   support every field of the request. The preset sets the field in structured modes. The field
+///   is false in prompt-only mode, because the router's list of supported fields has gaps.
+/// - `openai`: accepts a schema as `strict` only if the schema closes all objects, and payload
+///   objects are open.
+/// - `local`: the engine in this process can enforce any schema, so requests always describe
+///   payloads.
 pub fn provider_defaults(provider: &str) -> Preset {
     let routing = |require: bool| body(json!({ "provider": { "require_parameters": require } }));
     match provider.trim().to_lowercase().as_str() {
@@ -174,7 +187,8 @@ pub fn provider_defaults(provider: &str) -> Preset {
     }
 }
 
-/// The presets over one another, the last on top: lists are replaced, and fields of requests merged deeply.
+/// Merges presets; later presets override earlier ones. Lists are replaced, and request fields are
+/// merged recursively.
 pub fn merge(presets: impl IntoIterator<Item = Preset>) -> Preset {
     presets.into_iter().fold(Preset::default(), |below, above| Preset {
         modes: above.modes.or(below.modes),
@@ -196,7 +210,8 @@ pub fn merge(presets: impl IntoIterator<Item = Preset>) -> Preset {
 }
 
 impl Preset {
-    /// The fields of a request in `mode` besides those that are reserved, with a caller's `overrides`.
+    /// Returns the preset's and the caller's fields for a request in `mode`, without reserved
+    /// fields.
     pub(super) fn fields(&self, mode: Mode, overrides: &Body) -> Body {
         let of_mode = if mode.is_structured() {
             &self.structured_request_overrides

@@ -8,43 +8,45 @@ use super::error::{Fault, RegistryError};
 use super::names;
 use super::shortened;
 
-/// The most violations of a schema that are told.
+/// Maximum number of reported violations of a payload schema.
 const VIOLATIONS: usize = 8;
-/// The most characters of one.
+/// Maximum number of characters in one violation message.
 const TOLD: usize = 300;
 
-/// A type of directives.
+/// Definition of a directive type.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {
-    /// Its name; dots make it readable, as in `ui.show_form`.
+    /// Name of the type. Dots may structure it, as in `ui.show_form`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What it does, in a line for the model.
+    /// One-line description for the model.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// Other names by which models call it.
+    /// Other names that models use for the type.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<String>,
-    /// What a payload must be. Unknown fields are allowed unless it closes itself.
+    /// JSON Schema of the payload. Unknown fields are allowed unless the schema forbids them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_schema: Option<Value>,
-    /// When and how to use it, in so many lines as it takes.
+    /// Instructions for the model about when and how to use the type. May have several lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
-    /// Whether a payload is a patch: its `ops` are then normalised and checked as [`patch`](super::patch) says.
+    /// True if payloads are patches. Their `ops` are then normalized and checked as described in
+    /// [`patch`](super::patch).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub patch: bool,
 }
 
-/// The types of directives that there are. Cheap to clone.
+/// The known directive types. Cheap to clone.
 ///
-/// As data it is `{"definitions": […], "instructions": "…"}`. One without definitions knows no types, and so allows any.
+/// Serialized as `{"definitions": […], "instructions": "…"}`. A registry without definitions allows
+/// any type.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(try_from = "Data", into = "Data")]
 pub struct Registry {
     data: Arc<Data>,
-    /// Of each definition that has a schema.
+    /// Compiled payload schemas, parallel to the definitions.
     schemas: Arc<[Option<Validator>]>,
 }
 
@@ -57,44 +59,45 @@ struct Data {
 }
 
 impl Definition {
-    /// A type of which nothing but the name is known.
+    /// Creates a definition that has only a name.
     pub fn new(kind: impl Into<String>) -> Self {
         Self { kind: kind.into(), ..Self::default() }
     }
 }
 
 impl Registry {
-    /// A registry of these types.
+    /// Creates a registry of these types.
     ///
     /// # Errors
-    /// When a name is empty or given twice, or a payload schema cannot be compiled.
+    /// Returns an error if a name is empty, has surrounding whitespace or occurs twice. A payload
+    /// schema that does not compile or excludes objects is also an error.
     pub fn new(definitions: Vec<Definition>) -> Result<Self, RegistryError> {
         Self::try_from(Data { definitions, instructions: None })
     }
 
-    /// With a text for the model about all of them.
+    /// Sets a text for the model about all types.
     #[must_use]
     pub fn with_instructions(mut self, instructions: impl Into<String>) -> Self {
         Arc::make_mut(&mut self.data).instructions = Some(instructions.into());
         self
     }
 
-    /// The types, in the order given.
+    /// Returns the definitions in their original order.
     pub fn definitions(&self) -> &[Definition] {
         &self.data.definitions
     }
 
-    /// The definition of a type, by its own name.
+    /// Returns the definition with this name. Aliases are not considered.
     pub fn get(&self, kind: &str) -> Option<&Definition> {
         self.definitions().iter().find(|definition| definition.kind == kind)
     }
 
-    /// The names of the types.
+    /// Returns the names of the types.
     pub fn types(&self) -> Vec<String> {
         self.definitions().iter().map(|definition| definition.kind.clone()).collect()
     }
 
-    /// The aliases, each with the type that it stands for.
+    /// Returns pairs of an alias and its type.
     pub fn type_aliases(&self) -> Vec<(String, String)> {
         let of = |definition: &Definition| -> Vec<_> {
             definition.aliases.iter().map(|alias| (alias.clone(), definition.kind.clone())).collect()
@@ -102,17 +105,18 @@ impl Registry {
         self.definitions().iter().flat_map(of).collect()
     }
 
-    /// What the model is told of the types, and of all of them together.
+    /// Returns the model's instructions about all types.
     pub fn instructions(&self) -> String {
         super::instructions::of_types(self, None, false)
     }
 
-    /// The text about all of them that was given.
+    /// Returns the text about all types that [`Self::with_instructions`] set.
     pub(super) fn remarks(&self) -> Option<&str> {
         self.data.instructions.as_deref()
     }
 
-    /// What in the payload of a type its schema does not allow: where, and why.
+    /// Checks a payload against the schema of its type. Returns a JSON pointer and a message for
+    /// each violation.
     pub(super) fn violations(&self, kind: &str, payload: &Map<String, Value>) -> Vec<(String, String)> {
         let at = self.definitions().iter().position(|definition| definition.kind == kind);
         let Some(schema) = at.and_then(|at| self.schemas.get(at)).and_then(Option::as_ref) else {
@@ -120,7 +124,7 @@ impl Registry {
         };
         let payload = Value::Object(payload.clone());
         let told = schema.iter_errors(&payload).take(VIOLATIONS).map(|error| {
-            // Without the value, which may be large; the pointer says which it is.
+            // The message omits the value, which may be large. The pointer identifies the value.
             (error.instance_path().to_string(), shortened(&error.masked().to_string(), TOLD))
         });
         told.collect()

@@ -6,36 +6,36 @@ use serde_json::{Map, Value};
 use super::Mode;
 use crate::{BackendError, Plan};
 
-/// Something that the app is to do.
+/// An action for the app.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Directive {
-    /// Its type, by the type's own name.
+    /// Canonical name of the type.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What there is to know about it.
+    /// Arguments of the action.
     pub payload: Map<String, Value>,
 }
 
-/// Something wrong with a payload, as the app's own check tells it.
+/// A problem with a payload, reported by the app's own check or by the check of patches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Issue {
-    /// Its name, such as `MISSING_FORM_ID`.
+    /// Code of the problem, such as `MISSING_FORM_ID`.
     pub code: String,
-    /// One line for a person or a model.
+    /// One-line message for a person or a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// What else is known.
+    /// Further details.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
 }
 
 impl Issue {
-    /// An issue of which only the name is known.
+    /// Creates an issue that has only a code.
     pub fn new(code: impl Into<String>) -> Self {
         Self { code: code.into(), message: None, details: None }
     }
 
-    /// With a line about it.
+    /// Sets the message.
     #[must_use]
     pub fn with_message(mut self, message: impl Into<String>) -> Self {
         self.message = Some(message.into());
@@ -43,20 +43,20 @@ impl Issue {
     }
 }
 
-/// Something in an envelope that could not be used, while the rest could.
+/// Report of a problem that leaves the rest of the envelope usable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Warning {
-    /// What: `UNKNOWN_TYPE`, `INVALID_PAYLOAD`, …, or the code of an [`Issue`].
+    /// Code such as `UNKNOWN_TYPE` or `INVALID_PAYLOAD`, or the code of an [`Issue`].
     pub code: String,
-    /// One line for a person or a model.
+    /// One-line message for a person or a model.
     pub message: String,
-    /// Which directive was dropped, from 0; none where it is about the envelope.
+    /// Index of the directive in the answer, from 0. `None` if the warning is about the envelope.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<usize>,
-    /// The directive's type, as far as it is known.
+    /// Type of the directive, if known.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// What else is known.
+    /// Further details.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
 }
@@ -74,32 +74,32 @@ impl fmt::Display for Warning {
     }
 }
 
-/// The stages at which an attempt fails.
+/// Stage at which an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProblemCategory {
-    /// The backend did not answer, and would not in another mode.
+    /// The backend did not answer, and another mode would not help.
     Transport,
     /// The backend refused the request in this mode.
     Unsupported,
-    /// The answer has no JSON object that can be read.
+    /// The answer contains no readable JSON object.
     Parse,
-    /// The object is no envelope.
+    /// The object is not an envelope.
     Envelope,
-    /// The envelope is not what the caller requires.
+    /// The envelope does not meet the caller's requirements.
     Semantic,
 }
 
-/// Why an attempt failed.
+/// Reason for a failed attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Problem {
-    /// At which stage.
+    /// Stage of the failure.
     pub category: ProblemCategory,
-    /// What: `INVALID_JSON`, `TRUNCATED`, `RATE_LIMITED`, …
+    /// Code such as `INVALID_JSON`, `TRUNCATED` or `RATE_LIMITED`.
     pub code: String,
-    /// One line for a person.
+    /// One-line message for a person.
     pub message: String,
-    /// What else is known.
+    /// Further details.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Box<Value>>,
 }
@@ -118,7 +118,7 @@ impl Problem {
         self
     }
 
-    /// What a backend's error comes to, with all that it tells.
+    /// Converts a backend error, with its status, code and retry delay as details.
     pub(super) fn transport(error: &BackendError) -> Self {
         let mut details = Map::new();
         let mut tell = |name: &str, value: Option<Value>| {
@@ -134,76 +134,76 @@ impl Problem {
     }
 }
 
-/// Why an attempt was made.
+/// Purpose of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AttemptKind {
-    /// It is the first in its mode.
+    /// First attempt in its mode.
     First,
-    /// The answer before could not be read.
+    /// Repair after an answer that could not be read.
     Repair,
-    /// The answer before was an envelope that is not what the caller requires.
+    /// Repair after an envelope that did not meet the caller's requirements.
     SemanticRepair,
 }
 
-/// One request, and what came of it.
+/// A request and its outcome.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attempt {
-    /// In which mode.
+    /// Mode of the request.
     pub mode: Mode,
-    /// Why.
+    /// Purpose of the request.
     pub kind: AttemptKind,
-    /// What was sent.
+    /// The request that was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
-    /// The text that came; none where nothing came.
+    /// Text of the answer; `None` if there was no answer.
     pub content: Option<String>,
-    /// Why it ended, in the backend's word.
+    /// Reason why the answer ended, as reported by the backend.
     pub finish_reason: Option<String>,
-    /// Why it failed, if it did.
+    /// Reason for the failure, if the attempt failed.
     pub error: Option<Problem>,
-    /// What of the envelope could not be used.
+    /// Warnings about the envelope.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Warning>,
-    /// How often the request was sent before an answer came.
+    /// Number of times the request was sent before an answer came. `None` if there was no answer.
     pub sent: Option<u32>,
-    /// Why it was sent again, each time: `RATE_LIMITED`, …
+    /// Reason for each retry of the request, such as `RATE_LIMITED`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retried: Vec<String>,
-    /// How long it took, with all of that.
+    /// Duration including retries, in milliseconds.
     pub latency_ms: u64,
-    /// The tokens used, as the backend tells them.
+    /// Token usage as reported by the backend.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Value>,
 }
 
-/// A mode in which nothing was asked.
+/// A mode that was not tried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// Which.
+    /// The mode.
     pub mode: Mode,
-    /// Why not.
+    /// Reason for skipping the mode.
     pub reason: String,
 }
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DirectiveResult {
-    /// Whether there is an envelope that is what the caller requires.
+    /// True if an envelope meets the caller's requirements.
     pub ok: bool,
-    /// The mode that it came in.
+    /// Mode in which the envelope was received.
     pub mode: Option<Mode>,
-    /// What is said to the user; where there is no envelope, as much of it as can be made out.
+    /// Message for the user. Without a usable envelope, the best text that could be recovered.
     pub assistant_text: String,
-    /// What the app is to do; nothing where there is no envelope.
+    /// Actions for the app; empty without a usable envelope.
     pub directives: Vec<Directive>,
-    /// What of the envelope could not be used.
+    /// Warnings about the envelope.
     pub warnings: Vec<Warning>,
-    /// Where there is no envelope: why each attempt failed, in order.
+    /// Without a usable envelope, the reason for each failed attempt, in order.
     pub errors: Vec<Problem>,
     /// All requests, in order.
     pub attempts: Vec<Attempt>,
-    /// Modes in which nothing was asked.
+    /// Modes that were not tried.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<Skipped>,
 }

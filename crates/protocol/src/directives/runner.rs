@@ -1,4 +1,4 @@
-//! The ladder: one mode after the other, until an answer can be used.
+//! Runs a request: tries one mode after another until an answer can be used.
 
 mod attempt;
 mod request;
@@ -17,49 +17,51 @@ use super::{
 };
 use crate::{BackendError, Capabilities, Feature, PromptRunner};
 
-/// Asks for directives.
+/// Asks a model for directives.
 ///
-/// In each mode of its preset the model is asked once, and told what is wrong and asked again as often as there are repairs; then the
-/// next mode has its turn. A mode that the backend refuses is left at once, and not tried again by this runner once an easier one was
-/// answered. An error that is not about the mode ends the run. All of that is in the result; only a cancelled run has none.
+/// The runner tries the modes of its preset in order. In each mode it asks once and then sends up
+/// to `repair_retries` repair requests. If the backend refuses a mode, the runner moves on at once.
+/// Later runs skip that mode if a following mode received an answer. A backend error that is not
+/// about the mode ends the run. The result records every attempt; only interrupted runs have no
+/// result.
 #[derive(Clone)]
 pub struct Runner {
     prompts: PromptRunner,
     preset: Preset,
-    /// Modes that were refused, while an easier one was not.
+    /// Modes that the backend refused while it answered in a later mode of the same run.
     refused: Arc<Mutex<HashSet<Mode>>>,
 }
 
 impl Runner {
-    /// With [`presets::default_directives`].
+    /// Creates a runner with [`presets::default_directives`].
     pub fn new(prompts: PromptRunner) -> Self {
         Self::build(prompts, Preset::default())
     }
 
-    /// With a preset over that.
+    /// Creates a runner with `preset` layered over the defaults.
     pub fn build(prompts: PromptRunner, preset: Preset) -> Self {
         let preset = presets::merge([presets::default_directives(), preset]);
         Self { prompts: prompts.without_defaults(&RESERVED), preset, refused: Arc::default() }
     }
 
-    /// How it asks.
+    /// Returns the preset, with the defaults filled in.
     pub const fn preset(&self) -> &Preset {
         &self.preset
     }
 
-    /// Asks until an answer can be used, or nothing is left to try.
+    /// Asks until an answer can be used or all modes have failed.
     ///
     /// # Errors
-    /// Only when the run is interrupted, with what the backend said of that.
+    /// Returns an error only if the run is interrupted. The error is the backend's.
     pub async fn run(&self, request: &RunRequest) -> Result<DirectiveResult, BackendError> {
         let modes = request.modes.as_ref().or(self.preset.modes.as_ref());
         self.run_in(request, modes.map(Vec::as_slice).unwrap_or_default()).await
     }
 
-    /// Asks in one mode, once, and reads the answer: what [`Runner::run`] is made of.
+    /// Asks in one mode, without repairs.
     ///
     /// # Errors
-    /// As [`Runner::run`].
+    /// Returns an error only if the run is interrupted, as [`Runner::run`] does.
     pub async fn run_once(&self, request: &RunRequest, mode: Mode) -> Result<DirectiveResult, BackendError> {
         let once = Preset { repair_retries: Some(0), ..self.preset.clone() };
         Self { preset: once, ..self.clone() }.run_in(request, &[mode]).await
@@ -81,7 +83,7 @@ impl Runner {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether requests say what payloads are.
+    /// Reports whether the schema in requests describes payloads.
     fn tells_payloads(&self) -> bool {
         match self.preset.payload_schemas.unwrap_or_default() {
             PayloadSchemas::Always => true,
@@ -94,23 +96,23 @@ impl Runner {
     }
 }
 
-/// How a mode ended.
+/// Next action after a mode ended.
 enum Step {
     Done(Envelope),
     Next,
     Stop,
 }
 
-/// A run on its way.
+/// State of one run.
 struct Run<'a> {
     runner: &'a Runner,
     request: &'a RunRequest,
     validator: Validator<'a>,
     attempts: Vec<Attempt>,
     skipped: Vec<Skipped>,
-    /// Modes that were refused so far.
+    /// Modes refused since the last answer.
     refused: Vec<Mode>,
-    /// The text of the best answer so far, and whether that was an envelope.
+    /// Text of the best failed answer so far, and true if the text came from an envelope.
     best: (String, bool),
 }
 
@@ -131,7 +133,7 @@ impl<'a> Run<'a> {
         &self.request.options
     }
 
-    /// The modes that may be worth trying.
+    /// Returns the modes worth trying and records the skipped ones.
     async fn open(&mut self, modes: &[Mode]) -> Result<Vec<Mode>, BackendError> {
         let capabilities = match self.runner.preset.check_capabilities {
             Some(true) => self.capabilities().await?,
@@ -153,7 +155,7 @@ impl<'a> Run<'a> {
         Ok(open)
     }
 
-    /// What the backend can do; all, if it does not say.
+    /// Returns the backend's capabilities, or all capabilities if the query fails.
     async fn capabilities(&self) -> Result<Capabilities, BackendError> {
         let prompts = &self.runner.prompts;
         match prompts.backend().capabilities(prompts.model()).await {
@@ -196,13 +198,15 @@ impl<'a> Run<'a> {
         if self.runner.preset.stop_on_refusal == Some(true) { Step::Stop } else { Step::Next }
     }
 
-    /// Takes note of an answer: whatever was refused before was refused for its mode.
+    /// Remembers the modes refused so far. The backend has now answered, so the refusals were about
+    /// the modes.
     fn answered(&mut self) {
         let mut refused = self.runner.refused.lock().unwrap_or_else(PoisonError::into_inner);
         refused.extend(self.refused.drain(..));
     }
 
-    /// Keeps the text of an answer that cannot be used, if there is no better one.
+    /// Keeps the text of an unusable answer unless a better text is known. Text from an envelope is
+    /// better than other text.
     fn keep_text(&mut self, answered: &Answered) {
         let (text, whole) = match &answered.envelope {
             Some(envelope) => (envelope.assistant_text.clone(), true),

@@ -1,10 +1,11 @@
-//! What can be said to the user where there is no envelope.
+//! Recovers text for the user from an answer without an envelope.
 
 use std::fmt::Write;
 
 use super::parser::{is_blank, without_thoughts};
 
-/// The text of an answer that could not be read: the value of `assistant_text` as far as it came, or what stands before any JSON.
+/// Returns the `assistant_text` of an unreadable answer, even if the string is cut off. If there is
+/// none, returns the text before any JSON.
 pub(super) fn assistant_text(content: &str) -> String {
     let content = without_thoughts(content);
     written(content).unwrap_or_else(|| {
@@ -13,12 +14,13 @@ pub(super) fn assistant_text(content: &str) -> String {
     })
 }
 
-/// The string after `"assistant_text":`, up to its end or to where it was cut off.
+/// Returns the string after `"assistant_text":`, up to its end or to the end of the answer.
 fn written(content: &str) -> Option<String> {
     const NAME: &str = "\"assistant_text\"";
     let rest = &content[content.find(NAME)? + NAME.len()..];
     let rest = rest.trim_start().strip_prefix(':')?.trim_start().strip_prefix('"')?;
-    // What JSON has no room for is escaped, and an escape that was cut off left out; then it is a string.
+    // Builds a valid JSON literal: control characters are escaped, and an incomplete escape at the
+    // end is dropped.
     let mut literal = String::from('"');
     let mut characters = rest.chars();
     while let Some(c) = characters.next() {

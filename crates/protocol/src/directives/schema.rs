@@ -1,23 +1,24 @@
-//! The envelope as a JSON Schema, and the `response_format` that asks for it.
+//! JSON Schema of the envelope, and the `response_format` that requests it.
 
 use serde_json::{Value, json};
 
 use super::embed::embedded;
 use super::{Definition, Mode, StructuredOutputOptions};
 
-/// The name of the schema in requests, unless something else is said.
+/// Default name of the schema in requests.
 pub const NAME: &str = "directives";
 
-/// How much the schema says.
+/// Level of detail of the schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Detail {
-    /// Payloads are what their types' schemas say; without it any object, which every provider takes.
+    /// True if payloads are described by the schemas of their types. Otherwise a payload is any
+    /// object, which every provider accepts.
     pub payloads: bool,
-    /// What requests say in `strict`.
+    /// Value of `strict` in requests.
     pub strict: bool,
 }
 
-/// The `response_format` of a mode; none where the prompt alone asks.
+/// Returns the `response_format` of a mode, or `None` for prompt-only mode.
 pub fn response_format(options: &StructuredOutputOptions, mode: Mode, detail: Detail) -> Option<Value> {
     match mode {
         Mode::JsonSchema => {
@@ -30,13 +31,15 @@ pub fn response_format(options: &StructuredOutputOptions, mode: Mode, detail: De
     }
 }
 
-/// The schema of the envelope: `type` is one of those allowed, if they are known, and `payload` an object.
+/// Returns the schema of the envelope. `type` is restricted to the allowed types, if they are
+/// known, and `payload` is an object.
 ///
-/// With `payloads` there is an alternative for each type that has a payload schema, and one for the others. Those schemas stand under
-/// `$defs`; what they refer to within themselves is found there.
+/// With `payloads` set, each type with a payload schema has its own alternative, and the other
+/// types share one. The payload schemas are under `$defs`, and their internal references are
+/// adjusted to that position.
 pub fn envelope(options: &StructuredOutputOptions, payloads: bool) -> Value {
     let (directives, definitions) = match options.allowed() {
-        // No type at all: `enum` would have to be empty, which is no schema.
+        // `enum` must not be empty, so the schema of no allowed types is an empty array.
         Some(allowed) if allowed.is_empty() => (json!({ "type": "array", "maxItems": 0 }), json!({})),
         allowed => {
             let (items, definitions) = items(options, allowed.as_deref(), payloads);
@@ -55,7 +58,7 @@ pub fn envelope(options: &StructuredOutputOptions, payloads: bool) -> Value {
     schema
 }
 
-/// The schema of a directive, and what it refers to.
+/// Returns the schema of a directive and the definitions that it refers to.
 fn items(options: &StructuredOutputOptions, allowed: Option<&[String]>, payloads: bool) -> (Value, Value) {
     let Some(allowed) = allowed else {
         return (directive(&json!({ "type": "string" }), &json!({ "type": "object" })), json!({}));

@@ -4,43 +4,45 @@ use super::names::{Meaning, Names};
 use super::parser::{FIELDS, kind_of};
 use super::{Directive, Issue, Problem, ProblemCategory, StructuredOutputOptions, Warning, patch, shortened};
 
-/// The most characters of a name that are told.
+/// Maximum number of characters of a name in a warning.
 const NAME: usize = 80;
-/// The most unknown fields that are told.
+/// Maximum number of unknown fields listed in a warning.
 const FIELDS_TOLD: usize = 8;
 
-/// An envelope of which everything can be used.
+/// A checked envelope that contains only valid directives.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Envelope {
-    /// What is said to the user.
+    /// Message for the user.
     pub assistant_text: String,
-    /// What the app is to do, by the types' own names.
+    /// Valid directives. Their types are canonical names, not aliases.
     pub directives: Vec<Directive>,
-    /// What was left out.
+    /// Warnings about dropped directives and fields.
     pub warnings: Vec<Warning>,
 }
 
-/// Tells what of an object is an envelope.
+/// Checks that an object is an envelope.
 ///
-/// The fields must be there and of their types. A directive that cannot be used is left out, with a warning of its index and one of
-/// the codes `NOT_AN_OBJECT`, `MISSING_TYPE`, `INVALID_TYPE`, `UNKNOWN_TYPE`, `TYPE_NOT_ALLOWED`, `MISSING_PAYLOAD`, `INVALID_PAYLOAD`,
-/// `PAYLOAD_SCHEMA`, those of [`patch`], or of the app's own check. A field that nobody knows is left out, with `UNKNOWN_FIELD`; within payloads all are
-/// kept.
+/// Both fields must be present and have the right type. An invalid directive is dropped, with a
+/// warning that has its index and one of these codes: `NOT_AN_OBJECT`, `MISSING_TYPE`,
+/// `INVALID_TYPE`, `UNKNOWN_TYPE`, `TYPE_NOT_ALLOWED`, `MISSING_PAYLOAD`, `INVALID_PAYLOAD`,
+/// `PAYLOAD_SCHEMA`, a code of [`patch`], or a code of the app's own check. Unknown fields are
+/// dropped with `UNKNOWN_FIELD`, except inside payloads.
 pub struct Validator<'a> {
     options: &'a StructuredOutputOptions,
     names: Names,
 }
 
 impl<'a> Validator<'a> {
-    /// Checks what `options` say.
+    /// Creates a validator for these options.
     pub fn new(options: &'a StructuredOutputOptions) -> Self {
         Self { options, names: Names::new(options) }
     }
 
-    /// Reads an envelope.
+    /// Checks an envelope.
     ///
     /// # Errors
-    /// With the code `MISSING_FIELD` or `INVALID_FIELD`, when it has not both fields as they must be.
+    /// Returns an error with the code `MISSING_FIELD` or `INVALID_FIELD` if a field is missing or
+    /// has the wrong type.
     pub fn validate(&self, mut members: Map<String, Value>) -> Result<Envelope, Problem> {
         let assistant_text = match field(&mut members, FIELDS[0])? {
             Value::String(text) => text,
@@ -118,7 +120,7 @@ impl<'a> Validator<'a> {
         Ok(Directive { kind, payload })
     }
 
-    /// Brings a payload into shape, and checks it: by its schema, as a patch, by the app.
+    /// Normalizes a payload and checks it by its schema, as a patch and by the app's own check.
     fn check(&self, kind: &str, payload: &mut Map<String, Value>) -> Vec<Issue> {
         let registry = self.options.registry();
         let is_patch = registry.get(kind).is_some_and(|definition| definition.patch);
@@ -163,7 +165,7 @@ fn wrong(name: &str, expected: &str, found: &Value) -> Problem {
         .with(json!({ "field": name, "expected": expected, "found": found }))
 }
 
-/// A warning of the fields that are left over, if there are any.
+/// Returns a warning about unknown fields, if there are any.
 fn unknown(members: &Map<String, Value>, index: Option<usize>, kind: Option<&str>) -> Option<Warning> {
     let names: Vec<_> = members.keys().take(FIELDS_TOLD).map(|name| shortened(name, NAME)).collect();
     let message = format!("left out: `{}`", names.join("`, `"));

@@ -1,4 +1,4 @@
-//! The scenarios of structured directives.
+//! Scenarios of structured directives.
 
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
@@ -17,15 +17,15 @@ use crate::{BackendError, Body, merge};
 const SYSTEM: &str =
     "You are the assistant of an app. Answer the user, and have the app do what they ask for by directives.";
 
-/// A form that is asked for by its id.
+/// Id of the requested form.
 const FORM: &str = "character_form_v1";
 
 struct Scenario {
     name: &'static str,
     user: &'static str,
-    /// The type of the directive that must come.
+    /// Type of the required directive.
     wanted: &'static str,
-    /// Whether its payload says what was asked for.
+    /// Checks that the payload matches the request.
     is_right: fn(&Value) -> bool,
 }
 
@@ -61,10 +61,10 @@ const SCENARIOS: [Scenario; 4] = [
     },
 ];
 
-/// The types that an app would have, with the schemas of their payloads.
+/// Returns the name, description and payload schema of each type in the simulated app.
 fn types() -> [(&'static str, &'static str, Value); 4] {
     let text = json!({ "type": "string", "minLength": 1 });
-    // What an operation needs depends on its name, so that one that is valid can be done.
+    // The required members depend on the operation, so that any valid operation can be applied.
     let op = |names: &[&str], needs: Value| {
         let path = json!({ "type": "string", "pattern": "^/(draft|ui_state)/[^/]+" });
         let properties = merge(&body(&json!({ "op": { "enum": names }, "path": path })), &body(&needs));
@@ -118,15 +118,15 @@ static OPTIONS: LazyLock<Option<StructuredOutputOptions>> = LazyLock::new(|| {
     Some(StructuredOutputOptions::new(registry))
 });
 
-/// Judges an answer's text.
+/// Judges the text of an answer.
 pub(super) fn judge(text: &str) -> Checks {
     JUDGE.as_ref().map(|judge| judge.judge(text)).unwrap_or_default()
 }
 
-/// Makes a try.
+/// Runs a trial.
 pub(super) async fn run(attempt: &Attempt<'_>) -> Result<Outcome, BackendError> {
     let scenario = SCENARIOS.iter().find(|scenario| scenario.name == attempt.key.scenario);
-    // Names were checked, and the registry is one (there is a test of it).
+    // Cannot happen: scenario names were checked, and a test checks the registry.
     let Some((scenario, options)) = scenario.zip(OPTIONS.clone()) else {
         return Err(BackendError::cancelled());
     };
@@ -149,7 +149,7 @@ pub(super) async fn run(attempt: &Attempt<'_>) -> Result<Outcome, BackendError> 
     Ok(Outcome { failure, answered: answered(&result) })
 }
 
-/// How a model is asked: in the mode of the try, or as it suits provider and model.
+/// Returns the preset of a trial: its mode, or otherwise the settings for its provider and model.
 fn preset(attempt: &Attempt<'_>) -> Preset {
     let provider = attempt.model.provider.as_deref().map(presets::provider_defaults).unwrap_or_default();
     let is_prompt_only = attempt.model.workarounds.contains(&Workaround::PromptOnly);
@@ -165,7 +165,8 @@ fn preset(attempt: &Attempt<'_>) -> Preset {
     presets::merge([provider, of_mode])
 }
 
-/// What an envelope lacks of what was asked for.
+/// Compares the directives with the request. Returns the failure if the required directive is
+/// missing or wrong.
 fn check(scenario: &Scenario, directives: &[Directive]) -> Option<Failure> {
     let mut found = directives.iter().filter(|directive| directive.kind == scenario.wanted).peekable();
     if found.peek().is_none() {
@@ -179,7 +180,8 @@ fn check(scenario: &Scenario, directives: &[Directive]) -> Option<Failure> {
     (!is_right).then(|| Failure::new("WRONG_PAYLOAD", format!("not what was asked for: {}", told())))
 }
 
-/// Why there is no envelope that can be used: the last reason, which for a missing directive is what was missing.
+/// Returns the failure of a run without a usable envelope, from its last error. After a semantic
+/// error, returns the failed check instead.
 fn failure(result: &DirectiveResult, missed: Option<Failure>) -> Failure {
     match (result.errors.last(), missed) {
         (Some(problem), Some(missed)) if problem.category == ProblemCategory::Semantic => missed,
@@ -188,7 +190,7 @@ fn failure(result: &DirectiveResult, missed: Option<Failure>) -> Failure {
     }
 }
 
-/// The mode of the answer that counted: the one that was used, or the last that came.
+/// Returns the mode of the answer that was used, or otherwise of the last answer.
 fn answered(result: &DirectiveResult) -> Option<EvalMode> {
     let last =
         || result.attempts.iter().rfind(|attempt| attempt.content.is_some()).map(|attempt| attempt.mode);

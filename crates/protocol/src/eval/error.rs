@@ -2,7 +2,7 @@ use thiserror::Error;
 
 use super::UnknownScenario;
 
-/// Why an evaluation cannot be made or gone on with.
+/// Error that prevents an evaluation from starting or resuming.
 #[derive(Debug, Error)]
 #[error(transparent)]
 pub struct EvalError(#[from] Box<Kind>);

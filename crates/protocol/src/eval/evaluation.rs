@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{BackendError, Body, ChatBackend, PromptRunner};
 
-/// An evaluation that is ready to be made: its settings, and what answers for each model.
+/// An evaluation that is ready to run: its settings and a backend for each model.
 ///
 /// ```
 /// # use std::collections::BTreeMap;
@@ -41,13 +41,13 @@ pub struct Evaluation {
     backends: BTreeMap<String, Arc<dyn ChatBackend>>,
 }
 
-/// What a harness makes of a run, before it is judged.
+/// Result of a run from a harness.
 pub(super) struct Outcome {
     pub(super) failure: Option<Failure>,
     pub(super) answered: Option<EvalMode>,
 }
 
-/// What a harness needs for one try.
+/// Input of a harness for one trial.
 pub(super) struct Attempt<'a> {
     pub(super) runner: PromptRunner,
     pub(super) settings: &'a EvalSettings,
@@ -56,17 +56,18 @@ pub(super) struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// Whether the workarounds of its model are used.
+    /// Reports whether the model's workarounds are applied.
     pub(super) fn works_around(&self) -> bool {
         self.key.strategy == Strategy::Production
     }
 }
 
 impl Evaluation {
-    /// With `backends` by the names of the models.
+    /// Creates an evaluation. `backends` is keyed by the names of the models.
     ///
     /// # Errors
-    /// When the settings are of another version, or name a scenario that there is none of, or a model without a backend.
+    /// Returns an error if the settings have another version or name an unknown scenario. Two
+    /// models with the same name and a model without a backend are also errors.
     pub fn new(
         settings: EvalSettings,
         backends: BTreeMap<String, Arc<dyn ChatBackend>>,
@@ -87,15 +88,17 @@ impl Evaluation {
         Ok(Self { settings, backends })
     }
 
-    /// What is evaluated.
+    /// Returns the settings.
     pub const fn settings(&self) -> &EvalSettings {
         &self.settings
     }
 
-    /// Makes the tries that are planned and not in `done`, so many at a time, and gives each as it ends.
+    /// Runs the planned trials that are not in `done`, up to `parallel` at a time. Yields each
+    /// trial when it ends.
     ///
     /// # Errors
-    /// The stream's items are errors only where a run was cancelled; whatever else fails is what came of a try.
+    /// An item is an error only if a run was interrupted. Any other failure is recorded in its
+    /// trial.
     pub fn trials<'a>(
         &'a self,
         done: &HashSet<TrialKey>,
@@ -107,7 +110,7 @@ impl Evaluation {
 
     async fn trial(&self, key: TrialKey) -> Result<Trial, BackendError> {
         let subject = self.settings.subject(&key).zip(self.backends.get(&key.model));
-        // The plan is made of the settings, and all their models have backends.
+        // Cannot happen: the plan comes from the settings, and all their models have backends.
         let Some(((model, profile), backend)) = subject else { return Err(BackendError::cancelled()) };
         let recorder = Arc::new(Recorder::new(Arc::clone(backend)));
         let options = self.settings.options(model, profile, &key);
@@ -131,7 +134,8 @@ impl Evaluation {
     }
 }
 
-/// What was asked and answered, each message once where requests go on from each other.
+/// Converts records to exchanges. If a request continues the previous one, only its new messages
+/// are stored.
 fn exchanges(harness: Harness, recorded: &[Recorded]) -> Vec<Exchange> {
     let mut before: Vec<Value> = Vec::new();
     let exchange = |recorded: &Recorded| {
@@ -161,7 +165,7 @@ fn checks(harness: Harness, recorded: &Recorded) -> Checks {
     }
 }
 
-/// How a request asks for an envelope.
+/// Returns the mode of a request that asks for an envelope.
 fn mode_of(body: &Body) -> EvalMode {
     match body.get("response_format").and_then(|format| format["type"].as_str()) {
         Some("json_schema") => EvalMode::JsonSchema,
@@ -171,6 +175,6 @@ fn mode_of(body: &Body) -> EvalMode {
 }
 
 fn milliseconds(time: Duration) -> f64 {
-    // As precise as it is meant.
+    // Rounds to microseconds.
     (time.as_secs_f64() * 1e6).round() / 1e3
 }

@@ -1,25 +1,27 @@
-//! `trials.jsonl`: each try on a line, written as it ends and never changed, so that an evaluation that was killed can go on.
+//! The journal `trials.jsonl` has one trial per line. Lines are appended when trials end and never
+//! change, so an interrupted evaluation can be resumed.
 
 use std::collections::HashSet;
 
 use super::error::Kind;
 use super::{EvalError, EvalSettings, Trial, TrialKey};
 
-/// What an evaluation has come to so far.
+/// Progress of an evaluation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Journal {
-    /// The tries that were made, in the order in which they ended.
+    /// Completed trials, in the order in which they ended.
     pub trials: Vec<Trial>,
-    /// The bytes of the whole lines. What comes after them is the line that was being written when the evaluation was killed, and
-    /// is to be cut off before more is written.
+    /// Length of the complete lines, in bytes. The rest is an incomplete line from an interruption
+    /// and must be cut off before appending.
     pub len: usize,
 }
 
 impl Journal {
-    /// Reads what was written under `settings`.
+    /// Parses a journal that was written under `settings`.
     ///
     /// # Errors
-    /// When a whole line is no try, or one that is not planned or was made before.
+    /// Returns an error if a complete line is not a trial, or if its trial is not planned or occurs
+    /// twice.
     pub fn parse(settings: &EvalSettings, text: &[u8]) -> Result<Self, EvalError> {
         let planned: HashSet<TrialKey> = settings.plan().into_iter().collect();
         let mut made = HashSet::new();
@@ -41,14 +43,14 @@ impl Journal {
         Ok(journal)
     }
 
-    /// The keys of the tries that were made.
+    /// Returns the keys of the completed trials.
     pub fn done(&self) -> HashSet<TrialKey> {
         self.trials.iter().map(|trial| trial.key.clone()).collect()
     }
 
-    /// A try as a line.
+    /// Returns a trial as a journal line.
     pub fn line(trial: &Trial) -> String {
-        // A trial has no keys but strings, so it always serializes.
+        // All map keys of a trial are strings, so serialization cannot fail.
         let mut line = serde_json::to_string(trial).unwrap_or_default();
         line.push('\n');
         line

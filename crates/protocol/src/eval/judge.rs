@@ -1,5 +1,5 @@
-//! The independent judge: what came over the seam, against JSON Schemas, by the `jsonschema` crate alone. It knows nothing of the
-//! parsers, validators and grammars that it judges.
+//! The independent judge. It checks recorded answers against JSON Schemas with the `jsonschema`
+//! crate only, and uses none of the parsers, validators and grammars that it judges.
 
 use std::collections::BTreeMap;
 
@@ -9,15 +9,16 @@ use serde_json::{Value, json};
 use super::Checks;
 use crate::Body;
 
-/// Judges envelopes.
+/// Judge of envelopes.
 pub(super) struct EnvelopeJudge {
     envelope: Validator,
-    /// By type.
+    /// Payload schemas by type.
     payloads: BTreeMap<String, Validator>,
 }
 
 impl EnvelopeJudge {
-    /// For these types of directives with the schemas of their payloads; none where one of these is no schema.
+    /// Creates a judge for these types with their payload schemas. Returns `None` if a schema does
+    /// not compile.
     pub(super) fn new(types: &[(&str, Value)]) -> Option<Self> {
         let properties = json!({ "type": { "type": "string" }, "payload": { "type": "object" } });
         let directive =
@@ -37,7 +38,7 @@ impl EnvelopeJudge {
         })
     }
 
-    /// Judges an answer's text, all of it.
+    /// Judges the complete text of an answer.
     pub(super) fn judge(&self, text: &str) -> Checks {
         let mut checks = Checks::default();
         let envelope: Option<Value> = serde_json::from_str(text).ok();
@@ -54,7 +55,7 @@ impl EnvelopeJudge {
     }
 }
 
-/// Judges the calls of a message by the tools that were sent for it.
+/// Judges the calls in a message against the tools of its request.
 pub(super) fn judge_calls(request: &Body, message: &Value) -> Checks {
     let mut checks = Checks::default();
     for call in calls(message) {
@@ -65,7 +66,7 @@ pub(super) fn judge_calls(request: &Body, message: &Value) -> Checks {
     checks
 }
 
-/// The calls of a message; `None` for one that is somewhere else than in a list.
+/// Returns the calls in a message. The result is a single `None` if calls are not in a list.
 fn calls(message: &Value) -> Vec<Option<&Value>> {
     match &message["tool_calls"] {
         Value::Array(calls) => calls.iter().map(Some).collect(),
@@ -74,7 +75,8 @@ fn calls(message: &Value) -> Vec<Option<&Value>> {
     }
 }
 
-/// The schema and the arguments of a call that is as `OpenAI` has it, of a tool that was sent.
+/// Returns the schema and arguments of a call, if the call follows the `OpenAI` format and names a
+/// tool of the request.
 fn well_formed<'a>(request: &'a Body, call: &Value) -> Option<(&'a Value, Value)> {
     let function = call.get("id").and_then(Value::as_str).and_then(|_| call.get("function"))?;
     let arguments: Value = serde_json::from_str(function.get("arguments")?.as_str()?).ok()?;

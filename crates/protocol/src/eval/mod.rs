@@ -1,23 +1,34 @@
-//! Evaluation: how often a model does what it is asked for, by directives and by tools.
+//! Evaluation: measures how often a model does what it is asked, by directives and by tools.
 //!
-//! An [`Evaluation`] makes tries: scenarios × models × sampling profiles × strategies × modes, each so many times with different seeds.
-//! What it asks goes through the same runners that applications use, over a backend that remembers everything; so a [`Trial`] has both
-//! whether the run did what it should, and what a judge makes of every answer who shares no code with the runners and uses
-//! the `jsonschema` crate alone ([`Checks`]). A [`Summary`] counts, with Wilson's intervals, and [`report`] shows all of it on one page.
+//! An [`Evaluation`] runs trials: scenarios × models × sampling profiles × strategies × modes, each
+//! several times with different seeds. Requests go through the same runners that applications use,
+//! over a backend that records everything. A [`Trial`] therefore has two results: whether the run
+//! succeeded, and the judgement of each answer ([`Checks`]). The judge uses only the `jsonschema`
+//! crate and none of the runners' code. A [`Summary`] counts results with Wilson intervals, and
+//! [`report`] renders a single page.
 //!
-//! Given the backends' answers all of it is deterministic: each try has a seed of its own, whatever the order in which they are made.
-//! So an evaluation that was killed goes on where it was ([`Journal`]).
+//! For given answers of the backends, an evaluation is deterministic. The seed of a trial does not
+//! depend on the order of trials, so an interrupted evaluation can be resumed from its [`Journal`].
 //!
 //! # Scenarios
-//! Of directives: `show_form`, `toast`, `patch_draft` and `request_upload`; each asks for one directive in plain words. Of tools, on a
-//! workspace in memory with `state_get` and `state_patch`: `happy_path`; `missing_workspace_id`, where the id is not told, and has to
-//! be taken from an error; `type_error_recovery`, where the value that is asked for has the wrong type, and the error says so;
-//! `long_arguments_guard`, where the text that is asked for is larger than arguments may be; and the control `chat_only`, without
-//! tools. All of these must end with the message `Done.`, which is strict on purpose, so that assertions don't move; it is nothing
-//! to ask for in production.
+//! The scenarios of directives are `show_form`, `toast`, `patch_draft` and `request_upload`. Each
+//! asks for one directive in plain words.
 //!
-//! # What is not here
-//! No files: who makes an evaluation keeps its journal. No opinion on what a good rate is, either.
+//! The scenarios of tools work on a workspace in memory with the tools `state_get` and
+//! `state_patch`:
+//!
+//! - `happy_path` sets one value.
+//! - `missing_workspace_id` withholds the id, which the model must take from an error.
+//! - `type_error_recovery` asks for a value of the wrong type, and the error says so.
+//! - `long_arguments_guard` asks for a text that exceeds the size limit of arguments.
+//! - `chat_only` is the control without tools.
+//!
+//! Each tool scenario must end with the exact message `Done.`. The strictness keeps assertions
+//! stable; it is not a recommendation for production.
+//!
+//! # Limits
+//! The module does no file I/O; the caller stores the journal. It does not define which success
+//! rate is acceptable.
 
 mod directives;
 mod error;

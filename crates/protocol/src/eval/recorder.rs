@@ -7,14 +7,14 @@ use serde_json::Value;
 
 use crate::{Answer, BackendError, Body, Capabilities, ChatBackend, Chunks};
 
-/// A backend that remembers what it was asked and what it answered. So what is judged is what went over the seam, whatever those
-/// who sent it made of it.
+/// A backend that records all requests and answers. The judge sees what was exchanged with the
+/// inner backend, independent of the runner's interpretation.
 pub(super) struct Recorder {
     inner: Arc<dyn ChatBackend>,
     seen: Mutex<Vec<Recorded>>,
 }
 
-/// A request with what came of it.
+/// A request and its answer.
 pub(super) struct Recorded {
     pub(super) body: Body,
     pub(super) answer: Result<Answer, BackendError>,
@@ -26,14 +26,14 @@ impl Recorder {
         Self { inner, seen: Mutex::default() }
     }
 
-    /// What was seen so far, which is then forgotten.
+    /// Takes all records since the last call.
     pub(super) fn take(&self) -> Vec<Recorded> {
         std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Recorded {
-    /// The answer's message.
+    /// Returns the answer's message.
     pub(super) fn message(&self) -> Option<&Value> {
         self.answer.as_ref().ok()?.body.get("choices")?.get(0)?.get("message")
     }
@@ -64,7 +64,7 @@ impl ChatBackend for Recorder {
         .boxed()
     }
 
-    /// Evaluations stream nothing; what streams is not remembered.
+    /// Does not record the stream; evaluations do not use streams.
     fn stream<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Chunks, BackendError>> {
         self.inner.stream(body)
     }

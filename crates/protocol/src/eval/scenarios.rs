@@ -1,10 +1,10 @@
-//! What there is to be done, by name and by group.
+//! Names and groups of the scenarios.
 
 use thiserror::Error;
 
 use super::Harness;
 
-/// A scenario by its name and its group, the easiest first.
+/// Name and group of a scenario.
 type Named = (&'static str, &'static str);
 
 const DIRECTIVES: &[Named] = &[
@@ -22,21 +22,23 @@ const TOOLS: &[Named] = &[
     (CONTROL, "simple"),
 ];
 
-/// The scenario of tool calling without tools.
+/// Control scenario of tool calling, which has no tools.
 pub(super) const CONTROL: &str = "chat_only";
 
-/// A name that is neither a scenario's nor a group's.
+/// Error for a name that is neither a scenario nor a group.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("there is no scenario or group `{name}`, but default, all, simple, typical, extreme, {}", known.join(", "))]
 pub struct UnknownScenario {
-    /// The name.
+    /// The unknown name.
     pub name: String,
-    /// The scenarios that there are.
+    /// The known scenarios.
     pub known: Vec<&'static str>,
 }
 
-/// The scenarios of a harness with these names or in these groups (`simple`, `typical`, `extreme`, and `default` or `all` for all),
-/// each once, the easiest first.
+/// Returns the scenarios of a harness with these names or in these groups. Each appears once:
+/// easiest first, and the control last.
+///
+/// The groups are `simple`, `typical` and `extreme`. `default` and `all` select all scenarios.
 ///
 /// ```
 /// use formwork_protocol::eval::{Harness, select_scenarios};
@@ -46,7 +48,7 @@ pub struct UnknownScenario {
 /// ```
 ///
 /// # Errors
-/// When a name is neither.
+/// Returns an error if a name is neither a scenario nor a group.
 pub fn select_scenarios<S: AsRef<str>>(
     harness: Harness,
     asked: &[S],

@@ -5,71 +5,72 @@ use crate::Body;
 use crate::catalogue::Workaround;
 use crate::sampling::Sampling;
 
-/// The version of the scenarios and of what is written down. What was written under another one is not gone on with.
+/// Version of the scenarios and of the written files. An evaluation of another version cannot be
+/// resumed.
 pub const EVAL_VERSION: u32 = 1;
 
-/// All that decides what the tries of an evaluation are.
+/// Settings that define the trials of an evaluation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EvalSettings {
-    /// [`EVAL_VERSION`].
+    /// Version of the settings, [`EVAL_VERSION`].
     pub version: u32,
-    /// Which protocol.
+    /// Evaluated protocol.
     pub harness: Harness,
-    /// What is evaluated.
+    /// Evaluated models.
     pub models: Vec<EvalModel>,
-    /// What is to be done, by name.
+    /// Names of the scenarios.
     pub scenarios: Vec<String>,
-    /// How envelopes are asked for; none for tools.
+    /// Modes in which envelopes are requested; empty for tools.
     pub modes: Vec<EvalMode>,
-    /// What is done about quirks.
+    /// Strategies for quirks.
     pub strategies: Vec<Strategy>,
-    /// Tries of each, which differ by their seeds.
+    /// Number of trials for each combination. They differ in their seeds.
     pub trials: u32,
-    /// What all seeds come from; `None` sends none.
+    /// Base of all seeds. If `None`, requests have no seed.
     pub seed: Option<u64>,
-    /// The most tokens of an answer.
+    /// Maximum number of tokens in an answer.
     pub max_tokens: Option<u32>,
-    /// Fields that all requests have unless they say otherwise.
+    /// Default fields of all requests.
     pub defaults: Body,
-    /// Values that win over those of profiles.
+    /// Sampling values that override the profiles.
     pub overrides: Sampling,
-    /// Whether an envelope without the directive that was asked for is asked for again.
+    /// True if the model is asked to repair an envelope whose directives do not match the request.
     pub semantic_repair: bool,
 }
 
-/// A model that is evaluated.
+/// An evaluated model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EvalModel {
-    /// What it is called in results.
+    /// Name of the model in results.
     pub name: String,
-    /// What it is called in requests.
+    /// Name of the model in requests.
     pub id: String,
-    /// What answers for it.
+    /// Label of the backend, shown in the report.
     pub backend: String,
-    /// The provider whose quirks are minded.
+    /// Provider whose quirks apply.
     pub provider: Option<String>,
-    /// Its own quirks, for [`Strategy::Production`].
+    /// Workarounds of the model, used by [`Strategy::Production`].
     pub workarounds: Vec<Workaround>,
-    /// Fields that its requests have unless they say otherwise.
+    /// Default fields of the model's requests.
     pub defaults: Body,
-    /// The sampling profiles.
+    /// Sampling profiles to evaluate.
     pub profiles: Vec<EvalProfile>,
 }
 
-/// A sampling profile by its values.
+/// A sampling profile with its values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EvalProfile {
-    /// Its name.
+    /// Name of the profile.
     pub name: String,
-    /// Its values.
+    /// Values of the profile.
     pub sampling: Sampling,
 }
 
 impl EvalModel {
-    /// A model without quirks and defaults, under its own name.
+    /// Creates a model without quirks and defaults. Its name in results is `id`.
     pub fn new(id: impl Into<String>, backend: impl Into<String>, profiles: Vec<EvalProfile>) -> Self {
         let id = id.into();
         Self {
@@ -85,7 +86,8 @@ impl EvalModel {
 }
 
 impl EvalSettings {
-    /// One try of each, in production, of no model and no scenario yet.
+    /// Creates settings with one trial for each combination and the production strategy. Models and
+    /// scenarios are empty.
     pub fn new(harness: Harness) -> Self {
         Self {
             version: EVAL_VERSION,
@@ -103,7 +105,7 @@ impl EvalSettings {
         }
     }
 
-    /// All tries, in the order in which they are made.
+    /// Returns the keys of all trials, in the order in which they start.
     pub fn plan(&self) -> Vec<TrialKey> {
         let modes: Vec<_> = match self.harness {
             Harness::Directives => self.modes.iter().copied().map(Some).collect(),
@@ -131,9 +133,10 @@ impl EvalSettings {
         plan
     }
 
-    /// The seed of a try: its own, and the same in whatever order tries are made. Below 2^31, since that is what some providers take.
+    /// Returns the seed of a trial: a hash of the base seed and the key, independent of the order
+    /// of trials. Seeds are below 2^31, the limit of some providers.
     pub fn seed_of(&self, key: &TrialKey) -> u64 {
-        // FNV-1a, then a round of splitmix64, so that names which differ little give seeds that differ a lot.
+        // FNV-1a, then one round of splitmix64, so that similar keys give very different seeds.
         let text = format!("{} {key}", self.seed.unwrap_or_default());
         let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -143,7 +146,7 @@ impl EvalSettings {
         (mixed ^ (mixed >> 31)) & 0x7fff_ffff
     }
 
-    /// Where `other` is not the same: the first field by name.
+    /// Returns the name of the first field that differs in `other`.
     pub fn difference(&self, other: &Self) -> Option<String> {
         let fields = |settings| match serde_json::to_value(settings) {
             Ok(serde_json::Value::Object(fields)) => fields,
@@ -153,13 +156,15 @@ impl EvalSettings {
         ours.into_iter().find(|(name, value)| theirs.get(name) != Some(value)).map(|(name, _)| name)
     }
 
-    /// The model and the profile of a try.
+    /// Returns the model and profile of a trial.
     pub(super) fn subject(&self, key: &TrialKey) -> Option<(&EvalModel, &EvalProfile)> {
         let model = self.models.iter().find(|model| model.name == key.model)?;
         Some((model, model.profiles.iter().find(|profile| profile.name == key.profile)?))
     }
 
-    /// The fields of all requests of a try: the model's, the common ones, the profile's, the overrides', and the try's own.
+    /// Returns the request fields of a trial. From lowest to highest precedence, they are the
+    /// model's defaults, the common defaults, the profile, the overrides, and the token limit and
+    /// seed.
     pub(super) fn options(&self, model: &EvalModel, profile: &EvalProfile, key: &TrialKey) -> Body {
         let mut options = model.defaults.clone();
         options.extend(self.defaults.clone());

@@ -7,23 +7,23 @@ use serde_json::{Value, json};
 use super::scenarios::CONTROL;
 use super::{Checks, EvalMode, EvalSettings, Exchange, Harness, Latency, Rate, Strategy, Trial};
 
-/// What came of some tries.
+/// Statistics of a set of trials.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stats {
-    /// How many went as they should.
+    /// Successful trials out of all trials.
     pub runs: Rate,
-    /// How long a try took.
+    /// Durations of the trials.
     pub latency: Latency,
-    /// Requests that were made.
+    /// Number of requests.
     pub requests: usize,
-    /// How many failed, by category.
+    /// Number of failed trials by category.
     pub failures: BTreeMap<String, usize>,
-    /// What an independent judge makes of the answers.
+    /// Judgement of the answers by the independent judge.
     pub checks: Checks,
 }
 
 impl Stats {
-    /// Of these tries.
+    /// Computes the statistics of `trials`.
     pub fn of<'a>(trials: impl IntoIterator<Item = &'a Trial>) -> Self {
         let (mut stats, mut times) = (Self::default(), Vec::new());
         for trial in trials {
@@ -59,7 +59,7 @@ impl Serialize for Stats {
     }
 }
 
-/// Tries of the same name together, in the order of the settings.
+/// Statistics by name, in the order of the settings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Groups(pub Vec<(String, Stats)>);
 
@@ -79,52 +79,53 @@ impl Serialize for Groups {
     }
 }
 
-/// What came of a model with a profile, and one of each of what else there is.
+/// Results for one combination of model, profile, strategy and mode.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// The model's name.
+    /// Name of the model.
     pub model: String,
-    /// The sampling profile.
+    /// Name of the sampling profile.
     pub profile: String,
-    /// What was done about quirks.
+    /// Strategy for quirks.
     pub strategy: Strategy,
-    /// How envelopes were asked for.
+    /// Mode in which envelopes are requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<EvalMode>,
-    /// All tries but those of the control.
+    /// Statistics of all trials except the control's.
     #[serde(flatten)]
     pub stats: Stats,
-    /// The control's, which has no tools.
+    /// Success rate of the control, which has no tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control: Option<Rate>,
-    /// What failed most: scenarios, then categories.
+    /// Most frequent failures: first scenarios, then categories.
     pub top_failures: Vec<(String, usize)>,
 }
 
-/// What came of an evaluation.
+/// Results of an evaluation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// What it was.
+    /// Settings of the evaluation.
     pub settings: EvalSettings,
-    /// How many tries it has, made or not.
+    /// Number of planned trials, completed or not.
     pub planned: usize,
-    /// All tries.
+    /// Statistics of all trials.
     pub overall: Stats,
-    /// Of tools: all but the control.
+    /// For tools: statistics of all trials except the control's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_scenarios: Option<Stats>,
-    /// By scenario.
+    /// Statistics by scenario.
     pub by_scenario: Groups,
-    /// By the mode that answered, with the checks of all answers in that mode; those without an answer are under `none`.
+    /// Statistics by the mode of the answer that counted, with the checks of all answers in that
+    /// mode. Trials without an answer are under `none`.
     #[serde(skip_serializing_if = "is_empty")]
     pub by_mode: Groups,
-    /// By strategy.
+    /// Statistics by strategy.
     pub by_strategy: Groups,
-    /// By sampling profile.
+    /// Statistics by sampling profile.
     pub by_profile: Groups,
-    /// By model.
+    /// Statistics by model.
     pub by_model: Groups,
-    /// By all of these together but the scenario.
+    /// Statistics by combination of model, profile, strategy and mode.
     pub matrix: Vec<Row>,
 }
 
@@ -132,13 +133,13 @@ fn is_empty(groups: &Groups) -> bool {
     groups.0.is_empty()
 }
 
-/// Of categories and scenarios, so many are named.
+/// Maximum number of scenarios, and of categories, in a list of top failures.
 const TOP: usize = 3;
 
 impl Summary {
-    /// Sums up the tries that were made so far, in whatever order.
+    /// Summarizes the completed trials. Their order does not matter.
     pub fn of(settings: &EvalSettings, trials: &[Trial]) -> Self {
-        // In the order of their keys, so that the order in which they ended does not show.
+        // Sorting by key makes the result independent of the order in which trials ended.
         let mut sorted: Vec<&Trial> = trials.iter().collect();
         sorted.sort_by(|one, other| one.key.cmp(&other.key));
         let names = |names: Vec<&str>| -> Vec<String> {
@@ -170,7 +171,8 @@ impl Summary {
         }
     }
 
-    /// By scenario: all of it, and by model and what else there is.
+    /// Returns the statistics of each scenario as JSON: overall, and a row for each combination of
+    /// model, profile, strategy and mode.
     pub fn by_scenario(settings: &EvalSettings, trials: &[Trial]) -> Value {
         let cells = settings.scenarios.iter().map(|scenario| {
             let of: Vec<&Trial> = trials.iter().filter(|trial| trial.key.scenario == *scenario).collect();
@@ -180,7 +182,8 @@ impl Summary {
         cells.collect::<serde_json::Map<_, _>>().into()
     }
 
-    /// By scenario and strategy; `None` where there is only one strategy.
+    /// Returns statistics by scenario and strategy as JSON, or `None` if there is only one
+    /// strategy.
     pub fn by_scenario_and_strategy(settings: &EvalSettings, trials: &[Trial]) -> Option<Value> {
         if settings.strategies.len() < 2 {
             return None;
@@ -220,14 +223,14 @@ fn by_mode(settings: &EvalSettings, trials: &[&Trial]) -> Groups {
     Groups(groups.filter(|(_, stats)| stats.runs.of + stats.requests > 0).collect())
 }
 
-/// What all tries of a row have in common.
+/// Combination that the trials of a row share.
 type Cell<'a> = (&'a str, &'a str, Strategy, Option<EvalMode>);
 
 fn cell(trial: &Trial) -> Cell<'_> {
     (&trial.key.model, &trial.key.profile, trial.key.strategy, trial.key.mode)
 }
 
-/// The tries of each row, in the order of the plan.
+/// Groups trials by combination, in the order of the plan.
 fn cells<'a>(settings: &'a EvalSettings, trials: &[&'a Trial]) -> Vec<(Cell<'a>, Vec<&'a Trial>)> {
     let modes: Vec<_> = match settings.harness {
         Harness::Directives => settings.modes.iter().copied().map(Some).collect(),
@@ -282,7 +285,7 @@ fn rows(settings: &EvalSettings, trials: &[&Trial]) -> Vec<Value> {
     cells(settings, trials).into_iter().map(row).collect()
 }
 
-/// The scenarios and the categories that failed most.
+/// Returns the scenarios and the categories with the most failures.
 fn top_failures(trials: &[&Trial]) -> Vec<(String, usize)> {
     let most = |name: &dyn Fn(&Trial) -> Option<String>| {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();

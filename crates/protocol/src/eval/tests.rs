@@ -38,7 +38,7 @@ async fn all(evaluation: &Evaluation, journal: &Journal, parallel: usize) -> Vec
     made.into_iter().collect::<Result<_, _>>().expect("not cancelled")
 }
 
-/// The only try of an evaluation with these answers.
+/// Returns the only trial of an evaluation with scripted answers.
 async fn only(settings: EvalSettings, script: Script) -> Trial {
     let evaluation = evaluation(settings, ScriptedBackend::new(script));
     let mut trials = all(&evaluation, &Journal::default(), 1).await;
@@ -298,7 +298,7 @@ async fn the_control_has_no_tools() {
     assert!(backend.asked().iter().all(|body| !body.contains_key("tools")));
 }
 
-/// Answers by what is asked alone: some toasts, some other things, whatever the order.
+/// Backend whose answers depend only on the seed: some toasts and some wrong answers.
 struct Fickle;
 
 impl ChatBackend for Fickle {
@@ -336,7 +336,7 @@ fn fickle() -> Evaluation {
     evaluation(settings, Fickle)
 }
 
-/// Tries without what differs from run to run.
+/// Returns trials in key order, without the latencies that vary between runs.
 fn sorted(mut trials: Vec<Trial>) -> Vec<Trial> {
     for trial in &mut trials {
         trial.latency_ms = 0.0;
@@ -353,7 +353,8 @@ async fn what_was_killed_goes_on_to_the_same_end() {
     assert_eq!(whole.len(), 64);
     let lines: String = whole.iter().map(Journal::line).collect();
     let ends: Vec<usize> = lines.match_indices('\n').map(|(at, _)| at + 1).collect();
-    // Killed after no try, after some, in the middle of a line, after the last byte but one, and not at all.
+    // Lengths of the journal: empty, one line, several lines, a partial line, one byte short, and
+    // complete.
     for at in [0, ends[0], ends[6], ends[6] + 40, lines.len() - 1, lines.len()] {
         let journal = Journal::parse(evaluation.settings(), &lines.as_bytes()[..at]).expect("a journal");
         assert_eq!(journal.len, ends.iter().copied().filter(|&end| end <= at).max().unwrap_or_default());
@@ -485,7 +486,7 @@ async fn a_report_runs_nothing_and_loads_nothing() {
     assert!(page.contains(
         "http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\""
     ));
-    // All tags that are really there.
+    // Collects all opening tags of the page.
     let tags: BTreeSet<&str> = page
         .split('<')
         .skip(1)

@@ -1,4 +1,4 @@
-//! The scenarios of tool calling.
+//! Scenarios of tool calling.
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ use super::workspace::{ID, Workspace};
 use crate::BackendError;
 use crate::tools::{Preset, ToolLoopRunner, ToolRun, ToolsError};
 
-/// What the last message must be, to the letter: assertions need something that does not move.
+/// Exact text of the last message, which keeps the assertions stable.
 const DONE: &str = "Done.";
 
-/// The most requests of a run: the longest way that is needed has four.
+/// Maximum number of requests in a run. The longest scenario needs four.
 const TURNS: usize = 6;
 
-/// The most bytes of arguments where they are guarded: less than the text that is asked for.
+/// Maximum size of arguments in `long_arguments_guard`, in bytes. The requested text is longer.
 const GUARD: usize = 320;
 
 struct Scenario {
     name: &'static str,
     user: &'static str,
-    /// Whether the user is told the workspace's id.
+    /// True if the user message contains the workspace's id.
     tells_id: bool,
-    /// Whether the workspace is as it should be.
+    /// Checks the final state of the workspace.
     is_right: fn(&Workspace) -> bool,
 }
 
@@ -63,13 +63,13 @@ const SCENARIOS: [Scenario; 4] = [
     },
 ];
 
-/// Makes a try.
+/// Runs a trial.
 pub(super) async fn run(attempt: &Attempt<'_>) -> Result<Outcome, BackendError> {
     let workspace = Workspace::new();
     let scenario = SCENARIOS.iter().find(|scenario| scenario.name == attempt.key.scenario);
     let run = match runner(attempt, &workspace) {
         Ok(runner) => runner.run(messages(scenario)).await?,
-        // Presets are checked when they are made, and so are these tools (there are tests of both).
+        // Not expected: the presets and tools are fixed, and tests check both.
         Err(error) => {
             return Ok(Outcome { failure: Some(Failure::new("SETUP", error.to_string())), answered: None });
         }
@@ -87,7 +87,7 @@ fn runner(attempt: &Attempt<'_>, workspace: &Workspace) -> Result<ToolLoopRunner
     let provider = attempt.model.provider.as_deref().map(Preset::provider_defaults).unwrap_or_default();
     let mut preset = Preset::default_tool_calling().merge(&provider).merge(&Preset::new(fields)?);
     for workaround in attempt.model.workarounds.iter().filter(|_| attempt.works_around()) {
-        // Those that are of directives are no presets of tools.
+        // Workarounds of directives have no preset of tools.
         preset = Preset::named(workaround.name()).map_or(preset.clone(), |above| preset.merge(&above));
     }
     ToolLoopRunner::new(attempt.runner.clone(), Arc::new(workspace.tools()?), preset.options()?)
@@ -108,7 +108,7 @@ fn messages(scenario: Option<&Scenario>) -> Vec<Value> {
     vec![say("system", system), say("user", &format!("{id}{}", scenario.user))]
 }
 
-/// Why a run is not what it should be: what went wrong in it, or else what came out.
+/// Returns why a run failed: its first error, or else a wrong result.
 fn failure(run: &ToolRun, is_right: bool, workspace: &Workspace) -> Option<Failure> {
     if let Some(problem) = run.errors.first() {
         return Some(Failure::new(problem.code.clone(), problem.message.clone()));

@@ -5,86 +5,87 @@ use serde_json::Value;
 
 use super::Rate;
 
-/// Which of the two protocols is evaluated.
+/// Evaluated protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Harness {
-    /// Structured directives: one answer that is an envelope.
+    /// Structured directives: one answer with an envelope.
     Directives,
     /// Tool calling: several turns with calls.
     Tools,
 }
 
-/// How an envelope is asked for.
+/// Mode in which an envelope is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EvalMode {
-    /// Whatever the backend can, and what is next where that fails.
+    /// All modes, strictest first, until one succeeds. In production, a model with the workaround
+    /// `prompt_only` uses only that mode.
     Ladder,
-    /// By a JSON Schema alone.
+    /// JSON Schema only.
     JsonSchema,
-    /// As a JSON object alone.
+    /// JSON object only.
     JsonObject,
-    /// In the prompt alone.
+    /// Prompt only.
     PromptOnly,
 }
 
-/// What is done about a model's quirks.
+/// Strategy for a model's quirks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Strategy {
-    /// Nothing that is for the model alone.
+    /// Settings for the provider, without the model's workarounds.
     Baseline,
-    /// Its workarounds are used.
+    /// Settings for the provider and the model's workarounds.
     Production,
 }
 
-/// One try of many, by what tells it from the others.
+/// Key that identifies a trial within an evaluation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TrialKey {
-    /// The model's name in the settings.
+    /// Name of the model in the settings.
     pub model: String,
-    /// The sampling profile.
+    /// Name of the sampling profile.
     pub profile: String,
-    /// What is done about quirks.
+    /// Strategy for quirks.
     pub strategy: Strategy,
-    /// How the envelope is asked for; none for tools.
+    /// Mode in which the envelope is requested; `None` for tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<EvalMode>,
-    /// What is to be done.
+    /// Name of the scenario.
     pub scenario: String,
-    /// Which of the tries that are the same but for their seeds, from 0.
+    /// Index among the trials that differ only in their seeds, from 0.
     pub trial: u32,
 }
 
-/// What came of a try: a line of `trials.jsonl`.
+/// Result of a trial, a line of `trials.jsonl`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
-    /// Which try it was.
+    /// Key of the trial.
     #[serde(flatten)]
     pub key: TrialKey,
-    /// The seed of its requests.
+    /// Seed of the requests.
     pub seed: u64,
-    /// Whether all went as it should.
+    /// True if the run succeeded.
     pub ok: bool,
-    /// What did not, otherwise.
+    /// Reason for the failure, if the run failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
-    /// The mode of the answer that counted, where there was one.
+    /// Mode of the answer that counted, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered: Option<EvalMode>,
-    /// How long all of it took, in milliseconds.
+    /// Duration of the run, in milliseconds.
     pub latency_ms: f64,
-    /// What was asked, and what came.
+    /// Requests and answers, in order.
     pub exchanges: Vec<Exchange>,
 }
 
-/// Why a try failed.
+/// Reason for a failed trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// Its class, such as `ASSERTION_FAILED`.
+    /// Category, such as `ASSERTION_FAILED`.
     pub category: String,
-    /// In words.
+    /// Message for a person.
     pub message: String,
 }
 
@@ -97,45 +98,45 @@ impl Failure {
 /// A request and its answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Exchange {
-    /// The mode, where it asks for an envelope.
+    /// Mode of the request, if it asks for an envelope.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<EvalMode>,
-    /// Whether its messages go on from the exchange before; else it begins anew.
+    /// True if the messages extend those of the previous exchange.
     pub continued: bool,
-    /// The messages, or those that were added.
+    /// New messages if `continued` is true, otherwise all messages.
     pub messages: Vec<Value>,
-    /// The message that came.
+    /// Message of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Value>,
-    /// Why it ended.
+    /// Reason why the answer ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<String>,
-    /// Why none came.
+    /// Error, if there was no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// How long it took, in milliseconds.
+    /// Duration of the request, in milliseconds.
     pub latency_ms: f64,
-    /// What an independent judge makes of the answer.
+    /// Judgement of the answer by the independent judge.
     pub checks: Checks,
 }
 
-/// What of answers is as it should be, to a judge that shares nothing with what is judged.
+/// Results of the independent judge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Checks {
-    /// Answers whose whole text is the JSON of an envelope, of the answers that should be.
+    /// Answers whose complete text is a JSON envelope, out of all answers with a message.
     #[serde(skip_serializing_if = "is_none")]
     pub envelopes: Rate,
-    /// Directives of an allowed type, of all.
+    /// Directives of an allowed type, out of all directives.
     #[serde(skip_serializing_if = "is_none")]
     pub types: Rate,
-    /// Payloads that their type's schema allows, of those of directives of an allowed type.
+    /// Payloads that match their schema, out of all payloads of allowed types.
     #[serde(skip_serializing_if = "is_none")]
     pub payloads: Rate,
-    /// Calls of a tool that was sent, with a JSON object for arguments, of all.
+    /// Calls of a known tool with a JSON object as arguments, out of all calls.
     #[serde(skip_serializing_if = "is_none")]
     pub calls: Rate,
-    /// Calls whose arguments their tool's schema allows, of all.
+    /// Calls whose arguments match the tool's schema, out of all calls.
     #[serde(skip_serializing_if = "is_none")]
     pub arguments: Rate,
 }
@@ -145,7 +146,7 @@ const fn is_none(rate: &Rate) -> bool {
 }
 
 impl Checks {
-    /// With those of `other`.
+    /// Adds the counts of `other`.
     pub const fn merge(&mut self, other: &Self) {
         self.envelopes.merge(other.envelopes);
         self.types.merge(other.types);
@@ -154,7 +155,7 @@ impl Checks {
         self.arguments.merge(other.arguments);
     }
 
-    /// Those that there are, with what they are called.
+    /// Returns the rates with a nonzero total and their names.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, Rate)> {
         let all = [
             ("valid envelopes", self.envelopes),
@@ -168,7 +169,7 @@ impl Checks {
 }
 
 impl Harness {
-    /// Its name on the command line.
+    /// Returns the name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Directives => "directives",
@@ -178,7 +179,7 @@ impl Harness {
 }
 
 impl EvalMode {
-    /// Its name on the command line.
+    /// Returns the name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ladder => "ladder",
@@ -190,7 +191,7 @@ impl EvalMode {
 }
 
 impl Strategy {
-    /// Its name on the command line.
+    /// Returns the name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Baseline => "baseline",

@@ -1,4 +1,4 @@
-//! The workspace of tool calling: a document in memory, and two tools that read and change it.
+//! Workspace for tool calling: a document in memory, with tools to read and change it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,10 +8,10 @@ use crate::Body;
 use crate::directives::patch;
 use crate::tools::{Closure, Problem, ToolDefinition, ToolRegistry, ToolsError};
 
-/// The one workspace that there is.
+/// Id of the only workspace.
 pub(super) const ID: &str = "ws_4f1c";
 
-/// A document with a draft and the state of a UI. Clones share it.
+/// A document with a draft and a UI state. Clones share the document.
 #[derive(Clone)]
 pub(super) struct Workspace {
     state: Arc<Mutex<Value>>,
@@ -23,15 +23,15 @@ impl Workspace {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// What is at a JSON pointer.
+    /// Returns the value at a JSON pointer.
     pub(super) fn get(&self, pointer: &str) -> Option<Value> {
         self.lock().pointer(pointer).cloned()
     }
 
-    /// The tools that work on it.
+    /// Returns the tools of the workspace.
     ///
     /// # Errors
-    /// When their definitions are at fault.
+    /// Returns an error if a definition is invalid.
     pub(super) fn tools(&self) -> Result<ToolRegistry, ToolsError> {
         let mut registry = ToolRegistry::new();
         let id = json!({ "type": "string", "description": "The id of the workspace." });
@@ -66,7 +66,7 @@ impl Workspace {
         Ok(self.lock().clone())
     }
 
-    /// Applies operations: all of them, or none.
+    /// Applies all operations, or none if one fails.
     fn patch(&self, arguments: &Body) -> Result<Value, Problem> {
         check_id(arguments)?;
         let ops = arguments.get("ops").cloned().unwrap_or_default();
@@ -98,7 +98,7 @@ fn check_id(arguments: &Body) -> Result<(), Problem> {
     }
 }
 
-/// The one value of the draft that has a type.
+/// Checks the type of `/draft/age`, the only typed value of the draft.
 fn check_age(state: &Value) -> Result<(), Problem> {
     match &state["draft"]["age"] {
         Value::Null => Ok(()),

@@ -2,11 +2,11 @@ use serde_json::Value;
 
 use crate::repair::schema::{kind, properties, required, resolved};
 
-/// How deep the list goes.
+/// Maximum nesting depth of the check.
 const DEPTH: usize = 4;
 
-/// The fields that a schema requires and a draft lacks, and where it is of another kind altogether: what can be told at once, without
-/// validating anything.
+/// Returns the fields that a schema requires and a draft lacks. If the draft is not an object or
+/// array as required, returns only that. The check is fast and does not validate the draft.
 ///
 /// ```
 /// use formwork_protocol::precheck::checklist;

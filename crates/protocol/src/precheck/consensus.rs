@@ -6,20 +6,20 @@ use serde_json::json;
 
 use crate::{BackendError, Body, Plan, PromptRunner};
 
-/// How far short plans agree.
+/// Agreement of several short plans.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Consensus {
-    /// How many there are.
+    /// Number of plans.
     pub samples: u32,
-    /// The mean over all pairs, from 0 to 1.
+    /// Mean agreement over all pairs, from 0 to 1.
     pub agreement: f64,
-    /// Whether that is enough.
+    /// True if the agreement reaches the threshold and every plan names actions.
     pub is_agreed: bool,
 }
 
-/// Makes short plans.
+/// Writes short plans.
 pub trait Planner: Send + Sync {
-    /// One plan of several, numbered from 0.
+    /// Returns the plan with index `sample`, from 0. `max_tokens` limits its length.
     fn plan<'a>(
         &'a self,
         task: &'a str,
@@ -28,24 +28,24 @@ pub trait Planner: Send + Sync {
     ) -> BoxFuture<'a, Result<String, BackendError>>;
 }
 
-/// A model that makes short plans, each with a seed of its own.
+/// A model that writes short plans. Each plan has its own seed.
 #[derive(Clone)]
 pub struct PromptPlanner {
     prompts: PromptRunner,
     system: String,
 }
 
-/// What a model is told, unless something else is said.
+/// Default system message.
 const SYSTEM: &str =
     "List the key actions for the task, one short line each, at most five. Do not carry them out.";
 
 impl PromptPlanner {
-    /// Asks with `prompts`.
+    /// Creates a planner that sends its requests through `prompts`.
     pub fn new(prompts: PromptRunner) -> Self {
         Self { prompts, system: SYSTEM.to_owned() }
     }
 
-    /// With another system message.
+    /// Sets the system message.
     #[must_use]
     pub fn with_system(mut self, system: impl Into<String>) -> Self {
         self.system = system.into();
@@ -74,8 +74,8 @@ impl Planner for PromptPlanner {
     }
 }
 
-/// How far plans agree on their words: the mean of Jaccard's index over all pairs. One alone agrees with itself, and two that say nothing
-/// do not agree.
+/// Returns the mean Jaccard index of the plans' words over all pairs. A single plan has agreement
+/// 1, and two plans without words have 0.
 ///
 /// ```
 /// use formwork_protocol::precheck::agreement;
@@ -96,12 +96,12 @@ fn jaccard(one: &BTreeSet<String>, other: &BTreeSet<String>) -> f64 {
     if all == 0 { 0.0 } else { one.intersection(other).count() as f64 / all as f64 }
 }
 
-/// Whether a plan says what is done at all.
+/// Reports whether a plan names any actions.
 pub(super) fn has_actions(plan: &str) -> bool {
     !words(plan).is_empty()
 }
 
-/// The words that say what is done; articles and the like do not.
+/// Returns the significant words of a plan, without articles, other common words and numbers.
 fn words(plan: &str) -> BTreeSet<String> {
     const EMPTY: [&str; 14] =
         ["a", "an", "and", "as", "at", "by", "for", "in", "it", "of", "on", "the", "then", "to"];

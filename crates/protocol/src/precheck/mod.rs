@@ -1,15 +1,18 @@
-//! A check before a costly generation: is there what it needs, and is its plan any good?
+//! A check before a costly generation: that its inputs are complete and its plan is sound.
 //!
-//! Off, unless it is asked for. Then, in this order, until something decides:
+//! The check is off by default. The stages run in this order until one decides:
 //!
-//! 1. keys that the context must have are there, or the check fails;
-//! 2. a draft, where there is one, has what its schema requires ([`checklist`]), or nothing more is checked: such a draft is for repair;
-//! 3. of several short plans, each of which says something, the key actions agree, and nothing more is checked ([`agreement`]);
-//! 4. a [`PlanValidator`] judges the plan, and its score, or that of a scorer, reaches the threshold. A plan without a score does not.
+//! 1. The context must have all required keys, or the check fails.
+//! 2. A draft that lacks members required by the schema ends the check as skipped ([`checklist`]).
+//!    Such a draft needs repair.
+//! 3. If several short plans name actions and agree on them, the check passes ([`agreement`]).
+//! 4. A [`PlanValidator`] judges the plan. If a score threshold is set, the score must reach it,
+//!    and a plan without a score fails.
 //!
-//! Without a plan there is nothing to judge, and nothing is made of that. A check that fails stops nothing, either: what it says is guidance
-//! for the generation ([`Guidance`]). A validator that does not answer is as good as none; but what interrupts a run
-//! ([`Interruption`](crate::Interruption)) passes through.
+//! If the input has no plan, stage 4 judges the first short plan that is not blank. Without any
+//! plan, or if the validator fails, stage 4 is skipped. An [`Interruption`](crate::Interruption) of
+//! the backend is returned as an error. A failed check does not stop the generation; its feedback
+//! becomes [`Guidance`].
 //!
 //! ```
 //! use formwork_protocol::precheck::{Judgement, PlanRequest, Precheck, PrecheckInput, PrecheckOptions, Verdict};
@@ -46,7 +49,7 @@ use serde_json::Value;
 use crate::{BackendError, Body};
 use consensus::has_actions;
 
-/// What is checked before a generation.
+/// Configured check before a generation.
 #[derive(Clone)]
 pub struct Precheck {
     options: PrecheckOptions,
@@ -54,53 +57,53 @@ pub struct Precheck {
     planner: Option<Arc<dyn Planner>>,
 }
 
-/// What there is to check.
+/// Input of a check.
 #[derive(Clone, Copy, Debug)]
 pub struct PrecheckInput<'a> {
-    /// What the generation may use.
+    /// Context of the generation.
     pub context: &'a Body,
-    /// What it is to do.
+    /// Task of the generation.
     pub task: &'a str,
-    /// How it is to be done, if anybody says.
+    /// Plan for the task, if known.
     pub plan: Option<&'a str>,
-    /// An earlier answer, if there is one.
+    /// Earlier answer, if any.
     pub draft: Option<&'a Value>,
-    /// What answers must be.
+    /// JSON Schema of answers.
     pub schema: Option<&'a Value>,
 }
 
 impl<'a> PrecheckInput<'a> {
-    /// A context alone.
+    /// Creates an input that has only a context.
     pub const fn new(context: &'a Body) -> Self {
         Self { context, task: "", plan: None, draft: None, schema: None }
     }
 }
 
-/// How a check ended.
+/// Outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// Nothing is wrong.
+    /// No problem was found.
     Pass,
-    /// Something is.
+    /// A problem was found.
     Fail,
-    /// There was nothing to judge, or nobody to judge it.
+    /// Nothing was judged.
     Skipped,
 }
 
-/// What a check came to.
+/// Report of a check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PrecheckReport {
-    /// How it ended.
+    /// Outcome of the check.
     pub verdict: Verdict,
-    /// Why, by a name: `missing_context_keys`, `no_plan`, …
+    /// Name of the reason, such as `missing_context_keys` or `no_plan`.
     pub reason: &'static str,
-    /// What the generation is told, where something is wrong.
+    /// Feedback for the generation, if the check failed.
     pub feedback: Option<String>,
-    /// How good the plan is, where somebody said so.
+    /// Score of the plan, if the validator gave one.
     pub score: Option<f64>,
-    /// How far short plans agree, where they were asked for.
+    /// Agreement of the short plans, if they were requested.
     pub consensus: Option<Consensus>,
-    /// Whether a validator has judged the plan.
+    /// True if a validator judged the plan.
     pub is_judged: bool,
 }
 
@@ -111,34 +114,34 @@ impl PrecheckReport {
 }
 
 impl Precheck {
-    /// Checks of keys alone, until there is a validator.
+    /// Creates a check of context keys and drafts, without a validator.
     pub const fn new(options: PrecheckOptions) -> Self {
         Self { options, validator: None, planner: None }
     }
 
-    /// With somebody who judges plans: a closure, or a model ([`PromptValidator`]).
+    /// Sets the validator of plans: a closure, or a model ([`PromptValidator`]).
     #[must_use]
     pub fn with_validator(mut self, validator: impl PlanValidator + 'static) -> Self {
         self.validator = Some(Arc::new(validator));
         self
     }
 
-    /// With somebody who makes short plans, for the consensus of several.
+    /// Sets the planner that writes short plans for the consensus.
     #[must_use]
     pub fn with_planner(mut self, planner: impl Planner + 'static) -> Self {
         self.planner = Some(Arc::new(planner));
         self
     }
 
-    /// How it checks.
+    /// Returns the options.
     pub const fn options(&self) -> &PrecheckOptions {
         &self.options
     }
 
-    /// Checks.
+    /// Runs the check.
     ///
     /// # Errors
-    /// Only when the run is interrupted.
+    /// Returns an error only if the run is interrupted.
     pub async fn check(&self, input: &PrecheckInput<'_>) -> Result<PrecheckReport, BackendError> {
         let missing = self.options.missing_keys(input.context);
         if !missing.is_empty() {
@@ -168,14 +171,14 @@ impl Precheck {
         Ok(PrecheckReport { consensus, ..report })
     }
 
-    /// What the validator says of a plan.
+    /// Asks the validator about a plan.
     async fn judged(
         &self,
         input: &PrecheckInput<'_>,
         plan: Option<&str>,
     ) -> Result<PrecheckReport, BackendError> {
         let Some(validator) = &self.validator else {
-            // Keys were checked, and there was nothing else to do.
+            // Passes if key checks were the only configured stage.
             let is_checked = !self.options.required_context_keys.is_empty() && !self.options.has_judge();
             let verdict = if is_checked { Verdict::Pass } else { Verdict::Skipped };
             return Ok(PrecheckReport::new(
@@ -205,7 +208,7 @@ impl Precheck {
             (Some(score), Some(least)) if score < least => {
                 Some(format!("The plan's score is {score}, and must be at least {least}."))
             }
-            // What was not found good needs no score.
+            // A plan that the validator rejected fails anyway, so it needs no score.
             (None, Some(least)) if judgement.is_passed => {
                 Some(format!("The plan has no score, and must have one of at least {least}."))
             }
@@ -227,7 +230,8 @@ impl Precheck {
         PrecheckReport { feedback, score, is_judged: true, ..PrecheckReport::new(verdict, reason) }
     }
 
-    /// Short plans, and how far they agree; none where they are not asked for.
+    /// Requests short plans and compares them. Returns `None` if the consensus is disabled or a
+    /// request fails.
     async fn consensus(
         &self,
         input: &PrecheckInput<'_>,
@@ -247,7 +251,7 @@ impl Precheck {
             }
         }
         let agreement = agreement(&plans);
-        // Plans that say nothing agree on nothing, however little is asked for.
+        // Plans without actions never agree, whatever the threshold.
         let is_agreed =
             plans.iter().all(|plan| has_actions(plan)) && agreement >= self.options.consensus_threshold;
         Ok(Some((Consensus { samples: self.options.consensus_samples, agreement, is_agreed }, plans)))

@@ -3,34 +3,34 @@ use serde_json::{Value, json};
 
 use crate::Body;
 
-/// The most tokens of a validator's answer, unless something else is said.
+/// Default maximum number of tokens in each answer of a validator or planner.
 const TOKENS: u32 = 200;
 
-/// How a check before a generation is made: the block `reasoning_precheck` of a step.
+/// Options of a check before a generation: the block `reasoning_precheck` of a step.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PrecheckOptions {
-    /// Whether it is made. It is not, unless this or the configuration says so.
+    /// True to enable the check. If unset, the configuration decides; the check is off by default.
     pub enabled: Option<bool>,
-    /// Who judges plans, such as `agents.plan_checker`.
+    /// Agent that judges plans, such as `agents.plan_checker`.
     pub validator_agent: Option<String>,
-    /// Who makes short plans for a consensus, as well.
+    /// Agent that writes short plans for the consensus.
     pub planner_agent: Option<String>,
-    /// The most tokens of each answer of theirs; 200, if nothing else is said.
+    /// Maximum number of tokens in each answer of the validator and planner; 200 by default.
     pub max_tokens: Option<u32>,
-    /// How good a plan must be.
+    /// Minimum score of a plan.
     pub score_threshold: Option<f64>,
-    /// What the context must have.
+    /// Keys that the context must have.
     pub required_context_keys: Vec<String>,
-    /// Where guidance goes; it goes nowhere, if nothing is said.
+    /// Destination of the guidance. If unset, the guidance is not used.
     pub inject_feedback: Option<InjectFeedback>,
-    /// What stands before guidance in a prompt.
+    /// Text before the guidance in a prompt.
     pub retry_guidance_prefix: String,
-    /// The key of guidance in the context.
+    /// Context key of the guidance.
     pub context_feedback_key: String,
-    /// How many short plans are compared; less than two are none.
+    /// Number of short plans to compare. The consensus is disabled below 2.
     pub consensus_samples: u32,
-    /// How far they must agree for the validator not to be asked, from 0 to 1.
+    /// Minimum agreement of the plans, from 0 to 1. If they reach it, the validator is not asked.
     pub consensus_threshold: f64,
 }
 
@@ -52,17 +52,17 @@ impl Default for PrecheckOptions {
     }
 }
 
-/// Where guidance goes.
+/// Destination of guidance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InjectFeedback {
-    /// In front of what the user says.
+    /// Start of the last user message.
     Prepend,
-    /// Into the context.
+    /// Context of the generation.
     ContextKey,
 }
 
-/// What a generation is told after a check that failed.
+/// Feedback of a failed check, as guidance for the generation.
 #[derive(Clone, Copy, Debug)]
 pub struct Guidance<'a> {
     options: &'a PrecheckOptions,
@@ -70,30 +70,30 @@ pub struct Guidance<'a> {
 }
 
 impl PrecheckOptions {
-    /// The most tokens of each answer of a validator or planner.
+    /// Returns the maximum number of tokens in each answer of a validator or planner.
     pub fn max_tokens(&self) -> u32 {
         self.max_tokens.unwrap_or(TOKENS)
     }
 
-    /// Whether plans are to be judged, by whomever.
+    /// Reports whether the options ask for plans to be judged.
     pub(super) const fn has_judge(&self) -> bool {
         self.score_threshold.is_some() || self.validator_agent.is_some()
     }
 
-    /// The keys that a context does not have, or has without a value.
+    /// Returns the required keys that are missing from the context or null.
     pub fn missing_keys(&self, context: &Body) -> Vec<&str> {
         let is_missing = |key: &&String| context.get(key.as_str()).is_none_or(Value::is_null);
         self.required_context_keys.iter().filter(is_missing).map(String::as_str).collect()
     }
 
-    /// What `feedback` comes to.
+    /// Creates the guidance from `feedback`.
     pub const fn guidance<'a>(&'a self, feedback: &'a str) -> Guidance<'a> {
         Guidance { options: self, feedback }
     }
 }
 
 impl Guidance<'_> {
-    /// Puts it where it is to go: into the last message of the user, or into the context.
+    /// Inserts the guidance at its destination: the last user message or the context.
     pub fn inject(&self, messages: &mut Vec<Value>, context: &mut Body) {
         match self.options.inject_feedback {
             Some(InjectFeedback::Prepend) => self.prepend(messages),

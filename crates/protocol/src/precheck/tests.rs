@@ -19,7 +19,7 @@ fn answer(judgement: Judgement) -> impl PlanValidator {
     move |_: &PlanRequest<'_>| Ok::<_, BackendError>(judgement.clone())
 }
 
-/// Nobody may ask it.
+/// Validator that must not be called.
 fn nobody(_: &PlanRequest<'_>) -> Result<Judgement, BackendError> {
     panic!("the validator is asked")
 }
@@ -191,7 +191,7 @@ async fn a_model_judges_within_its_limit() {
     assert_eq!(told(&checked(&precheck, input).await), (Verdict::Skipped, "no_judgement", None));
 }
 
-/// Gives these plans, the last first.
+/// Planner that returns these plans, the last one first.
 struct Planned(Mutex<Vec<Result<&'static str, BackendError>>>);
 
 impl Planner for Planned {

@@ -6,43 +6,43 @@ use serde_json::{Value, json};
 use crate::repair::Shape;
 use crate::{BackendError, Plan, PromptRunner};
 
-/// A plan to be judged.
+/// Request to judge a plan.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanRequest<'a> {
     /// The plan.
     pub plan: &'a str,
-    /// What it is for; may be empty.
+    /// Task of the plan; may be empty.
     pub task: &'a str,
-    /// The most tokens that a model may take for it.
+    /// Maximum number of tokens in a model's answer.
     pub max_tokens: u32,
 }
 
-/// What is thought of a plan.
+/// Judgement of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judgement {
-    /// Whether it will do.
+    /// True if the plan is acceptable.
     pub is_passed: bool,
-    /// How good it is; what the numbers mean is between the validator and the threshold.
+    /// Quality of the plan. The scale is defined by the validator, and the threshold must match.
     pub score: Option<f64>,
-    /// What would make it better.
+    /// Suggested improvement.
     pub feedback: Option<String>,
 }
 
 impl Judgement {
-    /// It will do.
+    /// Creates the judgement of an acceptable plan.
     pub const fn passed() -> Self {
         Self { is_passed: true, score: None, feedback: None }
     }
 
-    /// It will not, for this reason.
+    /// Creates the judgement of an unacceptable plan, with the reason.
     pub fn failed(feedback: impl Into<String>) -> Self {
         Self { is_passed: false, score: None, feedback: Some(feedback.into()) }
     }
 }
 
-/// Judges plans. A closure that returns at once does, too.
+/// Judges plans. Synchronous closures implement this trait.
 pub trait PlanValidator: Send + Sync {
-    /// What it thinks of a plan; none, if it has no opinion.
+    /// Judges a plan. Returns `None` for no opinion.
     fn judge<'a>(
         &'a self,
         request: &'a PlanRequest<'a>,
@@ -63,15 +63,16 @@ where
 
 /// A model that judges plans.
 ///
-/// It is asked at temperature 0 for `{"pass": …, "score": …, "feedback": …}`, without a `response_format` where the backend refuses that. An answer that begins with
-/// the word `pass` or `fail` is understood as well; any other is no opinion.
+/// The request has temperature 0 and asks for `{"pass": …, "score": …, "feedback": …}`. If the
+/// backend refuses a `response_format`, the request is repeated without it. An answer that begins
+/// with the word `pass` or `fail` is also understood. Any other answer counts as no opinion.
 #[derive(Clone)]
 pub struct PromptValidator {
     prompts: PromptRunner,
     system: String,
 }
 
-/// What a model is told, unless something else is said.
+/// Default system message.
 const SYSTEM: &str = "You check plans before they are carried out. Say whether the plan will do what the task asks for. Answer with a \
 JSON object: `pass` (true or false), `score` (0 to 1) and `feedback` (one sentence that says what to change).";
 
@@ -94,12 +95,12 @@ fn schema() -> Value {
 }
 
 impl PromptValidator {
-    /// Asks with `prompts`.
+    /// Creates a validator that sends its requests through `prompts`.
     pub fn new(prompts: PromptRunner) -> Self {
         Self { prompts, system: SYSTEM.to_owned() }
     }
 
-    /// With another system message.
+    /// Sets the system message.
     #[must_use]
     pub fn with_system(mut self, system: impl Into<String>) -> Self {
         self.system = system.into();
@@ -141,7 +142,7 @@ impl PlanValidator for PromptValidator {
     }
 }
 
-/// What a model's answer says.
+/// Parses a model's answer.
 fn read(text: &str) -> Option<Judgement> {
     let shape = Shape::of_schema(schema(), "judgement").ok()?;
     if let Some(value) = shape.read(text).value
@@ -150,7 +151,7 @@ fn read(text: &str) -> Option<Judgement> {
         let Written { pass, score, feedback } = written;
         return Some(Judgement { is_passed: pass, score, feedback });
     }
-    // JSON that is none of this says nothing.
+    // Other JSON expresses no opinion.
     if text.contains('{') {
         return None;
     }
@@ -164,7 +165,8 @@ fn read(text: &str) -> Option<Judgement> {
     }
 }
 
-/// The plan that a text has between `<plan>` and `</plan>`, or after a `<plan>` that does not end.
+/// Returns the plan between `<plan>` and `</plan>`. An unclosed `<plan>` extends to the end of the
+/// text.
 ///
 /// ```
 /// use formwork_protocol::precheck::plan_snippet;

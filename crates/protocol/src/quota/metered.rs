@@ -10,19 +10,30 @@ use super::{Cost, Quota, Reservation};
 use crate::backend::Chunks;
 use crate::{Answer, BackendError, Body, Capabilities, ChatBackend};
 
-/// The tokens of an answer whose request sets no limit.
+/// Tokens assumed for an answer if the request sets no limit.
 const ANSWER: u64 = 1024;
-/// How many bytes of a request a token has at least, in most texts.
+/// Assumed bytes of a request per token. Most texts have more, so the estimate is rarely too low.
 const BYTES: u64 = 3;
-/// The time that is reserved where requests have none of their own: the least there is, so that none begins when all is used.
+/// Time reserved for a request without a time limit. It is the smallest unit, so that no request
+/// starts once the time quota is used up.
 const LEAST: Duration = Duration::from_millis(1);
 
-/// A backend each of whose requests is within a quota, whatever asks it: steps, repairs, prechecks and tool loops alike.
+/// A backend that charges every request to a quota, including requests of steps, repairs, prechecks
+/// and tool loops.
 ///
-/// Reserved are the request's size in tokens, as far as that can be told from its bytes, and the most tokens of its answers; and, where
-/// requests have a time, that. What is booked is the time that it took, however it ended, and the tokens that the backend says that it used; where it does
-/// not say, those that were reserved. So it is with a request that is given up or has timed out, too: nobody knows how far it came. One that did not reach
-/// the backend, or that it refused, costs no tokens. A stream costs its prompt and the chunks that came. Asking for capabilities is not metered.
+/// Each request reserves tokens for its prompt, estimated from the size in bytes, and for the
+/// longest answer of each choice. If requests have a time limit, the limit is reserved as well.
+///
+/// The quota is then charged as follows:
+/// - Time: the elapsed time, however the request ended.
+/// - Tokens: the usage reported by the backend, or the reservation if the backend reports none.
+/// - A cancelled request, or one that timed out, is charged its reservation, because the backend's
+///   progress is unknown.
+/// - A request that did not reach the backend, or that the backend refused, is charged no tokens.
+/// - A stream without reported usage is charged its estimated prompt and one token for each
+///   received chunk.
+///
+/// Capability probes are not metered.
 pub struct Metered {
     backend: Arc<dyn ChatBackend>,
     quota: Quota,
@@ -31,26 +42,29 @@ pub struct Metered {
 }
 
 impl Metered {
-    /// Within `quota`.
+    /// Wraps `backend` and charges its requests to `quota`.
     pub fn new(backend: Arc<dyn ChatBackend>, quota: Quota) -> Self {
         Self { backend, quota, answer: ANSWER, time: None }
     }
 
-    /// With another guess at the tokens of answers whose requests set no limit. It is 1024, if nothing else is said.
+    /// Sets the number of tokens assumed for an answer if the request sets no limit. The default is
+    /// 1024.
     #[must_use]
     pub const fn with_answer(mut self, tokens: u64) -> Self {
         self.answer = tokens;
         self
     }
 
-    /// With at most so much time for each request: so much is reserved, and a request that takes longer has timed out.
+    /// Sets a time limit for each request. The limit is reserved, and a request that exceeds the
+    /// limit fails with a timeout.
     #[must_use]
     pub const fn with_time(mut self, time: Duration) -> Self {
         self.time = Some(time);
         self
     }
 
-    /// Reserves what a request may cost. It costs that, unless something else is known when it is over.
+    /// Reserves the maximum cost of a request. The meter charges the reserved tokens unless the
+    /// actual cost becomes known.
     fn reserve(&self, body: &Body) -> Result<Meter, BackendError> {
         let limit =
             ["max_completion_tokens", "max_tokens"].into_iter().find_map(|name| body.get(name)?.as_u64());
@@ -69,13 +83,13 @@ impl Metered {
     }
 }
 
-/// The tokens of a request, guessed.
+/// Estimates the number of tokens in a request from its size in bytes.
 fn prompt(body: &Body) -> u64 {
     let parts = ["messages", "tools", "response_format"].into_iter().filter_map(|name| body.get(name));
     parts.map(|part| part.to_string().len() as u64).sum::<u64>().div_ceil(BYTES)
 }
 
-/// The tokens that a backend says it used.
+/// Returns the total number of tokens reported in the `usage` of an answer or chunk.
 fn told(answer: &Value) -> Option<u64> {
     let usage = answer.get("usage")?;
     let tokens = |name: &str| usage.get(name)?.as_u64();
@@ -83,7 +97,7 @@ fn told(answer: &Value) -> Option<u64> {
         .or_else(|| Some(tokens("prompt_tokens")?.saturating_add(tokens("completion_tokens")?)))
 }
 
-/// A stream that ends with an error when its time is over.
+/// Ends a stream with a timeout error at `end`.
 fn until(chunks: Chunks, end: Instant, limit: Duration) -> Chunks {
     let next = move |chunks: Option<Chunks>| async move {
         let mut chunks = chunks?;
@@ -138,11 +152,12 @@ impl ChatBackend for Metered {
     }
 }
 
-/// What a request costs, booked when it is over or given up.
+/// Cost of one running request, charged to the quota when the meter is dropped.
 struct Meter {
     reservation: Option<Reservation>,
     started: Instant,
-    /// As far as can be told from outside: what was reserved; of a stream the prompt's, and one for each chunk.
+    /// Estimate used if the backend reports no usage. Initially the reserved tokens; for a stream,
+    /// the prompt plus one token for each chunk.
     tokens: u64,
     told: Option<u64>,
 }
@@ -155,7 +170,7 @@ impl Meter {
         }
     }
 
-    /// Nothing came of it.
+    /// Charges no tokens if the error shows that no model processed the request.
     fn fail(&mut self, error: &BackendError) {
         if !error.may_have_cost() {
             self.tokens = 0;

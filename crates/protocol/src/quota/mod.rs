@@ -1,9 +1,12 @@
 //! Quotas of tokens and time: reserve, execute, reconcile.
 //!
-//! What something will cost at most is reserved before it is begun; then it is done; then the reservation is reconciled with what it did
-//! cost. Where there is not enough to reserve, nothing is begun: that is an [`Interruption`](crate::Interruption), no failure, and passes through whatever
-//! retries and repairs. Nothing is stopped afterwards for what it has cost: what it has cost beyond its reservation is booked, and the
-//! next one does not begin. A reservation that is dropped is given back.
+//! A caller reserves the maximum cost of an action, executes the action, and then reconciles the
+//! reservation with the actual cost. If the quota is too small for the reservation, the action must
+//! not start. This error is an [`Interruption`](crate::Interruption) instead of a failure, so
+//! retries and repairs pass it on unchanged.
+//!
+//! A running action is never stopped because of its cost. Any cost beyond the reservation is
+//! charged, so that later reservations may fail. Dropping a reservation returns it to the quota.
 //!
 //! ```
 //! use formwork_protocol::quota::{Cost, Quota};
@@ -17,7 +20,7 @@
 //! # Ok::<(), formwork_protocol::quota::Exhausted>(())
 //! ```
 //!
-//! [`Metered`] does so for each request of a backend, whatever asks it.
+//! [`Metered`] applies a quota to every request of a backend.
 
 mod metered;
 
@@ -28,47 +31,47 @@ use thiserror::Error;
 
 pub use metered::Metered;
 
-/// What something costs.
+/// Cost of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Cost {
-    /// Tokens, of prompts and answers.
+    /// Number of tokens in prompts and answers.
     pub tokens: u64,
-    /// Time, to the millisecond.
+    /// Duration, counted in whole milliseconds.
     pub time: Duration,
 }
 
 impl Cost {
-    /// Tokens alone.
+    /// Creates a cost of tokens without time.
     pub const fn tokens(tokens: u64) -> Self {
         Self { tokens, time: Duration::ZERO }
     }
 
-    /// Time alone.
+    /// Creates a cost of time without tokens.
     pub const fn time(time: Duration) -> Self {
         Self { tokens: 0, time }
     }
 }
 
-/// What may still be reserved; none is without end.
+/// Amounts that can still be reserved. `None` means unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left {
-    /// Tokens.
+    /// Number of tokens.
     pub tokens: Option<u64>,
-    /// Time.
+    /// Duration, in whole milliseconds.
     pub time: Option<Duration>,
 }
 
-/// Something that there is only so much of.
+/// A limited resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Resource {
-    /// Tokens.
+    /// Tokens of prompts and answers.
     Tokens,
-    /// Milliseconds.
+    /// Time, in milliseconds.
     Milliseconds,
 }
 
 impl Resource {
-    /// Its name in messages.
+    /// Returns the plural unit used in messages, such as `tokens`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Tokens => "tokens",
@@ -77,19 +80,19 @@ impl Resource {
     }
 }
 
-/// There is not enough left to begin with something.
+/// Error of a reservation that exceeds the remaining quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{asked} {} are asked for, and {left} of the quota are left", resource.name())]
 pub struct Exhausted {
-    /// Of what.
+    /// The exhausted resource.
     pub resource: Resource,
-    /// How much was to be reserved.
+    /// Requested amount.
     pub asked: u64,
-    /// How much there is.
+    /// Remaining amount.
     pub left: u64,
 }
 
-/// So much may be used. Clones share it.
+/// A shared budget of tokens and time. Clones share the same budget.
 #[derive(Clone, Debug, Default)]
 pub struct Quota(Arc<Mutex<Books>>);
 
@@ -126,29 +129,30 @@ impl Account {
 }
 
 impl Quota {
-    /// As much as one likes.
+    /// Creates a quota that counts costs without limiting them.
     pub fn unlimited() -> Self {
         Self::default()
     }
 
-    /// With at most so many tokens in all.
+    /// Sets the total number of tokens.
     #[must_use]
     pub fn with_tokens(self, limit: u64) -> Self {
         self.books().tokens.limit = Some(limit);
         self
     }
 
-    /// With at most so much time in all: of what runs at the same time each counts.
+    /// Sets the total time. Concurrent actions each count their full duration.
     #[must_use]
     pub fn with_time(self, limit: Duration) -> Self {
         self.books().milliseconds.limit = Some(milliseconds(limit));
         self
     }
 
-    /// Sets aside what something will cost at most.
+    /// Reserves the maximum cost of an action.
     ///
     /// # Errors
-    /// When there is not so much left; then nothing is reserved.
+    /// Returns an error if the remaining quota is smaller than `cost`. Nothing is reserved in this
+    /// case.
     pub fn reserve(&self, cost: Cost) -> Result<Reservation, Exhausted> {
         let (tokens, time) = (cost.tokens, milliseconds(cost.time));
         let mut books = self.books();
@@ -159,13 +163,13 @@ impl Quota {
         Ok(Reservation { quota: self.clone(), cost, used: Cost::default() })
     }
 
-    /// What may still be reserved.
+    /// Returns the amounts that can still be reserved.
     pub fn left(&self) -> Left {
         let books = self.books();
         Left { tokens: books.tokens.left(), time: books.milliseconds.left().map(Duration::from_millis) }
     }
 
-    /// What was used so far.
+    /// Returns the cost charged so far, without open reservations.
     pub fn used(&self) -> Cost {
         let books = self.books();
         Cost { tokens: books.tokens.used, time: Duration::from_millis(books.milliseconds.used) }
@@ -176,7 +180,7 @@ impl Quota {
     }
 }
 
-/// Something set aside, which comes back when it is dropped.
+/// A reserved part of a quota. Dropping the reservation returns it to the quota.
 #[derive(Debug)]
 #[must_use = "a reservation that is dropped is given back"]
 pub struct Reservation {
@@ -186,12 +190,13 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// What was set aside.
+    /// Returns the reserved cost.
     pub const fn cost(&self) -> Cost {
         self.cost
     }
 
-    /// Books what it did cost, be that less or more, and gives the rest back.
+    /// Charges the actual cost, which may differ from the reservation, and releases the
+    /// reservation.
     pub fn reconcile(mut self, used: Cost) {
         self.used = used;
     }

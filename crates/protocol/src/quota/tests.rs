@@ -47,7 +47,8 @@ fn without_limits_all_is_counted_and_nothing_refused() {
 }
 
 proptest! {
-    /// Whatever is reserved, reconciled and dropped: nothing is lost, and more than the limit is never set aside.
+    /// Any sequence of reservations, reconciliations and drops keeps the books balanced and within
+    /// the limit.
     #[test]
     fn the_books_balance(steps in prop::collection::vec((0_u64..40, prop::option::of(0_u64..60)), 0..40)) {
         let quota = Quota::unlimited().with_tokens(100);
@@ -115,7 +116,7 @@ async fn streams_cost_what_came() {
     assert_eq!(quota.used().tokens, 31, "what the backend tells");
 }
 
-/// Answers so, after a second.
+/// Fails every request with this error after 1 second.
 struct Fails(BackendError);
 
 impl ChatBackend for Fails {
@@ -185,7 +186,7 @@ async fn time_that_is_over_is_over_for_requests_without_a_limit_as_well() {
     assert_eq!(quota.used().time, Duration::from_secs(1));
 }
 
-/// Streams a chunk each second, without end.
+/// Streams one chunk per second without end.
 struct Slow;
 
 impl ChatBackend for Slow {

@@ -1,10 +1,10 @@
-//! Texts adapted before a model is asked about them.
+//! A reader that adapts invalid texts before the model is asked for a repair.
 
 use super::{Reader, Reading, Shape};
 use crate::adapt::{AdaptError, AdaptOptions, Adapter};
 use crate::directives::parser;
 
-/// Reads as the shape does, and what does not fit as the adapter does.
+/// Creates a reader that reads texts by `shape` and adapts the texts that `shape` rejects.
 pub(super) fn reader(shape: Shape, options: AdaptOptions) -> Result<Reader, AdaptError> {
     let adapter = Adapter::new(shape.schema(), options)?;
     Ok(std::sync::Arc::new(move |text: &str| Ok(read(&shape, &adapter, text))))
@@ -15,14 +15,15 @@ fn read(shape: &Shape, adapter: &Adapter, text: &str) -> Reading {
     if as_it_is.is_valid() {
         return as_it_is;
     }
-    // What the shape finds is what is adapted: there may be examples beside it.
+    // Adapts only the value that the shape found, because the rest of the text may contain
+    // examples.
     let found = as_it_is.written().filter(|_| as_it_is.is_telling());
     let adaptation = adapter.adapt(found.unwrap_or_else(|| parser::without_thoughts(text)));
     let Some(value) = adaptation.value() else { return as_it_is };
     let mut reading = shape.check(value.clone());
     reading.written = adaptation.written();
     reading.adapted = adaptation.transforms().map(str::to_owned).collect();
-    // An object that says nothing does not stand for a text that may stand for itself.
+    // An object without content must not replace a text that can stand for the answer.
     let is_silent = shape.of_text(text).is_some() && !reading.is_telling();
     if !is_silent && as_it_is.is_worse_than(&reading) && !reading.loses(&as_it_is) {
         reading

@@ -1,12 +1,22 @@
-//! What an answer says, for a repair of it to say it, too.
+//! Content of an answer that a repair must preserve.
 //!
-//! A model that is told what is wrong may leave out what is wrong, or all of it, or write the rest shorter: that fits, and less is left
-//! than there was. So of an answer that does not fit three things are kept in mind: the scalars that are right, which must be somewhere
-//! in what takes its place, as often as they were; the places that are wrong, at which something must be; and how long lists are.
+//! A model that is shown its errors may drop the wrong parts, drop everything or shorten the rest.
+//! Such a repair is valid, but it has lost information. For an invalid answer, three things are
+//! therefore recorded:
+//! - Correct scalars. Each must occur in the repaired answer at least as often as before, at any
+//!   place.
+//! - Wrong values, with their places. The repaired answer must hold a non-empty value at the place,
+//!   or contain a wrong scalar's text anywhere.
+//! - Lengths of lists, counting only non-empty items. A list must not become shorter.
 //!
-//! What says nothing (null, a blank text, an empty list or object) may go, and so may what the schema does not allow, and members that
-//! an object's schema neither names nor is open to by a schema of its own. Where one of several forms is wanted and none fits, or a rule
-//! is broken that is about a whole object, anything in it may change.
+//! A repair may drop the following:
+//! - Empty values: null, blank strings, empty lists and empty objects.
+//! - Values that the schema forbids.
+//! - Members that the schema does not name, if the schema names others and has no schema for
+//!   further members.
+//!
+//! If no branch of `anyOf` or `oneOf` matches, or if a rule about a whole object is violated,
+//! everything inside may change.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -16,41 +26,41 @@ use serde_json::{Map, Value};
 use super::schema;
 use crate::adapt::pointer_token;
 
-/// What of a schema holds along with it for the same value.
+/// Keywords whose subschemas apply to the same value as the schema itself.
 const ALONG: [&str; 6] = ["allOf", "anyOf", "oneOf", "if", "then", "else"];
 
-/// Places that errors are about, as JSON pointers.
+/// Places with errors, as JSON pointers.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
-    /// What is there is wrong.
+    /// Places whose value is wrong.
     pub(super) wrong: HashSet<String>,
-    /// Nothing should be there.
+    /// Places that must be empty.
     pub(super) unwanted: HashSet<String>,
 }
 
-/// What must not be lost.
+/// Content that a repair must preserve.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Content {
-    /// Scalars that are right.
+    /// Correct scalars, as normalized text.
     scalars: Vec<String>,
-    /// What is wrong: where it is, and its text if it is a scalar.
+    /// Wrong values: place, and normalized text if the value is a scalar.
     wrong: Vec<(String, Option<String>)>,
-    /// Lists, by how many items say something.
+    /// Lists: place and number of non-empty items.
     lists: Vec<(String, usize)>,
 }
 
 impl Content {
-    /// Nothing.
+    /// No content.
     pub(super) const NONE: Self = Self { scalars: Vec::new(), wrong: Vec::new(), lists: Vec::new() };
 
-    /// That of a value.
+    /// Collects the content of `value`, an instance of the schema `root` with errors at `marks`.
     pub(super) fn of(root: &Value, value: &Value, marks: &Marks) -> Self {
         let mut walk = Walk { root, marks, found: Self::NONE };
         walk.value(value, &[root], &mut String::new());
         walk.found
     }
 
-    /// A number that is all that is known.
+    /// Creates the content of a text in which only one number could be read.
     pub(super) fn of_number(literal: String) -> Self {
         Self { scalars: vec![literal], ..Self::NONE }
     }
@@ -59,12 +69,12 @@ impl Content {
         *self == Self::NONE
     }
 
-    /// Whether all of it is in `value`.
+    /// Reports whether `value` preserves all of this content.
     pub(super) fn is_in(&self, value: &Value) -> bool {
         let is_list_kept = |(place, length): &(String, usize)| match value.pointer(place) {
             Some(Value::Array(items)) => items.len() >= *length,
             Some(_) => false,
-            // It may be elsewhere, with all that is in it.
+            // The list may have moved. Its items are checked as scalars.
             None => true,
         };
         if !self.lists.iter().all(is_list_kept) {
@@ -86,7 +96,8 @@ impl Content {
     }
 }
 
-/// Whether a model has put anything there.
+/// Reports whether a value has content: it is neither null, nor a blank string, nor an empty list
+/// or object.
 pub(super) fn says_something(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -97,7 +108,7 @@ pub(super) fn says_something(value: &Value) -> bool {
     }
 }
 
-/// How often each scalar is in a value.
+/// Counts the occurrences of each scalar in a value.
 fn count(value: &Value, found: &mut HashMap<String, usize>) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| count(item, found)),
@@ -106,17 +117,18 @@ fn count(value: &Value, found: &mut HashMap<String, usize>) {
     }
 }
 
-/// A scalar as it is compared: a number in a string is that number, and one blank is as good as another.
+/// Normalizes a scalar for comparison. A number in a string equals the number, and runs of
+/// whitespace equal one space.
 fn text_of(scalar: &Value) -> String {
     match scalar {
         Value::String(text) => text.split_whitespace().collect::<Vec<_>>().join(" "),
-        // 2.0 is 2.
+        // 2.0 equals 2.
         Value::Number(number) => number.to_string().trim_end_matches(".0").to_owned(),
         other => other.to_string(),
     }
 }
 
-/// A way through a value along its schema.
+/// Traversal of a value together with its schemas.
 struct Walk<'a> {
     root: &'a Value,
     marks: &'a Marks,
@@ -124,7 +136,8 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// A value at `place`, to which all of these schemas may apply; none where nothing is known.
+    /// Records the content of the value at `place`. `schemas` holds the schemas that may apply to
+    /// the value, and is empty if none is known.
     fn value(&mut self, value: &Value, schemas: &[&'a Value], place: &mut String) {
         if !says_something(value) || self.marks.unwanted.contains(place) {
             return;
@@ -162,7 +175,8 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The schemas of an object's member; none where the member is nothing that is asked for.
+/// Returns the schemas that apply to a member of an object, or `None` if the schema does not ask
+/// for the member.
 fn of_member<'a>(parts: &[&'a Value], name: &str) -> Option<Vec<&'a Value>> {
     let fields = |part: &'a Value| part.get("properties").and_then(Value::as_object);
     let named: Vec<&Value> = parts.iter().filter_map(|part| fields(part)?.get(name)).collect();
@@ -178,7 +192,7 @@ fn of_member<'a>(parts: &[&'a Value], name: &str) -> Option<Vec<&'a Value>> {
     (is_free || !further.is_empty()).then_some(further)
 }
 
-/// The schemas of an array's item.
+/// Returns the schemas that apply to an item of an array.
 fn of_item<'a>(parts: &[&'a Value], index: usize) -> Vec<&'a Value> {
     let mut found = Vec::new();
     for part in parts {

@@ -4,10 +4,12 @@ use serde::Serialize;
 
 use super::Verdict;
 
-/// How often what was needed, over all that was asked. Clones of what counts share it.
+/// Statistics of repairs over all runs. Clones of a [`Repairer`](super::Repairer) share one
+/// instance.
 ///
-/// A run of a [`Step`](crate::step::Step) with a schema counts as one that is asked. All that it asks for beyond its first answer are repairs, be it a repair or
-/// a further attempt: both tell the model what is wrong.
+/// A run of a [`Step`](crate::step::Step) with a schema counts as one run. All its requests after
+/// the first answer count as repairs, because repairs and further attempts both show the model its
+/// errors.
 #[derive(Debug, Default)]
 pub struct Counters {
     runs: AtomicU64,
@@ -20,14 +22,14 @@ pub struct Counters {
     plain_text: AtomicU64,
 }
 
-/// What a run comes to in the counters.
+/// Result of one run, as counted by [`Counters`].
 pub(crate) struct Tally {
     pub(crate) verdict: Verdict,
-    /// Whether a value was read in the end.
+    /// True if the final answer contains a value.
     pub(crate) is_parsed: bool,
-    /// Attempts to repair.
+    /// Number of attempted repairs.
     pub(crate) repairs: u64,
-    /// Those that validated less than what they were to repair.
+    /// Number of repairs that were discarded.
     pub(crate) discarded: u64,
 }
 
@@ -45,7 +47,7 @@ impl Counters {
         add(&self.plain_text, (tally.verdict == Verdict::Text).into());
     }
 
-    /// The figures now.
+    /// Returns the current figures.
     pub fn stats(&self) -> Stats {
         let read = |counter: &AtomicU64| counter.load(Relaxed);
         Stats {
@@ -61,63 +63,71 @@ impl Counters {
     }
 }
 
-/// The figures of some runs.
+/// Figures of all runs so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Stats {
-    /// How much was asked or given to repair.
+    /// Number of runs. Each question, and each text given for repair, counts once.
     pub runs: u64,
-    /// Of that, where a value was read.
+    /// Number of runs whose final answer contains a value.
     pub parsed: u64,
-    /// Where it fitted without a repair.
+    /// Number of runs with a valid value that needed no repair.
     pub valid_at_first: u64,
-    /// Where it fitted in the end.
+    /// Number of runs that ended with a valid value.
     pub valid: u64,
-    /// Where a repair was tried.
+    /// Number of runs in which a repair was attempted.
     pub repaired: u64,
-    /// The repairs that were tried.
+    /// Total number of attempted repairs.
     pub repairs: u64,
-    /// Of them, those that validated less, and were discarded.
+    /// Number of repairs that were discarded, because they were worse, lost content or were not
+    /// answered.
     pub discarded: u64,
-    /// Where plain text was all there was.
+    /// Number of runs that ended with plain text only.
     pub plain_text: u64,
 }
 
-/// A figure to reach.
+/// A figure compared with its target.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Target {
-    /// Of what.
+    /// Name of the figure, such as `parse_success`.
     pub name: &'static str,
-    /// The figure; none where nothing was counted yet.
+    /// Current figure, or `None` if nothing was counted yet.
     pub value: Option<f64>,
-    /// What it should be.
+    /// Target for the figure. Depending on the figure, a minimum or an exclusive maximum.
     pub target: f64,
-    /// Whether it is.
+    /// True if the figure meets its target or was not counted yet.
     pub is_met: bool,
 }
 
 impl Stats {
-    /// The share of runs in which a value was read.
+    /// Returns the fraction of runs whose final answer contains a value.
     pub fn parse_rate(&self) -> Option<f64> {
         share(self.parsed, self.runs)
     }
 
-    /// The share of runs in which a value fitted in the end.
+    /// Returns the fraction of runs that ended with a valid value.
     pub fn validation_rate(&self) -> Option<f64> {
         share(self.valid, self.runs)
     }
 
-    /// How many repairs it took on average, where any were tried.
+    /// Returns the average number of repairs over the runs in which a repair was attempted.
     pub fn average_repairs(&self) -> Option<f64> {
         share(self.repairs, self.repaired)
     }
 
-    /// The share of runs in which plain text was all there was.
+    /// Returns the fraction of runs that ended with plain text only.
     pub fn plain_text_rate(&self) -> Option<f64> {
         share(self.plain_text, self.runs)
     }
 
-    /// The figures beside those that are aimed at: values read in 95% of the runs and fitting in 99%, less than 1.2 repairs where there are any,
-    /// and plain text in less than 1%. What was not counted yet is not missed.
+    /// Compares the figures with their targets.
+    ///
+    /// The targets are:
+    /// - A value in at least 95% of the runs.
+    /// - A valid value in at least 99% of the runs.
+    /// - Fewer than 1.2 repairs on average.
+    /// - Plain text in less than 1% of the runs.
+    ///
+    /// A figure that was not counted yet meets its target.
     pub fn targets(&self) -> [Target; 4] {
         let least = |name, value: Option<f64>, target| Target {
             name,

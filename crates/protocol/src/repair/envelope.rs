@@ -3,10 +3,10 @@ use serde_json::{Value, json};
 
 use crate::Body;
 
-/// The name of the envelope's schema in requests.
+/// Name of the envelope's schema in requests.
 pub(super) const NAME: &str = "tool_calls";
 
-/// The envelope in which a model calls tools or answers where it has no tools of its own.
+/// Envelope for tool calls and text, used with models that do not support tools natively.
 ///
 /// ```
 /// use formwork_protocol::repair::Envelope;
@@ -17,27 +17,27 @@ pub(super) const NAME: &str = "tool_calls";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Envelope {
-    /// The tools to call, in this order.
+    /// Tool calls, in the order of execution.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<EnvelopeCall>,
-    /// What is said.
+    /// Text for the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
-    /// Whether the model wants to go on afterwards.
+    /// True if the model wants to continue after the tool results.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub needs_more_work: Option<bool>,
 }
 
-/// A call.
+/// A tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EnvelopeCall {
-    /// The tool's name.
+    /// Name of the tool.
     pub name: String,
-    /// What it is given.
+    /// Arguments of the call.
     pub arguments: Body,
 }
 
-/// The envelope's schema. All fields may be left out, and others are let be.
+/// Returns the envelope's JSON Schema. All fields are optional, and additional fields are allowed.
 pub(super) fn schema() -> Value {
     let call = json!({
         "type": "object",

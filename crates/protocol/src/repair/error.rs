@@ -1,6 +1,6 @@
 use thiserror::Error;
 
-/// Why something cannot be asked for.
+/// Error of a [`Shape`](super::Shape) whose schema cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(transparent)]
 pub struct RepairError(#[from] Box<Kind>);

@@ -1,4 +1,4 @@
-//! A sample of what a schema asks for, as it is shown to models.
+//! Sample values of schemas, as they are shown to a model.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -7,14 +7,14 @@ use serde_json::Value;
 
 use super::{Shape, schema, truncated};
 
-/// The deepest nesting that is shown; what is deeper is `{...}` or `[...]`.
+/// Maximum nesting depth of a sample. Deeper values are shown as `{...}` or `[...]`.
 const DEPTH: usize = 6;
-/// The most characters of a sample. A larger one is shown less deeply, and at last cut; no more of it is written than that.
+/// Maximum length of a sample. A longer sample is rendered with less depth and finally truncated.
 const LENGTH: usize = 4000;
-/// The most characters of a description.
+/// Maximum number of characters of a description, a sample scalar or a limit.
 const DESCRIPTION: usize = 100;
 
-/// What an answer is called.
+/// Returns the noun for an answer of this shape, such as `JSON object`.
 pub(super) fn name(shape: &Shape) -> &'static str {
     match shape.kind() {
         Some("object") => "JSON object",
@@ -23,7 +23,7 @@ pub(super) fn name(shape: &Shape) -> &'static str {
     }
 }
 
-/// The sample of a schema.
+/// Renders the sample of a schema, with less depth if the sample would be too long.
 pub(super) fn required(schema: &Value) -> String {
     let sample = |depth| Writer { root: schema, text: String::new() }.written(schema, depth);
     let mut text = String::new();
@@ -47,7 +47,7 @@ impl<'a> Writer<'a> {
         self.text
     }
 
-    /// Whether what is written is more than will be shown.
+    /// Reports whether rendering can stop, because the sample is much longer than the limit.
     fn is_full(&self) -> bool {
         self.text.len() > LENGTH * 4
     }
@@ -82,7 +82,7 @@ impl<'a> Writer<'a> {
         let required: HashSet<&str> = schema::required(self.root, schema).into_iter().collect();
         let remarks: Vec<String> =
             fields.iter().map(|(name, field)| self.remark(field, required.contains(name))).collect();
-        // One line where nothing is to be said.
+        // An object without remarks fits on one line.
         let is_short = !is_root && remarks.iter().all(String::is_empty);
         self.text.push('{');
         for (at, ((name, field), remark)) in fields.iter().zip(&remarks).enumerate() {
@@ -118,7 +118,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// One of several forms, or anything.
+    /// Writes the branches of `anyOf` or `oneOf`, or the list of types. Otherwise writes `...`.
     fn branches(&mut self, schema: &'a Value, depth: usize, indent: usize) {
         let named = |name: &str| schema.get(name).and_then(Value::as_array);
         let kinds = schema.get("type").and_then(Value::as_array).into_iter().flatten();
@@ -142,7 +142,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// What a sample does not show of a field.
+    /// Returns the remark for a field: optionality, type, limits and description.
     fn remark(&self, field: &'a Value, is_required: bool) -> String {
         let schema = schema::resolved(self.root, field);
         let kind = schema::kind(self.root, schema);
@@ -189,7 +189,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// A value that the schema itself gives.
+/// Returns a sample given by the schema: `const`, the first of `examples` or `enum`, or `default`.
 fn sample(schema: &Value) -> Option<String> {
     let first = |name: &str| schema.get(name).and_then(Value::as_array).and_then(|values| values.first());
     let given = schema.get("const").or_else(|| first("examples")).or_else(|| first("enum"));

@@ -1,7 +1,9 @@
-//! Hints for what models are known to write in place of JSON.
+//! Hints about common mistakes of models that write JSON.
 
-/// Hints for a text and the errors that were found in it. Those that are about the syntax alone are given only `if_unread`: in a text
-/// whose value was read there may be such things beside the value.
+/// Returns hints about the mistakes in `text`.
+///
+/// If `is_read` is true, a value was read, and hints about syntax are omitted. The mistakes may
+/// then be in the text around the value.
 pub(super) fn hints(text: &str, is_read: bool) -> Vec<&'static str> {
     let has = |what: &str| text.to_ascii_lowercase().contains(what);
     let syntax = if is_read { Syntax::default() } else { Syntax::of(text) };
@@ -23,7 +25,8 @@ pub(super) fn hints(text: &str, is_read: bool) -> Vec<&'static str> {
     .collect()
 }
 
-/// What a text has that JSON has not, from its first brace or bracket on.
+/// Syntax in a text that JSON does not allow. The scan covers the first value, from the first brace
+/// or bracket on.
 #[derive(Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "each is one of the known patterns")]
 struct Syntax {
@@ -76,7 +79,7 @@ impl Syntax {
         found
     }
 
-    /// Goes on to the end of a string.
+    /// Skips to the end of a string.
     fn string(&mut self, rest: &mut impl Iterator<Item = char>) {
         let mut is_escaped = false;
         for c in rest {
@@ -90,7 +93,7 @@ impl Syntax {
     }
 }
 
-/// Whether a word outside of strings is one that JSON does not have.
+/// Reports whether a word outside of strings is not a JSON literal.
 fn is_bare(word: &str) -> bool {
     word.starts_with(|c: char| c.is_alphabetic() || c == '_') && !["true", "false", "null"].contains(&word)
 }

@@ -1,4 +1,5 @@
-//! Repair: an answer that does not fit its schema is shown to the model with what is wrong with it, and asked for again.
+//! Repair of answers that do not match their schema: the model is shown its answer with the errors,
+//! and asked again.
 //!
 //! ```text
 //! answer ──► XML made JSON ──► the value found ──► checked by its schema ──► it fits
@@ -7,11 +8,18 @@
 //!                               at most two repairs, at temperature 0, each checked alike
 //! ```
 //!
-//! A [`Shape`] is a schema and how texts are read by it; [`Shape::tool_calls`] is the envelope `{toolCalls, content, needsMoreWork}` that is shipped.
-//! A [`Repairer`] repairs a text, or asks a model in one mode after the other (`json_schema`, repairs, `json_object`, plain text).
-//! An attempt that validates less than what it was to repair is discarded, and so is one that loses something of it, even if it fits
-//! ([`Reading::loses`]), so that nothing becomes worse. What a backend refuses is not asked of it again. Repairs are apart from the
-//! retries of requests ([`RetryPolicy`](crate::RetryPolicy)); both are told as [`Retry`](crate::Retry). [`Counters`] say how often what was needed.
+//! A [`Shape`] combines a schema with the rules for reading texts by the schema.
+//! [`Shape::tool_calls`] is the predefined envelope `{toolCalls, content, needsMoreWork}`. A
+//! [`Repairer`] repairs a given text, or asks a model in one mode after the other (`json_schema`,
+//! `json_object`, plain text). All modes together share one limit on repairs.
+//!
+//! A repair is discarded if it is worse than the previous answer, or if it loses content of the
+//! previous answer ([`Reading::loses`]). The second rule holds even if the repair is valid, so a
+//! repair never makes an answer worse. A response format that the backend rejects is not requested
+//! again.
+//!
+//! Repairs are independent of the retries of failed requests ([`RetryPolicy`](crate::RetryPolicy)).
+//! Both are reported as [`Retry`](crate::Retry). [`Counters`] hold statistics about repairs.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -31,7 +39,8 @@
 //! # Ok::<(), formwork_protocol::BackendError>(())
 //! ```
 //!
-//! A value is taken as it is, unless [`Repairer::with_adaptation`] says what may be done to it first: a comma too many needs no model.
+//! By default, a value must match the schema as written. With [`Repairer::with_adaptation`], texts
+//! are first adapted without the model, so that a trailing comma needs no request.
 
 mod adapted;
 mod content;
@@ -57,7 +66,7 @@ pub use prompt::{SHOWN, repair_prompt};
 pub use runner::{Answer, Attempt, AttemptKind, Reader, Repaired, Repairer, Verdict};
 pub use shape::{Reading, Shape};
 
-/// The beginning of `text`, of at most `limit` characters, with `...` after it where it goes on.
+/// Returns the first `limit` characters of `text`, followed by `...` if the text is longer.
 pub(crate) fn truncated(text: &str, limit: usize) -> String {
     match text.char_indices().nth(limit) {
         Some((end, _)) => format!("{}...", &text[..end]),

@@ -2,10 +2,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::directives::Mode;
 
-/// The most attempts to repair an answer, unless something else is said.
+/// Default limit on repair attempts.
 pub const MAX_ATTEMPTS: u32 = 2;
 
-/// How answers that do not fit are repaired.
+/// Options for repairing invalid answers.
 ///
 /// ```
 /// use formwork_protocol::repair::RepairOptions;
@@ -16,16 +16,16 @@ pub const MAX_ATTEMPTS: u32 = 2;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RepairOptions {
-    /// Whether the model is asked to repair what does not fit.
+    /// True if the model is asked to repair invalid answers.
     #[serde(rename = "schemaRepairEnabled", alias = "enabled")]
     pub enabled: bool,
-    /// How often at most, for each thing that is asked.
+    /// Maximum number of repairs for each question or text, over all modes.
     #[serde(rename = "schemaRepairMaxAttempts", alias = "max_attempts")]
     pub max_attempts: u32,
-    /// Whether an answer of which only a part fits is worth nothing.
+    /// True if an invalid answer is rejected even if some of its fields are usable.
     #[serde(rename = "schemaValidationStrict", alias = "strict")]
     pub strict: bool,
-    /// The modes to ask in, the first first.
+    /// Modes in which the model is asked, in order.
     pub modes: Vec<Mode>,
 }
 
@@ -36,7 +36,7 @@ impl Default for RepairOptions {
 }
 
 impl RepairOptions {
-    /// How often the model may be asked for a repair.
+    /// Returns the maximum number of repairs, which is 0 if repairs are disabled.
     pub const fn attempts(&self) -> u32 {
         if self.enabled { self.max_attempts } else { 0 }
     }

@@ -1,10 +1,13 @@
 use super::{Shape, format, hints, truncated, words};
 use crate::repair::Reading;
 
-/// The most characters of an answer that the model is shown again.
+/// Maximum number of characters of its own answer that a model is shown.
 pub const SHOWN: usize = 2000;
 
-/// What a model is told of an answer of its own that does not fit: what is wrong, what it wrote, what is required, and the rules of JSON.
+/// Renders the prompt that asks a model to repair its own answer.
+///
+/// The prompt lists the errors, the answer, the required format and the rules of JSON. The last
+/// argument holds the attempt's number and the maximum number of attempts.
 ///
 /// ```
 /// use formwork_protocol::repair::{Shape, repair_prompt};

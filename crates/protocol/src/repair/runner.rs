@@ -11,13 +11,13 @@ use crate::adapt::{AdaptError, AdaptOptions};
 use crate::directives::Mode;
 use crate::{BackendError, Plan, PromptRunner, Reply, Retry, RetryCause};
 
-/// Makes of a text what there is in it. An error ends the run as it is.
+/// Reads the value in a text. An error ends the run and is passed on unchanged.
 pub type Reader = Arc<dyn Fn(&str) -> Result<Reading, BackendError> + Send + Sync>;
 
-/// Has a model repair what it wrote, and asks it in one mode after the other.
+/// Asks a model in one mode after the other and has the model repair invalid answers.
 ///
-/// What the backend refuses to hold the model to, while it answers without it, is not asked of it again, neither in repairs nor as a
-/// mode. Clones share that.
+/// If the backend rejects a response format but answers without the format, the format is not
+/// requested again. Clones share the set of rejected formats.
 #[derive(Clone)]
 pub struct Repairer {
     prompts: PromptRunner,
@@ -26,93 +26,95 @@ pub struct Repairer {
     reader: Option<Reader>,
     progress: Arc<dyn Fn(&Retry) + Send + Sync>,
     counters: Arc<Counters>,
-    /// The types of `response_format` that the backend refused, while it answered without them.
+    /// Types of `response_format` that the backend rejected while answering without them.
     refused: Arc<Mutex<HashSet<String>>>,
 }
 
-/// How an answer ended.
+/// Verdict on an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// There is a value that fits.
+    /// The value is valid.
     Valid,
-    /// There is one that does not fit, and is worth something still.
+    /// The value is invalid, but at least one of its key fields has content.
     Partial,
-    /// There is plain text alone.
+    /// The answer is plain text.
     Text,
 }
 
-/// Why an attempt was made.
+/// Reason for an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AttemptKind {
-    /// It is the first in its mode.
+    /// First request in its mode.
     First,
-    /// The answer before did not fit.
+    /// Repair of an invalid answer.
     Repair,
 }
 
-/// One request, and what came of it.
+/// One request and its result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Attempt {
-    /// In which mode.
+    /// Mode of the request.
     pub mode: Mode,
-    /// Why.
+    /// Reason for the attempt.
     pub kind: AttemptKind,
-    /// The text that came; none where nothing came.
+    /// Text of the reply, or `None` if the request failed.
     pub text: Option<String>,
-    /// What is wrong with it, or why nothing came; nothing, if it fits.
+    /// Validation errors of the reply, or the error of the request. Empty if the reply is valid.
     pub errors: Vec<String>,
-    /// Whether it validates less than what it was to repair, or loses something of it, and was discarded.
+    /// True if a repair was discarded, because it was worse than the previous answer, lost content
+    /// or was not answered.
     pub is_discarded: bool,
-    /// The tokens used, as the backend tells them.
+    /// Token usage, as reported by the backend.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Value>,
 }
 
-/// What a repair came to.
+/// Result of [`Repairer::repaired`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Repaired {
-    /// The best text.
+    /// Text of the best answer.
     pub text: String,
-    /// What is in it.
+    /// Value and errors of the text.
     pub reading: Reading,
-    /// The repairs that were tried, in order.
+    /// Attempted repairs, in order.
     pub attempts: Vec<Attempt>,
-    /// Why the last of them was not answered, where it was not.
+    /// Error of the last repair, if the backend did not answer that repair.
     pub unanswered: Option<BackendError>,
 }
 
-/// What was answered in the end.
+/// Final answer of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Answer {
-    /// How it ended.
+    /// Verdict on the answer.
     pub verdict: Verdict,
-    /// The value; of the envelope, plain text is its `content`.
+    /// Value of the answer. For the envelope, plain text becomes the `content`.
     pub value: Option<Value>,
-    /// The value as it was written, in one line, where no conversion made it: its numbers have all their digits.
+    /// Source text of the value on a single line, with all digits of its numbers. `None` if a
+    /// conversion changed the value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub written: Option<String>,
-    /// What was done to the text to make it the value, as [`Reading::adapted`] says.
+    /// Transforms applied to the text, as in [`Reading::adapted`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub adapted: Vec<String>,
-    /// The text that it was in.
+    /// Text that contains the value.
     pub text: String,
-    /// What is wrong with it still; nothing, if it fits.
+    /// Remaining validation errors. Empty if the value is valid.
     pub errors: Vec<String>,
-    /// The mode that it came in; none where a text was given.
+    /// Mode in which the model gave the answer. `None` if the text was given by the caller.
     pub mode: Option<Mode>,
-    /// How many repairs were tried.
+    /// Number of attempted repairs.
     pub repairs: u32,
     /// All requests, in order.
     pub attempts: Vec<Attempt>,
-    /// Why the last request was not answered, where that is what it ended with: there might be something better.
+    /// Error that ended the run early. A further request might have given a better answer.
     #[serde(skip)]
     pub unanswered: Option<BackendError>,
 }
 
 impl Repairer {
-    /// By the defaults.
+    /// Creates a repairer with the default options.
     pub fn new(prompts: PromptRunner, shape: Shape) -> Self {
         Self {
             prompts,
@@ -125,71 +127,75 @@ impl Repairer {
         }
     }
 
-    /// With other options.
+    /// Sets the options.
     #[must_use]
     pub fn with_options(mut self, options: RepairOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// With another way to make a value of a text than [`Shape::read`].
+    /// Sets the function that reads texts, instead of [`Shape::read`].
     #[must_use]
     pub fn with_reader(mut self, reader: Reader) -> Self {
         self.reader = Some(reader);
         self
     }
 
-    /// With texts adapted, as far as the adapter may, before anything is asked for.
+    /// Adapts invalid texts without the model before a repair is requested.
     ///
     /// # Errors
-    /// When the adapter's options are not what they may be.
+    /// Returns an error if the adapter options are invalid.
     pub fn with_adaptation(self, options: AdaptOptions) -> Result<Self, AdaptError> {
         let reader = adapted::reader(self.shape.clone(), options)?;
         Ok(self.with_reader(reader))
     }
 
-    /// With counters that others count in as well.
+    /// Sets counters that can be shared with other repairers.
     #[must_use]
     pub fn with_counters(mut self, counters: Arc<Counters>) -> Self {
         self.counters = counters;
         self
     }
 
-    /// Tells of every repair before it is asked for.
+    /// Sets a callback that is called before each repair is requested.
     #[must_use]
     pub fn on_retry(mut self, progress: impl Fn(&Retry) + Send + Sync + 'static) -> Self {
         self.progress = Arc::new(progress);
         self
     }
 
-    /// What answers must be.
+    /// Returns the shape that answers must have.
     pub const fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// How it repairs.
+    /// Returns the options.
     pub const fn options(&self) -> &RepairOptions {
         &self.options
     }
 
-    /// How often what was needed.
+    /// Returns the statistics of all runs.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// What a text comes to.
+    /// Reads the value in a text.
     ///
     /// # Errors
-    /// When the reader interrupts the run.
+    /// Returns an error if the reader interrupts the run.
     pub fn read(&self, text: &str) -> Result<Reading, BackendError> {
         self.reader.as_ref().map_or_else(|| Ok(self.shape.read(text)), |read| read(text))
     }
 
-    /// Asks in one mode after the other, with repairs, until an answer fits or may be taken as it is. What was answered in one mode is
-    /// not lost where the next is not answered.
+    /// Asks in one mode after the other. An invalid answer is repaired while repairs are left; all
+    /// modes share one limit. The first valid answer ends the run, and so does a usable answer
+    /// unless [`RepairOptions::strict`] is set.
+    ///
+    /// If a later mode is not answered, the best answer so far is returned.
     ///
     /// # Errors
-    /// When the backend does not answer for a reason that is not the mode's, and has not answered before, or the run is interrupted.
+    /// Returns an error if the run is interrupted, or if a request fails before any answer. A mode
+    /// that the backend rejects is skipped, unless no mode is left.
     pub async fn ask(&self, plan: &Plan) -> Result<Answer, BackendError> {
         let mut run = Run::new(self.options.attempts());
         let modes = self.open_modes();
@@ -214,7 +220,7 @@ impl Repairer {
             run.says(mode, mode == Mode::PromptOnly, (&text, &reading));
             let (text, reading) = self.mend(&plan, mode, (text, reading), &mut run).await?;
             run.offer(mode, text, reading);
-            // What is better cannot come, or what there is will do.
+            // A valid answer ends the run. So does a usable one, unless `strict` is set.
             if run.best.as_ref().is_some_and(|best| self.will_do(&best.reading)) {
                 break;
             }
@@ -222,10 +228,11 @@ impl Repairer {
         Ok(self.answer(run))
     }
 
-    /// Has a text that was answered to `plan` repaired, if it does not fit.
+    /// Repairs a text that a model answered to `plan`, if the text is invalid.
     ///
     /// # Errors
-    /// When the run is interrupted. Where the backend does not answer, the text stays as it is, and [`Answer::unanswered`] says why.
+    /// Returns an error if the run is interrupted. If the backend does not answer, the text is
+    /// returned unchanged and [`Answer::unanswered`] holds the error.
     pub async fn repair(&self, plan: &Plan, text: &str) -> Result<Answer, BackendError> {
         let reading = self.read(text)?;
         let mut run = Run::new(self.options.attempts());
@@ -235,17 +242,19 @@ impl Repairer {
         Ok(Answer { mode: None, ..self.answer(run) })
     }
 
-    /// The same for a text that was read already, without a verdict and without counting: for who does that.
+    /// Repairs a text that the caller has read already, like [`Repairer::repair`].
+    ///
+    /// The result has no verdict and is not counted, because the caller does both.
     ///
     /// # Errors
-    /// As [`Repairer::repair`].
+    /// Returns an error if the run is interrupted.
     pub async fn repaired(&self, plan: &Plan, read: (String, Reading)) -> Result<Repaired, BackendError> {
         let mut run = Run::new(self.options.attempts());
         let (text, reading) = self.mend(plan, Mode::PromptOnly, read, &mut run).await?;
         Ok(Repaired { text, reading, attempts: run.attempts, unanswered: run.unanswered })
     }
 
-    /// Asks for repairs while there are some left, and keeps the best.
+    /// Requests repairs until an answer is valid or no attempts are left. Returns the best answer.
     async fn mend(
         &self,
         plan: &Plan,
@@ -273,7 +282,7 @@ impl Repairer {
                 Ok(reply) => reply,
                 Err(error) if error.interruption().is_some() => return Err(error),
                 Err(error) => {
-                    // Nothing is lost: there is what there was before.
+                    // The previous answer is kept.
                     run.failed((mode, AttemptKind::Repair), &error);
                     run.unanswered = Some(error);
                     break;
@@ -297,7 +306,8 @@ impl Repairer {
         Ok((text, reading))
     }
 
-    /// Sends a repair, without a format that the backend does not know: the answer is checked here.
+    /// Sends a repair. A response format that the backend rejects is removed, because the answer is
+    /// validated here anyway.
     async fn asked(&self, mut plan: Plan) -> Result<Reply, BackendError> {
         let format = format_of(&plan);
         if format.as_ref().is_some_and(|format| self.refused().contains(format)) {
@@ -315,21 +325,22 @@ impl Repairer {
         }
     }
 
-    /// Whether what was read does not take the place of what it was to repair: it validates less, or says less.
+    /// Reports whether a repair must be discarded, because it is worse than the previous answer or
+    /// loses content.
     fn is_discarded(&self, (text, before): (&str, &Reading), read: &Reading) -> bool {
-        // Where plain text stands for an answer, a value that says nothing does not stand for the text.
+        // If plain text can stand for an answer, a value without content must not replace the text.
         let is_silent = before.value.is_none() && !text.trim().is_empty() && !read.is_telling();
         read.is_worse_than(before)
             || read.loses(before)
             || (is_silent && read.value.is_some() && self.shape.of_text(text).is_some())
     }
 
-    /// Whether there is nothing more to ask for.
+    /// Reports whether an answer ends the run: it is valid, or usable and `strict` is off.
     fn will_do(&self, reading: &Reading) -> bool {
         reading.is_valid() || (reading.is_partial() && !self.options.strict)
     }
 
-    /// The modes that were not refused; all, if all were.
+    /// Returns the modes that were not rejected, or all modes if every mode was rejected.
     fn open_modes(&self) -> Vec<Mode> {
         let refused = self.refused();
         let is_open = |mode: &&Mode| !mode.is_structured() || !refused.contains(mode.name());
@@ -375,10 +386,13 @@ impl Repairer {
         plan
     }
 
-    /// The conversation with the answer, and what is wrong with it. Each repair begins with the conversation as it was.
+    /// Builds the conversation for a repair: the original messages, the answer and the repair
+    /// prompt.
+    ///
+    /// Earlier repairs are not part of the conversation.
     fn of_repair(&self, plan: &Plan, text: &str, reading: &Reading, attempt: (u32, u32)) -> Plan {
         let mut plan = plan.clone();
-        // Some servers refuse a message that says nothing.
+        // Some servers reject an empty message.
         if !text.trim().is_empty() {
             plan.messages.push(json!({ "role": "assistant", "content": truncated(text, SHOWN) }));
         }
@@ -402,7 +416,8 @@ impl Repairer {
             let verdict = if is_valid { Verdict::Valid } else { Verdict::Partial };
             (verdict, mode, text, value, written, adapted)
         } else {
-            // What was asked for as text is text; where there is no value, so is what was said before it was asked for again.
+            // In prompt-only mode, the model's text is the answer. If the best answer has no value,
+            // the first text is the answer.
             let said = said.filter(|said| said.is_asked_for || !is_parsed);
             let (mode, text) = said.map_or((mode, text), |said| (Some(said.mode), said.text));
             let value = self.shape.of_text(text.trim());
@@ -416,9 +431,9 @@ impl Repairer {
     }
 }
 
-/// A run on its way.
+/// State of a run.
 struct Run {
-    /// How many repairs are left.
+    /// Number of repairs left.
     left: u32,
     attempts: Vec<Attempt>,
     best: Option<Best>,
@@ -426,14 +441,15 @@ struct Run {
     unanswered: Option<BackendError>,
 }
 
-/// The best answer so far.
+/// Best answer so far.
 struct Best {
     mode: Mode,
     text: String,
     reading: Reading,
 }
 
-/// The first answer that is text alone, or the one that was asked for as such.
+/// Text that may become the final answer: the first reply without a value, or the reply in
+/// prompt-only mode.
 struct Said {
     mode: Mode,
     text: String,
@@ -445,20 +461,22 @@ impl Run {
         Self { left, attempts: Vec::new(), best: None, said: None, unanswered: None }
     }
 
-    /// Whether anything was answered.
+    /// Reports whether any reply had content.
     fn has_answer(&self) -> bool {
         self.said.is_some() || self.best.as_ref().is_some_and(|best| !best.text.trim().is_empty())
     }
 
-    /// Takes note of what a mode's first answer says, if that is text.
+    /// Records the first reply of a mode if it may become the final answer as text.
     fn says(&mut self, mode: Mode, is_asked_for: bool, (text, reading): (&str, &Reading)) {
         if !text.trim().is_empty() && (is_asked_for || (self.said.is_none() && reading.value.is_none())) {
             self.said = Some(Said { mode, text: text.to_owned(), is_asked_for });
         }
     }
 
-    /// Keeps an answer, if there is no better one. It may say something else; but that less of it is wrong counts only where less is not
-    /// all that it says.
+    /// Keeps an answer if it is better than the best one so far.
+    ///
+    /// An invalid answer must also preserve the content of the best one, because fewer errors may
+    /// only mean less content.
     fn offer(&mut self, mode: Mode, text: String, reading: Reading) {
         let is_better = |best: &Best| {
             best.reading.is_worse_than(&reading) && (reading.is_valid() || !reading.loses(&best.reading))
@@ -480,7 +498,7 @@ impl Run {
     }
 }
 
-/// The type of the format that a request asks for.
+/// Returns the type of the `response_format` in a request.
 fn format_of(plan: &Plan) -> Option<String> {
     plan.options.get("response_format")?.get("type")?.as_str().map(str::to_owned)
 }

@@ -1,13 +1,15 @@
-//! What can be read off a schema without a value. All of it is linear in the size of the schema, however it refers to itself.
+//! Queries on a schema without a value. All queries take linear time in the size of the schema,
+//! even if the schema is recursive.
 
 use std::collections::HashSet;
 
 use serde_json::Value;
 
-/// The longest chain of references that is followed.
+/// Maximum number of references followed in a row.
 const CHAIN: usize = 8;
 
-/// The schema that a reference within the document `root` leads to, or the schema itself.
+/// Returns the target of the schema's reference within the document `root`. A schema without a
+/// reference is returned unchanged.
 pub(crate) fn resolved<'a>(root: &'a Value, mut schema: &'a Value) -> &'a Value {
     for _ in 0..CHAIN {
         let target = schema.get("$ref").and_then(Value::as_str).and_then(|target| target.strip_prefix('#'));
@@ -17,7 +19,8 @@ pub(crate) fn resolved<'a>(root: &'a Value, mut schema: &'a Value) -> &'a Value 
     schema
 }
 
-/// The properties that an object of this schema may have by name, those of `allOf`, `anyOf` and `oneOf` included.
+/// Returns the named properties of an object of this schema, including properties in `allOf`,
+/// `anyOf` and `oneOf`.
 pub(crate) fn properties<'a>(root: &'a Value, schema: &'a Value) -> Vec<(&'a str, &'a Value)> {
     let mut known = HashSet::new();
     let parts = parts(root, [schema], &["allOf", "anyOf", "oneOf"]);
@@ -25,7 +28,7 @@ pub(crate) fn properties<'a>(root: &'a Value, schema: &'a Value) -> Vec<(&'a str
     named.map(|(name, field)| (name.as_str(), field)).filter(|(name, _)| known.insert(*name)).collect()
 }
 
-/// The names that an object of this schema must have, whatever branch it takes.
+/// Returns the properties that an object of this schema must have, whichever branches match.
 pub(crate) fn required<'a>(root: &'a Value, schema: &'a Value) -> Vec<&'a str> {
     let mut known = HashSet::new();
     let parts = parts(root, [schema], &["allOf"]);
@@ -33,14 +36,15 @@ pub(crate) fn required<'a>(root: &'a Value, schema: &'a Value) -> Vec<&'a str> {
     names.filter_map(Value::as_str).filter(|name| known.insert(*name)).collect()
 }
 
-/// The type that values of this schema have, if it is one.
+/// Returns the type of all values of this schema, if there is a single type.
 pub(crate) fn kind<'a>(root: &'a Value, schema: &'a Value) -> Option<&'a str> {
     let named = |part: &'a Value| part.get("type").and_then(Value::as_str);
     let implied = |part: &Value| part.get("properties").map(|_| "object");
     parts(root, [schema], &["allOf"]).into_iter().find_map(|part| named(part).or_else(|| implied(part)))
 }
 
-/// Whether an object in it has a field that may be left out or a field that is not named, so that providers do not take it as strict.
+/// Reports whether an object in the schema has optional or unnamed fields. Providers reject such a
+/// schema in strict mode.
 pub(crate) fn is_open(schema: &Value) -> bool {
     match schema {
         Value::Object(members) => {
@@ -56,7 +60,8 @@ pub(crate) fn is_open(schema: &Value) -> bool {
     }
 }
 
-/// Schemas with what stands in them under these keywords, and in that again: each once, in the order of the text.
+/// Returns the schemas and all schemas nested in them under these keywords. Each schema occurs
+/// once, in document order.
 pub(super) fn parts<'a>(
     root: &'a Value,
     schemas: impl IntoIterator<Item = &'a Value>,

@@ -12,25 +12,26 @@ use crate::adapt::strict::{self, Unreadable};
 use crate::adapt::{AdaptOptions, Adapter, Flat, Tolerance, in_one_line, pointer_token};
 use crate::directives::{Mode, parser};
 
-/// The most bytes of an answer that are looked at.
+/// Maximum size of a text that is read, in bytes.
 const BYTES: usize = 1 << 20;
 
-/// What an answer must be: a JSON Schema, with what is made of it. Clones share it.
+/// Required shape of an answer: a JSON Schema and the state derived from the schema. Clones share
+/// it.
 #[derive(Clone)]
 pub struct Shape(Arc<Inner>);
 
 struct Inner {
     schema: Value,
-    /// None would be for a schema of our own that is none, which a test rules out.
+    /// `None` only if the built-in envelope schema were invalid, which a test rules out.
     validator: Option<Validator>,
-    /// What tells errors, made when there is one.
+    /// Validator that reports errors, created on first use.
     flat: OnceLock<Option<Flat>>,
-    /// What makes out what a broken text says, made when there is one.
+    /// Adapter that recovers content from broken texts, created on first use.
     tolerant: OnceLock<Option<Adapter>>,
     name: String,
-    /// The fields by which an object is told from others in a text.
+    /// Fields that distinguish the answer from other objects in a text.
     fields: Vec<String>,
-    /// Those with one of which an answer that does not fit is still worth something.
+    /// Key fields. An invalid answer is still usable if at least one of them has content.
     telling: Vec<String>,
     is_envelope: bool,
 }
@@ -42,7 +43,7 @@ impl fmt::Debug for Shape {
 }
 
 impl Shape {
-    /// The envelope `{toolCalls, content, needsMoreWork}`.
+    /// Returns the shape of the envelope `{toolCalls, content, needsMoreWork}`.
     pub fn tool_calls() -> Self {
         let schema = envelope::schema();
         let validator = jsonschema::validator_for(&schema).ok();
@@ -59,10 +60,11 @@ impl Shape {
         }))
     }
 
-    /// Any schema, by a name of 1 to 64 letters, digits, `_` and `-`.
+    /// Creates a shape from a JSON Schema. The name is sent in requests and must have 1 to 64
+    /// letters, digits, `_` and `-`.
     ///
     /// # Errors
-    /// When it is none.
+    /// Returns an error if `schema` is not a valid JSON Schema.
     pub fn of_schema(schema: Value, name: &str) -> Result<Self, RepairError> {
         let fault = |error: jsonschema::ValidationError<'_>| Kind::Schema { reason: error.to_string() };
         let validator = Some(jsonschema::validator_for(&schema).map_err(fault)?);
@@ -74,17 +76,17 @@ impl Shape {
         Ok(Self(Arc::new(Inner { schema, validator, flat, tolerant, name, fields, telling, is_envelope })))
     }
 
-    /// The schema.
+    /// Returns the JSON Schema.
     pub fn schema(&self) -> &Value {
         &self.0.schema
     }
 
-    /// Its name in requests.
+    /// Returns the schema's name in requests.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// The `response_format` of a mode; none where the prompt alone asks.
+    /// Returns the `response_format` for a mode, or `None` for prompt-only mode.
     pub fn response_format(&self, mode: Mode) -> Option<Value> {
         match mode {
             Mode::JsonSchema => {
@@ -97,8 +99,10 @@ impl Shape {
         }
     }
 
-    /// What a text comes to: wrappers of XML are made JSON, the value is found in it, and checked. Nothing of it is lost: a name that
-    /// comes twice in an object, and a number that neither 64 bits nor a double hold, are errors.
+    /// Reads the value in a text and validates it. Tool calls in XML are first converted to JSON.
+    ///
+    /// A repeated name in an object is an error. A number that fits neither 64 bits nor a double is
+    /// an error as well. No value therefore loses data.
     pub fn read(&self, text: &str) -> Reading {
         if text.len() > BYTES {
             let told = format!("{} bytes are more than the limit of {BYTES}", text.len());
@@ -119,19 +123,22 @@ impl Shape {
         }
     }
 
-    /// What a text comes to that is no value, for these reasons. What can be made out of it all the same must be in what takes its place.
+    /// Creates the reading of a text without a value. Any content that can be recovered from the
+    /// text must be preserved by a repair.
     pub(crate) fn unread(&self, text: &str, errors: Vec<String>) -> Reading {
         Reading { content: self.made_out(text).unwrap_or(Content::NONE), ..Reading::of_nothing(errors) }
     }
 
-    /// What a broken text says, as far as it can be told without a guess; of one that was cut off, all but a value that may go on.
+    /// Recovers the content of a broken text, as far as this needs no guess. If the text is cut
+    /// off, an incomplete last value is omitted.
     fn made_out(&self, text: &str) -> Option<Content> {
         let text = parser::without_thoughts(text).trim_end();
         let adapter =
             || Adapter::new(&self.0.schema, AdaptOptions::full().with_tolerance(Tolerance::Repair)).ok();
         let adaptation = self.0.tolerant.get_or_init(adapter).as_ref()?.adapt(text);
         let was = |mend: &str| adaptation.transforms().any(|made| made == mend);
-        // Any text can be read as a string, or as a list of what stands in it, and words in braces may be anything.
+        // Any text can be read as a string or a list, and bare words in braces may mean anything.
+        // Only other objects are reliable.
         let value = adaptation.value().filter(|value| value.is_object() && !was("bare-value"))?;
         let mut marks = if adaptation.is_valid() { Marks::default() } else { self.told(value).marks };
         let is_cut = was("cut-value") && !was("cut-member") && !text.ends_with(',');
@@ -145,7 +152,7 @@ impl Shape {
         words::told(self.0.flat.get_or_init(|| Flat::new(&self.0.schema)).as_ref(), value)
     }
 
-    /// What a value comes to.
+    /// Validates a value.
     pub fn check(&self, value: Value) -> Reading {
         let tells = |name: &&String| value.get(name.as_str()).is_some_and(says_something);
         let telling = self.0.telling.iter().filter(tells).count();
@@ -160,12 +167,13 @@ impl Shape {
         Reading { telling, content, ..Reading::of_nothing(errors).with_value(value) }
     }
 
-    /// What stands for an answer that is plain text.
+    /// Returns the value that stands for a plain text answer, or `None` if the shape has no such
+    /// value.
     pub fn of_text(&self, text: &str) -> Option<Value> {
         self.0.is_envelope.then(|| json!({ "content": text }))
     }
 
-    /// The type of all values, where it is one.
+    /// Returns the type of all values, if there is a single type.
     pub(super) fn kind(&self) -> Option<&str> {
         schema::kind(&self.0.schema, &self.0.schema)
     }
@@ -174,7 +182,7 @@ impl Shape {
         self.0.fields.iter().map(String::as_str).collect()
     }
 
-    /// The value in a text, and its own text.
+    /// Finds the value in a text. Returns the value and its source text.
     fn find<'a>(&self, text: &'a str) -> Result<(Value, &'a str), Problem> {
         let text = parser::without_thoughts(text);
         let is_of_objects = self.kind() == Some("object");
@@ -195,7 +203,7 @@ impl Shape {
     }
 }
 
-/// The first fenced block that is a value, where the whole text is none for this reason.
+/// Returns the first fenced block that is a value, or else `error`, the error of the whole text.
 fn block_in(text: &str, error: Unreadable) -> Result<(Value, &str), Problem> {
     for block in parser::fenced(text) {
         match strict::read(block) {
@@ -207,7 +215,7 @@ fn block_in(text: &str, error: Unreadable) -> Result<(Value, &str), Problem> {
     Err(Problem::from(error))
 }
 
-/// The place of what was written last in a value, as a JSON pointer.
+/// Returns the JSON pointer of the last scalar or empty container in a value.
 fn place_of_last(mut value: &Value) -> String {
     let mut place = String::new();
     loop {
@@ -227,21 +235,21 @@ fn place_of_last(mut value: &Value) -> String {
     }
 }
 
-/// Why there is no value in a text.
+/// Reason that a text contains no value.
 #[derive(Clone, Debug)]
 pub(super) struct Problem {
     message: String,
-    /// The number that fits nowhere, where that is the reason.
+    /// Number that fits neither 64 bits nor a double, if this is the reason.
     number: Option<String>,
 }
 
 impl Problem {
-    /// It cannot be read as JSON.
+    /// Creates the problem of a text that is not JSON.
     pub(super) fn unread(reason: &str) -> Self {
         Self { message: format!("The JSON cannot be read: {reason}"), number: None }
     }
 
-    /// The same, of a part that is at `place`, a JSON pointer.
+    /// Creates the problem of a part at `place`, a JSON pointer.
     pub(super) fn within(place: &str, error: Unreadable) -> Self {
         let Unreadable { violation, refusal, number } = error;
         let path = format!("{place}{}", violation.path);
@@ -262,25 +270,25 @@ impl From<Unreadable> for Problem {
     }
 }
 
-/// What a text comes to.
+/// Result of reading a text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
-    /// The value in it, if there is one.
+    /// Value in the text, if any.
     pub value: Option<Value>,
-    /// What is wrong, by its place; nothing, if the value fits.
+    /// Validation errors with their places. Empty if the value is valid.
     pub errors: Vec<String>,
-    /// How many of the fields by which a value is worth something it has.
+    /// Number of key fields with content.
     telling: usize,
-    /// What takes its place must have.
+    /// Content that a repair must preserve.
     content: Content,
-    /// The value's text in one line, where it needed no conversion.
+    /// Source text of the value on a single line, if no conversion was needed.
     pub(super) written: Option<String>,
-    /// What was done to the text to make it the value.
+    /// Transforms applied to the text.
     pub(super) adapted: Vec<String>,
 }
 
 impl Reading {
-    /// A text without a value, for these reasons.
+    /// Creates the reading of a text without a value.
     pub const fn of_nothing(errors: Vec<String>) -> Self {
         Self { value: None, errors, telling: 0, content: Content::NONE, written: None, adapted: Vec::new() }
     }
@@ -289,50 +297,62 @@ impl Reading {
         Self { value: Some(value), ..self }
     }
 
-    /// The same value with other errors.
+    /// Replaces the errors and keeps the value.
     #[must_use]
     pub fn with_errors(self, errors: Vec<String>) -> Self {
         Self { errors, ..self }
     }
 
-    /// Whether there is a value that fits.
+    /// Reports whether there is a valid value.
     pub fn is_valid(&self) -> bool {
         self.value.is_some() && self.errors.is_empty()
     }
 
-    /// Whether there is a value that does not fit and is still worth something.
+    /// Reports whether there is an invalid value that is still usable, because a key field has
+    /// content.
+    ///
+    /// The key fields are the named properties of the schema. The key fields of the envelope are
+    /// `toolCalls` and `content`.
     pub fn is_partial(&self) -> bool {
         self.value.is_some() && !self.errors.is_empty() && self.telling > 0
     }
 
-    /// The value as it was written, in one line, if no conversion made it: numbers in it have all their digits.
+    /// Returns the source text of the value on a single line, with all digits of its numbers.
+    /// Returns `None` if a conversion changed the value.
     pub fn written(&self) -> Option<&str> {
         self.written.as_deref()
     }
 
-    /// What was done to the text to make it the value, by the names of the [transforms](crate::adapt::Adaptation::transforms).
+    /// Returns the names of the [transforms](crate::adapt::Adaptation::transforms) applied to the
+    /// text.
     pub fn adapted(&self) -> &[String] {
         &self.adapted
     }
 
-    /// Whether it has any of the fields by which a value is worth something.
+    /// Reports whether at least one key field has content.
     pub(super) const fn is_telling(&self) -> bool {
         self.telling > 0
     }
 
-    /// The better one is greater: it fits, or there is a value at all, or one that is worth something, or less is wrong, or more is there.
+    /// Returns the sort key of a reading. A better reading is greater.
+    ///
+    /// The criteria are, in order: valid, has a value, usable, fewer errors, more key fields with
+    /// content.
     fn rank(&self) -> (bool, bool, bool, Reverse<usize>, usize) {
         let errors = Reverse(self.errors.len());
         (self.is_valid(), self.value.is_some(), self.is_partial(), errors, self.telling)
     }
 
-    /// Whether this validates less than `other`.
+    /// Reports whether this reading is worse than `other`: less valid, more errors or fewer key
+    /// fields with content.
     pub fn is_worse_than(&self, other: &Self) -> bool {
         self.rank() < other.rank()
     }
 
-    /// Whether something is not here that `before` says and that is right there, or wrong only as it is written. What fits may have
-    /// been made so by leaving out what did not.
+    /// Reports whether this reading lacks content of `before`.
+    ///
+    /// Correct scalars of `before` must still occur, and a wrong value needs a replacement. A valid
+    /// reading can lose content as well, by leaving out the parts that were wrong.
     ///
     /// ```
     /// use formwork_protocol::repair::Shape;

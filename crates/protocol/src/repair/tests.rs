@@ -14,9 +14,9 @@ use crate::directives::Mode;
 use crate::{BackendError, Body, Category, Interruption, Plan, PromptRunner, RetryCause, ScriptedBackend};
 
 const GOOD: &str = r#"{"toolCalls": [{"name": "now", "arguments": {}}], "content": "I look."}"#;
-/// Two things are wrong.
+/// A call with two errors.
 const BAD: &str = r#"{"toolCalls": [{"name": 7}], "content": "I look."}"#;
-/// One is.
+/// A call with one error.
 const BETTER: &str = r#"{"toolCalls": [{"name": "now"}], "content": "I look."}"#;
 const NONE: &str = "I would look at the clock.";
 
@@ -40,7 +40,7 @@ fn strict() -> RepairOptions {
     RepairOptions { strict: true, ..RepairOptions::default() }
 }
 
-/// What was asked for: the format, and how many messages there were.
+/// Returns the response format and the number of messages of each request.
 fn formats(backend: &ScriptedBackend) -> Vec<(String, usize)> {
     let format = |body: &Body| match body.get("response_format") {
         Some(format) => format["type"].as_str().unwrap_or_default().to_owned(),
@@ -154,7 +154,7 @@ fn what_is_in_a_broken_object_does_not_stand_for_it() {
     ] {
         assert!(!shape.read(text).is_valid(), "{text}");
     }
-    // A brace of the text is no object.
+    // A brace in the prose is not an object.
     let good: Value = serde_json::from_str(GOOD).expect("JSON");
     assert_eq!(shape.read(&format!("Use {{ and {{curly}} braces: {GOOD}")).value, Some(good));
 }
@@ -415,7 +415,8 @@ fn options_are_read_by_both_names() {
 }
 
 proptest! {
-    /// Whatever the answers are, no more is asked than may be, and what comes out is not worse than what went in.
+    /// For any answers, the number of requests stays within the limit, and the result is not worse
+    /// than the given text.
     #[test]
     fn nothing_becomes_worse(texts in prop::collection::vec(prop::sample::select(vec![GOOD, BAD, BETTER, NONE, "", "{}", "[]", "{\"content\": 1"]), 3)) {
         let backend = says(&texts[1..]);
@@ -428,7 +429,7 @@ proptest! {
         prop_assert!(backend.asked().len() <= 2);
     }
 
-    /// No text makes it panic.
+    /// No text causes a panic.
     #[test]
     fn nothing_panics(text in "\\PC*|[\\[\\]{}\"':,/\\\\\n a<>=é]{0,60}") {
         let shape = Shape::tool_calls();

@@ -1,4 +1,4 @@
-//! What is wrong with a value, in words that a model can act on.
+//! Validation errors in words that a model can act on.
 
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{JsonType, ValidationError};
@@ -8,25 +8,25 @@ use super::content::Marks;
 use super::truncated;
 use crate::adapt::{Branches, Flat, keyword_place, pointer_token};
 
-/// The most errors that are told.
+/// Maximum number of errors shown to a model.
 const ERRORS: usize = 10;
-/// The most characters of a value that are told.
+/// Maximum number of characters of a value in a message.
 const VALUE: usize = 60;
-/// The most characters of a list of names or values, or of words that are not ours.
+/// Maximum number of characters of a list of names or values, or of a validator's message.
 const LONGEST: usize = 400;
-/// How deep branches of `anyOf` and `oneOf` are told.
+/// Maximum nesting of `anyOf` and `oneOf` branches whose errors are reported.
 const DEPTH: usize = 4;
 
-/// What is wrong with a value.
+/// Validation errors of a value.
 #[derive(Default)]
 pub(super) struct Told {
-    /// All of it, each with its place.
+    /// Messages, each with its place.
     pub(super) errors: Vec<String>,
-    /// Where something is wrong, and what should not be there.
+    /// Places that are wrong, and places that must be empty.
     pub(super) marks: Marks,
 }
 
-/// All that is wrong with `value`, which is not valid.
+/// Returns all errors of `value`, which must be invalid.
 pub(super) fn told(flat: Option<&Flat>, value: &Value) -> Told {
     let mut told = Told::default();
     if let Some(flat) = flat {
@@ -35,7 +35,7 @@ pub(super) fn told(flat: Option<&Flat>, value: &Value) -> Told {
             Err(too_long) => told.say("", &too_long.message),
         }
     }
-    // What is not valid is wrong, even where nobody can tell what.
+    // An invalid value always has an error, even if none can be described.
     if told.errors.is_empty() {
         told.say("", "It does not fit the schema");
         told.marks.wrong.insert(String::new());
@@ -43,7 +43,7 @@ pub(super) fn told(flat: Option<&Flat>, value: &Value) -> Told {
     told
 }
 
-/// As many errors as a model is told.
+/// Returns the errors to show to a model: the first ones, and the number of the others.
 pub(crate) fn first(errors: &[String]) -> Vec<String> {
     let mut told: Vec<String> = errors.iter().take(ERRORS).cloned().collect();
     if errors.len() > ERRORS {
@@ -52,13 +52,13 @@ pub(crate) fn first(errors: &[String]) -> Vec<String> {
     told
 }
 
-/// A JSON pointer as it is told, its parts joined by points: `toolCalls.0.name`.
+/// Formats a JSON pointer for a message, with its parts joined by dots: `toolCalls.0.name`.
 pub(crate) fn named(pointer: &str) -> String {
     let parts = pointer.split('/').skip(1);
     parts.map(|part| part.replace("~1", "/").replace("~0", "~")).collect::<Vec<_>>().join(".")
 }
 
-/// Where a value and its schema are, as JSON pointers.
+/// Places of a value and of its schema, as JSON pointers.
 #[derive(Clone, Copy, Default)]
 struct Base<'a> {
     value: &'a str,
@@ -66,14 +66,15 @@ struct Base<'a> {
 }
 
 impl Told {
-    /// Tells an error; of one about branches what is wrong by the branch that was meant.
+    /// Reports an error. If the error is about branches, reports the errors of the closest branch
+    /// instead.
     fn tell(&mut self, flat: &Flat, error: &ValidationError<'_>, base: Base<'_>, depth: usize) {
         let place = format!("{}{}", base.value, error.instance_path());
         let keyword = keyword_place(base.schema, error);
         let branches =
             flat.branches(&keyword).filter(|_| matches!(error.kind(), ValidationErrorKind::FalseSchema));
         if let Some(branches) = branches {
-            // Any of the forms may be what the value becomes.
+            // The repaired value may match any of the branches.
             self.marks.wrong.insert(place.clone());
             return self.tell_branches(flat, (branches, error), &place, depth);
         }
@@ -123,7 +124,7 @@ impl Told {
         }
     }
 
-    /// Says something of a place.
+    /// Adds a message about a place.
     fn say(&mut self, place: &str, words: &str) {
         self.errors.push(match place {
             "" => format!("The whole value: {words}"),
@@ -131,10 +132,10 @@ impl Told {
         });
     }
 
-    /// Takes note of what an error says about what is there.
+    /// Marks the places that an error shows to be wrong or unwanted.
     fn mark(&mut self, error: &ValidationError<'_>, place: &str) {
         match error.kind() {
-            // Something is not there.
+            // A missing part does not make the present parts wrong.
             ValidationErrorKind::Required { .. }
             | ValidationErrorKind::MinItems { .. }
             | ValidationErrorKind::MinProperties { .. }
@@ -191,7 +192,7 @@ fn words(kind: &ValidationErrorKind, error: &ValidationError<'_>) -> String {
     }
 }
 
-/// Of the branches that could have been meant the one that is missed by least, where the validator tells all of them.
+/// Returns the errors of the closest branch, if the error holds the errors of every branch.
 fn branch<'a>(error: &'a ValidationError<'_>) -> Option<&'a [ValidationError<'static>]> {
     let (ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context }) =
         error.kind()
@@ -201,7 +202,8 @@ fn branch<'a>(error: &'a ValidationError<'_>) -> Option<&'a [ValidationError<'st
     nearest(context, |errors| errors, error.instance_path().as_str()).map(Vec::as_slice)
 }
 
-/// The branch with the fewest errors. One for values of another type than the one at `place` was hardly meant.
+/// Returns the branch with the fewest errors. A branch for a type other than the type of the value
+/// at `place` is skipped.
 fn nearest<'a, 'e: 'a, T>(
     branches: &'a [T],
     errors: impl Fn(&'a T) -> &'a Vec<ValidationError<'e>>,

@@ -1,8 +1,13 @@
-//! Calls that some models wrap in XML of their training, made the JSON of the envelope.
+//! Conversion of tool calls in XML to the JSON envelope. Some models write such calls because of
+//! their training.
 //!
-//! `<function_calls>` has calls as `<invoke name="…">` with a `<parameter name="…">` for each argument, or JSON; `<tool_call>` has a call as
-//! JSON. Names may have a prefix, as in `<x:invoke>`. A wrapper may lack its end; a call or an argument that does is cut off, and none.
-//! Tags within an envelope of JSON are text. The time is linear in the length of the text.
+//! A `<function_calls>` element contains JSON, or one `<invoke name="…">` element per call with a
+//! `<parameter name="…">` for each argument. A `<tool_call>` element contains JSON. Names may have
+//! a prefix, as in `<x:invoke>`.
+//!
+//! A wrapper may lack its closing tag. An `<invoke>` or `<parameter>` without a closing tag is cut
+//! off and is not a call. Tags inside a JSON envelope are text. The running time is linear in the
+//! length of the text.
 
 use serde_json::{Map, Value, json};
 
@@ -10,13 +15,14 @@ use super::shape::Problem;
 use crate::adapt::{pointer_token, strict};
 use crate::directives::parser::{envelope_in, is_blank};
 
-/// What calls may stand in.
+/// Elements that contain calls.
 const WRAPPERS: [&str; 4] = ["function_calls", "tool_calls", "tool_call", "invoke"];
 
-/// The text as an envelope, if it has calls in XML and is no JSON itself.
+/// Converts calls in XML to the text of an envelope. Returns `None` if the text has no such calls
+/// or is JSON itself.
 ///
 /// # Errors
-/// When one of several calls is none, or what is written in one cannot be kept.
+/// Returns an error if one of several calls is invalid or cut off, or if JSON in a call is refused.
 pub(super) fn normalized(text: &str, fields: &[&str]) -> Result<Option<String>, Problem> {
     let mentions = |tag: &str| text.contains(tag);
     if !mentions("function_calls") && !mentions("tool_call") && !mentions("invoke") {
@@ -42,7 +48,7 @@ pub(super) fn normalized(text: &str, fields: &[&str]) -> Result<Option<String>, 
         };
         match inner.into_iter().collect::<Option<Vec<Value>>>() {
             Some(found) if !found.is_empty() => calls.extend(found),
-            // No calls: what is in it speaks for itself, if it is alone.
+            // A single wrapper without calls is replaced by its inner text.
             _ if calls.is_empty() && element(wrapped.after, &WRAPPERS).is_none() => {
                 return Ok(Some(wrapped.inner.to_owned()));
             }
@@ -59,7 +65,8 @@ pub(super) fn normalized(text: &str, fields: &[&str]) -> Result<Option<String>, 
     Ok(Some(envelope.to_string()))
 }
 
-/// The calls in a wrapper, of which the first is the `at`th of all; none for those that are none.
+/// Parses the calls in a wrapper. `at` is the index of the first call. An element that is not a
+/// valid call becomes `None`.
 fn within(text: &str, at: usize) -> Result<Vec<Option<Value>>, Problem> {
     let mut calls = Vec::new();
     let mut rest = text;
@@ -86,17 +93,17 @@ fn within(text: &str, at: usize) -> Result<Vec<Option<Value>>, Problem> {
     }
 }
 
-/// JSON, fenced or not.
+/// Parses JSON, with or without a Markdown fence.
 fn json_of(text: &str, at: usize) -> Result<Option<Value>, Problem> {
     let text = text.trim_matches(is_blank);
     let text = text.strip_prefix("```json").or_else(|| text.strip_prefix("```")).unwrap_or(text);
     json(text.strip_suffix("```").unwrap_or(text), || format!("/toolCalls/{at}"))
 }
 
-/// The value of a text that is JSON; none where it is not.
+/// Parses JSON. Returns `None` if the text is not JSON.
 ///
 /// # Errors
-/// When it is, and what it says cannot be kept.
+/// Returns an error if the text is JSON but is refused, for example because of a repeated name.
 fn json(text: &str, place: impl FnOnce() -> String) -> Result<Option<Value>, Problem> {
     match strict::read(text) {
         Ok(value) => Ok(Some(value)),
@@ -105,7 +112,7 @@ fn json(text: &str, place: impl FnOnce() -> String) -> Result<Option<Value>, Pro
     }
 }
 
-/// A call as models write it, in the envelope's words.
+/// Converts a call to the envelope's form. Models use several names for the fields.
 fn call(value: Value, at: usize) -> Result<Option<Value>, Problem> {
     let Value::Object(mut members) = value else { return Ok(None) };
     let Some(name) = members.remove("name").or_else(|| members.remove("tool")) else { return Ok(None) };
@@ -115,7 +122,7 @@ fn call(value: Value, at: usize) -> Result<Option<Value>, Problem> {
         return Ok(None);
     }
     let arguments = match arguments {
-        // Some write the object as text.
+        // Some models write the arguments as a string of JSON.
         Some(Value::String(text)) => json(&text, || arguments_of(at))?.unwrap_or(Value::String(text)),
         Some(arguments) => arguments,
         None => json!({}),
@@ -123,12 +130,13 @@ fn call(value: Value, at: usize) -> Result<Option<Value>, Problem> {
     Ok(Some(json!({ "name": name, "arguments": arguments })))
 }
 
-/// The place of a call's arguments.
+/// Returns the JSON pointer of a call's arguments.
 fn arguments_of(at: usize) -> String {
     format!("/toolCalls/{at}/arguments")
 }
 
-/// A call in tags. One with something in it that is no argument is none: it is cut off, or has markup in it that was not meant as such.
+/// Parses an `<invoke>` element. Returns `None` if it contains anything except arguments, because
+/// it is then cut off or its text was misread as markup.
 fn invocation(element: &Element<'_>, at: usize) -> Result<Option<Value>, Problem> {
     let Some(name) = attribute(element.attributes, "name").filter(|_| element.is_closed) else {
         return Ok(None);
@@ -151,7 +159,7 @@ fn invocation(element: &Element<'_>, at: usize) -> Result<Option<Value>, Problem
     if is_nothing(rest) {
         return Ok(Some(json!({ "name": name, "arguments": arguments })));
     }
-    // Some write all arguments as one object.
+    // Some models write all arguments as one JSON object.
     let all =
         if arguments.is_empty() { json(rest.trim_matches(is_blank), || arguments_of(at))? } else { None };
     Ok(all.filter(Value::is_object).map(|arguments| json!({ "name": name, "arguments": arguments })))
@@ -161,7 +169,8 @@ fn is_nothing(text: &str) -> bool {
     text.trim_matches(is_blank).is_empty()
 }
 
-/// Lists, objects, booleans and numbers that are written as we would; all else is text, as most arguments are.
+/// Parses an argument. Lists, objects, booleans and numbers in canonical form are parsed as JSON.
+/// Everything else is text.
 fn argument(text: &str, place: impl FnOnce() -> String) -> Result<Value, Problem> {
     let is_scalar = !text.starts_with(['{', '[']);
     let read = match json(text, place) {
@@ -189,7 +198,8 @@ fn element_of<'a>(text: &'a str, name: &'static str) -> Option<Element<'a>> {
     element(text, &[name])
 }
 
-/// The first element with one of these names. One that does not end goes to the end of the text.
+/// Finds the first element with one of these names. An element without a closing tag extends to the
+/// end of the text.
 fn element<'a>(text: &'a str, names: &[&'static str]) -> Option<Element<'a>> {
     let mut at = 0;
     while let Some((start, tag, after)) = tag_from(text, at) {
@@ -208,7 +218,8 @@ fn element<'a>(text: &'a str, names: &[&'static str]) -> Option<Element<'a>> {
     None
 }
 
-/// The next tag from `at` on: where it begins, what is in it, and where it ends. A `<` begins another.
+/// Finds the next tag from `at` on. Returns its start, its content and its end. A `<` inside a tag
+/// starts a new tag.
 fn tag_from(text: &str, at: usize) -> Option<(usize, &str, usize)> {
     let mut start = at + text[at..].find('<')?;
     loop {
@@ -220,7 +231,7 @@ fn tag_from(text: &str, at: usize) -> Option<(usize, &str, usize)> {
     }
 }
 
-/// What is before the closing tag of this name, and after it.
+/// Returns the text before and after the next closing tag with this name.
 fn closed<'a>(text: &'a str, name: &str) -> Option<(&'a str, &'a str)> {
     let mut at = 0;
     while let Some((start, tag, after)) = tag_from(text, at) {
@@ -233,7 +244,7 @@ fn closed<'a>(text: &'a str, name: &str) -> Option<(&'a str, &'a str)> {
     None
 }
 
-/// The value of an attribute, by its whole name.
+/// Returns the value of the attribute with exactly this name.
 fn attribute(attributes: &str, name: &str) -> Option<String> {
     let mut rest = attributes.trim_start_matches(is_blank);
     loop {
@@ -241,7 +252,7 @@ fn attribute(attributes: &str, name: &str) -> Option<String> {
         let after = after.trim_start_matches(is_blank);
         let quote = after.chars().next().filter(|&c| c == '"' || c == '\'')?;
         let (value, after) = after[1..].split_once(quote)?;
-        // What stands before it without a value does not count.
+        // Attributes without a value are ignored.
         if key.split_whitespace().next_back() == Some(name) {
             return Some(unescaped(value));
         }

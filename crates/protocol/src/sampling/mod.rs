@@ -1,11 +1,13 @@
-//! Sampling profiles: named values of temperature, top-p, top-k and min-p, and the models that they are meant for.
+//! Sampling profiles: named values of temperature, top-p, top-k and min-p for a set of models.
 //!
-//! A profile that was made for one family of models says little about another, so a profile applies only to the models that its
-//! patterns name unless the caller wants otherwise. Profiles are picked by name or by group ([`Profiles::select`]).
+//! Values tuned for one family of models say little about another. A profile therefore applies only
+//! to models that match its patterns, unless the caller overrides this. [`Profiles::select`] picks
+//! profiles by name or by group.
 //!
-//! # What is not here
-//! Values that nobody has published: `deepseek_v3_2_general_conversation`, `deepseek_v3_2_creative_writing` and `glm_4_7_recommended`
-//! are known by name only, so they are not among the predefined ones; a configuration file may add them.
+//! # Limits
+//! Only published values are predefined. `deepseek_v3_2_general_conversation`,
+//! `deepseek_v3_2_creative_writing` and `glm_4_7_recommended` are known by name only and are not
+//! included. A configuration file can add them.
 
 mod pattern;
 mod predefined;
@@ -19,7 +21,7 @@ pub use predefined::DEFAULT_PROFILE;
 
 use crate::Body;
 
-/// How tokens are chosen; what is `None` is left to the backend.
+/// Sampling parameters. A field that is `None` is left to the backend.
 ///
 /// ```
 /// use formwork_protocol::sampling::Sampling;
@@ -31,34 +33,34 @@ use crate::Body;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sampling {
-    /// 0 always takes the likeliest token.
+    /// Softmax temperature; 0 always selects the most likely token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// The share of probability that the likeliest tokens must reach together.
+    /// Nucleus sampling: total probability that the most likely tokens must reach together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f64>,
-    /// How many of the likeliest tokens are kept; 0 keeps all.
+    /// Number of most likely tokens to keep; 0 keeps all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top_k: Option<u32>,
-    /// How likely a token must be relative to the likeliest.
+    /// Minimum probability of a token, relative to the most likely one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_p: Option<f64>,
 }
 
-/// A value that no sampler takes.
+/// Error for a sampling value outside its range.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[error("`{field}` is {given}, and must be {wanted}")]
 pub struct SamplingError {
-    /// The name of the value.
+    /// Name of the field.
     pub field: &'static str,
-    /// The value.
+    /// The rejected value.
     pub given: f64,
-    /// What it must be.
+    /// Description of the accepted range.
     pub wanted: &'static str,
 }
 
 impl Sampling {
-    /// These values, but for those that `above` has.
+    /// Returns these values, overridden by each value that is set in `above`.
     #[must_use]
     pub fn overridden_by(self, above: Self) -> Self {
         Self {
@@ -69,7 +71,7 @@ impl Sampling {
         }
     }
 
-    /// The fields of a request.
+    /// Returns the values as fields of a request.
     pub fn options(&self) -> Body {
         match serde_json::to_value(self) {
             Ok(Value::Object(options)) => options,
@@ -78,10 +80,10 @@ impl Sampling {
         }
     }
 
-    /// Whether all values are such that a sampler takes them.
+    /// Checks that each value is in its range.
     ///
     /// # Errors
-    /// With the first that is not.
+    /// Returns an error for the first value that is out of range.
     pub fn check(&self) -> Result<(), SamplingError> {
         let share = |value: f64| (0.0..=1.0).contains(&value);
         let bounded = |field, value: Option<f64>, good: &dyn Fn(f64) -> bool, wanted| match value {
@@ -110,40 +112,40 @@ impl std::fmt::Display for Sampling {
     }
 }
 
-/// The groups by which profiles can be picked, besides those that profiles name.
+/// Predefined groups by which profiles can be selected, in addition to groups that profiles define.
 pub const GROUPS: [&str; 5] = [DEFAULT_PROFILE, "recommended", "conversation", "creative", "tool_calling"];
 
-/// A profile: values with a name, and what they are for.
+/// Named sampling values and the models they are meant for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SamplingProfile {
-    /// Its name.
+    /// Unique name, such as `grok_default`.
     pub name: String,
-    /// The groups that it is part of.
+    /// Groups that contain the profile.
     pub groups: Vec<String>,
-    /// The models that it is for; none are all.
+    /// Patterns of the models to which the profile applies; an empty list means every model.
     pub models: Vec<ModelPattern>,
-    /// Its values.
+    /// The sampling values.
     pub sampling: Sampling,
 }
 
 impl SamplingProfile {
-    /// Whether it is meant for `model`.
+    /// Reports whether the profile applies to `model`.
     pub fn applies_to(&self, model: &str) -> bool {
         self.models.is_empty() || self.models.iter().any(|pattern| pattern.matches(model))
     }
 }
 
-/// A name that is neither a profile's nor a group's.
+/// Error for a name that is neither a profile nor a group.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("there is no sampling profile or group `{name}`, but {}", known.join(", "))]
 pub struct UnknownProfile {
-    /// The name.
+    /// The unknown name.
     pub name: String,
-    /// Those that there are.
+    /// Names of all profiles and predefined groups.
     pub known: Vec<String>,
 }
 
-/// A set of profiles with different names.
+/// Sampling profiles with unique names.
 ///
 /// ```
 /// use formwork_protocol::sampling::Profiles;
@@ -157,12 +159,12 @@ pub struct UnknownProfile {
 pub struct Profiles(Vec<SamplingProfile>);
 
 impl Profiles {
-    /// Those that come with the library.
+    /// Returns the profiles that are built into this library.
     pub fn predefined() -> Self {
         Self(predefined::profiles())
     }
 
-    /// Adds a profile, in place of one with its name.
+    /// Adds a profile, or replaces the one with the same name.
     pub fn insert(&mut self, profile: SamplingProfile) {
         match self.0.iter_mut().find(|known| known.name == profile.name) {
             Some(known) => *known = profile,
@@ -170,20 +172,23 @@ impl Profiles {
         }
     }
 
-    /// The profile of this name.
+    /// Returns the profile called `name`.
     pub fn get(&self, name: &str) -> Option<&SamplingProfile> {
         self.0.iter().find(|profile| profile.name == name)
     }
 
-    /// All of them.
+    /// Iterates over all profiles in insertion order.
     pub fn iter(&self) -> impl Iterator<Item = &SamplingProfile> {
         self.0.iter()
     }
 
-    /// The profiles with these names or in these groups, each once, in the order in which they were asked for.
+    /// Returns the profiles with these names or in these groups.
+    ///
+    /// The result has each profile once, in the order of the request.
     ///
     /// # Errors
-    /// When a name is neither. One of [`GROUPS`] may be empty.
+    /// Returns an error if a name is neither a profile nor a group. An empty group of [`GROUPS`] is
+    /// not an error.
     pub fn select<S: AsRef<str>>(&self, asked: &[S]) -> Result<Vec<&SamplingProfile>, UnknownProfile> {
         let mut selected: Vec<&SamplingProfile> = Vec::new();
         for name in asked.iter().map(AsRef::as_ref) {

@@ -1,8 +1,9 @@
 use serde::{Deserialize, Serialize};
 
-/// A pattern of models' names, in which `*` stands for any characters. Case does not matter.
+/// Pattern for model names in which `*` matches any characters. Matching ignores case.
 ///
-/// Routers add variants to names, as in `qwen/qwen3-32b:nitro`; a pattern that matches the name without one is as good.
+/// Routers append variants to names, as in `qwen/qwen3-32b:nitro`. A pattern matches the name with
+/// or without the variant.
 ///
 /// ```
 /// use formwork_protocol::sampling::ModelPattern;
@@ -21,19 +22,20 @@ impl From<&str> for ModelPattern {
 }
 
 impl ModelPattern {
-    /// Whether it stands for `model`.
+    /// Reports whether the pattern matches `model`.
     pub fn matches(&self, model: &str) -> bool {
         let (pattern, model) = (self.0.to_lowercase(), model.to_lowercase());
         matches(&pattern, &model) || matches(&pattern, without_variant(&model))
     }
 }
 
-/// A model's name without the variant that a router gave it.
+/// Returns a model name without the variant that a router appended.
 pub(crate) fn without_variant(model: &str) -> &str {
     model.split_once(':').map_or(model, |(name, _)| name)
 }
 
-/// Each piece between stars is taken where it comes up first: what is left for the later ones is then longest.
+/// Matches each piece between stars at its first occurrence, which leaves the most text for later
+/// pieces.
 fn matches(pattern: &str, mut text: &str) -> bool {
     let mut pieces = pattern.split('*');
     let first = pieces.next().unwrap_or_default();

@@ -1,6 +1,6 @@
 use super::{ModelPattern, Sampling, SamplingProfile};
 
-/// The profile that overrides nothing.
+/// Name of the profile that overrides nothing.
 pub const DEFAULT_PROFILE: &str = "default";
 
 const NONE: Sampling = Sampling { temperature: None, top_p: None, top_k: None, min_p: None };
@@ -23,8 +23,11 @@ const fn min_p(sampling: Sampling, min_p: f64) -> Sampling {
 
 struct Predefined(&'static str, &'static [&'static str], &'static [&'static str], Sampling);
 
-/// Name, groups, models, values. The last two are what the authors of these models give with them
-/// (<https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct>, <https://huggingface.co/google/gemma-3-270m>).
+/// Name, groups, model patterns and values of each profile.
+///
+/// The values of the last two profiles come from the model cards
+/// (<https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct>,
+/// <https://huggingface.co/google/gemma-3-270m>).
 const PREDEFINED: &[Predefined] = &[
     Predefined(DEFAULT_PROFILE, &[DEFAULT_PROFILE], &[], NONE),
     Predefined(

@@ -1,4 +1,4 @@
-//! The call itself: a request, or a loop with tools.
+//! The model call of an attempt: a single request or a tool loop.
 
 use serde_json::Value;
 
@@ -9,16 +9,16 @@ use crate::tools::ToolLoopRunner;
 use crate::trace::Span;
 use crate::{Body, Plan};
 
-/// What a call came to.
+/// Result of a model call.
 pub(super) enum Called {
-    /// This text, to these messages and fields.
+    /// Text of the answer, and the request that it answers.
     Text { text: String, plan: Plan },
-    /// Nothing that could be used, for these reasons.
+    /// No usable answer, for these reasons.
     Failed { text: String, errors: Vec<String> },
 }
 
 impl Step {
-    /// Calls the model with all that an attempt may use.
+    /// Calls the model with the constraint or the tools of the step.
     pub(super) async fn call(
         &self,
         messages: Vec<Value>,
@@ -35,7 +35,8 @@ impl Step {
         let plain = plan.clone();
         constraint.apply(&mut plan.options);
         let reply = match self.prompts.run(&plan).await {
-            // What the backend was taken to know it does not.
+            // The backend refused the constraint despite its reported capabilities. Retry without
+            // it.
             Err(error) if error.is_of_mode() && matches!(constraint, Constraint::Applied { .. }) => {
                 constraint.refused().tell(span);
                 plan = plain;
@@ -70,7 +71,7 @@ impl Step {
                 run.errors.iter().map(|error| format!("{}: {}", error.code, error.message)).collect();
             return Ok(Called::Failed { text, errors });
         }
-        // The answer itself is the last message, and is given beside the conversation.
+        // The last message is the answer itself, which is returned separately as `text`.
         let mut messages = run.messages;
         if messages.last().is_some_and(|message| message["role"] == "assistant") {
             messages.pop();

@@ -1,4 +1,4 @@
-//! How an output is constrained while it is written: what the backend is asked for.
+//! Constraints on the output during decoding: what to request from the backend.
 
 use std::fmt::Write;
 
@@ -11,25 +11,25 @@ use crate::directives::Mode;
 use crate::trace::{Event, Span};
 use crate::{BackendError, Body, Capabilities, Feature};
 
-/// What a request says of its output.
+/// Constraint of the output of a request.
 pub(super) enum Constraint {
-    /// Nothing, and nothing was to be said.
+    /// No constraint, as configured.
     None,
-    /// This field.
+    /// The request field to add.
     Applied { mode: &'static str, field: &'static str, value: Value, hash: String },
-    /// Nothing, though something was to be said.
+    /// A constraint was configured but is not used, for this reason.
     Skipped { mode: &'static str, reason: &'static str },
 }
 
 impl Constraint {
-    /// Puts it into the fields of a request.
+    /// Adds the constraint to the fields of a request.
     pub(super) fn apply(&self, options: &mut Body) {
         if let Self::Applied { field, value, .. } = self {
             options.insert((*field).to_owned(), value.clone());
         }
     }
 
-    /// The same after the backend has refused it.
+    /// Returns the state after the backend has refused the constraint.
     pub(super) fn refused(&self) -> Self {
         match self {
             Self::Applied { mode, .. } => Self::Skipped { mode, reason: "refused" },
@@ -37,7 +37,7 @@ impl Constraint {
         }
     }
 
-    /// Says so in the trace.
+    /// Records the constraint in the trace.
     pub(super) fn tell(&self, span: &Span) {
         let attributes = |value: Value| value.as_object().cloned().unwrap_or_default();
         match self {
@@ -54,7 +54,7 @@ impl Constraint {
 }
 
 impl Step {
-    /// What to ask for, by the settings and by what the backend can do.
+    /// Chooses the constraint from the settings and the capabilities of the backend.
     pub(super) async fn constraint(&self) -> Result<Constraint, BackendError> {
         let wanted = self.settings.structured_output;
         let has_shape = self.output.is_some() || self.settings.grammar.is_some();
@@ -78,7 +78,7 @@ impl Step {
         })
     }
 
-    /// What the backend can do; none, if it does not say.
+    /// Returns the capabilities of the backend, or `None` if they cannot be determined.
     async fn capabilities(&self) -> Result<Option<Capabilities>, BackendError> {
         let (backend, model) = (self.prompts.backend(), self.prompts.model());
         if let Some(known) = backend.known_capabilities(model) {
@@ -94,12 +94,12 @@ impl Step {
         }
     }
 
-    /// By `response_format`.
+    /// Builds a constraint by `response_format`.
     fn by_format(&self, can: Capabilities) -> Constraint {
         let mode = StructuredOutput::Json.mode_name();
         let of_mode = |wanted: Mode| match &self.output {
             Some(output) => output.shape.response_format(wanted).zip(Some(output.hash.clone())),
-            // Without a schema any object will do.
+            // Without a schema, any object is valid.
             None => Some((json!({ "type": "json_object" }), hash(&json!({ "type": "object" })))),
         };
         let found = if can.has(Feature::JsonSchema) {
@@ -115,7 +115,9 @@ impl Step {
         }
     }
 
-    /// By a grammar: the step's own, or its schema where the backend makes grammars of schemas.
+    /// Builds a constraint by grammar.
+    ///
+    /// This is the step's own grammar, or its schema if the backend compiles schemas to grammars.
     fn by_grammar(&self, mode: &'static str, can: Capabilities) -> Constraint {
         if !can.has(Feature::Grammar) {
             return Constraint::Skipped { mode, reason: "unsupported" };
@@ -143,7 +145,7 @@ impl Step {
     }
 }
 
-/// SHA-256 of a schema, hexadecimal. The order of its keys does not count.
+/// Returns the SHA-256 of a schema in hexadecimal, independent of the order of its keys.
 pub(super) fn hash(schema: &Value) -> String {
     let mut text = String::new();
     canonical(schema, &mut text);
@@ -157,7 +159,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
-/// Compact JSON with sorted keys.
+/// Writes compact JSON with sorted keys.
 fn canonical(value: &Value, text: &mut String) {
     match value {
         Value::Object(members) => {

@@ -5,8 +5,10 @@ use serde_json::Value;
 use crate::Body;
 use crate::adapt::{Input, ProcessorError};
 
-/// The context of one attempt: a copy, which takes the place of the step's once the attempt has succeeded, and is dropped otherwise.
-/// Clones share it, so that tools and processors may use it.
+/// Context of one attempt: a copy of the step's context.
+///
+/// The copy replaces the step's context if the attempt succeeds and is dropped otherwise. Clones
+/// share the same copy, so tools and processors can use it.
 #[derive(Clone, Debug, Default)]
 pub struct Context(Arc<Mutex<Body>>);
 
@@ -15,17 +17,17 @@ impl Context {
         Self(Arc::new(Mutex::new(body.clone())))
     }
 
-    /// One of its own, with the same in it.
+    /// Returns an independent copy.
     pub(super) fn copied(&self) -> Self {
         Self::of(&self.body())
     }
 
-    /// All that is in it now.
+    /// Returns a copy of the current content.
     pub fn snapshot(&self) -> Body {
         self.body().clone()
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get(&self, key: &str) -> Option<Value> {
         self.body().get(key).cloned()
     }
@@ -35,7 +37,7 @@ impl Context {
         self.body().insert(key.into(), value.into());
     }
 
-    /// Takes a key out.
+    /// Removes a key and returns its value.
     pub fn remove(&self, key: &str) -> Option<Value> {
         self.body().remove(key)
     }
@@ -45,46 +47,51 @@ impl Context {
     }
 }
 
-/// What a step is given.
+/// Input of a step.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepInput {
-    /// The conversation so far, between the step's system message and its prompt.
+    /// Conversation so far, placed between the step's system message and its prompt.
     pub messages: Vec<Value>,
-    /// Further fields of requests, such as `temperature`.
+    /// Further request fields, such as `temperature`.
     pub options: Body,
-    /// How the step is going to be done, for the precheck. Without one a `<plan>` in the messages counts.
+    /// Plan for the step, judged by the precheck.
+    ///
+    /// If absent, the precheck takes the `<plan>` of the last failed answer or of the newest
+    /// message that has one.
     pub plan: Option<String>,
 }
 
 impl StepInput {
-    /// One thing that the user says.
+    /// Creates an input with a single user message.
     pub fn of_user(text: impl Into<String>) -> Self {
         let message = serde_json::json!({ "role": "user", "content": text.into() });
         Self { messages: vec![message], ..Self::default() }
     }
 }
 
-/// What a step gives.
+/// Output of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepOutput {
-    /// The value; the text itself, where the step has no schema.
+    /// The parsed value, or the text itself if the step has no schema.
     pub value: Value,
-    /// The text that it was made of.
+    /// Text from which the value was parsed.
     pub text: String,
-    /// How many attempts it took.
+    /// Number of attempts, including the successful one.
     pub attempts: u32,
-    /// How many repairs, in the last of them.
+    /// Number of repairs in the last attempt.
     pub repairs: u32,
 }
 
-/// Something that is done to outputs, with the context at hand. A closure is one, too.
+/// Changes outputs, with access to the context. Closures implement this trait.
 ///
-/// It may be asked about several texts of one attempt, each time with a copy of the context; that of the text that is taken counts.
+/// A processor may see several texts in one attempt, each with its own copy of the context. Only
+/// the copy of the accepted text is kept.
 pub trait StepProcessor: Send + Sync {
-    /// The value in place of the one that there is, or none to leave it as it is.
+    /// Returns the value to use instead, or `None` to keep the input.
     ///
     /// # Errors
-    /// With a fault, which is reported and leaves the value as it is; or with what stops everything.
+    /// Returns an error if the processor finds a fault or interrupts the run. A fault is reported
+    /// and keeps the value unchanged.
     fn process(&self, input: Input<'_>, context: &Context) -> Result<Option<Value>, ProcessorError>;
 }
 
@@ -97,12 +104,13 @@ where
     }
 }
 
-/// Checks outputs that fit their schema. A closure does, too.
+/// Checks outputs that match their schema. Closures implement this trait.
 pub trait StepValidator: Send + Sync {
-    /// Nothing, if the value will do.
+    /// Accepts or rejects the value.
     ///
     /// # Errors
-    /// With a fault, of which the next attempt is told; or with what stops everything.
+    /// Returns an error if the value has a fault or the run must end. The next attempt receives the
+    /// fault.
     fn validate(&self, value: &Value, context: &Context) -> Result<(), ProcessorError>;
 }
 

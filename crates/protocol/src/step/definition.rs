@@ -1,4 +1,4 @@
-//! Steps as data: a file of YAML, TOML or JSON.
+//! Step definitions in YAML, TOML or JSON files.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,10 +16,10 @@ use crate::precheck::{InjectFeedback, PrecheckOptions, PromptPlanner, PromptVali
 use crate::repair::{RepairOptions, Shape};
 use crate::{Body, PromptRunner};
 
-/// The name of the step of a file that is a `processing` block alone.
+/// Step name for a file that has only a `processing` block.
 const ONLY: &str = "step";
 
-/// How a file of steps is written.
+/// Format of a steps file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// YAML 1.2.
@@ -31,7 +31,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// By the ending of a file's name; YAML, if it is none that is known.
+    /// Returns the format for a file extension, or YAML if the extension is unknown.
     pub fn of_extension(extension: &str) -> Self {
         match extension {
             "toml" => Self::Toml,
@@ -41,7 +41,9 @@ impl Format {
     }
 }
 
-/// A file of steps, under `agents` or `steps`; or one `processing` block alone, which is that of a step named `step`. `grammars/steps.yaml` is an example.
+/// Parsed steps file: steps under `agents` or `steps`, or a single `processing` block.
+///
+/// A single block defines a step named `step`. `grammars/steps.yaml` is an example.
 ///
 /// ```
 /// use formwork_protocol::step::{Format, StepsFile};
@@ -53,59 +55,60 @@ impl Format {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StepsFile {
-    /// The steps by their names.
+    /// Steps by name.
     #[serde(alias = "steps")]
     pub agents: BTreeMap<String, StepDefinition>,
     processing: Option<Processing>,
 }
 
-/// A step.
+/// Definition of one step.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StepDefinition {
-    /// The model that is called, by a name of the caller's.
+    /// Name of the model to call, as known to the caller.
     pub model: Option<String>,
-    /// The system message.
+    /// System message.
     pub system: Option<String>,
-    /// The prompt, with places for values of the context: `Summarise {{ initial_input }}`.
+    /// Prompt template with placeholders for context values, such as
+    /// `Summarise {{ initial_input }}`.
     pub prompt: Option<String>,
-    /// Further fields of its requests, such as `temperature`.
+    /// Further request fields, such as `temperature`.
     pub options: Body,
-    /// How many further attempts there are where one fails; one, if nothing is said.
+    /// Number of further attempts after a failed one; the default is 1.
     pub retries: Option<u32>,
-    /// What is done for its output; nothing, if it is left out.
+    /// Processing of the output; without it, the output is not processed.
     pub processing: Option<Processing>,
 }
 
-/// What is done for a step's output. What is left out is as the configuration says.
+/// Processing of a step's output. Missing options come from the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Processing {
-    /// Whether it is constrained while it is written.
+    /// Constraint of the output during decoding.
     pub structured_output: Option<StructuredOutput>,
-    /// How much is done to it where it does not fit.
+    /// Level of adaptation for outputs that do not match the schema.
     pub aop: Option<OutputProcessing>,
-    /// What may be done to it.
+    /// Conversions and tolerance of the adaptation.
     pub coercion: Coercion,
-    /// What is checked before it is written.
+    /// Checks before the generation.
     pub reasoning_precheck: PrecheckOptions,
-    /// What it must be.
+    /// JSON Schema of the output.
     pub schema: Option<Value>,
-    /// A grammar in GBNF that it is held to, in place of the schema.
+    /// GBNF grammar that constrains the output instead of the schema.
     pub grammar: Option<String>,
-    /// Whether only an output counts that fits its schema as it came.
+    /// True to accept only outputs that match the schema without adaptation.
     pub enforce_grammar: bool,
-    /// Whether only to say what would be done to it.
+    /// True to only report what the adaptation would do.
     pub shadow: bool,
-    /// How it is repaired; it is not, if this is left out.
+    /// Options of the repair; without them, outputs are not repaired.
     pub repair: Option<RepairOptions>,
 }
 
 impl StepsFile {
-    /// Reads a file's text, and checks it.
+    /// Parses and checks the text of a file.
     ///
     /// # Errors
-    /// With the place of a key that is not known or a value that is not taken.
+    /// Returns an error with the position of an unknown key or an invalid value.
     pub fn parse(text: &str, format: Format) -> Result<Self, StepsError> {
         let mut file: Self = read(text, format)?;
         if let Some(processing) = file.processing.take() {
@@ -124,7 +127,7 @@ impl StepsFile {
         Ok(file)
     }
 
-    /// Checks the grammars of all steps by `compile`: what compiles them is not of this crate.
+    /// Checks the grammars of all steps with `compile`, since this crate has no grammar compiler.
     ///
     /// ```
     /// use formwork_protocol::step::{Format, StepsFile};
@@ -135,7 +138,8 @@ impl StepsFile {
     /// ```
     ///
     /// # Errors
-    /// With the place of the first that it refuses, and why.
+    /// Returns an error with the key path of the first grammar that `compile` rejects, and its
+    /// reason.
     pub fn check_grammars<E: fmt::Display>(
         &self,
         compile: impl Fn(&str) -> Result<(), E>,
@@ -153,18 +157,21 @@ impl StepsFile {
         Ok(())
     }
 
-    /// A step of the file.
+    /// Returns a step of the file.
     ///
     /// # Errors
-    /// When there is none of this name.
+    /// Returns an error if no step has this name.
     pub fn step(&self, name: &str) -> Result<&StepDefinition, StepsError> {
         self.agents.get(name).ok_or_else(|| StepsError::at(&["agents"], self.unknown(name)))
     }
 
-    /// A step that can be run. `prompts` gives what asks a model, by the name that the file has for it.
+    /// Builds a step that can be run.
+    ///
+    /// `prompts` returns the prompt runner for a model name of the file, or for `None` if the step
+    /// names no model.
     ///
     /// # Errors
-    /// When there is none of this name, or it says what cannot be.
+    /// Returns an error if no step has this name or its definition is invalid.
     pub fn build(
         &self,
         name: &str,
@@ -192,7 +199,7 @@ impl StepsFile {
         Ok(step)
     }
 
-    /// An agent by its name, with `agents.` before it or without.
+    /// Returns an agent by its name, with or without the prefix `agents.`.
     fn agent(&self, name: Option<&str>) -> Option<&StepDefinition> {
         let name = name?;
         self.agents.get(name.strip_prefix("agents.").unwrap_or(name))
@@ -209,7 +216,8 @@ impl StepsFile {
         let Some(processing) = &step.processing else { return Ok(()) };
         let within = |(path, fault): (Vec<&'static str>, Fault)| ([vec!["processing"], path].concat(), fault);
         processing.check().map_err(within)?;
-        // Agents of checks that are not made need not be here. Where nothing is said the configuration may ask for them.
+        // A disabled precheck does not need its agents. If `enabled` is not set, the configuration
+        // may enable the precheck.
         let precheck = &processing.reasoning_precheck;
         let agents =
             [("validator_agent", &precheck.validator_agent), ("planner_agent", &precheck.planner_agent)];
@@ -246,7 +254,7 @@ impl StepDefinition {
         }
     }
 
-    /// What asks its model, with its fields over the defaults.
+    /// Returns the runner for the step's model, with the step's request fields over its defaults.
     fn prompts(&self, prompts: &dyn Fn(Option<&str>) -> PromptRunner) -> PromptRunner {
         let prompts = prompts(self.model.as_deref());
         let mut defaults = prompts.defaults().clone();
@@ -256,17 +264,17 @@ impl StepDefinition {
 }
 
 impl Processing {
-    /// Reads one block alone.
+    /// Parses a single `processing` block.
     ///
     /// # Errors
-    /// With the place of a key that is not known or a value that is not taken.
+    /// Returns an error with the position of an unknown key or an invalid value.
     pub fn parse(text: &str, format: Format) -> Result<Self, StepsError> {
         let processing: Self = read(text, format)?;
         processing.check().map_err(|(path, fault)| StepsError::at(&path, fault))?;
         Ok(processing)
     }
 
-    /// What types cannot say.
+    /// Checks constraints that the types cannot express.
     pub(super) fn check(&self) -> Result<(), (Vec<&'static str>, Fault)> {
         if let Some(schema) = &self.schema {
             Shape::of_schema(schema.clone(), "output")

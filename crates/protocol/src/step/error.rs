@@ -5,7 +5,7 @@ use crate::repair::RepairError;
 use crate::tools::ToolsError;
 use crate::{BackendError, Interruption};
 
-/// What is wrong with a steps file or a `processing` block, by its place.
+/// Error in a steps file or a `processing` block, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{place}: {fault}")]
 pub struct StepsError {
@@ -35,7 +35,7 @@ pub(super) enum Fault {
 }
 
 impl StepsError {
-    /// Where it is: line and column, or the path of keys, or both.
+    /// Returns the position: line and column, the path of keys, or both.
     pub fn place(&self) -> &str {
         &self.place
     }
@@ -53,7 +53,7 @@ impl StepsError {
     }
 }
 
-/// Why a step gave nothing.
+/// Error of a step without a usable output.
 #[derive(Debug, Error)]
 #[error(transparent)]
 pub struct StepError(Box<Kind>);
@@ -83,12 +83,12 @@ impl Kind {
 }
 
 impl StepError {
-    /// Why the run ends, where nothing is wrong: such an error is passed on as it is.
+    /// Returns the interruption, if one ended the run. Callers pass such an error on unchanged.
     pub fn interruption(&self) -> Option<Interruption> {
         self.0.interruption()
     }
 
-    /// The backend's own error, as it came.
+    /// Returns the backend's error, if that is the cause.
     pub fn backend(&self) -> Option<&BackendError> {
         match &*self.0 {
             Kind::Backend(error) => Some(error),
@@ -96,7 +96,7 @@ impl StepError {
         }
     }
 
-    /// A processor's own interruption, as it came.
+    /// Returns the processor's interruption, if that is the cause.
     pub fn interrupted(&self) -> Option<&Interrupted> {
         match &*self.0 {
             Kind::Interrupted(interrupted) => Some(interrupted),
@@ -104,7 +104,8 @@ impl StepError {
         }
     }
 
-    /// What is wrong with the last output, by its place; nothing, if that is not why.
+    /// Returns the faults of the last output by field, or an empty slice if the error has another
+    /// cause.
     pub fn errors(&self) -> &[String] {
         match &*self.0 {
             Kind::Output { errors, .. } => errors,
@@ -112,7 +113,7 @@ impl StepError {
         }
     }
 
-    /// How many outputs there were that would not do.
+    /// Returns the number of attempts with unusable outputs, or 0 if the error has another cause.
     pub fn attempts(&self) -> u32 {
         match &*self.0 {
             Kind::Output { attempts, .. } => *attempts,

@@ -1,4 +1,4 @@
-//! What happens in a step, as the trace tells it.
+//! Trace events of a step.
 
 use serde_json::{Value, json};
 
@@ -9,10 +9,10 @@ use crate::adapt::{Adaptation, Outcome, Stage, StageReport};
 use crate::precheck::{PrecheckReport, Verdict};
 use crate::trace::{Correction, Event, Span};
 
-/// The version of the rules of coercion, for the ledger.
+/// Version of the coercion rules, recorded in the correction ledger.
 const POLICY: &str = "1";
 
-/// What a check before a generation came to.
+/// Records the result of a precheck.
 pub(super) fn precheck(span: &Span, report: &PrecheckReport) {
     let (event, result) = match report.verdict {
         Verdict::Pass => (Event::PrecheckPass, "pass"),
@@ -37,12 +37,14 @@ pub(super) fn precheck(span: &Span, report: &PrecheckReport) {
     span.event(event, given(attributes));
 }
 
-/// What an adaptation did. Where nothing was to do there is nothing to tell.
+/// Records what an adaptation did. Records nothing if no stage had anything to do.
 pub(super) fn adaptation(span: &Span, adaptation: &Adaptation, output: &Output, settings: &Settings) {
     told(span, adaptation, settings.correction_ledger.then_some(output.hash.as_str()));
 }
 
-/// Tells in a trace what an adaptation did that is no step's, as a step would; and for the ledger, where the schema is given.
+/// Records an adaptation outside a step in the same way as a step records it.
+///
+/// If `ledger` has the schema, successful stages are also recorded in the correction ledger.
 ///
 /// ```
 /// use formwork_protocol::adapt::{AdaptOptions, Adapter};
@@ -90,7 +92,8 @@ fn told(span: &Span, adaptation: &Adaptation, ledger: Option<&str>) {
     }
 }
 
-/// Whether a later stage did what this one could not: read the text, or make the value fit in the end.
+/// Reports whether a later stage made up for this failure, by parsing the text or making the value
+/// valid.
 fn is_recovered(report: &StageReport, later: &[StageReport], is_valid: bool) -> bool {
     let reads = matches!(report.stage, Stage::Extract | Stage::Tolerant | Stage::Syntactic);
     let is_mended = later.iter().any(|later| later.outcome == Outcome::Success);
@@ -146,7 +149,7 @@ fn stage(span: &Span, report: &StageReport, (is_shadow, is_recovered): (bool, bo
     span.event(event, given(what.into_iter().chain(branch)));
 }
 
-/// Attributes, without those that do not apply.
+/// Collects the attributes that are not null.
 fn given(attributes: impl IntoIterator<Item = (&'static str, Value)>) -> Body {
     let known = attributes.into_iter().filter(|(_, value)| !value.is_null());
     known.map(|(name, value)| (name.to_owned(), value)).collect()

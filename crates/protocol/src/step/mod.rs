@@ -1,4 +1,4 @@
-//! Steps: a named call of a model, with all that is done for its output to be what it should be.
+//! Steps: named model calls with checks, adaptation, repair and retries of the output.
 //!
 //! ```text
 //! for each attempt, in a copy of the context:
@@ -8,10 +8,13 @@
 //!   events of the trace, in a span of the attempt          the next attempt is told       the copy becomes the context
 //! ```
 //!
-//! How much of that is done is the `processing` block's to say ([`Processing`]), from a steps file ([`StepsFile`]) or by the API, over the
-//! defaults of [`config::Aros`](crate::config::Aros); with `enabled = false` there, or without the block, a step only calls, and reads its
-//! answer strictly. A step that fails leaves its context as it was. What interrupts a run passes through as it came. Quotas are the
-//! backend's ([`Metered`](crate::quota::Metered)).
+//! The `processing` block ([`Processing`]) selects these stages. The block comes from a steps file
+//! ([`StepsFile`]) or from the API, and overrides the defaults of
+//! [`config::Aros`](crate::config::Aros). With `enabled = false` in the defaults, or without the
+//! block, a step only calls the model and parses the answer strictly.
+//!
+//! A failed step leaves its context unchanged. Interruptions of a run are passed on unchanged.
+//! Quotas belong to the backend ([`Metered`](crate::quota::Metered)).
 //!
 //! ```
 //! use std::sync::Arc;
@@ -74,13 +77,13 @@ use crate::{PromptRunner, Retry};
 use error::Fault;
 use prompt::Template;
 
-/// How often a step that failed is tried again, unless something else is said.
+/// Default number of further attempts after a failed one.
 const RETRIES: u32 = 1;
 
-/// Makes the tools of an attempt, which may use its context.
+/// Creates the tools of an attempt, which may use the attempt's context.
 type Tools = Arc<dyn Fn(&Context) -> Arc<dyn ToolSource> + Send + Sync>;
 
-/// A named call of a model.
+/// Named call of a model, with the processing of its output.
 #[derive(Clone)]
 pub struct Step {
     name: String,
@@ -99,12 +102,12 @@ pub struct Step {
     progress: Arc<dyn Fn(&Retry) + Send + Sync>,
 }
 
-/// What answers must be, and what makes them so.
+/// Schema of the answers and the adapter for it.
 #[derive(Clone)]
 struct Output {
     shape: Shape,
     adapter: Arc<Adapter>,
-    /// SHA-256 of the schema, hexadecimal.
+    /// SHA-256 of the schema, in hexadecimal.
     hash: String,
 }
 
@@ -117,7 +120,7 @@ impl Output {
 }
 
 impl Step {
-    /// A call without a schema and without a `processing` block.
+    /// Creates a step without a schema and without a `processing` block.
     pub fn new(name: impl Into<String>, prompts: PromptRunner) -> Self {
         Self {
             name: name.into(),
@@ -137,10 +140,12 @@ impl Step {
         }
     }
 
-    /// With a `processing` block over the defaults of a configuration. Its schema is the step's; without one, the one that the step has stays.
+    /// Applies a `processing` block over the defaults of a configuration.
+    ///
+    /// The block's schema replaces the schema of the step. Without one, the step keeps its schema.
     ///
     /// # Errors
-    /// When the block's schema is none, or it says what cannot be.
+    /// Returns an error if the block's schema is invalid or its options contradict each other.
     pub fn with_processing(mut self, processing: &Processing, aros: &Aros) -> Result<Self, StepsError> {
         let fault = |fault: Fault| StepsError::at(&["processing"], fault);
         processing
@@ -154,59 +159,62 @@ impl Step {
         Ok(self)
     }
 
-    /// With a schema for its output.
+    /// Sets the schema of the output.
     ///
     /// # Errors
-    /// When it is none.
+    /// Returns an error if the schema is invalid.
     pub fn with_schema(mut self, schema: &Value) -> Result<Self, StepsError> {
         let output = Output::new(schema, &self.settings);
         self.output = Some(output.map_err(|fault| StepsError::at(&["schema"], fault))?);
         Ok(self)
     }
 
-    /// With a name for who is asked, for traces.
+    /// Sets the agent name for traces.
     #[must_use]
     pub fn with_agent(mut self, agent: impl Into<String>) -> Self {
         self.agent = Some(agent.into());
         self
     }
 
-    /// With a system message before the messages of the input.
+    /// Sets a system message, placed before the messages of the input.
     #[must_use]
     pub fn with_system(mut self, system: impl Into<String>) -> Self {
         self.system = Some(system.into());
         self
     }
 
-    /// With so many further attempts where one fails. It is one, if nothing else is said.
+    /// Sets the number of further attempts after a failed one. The default is 1.
     #[must_use]
     pub const fn with_retries(mut self, retries: u32) -> Self {
         self.retries = retries;
         self
     }
 
-    /// With what else may be checked before a generation than keys: who judges plans. Nothing, where prechecks are off.
+    /// Extends the precheck, for example with a validator of plans. Does nothing if prechecks are
+    /// off.
     #[must_use]
     pub fn with_precheck(mut self, change: impl FnOnce(Precheck) -> Precheck) -> Self {
         self.precheck = self.precheck.map(change);
         self
     }
 
-    /// With one more processor of outputs, after those that are built in.
+    /// Adds a processor of outputs, which runs after the built-in stages.
     #[must_use]
     pub fn with_processor(mut self, processor: impl StepProcessor + 'static) -> Self {
         self.processors.push(Arc::new(processor));
         self
     }
 
-    /// With one more check of outputs that fit their schema.
+    /// Adds a check of outputs that match their schema.
     #[must_use]
     pub fn with_validator(mut self, validator: impl StepValidator + 'static) -> Self {
         self.validators.push(Arc::new(validator));
         self
     }
 
-    /// With tools, made for each attempt over its context. The output is not constrained while it is written then.
+    /// Sets the tools, created for each attempt with its context.
+    ///
+    /// With tools, the output is not constrained during decoding.
     #[must_use]
     pub fn with_tools(
         mut self,
@@ -217,31 +225,34 @@ impl Step {
         self
     }
 
-    /// With counters that others count in as well, of what its runs and its [`repairer`](Self::repairer) needed. Without a schema nothing is counted.
+    /// Sets counters, which may be shared with other steps.
+    ///
+    /// They count the runs of the step and of its [`repairer`](Self::repairer). Steps without a
+    /// schema count nothing.
     #[must_use]
     pub fn with_counters(mut self, counters: Arc<Counters>) -> Self {
         self.counters = counters;
         self
     }
 
-    /// Tells of every repair before it is asked for.
+    /// Sets a callback that receives each repair before the request is sent.
     #[must_use]
     pub fn on_retry(mut self, progress: impl Fn(&Retry) + Send + Sync + 'static) -> Self {
         self.progress = Arc::new(progress);
         self
     }
 
-    /// Its name.
+    /// Returns the name of the step.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What is done for its output.
+    /// Returns the settings for processing the output.
     pub const fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// How often what was needed.
+    /// Returns the counters of runs, repairs and results.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }

@@ -4,7 +4,7 @@ use minijinja::{Environment, UndefinedBehavior};
 use super::error::{Fault, Kind};
 use crate::Body;
 
-/// A prompt with places for values of the context: `Summarise {{ initial_input }}`.
+/// Prompt template with placeholders for context values, such as `Summarise {{ initial_input }}`.
 #[derive(Clone, Debug)]
 pub(super) struct Template(String);
 
@@ -15,7 +15,8 @@ impl Template {
         Ok(Self(text.to_owned()))
     }
 
-    /// The prompt. A value that is not there is an error: a prompt without it would ask something else.
+    /// Renders the prompt. A missing value is an error, since the prompt would ask something else
+    /// without it.
     pub(super) fn written(&self, context: &Body) -> Result<String, Kind> {
         let mut environment = Environment::new();
         environment.set_undefined_behavior(UndefinedBehavior::Strict);

@@ -1,4 +1,4 @@
-//! The text of a file, read as one of the formats.
+//! Parsing of steps files in each supported format.
 
 use serde::de::DeserializeOwned;
 use serde_saphyr::Error;
@@ -7,7 +7,7 @@ use super::definition::Format;
 use super::error::StepsError;
 use crate::config::place;
 
-/// Some editors put it at the beginning of a file; it is no part of the text.
+/// Byte order mark that some editors put at the start of a file; skipped.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 pub(super) fn read<T: DeserializeOwned>(text: &str, format: Format) -> Result<T, StepsError> {
@@ -31,7 +31,7 @@ pub(super) fn read<T: DeserializeOwned>(text: &str, format: Format) -> Result<T,
     }
 }
 
-/// Reads YAML 1.2, in which `off` and `010` mean what they look like.
+/// Parses YAML 1.2. `off` and `010` are strings, not a boolean and an octal number as in YAML 1.1.
 fn yaml<T: DeserializeOwned>(text: &str) -> Result<T, StepsError> {
     let options = serde_saphyr::options! {
         strict_booleans: true,
@@ -46,7 +46,7 @@ fn yaml<T: DeserializeOwned>(text: &str) -> Result<T, StepsError> {
     })
 }
 
-/// What is wrong, in the words of this crate: the reader's own are for those who program with it.
+/// Describes a YAML error in this crate's words; the parser's own messages address its API users.
 fn words(error: &Error) -> String {
     match error {
         Error::WithSnippet { error, .. } | Error::AliasError { error, .. } => words(error),
@@ -82,7 +82,7 @@ fn words(error: &Error) -> String {
     }
 }
 
-/// What is wanted, by the reader's name for it.
+/// Translates the parser's name for an expected type.
 fn kind(wanted: &str) -> String {
     let kind = match wanted {
         "mapping start" | "mapping end" | "map" | "a map" => "a map",

@@ -14,10 +14,10 @@ use crate::repair::{Reader, Reading, Repairer, SHOWN, Tally, Verdict, truncated,
 use crate::trace::{Span, Status};
 use crate::{BackendError, Body, Plan};
 
-/// What a processor has stopped a repair with.
+/// Interruption from a processor during a repair.
 type Stopped = Arc<Mutex<Option<Interrupted>>>;
 
-/// An attempt that came to nothing.
+/// Failed attempt.
 struct Failed {
     text: String,
     value: Option<Value>,
@@ -25,35 +25,37 @@ struct Failed {
     asked: Asked,
 }
 
-/// What an attempt came to.
+/// Result of an attempt.
 enum Ended {
     Good { value: Value, text: String, asked: Asked, context: Context },
     Bad(Failed),
 }
 
-/// The repairs that were asked for.
+/// Number of repairs requested.
 #[derive(Clone, Copy, Default)]
 struct Asked {
     repairs: u32,
-    /// Those that made it worse.
+    /// Number of discarded repairs, for example because the result was worse.
     discarded: u32,
 }
 
-/// An output that was read.
+/// Parsed output.
 struct Read {
     text: String,
     value: Option<Value>,
     errors: Vec<String>,
     asked: Asked,
-    /// What processors made of the context.
+    /// Context after the processors.
     context: Context,
 }
 
 impl Step {
-    /// Runs it in a span of its own within `around`. The context is changed if it succeeds, and stays as it is otherwise.
+    /// Runs the step in its own span inside `around`. The context changes only if the step
+    /// succeeds.
     ///
     /// # Errors
-    /// When no attempt gave an output that will do, the backend does not answer, or the run is interrupted.
+    /// Returns an error if no attempt gave a usable output, the backend failed, or the run was
+    /// interrupted.
     pub async fn run(
         &self,
         input: &StepInput,
@@ -109,7 +111,7 @@ impl Step {
         Err(Kind::Output { attempts, errors: last.map(|failed| failed.errors).unwrap_or_default() })
     }
 
-    /// Counts a run, if it was to give something that fits.
+    /// Counts a run of a step with a schema.
     fn count(&self, verdict: Verdict, attempts: u32, asked: Asked) {
         if self.output.is_none() {
             return;
@@ -127,7 +129,8 @@ impl Step {
         span: &Span,
     ) -> Result<Ended, Kind> {
         let key = self.guidance_key();
-        // Guidance of earlier is not this attempt's; a prompt may name it all the same.
+        // Guidance of earlier attempts does not apply to this one. The key stays defined because
+        // the prompt may use it.
         if let Some(key) = key {
             context.set(key, "");
         }
@@ -165,14 +168,14 @@ impl Step {
         self.validated(read)
     }
 
-    /// The key of the context that guidance comes under, where it does.
+    /// Returns the context key for guidance, if guidance goes into the context.
     fn guidance_key(&self) -> Option<&str> {
         let options = self.precheck.as_ref()?.options();
         let is_key = options.inject_feedback == Some(InjectFeedback::ContextKey);
         is_key.then_some(options.context_feedback_key.as_str())
     }
 
-    /// The conversation: the system message, what came before, and the prompt.
+    /// Builds the conversation: the system message, the input messages and the rendered prompt.
     fn messages(&self, input: &StepInput, context: &Context) -> Result<Vec<Value>, Kind> {
         let mut messages = Vec::new();
         messages.extend(self.system.as_ref().map(|text| json!({ "role": "system", "content": text })));
@@ -184,7 +187,7 @@ impl Step {
         Ok(messages)
     }
 
-    /// Checks before the generation; what is wrong becomes guidance for it.
+    /// Runs the precheck. Its feedback becomes guidance in the messages or the context.
     async fn precheck(
         &self,
         input: &StepInput,
@@ -216,7 +219,7 @@ impl Step {
         Ok(())
     }
 
-    /// What a text comes to, in a copy of the context.
+    /// Parses a text with a copy of the context.
     fn read(
         &self,
         output: &Output,
@@ -243,7 +246,7 @@ impl Step {
         Ok(Read { text, value: adaptation.into_value(), errors, asked: Asked::default(), context })
     }
 
-    /// Has an output repaired that does not fit.
+    /// Requests repairs for an output that does not match its schema.
     async fn repaired(
         &self,
         output: &Output,
@@ -252,7 +255,7 @@ impl Step {
         span: &Span,
     ) -> Result<Read, Kind> {
         let Some(options) = &self.settings.repair else { return Ok(read) };
-        // What a processor stops with has more to say than the repair can carry.
+        // Keeps a processor's interruption, since a backend error cannot carry its details.
         let stopped: Stopped = Arc::default();
         let reader = self.reader(output, context, Arc::clone(&stopped));
         let progress = Arc::clone(&self.progress);
@@ -278,7 +281,10 @@ impl Step {
         Ok(Read { asked, ..read })
     }
 
-    /// What reads and repairs texts as this step does, for texts that came another way; none without a schema.
+    /// Returns a repairer for texts from other sources, with this step's schema, processors and
+    /// options.
+    ///
+    /// Returns `None` if the step has no schema.
     pub fn repairer(&self) -> Option<Repairer> {
         let output = self.output.as_ref()?;
         let reader = self.reader(output, &Context::default(), Arc::default());
@@ -287,7 +293,7 @@ impl Step {
         Some(repairer.with_options(options).with_counters(Arc::clone(&self.counters)).with_reader(reader))
     }
 
-    /// Reads texts, each with a copy of the context.
+    /// Returns a reader that parses each text with its own copy of the context.
     fn reader(&self, output: &Output, context: &Context, stopped: Stopped) -> Reader {
         let (step, output, context) = (self.clone(), output.clone(), context.clone());
         Arc::new(move |text| match step.read(&output, text.to_owned(), &context, None) {
@@ -300,7 +306,7 @@ impl Step {
         })
     }
 
-    /// The end of an attempt: what fits must pass the caller's checks as well.
+    /// Ends an attempt: a valid output must also pass the caller's validators.
     fn validated(&self, read: Read) -> Result<Ended, Kind> {
         let Read { text, value, mut errors, asked, context } = read;
         let value = match value {
@@ -342,7 +348,7 @@ impl Read {
     }
 }
 
-/// A processor with the context of an attempt.
+/// Processor bound to the context of an attempt.
 struct Bound<'a> {
     processor: &'a dyn StepProcessor,
     context: &'a Context,
@@ -361,7 +367,7 @@ fn reading(output: &Output, read: Read) -> Reading {
     }
 }
 
-/// What is wrong with an output, by its place; nothing, if it fits.
+/// Returns the faults of an output by field; empty if it matches the schema.
 fn errors(output: &Output, adaptation: &Adaptation) -> Vec<String> {
     if adaptation.is_valid() {
         return Vec::new();
@@ -375,7 +381,7 @@ fn errors(output: &Output, adaptation: &Adaptation) -> Vec<String> {
     if told.is_empty() { vec!["the output does not fit its schema".to_owned()] } else { told }
 }
 
-/// What is wrong with a text that is to fit without being changed; none, if it does.
+/// Returns the faults of a text that must match without adaptation, or `None` if it does.
 fn as_it_came(output: &Output, text: &str) -> Option<Vec<String>> {
     match serde_json::from_str(text.trim()) {
         Ok(value) => Some(output.shape.check(value).errors).filter(|errors| !errors.is_empty()),
@@ -383,16 +389,16 @@ fn as_it_came(output: &Output, text: &str) -> Option<Vec<String>> {
     }
 }
 
-/// A fault by its place, a JSON pointer.
+/// Formats a fault with its location, given as a JSON pointer.
 fn fault(path: &str, message: &str) -> String {
     let place = words::named(path);
     if place.is_empty() { message.to_owned() } else { format!("Field \"{place}\": {message}") }
 }
 
-/// What the next attempt is told: the answer that would not do, and what is wrong with it.
+/// Builds the messages for the next attempt: the rejected answer and its faults.
 fn feedback(failed: &Failed) -> Vec<Value> {
     let mut messages = Vec::new();
-    // Some servers refuse a message that says nothing.
+    // Some servers reject an empty message.
     if !failed.text.trim().is_empty() {
         messages.push(json!({ "role": "assistant", "content": truncated(&failed.text, SHOWN) }));
     }

@@ -4,29 +4,29 @@ use crate::config::{Aros, StructuredOutput};
 use crate::precheck::PrecheckOptions;
 use crate::repair::RepairOptions;
 
-/// What is done for a step's output: its `processing` block over the defaults of a configuration.
+/// Resolved processing settings: a step's `processing` block over the defaults of a configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Whether it is constrained while it is written.
+    /// Constraint of the output during decoding.
     pub structured_output: StructuredOutput,
-    /// What is done to it afterwards.
+    /// Adaptation of the output.
     pub adapt: AdaptOptions,
-    /// What is checked before.
+    /// Checks before the generation; `None` if off.
     pub precheck: Option<PrecheckOptions>,
-    /// How it is repaired.
+    /// Options of the repair; `None` if off.
     pub repair: Option<RepairOptions>,
-    /// The grammar that it is held to, in GBNF, in place of its schema.
+    /// GBNF grammar that constrains the output instead of the schema.
     pub grammar: Option<String>,
-    /// Whether only an output counts that fits as it came.
+    /// True to accept only outputs that match the schema without adaptation.
     pub enforce_grammar: bool,
-    /// Whether corrections are written down in a table of their own.
+    /// True to record corrections in the correction ledger.
     pub correction_ledger: bool,
-    /// Whether any of this is done, and traced.
+    /// True if processing is enabled and traced.
     pub is_on: bool,
 }
 
 impl Settings {
-    /// Nothing.
+    /// Returns settings with all processing disabled.
     pub fn off() -> Self {
         Self {
             structured_output: StructuredOutput::Off,
@@ -40,10 +40,11 @@ impl Settings {
         }
     }
 
-    /// What a block says, and the configuration where it does not; nothing, where that is not enabled.
+    /// Resolves a block over the configuration. Returns [`off`](Self::off) if the configuration is
+    /// not enabled.
     ///
     /// # Errors
-    /// When a number of the configuration is not one that it may have.
+    /// Returns an error if a number of the configuration is out of range.
     pub fn resolved(processing: &Processing, aros: &Aros) -> Result<Self, AdaptError> {
         if !aros.enabled {
             return Ok(Self::off());

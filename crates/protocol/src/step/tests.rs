@@ -24,7 +24,7 @@ fn body(value: Value) -> Body {
     serde_json::from_value(value).expect("an object")
 }
 
-/// A `processing` block with the schema.
+/// Returns a `processing` block with the schema.
 fn processing(block: &Value) -> Processing {
     let mut given = json!({ "schema": schema() });
     for (name, value) in block.as_object().into_iter().flatten() {
@@ -46,7 +46,7 @@ fn step(backend: &Arc<ScriptedBackend>, block: &Value) -> Step {
     step.with_processing(&processing(block), &Aros::default()).expect("a block")
 }
 
-/// Runs a step with nothing in its context; what came, and the events.
+/// Runs a step with an empty context and returns the result and the events.
 async fn ran(step: &Step) -> (Result<StepOutput, StepError>, Vec<(String, Value)>) {
     let memory = MemorySink::default();
     let run = Tracer::default().with_sink(memory.clone()).run("r");
@@ -118,15 +118,15 @@ async fn a_stage_whose_failure_a_later_one_has_mended_is_told_so() {
     let (output, events) = ran(&step(&says(&["{\"count\": 2,}"]), &block)).await;
     assert_eq!(output.expect("an output").value, json!({ "count": 2 }));
     assert_eq!(mended(&events), [(json!("extract"), json!(true))]);
-    // It was read, though it does not fit.
+    // The text was parsed, though the value does not match the schema.
     let (_, events) = ran(&step(&says(&["{\"count\": [],}"]), &block).with_retries(0)).await;
     assert_eq!(mended(&events), [(json!("extract"), json!(true)), (json!("semantic"), Value::Null)]);
-    // What the caller adds makes it fit.
+    // The caller's processor makes the value valid.
     let counts = |_: crate::adapt::Input<'_>, _: &Context| Ok(Some(json!({ "count": 0 })));
     let (output, events) = ran(&step(&says(&["{\"count\": []}"]), &block).with_processor(counts)).await;
     assert!(output.is_ok());
     assert_eq!(mended(&events), [(json!("semantic"), json!(true))]);
-    // Nobody has mended anything.
+    // No stage recovered the failure.
     let (_, events) = ran(&step(&says(&["no"]), &block).with_retries(0)).await;
     assert_eq!(mended(&events), [(json!("extract"), Value::Null)]);
 }
@@ -181,7 +181,8 @@ async fn repairs_come_before_the_next_attempt() {
 async fn what_it_took_is_counted() {
     let counters = Arc::new(Counters::default());
     let fits = r#"{"count": 2}"#;
-    // As it came; repaired at the second; by a further attempt; never, with a value and without one.
+    // Valid at once; valid after two repairs; valid in the second attempt; never, with and without
+    // a value.
     for texts in [&[fits][..], &["no", "no", fits], &["no", "no", "no", fits], &["{}"; 6], &["no"; 6]] {
         let step = step(&says(texts), &json!({ "repair": {} })).with_counters(Arc::clone(&counters));
         drop(ran(&step).await);
@@ -189,7 +190,7 @@ async fn what_it_took_is_counted() {
     let stats = counters.stats();
     assert_eq!((stats.runs, stats.parsed, stats.valid, stats.valid_at_first), (5, 4, 3, 1));
     assert_eq!((stats.repaired, stats.repairs, stats.plain_text), (4, 2 + 3 + 5 + 5, 1));
-    // What is not answered, and what need not fit anything, is none of that.
+    // Backend failures and steps without a schema count nothing.
     let unanswered = step(&says(&[]), &json!({})).with_counters(Arc::clone(&counters));
     assert!(ran(&unanswered).await.0.is_err());
     drop(ran(&Step::new("s", prompts(&says(&["Hello."]))).with_counters(Arc::clone(&counters))).await);
@@ -292,7 +293,7 @@ async fn spans_say_who_and_what() {
     assert_eq!(step.spans[0].attributes["errors"], json!(["Field \"count\": Expected integer, got string"]));
 }
 
-/// A step whose plans are judged so.
+/// Creates a step whose plans get this judgement.
 fn judged(backend: &Arc<ScriptedBackend>, inject: &Value, judgement: Judgement) -> Step {
     let mut block = json!({ "enabled": true });
     block["inject_feedback"] = inject.clone();
@@ -345,7 +346,7 @@ async fn a_prompt_may_name_the_guidance() {
     let mut context = Body::new();
     step.run(&StepInput::default(), &mut context, &run).await.expect("an output");
     assert_eq!(backend.asked()[0]["messages"][0]["content"], "The context lacks: text.Count.");
-    // What was wrong then is not wrong now.
+    // The precheck now passes, so the guidance of the first run is gone.
     context.insert("text".to_owned(), json!("two words"));
     step.run(&StepInput::default(), &mut context, &run).await.expect("an output");
     assert_eq!(backend.asked()[1]["messages"][0]["content"], "Count.");

@@ -1,20 +1,20 @@
-//! From what a model wrote as arguments to an object.
+//! Parsing of the arguments that a model wrote.
 
 use serde_json::Value;
 
 use super::envelope::{Problem, codes};
 use crate::Body;
 
-/// The most characters of wrong arguments that are told.
+/// Maximum number of characters of invalid arguments quoted in an error.
 const TOLD: usize = 200;
 
-/// Arguments that are an object.
+/// Parsed arguments.
 #[derive(Debug, PartialEq)]
 pub(super) struct Arguments {
     pub(super) object: Body,
-    /// The object as text, as the history has it.
+    /// The object as text, for the history.
     pub(super) text: String,
-    /// What had to be made good.
+    /// Warnings about corrected deviations from the expected format.
     pub(super) warnings: Vec<Problem>,
 }
 
@@ -30,8 +30,11 @@ impl Arguments {
     }
 }
 
-/// Reads arguments as they drift: objects, nothing at all, objects within a fence, and objects encoded twice. What is not one of
-/// these is a problem that a model can act on. Blank arguments of an answer that was cut off may have been anything.
+/// Parses arguments, including common deviations: blank text, objects in a fence, and objects
+/// encoded twice.
+///
+/// Anything else is reported as a problem that the model can correct. Blank arguments of a
+/// truncated answer are an error, since their intended value is unknown.
 pub(super) fn read(given: &str, is_cut: bool, limit: usize) -> Result<Arguments, Problem> {
     if given.len() > limit {
         let message = format!(
@@ -62,7 +65,7 @@ fn none() -> Arguments {
         .warn("ARGUMENTS_BLANK", "the arguments were blank, and taken for an empty object")
 }
 
-/// A string whose text is an object can only have been meant as that.
+/// Parses a string that contains an object.
 fn twice(inner: &str) -> Option<Arguments> {
     match serde_json::from_str(inner.trim()) {
         Ok(Value::Object(object)) => Some(
@@ -73,7 +76,7 @@ fn twice(inner: &str) -> Option<Arguments> {
     }
 }
 
-/// An object that is all there is in a fence that is all there is.
+/// Parses an object that is the only content of a single Markdown fence.
 fn fenced(text: &str) -> Option<Arguments> {
     let inner = fence(text)?.1;
     match serde_json::from_str(inner.trim()) {
@@ -84,7 +87,7 @@ fn fenced(text: &str) -> Option<Arguments> {
     }
 }
 
-/// The info string and the inside of a text that is one Markdown fence.
+/// Returns the info string and the content of a text that is a single Markdown fence.
 pub(super) fn fence(text: &str) -> Option<(&str, &str)> {
     let inner = text.trim().strip_prefix("```")?.strip_suffix("```")?;
     let (info, inner) = inner.split_once('\n')?;

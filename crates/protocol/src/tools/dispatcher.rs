@@ -12,8 +12,10 @@ use super::registry::{Lookup, Tool, ToolSource};
 use super::shapes::ToolCall;
 use crate::Body;
 
-/// From a call to an envelope: finds the tool, checks the arguments, runs it, and bounds what comes of it. Whatever a tool does, it
-/// panics included, an envelope is what comes.
+/// Dispatcher from a call to its result.
+///
+/// It finds the tool, checks the arguments, runs the tool and limits the size of the result. Every
+/// outcome is an envelope, including a panic of the tool.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -42,23 +44,23 @@ pub struct ToolDispatcher {
     timeout: Option<Duration>,
 }
 
-/// A call that has been looked at.
+/// Call after the checks.
 pub(super) struct Checked<'a> {
-    /// What would run with what, or why nothing does.
+    /// The tool to run with its arguments, or the result if the call was refused.
     pub(super) ready: Result<(&'a Tool, Body), ToolResult>,
-    /// The arguments as the history has them: the text of an object always, since many servers read it.
+    /// The arguments for the history, always the text of an object since many servers parse it.
     pub(super) arguments: String,
-    /// What had to be made good.
+    /// Warnings about corrected deviations from the expected format.
     pub(super) warnings: Vec<Problem>,
 }
 
 impl ToolDispatcher {
-    /// One with the limits that options have by default.
+    /// Creates a dispatcher with the default limits.
     pub fn new(tools: Arc<dyn ToolSource>) -> Self {
         Self::with_options(tools, &ToolCallingOptions::default())
     }
 
-    /// One with the limits of `options`.
+    /// Creates a dispatcher with the limits of `options`.
     pub fn with_options(tools: Arc<dyn ToolSource>, options: &ToolCallingOptions) -> Self {
         Self {
             tools,
@@ -68,7 +70,7 @@ impl ToolDispatcher {
         }
     }
 
-    /// Does all of it for one call.
+    /// Checks and executes one call.
     pub async fn dispatch(&self, call: &ToolCall) -> ToolResult {
         let checked = self.check(call, false);
         let result = match &checked.ready {
@@ -80,12 +82,13 @@ impl ToolDispatcher {
         if is_kept { result } else { self.too_large(bytes) }
     }
 
-    /// Where tools come from.
+    /// Returns the source of the tools.
     pub(super) fn tools(&self) -> &dyn ToolSource {
         &*self.tools
     }
 
-    /// Finds the tool and reads its arguments, which may be of an answer that was cut off.
+    /// Finds the tool and parses its arguments. `is_cut` marks a call that the token limit may have
+    /// cut off.
     pub(super) fn check(&self, call: &ToolCall, is_cut: bool) -> Checked<'_> {
         let read = arguments::read(&call.arguments, is_cut, self.max_args_bytes);
         let (text, warnings) = read.as_ref().map_or_else(
@@ -114,7 +117,7 @@ impl ToolDispatcher {
         Err(Problem::new(code, message))
     }
 
-    /// Runs a tool.
+    /// Runs a tool, with the timeout of the options.
     pub(super) async fn execute(&self, tool: &Tool, arguments: &Body) -> ToolResult {
         let run = AssertUnwindSafe(async { tool.executor().execute(arguments).await }).catch_unwind();
         let ended = match self.timeout {
@@ -128,7 +131,8 @@ impl ToolDispatcher {
         }
     }
 
-    /// The result as it is sent, with `change` done to it, and the failure in its place if that is too large.
+    /// Returns the result and its text after `change`, or a failure if that text exceeds the size
+    /// limit.
     pub(super) fn bound(&self, result: ToolResult, change: impl Fn(&mut Value)) -> (ToolResult, String) {
         let text = |result: &ToolResult| {
             let mut envelope = written(result);
@@ -136,7 +140,7 @@ impl ToolDispatcher {
             envelope.to_string()
         };
         let sent = text(&result);
-        // The failure itself may be larger than a limit that is set very low.
+        // The failure itself may exceed a very low limit.
         let is_replaced =
             result.errors.first().is_some_and(|error| error.code == codes::TOOL_OUTPUT_TOO_LARGE);
         if is_replaced || sent.len() <= self.max_output_bytes {
@@ -155,7 +159,7 @@ impl ToolDispatcher {
     }
 }
 
-/// Envelopes are plain data: they always serialize.
+/// Envelopes are plain data and always serialize.
 fn written(result: &ToolResult) -> Value {
     serde_json::to_value(result).unwrap_or_default()
 }
@@ -165,7 +169,7 @@ fn too_late(limit: Duration) -> Problem {
     Problem::new(codes::TIMEOUT, message)
 }
 
-/// The words of a panic.
+/// Returns the message of a panic.
 fn said(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a word")
@@ -256,7 +260,7 @@ mod tests {
         let result = dispatch(&dispatcher(bytes - 1), "echo", &arguments).await;
         assert_eq!(result.errors[0].code, codes::TOOL_OUTPUT_TOO_LARGE);
         assert_eq!(result.errors[0].details["limit"], bytes - 1);
-        // What a transform leaves is what counts.
+        // The limit applies to the text after the transforms.
         let (kept, sent) =
             dispatcher(bytes - 1).bound(envelope.clone(), |envelope| *envelope = json!("short"));
         assert_eq!((kept, sent.as_str()), (envelope, "\"short\""));

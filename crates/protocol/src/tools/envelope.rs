@@ -3,59 +3,60 @@ use serde_json::Value;
 
 use crate::{Body, Interruption};
 
-/// The codes of what goes wrong with calls and runs. Tools have their own beside them.
+/// Codes of failed calls and runs. Tools may use codes of their own.
 pub mod codes {
     /// No tool has this name.
     pub const TOOL_NOT_FOUND: &str = "TOOL_NOT_FOUND";
-    /// There is such a tool, but it is masked.
+    /// The tool exists but is masked.
     pub const TOOL_NOT_ALLOWED: &str = "TOOL_NOT_ALLOWED";
     /// The arguments are larger than `max_tool_args_bytes`; the tool did not run.
     pub const ARGUMENTS_TOO_LARGE: &str = "ARGUMENTS_TOO_LARGE";
     /// The arguments are not JSON; the tool did not run.
     pub const ARGUMENTS_JSON_PARSE_ERROR: &str = "ARGUMENTS_JSON_PARSE_ERROR";
-    /// The arguments are not what the tool's schema asks for; the tool did not run.
+    /// The arguments do not match the tool's schema; the tool did not run.
     pub const ARGUMENTS_INVALID: &str = "ARGUMENTS_INVALID";
-    /// The result is larger than `max_tool_output_bytes`, or than what an executor reads.
+    /// The result is larger than `max_tool_output_bytes` or than the executor's own limit.
     pub const TOOL_OUTPUT_TOO_LARGE: &str = "TOOL_OUTPUT_TOO_LARGE";
-    /// The tool failed, in a way that it gave no code of its own, or panicked. Of runs: the last call of some tool failed, and the
-    /// policy is `fatal`.
+    /// The tool panicked, or failed without a code of its own.
+    ///
+    /// For runs: the last call of some tool failed, and the policy is `fatal`.
     pub const TOOL_ERROR: &str = "TOOL_ERROR";
     /// The tool did not end in time.
     pub const TIMEOUT: &str = "TIMEOUT";
-    /// The server that runs the tool is gone.
+    /// The connection to the server that runs the tool is lost.
     pub const TOOL_UNAVAILABLE: &str = "TOOL_UNAVAILABLE";
 
-    /// Of runs: a call is enforced, and the model made none.
+    /// For runs: the mode is `enforced`, and the model made no call.
     pub const NO_TOOL_CALLS: &str = "NO_TOOL_CALLS";
-    /// Of runs: a call is enforced, and there are no tools.
+    /// For runs: the mode is `enforced`, and there are no tools.
     pub const NO_TOOLS: &str = "NO_TOOLS";
-    /// Of runs: all calls failed, and the policy is `tolerated`.
+    /// For runs: all calls failed, and the policy is `tolerated`.
     pub const NO_SUCCESSFUL_TOOL_CALL: &str = "NO_SUCCESSFUL_TOOL_CALL";
-    /// Of runs and, as a warning, of turns: the last message says nothing.
+    /// For runs, and as a warning of turns: the last message is empty.
     pub const EMPTY_FINAL: &str = "EMPTY_FINAL";
-    /// Of runs: the model still called tools in the last turn there may be.
+    /// For runs: the model still called tools in the last permitted turn.
     pub const MAX_TURNS: &str = "MAX_TURNS";
 }
 
-/// Something that went wrong or is worth knowing, for a program (the code) and for a model (the message).
+/// Error or warning with a code for programs and a message for models.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Problem {
-    /// Such as [`codes::ARGUMENTS_INVALID`].
+    /// Code, such as [`codes::ARGUMENTS_INVALID`].
     pub code: String,
-    /// What it is, and what can be done about it.
+    /// Description of the problem and a possible correction.
     pub message: String,
-    /// Figures and places.
+    /// Further details, such as limits and locations.
     #[serde(flatten)]
     pub details: Body,
 }
 
 impl Problem {
-    /// Without details.
+    /// Creates a problem without details.
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
         Self { code: code.into(), message: message.into(), details: Body::new() }
     }
 
-    /// With one more detail.
+    /// Adds a detail.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.details.insert(name.to_owned(), value.into());
@@ -64,7 +65,7 @@ impl Problem {
 }
 
 impl From<String> for Problem {
-    /// A failure without a code of its own.
+    /// Creates a failure with the code [`codes::TOOL_ERROR`].
     fn from(message: String) -> Self {
         Self::new(codes::TOOL_ERROR, message)
     }
@@ -76,8 +77,11 @@ impl From<&str> for Problem {
     }
 }
 
-/// What came of a call: the envelope in which the model sees it. All four fields are always there, so that models and
-/// programs find the same shape whatever happened.
+/// Result of a call: the envelope that the model sees.
+///
+/// All four fields are always present, so that models and programs find the same shape for every
+/// outcome.
+///
 ///
 /// ```
 /// use formwork_protocol::tools::{Problem, ToolResult};
@@ -89,46 +93,46 @@ impl From<&str> for Problem {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolResult {
-    /// Whether the tool did what it was called for.
+    /// True if the call succeeded.
     pub ok: bool,
-    /// What it gives.
+    /// Output of the tool.
     #[serde(default)]
     pub data: Value,
-    /// Why it failed.
+    /// Reasons for a failure.
     #[serde(default)]
     pub errors: Vec<Problem>,
-    /// What else is worth knowing.
+    /// Warnings, which do not affect `ok`.
     #[serde(default)]
     pub warnings: Vec<Problem>,
-    /// Why the run ends here, though nothing is wrong: the model is told nothing then.
+    /// Interruption that ends the run although nothing failed. It is not sent to the model.
     #[serde(skip)]
     pub interruption: Option<Interruption>,
 }
 
 impl ToolResult {
-    /// It worked.
+    /// Creates the result of a successful call.
     pub fn ok(data: impl Into<Value>) -> Self {
         Self { ok: true, data: data.into(), errors: Vec::new(), warnings: Vec::new(), interruption: None }
     }
 
-    /// It did not.
+    /// Creates the result of a failed call.
     pub fn failed(problem: impl Into<Problem>) -> Self {
         Self { ok: false, errors: vec![problem.into()], ..Self::ok(Value::Null) }
     }
 
-    /// It was not done, and the run is to end here.
+    /// Creates the result of a call that was not done because the run must end.
     pub fn interrupted(interruption: Interruption) -> Self {
         Self { interruption: Some(interruption), ..Self::failed(interruption.to_string()) }
     }
 
-    /// With one more warning.
+    /// Adds a warning.
     #[must_use]
     pub fn with_warning(mut self, warning: Problem) -> Self {
         self.warnings.push(warning);
         self
     }
 
-    /// What a program wrote: an envelope, if it has the shape of one, and else data.
+    /// Converts the output of a program: an envelope if it has the shape of one, otherwise data.
     pub fn from_output(output: Value) -> Self {
         if !output.get("ok").is_some_and(Value::is_boolean) {
             return Self::ok(output);
@@ -145,9 +149,9 @@ impl ToolResult {
     }
 }
 
-/// What closures may return: an envelope, data, or a `Result` of them.
+/// Conversion of closure results to envelopes: an envelope, data, or a `Result` of either.
 pub trait IntoToolResult {
-    /// As an envelope.
+    /// Converts the value to an envelope.
     fn into_tool_result(self) -> ToolResult;
 }
 

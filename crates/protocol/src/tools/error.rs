@@ -1,6 +1,6 @@
 use thiserror::Error;
 
-/// Why tools cannot be used as they were set up. What goes wrong in a run is in its record instead.
+/// Error in the setup of tools. Failures during a run are part of its record instead.
 #[derive(Debug, Error)]
 #[error(transparent)]
 pub struct ToolsError(#[from] Box<Kind>);

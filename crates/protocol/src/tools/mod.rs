@@ -1,9 +1,12 @@
-//! Tool loops: a model calls, the application executes, until the model answers.
+//! Tool loops: the model calls tools and the application executes them, until the model answers.
 //!
-//! A [`ToolLoopRunner`] sends a conversation with the tools of a [`ToolSource`], reads the calls that come back in whatever shape the
-//! provider has, dispatches them, sends their results, and goes on until a message calls no more. What came of it is a [`ToolRun`]: a
-//! record of every request and result, from which [`replay`] does the same again. What fails is in the record, by a code
-//! ([`codes`]); only cancellation passes through.
+//! A [`ToolLoopRunner`] sends a conversation with the tools of a [`ToolSource`]. It parses the
+//! calls in the answer, in any shape the provider uses, and dispatches them. It then sends the
+//! results and repeats this until a message has no calls.
+//!
+//! The outcome is a [`ToolRun`]: a record of every request and result, which [`replay`] can run
+//! again. Failures are part of the record and have a code ([`codes`]). Only interruptions are
+//! returned as errors.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -33,16 +36,19 @@
 //! ```
 //!
 //! # Guards
-//! Sizes of arguments and results are bounded, as is the number of turns, and the calls of one message can be. Masks
-//! ([`FilteredToolRegistry`]) are over what is sent and over what runs. The names and defaults are in [`ToolCallingOptions`].
+//! The sizes of arguments and results are limited, and so is the number of turns. The number of
+//! calls of one message can be limited. Masks ([`FilteredToolRegistry`]) apply to the tools that
+//! are sent and to the tools that may run. [`ToolCallingOptions`] lists the limits and their
+//! defaults.
 //!
-//! # What differs between providers
-//! Shapes that drift are made one for every model. What only some providers or models need is a transform ([`Transforms`]), which is
-//! asked for by name, mostly by a [`Preset`].
+//! # Differences between providers
+//! Common variations of the message shape are normalized for every model. Quirks of single
+//! providers or models are handled by transforms ([`Transforms`]). Transforms are enabled by name,
+//! usually by a [`Preset`].
 //!
-//! # What is not here
-//! No tools: the application brings them. Calls of one message run one after the other, and answers are not streamed: that makes runs
-//! replay.
+//! # Limits
+//! The module has no tools of its own; the application brings them. The calls of one message run
+//! one after the other, and answers are not streamed. This makes runs replayable.
 
 mod arguments;
 mod dispatcher;

@@ -5,36 +5,37 @@ use serde_json::Value;
 
 use crate::Body;
 
-/// Fields that a request has from the loop alone, whatever `request_overrides` say. The last two are not reserved words of the
-/// protocol, but a streamed answer is not what the loop reads.
+/// Request fields set only by the loop, regardless of `request_overrides`.
+///
+/// The two `stream` fields are reserved because the loop does not read streamed answers.
 pub const RESERVED: [&str; 7] =
     ["model", "messages", "tools", "tool_choice", "response_format", "stream", "stream_options"];
 
-/// Whether a run must call tools.
+/// Requirement on a run to call tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolUseMode {
-    /// At least once, or the run fails with `NO_TOOL_CALLS`.
+    /// Requires at least one call; without any, the run fails with `NO_TOOL_CALLS`.
     Enforced,
-    /// It may or may not.
+    /// Calls are optional.
     #[default]
     Relaxed,
     /// Tools are never sent, and calls are ignored.
     Disabled,
 }
 
-/// What failed calls mean for an enforced run.
+/// Effect of failed calls on an enforced run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolFailurePolicy {
-    /// The last call of each tool must have succeeded: a tool may fail and be called again, but must not end with a failure.
+    /// The last call of each tool must succeed. Earlier calls of the same tool may fail.
     #[default]
     Fatal,
-    /// Some call must have succeeded.
+    /// At least one call must succeed.
     Tolerated,
 }
 
-/// How the loop behaves. All of it is data, with a default for each field.
+/// Options of the tool loop. Each field has a default.
 ///
 /// ```
 /// use formwork_protocol::tools::{ToolCallingOptions, ToolUseMode};
@@ -45,48 +46,57 @@ pub enum ToolFailurePolicy {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ToolCallingOptions {
-    /// Whether the run must call tools.
+    /// Requirement to call tools.
     pub tool_use_mode: ToolUseMode,
-    /// What failed calls mean where it must.
+    /// Effect of failed calls on an enforced run.
     pub tool_failure_policy: ToolFailurePolicy,
-    /// The most bytes of a call's arguments; larger ones are refused before the tool runs (`ARGUMENTS_TOO_LARGE`).
+    /// Maximum number of bytes of a call's arguments. Larger ones are refused with
+    /// `ARGUMENTS_TOO_LARGE`.
     pub max_tool_args_bytes: usize,
-    /// The most bytes of a result as it is sent; a larger one is replaced by a failure (`TOOL_OUTPUT_TOO_LARGE`).
+    /// Maximum number of bytes of a result as sent. A larger one becomes a failure with
+    /// `TOOL_OUTPUT_TOO_LARGE`.
     pub max_tool_output_bytes: usize,
-    /// How many calls of one message are executed, the first ones; the others are ignored and counted. Without it all are, one
-    /// after the other, or only the first where requests have `parallel_tool_calls: false`.
+    /// Maximum number of calls of one message to execute. Further calls are ignored and counted.
+    ///
+    /// By default, all calls are executed in order, or only the first if requests have
+    /// `parallel_tool_calls: false`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tool_calls_per_turn: Option<NonZeroUsize>,
-    /// Whether a last message that says nothing is asked for once more.
+    /// True to ask once more after an empty final message.
     pub fix_empty_final: bool,
-    /// Whether tools are left out when it is, so that none is called again by accident.
+    /// True to send the request after an empty final message without tools, to avoid accidental
+    /// calls.
     pub fix_empty_final_disable_tools: bool,
-    /// What the model is told then, as the user.
+    /// User message of the request after an empty final message.
     pub fix_empty_final_prompt: String,
-    /// The most requests of a run, not counting that one.
+    /// Maximum number of requests of a run, not counting the request after an empty final message.
     pub max_turns: NonZeroUsize,
-    /// How long a tool may take, whatever runs it, in milliseconds; without it as long as its executor lets it.
+    /// Timeout of a tool in milliseconds, in addition to the executor's own timeout.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_timeout_ms: Option<u64>,
-    /// `tool_choice` of the requests. One that forces a call (`required`, or a function) is sent until a call was made, and then
-    /// left out: a run that must call in every turn has no end.
+    /// `tool_choice` of the requests.
+    ///
+    /// A choice that forces a call (`required` or a function) is sent only until the first call. A
+    /// run that must call in every turn would not end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<Value>,
-    /// Whether an enforced run without a `tool_choice` sends `required` until a call was made. Without it, it does where the backend
-    /// is known to hold models to it, as the local engine does; a server is not asked, since that takes requests of its own.
+    /// True if an enforced run without a `tool_choice` sends `required` until the first call.
+    ///
+    /// By default, this is the case if the backend is known to enforce calls, as the local engine
+    /// does. Servers are not probed for this, since that takes extra requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub force_first_call: Option<bool>,
-    /// Further fields of the requests; those in [`RESERVED`] are ignored.
+    /// Further request fields; those in [`RESERVED`] are ignored.
     pub request_overrides: Body,
-    /// What is done to the messages of every request, by the names of [`Transforms`](super::Transforms).
+    /// Names of [`Transforms`](super::Transforms) for the messages of every request.
     pub message_transforms: Vec<String>,
-    /// What is done to the definitions of tools before they are sent.
+    /// Names of transforms for the definitions of tools before they are sent.
     pub tool_transforms: Vec<String>,
-    /// What is done to an answer's message before its calls are read.
+    /// Names of transforms for the message of an answer before its calls are parsed.
     pub response_transforms: Vec<String>,
-    /// What is done to a call before it is dispatched.
+    /// Names of transforms for a call before it is dispatched.
     pub tool_call_transforms: Vec<String>,
-    /// What is done to a result before it is sent.
+    /// Names of transforms for a result before it is sent.
     pub tool_result_transforms: Vec<String>,
 }
 
@@ -117,13 +127,14 @@ impl Default for ToolCallingOptions {
 }
 
 impl ToolCallingOptions {
-    /// How many calls of a message are executed, where requests have `parallel_tool_calls` as given.
+    /// Returns the maximum number of calls per message, given `parallel_tool_calls` of the
+    /// requests.
     pub(super) fn calls_per_turn(&self, parallel: Option<&Value>) -> usize {
         let serial = parallel == Some(&Value::Bool(false));
         self.max_tool_calls_per_turn.map_or(if serial { 1 } else { usize::MAX }, NonZeroUsize::get)
     }
 
-    /// The `tool_choice` of a request, before the first call or after it.
+    /// Returns the `tool_choice` of a request.
     pub(super) fn choice(&self, has_called: bool) -> Option<Value> {
         let forced = self.tool_use_mode == ToolUseMode::Enforced && self.force_first_call == Some(true);
         let choice = self.tool_choice.clone().or_else(|| forced.then(|| "required".into()))?;

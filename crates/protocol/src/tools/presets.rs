@@ -1,4 +1,4 @@
-//! Options by name, to be put together.
+//! Named sets of options that can be merged.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::error::{Kind, ToolsError};
 use super::options::ToolCallingOptions;
 use crate::{Body, merge};
 
-/// Some of the fields of [`ToolCallingOptions`]: what it does not say is left as it is.
+/// Partial [`ToolCallingOptions`]: fields that the preset does not set keep their value.
 ///
 /// ```
 /// use formwork_protocol::tools::Preset;
@@ -23,7 +23,7 @@ use crate::{Body, merge};
 pub struct Preset(Body);
 
 impl Preset {
-    /// The names that [`Preset::named`] knows.
+    /// Names accepted by [`Preset::named`].
     pub const NAMES: [&str; 7] = [
         "default_tool_calling",
         "openai",
@@ -34,17 +34,20 @@ impl Preset {
         "tool_use_disabled",
     ];
 
-    /// A preset of one's own.
+    /// Creates a custom preset.
     ///
     /// # Errors
-    /// When `fields` are not some of those of [`ToolCallingOptions`]; the error names the one.
+    /// Returns an error that names the first of `fields` that is not a valid field of
+    /// [`ToolCallingOptions`].
     pub fn new(fields: Value) -> Result<Self, ToolsError> {
         let fault = |error: serde_json::Error| Kind::Preset { reason: error.to_string() };
         serde_json::from_value::<ToolCallingOptions>(fields.clone()).map_err(fault)?;
         Ok(Self(serde_json::from_value(fields).map_err(fault)?))
     }
 
-    /// What is recommended for any model: one call at a time, the sizes guarded, an empty end mended.
+    /// Returns the preset recommended for any model.
+    ///
+    /// It allows one call at a time, limits the sizes and asks again after an empty final message.
     pub fn default_tool_calling() -> Self {
         Self::of(json!({
             "max_tool_args_bytes": 200_000,
@@ -56,26 +59,32 @@ impl Preset {
         }))
     }
 
-    /// What a provider is known to want. Of those that are not known, nothing.
+    /// Returns the preset for a provider; empty for unknown providers.
     pub fn provider_defaults(provider: &str) -> Self {
         Self::of(match provider {
-            // OpenRouter passes the field on to the providers that know it. It is not asked to leave out the others, by
-            // `provider.require_parameters`, since what it knows of their parameters is often less than what they take.
+            // OpenRouter forwards the field to the providers that know it.
+            // `provider.require_parameters`, which would skip the other providers, is not set:
+            // OpenRouter often lists fewer parameters than a provider accepts.
             "openai" | "openrouter" => json!({ "request_overrides": { "parallel_tool_calls": false } }),
             _ => json!({}),
         })
     }
 
-    /// For `DeepSeek`'s models by way of `OpenRouter`: they refuse a history in which a message with calls has no
-    /// `reasoning_content`, or `null` as its content.
+    /// Returns the preset for `DeepSeek` models via `OpenRouter`.
+    ///
+    /// They reject a history in which a message with calls has no `reasoning_content`, or `null` as
+    /// its content.
     pub fn deepseek_openrouter_compat() -> Self {
         Self::of(json!({ "message_transforms": [
             "assistant_tool_calls_reasoning_content_empty_if_missing", "assistant_tool_calls_content_empty_if_null",
         ] }))
     }
 
-    /// For Gemini by way of `OpenRouter`: calls in the history must have the signature of the thoughts that led to them, or the word
-    /// by which Google's servers let it pass; and their names may come back with the namespace of Gemini's own prompt.
+    /// Returns the preset for Gemini via `OpenRouter`.
+    ///
+    /// Calls in the history need the signature of the thoughts before them, or the text that
+    /// disables Google's check. The names of calls may have the namespace of Gemini's own prompt as
+    /// a prefix.
     pub fn gemini_openrouter_compat() -> Self {
         Self::of(json!({
             "message_transforms": ["assistant_tool_calls_signature_skip_validator_if_missing"],
@@ -83,17 +92,19 @@ impl Preset {
         }))
     }
 
-    /// For models whose servers leave calls in the text, as `<tool_call>{…}</tool_call>`.
+    /// Returns the preset for models whose servers leave calls in the text, as
+    /// `<tool_call>{…}</tool_call>`.
     pub fn content_tag_tool_call_fallback() -> Self {
         Self::of(json!({ "response_transforms": ["assistant_content_tool_call_tags_to_tool_calls"] }))
     }
 
-    /// For models that cannot call tools.
+    /// Returns the preset for models that cannot call tools.
     pub fn tool_use_disabled() -> Self {
         Self::of(json!({ "tool_use_mode": "disabled" }))
     }
 
-    /// The preset of that name: one of [`Preset::NAMES`], of which `openai` and `openrouter` are defaults of providers.
+    /// Returns a preset of [`Preset::NAMES`]. `openai` and `openrouter` are the presets of these
+    /// providers.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "default_tool_calling" => Self::default_tool_calling(),
@@ -106,7 +117,9 @@ impl Preset {
         })
     }
 
-    /// What is recommended for a model of a provider: the general, the provider's and the model's.
+    /// Returns the recommended preset for a model of a provider.
+    ///
+    /// It merges the general preset, the preset of the provider and the preset of the model.
     pub fn for_model(provider: &str, model: &str) -> Self {
         let base = Self::default_tool_calling().merge(&Self::provider_defaults(provider));
         match provider {
@@ -116,7 +129,7 @@ impl Preset {
     }
 
     fn openrouter_workaround(model: &str) -> Self {
-        // What follows the colon is the route (`:nitro`), not the model.
+        // The part after the colon is the route, such as `:nitro`, not the model.
         let name = model.split(':').next().unwrap_or(model);
         let tagged = ["qwen/qwen3-235b-a22b", "z-ai/glm-4.7", "minimax/minimax-m2.1"];
         if name.starts_with("deepseek/") {
@@ -132,7 +145,10 @@ impl Preset {
         }
     }
 
-    /// This with `above` over it: objects are merged deeply, transforms are all applied, and of other fields `above` has its way.
+    /// Merges `above` over this preset.
+    ///
+    /// Objects are merged recursively, and lists of transforms are concatenated without duplicates.
+    /// Other fields are replaced by those of `above`.
     #[must_use]
     pub fn merge(&self, above: &Self) -> Self {
         let mut merged = merge(&self.0, &above.0);
@@ -147,10 +163,11 @@ impl Preset {
         Self(merged)
     }
 
-    /// The options that it comes to, with defaults for what it does not say.
+    /// Returns the options, with defaults for the fields that the preset does not set.
     ///
     /// # Errors
-    /// Never, since its fields have been checked; `merge` changes none of their types.
+    /// Returns an error if a field has the wrong type. This cannot happen: fields are checked at
+    /// construction, and `merge` does not change their types.
     pub fn options(&self) -> Result<ToolCallingOptions, ToolsError> {
         serde_json::from_value(self.0.clone().into())
             .map_err(|error| Kind::Preset { reason: error.to_string() }.into())

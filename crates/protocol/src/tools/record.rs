@@ -7,103 +7,104 @@ use super::registry::ToolDefinition;
 use super::shapes::ToolCall;
 use crate::{Body, Plan};
 
-/// What came of a run, with everything that led to it: enough to audit it, and to [`replay`](super::replay) it.
+/// Record of a run with all its requests and results, for audits and for [`replay`](super::replay).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolRun {
-    /// Whether it ended as its mode and policy ask.
+    /// True if the run met the requirements of its mode and policy.
     pub ok: bool,
-    /// The last message's text; of a run that failed as well, if there was one.
+    /// Text of the last message, if any. A failed run may have one, too.
     pub text: Option<String>,
-    /// Why it failed.
+    /// Reasons for the failure.
     pub errors: Vec<Problem>,
-    /// How much it took.
+    /// Totals of the run.
     pub stats: RunStats,
-    /// What it was asked to do.
+    /// Input of the run.
     pub setup: RunSetup,
-    /// Its requests, in order.
+    /// Requests in order.
     pub turns: Vec<Turn>,
-    /// The conversation as it is in the end, without what transforms made of it; another run can go on from there.
+    /// Final conversation. Message transforms do not affect it, so another run can continue the
+    /// conversation.
     pub messages: Vec<Value>,
 }
 
-/// What a run was given.
+/// Input of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunSetup {
-    /// The backend, by its name.
+    /// Name of the backend.
     pub backend: String,
-    /// The model.
+    /// Name of the model.
     pub model: String,
-    /// Fields that requests had unless they said otherwise.
+    /// Default request fields of the prompt runner.
     pub defaults: Body,
-    /// How the loop behaved, with what it found out about the backend.
+    /// Options of the loop, with `force_first_call` resolved for the backend.
     pub options: ToolCallingOptions,
-    /// The tools that could be called.
+    /// Tools that could be called.
     pub tools: Vec<ToolDefinition>,
-    /// The names of those that were masked.
+    /// Names of the masked tools.
     pub masked: Vec<String>,
-    /// The conversation at the start.
+    /// Initial conversation.
     pub messages: Vec<Value>,
 }
 
-/// One request and what followed from it.
+/// A request, its answer and the calls that followed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
-    /// The request, as it was sent but for model and defaults.
+    /// The request, without the model and the default fields.
     pub plan: Plan,
-    /// Whether it asked once more for a last message that was empty.
+    /// True if this request was sent because the final message was empty.
     pub is_finalization: bool,
-    /// How long the answer took, with all attempts, in milliseconds.
+    /// Milliseconds until the answer, including retries.
     pub latency_ms: u64,
-    /// The answer's body, as it came; none where there is an error.
+    /// Body of the answer; `None` after an error.
     pub reply: Option<Value>,
-    /// Why the answer ended, in the backend's word.
+    /// Reason why the answer ended, as reported by the backend.
     pub finish_reason: Option<String>,
-    /// Why the request was sent again, each time, by the names of [`Category`](crate::Category).
+    /// Reason of each retry, by the name of its [`Category`](crate::Category).
     pub retried: Vec<String>,
-    /// Why there was no answer.
+    /// Reason why there was no answer.
     pub error: Option<Problem>,
-    /// The calls that were executed, or refused, with their results.
+    /// Executed and refused calls with their results.
     pub calls: Vec<CallRecord>,
-    /// How many further calls there were.
+    /// Number of calls ignored because of the limit per message or because no tools were sent.
     pub ignored_tool_calls_count: usize,
-    /// What had to be made good, by its code.
+    /// Warnings about corrected deviations from the expected format.
     pub warnings: Vec<Problem>,
 }
 
-/// A call with its result.
+/// Call with its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallRecord {
-    /// The call, as it was dispatched.
+    /// The dispatched call.
     pub call: ToolCall,
-    /// What came of it, before transforms.
+    /// The result before transforms.
     pub result: ToolResult,
-    /// How long it ran, in milliseconds; 0 for what was refused.
+    /// Run time in milliseconds; 0 for refused calls.
     pub latency_ms: u64,
 }
 
-/// How much a run took.
+/// Totals of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RunStats {
-    /// Requests.
+    /// Number of requests.
     pub turns: usize,
-    /// How often they were sent, retries included.
+    /// Number of times requests were sent, including retries.
     pub attempts: usize,
-    /// Calls that were executed or refused.
+    /// Number of executed and refused calls.
     pub tool_calls: usize,
-    /// Those of them that succeeded.
+    /// Number of successful calls.
     pub tool_calls_ok: usize,
-    /// Calls that were ignored.
+    /// Number of ignored calls.
     pub ignored_tool_calls_count: usize,
-    /// Tokens of prompts, as the backend counts.
+    /// Number of prompt tokens, as reported by the backend.
     pub prompt_tokens: u64,
-    /// Tokens of answers.
+    /// Number of completion tokens, as reported by the backend.
     pub completion_tokens: u64,
-    /// Milliseconds of answers and tools.
+    /// Total milliseconds of requests and tools.
     pub latency_ms: u64,
 }
 
 impl Turn {
-    /// Whether the token limit cut the answer off.
+    /// Reports whether the token limit cut off the answer.
     pub fn is_truncated(&self) -> bool {
         self.finish_reason.as_deref() == Some("length")
     }
@@ -128,69 +129,69 @@ impl RunStats {
     }
 }
 
-/// Something that happened in a run, as it happens. Turns count from 1.
+/// Event of a run, sent as it happens. Turns count from 1.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ToolEvent {
     /// A request is about to be sent.
     Asking {
-        /// Which.
+        /// Number of the turn.
         turn: usize,
-        /// How many tools it has.
+        /// Number of tools in the request.
         tools: usize,
-        /// Whether it asks once more for a last message that was empty.
+        /// True if this request is sent because the final message was empty.
         is_finalization: bool,
     },
-    /// It was answered.
+    /// The request was answered.
     Answered {
-        /// Which.
+        /// Number of the turn.
         turn: usize,
-        /// Why the answer ended, in the backend's word.
+        /// Reason why the answer ended, as reported by the backend.
         finish_reason: Option<String>,
-        /// After how long, in milliseconds.
+        /// Milliseconds until the answer.
         latency_ms: u64,
     },
-    /// It was not.
+    /// The request failed.
     Failed {
-        /// Which.
+        /// Number of the turn.
         turn: usize,
-        /// Why.
+        /// Reason of the failure.
         error: Problem,
     },
     /// A call is about to be dispatched.
     Calling {
-        /// In which turn.
+        /// Number of the turn.
         turn: usize,
         /// The call.
         call: ToolCall,
     },
-    /// It has a result.
+    /// A call has a result.
     Called {
-        /// In which turn.
+        /// Number of the turn.
         turn: usize,
-        /// The call and the result.
+        /// The call and its result.
         record: CallRecord,
     },
-    /// Some calls were ignored.
+    /// Calls were ignored.
     Ignored {
-        /// In which turn.
+        /// Number of the turn.
         turn: usize,
-        /// How many.
+        /// Number of ignored calls.
         ignored_tool_calls_count: usize,
     },
-    /// The last message was empty.
+    /// The final message was empty.
     EmptyFinal {
-        /// In which turn.
+        /// Number of the turn.
         turn: usize,
-        /// Whether it is asked for once more.
+        /// True if another request will ask for a message.
         is_asked_again: bool,
     },
-    /// The run is over.
+    /// The run has ended.
     Finished {
-        /// Whether it ended as its mode and policy ask.
+        /// True if the run met the requirements of its mode and policy.
         ok: bool,
-        /// Why not.
+        /// Reasons for the failure.
         errors: Vec<Problem>,
     },
 }

@@ -11,34 +11,34 @@ use super::error::{Kind, ToolsError};
 use super::executor::ToolExecutor;
 use crate::adapt::{Flat, Violation};
 
-/// The most errors of arguments that a model is told at once.
+/// Maximum number of argument errors reported to a model at once.
 const TOLD: usize = 8;
 
-/// What a model is told of a tool.
+/// Description of a tool for the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolDefinition {
-    /// Of 1 to 64 letters, digits, `_` and `-`; best in `snake_case`.
+    /// Name of 1 to 64 letters, digits, `_` and `-`, preferably in `snake_case`.
     pub name: String,
-    /// What it does, for the model.
+    /// Description of the tool's purpose, for the model.
     pub description: String,
-    /// The JSON Schema of its arguments, which are an object.
+    /// JSON Schema of the arguments, which must be an object.
     pub parameters: Value,
 }
 
 impl ToolDefinition {
-    /// A definition from its parts.
+    /// Creates a definition.
     pub fn new(name: impl Into<String>, description: impl Into<String>, parameters: Value) -> Self {
         Self { name: name.into(), description: description.into(), parameters }
     }
 
-    /// As it is sent.
+    /// Returns the definition as it is sent in a request.
     pub fn to_wire(&self) -> Value {
         let Self { name, description, parameters } = self;
         json!({ "type": "function", "function": { "name": name, "description": description, "parameters": parameters } })
     }
 }
 
-/// A definition with what runs it.
+/// Tool definition together with its executor.
 #[derive(Clone)]
 pub struct Tool {
     definition: ToolDefinition,
@@ -46,18 +46,19 @@ pub struct Tool {
     checks: Arc<Checks>,
 }
 
-/// What checks arguments.
+/// Validation of arguments.
 struct Checks {
     validator: Validator,
-    /// What tells errors, made when there is one.
+    /// Describes the errors; created at the first invalid call.
     flat: OnceLock<Option<Flat>>,
 }
 
 impl Tool {
-    /// A tool of a checked definition.
+    /// Creates a tool after checking its definition.
     ///
     /// # Errors
-    /// When the name is none that providers take, or the parameters are not the schema of an object.
+    /// Returns an error if providers would reject the name, or if the parameters are not the schema
+    /// of an object.
     pub fn new(
         mut definition: ToolDefinition,
         executor: impl ToolExecutor + 'static,
@@ -67,7 +68,7 @@ impl Tool {
         let Value::Object(schema) = &mut definition.parameters else {
             return Err(Kind::NoObject { name: name() }.into());
         };
-        // Providers want to be told what a schema without a type leaves open.
+        // Providers require `type` and `properties`, which a schema may omit.
         if *schema.entry("type").or_insert("object".into()) != "object" {
             return Err(Kind::NoObject { name: name() }.into());
         }
@@ -78,12 +79,12 @@ impl Tool {
         Ok(Self { definition, executor: Arc::new(executor), checks: Arc::new(checks) })
     }
 
-    /// What a model is told of it.
+    /// Returns the definition that is sent to models.
     pub const fn definition(&self) -> &ToolDefinition {
         &self.definition
     }
 
-    /// By what it is called.
+    /// Returns the name of the tool.
     pub fn name(&self) -> &str {
         &self.definition.name
     }
@@ -92,7 +93,7 @@ impl Tool {
         &*self.executor
     }
 
-    /// What of `arguments` is not as the schema asks, in words that a model can act on.
+    /// Checks arguments against the schema. The problem describes the violations for the model.
     pub(super) fn check(&self, arguments: &Value) -> Result<(), Problem> {
         let Checks { validator, flat } = &*self.checks;
         if validator.is_valid(arguments) {
@@ -105,7 +106,7 @@ impl Tool {
             Some((_, Err(too_long))) => vec![too_long],
         };
         let mut told: Vec<Value> = faults.iter().take(TOLD).map(told).collect();
-        // What is not valid is wrong, even where nobody can tell what.
+        // Invalid arguments are rejected even if no violation can be described.
         if told.is_empty() {
             told.push(json!({ "path": "", "message": "they are not valid" }));
         }
@@ -126,7 +127,7 @@ impl fmt::Debug for Tool {
     }
 }
 
-/// The place and the fault. The value itself may be long, and the model knows it.
+/// Returns location and message. The value is omitted since it may be long and the model knows it.
 fn told(violation: &Violation) -> Value {
     json!({ "path": violation.path, "message": violation.message })
 }
@@ -155,32 +156,33 @@ fn check_name(name: &str) -> Result<(), ToolsError> {
     Err(Kind::Name { given: name.to_owned(), reason }.into())
 }
 
-/// What is behind a name.
+/// Result of looking up a tool by name.
 #[derive(Clone, Copy, Debug)]
 pub enum Lookup<'a> {
-    /// A tool that may run.
+    /// Tool that may run.
     Found(&'a Tool),
-    /// One that is there, but masked.
+    /// The tool exists but is masked.
     Masked,
-    /// Nothing.
+    /// No tool has this name.
     Unknown,
 }
 
-/// Where tools come from. What is sent to a model and what may run are one question: a tool that is not among `tools` is not found.
+/// Source of tools. A tool that is not in [`tools`](Self::tools) is not sent to the model and must
+/// not run.
 pub trait ToolSource: Send + Sync {
-    /// The tools, in the order in which they are sent.
+    /// Returns the tools in the order in which they are sent.
     fn tools(&self) -> Vec<&Tool>;
 
-    /// The tool of that name.
+    /// Looks up a tool by name.
     fn find(&self, name: &str) -> Lookup<'_>;
 
-    /// The names of tools that are there, but masked.
+    /// Returns the names of the masked tools.
     fn masked(&self) -> Vec<&str> {
         Vec::new()
     }
 }
 
-/// The tools of an application. There are none by default.
+/// Tools of an application; empty by default.
 ///
 /// ```
 /// use formwork_protocol::tools::{Closure, Lookup, ToolDefinition, ToolRegistry, ToolSource};
@@ -201,7 +203,7 @@ pub struct ToolRegistry {
 }
 
 impl ToolRegistry {
-    /// One without tools.
+    /// Creates an empty registry.
     pub fn new() -> Self {
         Self::default()
     }
@@ -209,7 +211,7 @@ impl ToolRegistry {
     /// Adds a tool.
     ///
     /// # Errors
-    /// As [`Tool::new`], and when there is one of that name.
+    /// Returns an error in the cases of [`Tool::new`], or if a tool with this name exists.
     pub fn add(
         &mut self,
         definition: ToolDefinition,
@@ -218,10 +220,10 @@ impl ToolRegistry {
         self.insert(Tool::new(definition, executor)?)
     }
 
-    /// Adds a tool that has been made before.
+    /// Adds an existing tool.
     ///
     /// # Errors
-    /// When there is one of that name.
+    /// Returns an error if a tool with this name exists.
     pub fn insert(&mut self, tool: Tool) -> Result<(), ToolsError> {
         if self.tools.iter().any(|known| known.name() == tool.name()) {
             return Err(Kind::Duplicate { name: tool.name().to_owned() }.into());
@@ -230,7 +232,7 @@ impl ToolRegistry {
         Ok(())
     }
 
-    /// What is not wrong, but unwise.
+    /// Returns warnings about names that are valid but not in `snake_case`.
     pub fn warnings(&self) -> Vec<String> {
         let is_snake =
             |name: &str| name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
@@ -252,7 +254,7 @@ impl ToolSource for ToolRegistry {
     }
 }
 
-/// The tools of another source but for those that are masked: they are neither sent nor run.
+/// View of another source without the masked tools, which are neither sent nor run.
 #[derive(Clone)]
 pub struct FilteredToolRegistry {
     inner: Arc<dyn ToolSource>,
@@ -261,19 +263,19 @@ pub struct FilteredToolRegistry {
 }
 
 impl FilteredToolRegistry {
-    /// All tools of `inner`.
+    /// Creates a view with all tools of `inner`.
     pub fn new(inner: Arc<dyn ToolSource>) -> Self {
         Self { inner, allow: None, deny: BTreeSet::new() }
     }
 
-    /// Only those of these names.
+    /// Allows only tools with these names, in addition to names allowed before.
     #[must_use]
     pub fn allow<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.allow.get_or_insert_default().extend(names.into_iter().map(Into::into));
         self
     }
 
-    /// None of these names, whether they are allowed or not.
+    /// Masks tools with these names, even if they are allowed.
     #[must_use]
     pub fn deny<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.deny.extend(names.into_iter().map(Into::into));
@@ -380,7 +382,7 @@ mod tests {
         let denied = FilteredToolRegistry::new(all.clone()).deny(["b"]);
         assert_eq!(names(&denied), ["a", "c"]);
         assert_eq!(names(&FilteredToolRegistry::new(all.clone()).allow::<&str>([])), [""; 0]);
-        // Masks lie one over the other.
+        // Masks can be nested.
         let both = FilteredToolRegistry::new(Arc::new(denied)).allow(["a", "b"]);
         assert_eq!((names(&both), both.masked()), (vec!["a".to_owned()], vec!["b", "c"]));
     }

@@ -1,4 +1,4 @@
-//! A run again, from its record.
+//! Replay of a run from its record.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,12 +17,14 @@ use super::shapes::ToolCall;
 use super::transforms::Transforms;
 use crate::{Body, Plan};
 
-/// Does what the record says again: the same loop, with the recorded answers in place of a model and the recorded results in place
-/// of tools. All else happens anew, so that the record that comes of it equals the one that was given, unless the loop has
-/// changed since.
+/// Repeats a run with the recorded answers and results instead of a model and tools.
+///
+/// Everything else is computed again. The new record equals the given one unless the code of the
+/// loop differs.
 ///
 /// # Errors
-/// When the loop asks or calls something else than it did, or `transforms` lack one that the record names.
+/// Returns an error if the loop requests or calls something else, or if a recorded transform is
+/// missing.
 pub fn replay(record: &ToolRun, transforms: &Transforms) -> Result<ToolRun, ToolsError> {
     let setup = record.setup.clone();
     let pipeline = transforms.resolve(&setup.options)?;
@@ -34,7 +36,7 @@ pub fn replay(record: &ToolRun, transforms: &Transforms) -> Result<ToolRun, Tool
     let dispatcher = ToolDispatcher::with_options(Arc::new(tools), &setup.options);
     let mut world = Past { turns: record.turns.iter().collect(), calls: VecDeque::new(), turn: 0 };
     let run = Loop::new(setup, &dispatcher, &pipeline, &|_| {}).run(&mut world);
-    // Nothing in it waits for anything.
+    // A replay has nothing to wait for.
     run.now_or_never().unwrap_or_else(|| Err(world_waits()))
 }
 
@@ -71,7 +73,7 @@ impl Past<'_> {
     }
 
     fn result(&mut self, call: &ToolCall) -> Result<(ToolResult, u64), ToolsError> {
-        // Those that were refused before have been refused again, without asking here.
+        // Refused calls are refused again by the loop and do not reach this function.
         while let Some(record) = self.calls.pop_front() {
             if record.call == *call {
                 return Ok((record.result.clone(), record.latency_ms));
@@ -96,7 +98,7 @@ impl World<ToolsError> for Past<'_> {
     }
 }
 
-/// The tools of a record: of those that were masked only the names are known.
+/// Tools of a record. For masked tools, only the names are known.
 struct Masked {
     tools: ToolRegistry,
     masked: Vec<String>,

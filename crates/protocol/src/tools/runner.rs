@@ -18,7 +18,7 @@ use crate::{BackendError, Body, Feature, Plan, PromptRunner};
 
 /// Runs a conversation with tools until the model answers.
 ///
-/// See the [module](super) for an example, and [`ToolCallingOptions`] for all that can be set.
+/// See the [module](super) for an example and [`ToolCallingOptions`] for all options.
 pub struct ToolLoopRunner {
     prompt: PromptRunner,
     tools: Arc<dyn ToolSource>,
@@ -28,10 +28,10 @@ pub struct ToolLoopRunner {
 }
 
 impl ToolLoopRunner {
-    /// With the transforms that are built in.
+    /// Creates a runner with the built-in transforms.
     ///
     /// # Errors
-    /// When `options` name a transform that there is not.
+    /// Returns an error if `options` name an unknown transform.
     pub fn new(
         prompt: PromptRunner,
         tools: Arc<dyn ToolSource>,
@@ -40,10 +40,10 @@ impl ToolLoopRunner {
         Self::with_transforms(prompt, tools, options, &Transforms::default())
     }
 
-    /// With transforms of one's own.
+    /// Creates a runner with custom transforms.
     ///
     /// # Errors
-    /// When `options` name a transform that is not among them.
+    /// Returns an error if `options` name a transform that `transforms` does not have.
     pub fn with_transforms(
         prompt: PromptRunner,
         tools: Arc<dyn ToolSource>,
@@ -54,17 +54,18 @@ impl ToolLoopRunner {
         Ok(Self { prompt, tools, options, pipeline, events: Arc::new(|_| {}) })
     }
 
-    /// Tells of everything that happens, as it happens.
+    /// Sets a callback that receives every event as it happens.
     #[must_use]
     pub fn on_event(mut self, events: impl Fn(&ToolEvent) + Send + Sync + 'static) -> Self {
         self.events = Arc::new(events);
         self
     }
 
-    /// Runs a conversation. Whatever goes wrong is in the record; dropping the future gives up request and tool.
+    /// Runs a conversation. Failures are part of the record. Dropping the future cancels the
+    /// request or tool.
     ///
     /// # Errors
-    /// Only when the backend or a tool says that the run is interrupted.
+    /// Returns an error only if the backend or a tool interrupts the run.
     pub async fn run(&self, messages: Vec<Value>) -> Result<ToolRun, BackendError> {
         let mut options = self.options.clone();
         if options.force_first_call.is_none() {
@@ -87,18 +88,18 @@ impl ToolLoopRunner {
     }
 }
 
-/// What a request came to: the answer's body with the reasons of retries, or why there is none.
+/// Result of a request: the body of the answer and the reasons of retries, or the problem.
 pub(super) struct Asked {
     pub(super) answer: Result<(Value, Vec<String>), Problem>,
     pub(super) latency_ms: u64,
 }
 
-/// Where answers and results come from: a model and its tools, or a record of them.
+/// Source of answers and results: a model with its tools, or a record.
 pub(super) trait World<E>: Send {
     /// Sends a request.
     fn ask<'a>(&'a mut self, plan: &'a Plan) -> BoxFuture<'a, Result<Asked, E>>;
 
-    /// Runs a tool for a call; how long it took, in milliseconds.
+    /// Executes a call and returns its result and run time in milliseconds.
     fn execute<'a>(
         &'a mut self,
         call: &'a ToolCall,
@@ -151,7 +152,7 @@ fn milliseconds(started: Instant) -> u64 {
     u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A transport's error by its category, for the record.
+/// Converts a backend error to a problem for the record, with its category as the code.
 fn problem(error: &BackendError) -> Problem {
     let mut problem = Problem::new(error.category().name(), error.to_string());
     if let Some(status) = error.status() {
@@ -166,7 +167,7 @@ fn problem(error: &BackendError) -> Problem {
     problem
 }
 
-/// The state of a run.
+/// State of a run.
 pub(super) struct Loop<'a> {
     setup: RunSetup,
     dispatcher: &'a ToolDispatcher,
@@ -175,14 +176,14 @@ pub(super) struct Loop<'a> {
     messages: Vec<Value>,
     turns: Vec<Turn>,
     ids: HashSet<String>,
-    /// How the last call of each name ended.
+    /// For each tool name: true if the last call succeeded.
     ends: BTreeMap<String, bool>,
     has_succeeded: bool,
     is_finalization: bool,
     was_asked_again: bool,
 }
 
-/// What follows from a turn.
+/// Next step after a turn.
 enum Next {
     Go,
     End(Option<String>, Vec<Problem>),
@@ -237,7 +238,7 @@ impl<'a> Loop<'a> {
         (self.events)(event);
     }
 
-    /// One request, and what it asks for.
+    /// Sends a request and processes its answer.
     async fn turn<E>(&mut self, world: &mut dyn World<E>) -> Result<Next, E> {
         let number = self.turns.len() + 1;
         let plan = self.plan();
@@ -274,7 +275,7 @@ impl<'a> Loop<'a> {
         Ok(next)
     }
 
-    /// The request: the conversation, the tools, and what options add.
+    /// Builds the request from the conversation, the tools and the options.
     fn plan(&self) -> Plan {
         let options = &self.setup.options;
         let mut fields = options.request_overrides.clone();
@@ -284,7 +285,7 @@ impl<'a> Loop<'a> {
         let is_off = self.mode() == ToolUseMode::Disabled
             || (self.is_finalization && options.fix_empty_final_disable_tools);
         if is_off || tools.is_empty() {
-            // Providers refuse it where there are no tools.
+            // Providers reject this field in requests without tools.
             fields.shift_remove("parallel_tool_calls");
         } else {
             self.pipeline.tools(&mut tools);
@@ -301,7 +302,7 @@ impl<'a> Loop<'a> {
         Plan { messages, options: fields }
     }
 
-    /// A warning for each override that has no effect.
+    /// Returns a warning for each override that has no effect.
     fn reserved(&self) -> Vec<Problem> {
         let overrides = &self.setup.options.request_overrides;
         let named = RESERVED.iter().filter(|name| overrides.contains_key(**name));
@@ -312,7 +313,7 @@ impl<'a> Loop<'a> {
         named.map(warning).collect()
     }
 
-    /// Reads an answer, and executes its calls or ends.
+    /// Reads an answer, then executes its calls or ends the run.
     async fn answered<E>(
         &mut self,
         turn: &mut Turn,
@@ -358,13 +359,13 @@ impl<'a> Loop<'a> {
         self.setup.options.calls_per_turn(parallel)
     }
 
-    /// A message without calls: the end, or an empty one that is asked for once more.
+    /// Handles a message without calls: ends the run, or asks once more after an empty message.
     fn last(&mut self, turn: &mut Turn, shaped: &Shaped) -> Next {
         if let Some(text) = shaped.content().filter(|text| !text.trim().is_empty()) {
             self.messages.push(shaped.with_calls(&[]));
             return Next::End(Some(text.to_owned()), self.verdict());
         }
-        // Where a call is enforced and there was none, asking for a text is no help.
+        // If an enforced call is missing, asking for text does not help.
         let misses_calls = self.mode() == ToolUseMode::Enforced && self.ends.is_empty();
         let again = self.setup.options.fix_empty_final && !self.was_asked_again && !misses_calls;
         self.tell(&ToolEvent::EmptyFinal { turn: self.turns.len() + 1, is_asked_again: again });
@@ -379,7 +380,7 @@ impl<'a> Loop<'a> {
         Next::End(None, errors)
     }
 
-    /// Executes calls in their order, and puts them and their results into the conversation.
+    /// Executes calls in order and adds them with their results to the conversation.
     async fn execute<E>(
         &mut self,
         turn: &mut Turn,
@@ -392,7 +393,7 @@ impl<'a> Loop<'a> {
         let last = calls.len() - 1;
         for (index, called) in calls.iter_mut().enumerate() {
             self.pipeline.call(&mut called.call);
-            // What was cut off is the last call.
+            // Truncation affects only the last call.
             let mut checked = dispatcher.check(&called.call, turn.is_truncated() && index == last);
             turn.warnings.append(&mut checked.warnings);
             arguments.push(std::mem::take(&mut checked.arguments));
@@ -406,7 +407,7 @@ impl<'a> Loop<'a> {
         Ok(())
     }
 
-    /// Executes one call: its record, and its result as it is sent.
+    /// Executes one call. Returns its record and the text of the result to send.
     async fn call<E>(
         &mut self,
         call: &ToolCall,
@@ -427,7 +428,7 @@ impl<'a> Loop<'a> {
         Ok((record, content))
     }
 
-    /// What an enforced run lacks.
+    /// Returns the unmet requirements of an enforced run.
     fn verdict(&self) -> Vec<Problem> {
         if self.mode() != ToolUseMode::Enforced {
             return Vec::new();

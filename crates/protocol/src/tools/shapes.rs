@@ -1,4 +1,4 @@
-//! The shapes in which providers send an assistant's message, made one.
+//! Normalization of the shapes in which providers send an assistant's message.
 
 use std::collections::HashSet;
 
@@ -8,35 +8,37 @@ use serde_json::{Value, json};
 use super::envelope::Problem;
 use crate::Body;
 
-/// A call, as a model made it.
+/// Tool call of a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// Unique within the run; made up where the provider sent none, or one twice.
+    /// ID, unique within the run. Generated if the provider sent none or a repeated one.
     pub id: String,
-    /// What is called.
+    /// Name of the tool.
     pub name: String,
-    /// The arguments as text, whatever they are.
+    /// The arguments as text, not yet parsed.
     pub arguments: String,
 }
 
-/// A call with what else its provider wrote beside it, which some want to see again.
+/// Tool call with the provider's additional fields, which some providers expect back.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Called {
     pub(super) call: ToolCall,
     beside: Body,
 }
 
-/// A message in the one shape.
+/// Message in the normalized shape.
 #[derive(Debug, PartialEq)]
 pub(super) struct Shaped {
-    /// Without its calls.
+    /// The message without its calls.
     message: Body,
     pub(super) calls: Vec<Called>,
     pub(super) warnings: Vec<Problem>,
 }
 
-/// Makes `message` one with text or `null` as its content, and with calls in an array, each with an id that is not among those
-/// `taken`. The names of calls are made up of `turn`, so that a run makes up the same ones again.
+/// Normalizes a message: its content is text or `null`, and its calls are an array.
+///
+/// Each call has an ID that is not in `taken`. Generated IDs are deterministic, so a replay
+/// generates the same IDs.
 pub(super) fn shape(message: &Body, turn: usize, taken: &mut HashSet<String>) -> Shaped {
     let mut warnings = Vec::new();
     let mut shaped: Body = message.clone();
@@ -68,12 +70,13 @@ pub(super) fn shape(message: &Body, turn: usize, taken: &mut HashSet<String>) ->
 }
 
 impl Shaped {
-    /// What the message says, if it says something.
+    /// Returns the text of the message, if it has any.
     pub(super) fn content(&self) -> Option<&str> {
         self.message.get("content").and_then(Value::as_str)
     }
 
-    /// The message for the history, with these calls, whose arguments must be the text of an object.
+    /// Returns the message for the history with these calls. Each text of arguments must be an
+    /// object.
     pub(super) fn with_calls(&self, calls: &[(&Called, &str)]) -> Value {
         let mut message = self.message.clone();
         if !calls.is_empty() {
@@ -85,7 +88,8 @@ impl Shaped {
 }
 
 impl Called {
-    /// The call in OpenAI's shape. The name has only characters that providers take, even where the model made one up.
+    /// Returns the call in OpenAI's shape. Characters that providers reject are replaced in the
+    /// name.
     fn entry(&self, arguments: &str) -> Value {
         let is_fine = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
         let name: String =
@@ -98,7 +102,7 @@ impl Called {
     }
 }
 
-/// The text of a message's content, which may come in parts.
+/// Returns the text of a message's content, joining its parts.
 fn text(content: Option<&Value>) -> Option<String> {
     let of_part = |part: &Value| part.as_str().or_else(|| part.get("text")?.as_str()).map(str::to_owned);
     match content? {
@@ -107,7 +111,8 @@ fn text(content: Option<&Value>) -> Option<String> {
     }
 }
 
-/// The calls in `tool_calls`: an array, one call, calls by their index, or any of these as text.
+/// Returns the entries of `tool_calls`: an array, one call, an object of calls, or any of these as
+/// text.
 fn entries(called: Value, warnings: &mut Vec<Problem>) -> Vec<Value> {
     match called {
         Value::Array(entries) => entries,
@@ -128,7 +133,7 @@ fn entries(called: Value, warnings: &mut Vec<Problem>) -> Vec<Value> {
     }
 }
 
-/// The id and the call of an entry, if it has a name.
+/// Returns the ID and the call of an entry, or `None` if the entry has no name.
 fn read(entry: Value, warnings: &mut Vec<Problem>) -> Option<(Option<String>, Called)> {
     let Value::Object(mut entry) = entry else { return None };
     let id = match entry.shift_remove("id") {
@@ -138,7 +143,7 @@ fn read(entry: Value, warnings: &mut Vec<Problem>) -> Option<(Option<String>, Ca
     };
     let mut function = match entry.shift_remove("function") {
         Some(Value::Object(function)) => function,
-        // Without the object around them, name and arguments lie beside the id.
+        // Some providers put the name and the arguments next to the ID instead of into `function`.
         other => {
             if let Some(name @ Value::String(_)) = other {
                 entry.insert("name".to_owned(), name);
@@ -161,7 +166,7 @@ fn read(entry: Value, warnings: &mut Vec<Problem>) -> Option<(Option<String>, Ca
     (!call.name.is_empty()).then_some((id, Called { call, beside: entry }))
 }
 
-/// An id that the run does not have yet.
+/// Returns an ID that is unique within the run.
 fn unique(
     given: Option<String>,
     made_up: String,
@@ -176,7 +181,7 @@ fn unique(
             made_up
         }
         None => {
-            // The old shape never had one.
+            // `function_call` has no ID by design.
             if !is_legacy {
                 warnings.push(Problem::new("CALL_ID_MISSING", "a call came without an id"));
             }
@@ -198,7 +203,7 @@ mod tests {
         shape(message, 3, &mut HashSet::from(["old".to_owned()]))
     }
 
-    /// Id, name and arguments of each call, and the codes of the warnings.
+    /// Returns ID, name and arguments of each call, and the codes of the warnings.
     fn calls(message: &Value) -> (Vec<[String; 3]>, Vec<String>) {
         let shaped = shaped(message);
         let calls = shaped.calls.into_iter().map(|Called { call, .. }| [call.id, call.name, call.arguments]);

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::ErrorCode;
 use thiserror::Error;
 
-/// What went wrong with a database of traces, and which it is.
+/// Error of a trace database, with its path.
 #[derive(Debug, Error)]
 #[error("{}: {kind}", path.display())]
 pub struct TraceError {
@@ -47,17 +47,17 @@ impl TraceError {
         Self { path: path.to_owned(), kind: Box::new(kind) }
     }
 
-    /// The database.
+    /// Returns the path of the database.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether there is no file at the path.
+    /// Reports whether the error is a missing file.
     pub fn is_missing(&self) -> bool {
         matches!(*self.kind, Kind::Missing)
     }
 
-    /// Whether a newer program than this made the database.
+    /// Reports whether the database was created by a newer version of this program.
     pub fn is_newer(&self) -> bool {
         matches!(*self.kind, Kind::Newer { .. })
     }

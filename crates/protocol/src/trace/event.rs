@@ -1,33 +1,38 @@
-//! The names of events and what they say.
+//! Names of trace events and their attributes.
 
 use std::borrow::Cow;
 
 use serde::Serialize;
 
-/// An event with a documented name. Other names may be given to [`Span::event`](super::Span::event) as well; the health check counts
+/// Event with a documented name.
+///
+/// [`Span::event`](super::Span::event) accepts other names, too, but the health report counts only
 /// these.
 ///
 /// | event | attributes |
 /// |---|---|
-/// | `grammar.applied` | `mode` (`json`, `grammar`, …), `schema_hash` (SHA-256 of the schema, hexadecimal) |
+/// | `grammar.applied` | `mode` (such as `json`), `schema_hash` (SHA-256 of the schema, hexadecimal) |
 /// | `aros.soe.enabled` | `mode` |
-/// | `aros.soe.skipped` | `reason` |
-/// | `aros.aop.syntactic.success`, `.skip`, `.fail` | `reason`, `transforms`, `error_preview` |
-/// | `aros.aop.coercion.success`, `.skip`, `.fail` | `reason`, `transforms`, `branch_index`, `error_preview` |
+/// | `aros.soe.skipped` | `mode`, `reason` |
+/// | `aros.aop.syntactic.*` | `reason`, `transforms`, `error_preview` |
+/// | `aros.aop.coercion.*` | `reason`, `transforms`, `branch_index`, `error_preview` |
 /// | `output.coercion.attempt` | `stage`, `reason`, `expected_type`, `actual_type` |
-/// | `output.coercion.success` | `stage`, `transforms` (a list of names such as `str->int`), `branch_index`, `patch_preview` |
-/// | `output.coercion.fail` | `stage`, `error_preview`, `recovered` (true, where a later stage did it) |
+/// | `output.coercion.success` | `stage`, `transforms`, `branch_index`, `patch_preview` |
+/// | `output.coercion.fail` | `stage`, `error_preview`, `recovered` (true if a later stage succeeded) |
 /// | `reasoning.validation` | `result` (`pass` or `fail`), `score` |
-/// | `aros.reasoning.precheck.pass`, `.fail`, `.skipped` | `reason`, `score` |
+/// | `aros.reasoning.precheck.*` | `reason`, `score`, `feedback`, `consensus` |
 ///
-/// `stage` is `extract`, `tolerant`, `syntactic`, `semantic` or `custom`. What does not apply is left out.
+/// The names with `*` end in `success`, `skip` or `fail`, and for the precheck in `pass`, `fail` or
+/// `skipped`. `transforms` is a list of names such as `str->int`. `stage` is `extract`, `tolerant`,
+/// `syntactic`, `semantic` or `custom`. In shadow mode, the events of `aros.aop` and
+/// `output.coercion` have `shadow` set to true. Attributes that do not apply are omitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// The backend was asked to hold the model to a schema or a grammar.
+    /// The backend was asked to constrain the output by a schema or a grammar.
     GrammarApplied,
-    /// An output is constrained while it is written.
+    /// The output is constrained during decoding.
     SoeEnabled,
-    /// An output that should have been constrained is not.
+    /// The output is not constrained, although this is configured.
     SoeSkipped,
     /// Broken JSON was repaired.
     SyntacticSuccess,
@@ -35,30 +40,30 @@ pub enum Event {
     SyntacticSkip,
     /// Broken JSON could not be repaired.
     SyntacticFail,
-    /// A value was converted to the type of its schema.
+    /// A value was converted to the type in its schema.
     CoercionSuccess,
     /// There was nothing to convert.
     CoercionSkip,
     /// A value could not be converted.
     CoercionFail,
-    /// A stage begins to change an output.
+    /// A stage starts to process an output.
     OutputAttempt,
     /// A stage has changed an output.
     OutputSuccess,
-    /// A stage could not make of an output what it should.
+    /// A stage could not process an output.
     OutputFail,
     /// A plan was judged.
     ReasoningValidation,
-    /// The check before a generation found nothing wrong.
+    /// The precheck passed.
     PrecheckPass,
-    /// It found something wrong.
+    /// The precheck failed.
     PrecheckFail,
-    /// There was nothing to check.
+    /// The precheck had nothing to check.
     PrecheckSkipped,
 }
 
 impl Event {
-    /// All of them.
+    /// All events in the order of their declaration.
     pub const ALL: [Self; 16] = [
         Self::GrammarApplied,
         Self::SoeEnabled,
@@ -78,7 +83,7 @@ impl Event {
         Self::PrecheckSkipped,
     ];
 
-    /// The name that is written down.
+    /// Returns the name used in records.
     pub const fn name(self) -> &'static str {
         match self {
             Self::GrammarApplied => "grammar.applied",
@@ -100,7 +105,7 @@ impl Event {
         }
     }
 
-    /// The event of a name.
+    /// Returns the event with this name.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|event| event.name() == name)
     }

@@ -6,41 +6,43 @@ use super::record::{CorrectionRecord, EventRecord, SpanRecord};
 use super::{Record, Sink, SpanId, SpanKind, Status, Subject};
 use crate::Body;
 
-/// A sink that keeps everything, for tests. Clones share what they keep.
+/// Sink that keeps all records in memory, for tests. Clones share the records.
 #[derive(Clone, Debug, Default)]
 pub struct MemorySink {
     records: Arc<Mutex<Vec<Record>>>,
 }
 
-/// A span with all that happened in it, but without ids and times: equal for runs in which the same happens.
+/// Span with its events and child spans, without IDs and times.
+///
+/// Outlines are equal for runs with the same events.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outline {
-    /// What it stands for.
+    /// Kind of the span.
     pub kind: SpanKind,
-    /// Its name.
+    /// Name of the span.
     pub name: String,
-    /// How it ended.
+    /// Final status.
     pub status: Status,
-    /// What it is counted by.
+    /// Subject at the end of the span.
     pub subject: Subject,
-    /// What else was said of it.
+    /// Further attributes of the span.
     #[serde(skip_serializing_if = "Body::is_empty")]
     pub attributes: Body,
-    /// What happened in it, in order.
+    /// Names and attributes of the events, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<(String, Body)>,
-    /// The spans in it, as they began.
+    /// Child spans in the order of their start.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub spans: Vec<Outline>,
 }
 
 impl MemorySink {
-    /// All records in the order in which they came.
+    /// Returns all records in the order in which they arrived.
     pub fn records(&self) -> Vec<Record> {
         self.lock().clone()
     }
 
-    /// All events.
+    /// Returns all events.
     pub fn events(&self) -> Vec<Arc<EventRecord>> {
         self.all(|record| match record {
             Record::Event(event) => Some(Arc::clone(event)),
@@ -48,7 +50,7 @@ impl MemorySink {
         })
     }
 
-    /// All corrections.
+    /// Returns all corrections.
     pub fn corrections(&self) -> Vec<Arc<CorrectionRecord>> {
         self.all(|record| match record {
             Record::Correction(correction) => Some(Arc::clone(correction)),
@@ -56,7 +58,7 @@ impl MemorySink {
         })
     }
 
-    /// The spans that have ended.
+    /// Returns the spans that have ended.
     pub fn spans(&self) -> Vec<Arc<SpanRecord>> {
         self.all(|record| match record {
             Record::Ended(span) => Some(Arc::clone(span)),
@@ -64,7 +66,7 @@ impl MemorySink {
         })
     }
 
-    /// What happened, run by run.
+    /// Returns one outline per run.
     pub fn outline(&self) -> Vec<Outline> {
         let records = self.records();
         let within = |parent| within(&records, parent);
@@ -86,7 +88,7 @@ impl Sink for MemorySink {
     }
 }
 
-/// The spans in `parent`, with what is in them.
+/// Returns the outlines of the spans in `parent`.
 fn within(records: &[Record], parent: Option<SpanId>) -> Vec<Outline> {
     let started = records.iter().filter_map(|record| match record {
         Record::Started(span) if span.parent == parent => Some(span),

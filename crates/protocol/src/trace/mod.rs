@@ -1,13 +1,16 @@
-//! Traces: what happens to outputs, by run, step and attempt, for those who want to know how often models need help.
+//! Traces of runs, steps and attempts, which show how often the outputs of models need corrections.
 //!
-//! A [`Tracer`] begins runs; a run has steps, and a step attempts, each a [`Span`] with a name, a start, an end, a status and what it is
-//! counted by ([`Subject`]: pipeline, step, agent, model and provider). What happens in one is an event with attributes ([`Event`] has
-//! the names). All of it goes to sinks: memory for tests ([`MemorySink`]), an `SQLite` database ([`SqliteSink`]), and the
-//! `tracing` crate ([`TracingSink`]), by which `OpenTelemetry` has it, too.
+//! A [`Tracer`] starts runs, a run has steps, and a step has attempts. Each is a [`Span`] with a
+//! name, a start, an end, a status and a [`Subject`]: pipeline, step, agent, model and provider.
+//! Events with attributes are recorded in a span; [`Event`] lists the names.
 //!
-//! # What is not here
-//! Nothing of what is traced: who adapts, checks or repairs outputs says what happened. No texts of prompts and answers either, unless
-//! somebody puts them into attributes.
+//! All records go to sinks: memory for tests ([`MemorySink`]), an `SQLite` database
+//! ([`SqliteSink`]), and the `tracing` crate ([`TracingSink`]), which can export them to
+//! `OpenTelemetry`.
+//!
+//! # Limits
+//! This module only records: the code that adapts, checks or repairs outputs emits the events. The
+//! texts of prompts and answers are not recorded, unless a caller adds them as attributes.
 
 mod error;
 mod event;

@@ -12,18 +12,18 @@ use crate::Body;
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// By the clock of this machine.
+    /// Returns the current time of the system clock.
     pub fn now() -> Self {
         Self::from(SystemTime::now())
     }
 
-    /// Later by `time`.
+    /// Returns the time that is later by `time`.
     #[must_use]
     pub fn after(self, time: Duration) -> Self {
         Self(self.0.saturating_add(i64::try_from(time.as_micros()).unwrap_or(i64::MAX)))
     }
 
-    /// Earlier by `time`.
+    /// Returns the time that is earlier by `time`.
     #[must_use]
     pub fn before(self, time: Duration) -> Self {
         Self(self.0.saturating_sub(i64::try_from(time.as_micros()).unwrap_or(i64::MAX)))
@@ -39,7 +39,7 @@ impl From<SystemTime> for Timestamp {
     }
 }
 
-/// A run, in whatever database: 32 hexadecimal digits, as a trace has in W3C's Trace Context.
+/// Globally unique ID of a run: 32 hexadecimal digits, like a trace ID of the W3C Trace Context.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunId(u128);
 
@@ -61,24 +61,24 @@ impl fmt::Debug for RunId {
     }
 }
 
-/// A span among those of this process.
+/// ID of a span, unique in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SpanId(pub(super) u64);
 
-/// What a span stands for.
+/// Kind of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SpanKind {
-    /// All that is done for one request of the application.
+    /// All work for one request of the application.
     Run,
-    /// A named call of a model.
+    /// Named call of a model.
     Step,
-    /// A try to make it.
+    /// One attempt of a step.
     Attempt,
 }
 
 impl SpanKind {
-    /// The name that is written down.
+    /// Returns the name used in records.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Run => "run",
@@ -88,22 +88,22 @@ impl SpanKind {
     }
 }
 
-/// How a span ended.
+/// Status of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// It has not.
+    /// The span has not ended.
     Open,
-    /// As it should.
+    /// The span ended successfully.
     Ok,
-    /// With an error.
+    /// The span ended with an error.
     Error,
-    /// It was given up from outside, or nobody said how it ended.
+    /// The span was cancelled or dropped without a status.
     Cancelled,
 }
 
 impl Status {
-    /// The name that is written down.
+    /// Returns the name used in records.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -114,100 +114,102 @@ impl Status {
     }
 }
 
-/// What spans and events are counted by. A span has what the one around it had when it began, and what was said of it since.
+/// Dimensions by which spans and events are counted.
+///
+/// A span inherits the subject of its parent at its start and may change it later.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub struct Subject {
-    /// The run's name, which is that of the pipeline.
+    /// Name of the run, which is the name of the pipeline.
     pub run: String,
-    /// The step's name.
+    /// Name of the step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// Who calls the model.
+    /// Name of the agent that calls the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// The model's id.
+    /// ID of the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Whose model it is.
+    /// Name of the model's provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
 }
 
-/// A span as it is now.
+/// State of a span at some point in time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpanRecord {
-    /// The span.
+    /// ID of the span.
     pub id: SpanId,
-    /// The run that it is part of.
+    /// ID of the run that contains the span.
     pub run: RunId,
-    /// The span around it; none around a run.
+    /// ID of the parent span; `None` for a run.
     pub parent: Option<SpanId>,
-    /// What it stands for.
+    /// Kind of the span.
     pub kind: SpanKind,
-    /// Its name.
+    /// Name of the span.
     pub name: String,
-    /// What it is counted by.
+    /// Dimensions by which the span is counted.
     pub subject: Subject,
-    /// When it began.
+    /// Time at which the span started.
     pub start: Timestamp,
-    /// When it ended.
+    /// Time at which the span ended.
     pub end: Option<Timestamp>,
-    /// How it ended.
+    /// Status of the span.
     pub status: Status,
-    /// What else was said of it.
+    /// Further attributes.
     pub attributes: Body,
 }
 
-/// Something that happened in a span.
+/// Event in a span.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventRecord {
-    /// The span, as it was then.
+    /// The span at the time of the event.
     pub span: Arc<SpanRecord>,
-    /// When it happened.
+    /// Time of the event.
     pub at: Timestamp,
-    /// Its name, see [`Event`](super::Event).
+    /// Name of the event; see [`Event`](super::Event).
     pub name: Cow<'static, str>,
-    /// What is said of it.
+    /// Attributes of the event.
     pub attributes: Body,
 }
 
-/// A correction of an output, for the ledger. Step, agent and model are those of its span.
+/// Correction of an output, for the correction ledger. Its span provides the step, agent and model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Correction {
-    /// SHA-256 of the schema, hexadecimal.
+    /// SHA-256 of the schema, in hexadecimal.
     pub schema_hash: Option<String>,
-    /// Which version of the rules of coercion made it.
+    /// Version of the coercion rules.
     pub coercion_policy_version: Option<String>,
-    /// The stage, such as `semantic`.
+    /// Name of the stage, such as `semantic`.
     pub stage: String,
-    /// How many attempts and stages came before.
+    /// Number of stages before this one.
     pub repair_depth: u32,
-    /// The transforms, such as `str->int`.
+    /// Names of the applied transforms, such as `str->int`.
     pub transforms_applied: Vec<String>,
-    /// How much longer asking again would have taken, if that is known.
+    /// Estimated milliseconds saved compared to another request, if known.
     pub latency_ms_saved: Option<f64>,
 }
 
-/// A correction with its span.
+/// Correction with its span.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CorrectionRecord {
-    /// The span, as it was then.
+    /// The span at the time of the correction.
     pub span: Arc<SpanRecord>,
-    /// When it was made.
+    /// Time of the correction.
     pub at: Timestamp,
-    /// What was corrected.
+    /// The correction.
     pub correction: Correction,
 }
 
-/// What sinks are told.
+/// Record sent to sinks.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
-    /// A span began.
+    /// A span started.
     Started(Arc<SpanRecord>),
-    /// Something happened in one.
+    /// An event occurred in a span.
     Event(Arc<EventRecord>),
-    /// An output was corrected in one.
+    /// An output was corrected in a span.
     Correction(Arc<CorrectionRecord>),
-    /// A span ended; of each that began there is one of these in the end.
+    /// A span ended. Every started span eventually has this record.
     Ended(Arc<SpanRecord>),
 }

@@ -2,16 +2,18 @@ use std::sync::Arc;
 
 use super::{Record, TraceError};
 
-/// Where records go. It is told from whatever thread something happens on, and must neither fail nor panic: a trace is no reason for
-/// what is traced to go wrong.
+/// Destination of records.
+///
+/// Sinks are called from any thread. They must not fail or panic, since tracing must not break the
+/// traced work.
 pub trait Sink: Send + Sync {
-    /// Takes a record. A span's records come in their order.
+    /// Accepts a record. The records of one span arrive in order.
     fn record(&self, record: &Record);
 
-    /// Waits until what was recorded so far is kept.
+    /// Waits until all records so far are stored.
     ///
     /// # Errors
-    /// When something was lost since the last time.
+    /// Returns an error if records were lost since the last call.
     fn flush(&self) -> Result<(), TraceError> {
         Ok(())
     }

@@ -10,7 +10,7 @@ use super::record::{CorrectionRecord, EventRecord, SpanRecord};
 use super::{Correction, Record, RunId, Sink, SpanId, SpanKind, Status, Subject, Timestamp, TraceError};
 use crate::Body;
 
-/// Where runs begin. What happens in their spans goes to all sinks; without any, it goes nowhere.
+/// Starts runs and sends their records to all sinks. Without sinks, records are dropped.
 ///
 /// ```
 /// use formwork_protocol::trace::{Event, MemorySink, Status, Tracer};
@@ -33,26 +33,26 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// With one more sink.
+    /// Adds a sink.
     #[must_use]
     pub fn with_sink(mut self, sink: impl Sink + 'static) -> Self {
         self.sinks = self.sinks.iter().cloned().chain([Arc::new(sink) as Arc<dyn Sink>]).collect();
         self
     }
 
-    /// With another clock than this machine's.
+    /// Replaces the system clock.
     #[must_use]
     pub fn with_clock(mut self, clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         self.clock = Some(Arc::new(clock));
         self
     }
 
-    /// Whether anybody is told anything.
+    /// Reports whether there is a sink.
     pub fn is_on(&self) -> bool {
         !self.sinks.is_empty()
     }
 
-    /// Begins a run of the pipeline `name`.
+    /// Starts a run of the pipeline `name`.
     pub fn run(&self, name: impl Into<String>) -> Span {
         let clock = match &self.clock {
             Some(clock) => Clock::Given(Arc::clone(clock)),
@@ -64,10 +64,10 @@ impl Tracer {
         Span::begin(Arc::new(shared), SpanKind::Run, name, None, subject)
     }
 
-    /// Waits until all sinks have kept what they were told so far.
+    /// Waits until all sinks have stored the records so far.
     ///
     /// # Errors
-    /// The first of a sink that has lost something.
+    /// Returns the first error of a sink that lost records.
     pub fn flush(&self) -> Result<(), TraceError> {
         let results: Vec<_> = self.sinks.iter().map(Sink::flush).collect();
         results.into_iter().collect()
@@ -80,7 +80,7 @@ impl fmt::Debug for Tracer {
     }
 }
 
-/// What all spans of a run have in common.
+/// Data shared by all spans of a run.
 struct Shared {
     sinks: Arc<[Arc<dyn Sink>]>,
     clock: Clock,
@@ -88,7 +88,8 @@ struct Shared {
 }
 
 enum Clock {
-    /// This machine's at the run's start. From there on time only goes forward, whatever is done to the machine's clock.
+    /// System time at the start of the run plus monotonic time, so that changes of the system clock
+    /// have no effect.
     Machine {
         start: Timestamp,
         since: Instant,
@@ -109,8 +110,10 @@ impl Shared {
     }
 }
 
-/// A run, a step or an attempt, from its beginning to its end. One that is dropped without [`end`](Self::end), as a future that is
-/// cancelled does, ends as [`Status::Cancelled`].
+/// Open run, step or attempt.
+///
+/// A span that is dropped without [`end`](Self::end), as in a cancelled future, ends as
+/// [`Status::Cancelled`].
 pub struct Span {
     shared: Arc<Shared>,
     record: Mutex<Arc<SpanRecord>>,
@@ -141,7 +144,7 @@ impl Span {
         Self { shared, record: Mutex::new(record) }
     }
 
-    /// Begins a step within this run, or within this step.
+    /// Starts a step in this run or step.
     #[must_use]
     pub fn step(&self, name: impl Into<String>) -> Self {
         let (name, around) = (name.into(), self.record());
@@ -149,7 +152,7 @@ impl Span {
         Self::begin(Arc::clone(&self.shared), SpanKind::Step, name, Some(around.id), subject)
     }
 
-    /// Begins a try, numbered from 1, within this step.
+    /// Starts an attempt of this step. Attempts count from 1.
     #[must_use]
     pub fn attempt(&self, number: u32) -> Self {
         let around = self.record();
@@ -157,51 +160,51 @@ impl Span {
         Self::begin(Arc::clone(&self.shared), SpanKind::Attempt, name, Some(around.id), subject)
     }
 
-    /// Says who calls the model, of this span and those that will begin within it.
+    /// Sets the agent for this span and for child spans started later.
     pub fn set_agent(&self, agent: impl Into<String>) {
         self.change(|record| record.subject.agent = Some(agent.into()));
     }
 
-    /// Says which model is called, of this span and those that will begin within it.
+    /// Sets the model for this span and for child spans started later.
     pub fn set_model(&self, model: impl Into<String>) {
         self.change(|record| record.subject.model = Some(model.into()));
     }
 
-    /// Says whose model it is, of this span and those that will begin within it.
+    /// Sets the model's provider for this span and for child spans started later.
     pub fn set_provider(&self, provider: impl Into<String>) {
         self.change(|record| record.subject.provider = Some(provider.into()));
     }
 
-    /// Says something else of this span alone. Sinks are told at its end.
+    /// Sets an attribute of this span only. Sinks receive attributes at the end of the span.
     pub fn set(&self, name: impl Into<String>, value: impl Into<Value>) {
         self.change(|record| {
             record.attributes.insert(name.into(), value.into());
         });
     }
 
-    /// Says that something happened. [`Event`](super::Event) has the names that are known, and their attributes.
+    /// Records an event. [`Event`](super::Event) lists the documented names and attributes.
     pub fn event(&self, name: impl Into<Cow<'static, str>>, attributes: Body) {
         let (name, span, at) = (name.into(), self.record(), self.shared.now());
         self.shared.tell(&Record::Event(Arc::new(EventRecord { span, at, name, attributes })));
     }
 
-    /// Says that an output was corrected, for those who keep a ledger.
+    /// Records a correction for the correction ledger.
     pub fn correction(&self, correction: Correction) {
         let (span, at) = (self.record(), self.shared.now());
         self.shared.tell(&Record::Correction(Arc::new(CorrectionRecord { span, at, correction })));
     }
 
-    /// Ends it.
+    /// Ends the span.
     pub fn end(self, status: Status) {
         self.change(|record| record.status = status);
     }
 
-    /// The run that this is part of.
+    /// Returns the ID of the run that contains the span.
     pub fn run_id(&self) -> RunId {
         self.shared.run
     }
 
-    /// The span as it is now.
+    /// Returns the current state of the span.
     pub fn record(&self) -> Arc<SpanRecord> {
         Arc::clone(&self.lock())
     }
@@ -219,7 +222,7 @@ impl Drop for Span {
     fn drop(&mut self) {
         let end = self.shared.now();
         self.change(|record| {
-            // A clock that is given may go backwards.
+            // A custom clock may go backwards.
             record.end = Some(end.max(record.start));
             if record.status == Status::Open {
                 record.status = Status::Cancelled;

@@ -7,21 +7,25 @@ use tracing::field::Empty;
 use super::record::{EventRecord, SpanRecord};
 use super::{Record, Sink, SpanId, SpanKind, Status};
 
-/// The target of all that [`TracingSink`] says.
+/// Target of all `tracing` spans and events of [`TracingSink`].
 const TARGET: &str = "formwork::trace";
 
-/// A sink that turns spans and events into those of the `tracing` crate, at level `INFO` and target `formwork::trace`. Whoever has a
-/// subscriber that exports to `OpenTelemetry` has them there: spans have the fields `otel.name` and `otel.status_code` that such
-/// subscribers read, and an event's name is its message. A run is within the span that its thread is in when it begins.
+/// Sink that forwards spans and events to the `tracing` crate, at level `INFO` and with target
+/// `formwork::trace`.
 ///
-/// The attributes that the documented events have are fields of their own; whatever else there is comes as JSON in `attributes`.
+/// Subscribers that export to `OpenTelemetry` get the spans with the fields `otel.name` and
+/// `otel.status_code`. The name of an event is its message. A run becomes a child of the `tracing`
+/// span that is current at its start.
+///
+/// Common attributes of documented events become fields. All other attributes are JSON in the field
+/// `attributes`.
 #[derive(Debug, Default)]
 pub struct TracingSink {
     open: Mutex<HashMap<SpanId, tracing::Span>>,
 }
 
 impl TracingSink {
-    /// The span of the `tracing` crate that stands for one of ours, while it is open; to instrument what happens in it.
+    /// Returns the `tracing` span of an open span, for instrumenting the work inside.
     pub fn span(&self, id: SpanId) -> Option<tracing::Span> {
         self.lock().get(&id).cloned()
     }
@@ -61,7 +65,7 @@ impl TracingSink {
             let names = transforms.as_array().into_iter().flatten().filter_map(Value::as_str);
             names.collect::<Vec<_>>().join(",")
         });
-        // Within the macro `Value` is another.
+        // Computed outside the macro, in which `Value` would refer to a trait of `tracing`.
         let branch_index = record.attributes.get("branch_index").and_then(Value::as_u64);
         let score = record.attributes.get("score").and_then(Value::as_f64);
         let others: Vec<_> =
@@ -91,7 +95,7 @@ impl TracingSink {
     }
 }
 
-/// The attributes that are fields of their own, if they have the type that is documented.
+/// Attributes that become fields. Values of an unexpected type are dropped.
 const FIELDS: [&str; 11] = [
     "stage",
     "mode",
@@ -111,14 +115,15 @@ impl Sink for TracingSink {
         match record {
             Record::Started(span) => self.start(span),
             Record::Event(event) => self.event(event),
-            // The ledger is a table.
+            // The ledger is a table of the database, not a log.
             Record::Correction(_) => {}
             Record::Ended(span) => self.end(span),
         }
     }
 }
 
-/// A span of the `tracing` crate within the current one. Names of those are part of the program, so it has one for each kind.
+/// Opens a `tracing` span inside the current one. Each kind has its own call site because names
+/// must be constant.
 fn open(record: &SpanRecord) -> tracing::Span {
     macro_rules! span {
         ($kind:literal) => {
@@ -178,7 +183,7 @@ mod tests {
         }
     }
 
-    /// The spans around each event, outermost first.
+    /// Names of the spans around each event, outermost first.
     #[derive(Clone, Default)]
     struct Scopes(Arc<Mutex<Vec<Vec<&'static str>>>>);
 
@@ -223,7 +228,7 @@ mod tests {
         let mut lines: Vec<Value> =
             text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
         for line in &mut lines {
-            // They differ from run to run.
+            // These fields differ between runs.
             line["fields"].as_object_mut().expect("fields").retain(|name, _| !name.starts_with("time."));
             line["span"].as_object_mut().expect("a span").remove("run_id");
         }

@@ -1,4 +1,4 @@
-//! Bounds of arguments, results and calls, masks, and ends that say nothing.
+//! Limits on arguments, results and calls, masks, and empty final messages.
 
 use formwork_protocol::tools::FilteredToolRegistry;
 
@@ -12,7 +12,7 @@ async fn arguments_that_are_too_large_are_refused_and_the_model_may_shorten_them
     let (run, asked) = run(given, script).await;
     assert!(run.ok, "the second call mended the first");
     assert_eq!((code(&run, 0, 0), code(&run, 1, 0)), (Some("ARGUMENTS_TOO_LARGE"), None));
-    // The record has the call; the history does not carry what was too large for it.
+    // The record has the original arguments; the history has an empty object instead.
     assert_eq!(run.turns[0].calls[0].call.arguments, long);
     let history = &asked[1]["messages"];
     assert_eq!(history[1]["tool_calls"][0]["function"]["arguments"], "{}");
@@ -42,7 +42,7 @@ async fn results_that_are_too_large_are_replaced() {
         sent.len() < 300 && sent.starts_with(r#"{"ok":false,"errors":[{"code":"TOOL_OUTPUT_TOO_LARGE""#),
         "{sent}"
     );
-    // What is sent is what counts: with the empty fields left out it is 100 bytes.
+    // The limit applies to the text as sent, which has 100 bytes without the empty fields.
     let arguments = format!("{{\"text\":\"{}\"}}", "x".repeat(70));
     let script = || [calls("a", "echo", &arguments), says("Done.")];
     let given =
@@ -80,7 +80,7 @@ async fn calls_beyond_the_limit_are_ignored_and_counted() {
         assert_eq!(run.turns[0].calls.len(), executed, "{given}");
         assert_eq!(run.turns[0].ignored_tool_calls_count, 3 - executed, "{given}");
         assert_eq!(run.stats.ignored_tool_calls_count, 3 - executed);
-        // The history has the calls that were executed, and a result for each.
+        // The history has the executed calls and one result for each.
         let messages = asked[1]["messages"].as_array().expect("messages");
         let ids: Vec<_> =
             messages[1]["tool_calls"].as_array().expect("calls").iter().map(|call| &call["id"]).collect();
@@ -126,7 +126,7 @@ async fn an_empty_end_is_asked_for_once_more_without_tools() {
     let messages = asked[2]["messages"].as_array().expect("messages");
     let last = json!({ "role": "user", "content": "Your last message was empty. Answer now, from the results above." });
     assert_eq!((messages.len(), &messages[3]), (4, &last));
-    // Neither what was empty nor what was asked then is part of the conversation.
+    // The empty message and the request for another one are not part of the conversation.
     assert_eq!(run.messages.len(), 4);
     assert_eq!(run.messages[3], json!({ "role": "assistant", "content": "Done." }));
 
@@ -144,11 +144,11 @@ async fn an_end_that_stays_empty_is_a_failure() {
     let (run, asked) =
         super::run(json!({ "fix_empty_final": false }), [calls("a", "echo", ""), says("")]).await;
     assert_eq!((errors(&run), asked.len()), (vec!["EMPTY_FINAL"], 2));
-    // A call where none may be is none.
+    // A call in a request without tools is ignored.
     let again = [calls("a", "echo", ""), says(""), calls("b", "echo", "")];
     let (run, _) = super::run(json!({}), again).await;
     assert_eq!((errors(&run), run.turns[2].ignored_tool_calls_count), (vec!["EMPTY_FINAL"], 1));
-    // Where a call is enforced and there was none, a text would not help.
+    // If an enforced call is missing, asking for text does not help.
     let (run, asked) = super::run(json!({ "tool_use_mode": "enforced" }), [says("")]).await;
     assert_eq!((errors(&run), asked.len()), (vec!["NO_TOOL_CALLS", "EMPTY_FINAL"], 1));
 }

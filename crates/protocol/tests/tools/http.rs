@@ -1,4 +1,4 @@
-//! The loop over HTTP, beside a server that says what it is told to.
+//! The tool loop over HTTP, against a scripted server.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 
-/// A response, as bytes.
+/// Returns an HTTP response as text.
 pub(super) fn response(status: &str, headers: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n{headers}\r\n{body}", body.len())
 }
@@ -18,21 +18,21 @@ pub(super) fn good(answer: &Value) -> String {
     response("200 OK", "content-type: application/json\r\n", &answer.to_string())
 }
 
-/// A server that answers each request by what `answer` makes of it; its address.
+/// Starts a server that responds to each request with the result of `answer`. Returns its URL.
 pub(super) async fn serve(mut answer: impl FnMut(String) -> String + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let Some(request) = read(&mut stream).await else { continue };
-            // A client may go away.
+            // The client may have disconnected.
             let _ = stream.write_all(answer(request).as_bytes()).await;
         }
     });
     format!("http://{address}")
 }
 
-/// A whole request.
+/// Reads a whole request.
 async fn read(stream: &mut TcpStream) -> Option<String> {
     let mut bytes = Vec::new();
     loop {
@@ -52,7 +52,8 @@ async fn read(stream: &mut TcpStream) -> Option<String> {
     }
 }
 
-/// The run over a server that gives these responses, one after the other, and how many it gave.
+/// Runs over a server with these responses in order. Returns the run and the number of responses
+/// sent.
 async fn run_over(responses: Vec<String>, given: Value) -> (ToolRun, usize) {
     let left = Arc::new(Mutex::new(responses.into_iter()));
     let total = left.lock().expect("a lock").len();
@@ -101,7 +102,7 @@ async fn what_does_not_pass_ends_the_run() {
 
 #[tokio::test]
 async fn a_server_is_asked_nothing_but_the_conversation() {
-    // Finding out what a model can be held to would take requests that nobody asked for.
+    // Probing the capabilities of the model would take additional requests.
     let (run, given) = run_over(
         vec![good(&calls("a", "echo", "")), good(&says("Done."))],
         json!({ "tool_use_mode": "enforced" }),

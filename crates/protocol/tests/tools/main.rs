@@ -1,4 +1,5 @@
-//! Tool loops over scripted answers, over a server that has every quirk, and with tools of processes and MCP servers.
+//! Tool loops with scripted answers, against an HTTP server with provider quirks, and with process
+//! and MCP tools.
 
 mod guards;
 mod http;
@@ -17,7 +18,8 @@ use formwork_protocol::tools::{
 use formwork_protocol::{BackendError, Body, PromptRunner, ScriptedBackend};
 use serde_json::{Value, json};
 
-/// A tool that works, one that fails when told to, and one that takes whatever it is given.
+/// Returns three tools: one that works, one that fails on request, and one that accepts any
+/// arguments.
 fn registry() -> ToolRegistry {
     let mut registry = ToolRegistry::new();
     let city =
@@ -58,20 +60,20 @@ fn calls(id: &str, name: &str, arguments: &str) -> Value {
     ScriptedBackend::calls(id, name, arguments)
 }
 
-/// A message with these calls, by id, name and arguments.
+/// Returns a message with calls, given as ID, name and arguments.
 fn calls_all(calls: &[(&str, &str, &str)]) -> Value {
     let call = |(id, name, arguments): &(&str, &str, &str)| json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } });
     let calls: Vec<Value> = calls.iter().map(call).collect();
     ScriptedBackend::message(json!({ "role": "assistant", "content": null, "tool_calls": calls }))
 }
 
-/// An answer that the token limit cut off.
+/// Marks an answer as cut off by the token limit.
 fn cut(mut answer: Value) -> Value {
     answer["choices"][0]["finish_reason"] = json!("length");
     answer
 }
 
-/// The run of a script, and the requests that it made.
+/// Runs a script. Returns the run and its requests.
 async fn run_with(
     tools: Arc<dyn ToolSource>,
     given: Value,
@@ -88,17 +90,17 @@ async fn run(given: Value, script: impl IntoIterator<Item = Value>) -> (ToolRun,
     run_with(Arc::new(registry()), given, script.into_iter().map(Ok).collect()).await
 }
 
-/// The codes of the run's errors.
+/// Returns the codes of the run's errors.
 fn errors(run: &ToolRun) -> Vec<&str> {
     run.errors.iter().map(|error| error.code.as_str()).collect()
 }
 
-/// The codes of a turn's warnings.
+/// Returns the codes of a turn's warnings.
 fn warnings(run: &ToolRun, turn: usize) -> Vec<&str> {
     run.turns[turn].warnings.iter().map(|warning| warning.code.as_str()).collect()
 }
 
-/// The code of a call's first error; none of one that succeeded.
+/// Returns the code of a call's first error, or `None` if the call succeeded.
 fn code(run: &ToolRun, turn: usize, call: usize) -> Option<&str> {
     run.turns[turn].calls[call].result.errors.first().map(|error| error.code.as_str())
 }

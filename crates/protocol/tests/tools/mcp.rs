@@ -1,4 +1,4 @@
-//! Tools of MCP servers: over a pair of pipes, over a process's and over HTTP.
+//! Tools of MCP servers over pipes, over the pipes of a process, and over HTTP.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use super::http::{good, response, serve};
 use super::*;
 
-/// What a server answers to a request; nothing to a notification.
+/// Returns the server's response to a request, or `None` for a notification.
 fn answer(request: &Value) -> Option<Value> {
     let params = &request["params"];
     let result = match request["method"].as_str()? {
@@ -16,7 +16,7 @@ fn answer(request: &Value) -> Option<Value> {
             "protocolVersion": "2025-06-18", "capabilities": { "tools": {} },
             "serverInfo": { "name": "tests", "version": "1" },
         }),
-        // Two pages.
+        // The tools are listed on two pages.
         "tools/list" if params["cursor"].is_null() => {
             json!({ "tools": [listed("text"), listed("a.b/c")], "nextCursor": "2" })
         }
@@ -33,7 +33,7 @@ fn listed(name: &str) -> Value {
     json!({ "name": name, "description": format!("Does {name}."), "inputSchema": { "type": "object" } })
 }
 
-/// Answers as the arguments say.
+/// Returns the result that the arguments of the call ask for.
 fn called(request: &Value) -> Option<Value> {
     let arguments = &request["params"]["arguments"];
     if arguments["hang"] == true {
@@ -51,7 +51,7 @@ fn called(request: &Value) -> Option<Value> {
     Some(json!({ "jsonrpc": "2.0", "id": request["id"], "result": result }))
 }
 
-/// A client of a server in this process. One that is told to end does.
+/// Connects a client to a server in this process. The server ends on a call with `end`.
 async fn piped(options: McpOptions) -> (McpClient, Arc<ToolRegistry>) {
     let (ours, theirs) = tokio::io::duplex(1 << 16);
     tokio::spawn(async move {
@@ -93,7 +93,7 @@ async fn all_pages_of_tools_are_listed_under_names_that_providers_take() {
     let names: Vec<_> = registry.tools().iter().map(|tool| tool.name().to_owned()).collect();
     assert_eq!(names, ["x_text", "x_a_b_c", "x_late"]);
     assert_eq!(registry.tools()[0].definition().description, "Does text.");
-    // There it is called by its own name.
+    // The server is called by the tool's original name.
     assert_eq!(call(&registry, "x_a_b_c", json!({})).await, ToolResult::ok("a.b/c"));
 }
 
@@ -134,7 +134,7 @@ async fn a_server_that_ends_or_hangs_is_a_failure() {
     }
 }
 
-/// A server of one tool in a shell: it answers by the method, and takes the id from the line.
+/// Shell script of a server with one tool. It answers by method and copies the ID from the request.
 #[cfg(unix)]
 const SHELL: &str = r#"
 echo starting >&2
@@ -190,7 +190,7 @@ async fn what_is_no_server_is_told() {
     assert_eq!(bad, "`ftp://x` is not the URL of an MCP server: its scheme is ftp");
 }
 
-/// Messages name no types of the SDK.
+/// Checks that a message has no names of SDK types.
 fn in_plain_words(told: &str) {
     for word in ["rmcp", "reqwest", "Transport", "Some(", "None", "Error", "JsonRpc", "{", "::"] {
         assert!(!told.contains(word), "{told}");
@@ -269,7 +269,7 @@ async fn servers_are_spoken_to_over_http() {
             return response("401 Unauthorized", "", "");
         }
         let request: Value = serde_json::from_str(body).expect("JSON");
-        // Notifications are taken without an answer.
+        // Notifications are accepted without a response body.
         answer(&request).map_or_else(|| response("202 Accepted", "", ""), |answer| good(&answer))
     })
     .await;

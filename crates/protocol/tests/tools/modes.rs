@@ -1,4 +1,4 @@
-//! What runs must do to end well.
+//! Modes and policies: the conditions for a successful run.
 
 use super::*;
 
@@ -61,7 +61,7 @@ async fn a_failure_at_the_end_is_fatal_by_default() {
     assert_eq!((run.ok, errors(&run)), (false, vec!["TOOL_ERROR"]));
     assert_eq!(run.errors[0].details["tools"], json!(["maybe"]));
     assert_eq!(run.text.as_deref(), Some("It failed."));
-    // What counts is how each tool ends.
+    // The last call of each tool decides.
     let mends = [calls("a", "maybe", FAIL), calls("b", "maybe", "{}"), says("Done.")];
     assert!(super::run(enforced.clone(), mends).await.0.ok);
     let breaks = [calls("a", "maybe", "{}"), calls("b", "maybe", FAIL), says("Done.")];

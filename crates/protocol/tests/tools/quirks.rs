@@ -1,17 +1,18 @@
-//! What providers do to calls, and what becomes of it.
+//! Provider quirks in calls and their normalization.
 
 use super::*;
 
 const PARIS: &str = r#"{"city":"Paris"}"#;
 
-/// The run of a message in some shape, then of an answer: the call as it was understood must be the same always.
+/// Runs a message in some shape, followed by an answer. Checks that the call is always parsed to
+/// the same result.
 async fn understood(message: Value, warned: &[&str]) {
     let first = ScriptedBackend::message(message.clone());
     let (run, asked) = run(json!({ "tool_use_mode": "enforced" }), [first, says("Clear.")]).await;
     assert!(run.ok, "{message}: {:?}", run.errors);
     assert_eq!(run.turns[0].calls[0].result.data, json!({ "city": "Paris", "sky": "clear" }), "{message}");
     assert_eq!(warnings(&run, 0), warned, "{message}");
-    // The history is in the one shape, whatever came.
+    // The history has the normalized shape.
     let said = &asked[1]["messages"][1];
     assert_eq!((&said["role"], said.get("function_call")), (&json!("assistant"), None));
     let call = &said["tool_calls"][0];
@@ -48,7 +49,7 @@ async fn blank_arguments_are_an_empty_object() {
         assert_eq!(run.turns[0].calls[0].result.data, json!({}), "{blank}");
         assert_eq!(asked[1]["messages"][1]["tool_calls"][0]["function"]["arguments"], "{}", "{blank}");
     }
-    // Where the schema asks for more, the model is told what.
+    // If the schema has required fields, the model receives an error.
     let (run, _) = run(json!({}), [calls("a", "get_weather", ""), says("Where?")]).await;
     assert_eq!(code(&run, 0, 0), Some("ARGUMENTS_INVALID"));
     let message = &run.turns[0].calls[0].result.errors[0].message;
@@ -69,7 +70,7 @@ async fn wrong_arguments_are_told_and_the_model_may_mend_them() {
     assert_eq!(codes, [Some("ARGUMENTS_JSON_PARSE_ERROR"), Some("ARGUMENTS_INVALID"), None]);
     let told = asked[2]["messages"][4]["content"].as_str().expect("text");
     assert!(told.contains("/city: the value is not of type \\\"string\\\""), "{told}");
-    // Servers that read the arguments of the history must be able to.
+    // Some servers parse the arguments in the history, so they must be JSON.
     assert_eq!(asked[1]["messages"][1]["tool_calls"][0]["function"]["arguments"], "{}");
 }
 
@@ -88,11 +89,11 @@ async fn answers_that_were_cut_off_are_not_taken_for_whole() {
     }
     assert_eq!([0, 1, 2].map(|turn| warnings(&run, turn)), [["TRUNCATED"]; 3]);
     assert_eq!(run.turns[2].finish_reason.as_deref(), Some("length"));
-    // Of several calls the last is what was cut off.
+    // Of several calls, only the last can be cut off.
     let two = calls_all(&[("a", "echo", ""), ("b", "echo", "")]);
     let (run, _) = super::run(json!({}), [cut(two), says("Done.")]).await;
     assert_eq!((code(&run, 0, 0), code(&run, 0, 1)), (None, Some("ARGUMENTS_JSON_PARSE_ERROR")));
-    // Thoughts that took all tokens leave an empty end.
+    // If the thoughts used up all tokens, the final message is empty.
     let (run, _) = super::run(json!({}), [cut(says("")), says("Done.")]).await;
     assert_eq!((run.ok, warnings(&run, 0)), (true, vec!["TRUNCATED", "EMPTY_FINAL"]));
 }
@@ -147,7 +148,7 @@ async fn errors_of_transports_are_in_the_record_by_category() {
             (&run.errors[0].details["status"], &run.errors[0].details["provider_code"]),
             (&json!(status), &json!("unsupported"))
         );
-        // What was done until then is not lost.
+        // Results before the error are kept.
         assert_eq!((run.stats.tool_calls_ok, run.messages.len()), (1, 3));
     }
 }

@@ -1,10 +1,10 @@
-//! Records lead to themselves.
+//! Replays reproduce their records.
 
 use formwork_protocol::tools::{FilteredToolRegistry, Transforms, replay};
 
 use super::*;
 
-/// Replays a record as it comes out of a file.
+/// Replays a record after a round trip through JSON.
 fn again(run: &ToolRun) -> ToolRun {
     let text = serde_json::to_string(run).expect("JSON");
     let read: ToolRun = serde_json::from_str(&text).expect("a record");
@@ -79,6 +79,6 @@ async fn a_record_that_was_changed_departs() {
     let more = fault(|run| run.turns.truncate(1));
     assert_eq!(more, format!("{departs} 2: it asks once more than it did"));
     assert!(fault(|run| run.turns[1].reply = None).ends_with("the record has no answer"));
-    // A result that was changed is one of another conversation.
+    // With a changed result, the next request differs from the record.
     assert!(fault(|run| run.turns[0].calls[0].result.data = json!(2)).ends_with("it asks something else"));
 }

@@ -1,4 +1,4 @@
-//! What is sent, and what is told meanwhile.
+//! Requests of the tool loop and the events it reports.
 
 use std::sync::Mutex;
 
@@ -89,7 +89,8 @@ async fn transforms_of_all_kinds_are_applied_where_they_belong() {
     assert_eq!(asked[1]["messages"][1]["content"], "quiet");
     assert_eq!(asked[1]["messages"][1]["tool_calls"][0]["function"]["name"], "echo");
     assert_eq!(asked[1]["messages"][2]["content"], r#"{"x":1}"#);
-    // The conversation and the record are as they are without them, but for what the model is taken to have said.
+    // Message transforms do not change the conversation, and the record has the result before its
+    // transforms.
     assert_eq!(run.messages[0], question()[0]);
     assert!(run.turns[0].calls[0].result.ok);
     assert_eq!(run.text.as_deref(), Some("quiet"));

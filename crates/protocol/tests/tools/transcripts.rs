@@ -1,4 +1,4 @@
-//! A whole run, as its record has it.
+//! Record of a whole run.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Branches of `anyOf` and `oneOf`, tried in order.
+//! Conversion by the branches of `anyOf` and `oneOf`, tried in order.
 
 use jsonschema::{ValidationError, Validator};
 use serde_json::Value;
@@ -9,27 +9,34 @@ use super::flat::{Branches, Flat, errors};
 use super::{Base, Coercion, Done};
 use crate::config::AnyOfStrategy;
 
-/// How often what a branch makes of a value is converted again.
+/// Maximum number of conversion rounds for one branch.
 const ROUNDS: usize = 8;
 
-/// A branch that takes a value, with what led there.
+/// A branch that accepts the converted value, with the changes that were made.
 struct Found {
     value: Value,
     index: usize,
     done: Done,
 }
 
-/// What comes of one branch.
+/// Result of trying one branch.
 enum Attempt {
     Refused,
     Taken(Value),
-    /// Several branches of `oneOf` take what it makes of the value: which, in words.
+    /// Several branches of `oneOf` accept the converted value. Holds their names for a message.
     Several(String),
 }
 
 impl<'a> Coercion<'a> {
-    /// What a value at `path` becomes that no branch takes: what a branch's errors can be converted to, if all that stands beside the
-    /// branches takes it as well. What several branches of `oneOf` take has two meanings already.
+    /// Converts a value at `path` that no branch accepts, and returns the new value.
+    ///
+    /// Each branch is tried by converting the value according to the branch's errors. The keywords
+    /// beside the branches must accept the result as well.
+    ///
+    /// # Errors
+    /// Returns a violation if several branches of `oneOf` accept the value, with or without
+    /// conversion. With [`AnyOfStrategy::Unique`], several matching branches of `anyOf` are a
+    /// violation as well.
     pub(super) fn branch(
         &mut self,
         branches: &Branches,
@@ -80,7 +87,8 @@ impl<'a> Coercion<'a> {
         Ok(Some(found.value))
     }
 
-    /// Converts by the errors of one branch until the part of the schema that it is in takes the value.
+    /// Converts a value by the errors of one branch, until the schema that contains the branches
+    /// accepts the value.
     fn attempt(
         &mut self,
         branches: &Branches,
@@ -112,7 +120,7 @@ impl<'a> Coercion<'a> {
         Ok(Attempt::Refused)
     }
 
-    /// The first two branches of `oneOf` that take a value, if there are two, in words.
+    /// Describes the first two branches of `oneOf` that accept a value, if there are at least two.
     fn both(&self, branches: &Branches, value: &Value) -> Option<String> {
         if branches.keyword != "oneOf" {
             return None;
@@ -125,13 +133,15 @@ impl<'a> Coercion<'a> {
         Some(format!("branches {} and {} of `oneOf`", takers.next()?, takers.next()?))
     }
 
-    /// The validator of the part of the schema at `pointer`.
+    /// Returns the validator of the subschema at `pointer`.
     fn validator(&self, pointer: &str) -> Option<&'a Validator> {
         self.adapter.flat().and_then(Flat::parts)?.get(&format!("#{pointer}"))
     }
 
+    /// Counts a trial and checks the limits.
+    ///
     /// # Errors
-    /// When enough was tried.
+    /// Returns a violation if the maximum number of trials or the time limit is exceeded.
     fn count(&mut self, path: &str) -> Result<(), Violation> {
         let limit = self.adapter.options().limits.max_trials;
         self.trials += 1;

@@ -1,4 +1,4 @@
-//! One value into one of some types.
+//! Conversion of one value to one of several types.
 
 use jsonschema::JsonType;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
@@ -7,33 +7,33 @@ use serde_json::Value;
 use super::super::options::{Allow, Conversion};
 use super::super::tape::{Fault, SyntaxError, Tape, number, number_length};
 
-/// What a value may become.
+/// Requirement that a converted value must meet.
 pub(super) enum Wanted<'e> {
-    /// A value of one of these types.
+    /// The value must have one of these types.
     Types(Vec<JsonType>),
-    /// One of these values.
+    /// The value must equal one of these values.
     Values(&'e [Value]),
 }
 
-/// What came of a value.
+/// Result of converting a value.
 pub(super) enum Converted {
     To(Value, Conversion),
     Nothing,
-    /// Why it could be several.
+    /// Several conversions are possible. Holds the message.
     Ambiguous(String),
-    /// It would nest deeper than values may.
+    /// The result would exceed the nesting limit.
     TooDeep,
 }
 
-/// What may be made of a value.
+/// Limits on the conversion of a value.
 #[derive(Clone, Copy)]
 pub(super) struct Allowed<'a> {
     pub(super) conversions: &'a Allow,
-    /// How deep it may nest.
+    /// Maximum nesting depth of the result.
     pub(super) depth: usize,
 }
 
-/// What an error says that a value should be: of a type, or with `by_value` one of those that are listed.
+/// Returns the requirement of an error: the types, or the listed values if `by_value` is true.
 pub(super) fn wanted(kind: &ValidationErrorKind, by_value: bool) -> Option<Wanted<'_>> {
     match kind {
         ValidationErrorKind::Type { kind: TypeKind::Single(one) } if !by_value => {
@@ -52,7 +52,7 @@ pub(super) fn wanted(kind: &ValidationErrorKind, by_value: bool) -> Option<Wante
     }
 }
 
-/// The one value that `value` can become to be all that is wanted.
+/// Converts `value` if the allowed conversions give exactly one value that meets all requirements.
 pub(super) fn convert(value: &Value, wanted: &[Wanted<'_>], allowed: Allowed<'_>) -> Converted {
     let Allowed { conversions: allow, depth } = allowed;
     let mut meanings: Vec<(Value, Conversion)> = Vec::new();
@@ -100,7 +100,7 @@ pub(super) fn convert(value: &Value, wanted: &[Wanted<'_>], allowed: Allowed<'_>
     }
 }
 
-/// A scalar, or only what another value is.
+/// Describes a converted value in a message: a scalar as JSON, an array in words.
 fn shown(value: &Value) -> String {
     match value {
         Value::Array(_) => "an array of it".to_owned(),
@@ -108,7 +108,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// What a string says, if it says exactly that.
+/// Parses a string that consists of exactly one scalar.
 fn scalar(text: &str, conversion: Conversion) -> Option<Value> {
     let literal = number_length(text.as_bytes()).filter(|(length, _)| *length == text.len());
     match (conversion, text) {
@@ -127,7 +127,7 @@ fn looks_like_list(text: &str) -> bool {
     text.starts_with('[') && text.ends_with(']')
 }
 
-/// How deep a value nests, which is no deeper than values may.
+/// Returns the nesting depth of a value. The recursion is bounded by the nesting limit of texts.
 fn nesting(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(nesting).max().unwrap_or(0),
@@ -139,12 +139,12 @@ fn nesting(value: &Value) -> usize {
 fn takes(wanted: &Wanted<'_>, kind: JsonType) -> bool {
     match wanted {
         Wanted::Types(types) => types.contains(&kind),
-        // Which array is meant cannot be told from values.
+        // Listed values do not show which array is meant.
         Wanted::Values(_) => false,
     }
 }
 
-/// Whether a value is what is wanted.
+/// Reports whether a value meets a requirement.
 fn conforms(wanted: &Wanted<'_>, new: &Value) -> bool {
     match wanted {
         Wanted::Types(types) => match new {
@@ -157,7 +157,7 @@ fn conforms(wanted: &Wanted<'_>, new: &Value) -> bool {
     }
 }
 
-/// Whether a conversion's own type is among those that are wanted.
+/// Reports whether a requirement allows the target type of a conversion.
 fn names(wanted: &Wanted<'_>, conversion: Conversion) -> bool {
     let Wanted::Types(types) = wanted else { return true };
     match conversion {

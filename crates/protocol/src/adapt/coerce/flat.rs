@@ -1,9 +1,11 @@
-//! A schema that tells where it is broken without telling of every branch.
+//! Validation errors without the errors of every branch.
 //!
-//! Of `anyOf` and `oneOf` the validator tells the errors of all branches, and of the branches in them, whether anybody reads them or
-//! not. In a schema of trees that is exponential in the depth of the value: 9 s for three branches and twelve levels. So errors are
-//! asked of a schema that means the same with each such keyword as a condition, `{"if": {"anyOf": […]}, "else": false}`: whether a
-//! condition holds is decided in linear time, and then there is one error, of `else`. The branches are asked when they are tried.
+//! For `anyOf` and `oneOf`, the validator reports the errors of all branches and of all nested
+//! branches. For a tree schema, this takes exponential time in the depth of the value: 9 s for 3
+//! branches and 12 levels. Errors are therefore computed by an equivalent schema, in which each
+//! such keyword is a condition: `{"if": {"anyOf": […]}, "else": false}`. A condition is evaluated
+//! in linear time, and a failed condition gives a single error, from `else`. The errors of a branch
+//! are computed only when the branch is tried.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -16,36 +18,39 @@ use super::super::report::Violation;
 use super::super::tape::pointer_token;
 use crate::subschemas::subschemas_mut;
 
-/// The keywords that become conditions.
+/// Keywords that are rewritten as conditions.
 const BRANCHES: [&str; 2] = ["anyOf", "oneOf"];
 
-/// The most bytes that the places of all values in a value may have together. Each error has its place in full: a thousand faults
-/// below a name of a megabyte would take a gigabyte.
+/// Maximum total size of the JSON pointers of all values, in bytes.
+///
+/// Each error holds its full pointer. 1,000 errors below a name of 1 MB would otherwise take 1 GB.
 const PLACES: usize = 64 << 20;
 
-/// A keyword that became a condition.
+/// An `anyOf` or `oneOf` that was rewritten as a condition.
 pub(crate) struct Branches {
     pub(crate) keyword: &'static str,
-    /// Where the schema is that it was in.
+    /// Pointer to the schema that contained the keyword.
     pub(super) part: String,
-    /// Where its branches are now.
+    /// Pointer to the list of branches in the rewritten schema.
     pub(super) place: String,
     pub(crate) count: usize,
 }
 
-/// The validators that tell errors.
+/// Rewritten schema with its validators.
 pub(crate) struct Flat {
     validator: Validator,
     schema: Value,
-    /// The validators of the schema's parts, made when a branch is tried.
+    /// Validators of the subschemas, created when the first branch is tried.
     parts: OnceLock<Option<ValidatorMap>>,
-    /// The conditions, by the pointers of their `else`.
+    /// Rewritten keywords, by the pointer of their `else`.
     branches: HashMap<String, Branches>,
 }
 
 impl Flat {
-    /// Of a schema that is one. Where conditions are not known (before draft 7), or references lead into branches, the schema stays as
-    /// it is, and no branch is tried.
+    /// Rewrites and compiles a valid schema.
+    ///
+    /// The schema stays unchanged if its draft has no conditions (before draft 7) or if a reference
+    /// leads into a branch. No branch is tried in this case.
     pub(crate) fn new(schema: &Value) -> Option<Self> {
         let mut branches = HashMap::new();
         let mut flat = schema.clone();
@@ -57,25 +62,25 @@ impl Flat {
         Some(Self { validator, schema: flat, parts: OnceLock::new(), branches })
     }
 
-    /// What is wrong with a value.
+    /// Returns the validation errors of a value.
     ///
     /// # Errors
-    /// When its names are too long to tell.
+    /// Returns a violation if the pointers of the values are too large in total.
     pub(crate) fn errors<'v>(&'v self, value: &'v Value) -> Result<ErrorIterator<'v>, Violation> {
         errors(&self.validator, value)
     }
 
-    /// The validators of the schema's parts, by pointer.
+    /// Returns the validators of the subschemas, by pointer.
     pub(super) fn parts(&self) -> Option<&ValidatorMap> {
         self.parts.get_or_init(|| jsonschema::validator_map_for(&self.schema).ok()).as_ref()
     }
 
-    /// The branches that an error at `pointer` is about.
+    /// Returns the rewritten keyword whose `else` is at `pointer`.
     pub(crate) fn branches(&self, pointer: &str) -> Option<&Branches> {
         self.branches.get(pointer)
     }
 
-    /// What each branch tells of a value, with the place of its schema.
+    /// Returns the errors of each branch for a value, with the pointer of the branch.
     pub(crate) fn tried<'v>(
         &'v self,
         branches: &Branches,
@@ -90,7 +95,7 @@ impl Flat {
         (0..branches.count).map(tried).collect()
     }
 
-    /// Keyword and message of an error, as if the schema were the given one.
+    /// Returns the keyword and the message of an error, as the original schema would report them.
     pub(in super::super) fn words(&self, error: &ValidationError<'_>, pointer: &str) -> (String, String) {
         match (error.kind(), self.branches(pointer)) {
             (ValidationErrorKind::FalseSchema, Some(branches)) => {
@@ -105,17 +110,17 @@ impl Flat {
         }
     }
 
-    /// An error of the whole schema as a violation.
+    /// Converts an error of the whole schema to a violation.
     pub(crate) fn violation(&self, error: &ValidationError<'_>) -> Violation {
         let (keyword, message) = self.words(error, error.schema_path().as_str());
         Violation::new(error.instance_path().as_str(), &keyword, message)
     }
 }
 
-/// What is wrong with a value, by the validator of a part of the schema.
+/// Returns the errors of a value by the validator of a subschema.
 ///
 /// # Errors
-/// When its names are too long to tell.
+/// Returns a violation if the pointers of the values are too large in total.
 pub(super) fn errors<'v>(validator: &'v Validator, value: &'v Value) -> Result<ErrorIterator<'v>, Violation> {
     if places(value, 0, PLACES).is_some() {
         return Ok(validator.iter_errors(value));
@@ -124,8 +129,10 @@ pub(super) fn errors<'v>(validator: &'v Validator, value: &'v Value) -> Result<E
     Err(Violation::new("", "limit", message))
 }
 
-/// What is left of so many bytes after the places of all values in one whose own place has `length`; none, if they are too few. A value
-/// is as deep as texts may be.
+/// Subtracts the sizes of the pointers of `value` and all values inside from `left`.
+///
+/// `length` is the size of the pointer of `value`. Returns `None` if `left` is too small. The
+/// recursion is bounded by the nesting limit of texts.
 fn places(value: &Value, length: usize, left: usize) -> Option<usize> {
     let left = left.checked_sub(length)?;
     match value {
@@ -137,7 +144,9 @@ fn places(value: &Value, length: usize, left: usize) -> Option<usize> {
     }
 }
 
-/// The place of the keyword that an error is about. The validator of a part tells it from that part on, unless it went through a
+/// Returns the pointer of the keyword that an error is about.
+///
+/// A subschema's validator reports pointers relative to the subschema, except after following a
 /// reference.
 pub(crate) fn keyword_place(part: &str, error: &ValidationError<'_>) -> String {
     let is_within = error.evaluation_path() == error.schema_path();
@@ -156,7 +165,7 @@ fn has_reference_into_branches(schema: &Value) -> bool {
     }
 }
 
-/// Makes conditions of the branches in a schema at `place`, and in all schemas in it.
+/// Rewrites the branches in a schema at `place` and in all its subschemas.
 fn flatten(schema: &mut Value, place: &str, found: &mut HashMap<String, Branches>) {
     let Value::Object(keywords) = schema else { return };
     conditions(keywords, place, found);
@@ -170,7 +179,8 @@ fn flatten(schema: &mut Value, place: &str, found: &mut HashMap<String, Branches
     }
 }
 
-/// The `if` of a condition only says whether it holds; its own keyword stays what it is, and the branches in it are flattened.
+/// Rewrites a subschema. In a condition created by [`conditions`], only the branches are rewritten,
+/// because the keyword in `if` must stay.
 fn flatten_within(schema: &mut Value, place: &str, found: &mut HashMap<String, Branches>) {
     let condition = found.contains_key(&format!("{place}/else"));
     let branches = schema.get_mut("if").and_then(Value::as_object_mut).filter(|_| condition);
@@ -183,7 +193,7 @@ fn flatten_within(schema: &mut Value, place: &str, found: &mut HashMap<String, B
     }
 }
 
-/// Moves the branches of one schema into conditions of its `allOf`.
+/// Moves the `anyOf` and `oneOf` of one schema into conditions in its `allOf`.
 fn conditions(keywords: &mut Map<String, Value>, place: &str, found: &mut HashMap<String, Branches>) {
     for keyword in BRANCHES {
         let Some(count) = keywords.get(keyword).and_then(Value::as_array).map(Vec::len) else { continue };

@@ -1,12 +1,15 @@
-//! Values made to fit the schema's types.
+//! Conversion of values to the types of the schema.
 //!
-//! The validator says what is wrong and where; of that, values of the wrong type are converted, if a conversion is allowed and has one
-//! meaning, until nothing is wrong or nothing can be done. So whatever a schema is made of (references, `allOf`, patterns of names,
-//! conditions) is understood as validation understands it, and what is valid is never touched. All conversions count together or not
-//! at all: only a value that is valid afterwards is given back.
+//! The validator reports each error with its place. A value of the wrong type is converted if an
+//! allowed conversion has only one meaning. This repeats until the value is valid or nothing can be
+//! converted.
 //!
-//! The time of a round is linear in the number of errors, and it is given up as soon as the text has had its time. Only what the
-//! validator does in one call is not interrupted.
+//! The validator decides, so all features of a schema have their exact meaning: references,
+//! `allOf`, patterns of names and conditions. Valid values are never changed. If the final value is
+//! invalid, no conversion takes effect.
+//!
+//! A round takes linear time in the number of errors and ends when the time limit expires. Only a
+//! single call of the validator cannot be interrupted.
 
 mod branch;
 mod convert;
@@ -27,10 +30,11 @@ use crate::config::OutputProcessing;
 use convert::{Allowed, Converted, convert};
 pub(crate) use flat::{Branches, Flat, keyword_place};
 
-/// How often a value is validated and converted again: what becomes an array has elements to convert.
+/// Maximum number of rounds of validation and conversion. Several are needed because a new array
+/// may have elements to convert.
 const ROUNDS: usize = 16;
 
-/// The conversions of one value.
+/// State of the conversion of one value.
 struct Coercion<'a> {
     adapter: &'a Adapter,
     tries_branches: bool,
@@ -39,17 +43,17 @@ struct Coercion<'a> {
     done: Done,
 }
 
-/// What was done.
+/// Changes made so far.
 #[derive(Default)]
 struct Done {
     transforms: Vec<&'static str>,
     branches: Vec<BranchChoice>,
-    /// The types of the first value that was converted, or could not be.
+    /// Expected and actual type of the first value that was converted or could not be converted.
     types: Option<(String, &'static str)>,
 }
 
 impl Done {
-    /// Adds what was done after it.
+    /// Adds later changes.
     fn extend(&mut self, later: Self) {
         self.transforms.extend(later.transforms);
         self.branches.extend(later.branches);
@@ -57,7 +61,7 @@ impl Done {
     }
 }
 
-/// Makes `value`, which is not valid, valid, if conversions can.
+/// Converts an invalid value. Returns the new value only if it is valid.
 pub(super) fn coerce(
     adapter: &Adapter,
     value: &Value,
@@ -90,7 +94,7 @@ pub(super) fn coerce(
     (report, Some(changed))
 }
 
-/// Where a value and its schema are, as JSON pointers.
+/// Places of a value and of its schema, as JSON pointers.
 #[derive(Clone, Copy, Default)]
 struct Base<'a> {
     value: &'a str,
@@ -98,7 +102,7 @@ struct Base<'a> {
 }
 
 impl Base<'_> {
-    /// The place of the keyword that an error is about.
+    /// Returns the pointer of the keyword that an error is about.
     fn keyword(self, error: &ValidationError<'_>) -> String {
         keyword_place(self.schema, error)
     }
@@ -112,7 +116,7 @@ impl Coercion<'_> {
                 return Ok(());
             }
             let Some(flat) = self.adapter.flat() else { break };
-            // Errors borrow the value that is to be changed.
+            // The errors borrow the copy while the value is changed.
             let copy = value.clone();
             let errors: Vec<ValidationError<'_>> = flat.errors(&copy)?.collect();
             if !self.convert_all(&errors, Base::default(), value)? {
@@ -122,7 +126,8 @@ impl Coercion<'_> {
         Err(Violation::new("", "limit", format!("it is not valid after {ROUNDS} rounds of conversions")))
     }
 
-    /// Converts what errors are about in `value`, which is at `base` of the whole; whether anything changed.
+    /// Converts the values in `value` that the errors are about. `base` is the place of `value`.
+    /// Reports whether anything changed.
     fn convert_all(
         &mut self,
         errors: &[ValidationError<'_>],
@@ -137,7 +142,8 @@ impl Coercion<'_> {
         for error in errors {
             self.deadline.check()?;
             let within = error.instance_path().as_str();
-            // A value with several errors is converted once, by all of them; what is within one that changed is not there any more.
+            // A value with several errors is converted once, by all of them. Errors inside a
+            // converted value are obsolete.
             let is_done = |path: &str| done.contains(path);
             if is_done(within) || within.match_indices('/').any(|(end, _)| is_done(&within[..end])) {
                 continue;
@@ -165,7 +171,7 @@ impl Coercion<'_> {
         Ok(!done.is_empty())
     }
 
-    /// What a value becomes by all errors that there are about its type.
+    /// Returns the converted value that satisfies all errors about the type.
     fn by_types(
         &mut self,
         errors: &[&ValidationError<'_>],
@@ -174,7 +180,7 @@ impl Coercion<'_> {
     ) -> Result<Option<Value>, Violation> {
         let kinds = || errors.iter().map(|error| error.kind());
         let wanted: Vec<_> = kinds().filter_map(|kind| convert::wanted(kind, false)).collect();
-        // Where no type is said, the values that are listed say one.
+        // Without an expected type, the listed values determine the type.
         let wanted = if wanted.is_empty() {
             kinds().filter_map(|kind| convert::wanted(kind, true)).collect()
         } else {
@@ -191,7 +197,7 @@ impl Coercion<'_> {
             self.done.types = Some((expected(kind), type_of(value)));
         }
         let max_depth = self.adapter.options().limits.max_depth.min(DEEPEST);
-        // Each part of the path is an object or an array around it.
+        // Each token of the pointer adds a level of nesting around the value.
         let depth = max_depth.saturating_sub(path.matches('/').count());
         match convert(value, &wanted, Allowed { conversions: &self.adapter.options().allow, depth }) {
             Converted::To(new, conversion) => {
@@ -207,7 +213,7 @@ impl Coercion<'_> {
     }
 }
 
-/// What is left, as one violation: the first, and how many more there are.
+/// Summarizes the remaining errors: the first error and the number of the others.
 fn remaining(flat: &Flat, errors: &[ValidationError<'_>]) -> Violation {
     let Some(first) = errors.first() else { return Violation::new("", "type", "it is not valid") };
     let mut violation = flat.violation(first);

@@ -12,14 +12,14 @@ fn adapt(schema: &Value, value: &Value, options: AdaptOptions) -> Adaptation {
     Adapter::new(schema, options).expect("a schema").adapt(&value.to_string())
 }
 
-/// What a value becomes; none if it stays wrong.
+/// Returns the converted value, or `None` if it stays invalid.
 #[allow(clippy::needless_pass_by_value, reason = "cases are written where they are used")]
 fn to(schema: Value, value: Value, options: AdaptOptions) -> Option<Value> {
     let adaptation = adapt(&schema, &value, options);
     if adaptation.is_valid() { adaptation.into_value() } else { None }
 }
 
-/// Why a value could not be made to fit, with its place.
+/// Returns the reason that a value could not be converted, with its place.
 #[allow(clippy::needless_pass_by_value, reason = "cases are written where they are used")]
 fn why(schema: Value, value: Value, options: AdaptOptions) -> String {
     let adaptation = adapt(&schema, &value, options);
@@ -48,7 +48,8 @@ fn strings_become_what_they_are_the_text_of() {
         ("array", "[1, \"2\"]", json!([1, "2"])),
         ("array", " [] ", json!([])),
     ] {
-        // A whole text that is JSON in a string is another matter.
+        // The string is wrapped in an array, because a text that is a single string is unescaped
+        // instead.
         let schema = || json!({ "items": of(kind) });
         assert_eq!(to(schema(), json!([text]), all()), Some(json!([value])), "{kind} {text}");
         assert_eq!(to(schema(), json!([text]), AdaptOptions { allow: Allow::none(), ..all() }), None);
@@ -93,7 +94,7 @@ fn what_they_only_resemble_they_do_not_become() {
             assert_eq!(to(schema, json!([text]), AdaptOptions::full()), None, "{kind} {text}");
         }
     }
-    // Nothing but strings is read, and nothing becomes a string.
+    // Only strings are parsed, and no value becomes a string.
     for (kind, value) in [
         ("boolean", json!(1)),
         ("integer", json!(true)),
@@ -114,7 +115,7 @@ fn single_values_become_arrays_where_that_is_allowed() {
     assert_eq!(to(integers.clone(), json!(5), AdaptOptions::full()), None);
     let objects = json!({ "type": "object", "properties": { "a": { "type": "array", "items": { "type": "object" } } } });
     assert_eq!(to(objects, json!({ "a": { "b": 1 } }), all()), Some(json!({ "a": [{ "b": 1 }] })));
-    // It ends where every array wants another.
+    // Conversion ends even if every array requires another array inside.
     let endless = json!({ "$ref": "#/$defs/a", "$defs": { "a": { "type": "array", "items": { "$ref": "#/$defs/a" } } } });
     assert!(why(endless, json!(5), all()).contains("rounds"));
 }
@@ -191,7 +192,7 @@ fn values_are_found_wherever_the_schema_has_them() {
     });
     let adaptation = adapt(&schema, &given, AdaptOptions::minimal());
     assert_eq!(adaptation.value(), Some(&wanted), "{:?}", adaptation.stages());
-    // "3" is one of the values.
+    // The string "3" is a listed value, so it is not converted.
     assert_eq!(
         to(schema, json!({ "one": "3", "x_a": "1" }), AdaptOptions::minimal()),
         Some(json!({ "one": "3", "x_a": 1 }))
@@ -256,10 +257,10 @@ fn first_pass_takes_the_first_and_unique_the_only() {
         "/1: branches 1 and 2 both take it, once it is converted"
     );
     assert_eq!(to(schema.clone(), json!(["7"]), unique()), Some(json!([7])));
-    // What several branches take as it is, is valid and left alone.
+    // A value that several branches accept without conversion is valid and stays unchanged.
     let both = json!({ "anyOf": [of("integer"), of("number")] });
     assert_eq!(to(both, json!(7), unique()), Some(json!(7)));
-    // Only one of `oneOf` may take what comes of it.
+    // With `oneOf`, only one branch may accept the converted value.
     let one = json!({ "oneOf": [of("integer"), of("number")] });
     assert_eq!(to(one, json!("7"), AdaptOptions::full()), None);
 }
@@ -288,7 +289,7 @@ fn branches_lie_within_branches_and_behind_references() {
     assert_eq!(choices, [("", 1), ("/left", 1), ("/left/left", 0), ("/right", 0)]);
     let lists = json!({ "anyOf": [{ "type": "array", "items": of("integer") }, of("null")] });
     assert_eq!(to(lists, json!("[\"1\", 2]"), AdaptOptions::full()), Some(json!([1, 2])));
-    // What stands beside the branches counts as well.
+    // The keywords beside the branches must accept the value as well.
     let beside = json!({ "anyOf": [of("integer"), of("boolean")], "maximum": 5, "not": { "const": 1 } });
     assert_eq!(to(beside, json!("1"), AdaptOptions::full()), Some(json!(true)));
 }
@@ -333,7 +334,7 @@ fn lists_in_strings_nest_no_deeper_than_texts() {
         why(json!({ "items": of("array") }), json!([list(128)]), all()),
         "/0: values nest deeper than 128"
     );
-    // What is wrapped is one deeper.
+    // Wrapping adds one level of nesting.
     let options = || AdaptOptions { limits, ..all() };
     let wrapped = json!({ "items": { "items": { "type": "array" } } });
     let deep = |depth: usize| (1..depth).fold(json!({}), |inner, _| json!({ "a": inner }));
@@ -357,7 +358,8 @@ fn thousands_of_faults_take_linear_time() {
         let adaptation = adapt(&schema, given, options);
         assert!(adaptation.is_valid(), "{schema}: {:?}", adaptation.violations().first());
         assert!(given.is_object() || adaptation.value() == Some(&numbers));
-        // Unoptimised and beside other tests; in quadratic time it would be minutes.
+        // Leaves room for an unoptimized build with parallel tests. A quadratic algorithm would
+        // take minutes.
         assert!(adaptation.elapsed().as_secs() < 20, "{schema}: {:?}", adaptation.elapsed());
     }
 }
@@ -394,7 +396,7 @@ fn trials_are_bounded() {
     assert!(
         why(schema, many, AdaptOptions { limits, ..AdaptOptions::full() }).contains("more than 50 branches")
     );
-    // Branches that multiply with depth end, too.
+    // A number of branches that grows exponentially with the depth is bounded as well.
     let tree = json!({ "$ref": "#/$defs/t", "$defs": { "t": { "anyOf": [
         { "properties": { "a": { "$ref": "#/$defs/t" } }, "required": ["a", "x"] },
         { "properties": { "a": { "$ref": "#/$defs/t" } }, "required": ["a", "y"] },

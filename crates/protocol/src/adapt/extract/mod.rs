@@ -1,9 +1,13 @@
-//! JSON in what is not only JSON: prose around it, fences, thoughts in front, strings that it is in.
+//! Extraction of JSON from a text with prose, Markdown fences, reasoning or nested strings.
 //!
-//! The largest region that begins as JSON does and is balanced is taken, of the schema's kind if there is one. If that is not JSON, no
-//! smaller one is taken in its place: that would be a guess. Nor is anything taken out of what it is a part of: a bracket that is no
-//! JSON, a string in a region, a thought. Of several regions as large as each other the only one that is valid is taken; where that
-//! does not decide, nothing does.
+//! A region is a part of the text that begins like JSON and has balanced brackets. The largest
+//! region is extracted. A region that begins with the bracket of the schema's kind takes precedence
+//! over larger ones.
+//!
+//! If the chosen region is not JSON, no smaller region is used instead, because that would be a
+//! guess. A region inside another construct is never extracted either. Such constructs are brackets
+//! that are not JSON, strings in a region and reasoning. Among regions of equal size, the valid one
+//! is extracted. If none is valid, or if several valid ones differ, extraction fails.
 
 mod region;
 
@@ -15,29 +19,29 @@ use super::tape::{Document, Place, SyntaxError, Tape, unescape};
 use super::{AdaptLimits, Adapter};
 use region::{Fit, Region};
 
-/// The keyword of violations that tell of several meanings.
+/// Keyword of violations that report several possible meanings.
 pub(super) const AMBIGUOUS: &str = "ambiguous";
 
-/// What could not be read.
+/// Error of a text that could not be read.
 pub(super) struct Unread {
-    /// What is nearest to JSON, if anything is, and where it begins.
+    /// The region that is closest to JSON, if any, and its position.
     pub(super) region: Option<(String, Place)>,
     pub(super) violation: Violation,
 }
 
-/// What one look at a text gives.
+/// Result of examining a text once.
 enum Look<'t> {
-    /// A value, and whether there was more around it.
+    /// A value. The flag is true if there was other text around the value.
     Value(Tape<'t>, bool),
-    /// JSON in a string, with the string's escapes taken out.
+    /// The content of a string that contains JSON, unescaped.
     Inner(String),
-    /// A region, its offset, and why it is not JSON.
+    /// A region that is not JSON, with its offset and the error.
     Broken(&'t str, usize, SyntaxError),
-    /// Why there is nothing to read.
+    /// Nothing to read, with the reason.
     Nothing(Violation),
 }
 
-/// Finds the value in `text`.
+/// Extracts the value from `text`.
 pub(super) fn extract(adapter: &Adapter, text: &str) -> (StageReport, Result<Document, Unread>) {
     let mut report = StageReport::new(Stage::Extract, Outcome::Success, "JSON was found");
     let max_depth = adapter.options().max_unescape_depth;
@@ -90,7 +94,7 @@ pub(super) fn extract(adapter: &Adapter, text: &str) -> (StageReport, Result<Doc
     }
 }
 
-/// Says that a place is one in a string, not in the text itself.
+/// Adds to a message that the position is in a string, not in the text itself.
 fn within(depth: u8, violation: Violation) -> Violation {
     match depth {
         0 => violation,
@@ -98,12 +102,12 @@ fn within(depth: u8, violation: Violation) -> Violation {
     }
 }
 
-/// Why a part of `text` at `offset` is not JSON, in words.
+/// Describes a syntax error in the part of `text` that begins at `offset`.
 pub(super) fn violation(text: &str, offset: usize, error: &SyntaxError) -> Violation {
     at(Place::of(text, offset + error.offset), error)
 }
 
-/// The same, where its place is known.
+/// Describes a syntax error at a known position.
 pub(super) fn at(Place { line, column }: Place, error: &SyntaxError) -> Violation {
     Violation::new(&error.path, "syntax", format!("line {line}, column {column}: {}", error.fault))
 }
@@ -114,7 +118,8 @@ fn look<'t>(adapter: &Adapter, text: &'t str) -> Look<'t> {
     let whole = text.trim_matches(is_blank);
     match Tape::parse(whole, max_depth) {
         Ok(tape) => return string_or_value(adapter, tape, whole.len() < text.trim().len()),
-        // The value is clear; what is wrong with it is not around it.
+        // The text is well-formed but refused. The problem is in the value, not in text around the
+        // value.
         Err(error) if error.fault.is_refusal() => return Look::Broken(whole, offset_in(text, whole), error),
         Err(_) => {}
     }
@@ -131,7 +136,7 @@ fn look<'t>(adapter: &Adapter, text: &'t str) -> Look<'t> {
     if let Some(inner) = in_string(adapter, body, &regions) {
         return Look::Inner(inner);
     }
-    // What is not of the kind that is asked for goes after a block that is JSON.
+    // A single fenced block that is JSON takes precedence over regions of another kind.
     if rank.is_none_or(|(fit, _)| fit < Fit::Wanted)
         && let Some(block) = region::only_block(body)
         && let Ok(tape) = Tape::parse(block.trim_matches(is_blank), max_depth)
@@ -155,7 +160,7 @@ fn nothing(message: impl Into<String>) -> Look<'static> {
     Look::Nothing(Violation::new("", "syntax", message))
 }
 
-/// Of regions that are as large as each other the one that is valid.
+/// Among regions of equal size, returns the valid one.
 fn only<'t>(adapter: &Adapter, text: &str, regions: &[&Region<'t>]) -> Look<'t> {
     let valid = |region: &&Region<'t>| {
         let tape = Tape::parse(region.text, adapter.options().limits.max_depth).ok();
@@ -180,7 +185,8 @@ fn only<'t>(adapter: &Adapter, text: &str, regions: &[&Region<'t>]) -> Look<'t> 
     Look::Nothing(Violation::new("", AMBIGUOUS, message))
 }
 
-/// A string may have the value in it, where the schema wants none.
+/// Returns the content of a string if the schema rejects the string, because the content may be the
+/// value.
 fn string_or_value<'t>(adapter: &Adapter, tape: Tape<'t>, was_wrapped: bool) -> Look<'t> {
     match tape.as_str() {
         Some(inner)
@@ -192,15 +198,17 @@ fn string_or_value<'t>(adapter: &Adapter, tape: Tape<'t>, was_wrapped: bool) -> 
     }
 }
 
-/// What is in a string that begins with a bracket: one that is around the region that is looked for, or that is apart from all regions
-/// where none is of the kind that is wanted. The string's quotes may be missing then.
+/// Returns the unescaped content of a string that begins with a bracket.
+///
+/// If a region of the wanted kind exists, the string must contain the best such region. Otherwise
+/// the string must be outside of all regions, and may lack its quotes.
 fn in_string(adapter: &Adapter, body: &str, regions: &[Region<'_>]) -> Option<String> {
     if !may_unescape(adapter) {
         return None;
     }
     let best = regions.iter().rev().max_by_key(|region| region.rank());
     let wanted = best.filter(|best| best.fit == Fit::Wanted);
-    // Regions are in order and apart.
+    // Regions are ordered and disjoint.
     let is_part = |at: usize, least: Fit| {
         let before = regions.partition_point(|region| region.start <= at);
         before.checked_sub(1).is_some_and(|last| at < regions[last].end() && regions[last].fit >= least)
@@ -222,7 +230,7 @@ fn may_unescape(adapter: &Adapter) -> bool {
     adapter.options().max_unescape_depth > 0 && adapter.kinds.has(Kinds::OBJECT | Kinds::ARRAY)
 }
 
-/// The bracket that the schema's values begin with, if they all begin with the same.
+/// Returns the first bracket of the schema's values, if all begin with the same bracket.
 fn wanted(kinds: Kinds) -> Option<u8> {
     match (kinds.has(Kinds::OBJECT), kinds.has(Kinds::ARRAY)) {
         (true, false) => Some(b'{'),
@@ -235,7 +243,8 @@ fn offset_in(text: &str, part: &str) -> usize {
     part.as_ptr() as usize - text.as_ptr() as usize
 }
 
-/// Whitespace, and the marks of byte order that some servers leave in.
+/// Reports whether a character is whitespace or a byte order mark. Some servers leave byte order
+/// marks in the text.
 fn is_blank(c: char) -> bool {
     c.is_whitespace() || c == '\u{feff}'
 }

@@ -1,24 +1,25 @@
-//! The matcher: one pass over the text with a stack of open brackets.
+//! Search for regions in one pass over the text, with a stack of open brackets.
 
 use super::super::tape::{plain_until, quoted};
 
-/// A part of a text between brackets.
+/// A part of a text that is enclosed in brackets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Region<'t> {
     pub(super) text: &'t str,
-    /// Where it begins.
+    /// Byte offset in the text.
     pub(super) start: usize,
     pub(super) fit: Fit,
 }
 
-/// How near a region is to what is looked for.
+/// Suitability of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fit {
-    /// It is no JSON: it has assignments, or what may be JSON is a part of it and no answer by itself.
+    /// Not JSON. The region contains assignments, or it encloses regions that must not be extracted
+    /// on their own.
     Broken,
-    /// It may be JSON, and begins with another bracket than the one that is wanted.
+    /// Possibly JSON, but with a different first bracket than the wanted one.
     Other,
-    /// It begins with the bracket that is wanted, or none is.
+    /// Possibly JSON with the wanted bracket, or any bracket is wanted.
     Wanted,
 }
 
@@ -27,22 +28,24 @@ impl Region<'_> {
         self.start + self.text.len()
     }
 
-    /// What is greatest in the region that is taken.
+    /// Returns the sort key. The region with the greatest key is extracted.
     pub(super) const fn rank(&self) -> (Fit, usize) {
         (self.fit, self.text.len())
     }
 }
 
-/// A bracket that begins no JSON, and has not ended.
+/// An open bracket that does not begin JSON.
 struct Opened {
     bracket: u8,
     start: usize,
-    /// How many regions there were before it.
+    /// Number of regions found before the bracket.
     before: usize,
 }
 
-/// The regions of `text` that begin as JSON does and are balanced, or have no end, in order and apart; those that are within a bracket
-/// that is no JSON are one with it. The time is linear in the length of the text.
+/// Returns the regions of `text`, ordered and disjoint. Runs in linear time.
+///
+/// A region begins like JSON and is balanced, or has no end. Regions inside a bracket that is not
+/// JSON are merged with that bracket into one broken region.
 pub(super) fn regions(text: &str, wanted: Option<u8>) -> Vec<Region<'_>> {
     let bytes = text.as_bytes();
     let (mut found, mut opened) = (Vec::new(), Vec::new());
@@ -50,7 +53,7 @@ pub(super) fn regions(text: &str, wanted: Option<u8>) -> Vec<Region<'_>> {
     while let Some(mark) = find_mark(bytes, at) {
         at = mark + 1;
         match bytes[mark] {
-            // What a fence is in front of belongs to nothing before it.
+            // A bracket before a fence does not enclose text after the fence.
             b'`' => {
                 if (mark == 0 || bytes[mark - 1] == b'\n') && bytes[mark..].starts_with(b"```") {
                     opened.clear();
@@ -74,7 +77,8 @@ pub(super) fn regions(text: &str, wanted: Option<u8>) -> Vec<Region<'_>> {
                     continue;
                 }
                 let (mut end, mut was_read_to_the_end) = Matcher::new(text, mark).run();
-                // A bracket that closed too much: what goes on as the next member does is a part of it.
+                // An extra closing bracket ended the object too early. If another member follows,
+                // the region continues.
                 while !was_read_to_the_end && bytes[mark] == b'{' && goes_on(&text[end..]) {
                     (end, was_read_to_the_end) = Matcher::reopened(text, mark, end).run();
                 }
@@ -84,7 +88,8 @@ pub(super) fn regions(text: &str, wanted: Option<u8>) -> Vec<Region<'_>> {
                     _ => Fit::Broken,
                 };
                 found.push(Region { text: text[mark..end].trim_end(), start: mark, fit });
-                // What is at a fence may have been read to the end of the text, which is not to happen for every fence.
+                // A region that ends at a fence may have been scanned to the end of the text.
+                // Limiting these scans keeps the time linear.
                 endless += usize::from(was_read_to_the_end);
                 if endless > ENDLESS {
                     break;
@@ -96,7 +101,7 @@ pub(super) fn regions(text: &str, wanted: Option<u8>) -> Vec<Region<'_>> {
     found
 }
 
-/// Takes the bracket that a closing one belongs to, with all that was opened in it.
+/// Pops the bracket that `closer` closes, and all brackets that were opened inside.
 fn closed(opened: &mut Vec<Opened>, closer: u8) -> Option<Opened> {
     let bracket = if closer == b'}' { b'{' } else { b'[' };
     let found = opened.iter().rev().take(NEAR).position(|open| open.bracket == bracket)?;
@@ -104,13 +109,13 @@ fn closed(opened: &mut Vec<Opened>, closer: u8) -> Option<Opened> {
     opened.pop()
 }
 
-/// Where the first bracket or backtick at or after `at` is.
+/// Returns the offset of the first bracket or backtick at or after `at`.
 fn find_mark(bytes: &[u8], at: usize) -> Option<usize> {
     let found = bytes.get(at..)?.iter().position(|byte| matches!(byte, b'{' | b'[' | b'}' | b']' | b'`'))?;
     Some(at + found)
 }
 
-/// Whether another member comes next, behind a comma.
+/// Reports whether `text` continues with a comma and another member.
 fn goes_on(text: &str) -> bool {
     let member = text.trim_start().strip_prefix(',').map(str::trim_start);
     member.is_some_and(|member| {
@@ -119,24 +124,25 @@ fn goes_on(text: &str) -> bool {
     })
 }
 
-/// Whether a bracket opens in `text`.
+/// Reports whether `text` contains an opening bracket.
 fn has_bracket(text: &str) -> bool {
     text.contains(['{', '['])
 }
 
-/// What a bracket begins.
+/// Kind of text that begins at a bracket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Begins {
-    /// JSON, or what is nearly so.
+    /// JSON, or text that is almost JSON.
     Json,
-    /// Names with equals signs: code, or what some write in place of JSON.
+    /// Names with equals signs: code, or a notation that some models write instead of JSON.
     Assignments,
-    /// Certainly no JSON in so many bytes, in which there may be more brackets.
+    /// Prose. Holds the number of bytes that are certainly not JSON. These may contain further
+    /// brackets.
     Words(usize),
 }
 
 impl Begins {
-    /// What the bracket at the beginning of `text` begins.
+    /// Classifies the text after the bracket at the beginning of `text`.
     fn of(text: &str) -> Self {
         let bytes = text.as_bytes();
         let mut at = 0;
@@ -179,7 +185,7 @@ struct Matcher<'t> {
     start: usize,
     at: usize,
     open: Vec<u8>,
-    /// The last byte that is not blank, outside strings and comments.
+    /// The last byte outside of strings and comments that is not whitespace.
     last: u8,
 }
 
@@ -188,13 +194,16 @@ impl<'t> Matcher<'t> {
         Self { text, bytes: text.as_bytes(), start, at: start, open: Vec::new(), last: b'[' }
     }
 
-    /// As if the bracket before `at` had not closed the region, which is an object.
+    /// Continues an object region after the bracket before `at`, as if that bracket had not closed
+    /// the object.
     fn reopened(text: &'t str, start: usize, at: usize) -> Self {
         Self { at, open: vec![b'{'], last: b'}', ..Self::new(text, start) }
     }
 
-    /// The byte after the region: after its last bracket, or else at the fence that it is in, or at the end of the text. Also whether
-    /// all of the text was read.
+    /// Returns the end of the region and whether the whole text was scanned.
+    ///
+    /// The region ends after its last bracket. Without such a bracket, the region ends at the next
+    /// fence or at the end of the text.
     fn run(mut self) -> (usize, bool) {
         while let Some(&byte) = self.bytes.get(self.at) {
             match byte {
@@ -205,7 +214,8 @@ impl<'t> Matcher<'t> {
                         return (self.at + 1, false);
                     }
                 }
-                // In JSON nothing else comes before a string. What is quoted in other places is prose, or broken.
+                // In JSON, a string follows a bracket, comma or colon. A quote elsewhere is prose
+                // or broken JSON.
                 b'"' | b'\'' if matches!(self.last, b'{' | b'[' | b',' | b':') && !self.string(byte) => break,
                 b'/' if !matches!(self.last, b'/' | b'<') && self.comment() => continue,
                 b'\n' if self.bytes[self.at + 1..].starts_with(b"```") => return (self.at, false),
@@ -220,7 +230,8 @@ impl<'t> Matcher<'t> {
         (fence.map_or(self.text.len(), |fence| self.start + fence), true)
     }
 
-    /// A closing bracket ends what it belongs to, with all that was left open in it; a stray one ends nothing.
+    /// Closes the matching bracket and all brackets that were opened inside. A stray bracket closes
+    /// nothing.
     fn close(&mut self, byte: u8) {
         let opener = if byte == b'}' { b'{' } else { b'[' };
         if self.open.last() == Some(&opener) {
@@ -230,7 +241,7 @@ impl<'t> Matcher<'t> {
         }
     }
 
-    /// Goes to the quote that ends a string; false if none does.
+    /// Advances to the closing quote of a string. Returns false if there is none.
     fn string(&mut self, quote: u8) -> bool {
         self.at += 1;
         loop {
@@ -247,7 +258,7 @@ impl<'t> Matcher<'t> {
         }
     }
 
-    /// Goes behind a comment, if one begins here.
+    /// Skips a comment. Returns false if no comment begins here.
     fn comment(&mut self) -> bool {
         let rest = &self.text[self.at..];
         let length = if rest.starts_with("//") {
@@ -262,15 +273,16 @@ impl<'t> Matcher<'t> {
     }
 }
 
-/// How many quotes, blanks and backslashes there may be before a bracket in a string.
+/// Maximum number of quotes, blanks and backslashes before a bracket in a string.
 const LEAD: usize = 32;
-/// How many regions may have no end.
+/// Maximum number of regions without an end.
 const ENDLESS: usize = 8;
-/// How far away the bracket may be that a closing one belongs to where others are open.
+/// Maximum number of open brackets that are searched for the match of a closing bracket.
 const NEAR: usize = 16;
 
-/// What comes after a model's thoughts, which some servers leave in the text, with the mark before them or without it. After thoughts
-/// that do not end comes nothing.
+/// Returns the text after a model's reasoning, which some servers leave in the text.
+///
+/// The opening tag may be missing. If the reasoning does not end, the result is empty.
 pub(super) fn without_thoughts(text: &str) -> &str {
     let (mut from, mut is_thought) = (0, false);
     for (start, end, is_closing) in marks(text) {
@@ -285,7 +297,8 @@ pub(super) fn without_thoughts(text: &str) -> &str {
     if is_thought { "" } else { &text[from..] }
 }
 
-/// Where marks of thoughts begin and end, and whether they close.
+/// Returns the start and end of each `<think>` or `<thinking>` tag, and whether the tag is a
+/// closing tag.
 fn marks(text: &str) -> impl Iterator<Item = (usize, usize, bool)> {
     text.match_indices("think").filter_map(|(at, word)| {
         let after = &text[at + word.len()..];
@@ -296,16 +309,18 @@ fn marks(text: &str) -> impl Iterator<Item = (usize, usize, bool)> {
     })
 }
 
-/// The part of `text` between brackets that is escaped as in a string: from the first bracket with an escaped quote after it to the
-/// last one.
+/// Returns the part of `text` that is escaped like a string. The part reaches from the first
+/// bracket before an escaped quote to the last closing bracket.
 pub(super) fn escaped(text: &str) -> Option<&str> {
     let start = text.match_indices("\\\"").find_map(|(quote, _)| bracket_before(text.as_bytes(), quote))?;
     let end = 1 + text.rfind(['}', ']']).filter(|&end| end > start)?;
     Some(&text[start..end])
 }
 
-/// What stands in the JSON strings of `text` that begin with a bracket, behind more quotes perhaps, with the offset of each; of those
-/// whose quotes are before `until`.
+/// Returns the JSON strings in `text` that begin with a bracket, possibly after further quotes.
+/// Each string comes with its offset.
+///
+/// Only strings whose opening quote is before `until` are returned.
 pub(super) fn strings(text: &str, until: usize) -> impl Iterator<Item = (usize, &str)> {
     let bytes = text.as_bytes();
     let begins = move |start: usize| {
@@ -319,14 +334,16 @@ pub(super) fn strings(text: &str, until: usize) -> impl Iterator<Item = (usize, 
     let quotes =
         text[..until].match_indices('"').map(|(at, _)| at).filter(|&at| at == 0 || bytes[at - 1] != b'\\');
     let strings = quotes.filter(move |&at| begins(at)).filter_map(|at| Some((at + 1, quoted(&text[at..])?)));
-    // What stands between two strings, from the end of one to the beginning of the next, has no quotes in it and ends with no bracket.
+    // The text between two strings also looks like a string, but has no escaped quotes and does not
+    // end with a bracket.
     strings.filter(|(_, inside)| {
         let end = inside.trim_end_matches(|c: char| c.is_whitespace() || "\\nrt".contains(c));
         has_bracket(inside) && (inside.contains("\\\"") || end.ends_with(['}', ']']))
     })
 }
 
-/// The first bracket before an escaped quote, with nothing but other brackets and blanks in between, escaped or not.
+/// Returns the first of the brackets before an escaped quote. Only brackets and blanks, escaped or
+/// not, may be in between.
 fn bracket_before(bytes: &[u8], quote: usize) -> Option<usize> {
     let mut start = None;
     for at in (0..quote).rev() {
@@ -340,7 +357,7 @@ fn bracket_before(bytes: &[u8], quote: usize) -> Option<usize> {
     start
 }
 
-/// What stands between fences, if there is one block of it.
+/// Returns the content of the fenced block, if there is exactly one.
 pub(super) fn only_block(text: &str) -> Option<&str> {
     let (_, after) = text.split_once("```")?;
     let (first, body) = after.split_once('\n')?;

@@ -52,7 +52,7 @@ fn nothing_smaller_is_taken_where_the_largest_is_broken() {
     let schema = json!({ "type": "object" });
     assert_eq!(adapted(&schema, "For example {\"a\": 1}. Here: {\"a\": 2, \"b\": 3,}"), None);
     assert_eq!(adapted(&schema, "{\"items\": [{\"a\": 1}, {\"a\": 2}"), None);
-    // A bracket too many does not end it where another member comes next.
+    // An extra closing bracket does not end the region if another member follows.
     let full = AdaptOptions::full().with_tolerance(2.try_into().expect("a level"));
     let repairing = Adapter::new(&schema, full).expect("a schema");
     for text in [
@@ -65,12 +65,12 @@ fn nothing_smaller_is_taken_where_the_largest_is_broken() {
         assert!(!repairing.adapt(text).is_valid(), "{text}");
     }
     assert_eq!(adapted(&schema, r#"{"a": 1}, "b" is not there."#), Some(json!({ "a": 1 })));
-    // Nothing within JSON is taken out of it, either.
+    // Nothing is extracted from inside a JSON value either.
     assert_eq!(adapted(&schema, "[{\"a\": 1}]"), None);
     assert_eq!(adapted(&schema, "Here: [{\"a\": 1}]"), None);
 }
 
-/// Why nothing was found.
+/// Returns the reason that nothing was extracted.
 fn refused(schema: &Value, text: &str) -> String {
     let adaptation = Adapter::new(schema, AdaptOptions::minimal()).expect("a schema").adapt(text);
     assert!(!adaptation.is_valid(), "{text}: {:?}", adaptation.value());
@@ -96,7 +96,7 @@ fn what_is_in_a_bracket_that_is_no_json_is_a_part_of_it() {
             assert!(told.contains("line ") && told.contains("expected"), "{text}: {told}");
         }
     }
-    // What is there beside it is an answer, and brackets that do not close are words.
+    // A region beside the bracket is extracted, and a bracket that is never closed is prose.
     for text in [
         "f() { return {\"c\": 2, \"d\": [3, 4]}; } gives {\"a\": 1}",
         "Objects begin with { and arrays with [, so {\"a\": 1}",
@@ -105,7 +105,7 @@ fn what_is_in_a_bracket_that_is_no_json_is_a_part_of_it() {
     ] {
         assert_eq!(adapted(&object, text), Some(json!({ "a": 1 })), "{text}");
     }
-    // An equals sign may be read as a colon.
+    // Repair reads an equals sign as a colon.
     let full = AdaptOptions::full().with_tolerance(2.try_into().expect("a level"));
     let adaptation = Adapter::new(&object, full).expect("a schema").adapt("So: {a = 1, b = {\"c\": 2}}");
     assert_eq!(adaptation.value(), Some(&json!({ "a": 1, "b": { "c": 2 } })));
@@ -123,7 +123,7 @@ fn strings_in_something_else_are_parts_of_it() {
         let adaptation = Adapter::new(&array, AdaptOptions::minimal()).expect("a schema").adapt(text);
         assert!(!adaptation.is_valid(), "{text}: {:?}", adaptation.value());
     }
-    // A quote that ends something in prose begins no string.
+    // A closing quote in prose does not begin a string.
     for text in [
         r#"The word "yes" {"a": 1}"#,
         r#"The word "yes" and "no": {"a": [1, "b"]}."#,
@@ -146,7 +146,8 @@ fn what_could_be_either_of_two_is_neither() {
         "the values at line 1, column 1 and at line 2, column 2 are as large as each other: which is meant cannot be told"
     );
     assert!(refused(&schema, "It is {\"a\": 1, }, no, {\"a\": 2, }").contains("cannot be told"));
-    // The larger, the one of the schema's kind, and the only one that is valid can be told; and so can what is said twice.
+    // The larger region, the region of the schema's kind and the only valid region are unambiguous.
+    // Equal values are unambiguous as well.
     for (text, value) in [
         ("{\"a\": 1} or {\"a\": 22}", json!({ "a": 22 })),
         ("{\"a\": 1} or [1, 2, 3]", json!({ "a": 1 })),
@@ -175,7 +176,7 @@ fn keywords_say_a_kind_where_no_type_does() {
         (json!({ "$ref": "#/$defs/x", "$defs": { "x": { "required": ["a"] } } }), &object),
         (json!({ "enum": [{ "a": 1 }, null] }), &object),
         (json!({ "const": { "a": 1 } }), &object),
-        // Both kinds, or neither: then the largest.
+        // With both kinds or neither, the largest region is extracted.
         (json!({ "properties": {}, "items": {} }), &array),
         (json!({ "title": "anything" }), &array),
     ] {
@@ -269,7 +270,7 @@ fn strings_are_unescaped_as_often_as_is_allowed() {
     }
     assert_eq!(escaped(r#"[{\"a\": 1}, {\"a\": 2}] x"#), Some(r#"[{\"a\": 1}, {\"a\": 2}]"#));
     assert_eq!(escaped("{\"a\": 1}"), None);
-    // A string that is valid is what was meant.
+    // A string that the schema accepts is not unescaped.
     let text = Value::from("{\"k\": 1}").to_string();
     assert_eq!(adapted(&json!({ "type": "string" }), &text), Some(json!("{\"k\": 1}")));
     assert_eq!(adapted(&json!({}), &text), Some(json!("{\"k\": 1}")));
@@ -291,7 +292,7 @@ fn names_and_numbers_with_two_meanings_are_refused_wherever_they_are() {
     );
 }
 
-/// What is hostile ends soon: in time that is linear.
+/// Hostile texts are handled in linear time.
 #[test]
 fn hostile_texts_are_no_trouble() {
     let schema = json!({ "type": "object" });
@@ -351,7 +352,8 @@ fn hostile_texts_are_no_trouble() {
             let adapter = Adapter::new(&schema, options).expect("a schema");
             let adaptation = adapter.adapt(&text);
             let taken = adaptation.elapsed();
-            // Unoptimised and beside other tests; the limit itself is one second.
+            // Leaves room for an unoptimized build with parallel tests. The time limit itself is 1
+            // second.
             assert!(taken.as_secs() < 5, "{taken:?} for {}…", &text[..20]);
         }
     }

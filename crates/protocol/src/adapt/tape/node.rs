@@ -1,4 +1,4 @@
-//! The index as a representation of JSON that the `jsonschema` crate validates.
+//! Adapter that lets the `jsonschema` crate validate the index.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use serde_json::{Number, Value};
 
 use super::{Cell, Kind, build, is_string, number_of, string};
 
-/// The representation.
+/// The index as a JSON representation of the `jsonschema` crate.
 pub(in super::super) struct OnTape;
 
 /// A text with its cells.
@@ -23,7 +23,7 @@ impl View<'_> {
     }
 }
 
-/// A value of a tape, or a name by itself.
+/// A value of the index, or a string on its own.
 #[derive(Clone, Copy)]
 pub(in super::super) enum NodeRef<'a> {
     At(&'a View<'a>, u32),
@@ -52,7 +52,7 @@ impl Json for OnTape {
     type PreparedKey = String;
     type StringBuffer = ();
 
-    // A look-up goes through the members, so that one pass through them is better than any two.
+    // A lookup scans the members, so one pass over all members is cheaper than any two lookups.
     const KEYS_PER_LOOKUP: usize = 1 << 16;
 
     fn prepare_key(key: &str) -> String {
@@ -127,7 +127,8 @@ impl<'a> Node<'a, OnTape> for NodeRef<'a> {
         }
     }
 
-    /// All bytes but those that go on with a character; many at a time, where characters are decoded one by one.
+    /// Counts all bytes except UTF-8 continuation bytes. This handles many bytes at a time, unlike
+    /// decoding characters.
     fn string_length(&self) -> Option<u64> {
         let string = self.as_string()?;
         let starts = string.as_bytes().iter().filter(|&&byte| byte & 0xC0 != 0x80);
@@ -161,7 +162,7 @@ impl<'a> Node<'a, OnTape> for NodeRef<'a> {
     }
 }
 
-/// The members of an object, or the elements of an array.
+/// Iterator over the members of an object or the elements of an array.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Items<'a> {
     view: &'a View<'a>,
@@ -223,7 +224,7 @@ impl<'a> Array<'a, OnTape> for Items<'a> {
     }
 }
 
-/// The members, in their order.
+/// Iterator over the members, in the order of the text.
 pub(in super::super) struct Members<'a>(Items<'a>);
 
 impl<'a> Iterator for Members<'a> {
@@ -237,7 +238,7 @@ impl<'a> Iterator for Members<'a> {
     }
 }
 
-/// The elements, in their order.
+/// Iterator over the elements, in the order of the text.
 pub(in super::super) struct Elements<'a>(Items<'a>);
 
 impl<'a> Iterator for Elements<'a> {

@@ -1,4 +1,4 @@
-//! Strict JSON into an index, in one pass and without recursion.
+//! Parser that turns strict JSON into an index, in one pass and without recursion.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -9,21 +9,22 @@ use thiserror::Error;
 use super::text::{escape, number, number_length};
 use super::{Cell, Kind, is_string, string};
 
-/// How many names of an object are compared one by one; more are put in a set.
+/// Number of names in an object up to which names are compared one by one. Larger objects use a
+/// set.
 const FEW_NAMES: usize = 32;
-/// The deepest that values may nest: they are built and validated by recursion.
+/// Upper bound on the nesting depth, because values are built and validated recursively.
 pub(in super::super) const DEEPEST: usize = 128;
-/// The longest number without an exponent that a double holds for certain, in digits.
+/// Length up to which a number without an exponent always fits a double.
 const SURE_DIGITS: usize = 300;
-/// The most digits that 64 bits hold for certain.
+/// Length up to which an integer always fits 64 bits.
 const SURE_INTEGER: usize = 18;
 
-/// Why a text is not JSON.
+/// Error of a text that is not JSON or is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct SyntaxError {
-    /// The byte where it cannot go on.
+    /// Byte offset of the error.
     pub(in super::super) offset: usize,
-    /// The place in the value, as a JSON pointer.
+    /// Place in the value, as a JSON pointer.
     pub(in super::super) path: String,
     pub(in super::super) fault: Fault,
 }
@@ -51,13 +52,14 @@ pub(in super::super) enum Fault {
 }
 
 impl Fault {
-    /// Whether it is well-formed so far, and refused all the same: for what it says, or for its size.
+    /// Reports whether the text is well-formed up to the error and is refused because of its
+    /// content or size.
     pub(in super::super) const fn is_refusal(&self) -> bool {
         matches!(self, Self::Twice { .. } | Self::Number | Self::Depth { .. } | Self::Size)
     }
 }
 
-/// An offset as people count.
+/// Line and column of an offset, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Place {
     pub(in super::super) line: usize,
@@ -68,12 +70,13 @@ impl Place {
     pub(in super::super) fn of(text: &str, offset: usize) -> Self {
         let before = &text.as_bytes()[..offset.min(text.len())];
         let start = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
-        // Of a character all bytes but the first are 0b10……….
+        // In UTF-8, all bytes of a character except the first are `0b10xx_xxxx`.
         let column = 1 + before[start..].iter().filter(|&&byte| byte & 0xC0 != 0x80).count();
         Self { line: before.split(|&byte| byte == b'\n').count(), column }
     }
 
-    /// A place in a part of a text that begins here, as one in the text.
+    /// Converts a position in a part of a text to a position in the text. The part begins at
+    /// `self`.
     pub(in super::super) const fn then(self, within: Self) -> Self {
         let column = if within.line == 1 { self.column + within.column - 1 } else { within.column };
         Self { line: self.line + within.line - 1, column }
@@ -99,16 +102,16 @@ pub(super) fn parse(text: &str, max_depth: usize) -> Result<Vec<Cell>, SyntaxErr
     }
 }
 
-/// An array or an object that has not ended.
+/// An array or object that is not closed yet.
 struct Open {
     cell: usize,
     is_object: bool,
     count: u32,
-    /// Where its names begin among all.
+    /// Index of its first name in the list of all names.
     names: usize,
-    /// A bit for each name's hash: a name whose bit is not set is new.
+    /// Bit set of the hashes of its names. A name whose bit is not set is new.
     seen: u64,
-    /// All names, once there are many.
+    /// All names, if there are many or if some have escapes.
     set: Option<HashSet<String>>,
 }
 
@@ -118,7 +121,7 @@ struct Parser<'t> {
     at: usize,
     cells: Vec<Cell>,
     open: Vec<Open>,
-    /// The cells of the names of all open objects.
+    /// Cells of the names of all open objects.
     names: Vec<u32>,
     max_depth: usize,
 }
@@ -137,7 +140,7 @@ impl Parser<'_> {
         if self.at < self.bytes.len() { Err(Fault::Trailing) } else { Ok(()) }
     }
 
-    /// Reads a value, or the beginning of one; whether a value comes next.
+    /// Reads a scalar, or the beginning of an array or object. Returns true if a value must follow.
     #[inline]
     fn value(&mut self) -> Result<bool, Fault> {
         self.blanks();
@@ -178,7 +181,8 @@ impl Parser<'_> {
         Ok(false)
     }
 
-    /// Goes on after a value, out of all that ends; whether a value comes next.
+    /// Reads the separator or the closing brackets after a value. Returns true if a value must
+    /// follow.
     #[inline]
     fn after_value(&mut self) -> Result<bool, Fault> {
         while let Some(open) = self.open.last_mut() {
@@ -213,7 +217,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A name with its colon.
+    /// Reads a name and the colon after the name.
     #[inline]
     fn name(&mut self) -> Result<(), Fault> {
         match self.bytes.get(self.at) {
@@ -236,7 +240,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// The last string, if it is the name of a member that was there before.
+    /// Records the last string as a name. Returns the name if it is repeated in the object.
     #[inline]
     fn repeated(&mut self) -> Option<String> {
         let last = self.cells.len() - 1;
@@ -246,7 +250,7 @@ impl Parser<'_> {
         let is_known = if name.kind == Kind::String && before.len() < FEW_NAMES {
             let name = &self.text[name.start as usize..name.end as usize];
             let bit = 1 << (hash(name.as_bytes()) & 63);
-            // A name with escapes may be any.
+            // A name with escapes sets all bits, because its hash is unknown.
             let is_new = open.seen & bit == 0;
             open.seen |= bit;
             !is_new && before.iter().any(|&cell| is_string(self.text, &self.cells[cell as usize], name))
@@ -329,7 +333,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Where it is in the value.
+    /// Returns the JSON pointer of the current position.
     fn path(&self) -> String {
         let mut path = String::new();
         for (depth, open) in self.open.iter().enumerate() {
@@ -338,7 +342,8 @@ impl Parser<'_> {
                 continue;
             }
             let end = self.open.get(depth + 1).map_or(self.names.len(), |inner| inner.names);
-            // An object's last name is the member's that it is in, unless that has ended.
+            // The last name of an object belongs to the current member, unless that member has
+            // ended.
             let known = end - open.names;
             if known > open.count as usize
                 && let Some(name) = string(self.text, &self.cells[self.names[end - 1] as usize])
@@ -351,7 +356,7 @@ impl Parser<'_> {
     }
 }
 
-/// A name as a part of a JSON pointer.
+/// Escapes a name for use in a JSON pointer.
 pub(crate) fn pointer_token(name: &str) -> Cow<'_, str> {
     if name.contains(['~', '/']) {
         return Cow::Owned(name.replace('~', "~0").replace('/', "~1"));
@@ -359,7 +364,7 @@ pub(crate) fn pointer_token(name: &str) -> Cow<'_, str> {
     Cow::Borrowed(name)
 }
 
-/// Tells most names apart.
+/// Hashes a name cheaply, from its length and three of its bytes.
 #[inline]
 fn hash(name: &[u8]) -> usize {
     let first = name.first().copied().unwrap_or_default();
@@ -369,12 +374,14 @@ fn hash(name: &[u8]) -> usize {
     sum ^ (sum >> 6)
 }
 
-/// Where the first quote, backslash or control character is, from `at` on; eight bytes at a time.
+/// Returns the offset of the first quote, backslash or control character from `at` on. Processes
+/// eight bytes at a time.
 #[inline]
 pub(in super::super) fn plain_until(bytes: &[u8], mut at: usize) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
-    // The lowest high bit of the result is that of the first byte that is zero (below 32, for the last line).
+    // The lowest set bit marks the first zero byte. The last line of `found` marks bytes below 32
+    // in the same way.
     let zeros = |word: u64| (word.wrapping_sub(ONES) & !word) & HIGH;
     while let Some(word) = bytes.get(at..).and_then(|rest| rest.first_chunk()) {
         let word = u64::from_le_bytes(*word);

@@ -60,7 +60,7 @@ fn names_that_come_twice_are_refused() {
     };
     assert!(Tape::parse(&many("n100"), 128).is_ok());
     assert_eq!(error(&many("n7")).2, twice("n7"));
-    // The same name elsewhere is another.
+    // The same name in another object is not a repetition.
     assert!(Tape::parse(r#"{"a": {"a": 1}, "b": [{"a": 1}, {"a": 2}]}"#, 128).is_ok());
 }
 
@@ -94,7 +94,7 @@ fn nesting_is_bounded() {
     assert_eq!(error(&"[".repeat(1 << 20)).2, Fault::Depth { limit: 128 });
 }
 
-/// Any JSON value.
+/// Generates any JSON value.
 pub(in super::super) fn any_value() -> impl Strategy<Value = Value> {
     let number = prop_oneof![
         any::<i64>().prop_map(Value::from),

@@ -1,9 +1,11 @@
-//! Strings and numbers as they are written.
+//! Source text of strings and numbers.
 
 use serde_json::Number;
 
-/// What stands between the quotes of a JSON string, without its escapes; none, if it could not stand there. Control characters may,
-/// since models write them.
+/// Unescapes the content of a JSON string. Returns `None` if the content is not valid inside
+/// quotes.
+///
+/// Control characters are accepted, because models write them.
 pub(in super::super) fn unescape(text: &str) -> Option<String> {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
@@ -17,7 +19,8 @@ pub(in super::super) fn unescape(text: &str) -> Option<String> {
     Some(plain)
 }
 
-/// What stands between the quotes of the JSON string at the beginning of `text`, which is a quote.
+/// Returns the content of the JSON string at the beginning of `text`, which starts with a quote.
+/// The content stays escaped.
 pub(in super::super) fn quoted(text: &str) -> Option<&str> {
     let mut at = 1;
     loop {
@@ -29,7 +32,7 @@ pub(in super::super) fn quoted(text: &str) -> Option<&str> {
     }
 }
 
-/// The character of the escape at the beginning of `text`, and how long it is.
+/// Returns the length and the character of the escape at the beginning of `text`.
 pub(in super::super) fn escape(text: &str) -> Option<(usize, char)> {
     let bytes = text.as_bytes();
     let escaped = match (bytes.first()?, bytes.get(1)?) {
@@ -47,7 +50,7 @@ pub(in super::super) fn escape(text: &str) -> Option<(usize, char)> {
     Some((2, escaped))
 }
 
-/// `\uXXXX`, or two of them that are one character.
+/// Decodes `\uXXXX`, or a surrogate pair of two such escapes.
 fn unit_escape(bytes: &[u8]) -> Option<(usize, char)> {
     let unit = |at: usize| -> Option<u16> {
         let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
@@ -63,7 +66,7 @@ fn unit_escape(bytes: &[u8]) -> Option<(usize, char)> {
     Some((12, pair.ok()?))
 }
 
-/// JSON without the blanks between its parts.
+/// Removes all whitespace outside of strings from a JSON text.
 pub(crate) fn in_one_line(text: &str) -> String {
     let (mut is_string, mut is_escaped) = (false, false);
     let is_kept = |c: &char| {
@@ -75,8 +78,10 @@ pub(crate) fn in_one_line(text: &str) -> String {
     text.chars().filter(is_kept).collect()
 }
 
-/// The number that `literal` writes, which is one of JSON; none, if neither 64 bits nor a double hold it: integers to the digit,
-/// fractions to the nearest, but not to infinity, and not to nothing.
+/// Parses a number of valid JSON syntax. Returns `None` if it fits neither 64 bits nor a double.
+///
+/// Integers are exact and fractions are rounded to the nearest double. A fraction that would become
+/// infinite or lose all digits to zero does not fit.
 pub(in super::super) fn number(literal: &str) -> Option<Number> {
     if !literal.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') {
         let double: f64 = literal.parse().ok()?;
@@ -92,12 +97,13 @@ pub(in super::super) fn number(literal: &str) -> Option<Number> {
     literal.parse::<i64>().ok().map(Number::from)
 }
 
-/// Whether the digits before the exponent are not all zero.
+/// Reports whether any digit before the exponent is not zero.
 fn has_digits(literal: &str) -> bool {
     literal.bytes().take_while(|byte| !b"eE".contains(byte)).any(|byte| (b'1'..=b'9').contains(&byte))
 }
 
-/// How long the JSON number at the beginning of `bytes` is, and whether it is written as an integer; none, if there is none.
+/// Returns the length of the JSON number at the beginning of `bytes`, and whether the number is
+/// written as an integer.
 pub(in super::super) fn number_length(bytes: &[u8]) -> Option<(usize, bool)> {
     let digits =
         |from: usize| bytes[from.min(bytes.len())..].iter().take_while(|byte| byte.is_ascii_digit()).count();

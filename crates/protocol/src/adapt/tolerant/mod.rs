@@ -1,11 +1,14 @@
-//! What is not quite JSON, written as JSON.
+//! Rewriting of text that is almost JSON as JSON.
 //!
-//! One reader does for JSON5, for repair and for the syntactic stage: it copies the text and mends it on the way, where the mend is one of
-//! those allowed. What comes out is read by the strict parser as everything is, so that no rule of JSON has an exception here, and
-//! what was changed can be shown. Its time is linear in the text's length, and it does not recurse.
+//! JSON5, repair and the syntactic stage share one rewriter. The rewriter copies the text and
+//! applies the mends that are allowed. The strict parser then reads the result like any other text,
+//! so no rule of JSON has an exception here. The changes can be shown as a patch. Rewriting takes
+//! linear time in the length of the text and does not recurse.
 //!
-//! JSON5 is taken but for three things: `Infinity` and `NaN`, for which JSON has no word; escapes such as `\d`, which JSON5 reads as
-//! `d` and writers of patterns do not mean so; and numbers with zeros in front.
+//! JSON5 is supported with three exceptions:
+//! - `Infinity` and `NaN`, because JSON has no such values.
+//! - Escapes such as `\d`. JSON5 reads `d`, but authors of patterns mean the backslash.
+//! - Numbers with leading zeros.
 
 mod rewriter;
 mod scalar;
@@ -17,51 +20,54 @@ use super::options::Tolerance;
 use super::report::Patch;
 use super::tape::{Place, SyntaxError};
 
-/// The most characters of a patch's sides that are shown.
+/// Maximum number of characters on each side of a patch.
 const SHOWN: usize = 160;
-/// How many characters around a change are shown with it.
+/// Number of characters shown around a change.
 const AROUND: usize = 12;
 
-/// Something that is changed in a text to make it JSON.
+/// A change that brings a text closer to JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mend {
-    /// A comment is left out.
+    /// Removes a comment.
     Comment,
     SingleQuotes,
     TrailingComma,
-    /// A name without quotes.
+    /// Adds quotes around a name.
     BareName,
-    /// Numbers that JSON writes in another way: hexadecimal, with a plus, without a digit before or after the point.
+    /// Rewrites a number: hexadecimal, with a plus sign, or without a digit before or after the
+    /// point.
     NumberForm,
-    /// Escapes that JSON writes in another way.
+    /// Rewrites an escape that JSON does not have.
     EscapeForm,
-    /// Blanks that are none in JSON, a mark of byte order too.
+    /// Replaces Unicode whitespace or a byte order mark with a space.
     Blank,
-    /// A line break or another control character in a string.
+    /// Escapes a line break or another control character in a string.
     ControlCharacter,
-    /// `True`, `False`, `None`.
+    /// Rewrites `True`, `False` and `None`.
     PythonLiteral,
-    /// Brackets that are not closed.
+    /// Adds a missing closing bracket.
     MissingCloser,
-    /// Brackets that close nothing.
+    /// Removes a closing bracket that closes nothing.
     StrayCloser,
     MissingComma,
-    /// Commas with nothing before them.
+    /// Removes a comma without an item before the comma.
     ExtraComma,
-    /// `=` or nothing in place of a colon.
+    /// Replaces `=` with a colon, or adds a missing colon.
     Colon,
-    /// A quote in a string, without a backslash.
+    /// Escapes a quote inside a string.
     InnerQuote,
     SmartQuotes,
-    /// A backslash that escapes nothing.
+    /// Escapes a backslash that is not part of an escape.
     Backslash,
-    /// A string, a literal or a number that the text ends in, or an element before which it ends, after the comma.
+    /// Completes a string, literal or number that is cut off at the end of the text. Also removes a
+    /// comma after which an element is missing.
     CutValue,
-    /// A name whose value the text ends before, or the comma before a name: it is left out.
+    /// Removes a member whose value is cut off at the end of the text. Also removes a comma after
+    /// which a name is missing.
     CutMember,
-    /// A value without quotes that is nothing but text.
+    /// Adds quotes around a value that is plain text.
     BareValue,
-    /// Text after the value is left out.
+    /// Removes text after the value.
     TrailingText,
 }
 
@@ -90,7 +96,7 @@ impl Mend {
         Self::TrailingText,
     ];
 
-    /// Its name in reports.
+    /// Returns the name used in reports.
     const fn name(self) -> &'static str {
         match self {
             Self::Comment => "comment",
@@ -123,8 +129,8 @@ impl Mend {
 pub(super) struct Mends(u32);
 
 impl Mends {
-    /// Those that have one meaning and lose nothing, which is why they need no tolerance: what they change cannot have been meant in
-    /// another way.
+    /// Mends that have only one meaning and lose nothing. They are therefore allowed at every
+    /// tolerance.
     pub(super) const SYNTACTIC: Self =
         Self::all_of(&[Mend::TrailingComma, Mend::Blank, Mend::ControlCharacter, Mend::PythonLiteral]);
 
@@ -138,7 +144,7 @@ impl Mends {
         Mend::Blank,
     ]);
 
-    /// What is mended at a tolerance.
+    /// Returns the mends that a tolerance allows.
     pub(super) const fn of(tolerance: Tolerance) -> Self {
         match tolerance {
             Tolerance::Strict => Self(0),
@@ -173,33 +179,35 @@ impl BitOr for Mends {
     }
 }
 
-/// A text that is JSON, with what was changed to make it so.
+/// A rewritten text and the mends that were applied.
 pub(super) struct Rewritten {
     pub(super) text: String,
     made: Mends,
 }
 
-/// Writes `text` as JSON, with no other mends than those given. What comes out may still not be JSON: that is the strict parser's
-/// question.
+/// Rewrites `text` as JSON, with the given mends only. The result may still not be JSON, which the
+/// strict parser decides.
 pub(super) fn rewrite(text: &str, mends: Mends, max_depth: usize) -> Result<Rewritten, SyntaxError> {
     rewriter::rewrite(text, mends, max_depth)
 }
 
 impl Rewritten {
-    /// The names of what was done.
+    /// Returns the names of the applied mends.
     pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
         let made = self.made;
         Mend::ALL.into_iter().filter(move |&mend| made.has(mend)).map(Mend::name)
     }
 
-    /// What was done, in words.
+    /// Describes the applied mends.
     pub(super) fn reason(&self) -> String {
         let names: Vec<&str> = self.names().collect();
         if names.is_empty() { "it is JSON".to_owned() } else { format!("mended: {}", names.join(", ")) }
     }
 
-    /// From the first change to the last, with a little of what is around them; none if nothing was changed. `before` is what was
-    /// read, and `begins` is its place in the text.
+    /// Returns the part from the first change to the last, with some context, or `None` if nothing
+    /// changed.
+    ///
+    /// `before` is the original text, and `begins` is its position in the whole text.
     pub(super) fn patch(&self, before: &str, begins: Place) -> Option<Patch> {
         let after = self.text.as_str();
         if before == after {
@@ -221,7 +229,7 @@ impl Rewritten {
     }
 }
 
-/// Beginning and end of what is too long to show.
+/// Shortens a text to its beginning and end if it is too long.
 fn shortened(text: &str) -> String {
     let count = text.chars().count();
     if count <= SHOWN {

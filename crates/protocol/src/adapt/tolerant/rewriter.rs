@@ -1,4 +1,4 @@
-//! Objects and arrays: commas, colons and brackets.
+//! Rewriting of objects and arrays: commas, colons and brackets.
 
 use std::fmt::Write;
 
@@ -6,15 +6,15 @@ use super::super::tape::{Fault, SyntaxError, pointer_token, unescape};
 use super::string::begins_member;
 use super::{Mend, Mends, Rewritten};
 
-/// An object or array that has not ended.
+/// An object or array that is not closed yet.
 struct Open {
     is_object: bool,
     count: usize,
-    /// The last comma that was written, if nothing came after it.
+    /// Offset of the last comma in the output, if no item follows the comma yet.
     comma: Option<usize>,
-    /// Where what is being read begins in what was written: an element, or a member with its name.
+    /// Offset of the current item in the output. An item is an element, or a member with its name.
     item: usize,
-    /// Where the member's name ends there.
+    /// Offset of the end of the member's name in the output.
     name_end: usize,
 }
 
@@ -29,13 +29,13 @@ pub(super) struct Rewriter<'t> {
     max_depth: usize,
 }
 
-/// What came of the place where a value should be.
+/// Result of reading a value.
 pub(super) enum Read {
-    /// A whole value.
+    /// A complete scalar.
     Value,
-    /// An object or array began.
+    /// The beginning of an object or array.
     Open,
-    /// Nothing but the end of the text.
+    /// Only the end of the text.
     End,
 }
 
@@ -64,7 +64,7 @@ impl Rewriter<'_> {
         }
         self.blanks()?;
         if self.at < self.bytes.len() {
-            // Behind a comma comes more of the value, which is not to be lost.
+            // Text after a comma belongs to the value and must not be dropped.
             if self.peek() == Some(b',') || !self.may(Mend::TrailingText) {
                 return Err(Fault::Trailing);
             }
@@ -73,7 +73,7 @@ impl Rewriter<'_> {
         Ok(())
     }
 
-    /// Whether a mend is allowed: then it is made.
+    /// Reports whether a mend is allowed, and records an allowed mend as applied.
     pub(super) fn may(&mut self, mend: Mend) -> bool {
         let is_allowed = self.allowed.has(mend);
         if is_allowed {
@@ -82,7 +82,7 @@ impl Rewriter<'_> {
         is_allowed
     }
 
-    /// Whether a mend would be allowed.
+    /// Reports whether a mend is allowed, without recording it.
     pub(super) const fn could(&self, mend: Mend) -> bool {
         self.allowed.has(mend)
     }
@@ -99,7 +99,7 @@ impl Rewriter<'_> {
         self.open.last().is_some_and(|open| open.is_object)
     }
 
-    /// Reads what should be a value; whether a value comes next.
+    /// Reads a value. Returns true if another value must follow.
     fn element(&mut self) -> Result<bool, Fault> {
         self.blanks()?;
         let begins = self.out.len();
@@ -128,7 +128,8 @@ impl Rewriter<'_> {
         Ok(Read::Open)
     }
 
-    /// What comes after an opening bracket or a comma: an element, a member up to its value, or the end; whether a value comes next.
+    /// Reads the text after an opening bracket or comma: the start of an element, a name with its
+    /// colon, or the end. Returns true if a value must follow.
     fn item(&mut self) -> Result<bool, Fault> {
         loop {
             self.blanks()?;
@@ -149,7 +150,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// A name with its colon; whether a value comes next.
+    /// Reads a name and the colon after the name. Returns true if a value must follow.
     fn name(&mut self) -> Result<bool, Fault> {
         let begins = self.out.len();
         if let Some(open) = self.open.last_mut() {
@@ -174,7 +175,8 @@ impl Rewriter<'_> {
         Ok(true)
     }
 
-    /// Goes on after a value; whether a value comes next.
+    /// Reads the separator or the closing bracket after a value. Returns true if a value must
+    /// follow.
     fn after_value(&mut self) -> Result<bool, Fault> {
         if let Some(open) = self.open.last_mut() {
             open.comma = None;
@@ -214,7 +216,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Whether what comes is plainly another item, without a comma before it.
+    /// Reports whether another item clearly begins here, without a comma before the item.
     fn item_begins(&self) -> bool {
         let rest = self.rest();
         if !self.in_object() {
@@ -224,12 +226,13 @@ impl Rewriter<'_> {
         begins_member(rest)
     }
 
-    /// Whether nothing that could belong to a value follows.
+    /// Reports whether the rest of the text cannot belong to a value.
     fn only_prose_follows(&self) -> bool {
         !self.rest().contains(['"', '{', '[', '}', ']'])
     }
 
-    /// A closing bracket: whether it, or one that was missing before it, ended something.
+    /// Handles a closing bracket. Returns true if an object or array was closed, by this bracket or
+    /// by a missing one before it.
     fn closer(&mut self) -> Result<bool, Fault> {
         let is_object = self.peek() == Some(b'}');
         let Some(open) = self.open.last() else { return Ok(false) };
@@ -256,11 +259,12 @@ impl Rewriter<'_> {
         self.close(true)
     }
 
-    /// Ends the innermost object or array, with a bracket or where the text ends.
+    /// Closes the innermost object or array. `is_end` is true at the end of the text.
     fn close(&mut self, is_end: bool) -> Result<(), Fault> {
         let Some(open) = self.open.pop() else { return Ok(()) };
         if let Some(comma) = open.comma {
-            // At the end of the text it was no comma too many: what came after it is missing.
+            // A comma at the end of the text is not a trailing comma, because the item after the
+            // comma was cut off.
             let cut = if open.is_object { Mend::CutMember } else { Mend::CutValue };
             let is_mended = (is_end && self.may(cut)) || self.may(Mend::TrailingComma);
             if !is_mended {
@@ -276,7 +280,7 @@ impl Rewriter<'_> {
         Ok(())
     }
 
-    /// Leaves out the item that the text ends in, and ends what it is in.
+    /// Removes the item that is cut off at the end of the text, and closes its object or array.
     fn cut_item(&mut self) -> Result<(), Fault> {
         let Some(open) = self.open.last() else { return Err(Fault::End) };
         let item = open.item;
@@ -287,7 +291,7 @@ impl Rewriter<'_> {
         self.close_at_end()
     }
 
-    /// Copies blanks, and leaves comments out.
+    /// Copies whitespace and removes comments.
     fn blanks(&mut self) -> Result<(), Fault> {
         loop {
             let rest = self.rest();
@@ -319,7 +323,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Where it is in the value.
+    /// Returns the JSON pointer of the current position.
     fn path(&self) -> String {
         let mut path = String::new();
         for open in &self.open {

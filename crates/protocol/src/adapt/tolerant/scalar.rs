@@ -1,4 +1,4 @@
-//! Values that are no objects and arrays, and names.
+//! Rewriting of scalars and names.
 
 use super::super::tape::{Fault, number_length};
 use super::Mend;
@@ -21,11 +21,12 @@ impl<'t> Rewriter<'t> {
         Ok(Read::Value)
     }
 
-    /// The name of a member.
+    /// Rewrites the name of a member.
     pub(super) fn name_token(&mut self) -> Result<(), Fault> {
         let rest = self.rest();
         let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
-        // JSON5's names are those of JavaScript, without escapes here; repair knows more.
+        // JSON5 allows the identifiers of JavaScript; escapes in them are not supported here.
+        // Repair also allows hyphens and leading digits.
         let has_more = self.could(Mend::BareValue);
         let end = rest.find(|c: char| !(is_part(c) || has_more && c == '-')).unwrap_or(rest.len());
         let is_bare = end > 0 && (has_more || !rest.starts_with(|c: char| c.is_numeric()));
@@ -73,7 +74,7 @@ impl<'t> Rewriter<'t> {
             self.at = self.bytes.len();
             return Ok(if strict.is_some() { Read::Value } else { Read::End });
         }
-        // Zeros in front are octal to some.
+        // Some languages read leading zeros as octal, so the meaning is unclear.
         let is_octal =
             token.trim_start_matches(['+', '-']).bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
         if is_octal {
@@ -116,7 +117,7 @@ impl<'t> Rewriter<'t> {
         self.bare("a value")
     }
 
-    /// Text without quotes, up to what ends a value.
+    /// Adds quotes around bare text, up to the end of the value.
     fn bare(&mut self, expected: &'static str) -> Result<(), Fault> {
         let rest = self.rest();
         let end = rest.find([',', '}', ']', '\n', '"', '{', '[']).unwrap_or(rest.len());
@@ -130,7 +131,7 @@ impl<'t> Rewriter<'t> {
         Ok(())
     }
 
-    /// What stands up to the next delimiter.
+    /// Returns the text up to the next delimiter.
     fn token(&self) -> &'t str {
         let rest = &self.text[self.at..];
         let bytes = rest.as_bytes();
@@ -147,7 +148,7 @@ impl<'t> Rewriter<'t> {
     }
 }
 
-/// A number of JSON5 as JSON writes it.
+/// Converts a JSON5 number to JSON.
 fn of_json5(token: &str) -> Option<String> {
     let (sign, digits) = match token.strip_prefix('-') {
         Some(digits) => ("-", digits),
@@ -165,7 +166,7 @@ fn of_json5(token: &str) -> Option<String> {
     {
         literal.insert(point + 1, '0');
     }
-    // `.` alone is none.
+    // A lone `.` is not a number.
     let is_number = digits.bytes().any(|byte| byte.is_ascii_digit())
         && number_length(literal.as_bytes()).is_some_and(|(length, _)| length == literal.len());
     is_number.then_some(literal)

@@ -1,4 +1,4 @@
-//! Strings: quotes, escapes, and where they end.
+//! Rewriting of strings: quotes, escapes, and the search for the end.
 
 use std::fmt::Write;
 
@@ -6,11 +6,12 @@ use super::super::tape::{Fault, escape};
 use super::Mend;
 use super::rewriter::Rewriter;
 
-/// How far behind a quote is looked for what tells whether it ends a string.
+/// Maximum number of characters after a quote that are inspected to decide whether the quote ends
+/// the string.
 const AHEAD: usize = 256;
 
 impl Rewriter<'_> {
-    /// A string that begins here and ends with `quote`.
+    /// Rewrites the string that begins here and ends with `quote`.
     pub(super) fn string(&mut self, quote: char, is_name: bool) -> Result<(), Fault> {
         let first = self.rest().chars().next().map_or(0, char::len_utf8);
         self.at += first;
@@ -52,7 +53,7 @@ impl Rewriter<'_> {
                 _ => return Err(Fault::Control),
             }
         }
-        // A name that is cut is left out with its member.
+        // A name that is cut off is removed together with its member.
         if !self.may(if is_name { Mend::CutMember } else { Mend::CutValue }) {
             return Err(Fault::End);
         }
@@ -61,7 +62,7 @@ impl Rewriter<'_> {
         Ok(())
     }
 
-    /// A backslash with what it escapes; false where the text ends in it.
+    /// Rewrites an escape. Returns false if the text ends inside the escape.
     fn escape(&mut self) -> Result<bool, Fault> {
         if let Some((length, _)) = escape(self.rest()) {
             self.out.push_str(&self.text[self.at..self.at + length]);
@@ -98,7 +99,8 @@ impl Rewriter<'_> {
             }
             return Ok(true);
         }
-        // Half of a character, at the end of the text or elsewhere, is not made up.
+        // An incomplete surrogate pair or `\u` escape is not completed, because the missing digits
+        // are unknown.
         let is_cut = escaped == 'u' && self.rest().len() < 12 && !self.rest().contains(['"', '\'']);
         if is_cut && self.could(Mend::CutValue) {
             return Ok(false);
@@ -122,22 +124,22 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Whether the quote here ends its string, by what comes after it: what may come after a value, and no more text.
+    /// Reports whether the quote here ends its string, judged by the text after the quote.
     fn ends_string(&self, quote: char) -> bool {
         let after = &self.rest()[quote.len_utf8()..];
         let window = after.char_indices().nth(AHEAD).map_or(after, |(end, _)| &after[..end]);
         if let Some(next) = window.strip_prefix(quote) {
-            // Of two the second ends it, if one can.
+            // Of two adjacent quotes, the second ends the string if the text after it allows that.
             return !self.follows_value(next);
         }
         self.follows_value(window)
     }
 
-    /// Whether `after` may come after a value.
+    /// Reports whether `after` is plausible after the end of a value.
     fn follows_value(&self, after: &str) -> bool {
         let next = after.trim_start();
         let is_apart = next.len() < after.len();
-        // Lines end in strings less often than after them.
+        // A line break is more likely after a string than inside one.
         if after[..after.len() - next.len()].contains('\n') {
             return true;
         }
@@ -165,7 +167,7 @@ impl Rewriter<'_> {
     }
 }
 
-/// Whether `text` begins with a name and a colon.
+/// Reports whether `text` begins with a name and a colon.
 pub(super) fn begins_member(text: &str) -> bool {
     let after = if let Some(quote @ ('"' | '\'')) = text.chars().next() {
         text[1..].split_once(quote).map(|(_, after)| after)

@@ -10,7 +10,7 @@ fn repair() -> Mends {
     Mends::of(Tolerance::Repair)
 }
 
-/// What a text says with some mends, and the mends that were made.
+/// Returns the value of a text with the given mends, and the names of the applied mends.
 fn read(text: &str, mends: Mends) -> Result<(Value, Vec<&'static str>), Fault> {
     let rewritten = rewrite(text, mends, 128).map_err(|error| error.fault)?;
     let tape = Tape::parse(&rewritten.text, 128).map_err(|error| error.fault)?;
@@ -55,7 +55,7 @@ b']",
         assert_eq!(read_value, value, "{text}");
         assert!(mends.contains(&mend), "{text}: {mends:?}");
         assert!(read(text, Mends(0)).is_err(), "{text}");
-        // What is known at a level is told at the next in the same way.
+        // Repair reads the text in the same way, with the same mends.
         assert_eq!(read(text, repair()), Ok((value, mends)), "{text}");
     }
 }

@@ -115,7 +115,7 @@ fn hostile_texts_take_no_longer() {
     ] {
         let started = Instant::now();
         found(&piece.repeat(length / piece.len()));
-        // Seconds, where reading from each brace to the end would take minutes.
+        // The limit is seconds. Reading from each brace to the end would take minutes.
         assert!(started.elapsed() < Duration::from_secs(5), "{piece} took {:?}", started.elapsed());
     }
     let deep = format!("{{\"assistant_text\": {}1{}}}", "[".repeat(1000), "]".repeat(1000));

@@ -3,7 +3,7 @@ use thiserror::Error;
 
 use super::validate_patch_ops;
 
-/// Why a patch was not applied; nothing of it was then.
+/// Error that prevented a patch from being applied. The document is then unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("ops[{op}]: {problem}")]
 pub struct PatchError {
@@ -26,12 +26,13 @@ enum Fault {
 }
 
 impl PatchError {
-    /// Which operation, from 0.
+    /// Returns the index of the failed operation, from 0.
     pub const fn op(&self) -> usize {
         self.op
     }
 
-    /// What is wrong: a code of [`validate_patch_ops`], `PATH_NOT_FOUND`, `NOT_AN_ARRAY`, `NOT_A_CONTAINER` or `INDEX_OUT_OF_RANGE`.
+    /// Returns the error code: a code of [`validate_patch_ops`], `PATH_NOT_FOUND`, `NOT_AN_ARRAY`,
+    /// `NOT_A_CONTAINER` or `INDEX_OUT_OF_RANGE`.
     pub fn code(&self) -> &str {
         match &self.problem {
             Fault::NotAnOperation { code, .. } => code,
@@ -43,7 +44,8 @@ impl PatchError {
     }
 }
 
-/// Applies a patch to a document with the members `draft` and `ui_state`: all of it, or nothing.
+/// Applies a patch to a document with the members `draft` and `ui_state`. If an operation fails,
+/// the document stays unchanged.
 ///
 /// ```
 /// use formwork_protocol::directives::patch::apply;
@@ -58,7 +60,7 @@ impl PatchError {
 /// ```
 ///
 /// # Errors
-/// With the first operation that is none, or cannot be done.
+/// Returns an error for the first operation that is invalid or cannot be applied.
 pub fn apply(document: &mut Value, ops: &Value) -> Result<(), PatchError> {
     if let Some(issue) = validate_patch_ops(ops).into_iter().next() {
         let op = issue.details.and_then(|details| details["op"].as_u64()).unwrap_or_default() as usize;
@@ -74,7 +76,7 @@ pub fn apply(document: &mut Value, ops: &Value) -> Result<(), PatchError> {
     Ok(())
 }
 
-/// Does what a valid operation says.
+/// Applies one valid operation.
 fn step(document: &mut Value, op: &Value) -> Result<(), Fault> {
     let path = Path::new(op["path"].as_str().unwrap_or_default());
     let value = || op["value"].clone();
@@ -100,7 +102,7 @@ fn step(document: &mut Value, op: &Value) -> Result<(), Fault> {
     }
 }
 
-/// A JSON pointer in parts.
+/// A JSON pointer, split into unescaped parts.
 struct Path {
     parts: Vec<String>,
 }
@@ -111,13 +113,13 @@ impl Path {
         Self { parts: pointer.split('/').skip(1).map(part).collect() }
     }
 
-    /// The first parts as a pointer.
+    /// Returns the first `count` parts as a pointer.
     fn to(&self, count: usize) -> String {
         let part = |part: &String| format!("/{}", part.replace('~', "~0").replace('/', "~1"));
         self.parts[..count].iter().map(part).collect()
     }
 
-    /// The value at the first parts.
+    /// Returns the value at the first `count` parts.
     fn get<'v>(&self, document: &'v mut Value, count: usize) -> Result<&'v mut Value, Fault> {
         let mut value = document;
         for at in 0..count {
@@ -140,7 +142,8 @@ impl Path {
         Ok(value)
     }
 
-    /// Puts what is missing on the way to the first parts: objects, and `last` at the end.
+    /// Creates missing members along the first `count` parts: `last()` for the final part, and
+    /// objects for the others.
     fn make(&self, document: &mut Value, count: usize, last: impl Fn() -> Value) -> Result<(), Fault> {
         if document.is_null() {
             *document = Value::Object(Map::new());
@@ -169,7 +172,7 @@ impl Path {
     }
 
     fn delete(&self, document: &mut Value) -> Result<(), Fault> {
-        // Whatever is not there is told of here.
+        // Fails if there is nothing to delete.
         self.get(document, self.parts.len())?;
         let Some((last, parents)) = self.parts.split_last() else { return Ok(()) };
         match self.get(document, parents.len())? {
@@ -187,7 +190,7 @@ impl Path {
     }
 }
 
-/// The number of an item, as pointers write it.
+/// Parses an array index as JSON pointers write it, without leading zeros.
 fn index(part: &str) -> Option<usize> {
     let plain = part == "0" || (!part.starts_with('0') && part.bytes().all(|byte| byte.is_ascii_digit()));
     part.parse().ok().filter(|_| plain)

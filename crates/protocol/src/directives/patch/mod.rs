@@ -1,16 +1,15 @@
-//! Small patches that models write well, in place of RFC 6902.
+//! Small patches that are easier for models to write than RFC 6902.
 //!
 //! A patch is a list of operations, such as `{"op": "set", "path": "/draft/name", "value": "Ava"}`:
 //!
-//! | `op` | |
-//! |---|---|
-//! | `set` | sets `value` at `path`, in whatever objects it takes to get there |
-//! | `delete` | deletes the member or item at `path` |
-//! | `append` | appends `value` to the array at `path`, which is made if there is none |
-//! | `insert` | inserts `value` into the array at `path`, before the item `index` or at the end |
+//! - `set` sets `value` at `path`, and creates missing parent objects.
+//! - `delete` deletes the member or item at `path`.
+//! - `append` appends `value` to the array at `path`, and creates a missing array.
+//! - `insert` inserts `value` into the array at `path`, before the item `index` or at the end.
 //!
-//! A path is a JSON pointer (RFC 6901) that begins with `/draft/` or `/ui_state/`. [`normalize_patch_ops`] makes such operations of
-//! what models write instead, [`validate_patch_ops`] tells what is no operation, and [`apply`] does what they say.
+//! A path is a JSON pointer (RFC 6901) that begins with `/draft/` or `/ui_state/`.
+//! [`normalize_patch_ops`] corrects common deviations of models, [`validate_patch_ops`] reports
+//! invalid operations, and [`apply`] applies a patch.
 
 mod apply;
 
@@ -21,18 +20,20 @@ use super::{Issue, shortened};
 
 pub use apply::{PatchError, apply};
 
-/// What a path begins with.
+/// Allowed first parts of a path.
 const ROOTS: [&str; 2] = ["draft/", "ui_state/"];
-/// The most characters of what was written that are told.
+/// Maximum number of characters of quoted input in a message.
 const TOLD: usize = 80;
 
-/// Makes operations of what models write instead of them, and leaves operations as they are.
+/// Corrects operations that models write in other forms. Valid operations stay unchanged.
 ///
-/// - A single object becomes a list of one.
-/// - `add` and `replace` become `set`, `remove` becomes `delete` and `push` becomes `append`; so does an `add` at the end of an array
-///   (`/-`). Case and whitespace around a name do not matter.
-/// - Without an `op`, or with a blank one, it is `set` where there is a `value`, and else `delete`.
-/// - A path that does not begin with `/` is one within `/draft/`, unless it begins with `draft/` or `ui_state/`.
+/// - A single object becomes a list with one operation.
+/// - `add` and `replace` become `set`, `remove` becomes `delete`, and `push` becomes `append`. An
+///   `add` at the end of an array (`/-`) becomes `append`. Case and surrounding whitespace of a
+///   name are ignored.
+/// - A missing, null or blank `op` becomes `set` if there is a `value`, and `delete` otherwise.
+/// - A path that does not begin with `/` is trimmed and placed below `/draft/`. If it begins with
+///   `draft/` or `ui_state/`, only the slash is added.
 ///
 /// ```
 /// use formwork_protocol::directives::patch::normalize_patch_ops;
@@ -49,7 +50,8 @@ pub fn normalize_patch_ops(ops: Value) -> Value {
     }
 }
 
-/// The same for the `ops` of a payload. A payload that is an operation itself becomes the one in its `ops`.
+/// Applies [`normalize_patch_ops`] to the `ops` of a payload. If the payload itself is an
+/// operation, it moves into `ops`.
 pub fn normalize_payload(payload: &mut Map<String, Value>) {
     if !payload.contains_key("ops") && payload.get("path").is_some_and(Value::is_string) {
         let names = ["op", "path", "value", "index"];
@@ -82,7 +84,7 @@ fn normalize(op: Value) -> Value {
         "push" => "append",
         other => other,
     };
-    // Where models leave it out it comes first, which is where they write it.
+    // A missing `op` is inserted first, where models write it.
     if !op.contains_key("op") {
         op.shift_insert(0, "op".to_owned(), name.into());
     } else if NAMES.contains(&name) {
@@ -93,7 +95,7 @@ fn normalize(op: Value) -> Value {
 
 const NAMES: [&str; 4] = ["set", "delete", "append", "insert"];
 
-/// Cuts off what stands for the end of an array.
+/// Removes a trailing `/-`, which stands for the end of an array. Reports whether there was one.
 fn at_the_end(op: &mut Map<String, Value>) -> bool {
     let Some(Value::String(path)) = op.get_mut("path") else { return false };
     let Some(array) = path.strip_suffix("/-") else { return false };
@@ -101,7 +103,7 @@ fn at_the_end(op: &mut Map<String, Value>) -> bool {
     true
 }
 
-/// The path that is meant, where it is not the one that is given.
+/// Returns the corrected path, or `None` if no correction is needed.
 fn normal_path(given: &str) -> Option<String> {
     let path = given.trim();
     if path.is_empty() || given.starts_with('/') {
@@ -115,10 +117,10 @@ fn normal_path(given: &str) -> Option<String> {
     })
 }
 
-/// Tells what of a patch is no operation; nothing, if all are.
+/// Returns an issue for each invalid operation of a patch.
 ///
-/// The codes are `OPS_NOT_AN_ARRAY`, `OP_NOT_AN_OBJECT`, `UNKNOWN_OP`, `MISSING_PATH`, `INVALID_PATH`, `MISSING_VALUE`, `MISSING_INDEX` and
-/// `INVALID_INDEX`.
+/// The codes are `OPS_NOT_AN_ARRAY`, `OP_NOT_AN_OBJECT`, `UNKNOWN_OP`, `MISSING_PATH`,
+/// `INVALID_PATH`, `MISSING_VALUE`, `MISSING_INDEX` and `INVALID_INDEX`.
 pub fn validate_patch_ops(ops: &Value) -> Vec<Issue> {
     let Value::Array(ops) = ops else {
         let message = format!("`ops` is {}, not an array", kind_of(ops));
@@ -132,7 +134,7 @@ pub fn validate_patch_ops(ops: &Value) -> Vec<Issue> {
     ops.iter().enumerate().filter_map(wrong).collect()
 }
 
-/// What is wrong with an operation.
+/// Returns the code and message of the first error in an operation.
 fn fault(op: &Value) -> Option<(&'static str, String)> {
     let Value::Object(op) = op else {
         return Some(("OP_NOT_AN_OBJECT", format!("an operation is an object, not {}", kind_of(op))));

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn what_models_write_becomes_operations() {
     for (given, expected) in [
-        // RFC 6902's names.
+        // Names from RFC 6902, and variants.
         (
             json!({ "op": "add", "path": "/draft/a", "value": 1 }),
             json!({ "op": "set", "path": "/draft/a", "value": 1 }),
@@ -31,7 +31,7 @@ fn what_models_write_becomes_operations() {
             json!({ "op": "SET", "path": "/draft/a", "value": 1 }),
             json!({ "op": "set", "path": "/draft/a", "value": 1 }),
         ),
-        // No name, or a blank one.
+        // A missing, null or blank name.
         (
             json!({ "path": "/draft/a", "value": null }),
             json!({ "op": "set", "path": "/draft/a", "value": null }),
@@ -59,7 +59,7 @@ fn what_models_write_becomes_operations() {
             json!({ "op": "set", "path": " drafts/a ", "value": 1 }),
             json!({ "op": "set", "path": "/draft/drafts/a", "value": 1 }),
         ),
-        // What is no operation stays, so that it is told of.
+        // Invalid operations stay unchanged so that validation reports them.
         (json!({ "op": "move", "path": "/draft/a" }), json!({ "op": "move", "path": "/draft/a" })),
         (json!({ "op": 7, "path": 7 }), json!({ "op": 7, "path": 7 })),
         (
@@ -166,7 +166,7 @@ proptest! {
         if validate_patch_ops(&given).is_empty() {
             prop_assert_eq!(&normal, &given);
         }
-        // Nothing becomes worse.
+        // Normalization adds no issues.
         prop_assert!(validate_patch_ops(&normal).len() <= validate_patch_ops(&given).len());
     }
 

@@ -7,15 +7,15 @@ use super::{Run, salvage};
 use crate::directives::{Attempt, AttemptKind, Envelope, Mode, Problem, ProblemCategory, Warning, parser};
 use crate::{BackendError, Reply};
 
-/// What an attempt came to.
+/// Outcome of an attempt.
 pub(super) enum Outcome {
-    /// An envelope that is what the caller requires.
+    /// An envelope that meets the caller's requirements.
     Good(Envelope),
-    /// An answer that is not.
+    /// An answer without a usable envelope.
     Bad(Box<Answered>),
-    /// The backend does not do what was asked for.
+    /// The backend does not support the request.
     Refused,
-    /// The backend does not answer.
+    /// The backend failed to answer.
     Failed,
 }
 
@@ -23,10 +23,10 @@ pub(super) enum Outcome {
 pub(super) struct Answered {
     pub(super) content: String,
     pub(super) problem: Problem,
-    /// What the caller misses in an envelope.
+    /// Requirements of the caller that the envelope does not meet.
     pub(super) reasons: Vec<String>,
     pub(super) envelope: Option<Envelope>,
-    /// What the model says in place of an answer.
+    /// The model's refusal message, given instead of an answer.
     refusal: Option<String>,
 }
 
@@ -38,14 +38,14 @@ impl Answered {
         }
     }
 
-    /// What of it can be said to the user.
+    /// Returns the part of the answer that can be shown to the user.
     pub(super) fn text(&self) -> String {
         self.refusal.clone().unwrap_or_else(|| salvage::assistant_text(&self.content))
     }
 }
 
 impl Run<'_> {
-    /// Asks once, and takes note of what came.
+    /// Sends one request and records the attempt.
     pub(super) async fn attempt(
         &mut self,
         mode: Mode,
@@ -83,7 +83,7 @@ impl Run<'_> {
         Ok(outcome)
     }
 
-    /// Takes note of an answer, and of what it comes to.
+    /// Records an answer and returns its outcome.
     fn take(&mut self, attempt: &mut Attempt, reply: &Reply) -> Outcome {
         self.answered();
         attempt.content = Some(reply.content());
@@ -105,7 +105,7 @@ impl Run<'_> {
         outcome
     }
 
-    /// What an answer comes to.
+    /// Parses and validates an answer.
     fn read(&self, reply: &Reply) -> Outcome {
         let content = reply.content();
         let refusal = reply.message.get("refusal").and_then(Value::as_str).map(str::to_owned);
@@ -131,7 +131,7 @@ impl Run<'_> {
     }
 }
 
-/// Whether a limit ended an answer, which may be whole all the same.
+/// Returns a warning if a length limit ended the answer. The envelope may be complete nevertheless.
 fn cut_short(reply: &Reply) -> Option<Warning> {
     let told = |code: &str, message: &str| {
         let (code, message) = (code.to_owned(), message.to_owned());
@@ -146,7 +146,7 @@ fn cut_short(reply: &Reply) -> Option<Warning> {
     None
 }
 
-/// The reason for an answer that cannot be read, where the backend tells a better one than its text.
+/// Replaces a parse problem by a better explanation if the reply contains one, such as a refusal.
 fn cause(reply: &Reply, problem: Problem) -> Problem {
     let because = |code: &str, message: &str| {
         let found = json!({ "code": problem.code, "message": problem.message, "details": problem.details });
@@ -165,7 +165,8 @@ fn cause(reply: &Reply, problem: Problem) -> Problem {
     }
 }
 
-/// What an error comes to. One that says that a mode is not known leads to the next; others would come again.
+/// Classifies a backend error. An error about an unsupported mode leads to the next mode. Any other
+/// error would recur, so it ends the run.
 fn failed(mode: Mode, kind: AttemptKind, error: &BackendError) -> (Problem, Outcome) {
     let problem = Problem::transport(error);
     if !error.is_of_mode() || !mode.is_structured() {

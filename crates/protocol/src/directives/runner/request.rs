@@ -6,38 +6,42 @@ use super::attempt::Answered;
 use crate::directives::{Envelope, Mode, Preset, StructuredOutputOptions, instructions, schema, shortened};
 use crate::{Body, Plan};
 
-/// The most characters of an answer that the model is shown again.
+/// Maximum number of characters of the previous answer in a repair request.
 const SHOWN: usize = 2000;
 
-/// Tells what a caller requires of an envelope and does not find; nothing, if it is as it should be.
+/// Checks an envelope and returns the unmet requirements. The list is empty if the envelope is
+/// acceptable.
 pub type ResultValidator = Arc<dyn Fn(&Envelope) -> Vec<String> + Send + Sync>;
 
-/// What is asked for.
+/// A request for directives.
 #[derive(Clone)]
 pub struct RunRequest {
-    /// The system message; what the model is told of directives comes after it.
+    /// The system message, to which the instructions about directives are appended. If unset, the
+    /// first message of the history is used if it is a system message.
     pub system: Option<String>,
-    /// The conversation so far, in the form of chat requests.
+    /// The conversation so far, as messages of a chat request.
     pub history: Vec<Value>,
-    /// What the user says now.
+    /// The user's new message.
     pub user: Option<String>,
-    /// What an answer must be.
+    /// Options that define valid answers.
     pub options: StructuredOutputOptions,
-    /// What else the caller requires of it. An envelope without it is repaired, and then asked for in the next mode.
+    /// Additional check of envelopes. After a failed check the model is asked to repair the
+    /// envelope, and then the next mode is tried.
     pub result_validator: Option<ResultValidator>,
-    /// Further fields of requests, such as `temperature`; those in [`RESERVED`](crate::directives::presets::RESERVED) are ignored.
+    /// Additional request fields, such as `temperature`. Fields in
+    /// [`RESERVED`](crate::directives::presets::RESERVED) are ignored.
     pub overrides: Body,
-    /// The modes to try in place of the preset's.
+    /// Modes to try instead of the preset's.
     pub modes: Option<Vec<Mode>>,
 }
 
 impl RunRequest {
-    /// Asks one thing.
+    /// Creates a request with one user message.
     pub fn new(user: impl Into<String>, options: StructuredOutputOptions) -> Self {
         Self { user: Some(user.into()), ..Self::of_history(Vec::new(), options) }
     }
 
-    /// Asks with a whole conversation.
+    /// Creates a request that continues a conversation.
     pub fn of_history(history: Vec<Value>, options: StructuredOutputOptions) -> Self {
         Self {
             system: None,
@@ -50,7 +54,7 @@ impl RunRequest {
         }
     }
 
-    /// With a requirement.
+    /// Sets the additional check of envelopes.
     #[must_use]
     pub fn with_result_validator(
         mut self,
@@ -61,7 +65,7 @@ impl RunRequest {
     }
 }
 
-/// Requires at least one directive of each of these types.
+/// Returns a check that requires at least one directive of each of these types.
 pub fn require_types(types: Vec<String>) -> impl Fn(&Envelope) -> Vec<String> + Send + Sync + 'static {
     move |envelope| {
         let is_there = |kind: &&String| envelope.directives.iter().any(|directive| directive.kind == **kind);
@@ -69,10 +73,10 @@ pub fn require_types(types: Vec<String>) -> impl Fn(&Envelope) -> Vec<String> + 
     }
 }
 
-/// What is sent in one mode.
+/// The messages and options sent in one mode.
 pub(super) struct Conversation {
     pub(super) plan: Plan,
-    /// The messages that every repair begins with.
+    /// Number of messages before any repair messages.
     begin: usize,
 }
 
@@ -103,11 +107,11 @@ impl Conversation {
         Self { begin: messages.len(), plan: Plan { messages, options } }
     }
 
-    /// Shows the model its last answer, and what is wrong with it.
+    /// Replaces any earlier repair by the model's last answer and its error.
     pub(super) fn repair(&mut self, answered: &Answered) {
         self.plan.messages.truncate(self.begin);
         let content = shortened(answered.content.trim(), SHOWN);
-        // Some servers refuse a message that says nothing.
+        // Some servers refuse a message without content.
         if !content.is_empty() {
             self.plan.messages.push(json!({ "role": "assistant", "content": content }));
         }
@@ -118,7 +122,7 @@ impl Conversation {
     }
 }
 
-/// The text of a message, which may be in parts.
+/// Returns the text of a message, whose content may be a list of parts.
 fn text_of(message: &Value) -> Option<String> {
     match message.get("content")? {
         Value::String(text) => Some(text.clone()),

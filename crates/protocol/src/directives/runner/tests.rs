@@ -69,7 +69,7 @@ impl Script {
         result
     }
 
-    /// The `response_format` of each request; `-` is none.
+    /// Returns the type of each request's `response_format`, or `-` if there is none.
     fn formats(&self) -> Vec<String> {
         let format = |body: Body| {
             body.get("response_format")
@@ -79,7 +79,7 @@ impl Script {
     }
 }
 
-/// Mode, kind and code of each attempt.
+/// Returns the mode, kind and code of each attempt.
 fn steps(result: &DirectiveResult) -> Vec<String> {
     let step = |attempt: &Attempt| {
         let code = attempt.error.as_ref().map_or("ok", |error| error.code.as_str());
@@ -229,7 +229,7 @@ async fn a_repair_tells_what_is_wrong() {
     assert_eq!(messages[2]["role"], "assistant");
     assert_eq!(messages[2]["content"].as_str().expect("text").chars().count(), 2001);
     insta::assert_snapshot!(messages[3]["content"].as_str().expect("text"));
-    // The same with an answer that says nothing: there is nothing to show.
+    // A blank answer is not repeated to the model.
     let script = self::script([says(" "), says(GOOD)], Preset::default());
     script.run(&request()).await;
     let roles: Vec<_> = script.backend.asked()[1]["messages"]
@@ -310,7 +310,7 @@ async fn what_providers_do_instead_of_answering_has_a_name() {
         assert_eq!(steps(&result), [format!("prompt_only first {code}")]);
         assert_eq!(result.assistant_text, text, "{code}");
     }
-    // One that is whole all the same is used, and told of.
+    // A complete envelope is used even if the answer was cut off, and a warning reports the cut.
     let result = script([cut(EMPTY)], Preset::default()).run(&request()).await;
     assert_eq!((result.ok, result.warnings[0].code.as_str()), (true, parser::TRUNCATED));
     let mut closed = ScriptedBackend::says(EMPTY);

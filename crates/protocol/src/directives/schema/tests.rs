@@ -50,7 +50,8 @@ fn types_are_those_allowed() {
     assert_eq!(kind(&StructuredOutputOptions::new(Registry::default())), json!({ "type": "string" }));
 }
 
-/// Payload schemas of all kinds that have to mean the same within the envelope.
+/// Returns payload schemas of all kinds whose meaning depends on their position in the envelope
+/// schema.
 fn payload_schemas() -> Vec<Value> {
     let node = json!({
         "type": "object",

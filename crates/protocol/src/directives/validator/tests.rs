@@ -25,7 +25,7 @@ fn validate(options: &StructuredOutputOptions, envelope: Value) -> Result<Envelo
     Validator::new(options).validate(envelope.as_object().cloned().expect("an object"))
 }
 
-/// The directives that stay, and the code and index of each warning.
+/// Returns the valid directives, and the code and index of each warning.
 #[allow(clippy::needless_pass_by_value, reason = "cases are written where they are used")]
 fn read(options: &StructuredOutputOptions, directives: Value) -> (Value, Vec<(String, Option<usize>)>) {
     let envelope = json!({ "assistant_text": "", "directives": directives });

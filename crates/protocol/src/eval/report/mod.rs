@@ -1,7 +1,7 @@
-//! The report: one HTML file that needs nothing else.
+//! The report, a self-contained HTML file.
 //!
-//! What models write is shown as text, however it looks: the template engine escapes all of it, and the page's policy lets it run no
-//! script and load nothing.
+//! Output of models is always shown as text. The template engine escapes it, and the page's content
+//! security policy forbids scripts and external resources.
 
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment};
@@ -12,17 +12,17 @@ use super::error::Kind;
 use super::{Checks, EvalError, Exchange, Groups, Rate, Row, Stats, Summary, Trial};
 
 const TEMPLATE: &str = include_str!("report.html");
-/// Failures that are shown with what was said; of more only the number is told.
+/// Maximum number of failures shown with their messages. Further failures are only counted.
 const SHOWN: usize = 200;
-/// The most characters of a name beside a bar.
+/// Maximum number of characters in a bar's label.
 const LABEL: usize = 26;
-/// The bars of a distribution.
+/// Number of bars in a histogram.
 const BARS: usize = 32;
 
-/// The report of an evaluation, as far as it was made.
+/// Renders the report of an evaluation, which may be incomplete.
 ///
 /// # Errors
-/// When the template fails, which no summary makes it do.
+/// Returns an error if the template fails, which no summary should cause.
 pub fn report(summary: &Summary, trials: &[Trial]) -> Result<String, EvalError> {
     let mut failed: Vec<&Trial> = trials.iter().filter(|trial| !trial.ok).collect();
     failed.sort_by(|one, other| one.key.cmp(&other.key));
@@ -59,12 +59,12 @@ pub fn report(summary: &Summary, trials: &[Trial]) -> Result<String, EvalError> 
     render.map_err(|error| Kind::Report { reason: format!("{error:#}") }.into())
 }
 
-/// A rate with all that is drawn of it.
+/// A rate with the values to draw.
 #[derive(Serialize)]
 struct Share {
     ok: usize,
     of: usize,
-    /// `ok` over `of`.
+    /// `ok` divided by `of`.
     of_all: f64,
     low: f64,
     high: f64,
@@ -89,7 +89,8 @@ fn groups(groups: &Groups) -> Vec<Bar> {
     groups.0.iter().map(|(name, stats)| Bar { name: name.clone(), share: share(stats.runs) }).collect()
 }
 
-/// The modes beside each other: success, then what the judge says, each with a bar for each mode.
+/// Compares the modes: one panel for success and one for each check, each with a bar for every
+/// mode.
 fn modes(groups: &Groups) -> Vec<Value> {
     let answered: Vec<_> = groups.0.iter().filter(|(name, _)| name != "none").collect();
     let rates = |stats: &Stats| {
@@ -114,15 +115,15 @@ fn modes(groups: &Groups) -> Vec<Value> {
     names.iter().map(panel).collect()
 }
 
-/// How long tries took, by model.
+/// Histogram of the latencies of one model.
 #[derive(Serialize)]
 struct Distribution {
     name: String,
     p50: f64,
     p95: f64,
-    /// The longest of all models, where the axis ends.
+    /// End of the axis: the maximum latency of all models, in milliseconds.
     end: f64,
-    /// Heights from 0 to 1.
+    /// Heights of the bars, from 0 to 1.
     bars: Vec<f64>,
     most: usize,
 }
@@ -212,7 +213,7 @@ fn exchange(exchange: &Exchange) -> Value {
     })
 }
 
-/// A message as it is read: who, what, and the calls.
+/// Returns the role, text, calls and reasoning of a message for display.
 fn message(message: &Value) -> Value {
     let content = match &message["content"] {
         Value::String(text) => text.clone(),
@@ -237,7 +238,7 @@ fn message(message: &Value) -> Value {
     json!({ "role": role, "content": content, "calls": calls, "thoughts": thoughts })
 }
 
-/// A share as text, without a figure that it does not have.
+/// Formats a share as a percentage with at most one decimal place.
 fn percent(share: f64) -> String {
     let rounded = (share * 1000.0).round() / 10.0;
     format!("{rounded}%")
@@ -251,7 +252,7 @@ fn time(milliseconds: f64) -> String {
     }
 }
 
-/// A name as long as there is room for beside a bar.
+/// Shortens a name to the space beside a bar.
 fn short(name: &str) -> String {
     match name.char_indices().nth(LABEL) {
         Some((end, _)) => format!("{}…", &name[..end]),

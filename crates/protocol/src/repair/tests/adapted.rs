@@ -1,4 +1,4 @@
-//! Texts that need no model, and what of broken ones is protected.
+//! Texts that need no model, and content of broken texts that a repair must preserve.
 
 use super::*;
 use crate::adapt::{AdaptOptions, Tolerance};
@@ -71,7 +71,7 @@ async fn what_can_be_made_out_of_a_broken_text_is_not_lost() {
             r#"{"count": 2, "name": "pen", "tags": ["a", "b"]}"#,
             r#"{"count": 0, "name": "pen", "tags": ["a", "b"]}"#,
         ),
-        // Of what was cut off nothing is known of the end.
+        // A value that was cut off may continue in any way.
         (
             r#"{"count": 2, "name": "a red pe"#,
             r#"{"count": 2, "name": "a red pen"}"#,
@@ -82,7 +82,7 @@ async fn what_can_be_made_out_of_a_broken_text_is_not_lost() {
             r#"{"count": 2, "tags": ["a", "blue"]}"#,
             r#"{"count": 2, "tags": []}"#,
         ),
-        // Names that nobody asked for may go.
+        // Members that the schema does not name may be dropped.
         (r#"{"type": "integer", "count": 2,"#, r#"{"count": 2}"#, r#"{"count": 3}"#),
     ] {
         let before = shape.read(text);
@@ -110,7 +110,7 @@ fn prose_is_no_broken_text() {
 fn what_was_cut_off_may_go_on_and_what_was_not_may_not() {
     let shape = order();
     for (text, repair, is_lost) in [
-        // A number may have more digits, but not with something behind it.
+        // A number at the end of the text may have more digits, unless something follows it.
         (r#"{"name": "pen", "count": 12"#, r#"{"name": "pen", "count": 129}"#, false),
         (r#"{"count": 2, "na"#, r#"{"count": 7, "name": "x"}"#, true),
         (r#"{"count": 2, "na"#, r#"{"count": 2, "name": "x"}"#, false),

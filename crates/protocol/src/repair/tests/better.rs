@@ -1,4 +1,4 @@
-//! What is better, and what is lost.
+//! Comparison of readings and detection of lost content.
 
 use super::*;
 
@@ -19,7 +19,8 @@ fn book() -> Shape {
     Shape::of_schema(schema, "book").expect("a schema")
 }
 
-/// What is left of `text` after `answer` to its only repair, and whether that was discarded.
+/// Returns the final text after the only repair gave `answer`, and whether the repair was
+/// discarded.
 async fn mended(shape: Shape, text: &str, answer: &str) -> (String, bool) {
     let repairer = Repairer::new(PromptRunner::new(says(&[answer]), "m"), shape)
         .with_options(RepairOptions { max_attempts: 1, ..RepairOptions::default() });
@@ -95,7 +96,7 @@ async fn calls_are_not_given_up_to_fit() {
     ] {
         assert_eq!(mended(Shape::tool_calls(), &before, &after).await.1, is_lost, "{after}");
     }
-    // What was said is the answer, where it was no JSON.
+    // Without JSON, the text itself is the answer.
     assert!(mended(Shape::tool_calls(), NONE, "{}").await.1);
     assert!(!mended(Shape::tool_calls(), NONE, GOOD).await.1);
 }

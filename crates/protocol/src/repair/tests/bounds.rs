@@ -1,10 +1,10 @@
-//! Schemas and texts for which what is done naively takes as good as for ever.
+//! Schemas and texts that would take a naive algorithm practically forever.
 
 use std::time::{Duration, Instant};
 
 use super::*;
 
-/// Trees of three kinds, which differ in their leaves alone.
+/// Returns the shape of trees of three kinds that differ only in the type of their leaves.
 fn trees() -> Shape {
     let branch = |kind: &str| {
         let children = json!({ "type": "array", "items": { "$ref": "#/$defs/tree" } });

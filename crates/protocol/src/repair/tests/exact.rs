@@ -1,4 +1,4 @@
-//! Numbers and names as they are written.
+//! Numbers and names are read exactly or refused.
 
 use super::*;
 

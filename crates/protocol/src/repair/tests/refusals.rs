@@ -1,8 +1,8 @@
-//! What the backend does not do, and what is done without it.
+//! Requests and formats that the backend rejects.
 
 use super::*;
 
-/// Says these texts, or refuses with a status.
+/// Creates a backend that answers with these texts or fails with these statuses.
 fn script(answers: &[Result<&str, u16>]) -> Arc<ScriptedBackend> {
     let refused = |status: &u16| BackendError::from_status(*status, "no such response_format");
     let answers =
@@ -35,7 +35,7 @@ async fn the_best_of_all_modes_is_kept() {
         let answer = asked(&says(&texts), options.clone()).await;
         assert_eq!((answer.verdict, answer.text.as_str()), (Verdict::Text, BETTER), "{texts:?}");
     }
-    // Less is wrong with the second, since it calls nothing.
+    // The second answer has fewer errors only because it contains no calls.
     let answer = asked(&says(&[BAD, r#"{"content": 7}"#]), options).await;
     assert_eq!(answer.text, BAD);
 }

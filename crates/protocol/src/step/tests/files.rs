@@ -3,7 +3,7 @@ use crate::adapt::{AdaptOptions, Tolerance};
 use crate::config::{OutputProcessing, StructuredOutput};
 use crate::precheck::InjectFeedback;
 
-/// The document's excerpt, as it stands.
+/// Example steps file from the specification, verbatim.
 const EXCERPT: &str = r#"
 agents:
   my_agent_step:

@@ -10,7 +10,7 @@ use crate::tools::{Closure, ToolCallingOptions, ToolDefinition, ToolRegistry, To
 
 const ALL: [Interruption; 3] = [Interruption::Cancelled, Interruption::Paused, Interruption::BudgetExhausted];
 
-/// Where a run is interrupted.
+/// Stage at which a run is interrupted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Place {
     Backend(usize),
@@ -21,7 +21,7 @@ enum Place {
     Tool,
 }
 
-/// What a processor of the caller's stops with.
+/// Payload of a processor's interruption.
 #[derive(Debug, PartialEq)]
 struct Own(Interruption);
 
@@ -56,10 +56,10 @@ impl Planner for Stops {
     }
 }
 
-/// A step in which everything there is takes part, and which is interrupted at one place.
+/// Creates a step that uses every stage and is interrupted at one of them.
 fn interrupted(place: Place, interruption: Interruption) -> (Step, Arc<ScriptedBackend>) {
     let at = |wanted: Place| (place == wanted).then_some(interruption);
-    // An attempt that is repaired twice in vain, and one that would succeed.
+    // The first attempt fails after two repairs; the second would succeed.
     let texts = ["no", "no", "no", r#"{"count": 2}"#];
     let texts = if matches!(place, Place::Check) { [r#"{"count": 2}"#; 4] } else { texts };
     let mut answers: Vec<_> = texts.iter().map(|text| Ok(ScriptedBackend::says(text))).collect();

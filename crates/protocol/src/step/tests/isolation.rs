@@ -6,7 +6,7 @@ use crate::tools::{Closure, ToolCallingOptions, ToolDefinition, ToolRegistry};
 
 type Processed = Result<Option<Value>, ProcessorError>;
 
-/// Counts in the context how often it was run.
+/// Counts its own calls in the context.
 #[allow(clippy::unnecessary_wraps, reason = "the shape of a processor")]
 fn count(_: Input<'_>, context: &Context) -> Processed {
     let count = context.get("processed").as_ref().and_then(Value::as_u64).unwrap_or(0);

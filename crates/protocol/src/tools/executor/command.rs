@@ -16,24 +16,29 @@ use super::ToolExecutor;
 use super::tail::{Tail, whole};
 use crate::Body;
 
-/// Which variables a process is started with, besides those it is given.
+/// Base environment of a process, extended by explicitly set variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Environment {
-    /// Those of this process.
+    /// The environment of this process.
     #[default]
     Inherit,
-    /// None: neither keys nor `PATH`, so the program needs its whole path.
+    /// Empty: no keys and no `PATH`, so the program needs its full path.
     Clear,
 }
 
-/// A program that is started for each call: the arguments on its standard input as JSON, the result on its standard output.
+/// Tool that starts a program for each call.
 ///
-/// Output that is an envelope is one, other JSON is its data, and what is not JSON is data as text. A program that ends with
-/// another code than 0 has failed, whatever it wrote, unless that is an envelope which says so itself. A failure has the last lines of its standard error
-/// as the detail `stderr`. No shell is in
-/// between: the program gets its arguments as they are. It runs in a process group of its own, and what is left of the group
-/// when the call is given up is killed.
+/// The program gets the arguments as JSON on standard input and writes the result to standard
+/// output. It is started without a shell, so its arguments are passed unchanged.
+///
+/// Output with the shape of an envelope is the result. Other JSON becomes the data, and other
+/// output becomes a text. A nonzero exit code is a failure regardless of the output. An envelope
+/// that reports a failure is kept as it is. Failures have the last lines of standard error as the
+/// detail `stderr`.
+///
+/// On Unix, the program runs in its own process group. The group is killed if the call is
+/// cancelled.
 #[derive(Clone, Debug)]
 pub struct CommandTool {
     program: String,
@@ -46,10 +51,11 @@ pub struct CommandTool {
 }
 
 impl CommandTool {
-    /// A program with its arguments, for 30 seconds, and 1 MiB of output.
+    /// Creates a tool from a program and its arguments, with a timeout of 30 seconds and 1 MiB of
+    /// output.
     ///
     /// # Errors
-    /// When there is no program.
+    /// Returns an error if the command is empty.
     pub fn new<S: Into<String>>(command: impl IntoIterator<Item = S>) -> Result<Self, ToolsError> {
         let mut command = command.into_iter().map(Into::into);
         let program = command.next().filter(|program: &String| !program.is_empty()).ok_or(Kind::NoCommand)?;
@@ -64,28 +70,28 @@ impl CommandTool {
         })
     }
 
-    /// In this folder.
+    /// Sets the working directory.
     #[must_use]
     pub fn in_folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = Some(folder.into());
         self
     }
 
-    /// With these variables, besides those of `environment`.
+    /// Sets the base environment and additional variables.
     #[must_use]
     pub fn with_environment(mut self, environment: Environment, variables: BTreeMap<String, String>) -> Self {
         (self.environment, self.variables) = (environment, variables);
         self
     }
 
-    /// With so long for each call.
+    /// Sets the timeout of each call.
     #[must_use]
     pub const fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// With at most so many bytes of output; a program that writes more is stopped.
+    /// Sets the maximum number of bytes of output. A program that writes more is killed.
     #[must_use]
     pub const fn with_output_limit(mut self, bytes: usize) -> Self {
         self.output_limit = bytes;
@@ -118,7 +124,7 @@ impl CommandTool {
         let input = Value::Object(arguments.clone()).to_string();
         let write = async {
             if let Some(mut stdin) = stdin {
-                // A program need not read what it is called with.
+                // A program may ignore its input.
                 let _ = stdin.write_all(input.as_bytes()).await;
             }
         };
@@ -134,7 +140,8 @@ impl CommandTool {
                 None => Ok(Some(Vec::new())),
             }
         };
-        // What writes too much is stopped at once; the rest ends by itself.
+        // Too much output fails the call at once, which kills the program. Otherwise, wait for the
+        // program to exit.
         let talk = async {
             let output = read.await.map_err(|error| fault("could not be read", &error))?;
             output.ok_or_else(|| self.too_large(&tail))
@@ -173,7 +180,7 @@ impl CommandTool {
         };
         let mut result = ToolResult::from_output(output);
         if !result.ok {
-            // It says itself what is wrong; what it wrote beside that may say why.
+            // The envelope states the failure; standard error may add the reason.
             if let Some(problem) =
                 result.errors.first_mut().filter(|problem| !problem.details.contains_key("stderr"))
             {
@@ -196,7 +203,7 @@ fn with_stderr(problem: Problem, stderr: &str) -> Problem {
     if stderr.is_empty() { problem } else { problem.with("stderr", stderr) }
 }
 
-/// A process that is killed, with its group, unless it is over.
+/// Process that is killed with its group on drop, unless it has ended.
 struct Running {
     child: Box<dyn ChildWrapper>,
     is_over: bool,
@@ -205,7 +212,7 @@ struct Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if !self.is_over {
-            // It may have ended meanwhile, which is as well.
+            // The process may have ended in the meantime.
             let _ = self.child.start_kill();
         }
     }
@@ -269,7 +276,7 @@ mod tests {
         let own = r#"{"ok": false, "errors": [{"code": "X", "message": "no", "stderr": "its own"}]}"#;
         let problem = fails(&shell(&format!("echo why >&2; echo '{own}'"))).await;
         assert_eq!(problem.details["stderr"], "its own");
-        // Of much only the end, in whole lines.
+        // Of a long output, only whole lines at the end are kept.
         let problem = fails(&shell("seq 100000 >&2; exit 1")).await;
         let told = problem.details["stderr"].as_str().expect("a text");
         assert!(told.starts_with("99") && told.ends_with("\n100000") && told.len() <= 4096, "{told}");
@@ -283,7 +290,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_takes_too_long_is_killed_with_its_children() {
-        // The inner shell holds the pipe open, too, and would write the mark.
+        // The inner shell also holds the pipe open and would create the file `late`.
         let folder = std::env::temp_dir().join(format!("formwork-command-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         let script = "echo starting >&2; (sleep 5; touch late) & echo $! > pid; wait";
@@ -318,7 +325,7 @@ mod tests {
         let tool = shell("echo \"$OWN ${PATH:+path}\"");
         let inherits = tool.clone().with_environment(Environment::Inherit, variables.clone());
         assert_eq!(run(&inherits).await, ToolResult::ok("1 path"));
-        // A shell makes itself a `PATH`, but exports none.
+        // A shell would set `PATH` for itself, so `env` is run directly.
         let tool = CommandTool::new(["/usr/bin/env"]).expect("a command");
         assert_eq!(run(&tool.with_environment(Environment::Clear, variables)).await, ToolResult::ok("OWN=1"));
     }

@@ -26,23 +26,24 @@ use super::tail::Tail;
 use super::{Environment, ToolExecutor, reason};
 use crate::Body;
 
-/// How an MCP server is used.
+/// Options of an MCP connection.
 #[derive(Clone, Debug)]
 pub struct McpOptions {
-    /// What its tools' names begin with here, so that servers whose tools have the same names can be used together.
+    /// Prefix for the names of the server's tools, to avoid conflicts between servers.
     pub prefix: String,
-    /// How long it may take to start, to list its tools, and to answer each call.
+    /// Timeout for the handshake, for listing the tools and for each call.
     pub timeout: Duration,
-    /// A key that is sent as `authorization: Bearer KEY`; of servers over HTTP.
+    /// Key sent as `authorization: Bearer KEY`; used for servers over HTTP only.
     pub bearer: Option<String>,
-    /// Which variables it is started with; of servers that are started.
+    /// Base environment; used for servers started as a process only.
     pub environment: Environment,
-    /// Variables besides those.
+    /// Variables in addition to `environment`.
     pub variables: BTreeMap<String, String>,
 }
 
 impl Default for McpOptions {
-    /// No prefix, a minute, no key, the variables of this process.
+    /// Returns options without a prefix or a key, with a timeout of 60 seconds and the inherited
+    /// environment.
     fn default() -> Self {
         Self {
             prefix: String::new(),
@@ -54,16 +55,20 @@ impl Default for McpOptions {
     }
 }
 
-/// A connection to an MCP server, through the protocol's official SDK. Its tools run as long as it lives.
+/// Connection to an MCP server through the protocol's official SDK. Its tools work as long as the
+/// client exists.
 ///
-/// Servers are spoken to by the handshake that nearly all of them have; one that refuses it is asked by `server/discover`, which
-/// took its place in 2026-07-28. Servers are offered no capabilities: none may sample from the model or ask its user.
+/// The client uses the `initialize` handshake, which nearly all servers support. If a server
+/// rejects it, the client tries `server/discover`, which replaced it in protocol version
+/// 2026-07-28.
+///
+/// The client offers no capabilities: servers cannot sample from the model or ask the user.
 pub struct McpClient {
     service: RunningService<RoleClient, ClientConfig>,
     server: Arc<Server>,
 }
 
-/// What is known of a server, for its tools to tell.
+/// Data about a server for error messages of its tools.
 struct Server {
     name: String,
     options: McpOptions,
@@ -71,10 +76,11 @@ struct Server {
 }
 
 impl McpClient {
-    /// Starts a server and speaks to it over its standard input and output. No shell is in between.
+    /// Starts a server process and connects over its standard input and output. No shell is
+    /// involved.
     ///
     /// # Errors
-    /// When it does not start, or is no MCP server.
+    /// Returns an error if the process does not start or the handshake fails.
     pub async fn spawn<S: Into<String>>(
         command: impl IntoIterator<Item = S>,
         options: McpOptions,
@@ -91,17 +97,17 @@ impl McpClient {
         Ok(Self { service, server: Arc::new(server) })
     }
 
-    /// Speaks to a server over streamable HTTP.
+    /// Connects to a server over streamable HTTP.
     ///
     /// # Errors
-    /// When `url` is not that of an MCP server.
+    /// Returns an error if `url` is not an HTTP URL or the handshake fails.
     pub async fn http(url: &str, options: McpOptions) -> Result<Self, ToolsError> {
         let fault = |reason: String| Kind::Url { given: url.to_owned(), reason };
         let parsed = reqwest::Url::parse(url).map_err(|error| fault(error.to_string()))?;
         if !matches!(parsed.scheme(), "http" | "https") {
             return Err(fault(format!("its scheme is {}", parsed.scheme())).into());
         }
-        // Another provider of TLS may be there already, and is as good.
+        // A TLS provider may already be installed, which serves as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let server = Server { name: url.to_owned(), options, stderr: Tail::default() };
         let mut config = StreamableHttpClientTransportConfig::with_uri(url);
@@ -111,10 +117,10 @@ impl McpClient {
         Ok(Self { service, server: Arc::new(server) })
     }
 
-    /// Speaks to a server over a pair of pipes.
+    /// Connects to a server over a pair of pipes. Only the `initialize` handshake is supported.
     ///
     /// # Errors
-    /// When there is no MCP server behind them.
+    /// Returns an error if the handshake fails.
     pub async fn over(
         read: impl AsyncRead + Send + Unpin + 'static,
         write: impl AsyncWrite + Send + Unpin + 'static,
@@ -129,10 +135,11 @@ impl McpClient {
         Ok(Self { service, server: Arc::new(server) })
     }
 
-    /// The tools that the server has, all pages of them, and why others of them cannot be used.
+    /// Lists all tools of the server. The second list has the reasons why other tools cannot be
+    /// used.
     ///
     /// # Errors
-    /// When the server does not tell.
+    /// Returns an error if the server does not list its tools.
     pub async fn tools(&self) -> Result<(Vec<Tool>, Vec<ToolsError>), ToolsError> {
         let listed = tokio::time::timeout(self.server.options.timeout, self.service.peer().list_all_tools());
         let listed = match listed.await {
@@ -148,7 +155,7 @@ impl McpClient {
         let (mut tools, mut refused) = (Vec::new(), Vec::new());
         for listed in listed {
             let name = format!("{}{}", self.server.options.prefix, listed.name);
-            // Names may have dots and slashes there, which providers do not take.
+            // MCP names may have dots and slashes, which providers reject.
             let name = name.replace(['.', '/', ' '], "_");
             let description = listed.description.or(listed.title.map(Into::into)).unwrap_or_default();
             let parameters = Value::Object((*listed.input_schema).clone());
@@ -165,9 +172,9 @@ impl McpClient {
         Ok((tools, refused))
     }
 
-    /// Ends the connection, and with it a server that was started: it gets some seconds to end by itself.
+    /// Closes the connection. A server started as a process gets a few seconds to exit.
     pub async fn close(mut self) {
-        // Whether it was there to be closed makes no difference.
+        // An already closed connection is not an error.
         let _ = self.service.close().await;
     }
 }
@@ -191,7 +198,7 @@ impl Server {
         Ok(process)
     }
 
-    /// Shakes hands over what `open` opens, in the way of the server's generation.
+    /// Connects over a transport from `open`, first by `initialize` and then by `server/discover`.
     async fn connect<T, E, A>(
         &self,
         open: impl Fn() -> Result<T, ToolsError>,
@@ -213,7 +220,10 @@ impl Server {
         }
     }
 
-    /// The connection, or why there is none, and whether another way of asking may get one.
+    /// Performs a handshake.
+    ///
+    /// The error has the reason, and true if the server rejected the request so that another
+    /// handshake may succeed.
     async fn handshake<T, E, A>(
         &self,
         transport: T,
@@ -235,7 +245,7 @@ impl Server {
         }
     }
 
-    /// What the server has written to standard error, to the last where it has ended.
+    /// Returns the standard error output of the server; waits for the rest if the connection ended.
     async fn stderr_after(&self, error: &ServiceError) -> String {
         match error {
             ServiceError::TransportSend(_) | ServiceError::TransportClosed => self.stderr.last_words().await,
@@ -243,7 +253,7 @@ impl Server {
         }
     }
 
-    /// Why there is no connection any more.
+    /// Builds the error for a failed connection, with the last line of standard error.
     async fn lost(&self, reason: String) -> ToolsError {
         self.fault(reason, &self.stderr.last_words().await)
     }
@@ -256,9 +266,9 @@ impl Server {
     }
 }
 
-/// One tool of a server.
+/// Tool of an MCP server.
 struct McpTool {
-    /// Its name there.
+    /// Name of the tool on the server.
     name: String,
     peer: Peer<RoleClient>,
     server: Arc<Server>,
@@ -268,7 +278,7 @@ impl McpTool {
     async fn call(&self, arguments: &Body) -> ToolResult {
         let params = CallToolRequestParams::new(self.name.clone()).with_arguments(arguments.clone());
         let limit = self.server.options.timeout;
-        // When the call is dropped, the SDK tells the server that it is off.
+        // When this future is dropped, the SDK notifies the server of the cancellation.
         match tokio::time::timeout(limit, self.peer.call_tool(params)).await {
             Ok(Ok(result)) => envelope(result),
             Ok(Err(error)) => ToolResult::failed(self.failure(error).await),
@@ -301,7 +311,9 @@ impl ToolExecutor for McpTool {
     }
 }
 
-/// What a server answers, as an envelope: what is structured before what is text, and one text as itself.
+/// Converts a server's result to an envelope.
+///
+/// Structured content takes precedence over text. A single text block becomes the data itself.
 fn envelope(result: CallToolResult) -> ToolResult {
     let mut omitted = 0;
     let blocks: Vec<Value> = result.content.iter().map(|block| told(block, &mut omitted)).collect();
@@ -316,7 +328,8 @@ fn envelope(result: CallToolResult) -> ToolResult {
         match &blocks[..] {
             [] => ToolResult::ok(Value::Null),
             [block] if block["type"] == "text" => {
-                // Many servers write JSON as text; numbers and the like are left as they were written.
+                // Many servers write JSON as text. Only objects and arrays are parsed; numbers and
+                // the like stay text.
                 let parsed = serde_json::from_str(&text).ok();
                 let parsed = parsed.filter(|value: &Value| value.is_object() || value.is_array());
                 ToolResult::ok(parsed.unwrap_or(Value::String(text)))
@@ -331,7 +344,7 @@ fn envelope(result: CallToolResult) -> ToolResult {
     envelope
 }
 
-/// A block as a model can read it: of what is not text only what it is.
+/// Converts a content block to JSON for the model. Binary content is replaced by its type and size.
 fn told(block: &ContentBlock, omitted: &mut usize) -> Value {
     let mut left_out = |kind: &str, mime_type: &str, data: &str| {
         *omitted += 1;

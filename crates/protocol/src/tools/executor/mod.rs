@@ -1,4 +1,4 @@
-//! What runs tools: closures, processes and MCP servers.
+//! Executors of tools: closures, processes and MCP servers.
 
 mod command;
 mod mcp;
@@ -13,15 +13,19 @@ pub use mcp::{McpClient, McpOptions};
 use super::envelope::{IntoToolResult, ToolResult};
 use crate::Body;
 
-/// What runs a tool. Its arguments have been checked against the schema before. Dropping the future gives up the call.
+/// Executor of a tool.
+///
+/// Arguments are checked against the tool's schema before the call. Dropping the future cancels the
+/// call.
 pub trait ToolExecutor: Send + Sync {
-    /// Runs the tool. A failure is an envelope as well; a panic becomes one.
+    /// Runs the tool. Failures are returned as an envelope; the caller converts panics to one.
     fn execute<'a>(&'a self, arguments: &'a Body) -> BoxFuture<'a, ToolResult>;
 }
 
-/// A Rust closure that returns at once.
+/// Tool implemented by a synchronous Rust closure.
 ///
-/// It runs where the loop runs, so one that takes long should be an [`AsyncClosure`] that leaves the work to a thread.
+/// The closure runs on the thread of the loop. Long work belongs in an [`AsyncClosure`] that uses
+/// another thread.
 pub struct Closure<F>(F);
 
 impl<F, R> Closure<F>
@@ -29,7 +33,7 @@ where
     F: Fn(&Body) -> R + Send + Sync,
     R: IntoToolResult,
 {
-    /// Runs `closure`.
+    /// Creates a tool that runs `closure`.
     pub const fn new(closure: F) -> Self {
         Self(closure)
     }
@@ -41,12 +45,12 @@ where
     R: IntoToolResult,
 {
     fn execute<'a>(&'a self, arguments: &'a Body) -> BoxFuture<'a, ToolResult> {
-        // The closure runs when the future does, so that its panics are the future's.
+        // The closure runs inside the future, so that its panics occur in the future.
         async move { (self.0)(arguments).into_tool_result() }.boxed()
     }
 }
 
-/// A Rust closure that returns a future.
+/// Tool implemented by a Rust closure that returns a future.
 pub struct AsyncClosure<F>(F);
 
 impl<F, W, R> AsyncClosure<F>
@@ -55,7 +59,7 @@ where
     W: Future<Output = R> + Send,
     R: IntoToolResult,
 {
-    /// Runs `closure` and waits for its future.
+    /// Creates a tool that runs `closure` and awaits its future.
     pub const fn new(closure: F) -> Self {
         Self(closure)
     }
@@ -72,7 +76,7 @@ where
     }
 }
 
-/// One that is known by its definition alone, as in records.
+/// Executor for tools of a record, which have a definition but cannot run.
 pub(super) struct Recorded;
 
 impl ToolExecutor for Recorded {

@@ -1,4 +1,4 @@
-//! Why an MCP server cannot be used, in words: what the SDK says names its own types.
+//! Plain descriptions of MCP errors. The SDK's own messages contain the names of its types.
 
 use std::error::Error;
 
@@ -9,7 +9,7 @@ use rmcp::transport::streamable_http_client::StreamableHttpError;
 
 use crate::backend::innermost;
 
-/// Why there is no connection.
+/// Describes why the handshake failed.
 pub(super) fn of_handshake(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::ConnectionClosed(_) => {
@@ -29,7 +29,7 @@ pub(super) fn of_handshake(error: &ClientInitializeError) -> String {
     }
 }
 
-/// Why a request has no result, where the server itself has not said so.
+/// Describes why a request has no result.
 pub(super) fn of_request(error: &ServiceError) -> String {
     match error {
         ServiceError::McpError(error) => error.message.clone().into_owned(),
@@ -86,7 +86,9 @@ fn of_http(error: &StreamableHttpError<reqwest::Error>) -> String {
     }
 }
 
-/// What the SDK says of an answer that is none: its status and the beginning of its text, or what is wrong with its JSON.
+/// Describes an answer that is not a protocol message.
+///
+/// The SDK reports the status and the start of the text, or the JSON error.
 fn of_answer(told: &str) -> String {
     let told = told.trim().trim_end_matches(':');
     match told.split_once("JsonRpcMessage: ") {

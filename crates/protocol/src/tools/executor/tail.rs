@@ -1,4 +1,4 @@
-//! Output of processes, read within bounds.
+//! Bounded reading of process output.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -6,29 +6,29 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::watch;
 
-/// The most bytes of standard error that are kept: its end, where the reason mostly is.
+/// Maximum number of bytes kept of standard error. The end usually has the reason of a failure.
 const KEPT: usize = 4096;
 
-/// How long the end of what is followed is waited for, once it should come.
+/// Maximum wait for the end of the followed streams of an ending process.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The end of what a process wrote to standard error, as it comes.
+/// The most recent standard error output of a process.
 #[derive(Clone, Default)]
 pub(super) struct Tail {
     kept: Arc<Mutex<Kept>>,
-    /// How many sources are followed.
+    /// Number of streams being read.
     followed: watch::Sender<usize>,
 }
 
 #[derive(Default)]
 struct Kept {
     bytes: Vec<u8>,
-    /// Whether there was more before.
+    /// True if earlier output was dropped.
     is_cut: bool,
 }
 
 impl Tail {
-    /// Reads until the other side closes, in a task of its own.
+    /// Reads a stream to its end in a task of its own.
     pub(super) fn follow(&self, source: impl AsyncRead + Unpin + Send + 'static) {
         let tail = self.clone();
         tail.followed.send_modify(|many| *many += 1);
@@ -38,15 +38,15 @@ impl Tail {
         });
     }
 
-    /// What came of sources that are about to end, or ended.
+    /// Returns the output after waiting up to [`PATIENCE`] for the streams to end.
     pub(super) async fn last_words(&self) -> String {
         let mut followed = self.followed.subscribe();
-        // Who holds it open, a grandchild perhaps, is not waited for.
+        // Another process, such as a grandchild, may keep the stream open.
         let _ = tokio::time::timeout(PATIENCE, followed.wait_for(|many| *many == 0)).await;
         self.text()
     }
 
-    /// Reads until the other side closes.
+    /// Reads a stream to its end.
     pub(super) async fn read(&self, mut source: impl AsyncRead + Unpin) {
         let mut piece = [0; 1024];
         while let Ok(count @ 1..) = source.read(&mut piece).await {
@@ -58,7 +58,8 @@ impl Tail {
         }
     }
 
-    /// What has come so far, as text: in whole lines, unless there is but one.
+    /// Returns the output so far. If earlier output was dropped, the partial first line is skipped,
+    /// unless it is the only line.
     pub(super) fn text(&self) -> String {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let is_inside = |byte: &u8| *byte & 0xC0 == 0x80;
@@ -71,7 +72,7 @@ impl Tail {
     }
 }
 
-/// All that comes until the other side closes, if it is within `limit`.
+/// Reads a stream to its end. Returns `None` if it has more than `limit` bytes.
 pub(super) async fn whole(
     mut source: impl AsyncRead + Unpin,
     limit: usize,

@@ -1,7 +1,10 @@
 use super::super::shapes::ToolCall;
 
-/// Some models know their tools within a namespace and call them by it: `functions.get_weather`, `default_api:get_weather`. Names
-/// of tools have neither dots nor colons, so what is before the last of them is that.
+/// Removes a namespace before the tool name, as in `functions.get_weather` or
+/// `default_api:get_weather`.
+///
+/// Some models see their tools in such a namespace. Tool names have no dots or colons, so the last
+/// one ends it.
 pub(super) fn without_namespace(call: &mut ToolCall) {
     if let Some((_, name)) = call.name.rsplit_once(['.', ':']).filter(|(_, name)| !name.is_empty()) {
         call.name = name.to_owned();

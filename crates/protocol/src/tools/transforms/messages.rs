@@ -2,7 +2,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-/// The assistant's messages with calls.
+/// Returns the assistant messages with calls.
 fn calling(messages: &mut [Value]) -> impl Iterator<Item = &mut Map<String, Value>> {
     let calls = |message: &Value| {
         message["role"] == "assistant"
@@ -11,8 +11,9 @@ fn calling(messages: &mut [Value]) -> impl Iterator<Item = &mut Map<String, Valu
     messages.iter_mut().filter(move |message| calls(message)).filter_map(Value::as_object_mut)
 }
 
-/// `DeepSeek`'s thinking models want the thoughts of a turn back as long as its calls go on, and refuse a message with calls that has
-/// no `reasoning_content`. `OpenRouter` gives thoughts as `reasoning`; where there were none, empty ones do.
+/// Adds `reasoning_content` to messages with calls, which `DeepSeek`'s thinking models require.
+///
+/// `OpenRouter` returns the thoughts as `reasoning`. If there are none, an empty text is accepted.
 pub(super) fn reasoning(messages: &mut [Value]) {
     for message in calling(messages) {
         if message.get("reasoning_content").is_none_or(Value::is_null) {
@@ -23,7 +24,8 @@ pub(super) fn reasoning(messages: &mut [Value]) {
     }
 }
 
-/// Some servers read the content of every message as text, and fail on the `null` of one that only calls.
+/// Replaces `null` content in messages with calls by an empty text, since some servers require
+/// text.
 pub(super) fn content(messages: &mut [Value]) {
     for message in calling(messages) {
         if message.get("content").is_none_or(Value::is_null) {
@@ -32,12 +34,16 @@ pub(super) fn content(messages: &mut [Value]) {
     }
 }
 
-/// Gemini 3 refuses a history in which a turn's first call lacks the signature of the thoughts before it. OpenAI-compatible servers
-/// carry it in the call's `extra_content.google.thought_signature`. Where it is missing, since another model made the call or a
-/// provider lost it, Google documents the text `skip_thought_signature_validator` in its place.
+/// Adds a placeholder signature to the first call of messages without one.
+///
+/// Gemini 3 rejects a history in which the first call of a turn lacks the signature of the thoughts
+/// before it. OpenAI-compatible servers carry the signature in the call's
+/// `extra_content.google.thought_signature`. A signature is missing if another model made the call
+/// or a provider dropped it. For this case Google documents the text
+/// `skip_thought_signature_validator`.
 pub(super) fn signature(messages: &mut [Value]) {
     for message in calling(messages) {
-        // OpenRouter keeps the signatures of a whole message there.
+        // OpenRouter keeps the signatures of a whole message in this field.
         let is_signed = |details: &Value| details.as_array().is_some_and(|details| !details.is_empty());
         if message.get("reasoning_details").is_some_and(is_signed) {
             continue;
@@ -53,7 +59,8 @@ pub(super) fn signature(messages: &mut [Value]) {
     }
 }
 
-/// Some chat templates know results by the name of the tool, not by the id of the call.
+/// Adds the tool's name to result messages, for chat templates that match results by name instead
+/// of ID.
 pub(super) fn names(messages: &mut [Value]) {
     let mut names: HashMap<String, Value> = HashMap::new();
     for message in messages {

@@ -1,4 +1,4 @@
-//! Changes for providers and models that differ, each by its name and each only where it is asked for.
+//! Named transforms for the quirks of single providers and models.
 
 mod calls;
 mod messages;
@@ -16,22 +16,27 @@ use super::options::ToolCallingOptions;
 use super::shapes::ToolCall;
 use crate::Body;
 
-/// A change of some data.
+/// Change of a value in place.
 type Change<T> = Arc<dyn Fn(&mut T) + Send + Sync>;
-/// Changes of one kind, by their names.
+/// Changes of one kind by name.
 type Named<T> = BTreeMap<String, Change<T>>;
 
-/// The transforms that options may name, of five kinds. An application can add its own.
+/// Set of available transforms, of five kinds. Applications can add their own.
 ///
-/// | kind | changes | names |
+/// | kind | changes | name |
 /// |---|---|---|
-/// | message | the messages of a request | `assistant_tool_calls_reasoning_content_empty_if_missing`, `assistant_tool_calls_content_empty_if_null`, `assistant_tool_calls_signature_skip_validator_if_missing`, `tool_messages_name_if_missing` |
-/// | tool | the tools of a request | `tools_without_descriptions`, `tools_without_schema_annotations` |
+/// | message | the messages of a request | `assistant_tool_calls_reasoning_content_empty_if_missing` |
+/// | message | the messages of a request | `assistant_tool_calls_content_empty_if_null` |
+/// | message | the messages of a request | `assistant_tool_calls_signature_skip_validator_if_missing` |
+/// | message | the messages of a request | `tool_messages_name_if_missing` |
+/// | tool | the tools of a request | `tools_without_descriptions` |
+/// | tool | the tools of a request | `tools_without_schema_annotations` |
 /// | response | the message of an answer | `assistant_content_tool_call_tags_to_tool_calls` |
 /// | call | a call before it is dispatched | `tool_call_name_without_namespace` |
 /// | result | the envelope of a result before it is sent | `tool_result_compact_envelope` |
 ///
-/// What the drift of shapes needs of every model (`function_call`, objects for arrays, missing ids) is done without them.
+/// Common variations that affect every model need no transform: `function_call`, objects instead of
+/// arrays, and missing IDs are always handled.
 ///
 /// ```
 /// use formwork_protocol::tools::{ToolCallingOptions, Transforms};
@@ -50,7 +55,7 @@ pub struct Transforms {
     result: Named<Value>,
 }
 
-/// The transforms that some options name, in their order.
+/// The transforms selected by options, in order.
 #[derive(Clone)]
 pub struct Pipeline {
     message: Vec<Change<Vec<Value>>>,
@@ -61,7 +66,7 @@ pub struct Pipeline {
 }
 
 impl Default for Transforms {
-    /// Those that are built in.
+    /// Returns the built-in transforms.
     fn default() -> Self {
         let none = Self {
             message: Named::new(),
@@ -87,7 +92,7 @@ impl Default for Transforms {
 }
 
 impl Transforms {
-    /// With one more of messages.
+    /// Adds a transform of the messages of a request.
     #[must_use]
     pub fn with_message(
         mut self,
@@ -98,38 +103,38 @@ impl Transforms {
         self
     }
 
-    /// With one more of tools.
+    /// Adds a transform of the tools of a request.
     #[must_use]
     pub fn with_tool(mut self, name: &str, change: impl Fn(&mut Vec<Value>) + Send + Sync + 'static) -> Self {
         self.tool.insert(name.to_owned(), Arc::new(change));
         self
     }
 
-    /// With one more of responses.
+    /// Adds a transform of the message of an answer.
     #[must_use]
     pub fn with_response(mut self, name: &str, change: impl Fn(&mut Body) + Send + Sync + 'static) -> Self {
         self.response.insert(name.to_owned(), Arc::new(change));
         self
     }
 
-    /// With one more of calls.
+    /// Adds a transform of a call.
     #[must_use]
     pub fn with_call(mut self, name: &str, change: impl Fn(&mut ToolCall) + Send + Sync + 'static) -> Self {
         self.call.insert(name.to_owned(), Arc::new(change));
         self
     }
 
-    /// With one more of results.
+    /// Adds a transform of the envelope of a result.
     #[must_use]
     pub fn with_result(mut self, name: &str, change: impl Fn(&mut Value) + Send + Sync + 'static) -> Self {
         self.result.insert(name.to_owned(), Arc::new(change));
         self
     }
 
-    /// Those that `options` name.
+    /// Selects the transforms that `options` name.
     ///
     /// # Errors
-    /// When there is none of some name; the error lists those that there are.
+    /// Returns an error if a name is unknown. The error lists the known names.
     pub fn resolve(&self, options: &ToolCallingOptions) -> Result<Pipeline, ToolsError> {
         Ok(Pipeline {
             message: find("message", &self.message, &options.message_transforms)?,

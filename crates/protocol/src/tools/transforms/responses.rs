@@ -6,10 +6,19 @@ use crate::Body;
 const OPEN: &str = "<tool_call>";
 const CLOSE: &str = "</tool_call>";
 
-/// Models trained on the tags of Hermes write `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, and some servers leave that
-/// in the content. Where a message has no calls, those in its content become some; what is around them stays. Also read are an
-/// array of calls in one tag, a fence within the tag or in its place (` ```tool_call `), a last tag that is not closed, and
-/// `parameters` for `arguments`. Tags within thoughts, before the last `</think>`, are thoughts.
+/// Converts calls in the content to `tool_calls`, if the message has no calls.
+///
+/// Models trained on the Hermes format write
+/// `<tool_call>{"name": …, "arguments": {…}}</tool_call>`. Some servers leave this in the content.
+/// The text around the tags is kept.
+///
+/// Also accepted are:
+/// - an array of calls in one tag,
+/// - a fence inside the tag or instead of it (` ```tool_call `),
+/// - a last tag that is not closed,
+/// - `parameters` instead of `arguments`.
+///
+/// Tags before the last `</think>` are part of the thoughts and are kept.
 pub(super) fn tags(message: &mut Body) {
     let has_calls = |name: &str| {
         message.get(name).is_some_and(|calls| match calls {
@@ -30,7 +39,7 @@ pub(super) fn tags(message: &mut Body) {
     message.insert("tool_calls".to_owned(), calls.into());
 }
 
-/// The calls in tags, if there are any, and what is around them. Tags with something else in them are text.
+/// Returns the calls in tags and the text around them. Tags with other content are text.
 fn tagged(said: &str) -> Option<(Vec<Value>, String)> {
     let (mut calls, mut rest, mut left) = (Vec::new(), String::new(), said);
     while let Some((before, after)) = left.split_once(OPEN) {
@@ -46,7 +55,7 @@ fn tagged(said: &str) -> Option<(Vec<Value>, String)> {
     (!calls.is_empty()).then_some((calls, rest))
 }
 
-/// The calls of a text that is one fence for them.
+/// Returns the calls of a text that is a single fence for calls.
 fn whole_fence(said: &str) -> Option<(Vec<Value>, String)> {
     let (info, inside) = fence(said)?;
     let calls = ["tool_call", "tool_calls"].contains(&info).then(|| read(inside))??;
@@ -62,7 +71,7 @@ fn read(inside: &str) -> Option<Vec<Value>> {
 }
 
 fn call(value: &Value) -> Option<Value> {
-    // Some write the call as the wire has it.
+    // Some models write the call in the API's shape.
     let function = value.get("function").filter(|function| function.is_object()).unwrap_or(value);
     let name = function.get("name")?.as_str()?;
     let arguments = function.get("arguments").or_else(|| function.get("parameters"));
@@ -78,7 +87,7 @@ fn call(value: &Value) -> Option<Value> {
 mod tests {
     use super::*;
 
-    /// The calls, as name and arguments, and the content that is left.
+    /// Returns the calls as name and arguments, and the remaining content.
     fn after(content: &str) -> (Vec<(String, String)>, Value) {
         let mut message = json!({ "role": "assistant", "content": content, "tool_calls": [] });
         tags(message.as_object_mut().expect("an object"));

@@ -1,6 +1,7 @@
 use serde_json::Value;
 
-/// For small contexts: leaves out what is empty, so that a success is `{"ok":true,"data":…}`.
+/// Removes empty fields, so that a success is `{"ok":true,"data":…}`. Saves tokens in small
+/// contexts.
 pub(super) fn compact(envelope: &mut Value) {
     if let Some(fields) = envelope.as_object_mut() {
         fields.retain(|name, value| match name.as_str() {

@@ -1,13 +1,14 @@
 use serde_json::Value;
 
-/// For small contexts: descriptions of parameters cost the most, and names mostly say enough. That of the tool itself stays.
+/// Removes the descriptions of parameters, which cost the most tokens. The tool's own description
+/// stays.
 pub(super) fn without_descriptions(tools: &mut [Value]) {
     for tool in tools {
         remove(&mut tool["function"]["parameters"], &["description", "title", "examples", "$comment"]);
     }
 }
 
-/// For providers that refuse keywords which say nothing about values, as Google's do with `$schema`.
+/// Removes annotations, such as `$schema`, which some providers (for example Google) reject.
 pub(super) fn without_annotations(tools: &mut [Value]) {
     for tool in tools {
         remove(
@@ -17,9 +18,9 @@ pub(super) fn without_annotations(tools: &mut [Value]) {
     }
 }
 
-/// Keywords whose values are subschemas by names of the schema's own, which are no keywords.
+/// Keywords with an object of named subschemas as value. The names are not keywords.
 const NAMED: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
-/// Keywords whose values are data.
+/// Keywords with data as value.
 const DATA: [&str; 2] = ["enum", "const"];
 
 fn remove(schema: &mut Value, keywords: &[&str]) {

@@ -2,7 +2,7 @@ use std::fmt::Write;
 
 use super::{Count, Health, Named, Tally};
 
-/// What a line begins with.
+/// Leading columns of a line.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     part: &'a str,
@@ -10,7 +10,7 @@ struct Place<'a> {
     bucket: &'a str,
 }
 
-/// A value: a number, or what somebody has said.
+/// Value of a column: a number or arbitrary text.
 #[derive(Clone, Copy)]
 enum Cell<'a> {
     Number(&'a str),
@@ -55,7 +55,7 @@ pub(super) fn csv(health: &Health) -> String {
     text
 }
 
-/// The numbers of a tally. Those that are 0 are left out, but for runs and coercions.
+/// Writes the numbers of a tally. Zeros are omitted, except for runs and coercions.
 fn tally(text: &mut String, place: Place<'_>, tally: &Tally) {
     line(text, place, "", "runs", Cell::Number(&tally.runs.to_string()));
     line(text, place, "", "coercions", Cell::Number(&tally.coercions.successes.to_string()));
@@ -109,11 +109,13 @@ fn line(text: &mut String, place: Place<'_>, stage: &str, metric: &str, value: C
     let _ = write!(text, "{part},{name},{bucket},{stage},{metric},{}\r\n", field(value));
 }
 
-/// What spreadsheets take for the beginning of a formula.
+/// Characters at which spreadsheets recognize a formula.
 const FORMULA: [char; 7] = ['=', '+', '-', '@', '\t', '\r', '\n'];
 
-/// Quoted where it has to be. A text that a spreadsheet would take for a formula begins with an apostrophe, as OWASP advises: names are whatever a model
-/// or a caller made of them, and whoever opens the file has not asked for them to be run.
+/// Formats a field and quotes it if necessary.
+///
+/// Texts that a spreadsheet would run as a formula get an apostrophe as a prefix, as OWASP advises.
+/// Names may come from a model or another untrusted source.
 fn field(cell: Cell<'_>) -> String {
     let text = match cell {
         Cell::Text(text) if text.starts_with(FORMULA) => format!("'{text}"),

@@ -1,4 +1,4 @@
-//! What was found, put together.
+//! Aggregation of a scan into a report.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -9,7 +9,7 @@ use super::scan::{Buckets, NameId, Part, Scan};
 use super::{Bucket, Count, Filters, HEALTH_VERSION, Health, HealthOptions, Named, Tally, Window, recommend};
 use crate::trace::{Event, Timestamp};
 
-/// Tallies by name and bucket; without a name, of all.
+/// Counts by name and bucket. `None` as the name stands for all records.
 type Tallies = HashMap<(Option<NameId>, u32), Tally>;
 
 pub(super) fn fold(
@@ -51,7 +51,7 @@ pub(super) fn fold(
     Ok(health)
 }
 
-/// What there is of each name in each bucket; and how often structured output was skipped, by model.
+/// Returns the counts by name and bucket, and the number of skipped constraints by model.
 fn tallies(scan: &Scan) -> (Tallies, HashMap<String, u64>) {
     let (mut tallies, mut skips) = (Tallies::new(), HashMap::new());
     for (&(name, bucket), &runs) in &scan.runs {
@@ -74,7 +74,7 @@ fn tallies(scan: &Scan) -> (Tallies, HashMap<String, u64>) {
     (tallies, skips)
 }
 
-/// The buckets put together again.
+/// Merges the buckets of each name.
 fn whole(tallies: &Tallies) -> HashMap<Option<NameId>, Tally> {
     let mut whole: HashMap<_, Tally> = HashMap::new();
     for ((name, _), tally) in tallies {
@@ -89,7 +89,10 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// The names of a part that anything is known of; most coercions in 100 runs first, then most coercions.
+    /// Returns the names of a part that have counts.
+    ///
+    /// They are sorted by coercions in 100 runs, then by coercions, highest first, and then by
+    /// name.
     fn of(&self, part: Part) -> Vec<Named> {
         let names = (0..).zip(&self.scan.names.all).filter(|(_, (of, _))| *of == part);
         let mut named: Vec<_> = names
@@ -139,14 +142,15 @@ fn trends(
     Ok(trends)
 }
 
-/// Most first, and by name where there are equally many.
+/// Sorts by count, highest first, and then by name.
 fn most(counts: HashMap<String, u64>) -> Vec<Count> {
     let mut counts: Vec<_> = counts.into_iter().map(|(name, count)| Count { name, count }).collect();
     counts.sort_by(|one, other| other.count.cmp(&one.count).then_with(|| one.name.cmp(&other.name)));
     counts
 }
 
-/// A time in RFC 3339, to the second. `SQLite` knows the calendar.
+/// Formats a time in RFC 3339 with a resolution of one second, using the calendar functions of
+/// `SQLite`.
 fn rfc3339(connection: &Connection, time: Timestamp) -> Result<String, rusqlite::Error> {
     let seconds = time.0.div_euclid(1_000_000);
     connection.query_row(
@@ -156,7 +160,7 @@ fn rfc3339(connection: &Connection, time: Timestamp) -> Result<String, rusqlite:
     )
 }
 
-/// The same to the microsecond, where it is none of a whole second.
+/// Formats a time in RFC 3339, with microseconds unless it is a whole second.
 fn rfc3339_exact(connection: &Connection, time: Timestamp) -> Result<String, rusqlite::Error> {
     let text = rfc3339(connection, time)?;
     Ok(match (time.0.rem_euclid(1_000_000), text.strip_suffix('Z')) {

@@ -1,4 +1,4 @@
-//! Health: how often outputs need help, of which steps and models, and what to do about it.
+//! Health reports: how often outputs need corrections, by step and model, with recommendations.
 //!
 //! ```
 //! use formwork_protocol::trace::health::{Health, HealthOptions};
@@ -16,16 +16,23 @@
 //! ```
 //!
 //! # What is counted
-//! A *coercion* is an `output.coercion.success`: a stage that changed an output. A *failure* is an `output.coercion.fail` that no later stage made
-//! good: where one did, as a repair of syntax does for an extraction that found no JSON, the failure is *recovered*, and counted as that alone. A *run*, in `runs` and in rates, is one run of a
-//! step: of a model, an agent or a pipeline, a run of a step in which it took part, in the step itself or in one of its attempts. So a rate
-//! may be above 100, where several stages help with one output. Events are in the window in which they happened, and a run is in that in which it,
-//! or an attempt of it, began: from the beginning of the window on, and what a clock that is ahead has dated after its end as well. What a step in shadow
-//! mode would have done is not counted.
+//! - A *coercion* is an `output.coercion.success` event: a stage changed an output.
+//! - A *failure* is an `output.coercion.fail` event if no later stage recovered the output.
+//! - A *recovered* failure was corrected by a later stage and does not count as a failure. For
+//!   example, a syntax repair recovers an extraction that found no JSON.
+//! - A *run*, in `runs` and in rates, means a run of a step. For a model, an agent or a pipeline,
+//!   it counts runs of steps with this name, on the step itself or on one of its attempts.
+//!
+//! Rates may exceed 100, since several stages can change one output.
+//!
+//! Events belong to the window in which they happened. Runs belong to the window in which the step
+//! or one of its attempts started. Records dated after the end of the window, by a clock that is
+//! ahead, are included. Corrections that a step in shadow mode would have made are not counted.
 //!
 //! # Limits
-//! Events are read once, rows of other names than those of [`Event`](super::Event) not at all; memory grows with the runs of steps in
-//! the window. A million events in 250,000 runs of steps take about a second of one core (`cargo bench -p formwork-benches --bench traces`).
+//! Events are read once, and names that are not in [`Event`](super::Event) are skipped. Memory
+//! grows with the number of runs of steps in the window. A million events in 250,000 runs of steps
+//! take about one second on one core (`cargo bench -p formwork-benches --bench traces`).
 
 mod csv;
 mod fold;
@@ -47,135 +54,141 @@ use super::error::Kind;
 use super::sqlite::schema;
 use super::{Timestamp, TraceError};
 
-/// The version of a [`Health`] as JSON.
+/// Version of the JSON format of [`Health`].
 pub const HEALTH_VERSION: u32 = 1;
 
-/// How long to wait for a process that holds the database.
+/// Maximum wait for another process that locks the database.
 const BUSY: Duration = Duration::from_secs(10);
 
-/// What to look at.
+/// Selection of the records to report on. Filters that are `None` include all names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HealthOptions {
-    /// The time now, where windows end.
+    /// Current time, which is the end of the window.
     pub now: Timestamp,
-    /// How long ago the window begins; without it everything is looked at, from the first record to the last.
+    /// Length of the window before `now`. If `None`, the window is from the first record to the
+    /// last.
     pub since: Option<Duration>,
-    /// Into how many parts of equal length the window is divided for trends; 0 for none.
+    /// Number of parts of equal length into which the window is divided for trends; 0 for none.
     pub buckets: u32,
-    /// Only runs of this name.
+    /// Name of the only pipeline to include.
     pub pipeline: Option<String>,
-    /// Only this step.
+    /// Name of the only step to include.
     pub step: Option<String>,
-    /// Only this agent.
+    /// Name of the only agent to include.
     pub agent: Option<String>,
-    /// Only this model.
+    /// Name of the only model to include.
     pub model: Option<String>,
 }
 
 impl HealthOptions {
-    /// Everything up to `now`.
+    /// Selects all records up to `now`.
     pub fn at(now: Timestamp) -> Self {
         Self { now, ..Self::default() }
     }
 }
 
-/// What came of a look at traces. As JSON it has `version` and `generated_at` first; times are in RFC 3339.
+/// Health report. Its JSON starts with `version` and `generated_at`, and times are in RFC 3339.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Health {
-    /// [`HEALTH_VERSION`].
+    /// Format version, [`HEALTH_VERSION`].
     pub version: u32,
-    /// When it was made.
+    /// Time at which the report was created.
     pub generated_at: String,
-    /// What was looked at.
+    /// The reported time window.
     pub window: Window,
-    /// Which runs, steps, agents and models.
+    /// The filters applied.
     pub filters: Filters,
-    /// How many runs of pipelines there were.
+    /// Number of runs of pipelines.
     pub traces: u64,
-    /// All together.
+    /// Counts over all records.
     pub overall: Tally,
-    /// By pipeline. These lists begin with whoever has most coercions in 100 runs.
+    /// Counts by pipeline. These lists are sorted by the number of coercions in 100 runs, highest
+    /// first.
     pub pipelines: Vec<Named>,
-    /// By step.
+    /// Counts by step.
     pub steps: Vec<Named>,
-    /// By agent.
+    /// Counts by agent.
     pub agents: Vec<Named>,
-    /// By model.
+    /// Counts by model.
     pub models: Vec<Named>,
-    /// How often each transform was applied, most often first.
+    /// Number of uses of each transform, highest first.
     pub transforms: Vec<Count>,
-    /// How often structured output was skipped, by model, most often first. Events that name no model are under the empty name.
+    /// Number of skipped constraints by model, highest first. Events without a model have an empty
+    /// name.
     pub soe_skips: Vec<Count>,
-    /// The window in parts, if that was asked for.
+    /// Parts of the window, if requested.
     pub trends: Vec<Bucket>,
-    /// What to do.
+    /// Recommended actions.
     pub recommendations: Vec<Recommendation>,
 }
 
-/// The time that was looked at.
+/// Time window of a report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Window {
-    /// How long it is, if that was said.
+    /// Length of the window in hours, if given.
     pub since_hours: Option<f64>,
-    /// Its beginning; none where nothing was recorded.
+    /// Start of the window; `None` if there are no records.
     pub from: Option<String>,
-    /// Its end.
+    /// End of the window.
     pub until: Option<String>,
 }
 
-/// What was left out of account.
+/// Filters of a report. `None` includes all names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Filters {
-    /// All other pipelines.
+    /// Name of the pipeline.
     pub pipeline: Option<String>,
-    /// All other steps.
+    /// Name of the step.
     pub step: Option<String>,
-    /// All other agents.
+    /// Name of the agent.
     pub agent: Option<String>,
-    /// All other models.
+    /// Name of the model.
     pub model: Option<String>,
 }
 
-/// What there is of one.
+/// Counts of one pipeline, step, agent or model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Named {
-    /// Its name.
+    /// Name of the pipeline, step, agent or model.
     pub name: String,
-    /// What there is of it.
+    /// The counts.
     #[serde(flatten)]
     pub tally: Tally,
 }
 
-/// How often there was one.
+/// Number of occurrences of a name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Count {
-    /// Its name.
+    /// Name of the transform or model.
     pub name: String,
-    /// How often.
+    /// Number of occurrences.
     pub count: u64,
 }
 
-/// A part of the window. Its times are to the second; to the microsecond, where parts are shorter than a second.
+/// Part of the window.
+///
+/// Times have a resolution of one second, or one microsecond if parts are shorter than a second.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bucket {
-    /// Its beginning.
+    /// Start of the part.
     pub from: String,
-    /// Its end.
+    /// End of the part, exclusive.
     pub until: String,
-    /// All that happened in it.
+    /// Counts over all records of the part.
     #[serde(flatten)]
     pub tally: Tally,
-    /// By step.
+    /// Counts by step.
     pub steps: BTreeMap<String, Tally>,
-    /// By model.
+    /// Counts by model.
     pub models: BTreeMap<String, Tally>,
 }
 
 impl Health {
-    /// Looks at a database, which may be written to meanwhile.
+    /// Reads a database, which may be written to at the same time.
     ///
     /// # Errors
-    /// When there is no file, it is no database of traces, or one that a newer program made.
+    /// Returns an error if the file is missing, is not a trace database, or was created by a newer
+    /// version of this program.
     pub fn read(path: &Path, options: &HealthOptions) -> Result<Self, TraceError> {
         let fail = |error| TraceError::new(path, Kind::Read(error));
         let connection = match schema::open_to_read(path, BUSY)? {
@@ -186,17 +199,21 @@ impl Health {
     }
 
     fn of(connection: &Connection, options: &HealthOptions) -> Result<Self, rusqlite::Error> {
-        // All that is read is of one moment.
+        // The transaction gives a consistent snapshot.
         let moment = connection.unchecked_transaction()?;
         let scan = scan::scan(&moment, options)?;
         fold::fold(&moment, &scan, options)
     }
 
-    /// The same as CSV (RFC 4180): a line for each number, with the columns `part`, `name`, `bucket`, `stage`, `metric` and `value`.
+    /// Returns the report as CSV (RFC 4180).
     ///
-    /// `part` is `overall`, `pipeline`, `step`, `agent`, `model`, `transform`, `soe_skip`, `bucket`, `bucket_step`, `bucket_model`, or
-    /// `recommendation`, whose value is a text; `bucket` is the beginning of one. Texts that a spreadsheet would take for a formula have an apostrophe
-    /// before them.
+    /// Each line has one number, with the columns `part`, `name`, `bucket`, `stage`, `metric` and
+    /// `value`.
+    ///
+    /// `part` is `overall`, `pipeline`, `step`, `agent`, `model`, `transform`, `soe_skip`,
+    /// `bucket`, `bucket_step`, `bucket_model` or `recommendation`. The value of a `recommendation`
+    /// is a text. `bucket` is the start of a bucket. Texts that a spreadsheet would read as a
+    /// formula start with an apostrophe.
     pub fn to_csv(&self) -> String {
         csv::csv(self)
     }

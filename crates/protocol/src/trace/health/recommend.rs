@@ -1,4 +1,6 @@
-//! What to do, by rules on the counts. Thresholds are low: this is advice for a person, who sees the figures beside it.
+//! Rules that derive recommendations from the counts.
+//!
+//! Thresholds are low, since the advice is for a person who sees the figures next to it.
 
 use std::collections::BTreeMap;
 
@@ -6,46 +8,46 @@ use serde::Serialize;
 
 use super::{Bucket, Health, Named, Tally};
 
-/// Fewer cases than this are no reason for advice on a stage or a trend.
+/// Minimum number of cases for advice on a stage or a trend.
 const FEW: u64 = 3;
-/// Coercions in 100 runs from which on outputs should be constrained.
+/// Number of coercions in 100 runs from which constraints are recommended.
 const OFTEN: f64 = 10.0;
-/// The share of failures from which on they are worth a look.
+/// Share of failures from which they are reported.
 const FAILING: f64 = 0.2;
-/// The share of a stage among all coercions from which on there is advice for it.
+/// Share of a stage among all coercions from which the stage is reported.
 const MUCH: f64 = 0.3;
-/// A rate that has grown by this factor rises.
+/// Factor of growth from which a rate is reported as rising.
 const RISING: f64 = 1.25;
 
-/// What advice rests on.
+/// Basis of a recommendation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Advice {
-    /// All that was looked at.
+    /// All selected records.
     Basic,
-    /// The step or the model that needs most help.
+    /// The step or model that needs the most corrections.
     Targeted,
-    /// The stages that help most.
+    /// The stages that make the most corrections.
     Stage,
-    /// What has come to need more help.
+    /// A step, model or stage with a rising rate.
     Trend,
 }
 
-/// What to do, and why.
+/// Recommended action with its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Recommendation {
-    /// What it rests on.
+    /// Basis of the recommendation.
     pub kind: Advice,
-    /// The step that it is about.
+    /// Name of the step it concerns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// The model that it is about.
+    /// Name of the model it concerns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The stage that it is about.
+    /// Name of the stage it concerns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
-    /// The advice in words.
+    /// Text of the recommendation.
     pub text: String,
 }
 
@@ -67,7 +69,7 @@ impl Recommendation {
     }
 }
 
-/// What the counts suggest; never nothing.
+/// Returns the recommendations, always at least one.
 pub(super) fn recommend(health: &Health) -> Vec<Recommendation> {
     let mut all = basic(health);
     all.extend(targeted(health));
@@ -163,7 +165,7 @@ fn rate(tally: &Tally) -> String {
     }
 }
 
-/// Advice for the stages that do much of the work.
+/// Returns advice for stages with a large share of the coercions.
 fn stages(overall: &Tally) -> Vec<Recommendation> {
     let all = overall.stages.values().map(|coercions| coercions.successes).sum();
     let much = overall
@@ -192,7 +194,8 @@ fn stages(overall: &Tally) -> Vec<Recommendation> {
     .collect()
 }
 
-/// What rises most from the first half of the buckets to the last.
+/// Returns the step, model and stage that rise most from the first half of the buckets to the
+/// second.
 fn trends(buckets: &[Bucket], overall: &Tally) -> Vec<Recommendation> {
     let stages = || overall.stages.keys();
     let half = buckets.len() / 2;
@@ -218,7 +221,7 @@ fn trends(buckets: &[Bucket], overall: &Tally) -> Vec<Recommendation> {
     all
 }
 
-/// Coercions and runs.
+/// Coercions and runs by name.
 type Rates = BTreeMap<String, (u64, u64)>;
 
 fn of_names(buckets: &[Bucket], names: impl Fn(&Bucket) -> &BTreeMap<String, Tally>) -> Rates {
@@ -230,7 +233,7 @@ fn of_names(buckets: &[Bucket], names: impl Fn(&Bucket) -> &BTreeMap<String, Tal
     rates
 }
 
-/// All stages have the runs of all steps.
+/// Stages have no runs of their own, so each is compared to the runs of all steps.
 fn of_stages<'a>(buckets: &[Bucket], stages: impl Iterator<Item = &'a String>) -> Rates {
     let runs = buckets.iter().map(|bucket| bucket.tally.runs).sum();
     let of = |stage: &String| {
@@ -240,7 +243,9 @@ fn of_stages<'a>(buckets: &[Bucket], stages: impl Iterator<Item = &'a String>) -
     stages.map(|stage| (stage.clone(), (of(stage), runs))).collect()
 }
 
-/// What rises most in coercions per run, and how. What did not run before has not risen.
+/// Returns the name with the largest rise in coercions per run, and a description of the rise.
+///
+/// Names without earlier runs are skipped.
 fn steepest(early: &Rates, late: &Rates) -> Option<(String, String)> {
     let rises = late.iter().filter_map(|(name, &(after, late_runs))| {
         let &(before, runs) = early.get(name)?;
@@ -253,7 +258,7 @@ fn steepest(early: &Rates, late: &Rates) -> Option<(String, String)> {
     Some((name.clone(), rise))
 }
 
-/// Some of all; 0 of none.
+/// Returns `some / all`, or 0 if `all` is 0.
 fn share(some: u64, all: u64) -> f64 {
     if all == 0 { 0.0 } else { some as f64 / all as f64 }
 }

@@ -1,4 +1,5 @@
-//! One pass over spans and one over events. What is counted is how often each combination occurs; names are numbers here.
+//! Counts combinations of attributes in one pass over spans and one over events. Names are replaced
+//! by numbers.
 
 use std::collections::HashMap;
 
@@ -10,7 +11,7 @@ use serde_json::Value;
 use super::HealthOptions;
 use crate::trace::{Event, Timestamp};
 
-/// What is counted by.
+/// Dimension by which records are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Part {
     Pipeline,
@@ -19,31 +20,31 @@ pub(super) enum Part {
     Model,
 }
 
-/// A number for a name of a part.
+/// ID of a name in a dimension.
 pub(super) type NameId = u32;
 
-/// Events that are alike.
+/// Combination of attributes by which events are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Cell {
     pub(super) subject: i64,
     pub(super) event: Event,
-    /// Of a failure: whether a later stage did what this one could not.
+    /// For a failure: true if a later stage recovered the output.
     pub(super) is_recovered: bool,
     pub(super) stage: Option<u32>,
     pub(super) bucket: u32,
 }
 
-/// What was found.
+/// Result of the scan.
 #[derive(Default)]
 pub(super) struct Scan {
-    /// Beginning and end, where there is anything.
+    /// Start and end of the window; `None` if there are no records.
     pub(super) window: Option<(Timestamp, Timestamp)>,
     pub(super) names: Names,
     pub(super) subjects: FxHashMap<i64, Subject>,
     pub(super) stages: Stages,
     pub(super) cells: FxHashMap<Cell, u64>,
     pub(super) transforms: HashMap<String, u64>,
-    /// Runs of steps by bucket, of each name, and of all without one.
+    /// Number of runs of steps by name and bucket. `None` as the name stands for all records.
     pub(super) runs: FxHashMap<(Option<NameId>, u32), u64>,
     pub(super) traces: u64,
 }
@@ -54,7 +55,7 @@ pub(super) struct Names {
     ids: HashMap<(Part, String), NameId>,
 }
 
-/// The names of a subject.
+/// Names in a subject.
 #[derive(Default)]
 pub(super) struct Subject {
     pub(super) names: Vec<NameId>,
@@ -89,11 +90,11 @@ impl Stages {
     }
 }
 
-/// The parts of the window, of equal length but for a microsecond. Together they are the window.
+/// Division of the window into parts whose lengths differ by at most one microsecond.
 #[derive(Clone, Copy)]
 pub(super) struct Buckets {
     from: Timestamp,
-    /// In microseconds, at least 1.
+    /// Length of the window in microseconds, at least 1.
     length: i64,
     count: u32,
 }
@@ -104,7 +105,8 @@ impl Buckets {
         Self { from, length, count }
     }
 
-    /// The bucket of a time; what lies after the end, by a clock that is ahead, is in the last.
+    /// Returns the bucket of a time. Times after the end, by a clock that is ahead, are in the last
+    /// bucket.
     fn of(self, at: i64) -> u32 {
         if self.count <= 1 {
             return 0;
@@ -114,7 +116,7 @@ impl Buckets {
         bucket.min(i128::from(self.count - 1)) as u32
     }
 
-    /// Their beginnings and ends: `of` takes the first microsecond of each, and none before it, for its own.
+    /// Returns start and end of each bucket, consistent with [`of`](Self::of).
     pub(super) fn bounds(self) -> impl Iterator<Item = (Timestamp, Timestamp)> {
         let (length, count) = (i128::from(self.length), i128::from(self.count.max(1)));
         let at = move |bucket: u32| {
@@ -124,7 +126,8 @@ impl Buckets {
         (0..self.count).map(move |bucket| (at(bucket), at(bucket + 1)))
     }
 
-    /// Whether each is a second at least, so that their beginnings differ to the second.
+    /// Reports whether each bucket is at least a second long, so that the starts differ at that
+    /// resolution.
     pub(super) fn are_of_seconds(self) -> bool {
         self.length / i64::from(self.count.max(1)) >= 1_000_000
     }
@@ -142,7 +145,7 @@ pub(super) fn scan(connection: &Connection, options: &HealthOptions) -> Result<S
     Ok(scan)
 }
 
-/// From the beginning that was asked for until now, or from the first record to the last.
+/// Returns the requested window, or the window from the first record to the last.
 fn window(
     connection: &Connection,
     options: &HealthOptions,
@@ -151,7 +154,7 @@ fn window(
     if let Some(since) = since {
         return Ok(Some((since, options.now)));
     }
-    // Each of these is one look into an index.
+    // Each query is a single index lookup.
     let one = |query: &str| connection.query_row(query, [], |row| row.get::<_, Option<i64>>(0));
     let first = [one("SELECT min(start_us) FROM spans")?, one("SELECT min(at_us) FROM events")?];
     let last = [one("SELECT max(start_us) FROM spans")?, one("SELECT max(at_us) FROM events")?];
@@ -160,7 +163,7 @@ fn window(
     Ok(first.zip(last).map(|(first, last)| (Timestamp(first), Timestamp(last.saturating_add(1)))))
 }
 
-/// The subjects that are looked at.
+/// Collects the subjects that match the filters.
 fn subjects(
     connection: &Connection,
     options: &HealthOptions,
@@ -192,7 +195,7 @@ fn subjects(
     Ok(())
 }
 
-/// Runs of steps. Each counts once for a name, whether the step has it or one of its attempts.
+/// Counts runs of steps. A run counts once per name, from the step or any of its attempts.
 fn spans(
     connection: &Connection,
     since: Option<Timestamp>,
@@ -227,7 +230,7 @@ fn events(
     buckets: Buckets,
     scan: &mut Scan,
 ) -> Result<(), rusqlite::Error> {
-    // Lists of transforms as they were written: there are few, so each is read once.
+    // Lists of transforms as stored. Few of them differ, so each distinct list is parsed once.
     let mut lists: FxHashMap<String, u64> = FxHashMap::default();
     let query = "SELECT subject, name, at_us, stage, transforms, attributes FROM events";
     each(connection, query, "at_us", since, |row| {
@@ -236,7 +239,7 @@ fn events(
         if !scan.subjects.contains_key(&subject) {
             return Ok(());
         }
-        // What a shadow has seen was not done.
+        // Changes of a step in shadow mode were not applied.
         if is_of_adaptation(event) && has(row, SHADOW)? {
             return Ok(());
         }
@@ -266,16 +269,16 @@ fn events(
     Ok(())
 }
 
-/// As attributes are written. Within texts there are no quotes without a backslash.
+/// Serialized attributes. Quotes inside JSON strings are escaped, so strings cannot match.
 const SHADOW: &str = "\"shadow\":true";
 const RECOVERED: &str = "\"recovered\":true";
 
-/// Whether the attributes of an event have this among them.
+/// Reports whether the attributes of an event contain `attribute`.
 fn has(row: &Row<'_>, attribute: &str) -> Result<bool, rusqlite::Error> {
     Ok(text(row, 5)?.is_some_and(|attributes| attributes.contains(attribute)))
 }
 
-/// Whether an event tells what was done to an output.
+/// Reports whether an event describes an adaptation of an output.
 const fn is_of_adaptation(event: Event) -> bool {
     matches!(
         event,
@@ -291,13 +294,15 @@ const fn is_of_adaptation(event: Event) -> bool {
     )
 }
 
-/// The result of a `reasoning.validation`.
+/// Returns the result of a `reasoning.validation` event.
 fn result(attributes: Option<&str>) -> String {
     let attributes: Value = attributes.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     attributes.get("result").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// Shows each row since then. Without a beginning the table is read as it lies, which an index would only slow down.
+/// Calls `see` for each row since a time.
+///
+/// Without `since`, the table is scanned in storage order, which is faster than an index scan.
 fn each(
     connection: &Connection,
     query: &str,
@@ -317,7 +322,7 @@ fn each(
     Ok(())
 }
 
-/// The text of a column; none of NULL and of what is no text, which we do not write.
+/// Returns the text of a column, or `None` for NULL and for other types, which are never written.
 fn text<'a>(row: &'a Row<'_>, column: usize) -> Result<Option<&'a str>, rusqlite::Error> {
     match row.get_ref(column)? {
         ValueRef::Text(bytes) => Ok(std::str::from_utf8(bytes).ok()),

@@ -6,20 +6,20 @@ use serde::ser::{SerializeMap, Serializer};
 
 use crate::trace::Event;
 
-/// What happened, counted.
+/// Counts of runs and events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Runs of steps.
+    /// Number of runs of steps.
     pub runs: u64,
-    /// What was done to outputs (`output.coercion.*`).
+    /// Changes of outputs (`output.coercion.*`).
     pub coercions: Coercions,
-    /// The same by stage.
+    /// Changes of outputs by stage.
     pub stages: BTreeMap<String, Coercions>,
     /// Repairs of broken JSON (`aros.aop.syntactic.*`).
     pub syntactic: Outcomes,
     /// Conversions of types (`aros.aop.coercion.*`).
     pub semantic: Outcomes,
-    /// Whether outputs were constrained while they were written.
+    /// Constraints during decoding.
     pub soe: Soe,
     /// Checks before generations.
     pub precheck: Precheck,
@@ -27,68 +27,68 @@ pub struct Tally {
     pub validation: Validation,
 }
 
-/// `output.coercion.*`.
+/// Counts of `output.coercion.*` events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Coercions {
-    /// How often a stage began.
+    /// Number of times a stage started.
     pub attempts: u64,
-    /// How often one changed an output.
+    /// Number of times a stage changed an output.
     pub successes: u64,
-    /// How often one could not, and no later one did.
+    /// Number of times a stage failed and no later stage recovered the output.
     pub failures: u64,
-    /// How often one could not, and a later one did.
+    /// Number of times a stage failed and a later stage recovered the output.
     pub recovered: u64,
 }
 
-/// `aros.aop.syntactic.*` and `aros.aop.coercion.*`.
+/// Counts of `aros.aop.syntactic.*` or `aros.aop.coercion.*` events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Outcomes {
-    /// How often it was done.
+    /// Number of successes.
     pub success: u64,
-    /// How often there was nothing to do.
+    /// Number of times there was nothing to do.
     pub skip: u64,
-    /// How often it could not be done.
+    /// Number of failures.
     pub fail: u64,
 }
 
-/// `aros.soe.*` and `grammar.applied`.
+/// Counts of `aros.soe.*` and `grammar.applied` events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Soe {
-    /// How often an output was constrained.
+    /// Number of constrained outputs.
     pub enabled: u64,
-    /// How often one could not be.
+    /// Number of outputs that should have been constrained but were not.
     pub skipped: u64,
-    /// How often a backend was asked to hold a model to a schema or a grammar.
+    /// Number of requests that asked the backend for a schema or grammar constraint.
     pub applied: u64,
 }
 
-/// `aros.reasoning.precheck.*`.
+/// Counts of `aros.reasoning.precheck.*` events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Precheck {
-    /// How often nothing was wrong.
+    /// Number of prechecks that passed.
     pub pass: u64,
-    /// How often something was.
+    /// Number of prechecks that failed.
     pub fail: u64,
-    /// How often there was nothing to check.
+    /// Number of prechecks with nothing to check.
     pub skipped: u64,
 }
 
-/// `reasoning.validation`.
+/// Counts of `reasoning.validation` events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Validation {
-    /// How often a plan was good.
+    /// Number of accepted plans.
     pub pass: u64,
-    /// How often it was not.
+    /// Number of rejected plans.
     pub fail: u64,
 }
 
 impl Tally {
-    /// Coercions in 100 runs; `None` without runs.
+    /// Returns the number of coercions in 100 runs, or `None` without runs.
     pub fn per_100_runs(&self) -> Option<f64> {
         (self.runs > 0).then(|| self.coercions.successes as f64 * 100.0 / self.runs as f64)
     }
 
-    /// Counts `count` events; of failures, those that were recovered or those that were not.
+    /// Adds `count` events. For failures, `is_recovered` selects the counter.
     pub(super) fn add(&mut self, (event, is_recovered): (Event, bool), stage: Option<&str>, count: u64) {
         let counter = match event {
             Event::GrammarApplied => &mut self.soe.applied,
@@ -103,7 +103,7 @@ impl Tally {
             Event::PrecheckPass => &mut self.precheck.pass,
             Event::PrecheckFail => &mut self.precheck.fail,
             Event::PrecheckSkipped => &mut self.precheck.skipped,
-            // Its result stands where others have their stage.
+            // For this event, `stage` has the result, `pass` or `fail`.
             Event::ReasoningValidation if stage == Some("pass") => &mut self.validation.pass,
             Event::ReasoningValidation => &mut self.validation.fail,
             Event::OutputAttempt | Event::OutputSuccess | Event::OutputFail => {
@@ -123,7 +123,7 @@ impl Tally {
 }
 
 impl Tally {
-    /// With what another has.
+    /// Adds the counts of another tally.
     pub(super) fn merge(&mut self, other: &Self) {
         self.runs += other.runs;
         self.coercions += other.coercions;
@@ -149,7 +149,7 @@ impl Coercions {
     }
 }
 
-/// Counters are added one by one.
+/// Implements addition of counts field by field.
 macro_rules! added {
     ($($counters:ident { $($counter:ident),+ }),+) => {
         $(impl AddAssign for $counters {
@@ -169,7 +169,8 @@ added!(
 );
 
 impl Precheck {
-    /// The share of checks that found something; `None` without checks. What was skipped is none.
+    /// Returns the share of failed prechecks, not counting skipped ones, or `None` without
+    /// prechecks.
     pub fn failure_rate(self) -> Option<f64> {
         let checks = self.pass + self.fail;
         (checks > 0).then(|| self.fail as f64 / checks as f64)

@@ -14,7 +14,7 @@ const HOUR: i64 = 3_600_000_000;
 /// 2026-01-01T00:00:00Z.
 const START: i64 = 1_767_225_600_000_000;
 
-/// A database that is written with a clock of its own.
+/// Database with a tracer on an adjustable clock.
 struct World {
     folder: tempfile::TempDir,
     tracer: Tracer,
@@ -40,7 +40,7 @@ impl World {
         self.now.store(START + hours * HOUR, Ordering::Relaxed);
     }
 
-    /// A run of a step in one attempt with a model, in which this happens.
+    /// Records a run of a step with one attempt by `model`, and calls `happens` in the attempt.
     fn step(&self, step: &str, model: &str, happens: impl Fn(&Span)) {
         let run = self.tracer.run("support");
         run.set_agent("writer");
@@ -66,7 +66,8 @@ fn success(span: &Span, stage: &str, transforms: &[&str]) {
     span.event(Event::OutputSuccess, attributes(json!({ "stage": stage, "transforms": transforms })));
 }
 
-/// Two models, three steps, six hours: `plan` needs more and more help, `chat` none.
+/// Records two models and three steps over six hours. `plan` has a rising rate, and `chat` needs no
+/// corrections.
 fn example() -> World {
     let world = World::new();
     for hour in 0..6 {
@@ -146,7 +147,7 @@ fn windows_begin_so_long_ago() {
         since: Some(Duration::from_secs(hours * 3600)),
         ..HealthOptions::default()
     };
-    // What happened exactly then is in it.
+    // Records exactly at the start of the window are included.
     let health = world.health(since(1));
     assert_eq!(names(&health.steps), [("write", 2, 4), ("plan", 20, 9), ("chat", 20, 0)]);
     assert_eq!((health.traces, health.window.since_hours), (42, Some(1.0)));
@@ -164,7 +165,7 @@ fn windows_begin_so_long_ago() {
 #[test]
 fn trends_are_by_bucket_step_model_and_stage() {
     let world = example();
-    // The last moment of the window is in its last bucket.
+    // Records exactly at the end of the window are in the last bucket.
     let options =
         HealthOptions { since: Some(Duration::from_secs(6 * 3600)), buckets: 3, ..HealthOptions::default() };
     let health = world.health(options.clone());
@@ -180,7 +181,7 @@ fn trends_are_by_bucket_step_model_and_stage() {
     assert_eq!(health.trends[2].tally.coercions.successes, 18);
     let whole: u64 = health.trends.iter().map(|bucket| bucket.tally.coercions.successes).sum();
     assert_eq!(whole, health.overall.coercions.successes);
-    // Without a window it is from the first record to the last.
+    // Without `since`, the window is from the first record to the last.
     let health = world.health(HealthOptions { since: None, buckets: 6, ..options });
     let runs: Vec<_> = health.trends.iter().map(|bucket| bucket.tally.runs).collect();
     assert_eq!(runs, [21; 6]);
@@ -195,7 +196,7 @@ fn filters_leave_all_others_out() {
     assert_eq!(names(&health.models), [("small", 60, 15)]);
     assert_eq!((health.filters.step.as_deref(), health.traces), (Some("plan"), 60));
     assert_eq!(health.transforms.len(), 1);
-    // A step has a model by its attempts.
+    // The step gets its model from its attempts.
     let health = world.health(HealthOptions { model: some("small"), buckets: 2, ..HealthOptions::default() });
     assert_eq!(names(&health.steps), [("write", 6, 12), ("plan", 60, 15)]);
     assert_eq!(health.trends.iter().map(|bucket| bucket.tally.runs).sum::<u64>(), 66);
@@ -219,7 +220,7 @@ fn a_step_with_several_attempts_runs_once() {
         attempt.set_model(model);
         success(&attempt, "extract", &[]);
     }
-    // What happens in a run outside of steps is of no step.
+    // Events outside of steps belong to no step.
     success(&run, "custom", &["own"]);
     let health = world.health(HealthOptions::default());
     assert_eq!(names(&health.steps), [("s", 1, 3)]);
@@ -227,7 +228,7 @@ fn a_step_with_several_attempts_runs_once() {
     assert_eq!((health.overall.runs, health.overall.coercions.successes), (1, 4));
 }
 
-/// Its kind, and the step, the model and the stage that it is about.
+/// Basis, step, model and stage of a recommendation.
 type About<'a> = (Advice, Option<&'a str>, Option<&'a str>, Option<&'a str>);
 
 fn advice(health: &Health) -> Vec<About<'_>> {
@@ -420,7 +421,7 @@ fn parts_of_a_window_have_times_of_their_own_and_end_with_it() {
     assert_eq!(bounds, [(third[0], third[1]), (third[1], third[2]), (third[2], third[3])]);
     let runs: Vec<_> = health.trends.iter().map(|bucket| bucket.tally.runs).collect();
     assert_eq!(runs, [2, 0, 1]);
-    // More parts than microseconds.
+    // There may be more buckets than microseconds.
     let world = World::new();
     world.step("s", "m", |_| {});
     let health = world.health(HealthOptions { buckets: 3, ..HealthOptions::default() });
@@ -454,10 +455,10 @@ fn what_is_no_database_is_told() {
     );
 }
 
-/// What happens in an attempt: when, in which step and with which model, and which event of which stage.
+/// Event in an attempt: hour, step, model, event and stage.
 type Happening = (i64, u8, u8, u8, u8);
 
-/// The same by looking at each record.
+/// Computes the expected counts directly from the records.
 fn by_hand(records: &[Record], from: i64, wanted: Option<&str>) -> BTreeMap<String, (u64, u64, u64)> {
     let mut tallies: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();
     let mut seen = HashSet::new();

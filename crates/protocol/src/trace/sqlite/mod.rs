@@ -1,4 +1,4 @@
-//! A sink that writes a database, and what is in one.
+//! Sink that writes records to an `SQLite` database.
 
 mod rows;
 pub(super) mod schema;
@@ -16,18 +16,18 @@ use super::{Record, Sink, TraceError};
 use rows::Rows;
 use writer::{Losses, Message, Writer};
 
-/// How a database is written. The defaults suit all but tests.
+/// Options for writing a database. The defaults suit everything except tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SqliteOptions {
-    /// Whether corrections are written to the ledger as well (`correction_ledger_enabled` of the configuration).
+    /// True to write the correction ledger (`correction_ledger_enabled` in the configuration).
     pub correction_ledger: bool,
-    /// How long a record may wait for others to be committed with.
+    /// Maximum time that a record waits for a commit together with others.
     pub interval: Duration,
-    /// So many records are committed at once at most.
+    /// Maximum number of records in one commit.
     pub batch: usize,
-    /// So many may wait to be written.
+    /// Maximum number of records in the queue.
     pub queue: usize,
-    /// How long to wait for another process that writes.
+    /// Maximum wait for a lock held by another process.
     pub busy: Duration,
 }
 
@@ -43,7 +43,8 @@ impl Default for SqliteOptions {
     }
 }
 
-/// A sink that writes to an `SQLite` database, on a thread of its own. Several processes may write to one at a time.
+/// Sink that writes to an `SQLite` database on its own thread. Several processes may write to the
+/// same database.
 ///
 /// ```
 /// use formwork_protocol::trace::{SqliteOptions, SqliteSink, Status, Tracer};
@@ -55,16 +56,24 @@ impl Default for SqliteOptions {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// # What is committed when
-/// Records are committed together, those of a batch all or none: as soon as nothing more is waiting after the end of a run; 100 ms
-/// after the first of the batch; when there are 4,096; on [`flush`](Sink::flush), which returns when everything recorded before
-/// is committed; and when the sink is dropped. What is committed outlasts the process, killed or not. A machine that loses power
-/// may lose the last commits, but no others, and the database stays whole (`synchronous = NORMAL`).
+/// # Commits
+/// Records are committed in batches, and each batch is committed completely or not at all. A commit
+/// happens:
+/// - After the end of a run, as soon as the queue is empty.
+/// - 100 ms after the first record of the batch.
+/// - When the batch has 4,096 records.
+/// - On [`flush`](Sink::flush), which returns after everything recorded before is committed.
+/// - When the sink is dropped.
+///
+/// Committed records survive the end of the process, even if it is killed. A power failure may lose
+/// the last commits but keeps the database consistent (`synchronous = NORMAL`).
 ///
 /// # Limits
-/// 16,384 records may wait. Where there are more, who records waits: the disk, or another process that holds the database, then slows
-/// down what is traced. What cannot be written within 10 seconds of waiting for others, or at all, is lost, as
-/// [`lost`](Self::lost) and the next `flush` tell; what comes later is written again.
+/// The queue holds 16,384 records. If it is full, recording blocks. A slow disk or another process
+/// that locks the database then slows down the traced work.
+///
+/// A batch is lost if the database stays locked for 10 seconds or the write fails.
+/// [`lost`](Self::lost) and the next `flush` report the loss. Later batches are written normally.
 pub struct SqliteSink {
     path: PathBuf,
     queue: Option<SyncSender<Message>>,
@@ -73,10 +82,11 @@ pub struct SqliteSink {
 }
 
 impl SqliteSink {
-    /// Opens a database, and makes it if there is none. The folder must be there.
+    /// Opens a database or creates it. The folder must exist.
     ///
     /// # Errors
-    /// When it cannot be opened or made, is a database of something else, or one that a newer program made.
+    /// Returns an error if the file cannot be opened or created, has other content than traces, or
+    /// was created by a newer version of this program.
     pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, TraceError> {
         let path = path.as_ref();
         let rows = Rows::new(schema::open(path, options.busy)?, options.correction_ledger);
@@ -90,12 +100,12 @@ impl SqliteSink {
         Ok(Self { path: path.to_owned(), queue: Some(queue), writer: Some(writer), losses })
     }
 
-    /// The database.
+    /// Returns the path of the database.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// How many records could not be written since the beginning.
+    /// Returns the number of records lost since the sink was opened.
     pub fn lost(&self) -> u64 {
         self.losses.count()
     }
@@ -122,7 +132,7 @@ impl Sink for SqliteSink {
 
 impl Drop for SqliteSink {
     fn drop(&mut self) {
-        // Without a queue the writer commits what there is, and ends.
+        // When the queue is closed, the writer commits the remaining records and ends.
         self.queue = None;
         if let Some(writer) = self.writer.take() {
             let _ = writer.join();

@@ -1,4 +1,4 @@
-//! Records as rows.
+//! Conversion of records to rows.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,23 +9,24 @@ use crate::Body;
 use crate::trace::record::{CorrectionRecord, EventRecord, SpanRecord};
 use crate::trace::{Record, RunId, SpanId, SpanKind, Subject};
 
-/// So many subjects are known by heart; names may be anything, so there may be any number of them.
+/// Maximum number of cached subjects. The number of subjects is unbounded, since their names are
+/// arbitrary.
 const KNOWN_SUBJECTS: usize = 4096;
 
-/// Writes records, and knows where those that are still open are.
+/// Writes records and keeps the row IDs of open runs and spans.
 pub(super) struct Rows {
     connection: Connection,
     places: Places,
     ledger: bool,
 }
 
-/// The rows of what later rows refer to.
+/// Row IDs that later rows refer to.
 #[derive(Default)]
 struct Places {
     runs: HashMap<RunId, i64>,
     spans: HashMap<SpanId, i64>,
     subjects: HashMap<Subject, i64>,
-    /// Those of the transaction that is open.
+    /// Runs and spans added in the current transaction.
     new_runs: HashSet<RunId>,
     new_spans: HashSet<SpanId>,
 }
@@ -36,7 +37,7 @@ impl Rows {
         Self { connection, places: Places::default(), ledger }
     }
 
-    /// Writes all of these, or none.
+    /// Writes all records or none.
     pub(super) fn write(&mut self, records: &[Record]) -> Result<(), rusqlite::Error> {
         let written = self.try_write(records);
         let places = &mut self.places;
@@ -50,7 +51,8 @@ impl Rows {
     }
 
     fn try_write(&mut self, records: &[Record]) -> Result<(), rusqlite::Error> {
-        // It will write, so it takes its turn at once: one that began by reading could not wait for it.
+        // Take the write lock at once. A transaction that starts with a read fails instead of
+        // waiting for the lock.
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut batch = Batch { transaction: &transaction, places: &mut self.places };
         for record in records {
@@ -72,7 +74,7 @@ struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// A new row for a span.
+    /// Inserts a row for a span.
     fn insert(&mut self, span: &SpanRecord) -> Result<i64, rusqlite::Error> {
         let (run, subject) = (self.run(span)?, self.subject(&span.subject)?);
         let parent = span.parent.and_then(|parent| self.places.spans.get(&parent));
@@ -96,7 +98,7 @@ impl Batch<'_> {
         Ok(row)
     }
 
-    /// The row of a span, which is new where the one that was written at its start is lost.
+    /// Returns the row of a span. Inserts a new row if the row from its start was lost.
     fn span(&mut self, span: &SpanRecord) -> Result<i64, rusqlite::Error> {
         match self.places.spans.get(&span.id) {
             Some(&row) => Ok(row),
@@ -158,7 +160,7 @@ impl Batch<'_> {
             return Ok(row);
         }
         let id = span.run.to_string();
-        // A span may outlast its run.
+        // A span may outlive its run.
         let mut known = self.transaction.prepare_cached("SELECT id FROM traces WHERE trace_id = ?")?;
         let known = known.query_row([&id], |row| row.get(0)).optional()?;
         let row = match known {
@@ -181,7 +183,7 @@ impl Batch<'_> {
         let [step, agent, model, provider] =
             [step, agent, model, provider].map(|part| part.as_deref().unwrap_or_default());
         let columns = [run, step, agent, model, provider];
-        // Another process may have written it.
+        // Another process may already have inserted the subject.
         self.transaction
             .prepare_cached(
                 "INSERT OR IGNORE INTO subjects (run, step, agent, model, provider) VALUES (?, ?, ?, ?, ?)",
@@ -199,8 +201,8 @@ impl Batch<'_> {
     }
 }
 
-/// Attributes as JSON; nothing of none.
+/// Serializes attributes as JSON, or `None` if there are none.
 fn json(attributes: &Body) -> Option<String> {
-    // A map with strings for keys always serializes.
+    // A map with string keys always serializes.
     (!attributes.is_empty()).then(|| serde_json::to_string(attributes).unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! What a database of traces looks like, and how one is opened.
+//! Tables of a trace database and functions to open it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,13 +8,16 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use crate::trace::TraceError;
 use crate::trace::error::Kind;
 
-/// Written in the file's header (`application_id`): `FWTR`.
+/// `application_id` in the file's header: `FWTR`.
 const APPLICATION: i64 = 0x4657_5452;
-/// The version of the tables (`user_version`).
+/// Version of the tables (`user_version`).
 pub(in crate::trace) const VERSION: i64 = 1;
 
-/// Times are in microseconds since 1970-01-01 UTC. In `subjects`, what is not known is empty, so that each combination is there once.
-/// `stage` and `transforms` are in `attributes` as well; they are columns so that counting reads no JSON.
+/// Definitions of the tables.
+///
+/// Times are in microseconds since 1970-01-01 UTC. Unknown values in `subjects` are empty strings,
+/// so that each combination is unique. `stage` and `transforms` repeat values of `attributes`, so
+/// that counting parses no JSON.
 const TABLES: &str = "
     CREATE TABLE traces (
         id INTEGER PRIMARY KEY,
@@ -72,14 +75,14 @@ const TABLES: &str = "
     );
 ";
 
-/// Opens a database to write to it, and makes it if there is none.
+/// Opens a database for writing and creates it if necessary.
 pub(super) fn open(path: &Path, busy: Duration) -> Result<Connection, TraceError> {
     let fail = |error| TraceError::new(path, Kind::Open(error));
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags).map_err(fail)?;
     connection.busy_timeout(busy).map_err(fail)?;
-    // Before anything is changed: it may be somebody else's.
+    // Check the version before changing anything, since the database may belong to another program.
     let is_new = version_at_once(&connection).map_err(|kind| TraceError::new(path, kind))?.is_none();
     write_ahead(&connection, busy).map_err(fail)?;
     connection.pragma_update(None, "synchronous", "NORMAL").map_err(fail)?;
@@ -89,7 +92,7 @@ pub(super) fn open(path: &Path, busy: Duration) -> Result<Connection, TraceError
     Ok(connection)
 }
 
-/// Opens a database to read it; none where nothing was written yet.
+/// Opens a database for reading. Returns `None` if it is still empty.
 pub(in crate::trace) fn open_to_read(path: &Path, busy: Duration) -> Result<Option<Connection>, TraceError> {
     if !path.exists() {
         return Err(TraceError::new(path, Kind::Missing));
@@ -102,19 +105,19 @@ pub(in crate::trace) fn open_to_read(path: &Path, busy: Duration) -> Result<Opti
     Ok(version.map(|_| connection))
 }
 
-/// A database without any records.
+/// Creates an empty database in memory.
 pub(in crate::trace) fn nothing() -> Result<Connection, rusqlite::Error> {
     let connection = Connection::open_in_memory()?;
     connection.execute_batch(TABLES)?;
     Ok(connection)
 }
 
-/// [`version`] at one point in time: another process may be making the tables.
+/// Reads [`version`] in a transaction, since another process may be creating the tables.
 fn version_at_once(connection: &Connection) -> Result<Option<i64>, Kind> {
     version(&*connection.unchecked_transaction().map_err(Kind::Open)?)
 }
 
-/// The version of a database's tables; `None` of one that has nothing in it. In a transaction.
+/// Returns the version of the tables, or `None` if the database is empty. Requires a transaction.
 fn version(connection: &Connection) -> Result<Option<i64>, Kind> {
     let number = |query| connection.query_row(query, [], |row| row.get::<_, i64>(0)).map_err(Kind::Open);
     let application = number("PRAGMA application_id")?;
@@ -130,8 +133,10 @@ fn version(connection: &Connection) -> Result<Option<i64>, Kind> {
     }
 }
 
-/// A log written ahead: readers and a writer are not in each other's way, and a commit outlasts its process. While another process
-/// does the same `SQLite` may refuse at once instead of waiting, so this waits itself.
+/// Enables write-ahead logging, so that readers and the writer do not block each other.
+///
+/// Commits then survive the end of the process. `SQLite` may report a busy database at once instead
+/// of waiting while another process changes the mode, so this function retries for up to `busy`.
 fn write_ahead(connection: &Connection, busy: Duration) -> Result<(), rusqlite::Error> {
     let start = Instant::now();
     loop {
@@ -146,7 +151,7 @@ fn write_ahead(connection: &Connection, busy: Duration) -> Result<(), rusqlite::
     }
 }
 
-/// Makes the tables, unless another process has made them by now.
+/// Creates the tables unless another process has created them in the meantime.
 fn create(connection: &mut Connection) -> Result<(), Kind> {
     let transaction =
         connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(Kind::Open)?;

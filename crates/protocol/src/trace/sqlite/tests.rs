@@ -16,7 +16,7 @@ fn tracer(path: &Path, options: SqliteOptions) -> Tracer {
     Tracer::default().with_sink(SqliteSink::open(path, options).expect("a database"))
 }
 
-/// Every row as text, columns joined by bars.
+/// Returns every row as text with columns joined by bars.
 fn rows(path: &Path, query: &str) -> Vec<String> {
     let connection = Connection::open(path).expect("a database");
     let mut statement = connection.prepare(query).expect("a query");
@@ -113,7 +113,7 @@ fn the_ledger_is_written_where_it_is_enabled() {
 fn what_was_recorded_is_committed_when_the_sink_is_dropped() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = path(&folder);
-    // Of itself it would wait for an hour.
+    // Without the drop, the commit would wait for an hour.
     let options = SqliteOptions { interval: Duration::from_secs(3600), ..SqliteOptions::default() };
     let tracer = tracer(&path, options);
     let run = tracer.run("r");

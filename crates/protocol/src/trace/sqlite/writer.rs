@@ -1,4 +1,4 @@
-//! The thread that writes.
+//! Thread that writes records to the database.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,10 +11,10 @@ use super::rows::Rows;
 use crate::trace::error::Kind;
 use crate::trace::{Record, SpanKind, TraceError};
 
-/// What the writer is sent.
+/// Message to the writer.
 pub(super) enum Message {
     Record(Record),
-    /// Commit what came before, and answer.
+    /// Commit everything received before, then reply.
     Flush(SyncSender<()>),
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Writer {
     pub(super) losses: Arc<Losses>,
 }
 
-/// What is committed together, and who waits for it.
+/// Records to commit together and the caller that waits for the commit.
 #[derive(Default)]
 struct Batch {
     records: Vec<Record>,
@@ -32,7 +32,7 @@ struct Batch {
 }
 
 impl Writer {
-    /// Writes until nobody can send any more.
+    /// Writes records until all senders are gone.
     pub(super) fn run(mut self, queue: &Receiver<Message>) {
         while let Ok(first) = queue.recv() {
             let batch = self.gather(first, queue);
@@ -42,13 +42,14 @@ impl Writer {
                 self.losses.add(batch.records.len() as u64, error);
             }
             if let Some(waiting) = batch.waiting {
-                // Who has gone needs no answer.
+                // The caller may have stopped waiting.
                 let _ = waiting.try_send(());
             }
         }
     }
 
-    /// Gathers what comes until it is time to commit. No transaction is open meanwhile, so that other processes can write.
+    /// Collects records until the commit is due. No transaction is open meanwhile, so other
+    /// processes can write.
     fn gather(&self, first: Message, queue: &Receiver<Message>) -> Batch {
         let due = Instant::now() + self.options.interval;
         let (mut batch, mut message, mut run_ended) = (Batch::default(), first, false);
@@ -75,11 +76,11 @@ impl Writer {
     }
 }
 
-/// What could not be written.
+/// Records that could not be written.
 pub(super) struct Losses {
     path: PathBuf,
     count: AtomicU64,
-    /// Of those that nobody was told of yet.
+    /// Number of losses that `flush` has not reported yet, and the first error.
     untold: Mutex<Option<(u64, rusqlite::Error)>>,
 }
 
@@ -92,7 +93,7 @@ impl Losses {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// One that came after the writer had ended.
+    /// Counts a record that arrived after the writer ended.
     pub(super) fn add_one(&self) {
         self.count.fetch_add(1, Ordering::Relaxed);
     }
@@ -107,7 +108,7 @@ impl Losses {
         };
     }
 
-    /// The losses since the last time as an error.
+    /// Returns the losses since the last report as an error.
     pub(super) fn tell(&self) -> Result<(), TraceError> {
         match self.untold.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some((lost, first)) => Err(TraceError::new(&self.path, Kind::Lost { lost, first })),
