@@ -1,20 +1,26 @@
-//! What a model finds likely at every step of a text, as JSON: for comparing it with another engine.
+//! Prints a model's most likely tokens at each step of a text as JSON, for comparison with another
+//! engine.
 //!
 //! ```sh
 //! cargo run --release -p formwork-model --example logprobs -- MODEL PROMPTS [--tokens 128] [--follow FILE] [--whole] \
 //!     [--rows FILE]
 //! ```
 //!
-//! `PROMPTS` is a file with a list of prompts, each a list of token ids. Every prompt is continued with the token of the
-//! largest logit, the first of equals, `--tokens` times; end-of-sequence tokens are tokens like others. Standard output
-//! gets one object per prompt: `tokens`, those it was continued with, and `steps`, for each of them the five likeliest
-//! tokens at its place with their logprobs, a log-softmax over the whole row, best first.
+//! `PROMPTS` is a JSON file with a list of prompts. A prompt is a list of token ids. Each prompt is
+//! continued greedily for `--tokens` steps. Ties go to the lower id, and end-of-sequence tokens are
+//! not special.
 //!
-//! - `--follow` names a file like `PROMPTS`, with continuations: they are followed instead of the model's own choices, so
-//!   that two engines are compared on the same text even where they would part.
-//! - `--whole` reads the whole text anew at each step as one prompt, so that all of it is read as prompts are.
-//!   Otherwise one token at a time is appended, as when generating. The first step is the same either way.
-//! - `--rows` writes the logits of all steps of all prompts to a file, one after the other: little-endian `f32`.
+//! The output contains one object per prompt. `tokens` are the tokens of the continuation. `steps`
+//! has the five most likely tokens at each step with their log-probabilities, best first. The
+//! log-softmax is over the whole vocabulary.
+//!
+//! - `--follow` names a file with continuations in the format of `PROMPTS`. They replace the
+//!   model's own choices, so that two engines can be compared on the same text even if their
+//!   choices differ.
+//! - `--whole` computes the whole text as one prompt at each step. Otherwise the tokens are
+//!   appended one by one, as in generation. The first step is the same in both modes.
+//! - `--rows` writes the logits of all steps of all prompts to a file, as consecutive little-endian
+//!   `f32`.
 
 use std::error::Error;
 use std::fs::File;
@@ -26,7 +32,7 @@ use formwork_model::{Model, OpenOptions};
 use formwork_vocab::TokenId;
 use serde::Serialize;
 
-/// Tokens that are reported for a step.
+/// Number of tokens to report per step.
 const BEST: usize = 5;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -98,7 +104,7 @@ fn read_texts(path: &PathBuf) -> Result<Vec<Vec<TokenId>>, Box<dyn Error>> {
     Ok(texts.into_iter().map(|text| text.into_iter().map(TokenId).collect()).collect())
 }
 
-/// What came of one prompt.
+/// Result for one prompt.
 #[derive(Serialize)]
 struct Outcome {
     tokens: Vec<u32>,
@@ -112,7 +118,8 @@ struct Walk {
 }
 
 impl Walk {
-    /// Continues `text` for some steps; `next` is given the step and the likeliest token there, and chooses.
+    /// Continues `text` by `steps` tokens. `next` receives the step and the most likely token, and
+    /// returns the token to append.
     fn text(
         &mut self,
         mut text: Vec<TokenId>,
@@ -136,7 +143,8 @@ impl Walk {
         Ok(outcome)
     }
 
-    /// The logits after `text`, of which the sequence holds all but the last token from the second step on.
+    /// Returns the logits after `text`. From the second step on, the sequence already contains all
+    /// tokens except the last.
     fn row(&mut self, sequence: SequenceId, text: &[TokenId], step: usize) -> Result<Vec<f32>, ModelError> {
         let (tokens, role) = if step == 0 || self.whole {
             self.model.truncate(sequence, 0)?;
@@ -149,7 +157,8 @@ impl Walk {
     }
 }
 
-/// The likeliest tokens of a row with their logprobs, best first; of equals, the first.
+/// Returns the most likely tokens with their log-probabilities, best first. Ties go to the lower
+/// id.
 fn best(row: &[f32]) -> Vec<(u32, f64)> {
     let mut order: Vec<u32> = (0..row.len() as u32).collect();
     let by_logit = |a: &u32, b: &u32| row[*b as usize].total_cmp(&row[*a as usize]).then(a.cmp(b));

@@ -6,25 +6,30 @@ use thiserror::Error;
 
 use crate::error::Kind;
 
-/// Where a model computes.
+/// Device on which a model computes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Device {
-    /// A GPU where this build can use one and finds one, else the CPU, with a warning where a GPU is there and cannot be used.
-    /// A build for CUDA does not start on a machine without its driver. A model that does not fit the GPU is an error.
+    /// A GPU if this build supports it and one is found; otherwise the CPU.
+    ///
+    /// Logs a warning if a GPU is present but cannot be used. A build with CUDA does not start on a
+    /// machine without the CUDA driver. A model too large for the GPU is an error; there is no
+    /// fallback to the CPU.
     Auto,
-    /// The CPU, by kernels that work on the weights as they lie in the file.
+    /// The CPU, with native kernels that compute on quantised weights.
     #[default]
     Cpu,
-    /// The NVIDIA GPU of this number; needs the feature `cuda`.
+    /// The NVIDIA GPU with this index. Needs the feature `cuda`.
     Cuda(usize),
-    /// Apple's GPU; needs the feature `metal`.
+    /// Apple's GPU. Needs the feature `metal`.
     Metal,
-    /// The CPU, by the code that runs on GPUs, with all weights expanded to `f32`: slow, large, and without the rounding
-    /// of activations, for comparing the others with.
+    /// The CPU, with the same code as on GPUs and all weights expanded to `f32`.
+    ///
+    /// A reference for the other devices: slow, with a large memory footprint, and without rounding
+    /// of activations.
     Reference,
 }
 
-/// A text that names no device.
+/// Error for a text that is not the name of a device.
 #[derive(Debug, Error)]
 #[error("unknown device {given:?}: expected auto, cpu, cuda, cuda:N, metal or reference")]
 pub struct DeviceNameError {
@@ -60,7 +65,7 @@ impl fmt::Display for Device {
 }
 
 impl Device {
-    /// The candle device to compute on; `None` for the CPU by kernels of our own.
+    /// Returns the candle device for tensor computation, or `None` for the native CPU kernels.
     pub(crate) fn tensors(self) -> Result<Option<candle_core::Device>, Kind> {
         let fail = |error| Kind::Device { device: self, error: Box::new(error) };
         let missing = |feature| Kind::DeviceFeature { device: self, feature };
@@ -75,7 +80,7 @@ impl Device {
         }
     }
 
-    /// The device, if this build can use it and it is there.
+    /// Returns the device if this build supports it and the device is present.
     fn found(self) -> Option<candle_core::Device> {
         match self.tensors() {
             Ok(device) => device,
@@ -89,7 +94,7 @@ impl Device {
     }
 }
 
-/// The library takes for granted that there is one.
+/// Opens the first Metal device. candle panics if there is none; the panic becomes an error here.
 fn metal() -> candle_core::Result<candle_core::Device> {
     let none = || Err(candle_core::Error::msg("there is none"));
     std::panic::catch_unwind(|| candle_core::Device::new_metal(0)).unwrap_or_else(|_| none())
@@ -99,7 +104,7 @@ fn metal() -> candle_core::Result<candle_core::Device> {
 pub(crate) mod tests {
     use super::*;
 
-    /// The device that `FORMWORK_TEST_DEVICE` names, by default the CPU.
+    /// Returns the device named by `FORMWORK_TEST_DEVICE`, by default the CPU.
     pub(crate) fn tested() -> candle_core::Device {
         let name = std::env::var("FORMWORK_TEST_DEVICE").unwrap_or_else(|_| "reference".to_owned());
         name.parse::<Device>().unwrap().tensors().unwrap().unwrap_or(candle_core::Device::Cpu)

@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use crate::Device;
 
-/// Why a model file could not be opened. The message starts with the file's path.
+/// Error from opening a model file. The message starts with the file's path.
 #[derive(Debug)]
 pub struct LoadError {
     path: PathBuf,
@@ -19,7 +19,8 @@ impl fmt::Display for LoadError {
 }
 
 impl std::error::Error for LoadError {
-    /// What is behind the reason, which the message has.
+    /// Returns the underlying cause of the reason. The reason itself is already part of the
+    /// message.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.kind.source()
     }
@@ -30,7 +31,7 @@ impl LoadError {
         Self { path: path.to_owned(), kind: kind.into() }
     }
 
-    /// The file that could not be opened.
+    /// Returns the path of the file or folder that could not be opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -152,7 +153,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// An unknown architecture, with more that are known.
+    /// Adds `more` to the list of known architectures, if this is [`Kind::Architecture`].
     #[cfg(feature = "candle-models")]
     pub(crate) fn with_known(self, more: Vec<&'static str>) -> Self {
         match self {
@@ -166,7 +167,7 @@ impl Kind {
         }
     }
 
-    /// The tensor that the error is about.
+    /// Returns the name of the tensor whose shape, type or content is wrong.
     pub(crate) fn tensor(&self) -> Option<&str> {
         match self {
             Self::Shape { tensor, .. }

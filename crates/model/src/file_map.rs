@@ -1,8 +1,10 @@
 //! A read-only memory map of a file.
 //!
-//! Tensors are read straight from the page cache, and given back to it once they are packed. The file must not be changed or
-//! shortened while it is mapped; a model file is written once and then replaced as a whole, by renaming, and a replaced file lives
-//! on as long as its map.
+//! Tensors are read directly from the page cache. Once they are packed, their pages are released.
+//!
+//! The file must not be changed or shortened while it is mapped. Model files follow this rule: they
+//! are written once and later replaced as a whole, by renaming. The old content of a replaced file
+//! remains available as long as its map.
 
 use std::fs::File;
 use std::ops::{Deref, Range};
@@ -13,7 +15,7 @@ use memmap2::Mmap;
 use crate::LoadError;
 use crate::error::Kind;
 
-/// The bytes of a file.
+/// The mapped bytes of a file.
 #[derive(Debug)]
 pub(crate) struct FileMap {
     path: PathBuf,
@@ -21,26 +23,27 @@ pub(crate) struct FileMap {
 }
 
 impl FileMap {
-    /// Maps the whole file.
+    /// Maps the whole file. An empty file is an error.
     pub(crate) fn open(path: &Path) -> Result<Self, LoadError> {
         let fail = |error: std::io::Error| LoadError::new(path, error);
         let file = File::open(path).map_err(fail)?;
         if file.metadata().map_err(fail)?.len() == 0 {
             return Err(LoadError::new(path, Kind::Empty));
         }
-        // SAFETY: the map is private and read-only. Its one condition is that nobody shortens or rewrites the file in
-        // place while it lives, which the module documentation asks of whoever handles model files.
+        // SAFETY: the map is private and read-only. The remaining condition is that the file is not
+        // shortened or rewritten in place during the map's lifetime. The module documentation
+        // states this requirement for model files.
         #[expect(unsafe_code)]
         let map = unsafe { Mmap::map(&file) }.map_err(fail)?;
         Ok(Self { path: path.to_owned(), map })
     }
 
-    /// Where the file was opened.
+    /// Returns the path under which the file was opened.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Asks the system to have the whole file in memory soon. Only a hint.
+    /// Advises the operating system to read the whole file ahead. Only a hint.
     pub(crate) fn will_need(&self) {
         #[cfg(unix)]
         if let Err(error) = self.map.advise(memmap2::Advice::WillNeed) {
@@ -48,11 +51,13 @@ impl FileMap {
         }
     }
 
-    /// Takes some bytes out of this process's memory until they are read again. Only a hint.
+    /// Releases the pages of a byte range from this process's memory. A later access reads them
+    /// again. Only a hint.
     pub(crate) fn release(&self, bytes: Range<usize>) {
         #[cfg(unix)]
         {
-            // SAFETY: the map is of a file and never written to, so what is read later comes from the file, unchanged.
+            // SAFETY: the map is backed by a file and never written to, so a later access reads the
+            // same bytes from the file.
             #[expect(unsafe_code)]
             let released = unsafe {
                 self.map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, bytes.start, bytes.len())

@@ -1,4 +1,7 @@
-//! Models on candle: GGUF and safetensors, architectures, the hub and chat templates.
+//! Model loading and inference, on native CPU kernels and on candle.
+//!
+//! The crate reads GGUF files and safetensors, fetches models from the hub, runs the decoder and
+//! renders chat templates.
 
 mod borrowed;
 mod checkpoint;

@@ -18,29 +18,35 @@ use crate::tensors;
 use crate::weights::{Quantization, Weights};
 use crate::{Device, LoadError};
 
-/// How to open a model.
+/// Options for opening a model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpenOptions {
-    /// The most tokens that a sequence may hold; what the model was trained for where `None`, and never more than that.
-    /// Where rotary frequencies depend on the context ([`LongFactors`](crate::spec::LongFactors)), they are chosen by this.
+    /// Maximum number of tokens of a sequence. The default and upper limit is the length that the
+    /// model was trained for.
+    ///
+    /// Some models choose their rotary frequencies by this length
+    /// ([`LongFactors`](crate::spec::LongFactors)).
     pub context: Option<usize>,
-    /// What matrices of plain floats are converted to.
+    /// Type that float matrices are converted to on load; `None` keeps them as they are.
     pub quantize: Option<Quantization>,
-    /// Where to compute.
+    /// Device to compute on.
     pub device: Device,
-    /// How many threads compute on the CPU; as many as it has cores that this process may use where `None`. What candle computes
-    /// has rayon's threads.
+    /// Number of compute threads on the CPU. The default is the number of physical cores that this
+    /// process may use.
+    ///
+    /// candle's back ends ignore this option and use rayon's global thread pool.
     pub threads: Option<NonZeroUsize>,
 }
 
 impl OpenOptions {
-    /// The most [`OpenOptions::threads`].
+    /// Upper limit of [`OpenOptions::threads`].
     pub const MOST_THREADS: NonZeroUsize = Team::MOST;
 
-    /// The threads that compute.
+    /// Starts the team of compute threads.
     fn team(self) -> io::Result<Team> {
         let cores = || {
-            // Two threads of one core have one set of vector units.
+            // Two hardware threads of one core share its vector units, so only physical cores
+            // count.
             let cores = NonZeroUsize::new(num_cpus::get_physical()).unwrap_or(NonZeroUsize::MIN);
             available_parallelism().map_or(cores, |available| available.min(cores))
         };
@@ -48,20 +54,22 @@ impl OpenOptions {
     }
 }
 
-/// Whose code a model's layers are.
+/// Implementation of a model's layers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Definition {
-    /// Formwork's: a [`ModelSpec`] tells what to compute.
+    /// Formwork's own decoder, described by a [`ModelSpec`].
     Own,
-    /// A model of `candle-transformers`: slower, a sequence at a time, and without conversion on load.
+    /// A model of `candle-transformers`. It is slower, computes one sequence at a time and cannot
+    /// convert weights on load.
     Candle,
 }
 
 impl Definition {
-    /// What a checkpoint would run with.
+    /// Returns the implementation that a checkpoint would run with.
     ///
     /// # Errors
-    /// When nothing can run it, or a field is missing or wrong.
+    /// Returns an error if no implementation supports the architecture, or if a hyperparameter is
+    /// missing or invalid.
     pub fn of(checkpoint: &Checkpoint) -> Result<Self, LoadError> {
         let found = match ModelSpec::of_known(checkpoint) {
             Ok(_) => Ok(Self::Own),
@@ -74,7 +82,7 @@ impl Definition {
     }
 }
 
-/// What computes.
+/// Implementation that computes, with its weights.
 #[derive(Clone)]
 enum Backend {
     Cpu(Arc<decoder::Network>),
@@ -100,10 +108,11 @@ impl fmt::Debug for Backend {
     }
 }
 
-/// A model, opened and checked, ready to compute with.
+/// A model that was opened and validated.
 ///
-/// Opening maps the files, reads their directories, and copies the weights, for the CPU in the order of its kernels; of an embedding
-/// that is no head as well, rows are read when they are asked for.
+/// Opening a model maps its files, reads their directories and copies the weights. On the CPU the
+/// copy is packed for the kernels. An embedding that is separate from the head is not copied,
+/// unless it is converted; its rows are read from the file on demand.
 #[derive(Clone, Debug)]
 pub struct Model {
     checkpoint: Checkpoint,
@@ -115,16 +124,20 @@ impl Model {
     /// Opens a GGUF file or a folder of safetensors, as [`Checkpoint::open`] does.
     ///
     /// # Errors
-    /// When a file cannot be read or is broken, the architecture is unknown, a key or tensor is missing or of the wrong shape,
-    /// or the device is not there, not in this build, or too small. The message names the file and the place.
+    /// Returns an error in any of the cases below. The message names the file and the place.
+    ///
+    /// - A file cannot be read or is malformed.
+    /// - The architecture is unknown.
+    /// - A hyperparameter or tensor is missing, or a tensor has the wrong shape.
+    /// - The device is absent, not supported by this build, or out of memory.
     pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self, LoadError> {
         Self::from_checkpoint(Checkpoint::open(path)?, options)
     }
 
-    /// A model from a checkpoint that is already open.
+    /// Creates a model from an open checkpoint.
     ///
     /// # Errors
-    /// As for [`Model::open`].
+    /// Returns an error in the cases of [`Model::open`].
     pub fn from_checkpoint(checkpoint: Checkpoint, options: OpenOptions) -> Result<Self, LoadError> {
         let device = options.device.tensors().map_err(|kind| LoadError::new(checkpoint.path(), kind))?;
         let spec = match ModelSpec::of_known(&checkpoint) {
@@ -136,7 +149,7 @@ impl Model {
             spec => spec.map_err(|kind| checkpoint.error(kind))?,
         };
         let weights = Weights::bind(&checkpoint, &spec, options.quantize)?;
-        // What was converted is not read again.
+        // Conversion has already read the weights, so read-ahead is useful only without it.
         if options.quantize.is_none() {
             for map in checkpoint.maps() {
                 map.will_need();
@@ -160,7 +173,7 @@ impl Model {
         Ok(Self { checkpoint, backend, context })
     }
 
-    /// A model of an architecture that only candle's own models have.
+    /// Opens a model whose architecture is supported by candle's own models only.
     fn borrowed(
         checkpoint: Checkpoint,
         options: OpenOptions,
@@ -176,7 +189,8 @@ impl Model {
         Ok(Self { checkpoint, backend: Backend::Borrowed(Arc::new(network)), context })
     }
 
-    /// Where the model computes: `cpu`, `cuda:N`, `metal` or `reference`; `candle` on the CPU by one of candle's models.
+    /// Returns the name of the device: `cpu`, `cuda:N`, `metal` or `reference`. For one of candle's
+    /// own models on the CPU the name is `candle`.
     pub fn computes_on(&self) -> String {
         match &self.backend {
             Backend::Cpu(_) => "cpu".to_owned(),
@@ -185,7 +199,7 @@ impl Model {
         }
     }
 
-    /// How many threads compute what is computed on the CPU.
+    /// Returns the number of threads that compute on the CPU.
     pub fn threads(&self) -> usize {
         match &self.backend {
             Backend::Cpu(network) => network.threads(),
@@ -193,9 +207,12 @@ impl Model {
         }
     }
 
-    /// Reads the weights that every token takes whose logits are all computed, with as many threads as compute, and does nothing else: what
-    /// decoding one token after the other may be compared with. Gives how many bytes they are; `None` where nothing was read, because the
-    /// weights are not in memory of our own, or a token takes only some of them, as with experts.
+    /// Reads all packed weights once, with all compute threads, and returns their size in bytes.
+    ///
+    /// A benchmark can compare the time of this read with the time of decoding a token, which reads
+    /// the same weights. Returns `None` without reading anything if the model does not use the
+    /// native CPU kernels. Also returns `None` for a mixture of experts, because a token then reads
+    /// only some of the weights.
     pub fn read_weights(&self) -> Option<usize> {
         match &self.backend {
             Backend::Cpu(network) if network.spec().experts.is_none() => Some(network.read_weights()),
@@ -203,7 +220,7 @@ impl Model {
         }
     }
 
-    /// A decoder over the model's weights. Decoders share the weights and nothing else.
+    /// Creates a decoder. All decoders of a model share its weights but no other state.
     pub fn language_model(&self) -> Box<dyn LanguageModel> {
         match &self.backend {
             Backend::Cpu(network) => Box::new(decoder::Decoder::new(Arc::clone(network), self.context)),
@@ -212,12 +229,12 @@ impl Model {
         }
     }
 
-    /// The files, for their metadata and tensors.
+    /// Returns the checkpoint, for access to its metadata and tensors.
     pub const fn checkpoint(&self) -> &Checkpoint {
         &self.checkpoint
     }
 
-    /// The model's shape; `None` where one of candle's own models computes.
+    /// Returns the model's specification, or `None` for one of candle's own models.
     pub fn spec(&self) -> Option<&ModelSpec> {
         match &self.backend {
             Backend::Cpu(network) => Some(network.spec()),
@@ -226,39 +243,43 @@ impl Model {
         }
     }
 
-    /// How many tokens a sequence can hold.
+    /// Returns the maximum number of tokens of a sequence.
     pub const fn context_len(&self) -> usize {
         self.context
     }
 
-    /// The model's name, as [`Checkpoint::name`] gives it.
+    /// Returns the model's name, as [`Checkpoint::name`] does.
     pub fn name(&self) -> String {
         self.checkpoint.name()
     }
 
-    /// The model's tokenizer.
+    /// Creates the model's tokenizer.
     ///
     /// # Errors
-    /// When a field is missing or of the wrong type, or the fields do not make a tokenizer.
+    /// Returns an error if a field is missing or has the wrong type, or if the fields do not define
+    /// a valid tokenizer.
     pub fn tokenizer(&self) -> Result<Tokenizer, LoadError> {
         self.checkpoint.tokenizer()
     }
 
-    /// The chat template, where there is one.
+    /// Returns the source of the chat template, if the checkpoint has one.
     pub fn chat_template(&self) -> Option<&str> {
         self.checkpoint.chat_template()
     }
 
-    /// How many weights the model has.
+    /// Returns the number of weights.
     pub fn parameters(&self) -> u64 {
         self.checkpoint.parameters()
     }
 
-    /// The residual stream of a text as it enters the first layer and as it leaves each, `[tokens, hidden]` every time:
-    /// for comparing a model with its reference, layer by layer.
+    /// Computes the residual stream as it enters the first layer and as it leaves each layer.
+    ///
+    /// Each element has shape `[tokens, hidden]`. This is for comparing a model with a reference
+    /// implementation layer by layer.
     ///
     /// # Errors
-    /// When a token is outside the vocabulary, or one of candle's own models computes, which do not show them.
+    /// Returns an error if a token is outside the vocabulary, or if candle's own models run the
+    /// architecture.
     pub fn hidden_states(&self, tokens: &[TokenId]) -> Result<Vec<Vec<f32>>, ModelError> {
         match &self.backend {
             Backend::Cpu(network) => network.hidden_states(tokens),

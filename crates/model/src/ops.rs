@@ -1,14 +1,15 @@
-//! The element-wise parts of a layer, over rows of `f32` on the host.
+//! Elementwise operations of a layer, over rows of `f32` in host memory.
 
 use formwork_kernels::{Team, dot_f32, fma};
 use formwork_lm::exp;
 
 use crate::spec::Activation;
 
-/// Elements that are worth a thread.
+/// Minimum number of elements for a parallel task.
 const ELEMENTS: usize = 1 << 13;
 
-/// Divides each row of `weight.len()` elements by its root mean square and multiplies with `weight`.
+/// Divides each row of `weight.len()` elements by its root mean square and multiplies the result by
+/// `weight`.
 pub(crate) fn rms_norm(team: &Team, rows: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]) {
     let len = some_rows(weight.len());
     team.for_chunks(out, len, |chunk, out| {
@@ -22,7 +23,7 @@ pub(crate) fn rms_norm(team: &Team, rows: &[f32], weight: &[f32], epsilon: f32, 
     });
 }
 
-/// [`rms_norm`], over the rows themselves.
+/// In-place version of [`rms_norm`].
 pub(crate) fn rms_norm_in_place(team: &Team, rows: &mut [f32], weight: &[f32], epsilon: f32) {
     team.for_chunks(rows, some_rows(weight.len()), |_, rows| {
         for row in rows.chunks_exact_mut(weight.len()) {
@@ -34,17 +35,17 @@ pub(crate) fn rms_norm_in_place(team: &Team, rows: &mut [f32], weight: &[f32], e
     });
 }
 
-/// The elements of as many rows of `len` elements as are worth a thread.
+/// Returns the number of elements in a parallel task of whole rows with `len` elements each.
 pub(crate) fn some_rows(len: usize) -> usize {
     (ELEMENTS / len).max(1) * len
 }
 
-/// One divided by the root mean square.
+/// Returns the reciprocal of the root mean square.
 fn norm_scale(row: &[f32], epsilon: f32) -> f32 {
     1.0 / (dot_f32(row, row) / row.len() as f32 + epsilon).sqrt()
 }
 
-/// `rows += other * scale`
+/// Computes `rows += other * scale`.
 pub(crate) fn add_scaled(team: &Team, rows: &mut [f32], other: &[f32], scale: f32) {
     team.for_chunks(rows, ELEMENTS, |chunk, rows| {
         for (x, y) in rows.iter_mut().zip(&other[chunk * ELEMENTS..]) {
@@ -53,7 +54,8 @@ pub(crate) fn add_scaled(team: &Team, rows: &mut [f32], other: &[f32], scale: f3
     });
 }
 
-/// `gate = f(gate) * up`
+/// Computes `gate = f(gate) * up`, where `f` is the activation. [`Activation::ClampedSwiglu`] also
+/// clamps `up` and adds 1 to it.
 pub(crate) fn gated(activation: Activation, gate: &mut [f32], up: &[f32]) {
     match activation {
         Activation::Silu => {
@@ -80,30 +82,30 @@ pub(crate) fn gated(activation: Activation, gate: &mut [f32], up: &[f32]) {
 const SQRT_2_OVER_PI: f32 = 0.797_884_6;
 pub(crate) const SWIGLU_ALPHA: f32 = 1.702;
 
-/// `rows *= scale`
+/// Computes `rows *= scale`.
 pub(crate) fn scale(rows: &mut [f32], scale: f32) {
     for x in rows {
         *x *= scale;
     }
 }
 
-/// `x = cap · tanh(x / cap)`
+/// Computes `x = cap · tanh(x / cap)` for each value.
 pub(crate) fn softcap(values: &mut [f32], cap: f32) {
     for x in values {
         *x = cap * (*x / cap).tanh();
     }
 }
 
-/// What scores were made weights by.
+/// Intermediate results of a softmax, from which softmaxes over parts of a row can be combined.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Softmax {
     /// The largest score.
     pub(crate) most: f32,
-    /// The sum of the exponentials of how much each is below it.
+    /// Sum of `exp(score - most)` over all scores.
     pub(crate) sum: f32,
 }
 
-/// Turns scores into weights that sum to 1.
+/// Replaces scores by weights that sum to 1.
 pub(crate) fn softmax(scores: &mut [f32]) -> Softmax {
     let most = by_lanes(scores, f32::NEG_INFINITY, |most, score| if score > most { score } else { most });
     for score in scores.iter_mut() {
@@ -114,7 +116,8 @@ pub(crate) fn softmax(scores: &mut [f32]) -> Softmax {
     Softmax { most, sum }
 }
 
-/// Brings values together, in as many chains as keep a vector unit from waiting for itself.
+/// Reduces values with `bring`, in 32 independent chains. A single chain would be limited by the
+/// latency of one operation.
 fn by_lanes(values: &[f32], first: f32, bring: impl Fn(f32, f32) -> f32) -> f32 {
     const LANES: usize = 32;
     let (whole, rest) = values.as_chunks::<LANES>();
@@ -127,7 +130,7 @@ fn by_lanes(values: &[f32], first: f32, bring: impl Fn(f32, f32) -> f32) -> f32 
     for (lane, value) in lanes.iter_mut().zip(rest) {
         *lane = bring(*lane, *value);
     }
-    // By halves: one after the other would take longer than what lies before.
+    // A pairwise reduction: reducing the lanes sequentially would take longer than the loop above.
     let mut half = LANES / 2;
     while half > 0 {
         let (low, high) = lanes.split_at_mut(half);

@@ -1,4 +1,4 @@
-//! Rotary embeddings: positions as angles.
+//! Rotary position embeddings.
 
 use formwork_kernels::Team;
 use smallvec::SmallVec;
@@ -6,10 +6,10 @@ use smallvec::SmallVec;
 use crate::ops::some_rows;
 use crate::spec::{ModelSpec, RopePairing};
 
-/// Angles that are worth a thread.
+/// Minimum number of angles for a parallel task.
 const ANGLES: usize = 1 << 9;
 
-/// The rotary frequencies of a model, one row per set.
+/// The rotary frequencies of a model. Layers can use different sets of frequencies.
 #[derive(Debug)]
 pub(crate) struct Rope {
     pairing: RopePairing,
@@ -18,23 +18,23 @@ pub(crate) struct Rope {
 
 #[derive(Debug)]
 struct Frequencies {
-    /// Radians per position: `[rope_dims / 2]`.
+    /// Radians per position. Shape: `[rope_dims / 2]`.
     radians: Vec<f32>,
-    /// What rotated heads are multiplied with.
+    /// Factor for the rotated elements of a head.
     magnitude: f32,
 }
 
-/// Cosines and sines for a run of positions.
+/// Cosines and sines for a run of positions, multiplied by the set's magnitude.
 pub(crate) struct Rotation {
     pairing: RopePairing,
     pub(crate) pairs: usize,
-    /// `[positions, pairs]`
+    /// Shape: `[positions, pairs]`, as for `sin`.
     pub(crate) cos: Vec<f32>,
     pub(crate) sin: Vec<f32>,
 }
 
 impl Rope {
-    /// The frequencies for a context of so many positions.
+    /// Computes the frequencies for sequences of up to `context` tokens.
     pub(crate) fn new(spec: &ModelSpec, context: usize) -> Self {
         let sets = spec.ropes.iter().map(|rope| Frequencies {
             radians: rope.frequencies(spec, context),
@@ -43,7 +43,7 @@ impl Rope {
         Self { pairing: spec.rope_pairing, sets: sets.collect() }
     }
 
-    /// The rotations of every set for some positions.
+    /// Computes the rotations at `positions`, one element per set of frequencies.
     pub(crate) fn rotations(&self, team: &Team, positions: impl Iterator<Item = usize>) -> Vec<Rotation> {
         let positions: Vec<usize> = positions.collect();
         let rotation = |Frequencies { radians, magnitude }: &Frequencies| {
@@ -67,15 +67,17 @@ impl Rope {
 }
 
 impl Rotation {
-    /// Leaves out the first positions.
+    /// Removes the first `positions` positions.
     pub(crate) fn skip(&mut self, positions: usize) {
         for angles in [&mut self.cos, &mut self.sin] {
             angles.drain(..positions * self.pairs);
         }
     }
 
-    /// Rotates the heads of all tokens of the run, `[tokens, heads, head_dim]`, of `len` elements a token. Elements past the rotary part
-    /// stay.
+    /// Rotates the heads of all tokens of the run. Shape of `rows`: `[tokens, heads, head_dim]`.
+    ///
+    /// `len` is the number of elements per token. Elements of a head beyond its rotary part are
+    /// unchanged.
     pub(crate) fn apply(&self, team: &Team, rows: &mut [f32], len: usize, head_dim: usize) {
         let some = some_rows(len);
         team.for_chunks(rows, some, |chunk, rows| {
@@ -85,7 +87,7 @@ impl Rotation {
         });
     }
 
-    /// Rotates the heads of the token at index `token` of the run.
+    /// Rotates the heads of the token with index `token` in the run.
     fn apply_to(&self, token: usize, heads: &mut [f32], head_dim: usize) {
         let row = token * self.pairs..(token + 1) * self.pairs;
         let (cos, sin) = (&self.cos[row.clone()], &self.sin[row]);

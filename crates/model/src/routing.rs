@@ -1,9 +1,10 @@
-//! Which experts of a mixture a token goes to.
+//! Routing of tokens to the experts of a mixture.
 
 use crate::ops::softmax;
 use crate::spec::{ExpertSpec, Gating};
 
-/// For each expert the tokens that go to it, with their weights, from a router's scores, `[tokens, experts]`.
+/// Returns, for each expert, the tokens routed to it and their weights. Shape of `scores`:
+/// `[tokens, experts]`.
 pub(crate) fn route(spec: ExpertSpec, scores: &[f32]) -> Vec<Vec<(usize, f32)>> {
     let mut chosen = vec![Vec::new(); spec.count];
     for (token, scores) in scores.chunks_exact(spec.count).enumerate() {
@@ -14,7 +15,8 @@ pub(crate) fn route(spec: ExpertSpec, scores: &[f32]) -> Vec<Vec<(usize, f32)>> 
     chosen
 }
 
-/// The experts of a token with the highest scores, the lower of equal ones first, and their weights.
+/// Returns a token's experts with the highest scores, highest first, and their weights. Ties go to
+/// the lower index.
 fn choose(spec: ExpertSpec, scores: &[f32]) -> Vec<(usize, f32)> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));

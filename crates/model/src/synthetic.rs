@@ -1,4 +1,4 @@
-//! Model files of real shapes with random weights, so that large models can be timed without downloading them.
+//! Model files with real shapes and random weights, for timing large models without a download.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -8,8 +8,9 @@
 //! # }
 //! ```
 //!
-//! All rows of a matrix are repetitions of a few random ones: reading and multiplying them takes as long as with others. What
-//! such a model says means nothing, and its tokens beyond the bytes are numbers.
+//! The rows of a matrix repeat a few random rows. This does not change the time of reading and
+//! multiplying them. The model's output is meaningless. Its vocabulary consists of the 256 bytes
+//! and of numbers.
 
 use std::fmt;
 use std::fs::File;
@@ -21,7 +22,7 @@ use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
 use thiserror::Error;
 
-/// A shape and the type of its matrices.
+/// A synthetic model: the shape of a real model, and the types of its matrices.
 #[derive(Clone, Copy, Debug)]
 pub struct Synthetic {
     shape: &'static Shape,
@@ -38,7 +39,7 @@ struct Shape {
     kv_heads: usize,
     head_dim: usize,
     vocabulary: usize,
-    /// Whether the embedding is the head, too.
+    /// True if the embedding is also the head.
     tied: bool,
 }
 
@@ -46,13 +47,13 @@ struct Shape {
 struct Weights {
     name: &'static str,
     layers: Type,
-    /// Of the embedding and the head, which decide most.
+    /// Type of the embedding and of the head, which affect quality most.
     vocabulary: Type,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Type {
-    /// In files.
+    /// Number of the type in GGUF files.
     number: u32,
     dtype: GgmlDType,
 }
@@ -64,7 +65,7 @@ const Q8_0: Type = Type { number: 8, dtype: GgmlDType::Q8_0 };
 const Q4_K: Type = Type { number: 12, dtype: GgmlDType::Q4K };
 const Q6_K: Type = Type { number: 14, dtype: GgmlDType::Q6K };
 
-/// Those of Llama 3.2 (1B, 3B) and 3.1 (8B).
+/// Shapes of Llama 3.2 (1B, 3B) and 3.1 (8B).
 const SHAPES: [Shape; 3] = [
     Shape {
         name: "llama-1b",
@@ -109,7 +110,7 @@ const WEIGHTS: [Weights; 5] = [
     Weights { name: "f16", layers: F16, vocabulary: F16 },
 ];
 
-/// A text that names no synthetic model.
+/// Error for a text that is not the name of a synthetic model.
 #[derive(Debug, Error)]
 #[error(
     "unknown synthetic model {given:?}: expected SHAPE-TYPE, with a shape of {} and a type of {}",
@@ -140,7 +141,7 @@ impl fmt::Display for Synthetic {
     }
 }
 
-/// Why a synthetic model could not be written.
+/// Error from writing a synthetic model.
 #[derive(Debug, Error)]
 #[error("{}: cannot be written", path.display())]
 pub struct WriteError {
@@ -150,10 +151,11 @@ pub struct WriteError {
 }
 
 impl Synthetic {
-    /// The model's file in a folder, written if it is not there yet as it should be.
+    /// Writes the model to a file in `folder` and returns the path. A file with the right size is
+    /// kept.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn write(&self, folder: &Path) -> Result<PathBuf, WriteError> {
         let path = folder.join(format!("{self}.gguf"));
         let tensors = self.tensors();
@@ -259,7 +261,7 @@ impl Synthetic {
     }
 }
 
-/// The format's usual alignment.
+/// Default alignment of the format.
 const ALIGNMENT: usize = 32;
 
 fn pad(file: &mut BufWriter<&File>) -> io::Result<()> {
@@ -284,7 +286,7 @@ impl TensorEntry {
     }
 
     fn write(&self, file: &mut BufWriter<&File>) -> io::Result<()> {
-        /// Different rows in a matrix.
+        /// Number of distinct rows in a matrix.
         const DIFFERENT: usize = 61;
         let count = DIFFERENT.min(self.rows);
         let scale = if self.rows == 1 { 0.0 } else { 1.7 / (self.columns as f32).sqrt() };
@@ -310,9 +312,9 @@ impl TensorEntry {
     }
 }
 
-/// All bytes, and numbers.
+/// Returns the tokens of all bytes, followed by tokens that are numbers.
 fn vocabulary(len: usize) -> Vec<String> {
-    // In the spelling of byte-level vocabularies: what does not print is written as a letter from 256 on.
+    // Byte-level vocabularies represent a byte that is not printable by a character from U+0100 on.
     let is_plain = |byte: u32| matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
     let mut shifted = 256..;
     let bytes = (0..256u32).map(|byte| if is_plain(byte) { Some(byte) } else { shifted.next() });
@@ -321,7 +323,7 @@ fn vocabulary(len: usize) -> Vec<String> {
     tokens
 }
 
-/// The metadata of a file.
+/// Metadata of a GGUF file.
 #[derive(Default)]
 struct Entries {
     bytes: Vec<u8>,
@@ -378,7 +380,7 @@ mod tests {
         Weights { name, layers: of, vocabulary: of }
     }
 
-    /// Types that no model for benchmarks has.
+    /// Types that are used in tests only.
     static OTHERS: [Weights; 8] = [
         uniform("f32", 0, GgmlDType::F32),
         uniform("q4_1", 3, GgmlDType::Q4_1),
@@ -391,7 +393,7 @@ mod tests {
     ];
 
     impl Synthetic {
-        /// Models for tests, of all types.
+        /// Returns small models for tests, one for each type.
         pub(crate) fn small() -> impl Iterator<Item = Self> {
             static SMALL: Shape = Shape {
                 name: "small",
@@ -426,7 +428,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for small in Synthetic::small() {
             let path = small.write(folder.path()).unwrap();
-            // What is not whole is written again.
+            // An incomplete file is written again.
             let whole = std::fs::read(&path).unwrap();
             std::fs::write(&path, &whole[..whole.len() - 1]).unwrap();
             assert_eq!(small.write(folder.path()).unwrap(), path);

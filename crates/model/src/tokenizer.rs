@@ -5,10 +5,11 @@ use crate::LoadError;
 use crate::error::Kind;
 use crate::gguf::{Array, Gguf, Value};
 
-/// The tokenizer in a file's metadata; a file without tensors will do.
+/// Creates the tokenizer from a file's metadata. The file need not have tensors.
 ///
 /// # Errors
-/// When a field is missing or of the wrong type, or the fields do not make a tokenizer.
+/// Returns an error if a field is missing or has the wrong type, or if the fields do not define a
+/// valid tokenizer.
 pub fn tokenizer(file: &Gguf) -> Result<Tokenizer, LoadError> {
     Tokenizer::from_gguf(gguf_tokenizer(file)?).map_err(|error| file.error(error))
 }
@@ -16,7 +17,7 @@ pub fn tokenizer(file: &Gguf) -> Result<Tokenizer, LoadError> {
 /// Reads the tokenizer's fields from a file's metadata.
 ///
 /// # Errors
-/// When a field is missing or of the wrong type.
+/// Returns an error if a required field is missing or a field has the wrong type.
 pub(crate) fn gguf_tokenizer(file: &Gguf) -> Result<GgufTokenizer, LoadError> {
     let fields = Fields { file };
     Ok(GgufTokenizer {
@@ -43,7 +44,7 @@ pub(crate) fn gguf_tokenizer(file: &Gguf) -> Result<GgufTokenizer, LoadError> {
     })
 }
 
-/// Typed access to metadata, where missing is `None` and the wrong type an error.
+/// Typed access to metadata. A missing key is `None`; a value of the wrong type is an error.
 struct Fields<'a> {
     file: &'a Gguf,
 }
@@ -73,7 +74,7 @@ impl Fields<'_> {
         }
     }
 
-    /// A token id. Some files say that there is none with a value of all ones.
+    /// Reads a token id. The value -1 or a `u32` of all ones means that there is no such token.
     fn id(&self, key: &str) -> Result<Option<u32>, LoadError> {
         let id = match self.file.value(key) {
             None | Some(Value::Signed(-1)) => return Ok(None),

@@ -1,4 +1,4 @@
-//! How often a pass asks for memory: the layers never do.
+//! Checks the number of allocations of a forward pass. Layers do not allocate.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 #![allow(unsafe_code, reason = "an allocator is unsafe")]
@@ -17,27 +17,27 @@ mod tiny;
 #[path = "runtime/writer.rs"]
 mod writer;
 
-/// The system's allocator, with a count of what it is asked for.
+/// The system allocator, with a counter of allocations and reallocations.
 struct Counting;
 
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: everything is the system's.
+// SAFETY: all calls are forwarded to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as the caller says.
+        // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         COUNT.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as the caller says.
+        // SAFETY: the caller upholds the contract of `realloc`.
         unsafe { System.realloc(memory, layout, size) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller upholds the contract of `dealloc`.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -45,7 +45,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static MEMORY: Counting = Counting;
 
-/// Runs a token of a sequence, and counts.
+/// Computes one token of a sequence and returns the number of allocations.
 fn step(model: &mut dyn LanguageModel, sequence: SequenceId) -> usize {
     let tokens = [TokenId(1)];
     let run = Run { sequence, tokens: &tokens, role: Role::Generated, wanted: Wanted::All };
@@ -54,7 +54,8 @@ fn step(model: &mut dyn LanguageModel, sequence: SequenceId) -> usize {
     COUNT.load(Ordering::Relaxed) - before
 }
 
-/// The least that a token of a model with so many layers takes after so many others, where no block of the cache begins.
+/// Returns the minimum number of allocations for a token, with `layers` layers and `before` earlier
+/// tokens. The minimum excludes steps that start a new cache block.
 fn of_layers(architecture: &'static str, dtype: GgmlDType, layers: usize, before: usize) -> usize {
     let model = tiny::open(&tiny::deep(architecture, dtype, layers).file).unwrap();
     let mut decoder = model.language_model();
@@ -69,7 +70,7 @@ fn layers_take_no_memory() {
     for (architecture, dtype) in
         [("llama", GgmlDType::Q4_0), ("gemma3", GgmlDType::Q8_0), ("qwen3", GgmlDType::Q8_0)]
     {
-        // Within a span of attention, and beyond it.
+        // Positions within the first span of attention, and beyond it.
         for before in [1, 515] {
             let of_layers = |layers| of_layers(architecture, dtype, layers, before);
             let (few, many) = (of_layers(2), of_layers(14));
@@ -79,5 +80,6 @@ fn layers_take_no_memory() {
     }
 }
 
-/// What the batch, its logits and the runs take, and the angles of rotation.
+/// Maximum number of allocations per pass: for the batch, its logits, the runs and the rotation
+/// angles.
 const MOST: usize = 30;

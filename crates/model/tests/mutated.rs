@@ -1,7 +1,8 @@
-//! Model files with something changed in them: each opens, and then works, or gives an error; and none makes the reader
-//! take memory that the file does not account for.
+//! Tests with mutated model files.
 //!
-//! `FORMWORK_TEST_RUNS` sets how many files of each kind are tried, `FORMWORK_TEST_SEED` which.
+//! A mutated file must either give an error, or open and compute. The memory used must be in
+//! proportion to the size of the file. `FORMWORK_TEST_RUNS` sets the number of files of each kind,
+//! and `FORMWORK_TEST_SEED` the random seed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
@@ -29,7 +30,8 @@ mod writer;
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
 
-/// What a tiny model may take besides ten times its file: code computes in pieces of some megabytes.
+/// Memory limit for a tiny model, in addition to ten times the size of its file. Kernels use
+/// buffers of some megabytes.
 const ALLOWED: usize = 64 << 20;
 
 struct Random(u64);
@@ -44,7 +46,8 @@ impl Random {
         self.next() as usize % end.max(1)
     }
 
-    /// Changes something; most changes are near the beginning, where what is to be understood stands.
+    /// Makes a few random changes. Most are in the first `interesting` bytes, which contain the
+    /// structure of the file.
     fn mutate(&mut self, bytes: &mut Vec<u8>, interesting: usize) {
         const NUMBERS: [u64; 10] =
             [0, 1, 2, 0x7f, 0xff, 0x7fff_ffff, 0xffff_ffff, 1 << 32, i64::MAX as u64, u64::MAX];
@@ -81,7 +84,7 @@ fn setting(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |value| value.parse().unwrap())
 }
 
-/// Opens a model and lets it compute, if it opens.
+/// Opens a model and computes a few tokens if it opens. Returns whether it opened.
 fn try_out(path: &Path, len: usize, what: &str) -> bool {
     let before = MEMORY.current_usage();
     MEMORY.reset_peak_usage();
@@ -92,7 +95,7 @@ fn try_out(path: &Path, len: usize, what: &str) -> bool {
             let mut decoder = model.language_model();
             let sequence = decoder.open();
             let tokens: Vec<TokenId> = (0..3).map(TokenId).collect();
-            // An error is fine: the vocabulary may have shrunk.
+            // An error is acceptable, because the vocabulary may have shrunk.
             drop(tiny::append(&mut *decoder, sequence, &tokens, Role::Prompt, Wanted::All));
             drop(model.tokenizer());
         }
@@ -139,6 +142,6 @@ fn no_changed_file_makes_the_reader_fail() {
         opened += u64::from(try_out(checkpoint.path(), len, &format!("folder run {run} of {name}")));
         tried += 2;
     }
-    // Changes of weights alone leave a model that works.
+    // Files with changed weights only still open.
     assert!(opened > 0 && opened < tried, "{opened} of {tried} opened");
 }

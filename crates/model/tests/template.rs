@@ -1,7 +1,8 @@
-//! Chat templates against what Python's `jinja2` makes of them.
+//! Compares chat templates with the output of Python's `jinja2`.
 //!
-//! `template_data/expected.json` and that of a folder named by `FORMWORK_CHAT_TEMPLATES` come from
-//! `template_data/reference.py`; a folder without one is only rendered.
+//! `template_data/reference.py` generates `expected.json` for `template_data`, and for a folder
+//! named by `FORMWORK_CHAT_TEMPLATES`. The templates of a folder without this file are only
+//! rendered.
 
 #![allow(clippy::unwrap_used)]
 
@@ -28,13 +29,13 @@ struct Conversation {
 #[serde(rename_all = "lowercase")]
 enum Expected {
     Text(String),
-    /// By the template itself.
+    /// Message of an error that the template itself raised.
     Raised(String),
-    /// Python's own objection; a rendering may fail or be kinder.
+    /// Any other error of Python. Rendering may fail as well or may succeed.
     Error(serde::de::IgnoredAny),
 }
 
-/// By template, then by conversation.
+/// Expected results by template and conversation.
 type Expectations = BTreeMap<String, BTreeMap<String, Expected>>;
 
 fn data() -> &'static Path {
@@ -62,7 +63,8 @@ fn render(source: &str) -> Result<String, TemplateError> {
     JinjaTemplate::new(source, Some("<s>"), None)?.render(&ChatInput { messages, ..ChatInput::default() })
 }
 
-/// Renders every template of `folder` with every conversation; returns how many were compared.
+/// Renders every template of `folder` with every conversation. Returns the number of compared
+/// renderings.
 fn check_folder(folder: &Path) -> usize {
     let expected = fs::read_to_string(folder.join("expected.json")).ok();
     let expected: Expectations =
@@ -95,7 +97,8 @@ fn check_folder(folder: &Path) -> usize {
     compared
 }
 
-/// Renderings that Python objects to: a variable that only some conversations have, and no text joined to text.
+/// Number of renderings that fail in Python. They use a variable that only some conversations have,
+/// or concatenate text with `None`.
 const FAILURES: usize = 6;
 
 #[test]

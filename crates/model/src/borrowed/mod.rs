@@ -1,8 +1,12 @@
-//! Architectures without a definition of our own, by the models of `candle-transformers`.
+//! Architectures that the native decoder does not support, run by the models of
+//! `candle-transformers`.
 //!
-//! These models have one sequence each and a cache that only grows, so every sequence here has a model of its own, which
-//! shares its weights with the others, and goes back by reading its tokens again. Not all of them take several tokens right
-//! once there are some, so a text is read at once from its beginning, and what follows token by token.
+//! Such a model has a single sequence and a cache that only grows. Each sequence here therefore has
+//! its own instance of the model. The instances share their weights. To truncate a sequence, its
+//! tokens are computed again.
+//!
+//! Some of these models compute several tokens at once correctly only with an empty cache. A text
+//! is therefore computed in one step from its beginning, and later tokens one by one.
 
 #[cfg_attr(not(feature = "candle-models"), path = "none.rs")]
 mod models;
@@ -18,23 +22,25 @@ use rustc_hash::FxHashMap;
 use crate::checkpoint::Checkpoint;
 use crate::error::Kind;
 
-/// From so many tokens of a prompt on a text is read again from its beginning, instead of token by token.
+/// Length of a prompt run from which on the whole sequence is computed again in one step. Shorter
+/// runs are appended token by token.
 const READ_AGAIN: usize = 16;
 
-/// A model that appends tokens, `[1, tokens]`, to its one sequence and gives the logits after the last of them.
+/// A model with a single sequence. `forward` appends tokens, of shape `[1, tokens]`, and returns
+/// the logits after the last one.
 trait Borrowed: Send {
-    /// `offset` is how many tokens there are already.
+    /// `offset` is the number of tokens already in the sequence.
     fn forward(&mut self, tokens: &Tensor, offset: usize) -> Result<Tensor>;
 }
 
-/// Makes a model without tokens.
+/// Function that creates an instance of the model with an empty cache.
 type Make = dyn Fn() -> Box<dyn Borrowed> + Send + Sync;
 
-/// What is shared by all sequences of a model.
+/// State shared by all sequences of a model.
 pub(crate) struct Network {
     make: Box<Make>,
     vocabulary: usize,
-    /// Positions that the model was trained for.
+    /// Number of positions that the model was trained for.
     context: usize,
     device: Device,
 }
@@ -44,13 +50,13 @@ impl Network {
         &self.device
     }
 
-    /// The model of a checkpoint that is [known](Self::check).
+    /// Opens the model of a checkpoint that passed [`Network::check`].
     pub(crate) fn open(checkpoint: &Checkpoint, device: Device) -> std::result::Result<Self, Kind> {
         models::open(checkpoint, device)
     }
 
-    /// That candle has a model for a checkpoint's architecture; else `unknown`, the error that says which are known, with
-    /// those of candle.
+    /// Checks that candle has a model for the checkpoint's architecture. Otherwise returns the
+    /// error `unknown`, with candle's architectures added to its list.
     pub(crate) fn check(checkpoint: &Checkpoint, unknown: Kind) -> std::result::Result<(), Kind> {
         models::check(checkpoint, unknown)
     }
@@ -60,7 +66,7 @@ impl Network {
     }
 }
 
-/// A model with its open sequences.
+/// A decoder with its open sequences.
 pub(crate) struct Decoder {
     network: Arc<Network>,
     context: usize,
@@ -69,7 +75,7 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder without sequences, each of which can hold `context` tokens.
+    /// Creates a decoder without sequences. Each sequence can hold `context` tokens.
     pub(crate) fn new(network: Arc<Network>, context: usize) -> Self {
         Self { network, context, sequences: FxHashMap::default(), next: 0 }
     }
@@ -78,14 +84,14 @@ impl Decoder {
 #[derive(Default)]
 struct Sequence {
     tokens: Vec<TokenId>,
-    /// With the first of the tokens in it.
+    /// Instance of the model. Its cache contains the first `read` tokens.
     model: Option<Box<dyn Borrowed>>,
-    /// How many.
+    /// Number of tokens in the instance's cache.
     read: usize,
 }
 
 impl Sequence {
-    /// Appends tokens; gives the rows that are wanted after the last of them.
+    /// Appends the tokens of a run and returns the rows of logits that it requests.
     fn append(&mut self, network: &Network, run: &Run<'_>) -> Result<Vec<Vec<f32>>> {
         self.tokens.extend(run.tokens);
         let from_start = self.read == 0 || (run.role == Role::Prompt && run.tokens.len() >= READ_AGAIN);
@@ -95,7 +101,7 @@ impl Sequence {
         }
         let model = self.model.get_or_insert_with(|| (network.make)());
         let wanted = run.wanted.rows();
-        // The first row that is wanted comes after so many tokens.
+        // The first requested row comes after this number of tokens.
         let first = self.tokens.len() + 1 - wanted.len().max(1);
         let mut rows = Vec::with_capacity(wanted.len());
         while self.read < self.tokens.len() {
@@ -108,7 +114,7 @@ impl Sequence {
                 && let Some(&wanted) = wanted.get(self.read - first)
             {
                 let logits = logits.flatten_all()?.to_dtype(DType::F32)?.to_vec1::<f32>()?;
-                // Of all positions, where a model gives them all.
+                // Some models return the logits of all positions; the last ones are needed.
                 let row = logits[logits.len() - network.vocabulary.min(logits.len())..].to_vec();
                 rows.push(masked(row, wanted));
             }
@@ -125,7 +131,7 @@ impl Sequence {
     }
 }
 
-/// What code that is not ours and trusts its input comes to: a panic there is an error here.
+/// Calls `compute` and converts a panic to an error. candle's models panic on some invalid inputs.
 fn caught<T>(compute: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(compute)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -160,7 +166,7 @@ impl LanguageModel for Decoder {
         Ok(())
     }
 
-    /// A text is read at once.
+    /// Returns the context length, because a prompt is computed in one step.
     fn prompt_grain(&self) -> usize {
         self.context
     }

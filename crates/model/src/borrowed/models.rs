@@ -1,4 +1,5 @@
-//! Which models there are, and how each is made from a checkpoint.
+//! The models of `candle-transformers` that are available, and their construction from a
+//! checkpoint.
 
 use std::collections::HashMap;
 use std::io::Cursor;
@@ -17,7 +18,7 @@ use crate::checkpoint::{Checkpoint, Safetensors};
 use crate::error::Kind;
 use crate::gguf::{self, Gguf};
 
-/// Models that say where they are in a sequence.
+/// Implements [`Borrowed`] for models whose `forward` takes the offset in the sequence.
 macro_rules! borrow_with_offset {
     ($($model:ty),*) => {
         $(impl Borrowed for $model {
@@ -45,10 +46,10 @@ impl Borrowed for phi::Model {
     }
 }
 
-/// Makes a model from a `config.json` and tensors.
+/// Function that creates a model from a `config.json` and tensors.
 type FromConfig = fn(&Map<String, Value>, VarBuilder<'_>) -> std::result::Result<Box<Make>, Kind>;
 
-/// By the `model_type` of a `config.json`.
+/// The available models by the `model_type` of a `config.json`.
 const CONFIGS: &[(&str, FromConfig)] = &[
     ("gemma", |config, vars| from_config(config, |config| gemma::Model::new(false, &config, vars))),
     ("glm4", |config, vars| from_config(config, |config| glm4_new::ModelForCausalLM::new(&config, vars))),
@@ -59,10 +60,10 @@ const CONFIGS: &[(&str, FromConfig)] = &[
     ("starcoder2", |config, vars| from_config(config, |config| starcoder2::Model::new(&config, vars))),
 ];
 
-/// Makes a model from a GGUF file's bytes.
+/// Function that creates a model from the content of a GGUF file.
 type FromGguf = fn(gguf_file::Content, &mut Cursor<&[u8]>, &Device) -> std::result::Result<Box<Make>, Kind>;
 
-/// By the architecture's name in GGUF files.
+/// The available models by the architecture's name in GGUF files.
 const GGUFS: &[(&str, FromGguf)] = &[
     ("glm4", |content, file, device| {
         made(|| quantized_glm4::ModelWeights::from_gguf(content, file, device, DType::F32))
@@ -90,7 +91,7 @@ pub(super) fn check(checkpoint: &Checkpoint, unknown: Kind) -> std::result::Resu
     if names.contains(&given) { Ok(()) } else { Err(unknown.with_known(names)) }
 }
 
-/// The architectures that there are models of, by what the checkpoint's format calls them.
+/// Returns the available architectures under their names in the checkpoint's format.
 fn names(checkpoint: &Checkpoint) -> Vec<&'static str> {
     match checkpoint {
         Checkpoint::Gguf(_) => GGUFS.iter().map(|entry| entry.0).collect(),
@@ -120,10 +121,12 @@ pub(super) fn open(checkpoint: &Checkpoint, device: Device) -> std::result::Resu
 
 const CONTEXT: &str = "max_position_embeddings";
 
-/// The models compute the angles of all positions when they are made, so there are no more than these.
+/// Maximum context length. candle's models compute the rotary angles of all positions when they are
+/// created.
 const MAX_CONTEXT: usize = 1 << 17;
 
-/// The configuration, when the tensors bear its sizes out: the models make room for what it says.
+/// Checks the sizes in a configuration against the tensors, because candle's models allocate memory
+/// for them. Returns the configuration with the context limited to [`MAX_CONTEXT`].
 fn bounded(
     mut config: Map<String, Value>,
     checkpoint: &Checkpoint,
@@ -166,7 +169,7 @@ fn bounded(
     Ok(config)
 }
 
-/// The models know nothing of stretched frequencies, and would compute without them.
+/// Creates the error for scaled rotary frequencies. candle's models would ignore the scaling.
 fn scaled_rope(key: &str, given: String) -> Kind {
     let rule = "this architecture runs on candle's own model, which has no scaling of positions";
     Kind::KeyValue { key: key.to_owned(), given, rule }
@@ -182,7 +185,8 @@ fn size(config: &Map<String, Value>, key: &str) -> std::result::Result<usize, Ki
     })
 }
 
-/// The configuration with what newer ones have in an object of its own.
+/// Returns the configuration with the fields of `rope_parameters` copied to the top level. Newer
+/// configurations have this nested object.
 fn flat(config: &Map<String, Value>) -> Map<String, Value> {
     let mut flat = config.clone();
     if let Some(Value::Object(rope)) = config.get("rope_parameters") {
@@ -195,7 +199,8 @@ fn flat(config: &Map<String, Value>) -> Map<String, Value> {
     flat
 }
 
-/// All tensors: as they are on a GPU, as `f32` on the CPU, which has no fast products of others.
+/// Collects all float tensors. On the CPU they are converted to `f32`, the only type with fast
+/// products there. On a GPU they keep their type.
 fn variables(
     folder: &Safetensors,
     checkpoint: &Checkpoint,
@@ -208,7 +213,8 @@ fn variables(
             "F32" => DType::F32,
             "F16" => DType::F16,
             "BF16" => DType::BF16,
-            // Not weights: positions, say, that an old checkpoint has kept.
+            // Other types are not weights. For example, some old checkpoints contain position
+            // indices.
             _ => continue,
         };
         let shape: Vec<usize> = info.shape.iter().rev().map(|&len| len as usize).collect();
@@ -235,7 +241,7 @@ fn from_gguf(
     make(content, &mut reader, device)
 }
 
-/// The context of a file, when its tensors bear its sizes out.
+/// Returns the context length of a GGUF file. Checks the sizes in the metadata against the tensors.
 fn bounded_file(file: &Gguf, name: &str, checkpoint: &Checkpoint) -> std::result::Result<usize, Kind> {
     let unsigned = |part: &str| {
         let key = format!("{name}.{part}");

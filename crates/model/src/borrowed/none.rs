@@ -1,4 +1,4 @@
-//! A build without candle's models.
+//! Replacement for the module `models` in builds without the feature `candle-models`.
 
 use candle_core::Device;
 

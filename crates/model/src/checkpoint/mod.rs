@@ -1,4 +1,5 @@
-//! Where weights and hyperparameters come from: a GGUF file, or a folder of safetensors with its `config.json`.
+//! Sources of weights and hyperparameters: GGUF files, and folders with safetensors and a
+//! `config.json`.
 
 mod names;
 pub(crate) mod safetensors;
@@ -17,20 +18,22 @@ use crate::file_map::FileMap;
 use crate::gguf::{Gguf, TensorInfo, Value};
 use formwork_kernels::Encoding;
 
-/// A model on disk, opened and checked, with its weights where they are.
+/// A validated checkpoint on disk. The weights stay in the mapped files.
 #[derive(Clone, Debug)]
 pub enum Checkpoint {
-    /// A GGUF file, or several that it was split into.
+    /// A GGUF file, possibly split into parts.
     Gguf(Gguf),
     /// A folder with a `config.json` and safetensors.
     Safetensors(Safetensors),
 }
 
 impl Checkpoint {
-    /// Opens a GGUF file, a folder with a `config.json` and safetensors, or a file of such a folder.
+    /// Opens a GGUF file, a folder with a `config.json` and safetensors, or a file of such a
+    /// folder.
     ///
     /// # Errors
-    /// When a file cannot be read or is broken; the message names the file and the place.
+    /// Returns an error if a file cannot be read or is malformed. The message names the file and
+    /// the place.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, LoadError> {
         let path = path.as_ref();
         if path.is_dir() {
@@ -40,7 +43,7 @@ impl Checkpoint {
         if matches!(extension, Some("safetensors" | "json")) {
             let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             let model = Safetensors::open(folder.unwrap_or(Path::new(".")))?;
-            // A file that is no part of the model must not stand for it.
+            // The path must name a file of the model, not an unrelated file in the same folder.
             return if model.has_file(path) {
                 Ok(Self::Safetensors(model))
             } else {
@@ -50,7 +53,7 @@ impl Checkpoint {
         Gguf::open(path).map(Self::Gguf)
     }
 
-    /// The file or folder that was opened.
+    /// Returns the path of the file or folder.
     pub fn path(&self) -> &Path {
         match self {
             Self::Gguf(file) => file.path(),
@@ -58,12 +61,12 @@ impl Checkpoint {
         }
     }
 
-    /// The size of all files with tensors, in bytes.
+    /// Returns the total size in bytes of all files with tensors.
     pub fn byte_len(&self) -> usize {
         self.maps().iter().map(|map| map.len()).sum()
     }
 
-    /// All tensors.
+    /// Returns the directory entries of all tensors.
     pub fn tensors(&self) -> &[TensorInfo] {
         match self {
             Self::Gguf(file) => file.tensors(),
@@ -71,7 +74,7 @@ impl Checkpoint {
         }
     }
 
-    /// The entry of a tensor.
+    /// Returns the directory entry of the tensor `name`.
     pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
         match self {
             Self::Gguf(file) => file.tensor(name),
@@ -79,12 +82,12 @@ impl Checkpoint {
         }
     }
 
-    /// How many weights there are.
+    /// Returns the number of weights: the elements of all tensors.
     pub fn parameters(&self) -> u64 {
         self.tensors().iter().map(TensorInfo::elements).sum()
     }
 
-    /// The model's name: what a GGUF file says, or else that of the file or folder.
+    /// Returns the name stored in a GGUF file, or the name of the file or folder if there is none.
     pub fn name(&self) -> String {
         if let Self::Gguf(file) = self
             && let Some(Value::String(name)) = file.value("general.name")
@@ -96,7 +99,7 @@ impl Checkpoint {
         name.unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// The chat template, where there is one.
+    /// Returns the source of the chat template, if the checkpoint has one.
     pub fn chat_template(&self) -> Option<&str> {
         match self {
             Self::Gguf(file) => match file.value("tokenizer.chat_template") {
@@ -107,10 +110,11 @@ impl Checkpoint {
         }
     }
 
-    /// The tokenizer.
+    /// Creates the tokenizer.
     ///
     /// # Errors
-    /// When a field is missing or of the wrong type, or the fields do not make a tokenizer.
+    /// Returns an error if a field or file is missing or malformed, or if the fields do not define
+    /// a valid tokenizer.
     pub fn tokenizer(&self) -> Result<Tokenizer, LoadError> {
         match self {
             Self::Gguf(file) => crate::tokenizer(file),
@@ -118,7 +122,7 @@ impl Checkpoint {
         }
     }
 
-    /// What the checkpoint calls its architecture.
+    /// Returns the architecture's name in the checkpoint's format.
     pub(crate) fn architecture(&self) -> Result<&str, Kind> {
         match self {
             Self::Gguf(file) => {
@@ -137,7 +141,7 @@ impl Checkpoint {
         }
     }
 
-    /// Whether the head is the embedding, if the checkpoint says so.
+    /// Reports whether the head is the embedding. Returns `None` if the checkpoint does not say.
     pub(crate) fn ties_embeddings(&self) -> Option<bool> {
         match self {
             Self::Gguf(_) => None,
@@ -145,18 +149,18 @@ impl Checkpoint {
         }
     }
 
-    /// Rows of the embedding.
+    /// Returns the number of rows of the embedding.
     pub(crate) fn vocabulary(&self) -> Result<usize, Kind> {
         let tensor = match self {
             Self::Gguf(_) => "token_embd.weight",
             Self::Safetensors(_) => "model.embed_tokens.weight",
         };
         let info = self.tensor(tensor).ok_or_else(|| Kind::MissingTensor { tensor: tensor.to_owned() })?;
-        // A rank other than two is reported when the tensor is bound.
+        // A rank other than 2 is reported when the tensor is bound.
         Ok(info.shape.get(1).copied().unwrap_or(0) as usize)
     }
 
-    /// A vector that belongs to the hyperparameters.
+    /// Reads a vector of rotary factors, all positive. Returns `None` if there is no such tensor.
     pub(crate) fn floats(&self, tensor: &str, len: usize) -> Result<Option<Vec<f32>>, Kind> {
         if self.tensor(tensor).is_none() {
             return Ok(None);
@@ -168,7 +172,7 @@ impl Checkpoint {
         Ok(Some(values))
     }
 
-    /// The elements of a tensor of this shape.
+    /// Reads the elements of a tensor with the given shape as `f32`.
     pub(crate) fn values(&self, name: &str, shape: &[u64]) -> Result<Vec<f32>, Kind> {
         let (info, encoding) = self.encoded(name, shape)?;
         let mut values = vec![0.0; info.elements() as usize];
@@ -176,14 +180,15 @@ impl Checkpoint {
         Ok(values)
     }
 
-    /// A tensor of this shape and of a type that there is arithmetic for.
+    /// Finds a tensor with the given shape and returns its encoding. A type without kernels is an
+    /// error.
     pub(crate) fn encoded(&self, name: &str, shape: &[u64]) -> Result<(&TensorInfo, Encoding), Kind> {
         let info = self.shaped(name, shape)?;
         let unsupported = || Kind::UnsupportedType { tensor: name.to_owned(), given: info.dtype.name() };
         Ok((info, info.dtype.compute().ok_or_else(unsupported)?))
     }
 
-    /// A tensor of this shape.
+    /// Finds a tensor with the given shape.
     pub(crate) fn shaped(&self, name: &str, shape: &[u64]) -> Result<&TensorInfo, Kind> {
         let tensor = || name.to_owned();
         let info = self.tensor(name).ok_or_else(|| Kind::MissingTensor { tensor: tensor() })?;
@@ -193,7 +198,7 @@ impl Checkpoint {
         Err(Kind::Shape { tensor: tensor(), given: info.shape.clone(), expected: shape.to_vec() })
     }
 
-    /// The files with tensors.
+    /// Returns the maps of the files with tensors.
     pub(crate) fn maps(&self) -> &[Arc<FileMap>] {
         match self {
             Self::Gguf(file) => file.maps(),
@@ -201,7 +206,7 @@ impl Checkpoint {
         }
     }
 
-    /// The file that a tensor is in.
+    /// Returns the map of the file with this tensor.
     pub(crate) fn map(&self, tensor: &TensorInfo) -> &Arc<FileMap> {
         &self.maps()[tensor.file]
     }
@@ -210,8 +215,10 @@ impl Checkpoint {
         &self.map(tensor)[tensor.offset..tensor.offset + tensor.byte_len]
     }
 
-    /// An error at the place that it is about: the file of a tensor, the folder or file that misses one, or the
-    /// hyperparameters.
+    /// Attributes an error to a path.
+    ///
+    /// The path names the tensor's file, or the checkpoint if a tensor is missing. For other errors
+    /// of safetensors the path names the `config.json`.
     pub(crate) fn error(&self, kind: Kind) -> LoadError {
         let file = kind.tensor().and_then(|name| self.tensor(name)).map(|tensor| self.map(tensor).path());
         match (file, self) {

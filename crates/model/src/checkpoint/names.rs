@@ -1,9 +1,9 @@
-//! What tensors are called.
+//! Names of tensors in the checkpoint formats.
 
 use super::Checkpoint;
 use crate::spec::Family;
 
-/// The names of tensors in a checkpoint, by those that llama's have in GGUF files.
+/// Maps the tensor names of Llama in GGUF files to the names in a checkpoint.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Names {
     in_config: bool,
@@ -15,14 +15,14 @@ impl Names {
         Self { in_config: matches!(checkpoint, Checkpoint::Safetensors(_)), family }
     }
 
-    /// What is added to the weights of a norm.
+    /// Returns the number to add to the weights of a norm.
     pub(crate) fn norm_offset(self) -> f32 {
-        // Gemma's norms multiply with one more than the weight; GGUF files have the sum.
+        // Gemma's norms multiply by one plus the weight. GGUF files store the sum.
         let adds = self.in_config && matches!(self.family, Family::Gemma2 | Family::Gemma3);
         if adds { 1.0 } else { 0.0 }
     }
 
-    /// A tensor that no layer has.
+    /// Returns the name of a tensor that does not belong to a layer.
     pub(crate) fn global(self, name: &str) -> String {
         let own = match name {
             "token_embd.weight" => "model.embed_tokens.weight",
@@ -33,7 +33,7 @@ impl Names {
         if self.in_config { own.to_owned() } else { name.to_owned() }
     }
 
-    /// A tensor of a layer; `part` is without `.weight` and `.bias`.
+    /// Returns the name of a layer's tensor, given `part` without the suffix `.weight` or `.bias`.
     pub(crate) fn layer(self, index: usize, part: &str) -> String {
         if self.in_config {
             format!("model.layers.{index}.{}", self.in_layer(part))
@@ -74,24 +74,26 @@ impl Names {
         }
     }
 
-    /// The scores of a layer's attention sinks.
+    /// Returns the name of the scores of a layer's attention sinks.
     pub(crate) fn sinks(self, index: usize) -> String {
         let name = self.layer(index, "attn_sinks");
         if self.in_config { name } else { name + ".weight" }
     }
 
-    /// A matrix of all experts of a layer; `None` where each expert has its own.
+    /// Returns the name of the tensor with this matrix of all experts of a layer. Returns `None` if
+    /// each expert has its own tensor.
     pub(crate) fn experts(self, index: usize, part: &str) -> Option<String> {
         (!self.in_config).then(|| self.layer(index, &format!("{part}_exps")))
     }
 
-    /// The common part of the names of experts that lie transposed in one tensor each.
+    /// Returns the common prefix of a layer's transposed expert tensors, for families that store
+    /// experts this way.
     pub(crate) fn transposed_experts(self, index: usize) -> Option<String> {
         let so = self.in_config && self.family == Family::GptOss;
         so.then(|| format!("model.layers.{index}.mlp.experts"))
     }
 
-    /// A matrix of one expert.
+    /// Returns the name of a matrix of one expert.
     pub(crate) fn expert(self, index: usize, expert: usize, part: &str) -> String {
         match (self.in_config, self.family) {
             (true, Family::Mixtral) => {
@@ -106,7 +108,7 @@ impl Names {
                 let part = self.in_layer(part).trim_start_matches("mlp.");
                 format!("model.layers.{index}.mlp.experts.{expert}.{part}")
             }
-            // Files of some age.
+            // Older GGUF files have one tensor per expert.
             (false, _) => self.layer(index, &format!("{part}.{expert}")),
         }
     }

@@ -1,9 +1,12 @@
-//! Folders of safetensors, as models are published: `config.json`, `model.safetensors` or its shards with an index, and
-//! `tokenizer.json`.
+//! Folders of safetensors, the format in which models are published.
 //!
-//! A file begins with the length of its header in eight bytes; the header is a JSON object with the type, the shape and the
-//! place of each tensor, as in the [description](https://huggingface.co/docs/safetensors). As with GGUF files everything is
-//! checked here, once: after [`Safetensors::open`] every tensor lies inside its file, and no two overlap.
+//! A folder contains `config.json`, `tokenizer.json`, and either `model.safetensors` or shards with
+//! an index. A safetensors file starts with the length of its header, in eight bytes. The header is
+//! a JSON object with the type, shape and location of each tensor; see the [format
+//! description](https://huggingface.co/docs/safetensors).
+//!
+//! [`Safetensors::open`] validates all headers. Every tensor then lies inside its file, and no two
+//! tensors overlap.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -24,10 +27,10 @@ pub(crate) const CONFIG: &str = "config.json";
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
 pub(crate) const SINGLE: &str = "model.safetensors";
 const MAX_RANK: usize = 8;
-/// As in the reference implementation.
+/// Maximum length of a header in bytes, the same as in the reference implementation.
 const MAX_HEADER: usize = 100_000_000;
 
-/// A folder of safetensors.
+/// A mapped and validated folder of safetensors.
 #[derive(Clone, Debug)]
 pub struct Safetensors(Arc<Folder>);
 
@@ -41,26 +44,28 @@ struct Folder {
     names: FxHashMap<String, usize>,
 }
 
-/// A tensor's entry in a header.
+/// Header entry of a tensor.
 #[derive(Deserialize)]
 struct Entry {
     dtype: String,
-    /// The slowest-running dimension first.
+    /// Dimensions, slowest-running first.
     shape: Vec<u64>,
     data_offsets: (u64, u64),
 }
 
-/// `model.safetensors.index.json`
+/// Content of `model.safetensors.index.json`.
 #[derive(Deserialize)]
 pub(crate) struct Index {
     pub(crate) weight_map: FxHashMap<String, String>,
 }
 
 impl Safetensors {
-    /// Opens a folder: reads its `config.json`, maps its files and reads their headers.
+    /// Opens a folder: reads its `config.json`, maps its safetensors files and validates their
+    /// headers.
     ///
     /// # Errors
-    /// When a file is missing or broken, or a tensor of the index is not where that says.
+    /// Returns an error if a file is missing or malformed, or if a tensor is not in the shard that
+    /// the index states.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, LoadError> {
         let path = path.as_ref();
         let config = text_config(read_object(&path.join(CONFIG))?);
@@ -81,12 +86,13 @@ impl Safetensors {
         Ok(Self(Arc::new(folder)))
     }
 
-    /// The folder.
+    /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// The `config.json`; of a model with other parts too, the text model's part.
+    /// Returns the `config.json`. For a multimodal model, returns the configuration of the text
+    /// model.
     pub fn config(&self) -> &Map<String, Value> {
         &self.0.config
     }
@@ -95,17 +101,18 @@ impl Safetensors {
         self.0.path.join(CONFIG)
     }
 
-    /// All tensors, file by file. Their dimensions are as in GGUF files, the fastest-running first.
+    /// Returns all tensors, file by file. Their dimensions are in the order of GGUF files,
+    /// fastest-running first.
     pub fn tensors(&self) -> &[TensorInfo] {
         &self.0.tensors
     }
 
-    /// The entry of a tensor.
+    /// Returns the entry of the tensor `name`.
     pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
         self.0.names.get(name).map(|&index| &self.0.tensors[index])
     }
 
-    /// The chat template: that of `chat_template.jinja` or of `tokenizer_config.json`.
+    /// Returns the chat template from `chat_template.jinja` or `tokenizer_config.json`.
     pub fn chat_template(&self) -> Option<&str> {
         self.0.chat_template.as_deref()
     }
@@ -114,7 +121,8 @@ impl Safetensors {
         &self.0.maps
     }
 
-    /// Whether `path` names the configuration, the index or a file with tensors.
+    /// Reports whether `path` has the name of the configuration, of the index or of a file with
+    /// tensors.
     pub(crate) fn has_file(&self, path: &Path) -> bool {
         let name = path.file_name();
         let shards = self.maps().iter().map(|map| map.path().file_name());
@@ -131,10 +139,11 @@ impl Safetensors {
         }
     }
 
-    /// The tokenizer of `tokenizer.json`, with the ends that the configuration names.
+    /// Creates the tokenizer from `tokenizer.json`. The end tokens come from `config.json` and
+    /// `generation_config.json`.
     ///
     /// # Errors
-    /// When the file is missing or malformed.
+    /// Returns an error if a file is missing or malformed.
     pub fn tokenizer(&self) -> Result<Tokenizer, LoadError> {
         let path = self.0.path.join("tokenizer.json");
         let json = std::fs::read(&path).map_err(|error| LoadError::new(&path, error))?;
@@ -149,7 +158,7 @@ impl Safetensors {
     }
 }
 
-/// One token or several that end what a model says.
+/// Returns the tokens that end generation: one id or a list of ids in a configuration.
 fn end_tokens(config: &Map<String, Value>) -> Vec<TokenId> {
     let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok()).map(TokenId);
     match config.get("eos_token_id") {
@@ -170,7 +179,7 @@ fn chat_template(folder: &Path) -> Result<Option<String>, LoadError> {
     }
     Ok(match read_object(&config)?.remove("chat_template") {
         Some(Value::String(template)) => Some(template),
-        // Several, by name.
+        // A list of named templates; the one named `default` is used.
         Some(Value::Array(templates)) => templates.iter().find_map(|entry| {
             let is_default = entry.get("name").and_then(Value::as_str) == Some("default");
             is_default.then(|| entry.get("template").and_then(Value::as_str).map(str::to_owned)).flatten()
@@ -191,7 +200,7 @@ impl Folder {
             serde_json::from_slice(&bytes).map_err(|error| LoadError::new(index, Kind::Json(error)))?;
         let files: BTreeSet<&String> = weight_map.values().collect();
         for file in files {
-            // A name is that of a file beside the index, and nothing else.
+            // Shards must be in the folder of the index, so their names must not contain a path.
             if Path::new(file).file_name() != Some(file.as_ref()) {
                 return Err(LoadError::new(index, Kind::ShardName { given: file.clone() }));
             }

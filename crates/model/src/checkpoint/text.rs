@@ -1,13 +1,15 @@
-//! The language model of a checkpoint that has other parts too, such as Gemma 3 with its eyes.
+//! The text model inside a multimodal checkpoint, such as Gemma 3 with its vision tower.
 //!
-//! Such a `config.json` has the text model's fields in an object of its own, `text_config`, and the names of its tensors have a
-//! word more. Here both become what a text model's are. The other parts stay where they are; nothing reads them.
+//! In such a `config.json` the fields of the text model are in the object `text_config`. The tensor
+//! names contain an additional component. This module maps both to the form of a plain text model.
+//! The tensors of the other parts are never read.
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
-/// What the released text configurations of Gemma 3 leave out: the defaults of transformers' `Gemma3TextConfig`.
+/// Returns the fields that the released text configurations of Gemma 3 omit. The values are the
+/// defaults of `Gemma3TextConfig` in transformers.
 fn gemma3_defaults() -> Value {
     json!({
         "head_dim": 256,
@@ -27,7 +29,8 @@ fn gemma3_defaults() -> Value {
     })
 }
 
-/// The configuration of the text model: `config` itself, where that is all there is.
+/// Returns the configuration of the text model. If the checkpoint is not multimodal, this is
+/// `config` itself.
 pub(super) fn text_config(mut config: Map<String, Value>) -> Map<String, Value> {
     let is_gemma3 = config.get("model_type").and_then(Value::as_str) == Some("gemma3");
     match config.remove("text_config") {
@@ -36,7 +39,7 @@ pub(super) fn text_config(mut config: Map<String, Value>) -> Map<String, Value> 
                 Value::Object(defaults) => defaults,
                 _ => Map::new(),
             };
-            // What ends an answer is said for the whole.
+            // The end tokens are given at the top level, for the whole model.
             own.extend(config.into_iter().filter(|(key, _)| key == "eos_token_id"));
             own.extend(text.into_iter().filter(|(_, value)| !value.is_null()));
             own.insert("model_type".to_owned(), "gemma3_text".into());
@@ -50,8 +53,10 @@ pub(super) fn text_config(mut config: Map<String, Value>) -> Map<String, Value> 
     }
 }
 
-/// What a tensor is called in a text model: `language_model.model.norm.weight` of older checkpoints and
-/// `model.language_model.norm.weight` of newer ones are `model.norm.weight`.
+/// Returns the name of a tensor in a plain text model.
+///
+/// Older checkpoints have `language_model.model.norm.weight` and newer ones
+/// `model.language_model.norm.weight`. Both map to `model.norm.weight`.
 pub(super) fn text_name(name: &str) -> Cow<'_, str> {
     if let Some(name) = name.strip_prefix("language_model.") {
         return name.into();

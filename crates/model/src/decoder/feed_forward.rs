@@ -1,4 +1,4 @@
-//! The feed-forward block of a layer: one for all tokens, or for each token some experts out of many.
+//! The feed-forward block of a layer: a dense block, or a mixture of experts.
 
 use super::layer::Pass;
 use super::product::{Input, Rounding, gated_products, products};
@@ -8,7 +8,7 @@ use crate::spec::ExpertSpec;
 use crate::weights::{FeedForward, GatedLinear, LayerWeights, Linear, Packed};
 
 impl Pass<'_> {
-    /// The block: `result` from `normed`, `[tokens, hidden]`.
+    /// Computes the block on `normed` and writes `result`, both of shape `[tokens, hidden]`.
     pub(super) fn feed_forward(&self, weights: &LayerWeights<Packed>, workspace: &mut Workspace) {
         match &weights.feed_forward {
             FeedForward::Experts { spec, router, experts } => {
@@ -18,13 +18,13 @@ impl Pass<'_> {
         }
     }
 
-    /// The same with some weights, of as many tokens as there are roundings.
+    /// Computes a dense block. The number of tokens is the number of roundings.
     fn dense(&self, weights: &GatedLinear<Packed>, roundings: &[Rounding], workspace: &mut Workspace) {
         let Workspace { normed, result, gate, up, rounded, .. } = workspace;
         let tokens = roundings.len();
         let len = tokens * self.spec.hidden;
         let wide = tokens * weights.gate.weight.rows;
-        // [tokens, feed_forward]
+        // Shape: `[tokens, feed_forward]`.
         let (gate, up) = (room(gate, wide), room(up, wide));
         let parts = [(&weights.gate, &mut *gate), (&weights.up, up)];
         let input = Input { x: &normed[..len], roundings };

@@ -1,7 +1,9 @@
-//! The head: logits, of which not all are always wanted.
+//! The head of the model, which computes logits.
 //!
-//! Of a few tokens only their rows are computed. Where only the largest logit matters, as it does to greedy decoding, bounds of all
-//! products come first, for three fifths of the bytes of an 8-bit head: what cannot be the largest is not computed at all ([`PackedRows::bounds`]).
+//! If only a few tokens are requested, only their rows are computed. If only the largest logit is
+//! requested, as in greedy decoding, bounds of all products are computed first
+//! ([`PackedRows::bounds`]). The bounds read three fifths of the bytes of an 8-bit head. Rows that
+//! cannot have the largest logit are then skipped.
 //!
 //! [`PackedRows::bounds`]: formwork_kernels::PackedRows::bounds
 
@@ -19,41 +21,43 @@ use super::{Network, Progress};
 use crate::ops::{rms_norm, scale, softcap};
 use crate::weights::Packed;
 
-/// The whole head is computed where more than one token in this many is wanted.
+/// Single rows of the head are computed if the requested tokens are fewer than one in this number.
 const SPARSE: usize = 4;
-/// Of fewer tokens than one in this many all logits are computed, whether they can be the largest or not.
+/// All requested logits are computed, without bounds, if the requested tokens are fewer than one in
+/// this number.
 const FEW: usize = 64;
-/// Rows that are computed together at most, in memory that is kept.
+/// Maximum number of logit rows that are computed together. Their memory is kept for the next pass.
 const TOGETHER: usize = 32;
-/// Tiles in a piece of work for a thread.
+/// Number of tiles in a parallel task.
 const PIECE_TILES: usize = 64;
 
-/// A row of logits that a run wants.
+/// A row of logits that a run requests.
 struct Row<'a> {
-    /// What goes into the head.
+    /// Input of the head.
     x: Vec<f32>,
-    /// The tokens that it is wanted for; `None` for all.
+    /// Requested tokens; `None` means all.
     tokens: Option<&'a TokenSet>,
     is_largest: bool,
 }
 
-/// Which of the head's rows are computed.
+/// Part of the head that is computed for a row of logits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     All,
-    /// Those of the tokens that are wanted.
+    /// Rows of the requested tokens.
     Wanted,
-    /// Those that may be the largest.
+    /// Rows that may have the largest logit.
     Largest,
 }
 
 impl Network {
-    /// The logits that runs want after their last tokens, `[runs][rows][vocabulary]`.
+    /// Computes the logits that the runs request. Shape: `[runs][rows][vocabulary]`.
     pub(super) fn logits(&self, runs: &[Progress<'_>], workspace: &mut Workspace) -> Vec<Vec<Vec<f32>>> {
         let head = &self.weights.head;
         let is_sparse = |row: &Row<'_>| row.tokens.is_some_and(|set| set.count() * SPARSE < head.rows);
         let runs: Vec<_> = runs.iter().map(|progress| self.rows(progress)).collect();
-        // Several tokens read the head together, and then it is read whole.
+        // If several rows of logits need most of the head, they are computed together with a single
+        // read of the whole head.
         let is_few = |row: &Row<'_>| row.tokens.is_some_and(|set| set.count() * FEW < head.rows);
         let is_alone = runs.iter().flatten().filter(|row| !is_few(row)).count() == 1;
         let part = |row: &Row<'_>| match row.tokens {
@@ -71,7 +75,7 @@ impl Network {
         runs.iter().map(|rows| rows.iter().map(&mut logits).collect()).collect()
     }
 
-    /// Rows of logits that are computed whole.
+    /// Computes rows of logits with the whole head.
     fn full_logits(&self, rows: &[&Row<'_>], workspace: &mut Workspace) -> Vec<Vec<f32>> {
         let head = &self.weights.head;
         let Workspace { rounded, logits, together, .. } = workspace;
@@ -87,7 +91,7 @@ impl Network {
         let mut all = Vec::with_capacity(rows.len());
         for rows in rows.chunks(TOGETHER) {
             let x: Vec<f32> = rows.iter().flat_map(|row| &row.x).copied().collect();
-            // [tokens, vocabulary]
+            // Shape: `[tokens, vocabulary]`.
             let together = room(together, rows.len() * head.rows);
             all_rows(&self.team, rounded, head, &x, together);
             let from = together.chunks_exact(head.rows).zip(rows);
@@ -101,7 +105,7 @@ impl Network {
         all
     }
 
-    /// The rows that a run wants, oldest first.
+    /// Returns the rows that a run requests, oldest first.
     fn rows<'a>(&self, progress: &Progress<'a>) -> Vec<Row<'a>> {
         let x = self.normed(&progress.x);
         let is_largest = matches!(progress.run.wanted, Wanted::Largest(_));
@@ -109,14 +113,14 @@ impl Network {
         x.chunks_exact(self.spec.hidden).zip(progress.run.wanted.rows()).map(row).collect()
     }
 
-    /// What the head meets, from the residual stream.
+    /// Applies the final norm to the residual stream. The result is the input of the head.
     pub(super) fn normed(&self, x: &[f32]) -> Vec<f32> {
         let mut out = vec![0.0; x.len()];
         rms_norm(&self.team, x, &self.weights.output_norm, self.spec.norm_epsilon, &mut out);
         out
     }
 
-    /// A row of logits of which only some tokens are wanted.
+    /// Computes the logits of the requested tokens; all others are `-inf`.
     fn some_logits(
         &self,
         x: &[f32],
@@ -136,7 +140,7 @@ impl Network {
         logits
     }
 
-    /// Turns products with rows of the head into logits.
+    /// Converts products with rows of the head to logits.
     fn finish(&self, products: &mut [f32]) {
         scale(products, self.spec.logit_scale);
         if let Some(cap) = self.spec.logit_softcap {
@@ -144,12 +148,13 @@ impl Network {
         }
     }
 
-    /// Whether the largest logit can be told by bounds.
+    /// Reports whether bounds of products can find the largest logit.
     fn has_bounds(&self) -> bool {
         self.weights.head.is_nested() && self.spec.logit_scale > 0.0
     }
 
-    /// A row of logits of which the largest is there, that of a wanted token, with all that equal it.
+    /// Computes a row of logits that contains the largest logit of the requested tokens and all
+    /// ties for it.
     fn largest_logits(
         &self,
         x: &[f32],
@@ -174,20 +179,22 @@ impl Network {
         logits
     }
 
-    /// A product so much below `product` that what is less gives a smaller logit, however logits are rounded.
+    /// Returns a lower limit near `product`. Products below the limit give smaller logits, even
+    /// with rounding errors.
     fn surely_less(&self, product: f32) -> f32 {
-        /// Many times as much as roundings are, relative to the largest logit there can be.
+        /// Relative margin, many times larger than rounding errors. For capped logits it is
+        /// relative to the cap.
         const MARGIN: f32 = 1e-5;
         let less = product - MARGIN * product.abs().max(f32::MIN_POSITIVE / MARGIN);
         let Some(cap) = self.spec.logit_softcap else { return less };
-        // Caps bring logits nearer to each other.
+        // The cap reduces differences between logits, so the limit must be lower.
         let scaled = product * self.spec.logit_scale / cap;
         let capped = (scaled.tanh() - MARGIN).atanh() * cap / self.spec.logit_scale;
         if capped.is_nan() { f32::NEG_INFINITY } else { less.min(capped) }
     }
 }
 
-/// Rows of the head, those of wanted tokens; `None` for all.
+/// Rows of the head that belong to the requested tokens; `None` means all tokens.
 #[derive(Clone, Copy)]
 struct Rows<'a> {
     team: &'a Team,
@@ -196,13 +203,13 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// Those of a tile that are wanted, a bit each.
+    /// Returns the requested rows of a tile as a bit mask.
     fn wanted(self, tile: usize) -> u16 {
         self.wanted.map_or(u16::MAX, |wanted| bits(wanted, tile))
     }
 
-    /// Writes upper bounds of the products of wanted rows to `out`, and -inf for others. Gives the row with the greatest lower
-    /// bound.
+    /// Writes upper bounds of the requested rows' products to `out`, and `-inf` for other rows.
+    /// Returns the row with the greatest lower bound.
     fn upper_bounds(self, x: &Sketch, out: &mut [f32]) -> Option<usize> {
         let overall = Mutex::new((None, f32::NEG_INFINITY));
         self.team.for_chunks(out, PIECE_TILES * TILE_ROWS, |piece, out| {
@@ -220,7 +227,7 @@ impl Rows<'_> {
                 }
             }
             let mut overall = overall.lock().unwrap_or_else(PoisonError::into_inner);
-            // The first of equals, whoever comes first.
+            // Ties go to the lower row, independent of the order in which threads finish.
             if greatest > overall.1 || (greatest >= overall.1 && best < overall.0) {
                 *overall = (best, greatest);
             }
@@ -228,8 +235,8 @@ impl Rows<'_> {
         overall.into_inner().unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Writes the logits of tiles with a row of which the bound is not below `least` over their bounds, and -inf over the others.
-    /// Gives how many tiles there were.
+    /// Replaces the bounds by logits, for all tiles with a bound of at least `least`. All other
+    /// entries become `-inf`. Returns the number of tiles whose logits were computed.
     fn replace(
         self,
         bounds: &mut [f32],
@@ -241,7 +248,8 @@ impl Rows<'_> {
             let mut computed = 0;
             for (tile, bounds) in (piece * PIECE_TILES..).zip(bounds.chunks_mut(TILE_ROWS)) {
                 let wanted = self.wanted(tile);
-                // Where a bound is no number, the logit may be anything.
+                // A NaN bound is not less than `least`, so the tile is computed. Its logits may
+                // have any value.
                 let is_less = bounds.iter().all(|bound| *bound < least);
                 bounds.fill(f32::NEG_INFINITY);
                 if wanted == 0 || is_less {
@@ -259,18 +267,19 @@ impl Rows<'_> {
     }
 }
 
-/// The tokens of a tile that are in a set, a bit each.
+/// Returns the tokens of a tile that are in a set, as a bit mask.
 fn bits(set: &TokenSet, tile: usize) -> u16 {
     const TILES: usize = 64 / TILE_ROWS;
     let word = set.words().get(tile / TILES).copied().unwrap_or_default();
     (word >> (tile % TILES * TILE_ROWS)) as u16
 }
 
-/// How much of the head is read at first, as has paid before. Results do not depend on it.
+/// Adaptive choice of the part of the head that is read for bounds. It affects speed, not results.
 #[derive(Debug)]
 pub(super) struct Outlook {
     sketch: Sketch,
-    /// What bounds may be off by, of what they would be with high bits alone: see [`Sketch::take`].
+    /// Fraction of the uncertainty of bounds from high bits alone that is allowed to remain; see
+    /// [`Sketch::take`].
     share: f32,
 }
 
@@ -286,7 +295,7 @@ impl Outlook {
         &self.sketch
     }
 
-    /// Where many rows had to be computed, bounds should be narrower; where few, they need not be as narrow.
+    /// Narrows the bounds if many rows had to be computed, and widens them if few had.
     fn learn(&mut self, computed: usize, wanted: usize) {
         let share = if computed * 16 > wanted {
             self.share * 0.9

@@ -5,16 +5,16 @@ use formwork_kernels::{KvBlock, KvFormat, KvShape, POSITIONS, Pool, Slot, Team};
 
 use crate::spec::ModelSpec;
 
-/// Positions in a block.
+/// Number of positions in a block.
 pub(super) const BLOCK: usize = POSITIONS;
 
-/// How a model's keys and values lie in memory, and where that comes from.
+/// Memory layout of a model's keys and values, and the pool that provides the memory.
 #[derive(Clone, Debug)]
 pub(super) struct KvMemory {
     layers: usize,
     kv_heads: usize,
     shape: KvShape,
-    /// Slots of `[layers, kv_heads, block]`.
+    /// Pool of slots. A slot has the shape `[layers, kv_heads, block]`.
     pool: Arc<Pool>,
 }
 
@@ -29,24 +29,25 @@ impl KvMemory {
         self.layers * self.kv_heads * self.shape.block_len() * size_of::<u32>() / POSITIONS
     }
 
-    /// Elements of a layer.
+    /// Returns the number of elements of a layer in a slot.
     const fn layer_len(&self) -> usize {
         self.kv_heads * self.shape.block_len()
     }
 }
 
-/// The keys and values of one sequence: blocks of [`BLOCK`] positions that are added as the sequence grows.
+/// Keys and values of one sequence, in blocks of [`BLOCK`] positions. Blocks are added as the
+/// sequence grows.
 ///
-/// Blocks are shared between forks of a sequence, and copied where one of them writes.
+/// Forks of a sequence share its blocks. A shared block is copied before a write.
 #[derive(Debug)]
 pub(super) struct KvCache {
     memory: KvMemory,
-    /// Of all layers.
+    /// Blocks of all layers, by position.
     blocks: Vec<Arc<Slot>>,
     len: usize,
 }
 
-/// A layer's part of a cache.
+/// View of one layer of a cache.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LayerCache<'a> {
     cache: &'a KvCache,
@@ -58,15 +59,15 @@ impl KvCache {
         Self { memory, blocks: Vec::new(), len: 0 }
     }
 
-    /// How many positions are filled.
+    /// Returns the number of filled positions.
     pub(super) const fn len(&self) -> usize {
         self.len
     }
 
-    /// Makes room for positions up to `len`, and what will be written this sequence's own.
+    /// Reserves memory for positions up to `len`, and copies shared blocks that will be written.
     ///
     /// # Errors
-    /// When there is no memory.
+    /// Returns an error if there is not enough memory.
     pub(super) fn reserve(&mut self, len: usize) -> io::Result<()> {
         for block in self.blocks.iter_mut().skip(self.len / BLOCK) {
             if Arc::get_mut(block).is_none() {
@@ -79,25 +80,26 @@ impl KvCache {
         Ok(())
     }
 
-    /// Counts positions that every layer has written as filled.
+    /// Marks the next `count` positions as filled. Every layer must have written them.
     pub(super) const fn advance(&mut self, count: usize) {
         self.len += count;
     }
 
-    /// Forgets the positions from `len` on and frees the blocks that held only such.
+    /// Removes the positions from `len` on and frees the blocks that become empty.
     pub(super) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
         self.blocks.truncate(self.len.div_ceil(BLOCK));
     }
 
-    /// The first `len` positions as a cache of their own.
+    /// Returns a cache with the first `len` positions, which shares its blocks with this one.
     pub(super) fn fork(&self, len: usize) -> Self {
         let mut fork = Self { memory: self.memory.clone(), blocks: self.blocks.clone(), len: self.len };
         fork.truncate(len);
         fork
     }
 
-    /// Writes the keys and values of the tokens that come next to layer `index`, `[tokens, kv_heads, head_dim]` each. There must be room.
+    /// Writes the keys and values of the next tokens to layer `index`. Shape of both:
+    /// `[tokens, kv_heads, head_dim]`. The memory must be reserved.
     pub(super) fn write(&mut self, team: &Team, index: usize, keys: &[f32], values: &[f32]) {
         let Self { memory, blocks, len: start } = self;
         let (start, shape, layer_len) = (*start, memory.shape, memory.layer_len());
@@ -133,7 +135,7 @@ impl<'a> LayerCache<'a> {
         self.cache.memory.shape.format()
     }
 
-    /// What a head has stored in a block, of which the positions before `end` count.
+    /// Returns the block of a head. Only its positions before `end` are valid.
     pub(super) fn block(self, head: usize, block: usize, end: usize) -> KvBlock<'a> {
         let &KvMemory { kv_heads, shape, .. } = &self.cache.memory;
         let start = (self.index * kv_heads + head) * shape.block_len();
@@ -164,7 +166,7 @@ mod tests {
         cache.advance(count);
     }
 
-    /// What is stored at each position, to three digits.
+    /// Returns the stored value of each position, rounded to three decimals.
     fn values(cache: &KvCache) -> Vec<f32> {
         let mut all = Vec::new();
         for block in 0..cache.len.div_ceil(BLOCK) {

@@ -11,31 +11,33 @@ use crate::rope::Rotation;
 use crate::spec::ModelSpec;
 use crate::weights::{LayerWeights, Packed};
 
-/// Tokens of a segment whose keys and values are worth all threads.
+/// Minimum number of tokens of a segment for which all threads share the work of writing its keys
+/// and values.
 const LONG: usize = 16;
-/// Segments of less that are worth one.
+/// Number of shorter segments per parallel task.
 const WORTH: usize = 2;
 
-/// What the tokens on their way through the layers have in common.
+/// State shared by all layers of a forward pass.
 pub(super) struct Pass<'a> {
     pub(super) spec: &'a ModelSpec,
     pub(super) team: &'a Team,
-    /// One per token.
+    /// One rounding per token.
     pub(super) roundings: Vec<Rounding>,
 }
 
-/// A sequence's part of a pass: some tokens that come next in it.
+/// The next tokens of a sequence, in one forward pass.
 pub(super) struct Segment<'a> {
     pub(super) cache: &'a mut KvCache,
     pub(super) tokens: &'a [TokenId],
-    /// One per set of frequencies, for the positions of the tokens.
+    /// Rotations at the positions of the tokens, one per set of frequencies.
     pub(super) rotations: Vec<Rotation>,
-    /// Of how many of the last tokens what the last layer leaves is wanted.
+    /// Number of tokens, counted from the last, whose output of the last layer is needed.
     pub(super) wanted: usize,
 }
 
 impl Segment<'_> {
-    /// Goes past the tokens before those that are wanted, which the cache must have. Gives how many they are.
+    /// Skips the tokens whose output is not needed, and returns their number. Their keys and values
+    /// must be in the cache.
     pub(super) fn skip_unwanted(&mut self) -> usize {
         let skipped = self.tokens.len() - self.wanted;
         self.tokens = &self.tokens[skipped..];
@@ -54,8 +56,10 @@ impl<'a> Pass<'a> {
         Self { spec, team, roundings: segments.iter().flat_map(rounding).collect() }
     }
 
-    /// Adds layer `index` to the residual stream `x`, `[tokens, hidden]`, of all segments, one after the other, and their
-    /// keys and values to their caches.
+    /// Computes layer `index`. Updates the residual stream `x` and writes the layer's keys and
+    /// values to the caches.
+    ///
+    /// Shape of `x`: `[tokens, hidden]`, segment by segment.
     pub(super) fn layer(
         &self,
         (index, weights): (usize, &LayerWeights<Packed>),
@@ -71,7 +75,7 @@ impl<'a> Pass<'a> {
         self.add(x, &mut workspace.result[..x.len()], weights.post_feed_forward_norm.as_deref());
     }
 
-    /// Of layer `index` the keys and values alone, which it adds to the caches.
+    /// Computes only the keys and values of layer `index` and writes them to the caches.
     pub(super) fn keys_and_values(
         &self,
         (index, weights): (usize, &LayerWeights<Packed>),
@@ -92,7 +96,7 @@ impl<'a> Pass<'a> {
         self.write(index, segments, &mut [], (keys, values));
     }
 
-    /// What enters a block.
+    /// Normalises the input of a block.
     fn normed(&self, x: &[f32], norm: Option<&[f32]>, workspace: &mut Workspace) {
         let normed = room(&mut workspace.normed, x.len());
         match norm {
@@ -101,7 +105,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Adds a block's result to the residual stream.
+    /// Adds the output of a block to the residual stream.
     fn add(&self, x: &mut [f32], result: &mut [f32], norm: Option<&[f32]>) {
         if let Some(norm) = norm {
             rms_norm_in_place(self.team, result, norm, self.spec.norm_epsilon);
@@ -109,7 +113,8 @@ impl<'a> Pass<'a> {
         add_scaled(self.team, x, result, self.spec.residual_scale);
     }
 
-    /// The attention block: `result` from `normed`, `[tokens, hidden]`.
+    /// Computes the attention block on `normed` and writes `result`, both of shape
+    /// `[tokens, hidden]`.
     fn attention(
         &self,
         index: usize,
@@ -121,7 +126,8 @@ impl<'a> Pass<'a> {
         let tokens = self.roundings.len();
         let (query_len, key_len) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
         let Workspace { normed, result, queries, keys, values, attended, parts, rounded, .. } = workspace;
-        // [tokens, heads, head_dim], and twice [tokens, kv_heads, head_dim]
+        // Shapes: `[tokens, heads, head_dim]` for queries, and `[tokens, kv_heads, head_dim]` for
+        // keys and values.
         let queries = room(queries, tokens * query_len);
         let keys = room(keys, tokens * key_len);
         let values = room(values, tokens * key_len);
@@ -153,7 +159,8 @@ impl<'a> Pass<'a> {
         products(self.team, rounded, input, [(&weights.output, result)]);
     }
 
-    /// Rotates the queries, if there are any, and the keys of all tokens, and writes keys and values to the caches.
+    /// Rotates the queries and keys of all tokens, and writes keys and values to the caches.
+    /// `queries` may be empty.
     fn write(
         &self,
         index: usize,
@@ -163,7 +170,7 @@ impl<'a> Pass<'a> {
     ) {
         let tokens = self.roundings.len();
         let (query_len, key_len) = (queries.len() / tokens, keys.len() / tokens);
-        // Each of the long ones is shared out, and so are the short ones, whole.
+        // All threads share each long segment. Short segments are distributed whole.
         let mut short: SmallVec<[_; 8]> = SmallVec::new();
         for segment in segments {
             let len = segment.tokens.len();
@@ -183,7 +190,7 @@ impl<'a> Pass<'a> {
         });
     }
 
-    /// The same of one segment.
+    /// Does the same as [`Pass::write`], for one segment.
     fn write_segment(
         &self,
         index: usize,

@@ -1,9 +1,12 @@
-//! The decoder: one forward pass for every architecture that a [`ModelSpec`] describes.
+//! The native CPU decoder: one forward pass for every architecture that a [`ModelSpec`] describes.
 //!
-//! Weights are packed for the kernels ([`Packed`]); activations are plain rows of `f32`. The tokens of a batch are cut into pieces,
-//! and a piece goes through the layers as a whole, whichever sequences it is of. A token's result depends on the tokens before
-//! it alone: it is the same, bit by bit, whether it came alone or with others, in a prompt or not, and wherever a run was cut.
-//! The first of a sequence is computed more exactly than others ([`Rounding`]).
+//! Weights are packed for the kernels ([`Packed`]); activations are rows of `f32`. The tokens of a
+//! batch are divided into pieces. A piece may contain tokens of several sequences, and goes through
+//! each layer as a whole.
+//!
+//! A token's result depends only on the tokens before it in its sequence. The bits are the same
+//! alone or in a batch, as prompt or generated, and for any division into runs. The first token of
+//! a sequence is computed with higher precision than the others ([`product::Rounding`]).
 
 mod attention;
 mod feed_forward;
@@ -29,12 +32,13 @@ use crate::rope::Rope;
 use crate::spec::ModelSpec;
 use crate::weights::{LayerWeights, Packed, Weights};
 
-/// Tokens that go through the layers together.
+/// Number of tokens in a piece.
 const PIECE: usize = 256;
-/// So many more go with them where they are the last: a few tokens alone take long, since they read all weights.
+/// Maximum number of additional tokens in the last piece. A separate piece of a few tokens would be
+/// slow, because it would read all weights again.
 const MORE: usize = 32;
 
-/// What is computed with: shared by all decoders of a model.
+/// Immutable state shared by all decoders of a model.
 #[derive(Debug)]
 pub(crate) struct Network {
     spec: ModelSpec,
@@ -45,14 +49,15 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// For sequences of `context` tokens at most.
+    /// Packs the weights and prepares computation for sequences of at most `context` tokens.
     ///
     /// # Errors
-    /// When there is no memory for the weights.
+    /// Returns an error if there is not enough memory for the weights.
     pub(crate) fn new(spec: ModelSpec, weights: Weights, context: usize, team: Team) -> io::Result<Self> {
         let rope = Rope::new(&spec, context);
         let weights = weights.pack()?;
-        // Weights of 32 bits are computed with as they are, and so is what they make.
+        // Keys and values that come from `f32` weights are computed in `f32`, and are then also
+        // stored in `f32`.
         let is_exact = |layer: &LayerWeights<Packed>| {
             [&layer.key, &layer.value].iter().all(|linear| linear.weight.operand() == Operand::Floats)
         };
@@ -69,7 +74,8 @@ impl Network {
         self.team.threads()
     }
 
-    /// Adds up all packed weights as plain words, which tells how fast they can be read. Gives how many bytes they have.
+    /// Sums all packed weights as integers, to measure how fast they can be read. Returns their
+    /// size in bytes.
     pub(crate) fn read_weights(&self) -> usize {
         const PIECE: usize = 1 << 18;
         let weights = self.weights.head.neighbours();
@@ -82,7 +88,7 @@ impl Network {
     }
 }
 
-/// A model with its open sequences.
+/// A decoder with its open sequences.
 pub(crate) struct Decoder {
     network: Arc<Network>,
     context: usize,
@@ -92,7 +98,7 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder without sequences, each of which can hold `context` tokens.
+    /// Creates a decoder without sequences. Each sequence can hold `context` tokens.
     pub(crate) fn new(network: Arc<Network>, context: usize) -> Self {
         Self { network, context, sequences: FxHashMap::default(), next: 0, workspace: Workspace::default() }
     }
@@ -103,13 +109,13 @@ impl Decoder {
     }
 }
 
-/// A run on its way.
+/// A run during a forward pass.
 struct Progress<'a> {
     run: Run<'a>,
     cache: KvCache,
-    /// What is still to come.
+    /// Tokens that are not computed yet.
     rest: &'a [TokenId],
-    /// What the last layer leaves of the tokens after which logits are wanted, `[rows, hidden]`.
+    /// Output of the last layer for the tokens whose logits are requested. Shape: `[rows, hidden]`.
     x: Vec<f32>,
 }
 
@@ -118,22 +124,23 @@ impl<'a> Progress<'a> {
         Self { run, cache, rest: run.tokens, x: Vec::new() }
     }
 
-    /// After how many of the last `len` tokens before `rest` logits are wanted.
+    /// Returns the number of tokens with requested logits among the last `len` tokens before
+    /// `rest`.
     fn wanted(&self, len: usize) -> usize {
         self.run.wanted.count().saturating_sub(self.rest.len()).min(len)
     }
 }
 
 impl Network {
-    /// The cache of a sequence that is empty.
+    /// Creates the cache of an empty sequence.
     fn cache(&self) -> KvCache {
         KvCache::new(self.kv_memory.clone())
     }
 
-    /// Takes runs through the model. The tokens of all share the reading of the weights.
+    /// Computes all tokens of the runs. The tokens of a piece share each read of the weights.
     ///
     /// # Errors
-    /// When there is no memory for their keys and values.
+    /// Returns an error if there is not enough memory for keys and values.
     fn advance(&self, runs: &mut [Progress<'_>], workspace: &mut Workspace) -> Result<(), ModelError> {
         loop {
             let left = runs.iter().map(|progress| progress.rest.len()).sum();
@@ -160,7 +167,8 @@ impl Network {
         }
     }
 
-    /// The next tokens of a sequence, for which there is room then; what the last layer leaves is wanted of the last so many.
+    /// Prepares the next tokens of a sequence and reserves their memory. `wanted` is the number of
+    /// tokens, counted from the last, whose output is needed.
     fn segment<'a>(
         &self,
         cache: &'a mut KvCache,
@@ -172,8 +180,12 @@ impl Network {
         Ok(Segment { cache, tokens, rotations, wanted })
     }
 
-    /// Appends tokens to sequences; gives what the last layer leaves of those of which it is wanted, `[tokens, hidden]`, segment by
-    /// segment. `visit` sees the residual stream as it enters the first layer and leaves each: that of all tokens, but for the last.
+    /// Appends tokens to sequences. Returns the last layer's output for the tokens that need it,
+    /// segment by segment.
+    ///
+    /// Shape of the result: `[tokens, hidden]`. `visit` receives the residual stream before the
+    /// first layer and after each layer. After the last layer the stream contains only the tokens
+    /// whose output is needed.
     fn pass<'w>(
         &self,
         mut segments: Vec<Segment<'_>>,
@@ -196,7 +208,7 @@ impl Network {
         for layer in self.weights.layers.iter().enumerate() {
             let is_last = layer.0 + 1 == self.weights.layers.len();
             if is_last && segments.iter().any(|segment| segment.wanted < segment.tokens.len()) {
-                // What others need of the rest is their keys and values.
+                // Later tokens need only the keys and values of the skipped tokens.
                 pass.keys_and_values(layer, &mut segments, x, workspace);
                 x = leave_wanted(&mut segments, x, spec.hidden);
                 if x.is_empty() {
@@ -215,7 +227,8 @@ impl Network {
         &workspace.residual[..len]
     }
 
-    /// The residual stream of a text, `[tokens, hidden]`, as it enters the first layer and leaves each.
+    /// Computes the residual stream of a text before the first layer and after each layer. Shape:
+    /// `[tokens, hidden]`.
     pub(crate) fn hidden_states(&self, tokens: &[TokenId]) -> Result<Vec<Vec<f32>>, ModelError> {
         ModelError::check_tokens(tokens, self.spec.vocabulary)?;
         let mut states = vec![Vec::new(); self.spec.layers.len() + 1];
@@ -229,8 +242,8 @@ impl Network {
     }
 }
 
-/// Leaves of segments, and of their residual stream, the tokens of which what the last layer leaves is wanted. Keys and values of
-/// the others must be in the caches.
+/// Removes the tokens whose output is not needed from the segments and from their residual stream.
+/// Their keys and values must be in the caches.
 fn leave_wanted<'x>(segments: &mut Vec<Segment<'_>>, x: &'x mut [f32], hidden: usize) -> &'x mut [f32] {
     let (mut read, mut written) = (0, 0);
     for segment in &mut *segments {

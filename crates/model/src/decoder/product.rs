@@ -1,7 +1,10 @@
-//! Products of activations with weight matrices: packed rows meet activations that are rounded to 8 bits, those of a sequence's first
-//! token to 16. Rows of 16-bit floats meet activations of 16 bits.
+//! Products of activations with weight matrices.
 //!
-//! A token's result does not depend on the tokens that come with it, bit by bit, whatever their number.
+//! Activations are rounded to 8 bits for quantised weights, except for a sequence's first token,
+//! which uses 16 bits. For weights in 16-bit floats, all activations are rounded to 16 bits. For
+//! `f32` weights they are not rounded.
+//!
+//! The bits of a token's result do not depend on the other tokens or on their number.
 
 use formwork_kernels::{Activation, GROUP, Operand, Outputs, Q8Block, Q16Block, RowGroup, TILE_ROWS, Team};
 use smallvec::SmallVec;
@@ -11,35 +14,37 @@ use crate::ops::gated;
 use crate::spec::Activation as Gate;
 use crate::weights::{Linear, Packed};
 
-/// How exactly activations are rounded where they meet quantised weights.
+/// Precision to which activations are rounded for products with quantised weights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Rounding {
-    /// To 8 bits, a step for 32 of them.
+    /// 8 bits, with one scale per 32 activations.
     Coarse,
-    /// To 16 bits. Results are nearly those of `f32`.
+    /// 16 bits. Results are close to those in `f32`.
     Fine,
 }
 
 impl Rounding {
-    /// How a token is rounded that is at this position of its sequence.
+    /// Returns the rounding for a token at this position of its sequence.
     ///
-    /// The first is what all others attend to when there is nothing to attend to, and many models give it activations far larger than
-    /// others' for that: what rounding takes from it, it takes from every token.
+    /// The first token often acts as an attention sink: other tokens attend to it if nothing else
+    /// is relevant. Many models give it far larger activations than other tokens. A rounding error
+    /// in the first token affects all tokens.
     pub(super) const fn at(position: usize) -> Self {
         if position == 0 { Self::Fine } else { Self::Coarse }
     }
 }
 
-/// What meets matrices.
+/// Activations for products with matrices.
 #[derive(Clone, Copy)]
 pub(super) struct Input<'a> {
-    /// `[tokens, columns]`
+    /// Shape: `[tokens, columns]`.
     pub(super) x: &'a [f32],
-    /// One for each token.
+    /// One rounding per token.
     pub(super) roundings: &'a [Rounding],
 }
 
-/// Multiplies activations with matrices of as many columns, to `[tokens, rows]` each.
+/// Multiplies activations by several matrices with the same number of columns. Shape of each
+/// output: `[tokens, rows]`.
 pub(super) fn products<const N: usize>(
     team: &Team,
     rounded: &mut Rounded,
@@ -51,7 +56,7 @@ pub(super) fn products<const N: usize>(
     all_products(team, &x, parts.map(|(linear, out)| [(Factor::from(linear), out)]), |_| {});
 }
 
-/// The same with two matrices of as many rows: `gate = f(gate) * up`.
+/// Multiplies activations by a gate and an up matrix and computes `gate = f(gate) * up`.
 pub(super) fn gated_products(
     team: &Team,
     rounded: &mut Rounded,
@@ -69,16 +74,17 @@ pub(super) fn gated_products(
     });
 }
 
-/// Bytes of weights in the largest and in the smallest piece of work for a thread. The largest fits the second-level
-/// cache, so that several tokens share one read of it.
+/// Maximum and minimum size of a parallel task, in bytes of weights. The maximum fits the
+/// second-level cache, so that several tokens share one read from memory.
 const LARGEST_PIECE: usize = 1 << 18;
 const SMALLEST_PIECE: usize = 1 << 13;
-/// Pieces for each thread: small enough that all end at about the same time.
+/// Number of tasks per thread. Tasks are small enough that all threads finish at about the same
+/// time.
 const PIECES: usize = 16;
-/// Tokens that are many.
+/// Number of tokens from which on a task has an even number of tiles.
 const MANY: usize = 16;
 
-/// A matrix, and what is added to its products.
+/// A matrix, and the bias to add to its products.
 #[derive(Clone, Copy)]
 struct Factor<'a> {
     matrix: &'a Packed,
@@ -92,7 +98,8 @@ impl<'a> From<&'a Linear<Packed>> for Factor<'a> {
 }
 
 impl Factor<'_> {
-    /// Of rows from one on, which is a tile's first.
+    /// Computes the products with the rows from `first_row` on, which must be the first row of a
+    /// tile.
     fn products(&self, x: &[Activation<'_>], first_row: usize, out: &mut Outputs<'_>) {
         self.matrix.products(first_row / TILE_ROWS, x, out.of(0..x.len()));
         let Some(bias) = self.bias else { return };
@@ -104,7 +111,10 @@ impl Factor<'_> {
     }
 }
 
-/// The products of `N` groups of `M` matrices with as many rows, of which the same rows go together, and then to `then`.
+/// Multiplies activations by `N` groups of `M` matrices. The matrices of a group have the same
+/// number of rows.
+///
+/// A task computes the same rows of all matrices in a group, and then calls `then` on the outputs.
 fn all_products<const N: usize, const M: usize>(
     team: &Team,
     x: &[Activation<'_>],
@@ -121,7 +131,7 @@ fn all_products<const N: usize, const M: usize>(
     let mut groups = groups.map(|group| {
         let tile_bytes: usize = group.iter().map(|(factor, _)| factor.matrix.tile_bytes()).sum();
         let tiles = (piece_bytes / tile_bytes).max(1);
-        // Some kernels have many tokens meet two tiles at once.
+        // For many tokens, some kernels compute two tiles at once.
         let tiles = if x.len() < MANY { tiles } else { tiles.next_multiple_of(2) };
         let outputs = group.map(|(factor, out)| Outputs::new(out, factor.matrix.rows));
         RowGroup::new(outputs, tiles * TILE_ROWS)
@@ -134,13 +144,14 @@ fn all_products<const N: usize, const M: usize>(
     });
 }
 
-/// Groups of activations that are worth a thread.
+/// Number of activation groups in a parallel task.
 const GROUPS: usize = 256;
 
-/// The activations of a token each: those of a few are on the stack.
+/// Rounded activations, one element per token. Up to 8 tokens fit on the stack.
 type Activations<'a> = SmallVec<[Activation<'a>; 8]>;
 
-/// Room for activations rounded by groups, and for what that leaves of each token's where they are fine.
+/// Reusable memory for rounded activations: 8-bit groups, the remainders of finely rounded tokens,
+/// and 16-bit words.
 #[derive(Debug, Default)]
 pub(super) struct Rounded {
     groups: Vec<Q8Block>,
@@ -149,7 +160,8 @@ pub(super) struct Rounded {
 }
 
 impl Rounded {
-    /// Rounds the rows of `x`, one per token, which are whole groups.
+    /// Rounds the rows of `x` to 8 bits, and also computes the remainders of finely rounded tokens.
+    /// Rows must consist of whole groups.
     fn round(&mut self, team: &Team, roundings: &[Rounding], x: &[f32]) {
         let columns = x.len() / roundings.len();
         let groups = room(&mut self.groups, x.len() / GROUP);
@@ -165,7 +177,7 @@ impl Rounded {
         }
     }
 
-    /// Rounds the rows of `x` to words.
+    /// Rounds the rows of `x` to 16-bit words.
     fn round_to_words(&mut self, team: &Team, columns: usize, x: &[f32]) {
         let count = Q16Block::count(columns);
         let rows_at_once = (GROUPS / count).max(1);
@@ -178,12 +190,12 @@ impl Rounded {
         });
     }
 
-    /// One token's activations, rounded to what an operand calls for.
+    /// Rounds the activations of a single token for products with an operand.
     pub(super) fn alone<'a>(&'a mut self, team: &Team, operand: Operand, x: &'a [f32]) -> Activation<'a> {
         self.rows(team, &[operand], Input { x, roundings: &[Rounding::Coarse] })[0]
     }
 
-    /// The rows of `x`, one per token, rounded to what each of the operands calls for.
+    /// Rounds the rows of `x`, one per token, for products with all `operands`.
     pub(super) fn rows<'a>(
         &'a mut self,
         team: &Team,
@@ -220,18 +232,21 @@ impl Rounded {
     }
 }
 
-/// The products of `x`, `[tokens, columns]`, with the rows of `matrix`: `[tokens, rows]`.
+/// Multiplies `x`, of shape `[tokens, columns]`, by `matrix`. Shape of the output:
+/// `[tokens, rows]`.
 pub(super) fn all_rows(team: &Team, rounded: &mut Rounded, matrix: &Packed, x: &[f32], out: &mut [f32]) {
     let roundings: SmallVec<[Rounding; 8]> = SmallVec::from_elem(Rounding::Coarse, x.len() / matrix.columns);
     let x = rounded.rows(team, &[matrix.operand()], Input { x, roundings: &roundings });
     all_products(team, &x, [[(Factor { matrix, bias: None }, out)]], |_| {});
 }
 
-/// Tiles that are worth a thread.
+/// Number of tiles in a parallel task.
 const TILES: usize = 16;
 
-/// The products of one token's `x` with some rows of `matrix`, in the order of `rows`, which rise. Equal to those of
-/// [`all_rows`], bit by bit.
+/// Multiplies the activations of one token by some rows of `matrix`. `rows` must be in ascending
+/// order.
+///
+/// The result equals the same rows of [`all_rows`] bit by bit.
 pub(super) fn some_rows(
     team: &Team,
     rounded: &mut Rounded,

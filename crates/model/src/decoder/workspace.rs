@@ -1,42 +1,45 @@
-//! Memory of a pass that is kept for the next: what is large is not asked for again, and not cleared in between.
+//! Memory that is reused by later forward passes. Large buffers are neither allocated nor cleared
+//! again.
 
 use super::head::Outlook;
 use super::product::Rounded;
 
-/// What a pass writes on its way, in a layer `[tokens, …]` each. Nothing of it is read before it is written.
+/// Intermediate results of a pass. Those of a layer have the shape `[tokens, …]`. All are written
+/// before they are read.
 #[derive(Debug, Default)]
 pub(super) struct Workspace {
     /// The residual stream.
     pub(super) residual: Vec<f32>,
-    /// What enters a block, and what it gives.
+    /// Input of a block after its norm. The next field is the block's output.
     pub(super) normed: Vec<f32>,
     pub(super) result: Vec<f32>,
     pub(super) queries: Vec<f32>,
     pub(super) keys: Vec<f32>,
     pub(super) values: Vec<f32>,
     pub(super) attended: Vec<f32>,
-    /// What heads come to in spans of positions.
+    /// Partial results of attention heads in spans of positions.
     pub(super) parts: Vec<f32>,
     pub(super) gate: Vec<f32>,
     pub(super) up: Vec<f32>,
     pub(super) rounded: Rounded,
     pub(super) head: Outlook,
-    /// Products with the head, of several tokens.
+    /// Products of several tokens with the head.
     pub(super) together: Vec<f32>,
     pub(super) logits: LogitRows,
 }
 
-/// Rows of logits that came back.
+/// Rows of logits that were returned for reuse.
 #[derive(Debug, Default)]
 pub(super) struct LogitRows {
     spare: Vec<Vec<f32>>,
 }
 
 impl LogitRows {
-    /// Rows that are kept: more than there are sequences by default.
+    /// Maximum number of rows to keep. This is more than the engine's default number of parallel
+    /// sequences.
     const MOST: usize = 32;
 
-    /// A row of so many elements; what is in them does not count.
+    /// Returns a row of `len` elements with arbitrary content.
     pub(super) fn take(&mut self, len: usize) -> Vec<f32> {
         self.spare.pop().filter(|row| row.len() == len).unwrap_or_else(|| vec![0.0; len])
     }
@@ -47,10 +50,11 @@ impl LogitRows {
     }
 }
 
-/// The first `len` elements, of which there are so many afterwards; what is in them does not count.
+/// Returns the first `len` elements of `memory`, with arbitrary content. Enlarges `memory` if
+/// necessary.
 pub(super) fn room<T: Clone + Default>(memory: &mut Vec<T>, len: usize) -> &mut [T] {
     if memory.len() < len {
-        // What was there need not be kept.
+        // Clearing first avoids copying the old content.
         memory.clear();
         memory.resize(len, T::default());
     }

@@ -1,6 +1,6 @@
 use crate::error::Kind;
 
-/// Reads little-endian fields one after the other and knows where it is.
+/// Sequential reader of little-endian fields.
 pub(super) struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -11,17 +11,17 @@ impl<'a> Cursor<'a> {
         Self { bytes, at: 0 }
     }
 
-    /// The offset of the next byte.
+    /// Returns the offset of the next byte.
     pub(super) const fn at(&self) -> usize {
         self.at
     }
 
-    /// How many bytes are left.
+    /// Returns the number of unread bytes.
     pub(super) const fn remaining(&self) -> usize {
         self.bytes.len() - self.at
     }
 
-    /// The next `len` bytes; `what` names them in the error.
+    /// Reads `len` bytes. `what` names the field in the error.
     pub(super) fn take(&mut self, len: u64, what: &'static str) -> Result<&'a [u8], Kind> {
         if len > self.remaining() as u64 {
             return Err(Kind::Truncated { what, at: self.at, limit: self.bytes.len() });
@@ -45,7 +45,7 @@ impl<'a> Cursor<'a> {
         self.array(what).map(u64::from_le_bytes)
     }
 
-    /// A length-prefixed string.
+    /// Reads a length-prefixed UTF-8 string.
     pub(super) fn string(&mut self, what: &'static str) -> Result<&'a str, Kind> {
         let at = self.at;
         let len = self.u64(what)?;
@@ -53,8 +53,10 @@ impl<'a> Cursor<'a> {
         std::str::from_utf8(bytes).map_err(|_| Kind::Utf8 { what, at })
     }
 
-    /// A count of things that take at least `least` bytes each: refused when the file has no room for that many, before
-    /// anything is allocated.
+    /// Reads a count of items that take at least `least` bytes each.
+    ///
+    /// A count that exceeds the rest of the file is an error, so that callers can safely allocate
+    /// memory for it.
     pub(super) fn count(&mut self, what: &'static str, least: usize) -> Result<usize, Kind> {
         let at = self.at;
         let given = self.u64(what)?;

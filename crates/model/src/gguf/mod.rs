@@ -1,12 +1,14 @@
 //! GGUF files, versions 2 and 3.
 //!
-//! [`Gguf`] maps a file and reads its directory: the metadata, of which arrays stay in the file, and the place of every
-//! tensor. Everything the file claims is checked here, once: after [`Gguf::open`] every tensor lies inside the file, no
-//! two overlap, and a count never made the reader allocate more than the file could fill. Reading a directory with a
+//! [`Gguf`] maps a file and reads its directory: the metadata and the location of every tensor. The
+//! elements of metadata arrays stay in the file. [`Gguf::open`] validates the whole directory.
+//! Every tensor then lies inside the file, and no two tensors overlap. Counts are checked against
+//! the size of the file before any memory is allocated for them. Reading a directory with a
 //! vocabulary of 262,144 tokens takes a few milliseconds.
 //!
-//! The format is described in the [GGUF specification](https://github.com/ggml-org/ggml/blob/master/docs/gguf.md). A file
-//! that was split is opened by its first part. Big-endian files are not supported.
+//! The [GGUF specification](https://github.com/ggml-org/ggml/blob/master/docs/gguf.md) describes
+//! the format. A split file is opened by the path of its first part. Big-endian files are not
+//! supported.
 
 mod cursor;
 pub(crate) mod split;
@@ -25,31 +27,32 @@ use crate::LoadError;
 use crate::error::Kind;
 use crate::file_map::FileMap;
 
-/// A tensor's entry in the directory.
+/// Directory entry of a tensor.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TensorInfo {
-    /// The tensor's name.
+    /// Name of the tensor.
     pub name: String,
-    /// Its dimensions, the fastest-running first: a matrix is `[columns, rows]`.
+    /// Dimensions, fastest-running first. A matrix is `[columns, rows]`.
     pub shape: Vec<u64>,
-    /// How its elements are stored.
+    /// Storage type of the elements.
     pub dtype: TensorType,
-    /// Which of the checkpoint's files it is in, from 0.
+    /// Index of the file that contains the tensor, from 0. Only split checkpoints have several
+    /// files.
     pub file: usize,
-    /// Where it starts, in bytes from the start of the file.
+    /// Offset of the data from the start of the file, in bytes.
     pub offset: usize,
-    /// How many bytes it takes.
+    /// Size of the data in bytes.
     pub byte_len: usize,
 }
 
 impl TensorInfo {
-    /// How many elements it has.
+    /// Returns the number of elements.
     pub fn elements(&self) -> u64 {
         self.shape.iter().product()
     }
 }
 
-/// What a file says about itself before the tensor data.
+/// Contents of a file before the tensor data.
 #[derive(Debug, Default)]
 struct Directory {
     version: u32,
@@ -59,10 +62,10 @@ struct Directory {
     names: FxHashMap<String, usize>,
 }
 
-/// A GGUF file, or the parts of one that was split, mapped and checked.
+/// A mapped and validated GGUF file. The parts of a split file form one `Gguf`.
 #[derive(Clone, Debug)]
 pub struct Gguf {
-    /// The first has the metadata.
+    /// The first map is the file with the metadata.
     maps: Arc<[Arc<FileMap>]>,
     directory: Arc<Directory>,
 }
@@ -74,7 +77,12 @@ fn open_part(path: &Path) -> Result<(Arc<FileMap>, Directory), LoadError> {
 }
 
 impl Gguf {
-    /// Maps a file and reads its directory; if it is the first part of several, all of them.
+    /// Maps a file and reads its directory. If the file is the first part of a split file, opens
+    /// all parts.
+    ///
+    /// # Errors
+    /// Returns an error if a file cannot be read or is malformed, or if a part is missing. The
+    /// error names the file and the place.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, LoadError> {
         let (map, mut directory) = open_part(path.as_ref())?;
         let mut maps = vec![map];
@@ -82,7 +90,7 @@ impl Gguf {
         Ok(Self { maps: maps.into(), directory: Arc::new(directory) })
     }
 
-    /// Where the file was opened.
+    /// Returns the path under which the file, or its first part, was opened.
     pub fn path(&self) -> &Path {
         self.maps[0].path()
     }
@@ -91,48 +99,49 @@ impl Gguf {
         &self.maps
     }
 
-    /// The version of the format, 2 or 3.
+    /// Returns the version of the format, 2 or 3.
     pub fn version(&self) -> u32 {
         self.directory.version
     }
 
-    /// The size of the file, or of all its parts, in bytes.
+    /// Returns the size of the file in bytes; for a split file, the sum over all parts.
     pub fn byte_len(&self) -> usize {
         self.maps.iter().map(|map| map.len()).sum()
     }
 
-    /// All metadata, in the file's order.
+    /// Returns all metadata as keys and values, in the order of the file.
     pub fn metadata(&self) -> &[(String, Value)] {
         &self.directory.metadata
     }
 
-    /// All tensors, in the file's order.
+    /// Returns all tensors, in the order of the file.
     pub fn tensors(&self) -> &[TensorInfo] {
         &self.directory.tensors
     }
 
-    /// The value of a key.
+    /// Returns the metadata value of `key`.
     pub fn value(&self, key: &str) -> Option<&Value> {
         self.directory.keys.get(key).map(|&index| &self.directory.metadata[index].1)
     }
 
-    /// The entry of a tensor.
+    /// Returns the directory entry of the tensor `name`.
     pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
         self.directory.names.get(name).map(|&index| &self.directory.tensors[index])
     }
 
-    /// The elements of an array, read from the file one by one.
+    /// Returns an iterator over the elements of an array, which reads them from the file.
     ///
     /// # Errors
-    /// Per element: when a string is not UTF-8.
+    /// The iterator yields an error for each string that is not UTF-8.
     pub fn array_values(&self, array: &Array) -> impl Iterator<Item = Result<Value, LoadError>> + use<'_> {
         array.values(&self.maps[0]).map(|value| value.map_err(|kind| self.error(kind)))
     }
 
-    /// The strings of an array, borrowed from the file; `None` when it holds something else.
+    /// Returns an iterator over the strings of an array, borrowed from the file. Returns `None` if
+    /// the elements are not strings.
     ///
     /// # Errors
-    /// Per element: when a string is not UTF-8.
+    /// The iterator yields an error for each string that is not UTF-8.
     pub fn array_strings(
         &self,
         array: &Array,
@@ -141,7 +150,7 @@ impl Gguf {
         Some(strings.map(|text| text.map_err(|kind| self.error(kind))))
     }
 
-    /// A value as text for people; of an array at most `limit` elements.
+    /// Formats a value for display. At most `limit` elements of an array are shown.
     pub fn preview(&self, value: &Value, limit: usize) -> String {
         let Value::Array(array) = value else { return value.to_string() };
         let shown = self.array_values(array).take(limit);
@@ -159,9 +168,9 @@ impl Gguf {
     }
 }
 
-/// The least bytes of a metadata entry: an empty key, a type and a one-byte value.
+/// Minimum size of a metadata entry in bytes: an empty key, a type and a one-byte value.
 const LEAST_ENTRY: usize = 8 + 4 + 1;
-/// The least bytes of a tensor's entry: an empty name, no dimensions, a type and an offset.
+/// Minimum size of a tensor's entry in bytes: an empty name, a rank of 0, a type and an offset.
 const LEAST_TENSOR: usize = 8 + 4 + 4 + 8;
 const MAX_RANK: u32 = 4;
 const DEFAULT_ALIGNMENT: u64 = 32;
@@ -215,7 +224,8 @@ impl Directory {
         }
     }
 
-    /// Reads one entry; its offset still counts from the start of the tensor data.
+    /// Reads a tensor's entry. Its offset is relative to the start of the tensor data until
+    /// [`Directory::place_tensors`] runs.
     fn read_tensor(&mut self, cursor: &mut Cursor<'_>, alignment: u64) -> Result<(), Kind> {
         let at = cursor.at();
         let tensor = cursor.string("a tensor's name")?.to_owned();
@@ -254,7 +264,8 @@ impl Directory {
         Ok(())
     }
 
-    /// Turns offsets into the data section into offsets into the file, and checks that each tensor has bytes of its own.
+    /// Makes the tensors' offsets relative to the start of the file. Checks that tensors lie inside
+    /// the file and do not overlap.
     fn place_tensors(&mut self, directory_end: usize, file_len: usize, alignment: u64) -> Result<(), Kind> {
         let data = directory_end.next_multiple_of(alignment as usize);
         for tensor in &mut self.tensors {
@@ -269,7 +280,7 @@ impl Directory {
     }
 }
 
-/// Each tensor of a file must have bytes of its own.
+/// Checks that no two tensors of a file overlap.
 pub(crate) fn no_overlap(tensors: &[TensorInfo]) -> Result<(), Kind> {
     let mut order: Vec<&TensorInfo> = tensors.iter().collect();
     order.sort_unstable_by_key(|tensor| tensor.offset);

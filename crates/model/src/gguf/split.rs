@@ -1,4 +1,5 @@
-//! Files that were split into parts, named `NAME-00001-of-00003.gguf` and so on. The first has the metadata.
+//! GGUF files that are split into parts, named `NAME-00001-of-00003.gguf` and so on. The first part
+//! has the metadata.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +14,8 @@ const INDEX: &str = "split.no";
 const MOST_PARTS: u64 = 99_999;
 const TENSORS: &str = "split.tensors.count";
 
-/// Opens the parts after the first, if there are any, and takes in their tensors.
+/// Opens the other parts of a split file and adds their tensors to the directory. Does nothing for
+/// a file that is not split.
 pub(super) fn read_others(maps: &mut Vec<Arc<FileMap>>, directory: &mut Directory) -> Result<(), LoadError> {
     let path = maps[0].path().to_owned();
     let fail = |kind| LoadError::new(&path, kind);
@@ -63,19 +65,21 @@ pub(super) fn read_others(maps: &mut Vec<Arc<FileMap>>, directory: &mut Director
     Ok(())
 }
 
-/// The path of part `index`, from 0, beside that of part `known`.
+/// Returns the path of part `index`, given the path of part `known`. Both count from 0. Returns
+/// `None` if the given file is not named as part `known` of `count`.
 fn part(path: &Path, known: u64, index: u64, count: u64) -> Option<PathBuf> {
     let (stem, number, told) = parse(path.file_name()?.to_str()?)?;
     let fits = (number, told) == (known + 1, count);
     fits.then(|| path.with_file_name(name(stem, index + 1, count)))
 }
 
-/// The name of part `number`, from 1.
+/// Returns the file name of part `number`, which counts from 1.
 pub(crate) fn name(stem: &str, number: u64, count: u64) -> String {
     format!("{stem}-{number:05}-of-{count:05}.gguf")
 }
 
-/// The stem, the number and the count in the name of a part.
+/// Splits the file name of a part into the stem, the number and the count. Returns `None` for other
+/// names.
 pub(crate) fn parse(name: &str) -> Option<(&str, u64, u64)> {
     let (rest, count) = name.strip_suffix(".gguf")?.rsplit_once("-of-")?;
     let (stem, number) = rest.rsplit_once('-')?;

@@ -2,10 +2,11 @@ use std::fmt;
 
 use formwork_kernels::Encoding;
 
-/// How a tensor's elements are stored: blocks of some elements in some bytes.
+/// Storage type of a tensor: blocks with a fixed number of elements and bytes.
 ///
-/// The numbers and block sizes are those of the [GGUF specification](https://github.com/ggml-org/ggml/blob/master/docs/gguf.md).
-/// Types that nothing computes with here are known by size, so that a file with them can still be inspected.
+/// The type numbers and block sizes follow the [GGUF
+/// specification](https://github.com/ggml-org/ggml/blob/master/docs/gguf.md). Types without kernels
+/// are included as well, so that files that contain them can be inspected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TensorType {
     name: &'static str,
@@ -15,7 +16,7 @@ pub struct TensorType {
 }
 
 impl TensorType {
-    /// The type with this number in a file.
+    /// Returns the type with this number in GGUF files.
     pub(crate) const fn from_id(id: u32) -> Option<Self> {
         use Encoding as E;
         Some(match id {
@@ -55,7 +56,7 @@ impl TensorType {
         })
     }
 
-    /// The type with this name in a header of safetensors.
+    /// Returns the type with this name in safetensors headers.
     pub(crate) fn from_safetensors(name: &str) -> Option<Self> {
         use Encoding as E;
         Some(match name {
@@ -82,22 +83,22 @@ impl TensorType {
         Self { name, block_len, block_bytes, compute }
     }
 
-    /// The usual name, such as `Q4_K`.
+    /// Returns the usual name, such as `Q4_K`.
     pub const fn name(self) -> &'static str {
         self.name
     }
 
-    /// Elements in a block.
+    /// Returns the number of elements in a block.
     pub const fn block_len(self) -> usize {
         self.block_len as usize
     }
 
-    /// Bytes in a block.
+    /// Returns the number of bytes in a block.
     pub const fn block_bytes(self) -> usize {
         self.block_bytes as usize
     }
 
-    /// What to compute with it by, where there is arithmetic for the type.
+    /// Returns the encoding to compute with, or `None` if there are no kernels for the type.
     pub(crate) const fn compute(self) -> Option<Encoding> {
         self.compute
     }

@@ -4,34 +4,34 @@ use std::ops::Range;
 use super::cursor::Cursor;
 use crate::error::Kind;
 
-/// The types of metadata values, by their number in the file.
+/// Type of a metadata value or of the elements of an array.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ValueKind {
-    /// `u8`
+    /// An unsigned 8-bit integer.
     U8,
-    /// `i8`
+    /// A signed 8-bit integer.
     I8,
-    /// `u16`
+    /// An unsigned 16-bit integer.
     U16,
-    /// `i16`
+    /// A signed 16-bit integer.
     I16,
-    /// `u32`
+    /// An unsigned 32-bit integer.
     U32,
-    /// `i32`
+    /// A signed 32-bit integer.
     I32,
-    /// `f32`
+    /// A 32-bit float.
     F32,
-    /// One byte, 0 or 1.
+    /// A boolean in one byte, 0 or 1.
     Bool,
-    /// Length-prefixed UTF-8.
+    /// A length-prefixed UTF-8 string.
     String,
     /// An element type, a count and the elements.
     Array,
-    /// `u64`
+    /// An unsigned 64-bit integer.
     U64,
-    /// `i64`
+    /// A signed 64-bit integer.
     I64,
-    /// `f64`
+    /// A 64-bit float.
     F64,
 }
 
@@ -55,7 +55,7 @@ impl ValueKind {
         })
     }
 
-    /// The size of one value in the file, in bytes; `None` where it varies.
+    /// Returns the size of a value in the file in bytes, or `None` if it varies.
     pub(super) const fn byte_len(self) -> Option<usize> {
         match self {
             Self::U8 | Self::I8 | Self::Bool => Some(1),
@@ -66,7 +66,7 @@ impl ValueKind {
         }
     }
 
-    /// The type's name, for people.
+    /// Returns the name of the type for messages, such as `u8` or `a string`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::U8 => "u8",
@@ -89,21 +89,22 @@ impl ValueKind {
 /// A metadata value.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Value {
-    /// Any unsigned integer.
+    /// An unsigned integer of any width.
     Unsigned(u64),
-    /// Any signed integer.
+    /// A signed integer of any width.
     Signed(i64),
-    /// Either float; an `f32` is widened, which is exact.
+    /// A float of any width. Widening an `f32` is exact.
     Float(f64),
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
-    /// Text.
+    /// A string.
     String(String),
-    /// Many values of one type; the elements stay in the file.
+    /// An array. Its elements stay in the file.
     Array(Array),
 }
 
-/// An array of metadata: its elements stay in the file until they are asked for.
+/// An array in the metadata. Its elements stay in the file and are read by
+/// [`Gguf::array_values`](super::Gguf::array_values).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Array {
     pub(super) kind: ValueKind,
@@ -112,22 +113,22 @@ pub struct Array {
 }
 
 impl Array {
-    /// The type of the elements.
+    /// Returns the type of the elements.
     pub const fn kind(&self) -> ValueKind {
         self.kind
     }
 
-    /// How many elements there are.
+    /// Returns the number of elements.
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Reports whether the array has no elements.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The elements; `file` is the whole file.
+    /// Returns an iterator over the elements. `file` is the content of the whole file.
     pub(super) fn values<'a>(&self, file: &'a [u8]) -> impl Iterator<Item = Result<Value, Kind>> + use<'a> {
         let kind = self.kind;
         let base = self.bytes.start;
@@ -135,7 +136,8 @@ impl Array {
         (0..self.len).map(move |_| scalar(&mut cursor, kind).map_err(|error| moved(error, base)))
     }
 
-    /// The elements of an array of strings, without a copy; `None` for other arrays.
+    /// Returns an iterator over the strings, borrowed from `file`. Returns `None` if the elements
+    /// are not strings.
     pub(super) fn strings<'a>(
         &self,
         file: &'a [u8],
@@ -148,7 +150,7 @@ impl Array {
     }
 }
 
-/// Makes an offset inside an array one inside the file.
+/// Converts an offset relative to an array to an offset in the file.
 fn moved(error: Kind, base: usize) -> Kind {
     match error {
         Kind::Truncated { what, at, limit } => Kind::Truncated { what, at: at + base, limit: limit + base },
@@ -158,7 +160,7 @@ fn moved(error: Kind, base: usize) -> Kind {
 }
 
 impl Value {
-    /// The value's type, for messages.
+    /// Returns the name of the value's type for messages.
     pub const fn kind_name(&self) -> &'static str {
         match self {
             Self::Unsigned(_) => "an unsigned integer",
@@ -176,7 +178,8 @@ impl fmt::Display for Value {
         match self {
             Self::Unsigned(value) => value.fmt(f),
             Self::Signed(value) => value.fmt(f),
-            // Most floats were written as f32 and read shortest as such.
+            // A value that fits an `f32` exactly is printed as one: most values are stored as
+            // `f32`, and their shortest decimal form is shorter.
             Self::Float(value) if f64::from(*value as f32).to_bits() == value.to_bits() => {
                 (*value as f32).fmt(f)
             }
@@ -199,7 +202,7 @@ pub(super) fn read(cursor: &mut Cursor<'_>, key: &str) -> Result<Value, Kind> {
     if kind == ValueKind::Array {
         return Err(Kind::NestedArray { key: key.to_owned(), at });
     }
-    // A string takes at least its length field.
+    // A string takes at least the 8 bytes of its length.
     let len = cursor.count("array elements", kind.byte_len().unwrap_or(8))?;
     let start = cursor.at();
     if let Some(size) = kind.byte_len() {
@@ -219,7 +222,7 @@ fn read_kind(cursor: &mut Cursor<'_>, key: &str) -> Result<ValueKind, Kind> {
     ValueKind::from_id(given).ok_or_else(|| Kind::ValueType { key: key.to_owned(), given, at })
 }
 
-/// Reads one value that is not an array.
+/// Reads a value that is not an array.
 fn scalar(cursor: &mut Cursor<'_>, kind: ValueKind) -> Result<Value, Kind> {
     let Some(size) = kind.byte_len() else {
         return cursor.string("a string").map(|text| Value::String(text.to_owned()));

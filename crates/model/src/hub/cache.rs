@@ -1,5 +1,7 @@
-//! A model's folder in our cache: `models/NAME/` with the file itself where a Python package carried it, `lock`, the
-//! `.partial` folder of a fetch that is going on, and a `.checked` note for every file whose hash was found right.
+//! A model's folder in Formwork's cache, `models/NAME/`.
+//!
+//! The folder contains the model file if it came from Python packages, the file `lock`, and the
+//! folder `.partial` during a fetch. A `.checked` note records each file whose hash was verified.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
@@ -12,44 +14,47 @@ use sha2::{Digest, Sha256};
 use super::Progress;
 use super::error::{HubError, Kind};
 
-/// What a file must be.
+/// Expected properties of a file. An absent property is not checked.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Expected {
-    /// In bytes.
+    /// Size in bytes.
     pub(crate) size: Option<u64>,
-    /// In lowercase hexadecimal.
+    /// SHA-256 in lowercase hexadecimal.
     pub(crate) sha256: Option<String>,
 }
 
-/// A model's folder.
+/// A model's folder in the cache.
 #[derive(Debug)]
 pub(crate) struct ModelFolder {
     path: PathBuf,
 }
 
-/// A file whose hash was found right, as it was then.
+/// A note about a file with a verified hash. The note is valid while path, size and modification
+/// time are the same.
 #[derive(PartialEq, Eq, Serialize, Deserialize)]
 struct Checked {
     path: PathBuf,
     size: u64,
-    /// Since 1970.
+    /// Modification time in nanoseconds since 1970.
     modified_ns: u128,
     sha256: String,
 }
 
 impl ModelFolder {
-    /// The folder of `model` (a short name or a hub id) in `cache`; nothing is created.
+    /// Returns the folder of `model`, a short name or a hub id. Does not create it.
     pub(crate) fn new(cache: &Path, model: &str) -> Self {
         Self { path: cache.join("models").join(model.replace('/', "--")) }
     }
 
-    /// Where `file` has its place once it is whole.
+    /// Returns the path of a complete `file`.
     pub(crate) fn file(&self, file: &str) -> PathBuf {
         self.path.join(file)
     }
 
-    /// Makes sure that `path` is what is `expected`. The hash is computed once and remembered with the file's size and
-    /// time of change, so that a warm start only looks at those.
+    /// Checks a file against `expected`.
+    ///
+    /// The hash is computed once. It is then recorded in a note together with the file's size and
+    /// modification time. Later checks compare only these two with the note.
     pub(crate) fn check(
         &self,
         path: &Path,
@@ -84,7 +89,8 @@ impl ModelFolder {
         if given != *sha256 {
             return Err(Kind::WrongHash { path: path.to_owned(), given, expected: sha256.clone() }.into());
         }
-        // A torn note does not parse, and one that cannot be written only costs the next start a check.
+        // An incomplete note fails to parse. If the note cannot be written, the next start computes
+        // the hash again.
         let written = fs::create_dir_all(&self.path)
             .and_then(|()| fs::write(&note, serde_json::to_vec(&checked).unwrap_or_default()));
         if let Err(error) = written {
@@ -98,7 +104,8 @@ impl ModelFolder {
         self.path.join(format!("{name}.checked"))
     }
 
-    /// Waits until no other process fetches this model, and removes what an interrupted fetch left.
+    /// Waits until no other process fetches this model, and removes the remains of an interrupted
+    /// fetch.
     pub(crate) fn lock(&self, progress: &mut dyn Progress) -> Result<FetchLock, HubError> {
         fs::create_dir_all(&self.path).map_err(Kind::io("create", &self.path))?;
         let path = self.path.join("lock");
@@ -117,7 +124,8 @@ impl ModelFolder {
     }
 }
 
-/// The right to fetch a model; given back on drop, with what is unfinished removed.
+/// Exclusive permission to fetch a model. Dropping the lock removes unfinished files and releases
+/// the permission.
 #[derive(Debug)]
 pub(crate) struct FetchLock {
     partial: PathBuf,
@@ -125,8 +133,8 @@ pub(crate) struct FetchLock {
 }
 
 impl FetchLock {
-    /// The folder for what is unfinished, freshly made. Only the holder of the lock uses it, so whatever is in it before
-    /// was left by a process that is gone.
+    /// Creates an empty folder for unfinished files. Only the owner of the lock uses the folder, so
+    /// existing files in it come from a dead process and are removed.
     pub(crate) fn partial(&self) -> Result<&Path, HubError> {
         self.clear()?;
         fs::create_dir_all(&self.partial).map_err(Kind::io("create", &self.partial))?;
@@ -151,7 +159,7 @@ impl Drop for FetchLock {
     }
 }
 
-/// A file that is being written under a temporary name, hashed on the way.
+/// A file that is written under a temporary name. Its hash is computed during writing.
 #[derive(Debug)]
 pub(crate) struct NewFile {
     path: PathBuf,
@@ -162,18 +170,19 @@ pub(crate) struct NewFile {
 }
 
 impl NewFile {
-    /// A file at `path` that is to have `limit` bytes.
+    /// Creates a file at `path` with an expected size of `limit` bytes. Writing more is an error.
     pub(crate) fn create(path: PathBuf, limit: u64) -> Result<Self, HubError> {
         let file = File::create(&path).map_err(Kind::io("create", &path))?;
         Ok(Self { path, file, hash: Sha256::new(), size: 0, limit })
     }
 
-    /// Bytes written so far.
+    /// Returns the number of bytes written so far.
     pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
-    /// Puts the file in its place, if it is what is expected: it is on disk before it has its name there.
+    /// Verifies size and hash, then renames the file to `place`. The content is synced to disk
+    /// before the rename.
     pub(crate) fn place(self, place: &Path, sha256: &str) -> Result<(), HubError> {
         let path = place.to_owned();
         if self.size != self.limit {
@@ -185,7 +194,7 @@ impl NewFile {
         }
         self.file.sync_all().map_err(Kind::io("write", &self.path))?;
         fs::rename(&self.path, place).map_err(Kind::io("create", place))?;
-        // Not every file system lets a folder be synchronised; the file's content is safe without.
+        // Some file systems cannot sync a folder. The content of the file is safe without it.
         if let Some(Ok(folder)) = place.parent().map(File::open) {
             folder.sync_all().ok();
         }
@@ -209,7 +218,7 @@ impl Write for NewFile {
     }
 }
 
-/// The SHA-256 of a file, in lowercase hexadecimal.
+/// Returns the SHA-256 of a file in lowercase hexadecimal.
 fn hash(path: &Path, progress: &mut dyn Progress) -> io::Result<String> {
     let mut file = File::open(path)?;
     let mut hash = Sha256::new();
@@ -227,7 +236,7 @@ fn hash(path: &Path, progress: &mut dyn Progress) -> io::Result<String> {
 fn hex(hash: Sha256) -> String {
     use std::fmt::Write as _;
     hash.finalize().iter().fold(String::with_capacity(64), |mut text, byte| {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         write!(text, "{byte:02x}").ok();
         text
     })

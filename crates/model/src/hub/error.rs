@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-/// Why a model's file could not be found or fetched.
+/// Error from finding or fetching a model.
 #[derive(Debug, Error)]
 #[error(transparent)]
 pub struct HubError(Box<Kind>);
@@ -16,12 +16,13 @@ impl From<Kind> for HubError {
 }
 
 impl HubError {
-    /// Whether the name itself is at fault: it is no known model, no file and no hub id.
+    /// Reports whether the name is invalid: neither a known model, nor an existing file, nor a hub
+    /// id.
     pub fn is_unknown_name(&self) -> bool {
         matches!(*self.0, Kind::UnknownName { .. } | Kind::NoFile { .. } | Kind::Folder { .. })
     }
 
-    /// Whether a file was read, and is not what it should be.
+    /// Reports whether the size or the hash of a file is wrong.
     pub(crate) fn is_wrong_content(&self) -> bool {
         matches!(*self.0, Kind::WrongSize { .. } | Kind::WrongHash { .. })
     }
@@ -85,13 +86,13 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// For `map_err`: `action` could not be done to `path`.
+    /// Returns a function for `map_err` that adds the failed `action` and the path to an I/O error.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { action, path: path.to_owned(), source }
     }
 }
 
-/// One source that was tried, and why it gave nothing.
+/// A source that was tried, and the reason for its failure.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     pub(crate) source: String,
@@ -121,7 +122,7 @@ fn status(code: u16) -> String {
     }
 }
 
-/// The first of `files`, as many as fit a line.
+/// Lists up to 12 of `files`, and the number of the others.
 fn listed(files: &[String]) -> String {
     const MOST: usize = 12;
     let text = files.iter().take(MOST).map(String::as_str).collect::<Vec<_>>().join(", ");

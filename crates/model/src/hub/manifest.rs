@@ -4,46 +4,50 @@ use serde::Deserialize;
 
 use super::error::{HubError, Kind};
 
-/// A model with a short name: which file it is, and where it may come from.
+/// A model with a short name: a description of its file, and the sources of the file.
 ///
-/// Manifests are the files `models/*.toml`, built into the program.
+/// The built-in manifests are the files `models/*.toml`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// The short name.
+    /// Short name of the model.
     pub name: String,
-    /// One line about the model.
+    /// Description of the model in one line.
     pub description: String,
-    /// Whether this model is used when none is named.
+    /// True if this model is used when no model is named.
     #[serde(default, rename = "default")]
     pub is_default: bool,
-    /// The file's name.
+    /// Name of the model file.
     pub file: String,
-    /// The file's size in bytes.
+    /// Size of the file in bytes.
     pub size: u64,
-    /// The file's SHA-256, in lowercase hexadecimal.
+    /// SHA-256 of the file in lowercase hexadecimal.
     pub sha256: String,
-    /// The licence of the weights.
+    /// Licence of the weights.
     pub licence: String,
-    /// Where the file may come from, in the order to try.
+    /// Sources of the file, in the order in which they are tried.
     #[serde(rename = "source")]
     pub sources: Vec<Source>,
 }
 
 impl Manifest {
-    /// Reads a manifest in TOML.
+    /// Parses a manifest in TOML.
+    ///
+    /// # Errors
+    /// Returns an error if the text is not valid TOML, or if a key is missing, unknown or of the
+    /// wrong type.
     pub fn parse(text: &str) -> Result<Self, HubError> {
         Ok(toml::from_str(text).map_err(Kind::Manifest)?)
     }
 }
 
-/// Where a model's file may come from.
+/// A source of a model file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Source {
-    /// A file in a repository of the Hugging Face hub.
+    /// A repository of the Hugging Face hub.
     Hub(HubSource),
-    /// Python packages that carry the file.
+    /// Python packages.
     Python(PythonSource),
 }
 
@@ -51,35 +55,35 @@ pub enum Source {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HubSource {
-    /// The repository, `org/name`.
+    /// Repository, as `org/name`.
     pub repo: String,
-    /// A branch, tag or commit.
+    /// Branch, tag or commit.
     pub revision: String,
-    /// The file's path in the repository.
+    /// Path of the file in the repository.
     pub file: String,
 }
 
-/// Python packages that carry a file, whole or in parts.
+/// Python packages that contain a file, as a whole or in parts.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PythonSource {
-    /// The packages; their members joined in this order are the file.
+    /// Packages in order. The concatenation of their members is the file.
     pub packages: Vec<Package>,
 }
 
-/// A Python package with a part of a file.
+/// A Python package that contains a part of a file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Package {
-    /// The package's name.
+    /// Name of the package.
     pub name: String,
-    /// Its exact version.
+    /// Exact version of the package.
     pub version: String,
-    /// The part's path in the wheel.
+    /// Path of the part in the wheel.
     pub member: String,
 }
 
-/// The models with a short name, the default first.
+/// Returns the models with a short name. The first one is the default.
 pub fn manifests() -> &'static [Manifest] {
     static MANIFESTS: LazyLock<[Manifest; 2]> = LazyLock::new(|| {
         [
@@ -93,7 +97,7 @@ pub fn manifests() -> &'static [Manifest] {
     &*MANIFESTS
 }
 
-/// The model that is used when none is named.
+/// Returns the model that is used when no model is named.
 pub fn default_manifest() -> &'static Manifest {
     &manifests()[0]
 }

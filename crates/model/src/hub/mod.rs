@@ -1,19 +1,27 @@
-//! Where model files come from.
+//! Finding and fetching model files.
 //!
-//! A MODEL is a path to a `.gguf` file or a folder of safetensors, a short name (see [`manifests`]) or a hub id,
-//! `org/name[:file.gguf][@revision]`; a file that was split is fetched with all its parts, and a repository without GGUF
-//! files with its safetensors, configuration and tokenizer.
-//! [`Hub::resolve`] turns it into a local file: from the cache when it is there and whole, else from the first source
-//! that has it. A short name's sources are the Hugging Face hub and then Python packages; a hub id's only source is the
-//! hub.
+//! [`Hub::resolve`] turns a model's name into a local path. A valid file in a cache is used
+//! directly. Otherwise the hub fetches the file from the first source that works. A name has one of
+//! these forms:
 //!
-//! What is used has been checked: size and SHA-256 against the manifest, or against what the hub says about the file. A
-//! file gets its final name only after that, in one step, so a fetch that breaks leaves nothing that is trusted later;
-//! and one process at a time fetches a model, while others wait and then find it. The hash of a file is computed once and
-//! remembered, so a warm start costs a few system calls.
+//! - A path to a `.gguf` file or to a folder of safetensors.
+//! - A short name (see [`manifests`]). The sources are the Hugging Face hub and then Python
+//!   packages.
+//! - A hub id, `org/name[:file.gguf][@revision]`. The only source is the hub. All parts of a split
+//!   file are fetched. From a repository without GGUF files, the safetensors, the configuration and
+//!   the tokenizer are fetched.
 //!
-//! Nothing here reads the environment: [`HubOptions::from_variables`] is given a way to look variables up. (The hub
-//! client itself looks for a proxy there, and pip finds its own settings.)
+//! Fetched files are verified before their first use. Size and SHA-256 must match the manifest, or
+//! the hub's description of the file. A file from Python packages gets its final name only after
+//! verification, in one step. A hub download that fails verification is removed. An interrupted
+//! fetch therefore leaves nothing that is used unverified. The hash of a file is computed once and
+//! recorded, so that a warm start takes only a few system calls.
+//!
+//! Only one process at a time fetches a model. Others wait and then find the model in the cache.
+//!
+//! This module does not read the environment. [`HubOptions::from_variables`] takes a function that
+//! looks variables up. The hub client and pip read the environment on their own, for example for
+//! proxies.
 
 mod cache;
 mod error;
@@ -40,23 +48,24 @@ use selection::Selection;
 
 use crate::checkpoint::safetensors::{INDEX, Index, SINGLE};
 
-/// The local file of a model.
+/// A model on the local disk.
 #[derive(Clone, Debug)]
 pub struct LocalModel {
-    /// Where the file or folder is.
+    /// Path of the model file or folder.
     pub path: PathBuf,
-    /// What the model is called: its short name, its hub id, or its file's name without the extension.
+    /// Name of the model: its short name, its hub id, or the name of its file without the
+    /// extension.
     pub name: String,
-    /// The manifest, for a model with a short name.
+    /// Manifest of a model with a short name.
     pub manifest: Option<Manifest>,
 }
 
-/// A model with a short name, and whether it is here.
+/// A model with a short name, and the state of its file.
 #[derive(Clone, Debug)]
 pub struct KnownModel {
-    /// The model.
+    /// Manifest of the model.
     pub manifest: Manifest,
-    /// Its file, if there is one of the right size in a cache.
+    /// Path of a cached file with the right size. `None` if the model must be fetched.
     pub cached: Option<PathBuf>,
 }
 
@@ -74,21 +83,21 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// A hub with the given caches and sources.
+    /// Creates a hub with the given caches and sources.
     pub fn new(options: HubOptions) -> Self {
         Self { options }
     }
 
-    /// The folder for what is kept.
+    /// Returns the path of Formwork's cache.
     pub fn cache(&self) -> &Path {
         &self.options.cache
     }
 
-    /// The local file of `model`, fetched if need be.
+    /// Returns the local path of `model`. Fetches the model if it is not in a cache.
     ///
     /// # Errors
-    /// When the name stands for nothing, when no source gives the file (with the reason for each that was tried), and when
-    /// a file is not what it should be.
+    /// Returns an error if the name is invalid, if no source provides the model, or if a file has
+    /// the wrong size or hash. The message contains the reason for each source that was tried.
     pub fn resolve(&self, model: &str, progress: &mut dyn Progress) -> Result<LocalModel, HubError> {
         match ModelName::parse(model, &self.options.manifests)? {
             ModelName::File(path) => {
@@ -107,7 +116,7 @@ impl Hub {
         }
     }
 
-    /// The models with a short name, and which of them are here.
+    /// Returns the models with a short name, with the paths of those in a cache.
     pub fn list(&self) -> Vec<KnownModel> {
         let known = |manifest: &Manifest| {
             let cached = self.candidates(manifest).into_iter().find(|path| {
@@ -118,7 +127,7 @@ impl Hub {
         self.options.manifests.iter().map(known).collect()
     }
 
-    /// The places in the caches where a model's file may be.
+    /// Returns the existing files at a model's possible locations in the caches.
     fn candidates(&self, manifest: &Manifest) -> Vec<PathBuf> {
         let own = ModelFolder::new(&self.options.cache, &manifest.name).file(&manifest.file);
         let shared = manifest.sources.iter().filter_map(|source| match source {
@@ -137,7 +146,7 @@ impl Hub {
         self.refuse_offline(&manifest.name)?;
         let folder = ModelFolder::new(&self.options.cache, &manifest.name);
         let lock = folder.lock(progress)?;
-        // Another process may have fetched it while this one waited.
+        // Another process may have fetched the model during the wait for the lock.
         if let Some(path) = self.cached(manifest, progress) {
             return Ok(path);
         }
@@ -163,7 +172,7 @@ impl Hub {
         Err(Kind::NoSource { model: manifest.name.clone(), attempts }.into())
     }
 
-    /// The model's file where a cache has it whole.
+    /// Returns the path of the model's file in a cache, if it passes the check.
     fn cached(&self, manifest: &Manifest, progress: &mut dyn Progress) -> Option<PathBuf> {
         let folder = ModelFolder::new(&self.options.cache, &manifest.name);
         self.candidates(manifest).into_iter().find(|path| {
@@ -185,7 +194,7 @@ impl Hub {
         progress.message(&format!("asking the hub for {repo}"));
         let repository = Repository::new(&self.options, repo, revision);
         let offered = named(&repository.files()?, repo, file)?;
-        // What the hub says about the file saves a download that could not be used.
+        // The hub's description shows in advance if the download would fail the check.
         let wanted = expected(manifest);
         let path = PathBuf::from(file);
         match offered.expected() {
@@ -242,8 +251,8 @@ fn expected(manifest: &Manifest) -> Expected {
     Expected { size: Some(manifest.size), sha256: Some(manifest.sha256.clone()) }
 }
 
-/// What a hub id stands for, where the hub's cache has it whole. A repository of which some files are here is not asked
-/// whether it has others.
+/// Returns the path of a repository's model if all its files are in the hub's cache. The selection
+/// considers only the cached files; the hub is not asked for others.
 fn cached_in(
     repository: &Repository<'_>,
     name: &RepoName,
@@ -266,8 +275,8 @@ fn cached_in(
     Some(main)
 }
 
-/// Whether a folder of safetensors has its tokenizer and all its shards. Other programs that use the same cache fetch the
-/// files in another order, and may have been interrupted.
+/// Reports whether a folder of safetensors contains the tokenizer and all shards. Other programs
+/// use the same cache, fetch files in another order and may have been interrupted.
 fn is_whole(folder: &Path) -> bool {
     let has = |name: &str| folder.join(name).exists();
     let has_weights = match std::fs::read(folder.join(INDEX)) {
@@ -296,7 +305,8 @@ fn fetch_repo(
     main_path(&selection, paths).ok_or_else(|| Kind::NoModel { repo: name.repo.clone() }.into())
 }
 
-/// What a model is opened by, given where its files are.
+/// Returns the path by which the model is opened: its first GGUF file, or the folder of its
+/// safetensors.
 fn main_path(selection: &Selection, mut paths: Vec<PathBuf>) -> Option<PathBuf> {
     match selection {
         Selection::Gguf(_) => paths.into_iter().next(),
@@ -304,7 +314,7 @@ fn main_path(selection: &Selection, mut paths: Vec<PathBuf>) -> Option<PathBuf> 
     }
 }
 
-/// `file` as the hub describes it.
+/// Returns the hub's description of `file`.
 fn named(files: &[RemoteFile], repo: &str, file: &str) -> Result<RemoteFile, HubError> {
     let offered = files.iter().find(|offered| offered.name == file).cloned();
     offered.ok_or_else(|| {
@@ -313,7 +323,7 @@ fn named(files: &[RemoteFile], repo: &str, file: &str) -> Result<RemoteFile, Hub
     })
 }
 
-/// Downloads `file` and keeps it only if it is what is expected.
+/// Downloads `file` and checks it. A file with the wrong size or hash is removed.
 fn download(
     repository: &Repository<'_>,
     file: &str,

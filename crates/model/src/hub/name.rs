@@ -4,7 +4,7 @@ use super::error::{HubError, Kind};
 use super::manifest::Manifest;
 use crate::checkpoint::safetensors::CONFIG;
 
-/// What a MODEL on the command line stands for.
+/// Parsed form of the MODEL argument on the command line.
 #[derive(Debug)]
 pub(crate) enum ModelName<'a> {
     File(PathBuf),
@@ -21,7 +21,8 @@ pub(crate) struct RepoName {
 }
 
 impl<'a> ModelName<'a> {
-    /// An existing file or a folder of safetensors comes first, then the short name of one of `manifests`, then a hub id.
+    /// Parses a model's name. Existing paths take precedence over short names, and short names over
+    /// hub ids.
     pub(crate) fn parse(given: &str, manifests: &'a [Manifest]) -> Result<Self, HubError> {
         let path = Path::new(given);
         if path.is_file() || path.join(CONFIG).is_file() {
@@ -45,7 +46,8 @@ impl<'a> ModelName<'a> {
 }
 
 impl RepoName {
-    /// `org/name[:file.gguf][@revision]`; the revision may stand before the file.
+    /// Parses `org/name[:file.gguf][@revision]`. The revision may also come before the file. Its
+    /// default is `main`.
     fn parse(given: &str) -> Option<Self> {
         let (front, file) = match given.split_once(':') {
             Some((front, file)) => (front, Some(file)),
@@ -85,7 +87,8 @@ pub(crate) fn is_gguf(file: &str) -> bool {
     Path::new(file).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"))
 }
 
-/// Segments joined by slashes: nothing that could leave a folder or end a URL's path.
+/// Reports whether all segments of a path are plain names. Such a path cannot escape a folder or
+/// end the path of a URL.
 pub(crate) fn is_relative(path: &str) -> bool {
     path.split('/').all(is_segment)
 }

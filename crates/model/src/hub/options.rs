@@ -5,30 +5,30 @@ use std::time::Duration;
 
 use super::manifest::{Manifest, manifests};
 
-/// Where models are kept and fetched from.
+/// Caches and sources of models.
 #[derive(Clone, Debug)]
 pub struct HubOptions {
-    /// The folder for files that Python packages carry, and for what is remembered about checked files.
+    /// Formwork's cache: files from Python packages, and notes about verified files.
     pub cache: PathBuf,
-    /// The Hugging Face hub's own cache, which other programs share.
+    /// Cache of the Hugging Face hub, shared with other programs.
     pub hub_cache: PathBuf,
-    /// The hub's address; hf-hub's default when absent.
+    /// Address of the hub. `None` selects the default of hf-hub.
     pub endpoint: Option<String>,
-    /// The token to show to the hub.
+    /// Access token for the hub.
     pub token: Option<AccessToken>,
-    /// Whether the hub may be asked.
+    /// True if the hub may be contacted.
     pub use_hub: bool,
-    /// Whether nothing at all may be fetched.
+    /// True if nothing may be fetched from any source.
     pub offline: bool,
-    /// How long the hub has to give a first answer.
+    /// Timeout for the hub's first response.
     pub patience: Duration,
-    /// The models with a short name, the default first.
+    /// Models with a short name. The first one is the default.
     pub manifests: Vec<Manifest>,
-    /// The programs that may be pip, in the order to try.
+    /// Commands that may run pip, in the order in which they are tried.
     pub pip: Vec<PipCommand>,
 }
 
-/// A token for the hub, which does not show in debug output.
+/// Access token for the hub. The `Debug` output does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AccessToken(pub String);
 
@@ -38,17 +38,17 @@ impl fmt::Debug for AccessToken {
     }
 }
 
-/// A program with the arguments that make it pip.
+/// A command that runs pip.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PipCommand {
-    /// The program, looked up as the operating system does.
+    /// Program to run. A name without a path is looked up by the operating system.
     pub program: PathBuf,
-    /// What comes before pip's own arguments.
+    /// Arguments that precede pip's own arguments, for example `-m pip`.
     pub arguments: Vec<OsString>,
 }
 
 impl PipCommand {
-    /// `program` with `arguments`.
+    /// Creates a command from a program and its first arguments.
     pub fn new<A: Into<OsString>>(
         program: impl Into<PathBuf>,
         arguments: impl IntoIterator<Item = A>,
@@ -65,7 +65,7 @@ impl fmt::Display for PipCommand {
 }
 
 impl HubOptions {
-    /// The usual sources, with the two caches at `cache` and `hub_cache`.
+    /// Creates options with the default sources and the two given caches.
     pub fn new(cache: impl Into<PathBuf>, hub_cache: impl Into<PathBuf>) -> Self {
         let module = |program: &str| PipCommand::new(program, ["-m", "pip"]);
         Self {
@@ -81,11 +81,12 @@ impl HubOptions {
         }
     }
 
-    /// What the environment asks for; `variable` looks a variable up.
+    /// Creates options from environment variables. `variable` returns the value of a variable.
     ///
-    /// Read are `FORMWORK_CACHE`, `XDG_CACHE_HOME`, `HOME` (or `USERPROFILE`), and as the hub's own clients do `HF_HOME`,
-    /// `HF_HUB_CACHE`, `HF_ENDPOINT`, `HF_TOKEN`, `HF_TOKEN_PATH` (else the token file in `HF_HOME`) and
-    /// `HF_HUB_OFFLINE`. An empty variable counts as absent.
+    /// The variables are `FORMWORK_CACHE`, `XDG_CACHE_HOME` and `HOME` (or `USERPROFILE`). The
+    /// variables of the hub's own clients are also used: `HF_HOME`, `HF_HUB_CACHE`, `HF_ENDPOINT`,
+    /// `HF_TOKEN`, `HF_TOKEN_PATH` and `HF_HUB_OFFLINE`. Without `HF_TOKEN_PATH` the token is read
+    /// from the file `token` in `HF_HOME`. An empty variable counts as absent.
     pub fn from_variables(variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
         let folder = |name: &str| variable(name).map(PathBuf::from);

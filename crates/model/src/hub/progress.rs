@@ -2,33 +2,34 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Who is told how a transfer goes.
+/// Receiver of progress reports of a fetch.
 pub trait Progress {
-    /// A transfer of `bytes` begins.
+    /// Reports the start of a transfer of `bytes` bytes.
     fn total(&mut self, bytes: u64);
 
-    /// `bytes` more have arrived.
+    /// Reports the arrival of another `bytes` bytes.
     fn advance(&mut self, bytes: u64);
 
-    /// What is being done now, in a few words.
+    /// Reports the current activity in a few words.
     fn message(&mut self, text: &str);
 }
 
-/// Nobody is told.
+/// Ignores all reports.
 impl Progress for () {
     fn total(&mut self, _: u64) {}
     fn advance(&mut self, _: u64) {}
     fn message(&mut self, _: &str) {}
 }
 
-/// A progress bar on standard error, which disappears in the end.
+/// Progress bar on standard error. Dropping it clears the bar.
 #[derive(Debug)]
 pub struct TerminalProgress {
     bar: ProgressBar,
 }
 
 impl TerminalProgress {
-    /// A bar; nothing is drawn unless `visible` and standard error is a terminal.
+    /// Creates a progress bar. It is drawn only if `visible` is true and standard error is a
+    /// terminal.
     pub fn new(visible: bool) -> Self {
         let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, target).with_style(style("{spinner} {msg}"));

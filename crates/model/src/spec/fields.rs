@@ -1,4 +1,4 @@
-//! Hyperparameters by the names that GGUF files and `config.json` have for them.
+//! Access to hyperparameters under their names in GGUF files and in `config.json`.
 
 use std::fmt::Display;
 
@@ -7,16 +7,19 @@ use serde_json::{Map, Value as Json};
 use crate::error::Kind;
 use crate::gguf::{Array, Gguf, Value};
 
-/// A field: its key in a GGUF file, after the architecture's prefix, and in a `config.json`. Empty where there is none.
+/// A hyperparameter: its key in a GGUF file, without the architecture's prefix, and its key in a
+/// `config.json`.
+///
+/// A key is empty if the format does not have the field.
 #[derive(Clone, Copy)]
 pub(crate) struct Field(pub(crate) &'static str, pub(crate) &'static str);
 
-/// The fields of a checkpoint.
+/// The hyperparameters of a checkpoint.
 #[derive(Clone, Copy)]
 pub(crate) enum Fields<'a> {
-    /// A GGUF file's, with the architecture's prefix.
+    /// A GGUF file, and the name of the architecture that prefixes its keys.
     Gguf(&'a Gguf, &'a str),
-    /// A `config.json`.
+    /// A `config.json`, or an object in it.
     Config(&'a Map<String, Json>),
 }
 
@@ -25,7 +28,7 @@ impl<'a> Fields<'a> {
         matches!(self, Self::Config(_))
     }
 
-    /// The field's name, for errors.
+    /// Returns the full key, for error messages.
     pub(crate) fn name(self, field: Field) -> String {
         match self {
             Self::Gguf(_, architecture) => format!("{architecture}.{}", field.0),
@@ -33,7 +36,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// What a file says of a field, whatever it is.
+    /// Returns the value of a field, of any type. A JSON `null` counts as absent.
     fn look_up(self, field: Field) -> Option<Found<'a>> {
         match self {
             Self::Gguf(..) if field.0.is_empty() => None,
@@ -70,7 +73,7 @@ impl<'a> Fields<'a> {
         Kind::MissingKey { key: self.name(field) }
     }
 
-    /// A size that may also be zero, which says that there is no such thing.
+    /// Reads a size. The value 0 counts as absent.
     pub(crate) fn size_or_none(self, field: Field) -> Result<Option<usize>, Kind> {
         match self.look_up(field) {
             Some(Found::Gguf(Value::Unsigned(0) | Value::Signed(0))) => Ok(None),
@@ -79,8 +82,9 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A size: positive, and small enough that products of two never overflow. A GGUF file may have one for each layer, as
-    /// long as they are equal.
+    /// Reads a size from 1 to 2³¹ - 1, so that the product of two sizes does not overflow.
+    ///
+    /// A GGUF file may have an array with one size per layer, if all are equal.
     pub(crate) fn optional_size(self, field: Field) -> Result<Option<usize>, Kind> {
         let Some(found) = self.look_up(field) else { return Ok(None) };
         let given = match found {
@@ -134,7 +138,7 @@ impl<'a> Fields<'a> {
         Ok(Some(given as f32))
     }
 
-    /// A number above zero.
+    /// Reads a number above 0.
     pub(crate) fn positive(self, field: Field) -> Result<Option<f32>, Kind> {
         let given = self.float(field)?;
         self.rule(given.is_none_or(|given| given > 0.0), field, given.unwrap_or(0.0), "it must be positive")?;
@@ -154,7 +158,7 @@ impl<'a> Fields<'a> {
         Err(Kind::KeyValue { key: self.name(field), given: given.to_string(), rule })
     }
 
-    /// The fields inside an object of a `config.json`.
+    /// Returns the fields of a nested object of a `config.json`.
     pub(crate) fn within(self, key: &str) -> Option<Self> {
         match self {
             Self::Config(config) => Some(Self::Config(config.get(key)?.as_object()?)),
@@ -162,7 +166,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The numbers in an array of a `config.json`.
+    /// Returns the numbers in an array of a `config.json`.
     pub(crate) fn numbers(self, key: &'static str) -> Result<Option<Vec<f32>>, Kind> {
         let Self::Config(config) = self else { return Ok(None) };
         let expected = "an array of numbers";
@@ -177,7 +181,8 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A flag for each layer, in a GGUF file.
+    /// Returns the flags in an array of a GGUF file, one per layer. Returns `None` if the value is
+    /// not such an array.
     pub(crate) fn flags(self, field: Field) -> Option<Vec<bool>> {
         let (Self::Gguf(file, _), Some(Found::Gguf(Value::Array(array)))) = (self, self.look_up(field))
         else {
@@ -192,7 +197,7 @@ impl<'a> Fields<'a> {
         file.array_values(array).map(flag).collect()
     }
 
-    /// The texts in an array of a `config.json`.
+    /// Returns the strings in an array of a `config.json`.
     pub(crate) fn texts(self, key: &'static str) -> Result<Option<Vec<&'a str>>, Kind> {
         let Self::Config(config) = self else { return Ok(None) };
         let expected = "an array of strings";

@@ -1,9 +1,10 @@
-//! What an architecture is, as data.
+//! Descriptions of model architectures as data.
 //!
-//! A [`ModelSpec`] says everything that the decoder has to know: sizes, where the norms are, how positions enter, which
-//! layers look at a window only. It is read from a checkpoint's fields, the metadata of a GGUF file or a `config.json`, by
-//! one small function per family ([`families`]); nothing else in the crate knows an architecture by name, but for the names
-//! of its tensors in a checkpoint of safetensors.
+//! A [`ModelSpec`] contains everything that the decoder needs to know: sizes, placement of norms,
+//! rotary frequencies and the layers' windows. It is read from a checkpoint's hyperparameters,
+//! which are the metadata of a GGUF file or a `config.json`. Each family has a small function for
+//! its differences ([`families`]). Outside this module, a family matters only for the names, layout
+//! and conventions of its tensors.
 
 mod families;
 mod fields;
@@ -15,140 +16,146 @@ use crate::LoadError;
 use crate::checkpoint::Checkpoint;
 use crate::error::Kind;
 
-/// How the elements of a head are paired for rotation.
+/// Pairing of the elements of a head for rotary embeddings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RopePairing {
-    /// Elements `2i` and `2i + 1`.
+    /// Pairs are the elements `2i` and `2i + 1`.
     Interleaved,
-    /// Elements `i` and `i + dims / 2`.
+    /// Pairs are the elements `i` and `i + dims / 2`.
     Halves,
 }
 
-/// The nonlinearity of the feed-forward block, from the gate `g` and what it gates, `u`.
+/// Activation of the feed-forward block, applied to the gate `g` and the up projection `u`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Activation {
     /// `g · σ(g) · u`
     Silu,
-    /// `gelu(g) · u` with the tanh approximation of the Gaussian error linear unit.
+    /// `gelu(g) · u`, with the tanh approximation of the Gaussian error linear unit.
     GeluTanh,
-    /// `g · σ(1.702 g) · (u + 1)`, where `g` is at most `limit` and `u` within `±limit`: gpt-oss.
+    /// `g · σ(1.702 g) · (u + 1)`, with `g` clamped from above and `u` from both sides. Used by
+    /// gpt-oss.
     ClampedSwiglu {
-        /// What both are clamped to.
+        /// Upper limit of `g`, and of the absolute value of `u`.
         limit: f32,
     },
 }
 
-/// What differs from layer to layer.
+/// Properties that can differ from layer to layer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LayerSpec {
-    /// How many positions a token sees, itself included; all where `None`.
+    /// Number of positions that a token attends to, including its own. `None` means all.
     pub window: Option<usize>,
-    /// An index into [`ModelSpec::ropes`]; `None` where positions do not enter.
+    /// Index into [`ModelSpec::ropes`]. `None` for a layer without rotary embeddings.
     pub rope: Option<usize>,
 }
 
-/// Where a layer normalises.
+/// Placement of the norms in a layer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NormPlacement {
-    /// The residual stream, before it enters the two blocks.
+    /// The inputs of the two blocks are normalised.
     Before,
-    /// The two blocks' results, before they are added.
+    /// The outputs of the two blocks are normalised, before they are added to the residual stream.
     After,
-    /// Both.
+    /// Both inputs and outputs are normalised.
     Both,
 }
 
-/// Over which elements queries and keys are normalised.
+/// Scope of the norm of queries and keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QkNorm {
-    /// Each head by itself.
+    /// Each head is normalised separately.
     PerHead,
-    /// All heads of a token together.
+    /// All heads of a token are normalised together.
     Whole,
 }
 
-/// How the scores of a router become the weights of the chosen experts.
+/// Computation of the experts' weights from the router's scores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Gating {
     /// Softmax over all experts.
     Softmax,
-    /// Softmax over the chosen experts alone; the same as softmax over all with the chosen weights scaled to a sum of 1.
+    /// Softmax over the chosen experts only. This equals softmax over all experts, scaled so that
+    /// the chosen weights sum to 1.
     SoftmaxOverChosen,
 }
 
-/// A mixture of experts in place of the feed-forward block.
+/// A mixture of experts, which replaces the feed-forward block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExpertSpec {
-    /// Experts in a layer.
+    /// Number of experts in a layer.
     pub count: usize,
-    /// Experts that a token goes through.
+    /// Number of experts per token.
     pub used: usize,
-    /// Width of an expert.
+    /// Width of an expert's hidden layer.
     pub feed_forward: usize,
-    /// How they are weighted.
+    /// Computation of the experts' weights.
     pub gating: Gating,
 }
 
-/// A decoder's shape and conventions.
+/// The shape and the conventions of a decoder.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ModelSpec {
-    /// The architecture's name in GGUF files.
+    /// Name of the architecture in GGUF files.
     pub architecture: String,
     /// Width of the residual stream.
     pub hidden: usize,
     /// Width of the feed-forward block.
     pub feed_forward: usize,
-    /// Query heads.
+    /// Number of query heads.
     pub heads: usize,
-    /// Key and value heads; divides `heads`.
+    /// Number of key-value heads. Divides `heads`.
     pub kv_heads: usize,
     /// Width of a head.
     pub head_dim: usize,
-    /// Rows of the embedding and of the head.
+    /// Number of rows of the embedding and of the head.
     pub vocabulary: usize,
-    /// Positions that the model was trained for.
+    /// Number of positions that the model was trained for.
     pub context: usize,
-    /// Added to the mean square before the root.
+    /// Added to the mean square before the square root.
     pub norm_epsilon: f32,
-    /// Elements of a head that rotate.
+    /// Number of elements of a head that are rotated.
     pub rope_dims: usize,
-    /// How they are paired.
+    /// Pairing of the rotated elements.
     pub rope_pairing: RopePairing,
-    /// The distinct sets of frequencies.
+    /// The distinct sets of rotary frequencies.
     pub ropes: Vec<RopeSpec>,
     /// The layers, first to last.
     pub layers: Vec<LayerSpec>,
-    /// Whether and how queries and keys are normalised.
+    /// Scope of the norm of queries and keys. `None` if they are not normalised.
     pub qk_norm: Option<QkNorm>,
-    /// Whether the query, key and value projections must have biases; where not, they may.
+    /// True if the query, key and value projections must have biases. If false, biases are
+    /// optional.
     pub qkv_bias: bool,
-    /// Where the norms of the two blocks are.
+    /// Placement of the norms of the two blocks.
     pub norms: NormPlacement,
-    /// What embeddings are multiplied with.
+    /// Factor for the embeddings.
     pub embedding_scale: f32,
-    /// What attention scores are multiplied with.
+    /// Factor for the attention scores.
     pub attention_scale: f32,
-    /// What the two blocks' results are multiplied with before they are added.
+    /// Factor for the outputs of the two blocks before they are added to the residual stream.
     pub residual_scale: f32,
-    /// What logits are multiplied with.
+    /// Factor for the logits.
     pub logit_scale: f32,
-    /// Attention scores `s` become `c · tanh(s / c)`.
+    /// Cap `c` of the attention scores: a score `s` becomes `c · tanh(s / c)`.
     pub attention_softcap: Option<f32>,
-    /// Logits `x` become `c · tanh(x / c)`.
+    /// Cap `c` of the logits: a logit `x` becomes `c · tanh(x / c)`.
     pub logit_softcap: Option<f32>,
-    /// Whether each query head has a score of its own that takes part in the softmax, and nothing else.
+    /// True if each query head has an attention sink: a learned score that takes part in the
+    /// softmax but has no value.
     pub attention_sinks: bool,
-    /// The nonlinearity of the feed-forward block.
+    /// Activation of the feed-forward block.
     pub activation: Activation,
-    /// The mixture of experts, where there is one.
+    /// The mixture of experts, if the model has one.
     pub experts: Option<ExpertSpec>,
 }
 
 impl ModelSpec {
-    /// Reads the specification from a checkpoint's metadata. Shapes of tensors are checked when the weights are bound.
+    /// Reads the specification from a checkpoint's metadata. Tensor shapes are checked later, when
+    /// the weights are bound.
     ///
     /// # Errors
-    /// When the architecture is unknown or a key is missing, of the wrong type or out of range.
+    /// Returns an error if the architecture is unknown, or if a key is missing, of the wrong type
+    /// or out of range.
     pub fn of(checkpoint: &Checkpoint) -> Result<Self, LoadError> {
         Self::of_known(checkpoint).map_err(|kind| checkpoint.error(kind))
     }

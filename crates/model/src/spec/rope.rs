@@ -1,73 +1,76 @@
-//! Rotary frequencies, and the ways in which they are stretched to longer contexts.
+//! Rotary frequencies and their scaling for longer contexts.
 
 use std::f32::consts::PI;
 
 use super::ModelSpec;
 
-/// The rotary frequencies of some layers.
+/// A set of rotary frequencies, used by some or all layers.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RopeSpec {
-    /// The base of the geometric series of wavelengths.
+    /// Base of the geometric series of wavelengths.
     pub theta: f32,
-    /// How the series is changed.
+    /// Scaling of the series.
     pub scaling: RopeScaling,
 }
 
-/// How rotary frequencies differ from the geometric series.
+/// Scaling of rotary frequencies.
 #[derive(Clone, PartialEq, Debug)]
 pub enum RopeScaling {
-    /// Not at all.
+    /// No scaling.
     None,
-    /// All are divided by a factor.
+    /// Divides all frequencies by the same factor.
     Linear {
-        /// The factor.
+        /// The divisor.
         factor: f32,
     },
-    /// Each is divided by a factor of its own, `[rope_dims / 2]`.
+    /// Divides each frequency by its own factor. Shape: `[rope_dims / 2]`.
     Factors(Vec<f32>),
-    /// Each is divided by a factor of its own, and which depends on the context.
+    /// Divides each frequency by its own factor, which depends on the context length.
     Long(LongFactors),
-    /// Long wavelengths are divided, short ones are not, and those between in part.
+    /// Divides low frequencies, keeps high ones and interpolates between.
     Yarn(Yarn),
 }
 
-/// The factors of models that were trained in two steps (`longrope`), `[rope_dims / 2]` each.
+/// Factors of models that were trained in two steps (`longrope`). Shape of both lists:
+/// `[rope_dims / 2]`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LongFactors {
-    /// For contexts up to `original`.
+    /// Factors for contexts of at most `original` positions.
     pub short: Vec<f32>,
-    /// For longer ones.
+    /// Factors for longer contexts.
     pub long: Vec<f32>,
-    /// The context of the first step.
+    /// Context length of the first training step.
     pub original: usize,
-    /// What rotated heads are multiplied with.
+    /// Factor for the rotated elements of a head.
     pub magnitude: f32,
 }
 
-/// "Yet another rope extension": <https://arxiv.org/abs/2309.00071>.
+/// `YaRN`, "yet another `RoPE` extension": <https://arxiv.org/abs/2309.00071>.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Yarn {
-    /// How many times the context was stretched.
+    /// Ratio of the extended context to the original one.
     pub factor: f32,
-    /// The context before that.
+    /// Original context length.
     pub original: usize,
-    /// Frequencies with more turns than that within the original context stay.
+    /// Frequencies with more rotations than this within the original context are kept.
     pub beta_fast: f32,
-    /// Frequencies with fewer turns than that are divided by the factor.
+    /// Frequencies with fewer rotations than this within the original context are divided by the
+    /// factor.
     pub beta_slow: f32,
-    /// Whether the ends of the ramp between the two are rounded outwards to whole pairs.
+    /// True if the two ends of the interpolated range are rounded outwards to whole pairs.
     pub truncate: bool,
-    /// What rotated heads are multiplied with.
+    /// Factor for the rotated elements of a head.
     pub magnitude: f32,
 }
 
 impl RopeSpec {
-    /// The plain series.
+    /// Creates frequencies without scaling.
     pub const fn plain(theta: f32) -> Self {
         Self { theta, scaling: RopeScaling::None }
     }
 
-    /// Radians per position for each pair of elements, in a context of so many positions.
+    /// Returns the radians per position of each pair of elements, for a context of `context`
+    /// positions.
     pub(crate) fn frequencies(&self, spec: &ModelSpec, context: usize) -> Vec<f32> {
         let dims = spec.rope_dims as f32;
         let plain = (0..spec.rope_dims / 2).map(|pair| 1.0 / self.theta.powf((2 * pair) as f32 / dims));
@@ -88,7 +91,7 @@ impl RopeSpec {
         }
     }
 
-    /// What rotated heads are multiplied with.
+    /// Returns the factor for the rotated elements of a head.
     pub(crate) const fn magnitude(&self) -> f32 {
         match &self.scaling {
             RopeScaling::Long(LongFactors { magnitude, .. }) | RopeScaling::Yarn(Yarn { magnitude, .. }) => {
@@ -100,7 +103,8 @@ impl RopeSpec {
 }
 
 impl RopeScaling {
-    /// The factors of Llama 3.1: long wavelengths are divided by `factor`, short ones stay, and those between in part.
+    /// Computes the factors of Llama 3.1. They divide low frequencies by `factor`, keep high ones
+    /// and interpolate between.
     pub(crate) fn llama3(
         (theta, dims): (f32, usize),
         factor: f32,
@@ -118,12 +122,12 @@ impl RopeScaling {
 }
 
 impl Yarn {
-    /// The magnitude that the method's authors recommend.
+    /// Returns the magnitude that the authors of `YaRN` recommend.
     pub(crate) fn usual_magnitude(factor: f32) -> f32 {
         if factor > 1.0 { 0.1f32.mul_add(factor.ln(), 1.0) } else { 1.0 }
     }
 
-    /// The pairs between which frequencies are divided in part.
+    /// Returns the range of pairs whose frequencies are interpolated.
     fn ramp(&self, dims: f32, theta: f32) -> (f32, f32) {
         let pair = |turns: f32| dims * (self.original as f32 / (turns * 2.0 * PI)).ln() / (2.0 * theta.ln());
         let (mut low, mut high) = (pair(self.beta_fast), pair(self.beta_slow));
@@ -131,7 +135,7 @@ impl Yarn {
             (low, high) = (low.floor(), high.ceil());
         }
         let (low, high) = (low.max(0.0), high.min(dims - 1.0));
-        // Never empty, so that nothing is divided by zero.
+        // The range is never empty, which avoids a division by zero.
         (low, if low < high { high } else { low + 0.001 })
     }
 }

@@ -1,4 +1,4 @@
-//! The date that a template may ask for.
+//! Date and time for templates.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -19,28 +19,29 @@ const MONTHS: [&str; 12] = [
 const WEEKDAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 const DAY: u64 = 24 * 60 * 60;
 
-/// 1 January 2025, 00:00: what a template reads as now unless it is given a time, so that a prompt is reproducible.
+/// Returns 1 January 2025, 00:00. This is the default time of templates, so that prompts are
+/// reproducible.
 pub(super) fn default_now() -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(20_089 * DAY)
 }
 
-/// A moment in UTC.
+/// Date and time in UTC.
 struct Moment {
     year: u64,
-    /// From 0.
+    /// Month, from 0.
     month: usize,
-    /// From 1.
+    /// Day of the month, from 1.
     day: u64,
-    /// Of the year, from 1.
+    /// Day of the year, from 1.
     ordinal: u64,
-    /// From Monday.
+    /// Day of the week, from 0 for Monday.
     weekday: usize,
-    /// Since midnight.
+    /// Second of the day, from 0.
     second: u64,
 }
 
 impl Moment {
-    /// Times before 1970 read as its first moment.
+    /// Converts a time. Times before 1970 become the start of 1970.
     fn new(time: SystemTime) -> Self {
         let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let mut days = seconds / DAY;
@@ -67,7 +68,7 @@ impl Moment {
         self.second / 60 % 60
     }
 
-    /// On a clock face of 12 hours.
+    /// Returns the hour on a 12-hour clock.
     fn face_hour(&self) -> u64 {
         (self.hour() + 11) % 12 + 1
     }
@@ -90,10 +91,10 @@ fn days_in_month(year: u64, month: usize) -> u64 {
     }
 }
 
-/// `time` in UTC, written as C's `strftime` does in the C locale.
+/// Formats `time` in UTC as C's `strftime` does in the C locale.
 ///
 /// # Errors
-/// The directive that is not supported.
+/// Returns the first directive that is not supported.
 pub(super) fn strftime(time: SystemTime, format: &str) -> Result<String, String> {
     let moment = Moment::new(time);
     let mut out = String::new();

@@ -10,25 +10,28 @@ use minijinja::{Environment, Error, ErrorKind, Value};
 
 use super::{clock, json, python};
 
-/// Steps that one rendering may take, spent within about a second. Most templates at hand take 20 to 70 for a message; one
-/// looks back over the whole conversation at each message and takes 3.7 million for a thousand.
+/// Maximum number of steps of one rendering, which take about one second.
+///
+/// Most known templates take 20 to 70 steps per message. One scans the whole conversation for each
+/// message, and takes 3.7 million steps for a thousand messages.
 const MAX_STEPS: u64 = 20_000_000;
 
-/// The longest source of a template and the longest text that one renders, in bytes.
+/// Maximum size of a template's source and of a rendered text, in bytes.
 const MAX_SOURCE: usize = 1 << 20;
 const MAX_OUTPUT: usize = 64 << 20;
 
-/// Nested blocks and macro calls, as minijinja counts them (a macro call is about 10). Rendering at this depth fits the
-/// 2 MiB stack of a spawned thread, unoptimised.
+/// Maximum depth of nested blocks and macro calls, in minijinja's units (a macro call is about 10).
+/// In unoptimised builds, this depth fits the 2 MiB stack of a spawned thread.
 const MAX_RECURSION: usize = 250;
 
 const NAME: &str = "chat";
 
-/// A model's own chat template, in Jinja.
+/// A model's chat template in Jinja.
 ///
-/// The variables are those that `transformers` gives: `messages`, `add_generation_prompt`, `bos_token`, `eos_token`,
-/// `tools` and `documents` (both `none`), then the input's own. `strftime_now` reads 1 January 2025 unless
-/// [`with_now`](Self::with_now) says otherwise, so that the same request gives the same prompt.
+/// The variables match `transformers`: `messages`, `add_generation_prompt`, `bos_token`,
+/// `eos_token`, `tools` and `documents`. The last two are `none` unless the input sets them. The
+/// input can define further variables. `strftime_now` uses 1 January 2025, or the time given to
+/// [`with_now`](Self::with_now). The same input therefore always gives the same prompt.
 ///
 /// ```
 /// use formwork_lm::{ChatInput, ChatTemplate, Message};
@@ -48,11 +51,14 @@ pub struct JinjaTemplate {
 }
 
 impl JinjaTemplate {
-    /// Compiles `source`. `bos` and `eos` are the texts of the tokens that begin and end a sequence; a template sees one
-    /// that is absent as undefined.
+    /// Compiles `source`.
+    ///
+    /// `bos` and `eos` are the texts of the tokens that start and end a sequence. If one is `None`,
+    /// its variable is undefined.
     ///
     /// # Errors
-    /// When the source is not a template; with the line.
+    /// Returns an error if the source is larger than 1 MiB or is not a valid template. In the
+    /// second case the error contains the line number.
     pub fn new(source: &str, bos: Option<&str>, eos: Option<&str>) -> Result<Self, TemplateError> {
         if source.len() > MAX_SOURCE {
             let message =
@@ -77,14 +83,15 @@ impl JinjaTemplate {
         Ok(Self { environment, source, bos: bos.map(Into::into), eos: eos.map(Into::into) })
     }
 
-    /// The same template, for which it is now `now` (in UTC).
+    /// Sets the current time, in UTC, for `strftime_now`.
     #[must_use]
     pub fn with_now(mut self, now: SystemTime) -> Self {
         add_clock(&mut self.environment, now);
         self
     }
 
-    /// The source, as it was compiled.
+    /// Returns the source with the changes made before compilation: normalised line endings and
+    /// replaced `generation` tags.
     pub fn source(&self) -> &str {
         &self.source
     }
@@ -127,7 +134,7 @@ impl ChatTemplate for JinjaTemplate {
     }
 }
 
-/// Text of at most [`MAX_OUTPUT`] bytes.
+/// A buffer of at most [`MAX_OUTPUT`] bytes.
 struct Bounded(Vec<u8>);
 
 impl io::Write for Bounded {
@@ -144,7 +151,7 @@ impl io::Write for Bounded {
     }
 }
 
-/// What a template itself raised.
+/// Error that the template raised with `raise_exception`.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Raised(String);
@@ -161,7 +168,7 @@ fn add_clock(environment: &mut Environment<'static>, now: SystemTime) {
     });
 }
 
-/// The innermost error that says something, in one line, with the expression at fault where that is known.
+/// Describes the innermost error in one line, with the failing expression if known.
 fn described(error: &Error, source: &str) -> TemplateError {
     let mut innermost = error;
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
@@ -187,7 +194,8 @@ fn described(error: &Error, source: &str) -> TemplateError {
     TemplateError { message, line: innermost.line().or(error.line()) }
 }
 
-/// `transformers` adds a `generation` block that marks the assistant's text for training; here it is transparent.
+/// Replaces `generation` blocks by `if true`. In `transformers` these blocks mark the assistant's
+/// text for training.
 fn without_generation_tags(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;

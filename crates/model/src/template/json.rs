@@ -1,4 +1,4 @@
-//! `tojson` as `transformers` defines it: Python's `json.dumps` with `ensure_ascii` off.
+//! The filter `tojson` as in `transformers`: Python's `json.dumps` without `ensure_ascii`.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,8 @@ use minijinja::{Error, ErrorKind, Value};
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 
-/// The filter; `ensure_ascii`, `indent`, `separators` and `sort_keys` mean what they mean to `json.dumps`.
+/// Formats `value` as JSON. `ensure_ascii`, `indent`, `separators` and `sort_keys` are the
+/// parameters of `json.dumps`.
 #[allow(clippy::needless_pass_by_value, reason = "a filter takes its arguments by value")]
 pub(super) fn tojson(value: &Value, arguments: Kwargs) -> Result<String, Error> {
     if value.is_undefined() {
@@ -37,7 +38,7 @@ pub(super) fn tojson(value: &Value, arguments: Kwargs) -> Result<String, Error> 
     String::from_utf8(bytes).map_err(|error| Error::new(ErrorKind::BadSerialization, error.to_string()))
 }
 
-/// What one level of nesting is indented by; `None` keeps everything on one line.
+/// Returns the indentation of one level. `None` puts everything on one line.
 fn indent(given: Option<Value>) -> Result<Option<String>, Error> {
     match given {
         None => Ok(None),
@@ -49,7 +50,7 @@ fn indent(given: Option<Value>) -> Result<Option<String>, Error> {
     }
 }
 
-/// The widest indentation of one level, in spaces.
+/// Maximum indentation of one level, in spaces.
 const MAX_INDENT: i64 = 32;
 
 fn sorted(value: serde_json::Value) -> serde_json::Value {
@@ -64,14 +65,14 @@ fn sorted(value: serde_json::Value) -> serde_json::Value {
     }
 }
 
-/// `json.dumps`' layout.
+/// Layout of `json.dumps`.
 struct Python {
     indent: Option<String>,
     item_separator: String,
     key_separator: String,
     ensure_ascii: bool,
     depth: usize,
-    /// Whether the container that ends next has an element.
+    /// True if the innermost open container has an element.
     filled: bool,
 }
 
@@ -166,7 +167,8 @@ impl Formatter for Python {
     }
 }
 
-/// Python's `repr` of a float: the shortest digits that read back, positional from 1e-4 up to 1e16.
+/// Formats a float like Python's `repr`: the shortest digits that round-trip, without an exponent
+/// from 1e-4 to 1e16.
 fn float(value: f64) -> String {
     let scientific = format!("{value:e}");
     match scientific

@@ -1,13 +1,14 @@
-//! Chat templates: how a conversation is written down for a model.
+//! Chat templates, which format a conversation as a model's prompt.
 //!
-//! Models carry a Jinja template that was written for Python's `jinja2` as `transformers` sets it up, so
-//! [`JinjaTemplate`] gives it the same surroundings: the same whitespace rules, Python's methods on strings, lists and
-//! dictionaries, `raise_exception`, `strftime_now`, a `tojson` with Python's layout, and `tools` and `documents` that are
-//! there but `none`. A model without a template gets [`PlainTemplate`].
+//! Models come with Jinja templates that are written for Python's `jinja2`, with the environment of
+//! `transformers`. [`JinjaTemplate`] provides the same environment. It has the same whitespace
+//! rules, and Python's methods of strings, lists and dictionaries. It provides `raise_exception`,
+//! `strftime_now`, and `tojson` with Python's layout. `tools` and `documents` are `none` by
+//! default. [`PlainTemplate`] is for models without a template.
 //!
-//! A template comes with the model file and is not trusted: it sees nothing but its variables, has a bounded number of
-//! steps and bounded recursion, and its output is bounded. What is not bounded is the memory of a string that a template
-//! builds up by doubling it.
+//! A template comes with the model file and is not trusted. It can access only its variables. Its
+//! steps, recursion depth and output size are limited. The memory of a string that a template
+//! builds by repeated doubling is not limited.
 
 mod clock;
 mod jinja;
@@ -18,8 +19,10 @@ pub use jinja::JinjaTemplate;
 
 use formwork_lm::{ChatInput, ChatTemplate, Message, TemplateError};
 
-/// The template of a model that has none: every message's content in order, blank lines in between, and nothing else, so
-/// that a base model continues the text.
+/// Template for models without one: the contents of all messages in order, separated by blank
+/// lines.
+///
+/// A base model then continues the text.
 ///
 /// ```
 /// use formwork_lm::{ChatInput, ChatTemplate, Message};

@@ -1,10 +1,10 @@
-//! Where minijinja and its Python add-on differ from Python.
+//! Corrections where minijinja and its Python compatibility layer differ from Python.
 
 use minijinja::value::ValueKind;
 use minijinja::{Error, State, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
-/// A method on a built-in value, as Python has it.
+/// Calls a method of a built-in value as in Python.
 pub(super) fn method(
     state: &mut State,
     value: &Value,
@@ -17,7 +17,8 @@ pub(super) fn method(
     }
 }
 
-/// Every letter that follows no letter in upper case, the others in lower case.
+/// Converts letters at the start of a word to upper case and all others to lower case. A word is a
+/// sequence of letters.
 fn title(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut inside = false;
@@ -32,12 +33,14 @@ fn title(text: &str) -> String {
     out
 }
 
-/// `None` has no elements, not zero elements.
+/// Reports whether a value is iterable. In Python, `None` is not iterable; minijinja treats it as
+/// empty.
 pub(super) fn is_iterable(value: &Value) -> bool {
     !value.is_none() && value.try_iter().is_ok()
 }
 
-/// Whether the value has a length and indices, which an undefined one has too.
+/// Reports whether a value has a length and indices. As in `jinja2`, an undefined value counts as a
+/// sequence.
 pub(super) fn is_sequence(value: &Value) -> bool {
     matches!(value.kind(), ValueKind::Seq | ValueKind::String | ValueKind::Map | ValueKind::Undefined)
 }

@@ -1,4 +1,4 @@
-//! Where the tokens of a pass are and what they see, as tensors that all layers share.
+//! Positions, slots and masks of the tokens in a pass, as tensors that all layers share.
 
 use candle_core::{Device, Result, Tensor};
 use formwork_kernels::Team;
@@ -8,44 +8,48 @@ use super::pool::Table;
 use crate::rope::Rope;
 use crate::spec::ModelSpec;
 
-/// A sequence's part of a pass: some tokens that come next in it.
+/// The next tokens of a sequence, in one forward pass.
 pub(super) struct Segment<'a> {
     pub(super) tokens: &'a [TokenId],
-    /// With room for the tokens.
+    /// Table of the sequence, with room for the tokens.
     pub(super) table: &'a Table,
 }
 
-/// Tokens of several sequences, segment after segment.
+/// Layout of a pass over tokens of several sequences, segment after segment.
 pub(super) struct Layout {
-    /// How many sequences.
+    /// Number of segments, one per sequence.
     pub(super) segments: usize,
-    /// Tokens of the longest segment; the queries of all are brought to that length.
+    /// Number of tokens of the longest segment. The queries of shorter segments are padded to this
+    /// length.
     pub(super) longest: usize,
-    /// Which tokens to take for that, and which of those to take back; `None` where all segments are equally long.
+    /// Indices for padding the queries and removing the padding. `None` if all segments have the
+    /// same length.
     pub(super) padding: Option<Padding>,
-    /// Where keys and values go, `[kv_heads, tokens, head_dim]`.
+    /// Slots to which keys and values are written. Shape: `[kv_heads, tokens, head_dim]`.
     pub(super) written: Tensor,
-    /// Cosines and sines for each set of frequencies, `[tokens, pairs]`.
+    /// Cosines and sines for each set of frequencies. Shape: `[tokens, pairs]`.
     pub(super) rotations: Vec<(Tensor, Tensor)>,
-    /// What is seen through the windows of the layers: each of them once.
+    /// A view for each distinct window of the layers.
     views: Vec<(Option<usize>, View)>,
 }
 
 pub(super) struct Padding {
-    /// `[segments * longest]`
+    /// For each padded token, the index of the source token. Shape: `[segments * longest]`.
     pub(super) padded: Tensor,
-    /// `[tokens]`
+    /// For each token, its index among the padded tokens. Shape: `[tokens]`.
     pub(super) unpadded: Tensor,
 }
 
-/// The positions that the tokens of a pass see.
+/// The positions that the tokens of a pass attend to through a window.
 pub(super) struct View {
-    /// How many, the same for every segment.
+    /// Number of positions, the same for every segment.
     pub(super) len: usize,
-    /// `[segments * len]`
+    /// Slots of the positions. Shape: `[segments * len]`.
     pub(super) slots: Tensor,
-    /// What is added to the scores, `[1, segments, 1, longest, len]`: 0, or -inf for what a token does not see. `None`
-    /// where all see all.
+    /// Mask to add to the scores. Shape: `[1, segments, 1, longest, len]`.
+    ///
+    /// The mask is 0 for positions that a token attends to and `-inf` for all others. `None` if
+    /// every token attends to all positions.
     pub(super) mask: Option<Tensor>,
 }
 
@@ -78,7 +82,7 @@ impl Layout {
         Ok(Self { segments: segments.len(), longest, padding, written, rotations, views })
     }
 
-    /// What is seen through a window of this length.
+    /// Returns the view for a layer's window.
     pub(super) fn view(&self, window: Option<usize>) -> &View {
         let view = self.views.iter().find(|(of, _)| *of == window);
         &view.expect("each layer's window was gone through").1
@@ -110,7 +114,7 @@ impl Padding {
 
 impl View {
     fn new(segments: &[Segment<'_>], longest: usize, window: Option<usize>, device: &Device) -> Result<Self> {
-        // The first token of a segment sees back the farthest.
+        // The first token of a segment attends to the earliest position.
         let seen = |segment: &Segment<'_>| {
             let positions = segment.positions();
             first_seen(positions.start, window)..positions.end
@@ -120,7 +124,7 @@ impl View {
         let mut mask = Vec::with_capacity(segments.len() * longest * len);
         for segment in segments {
             let (seen, positions) = (seen(segment), segment.positions());
-            // What is not there is not seen either, so any slot with numbers in it will do.
+            // Padding positions are masked, so any initialised slot can stand for them.
             let slot = |index: usize| segment.table.slot(seen.start + index.min(seen.len() - 1));
             slots.extend((0..len).map(slot));
             for token in 0..longest {
@@ -142,7 +146,7 @@ impl View {
     }
 }
 
-/// The first position that one sees through a window.
+/// Returns the first position that the token at `position` attends to.
 fn first_seen(position: usize, window: Option<usize>) -> usize {
     window.map_or(0, |window| (position + 1).saturating_sub(window))
 }

@@ -1,10 +1,12 @@
-//! The decoder on candle's tensors: for GPUs, and on the CPU as a reference.
+//! The decoder on candle's tensors, for GPUs, and on the CPU as a reference.
 //!
-//! It computes what a [`ModelSpec`] says, as the decoder of the CPU does, in larger steps: the tokens of all sequences of a
-//! piece go through the layers together, attention included, which reads the keys and values of all of them from one
-//! [`Pool`]. Activations are `f32`, scores too; what is stored of keys and values is `f16` on a GPU, and matrices stay as
-//! they are where the library computes with their type ([`Precision`]). A result may depend on what else is in its batch,
-//! by rounding.
+//! The decoder computes a [`ModelSpec`] like the native CPU decoder, but in larger steps. The
+//! tokens of several sequences go through the layers together, including attention. The keys and
+//! values of all sequences are in one [`Pool`].
+//!
+//! Activations and scores are `f32`. On a GPU, keys and values are stored as `f16`, and matrices
+//! keep their type if candle computes with it ([`Precision`]). Results may differ by rounding with
+//! the other runs of a batch.
 
 mod layout;
 mod pass;
@@ -27,29 +29,30 @@ use crate::rope::Rope;
 use crate::spec::ModelSpec;
 use crate::weights::{self as host, Matrix};
 
-/// Positions of a prompt that go through the layers together.
+/// Maximum number of prompt tokens in a pass.
 const PROMPT_PIECE: usize = 256;
-/// Generated tokens that go through the layers together.
+/// Maximum number of generated tokens in a pass.
 const GENERATED_PIECE: usize = 64;
-/// Sequences that go together are at most so many times as long as the shortest of them, as all are padded to the longest.
+/// Maximum ratio of the longest to the shortest sequence in a pass. All sequences are padded to the
+/// longest.
 const LENGTHS: usize = 4;
-/// Elements of the scores of a pass, and of the keys that it gathers: a quarter of a gigabyte, and far from the sizes at which
-/// indices of 32 bits end.
+/// Maximum number of elements of a pass's scores, and of its gathered keys. This is 256 MiB of
+/// `f32`, and far below the range of 32-bit indices.
 const MOST_ELEMENTS: usize = 1 << 26;
 
-/// In which types things are kept.
+/// Types in which weights, keys and values are stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Precision {
     /// All in `f32`.
     Full,
-    /// Matrices as in the file where the library computes with their type, keys and values in `f16`.
+    /// Matrices as in the file if candle computes with their type; keys and values in `f16`.
     Stored,
 }
 
-/// What is computed with: shared by all decoders of a model.
+/// Immutable state shared by all decoders of a model.
 pub(crate) struct Network {
     spec: ModelSpec,
-    /// On the host: a pass needs its rows only.
+    /// In host memory, because a pass needs only the rows of its tokens.
     embedding: Matrix,
     weights: Weights,
     rope: Rope,
@@ -62,7 +65,10 @@ impl Network {
         &self.device
     }
 
-    /// For sequences of `context` tokens at most, on a device; on the CPU, where this is the reference, in full precision.
+    /// Copies the weights to the device and prepares computation for sequences of at most `context`
+    /// tokens.
+    ///
+    /// On the CPU, where this decoder is the reference, everything is in full precision.
     pub(crate) fn new(
         spec: ModelSpec,
         weights: &host::Weights,
@@ -94,7 +100,7 @@ impl Network {
         Pool::new(&self.spec, self.kv_type(), &self.device)
     }
 
-    /// What keys and values are kept as.
+    /// Returns the type in which keys and values are stored.
     const fn kv_type(&self) -> DType {
         match self.precision {
             Precision::Full => DType::F32,
@@ -102,8 +108,10 @@ impl Network {
         }
     }
 
-    /// Appends tokens to sequences; gives their residual stream, `[tokens, hidden]`. `visit` sees it as it enters the first
-    /// layer and leaves each.
+    /// Appends tokens to sequences and returns their residual stream after the last layer. Shape:
+    /// `[tokens, hidden]`.
+    ///
+    /// `visit` receives the stream before the first layer and after each layer.
     fn pass(
         &self,
         pool: &mut Pool,
@@ -128,18 +136,19 @@ impl Network {
         Ok(x)
     }
 
-    /// What the head meets, from the residual stream.
+    /// Applies the final norm to the residual stream. The result is the input of the head.
     fn normed(&self, x: &Tensor) -> Result<Tensor> {
         rms_norm(x, &self.weights.output_norm, self.spec.norm_epsilon)
     }
 
-    /// The logits after some tokens, `[tokens, vocabulary]`, from their residual stream.
+    /// Computes logits from the residual stream. Shape: `[tokens, vocabulary]`.
     fn logits(&self, x: &Tensor) -> Result<Vec<Vec<f32>>> {
         let logits = scaled(self.weights.head.forward(&self.normed(x)?)?, self.spec.logit_scale)?;
         softcapped(logits, self.spec.logit_softcap)?.to_vec2()
     }
 
-    /// The residual stream of a text, `[tokens, hidden]`, as it enters the first layer and leaves each.
+    /// Computes the residual stream of a text before the first layer and after each layer. Shape:
+    /// `[tokens, hidden]`.
     pub(crate) fn hidden_states(&self, tokens: &[TokenId]) -> std::result::Result<Vec<Vec<f32>>, ModelError> {
         ModelError::check_tokens(tokens, self.spec.vocabulary)?;
         let mut states = vec![Vec::new(); self.spec.layers.len() + 1];
@@ -163,30 +172,31 @@ impl Network {
     }
 }
 
-/// A model with its open sequences.
+/// A decoder with its open sequences.
 pub(crate) struct Decoder {
     network: Arc<Network>,
     context: usize,
-    /// Made with the first tokens.
+    /// Created by the first forward pass.
     pool: Option<Pool>,
     sequences: FxHashMap<SequenceId, Table>,
     next: u32,
 }
 
 impl Decoder {
-    /// A decoder without sequences, each of which can hold `context` tokens.
+    /// Creates a decoder without sequences. Each sequence can hold `context` tokens.
     pub(crate) fn new(network: Arc<Network>, context: usize) -> Self {
         Self { network, context, pool: None, sequences: FxHashMap::default(), next: 0 }
     }
 }
 
-/// A run on its way.
+/// A run during a forward pass.
 struct Progress<'a> {
     run: Run<'a>,
     table: Table,
-    /// What is still to come.
+    /// Tokens that are not computed yet.
     rest: &'a [TokenId],
-    /// The residual stream of the tokens after which logits are wanted, `[tokens, hidden]` each.
+    /// Residual stream of the tokens whose logits are requested. Shape of each tensor:
+    /// `[tokens, hidden]`.
     x: Vec<Tensor>,
 }
 
@@ -195,7 +205,8 @@ impl<'a> Progress<'a> {
         Self { run, table, rest: run.tokens, x: Vec::new() }
     }
 
-    /// Keeps what is wanted of the `len` tokens before `rest`, which end at row `end` of `x`.
+    /// Keeps the rows with requested logits among the `len` tokens before `rest`. These tokens end
+    /// at row `end` of `x`.
     fn keep(&mut self, x: &Tensor, end: usize, len: usize) -> Result<()> {
         let rows = self.run.wanted.count().saturating_sub(self.rest.len()).min(len);
         if rows > 0 {
@@ -205,7 +216,8 @@ impl<'a> Progress<'a> {
     }
 }
 
-/// The tokens of the next pass: for each run how many of its next ones.
+/// Returns, for each run, the number of tokens to compute in the next pass. A prompt is computed
+/// alone.
 fn next_piece(spec: &ModelSpec, runs: &[Progress<'_>]) -> Vec<usize> {
     let mut lens = vec![0; runs.len()];
     let prompt = runs.iter().position(|run| run.run.role == Role::Prompt && !run.rest.is_empty());
@@ -231,7 +243,7 @@ fn next_piece(spec: &ModelSpec, runs: &[Progress<'_>]) -> Vec<usize> {
     lens
 }
 
-/// Takes runs through the model.
+/// Computes all tokens of the runs.
 fn advance(network: &Network, pool: &mut Pool, runs: &mut [Progress<'_>]) -> Result<()> {
     while runs.iter().any(|run| !run.rest.is_empty()) {
         let lens = next_piece(&network.spec, runs);
@@ -253,7 +265,7 @@ fn advance(network: &Network, pool: &mut Pool, runs: &mut [Progress<'_>]) -> Res
     Ok(())
 }
 
-/// The rows that runs want after their last tokens, `[runs][rows][vocabulary]`.
+/// Computes the logits that the runs request. Shape: `[runs][rows][vocabulary]`.
 fn rows(network: &Network, runs: &[Progress<'_>]) -> Result<Vec<Vec<Vec<f32>>>> {
     let x: Vec<&Tensor> = runs.iter().flat_map(|run| &run.x).collect();
     if x.is_empty() {
@@ -334,7 +346,7 @@ impl LanguageModel for Decoder {
 }
 
 impl Decoder {
-    /// Takes a batch through the layers; gives what `finish` makes of it.
+    /// Computes all tokens of a batch and returns the result of `finish`.
     fn compute<'a, T>(
         &mut self,
         batch: &Batch<'a>,
@@ -364,13 +376,13 @@ mod tests {
     use crate::device::tests::tested;
     use crate::synthetic::Synthetic;
 
-    /// Compares what GPUs store (quantised matrices, short floats, keys and values in `f16`) with `f32` on
-    /// the CPU.
+    /// Compares the storage formats of GPUs with `f32` on the CPU. These are quantised matrices,
+    /// 16-bit floats, and keys and values in `f16`.
     #[test]
     fn what_is_stored_computes_much_as_full_precision_does() {
         let folder = tempfile::tempdir().unwrap();
-        // Some CUDA kernels multiply offsets of weights with sums of unrounded activations, so errors of
-        // rounding do not cancel. Products are up to twice as far from exact ones.
+        // Some CUDA kernels multiply weight offsets by sums of unrounded activations. Rounding
+        // errors then do not cancel, and products are up to twice as far from the exact ones.
         let bound = if tested().is_cuda() { 0.07 } else { 0.03 };
         let mut failed = Vec::new();
         for small in Synthetic::small() {
@@ -429,7 +441,7 @@ mod tests {
         slots.sort_unstable();
         slots.dedup();
         assert_eq!(slots.len(), count, "no slot is given twice");
-        // A fork shares all blocks but the one that it goes on in.
+        // A fork shares all blocks except the one that it writes to.
         let free = pool.free_blocks();
         let mut fork = tables[1].fork(100);
         assert_eq!(pool.free_blocks(), free);
@@ -441,7 +453,7 @@ mod tests {
         for table in &mut tables {
             table.truncate(0);
         }
-        // It doubled on the way: 141 blocks were taken of 16.
+        // The pool has doubled four times: 141 blocks were taken, and it started with 16.
         assert_eq!(pool.free_blocks(), 16 * before);
     }
 }

@@ -1,4 +1,4 @@
-//! The layers, step by step as tensors.
+//! The computation of a layer with tensors.
 
 use candle_core::{Result, Tensor};
 use candle_nn::ops::{rms_norm, sigmoid, softmax_last_dim};
@@ -11,7 +11,7 @@ use crate::ops::SWIGLU_ALPHA;
 use crate::routing::route;
 use crate::spec::{Activation, ExpertSpec, ModelSpec, QkNorm, RopePairing};
 
-/// What the layers of a pass have in common.
+/// State shared by all layers of a forward pass.
 pub(super) struct Pass<'a> {
     pub(super) spec: &'a ModelSpec,
     pub(super) layout: Layout,
@@ -19,7 +19,7 @@ pub(super) struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// The residual stream, `[tokens, hidden]`, after layer `index`.
+    /// Computes layer `index` and returns the new residual stream. Shape: `[tokens, hidden]`.
     pub(super) fn layer(&mut self, index: usize, weights: &Layer, x: &Tensor) -> Result<Tensor> {
         let attended = self.attention(index, weights, &self.normed(x, weights.attention_norm.as_ref())?)?;
         let x = self.added(x, &attended, weights.post_attention_norm.as_ref())?;
@@ -28,17 +28,17 @@ impl Pass<'_> {
         self.added(&x, &fed, weights.post_feed_forward_norm.as_ref())
     }
 
-    /// What enters a block.
+    /// Normalises the input or output of a block. Without a norm, returns it unchanged.
     fn normed(&self, x: &Tensor, norm: Option<&Tensor>) -> Result<Tensor> {
         norm.map_or_else(|| Ok(x.clone()), |norm| rms_norm(x, norm, self.spec.norm_epsilon))
     }
 
-    /// The residual stream with a block's result.
+    /// Adds the output of a block to the residual stream.
     fn added(&self, x: &Tensor, result: &Tensor, norm: Option<&Tensor>) -> Result<Tensor> {
         x + scaled(self.normed(result, norm)?, self.spec.residual_scale)?
     }
 
-    /// The attention block's result, `[tokens, hidden]`.
+    /// Computes the attention block. Shape of the result: `[tokens, hidden]`.
     fn attention(&mut self, index: usize, weights: &Layer, x: &Tensor) -> Result<Tensor> {
         let (heads, kv_heads) = (self.spec.heads, self.spec.kv_heads);
         let (queries, keys, values) =
@@ -58,17 +58,21 @@ impl Pass<'_> {
         weights.output.forward(&attended)
     }
 
-    /// What queries, `[heads, segments * longest, head_dim]`, find in the pool: `[segments * longest, heads * head_dim]`.
+    /// Computes attention over the pool, for padded queries of shape
+    /// `[heads, segments * longest, head_dim]`.
+    ///
+    /// Shape of the result: `[segments * longest, heads * head_dim]`.
     fn attend(&self, index: usize, weights: &Layer, queries: Tensor) -> Result<Tensor> {
         let (spec, layout) = (self.spec, &self.layout);
         let (kv_heads, group, dim) = (spec.kv_heads, spec.heads / spec.kv_heads, spec.head_dim);
         let (segments, longest) = (layout.segments, layout.longest);
         let view = layout.view(spec.layers[index].window);
-        // [kv_heads * segments, len, head_dim]
+        // Shape: `[kv_heads * segments, len, head_dim]`.
         let (keys, values) = self.pool.read(index, &view.slots)?;
         let keys = keys.reshape((kv_heads * segments, view.len, dim))?;
         let values = values.reshape((kv_heads * segments, view.len, dim))?;
-        // [kv_heads * segments, group * longest, head_dim]: query heads beside each other that share keys
+        // Shape: `[kv_heads * segments, group * longest, head_dim]`. Query heads with the same keys
+        // become adjacent.
         let queries = scaled(queries, spec.attention_scale)?;
         let queries = queries.reshape((kv_heads, group, segments, longest, dim))?.transpose(1, 2)?;
         let queries = queries.contiguous()?.reshape((kv_heads * segments, group * longest, dim))?;
@@ -85,8 +89,10 @@ impl Pass<'_> {
         attended.reshape((segments * longest, spec.heads * dim))
     }
 
-    /// Heads one after the other, `[heads, tokens, head_dim]`, from `[tokens, heads * head_dim]`, normalised where there is
-    /// a norm.
+    /// Splits `x`, of shape `[tokens, heads * head_dim]`, into heads, and normalises them if there
+    /// is a norm.
+    ///
+    /// Shape of the result: `[heads, tokens, head_dim]`.
     fn heads(&self, x: &Tensor, heads: usize, norm: Option<&Tensor>) -> Result<Tensor> {
         let (spec, tokens) = (self.spec, x.dim(0)?);
         let shape = (tokens, heads, spec.head_dim);
@@ -98,7 +104,7 @@ impl Pass<'_> {
         x.transpose(0, 1)?.contiguous()
     }
 
-    /// Turns heads by their positions. Elements past the rotary part stay.
+    /// Rotates heads by their positions. Elements beyond the rotary part are unchanged.
     fn rotated(&self, index: usize, x: &Tensor) -> Result<Tensor> {
         let spec = self.spec;
         let Some(set) = spec.layers[index].rope else { return Ok(x.clone()) };
@@ -119,7 +125,7 @@ impl Pass<'_> {
         Tensor::cat(&[&rotary, &rest], 2)?.contiguous()
     }
 
-    /// The feed-forward block's result, `[tokens, hidden]`.
+    /// Computes the feed-forward block. Shape of the result: `[tokens, hidden]`.
     fn feed_forward(&self, weights: &FeedForward, x: &Tensor) -> Result<Tensor> {
         match weights {
             FeedForward::Dense(dense) => self.dense(dense, x),
@@ -141,7 +147,8 @@ impl Pass<'_> {
         weights.down.forward(&gated)
     }
 
-    /// The scores of the router come to the host, which tells what goes where.
+    /// Computes a mixture of experts. The router's scores are copied to the host, which assigns
+    /// tokens to experts.
     fn experts(
         &self,
         spec: ExpertSpec,
@@ -154,7 +161,7 @@ impl Pass<'_> {
         let (tokens, weights): (Vec<u32>, Vec<f32>) =
             routes.iter().flatten().map(|&(token, weight)| (token as u32, weight)).unzip();
         let count = tokens.len();
-        // Expert by expert.
+        // Ordered by expert.
         let tokens = Tensor::from_vec(tokens, count, x.device())?;
         let weights = Tensor::from_vec(weights, (count, 1), x.device())?;
         let rows = x.index_select(&tokens, 0)?;
@@ -167,14 +174,14 @@ impl Pass<'_> {
     }
 }
 
-/// `x · scale`
+/// Computes `x · scale`.
 pub(super) fn scaled(x: Tensor, scale: f32) -> Result<Tensor> {
-    // The usual factor, and a step of its own on a device.
+    // Most models have the factor 1, for which this saves an operation on the device.
     #[expect(clippy::float_cmp, reason = "only what changes nothing is left out")]
     if scale == 1.0 { Ok(x) } else { x * f64::from(scale) }
 }
 
-/// `cap · tanh(x / cap)`
+/// Computes `cap · tanh(x / cap)`, or returns `x` if there is no cap.
 pub(super) fn softcapped(x: Tensor, cap: Option<f32>) -> Result<Tensor> {
     match cap {
         Some(cap) => (x / f64::from(cap))?.tanh()? * f64::from(cap),
@@ -182,7 +189,8 @@ pub(super) fn softcapped(x: Tensor, cap: Option<f32>) -> Result<Tensor> {
     }
 }
 
-/// Scores, `[kv_heads, segments, group, longest, len]`, as weights that sum to 1; to less where sinks take their part.
+/// Converts scores of shape `[kv_heads, segments, group, longest, len]` to weights. The weights sum
+/// to 1, or to less if there are sinks.
 fn softmax(scores: &Tensor, sinks: Option<&Tensor>) -> Result<Tensor> {
     let Some(sinks) = sinks else { return softmax_last_dim(scores) };
     let (kv_heads, segments, group, longest, len) = scores.dims5()?;

@@ -1,9 +1,10 @@
 //! The keys and values of all sequences, in blocks of positions.
 //!
-//! A device holds two tensors for each layer, `[kv_heads, slots, head_dim]`. Slots come in blocks of [`BLOCK`], which
-//! sequences take as they grow and give back when they shrink or close. Writing and reading go by the numbers of slots, so
-//! that the positions of many sequences are written, and read, in one step each. The tensors double when no block is
-//! free. Forks of a sequence share its blocks; one that writes to a shared block copies it first.
+//! The device holds two tensors per layer, of shape `[kv_heads, slots, head_dim]`. Slots are
+//! grouped into blocks of [`BLOCK`]. A sequence takes blocks as it grows, and returns them when it
+//! shrinks or closes. Reads and writes address slots by number, so that one operation covers the
+//! positions of many sequences. If no block is free, the tensors double in size. Forks of a
+//! sequence share its blocks. A shared block is copied before a write.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,10 +12,10 @@ use candle_core::{DType, Device, Result, Tensor};
 
 use crate::spec::ModelSpec;
 
-/// Positions in a block.
+/// Number of positions in a block.
 pub(super) const BLOCK: usize = 64;
 
-/// Blocks in a new pool.
+/// Number of blocks in a new pool.
 const FIRST: usize = 16;
 
 pub(super) struct Pool {
@@ -23,7 +24,7 @@ pub(super) struct Pool {
     blocks: usize,
 }
 
-/// The numbers of blocks that nobody has.
+/// The numbers of the free blocks.
 #[derive(Default)]
 struct Free(Mutex<Vec<u32>>);
 
@@ -33,7 +34,7 @@ impl Free {
     }
 }
 
-/// A block that is taken. It goes back with the last sequence that has it.
+/// A block in use. It becomes free when the last sequence drops it.
 struct Block {
     index: u32,
     free: Arc<Free>,
@@ -58,37 +59,37 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// How many positions are filled.
+    /// Returns the number of filled positions.
     pub(super) const fn len(&self) -> usize {
         self.len
     }
 
-    /// The slot of a position for which there is room.
+    /// Returns the slot of a position. Its block must be reserved.
     pub(super) fn slot(&self, position: usize) -> u32 {
         self.blocks[position / BLOCK].index * BLOCK as u32 + (position % BLOCK) as u32
     }
 
-    /// Forgets the positions from `len` on, and gives back the blocks that held only such.
+    /// Removes the positions from `len` on and frees the blocks that become empty.
     pub(super) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
         self.blocks.truncate(self.len.div_ceil(BLOCK));
     }
 
-    /// The first `len` positions as a sequence of their own.
+    /// Returns a table with the first `len` positions, which shares its blocks with this one.
     pub(super) fn fork(&self, len: usize) -> Self {
         let mut fork = self.clone();
         fork.truncate(len);
         fork
     }
 
-    /// Counts positions that every layer has written as filled.
+    /// Marks the next `count` positions as filled. Every layer must have written them.
     pub(super) const fn advance(&mut self, count: usize) {
         self.len += count;
     }
 }
 
 impl Pool {
-    /// A pool for elements of type `dtype`.
+    /// Creates a pool with elements of type `dtype`.
     pub(super) fn new(spec: &ModelSpec, dtype: DType, device: &Device) -> Result<Self> {
         let shape = (spec.kv_heads, FIRST * BLOCK, spec.head_dim);
         let layer = || {
@@ -100,9 +101,9 @@ impl Pool {
         Ok(Self { layers, free: Arc::new(free), blocks: FIRST })
     }
 
-    /// Makes room in a sequence for `more` positions.
+    /// Reserves blocks for `more` additional positions of a sequence.
     pub(super) fn reserve(&mut self, table: &mut Table, more: usize) -> Result<()> {
-        // Only a block with room left may be shared and still be written to.
+        // Only the last block, if it is partly filled, can be both shared and written to.
         if more > 0
             && !table.len.is_multiple_of(BLOCK)
             && let Some(last) = table.blocks.get(table.len / BLOCK)
@@ -132,7 +133,7 @@ impl Pool {
     fn copy(&mut self, from: u32, to: u32) -> Result<()> {
         for layer in &self.layers {
             for tensor in [&layer.keys, &layer.values] {
-                // [kv_heads, BLOCK, head_dim]
+                // Shape: `[kv_heads, BLOCK, head_dim]`.
                 let block = tensor.narrow(1, from as usize * BLOCK, BLOCK)?.contiguous()?.copy()?;
                 tensor.slice_set(&block, 1, to as usize * BLOCK)?;
             }
@@ -140,8 +141,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Doubles the tensors. Where one of them finds no room, those before it are larger already, and the next attempt goes
-    /// on with the others.
+    /// Doubles the size of the tensors. If an allocation fails, the tensors before it stay enlarged
+    /// and the next attempt continues with the others.
     fn grow(&mut self) -> Result<()> {
         let wanted = 2 * self.blocks * BLOCK;
         for layer in &mut self.layers {
@@ -164,7 +165,8 @@ impl Pool {
         self.free.lock().len()
     }
 
-    /// Writes keys and values, `[kv_heads, tokens, head_dim]` each, to slots that are given in the same shape.
+    /// Writes keys and values, of shape `[kv_heads, tokens, head_dim]` each. `slots` has the same
+    /// shape.
     pub(super) fn write(
         &mut self,
         layer: usize,
@@ -177,7 +179,8 @@ impl Pool {
         layer.values.scatter_set(slots, &values.to_dtype(layer.values.dtype())?, 1)
     }
 
-    /// The keys and values in some slots, `[kv_heads, slots, head_dim]` each, as `f32`.
+    /// Returns the keys and values in `slots` as `f32`. Shape of both:
+    /// `[kv_heads, slots, head_dim]`.
     pub(super) fn read(&self, layer: usize, slots: &Tensor) -> Result<(Tensor, Tensor)> {
         let layer = &self.layers[layer];
         let read = |tensor: &Tensor| tensor.index_select(slots, 1)?.to_dtype(DType::F32);

@@ -12,15 +12,15 @@ use super::Precision;
 use crate::spec::ExpertSpec;
 use crate::weights::{self, Matrix};
 
-/// A matrix and the bias that is added to its product.
+/// A matrix, and the bias to add to its products.
 pub(super) struct Linear {
     weight: Weight,
-    /// `[rows]`
+    /// Shape: `[rows]`.
     bias: Option<Tensor>,
 }
 
 enum Weight {
-    /// `[rows, columns]`, of floats.
+    /// Shape: `[rows, columns]`, of any float type.
     Float(Tensor),
     Quantized(QMatMul),
 }
@@ -30,9 +30,9 @@ pub(super) struct Layer {
     pub(super) query: Linear,
     pub(super) key: Linear,
     pub(super) value: Linear,
-    /// Those of queries and of keys.
+    /// Norms of queries and of keys.
     pub(super) qk_norm: Option<(Tensor, Tensor)>,
-    /// `[heads]`
+    /// Shape: `[heads]`.
     pub(super) sinks: Option<Tensor>,
     pub(super) output: Linear,
     pub(super) post_attention_norm: Option<Tensor>,
@@ -52,7 +52,7 @@ pub(super) struct GatedLinear {
     pub(super) down: Linear,
 }
 
-/// All weights but the embedding, of which only rows are needed.
+/// All weights except the embedding, which stays in host memory.
 pub(super) struct Weights {
     pub(super) layers: Vec<Layer>,
     pub(super) output_norm: Tensor,
@@ -71,11 +71,13 @@ impl Weights {
 }
 
 impl Linear {
-    /// The products of `x`, `[tokens, columns]`, with the rows: `[tokens, rows]`, both `f32`.
+    /// Multiplies `x`, of shape `[tokens, columns]`, by the rows and adds the bias. Shape of the
+    /// result: `[tokens, rows]`. Both are `f32`.
     pub(super) fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let product = match &self.weight {
             Weight::Float(weight) if weight.dtype() == DType::F16 => {
-                // The largest of a row becomes 1, as activations may be beyond what this type has.
+                // Activations may exceed the range of `f16`. Each row is scaled so that its largest
+                // element is 1.
                 let largest = x.abs()?.max_keepdim(1)?.clamp(f32::MIN_POSITIVE, f32::MAX)?;
                 let x = x.broadcast_div(&largest)?.to_dtype(DType::F16)?;
                 x.matmul(&weight.t()?)?.to_dtype(DType::F32)?.broadcast_mul(&largest)?
@@ -122,7 +124,7 @@ impl Upload<'_> {
             weights::FeedForward::Dense(dense) => FeedForward::Dense(self.gated(dense)?),
             weights::FeedForward::Experts { spec, router, experts } => FeedForward::Experts {
                 spec: *spec,
-                // With rounded scores other experts would be chosen.
+                // Rounded scores could select other experts.
                 router: Linear { weight: self.exact(&router.weight)?, bias: self.bias(router)? },
                 experts: experts.iter().map(|expert| self.gated(expert)).collect::<Result<_>>()?,
             },
@@ -149,7 +151,8 @@ impl Upload<'_> {
         Tensor::from_slice(values, values.len(), self.device)
     }
 
-    /// A matrix whose products decide between tokens, or experts: `f32` where the others are shorter floats.
+    /// Uploads a matrix whose products select tokens or experts. Matrices in 16-bit floats are
+    /// expanded to `f32`.
     fn exact(&self, matrix: &Matrix) -> Result<Weight> {
         match matrix.encoding() {
             Encoding::F16 | Encoding::Bf16 => Ok(Weight::Float(self.expanded(matrix)?)),
@@ -157,7 +160,8 @@ impl Upload<'_> {
         }
     }
 
-    /// As in the file where the library computes with the type, else as floats.
+    /// Uploads a matrix in its own type if candle computes with the type. Otherwise the elements
+    /// are expanded to floats.
     fn matrix(&self, matrix: &Matrix) -> Result<Weight> {
         let shape = (matrix.rows, matrix.columns);
         if self.precision == Precision::Full {
@@ -172,9 +176,11 @@ impl Upload<'_> {
             Encoding::F32 => return floats(DType::F32),
             Encoding::F16 => return floats(DType::F16),
             Encoding::Bf16 => return floats(DType::BF16),
-            // Exactly: a power of two times a few levels.
+            // The conversion is exact: an element is a power of two times one of a few small
+            // numbers.
             Encoding::Mxfp4 => return Ok(Weight::Float(self.expanded(matrix)?.to_dtype(DType::BF16)?)),
-            // To eleven digits in base two, where the scales times the levels have up to eighteen.
+            // The conversion rounds to 11 significant bits. Products of scales and levels have up
+            // to 18.
             Encoding::Iq4Nl | Encoding::Iq4Xs => {
                 return Ok(Weight::Float(self.expanded(matrix)?.to_dtype(DType::F16)?));
             }
@@ -212,8 +218,8 @@ mod tests {
     use crate::spec::ModelSpec;
     use crate::synthetic::Synthetic;
 
-    /// Compares products on the tested device with products in `f32`, for token counts that take different
-    /// kernels.
+    /// Compares products on the tested device with products in `f32`. Different numbers of tokens
+    /// select different kernels.
     #[test]
     fn products_of_all_types_are_close_to_exact_ones() {
         let folder = tempfile::tempdir().unwrap();

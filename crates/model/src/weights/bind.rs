@@ -11,12 +11,13 @@ use crate::error::Kind;
 use crate::spec::{ExpertSpec, Family, ModelSpec, NormPlacement, QkNorm};
 use formwork_kernels::Encoding;
 
-/// A type that matrices of floats are converted to when they are loaded.
+/// Target type for converting float matrices on load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Quantization {
-    /// 8 bits, blocks of 32.
+    /// 8 bits per element, in blocks of 32.
     Q8_0,
-    /// 4 bits, blocks of 256 with small scales in them; matrices with other rows become [`Quantization::Q8_0`].
+    /// 4 bits per element, in blocks of 256 with quantised scales. Matrices whose rows are not
+    /// whole blocks are converted to [`Quantization::Q8_0`].
     Q4K,
 }
 
@@ -41,7 +42,8 @@ impl Binder<'_> {
         let spec = self.spec;
         let embedding = self.vocabulary_matrix(&self.names.global("token_embd.weight"))?;
         let head = self.names.global("output.weight");
-        // A configuration may say which; without a word it goes by what is there.
+        // If the configuration does not say whether the head is tied, the head is tied if its
+        // tensor is absent.
         let has_head = match self.checkpoint.ties_embeddings() {
             Some(tied) => !tied,
             None => self.checkpoint.tensor(&head).is_some(),
@@ -56,7 +58,8 @@ impl Binder<'_> {
         })
     }
 
-    /// The embedding or the head. They decide most, so that they keep 8 bits where others get 4.
+    /// Reads the embedding or the head. They affect results most, so a conversion of the model to 4
+    /// bits converts them to 8 bits.
     fn vocabulary_matrix(&self, name: &str) -> Result<Matrix, Kind> {
         let quantize = self.quantize.map(|_| Quantization::Q8_0);
         Binder { quantize, ..*self }.matrix(name, self.spec.hidden, self.spec.vocabulary)
@@ -89,7 +92,7 @@ impl Binder<'_> {
         })
     }
 
-    /// The projections to queries, keys and values, which may be the rows of one matrix.
+    /// Reads the query, key and value projections. A single tensor may contain all three.
     fn projections(&self, index: usize) -> Result<[Linear; 3], Kind> {
         let spec = self.spec;
         let (queries, keys) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
@@ -121,7 +124,7 @@ impl Binder<'_> {
         Ok(Some(QkNormWeights { query: norm("attn_q_norm", query)?, key: norm("attn_k_norm", key)? }))
     }
 
-    /// The feed-forward block, of which gate and up may be the rows of one matrix.
+    /// Reads a dense feed-forward block. A single tensor may contain gate and up.
     fn gated(&self, index: usize) -> Result<GatedLinear, Kind> {
         let (hidden, width) = (self.spec.hidden, self.spec.feed_forward);
         let name = |part: &str| self.names.layer(index, part);
@@ -145,7 +148,7 @@ impl Binder<'_> {
 
     fn experts(&self, index: usize, spec: ExpertSpec) -> Result<FeedForward, Kind> {
         let hidden = self.spec.hidden;
-        // Routers stay as they are: with rounded scores other experts would be chosen.
+        // Routers are never converted: rounded scores could select other experts.
         let exact = Binder { quantize: None, ..*self };
         let router = exact.linear(&self.names.layer(index, "ffn_gate_inp"), hidden, spec.count)?;
         if let Some(prefix) = self.names.transposed_experts(index) {
@@ -161,7 +164,7 @@ impl Binder<'_> {
         Ok(FeedForward::Experts { spec, router, experts })
     }
 
-    /// One matrix of each expert: the planes of one tensor, or tensors of their own.
+    /// Reads one matrix of each expert. A single tensor may contain the matrices of all experts.
     fn expert_matrices(
         &self,
         index: usize,
@@ -185,11 +188,12 @@ impl Binder<'_> {
         Ok((0..count).map(|expert| all.slice(expert * rows..(expert + 1) * rows)).collect())
     }
 
-    /// Experts whose matrices have a column per output, those of gate and up in turns.
+    /// Reads experts whose matrices are stored transposed, with the outputs of gate and up
+    /// alternating.
     fn transposed_experts(&self, prefix: &str, spec: ExpertSpec) -> Result<Vec<GatedLinear>, Kind> {
         let ExpertSpec { count, feed_forward: width, .. } = spec;
         let hidden = self.spec.hidden;
-        // Gates first, then what they gate.
+        // The result has all rows of the gate before those of the up matrix.
         let unravelled = |row: usize| if row < width { 2 * row } else { 2 * (row - width) + 1 };
         let both =
             self.transposed(&format!("{prefix}.gate_up_proj"), (hidden, 2 * width, count), unravelled)?;
@@ -202,8 +206,10 @@ impl Binder<'_> {
         Ok((0..count).map(gated).collect())
     }
 
-    /// A tensor of `[outputs, inputs]` for each expert as rows of inputs, with its biases. `source` tells from which output
-    /// an output of an expert comes.
+    /// Reads a transposed tensor and its biases, as a matrix with the outputs of all experts as
+    /// rows.
+    ///
+    /// `source` maps a row of an expert in the result to the output in the tensor.
     fn transposed(
         &self,
         name: &str,
@@ -221,7 +227,8 @@ impl Binder<'_> {
         Ok(Linear { weight: matrix, bias: Some(bias.collect()) })
     }
 
-    /// The outputs of all experts as rows, from a tensor in which they are columns.
+    /// Transposes a tensor of floats, in which the outputs are columns. The outputs of all experts
+    /// become rows.
     fn transposed_matrix(
         &self,
         name: &str,
@@ -247,7 +254,7 @@ impl Binder<'_> {
         Ok(Matrix::owned(bytes, format, outputs * count, inputs))
     }
 
-    /// The outputs of all experts as rows of MXFP4, from a tensor of packed elements and one of scales.
+    /// Assembles MXFP4 rows from a tensor of packed elements and a tensor of scales.
     fn packed(
         &self,
         name: &str,
@@ -276,7 +283,7 @@ impl Binder<'_> {
         Ok(Matrix::owned(bytes, format, outputs * count, inputs))
     }
 
-    /// A tensor of bytes.
+    /// Returns the content of a tensor of type `U8`.
     fn bytes(&self, name: &str, shape: &[u64]) -> Result<&[u8], Kind> {
         let info = self.checkpoint.shaped(name, shape)?;
         if info.dtype.name() != "U8" {
@@ -297,7 +304,7 @@ impl Binder<'_> {
         self.stacked(name, &[columns as u64, rows as u64], columns, rows)
     }
 
-    /// A tensor of this shape as a matrix of all its rows.
+    /// Reads a tensor of the given shape as a matrix with all its rows.
     fn stacked(&self, name: &str, shape: &[u64], columns: usize, rows: usize) -> Result<Matrix, Kind> {
         let (info, encoding) = self.checkpoint.encoded(name, shape)?;
         let bytes = columns / info.dtype.block_len() * info.dtype.block_bytes();
@@ -305,7 +312,7 @@ impl Binder<'_> {
         self.converted(Matrix::mapped(map, info.offset, RowFormat { encoding, bytes }, rows, columns))
     }
 
-    /// The matrix, of another type if that is wanted.
+    /// Converts a float matrix if a conversion was requested; returns other matrices unchanged.
     fn converted(&self, matrix: Matrix) -> Result<Matrix, Kind> {
         match self.quantize {
             Some(wanted) if matrix.is_float() => Ok(quantized(&matrix, wanted)?.unwrap_or(matrix)),
@@ -328,26 +335,27 @@ impl Binder<'_> {
 }
 
 impl Linear {
-    /// Some rows, with their biases.
+    /// Returns some of the rows, with their biases.
     fn slice(&self, rows: std::ops::Range<usize>) -> Self {
         let bias = self.bias.as_ref().map(|bias| bias[rows.clone()].to_vec());
         Self { weight: self.weight.slice(rows), bias }
     }
 }
 
-/// Elements of an MXFP4 block.
+/// Number of elements in an MXFP4 block.
 const MXFP4_LEN: usize = 32;
 
-/// The elements of a block in GGUF's order, the first half in the low nibbles, from pairs of neighbours.
+/// Reorders the elements of a block from adjacent pairs to GGUF's order. In that order the low
+/// nibbles contain the first half of the elements.
 fn halves(pairs: &[u8; MXFP4_LEN / 2]) -> [u8; MXFP4_LEN / 2] {
     let element = |index: usize| pairs[index / 2] >> (index % 2 * 4) & 15;
     std::array::from_fn(|index| element(index) | element(index + MXFP4_LEN / 2) << 4)
 }
 
-/// Rows that are converted at a time.
+/// Number of rows in a parallel task.
 const ROWS_AT_ONCE: usize = 64;
 
-/// A matrix of another type; `None` where its rows are no whole blocks.
+/// Converts a matrix to another type. Returns `None` if its rows are not whole blocks.
 fn quantized(matrix: &Matrix, wanted: Quantization) -> Result<Option<Matrix>, Kind> {
     let columns = matrix.columns;
     let (dtype, encoding) = match wanted {

@@ -5,29 +5,29 @@ use formwork_kernels::Encoding;
 
 use crate::file_map::FileMap;
 
-/// A weight matrix, one output per row.
+/// A weight matrix with one output per row, in the order of the file.
 #[derive(Clone, Debug)]
 pub(crate) struct Matrix {
     storage: Storage,
     offset: usize,
     row_bytes: usize,
     encoding: Encoding,
-    /// Outputs.
+    /// Number of outputs.
     pub(crate) rows: usize,
-    /// Inputs.
+    /// Number of inputs.
     pub(crate) columns: usize,
 }
 
-/// Where the bytes of a matrix are.
+/// Location of a matrix's bytes.
 #[derive(Clone, Debug)]
 enum Storage {
-    /// In a file.
+    /// A mapped file.
     Mapped(Arc<FileMap>),
-    /// In memory, where the matrix was converted when it was loaded.
+    /// Memory, for matrices that were converted on load.
     Owned(Arc<Vec<u8>>),
 }
 
-/// How the bytes of rows are to be read.
+/// Encoding and size in bytes of a row.
 #[derive(Clone, Copy)]
 pub(super) struct RowFormat {
     pub(super) encoding: Encoding,
@@ -51,12 +51,12 @@ impl Matrix {
         Self { storage: Storage::Owned(Arc::new(bytes)), offset: 0, row_bytes, encoding, rows, columns }
     }
 
-    /// Some rows as a matrix of their own.
+    /// Returns a range of rows as a matrix that shares the storage.
     pub(super) fn slice(&self, rows: Range<usize>) -> Self {
         Self { offset: self.offset + rows.start * self.row_bytes, rows: rows.len(), ..self.clone() }
     }
 
-    /// The bytes of some rows; rows are contiguous.
+    /// Returns the bytes of a range of rows.
     fn bytes(&self, rows: Range<usize>) -> &[u8] {
         let all: &[u8] = match &self.storage {
             Storage::Mapped(map) => map,
@@ -65,17 +65,17 @@ impl Matrix {
         &all[self.offset + rows.start * self.row_bytes..self.offset + rows.end * self.row_bytes]
     }
 
-    /// The bytes of all rows.
+    /// Returns the bytes of all rows.
     pub(crate) fn all_bytes(&self) -> &[u8] {
         self.bytes(0..self.rows)
     }
 
-    /// How a row is written down.
+    /// Returns the encoding of the rows.
     pub(crate) const fn encoding(&self) -> Encoding {
         self.encoding
     }
 
-    /// Expands some rows into `out`, `[rows, columns]`.
+    /// Expands a range of rows into `out`, of shape `[rows, columns]`.
     pub(crate) fn dequantize(&self, rows: Range<usize>, out: &mut [f32]) {
         let bytes = self.bytes(rows);
         for (row, out) in bytes.chunks_exact(self.row_bytes).zip(out.chunks_exact_mut(self.columns)) {
@@ -83,19 +83,19 @@ impl Matrix {
         }
     }
 
-    /// Gives the memory that holds some rows' pages of its file back to the system. They are read again where they are asked for.
+    /// Releases the file's pages with these rows from memory. A later access reads them again.
     pub(super) fn release(&self, rows: Range<usize>) {
         if let Storage::Mapped(map) = &self.storage {
             map.release(self.offset + rows.start * self.row_bytes..self.offset + rows.end * self.row_bytes);
         }
     }
 
-    /// The bytes that one row takes.
+    /// Returns the size of a row in bytes.
     pub(crate) const fn row_bytes(&self) -> usize {
         self.row_bytes
     }
 
-    /// Whether the elements are plain floats.
+    /// Reports whether the elements are floats rather than quantised blocks.
     pub(crate) const fn is_float(&self) -> bool {
         self.encoding.is_float()
     }

@@ -1,4 +1,5 @@
-//! A model's tensors, bound by name to their places ([`Matrix`]), and packed for the kernels ([`Packed`]).
+//! A model's weights, bound to the tensors of a checkpoint ([`Matrix`]) or packed for the kernels
+//! ([`Packed`]).
 
 mod bind;
 mod matrix;
@@ -13,21 +14,22 @@ use crate::LoadError;
 use crate::checkpoint::Checkpoint;
 use crate::spec::{ExpertSpec, ModelSpec};
 
-/// A matrix and the bias that is added to its product.
+/// A matrix, and the bias to add to its products.
 #[derive(Debug)]
 pub(crate) struct Linear<M = Matrix> {
     pub(crate) weight: M,
     pub(crate) bias: Option<Vec<f32>>,
 }
 
-/// One decoder layer.
+/// Weights of one decoder layer.
 #[derive(Debug)]
 pub(crate) struct LayerWeights<M = Matrix> {
     pub(crate) attention_norm: Option<Vec<f32>>,
     pub(crate) query: Linear<M>,
     pub(crate) key: Linear<M>,
     pub(crate) value: Linear<M>,
-    /// `[head_dim]`, or `[heads * head_dim]` where a token's heads are normalised together.
+    /// Length of each vector: `head_dim`, or the length of all heads if a token's heads are
+    /// normalised together.
     pub(crate) qk_norm: Option<QkNormWeights>,
     /// One score per query head.
     pub(crate) sinks: Option<Vec<f32>>,
@@ -38,14 +40,14 @@ pub(crate) struct LayerWeights<M = Matrix> {
     pub(crate) post_feed_forward_norm: Option<Vec<f32>>,
 }
 
-/// The norms of queries and keys.
+/// Norms of queries and keys.
 #[derive(Debug)]
 pub(crate) struct QkNormWeights {
     pub(crate) query: Vec<f32>,
     pub(crate) key: Vec<f32>,
 }
 
-/// What follows attention in a layer.
+/// Weights of a feed-forward block.
 #[derive(Debug)]
 pub(crate) enum FeedForward<M = Matrix> {
     Dense(GatedLinear<M>),
@@ -60,22 +62,24 @@ pub(crate) struct GatedLinear<M = Matrix> {
     pub(crate) down: Linear<M>,
 }
 
-/// How a matrix of some type is packed.
+/// Function that selects the packing of a matrix by its encoding.
 type Order = fn(Encoding) -> Packing;
 
 /// All weights of a model.
 #[derive(Debug)]
 pub(crate) struct Weights<M = Matrix> {
-    /// `[vocabulary, hidden]`, of which a few rows at a time are read; `None` where the head stands for it.
+    /// Shape: `[vocabulary, hidden]`. `None` if the head is also the embedding. A pass reads only
+    /// the rows of its tokens.
     pub(crate) embedding: Option<Matrix>,
     pub(crate) layers: Vec<LayerWeights<M>>,
     pub(crate) output_norm: Vec<f32>,
-    /// `[vocabulary, hidden]`
+    /// Shape: `[vocabulary, hidden]`.
     pub(crate) head: M,
 }
 
 impl Weights {
-    /// Finds every tensor that `spec` calls for and checks its shape; converts matrices of floats where `quantize` says so.
+    /// Finds every tensor that `spec` requires and checks its shape. Converts float matrices if
+    /// `quantize` is given.
     pub(crate) fn bind(
         checkpoint: &Checkpoint,
         spec: &ModelSpec,
@@ -86,7 +90,8 @@ impl Weights {
 }
 
 impl<M> Weights<M> {
-    /// Shows all matrices but the embedding, with how they are to be packed.
+    /// Calls `see` with each matrix except the embedding, and with the function that selects its
+    /// packing.
     fn each(&self, see: &mut impl FnMut(&M, Order)) {
         let mut plain = |matrix: &M| see(matrix, Packing::plain);
         for layer in &self.layers {
@@ -106,7 +111,7 @@ impl<M> Weights<M> {
         see(&self.head, Packing::nested);
     }
 
-    /// The same weights with what `into` makes of each matrix, in the order of [`Weights::each`].
+    /// Replaces each matrix by the result of `into`, in the order of [`Weights::each`].
     fn map<T>(self, into: &mut impl FnMut(M, Order) -> T) -> Weights<T> {
         let mut plain = |matrix| into(matrix, Packing::plain);
         let layers = self.layers.into_iter().map(|layer| layer.map(&mut plain)).collect();

@@ -1,8 +1,8 @@
-//! Matrices in the order in which the kernels read them.
+//! Matrices in the memory layout of the kernels.
 //!
-//! A file has its rows one after the other; the kernels take sixteen at a time, interleaved. [`Weights::pack`] brings all matrices
-//! but the embedding into that order once, in memory of its own, and gives the pages of the file back as it goes, so that a
-//! model takes its size once and not twice.
+//! A file stores rows one after the other. The kernels read tiles of sixteen interleaved rows.
+//! [`Weights::pack`] copies all matrices except the embedding to this layout. It releases the
+//! file's pages during the copy, so that memory holds each matrix only once.
 
 use std::io;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use rayon::prelude::*;
 
 use super::{Matrix, Order, Weights};
 
-/// A weight matrix in the order of the kernels, one output per row.
+/// A weight matrix with one output per row, in the layout of the kernels.
 #[derive(Clone, Debug)]
 pub(crate) struct Packed {
     memory: Arc<Mmap>,
-    /// Where it begins.
+    /// Offset of the matrix in `memory`, in bytes.
     offset: usize,
     packing: Packing,
-    /// Outputs.
+    /// Number of outputs.
     pub(crate) rows: usize,
-    /// Inputs.
+    /// Number of inputs.
     pub(crate) columns: usize,
 }
 
@@ -35,52 +35,54 @@ impl Packed {
         PackedRows::new(self.packing, self.rows, self.columns, bytes)
     }
 
-    /// The bytes that sixteen rows take.
+    /// Returns the size of a tile, which has sixteen rows, in bytes.
     pub(crate) const fn tile_bytes(&self) -> usize {
         PackedRows::tile_bytes(self.packing, self.columns)
     }
 
-    /// Expands a row.
+    /// Expands a row to `f32`.
     pub(crate) fn dequantize(&self, row: usize, out: &mut [f32]) {
         self.view().dequantize(row, out);
     }
 
-    /// Multiplies the rows from a tile's first on with activation rows, as many as there are outputs for.
+    /// Multiplies the rows from the tile `first_tile` on by the activations of each token. The
+    /// number of rows is the length of the outputs.
     pub(crate) fn products(&self, first_tile: usize, x: &[Activation<'_>], out: Outputs<'_>) {
         self.view().products(first_tile, x, out);
     }
 
-    /// The products of a tile's rows with one activation row.
+    /// Multiplies the rows of a tile by the activations of one token.
     pub(crate) fn tile(&self, tile: usize, x: Activation<'_>) -> [f32; TILE_ROWS] {
         self.view().tile(tile, x)
     }
 
-    /// Bounds of the products of a tile's rows; `None` where the matrix is not packed for that.
+    /// Returns bounds of the products of a tile's rows, or `None` if the packing does not support
+    /// bounds.
     pub(crate) fn bounds(&self, tile: usize, x: &Sketch) -> Option<Bounds> {
         self.view().bounds(tile, x)
     }
 
-    /// Whether there are bounds of products.
+    /// Reports whether the packing supports bounds of products.
     pub(crate) const fn is_nested(&self) -> bool {
         self.packing.is_nested()
     }
 
-    /// All matrices that were packed with this one.
+    /// Returns the memory of all matrices that were packed together with this one.
     pub(crate) fn neighbours(&self) -> &[u8] {
         &self.memory
     }
 
-    /// What activations are rounded to where they meet the rows.
+    /// Returns the type to which activations are rounded for products with this matrix.
     pub(crate) const fn operand(&self) -> Operand {
         self.packing.encoding().operand()
     }
 }
 
 impl Weights<Matrix> {
-    /// Packs all matrices but the embedding.
+    /// Packs all matrices except the embedding.
     ///
     /// # Errors
-    /// When the system has no memory for them.
+    /// Returns an error if there is not enough memory.
     pub(crate) fn pack(self) -> io::Result<Weights<Packed>> {
         let mut len = 0;
         self.each(&mut |matrix, order| len += packed_bytes(matrix, order));
@@ -106,9 +108,11 @@ fn packed_bytes(matrix: &Matrix, order: Order) -> usize {
     PackedRows::bytes_for(order(matrix.encoding()), matrix.rows, matrix.columns)
 }
 
-/// Writes the rows of `matrix` to `out`, in parallel, and releases them as it goes.
+/// Packs the rows of `matrix` into `out` in parallel. Releases the source pages as soon as they are
+/// packed.
 fn fill(matrix: &Matrix, packing: Packing, out: &mut [u8]) {
-    /// Small enough for the cache, large enough to be worth a thread.
+    /// Size of a parallel task: small enough for the cache, large enough to outweigh the overhead
+    /// of a task.
     const BYTES_AT_ONCE: usize = 1 << 18;
     let (columns, row_bytes) = (matrix.columns, matrix.row_bytes());
     if matrix.rows == 0 || columns == 0 {
@@ -127,6 +131,6 @@ fn fill(matrix: &Matrix, packing: Packing, out: &mut [u8]) {
             let first = piece * rows_at_once;
             matrix.release(first..matrix.rows.min(first + rows_at_once));
         });
-    // And what has come with the neighbours of pages that were read.
+    // Read-ahead may have loaded pages again after their release.
     matrix.release(0..matrix.rows);
 }

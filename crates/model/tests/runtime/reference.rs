@@ -1,4 +1,5 @@
-//! The forward pass, written down as plainly as possible, in `f64` and without a cache.
+//! A reference implementation of the forward pass: as simple as possible, in `f64` and without a
+//! cache.
 
 use candle_core::quantized::GgmlDType;
 use formwork_lm::{Role, Wanted};
@@ -108,7 +109,7 @@ impl Tiny {
         self.norm(&name("post_ffw_norm"), &self.linear(&name("ffn_down"), &gated))
     }
 
-    /// The logits after every token.
+    /// Computes the logits after every token.
     fn forward(&self, tokens: &[TokenId]) -> Rows {
         let scale = if self.is("gemma3") { (HIDDEN as f64).sqrt() } else { 1.0 };
         let table = &self.weights["token_embd.weight"];
@@ -139,7 +140,7 @@ fn every_architecture_computes_its_definition_on_both_paths() {
         let expected = tiny.forward(&tokens);
         for role in [Role::Prompt, Role::Generated] {
             let mut model = model.language_model();
-            // A prompt of 40 tokens goes through `f32` products; what follows, token by token, does not.
+            // The first `split` tokens are one run, and the others are appended one by one.
             for split in [40, 17, 16, 1] {
                 let sequence = model.open();
                 let (first, rest) = tokens.split_at(split);

@@ -1,5 +1,5 @@
-//! Compares the code for GPUs, on the tested device, with the kernels of the CPU: equal calls give equal
-//! answers.
+//! Compares the GPU code, on the tested device, with the CPU kernels. The same calls must give the
+//! same results.
 
 use candle_core::quantized::GgmlDType;
 use formwork_lm::{Batch, LanguageModel, Role, Run, SequenceId, Wanted};
@@ -10,18 +10,18 @@ use crate::published::goldens;
 use crate::tiny::{self, CONTEXT, tokens};
 use crate::{converted, tiny::open_with};
 
-/// The smallest vocabulary of the models.
+/// Vocabulary size of the smallest model.
 const LEAST_VOCABULARY: u32 = 96;
 
-/// The largest difference, as a part of the largest number in the row.
+/// Returns the maximum difference, relative to the largest number in the row.
 fn bound() -> f32 {
     if tiny::tested() == Device::Reference { 1e-4 } else { tiny::HALF_KEYS }
 }
 
-/// Two back ends of one model, in step.
+/// Two back ends of one model that receive the same calls.
 struct Pair {
     models: [Box<dyn LanguageModel>; 2],
-    /// Each with its length.
+    /// Open sequences with their lengths.
     sequences: Vec<([SequenceId; 2], usize)>,
     state: u64,
 }
@@ -33,7 +33,7 @@ impl Pair {
         Self { models, sequences: Vec::new(), state: 0x5eed }
     }
 
-    /// A number below `limit`.
+    /// Returns a random number below `limit`.
     fn below(&mut self, limit: usize) -> usize {
         self.state =
             self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

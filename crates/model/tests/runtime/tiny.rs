@@ -17,35 +17,36 @@ pub(crate) const KV_HEADS: usize = 2;
 pub(crate) const FEED_FORWARD: usize = 96;
 pub(crate) const VOCABULARY: usize = 200;
 pub(crate) const CONTEXT: usize = 600;
-/// Gemma's local layers see this many positions.
+/// Window of Gemma's local layers.
 pub(crate) const WINDOW: usize = 8;
 pub(crate) const EPSILON: f32 = 1e-5;
 
-/// How far keys and values of 16 bits may move a number, as a part of the largest in its row.
+/// Maximum change of a number by storing keys and values in 16 bits, relative to the largest number
+/// in its row.
 pub(crate) const HALF_KEYS: f32 = 2e-3;
 
-/// A model's file and the weights in it.
+/// A model's file and its weights.
 pub(crate) struct Tiny {
     pub(crate) architecture: &'static str,
     pub(crate) layers: usize,
-    /// Gemma's differs from `HIDDEN / HEADS`.
+    /// Width of a head. For Gemma it differs from `HIDDEN / HEADS`.
     pub(crate) head_dim: usize,
     pub(crate) weights: HashMap<String, Vec<f32>>,
     pub(crate) file: Vec<u8>,
 }
 
-/// A model of `architecture` with matrices of type `dtype`.
+/// Creates a model of `architecture` with matrices of type `dtype`.
 pub(crate) fn tiny(architecture: &'static str, dtype: GgmlDType) -> Tiny {
     build(architecture, dtype, false, None)
 }
 
-/// The same with so many layers.
+/// Creates a model with the given number of layers.
 #[allow(dead_code, reason = "where only the layers count")]
 pub(crate) fn deep(architecture: &'static str, dtype: GgmlDType, layers: usize) -> Tiny {
     build(architecture, dtype, false, Some(layers))
 }
 
-/// The same weights, expanded to floats.
+/// Creates the model of [`tiny`] with its quantised matrices expanded to floats.
 pub(crate) fn expanded(architecture: &'static str, dtype: GgmlDType) -> Tiny {
     build(architecture, dtype, true, None)
 }
@@ -128,7 +129,7 @@ struct Build {
 }
 
 impl Build {
-    /// A number in -1..1.
+    /// Returns a random number from -1 to 1.
     fn next(&mut self) -> f32 {
         self.state =
             self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -148,7 +149,7 @@ impl Build {
         self.weights.insert(name.to_owned(), values);
     }
 
-    /// A vector of numbers around 1.
+    /// Adds a vector of random numbers around 1.
     fn norm(&mut self, name: &str, len: usize) {
         let values: Vec<f32> = (0..len).map(|_| 1.0 + self.next() * 0.4).collect();
         self.writer.tensor(name, &[len as u64], GgmlDType::F32, &values);
@@ -156,13 +157,13 @@ impl Build {
     }
 }
 
-/// The device whose tensors are tested: the one that `FORMWORK_TEST_DEVICE` names, by default the reference.
+/// Returns the device named by `FORMWORK_TEST_DEVICE`, by default the reference.
 pub(crate) fn tested() -> formwork_model::Device {
     let name = std::env::var("FORMWORK_TEST_DEVICE").unwrap_or_else(|_| "reference".to_owned());
     name.parse().unwrap()
 }
 
-/// Opens a file with these bytes.
+/// Writes bytes to a temporary file and opens the model.
 pub(crate) fn open(file: &[u8]) -> Result<Model, formwork_model::LoadError> {
     open_with(file, OpenOptions::default())
 }
@@ -173,12 +174,12 @@ pub(crate) fn open_with(file: &[u8], options: OpenOptions) -> Result<Model, form
     Model::open(on_disk.path(), options)
 }
 
-/// Some tokens, different for each `seed`.
+/// Returns `len` tokens that depend on `seed`.
 pub(crate) fn tokens(len: usize, seed: usize) -> Vec<TokenId> {
     (0..len).map(|at| TokenId(((at * 37 + seed * 91 + at * at) % VOCABULARY) as u32)).collect()
 }
 
-/// Appends one run and gives its logits.
+/// Appends one run and returns its last row of logits.
 pub(crate) fn append(
     model: &mut dyn LanguageModel,
     sequence: SequenceId,
@@ -186,7 +187,7 @@ pub(crate) fn append(
     role: Role,
     wanted: Wanted<'_>,
 ) -> Result<Vec<f32>, ModelError> {
-    // Memory of logits that came back is written whole, whatever was in it.
+    // The recycled rows contain NaN. This checks that reused memory is fully overwritten.
     let vocabulary = model.vocab_size();
     model.recycle(Logits::new(vec![vec![vec![f32::NAN; vocabulary]; 3]]));
     let logits = model.forward(&Batch { runs: vec![Run { sequence, tokens, role, wanted }] })?;

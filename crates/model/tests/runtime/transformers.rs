@@ -1,5 +1,5 @@
-//! Every architecture against Hugging Face transformers, on tiny random models: the residual stream after every layer and
-//! the logits.
+//! Compares every architecture with Hugging Face transformers, on tiny random models. Compares the
+//! residual stream after every layer, and the logits.
 
 use std::iter;
 
@@ -13,8 +13,11 @@ use crate::published::{Golden, Stored, goldens, write_safetensors};
 use crate::tiny::{self, append};
 
 impl Golden {
-    /// Compares a model with what transformers computed: every element of the residual stream to 1e-4, logits to that or
-    /// to a millionth of the row's largest, as rows of some hundred are no more exact in `f32`.
+    /// Compares a model with the results of transformers.
+    ///
+    /// The tolerance is 1e-4 for elements of the residual stream. For logits it is at least 1e-4,
+    /// and a millionth of the row's largest. Rows with values of some hundreds are not more exact
+    /// in `f32`.
     pub(crate) fn assert_computed_by(&self, model: &Model, name: &str) {
         let compare = |place: &str, given: &[f32], expected: &[f32], tolerance: f32| {
             assert_eq!(given.len(), expected.len(), "{name}, {place}");
@@ -52,7 +55,7 @@ impl Golden {
         }
     }
 
-    /// The largest error of a model, as a part of the largest number in the same row.
+    /// Returns the largest error of a model, relative to the largest number in the same row.
     fn largest_error(&self, model: &Model) -> f32 {
         let error = |given: &[f32], expected: &[f32]| {
             assert_eq!(given.len(), expected.len());
@@ -94,7 +97,8 @@ fn safetensors_compute_what_transformers_does() {
     }
 }
 
-/// A text model inside another one, as Gemma 3 is released; what it leaves out is the usual.
+/// Tests a text model inside a multimodal checkpoint, as Gemma 3 is released. Omitted fields have
+/// their defaults.
 #[test]
 fn text_models_are_found_in_larger_ones() {
     let golden = goldens().into_iter().find(|(name, _)| name == "gemma3-64").unwrap().1;
@@ -128,8 +132,8 @@ fn text_models_are_found_in_larger_ones() {
     }
 }
 
-/// Runs the code for GPUs on the tested device. A GPU keeps keys and values in 16 bits, so its bound is
-/// wider.
+/// Runs the GPU code on the tested device. GPUs store keys and values in 16 bits, so their
+/// tolerance is larger.
 #[test]
 fn tensors_compute_what_transformers_does() {
     let device = tiny::tested();
@@ -153,7 +157,7 @@ fn tensors_compute_what_transformers_does() {
 #[test]
 fn gguf_files_compute_what_transformers_does() {
     for (name, golden) in goldens() {
-        // Files have no place for these; they are always the usual ones.
+        // GGUF files have no keys for these fields, so they always have the usual values.
         let is_odd =
             |key: &str, usual: f64| golden.config.get(key).is_some_and(|value| value.as_f64() != Some(usual));
         if is_odd("swiglu_limit", 7.0) || is_odd("no_rope_layer_interval", 4.0) {
@@ -165,7 +169,7 @@ fn gguf_files_compute_what_transformers_does() {
     }
 }
 
-/// The experts of gpt-oss are published in MXFP4, packed in an order of its own.
+/// Tests the experts of gpt-oss in their published form: MXFP4, packed in a special order.
 #[test]
 fn packed_experts_are_what_they_stand_for() {
     let golden = goldens().into_iter().find(|(name, _)| name == "gpt-oss-64").unwrap().1;
@@ -191,7 +195,7 @@ fn packed_experts_are_what_they_stand_for() {
         write_safetensors(&folder.path().join("model.safetensors"), tensors);
         Model::open(folder.path(), OpenOptions::default()).unwrap().hidden_states(&tokens).unwrap()
     });
-    // The activations that meet packed weights are rounded to 8 bits.
+    // Activations are rounded to 8 bits for products with packed weights.
     for (given, expected) in given.iter().zip(&expected) {
         let norm = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>().sqrt();
         let error = norm(&mut given.iter().zip(expected).map(|(given, expected)| given - expected));
@@ -200,11 +204,12 @@ fn packed_experts_are_what_they_stand_for() {
     }
 }
 
-/// Elements of a matrix for each expert: as they are, `[experts, inputs, outputs]`, and packed.
+/// Returns a matrix of each expert, both as values of shape `[experts, inputs, outputs]` and
+/// packed.
 fn mxfp4(name: &str, (experts, inputs, outputs): (usize, usize, usize)) -> (Vec<f32>, [Stored; 2]) {
     const LEVELS: [f32; 8] = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
     let count = experts * inputs * outputs;
-    // [experts, outputs, inputs / 2] and [experts, outputs, inputs / 32]
+    // Shapes: `[experts, outputs, inputs / 2]` and `[experts, outputs, inputs / 32]`.
     let pairs: Vec<u8> = (0..count / 2).map(|at| (at * 89 + at / 7) as u8).collect();
     let scales: Vec<u8> = (0..count / 32).map(|at| 121 + (at % 3) as u8).collect();
     let mut values = vec![0.0f32; count];

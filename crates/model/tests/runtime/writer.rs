@@ -1,4 +1,4 @@
-//! Writes GGUF files.
+//! A writer of GGUF files.
 
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
@@ -62,7 +62,7 @@ impl Writer {
         self.entry(key, 9, &bytes);
     }
 
-    /// `shape` has the fastest-running dimension first.
+    /// Adds a tensor. `shape` has the fastest-running dimension first.
     pub(crate) fn tensor(&mut self, name: &str, shape: &[u64], dtype: GgmlDType, values: &[f32]) {
         let id = match dtype {
             GgmlDType::F32 => 0u32,
@@ -76,7 +76,7 @@ impl Writer {
         self.raw_tensor(name, shape, (id, self.data.len() as u64), &bytes);
     }
 
-    /// A tensor whose entry may say anything. `place` is its type's number and its offset.
+    /// Adds a tensor whose entry may be invalid. `place` is the number of its type and its offset.
     pub(crate) fn raw_tensor(&mut self, name: &str, shape: &[u64], place: (u32, u64), bytes: &[u8]) {
         string(&mut self.directory, name);
         self.directory.extend((shape.len() as u32).to_le_bytes());

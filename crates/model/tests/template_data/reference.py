@@ -1,9 +1,10 @@
-"""Writes FOLDER/expected.json: what Python's jinja2 makes of every FOLDER/*.jinja with the conversations beside this file.
+"""Writes FOLDER/expected.json: the output of Python's jinja2 for every FOLDER/*.jinja and every conversation.
 
     pip install jinja2
     python3 reference.py [FOLDER]
 
-The surroundings are those of `transformers`' `apply_chat_template`.
+The conversations are in conversations.json next to this file. The environment matches `apply_chat_template` in
+`transformers`.
 """
 
 import datetime
@@ -19,7 +20,7 @@ NOW = datetime.datetime(2025, 3, 9, 14, 5, 7)
 
 
 class Generation(jinja2.ext.Extension):
-    """A `generation` block, which renders as its content."""
+    """A `generation` block. It renders as its content."""
 
     tags = {"generation"}
 
@@ -33,7 +34,7 @@ class Generation(jinja2.ext.Extension):
 
 
 class Raised(Exception):
-    """What a template raises by itself."""
+    """Error that a template raises with `raise_exception`."""
 
 
 def raise_exception(message):
@@ -53,7 +54,7 @@ def render(environment, source, conversation):
         return {"text": template.render(**variables)}
     except Raised as error:
         return {"raised": str(error)}
-    except Exception as error:  # Python's own objection, such as iterating over None
+    except Exception as error:  # an error of Python, such as iterating over None
         return {"error": str(error)}
 
 

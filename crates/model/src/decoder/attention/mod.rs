@@ -1,12 +1,14 @@
-//! Causal attention of runs of tokens over their caches.
+//! Causal attention of runs of tokens over their KV caches.
 //!
-//! Positions are cut into spans. What a query gives in one depends on nothing else: the scores, what weights these come to among themselves,
-//! and the sum of the values. Then the spans are brought together in order, each with its share of all weights. So a run of tokens gives the same
-//! as its tokens one by one, whoever computes which span.
+//! Positions are divided into spans of fixed length. For each span, a query's partial result
+//! consists of the softmax within the span and the weighted sum of the values. The partial results
+//! depend on nothing else. They are then combined in order of the spans. A run of tokens therefore
+//! gives the same bits as its tokens one by one, on any number of threads.
 //!
-//! The work is cut into pieces of a few tokens and a key-value head. All query heads of the tokens that share the key-value head
-//! read the cache together, block by block, several at a time. Where a run is no more than a few tokens and nothing else is to be done, its key-value
-//! heads may be no even shares of the threads: then a piece is a span of a key-value head, or some of its query heads where there are few spans.
+//! A unit of work is a few tokens and the query heads of one key-value head. These heads read each
+//! block of the cache together. A single short run may have too few key-value heads to divide among
+//! the threads evenly. The unit is then a span of a key-value head, or a part of its query heads if
+//! there are few spans.
 
 mod span;
 
@@ -21,29 +23,30 @@ use super::kv::{BLOCK, LayerCache};
 use super::workspace::room;
 use crate::spec::{LayerSpec, ModelSpec};
 
-/// Multiply-adds below which a second thread costs more than it brings: some 3 µs.
+/// Minimum number of multiply-adds for parallel work. Less work takes about 3 µs on one thread, and
+/// sharing it would cost more than it saves.
 const PARALLEL_FROM: usize = 1 << 14;
 
-/// Tokens in a piece of work.
+/// Maximum number of tokens in a unit of work.
 const TOKENS: usize = 4;
-/// Blocks in a span.
+/// Number of blocks in a span.
 const SPAN: usize = 8;
-/// Spans of key-value heads for each thread from which on these are as good as even shares.
+/// Minimum number of units per thread for which work is divided by spans.
 const SPANS: usize = 4;
 
-/// A run of tokens that attend. Its keys and values are already in the cache.
+/// A run of tokens to compute attention for. Its keys and values are already in the cache.
 pub(super) struct Run<'a> {
     pub(super) spec: &'a ModelSpec,
     pub(super) layer: LayerSpec,
     pub(super) sinks: Option<&'a [f32]>,
     pub(super) cache: LayerCache<'a>,
-    /// `[tokens, heads, head_dim]`
+    /// Shape: `[tokens, heads, head_dim]`.
     pub(super) queries: &'a [f32],
-    /// The position of the first token.
+    /// Position of the first token.
     pub(super) start: usize,
 }
 
-/// A few tokens of a run, and query heads of one key-value head.
+/// A unit of work: a few tokens of a run, and query heads of one key-value head.
 #[derive(Clone)]
 struct Piece<'a> {
     run: &'a Run<'a>,
@@ -55,21 +58,22 @@ thread_local! {
     static ROOM: RefCell<Room> = RefCell::default();
 }
 
-/// What a piece is computed in.
+/// Scratch memory of a thread for one unit of work.
 #[derive(Default)]
 struct Room {
     scores: Vec<f32>,
-    /// Its queries.
+    /// Queries, converted for the cache's format.
     words: Vec<Pair>,
-    /// What its heads come to in each span.
+    /// Partial results of the heads in each span.
     parts: Vec<f32>,
 }
 
-/// Attends from all runs; `out` is `[tokens, heads, head_dim]`, of one run after the other.
+/// Computes attention for all runs. Shape of `out`: `[tokens, heads, head_dim]`, run by run.
 pub(super) fn attend(team: &Team, runs: &[Run<'_>], parts: &mut Vec<f32>, out: &mut [f32]) {
     let Some(Run { spec, .. }) = runs.first() else { return };
     let token_len = spec.heads * spec.head_dim;
-    // A few tokens alone are shared out so that each thread has as many heads, and whole key-value heads where it can.
+    // A single short run is divided so that each thread gets about the same number of heads.
+    // Key-value heads are kept whole if possible.
     let is_alone = runs.len() == 1 && runs[0].tokens() <= TOKENS;
     let shares = if is_alone { team.threads() } else { 1 };
     if is_alone && !spec.kv_heads.is_multiple_of(shares) {
@@ -79,7 +83,7 @@ pub(super) fn attend(team: &Team, runs: &[Run<'_>], parts: &mut Vec<f32>, out: &
             return whole.attend_by_spans(team, parts, out);
         }
     }
-    // Those of one token are on the stack.
+    // The capacity suffices for a single token, so that decoding does not allocate.
     let (mut pieces, mut outs) = (SmallVec::<[Piece<'_>; 32]>::new(), SmallVec::<[_; 32]>::new());
     let mut rest = Outputs::new(out, token_len);
     for run in runs {
@@ -87,7 +91,8 @@ pub(super) fn attend(team: &Team, runs: &[Run<'_>], parts: &mut Vec<f32>, out: &
             let tokens = first..(first + TOKENS).min(run.tokens());
             let (mut own, after) = rest.split_at_token(tokens.len());
             for heads in head_shares(spec.heads, spec.kv_heads, shares) {
-                // `[tokens, heads * head_dim]`, of these heads; taken when it is written.
+                // The output of these heads, of shape `[tokens, heads * head_dim]`. The task takes
+                // it out of the option.
                 outs.push(Some(own.split_off(heads.len() * spec.head_dim)));
                 pieces.push(Piece { run, heads, tokens: tokens.clone() });
             }
@@ -107,9 +112,10 @@ pub(super) fn attend(team: &Team, runs: &[Run<'_>], parts: &mut Vec<f32>, out: &
     }
 }
 
-/// The query heads, cut where a key-value head ends, and into so many shares.
+/// Divides the query heads into `shares` ranges of about equal length, and further at the ends of
+/// key-value heads.
 fn head_shares(heads: usize, kv_heads: usize, shares: usize) -> impl Iterator<Item = Range<usize>> {
-    // The query heads of one key-value head are neighbours.
+    // Query heads of the same key-value head are adjacent.
     let group = heads / kv_heads;
     let share_of = move |head: usize| head * shares / heads;
     let mut start = 0;
@@ -125,7 +131,7 @@ impl Run<'_> {
         self.queries.len() / (self.spec.heads * self.spec.head_dim)
     }
 
-    /// The positions that a token of the run looks at.
+    /// Returns the positions that a token of the run attends to.
     fn seen(&self, token: usize) -> Range<usize> {
         let to = self.start + token + 1;
         self.layer.window.map_or(0, |window| to.saturating_sub(window))..to
@@ -133,18 +139,18 @@ impl Run<'_> {
 }
 
 impl Piece<'_> {
-    /// The blocks that its tokens look at.
+    /// Returns the blocks that the tokens attend to.
     fn blocks(&self) -> Range<usize> {
         let start = self.run.seen(self.tokens.start).start;
         start / BLOCK..self.end().div_ceil(BLOCK)
     }
 
-    /// The position after the last that its tokens look at.
+    /// Returns the end of the positions that the tokens attend to.
     fn end(&self) -> usize {
         self.run.start + self.tokens.end
     }
 
-    /// The spans that these lie in.
+    /// Returns the spans that contain the blocks.
     fn spans(&self) -> Range<usize> {
         let blocks = self.blocks();
         blocks.start / SPAN..blocks.end.div_ceil(SPAN)
@@ -155,12 +161,12 @@ impl Piece<'_> {
         self.run.cache.block(self.heads.start * spec.kv_heads / spec.heads, index, self.end())
     }
 
-    /// The keys that come first in a span, or in all.
+    /// Returns the keys that are read first in a span.
     fn first_keys(&self, span: usize) -> Prefetch<'_> {
         self.block(self.blocks().start.max(span * SPAN)).keys()
     }
 
-    /// The heads of its tokens, token by token.
+    /// Prepares the heads of all tokens, token by token.
     fn heads<'w>(&'w self, words: &'w mut Vec<Pair>) -> Heads<'w> {
         let &Run { spec, sinks, queries, cache, .. } = self.run;
         let pairs = Query::pairs(spec.head_dim);
@@ -181,21 +187,23 @@ impl Piece<'_> {
         heads
     }
 
-    /// A span of its positions; `next` is what is probably read after it.
+    /// Creates a span of the positions. `next` is prefetched at its end.
     fn span<'s>(&'s self, index: usize, next: Option<Prefetch<'s>>) -> Span<'s> {
         let blocks = self.blocks();
         let blocks = blocks.start.max(index * SPAN)..blocks.end.min((index + 1) * SPAN);
         Span { piece: self, blocks, next }
     }
 
-    /// Attends; `next` is what is probably done after it.
+    /// Computes attention for the unit. `next` is the unit that probably follows; its keys are
+    /// prefetched.
     fn attend(&self, out: Outputs<'_>, next: Option<&Piece<'_>>) {
         let head_dim = self.run.spec.head_dim;
         let outs = out.into_tokens().flat_map(|out| out.chunks_exact_mut(head_dim));
         let (spans, next) = (self.spans(), next.map(|next| next.first_keys(0)));
         ROOM.with_borrow_mut(|Room { scores, words, parts }| {
             let heads = self.heads(words);
-            // A span that is alone has all of the weights: its share is 1, exactly, but for what a sink takes.
+            // A single span has all of the weight unless there is a sink, so nothing is to be
+            // combined.
             if spans.len() == 1 && self.run.sinks.is_none() {
                 self.span(spans.start, next).attend_whole(&heads, outs, scores);
                 return;
@@ -213,7 +221,7 @@ impl Piece<'_> {
         });
     }
 
-    /// Attends with all threads, a span of a key-value head each.
+    /// Computes attention with all threads. Each task is a span of a key-value head.
     fn attend_by_spans(&self, team: &Team, parts: &mut Vec<f32>, out: &mut [f32]) {
         let &Run { spec, sinks, .. } = self.run;
         let (spans, group) = (self.spans(), spec.heads / spec.kv_heads);
@@ -223,7 +231,7 @@ impl Piece<'_> {
             tokens: self.tokens.clone(),
         };
         let len = piece(0).parts_len();
-        // [kv_heads, spans] of what all heads of a piece come to
+        // Shape: `[kv_heads, spans, len]`.
         let parts = room(parts, spec.kv_heads * spans.len() * len);
         team.for_chunks(parts, len, |index, parts| {
             let at = |index: usize| {
@@ -244,7 +252,7 @@ impl Piece<'_> {
         }
     }
 
-    /// Elements of the [`Part`]s of all heads.
+    /// Returns the number of elements of the [`Part`]s of all heads in one span.
     fn parts_len(&self) -> usize {
         self.tokens.len() * self.heads.len() * Part::len(self.run.spec.head_dim)
     }
@@ -277,7 +285,7 @@ mod tests {
         }
     }
 
-    /// What attention is, from the definition: `[heads, head_dim]` of a token.
+    /// Computes attention of one token directly from the definition. Shape: `[heads, head_dim]`.
     fn by_definition(
         spec: &ModelSpec,
         seen: Range<usize>,
@@ -312,13 +320,13 @@ mod tests {
         query.chunks(spec.head_dim).enumerate().flat_map(attend).collect()
     }
 
-    /// Where the first token is, its window, and how many key-value heads there are.
+    /// Position of the first token, window, and number of key-value heads.
     const CASES: [(usize, Option<usize>, usize); 9] = [
         (0, None, 3),
         // The first tokens have one span, the others two.
         (SPAN * BLOCK - 2, None, 3),
         (SPAN * BLOCK - 2, None, 9),
-        // The first tokens' windows begin in the span before.
+        // The windows of the first tokens start in the previous span.
         (SPAN * BLOCK + 124, Some(128), 3),
         (SPAN * BLOCK + 124, Some(128), 9),
         (300, None, 9),
@@ -395,7 +403,7 @@ mod tests {
         }
     }
 
-    /// Three key-value heads, which are no even shares of two threads.
+    /// A specification with 3 key-value heads, which 2 threads cannot share evenly.
     fn spec() -> ModelSpec {
         ModelSpec {
             architecture: "llama".to_owned(),

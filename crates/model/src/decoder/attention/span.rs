@@ -1,4 +1,4 @@
-//! What heads come to in a span of positions, and how spans are brought together.
+//! Attention within a span of positions, and the combination of spans.
 
 use std::ops::Range;
 
@@ -11,40 +11,40 @@ use crate::decoder::kv::BLOCK;
 use crate::decoder::workspace::room;
 use crate::ops::{Softmax, softcap, softmax};
 
-/// Heads that read a block together: their sums stay in registers.
+/// Number of heads that read a block together, chosen so that their sums stay in registers.
 const TOGETHER: usize = 4;
 
-/// A head of a token.
+/// A query head of one token.
 pub(super) struct Head<'a> {
     pub(super) query: Query<'a>,
-    /// The positions that it looks at.
+    /// Positions that the head attends to.
     pub(super) seen: Range<usize>,
     pub(super) sink: Option<f32>,
 }
 
 pub(super) type Heads<'a> = SmallVec<[Head<'a>; 16]>;
 
-/// Some blocks that the heads of a piece look at.
+/// Consecutive blocks that the heads of a unit of work attend to.
 pub(super) struct Span<'a> {
     pub(super) piece: &'a Piece<'a>,
     pub(super) blocks: Range<usize>,
-    /// What is probably read after it.
+    /// Data to prefetch at the end.
     pub(super) next: Option<Prefetch<'a>>,
 }
 
-/// A head in a span.
+/// A query head within a span.
 struct Seeing<'a> {
     query: Query<'a>,
-    /// The positions that it looks at, from the span's first block on.
+    /// Positions that the head attends to, relative to the span's first block.
     seen: Range<usize>,
-    /// Of all positions of the span's blocks.
+    /// Scores of all positions in the span's blocks, later replaced by weights.
     scores: &'a mut [[f32; BLOCK]],
-    /// `[head_dim]`
+    /// Shape: `[head_dim]`.
     out: &'a mut [f32],
 }
 
 impl Span<'_> {
-    /// Attends where there is no other span, and no sink.
+    /// Computes attention for heads with a single span and no sink.
     pub(super) fn attend_whole<'o>(
         &self,
         heads: &[Head<'_>],
@@ -56,7 +56,8 @@ impl Span<'_> {
         });
     }
 
-    /// Attends where there are others: `parts` are the [`Part`]s of all heads.
+    /// Computes the partial results for heads with several spans or a sink. `parts` is the memory
+    /// of the [`Part`]s of all heads.
     pub(super) fn attend_in_part(&self, heads: &[Head<'_>], parts: &mut [f32], scores: &mut Vec<f32>) {
         let parts = parts.chunks_exact_mut(parts.len() / heads.len());
         let (shares, outs): (SmallVec<[_; 16]>, SmallVec<[_; 16]>) =
@@ -70,7 +71,8 @@ impl Span<'_> {
         });
     }
 
-    /// Attends from heads; `weigh` turns the scores of each, one after the other, into weights.
+    /// Computes attention within the span. `weigh` is called for each head in order and replaces
+    /// its scores by weights.
     fn attend<'o>(
         &self,
         heads: &[Head<'_>],
@@ -104,7 +106,7 @@ impl Span<'_> {
         }
         for Seeing { scores, seen, .. } in &mut all {
             let scores = scores.as_flattened_mut();
-            // Nothing of what is not looked at.
+            // Positions outside the head's range get weight 0.
             scores[..seen.start].fill(0.0);
             scores[seen.end..].fill(0.0);
             let scores = &mut scores[seen.clone()];
@@ -124,14 +126,14 @@ impl Span<'_> {
     }
 }
 
-/// The scores of a block.
+/// Computes the scores of the block with index `index` in the span.
 fn score(heads: &mut [Seeing<'_>], index: usize, block: KvBlock<'_>) {
     let queries: SmallVec<[Query<'_>; TOGETHER]> = heads.iter().map(|head| head.query).collect();
     let scores = heads.iter_mut().map(|head| &mut head.scores[index]);
     key_products(&queries, block, &mut scores.collect::<SmallVec<[_; TOGETHER]>>());
 }
 
-/// Adds the values of a block.
+/// Adds the weighted values of a block to the outputs.
 fn add(heads: &mut [Seeing<'_>], index: usize, block: KvBlock<'_>) {
     let (mut weights, mut outs) = (SmallVec::<[_; TOGETHER]>::new(), SmallVec::<[_; TOGETHER]>::new());
     for Seeing { scores, out, .. } in heads {
@@ -141,24 +143,24 @@ fn add(heads: &mut [Seeing<'_>], index: usize, block: KvBlock<'_>) {
     add_values(&weights, block, &mut outs);
 }
 
-/// What a head comes to in a span. In memory the share comes first.
+/// Partial result of a head in a span. In memory it is the share followed by the values.
 pub(super) struct Part<'a> {
-    /// What the weights were made by, which tells the share that they have of all.
+    /// Results of the softmax within the span, which determine the span's share of all weights.
     share: Softmax,
-    /// The values, with weights that sum to 1: `[head_dim]`.
+    /// Sum of the values, with weights that sum to 1. Shape: `[head_dim]`.
     values: &'a [f32],
 }
 
 impl<'a> Part<'a> {
-    /// Elements of a share.
+    /// Number of elements of a share.
     const SHARE: usize = 2;
 
-    /// Elements of a part.
+    /// Returns the number of elements of a part.
     pub(super) const fn len(head_dim: usize) -> usize {
         Self::SHARE + head_dim
     }
 
-    /// That of a head, of all heads' parts.
+    /// Returns the part of one head from the memory of all heads' parts.
     pub(super) fn of(parts: &'a [f32], head: usize, head_dim: usize) -> Self {
         let len = Self::len(head_dim);
         let (share, values) = parts[head * len..(head + 1) * len].split_at(Self::SHARE);
@@ -166,8 +168,8 @@ impl<'a> Part<'a> {
     }
 }
 
-/// What a head comes to, from what it comes to in each span. Nothing of a span that it does not look at, so that how many of these there are
-/// changes no bit.
+/// Combines the partial results of a head. Spans outside the head's positions have weight 0, so
+/// their number does not change any bit of the result.
 pub(super) fn bring_together<'a>(
     parts: impl Iterator<Item = Part<'a>> + Clone,
     sink: Option<f32>,

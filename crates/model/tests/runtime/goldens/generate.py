@@ -1,14 +1,14 @@
-"""Writes NAME-HIDDEN.json beside this file: what Hugging Face transformers makes of tiny random decoder models.
+"""Writes NAME-HIDDEN.json next to this file: results of Hugging Face transformers for tiny random decoder models.
 
     pip install torch==2.15.0 transformers==5.23.0 safetensors numpy
     python3 generate.py [NAME ...]
 
-Without names every model is made. Each file holds the `config.json` of a checkpoint, the names and shapes of its
-tensors, the tokens that went in, and, at a few positions, the residual stream as it enters the first layer, as it
-leaves each layer (before the final norm), and the logits. All is computed in float32 on a CPU, with eager attention
-and experts, in one pass over all tokens.
+Without names, all models are generated. A file contains the `config.json` of a checkpoint, the names and shapes of its
+tensors, and the input tokens. For a few positions it contains the residual stream before the first layer and after each
+layer (before the final norm), and the logits. All results are computed in float32 on a CPU, with eager attention and
+experts, in one pass over all tokens.
 
-The weights are not stored. `weights` computes them from the tensors' names, so that a test can make the same ones.
+The weights are not stored. `weights` computes them from the tensors' names, so that tests can compute the same weights.
 """
 
 import json
@@ -28,7 +28,7 @@ VOCAB = 96
 TOKENS = [(t * t * 7 + 13 * t + 5) % VOCAB for t in range(40)]
 POSITIONS = [0, 16, 39]
 
-# What every config has, by hidden size.
+# Common fields of all configs, by hidden size.
 SIZES = {
     64: {
         "hidden_size": 64,
@@ -69,7 +69,7 @@ LLAMA = {
     "rope_theta": 10000.0,
     "tie_word_embeddings": False,
 }
-# A sliding window is named in the config, yet not used.
+# The config contains a sliding window, which is not used.
 QWEN2 = {
     "architectures": ["Qwen2ForCausalLM"],
     "model_type": "qwen2",
@@ -94,7 +94,7 @@ QWEN3 = {
     "tie_word_embeddings": True,
     "use_sliding_window": False,
 }
-# As in the released files of Gemma, the embeddings are tied without a word of it.
+# As in the released configs of Gemma, no field states that the embeddings are tied.
 GEMMA = {
     "attention_bias": False,
     "cache_implementation": "hybrid",
@@ -237,7 +237,7 @@ GPT_OSS = {
 }
 ALTERNATING = ["sliding_attention", "full_attention"]
 
-# NAME: (what both sizes have, {HIDDEN: what that size has besides}).
+# NAME: (fields of both sizes, {HIDDEN: additional fields of this size}).
 MODELS = {
     "llama": (LLAMA, {64: {}, 576: {}}),
     "llama3": (
@@ -279,7 +279,7 @@ MODELS = {
     "gemma2": (
         GEMMA2,
         {
-            # A cap that such small scores reach.
+            # A cap so low that the small scores reach it.
             64: {"attn_logit_softcapping": 2.0, "head_dim": 32, "query_pre_attn_scalar": 24},
             576: {"head_dim": 64, "query_pre_attn_scalar": 64},
         },
@@ -315,7 +315,7 @@ MODELS = {
         },
     ),
     "olmo2": (OLMO2, {64: {}, 576: {}}),
-    # Only the layers that look at everything have stretched frequencies.
+    # Only the layers with full attention have scaled frequencies.
     "olmo3": (
         {
             **OLMO2,
@@ -332,7 +332,7 @@ MODELS = {
         QWEN3_MOE,
         {64: {"head_dim": 32, "moe_intermediate_size": 32}, 576: {"head_dim": 64, "moe_intermediate_size": 96}},
     ),
-    # The limit of the released models is never reached by such small weights; the other one is.
+    # Such small weights never reach the limit of the released models, 7.0. They reach 0.5.
     "gpt-oss": (
         GPT_OSS,
         {
@@ -357,7 +357,7 @@ def config_of(name, hidden):
 
 
 def shapes(config):
-    """The tensors of a checkpoint, as released ones name them."""
+    """Returns the shapes of a checkpoint's tensors by name, with the names of released checkpoints."""
     kind = config["model_type"]
     hidden, inner = config["hidden_size"], config["intermediate_size"]
     head = config.get("head_dim", hidden // config["num_attention_heads"])
@@ -428,7 +428,7 @@ def shapes(config):
 
 
 def weights(name, shape, kind):
-    """The elements of a tensor: a hash of its name seeds splitmix64, whose upper 24 bits make u in [-1, 1)."""
+    """Returns the elements of a tensor. A hash of its name seeds splitmix64; the upper 24 bits give u in [-1, 1)."""
     seed = 0xCBF29CE484222325
     for byte in name.encode():
         seed = (seed ^ byte) * 0x100000001B3 % 2**64
@@ -441,17 +441,17 @@ def weights(name, shape, kind):
     if name.endswith("embed_tokens.weight"):
         scaled = u
     elif len(shape) > 1:
-        # 2^-k, where k is log2(sqrt(last dimension)), rounded, and halves up.
+        # The scale is 2^-k, where k is log2(sqrt(last dimension)), rounded half up.
         scaled = u / 2 ** (shape[-1].bit_length() // 2)
     elif name.endswith("norm.weight") and kind not in ("gemma2", "gemma3_text"):
-        scaled = 1 + u / 4  # The one thing here that is rounded to a float32.
+        scaled = 1 + u / 4  # The only value here that is rounded to a float32.
     else:
         scaled = u / 4
     return scaled.astype(np.float32).reshape(shape)
 
 
 def load(config):
-    """The model of a config, from a checkpoint."""
+    """Writes a checkpoint for a config and loads it as a model."""
     tensors = {name: weights(name, shape, config["model_type"]) for name, shape in shapes(config).items()}
     with tempfile.TemporaryDirectory() as folder:
         pathlib.Path(folder, "config.json").write_text(json.dumps(config))
@@ -472,7 +472,7 @@ def load(config):
 
 @torch.no_grad()
 def run(model):
-    """What enters the first layer, what leaves each layer, and the logits, at all positions."""
+    """Returns the input of the first layer, the output of each layer, and the logits, at all positions."""
     streams = []
 
     def enters(_, arguments, named):
@@ -492,7 +492,7 @@ def run(model):
 
 
 def rows(stream):
-    """The rows at `POSITIONS` as JSON, each number as short as a float32 can be told."""
+    """Returns the rows at `POSITIONS` as JSON, with the shortest digits that identify each float32."""
     assert np.isfinite(stream).all()
     texts = [[str(number) for number in stream[position]] for position in POSITIONS]
     assert (np.array(texts).astype(np.float64).astype(np.float32) == stream[POSITIONS]).all()

@@ -1,10 +1,11 @@
-"""Writes NAME.json beside this file: the logits that Hugging Face transformers computes with tiny random models of the
-architectures that candle's own models are used for.
+"""Writes NAME.json next to this file: logits of Hugging Face transformers for tiny random models.
+
+The models have the architectures that run on candle's own models.
 
     pip install torch==2.15.0 transformers==5.23.0 safetensors numpy
     python3 borrowed.py [NAME ...]
 
-The files are like those of ../generate.py, whose formula gives the weights, but without the streams between layers.
+The files have the format of ../generate.py, but without the residual streams. The weights have the same formula.
 """
 
 import json
@@ -117,7 +118,7 @@ def golden(config):
         config_file = pathlib.Path(folder, "config.json")
         config_file.write_text(json.dumps(config))
         settings = transformers.AutoConfig.from_pretrained(folder)
-        # Saved once for the names and shapes that released checkpoints have.
+        # The model is saved once to get the tensor names and shapes of released checkpoints.
         transformers.AutoModelForCausalLM.from_config(settings).save_pretrained(folder)
         file = f"{folder}/model.safetensors"
         shapes = {name: list(tensor.shape) for name, tensor in safetensors.numpy.load_file(file).items()}
