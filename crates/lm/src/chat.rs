@@ -2,57 +2,58 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-/// One message of a conversation, as templates see it.
+/// A chat message, in the form that chat templates receive.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Message {
-    /// Who speaks: `system`, `user`, `assistant` or `tool`.
+    /// Role of the speaker: `system`, `user`, `assistant` or `tool`.
     pub role: String,
-    /// What is said; `None` where tools are called without a word.
+    /// Text of the message. `None` for an assistant message that only calls tools.
     #[serde(default)]
     pub content: Option<String>,
-    /// What else templates know of a message: `tool_calls`, `tool_call_id`, `name`, `reasoning_content`.
+    /// Other fields that templates use: `tool_calls`, `tool_call_id`, `name`, `reasoning_content`.
     #[serde(flatten)]
     pub fields: Map<String, Value>,
 }
 
 impl Message {
-    /// A message of `role`.
+    /// Creates a message with text and no other fields.
     pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
         Self { role: role.into(), content: Some(content.into()), fields: Map::new() }
     }
 
-    /// What is said, if anything.
+    /// Returns the text of the message, or an empty string if there is none.
     pub fn text(&self) -> &str {
         self.content.as_deref().unwrap_or_default()
     }
 }
 
-/// What a template renders.
+/// Input of a [`ChatTemplate`].
 #[derive(Clone, Debug, Default)]
 pub struct ChatInput {
-    /// The conversation so far, oldest first.
+    /// Messages of the conversation, oldest first.
     pub messages: Vec<Message>,
-    /// Whether the text ends where the assistant is to speak.
+    /// True if the prompt ends with the header of an assistant message, ready for generation.
     pub add_generation_prompt: bool,
-    /// Further variables for the template (`chat_template_kwargs`).
+    /// Additional template variables (`chat_template_kwargs`).
     pub variables: Map<String, Value>,
 }
 
-/// How a model wants a conversation written down.
+/// Formats a conversation as the prompt of a particular model.
 pub trait ChatTemplate: Send + Sync {
-    /// The prompt text; special tokens in it are meant as such.
+    /// Renders the prompt. Special tokens in the text are to be encoded as special tokens.
     ///
     /// # Errors
-    /// When the template refuses the conversation or fails; the message names the line.
+    /// Returns an error if the template rejects the conversation or fails. The error names the
+    /// line.
     fn render(&self, input: &ChatInput) -> Result<String, TemplateError>;
 }
 
-/// Why a template could not be used.
+/// Error from compiling or rendering a chat template.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("chat template: {message}{}", line.map(|line| format!(" (line {line})")).unwrap_or_default())]
 pub struct TemplateError {
-    /// What went wrong, in the template engine's words or in those of the template's own `raise_exception`.
+    /// Message of the template engine, or the text passed to the template's `raise_exception`.
     pub message: String,
-    /// The line of the template, from 1.
+    /// Line number in the template, from 1, if known.
     pub line: Option<usize>,
 }

@@ -3,7 +3,7 @@ use thiserror::Error;
 
 use crate::SequenceId;
 
-/// Why a forward pass could not be made.
+/// Error of an operation of a [`LanguageModel`](crate::LanguageModel).
 #[derive(Debug, Error)]
 #[error(transparent)]
 pub struct ModelError(#[from] Kind);
@@ -27,25 +27,25 @@ enum Kind {
 }
 
 impl ModelError {
-    /// A run names a sequence that is not open.
+    /// Creates the error for a run whose sequence is not open.
     pub fn unknown_sequence(id: SequenceId) -> Self {
         Kind::UnknownSequence(id).into()
     }
 
-    /// Two runs of a batch name the same sequence.
+    /// Creates the error for a batch with two runs of the same sequence.
     pub fn repeated_sequence(id: SequenceId) -> Self {
         Kind::RepeatedSequence(id).into()
     }
 
-    /// A token is outside the vocabulary.
+    /// Creates the error for a token `given` outside a vocabulary of `limit` tokens.
     pub fn token_outside(given: u32, limit: usize) -> Self {
         Kind::TokenOutside { given, limit }.into()
     }
 
-    /// Nothing, where all tokens are in a vocabulary of this size.
+    /// Checks that all tokens are inside a vocabulary of `vocabulary` tokens.
     ///
     /// # Errors
-    /// For the first that is not.
+    /// Returns an error for the first token outside the vocabulary.
     pub fn check_tokens(tokens: &[TokenId], vocabulary: usize) -> Result<(), Self> {
         match tokens.iter().find(|token| token.index() >= vocabulary) {
             Some(token) => Err(Self::token_outside(token.0, vocabulary)),
@@ -53,27 +53,27 @@ impl ModelError {
         }
     }
 
-    /// A sequence would grow past the context.
+    /// Creates the error for a sequence that would have `given` tokens in a context of `limit`.
     pub fn context_full(given: usize, limit: usize) -> Self {
         Kind::ContextFull { given, limit }.into()
     }
 
-    /// A run wants more rows than it has tokens.
+    /// Creates the error for a run of `limit` tokens that requests `given` rows of logits.
     pub fn too_many_rows(given: usize, limit: usize) -> Self {
         Kind::TooManyRows { given, limit }.into()
     }
 
-    /// The model has no such ability.
+    /// Creates the error for an operation that the model does not support.
     pub fn unsupported(what: &'static str) -> Self {
         Kind::Unsupported(what).into()
     }
 
-    /// Whether the model lacks the ability that was asked for.
+    /// Reports whether the error is [`ModelError::unsupported`].
     pub const fn is_unsupported(&self) -> bool {
         matches!(self.0, Kind::Unsupported(_))
     }
 
-    /// The tensor library reported an error.
+    /// Wraps an error of the back end, such as the tensor library.
     pub fn backend(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Kind::Backend(source.into()).into()
     }

@@ -1,13 +1,17 @@
-/// `eˣ` to within two units in the last place, without a branch, so that loops over it become vector code.
+/// Computes `eˣ` to within two units in the last place. The code has no branches, so that loops
+/// over it vectorise.
 ///
-/// With n the integer nearest to x / ln 2, eˣ = 2ⁿ · eʳ and |r| ≤ ln 2 / 2, where the Taylor series to the seventh power
-/// is off by less than 2⁻²⁷. Arguments are clamped to where 2ⁿ is a normal number.
+/// Let n be the integer nearest to x / ln 2. Then eˣ = 2ⁿ · eʳ with |r| ≤ ln 2 / 2. In this range
+/// the error of the Taylor series up to r⁷ is less than 2⁻²⁷. Arguments are clamped so that 2ⁿ is a
+/// normal number.
 #[inline]
 pub fn exp(x: f32) -> f32 {
-    // ln 2 in two parts: the first has few enough bits that n times it is exact.
+    // ln 2 as a sum of two parts. The first part has so few significant bits that its product with
+    // n is exact.
     const LN_2_HIGH: f32 = 0.693_359_4;
     const LN_2_LOW: f32 = -2.121_944_4e-4;
-    // Beyond this the steps of floats are 1, and the last bits are the integer; `as` would saturate, one lane at a time.
+    // Consecutive floats at this magnitude differ by 1. Adding the constant rounds to an integer,
+    // which the low bits then hold. An `as` cast would saturate, and that does not vectorise.
     const MIDDLE: f32 = 12_582_912.0;
     let x = x.clamp(-87.0, 88.0);
     let moved = fma(x, std::f32::consts::LOG2_E, MIDDLE);
@@ -20,7 +24,7 @@ pub fn exp(x: f32) -> f32 {
     f32::from_bits(moved.to_bits().wrapping_add(127) << 23) * series
 }
 
-/// `a * b + c`, fused where the target does that in one instruction.
+/// Computes `a * b + c`, with a fused multiply-add if the target has one.
 #[inline]
 fn fma(a: f32, b: f32, c: f32) -> f32 {
     if cfg!(any(target_feature = "fma", target_arch = "aarch64")) { a.mul_add(b, c) } else { a * b + c }

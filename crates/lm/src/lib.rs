@@ -1,8 +1,9 @@
-//! The seam between the engine and a language model.
+//! The interface between the engine and a language model.
 //!
-//! The engine knows a model only as a [`LanguageModel`]: sequences that it opens, feeds through a [`Batch`] and closes,
-//! and [`Logits`] that come back. How the model wants a conversation written down is a [`ChatTemplate`]. Everything above
-//! this crate builds and tests without a tensor library; [`ScriptedModel`] stands in for a real model there.
+//! The engine uses a model only through the trait [`LanguageModel`]. It opens and closes sequences,
+//! appends tokens with a [`Batch`] and receives [`Logits`]. A [`ChatTemplate`] formats a
+//! conversation as the model's prompt. The crates above this one build without a tensor library;
+//! their tests use [`ScriptedModel`] instead of a real model.
 
 mod chat;
 mod error;

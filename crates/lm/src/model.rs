@@ -4,7 +4,7 @@ use formwork_vocab::{TokenId, TokenSet};
 
 use crate::ModelError;
 
-/// A handle to one sequence's KV cache in a model.
+/// Handle to the KV cache of one sequence in a model.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SequenceId(pub u32);
 
@@ -14,37 +14,48 @@ impl fmt::Display for SequenceId {
     }
 }
 
-/// Where a run's tokens came from. On the CPU the numeric path follows the role and the position at most (that of our own decoder
-/// the position alone), never how a batch was packed, so that a request gives the same tokens alone and among others. Libraries for GPUs
-/// choose theirs by shape, so there results may differ by rounding with what else is in a batch.
+/// Origin of the tokens of a run.
+///
+/// A back end may choose its numeric path by the role. The native CPU decoder ignores the role: its
+/// results depend only on a sequence's tokens, so a request generates the same tokens alone and in
+/// a batch. GPU libraries choose kernels by shape. With them, results may differ by rounding with
+/// the other runs of the batch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
     /// Tokens of the prompt.
     Prompt,
-    /// Tokens that were sampled, or that a grammar forced.
+    /// Tokens that were sampled or forced by a grammar.
     Generated,
 }
 
-/// Which logits to compute after a run's last tokens.
+/// Rows of logits to compute for a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Wanted<'a> {
-    /// None: more tokens of this sequence follow anyway.
+    /// No logits, because more tokens of the sequence follow.
     Nothing,
-    /// The whole row.
+    /// The logits of all tokens, after the run's last token.
     All,
-    /// Only these tokens; every other logit is `-inf`. On these tokens the values equal those of [`Wanted::All`], bit by
-    /// bit.
+    /// The logits of these tokens; all others are `-inf`. The values have the same bits as with
+    /// [`Wanted::All`].
     Only(&'a TokenSet),
-    /// Of these tokens, or of all, those with the largest finite logit, which have it as they would with [`Wanted::All`], bit by bit;
-    /// whatever else may be `-inf`. It takes less of a model than the whole row.
+    /// The largest finite logit of these tokens, or of all tokens if `None`, with every token that
+    /// ties for it.
+    ///
+    /// These logits have the same bits as with [`Wanted::All`]. All other logits may be `-inf`. A
+    /// model may compute this faster than the whole row.
     Largest(Option<&'a TokenSet>),
-    /// A row after each of the last so many tokens of the run, oldest first: the whole row, or only some tokens. Every row is
-    /// what it would be if the run ended there, bit by bit where the numeric path does not depend on the batch.
+    /// One row after each of the run's last tokens, oldest first. The slice has one element per
+    /// row.
+    ///
+    /// An element is the set of tokens to compute, or `None` for all tokens. Each row equals the
+    /// row of a run that ends there. The bits are the same if the numeric path does not depend on
+    /// the batch.
     Each(&'a [Option<&'a TokenSet>]),
 }
 
 impl<'a> Wanted<'a> {
-    /// The rows, oldest first: for each the tokens that it is wanted for, `None` for all. The last is the one after the run.
+    /// Returns the token set of each requested row, oldest first; `None` means all tokens. The last
+    /// row is the one after the run's last token.
     pub fn rows(self) -> Vec<Option<&'a TokenSet>> {
         match self {
             Self::Nothing => Vec::new(),
@@ -55,7 +66,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// How many rows are wanted.
+    /// Returns the number of requested rows.
     pub const fn count(&self) -> usize {
         match self {
             Self::Nothing => 0,
@@ -65,7 +76,8 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Leaves of a whole row of logits what is wanted: the tokens of a set, or all.
+/// Sets the logits of all tokens outside `wanted` to `-inf`. Returns the row unchanged if `wanted`
+/// is `None`.
 pub fn masked(mut row: Vec<f32>, wanted: Option<&TokenSet>) -> Vec<f32> {
     let Some(set) = wanted else { return row };
     let words = set.words().iter().copied().chain(std::iter::repeat(0));
@@ -86,30 +98,32 @@ pub fn masked(mut row: Vec<f32>, wanted: Option<&TokenSet>) -> Vec<f32> {
 /// Tokens to append to one sequence.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
-    /// The sequence that grows.
+    /// Sequence to append to.
     pub sequence: SequenceId,
-    /// The tokens, at least one.
+    /// Tokens to append, at least one.
     pub tokens: &'a [TokenId],
-    /// Where they came from.
+    /// Origin of the tokens.
     pub role: Role,
-    /// What is wanted after them.
+    /// Rows of logits to compute.
     pub wanted: Wanted<'a>,
 }
 
-/// Runs of different sequences that go through the model together.
+/// Runs of different sequences that are computed in one forward pass.
 #[derive(Clone, Debug, Default)]
 pub struct Batch<'a> {
-    /// The runs; a sequence occurs at most once.
+    /// The runs. Each sequence occurs at most once.
     pub runs: Vec<Run<'a>>,
 }
 
 impl Batch<'_> {
-    /// What a back end checks before it changes anything: that each sequence is open and occurs once, that its tokens are in
-    /// the vocabulary and as many as there are rows wanted, and that they fit the context. `len` gives how many tokens an open sequence has, `None` for one that is
-    /// not open.
+    /// Validates the batch. Back ends call this before they change any state.
+    ///
+    /// Each sequence must be open and occur once. Its tokens must be inside the vocabulary and fit
+    /// the context. A run must not request more rows than it has tokens. `len` returns the number
+    /// of tokens of a sequence, or `None` if the sequence is not open.
     ///
     /// # Errors
-    /// For the first run of which that is not so.
+    /// Returns an error for the first run that violates one of these rules.
     pub fn check(
         &self,
         len: impl Fn(SequenceId) -> Option<usize>,
@@ -134,29 +148,30 @@ impl Batch<'_> {
     }
 }
 
-/// The logits of a batch: the rows that each run wanted, in the batch's order.
+/// Logits of a batch: for each run, in the batch's order, the rows that it requested.
 #[derive(Clone, Debug, Default)]
 pub struct Logits {
     runs: Vec<Vec<Vec<f32>>>,
 }
 
 impl Logits {
-    /// Collects the rows of each run, every one of vocabulary length.
+    /// Creates the logits from the rows of each run. Every row has the length of the vocabulary.
     pub const fn new(runs: Vec<Vec<Vec<f32>>>) -> Self {
         Self { runs }
     }
 
-    /// The rows of run `index`, oldest first. Shape: `[rows][vocabulary]`.
+    /// Returns the rows of run `index`, oldest first. Shape: `[rows][vocabulary]`.
     pub fn rows(&self, index: usize) -> &[Vec<f32>] {
         &self.runs[index]
     }
 
-    /// The row after the last token of run `index`. Shape: `[vocabulary]`, or empty where nothing was wanted.
+    /// Returns the last row of run `index`. Shape: `[vocabulary]`, or empty if the run requested no
+    /// rows.
     pub fn row(&self, index: usize) -> &[f32] {
         self.runs[index].last().map_or(&[], Vec::as_slice)
     }
 
-    /// The rows of all runs.
+    /// Returns the rows of all runs, run by run.
     pub fn into_rows(self) -> impl Iterator<Item = Vec<f32>> {
         self.runs.into_iter().flatten()
     }
@@ -164,72 +179,83 @@ impl Logits {
 
 /// A causal language model with a KV cache per sequence.
 pub trait LanguageModel: Send {
-    /// The length of a logits row. It may be larger than the tokenizer's vocabulary (padding rows).
+    /// Returns the length of a row of logits. Padding rows can make it larger than the tokenizer's
+    /// vocabulary.
     fn vocab_size(&self) -> usize;
 
-    /// How many tokens one sequence can hold.
+    /// Returns the maximum number of tokens of a sequence.
     fn context_len(&self) -> usize;
 
     /// Opens an empty sequence.
     fn open(&mut self) -> SequenceId;
 
-    /// Frees a sequence. Closing one that is not open does nothing.
+    /// Frees a sequence. Does nothing if the sequence is not open.
     fn close(&mut self, sequence: SequenceId);
 
-    /// Forgets all but the first `len` tokens of a sequence.
+    /// Removes all tokens of a sequence except the first `len`.
     ///
     /// # Errors
-    /// When the sequence is not open.
+    /// Returns an error if the sequence is not open.
     fn truncate(&mut self, sequence: SequenceId, len: usize) -> Result<(), ModelError>;
 
-    /// A prompt may be cut into runs at positions that are multiples of this, and nowhere else, without changing a result;
-    /// and what was computed of another prompt may stand for the beginning of this one up to such a position.
+    /// Returns the granularity at which prompts may be split.
+    ///
+    /// Splitting a prompt into runs at multiples of this number does not change the result;
+    /// splitting elsewhere may. Two prompts with a common prefix can share its cache up to such a
+    /// position.
     fn prompt_grain(&self) -> usize {
         1
     }
 
-    /// Whether [`LanguageModel::fork`] works, and going back in a sequence costs next to nothing.
+    /// Reports whether [`LanguageModel::fork`] is supported and [`LanguageModel::truncate`] is
+    /// cheap.
     fn can_fork(&self) -> bool {
         false
     }
 
-    /// Whether a token's logits have the same bits whatever goes through the model with it.
+    /// Reports whether a token's logits have the same bits whatever else is in the batch.
     fn is_batch_invariant(&self) -> bool {
         false
     }
 
-    /// Opens a sequence that begins with the first `len` tokens of another, which it shares with it: nothing is computed, and
-    /// nothing copied before one of them writes.
+    /// Opens a sequence that starts with the first `len` tokens of another one.
+    ///
+    /// The two sequences share the cache of these tokens. Nothing is computed, and nothing is
+    /// copied until one of them writes.
     ///
     /// # Errors
-    /// When the sequence is not open, or the model cannot do that.
+    /// Returns an error if the sequence is not open or the model does not support forks.
     fn fork(&mut self, sequence: SequenceId, len: usize) -> Result<SequenceId, ModelError> {
         let _ = (sequence, len);
         Err(ModelError::unsupported("sharing sequences"))
     }
 
-    /// Bytes of keys and values for each token of a sequence.
+    /// Returns the number of bytes of keys and values per token.
     fn kv_bytes_per_token(&self) -> usize {
         0
     }
 
-    /// Appends tokens to a sequence as a prompt, and gives their hidden states after the final norm. Shape: `[tokens, hidden]`.
+    /// Appends tokens to a sequence as a prompt and returns their hidden states after the final
+    /// norm. Shape: `[tokens, hidden]`.
     ///
     /// # Errors
-    /// As for [`LanguageModel::forward`], and when the model does not show them.
+    /// Returns an error in the cases of [`LanguageModel::forward`], or if the model does not expose
+    /// hidden states.
     fn hidden_states(&mut self, sequence: SequenceId, tokens: &[TokenId]) -> Result<Vec<f32>, ModelError> {
         let _ = (sequence, tokens);
         Err(ModelError::unsupported("embeddings"))
     }
 
-    /// Appends every run to its sequence and computes the logits that are wanted.
+    /// Appends every run to its sequence and computes the requested logits.
     ///
     /// # Errors
-    /// When a sequence is not open, a token is outside the vocabulary, the context is full or the back end fails. The
-    /// sequences of the batch are then in an unspecified state and should be closed.
+    /// Returns an error if a sequence is not open, a token is outside the vocabulary, the context
+    /// is full, or the back end fails. The sequences of the batch are then in an unspecified state
+    /// and should be closed.
     fn forward(&mut self, batch: &Batch<'_>) -> Result<Logits, ModelError>;
 
-    /// Takes back logits that are done with: the next may have their memory, which then need not be asked for and cleared.
+    /// Returns logits that are no longer needed to the model. Later calls can reuse their memory
+    /// without a new allocation.
     fn recycle(&mut self, logits: Logits) {
         drop(logits);
     }

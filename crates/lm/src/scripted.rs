@@ -4,7 +4,7 @@ use formwork_vocab::TokenId;
 
 use crate::{Batch, LanguageModel, Logits, ModelError, Role, Run, SequenceId, Wanted, masked};
 
-/// A stand-in model for tests: its logits are a pure function of the tokens so far.
+/// A model for tests. A function computes the logits from the tokens of the sequence.
 ///
 /// ```
 /// use formwork_lm::{Batch, LanguageModel, Role, Run, ScriptedModel, Wanted};
@@ -32,7 +32,8 @@ pub struct ScriptedModel {
 type Script = Box<dyn FnMut(&[TokenId], &mut [f32]) + Send>;
 
 impl ScriptedModel {
-    /// A model whose `script` writes a row of logits, given zeros, from all tokens of the sequence.
+    /// Creates a model. `script` receives all tokens of the sequence and a row of zeros, and writes
+    /// the logits to the row.
     pub fn new(
         vocab_size: usize,
         context_len: usize,
@@ -42,19 +43,19 @@ impl ScriptedModel {
         Self { vocab_size, context_len, script, grain: 1, sequences: HashMap::new(), next: 0 }
     }
 
-    /// The same with another [`LanguageModel::prompt_grain`].
+    /// Sets the value of [`LanguageModel::prompt_grain`], which is 1 by default.
     #[must_use]
     pub const fn with_prompt_grain(mut self, grain: usize) -> Self {
         self.grain = grain;
         self
     }
 
-    /// The tokens of a sequence, if it is open.
+    /// Returns the tokens of a sequence, or `None` if the sequence is not open.
     pub fn tokens(&self, sequence: SequenceId) -> Option<&[TokenId]> {
         self.sequences.get(&sequence).map(Vec::as_slice)
     }
 
-    /// How many sequences are open.
+    /// Returns the number of open sequences.
     pub fn open_sequences(&self) -> usize {
         self.sequences.len()
     }
@@ -111,7 +112,7 @@ impl LanguageModel for ScriptedModel {
         size_of::<TokenId>()
     }
 
-    /// As wide as the vocabulary: what the script writes after each token.
+    /// Returns the script's rows after each token. The hidden size is thus the vocabulary size.
     fn hidden_states(&mut self, sequence: SequenceId, tokens: &[TokenId]) -> Result<Vec<f32>, ModelError> {
         let mut states = Vec::new();
         for token in tokens {
@@ -143,7 +144,8 @@ impl LanguageModel for ScriptedModel {
     }
 }
 
-/// No more of a row than [`Wanted::Largest`] promises.
+/// Sets all logits except the largest finite one and its ties to `-inf`, as [`Wanted::Largest`]
+/// permits.
 fn largest(mut row: Vec<f32>) -> Vec<f32> {
     let largest = row.iter().copied().filter(|logit| logit.is_finite()).fold(f32::NEG_INFINITY, f32::max);
     for logit in row.iter_mut().filter(|logit| **logit < largest) {
