@@ -1,4 +1,4 @@
-//! What is done to logits before a token is chosen among them.
+//! Adjustments of the logits before a token is chosen: penalties, bias and DRY.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use crate::Request;
 use crate::dry::Repetitions;
 use crate::error::{RequestError, RequestKind};
 
-/// How tokens become less likely by having come up.
+/// Penalties on tokens that occurred before.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Penalties {
-    /// Taken from the logit of each token of the output so far, forced ones included.
+    /// Subtracted from the logit of each token that occurred in the output, forced tokens included.
     pub presence: f32,
-    /// Taken from it once for each time that the token came up.
+    /// Subtracted from a token's logit for each occurrence in the output.
     pub frequency: f32,
-    /// For tokens of the prompt and of the output: positive logits are divided by this, negative ones multiplied with it. 1
-    /// does nothing.
+    /// Factor for tokens of the prompt and the output: divides positive logits and multiplies
+    /// negative ones. 1 changes nothing.
     pub repetition: f32,
 }
 
@@ -41,20 +41,20 @@ impl Penalties {
     }
 }
 
-/// The penalties and the bias of one request, with what they depend on.
+/// Penalties and bias of one request, with the token counts that they depend on.
 pub(crate) struct Adjustment {
     penalties: Penalties,
     bias: Vec<(TokenId, f32)>,
-    /// How often each token of the output came up.
+    /// Number of occurrences of each token in the output.
     counts: HashMap<TokenId, u32>,
-    /// Tokens of the prompt and of the output.
+    /// Tokens of the prompt and the output.
     seen: TokenSet,
     repetitions: Option<Repetitions>,
     vocabulary: Arc<Vocabulary>,
 }
 
 impl Adjustment {
-    /// Nothing, where nothing is to be done.
+    /// Creates the adjustment of a request, or returns `None` if the request changes no logits.
     pub(crate) fn new(request: &Request, vocabulary: &Arc<Vocabulary>) -> Option<Self> {
         let Request { penalties, logit_bias, dry, prompt, .. } = request;
         if *penalties == Penalties::default() && logit_bias.is_empty() && !dry.is_on() {
@@ -84,7 +84,7 @@ impl Adjustment {
         }
     }
 
-    /// Logits, `[vocabulary]`, with everything applied.
+    /// Returns the logits with all adjustments applied. Shape: `[vocabulary]`.
     pub(crate) fn apply(&self, logits: &[f32]) -> Vec<f32> {
         let mut logits = logits.to_vec();
         let Penalties { presence, frequency, repetition } = self.penalties;
@@ -146,7 +146,7 @@ mod tests {
             adjustment.count(token(id));
         }
         let given = adjustment.apply(&[1.0, 4.0, 4.0, -1.0, -1.0, 2.0]);
-        // Token 1 is in the prompt only, 2 came up twice, 3 once and is all but forbidden.
+        // Token 1 is in the prompt only. Token 2 occurred twice, token 3 once with a bias of -100.
         assert_eq!(given, [4.0, 2.0, 2.0 - 0.5 - 0.5, -2.0 - 0.75 - 100.0, -2.0, 2.0]);
     }
 

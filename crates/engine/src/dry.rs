@@ -1,9 +1,12 @@
-//! DRY: what would repeat a stretch of the text becomes the less likely the longer the stretch is.
+//! DRY ("don't repeat yourself"): penalises tokens that would lengthen a repetition, more for
+//! longer repetitions.
 //!
-//! Where the text ends with tokens that came before, the token which followed them there would make the repetition longer. Its
-//! logit loses `multiplier * base ^ (length - allowed_length)`, with the length of the longest such repetition. Sequence
-//! breakers end repetitions: none reaches over them. The sampler is by p-e-w
-//! (<https://github.com/oobabooga/text-generation-webui/pull/5677>); names and defaults are llama.cpp's.
+//! If the last tokens of the text occurred before, the token that followed them would lengthen the
+//! repetition. Its logit is reduced by `multiplier * base ^ (length - allowed_length)`, where
+//! `length` is the length of the longest such repetition. Sequence breakers end repetitions: a
+//! repetition never spans a breaker. The sampler is by p-e-w
+//! (<https://github.com/oobabooga/text-generation-webui/pull/5677>); names and defaults are from
+//! llama.cpp.
 
 use std::collections::HashMap;
 
@@ -11,18 +14,20 @@ use formwork_vocab::{TokenId, Vocabulary};
 
 use crate::error::{RequestError, RequestKind};
 
-/// How repetitions are kept short. Off by default.
+/// DRY settings, which limit repeated sequences of tokens. Off by default.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Dry {
-    /// How strong it is; 0 is off.
+    /// Strength of the penalty; 0 turns DRY off.
     pub multiplier: f32,
-    /// How much stronger with each further token of a repetition.
+    /// Growth factor of the penalty for each further token of a repetition.
     pub base: f32,
-    /// Repetitions may be so long without being held against a token.
+    /// Length in tokens that repetitions may reach without a penalty. A token that would extend a
+    /// repetition of exactly this length is penalised by `multiplier`.
     pub allowed_length: usize,
-    /// How many of the last tokens are looked at, those of the prompt included; `None` looks at all.
+    /// Number of last tokens to search for repetitions, including tokens of the prompt; `None`
+    /// searches all.
     pub penalty_last_n: Option<usize>,
-    /// Texts that repetitions do not reach over.
+    /// Strings that end repetitions.
     pub sequence_breakers: Vec<String>,
 }
 
@@ -50,13 +55,13 @@ impl Dry {
     }
 }
 
-/// The text of one request, as far as repetitions in it are concerned.
+/// The text of one request, indexed for repetitions.
 pub(crate) struct Repetitions {
     dry: Dry,
     tokens: Vec<TokenId>,
-    /// Tokens since the last sequence breaker.
+    /// Number of tokens since the last sequence breaker.
     unbroken: usize,
-    /// The end of the text, shorter than the longest breaker.
+    /// Last bytes of the text, shorter than the longest breaker.
     tail: Vec<u8>,
 }
 
@@ -74,7 +79,7 @@ impl Repetitions {
         self.tokens.push(token);
         let before = self.tail.len();
         self.tail.extend_from_slice(vocabulary.bytes(token));
-        // A breaker that ends in this token.
+        // Searches for breakers that end in this token.
         let is_broken = breakers(&self.dry).any(|breaker| {
             let text = &self.tail[before.saturating_sub(breaker.len() - 1)..];
             text.windows(breaker.len()).any(|window| window == breaker)
@@ -85,7 +90,7 @@ impl Repetitions {
         self.tail.drain(..self.tail.len() - kept);
     }
 
-    /// Applies the penalties to logits, `[vocabulary]`.
+    /// Applies the penalties to the logits. Shape: `[vocabulary]`.
     pub(crate) fn apply(&self, logits: &mut [f32], vocabulary: &Vocabulary) {
         for (token, length) in self.lengths() {
             let bytes = vocabulary.bytes(token);
@@ -93,13 +98,14 @@ impl Repetitions {
                 breakers(&self.dry).any(|breaker| bytes.windows(breaker.len()).any(|text| text == breaker));
             if let Some(logit) = logits.get_mut(token.index()).filter(|_| !breaks) {
                 let excess = (length - self.dry.allowed_length) as f32;
-                // A token all but forbidden is still better than none at all.
+                // Capped, so that a token with a huge penalty still has a finite logit.
                 *logit -= (self.dry.multiplier * self.dry.base.powf(excess)).min(f32::MAX / 4.0);
             }
         }
     }
 
-    /// The tokens that would make a repetition longer than is allowed, with the length of the longest.
+    /// Returns the tokens that would lengthen a repetition of at least `allowed_length`, each with
+    /// the length of its longest repetition.
     fn lengths(&self) -> HashMap<TokenId, usize> {
         let looked_at = self.dry.penalty_last_n.unwrap_or(usize::MAX).min(self.tokens.len());
         let tokens = &self.tokens[self.tokens.len() - looked_at..];
@@ -122,8 +128,10 @@ fn breakers(dry: &Dry) -> impl Iterator<Item = &[u8]> {
     dry.sequence_breakers.iter().map(String::as_bytes).filter(|breaker| !breaker.is_empty())
 }
 
-/// For each count of tokens at the end: how long an end of the text without them is an end of the text, too. The Z function of
-/// the text read backwards, in linear time.
+/// Returns for each number of tokens removed from the end the length of the longest common suffix
+/// with the whole text.
+///
+/// This is the Z function of the reversed text, computed in linear time.
 fn suffix_lengths(tokens: &[TokenId]) -> Vec<usize> {
     let len = tokens.len();
     let at = |index: usize| tokens[len - 1 - index];
@@ -148,7 +156,7 @@ mod tests {
 
     use super::*;
 
-    /// A token for each byte, and one of two.
+    /// Creates a vocabulary with a token for each byte, and one token of two bytes.
     fn vocabulary() -> Vocabulary {
         let text = |bytes: &[u8]| Token { bytes: bytes.to_vec(), kind: TokenKind::Text };
         let bytes = (0..=255u8).map(|byte| text(&[byte]));
@@ -159,7 +167,7 @@ mod tests {
         text.bytes().map(|byte| TokenId(byte.into())).collect()
     }
 
-    /// What is taken from the logits of tokens after a text, by their bytes.
+    /// Returns the penalised tokens after a text as characters, with their penalties.
     fn penalties(dry: Dry, text: &str) -> Vec<(char, f32)> {
         let vocabulary = vocabulary();
         let repetitions = Repetitions::new(dry, &tokens(text), &vocabulary);
@@ -175,7 +183,7 @@ mod tests {
 
     #[test]
     fn what_lengthens_a_repetition_is_penalised() {
-        // "abc" came before "d", "bc" before "e".
+        // "abc" occurred before "d", "bc" before "e".
         assert_eq!(penalties(dry(), "abcd.bce.abc"), [('d', 2.0), ('e', 1.0)]);
         assert_eq!(penalties(dry(), "abcd.abc"), [('d', 2.0)]);
         assert_eq!(penalties(dry(), "abcd.xbc"), [('d', 1.0)]);
@@ -186,7 +194,7 @@ mod tests {
 
     #[test]
     fn repetitions_may_overlap() {
-        // "aaa" is followed by "a" where it begins one token earlier.
+        // "aaa" is followed by "a" at the occurrence one token earlier.
         assert_eq!(penalties(dry(), "aaaa"), [('a', 2.0)]);
     }
 

@@ -12,10 +12,10 @@ use crate::{GenerationError, Pooling};
 pub(crate) struct Embedding {
     tokens: Vec<TokenId>,
     pooling: Pooling,
-    /// Where it is read, once it is.
+    /// Sequence of the model that reads the text, once reading has started.
     sequence: Option<SequenceId>,
     read: usize,
-    /// The sum of the states so far, or the last one.
+    /// Sum of the hidden states so far, or the last one, depending on `pooling`.
     pooled: Vec<f64>,
     reply: oneshot::Sender<Result<Vec<f32>, GenerationError>>,
     seat: Seat,
@@ -31,7 +31,7 @@ impl Embedding {
         Self { tokens, pooling, sequence: None, read: 0, pooled: Vec::new(), reply, seat }
     }
 
-    /// Whether nobody waits for it any more.
+    /// Returns true if the receiver of the embedding is gone.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.reply.is_closed()
     }
@@ -40,7 +40,7 @@ impl Embedding {
         self.sequence
     }
 
-    /// How far the text is read, and how long it is.
+    /// Returns the number of tokens read and the total number of tokens.
     pub(crate) const fn progress(&self) -> (usize, usize) {
         (self.read, self.tokens.len())
     }
@@ -53,7 +53,7 @@ impl Embedding {
     ) -> Result<(), GenerationError> {
         let sequence = *self.sequence.get_or_insert_with(|| model.open());
         let tokens = &self.tokens[self.read..self.read + count];
-        // [tokens, hidden]
+        // Shape: [tokens, hidden]
         let states = model.hidden_states(sequence, tokens).map_err(GenerationKind::model)?;
         let hidden = states.len() / count;
         self.pooled.resize(hidden, 0.0);
@@ -69,7 +69,7 @@ impl Embedding {
         Ok(())
     }
 
-    /// Gives the seat back, and the embedding or what it failed by.
+    /// Frees the seat and then sends the embedding or the error.
     pub(crate) fn end(self, result: Result<(), GenerationError>) {
         let count = match self.pooling {
             Pooling::Mean => self.tokens.len() as f64,
@@ -77,7 +77,7 @@ impl Embedding {
         };
         let vector = || self.pooled.iter().map(|x| (x / count) as f32).collect();
         drop(self.seat);
-        // Whoever asked may have gone.
+        // The receiver may be gone.
         let _ = self.reply.send(result.map(|()| vector()));
     }
 }

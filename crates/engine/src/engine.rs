@@ -18,24 +18,29 @@ use crate::prefix_cache::PrefixCache;
 use crate::sequence::{LogitsProcessors, Progress, Sequence};
 use crate::{EngineHandle, GenerationError, Output, Request, Stats};
 
-/// How an engine is run.
+/// Options of an engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EngineOptions {
-    /// Sequences that are in the model at the same time.
+    /// Maximum number of sequences in the model at the same time. 0 counts as 1.
     pub parallel: usize,
-    /// Requests that may wait, those in the model included; one more is refused as busy.
+    /// Maximum number of unfinished requests, including those in the model. Further requests are
+    /// refused as busy.
     pub queue: usize,
-    /// About so many tokens go through the model in a step: what forced tokens may take together, and prompts beside those that
-    /// generate. More reads prompts in fewer steps, and lets those that generate wait longer for each.
+    /// Approximate number of tokens in a step. Limits the forced tokens of a step together, and the
+    /// prompt tokens beside generating sequences. A larger value reads prompts in fewer steps, but
+    /// lengthens each step for generating sequences.
     pub step_tokens: usize,
-    /// About how long a step may take where sequences that generate wait for its end: where the model reads slowly, fewer tokens of
-    /// prompts go through it then.
+    /// Approximate time limit of a step while generating sequences wait for its end. If the model
+    /// reads slowly, a step contains fewer prompt tokens. [`Duration::MAX`] turns the limit off.
     pub step_time: Duration,
-    /// Bytes of keys and values that are kept of prompts for others that begin the same; 0 keeps none.
+    /// Size of the prefix cache in bytes of keys and values. The cache lets prompts with a common
+    /// prefix share work; 0 turns it off.
     pub prefix_cache_bytes: usize,
-    /// The most tokens that are drafted from the text itself for the model to check at once, fewer where drafts do badly or many
-    /// sequences share a pass; 0 drafts none. `None` drafts a few where
-    /// that does not change what is generated ([`LanguageModel::is_batch_invariant`]), none elsewhere.
+    /// Maximum number of tokens drafted from the text itself for the model to check in one pass.
+    /// Fewer are drafted if drafts often fail or many sequences share a pass. 0 turns drafting off.
+    /// `None` drafts up to 8 tokens if the model is batch invariant
+    /// ([`LanguageModel::is_batch_invariant`]), and none otherwise. Models that cannot fork never
+    /// draft.
     pub speculate: Option<usize>,
 }
 
@@ -52,15 +57,15 @@ impl Default for EngineOptions {
     }
 }
 
-/// What the engine thread reacts to.
+/// Message to the engine thread.
 pub(crate) enum Event {
-    /// Requests that came together.
+    /// Requests that were submitted together.
     Arrived(Vec<Arrival>),
     Embed(Box<Embedding>),
     ClearCache(oneshot::Sender<()>),
 }
 
-/// A request that was accepted, with its token budget.
+/// An accepted request with its token budget.
 pub(crate) struct Arrival {
     pub(crate) request: Request,
     pub(crate) processors: LogitsProcessors,
@@ -80,27 +85,29 @@ impl Arrival {
     }
 }
 
-/// The model thread's state: it alone touches the model and the sequences.
+/// State of the model thread, which alone accesses the model and the sequences.
 pub struct Engine {
     pub(crate) model: Box<dyn LanguageModel>,
     pub(crate) tokenizer: Arc<Tokenizer>,
     events: Receiver<Event>,
     pub(crate) options: EngineOptions,
     waiting: VecDeque<Arrival>,
-    /// In the order in which they came.
+    /// Sequences in the order of their admission.
     pub(crate) running: Vec<Sequence>,
     pub(crate) embeddings: VecDeque<Embedding>,
     pub(crate) cache: PrefixCache,
-    /// How many sequences there have been.
+    /// Number of sequences admitted so far.
     admitted: u64,
     pub(crate) pace: Pace,
-    /// Time that generating sequences lost to prompts and have not had back.
+    /// Time that prompts took from generating sequences and that is still owed to them.
     pub(crate) owed: Duration,
     stats: Arc<Mutex<Stats>>,
 }
 
 impl Engine {
-    /// Starts the model thread. It ends when all handles are gone and nothing is left to do.
+    /// Starts the model thread and returns a handle to it.
+    ///
+    /// The thread ends when all handles are dropped and all accepted work is finished.
     pub fn start(
         model: Box<dyn LanguageModel>,
         tokenizer: Arc<Tokenizer>,
@@ -146,7 +153,9 @@ impl Engine {
         }
     }
 
-    /// Takes in what arrived, waiting for it when there is nothing else to do; false when the engine should stop.
+    /// Handles pending events. Blocks for the next event if the engine is idle.
+    ///
+    /// Returns false if the engine should stop.
     fn receive(&mut self) -> bool {
         if self.running.is_empty() && self.waiting.is_empty() && self.embeddings.is_empty() {
             self.note_load();
@@ -170,13 +179,13 @@ impl Engine {
             Event::ClearCache(done) => {
                 self.cache.clear(&mut *self.model);
                 self.stats().cache_tokens = 0;
-                // Whoever asked may have gone.
+                // The receiver may be gone.
                 let _ = done.send(());
             }
         }
     }
 
-    /// Ends what nobody waits for any more, and what has waited too long.
+    /// Ends requests that were cancelled or whose deadline has passed.
     fn drop_cancelled(&mut self) {
         let now = Instant::now();
         let is_late = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
@@ -212,10 +221,11 @@ impl Engine {
         }
     }
 
-    /// Gives free places to waiting requests, first come, first served.
+    /// Admits waiting requests while the model has free places, first come, first served.
     ///
-    /// Long prompts that are still unread take at most half of the places. They are read one after the other
-    /// anyway, and a short request need not wait until all of them are read.
+    /// Unread long prompts take at most half of the places. They are read one after another anyway,
+    /// and this way a short request need not wait for all of them. A prompt that a running sequence
+    /// is reading does not count as long.
     fn admit(&mut self) {
         let parallel = self.options.parallel.max(1);
         while self.running.len() < parallel {
@@ -241,7 +251,7 @@ impl Engine {
         self.model.can_fork() && self.running.iter().any(reads)
     }
 
-    /// Keeps a sequence that goes on, and frees one that ended or failed.
+    /// Keeps a running sequence, or ends one that finished or failed and frees its KV cache.
     pub(crate) fn settle(&mut self, mut sequence: Sequence, progress: Result<Progress, GenerationError>) {
         sequence.report(&mut self.stats());
         let last = match progress {
@@ -277,7 +287,8 @@ impl Engine {
     }
 }
 
-/// Does some work; a panic in it is the failure of those sequences that it was for and no one else's.
+/// Runs `work` and turns a panic into an error, so that a panic fails only the sequences of that
+/// work.
 pub(crate) fn contained<T>(work: impl FnOnce() -> Result<T, GenerationError>) -> Result<T, GenerationError> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(GenerationKind::Panicked.into()))
 }

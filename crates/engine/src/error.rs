@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-/// Why a request was refused before its first token.
+/// Error for a request that was refused before its first token.
 #[derive(Debug, Error)]
 #[error(transparent)]
 pub struct RequestError(#[from] pub(crate) RequestKind);
@@ -50,7 +50,7 @@ pub(crate) enum RequestKind {
 }
 
 impl RequestError {
-    /// Whether the same request may succeed later.
+    /// Returns true if the same request may succeed later.
     pub const fn is_busy(&self) -> bool {
         match self.0 {
             RequestKind::Busy { .. } => true,
@@ -59,17 +59,17 @@ impl RequestError {
         }
     }
 
-    /// Whether the engine is gone for good.
+    /// Returns true if the engine has stopped for good.
     pub const fn is_stopped(&self) -> bool {
         matches!(self.0, RequestKind::Stopped)
     }
 
-    /// Whether the prompt, or the text, does not fit the model's context.
+    /// Returns true if the prompt or text does not fit the model's context.
     pub const fn is_too_long(&self) -> bool {
         matches!(self.0, RequestKind::PromptTooLong { .. } | RequestKind::TextTooLong { .. })
     }
 
-    /// The request's field that is at fault, by its OpenAI name.
+    /// Returns the request field at fault, by its OpenAI name.
     pub const fn field(&self) -> Option<&'static str> {
         match self.0 {
             RequestKind::EmptyPrompt
@@ -90,7 +90,8 @@ impl RequestError {
         }
     }
 
-    /// The fewest tokens that can be guaranteed to hold an output, where the budget was below that.
+    /// Returns the minimum budget, in tokens, that guarantees a complete output, if the budget was
+    /// smaller.
     pub const fn minimum_tokens(&self) -> Option<usize> {
         match self.0 {
             RequestKind::BudgetTooSmall { minimum, .. } => Some(minimum),
@@ -99,8 +100,10 @@ impl RequestError {
     }
 }
 
-/// Why a generation ended without finishing. Where it was the forward pass, nobody else was in it: of a pass that fails
-/// the sequences read everything again, each alone.
+/// Error that ended a generation before it finished.
+///
+/// If a forward pass failed, the sequence was alone in it: after the failure of a shared pass, its
+/// sequences start over in a pass each.
 #[derive(Clone, Debug, Error)]
 #[error(transparent)]
 pub struct GenerationError(#[from] pub(crate) GenerationKind);
@@ -124,12 +127,12 @@ pub(crate) enum GenerationKind {
 }
 
 impl GenerationError {
-    /// Whether the request's deadline came first.
+    /// Returns true if the request's deadline passed.
     pub const fn is_deadline(&self) -> bool {
         matches!(self.0, GenerationKind::Deadline)
     }
 
-    /// Whether the model cannot do what was asked for.
+    /// Returns true if the model does not support the operation.
     pub fn is_unsupported(&self) -> bool {
         matches!(&self.0, GenerationKind::Model(error) if error.is_unsupported())
     }
@@ -141,10 +144,10 @@ impl GenerationKind {
     }
 }
 
-/// Why a text has no embedding.
+/// Error for a text that could not be embedded.
 #[derive(Debug, Error)]
 pub enum EmbedError {
-    /// The request could not be taken.
+    /// The request was refused.
     #[error(transparent)]
     Refused(#[from] RequestError),
     /// The computation failed.

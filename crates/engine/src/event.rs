@@ -4,82 +4,90 @@ use formwork_vocab::TokenId;
 
 use crate::GenerationError;
 
-/// What a generation yields, in order.
+/// Output of a generation. Outputs arrive in order.
 #[derive(Debug)]
 pub enum Output {
-    /// More text: whole characters, never empty.
+    /// Next piece of text: whole characters, never empty.
     Text(String),
-    /// A token that is no text, such as the opening of a tool call; never end-of-sequence.
+    /// A control token, for example the opening of a tool call. Never end-of-sequence.
     Control(TokenId),
-    /// A token of the output, where [`Request::logprobs`](crate::Request::logprobs) asks for them: each once, in order, and
-    /// before the text that it makes visible.
+    /// A token of the output with its log-probability. Only sent if
+    /// [`Request::logprobs`](crate::Request::logprobs) is set: once per token, in order, and before
+    /// the text that the token completes.
     Token(TokenLogprob),
-    /// The end. Nothing follows.
+    /// Successful end of the generation, always the last output.
     Finished(Finish),
-    /// The end, by a failure. Nothing follows.
+    /// End of the generation by an error, always the last output.
     Failed(GenerationError),
 }
 
-/// How likely a token was, by the model's own logits: without mask, temperature, penalties and bias.
+/// Log-probability of a token by the model's own logits, without mask, temperature, penalties and
+/// bias.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TokenLogprob {
     /// The token.
     pub token: TokenId,
-    /// The natural logarithm of its probability.
+    /// Natural logarithm of the token's probability.
     pub logprob: f32,
-    /// The likeliest tokens in its place, likeliest first.
+    /// Likeliest tokens at this position with their log-probabilities, likeliest first.
     pub top: Vec<(TokenId, f32)>,
 }
 
-/// How a generation ended.
+/// Summary of a finished generation.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Finish {
-    /// Why it ended.
+    /// Reason for the end.
     pub reason: FinishReason,
-    /// Whether the budget kept the output from going on: it was steered to its end, complete and valid.
+    /// True if the token budget limited the output: the engine steered it to a complete and valid
+    /// end.
     pub closed_by_budget: bool,
-    /// Tokens that were used.
+    /// Token counts.
     pub usage: Usage,
-    /// The sum of the log-probabilities of the output's tokens, where [`Request::logprobs`](crate::Request::logprobs) asks for
-    /// them.
+    /// Sum of the log-probabilities of the output's tokens. `None` unless
+    /// [`Request::logprobs`](crate::Request::logprobs) is set.
     pub cumulative_logprob: Option<f64>,
-    /// Where the time went.
+    /// Time spent in each phase.
     pub timings: Timings,
 }
 
-/// Why a generation ended.
+/// Reason for the end of a generation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FinishReason {
-    /// The model ended it, a stop string came, or the grammar was complete.
+    /// The model ended the output, a stop string or stop token occurred, or the grammar was
+    /// complete.
     Stop,
-    /// The token budget ran out: only without a constraint, or with [`OnBudget::Length`](crate::OnBudget::Length).
+    /// The token budget ran out. Only without a constraint or with
+    /// [`OnBudget::Length`](crate::OnBudget::Length).
     Length,
 }
 
-/// Tokens of one generation.
+/// Token counts of one generation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
-    /// Those of the prompt that had been computed before, for this or another request.
+    /// Prompt tokens that were already computed, for this or another request.
     pub cached_tokens: usize,
-    /// Tokens of the output, end-of-sequence not counted.
+    /// Tokens of the output without the end-of-sequence token.
     pub completion_tokens: usize,
-    /// Those of the output that the grammar forced, without asking the model.
+    /// Output tokens that the grammar forced, without sampling.
     pub forced_tokens: usize,
-    /// Those of the output before the end of the reasoning, or all where it did not come, where [`Request::reasoning`](crate::Request::reasoning) is given.
+    /// Output tokens before the end of the reasoning, or all output tokens if the reasoning did not
+    /// end. 0 unless [`Request::reasoning`](crate::Request::reasoning) is set.
     pub reasoning_tokens: usize,
 }
 
-/// Where the time of one generation went.
+/// Time spent in each phase of one generation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Timings {
-    /// From admission to the first token of the output. What a grammar forces at the beginning comes before the prompt is read.
+    /// Time from admission to the first output token. Tokens forced at the start of the output are
+    /// emitted before the prompt is read.
     pub first_token: Duration,
-    /// From admission until the model has read the prompt; the whole time where it never has to.
+    /// Time from admission until the model has read the prompt, or the whole time if the model
+    /// never reads all of it.
     pub prompt: Duration,
-    /// From there to the end.
+    /// Time from the end of the prompt to the end of the generation.
     pub decode: Duration,
-    /// Spent on masks and grammar states, within the above.
+    /// Part of the time above that was spent on masks and grammar states.
     pub grammar: Duration,
 }

@@ -14,15 +14,17 @@ use crate::outbox::Seat;
 use crate::sequence::LogitsProcessors;
 use crate::{EmbedError, Finish, GenerationError, Output, Pooling, Request, RequestError, Stats};
 
-/// The way to an engine. Cheap to clone; the engine stops when the last handle and the last generation are gone.
+/// Handle to an engine. Cheap to clone.
+///
+/// The engine stops when the last handle is dropped and all accepted requests have ended.
 #[derive(Clone)]
 pub struct EngineHandle {
     pub(crate) events: Sender<Event>,
     pub(crate) tokenizer: Arc<Tokenizer>,
     pub(crate) context_len: usize,
-    /// Tokens that the model has an embedding for; tokenizers may have more.
+    /// Number of tokens that the model has an embedding for. The tokenizer may have more tokens.
     pub(crate) vocab_size: usize,
-    /// How many seats are taken.
+    /// Number of seats that are taken.
     pub(crate) load: Arc<AtomicUsize>,
     pub(crate) queue: usize,
     pub(crate) stats: Arc<Mutex<Stats>>,
@@ -32,17 +34,19 @@ impl EngineHandle {
     /// Submits a request.
     ///
     /// # Errors
-    /// When the request cannot be fulfilled as asked (see [`RequestError`]) or too many are waiting.
+    /// Returns an error if the request is invalid (see [`RequestError`]), too many requests are
+    /// waiting, or the engine has stopped.
     pub fn generate(&self, request: Request) -> Result<Generation, RequestError> {
         let mut generations = self.submit(vec![request])?;
         generations.pop().ok_or_else(|| RequestKind::Stopped.into())
     }
 
-    /// Submits a request `count` times, the seed of each one higher than that of the one before: all of them or none. They
-    /// share the reading of the prompt.
+    /// Submits a request `count` times; each copy uses the next higher seed.
+    ///
+    /// Accepts all copies or none. The copies share the reading of the prompt.
     ///
     /// # Errors
-    /// As for [`EngineHandle::generate`].
+    /// Returns an error under the same conditions as [`EngineHandle::generate`].
     pub fn generate_many(&self, request: &Request, count: usize) -> Result<Vec<Generation>, RequestError> {
         let nth = |index: usize| {
             let mut request = request.clone();
@@ -59,7 +63,8 @@ impl EngineHandle {
         let (mut arrivals, mut generations) = (Vec::new(), Vec::new());
         for ((request, budget), seat) in requests.into_iter().zip(budgets).zip(seats) {
             let (outputs, receiver) = tokio::sync::mpsc::unbounded_channel();
-            // Here rather than in the engine, where others would wait for it and a panic would end them all.
+            // Created here instead of on the engine thread: there, other requests would wait, and a
+            // panic would end them all.
             let processors = LogitsProcessors::new(&request, &self.tokenizer);
             arrivals.push(Arrival { request, processors, budget, outputs, seat, arrived });
             generations.push(Generation { receiver, ended: false });
@@ -68,7 +73,7 @@ impl EngineHandle {
         Ok(generations)
     }
 
-    /// Checks a request against the model and gives its token budget.
+    /// Checks a request against the model and returns its token budget.
     fn check(&self, request: &Request) -> Result<usize, RequestError> {
         let budget = request.budget(self.context_len)?;
         self.check_tokens(&request.prompt)?;
@@ -108,10 +113,14 @@ impl EngineHandle {
         Seat::take(&self.load, self.queue).map_err(|waiting| RequestKind::Busy { waiting }.into())
     }
 
-    /// The embedding of a text: its tokens' last hidden states, pooled, as long as the model is wide.
+    /// Returns the embedding of a text: the pooled final hidden states of its tokens.
+    ///
+    /// The vector's length is the model's hidden size.
     ///
     /// # Errors
-    /// When the text is empty or does not fit, too many requests wait, or the model does not show its hidden states.
+    /// - If the text is empty, exceeds the context, or has a token that is out of range.
+    /// - If too many requests are waiting or the engine has stopped.
+    /// - If the model fails or does not expose hidden states.
     pub async fn embed(&self, tokens: Vec<TokenId>, pooling: Pooling) -> Result<Vec<f32>, EmbedError> {
         let (given, limit) = (tokens.len(), self.context_len);
         if tokens.is_empty() {
@@ -129,37 +138,38 @@ impl EngineHandle {
         Ok(result?)
     }
 
-    /// Whether nothing runs or waits.
+    /// Returns true if no request is running or waiting.
     pub fn is_idle(&self) -> bool {
         self.load.load(Ordering::Relaxed) == 0
     }
 
-    /// Forgets the prompts that the engine has kept.
+    /// Empties the prefix cache.
     pub async fn clear_prefix_cache(&self) {
         let (reply, done) = oneshot::channel();
         if self.events.send(Event::ClearCache(reply)).is_ok() {
-            // An engine that stops forgets everything.
+            // A stopping engine drops its cache anyway.
             let _ = done.await;
         }
     }
 
-    /// What the engine has done so far.
+    /// Returns the engine's statistics since its start.
     pub fn stats(&self) -> Stats {
         self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The model's tokenizer.
+    /// Returns the model's tokenizer.
     pub const fn tokenizer(&self) -> &Arc<Tokenizer> {
         &self.tokenizer
     }
 
-    /// How many tokens a prompt and its output may have together.
+    /// Returns the model's context length: the maximum number of tokens of a prompt and its output
+    /// together.
     pub const fn context_len(&self) -> usize {
         self.context_len
     }
 }
 
-/// A running generation. Dropping it cancels what is left.
+/// A running generation. Dropping it cancels the rest.
 #[derive(Debug)]
 pub struct Generation {
     receiver: UnboundedReceiver<Output>,
@@ -167,7 +177,7 @@ pub struct Generation {
 }
 
 impl Generation {
-    /// The next output; `None` after the end.
+    /// Returns the next output, or `None` after the end.
     pub async fn next(&mut self) -> Option<Output> {
         if self.ended {
             return None;
@@ -176,10 +186,11 @@ impl Generation {
         Some(self.note(output))
     }
 
-    /// As [`Generation::next`], for threads outside an async runtime.
+    /// Returns the next output, blocking the thread. For threads outside an async runtime; see
+    /// [`Generation::next`].
     ///
     /// # Panics
-    /// When called inside an async runtime.
+    /// Panics if called inside an async runtime.
     pub fn blocking_next(&mut self) -> Option<Output> {
         if self.ended {
             return None;
@@ -188,13 +199,13 @@ impl Generation {
         Some(self.note(output))
     }
 
-    /// All text, waiting for the end outside an async runtime.
+    /// Waits for the end and returns the whole text. For threads outside an async runtime.
     ///
     /// # Errors
-    /// When the generation fails.
+    /// Returns an error if the generation fails.
     ///
     /// # Panics
-    /// When called inside an async runtime.
+    /// Panics if called inside an async runtime.
     pub fn collect(mut self) -> Result<(String, Finish), GenerationError> {
         let mut text = String::new();
         loop {

@@ -1,15 +1,17 @@
 //! The engine: prefill, masked decode, sampling and scheduling.
 //!
-//! One thread owns the model and all sequences; everything else talks to it through an [`EngineHandle`]. A [`Request`]
-//! goes in, a [`Generation`] comes out: a stream of [`Output`]s that ends with [`Output::Finished`]. Dropping it cancels.
+//! One thread owns the model and all sequences. Everything else talks to this thread through an
+//! [`EngineHandle`]. Submitting a [`Request`] returns a [`Generation`]: a stream of [`Output`]s
+//! that ends with [`Output::Finished`] or [`Output::Failed`]. Dropping the [`Generation`] cancels
+//! the request.
 //!
-//! With a constraint, every sampled token is inside the mask, tokens that the grammar forces skip the model's head, and
-//! the output is complete within the token budget: a request whose budget is too small to guarantee that is refused
-//! before the first token.
+//! With a constraint, every sampled token is inside the mask, and tokens that the grammar forces
+//! skip the model's head. The output is complete within the token budget. A request whose budget is
+//! too small for this guarantee is refused before the first token.
 //!
-//! A step takes all sequences that generate and pieces of prompts through the model. Prompts that begin alike are read once.
-//! Neither what runs beside a request nor what was read before it changes its tokens, where the model's results do not depend
-//! on the batch.
+//! A step runs all generating sequences and pieces of prompts through the model. A prefix that
+//! several prompts share is read once. If the model's results do not depend on the batch, a request
+//! gets the same tokens regardless of concurrent and earlier requests.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -1,28 +1,30 @@
-//! Drafts from the text itself: outputs often repeat stretches of the prompt, or of what they have said.
+//! Drafts from the text itself: outputs often repeat parts of the prompt or of earlier output.
 //!
-//! Where the last few tokens came before, what followed them there is likely to follow again (Saxena, "Prompt Lookup
-//! Decoding", 2023). A draft costs the model little to check, since the weights are read once for all of its tokens.
+//! If the last few tokens occurred before, the tokens that followed them are likely to follow again
+//! (Saxena, "Prompt Lookup Decoding", 2023). A draft is cheap for the model to check, because the
+//! weights are read once for all of its tokens.
 
 use formwork_vocab::TokenId;
 
-/// How many of the last tokens are looked for, first and last.
+/// Longest and shortest number of last tokens to search for; longer matches are tried first.
 const LONGEST: usize = 4;
 const SHORTEST: usize = 2;
-/// What a drafted token is taken to add to the time of a pass with one token, by which it pays or does not. Chosen for CPUs, whose
-/// time with one token goes to reading weights; drafts as a whole were measured, not this.
+/// Assumed cost of one drafted token, relative to the time of a pass with one token. The value fits
+/// CPUs, where reading the weights dominates such a pass. Only drafting as a whole has been
+/// measured, not this constant.
 const COST: f32 = 0.15;
 
-/// Where the last tokens came before.
+/// Earlier occurrence of the last tokens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Precedent {
-    /// How many of them.
+    /// Number of last tokens that match.
     common: usize,
-    /// What followed there.
+    /// Index of the token after the earlier occurrence.
     at: usize,
 }
 
 impl Precedent {
-    /// The last such place, with as many tokens in common as there can be.
+    /// Returns the latest occurrence of the longest match.
     pub(crate) fn find(tokens: &[TokenId]) -> Option<Self> {
         let lengths = (SHORTEST..=LONGEST.min(tokens.len().saturating_sub(1))).rev();
         lengths.into_iter().find_map(|common| {
@@ -33,16 +35,18 @@ impl Precedent {
         })
     }
 
-    /// The `count` tokens that followed: over and over, where that reaches to the end.
+    /// Returns the `count` tokens that followed. Repeats them from the start if they reach the end
+    /// of the text.
     pub(crate) fn draft(self, tokens: &[TokenId], count: usize) -> Vec<TokenId> {
         tokens[self.at..].iter().copied().cycle().take(count).collect()
     }
 }
 
-/// How drafts have done so far, which tells how long they had better be.
+/// Success rates of past drafts, which determine the length of the next draft.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Record {
-    /// How likely a token is to be right where those before it are, by how many tokens a precedent had in common.
+    /// Estimated probability that a drafted token is right if all drafts before it are, indexed by
+    /// `common - SHORTEST`.
     chances: [f32; LONGEST - SHORTEST + 1],
 }
 
@@ -53,20 +57,24 @@ impl Default for Record {
 }
 
 impl Record {
-    /// How many tokens to draft, at most `most`: as long as one more is likely enough to be right for what it costs beside
-    /// `sequences` that go through the model together. The more there are, the less of the time is for reading weights.
+    /// Returns the number of tokens to draft, at most `most`.
+    ///
+    /// A token is worth drafting if its probability of being accepted is at least its cost. The
+    /// cost grows with the number of `sequences` in the pass, because reading the weights then
+    /// takes a smaller part of the time. The method needs `&mut self` because a rate that allows no
+    /// draft recovers a little.
     pub(crate) fn count(&mut self, precedent: Precedent, sequences: usize, most: usize) -> usize {
         let chance = &mut self.chances[precedent.common - SHORTEST];
         let cost = COST * sequences as f32;
         let count = (1..=most).take_while(|&len| chance.powi(len as i32) >= cost).count();
         if count == 0 {
-            // What has failed is tried again after a while.
+            // Lets a rate that failed recover, so that drafting is tried again after a while.
             *chance += 0.02 * (0.5 - *chance).max(0.0);
         }
         count
     }
 
-    /// Of `drafted` tokens, the first `right` were.
+    /// Updates the success rate: the first `right` of `drafted` tokens were right.
     pub(crate) fn learn(&mut self, precedent: Precedent, drafted: usize, right: usize) {
         const WEIGHT: f32 = 0.2;
         let chance = &mut self.chances[precedent.common - SHORTEST];
@@ -91,7 +99,7 @@ mod tests {
     fn a_draft_is_what_came_last_time() {
         assert_eq!(drafted("the cat and the", 5), " cat ");
         assert_eq!(drafted("ab1 ab2 ab", 2), "2 ");
-        // More tokens in common count for more than being nearer.
+        // A longer match wins over a nearer one.
         assert_eq!(drafted("xyzab1 ab2 xyzab", 1), "1");
         assert_eq!(drafted("aaaa", 4), "aaaa");
         assert_eq!(drafted("abab", 3), "aba");
@@ -108,11 +116,11 @@ mod tests {
         assert!((1..8).contains(&record.count(precedent, 1, 8)));
         (0..20).for_each(|_| record.learn(precedent, 8, 8));
         assert_eq!((record.count(precedent, 1, 8), record.count(precedent, 1, 3)), (8, 3));
-        // Beside many others a drafted token costs as much as any.
+        // With many other sequences in the pass, a drafted token costs as much as any other token.
         assert_eq!(record.count(precedent, 8, 8), 0);
         (0..20).for_each(|_| record.learn(precedent, 8, 0));
         assert_eq!(record.count(precedent, 1, 8), 0);
-        // Those with more in common have their own record.
+        // Matches with more common tokens have their own success rate.
         assert!(record.count(Precedent { common: 4, at: 0 }, 1, 8) > 1);
         let waits = (0..100).take_while(|_| record.count(precedent, 1, 8) == 0).count();
         assert!((5..50).contains(&waits), "{waits}");

@@ -1,4 +1,4 @@
-//! The way of a generation's outputs to whoever listens.
+//! Delivery of a generation's outputs to the receiver.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,19 +9,25 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::{Output, TokenLogprob};
 
-/// A place among the requests that an engine has accepted and not ended. Dropping it makes room for another.
+/// A seat among the accepted requests that have not ended. Dropping the seat frees it.
 #[derive(Debug)]
 pub(crate) struct Seat(Arc<AtomicUsize>);
 
 impl Seat {
-    /// Takes one of `limit` seats; where none is left it says how many are taken.
+    /// Takes one of `limit` seats.
+    ///
+    /// # Errors
+    /// If no seat is free, returns the number of seats taken.
     pub(crate) fn take(taken: &Arc<AtomicUsize>, limit: usize) -> Result<Self, usize> {
         let more = |taken: usize| (taken < limit).then_some(taken + 1);
         taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)?;
         Ok(Self(Arc::clone(taken)))
     }
 
-    /// Takes `count` seats, or none where there are not that many left.
+    /// Takes `count` seats together.
+    ///
+    /// # Errors
+    /// If fewer seats are free, takes none and returns the number of seats taken.
     pub(crate) fn take_all(taken: &Arc<AtomicUsize>, count: usize, limit: usize) -> Result<Vec<Self>, usize> {
         let more = |taken: usize| taken.checked_add(count).filter(|&sum| sum <= limit);
         taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)?;
@@ -35,13 +41,16 @@ impl Drop for Seat {
     }
 }
 
-/// Sends outputs in order. Where probabilities are told, what comes after a token waits until the logits before it are known:
-/// tokens that were not sampled come before them.
+/// Sends outputs in order.
+///
+/// If log-probabilities are requested, a token that was not sampled is held until its logits are
+/// known. Outputs after a held token wait, too.
 pub(crate) struct Outbox {
     outputs: UnboundedSender<Output>,
-    /// How many of the likeliest tokens are told beside each one; `None` tells no probabilities.
+    /// Number of likeliest alternatives to report with each token; `None` reports no
+    /// log-probabilities.
     top: Option<usize>,
-    /// Tokens whose logits are still to come, oldest first, each with what may be told after it only.
+    /// Tokens that wait for their logits, oldest first, each with the outputs that must follow it.
     held: VecDeque<(TokenId, Vec<Output>)>,
     cumulative: f64,
     seat: Seat,
@@ -52,27 +61,27 @@ impl Outbox {
         Self { outputs, top, held: VecDeque::new(), cumulative: 0.0, seat }
     }
 
-    /// Whether nobody listens any more.
+    /// Returns true if the receiver is gone.
     pub(crate) fn is_closed(&self) -> bool {
         self.outputs.is_closed()
     }
 
-    /// Whether probabilities are told.
+    /// Returns true if log-probabilities are reported.
     pub(crate) const fn tells_logprobs(&self) -> bool {
         self.top.is_some()
     }
 
-    /// How many tokens wait for the logits before them.
+    /// Returns the number of tokens that wait for their logits.
     pub(crate) fn held(&self) -> usize {
         self.held.len()
     }
 
-    /// The sum of the log-probabilities told so far, where they are.
+    /// Returns the sum of the log-probabilities reported so far, or `None` if none are requested.
     pub(crate) fn cumulative(&self) -> Option<f64> {
         self.top.map(|_| self.cumulative)
     }
 
-    /// Tells a token with the logits that it was chosen from, or notes that it waits for them.
+    /// Reports a token with the logits that it was chosen from. Without logits, holds the token.
     pub(crate) fn token(&mut self, token: TokenId, logits: Option<&[f32]>) {
         match (self.top, logits) {
             (None, _) => {}
@@ -81,7 +90,7 @@ impl Outbox {
         }
     }
 
-    /// Takes the logits, `[vocabulary]`, before the first token that waits for them.
+    /// Reports the first held token with its logits. Shape: `[vocabulary]`.
     pub(crate) fn take_logits(&mut self, logits: &[f32]) {
         let Some((token, after)) = self.held.pop_front() else { return };
         self.tell(token, logits, self.top.unwrap_or_default());
@@ -93,12 +102,12 @@ impl Outbox {
     pub(crate) fn send(&mut self, output: Output) {
         match self.held.back_mut() {
             Some((_, after)) => after.push(output),
-            // A closed channel is noticed by the engine.
+            // The engine detects a closed channel elsewhere.
             None => drop(self.outputs.send(output)),
         }
     }
 
-    /// Gives the seat back and sends the last output.
+    /// Frees the seat and then sends the last output.
     pub(crate) fn end(self, last: Output) {
         drop(self.seat);
         let _ = self.outputs.send(last);
@@ -111,8 +120,8 @@ impl Outbox {
     }
 }
 
-/// The log-probability of a token by logits, `[vocabulary]`, and the `top` likeliest; of equals the one with the lower id comes
-/// first, as in greedy choice.
+/// Returns the log-probability of a token, and the `top` likeliest tokens, by logits of the shape
+/// `[vocabulary]`. Ties are in order of id, as in greedy sampling.
 fn logprob(token: TokenId, logits: &[f32], top: usize) -> TokenLogprob {
     let finite = || logits.iter().copied().enumerate().filter(|(_, logit)| logit.is_finite());
     let largest = finite().map(|(_, logit)| logit).fold(f32::NEG_INFINITY, f32::max);

@@ -1,18 +1,19 @@
-//! How fast the model reads.
+//! Measured reading speed of the model.
 
 use std::time::Duration;
 
-/// Tokens of a pass that tells it. Of fewer, most of the time goes to reading the weights.
+/// Minimum number of tokens of a pass to measure. With fewer, reading the weights dominates the
+/// time.
 const MANY: usize = 32;
 
-/// The time that a token of a prompt takes, as far as it was seen.
+/// Running average of the time per prompt token, if measured.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Pace {
     seconds: Option<f64>,
 }
 
 impl Pace {
-    /// Takes note of a pass of so many tokens. What was seen last counts for a quarter.
+    /// Records the time of a pass of `tokens` tokens. The latest pass has a weight of a quarter.
     pub(crate) fn note(&mut self, tokens: usize, time: Duration) {
         if tokens < MANY {
             return;
@@ -21,7 +22,8 @@ impl Pace {
         self.seconds = Some(self.seconds.map_or(seconds, |known| known + (seconds - known) / 4.0));
     }
 
-    /// How many tokens are read in `time`, no fewer than can tell the pace; any number where nothing was seen.
+    /// Returns the number of tokens that the model reads in `time`, at least `MANY`. Unlimited
+    /// before the first measurement.
     pub(crate) fn tokens(&self, time: Duration) -> usize {
         self.seconds.map_or(usize::MAX, |seconds| (time.as_secs_f64() / seconds) as usize).max(MANY)
     }

@@ -1,34 +1,37 @@
-//! Beginnings of prompts that the model has read, as a tree.
+//! Cache of prompt prefixes that the model has read, as a tree.
 //!
-//! A node stands for a chunk of tokens after those of its parent, so a way from the root is the beginning of a prompt. Chunks
-//! begin and end where prompts may be cut ([`LanguageModel::prompt_grain`]): what was read of one prompt is then exactly what
-//! would be read of another that begins the same. Leaves own a sequence of the model with all tokens on the way to them; a node
-//! within the tree is served by a leaf below it, whose sequence is forked at the node's length. Since forks share keys and
-//! values, the tree takes the memory of its nodes, once each. Where that is more than it may be, the leaf that was not used
-//! for longest loses its last chunk, and so on.
+//! A node holds a chunk of tokens, so a path from the root is a prefix of a prompt. Chunks start
+//! and end at positions where prompts may be cut ([`LanguageModel::prompt_grain`]). The cached keys
+//! and values are therefore exactly those of any other prompt with the same prefix.
+//!
+//! A leaf owns a sequence of the model with all tokens on its path. An inner node has no sequence:
+//! its prefix is forked from a leaf below. Forks share keys and values, so the tree takes the
+//! memory of each node once. If the tree exceeds its limit, the least recently used leaf loses its
+//! last chunk, repeatedly.
 
 use std::collections::HashMap;
 
 use formwork_lm::{LanguageModel, ModelError, SequenceId};
 use formwork_vocab::TokenId;
 
-/// The least length of a chunk: nodes should cost next to nothing beside what they stand for.
+/// Minimum length of a chunk in tokens, which keeps the overhead of a node small compared to its
+/// keys and values.
 const CHUNK: usize = 64;
 
-/// The index of a node.
+/// Index of a node.
 type NodeId = usize;
 
 const ROOT: NodeId = 0;
 
 pub(crate) struct PrefixCache {
-    /// The root has no tokens and is always there. Others are reused.
+    /// All nodes. The root has no tokens and always exists; other nodes are reused.
     nodes: Vec<Node>,
     free: Vec<NodeId>,
-    /// Tokens of a node.
+    /// Number of tokens in a node.
     chunk: usize,
-    /// As many nodes as there may be, the root not counted.
+    /// Maximum number of nodes, not counting the root.
     most: usize,
-    /// Counts uses.
+    /// Counter of uses, which serves as a clock.
     now: u64,
 }
 
@@ -37,14 +40,15 @@ struct Node {
     parent: NodeId,
     tokens: Box<[TokenId]>,
     children: HashMap<Box<[TokenId]>, NodeId>,
-    /// When it, or one below it, was last used.
+    /// Time of the last use of the node or one below it.
     used: u64,
-    /// Of a leaf.
+    /// Sequence of the model. Only leaves have one.
     sequence: Option<SequenceId>,
 }
 
 impl PrefixCache {
-    /// For a model, of at most `bytes` of keys and values; without room for any where the model cannot share them.
+    /// Creates a cache of at most `bytes` of keys and values. Caches nothing if the model cannot
+    /// fork.
     pub(crate) fn new(model: &dyn LanguageModel, bytes: usize) -> Self {
         let grain = model.prompt_grain().max(1);
         let chunk = CHUNK.div_ceil(grain).saturating_mul(grain);
@@ -53,16 +57,18 @@ impl PrefixCache {
         Self { nodes: vec![Node::default()], free: Vec::new(), chunk, most, now: 0 }
     }
 
-    /// How many tokens it has keys and values of.
+    /// Returns the number of tokens whose keys and values the cache holds.
     pub(crate) fn tokens(&self) -> usize {
         (self.nodes.len() - 1 - self.free.len()) * self.chunk
     }
 
-    /// A sequence with the longest beginning of a prompt that is there, and how long it is; `None` where that is not more than
-    /// `least` tokens. It is never the whole prompt, since its last token must be read.
+    /// Forks a sequence with the longest cached prefix of a prompt, and returns it with its length.
+    ///
+    /// Returns `None` if the length does not exceed `least` tokens. The prefix is never the whole
+    /// prompt, because the model must read the last token.
     ///
     /// # Errors
-    /// When the model does not fork the sequence.
+    /// Returns an error if the model fails to fork the sequence.
     pub(crate) fn fork(
         &mut self,
         model: &mut dyn LanguageModel,
@@ -79,10 +85,11 @@ impl PrefixCache {
         }
     }
 
-    /// Takes in what a sequence has read of a prompt: all of it.
+    /// Adds a prompt that a sequence has read completely.
     ///
     /// # Errors
-    /// When the model does not fork the sequence; nothing is changed then.
+    /// Returns an error if the model fails to fork or truncate a sequence. A failed fork of
+    /// `sequence` leaves the cache unchanged.
     pub(crate) fn insert(
         &mut self,
         model: &mut dyn LanguageModel,
@@ -98,7 +105,7 @@ impl PrefixCache {
         }
         let fork = model.fork(sequence, prompt.len())?;
         let mut parent = way.last().copied().unwrap_or(ROOT);
-        // What was a leaf is served by the new one below it.
+        // A former leaf no longer needs a sequence: the new leaf below serves it.
         if let Some(shorter) = self.nodes[parent].sequence.take() {
             model.close(shorter);
         }
@@ -114,7 +121,7 @@ impl PrefixCache {
         Ok(())
     }
 
-    /// Forgets everything.
+    /// Removes everything.
     pub(crate) fn clear(&mut self, model: &mut dyn LanguageModel) {
         for node in self.nodes.drain(..) {
             if let Some(sequence) = node.sequence {
@@ -125,12 +132,13 @@ impl PrefixCache {
         self.free.clear();
     }
 
-    /// The nodes for the beginning of a prompt, of which at least the last token is left over.
+    /// Returns the nodes of the longest cached prefix that leaves at least the last token of the
+    /// prompt.
     fn way(&self, prompt: &[TokenId]) -> Vec<NodeId> {
         self.known(&prompt[..prompt.len().saturating_sub(1)])
     }
 
-    /// The nodes for the beginning of some tokens.
+    /// Returns the nodes of the longest cached prefix of `tokens`.
     fn known(&self, tokens: &[TokenId]) -> Vec<NodeId> {
         let mut at = ROOT;
         let next = |tokens| {
@@ -147,7 +155,7 @@ impl PrefixCache {
         }
     }
 
-    /// The sequence of a leaf at or below a node.
+    /// Returns the sequence of a leaf at or below a node.
     fn sequence_below(&self, mut node: NodeId) -> Option<SequenceId> {
         while self.nodes[node].sequence.is_none() {
             node = *self.nodes[node].children.values().next()?;
@@ -168,7 +176,7 @@ impl PrefixCache {
         id
     }
 
-    /// Takes the last chunk from the leaf that was not used for longest.
+    /// Removes the last chunk of the least recently used leaf.
     fn evict(&mut self, model: &mut dyn LanguageModel) -> Result<(), ModelError> {
         let leaves = (1..self.nodes.len()).filter(|&id| self.nodes[id].sequence.is_some());
         let Some(leaf) = leaves.min_by_key(|&id| self.nodes[id].used) else { return Ok(()) };
@@ -204,17 +212,17 @@ mod tests {
         ScriptedModel::new(10, 10_000, |_, _| {})
     }
 
-    /// Of so many nodes.
+    /// Creates a cache with room for `nodes` nodes.
     fn cache(model: &ScriptedModel, nodes: usize) -> PrefixCache {
         PrefixCache::new(model, nodes * CHUNK * model.kv_bytes_per_token())
     }
 
-    /// A prompt of chunks, each of one token over and over, and one token more.
+    /// Creates a prompt of chunks, each filled with one token, and one extra token at the end.
     fn prompt(chunks: &[u32]) -> Vec<TokenId> {
         chunks.iter().flat_map(|&id| [TokenId(id); CHUNK]).chain([TokenId(9)]).collect()
     }
 
-    /// Reads a prompt and takes it in.
+    /// Reads a prompt and adds it to the cache.
     fn insert(cache: &mut PrefixCache, model: &mut ScriptedModel, chunks: &[u32]) {
         let sequence = model.open();
         let tokens = prompt(chunks);
@@ -224,7 +232,8 @@ mod tests {
         model.close(sequence);
     }
 
-    /// How many chunks of a prompt are there, with a sequence that has exactly these.
+    /// Returns the number of cached chunks of a prompt, and checks the tokens of the forked
+    /// sequence.
     fn known(cache: &mut PrefixCache, model: &mut ScriptedModel, chunks: &[u32]) -> usize {
         let tokens = prompt(chunks);
         let Some((sequence, len)) = cache.fork(model, &tokens, 0).expect("good") else { return 0 };
@@ -244,10 +253,10 @@ mod tests {
         assert_eq!(known(cache, &mut model, &[1, 2, 3]), 3);
         assert_eq!(known(cache, &mut model, &[1, 2, 6]), 2);
         assert_eq!(known(cache, &mut model, &[2, 2, 6]), 0);
-        // One that goes on takes the place of the leaf before.
+        // A longer prompt replaces the leaf of its prefix.
         insert(cache, &mut model, &[1, 2, 3, 7]);
         assert_eq!((cache.tokens(), model.open_sequences()), (6 * CHUNK, 2));
-        // One that is there adds nothing.
+        // A prompt that is already cached adds nothing.
         insert(cache, &mut model, &[1, 2]);
         assert_eq!((cache.tokens(), model.open_sequences()), (6 * CHUNK, 2));
         cache.clear(&mut model);
@@ -278,7 +287,7 @@ mod tests {
         assert_eq!(known(&mut cache, &mut model, &[1, 2, 3]), 2);
         assert_eq!(known(&mut cache, &mut model, &[5]), 1);
         assert_eq!((cache.tokens(), model.open_sequences()), (4 * CHUNK, 3));
-        // What does not fit is taken in as far as it does.
+        // A prompt longer than the cache is cached in part.
         insert(&mut cache, &mut model, &[7, 7, 7, 7, 7, 7]);
         assert_eq!(known(&mut cache, &mut model, &[7, 7, 7, 7, 7, 7]), 4);
         assert_eq!((cache.tokens(), model.open_sequences()), (4 * CHUNK, 1));
@@ -292,7 +301,7 @@ mod tests {
         assert_eq!((cache.tokens(), model.open_sequences()), (0, 0));
     }
 
-    /// Whatever comes, what is found is what was read, and nothing leaks.
+    /// Checks with random prompts that the cache returns the right tokens and leaks no sequences.
     #[test]
     fn any_order_of_prompts_leaves_a_sound_tree() {
         let mut state = 1u32;

@@ -1,14 +1,14 @@
-//! How a constraint is told to the model.
+//! Prompt instructions that describe a constraint to the model.
 //!
-//! A mask says what may come, not what is meant: a model that has not seen the schema fills it in blindly. So by default
-//! the constraint is put into the system message, before what the caller put there.
+//! A mask restricts the tokens, but a model that has not seen the schema does not know what to fill
+//! in. So by default the instruction is added to the system message, after the caller's own text.
 
 use formwork_lm::Message;
 use formwork_vocab::tokenizer::EncodeOptions;
 use formwork_vocab::{TokenId, Tokenizer, VocabError};
 use serde_json::Value;
 
-/// The shape to tell the model about.
+/// Constraint to describe to the model.
 #[derive(Clone, Copy, Debug)]
 pub enum Shape<'a> {
     /// JSON that matches this schema.
@@ -26,7 +26,7 @@ pub enum Shape<'a> {
 }
 
 impl Shape<'_> {
-    /// The instruction that describes the shape.
+    /// Returns the instruction that describes the constraint.
     pub fn instruction(&self) -> String {
         match self {
             Self::Schema(schema) => {
@@ -46,7 +46,7 @@ impl Shape<'_> {
         }
     }
 
-    /// Puts the instruction into the system message; adds one in front where there is none.
+    /// Appends the instruction to the system message, or inserts a system message if there is none.
     pub fn add_to(&self, messages: &mut Vec<Message>) {
         let instruction = self.instruction();
         match messages.first_mut() {
@@ -58,11 +58,14 @@ impl Shape<'_> {
     }
 }
 
-/// The tokens of a rendered prompt. Control tokens that the template spelt out are read as such, and the
-/// beginning-of-sequence token comes once where the model wants it, whether or not the template wrote it.
+/// Tokenizes a rendered prompt.
+///
+/// Control tokens that the template spelt out become control tokens. If the model expects a
+/// beginning-of-sequence token, the result starts with exactly one, even if the template wrote it
+/// too.
 ///
 /// # Errors
-/// When the tokenizer has no tokens for some of the text.
+/// Returns an error if the tokenizer has no tokens for a part of the text.
 pub fn encode(tokenizer: &Tokenizer, prompt: &str) -> Result<Vec<TokenId>, VocabError> {
     let begins = |bos| prompt.as_bytes().starts_with(tokenizer.vocabulary().bytes(bos));
     let bos = tokenizer.add_bos() && !tokenizer.bos().is_some_and(begins);

@@ -1,13 +1,13 @@
-//! How far the reasoning is that an output begins with.
+//! Progress of the reasoning at the start of an output.
 
 use formwork_vocab::{TokenId, Vocabulary};
 
 use crate::Reasoning;
 
-/// Counts the tokens of a reasoning until its end comes.
+/// Counts the tokens of the reasoning until it ends.
 pub(crate) struct Thinking {
     bound: Reasoning,
-    /// The text of the end, where it is ordinary text: then other tokens may spell it, too.
+    /// Bytes of `close` if it is ordinary text, which other tokens may spell as well.
     spelling: Option<Vec<u8>>,
     tokens: usize,
     is_over: bool,
@@ -21,12 +21,12 @@ impl Thinking {
         Self { bound, spelling, tokens: 0, is_over: false }
     }
 
-    /// Tokens before the end of the reasoning, as far as it has come.
+    /// Returns the number of reasoning tokens so far, without the end marker.
     pub(crate) const fn tokens(&self) -> usize {
         self.tokens
     }
 
-    /// Takes note of the last token of `output`.
+    /// Records the last token of `output`.
     pub(crate) fn note(&mut self, output: &[TokenId], vocabulary: &Vocabulary) {
         if self.is_over {
             return;
@@ -38,7 +38,10 @@ impl Thinking {
         }
     }
 
-    /// How many tokens the end takes that came with the last token of `output`, if it has come: those that have nothing else before it.
+    /// Returns the number of tokens that belong to the end marker, if the last token of `output`
+    /// completed it.
+    ///
+    /// Counts only tokens that lie entirely inside the marker.
     fn end(&self, output: &[TokenId], vocabulary: &Vocabulary) -> Option<usize> {
         if output.ends_with(&self.bound.close) {
             return Some(self.bound.close.len());
@@ -46,7 +49,7 @@ impl Thinking {
         let spelling = self.spelling.as_ref().filter(|spelling| !spelling.is_empty())?;
         let (&last, before) = output.split_last().filter(|(last, _)| vocabulary.kind(**last).is_text())?;
         let mut text = tail(before, spelling.len() - 1, vocabulary);
-        // An end that came with a token before was seen then.
+        // Only searches for markers that the last token completed; earlier ones were found before.
         let first = (text.len() + 1).saturating_sub(spelling.len());
         text.extend_from_slice(vocabulary.bytes(last));
         let at = first + text[first..].windows(spelling.len()).position(|text| text == spelling)?;
@@ -59,7 +62,9 @@ impl Thinking {
         Some(output.iter().rev().take_while(is_in_end).count())
     }
 
-    /// What must come to end the reasoning, where its budget is used up: the end, or the rest of it if it has begun.
+    /// Returns the tokens that must end the reasoning, if its budget is used up.
+    ///
+    /// If `output` already ends with the start of the marker, returns the rest of the marker.
     pub(crate) fn due(&self, output: &[TokenId], vocabulary: &Vocabulary) -> Option<Vec<TokenId>> {
         if self.is_over || self.tokens < self.bound.budget {
             return None;
@@ -79,7 +84,8 @@ impl Thinking {
     }
 }
 
-/// The text that an output ends with, of so many bytes or some more, where it has as many since its last marker.
+/// Returns the text at the end of an output: at least `bytes` bytes, unless the output or the text
+/// since the last control token is shorter.
 fn tail(output: &[TokenId], bytes: usize, vocabulary: &Vocabulary) -> Vec<u8> {
     let mut text = Vec::new();
     for &token in output.iter().rev().take_while(|&&token| vocabulary.kind(token).is_text()) {
@@ -101,7 +107,8 @@ mod tests {
         ids.iter().copied().map(TokenId).collect()
     }
 
-    /// Bytes, of which three are markers, one spelt like the end, and some longer tokens.
+    /// Creates a vocabulary of bytes and some longer tokens. Three of the bytes are control tokens;
+    /// one of these is spelt like the end marker.
     fn vocabulary() -> Vocabulary {
         let token = |bytes: &[u8], kind| Token { bytes: bytes.to_vec(), kind };
         let bytes = (0..=255u8).map(|byte| match byte {
@@ -113,7 +120,8 @@ mod tests {
         Vocabulary::new(bytes.chain(longer).collect(), vec![]).unwrap()
     }
 
-    /// What is due after each of some tokens, and how many count as reasoning in the end.
+    /// Returns the tokens due after each prefix of `output`, and the final number of reasoning
+    /// tokens.
     fn follow(budget: usize, close: &[u32], output: &[u32]) -> (Vec<Option<Vec<TokenId>>>, usize) {
         let vocabulary = vocabulary();
         let mut thinking = Thinking::new(Reasoning { budget, close: tokens(close) }, &vocabulary);
@@ -140,7 +148,7 @@ mod tests {
         assert_eq!(due[3], Some(tokens(&[9])));
     }
 
-    /// However it is spelt.
+    /// Checks several tokenizations of the marker.
     #[test]
     fn an_end_of_ordinary_text_is_known_by_its_bytes() {
         let close: Vec<u32> = "</end>".bytes().map(u32::from).collect();
@@ -154,11 +162,12 @@ mod tests {
             let (due, count) = follow(2, &close, &output);
             assert_eq!((due.last().unwrap(), count), (&None, expected), "{output:?}");
         }
-        // Text that looks like a marker is none, and a marker is no text.
+        // Text spelt like a control token does not end the reasoning, and a control token is not
+        // text.
         assert!(follow(1, &[8], &[1, 8, 1]).0[3].is_none());
         assert!(follow(1, &close, &[60, 47, 8, end, 62]).0[5].is_some());
         assert!(follow(1, &close, &[1, 7]).0[2].is_some());
-        // Of one that has begun, the rest is due.
+        // If the marker has begun, the rest of it is due.
         assert_eq!(follow(2, &close, &[1, dot, end]).0[3], Some(tokens(&[62])));
         assert_eq!(follow(2, &close, &[1, 2, begun]).0[3], Some(tokens(&close[3..])));
     }

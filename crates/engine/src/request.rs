@@ -7,74 +7,81 @@ use formwork_vocab::TokenId;
 use crate::error::{RequestError, RequestKind};
 use crate::{Dry, Penalties, Sampling};
 
-/// What to generate.
+/// A generation request.
 #[derive(Clone)]
 pub struct Request {
-    /// The prompt, with the beginning-of-sequence token where the model wants one.
+    /// Tokens of the prompt, including the beginning-of-sequence token if the model expects one.
     pub prompt: Vec<TokenId>,
-    /// What the output must match, if anything.
+    /// Constraint that the output must match.
     pub constraint: Option<Constraint>,
-    /// What makes some of the tokens within the constraint's mask likelier.
+    /// Guide that adds to the logits of some tokens within the constraint's mask. Ignored without a
+    /// constraint.
     pub guide: Option<Arc<dyn Guide>>,
-    /// How tokens are chosen.
+    /// Sampling settings.
     pub sampling: Sampling,
-    /// How tokens become less likely by having come up. Within a constraint's mask, as is `logit_bias`.
+    /// Penalties on tokens that occurred before. Like `logit_bias`, these apply within the
+    /// constraint's mask.
     pub penalties: Penalties,
-    /// How repeated stretches of text are kept short, within the mask, too.
+    /// DRY penalty on repeated sequences of tokens. Applies within the constraint's mask.
     pub dry: Dry,
-    /// What is added to the logits of some tokens.
+    /// Values added to the logits of individual tokens, each in -100..=100.
     pub logit_bias: Vec<(TokenId, f32)>,
-    /// The most tokens of output; without it, what is left of the context.
+    /// Maximum number of output tokens. `None` allows the rest of the context.
     pub max_tokens: Option<usize>,
-    /// Texts that end the output, and are not part of it.
+    /// Strings that end the output. The output does not include them.
     pub stop: Vec<String>,
-    /// Tokens that do the same, beside those that the vocabulary says do. Like stop strings, they end an output with a
-    /// constraint only where it may end; elsewhere they are tokens like others.
+    /// Tokens that end the output, in addition to the vocabulary's end-of-sequence tokens.
+    ///
+    /// With a constraint, stop strings and stop tokens end the output only where the grammar
+    /// accepts. Elsewhere they are ordinary text and tokens.
     pub stop_tokens: Vec<TokenId>,
-    /// With what probability each token came, and as many of the likeliest in its place; `None` tells nothing. It does not
-    /// change what is generated.
+    /// Number of likeliest alternatives to report with each token's log-probability. `None` reports
+    /// no log-probabilities. The setting does not change the output.
     pub logprobs: Option<usize>,
-    /// What happens to an output with a constraint when the budget runs out.
+    /// Behaviour of a constrained output when the token budget runs out.
     pub on_budget: OnBudget,
-    /// Whether tokens that the constraint decides alone are taken without asking the model; true but for measuring what that
-    /// saves. Where text has more than one spelling in tokens, the output may be another one.
+    /// Appends tokens that the constraint forces without running the model's head; true by default.
+    /// Set to false only to measure the saving. If a text has several tokenizations, the output may
+    /// differ.
     pub forced_tokens: bool,
-    /// How long the model may think.
+    /// Limit on the reasoning at the start of the output.
     pub reasoning: Option<Reasoning>,
-    /// When to give up; nothing may come later.
+    /// Deadline, after which the request fails.
     pub deadline: Option<Instant>,
 }
 
-/// What happens to an output with a constraint when its token budget runs out.
+/// Behaviour of a constrained output when its token budget runs out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnBudget {
-    /// It is steered to a complete and valid end in time.
+    /// Steers the output to a complete and valid end within the budget.
     #[default]
     Close,
-    /// It is cut off, with [`FinishReason::Length`](crate::FinishReason::Length).
+    /// Cuts the output off, with [`FinishReason::Length`](crate::FinishReason::Length).
     Length,
 }
 
-/// How the hidden states of a text's tokens become one vector.
+/// Method that combines the hidden states of a text's tokens into one vector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pooling {
-    /// Their mean.
+    /// Mean of all hidden states.
     Mean,
-    /// That of the last token.
+    /// Hidden state of the last token.
     Last,
 }
 
-/// A bound on the reasoning that an output begins with.
+/// Limit on the reasoning at the start of an output.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reasoning {
-    /// The most tokens before `close`.
+    /// Maximum number of tokens before `close`. The reasoning runs longer if the constraint does
+    /// not allow `close` yet.
     pub budget: usize,
-    /// What ends the reasoning: forced where the budget is used up and these have not come.
+    /// Tokens that end the reasoning. The engine appends them if the budget is used up before they
+    /// occur.
     pub close: Vec<TokenId>,
 }
 
 impl Request {
-    /// Greedy, unconstrained, up to the end of the context.
+    /// Creates a greedy, unconstrained request that may use the rest of the context.
     pub fn new(prompt: Vec<TokenId>) -> Self {
         Self {
             prompt,
@@ -95,7 +102,7 @@ impl Request {
         }
     }
 
-    /// Checks the request against a context of `context_len` tokens and gives its token budget.
+    /// Checks the request against a context of `context_len` tokens and returns its token budget.
     pub(crate) fn budget(&self, context_len: usize) -> Result<usize, RequestError> {
         self.sampling.check()?;
         self.penalties.check()?;

@@ -3,29 +3,36 @@ use formwork_vocab::{TokenId, TokenSet};
 
 use crate::error::{RequestError, RequestKind};
 
-/// How the next token is chosen from the logits.
+/// Settings for choosing the next token from the logits.
 ///
-/// The temperature is applied first, then `top_k`, `typical_p`, `min_p`, `top_p` and XTC, in that order, each on what the one
-/// before left. With a temperature of 0 none of them matters.
+/// The temperature is applied first, then `top_k`, `typical_p`, `min_p`, `top_p` and XTC in this
+/// order. Each filter works on the tokens that the previous one kept. With a temperature of 0 all
+/// other settings are ignored.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Sampling {
-    /// 0 takes the likeliest token; higher is more random. In 0..=2 for OpenAI; up to 100 here.
+    /// Temperature in 0..=100 (OpenAI allows 0..=2). 0 takes the likeliest token; higher values are
+    /// more random.
     pub temperature: f32,
-    /// Keep this many of the likeliest tokens; 0 keeps all.
+    /// Keeps this number of likeliest tokens; 0 keeps all.
     pub top_k: usize,
-    /// Keep the fewest of the likeliest tokens whose probabilities sum to this; 1 keeps all.
+    /// Keeps the smallest set of likeliest tokens whose probabilities sum to this value; 1 keeps
+    /// all.
     pub top_p: f32,
-    /// Keep tokens at least this likely relative to the likeliest; 0 keeps all.
+    /// Keeps tokens whose probability relative to the likeliest token is at least this value; 0
+    /// keeps all.
     pub min_p: f32,
-    /// Keep the tokens that are most nearly as surprising as is to be expected, until their probabilities sum to this; 1 keeps
-    /// all (Meister et al., "Locally typical sampling", 2023).
+    /// Keeps the tokens whose surprise is nearest to the expected surprise, until their
+    /// probabilities sum to this value; 1 keeps all (Meister et al., "Locally typical sampling",
+    /// 2023).
     pub typical_p: f32,
-    /// How often to leave out the likeliest tokens ("exclude top choices"): of those with a probability of `xtc_threshold` or
-    /// more, all but the least likely. 0 is never.
+    /// Probability of removing the likeliest tokens from a draw ("exclude top choices"); 0 turns
+    /// XTC off. Removes all tokens with a probability of at least `xtc_threshold`, except the least
+    /// likely of them.
     pub xtc_probability: f32,
-    /// See `xtc_probability`; above 0.5 no two tokens can be that likely, so nothing is left out.
+    /// Minimum probability of a top choice for `xtc_probability`. No two tokens can exceed 0.5, so
+    /// larger values remove nothing.
     pub xtc_threshold: f32,
-    /// The draws follow from this and the position alone.
+    /// Seed of the random draws. A draw depends only on the seed and the position.
     pub seed: u64,
 }
 
@@ -45,7 +52,7 @@ impl Default for Sampling {
 }
 
 impl Sampling {
-    /// Whether the likeliest token is taken, whatever else is set.
+    /// Returns true if the likeliest token is taken, regardless of the other settings.
     pub(crate) fn is_greedy(&self) -> bool {
         self.temperature == 0.0
     }
@@ -66,8 +73,11 @@ impl Sampling {
         }
     }
 
-    /// Chooses a token of `mask` (any of `logits`, shape `[vocabulary]`, without one) for the output's token number
-    /// `position`. `None` where no such token has a finite logit.
+    /// Chooses a token of `mask`, or of all tokens without a mask, as output token number
+    /// `position`.
+    ///
+    /// `logits` has the shape `[vocabulary]`. Returns `None` if no allowed token has a finite
+    /// logit.
     pub(crate) fn choose(&self, logits: &[f32], mask: Option<&TokenSet>, position: usize) -> Option<TokenId> {
         if self.is_greedy() {
             return argmax(logits, mask);
@@ -100,7 +110,8 @@ impl Sampling {
         Some(draw(candidates, draw_at))
     }
 
-    /// The probabilities of all tokens, up to a common factor: of the likeliest it is 1. `None` where there is none.
+    /// Returns the probabilities of all tokens, scaled so that the likeliest has 1. `None` if there
+    /// is no candidate.
     fn weights(&self, logits: &[f32], mask: Option<&TokenSet>) -> Option<Vec<f32>> {
         let mut weights = masked(logits.to_vec(), mask);
         let mut best = largest(&weights);
@@ -121,12 +132,13 @@ impl Sampling {
         Some(weights)
     }
 
-    /// Whether nothing was taken out before the heaviest are kept by their share.
+    /// Returns true if no filter before `top_p` removes tokens.
     fn comes_to_top_p_first(&self) -> bool {
         self.top_k == 0 && self.typical_p >= 1.0 && self.min_p == 0.0
     }
 
-    /// The candidates that the first of the filters may keep, or more; `None` where there is no filter.
+    /// Returns a superset of the candidates that the first filter keeps, or `None` without a
+    /// filter.
     fn heaviest(&self, weights: &[f32], leaves_out: bool) -> Option<Vec<Candidate>> {
         if self.top_k > 0 {
             return Some(heaviest(weights, |candidates| candidates.len() >= self.top_k));
@@ -145,7 +157,7 @@ impl Sampling {
     }
 }
 
-/// A token and its probability, up to a common factor.
+/// A token and its probability up to a common factor.
 #[derive(Clone, Copy)]
 struct Candidate {
     token: TokenId,
@@ -153,20 +165,21 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// Heavier first; ties by id, so that the order does not depend on how a selection moved them.
+    /// Orders heavier candidates first. Breaks ties by id, so that the order does not depend on how
+    /// a selection moved the candidates.
     #[allow(clippy::trivially_copy_pass_by_ref, reason = "sorting passes references")]
     fn by_weight(a: &Self, b: &Self) -> std::cmp::Ordering {
         b.weight.total_cmp(&a.weight).then(a.token.cmp(&b.token))
     }
 }
 
-/// Of equals the first.
+/// Returns the allowed token with the largest finite logit; on ties, the one with the lowest id.
 fn argmax(logits: &[f32], mask: Option<&TokenSet>) -> Option<TokenId> {
-    /// Logits that are looked at together.
+    /// Number of logits compared at a time.
     const CHUNK: usize = 256;
     let (mut best, mut most) = (None, f32::NEG_INFINITY);
     for (first, chunk) in (0..).step_by(CHUNK).zip(logits.chunks(CHUNK)) {
-        // Few chunks have a larger one than all before: only these are looked at closely.
+        // Few chunks exceed the maximum so far; only these are searched token by token.
         if largest(chunk) <= most {
             continue;
         }
@@ -179,7 +192,8 @@ fn argmax(logits: &[f32], mask: Option<&TokenSet>) -> Option<TokenId> {
     best
 }
 
-/// The largest number; negative infinity where there is none. In lanes, which the compiler makes vectors of.
+/// Returns the largest number, or negative infinity if there is none. Uses lanes so that the
+/// compiler can vectorise the loop.
 fn largest(values: &[f32]) -> f32 {
     const LANES: usize = 16;
     let larger = |a: f32, b: f32| if b > a { b } else { a };
@@ -193,9 +207,9 @@ fn largest(values: &[f32]) -> f32 {
     rest.iter().copied().chain(lanes).fold(f32::NEG_INFINITY, larger)
 }
 
-/// All tokens that weigh something, and not less than `least`.
+/// Returns the candidates with a positive weight of at least `least`.
 fn not_lighter(weights: &[f32], least: f32) -> Vec<Candidate> {
-    /// Weights that are looked at together.
+    /// Number of weights compared at a time.
     const CHUNK: usize = 64;
     let mut candidates = Vec::new();
     for (first, chunk) in (0..).step_by(CHUNK).zip(weights.chunks(CHUNK)) {
@@ -209,7 +223,7 @@ fn not_lighter(weights: &[f32], least: f32) -> Vec<Candidate> {
     candidates
 }
 
-/// As many of the heaviest as are enough, and some more; all where that takes all.
+/// Returns enough of the heaviest candidates for `is_enough`, and possibly more.
 fn heaviest(weights: &[f32], is_enough: impl Fn(&[Candidate]) -> bool) -> Vec<Candidate> {
     for exponent in [-6, -10, -16] {
         let candidates = not_lighter(weights, 2f32.powi(exponent));
@@ -220,7 +234,7 @@ fn heaviest(weights: &[f32], is_enough: impl Fn(&[Candidate]) -> bool) -> Vec<Ca
     not_lighter(weights, 0.0)
 }
 
-/// The sum of weights, in lanes.
+/// Returns the sum of the weights. Uses lanes so that the compiler can vectorise the loop.
 fn total(weights: &[f32]) -> f64 {
     const LANES: usize = 8;
     let mut lanes = [0f64; LANES];
@@ -237,8 +251,8 @@ fn total_of(candidates: &[Candidate]) -> f64 {
     candidates.iter().map(|candidate| f64::from(candidate.weight)).sum()
 }
 
-/// Keeps the fewest of the heaviest whose weights reach the target. Sorts only as many as are kept, by selecting
-/// ever larger heads.
+/// Keeps the fewest heaviest candidates whose weights reach the target. Selects larger and larger
+/// heads, so that little more than the kept candidates is sorted.
 fn keep_top_p(candidates: &mut Vec<Candidate>, target: f64) {
     let mut head = 64;
     loop {
@@ -263,7 +277,8 @@ fn keep_top_p(candidates: &mut Vec<Candidate>, target: f64) {
     }
 }
 
-/// Keeps those whose surprise, -ln p, is nearest to the mean surprise, the entropy, until their share is `typical_p`.
+/// Keeps the candidates whose surprise, -ln p, is nearest to the mean surprise, the entropy, until
+/// their share exceeds `typical_p`.
 fn keep_typical(candidates: &mut Vec<Candidate>, typical_p: f32) {
     let total = total_of(candidates);
     let surprise = |candidate: &Candidate| -(f64::from(candidate.weight) / total).ln();
@@ -278,10 +293,10 @@ fn keep_typical(candidates: &mut Vec<Candidate>, typical_p: f32) {
     candidates.truncate(last.map_or(usize::MAX, |last| last + 1));
 }
 
-/// Makes the draws of XTC others than those of tokens.
+/// Seed salt that keeps the draws of XTC independent of the draws of tokens.
 const XTC: u64 = 0x0058_5443;
 
-/// Leaves out all candidates with a share of `threshold` or more but the least likely of them.
+/// Removes all candidates with a share of at least `threshold`, except the least likely of them.
 fn leave_out_top_choices(candidates: &mut Vec<Candidate>, threshold: f32) {
     let total: f32 = candidates.iter().map(|candidate| candidate.weight).sum();
     let is_top = |candidate: &Candidate| candidate.weight >= threshold * total;
@@ -291,12 +306,12 @@ fn leave_out_top_choices(candidates: &mut Vec<Candidate>, threshold: f32) {
     }
 }
 
-/// The token at `share` (0 to 1) of the total weight, in order of id, of all tokens.
+/// Returns the token at `share` (0 to 1) of the total weight of all tokens, in order of id.
 fn draw_of_all(weights: &[f32], share: f64) -> TokenId {
-    /// Weights that are passed over together.
+    /// Number of weights skipped at a time.
     const CHUNK: usize = 512;
     let totals: Vec<f64> = weights.chunks(CHUNK).map(total).collect();
-    // Rounding may leave a little over: then it is the last that weighs something.
+    // Rounding may leave a remainder; the draw is then the last token with weight.
     let last = totals.iter().rposition(|total| *total > 0.0).unwrap_or_default();
     let mut left = totals.iter().sum::<f64>() * share;
     let mut chunk = 0;
@@ -317,9 +332,10 @@ fn draw_of_all(weights: &[f32], share: f64) -> TokenId {
     TokenId((first + last) as u32)
 }
 
-/// The candidate at `share` (0 to 1) of the total weight, in order of id.
+/// Returns the candidate at `share` (0 to 1) of the total weight, in order of id.
 fn draw(mut candidates: Vec<Candidate>, share: f64) -> TokenId {
-    // As they are where nothing was taken out by weight, and then they are all there is.
+    // Without a filter that sorts, the candidates are still in order of id. They may then be the
+    // whole vocabulary, so skipping the sort saves time.
     if !candidates.is_sorted_by_key(|candidate| candidate.token) {
         candidates.sort_unstable_by_key(|candidate| candidate.token);
     }
@@ -330,15 +346,18 @@ fn draw(mut candidates: Vec<Candidate>, share: f64) -> TokenId {
             return candidate.token;
         }
     }
-    // Rounding may leave a little over: the heaviest is as good as the last, and never has weight zero.
+    // Rounding may leave a remainder. The heaviest candidate is as good as the last, and its weight
+    // is never zero.
     candidates.iter().copied().min_by(Candidate::by_weight).map_or(TokenId(0), |candidate| candidate.token)
 }
 
 /// The golden ratio as a fraction of 2^64.
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A number in [0, 1) that depends on both arguments alone: the output function of `SplitMix64` (Steele, Lea and Flood,
-/// "Fast splittable pseudorandom number generators", 2014) at a counter.
+/// Returns a number in [0, 1) that depends only on the arguments.
+///
+/// Computes the output function of `SplitMix64` at a counter (Steele, Lea and Flood, "Fast
+/// splittable pseudorandom number generators", 2014).
 fn uniform(seed: u64, position: u64) -> f64 {
     let mix = |mut z: u64| {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -396,13 +415,13 @@ mod tests {
         let base = sampling(1.0, 0);
         assert_eq!(kept(Sampling { top_k: 3, ..base }), Some(2));
         assert_eq!(kept(Sampling { min_p: 0.985, ..base }), Some(1));
-        // The share of the first n is about (1 - e^(-n/100)): half is reached at n = 70.
+        // The first n tokens have a share of about 1 - e^(-n/100), so half is reached at n = 70.
         let top = kept(Sampling { top_p: 0.5, ..base }).expect("some");
         assert!((60..=70).contains(&top), "{top}");
         assert_eq!(kept(Sampling { top_p: 1e-6, ..base }), Some(0));
     }
 
-    /// The tokens that are ever drawn, by logits that are logarithms of these.
+    /// Returns all tokens drawn with 3000 seeds from these probabilities.
     fn drawn(sampling: Sampling, probabilities: &[f32]) -> Vec<u32> {
         let logits: Vec<f32> = probabilities.iter().map(|p| p.ln()).collect();
         let draws = (0..3000).filter_map(|seed| Sampling { seed, ..sampling }.choose(&logits, None, 3));
@@ -412,7 +431,8 @@ mod tests {
 
     #[test]
     fn typical_tokens_are_about_as_surprising_as_the_mean() {
-        // Surprises 0.69, 1.39, 2.08, 2.08; the entropy is 1.21. So the order is 1, 0, and then 2 and 3.
+        // Surprises 0.69, 1.39, 2.08, 2.08; the entropy is 1.21. So the order is 1, 0, and then 2
+        // and 3.
         let probabilities = [0.5, 0.25, 0.125, 0.125];
         let typical = |typical_p| drawn(Sampling { typical_p, ..sampling(1.0, 0) }, &probabilities);
         assert_eq!(typical(0.2), [1]);
@@ -432,7 +452,7 @@ mod tests {
         assert_eq!(xtc(1.0, 0.35), [0, 1, 2, 3, 4]);
         assert_eq!(xtc(1.0, 0.6), [0, 1, 2, 3, 4]);
         assert_eq!(xtc(0.0, 0.12), [0, 1, 2, 3, 4]);
-        // One of two equals stays.
+        // Of two equally likely tokens one stays.
         let equals = drawn(Sampling { xtc_probability: 1.0, ..sampling(1.0, 0) }, &[0.5, 0.5]);
         assert_eq!(equals, [1]);
     }
@@ -443,12 +463,13 @@ mod tests {
         let draws = 20_000;
         let sampling = |seed| Sampling { xtc_probability: 0.5, ..sampling(1.0, seed) };
         let first = (0..draws).filter(|&seed| sampling(seed).choose(&logits, None, 1) == Some(TokenId(0)));
-        // Half of the time it is left out, else it comes by its probability.
+        // XTC removes the first token half of the time; otherwise the token has its own
+        // probability.
         let share = first.count() as f32 / draws as f32;
         assert!((share - 0.3).abs() < 0.015, "{share}");
     }
 
-    /// By the definitions, with everything sorted and in `f64`.
+    /// Chooses a token by the definitions: sorts everything and computes in `f64`.
     fn chosen_by_definition(
         sampling: &Sampling,
         logits: &[f32],

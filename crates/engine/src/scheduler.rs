@@ -1,24 +1,28 @@
-//! What goes through the model in a step.
+//! Decides the tokens that go through the model in a step.
 //!
-//! Sequences that generate always go, with what they have: their tokens, and those that a grammar forces, as far as the step's budget goes,
-//! which they share evenly. What is left of it goes to prompts, first come, first served, but that one which is not read to its
-//! end leaves a part to those behind it that are short ([`LEFT`]): nobody waits long for little. A prompt is cut at multiples of the
-//! model's grain only, so that a result does not depend on what else was in a step; the first that reads always gets on by a few tokens
-//! ([`LEAST`]), even where the budget is used up, so that nobody starves.
+//! Generating sequences always run. They share the step's budget evenly for their tokens, including
+//! the tokens that a grammar forces. Prompts get the rest of the budget, first come, first served.
+//! A long prompt leaves a part of the rest to short prompts behind it ([`LEFT`]), so that short
+//! requests do not wait long.
+//!
+//! A prompt is cut only at multiples of the model's grain, so that its result does not depend on
+//! the rest of the step. The first prompt always advances by a few tokens ([`LEAST`]), even if the
+//! budget is used up, so that no prompt waits forever.
 
-/// The fewest tokens that there are for prompts in a step, if the whole budget is not less.
+/// Minimum number of tokens for prompts in a step, unless the whole budget is smaller.
 const LEAST: usize = 32;
-/// Which part of the budget a long prompt leaves to those behind it that this is enough for.
+/// Divisor of the prompt budget for the reserve: 4 reserves a quarter for short prompts behind a
+/// long one.
 const LEFT: usize = 4;
 
-/// A sequence as the schedule sees it.
+/// Tokens that a sequence has to feed to the model.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Need {
-    /// It is still to read its prompt, of `len` tokens, from `read` on.
+    /// The rest of a prompt of `len` tokens, from position `read`.
     Prompt { read: usize, len: usize },
-    /// It has so many tokens of output that the model has not read.
+    /// Number of output tokens that the model has not read.
     Generated(usize),
-    /// It waits for what another one reads.
+    /// Nothing: another sequence is reading the same prompt.
     Nothing,
 }
 
@@ -35,7 +39,8 @@ impl Need {
 
 /// Returns the number of tokens that each sequence reads in a step of about `budget` tokens.
 ///
-/// Generated tokens come first. Prompts share the rest of `for_prompts`, and read nothing if that is 0.
+/// Generated tokens come first. Prompts share the rest of `for_prompts`, and read nothing if that
+/// is 0.
 pub(crate) fn tokens(needs: &[Need], budget: usize, for_prompts: usize, grain: usize) -> Vec<usize> {
     let share = share(needs, budget);
     let generated = |need: &Need| if let Need::Generated(tokens) = need { (*tokens).min(share) } else { 0 };
@@ -66,7 +71,8 @@ pub(crate) fn tokens(needs: &[Need], budget: usize, for_prompts: usize, grain: u
     needs.iter().enumerate().map(tokens).collect()
 }
 
-/// The most tokens that each sequence that generates may take: all of the budget is used if they have as many.
+/// Returns the maximum number of tokens for each generating sequence. The shares use the whole
+/// budget if the sequences have enough tokens.
 fn share(needs: &[Need], budget: usize) -> usize {
     let generated = |need: &Need| if let Need::Generated(tokens) = need { Some(*tokens) } else { None };
     let mut wanted: Vec<usize> = needs.iter().filter_map(generated).collect();
@@ -82,7 +88,7 @@ fn share(needs: &[Need], budget: usize) -> usize {
     usize::MAX
 }
 
-/// The tokens of prompts that `limit` is enough for, one after the other.
+/// Returns the total length of the prompts that fit into `limit` tokens completely, in order.
 fn short(needs: &[Need], limit: usize) -> usize {
     let fitting = |sum: usize, need: &Need| match *need {
         Need::Prompt { read, len } if sum + len - read <= limit => sum + len - read,
@@ -91,7 +97,9 @@ fn short(needs: &[Need], limit: usize) -> usize {
     needs.iter().fold(0, fitting)
 }
 
-/// How many of a prompt's tokens from `read` on make a piece of at most `limit`: all, or as many as end at a multiple of
+/// Returns the length of a prompt's next piece, starting at `read`.
+///
+/// The piece has at most `limit` tokens, and ends at the end of the prompt or at a multiple of
 /// `grain`.
 pub(crate) fn piece(read: usize, len: usize, limit: usize, grain: usize) -> usize {
     if len - read <= limit {
@@ -155,14 +163,14 @@ mod tests {
         assert_eq!(tokens(&[long, short], 300, 1), [290, 10]);
         assert_eq!(tokens(&[long, short], 300, 256), [256, 10]);
         assert_eq!(tokens(&[long, long, short, Need::Generated(2), short], 302, 1), [280, 0, 10, 2, 10]);
-        // Of a quarter, as many as are read to their end.
+        // A quarter of the budget goes to the short prompts that fit completely.
         let quarter = Need::Prompt { read: 0, len: 70 };
         assert_eq!(tokens(&[long, quarter, short, short], 300, 1), [230, 70, 0, 0]);
         assert_eq!(tokens(&[long, Need::Prompt { read: 0, len: 76 }], 300, 1), [300, 0]);
-        // What is left where the first comes to its end.
+        // After the first prompt is complete, the rest goes to the others.
         assert_eq!(tokens(&[short, long, short], 300, 1), [10, 280, 10]);
         assert_eq!(tokens(&[long, short], 20, 1), [20, 0]);
-        // However little those that generate leave, or the time of a step.
+        // The reserve holds even if generating sequences or the step's time leave little.
         let shorter = Need::Prompt { read: 95, len: 100 };
         assert_eq!(tokens(&[Need::Generated(1), long, shorter], 32, 1), [1, 27, 5]);
         assert_eq!(super::tokens(&[Need::Generated(200), long, shorter], 512, 40, 1), [200, 27, 5]);

@@ -1,50 +1,50 @@
 use std::time::Duration;
 
-/// What an engine has done since it started, and what it is doing.
+/// Statistics of an engine since its start, and its current load.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Stats {
-    /// Requests that wait for a place.
+    /// Requests that wait for a place in the model.
     pub waiting: usize,
     /// Sequences in the model.
     pub running: usize,
-    /// Generations that came to their end.
+    /// Generations that finished.
     pub finished: u64,
-    /// Those that nobody waited for any more.
+    /// Generations cancelled because the receiver was gone.
     pub cancelled: u64,
-    /// Those that failed.
+    /// Generations that failed.
     pub failed: u64,
-    /// Tokens of prompts and of embedded texts, cached ones included.
+    /// Tokens of prompts and embedded texts, cached ones included.
     pub prompt_tokens: u64,
-    /// Those of them that had been computed before.
+    /// Prompt tokens that were already computed.
     pub cached_tokens: u64,
     /// Tokens of outputs, forced ones included.
     pub completion_tokens: u64,
-    /// Those of them that grammars forced.
+    /// Output tokens that grammars forced.
     pub forced_tokens: u64,
-    /// Drafted tokens that were tried.
+    /// Drafted tokens that the model checked.
     pub drafted_tokens: u64,
-    /// Those of the drafted tokens that were right.
+    /// Drafted tokens that were accepted.
     pub accepted_tokens: u64,
     /// Forward passes.
     pub steps: u64,
-    /// Time in masks and grammar states.
+    /// Time spent on masks and grammar states.
     pub grammar: Duration,
-    /// Time in forward passes.
+    /// Time spent in forward passes.
     pub model: Duration,
     /// Tokens whose keys and values the prefix cache holds.
     pub cache_tokens: usize,
-    /// From arrival to the first token, for each generation, in seconds.
+    /// Seconds from a request's arrival to the first token, for each generation.
     pub first_token: Histogram,
-    /// Between two steps with tokens of one generation, in seconds.
+    /// Seconds between two steps that produced tokens of the same generation.
     pub between_tokens: Histogram,
-    /// Sequences in a forward pass.
+    /// Number of sequences in each forward pass.
     pub batch: Histogram,
 }
 
-/// Seconds.
+/// Bucket bounds in seconds.
 const FIRST_TOKEN: &[f64] = &[0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 const BETWEEN_TOKENS: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5];
-/// Sequences.
+/// Bucket bounds in sequences.
 const BATCH: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 
 impl Stats {
@@ -57,7 +57,7 @@ impl Stats {
         }
     }
 
-    /// Counts a forward pass of so many sequences.
+    /// Counts a forward pass and the number of sequences in it.
     pub(crate) fn note_pass(&mut self, time: Duration, sequences: usize) {
         self.steps += 1;
         self.model += time;
@@ -65,19 +65,20 @@ impl Stats {
     }
 }
 
-/// How many observations were at most how large.
+/// Histogram of observed values.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Histogram {
-    /// Upper bounds, ascending, and how many observations are above the bound before and not above this one.
+    /// Upper bounds, ascending, each with the number of observations above the previous bound and
+    /// at most this bound.
     pub buckets: Vec<(f64, u64)>,
-    /// Observations above all bounds.
+    /// Number of observations above all bounds.
     pub above: u64,
-    /// All observations together.
+    /// Sum of all observed values.
     pub sum: f64,
 }
 
 impl Histogram {
-    /// Without observations.
+    /// Creates an empty histogram with these upper bounds, which must be ascending.
     pub fn new(bounds: &[f64]) -> Self {
         Self { buckets: bounds.iter().map(|&bound| (bound, 0)).collect(), above: 0, sum: 0.0 }
     }
@@ -91,7 +92,7 @@ impl Histogram {
         }
     }
 
-    /// The number of observations.
+    /// Returns the number of observations.
     pub fn count(&self) -> u64 {
         self.above + self.buckets.iter().map(|(_, count)| count).sum::<u64>()
     }

@@ -1,4 +1,4 @@
-//! One step: what is scheduled goes through the model, and what comes of it to the sequences.
+//! One step: runs the scheduled tokens through the model and gives the results to the sequences.
 
 use std::time::{Duration, Instant};
 
@@ -10,21 +10,25 @@ use crate::error::{GenerationError, GenerationKind};
 use crate::scheduler::{self, Need};
 use crate::sequence::{Feed, Progress, Sequence};
 
-/// Tokens of a prompt that is short: all of these share a pass, but of longer ones the oldest alone. By count, reading the weights takes a
-/// quarter as long as computing so many, and more of fewer; for those that generate, the step is as long either way.
+/// Maximum length of a short prompt piece, in tokens.
+///
+/// All short pieces of a step share the pass of the generating sequences. If there are none, the
+/// oldest longer piece does. By calculation, reading the weights takes a quarter of the time of
+/// computing 32 tokens, and a larger share for fewer tokens. For generating sequences, the step is
+/// equally long with or without the short pieces in their pass.
 const SHORT: usize = 32;
 
-/// What a sequence reads in a step.
+/// Tokens that a sequence reads in a step.
 struct Turn {
     sequence: Sequence,
-    /// Tokens at most, beside those that were drafted.
+    /// Maximum number of tokens, not counting drafts.
     count: usize,
-    /// Those that wait for the end of its prompt, which is theirs, too.
+    /// Sequences with the same prompt that wait until this sequence has read it.
     followers: Vec<Sequence>,
 }
 
 impl Turn {
-    /// The turn of a sequence that none follows.
+    /// Creates the turn of a sequence without followers.
     const fn new(sequence: Sequence, count: usize) -> Self {
         Self { sequence, count, followers: Vec::new() }
     }
@@ -37,16 +41,20 @@ impl Turn {
         self.sequence.need().is_generated()
     }
 
-    /// Whether it reads the end of its prompt.
+    /// Returns true if the turn reads the end of the prompt.
     fn ends_prompt(&self) -> bool {
         matches!(self.sequence.need(), Need::Prompt { read, len } if self.count >= len - read)
     }
 }
 
 impl Engine {
-    /// Feeds the running sequences: those that generate in one forward pass, with short prompts or else the oldest of the others where
-    /// results do not depend on what shares it, and other prompts in one each. Together these would take as long, and the first of them
-    /// would wait for the last; and a prompt that goes alone fails alone, which one that goes with others does not (see `forward`).
+    /// Feeds the running sequences to the model.
+    ///
+    /// The generating sequences share one forward pass. If the model is batch invariant, the short
+    /// prompts join this pass, or else the oldest long prompt. Every other prompt gets a pass of
+    /// its own: a shared pass would take as long, and the first prompt would wait for the last. A
+    /// prompt that fails alone also affects no other sequence (see `forward`). Sequences of a
+    /// failed pass get passes of their own, too.
     pub(crate) fn step(&mut self, rests: bool) {
         self.drop_unreadable();
         self.use_cache();
@@ -70,8 +78,8 @@ impl Engine {
         self.running.sort_by_key(Sequence::order);
     }
 
-    /// Returns true if the next step reads no prompt, because generating sequences have not had their half of
-    /// the time.
+    /// Returns true if the next step reads no prompt, because generating sequences have not had
+    /// their half of the time.
     pub(crate) fn owes(&mut self) -> bool {
         if !self.running.iter().any(|sequence| sequence.need().is_generated()) {
             self.owed = Duration::ZERO;
@@ -85,14 +93,16 @@ impl Engine {
         self.owed = if is_lost && is_timed { self.owed + time } else { self.owed.saturating_sub(time) };
     }
 
-    /// Returns the approximate number of tokens in a step with prompts. It is smaller if generating sequences
-    /// wait.
+    /// Returns the approximate number of tokens in a step with prompts. It is smaller if generating
+    /// sequences wait.
     pub(crate) fn prompt_tokens(&self, is_awaited: bool) -> usize {
         let in_time = if is_awaited { self.pace.tokens(self.options.step_time) } else { usize::MAX };
         self.options.step_tokens.min(in_time)
     }
 
-    /// The turns of a pass that is shared, and those of a pass each. Sequences without one go on running.
+    /// Returns the turns of the shared pass, and the turns that get a pass each.
+    ///
+    /// Sequences without a turn stay in `running`.
     fn turns(&mut self, needs: Vec<Need>, counts: Vec<usize>) -> (Vec<Turn>, Vec<Turn>) {
         let (mut together, mut alone) = (Vec::new(), Vec::new());
         for ((sequence, need), count) in std::mem::take(&mut self.running).into_iter().zip(needs).zip(counts)
@@ -109,8 +119,8 @@ impl Engine {
                 Need::Prompt { .. } | Need::Nothing => self.running.push(sequence),
             }
         }
-        // A prompt of any length reads the weights along with those that generate. A step takes no longer for it, but their tokens come at
-        // its end.
+        // A prompt of any length shares the weight reads of generating sequences. The step takes no
+        // longer, but the generated tokens arrive only at its end.
         if !together.is_empty()
             && self.model.is_batch_invariant()
             && together.iter().all(Turn::generates)
@@ -122,7 +132,7 @@ impl Engine {
         (together, alone)
     }
 
-    /// Has the sequences that wait for what others read go with them, where these come to the end of it.
+    /// Attaches waiting sequences to the turn that reads the end of the same prompt.
     fn gather_followers<'t>(&mut self, turns: impl Iterator<Item = &'t mut Turn>) {
         if !self.model.can_fork() {
             return;
@@ -133,7 +143,7 @@ impl Engine {
         }
     }
 
-    /// Lets prompts begin with what was read of others.
+    /// Starts prompts from the longest prefix in the cache.
     fn use_cache(&mut self) {
         for sequence in &mut self.running {
             let Need::Prompt { read, .. } = sequence.need() else { continue };
@@ -150,9 +160,9 @@ impl Engine {
         }
     }
 
-    /// Drafts tokens for those that generate.
+    /// Drafts tokens for the generating sequences.
     fn draft(&mut self) {
-        /// The most tokens, where nothing is said of it.
+        /// Default maximum number of drafted tokens.
         const MOST: usize = 8;
         let unasked = if self.model.is_batch_invariant() { MOST } else { 0 };
         let most = self.options.speculate.unwrap_or(unasked);
@@ -173,7 +183,9 @@ impl Engine {
         }
     }
 
-    /// What the running sequences need. One whose whole prompt is being read for another waits for that.
+    /// Returns the needs of the running sequences.
+    ///
+    /// A sequence needs nothing while an earlier one is reading the same prompt.
     fn needs(&self) -> Vec<Need> {
         let can_follow = self.model.can_fork();
         let need = |(index, sequence): (usize, &Sequence)| {
@@ -183,14 +195,16 @@ impl Engine {
         self.running.iter().enumerate().map(need).collect()
     }
 
-    /// Takes what was read of a prompt that is broken off into the cache: who gave up may ask again.
+    /// Adds the part of an interrupted prompt that was read to the cache, in case the request is
+    /// repeated.
     pub(crate) fn keep_begun(&mut self, sequence: &Sequence) {
         if let Need::Prompt { read, .. } = sequence.need() {
             self.keep(sequence, read);
         }
     }
 
-    /// Takes the first `read` tokens of a sequence's prompt, which are read, into the cache.
+    /// Adds the first `read` tokens of a sequence's prompt to the cache. The model must have read
+    /// them.
     fn keep(&mut self, sequence: &Sequence, read: usize) {
         let (cache, model) = (&mut self.cache, &mut *self.model);
         let insert = || {
@@ -203,7 +217,8 @@ impl Engine {
         self.stats().cache_tokens = self.cache.tokens();
     }
 
-    /// Gives a sequence what another one has read, its own prompt, with the logits after it.
+    /// Forks the leader's prompt for a follower with the same prompt, and gives the follower the
+    /// logits.
     fn follow(
         &mut self,
         follower: &mut Sequence,
@@ -219,7 +234,8 @@ impl Engine {
         contained(|| follower.take_rows(0, &rows, false))
     }
 
-    /// Ends sequences with a token that the model cannot read: they must not take others down with them.
+    /// Ends sequences with a token that the model cannot read, so that other sequences do not fail
+    /// with them.
     fn drop_unreadable(&mut self) {
         let limit = self.model.vocab_size();
         for sequence in std::mem::take(&mut self.running) {
@@ -233,8 +249,11 @@ impl Engine {
         }
     }
 
-    /// One forward pass. Where it fails, a sequence that was alone in it has failed; several read everything again and go on
-    /// alone, so that only those end which the fault is in, and so do those that waited for a prompt of it.
+    /// Runs one forward pass.
+    ///
+    /// If a pass with one sequence fails, this sequence fails. If a pass with several sequences
+    /// fails, all of them start over in a pass each, so that only faulty sequences end. Followers
+    /// of a failed prompt start over, too.
     fn forward(&mut self, turns: Vec<Turn>) {
         let logits = self.pass(&turns);
         let is_alone = turns.len() == 1;
@@ -268,8 +287,9 @@ impl Engine {
         }
     }
 
-    /// Gives a sequence what came of its turn. Those that wait for the end of its prompt get that: the keys and values are what they
-    /// would have computed themselves, and so are the logits.
+    /// Gives a sequence the results of its turn, and forks the prompt for its followers.
+    ///
+    /// A follower that read the prompt itself would get the same keys, values and logits.
     fn take_turn(&mut self, turn: Turn, rows: &[Vec<f32>]) {
         let ends_prompt = turn.ends_prompt();
         let Turn { mut sequence, count, followers } = turn;
@@ -293,8 +313,9 @@ impl Engine {
         self.settle(sequence, progress);
     }
 
-    /// Gives a sequence the rows that it wanted, and takes back from the model what was drafted and not chosen, or has to be read
-    /// again.
+    /// Gives a sequence its logits rows, and truncates its KV cache.
+    ///
+    /// Truncating removes drafted tokens that were rejected, and a token that must be read again.
     fn take_rows(
         &mut self,
         sequence: &mut Sequence,
@@ -310,7 +331,8 @@ impl Engine {
         Ok(progress)
     }
 
-    /// The logits that sequences want: whole rows, where others want them, too.
+    /// Runs a forward pass and returns the logits. Runs with followers get whole rows, because each
+    /// follower may have a different mask.
     fn pass(&mut self, turns: &[Turn]) -> Result<Logits, GenerationError> {
         let feeds: Vec<Feed<'_>> = turns.iter().map(Turn::feed).collect();
         let runs = turns.iter().zip(&feeds).map(|(turn, feed)| Run {
@@ -343,15 +365,18 @@ impl Engine {
         logits
     }
 
-    /// Whether the largest logit will do: that of a token, not of a row past the vocabulary, and where it costs little to ask again
-    /// if it does not.
+    /// Returns true if the largest logit is enough for the feed.
+    ///
+    /// Without a mask, the largest logit could be in a padding row beyond the vocabulary. The model
+    /// must be able to fork, which makes it cheap to read the token again if the largest logit is
+    /// rejected.
     fn takes_largest(&self, feed: &Feed<'_>) -> bool {
         let is_masked = feed.rows.iter().all(Option::is_some);
         let has_padding = self.model.vocab_size() > self.tokenizer.vocabulary().len();
         feed.is_greedy && self.model.can_fork() && (is_masked || !has_padding)
     }
 
-    /// Reads a piece of the oldest text that is to be embedded.
+    /// Reads a piece of the oldest text to be embedded.
     pub(crate) fn step_embedding(&mut self, rests: bool) {
         if rests {
             return;
@@ -386,7 +411,7 @@ impl Engine {
     }
 }
 
-/// Of whole rows, what a feed wants.
+/// Reduces whole logits rows to the tokens that a feed wants.
 fn wanted_rows(feed: &Feed<'_>, rows: &[Vec<f32>]) -> Vec<Vec<f32>> {
     feed.rows.iter().zip(rows).map(|(wanted, row)| masked(row.clone(), *wanted)).collect()
 }

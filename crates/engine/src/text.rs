@@ -1,34 +1,34 @@
-//! From token bytes to text that may be shown.
+//! Conversion of token bytes to text.
 
 use std::collections::VecDeque;
 
-/// Turns bytes into text in whole characters, and holds back what may turn out to be a stop string.
+/// Converts bytes to whole characters, and holds back text that may become a stop string.
 pub(crate) struct TextStream {
     stops: Vec<String>,
-    /// Bytes not yet known to be whole characters.
+    /// Bytes of an incomplete character.
     bytes: Vec<u8>,
-    /// Text not yet shown: the start of a stop string, perhaps.
+    /// Text that is held back because it may be the start of a stop string.
     held: String,
-    /// Bytes before the held text.
+    /// Number of bytes before the held text.
     shown: usize,
-    /// The tokens that the held text comes from: for each its number and the offset at which it begins. Offsets are right as
-    /// long as the bytes are UTF-8, which those of a grammar are.
+    /// Tokens of the held text, each with its number and start offset. The offsets are exact only
+    /// if the bytes are UTF-8, which grammars guarantee.
     tokens: VecDeque<(usize, usize)>,
 }
 
-/// A place in the text: so many bytes into a token.
+/// Position in the text: a token number and an offset in bytes into this token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
     pub(crate) token: usize,
     pub(crate) bytes: usize,
 }
 
-/// What new bytes led to.
+/// Result of pushing new bytes.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Piece {
-    /// Text to show, possibly none.
+    /// Text to show; may be empty.
     pub(crate) text: String,
-    /// Whether a stop string came. Nothing may be shown after that.
+    /// True if a stop string occurred. No text may be shown afterwards.
     pub(crate) stopped: bool,
 }
 
@@ -37,8 +37,10 @@ impl TextStream {
         Self { stops, bytes: Vec::new(), held: String::new(), shown: 0, tokens: VecDeque::new() }
     }
 
-    /// Adds the bytes of token number `token`. A stop string counts only where `may_stop` says that the output may end before
-    /// it.
+    /// Appends the bytes of token number `token`.
+    ///
+    /// A stop string only counts if `may_stop` returns true for its position, that is, if the
+    /// output may end there.
     pub(crate) fn push(&mut self, token: usize, bytes: &[u8], may_stop: impl FnMut(Place) -> bool) -> Piece {
         if !self.stops.is_empty() {
             self.tokens.push_back((token, self.shown + self.held.len() + self.bytes.len()));
@@ -49,8 +51,9 @@ impl TextStream {
         self.settle(may_stop)
     }
 
-    /// Shows all that was held back: this is the end of the text, or of a stretch of it. Bytes that never became a
-    /// character show as U+FFFD.
+    /// Returns all text that was held back, at the end of the text or before a control token.
+    ///
+    /// Incomplete characters become U+FFFD.
     pub(crate) fn finish(&mut self) -> String {
         let mut text = std::mem::take(&mut self.held);
         text.push_str(&String::from_utf8_lossy(&self.bytes));
@@ -79,9 +82,9 @@ impl TextStream {
         Piece { text, stopped: false }
     }
 
-    /// The offset in the held text of the first stop string that counts.
+    /// Returns the offset in the held text of the first stop string that counts.
     fn first_stop(&self, mut may_stop: impl FnMut(Place) -> bool) -> Option<usize> {
-        // Occurrences may overlap: the first that does not count must not hide the next.
+        // Occurrences may overlap: one that does not count must not hide the next.
         let starts = |at: &usize| {
             self.held.is_char_boundary(*at)
                 && self.stops.iter().any(|stop| self.held[*at..].starts_with(stop.as_str()))
@@ -89,7 +92,7 @@ impl TextStream {
         (0..self.held.len()).filter(starts).find(|&at| may_stop(self.place(at)))
     }
 
-    /// The place of an offset in the held text.
+    /// Returns the position of an offset in the held text.
     fn place(&self, offset: usize) -> Place {
         let at = self.shown + offset;
         let token = self.tokens.iter().rev().find(|(_, start)| *start <= at);
@@ -97,7 +100,7 @@ impl TextStream {
         Place { token, bytes: at - start }
     }
 
-    /// The length of the longest end of the held text that some stop string starts with.
+    /// Returns the length of the longest suffix of the held text that a stop string starts with.
     fn possible_start(&self) -> usize {
         (0..self.held.len())
             .filter(|&at| self.held.is_char_boundary(at))
@@ -109,7 +112,8 @@ impl TextStream {
     }
 }
 
-/// Takes the longest prefix of whole characters. Bytes that can never be part of one become U+FFFD.
+/// Removes and returns the longest prefix of whole characters. Bytes that cannot be part of a
+/// character become U+FFFD.
 fn take_whole(bytes: &mut Vec<u8>) -> String {
     let mut text = String::new();
     loop {
@@ -141,7 +145,7 @@ mod tests {
         TextStream::new(stops.iter().map(|&stop| stop.to_owned()).collect())
     }
 
-    /// The text before a place in `tokens`.
+    /// Returns the text of `tokens` before a position.
     fn before(tokens: &[&str], place: Place) -> String {
         format!("{}{}", tokens[..place.token].concat(), &tokens[place.token][..place.bytes])
     }
@@ -192,7 +196,8 @@ mod tests {
         assert_eq!(stream.push(2, b"]", closed), piece("", true));
     }
 
-    /// However text is cut into tokens, a stop string is asked about with the text before it.
+    /// Checks for many tokenizations that `may_stop` gets the position where the stop string
+    /// starts.
     #[test]
     fn places_are_where_stop_strings_begin() {
         let text = "an €ndless end of endings";

@@ -1,4 +1,4 @@
-//! What goes from a sequence to the model, and what comes back.
+//! Exchange between a sequence and the model: tokens to read, and logits that come back.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,28 +12,32 @@ use crate::GenerationError;
 use crate::lookup::Precedent;
 use crate::scheduler::Need;
 
-/// What a sequence feeds to the model next.
+/// Tokens that a sequence feeds to the model next.
 pub(crate) struct Feed<'a> {
     pub(crate) tokens: Cow<'a, [TokenId]>,
     pub(crate) role: Role,
-    /// What is wanted after the last of them, oldest first: some tokens, or all.
+    /// Logits rows to compute, oldest first; the last row is after the last token. `Some` restricts
+    /// a row to a set of tokens, `None` asks for the whole row.
     pub(crate) rows: Vec<Option<&'a TokenSet>>,
-    /// Only the largest logit of the only row matters.
+    /// True if only the largest logit of the only row matters.
     pub(crate) is_greedy: bool,
 }
 
-/// A token that was not chosen yet.
+/// A drafted token that has not been chosen yet.
 pub(super) struct Draft {
     token: TokenId,
-    /// What may come after it, when there is a constraint.
+    /// Mask for the token after the draft, if there is a constraint.
     mask: Option<Arc<TokenSet>>,
 }
 
-/// Tokens of which logits are told after the fact, in a step: each row is as long as the vocabulary.
+/// Maximum number of held tokens whose logits are computed in one step. Each row is as long as the
+/// vocabulary.
 const TOLD: usize = 32;
 
 impl Sequence {
-    /// What the model is to read next, at most `limit` tokens; what was drafted comes on top of these where nothing else is left.
+    /// Returns the tokens that the model should read next, at most `limit`.
+    ///
+    /// Drafted tokens are added on top of the limit if all other tokens are included.
     pub(crate) fn feed(&self, limit: usize) -> Feed<'_> {
         let prompt = self.request.prompt.len();
         let first = self.first_wanted();
@@ -54,22 +58,26 @@ impl Sequence {
         Feed { tokens, role, rows, is_greedy }
     }
 
-    /// The first token after which logits are wanted: they are after the last one, and before each one that waits for them.
+    /// Returns the index of the first token after which logits are wanted.
+    ///
+    /// Logits are wanted after the last token and before each token that waits for its
+    /// log-probability.
     fn first_wanted(&self) -> usize {
         self.tokens.len() - 1 - self.outbox.held()
     }
 
-    /// Up to where the model may read the output at once.
+    /// Returns the number of tokens that the model may have read at the end of the next pass.
     pub(super) fn readable(&self) -> usize {
-        // What would follow the end is not asked.
+        // The logits after the end are not needed.
         let end = self.tokens.len() - usize::from(self.ending.is_some());
         end.min(self.first_wanted() + TOLD)
     }
 
-    /// Whether the next token is the one with the largest logit, as the model gives it.
+    /// Returns true if the next token is the one with the model's largest logit, without any
+    /// adjustment.
     fn takes_largest(&self) -> bool {
         let is_as_given = self.adjustment.is_none() && self.guide.is_none();
-        // Near its end by the budget, other tokens than the likeliest are called for again and again.
+        // After the budget has limited the output, the largest logit is often not the one to take.
         is_as_given
             && !self.closed_by_budget
             && self.request.sampling.is_greedy()
@@ -77,20 +85,21 @@ impl Sequence {
             && !self.outbox.tells_logprobs()
     }
 
-    /// Drafts at most `most` tokens for the model to check with those that it is to read, beside as many `sequences` as there are
-    /// with it.
+    /// Drafts at most `most` tokens for the model to check in its next pass, which `sequences`
+    /// generating sequences share.
     pub(crate) fn draft(&mut self, most: usize, sequences: usize) {
         self.drafts.clear();
         if !matches!(self.need(), Need::Generated(_)) || self.ending.is_some() {
             return;
         }
-        // The last token of the budget is not read.
+        // The last token of the budget is never read.
         let most = most.min(self.remaining.saturating_sub(1));
         let Some(precedent) = Precedent::find(&self.tokens).filter(|_| most > 0) else { return };
         let found = precedent.draft(&self.tokens, self.record.count(precedent, sequences, most));
         self.precedent = Some(precedent);
         let started = Instant::now();
-        // A clone goes ahead: what the matcher itself was promised about its budget must not be lost.
+        // Uses a clone: the matcher stores a guaranteed closing path, and looking ahead must not
+        // change it.
         let mut ahead = self.matcher.as_ref().filter(|_| !found.is_empty()).cloned();
         let mut mask = self.mask.clone();
         for (index, token) in found.into_iter().enumerate() {
@@ -112,9 +121,12 @@ impl Sequence {
         }
     }
 
-    /// Takes the rows that were wanted after `count` tokens of a [`Sequence::feed`]. Shape: `[rows][vocabulary]`. Drafts are
-    /// right as long as the tokens that are chosen are the same. Where the row `is_partial`, having little more than its largest
-    /// logit, and that does not do, the last token is to be read again.
+    /// Takes the logits rows that `count` tokens of a [`Sequence::feed`] produced. Shape:
+    /// `[rows][vocabulary]`.
+    ///
+    /// Drafts are accepted as long as they equal the chosen tokens. A row that `is_partial` has
+    /// little more than its largest logit. If that is not enough to choose a token, the last token
+    /// must be read again.
     pub(crate) fn take_rows(
         &mut self,
         count: usize,
@@ -123,7 +135,7 @@ impl Sequence {
     ) -> Result<Progress, GenerationError> {
         let first = self.first_wanted();
         let mut drafts = std::mem::take(&mut self.drafts);
-        // Where some of the tokens are left, drafts were not read.
+        // If some tokens of the sequence are still unread, the drafts were not read either.
         let read = self.tokens.len().min(self.read + count);
         drafts.truncate(self.read + count - read);
         if read >= self.request.prompt.len() {
@@ -159,7 +171,7 @@ impl Sequence {
         }
     }
 
-    /// Tells the tokens that wait for logits which are there now: of those rows whose tokens are read, from token `first` on.
+    /// Reports the held tokens whose logits are now available. `rows` starts after token `first`.
     fn tell_held(&mut self, first: usize, rows: &[Vec<f32>]) {
         while let Some(before) = (self.tokens.len() - 1).checked_sub(self.outbox.held())
             && self.outbox.held() > 0

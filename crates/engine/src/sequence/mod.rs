@@ -24,10 +24,10 @@ use crate::{
     Finish, FinishReason, GenerationError, OnBudget, Output, Request, Sampling, Stats, Timings, Usage,
 };
 
-/// Tells the draws among tokens that leave room to close from the first ones.
+/// Seed salt that keeps a redraw within the token budget independent of the rejected draw.
 const REDRAWN: u64 = 0x5bd1_e995_97f4_a7c1;
 
-/// A sequence between two steps: tokens that the model has not read yet, and what to do with the logits after them.
+/// A sequence between two steps: its tokens, and the state needed to choose the next one.
 pub(crate) struct Sequence {
     pub(crate) id: SequenceId,
     order: u64,
@@ -39,35 +39,35 @@ pub(crate) struct Sequence {
     adjustment: Option<Adjustment>,
     guide: Option<Box<dyn Follower>>,
     thinking: Option<Thinking>,
-    /// Tokens of output that may still come.
+    /// Number of output tokens left in the budget.
     remaining: usize,
-    /// The prompt and the output.
+    /// Tokens of the prompt and the output.
     tokens: Vec<TokenId>,
-    /// How many of them the model has read.
+    /// Number of tokens that the model has read.
     read: usize,
-    /// The mask for the next token, when there is a constraint.
+    /// Mask for the next token, if there is a constraint.
     mask: Option<Arc<TokenSet>>,
-    /// The next token cannot be chosen by the largest logit alone.
+    /// True if the largest logit alone was not enough to choose the next token.
     wants_whole: bool,
-    /// It was in a batch that failed, and has read nothing without a failure since.
+    /// True if the sequence was in a batch that failed and has not received logits since.
     is_suspect: bool,
-    /// The usage and the time that are in the statistics, and when tokens were last added.
+    /// Usage and grammar time already added to the statistics, and the time of the last new tokens.
     reported: (Usage, Duration, Option<Instant>),
     /// Tokens that may come next, with the masks after them.
     drafts: Vec<Draft>,
-    /// Where they come from, and how drafts have done.
+    /// Place that the drafts were copied from.
     precedent: Option<Precedent>,
     record: Record,
-    /// Drafts that were tried, and that were right, and are not in the statistics.
+    /// Numbers of drafts tried and accepted since the last report to the statistics.
     tried: (u64, u64),
-    /// How it ended, while logits are still awaited that are to be told.
+    /// Reason for the end while held tokens still wait for their logits.
     ending: Option<FinishReason>,
     usage: Usage,
     closed_by_budget: bool,
     times: Times,
 }
 
-/// What a request has its tokens chosen by, beside the model.
+/// State of a request that affects the choice of tokens, in addition to the model's logits.
 pub(crate) struct LogitsProcessors {
     matcher: Option<Matcher>,
     adjustment: Option<Adjustment>,
@@ -75,7 +75,8 @@ pub(crate) struct LogitsProcessors {
 }
 
 impl LogitsProcessors {
-    /// Those at the start of an output. They may take some time to make: a long prompt is searched for what ends repetitions.
+    /// Creates the state at the start of an output. May take a while with a long prompt, which DRY
+    /// searches for sequence breakers.
     pub(crate) fn new(request: &Request, tokenizer: &Tokenizer) -> Self {
         Self {
             matcher: request.constraint.as_ref().map(formwork_grammar::Constraint::matcher),
@@ -85,7 +86,7 @@ impl LogitsProcessors {
     }
 }
 
-/// When what happened.
+/// Timestamps of a sequence, and its total grammar time.
 struct Times {
     arrived: Instant,
     admitted: Instant,
@@ -94,7 +95,7 @@ struct Times {
     grammar: Duration,
 }
 
-/// What became of a sequence in a step.
+/// Result of a step for a sequence.
 #[derive(Debug)]
 pub(crate) enum Progress {
     Running,
@@ -102,7 +103,7 @@ pub(crate) enum Progress {
 }
 
 impl Sequence {
-    /// `order` is larger than that of all who came before.
+    /// Creates a sequence; `order` must be larger than the order of every earlier sequence.
     pub(crate) fn new(id: SequenceId, order: u64, arrival: Arrival, tokenizer: Arc<Tokenizer>) -> Self {
         let Arrival { request, processors, budget, outputs, seat, arrived } = arrival;
         let LogitsProcessors { matcher, adjustment, guide } = processors;
@@ -141,22 +142,22 @@ impl Sequence {
         }
     }
 
-    /// Whether nobody listens any more.
+    /// Returns true if the receiver of the outputs is gone.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.outbox.is_closed()
     }
 
-    /// When to give up.
+    /// Returns the request's deadline.
     pub(crate) const fn deadline(&self) -> Option<Instant> {
         self.request.deadline
     }
 
-    /// Sequences go in this order.
+    /// Returns the sequence's rank in scheduling; lower values come first.
     pub(crate) const fn order(&self) -> u64 {
         self.order
     }
 
-    /// Whether it was in a batch that failed.
+    /// Returns true if the sequence was in a batch that failed and has not received logits since.
     pub(crate) const fn is_suspect(&self) -> bool {
         self.is_suspect
     }
@@ -170,28 +171,30 @@ impl Sequence {
         }
     }
 
-    /// How many tokens the model has read.
+    /// Returns the number of tokens that the model has read.
     pub(crate) const fn read(&self) -> usize {
         self.read
     }
 
-    /// What the model has not read.
+    /// Returns the tokens that the model has not read.
     pub(crate) fn unread(&self) -> &[TokenId] {
         &self.tokens[self.read..]
     }
 
-    /// What the model has read, or is to read, before the output.
+    /// Returns the tokens of the prompt.
     pub(crate) fn prompt(&self) -> &[TokenId] {
         &self.request.prompt
     }
 
-    /// Whether what one of two sequences reads next is all that the other one needs.
+    /// Returns true if both sequences are reading the same prompt, so that one can read it for
+    /// both.
     pub(crate) fn reads_as(&self, other: &Self) -> bool {
         let reads = |one: &Self| matches!(one.need(), Need::Prompt { .. }) && !one.is_suspect;
         reads(self) && reads(other) && self.prompt() == other.prompt()
     }
 
-    /// Goes on in another sequence of the model, in which the first `read` tokens of the prompt are read.
+    /// Moves to another sequence of the model, in which the first `read` tokens of the prompt are
+    /// read.
     pub(crate) const fn resume(&mut self, id: SequenceId, read: usize) {
         self.id = id;
         if !self.is_suspect {
@@ -200,7 +203,7 @@ impl Sequence {
         self.read = read;
     }
 
-    /// Goes on in another sequence of the model, in which nothing is read.
+    /// Moves to an empty sequence of the model, to read everything again.
     pub(crate) fn start_over(&mut self, id: SequenceId) {
         self.drafts.clear();
         self.id = id;
@@ -208,7 +211,7 @@ impl Sequence {
         self.is_suspect = true;
     }
 
-    /// Adds to the statistics what has come since the last time.
+    /// Adds the changes since the last call to the statistics.
     pub(crate) fn report(&mut self, stats: &mut Stats) {
         let (before, grammar, last) = self.reported;
         let now = Instant::now();
@@ -233,13 +236,15 @@ impl Sequence {
         self.reported = (self.usage, self.times.grammar, Some(now));
     }
 
-    /// Sends the last output; the seat is free before that.
+    /// Frees the seat and then sends the last output.
     pub(crate) fn end(self, last: Output) {
         self.outbox.end(last);
     }
 
-    /// Takes what is decided without the model: tokens that the grammar forces, the end of a reasoning that has taken long
-    /// enough, the end of the output. Called once before the first step and after every token.
+    /// Advances without the model: appends forced tokens and the end of a reasoning that used up
+    /// its budget, and detects the end of the output.
+    ///
+    /// Called once before the first step and after every token.
     pub(crate) fn advance(&mut self) -> Progress {
         let mut matcher = self.matcher.take();
         let started = Instant::now();
@@ -260,7 +265,7 @@ impl Sequence {
                 return Some(FinishReason::Stop);
             }
             if self.remaining == 0 {
-                // A budget that is kept leaves an output that may end here.
+                // With `OnBudget::Close` the output is complete at this point.
                 self.closed_by_budget = matcher.is_some() && self.request.on_budget == OnBudget::Close;
                 return Some(if self.closed_by_budget { FinishReason::Stop } else { FinishReason::Length });
             }
@@ -292,10 +297,14 @@ impl Sequence {
         }
     }
 
-    /// What ends the reasoning, where it is due and the constraint allows it, with room for what must follow.
+    /// Returns the tokens that end the reasoning, if they are due.
+    ///
+    /// Returns `None` if the constraint does not allow these tokens or leaves too little budget
+    /// after them.
     fn reasoning_end(&self, matcher: Option<&Matcher>) -> Option<Vec<TokenId>> {
         let end = self.thinking.as_ref()?.due(self.output(), self.tokenizer.vocabulary())?;
-        // A clone goes ahead: what the matcher itself was promised about its budget must not be lost.
+        // Uses a clone: the matcher stores a guaranteed closing path, and looking ahead must not
+        // change it.
         let Some(mut ahead) = matcher.cloned() else { return Some(end) };
         let fits = end.iter().enumerate().all(|(index, &token)| {
             self.allows(&mut ahead, token, self.remaining.saturating_sub(index))
@@ -304,7 +313,7 @@ impl Sequence {
         fits.then_some(end)
     }
 
-    /// Whether a token may come when so many tokens may still come, itself included.
+    /// Returns true if `token` may come next with `remaining` tokens left, including the token.
     fn allows(&self, matcher: &mut Matcher, token: TokenId, remaining: usize) -> bool {
         match self.request.on_budget {
             OnBudget::Close => matcher.allows_within(token, remaining),
@@ -312,7 +321,9 @@ impl Sequence {
         }
     }
 
-    /// Appends tokens that were not sampled, as far as they may come; true when a stop string came.
+    /// Appends tokens that were not sampled, up to the first that is not allowed.
+    ///
+    /// Returns true if a stop string occurred.
     fn take(&mut self, tokens: &[TokenId], mut matcher: Option<&mut Matcher>) -> bool {
         for &token in tokens.iter().take(self.remaining) {
             if let Some(matcher) = matcher.as_deref_mut()
@@ -327,7 +338,8 @@ impl Sequence {
         false
     }
 
-    /// Takes the next token from logits, `[vocabulary]`: see [`Sequence::take_rows`].
+    /// Chooses the next token from logits and appends it; see [`Sequence::take_rows`]. Shape:
+    /// `[vocabulary]`.
     fn sample(&mut self, logits: &[f32], is_partial: bool) -> Result<Progress, GenerationError> {
         let token = self.choose(logits, is_partial)?;
         self.wants_whole = token.is_none();
@@ -346,7 +358,9 @@ impl Sequence {
         Ok(if stopped { self.finish(FinishReason::Stop) } else { self.advance() })
     }
 
-    /// Samples, within the mask and the budget. `None` where it takes more logits than a partial row has.
+    /// Samples a token within the mask and the budget.
+    ///
+    /// Returns `None` if a partial row does not contain the logits that are needed.
     fn choose(&mut self, logits: &[f32], is_partial: bool) -> Result<Option<TokenId>, GenerationError> {
         let logits = self.adjusted(logits);
         let sampling = self.request.sampling;
@@ -369,7 +383,8 @@ impl Sequence {
         } else if is_partial {
             None
         } else {
-            // By a draw of its own: the first one told that it was not among those that leave room to close.
+            // Uses a separate random draw: the first one is conditioned on its token being
+            // rejected.
             self.closed_by_budget = true;
             Some(choose(Some(&matcher.mask_within(self.remaining)), sampling.seed ^ REDRAWN)?)
         };
@@ -377,7 +392,7 @@ impl Sequence {
         Ok(token)
     }
 
-    /// Logits, `[vocabulary]`, with all that the request adds to them.
+    /// Returns the logits with all adjustments of the request. Shape: `[vocabulary]`.
     fn adjusted<'l>(&self, logits: &'l [f32]) -> Cow<'l, [f32]> {
         let mut logits = match &self.adjustment {
             Some(adjustment) => Cow::Owned(adjustment.apply(logits)),
@@ -393,8 +408,10 @@ impl Sequence {
         logits
     }
 
-    /// Appends a token of output, chosen from `logits` unless it was not sampled, and shows its text; true when a stop string
-    /// came. The matcher knows the token.
+    /// Appends a token to the output and sends its text. The matcher has already committed the
+    /// token.
+    ///
+    /// `logits` is `None` for a token that was not sampled. Returns true if a stop string occurred.
     fn emit(&mut self, token: TokenId, logits: Option<&[f32]>, matcher: Option<&mut Matcher>) -> bool {
         self.times.first_token.get_or_insert_with(Instant::now);
         let index = self.output().len();
@@ -421,7 +438,7 @@ impl Sequence {
         }
     }
 
-    /// Shows the text of token number `index` of the output; true when a stop string came.
+    /// Sends the text of output token `index`. Returns true if a stop string occurred.
     fn show(&mut self, index: usize, token: TokenId, mut matcher: Option<&mut Matcher>) -> bool {
         let vocabulary = self.tokenizer.vocabulary();
         let output = &self.tokens[self.request.prompt.len()..];
@@ -440,7 +457,7 @@ impl Sequence {
         piece.stopped
     }
 
-    /// Shows text that was held back: what it might have become it cannot become any more.
+    /// Sends text that was held back for a stop string that can no longer complete.
     fn show_held(&mut self) {
         let rest = self.text.finish();
         if !rest.is_empty() {
@@ -452,7 +469,7 @@ impl Sequence {
         &self.tokens[self.request.prompt.len()..]
     }
 
-    /// Ends as soon as all tokens are told.
+    /// Ends the sequence as soon as all its tokens are reported.
     fn finish(&mut self, reason: FinishReason) -> Progress {
         self.show_held();
         self.ending = Some(reason);

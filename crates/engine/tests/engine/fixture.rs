@@ -1,4 +1,4 @@
-//! Models whose tokens are bytes.
+//! Models with byte tokens, and helpers to run them.
 
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,10 +10,10 @@ use formwork_grammar::{Constraint, Grammar, Limits};
 use formwork_lm::{Batch, LanguageModel, Logits, ModelError, Role, ScriptedModel, SequenceId};
 use formwork_vocab::{Token, TokenId, TokenKind, Tokenizer, Vocabulary};
 
-/// The token that ends a sequence, and one that is no text; those before them are the bytes.
+/// The end-of-sequence token and a control token. The tokens below 256 are the bytes.
 pub(crate) const END: TokenId = TokenId(256);
 pub(crate) const CONTROL: TokenId = TokenId(257);
-/// Longer tokens.
+/// Tokens of several bytes.
 pub(crate) const WORDS: [&str; 4] = ["true", "false", "\": ", "]]"];
 pub(crate) const VOCABULARY: usize = 258 + WORDS.len();
 
@@ -36,7 +36,7 @@ pub(crate) fn tokens(text: &str) -> Vec<TokenId> {
     text.bytes().map(|byte| TokenId(byte.into())).collect()
 }
 
-/// Logits that depend on every token before, without a pattern.
+/// Fills a row with logits that depend on every earlier token, without a pattern.
 pub(crate) fn babble(tokens: &[TokenId], row: &mut [f32]) {
     let mix = |state: u64, x: u64| (state ^ x).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     let state = tokens.iter().fold(7, |state, token| mix(state, token.0.into()));
@@ -45,7 +45,7 @@ pub(crate) fn babble(tokens: &[TokenId], row: &mut [f32]) {
     }
 }
 
-/// A model that others can look at while an engine has it.
+/// A model that tests can inspect while an engine owns a clone.
 #[derive(Clone)]
 pub(crate) struct Shared {
     model: Arc<Mutex<ScriptedModel>>,
@@ -54,11 +54,12 @@ pub(crate) struct Shared {
     passes: Arc<Mutex<Vec<Pass>>>,
 }
 
-/// How many tokens each run of a pass has, and of what.
+/// Role and number of tokens of each run of a forward pass.
 pub(crate) type Pass = Vec<(Role, usize)>;
 
 impl Shared {
-    /// One that does not say that what shares a pass changes nothing, so that prompts go alone and nothing is drafted unasked.
+    /// Wraps a model without batch invariance, so that prompts run alone and nothing is drafted by
+    /// default.
     pub(crate) fn new(model: ScriptedModel) -> Self {
         Self {
             model: Arc::new(Mutex::new(model)),
@@ -68,12 +69,12 @@ impl Shared {
         }
     }
 
-    /// The same with so much time for each token.
+    /// Returns the model with a delay for each token.
     pub(crate) fn slow(self, token_time: Duration) -> Self {
         Self { token_time, ..self }
     }
 
-    /// The same where it says so, or does not.
+    /// Returns the model with the given batch invariance.
     pub(crate) fn batch_invariant(self, is_batch_invariant: bool) -> Self {
         Self { is_batch_invariant, ..self }
     }
@@ -86,7 +87,7 @@ impl Shared {
         self.with(|model| model.open_sequences())
     }
 
-    /// The passes so far.
+    /// Returns all forward passes so far.
     pub(crate) fn passes(&self) -> Vec<Pass> {
         self.passes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -140,12 +141,13 @@ impl LanguageModel for Shared {
     }
 }
 
-/// An engine whose steps have the tokens that they may have, however slow the machine is.
+/// Starts an engine without a time limit for steps, so that their sizes do not depend on the
+/// machine.
 pub(crate) fn start(model: impl LanguageModel + 'static, options: EngineOptions) -> EngineHandle {
     start_timed(model, EngineOptions { step_time: Duration::MAX, ..options })
 }
 
-/// One that heeds the time of a step.
+/// Starts an engine with the time limit for steps in `options`.
 pub(crate) fn start_timed(model: impl LanguageModel + 'static, options: EngineOptions) -> EngineHandle {
     Engine::start(Box::new(model), tokenizer(), options)
 }
@@ -154,7 +156,8 @@ pub(crate) fn babbler() -> EngineHandle {
     start(Shared::babbling(600), EngineOptions::default())
 }
 
-/// A model that gives one row of logits for each permit, and any number once there can be no more permits.
+/// Creates a model that computes one logits row per permit, and any number once the sender is
+/// dropped.
 pub(crate) fn held_back(permits: std::sync::mpsc::Receiver<()>) -> Shared {
     Shared::new(ScriptedModel::new(VOCABULARY, 600, move |tokens, row| {
         let _ = permits.recv();
@@ -162,7 +165,8 @@ pub(crate) fn held_back(permits: std::sync::mpsc::Receiver<()>) -> Shared {
     }))
 }
 
-/// A model that continues every prompt, which is told by its last byte `>`, with `text`, and then ends.
+/// Creates a model that continues every prompt with `text` and then ends. A prompt must end with
+/// `>`.
 pub(crate) fn says(text: &'static [u8]) -> ScriptedModel {
     ScriptedModel::new(VOCABULARY, 600, move |tokens, row| {
         let start = tokens.iter().rposition(|token| token.0 == u32::from(b'>')).unwrap_or(0);
@@ -180,12 +184,12 @@ fn byte_len(token: TokenId) -> usize {
     token.index().checked_sub(258).map_or(1, |word| WORDS[word].len())
 }
 
-/// A request with everything that a test does not care about.
+/// Creates a request with default options.
 pub(crate) fn request(prompt: &str) -> Request {
     Request::new(tokens(prompt))
 }
 
-/// What came of a generation.
+/// Collected outputs of a generation.
 #[derive(Default, Debug)]
 pub(crate) struct Told {
     pub(crate) text: String,
@@ -210,7 +214,7 @@ pub(crate) fn told(mut generation: Generation) -> Told {
             Output::Finished(finish) => told.finish = Some(finish),
             Output::Failed(error) => panic!("{error}"),
         }
-        // What is seen has been told.
+        // Checks that a text is only sent after the tokens that spell it.
         let seen = told.text.chars().count() + told.controls.len();
         let spelt = |token: &TokenLogprob| tokenizer().vocabulary().bytes(token.token).len();
         assert!(told.logprobs.is_empty() || seen <= told.logprobs.iter().map(spelt).sum());

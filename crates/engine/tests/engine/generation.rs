@@ -1,4 +1,4 @@
-//! What a request asks for is what comes.
+//! Tests of request options: budgets, reasoning, stops, deadlines, statistics and embeddings.
 
 use std::time::Instant;
 
@@ -39,12 +39,12 @@ fn reasoning_ends_when_its_budget_is_used_up() {
     assert_eq!(given.controls, [CONTROL]);
     assert!(given.text.starts_with("well\n\n"), "{}", given.text);
     assert_eq!(given.finish().usage.reasoning_tokens, 4);
-    // It may end by itself.
+    // The reasoning ends before its budget is used up.
     asked.reasoning = Some(Reasoning { budget: 8, close: tokens(", ") });
     let given = run(&engine, &asked);
     assert_eq!(given.text, "well, let me think about it");
     assert_eq!(given.finish().usage.reasoning_tokens, 4);
-    // Or never.
+    // The reasoning never ends.
     asked.reasoning = Some(Reasoning { budget: 80, close: vec![CONTROL] });
     assert_eq!(run(&engine, &asked).finish().usage.reasoning_tokens, 27);
     asked.reasoning = Some(Reasoning { budget: 80, close: vec![] });
@@ -97,12 +97,12 @@ fn stop_strings_end_an_output_where_it_may_end() {
     let mut asked = request("x>");
     asked.stop = vec!["]]".to_owned(), "and".to_owned()];
     assert_eq!(run(&engine, &asked).text, "[[1],[2");
-    // After "[[1],[2" it may not end, after "[[1],[2]" neither.
+    // The output may end neither after "[[1],[2" nor after "[[1],[2]".
     asked.constraint = Some(constraint("root ::= \"[[1],[2]]\" [\\] a-z]*"));
     assert_eq!(run(&engine, &asked).text, "[[1],[2]]] ");
     asked.constraint = Some(constraint("root ::= \"[[1],[2]\" [\\] a-z]*"));
     assert_eq!(run(&engine, &asked).text, "[[1],[2]");
-    // What comes before may have no text.
+    // The control token before the text has no text of its own.
     asked.constraint = Some(constraint("root ::= </think> [a-z\\],[0-9]*"));
     assert_eq!(run(&engine, &asked).controls, [CONTROL]);
 }
@@ -120,7 +120,7 @@ fn a_deadline_ends_a_request() {
     let engine = start(model.clone(), EngineOptions { parallel: 1, ..EngineOptions::default() });
     let mut first = engine.generate(Request { max_tokens: Some(500), ..request("first>") }).unwrap();
     let late = Request { deadline: Some(Instant::now()), ..request("late>") };
-    // It waits behind the first, and ends before it.
+    // The late request waits behind the first one, and ends before it.
     let mut waiting = engine.generate(late.clone()).unwrap();
     match waiting.blocking_next().unwrap() {
         Output::Failed(error) => assert!(error.is_deadline(), "{error}"),
@@ -137,7 +137,7 @@ fn a_deadline_ends_a_request() {
 fn many_are_taken_together_or_not_at_all() {
     let engine = start(says(b"yes"), EngineOptions { queue: 3, ..EngineOptions::default() });
     let error = engine.generate_many(&request("ok>"), 4).unwrap_err();
-    // They would not fit later either.
+    // Four requests never fit into a queue of three.
     assert!(!error.is_busy());
     assert_eq!(error.field(), Some("n"));
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What goes wrong in one generation is no concern of the others.
+//! Tests that failures in one generation do not affect other generations.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use formwork_lm::{Batch, LanguageModel, Logits, ModelError, ScriptedModel, Seque
 
 use crate::fixture::{Shared, VOCABULARY, babble, held_back, request, run, start, told, wait};
 
-/// A model that panics after any text with two `!` in it.
+/// Creates a model that panics after any text with two `!`.
 fn touchy() -> Shared {
     Shared::new(ScriptedModel::new(VOCABULARY, 600, |tokens, row| {
         let marks = tokens.iter().filter(|token| token.0 == u32::from(b'!')).count();
@@ -25,7 +25,7 @@ fn a_panic_ends_only_the_generation_that_it_is_in() {
         let mut asked = request(&format!("Say something {index}>"));
         asked.max_tokens = Some(60);
         asked.sampling = Sampling { temperature: 1.0, seed: index, ..Sampling::default() };
-        // One of them shouts sooner or later.
+        // Request 2 favours `!` and soon panics; the others never produce it.
         let loud = if index == 2 { 8.0 } else { -100.0 };
         asked.logit_bias = vec![(formwork_vocab::TokenId(u32::from(b'!')), loud)];
         asked
@@ -49,7 +49,8 @@ fn a_panic_ends_only_the_generation_that_it_is_in() {
     std::panic::set_hook(hook);
 }
 
-/// However many ask it at once, and whether it is short or long.
+/// Checks that a prompt that panics restarts other sequences only once, if it is short or long and
+/// submitted several times.
 #[test]
 fn a_prompt_that_fails_costs_others_one_reading() {
     for loud in ["loud>".to_owned(), format!("loud{}>", ".".repeat(100))] {
@@ -75,7 +76,7 @@ fn assert_one_reading(loud: &str) {
     let mut quiet = engine.generate(asked).unwrap();
     permit.send(()).unwrap();
     assert!(matches!(quiet.blocking_next(), Some(Output::Text(_) | Output::Token(_))));
-    // It waits for its second row while the others come.
+    // The quiet generation waits for its second row while the other requests arrive.
     let loud = engine.generate_many(&request(loud), 5).unwrap();
     drop(permit);
     for generation in loud {
@@ -84,7 +85,8 @@ fn assert_one_reading(loud: &str) {
     let told = told(quiet);
     assert_eq!(told.finish().usage.completion_tokens, expected.finish().usage.completion_tokens);
     assert!(expected.text.ends_with(&told.text), "{} and {}", expected.text, told.text);
-    // Each failure is one row, and the quiet one has one more for the pass that failed.
+    // Each failing request computes one row. The quiet generation repeats one row for the failed
+    // pass.
     let fed = fed.load(Ordering::Relaxed);
     assert!(fed <= 40 + 5 + 2, "{fed} rows");
     assert_eq!(model.open_sequences(), 0);
@@ -104,7 +106,7 @@ fn a_cancelled_generation_is_closed() {
     assert_eq!(model.open_sequences(), 0);
 }
 
-/// A model that shows no hidden states and shares no sequences.
+/// A model that exposes no hidden states and cannot fork.
 struct Plain(ScriptedModel);
 
 impl LanguageModel for Plain {

@@ -1,4 +1,4 @@
-//! Probabilities are told without changing anything else.
+//! Tests that log-probabilities are right and do not change the output.
 
 use formwork_engine::{EngineOptions, OnBudget, Reasoning, Request, Sampling};
 use formwork_lm::Role;
@@ -6,7 +6,7 @@ use formwork_lm::Role;
 use crate::fixture::{CONTROL, Pass, Shared, babble, babbler, constraint, request, run, start, tokens, told};
 use crate::fixture::{VOCABULARY, tokenizer};
 
-/// Requests of every kind, with much that is forced.
+/// Creates requests with different grammars and options; the grammars force many tokens.
 fn requests() -> Vec<Request> {
     let grammars = [
         "root ::= \"{\\\"answer\\\": \" (\"true\" | \"false\") \"}\"",
@@ -78,7 +78,7 @@ fn probabilities_are_the_models_own() {
     }
 }
 
-/// However much a grammar forces, and however long the rows that are told.
+/// Checks that forced tokens and their logits rows respect the budget of a step.
 #[test]
 fn forced_tokens_are_read_within_the_budget_of_a_step() {
     let grammar =

@@ -1,4 +1,4 @@
-//! The engine over scripted models.
+//! Tests of the engine with scripted models.
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 

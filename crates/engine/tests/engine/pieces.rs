@@ -1,4 +1,5 @@
-//! A model whose results depend on how a prompt is cut, as those of real ones do by rounding, but on nothing else in a pass.
+//! A model whose results depend on the cuts of a prompt, but not on the rest of a pass. In real
+//! models, rounding has this effect.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,18 +9,18 @@ use formwork_vocab::TokenId;
 
 use crate::fixture::VOCABULARY;
 
-/// Prompts are read in pieces that end at multiples of this.
+/// Prompts are cut at multiples of this number of tokens.
 pub(crate) const GRAIN: usize = 48;
 const CONTEXT: usize = 700;
 
-/// The state after each token of each sequence.
+/// State after each token of each sequence.
 type Sequences = HashMap<SequenceId, Vec<u64>>;
 
 #[derive(Clone, Default)]
 pub(crate) struct Pieces {
     sequences: Arc<Mutex<Sequences>>,
     next: u32,
-    /// Whether it says that what shares a pass changes nothing.
+    /// Value reported by `is_batch_invariant`.
     is_batch_invariant: bool,
 }
 
@@ -48,7 +49,8 @@ fn mix(state: u64, x: u64) -> u64 {
     (state ^ x).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }
 
-/// Appends tokens; those of a prompt in pieces, whose lengths matter.
+/// Appends tokens. Prompt tokens are appended in pieces, and the lengths of the pieces affect the
+/// state.
 fn append(states: &mut Vec<u64>, tokens: &[TokenId], role: Role) {
     let mut rest = tokens;
     while !rest.is_empty() {
@@ -67,7 +69,7 @@ fn append(states: &mut Vec<u64>, tokens: &[TokenId], role: Role) {
     }
 }
 
-/// Mostly periodic, so that some tokens come again and again.
+/// Returns logits that favour four tokens, so that outputs repeat themselves.
 fn logits(state: u64) -> Vec<f32> {
     let logit = |token: u64| {
         let chance = (mix(mix(state, token), 1) >> 40) as f32 / (1 << 21) as f32;
@@ -77,7 +79,7 @@ fn logits(state: u64) -> Vec<f32> {
     (0..VOCABULARY as u64).map(logit).collect()
 }
 
-/// A row with nothing but its largest logit.
+/// Keeps only the largest logit of a row.
 fn largest(mut row: Vec<f32>) -> Vec<f32> {
     let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     row.iter_mut().filter(|logit| **logit < largest).for_each(|logit| *logit = f32::NEG_INFINITY);

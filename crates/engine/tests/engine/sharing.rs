@@ -1,4 +1,4 @@
-//! What is shared and what runs beside it changes no token.
+//! Tests that shared prefixes, drafts and concurrent requests do not change the output.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ impl Random {
     }
 }
 
-/// A request with a prompt of one of a few beginnings, and anything else.
+/// Creates a random request. Its prompt starts with one of a few prefixes.
 fn any_request(random: &mut Random) -> Request {
     let beginning = random.below(3);
     let shared = [0, 1, 47, 48, 95, 96, 97, 200, 330][random.below(9)];
@@ -70,7 +70,7 @@ fn a_request_gives_the_same_tokens_alone_and_among_others_and_with_any_cache() {
         for request in &requests {
             running.push(engine.generate(request.clone()).unwrap());
             if random.below(4) == 0 {
-                // One that nobody waits for.
+                // Cancels a request at once.
                 drop(engine.generate(request.clone()).unwrap());
             }
         }
@@ -94,7 +94,7 @@ fn a_request_gives_the_same_tokens_alone_and_among_others_and_with_any_cache() {
     assert!(accepted > 50 && drafted > 2 * accepted, "{accepted} of {drafted}");
 }
 
-/// A model that counts to three over and over is guessed right after its first round.
+/// A model that repeats three digits is drafted correctly after its first round.
 #[test]
 fn what_repeats_is_drafted() {
     let model = || {
@@ -128,7 +128,8 @@ fn what_repeats_is_drafted() {
     }
 }
 
-/// Prompts that come while another sequence generates: what the next passes have, and one after that.
+/// Submits prompts while another sequence generates, and returns the next passes: one per prompt
+/// and one more.
 fn passes_beside(is_batch_invariant: bool, prompts: &[usize]) -> Vec<Pass> {
     let (permit, permits) = std::sync::mpsc::channel();
     let model = held_back(permits).batch_invariant(is_batch_invariant);
@@ -137,7 +138,7 @@ fn passes_beside(is_batch_invariant: bool, prompts: &[usize]) -> Vec<Pass> {
     let mut first = engine.generate(Request { max_tokens: Some(9), ..request("go>") }).unwrap();
     permit.send(()).unwrap();
     assert!(matches!(first.blocking_next(), Some(Output::Text(_) | Output::Token(_))));
-    // It waits for its second row while the others come.
+    // The first generation waits for its second row while the other requests arrive.
     while model.passes().len() < 2 {
         std::thread::yield_now();
     }
@@ -148,11 +149,11 @@ fn passes_beside(is_batch_invariant: bool, prompts: &[usize]) -> Vec<Pass> {
     drop(permit);
     told(first);
     drop(others);
-    // The prompt of the first, and its first token.
+    // Skips the pass of the first prompt and the pass of its first output token.
     model.passes().into_iter().skip(2).take(1 + prompts.len()).collect()
 }
 
-/// Nobody who generates waits long for a prompt that is read meanwhile, and where nobody does, its pieces are large.
+/// Prompt pieces are limited by time while another sequence generates, and by tokens otherwise.
 #[test]
 fn steps_keep_to_their_time_where_others_wait() {
     let prompt = || Request { max_tokens: Some(1), ..Request::new(vec![TokenId(97); 200]) };
@@ -172,7 +173,7 @@ fn steps_keep_to_their_time_where_others_wait() {
         let of_prompt = |pass: &Pass| pass.iter().map(|(_, tokens)| *tokens).max();
         model.passes().iter().skip(1).filter_map(of_prompt).max().unwrap()
     };
-    // A token takes half a millisecond or more, so that no more than 40 are read in 20.
+    // A token takes at least 0.5 ms, so a step of 20 ms reads at most 40 tokens.
     assert!((32..=40).contains(&pieces(20, true)));
     assert_eq!(pieces(20, false), 100);
     assert_eq!(pieces(60_000, true), 99);
@@ -192,8 +193,8 @@ fn prompts_take_half_of_the_time_where_others_generate() {
     let passes = model.passes().split_off(before);
     let reads = |pass: &&Pass| pass.iter().any(|(role, _)| *role == Role::Prompt);
     let pieces = passes.iter().filter(reads).count();
-    // A piece takes at least 16 ms. A pass without a prompt takes half a millisecond, or a few on a busy
-    // machine.
+    // A piece takes at least 16 ms. A pass without a prompt takes half a millisecond, or a few on a
+    // busy machine.
     assert!(pieces >= 5 && passes.len() >= 4 * pieces, "{pieces} of {} passes", passes.len());
 }
 
@@ -217,14 +218,14 @@ fn prompts_are_read_beside_embeddings() {
             std::thread::spawn(embed)
         })
         .collect();
-    // The first piece of them is read.
+    // Waits until the first piece of a text has been read.
     let read = engine.stats().prompt_tokens;
     while engine.stats().prompt_tokens == read {
         std::thread::yield_now();
     }
     let short = run(&engine, &Request { max_tokens: Some(1), ..Request::new(vec![TokenId(98); 40]) });
     assert_eq!(short.finish().usage.completion_tokens, 1);
-    // The other request is not done yet.
+    // The other request has not finished yet.
     assert_eq!(engine.stats().finished, 2);
     drop(busy);
     for embedder in embedders {
@@ -318,7 +319,7 @@ fn what_is_cancelled_while_it_reads_leaves_nothing() {
     let reading = engine.generate(request(&"read all this>".repeat(30))).unwrap();
     permit.send(()).unwrap();
     assert!(matches!(busy.blocking_next(), Some(Output::Token(_))));
-    // The next row is waited for, after a piece of the prompt.
+    // The next row is computed after a piece of the prompt.
     permit.send(()).unwrap();
     assert!(matches!(busy.blocking_next(), Some(Output::Text(_) | Output::Token(_) | Output::Control(_))));
     drop((busy, reading, permit));
@@ -335,7 +336,7 @@ fn who_gives_up_and_asks_again_goes_on_where_it_was() {
     let mut busy = engine.generate(Request { logprobs: Some(0), ..request("busy>") }).unwrap();
     let long = "read all this>".repeat(30);
     let reading = engine.generate(request(&long)).unwrap();
-    // Each row of the other is waited for, after a piece of the prompt.
+    // Each row of the other sequence is computed after a piece of the prompt.
     for _ in 0..100 {
         permit.send(()).unwrap();
         assert!(busy.blocking_next().is_some());
