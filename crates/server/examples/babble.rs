@@ -1,4 +1,5 @@
-//! Serves a model that likes all bytes equally: enough to try a client, and that every output matches its constraint.
+//! Serves a model that prefers all printable characters equally. Useful to try a client, and to see
+//! that every output matches its constraint.
 //!
 //! `cargo run -p formwork-server --example babble -- 127.0.0.1:8080`
 
@@ -17,7 +18,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let byte = |byte| Token { bytes: vec![byte], kind: TokenKind::Text };
     let end = Token { bytes: b"</s>".to_vec(), kind: TokenKind::Control };
     let vocabulary = Vocabulary::new((0..=255).map(byte).chain([end]).collect(), vec![TokenId(256)])?;
-    // Printable characters and the end are likelier than the rest, so that free text is readable and ends.
+    // Prefers printable characters and the end, so that free text is readable and ends.
     let model = ScriptedModel::new(257, CONTEXT, |_, row| {
         row[32..127].fill(6.0);
         row[256] = 8.0;
@@ -38,7 +39,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// `role: content` lines.
+/// Renders messages as `role: content` lines.
 struct Lines;
 
 impl ChatTemplate for Lines {

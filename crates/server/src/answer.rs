@@ -7,26 +7,28 @@ use tracing::Span;
 use crate::choice::End;
 use crate::random::random;
 
-/// What with the request's seed decides the output: the program that computes it.
+/// System fingerprint: identifies the program version that, together with the seed, determines the
+/// output.
 pub(crate) const FINGERPRINT: &str = concat!("formwork-", env!("CARGO_PKG_VERSION"));
 
-/// What is the same on all parts of one answer.
+/// Metadata common to all parts of one answer.
 pub(crate) struct Answer {
     pub(crate) id: String,
     pub(crate) created: u64,
     pub(crate) model: String,
-    /// The request's: a streamed answer outlives it.
+    /// Span of the request. A streamed answer outlives the request's handler.
     span: Span,
 }
 
 impl Answer {
-    /// A new answer by `model`, within the current span, with an id that begins with `prefix`.
+    /// Creates the metadata of an answer by `model`, with a new id that starts with `prefix`. Uses
+    /// the current span.
     pub(crate) fn new(prefix: &str, model: &str) -> Self {
         let created = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         Self { id: new_id(prefix), created, model: model.to_owned(), span: Span::current() }
     }
 
-    /// Logs how an output ended.
+    /// Logs the end of an output.
     pub(crate) fn log(&self, finish: &Finish) {
         let Finish { reason, closed_by_budget, usage, timings, .. } = finish;
         let [first_ms, prompt_ms, decode_ms] =
@@ -37,7 +39,7 @@ impl Answer {
     }
 }
 
-/// An id that nothing else has.
+/// Returns a unique id that starts with `prefix`.
 pub(crate) fn new_id(prefix: &str) -> String {
     format!("{prefix}{:016x}{:016x}", random(), random())
 }
@@ -52,7 +54,7 @@ impl End {
     }
 }
 
-/// What an output used.
+/// Converts the token counts of an output to the wire type.
 pub(crate) const fn usage(finish: &Finish) -> Usage {
     let used = finish.usage;
     Usage::new(used.prompt_tokens, used.completion_tokens, used.cached_tokens, used.reasoning_tokens)

@@ -14,50 +14,53 @@ use crate::error::{ApiError, AppError, Kind};
 use crate::metrics::Counters;
 use crate::registry::{ModelSource, Registry};
 
-/// A model under the names by which requests ask for it.
+/// A loaded model and its names.
 pub struct ServedModel {
-    /// The name that answers give.
+    /// Name of the model in responses.
     pub id: String,
-    /// Further names for it.
+    /// Further names for requests.
     pub aliases: Vec<String>,
-    /// When it was made available, in seconds since 1970.
+    /// Time at which the model became available, in seconds since 1970.
     pub created: u64,
-    /// The engine that runs it.
+    /// Engine that runs the model.
     pub engine: EngineHandle,
-    /// How it wants a conversation written down.
+    /// Template that renders a conversation as a prompt.
     pub template: Arc<dyn ChatTemplate>,
 }
 
-/// How the server is run.
+/// Options of the server.
 #[derive(Clone)]
 pub struct ServerOptions {
-    /// The keys of which requests must bring one; none lets all in.
+    /// Accepted API keys. If empty, requests need no key.
     pub api_keys: Vec<String>,
-    /// The origins whose pages may call the server from a browser, such as `https://example.com`; `*` is any.
+    /// Origins whose pages may call the server from a browser, for example `https://example.com`.
+    /// `*` allows all.
     pub cors_origins: Vec<String>,
-    /// The most bytes that a request's body may have.
+    /// Maximum size of a request body in bytes.
     pub body_limit: usize,
-    /// How long a request's head may take to arrive, how long its body may, and how long a client may take nothing of an answer.
+    /// Timeout for receiving a request's head, for receiving its body, and for a client that stops
+    /// reading the response.
     pub read_timeout: Duration,
-    /// How long a generation may take, its time in the queue included.
+    /// Timeout for a generation, including its time in the queue. `None` sets no limit.
     pub request_timeout: Option<Duration>,
-    /// The most bytes that all models together may take by their own estimates; `None` loads whatever is asked for.
+    /// Maximum total size of loaded models in bytes, by their own estimates. `None` sets no limit.
     pub models_max_bytes: Option<u64>,
-    /// Bytes of compiled constraints, with their caches, that each model keeps for later requests.
+    /// Maximum size of the compiled constraints that each model keeps for later requests, with
+    /// their caches, in bytes.
     pub constraint_bytes: usize,
-    /// The limits of each constraint.
+    /// Limits for compiling and running each constraint.
     pub grammar_limits: Limits,
-    /// The number of constraints that may be compiled at the same time, each on a thread of its own.
+    /// Maximum number of constraints that are compiled at the same time, each on its own thread.
     pub compilers: NonZeroUsize,
-    /// Documents that the schemas of requests may refer to.
+    /// Documents that schemas in requests may reference.
     pub schemas: Arc<Remotes>,
-    /// How long requests may go on once the server is told to stop.
+    /// Time that running requests get to finish after shutdown starts.
     pub shutdown_limit: Duration,
 }
 
 impl Default for ServerOptions {
-    /// Returns the defaults that `docs/limits.md` lists: no key, no origins, and half of the library's limits
-    /// for a compilation.
+    /// Returns the defaults that `docs/limits.md` lists: no key, no origins, and half of the
+    /// library's limits for a compilation.
     fn default() -> Self {
         let library = Limits::default();
         Self {
@@ -81,7 +84,7 @@ impl Default for ServerOptions {
     }
 }
 
-/// The models that are served, and how. Cheap to clone.
+/// The served models and the server's options. Cheap to clone.
 #[derive(Clone)]
 pub struct App {
     shared: Arc<Shared>,
@@ -90,36 +93,39 @@ pub struct App {
 struct Shared {
     registry: Arc<Registry>,
     options: ServerOptions,
-    /// One permit for each piece of work off the async threads that may run at the same time.
+    /// Permits for work off the async threads, one per core.
     workers: Arc<Semaphore>,
-    /// Permits for work that compiles. They are separate, so that compiling never delays other work.
+    /// Permits for work that compiles. They are separate, so that compiling never delays other
+    /// work.
     compilers: Arc<Semaphore>,
-    /// Permits for work that compiles what takes little.
+    /// Permits for compilations that need little work.
     quick_compilers: Arc<Semaphore>,
     counters: Counters,
 }
 
-/// A served model with what requests to it share.
+/// A loaded model with the state that its requests share.
 pub(crate) struct Served {
     pub(crate) model: ServedModel,
     pub(crate) constraints: Constraints,
-    /// How the model writes answers.
+    /// Format in which the model writes answers.
     pub(crate) format: ChatFormat,
 }
 
 impl App {
-    /// An app that serves `models`.
+    /// Creates an app that serves `models`.
     ///
     /// # Errors
-    /// When there are none, or two have a name in common.
+    /// Returns an error if there are no models, or two models share a name.
     pub fn new(models: Vec<ServedModel>, options: ServerOptions) -> Result<Self, AppError> {
         Self::with_sources(models, Vec::new(), options)
     }
 
-    /// An app that serves `models`, and loads those of `sources` on its own.
+    /// Creates an app that serves `models`, and loads the models of `sources` itself.
     ///
     /// # Errors
-    /// When there are none at all, two have a name in common, or one can never fit beside those that stay.
+    /// - If there are neither models nor sources.
+    /// - If two models share a name.
+    /// - If a model can never fit in memory beside the models that stay loaded.
     pub fn with_sources(
         models: Vec<ServedModel>,
         sources: Vec<ModelSource>,
@@ -135,10 +141,10 @@ impl App {
         })
     }
 
-    /// Loads the models that are to be there from the start; requests for them wait meanwhile.
+    /// Loads all models marked to load at startup. Requests for them wait until they are loaded.
     ///
     /// # Errors
-    /// With the first that could not be loaded.
+    /// Returns the error of the first model that fails to load.
     pub async fn load(&self) -> Result<(), AppError> {
         self.shared.registry.load_at_start().await
     }
@@ -155,12 +161,14 @@ impl App {
         &self.shared.counters
     }
 
-    /// The model that is served as `name`, loaded if need be. It stays as long as it is held or generates.
+    /// Returns the model called `name`, and loads it if necessary.
+    ///
+    /// The model stays loaded as long as the caller holds it or a generation runs.
     pub(crate) async fn model(&self, name: &str) -> Result<Arc<Served>, ApiError> {
         self.shared.registry.get(name).await
     }
 
-    /// As [`App::model`]; without a name the only model there is.
+    /// Returns the model called `name`, or the only model if `name` is `None`.
     pub(crate) async fn model_or_only(&self, name: Option<&str>) -> Result<Arc<Served>, ApiError> {
         match name.or_else(|| self.registry().only()) {
             Some(name) => self.model(name).await,
@@ -168,7 +176,8 @@ impl App {
         }
     }
 
-    /// Does some work off the async threads, when there is room for it. It goes on when nobody waits for it any more.
+    /// Runs work off the async threads as soon as a permit is free. The work continues if the
+    /// caller is dropped.
     pub(crate) async fn offload<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
@@ -178,8 +187,9 @@ impl App {
 
     /// Runs work that compiles constraints on a thread of the lowest priority.
     ///
-    /// The first attempt allows little work. If that is too little, the second allows all that the limits do.
-    /// Most constraints need little, and do not wait behind those that take a second.
+    /// The first attempt allows little work. If that is too little, the second attempt allows all
+    /// that the limits do. Most constraints need little, and do not wait behind compilations that
+    /// take a second.
     pub(crate) async fn compile<T: Send + 'static>(
         &self,
         work: impl Fn(Compiling) -> Result<T, ApiError> + Send + Sync + 'static,
@@ -195,7 +205,8 @@ impl App {
         }
     }
 
-    /// As [`App::offload`]. Work that needs an unknown constraint is done again as work that compiles.
+    /// Runs work like [`App::offload`]. If the work needs an unknown constraint, runs the work
+    /// again with permission to compile.
     pub(crate) async fn offload_or_compile<T: Send + 'static>(
         &self,
         work: impl Fn(Compiling) -> Result<T, ApiError> + Send + Sync + 'static,
@@ -221,7 +232,7 @@ async fn run<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(|_| Kind::Panicked)?
 }
 
-/// Like [`run`], on a thread of the lowest priority.
+/// Runs work like [`run`], on a thread of the lowest priority.
 async fn run_beside<T: Send + 'static>(
     permits: Arc<Semaphore>,
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
@@ -231,19 +242,20 @@ async fn run_beside<T: Send + 'static>(
     let work = move || {
         let _permit = permit;
         give_way();
-        // Nobody waits for it any more if this fails.
+        // Sending fails if the caller is gone.
         let _ = sender.send(work());
     };
-    // A thread of its own, since a thread may not raise its priority again.
+    // Uses a new thread, because a thread may not raise its priority again.
     let thread = std::thread::Builder::new().name("formwork-compile".to_owned()).spawn(work);
     thread.map_err(|_| Kind::Panicked)?;
     receiver.await.map_err(|_| Kind::Panicked)?
 }
 
-/// Gives this thread the lowest priority, so that it uses idle processors and a few per cent of busy ones.
+/// Gives this thread the lowest priority, so that it uses idle processors and a few per cent of
+/// busy ones.
 ///
-/// On Linux, niceness is not enough. Generating threads yield while they wait for each other. A thread of the
-/// ordinary policy then takes a whole time slice, whatever its niceness.
+/// On Linux, niceness is not enough. Generating threads yield while they wait for each other. A
+/// thread of the ordinary policy then takes a whole time slice, whatever its niceness.
 fn give_way() {
     use thread_priority as priority;
     #[cfg(target_os = "linux")]
@@ -264,7 +276,7 @@ fn cores() -> usize {
 }
 
 impl Served {
-    /// Makes what requests share, before the first comes.
+    /// Creates the state that requests share, before the first request.
     pub(crate) fn new(model: ServedModel, options: &ServerOptions) -> Self {
         let constraints = Constraints::new(
             options.constraint_bytes,
@@ -282,7 +294,7 @@ impl Served {
 }
 
 impl ServedModel {
-    /// The id, then the aliases.
+    /// Returns the id, then the aliases.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         std::iter::once(&self.id).chain(&self.aliases).map(String::as_str)
     }

@@ -8,7 +8,7 @@ use subtle::{Choice, ConstantTimeEq};
 use crate::app::App;
 use crate::error::{ApiError, Kind};
 
-/// Lets a request through when the app has no keys, when the request brings one, or when it only asks for `/health`.
+/// Rejects requests without a valid API key, unless the app has no keys or the path is `/health`.
 pub(crate) async fn check(
     State(app): State<App>,
     request: Request,
@@ -21,7 +21,9 @@ pub(crate) async fn check(
     Ok(next.run(request).await)
 }
 
-/// All keys are compared, each in the same time wherever two of equal length differ.
+/// Returns true if the request has one of the keys.
+///
+/// Always compares all keys, each in constant time, to leak nothing through timing except lengths.
 fn is_allowed(headers: &HeaderMap, keys: &[String]) -> bool {
     let Some(header) = headers.get(AUTHORIZATION) else { return false };
     let Some((scheme, given)) = header.as_bytes().split_at_checked("Bearer ".len()) else { return false };

@@ -11,10 +11,10 @@ use http_body_util::BodyExt;
 use crate::app::App;
 use crate::error::{ApiError, Kind};
 
-/// How long a client that was refused may pause in sending the rest.
+/// Maximum pause between chunks while the rest of a rejected body is discarded.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// The body of a request that says, if anything, that it is JSON.
+/// Request body whose content type is JSON or missing.
 pub(crate) struct JsonBody(pub(crate) Bytes);
 
 impl FromRequest<App> for JsonBody {
@@ -22,20 +22,22 @@ impl FromRequest<App> for JsonBody {
 
     async fn from_request(request: Request, _: &App) -> Result<Self, ApiError> {
         check_content_type(request.headers())?;
-        // `receive` has read it, within the limit.
+        // `receive` has already read the body within the limits.
         let body = to_bytes(request.into_body(), usize::MAX).await;
         Ok(Self(body.map_err(|_| Kind::BodyUnreadable)?))
     }
 }
 
-/// A body that calls itself something else is refused: a page in a browser could send it without asking.
+/// Rejects bodies with a content type other than JSON. A browser sends some other types across
+/// origins without a preflight request.
 fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
     let Some(given) = headers.get(CONTENT_TYPE) else { return Ok(()) };
     let given = given.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
     if given.eq_ignore_ascii_case("application/json") { Ok(()) } else { Err(Kind::ContentType.into()) }
 }
 
-/// Takes in a request's whole body before anything is done with it, within the limits of size and time.
+/// Middleware that reads the whole body before the handler runs, within the limits of size and
+/// time.
 pub(crate) async fn receive(
     State(app): State<App>,
     request: Request,
@@ -65,7 +67,7 @@ fn declared(headers: &HeaderMap) -> Option<usize> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// The whole of a body, unless it is larger than `limit`.
+/// Reads a whole body, or returns `None` if the body is larger than `limit`.
 async fn within(body: &mut Body, limit: usize) -> Result<Option<Vec<u8>>, axum::Error> {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
@@ -78,8 +80,11 @@ async fn within(body: &mut Body, limit: usize) -> Result<Option<Vec<u8>>, axum::
     Ok(Some(bytes))
 }
 
-/// Reads on what has been refused already. A client writes before it reads, and where the connection ends in the middle of that it
-/// sees a reset in place of the refusal. (One that asks first, with `Expect`, has not begun to write.)
+/// Reads and discards the rest of a rejected body.
+///
+/// Most clients write the whole request before they read. If the connection closes while they
+/// write, they see a reset instead of the error response. A client that sends `Expect` waits before
+/// it writes, and needs no discarding.
 async fn discard(mut body: Body) {
     while let Ok(Some(Ok(_))) = tokio::time::timeout(LINGER, body.frame()).await {}
 }

@@ -28,15 +28,15 @@ pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> 
     }
 }
 
-/// The outputs of a chat on their way.
+/// The running outputs of a chat request.
 pub(crate) struct Started {
     pub(crate) choices: Vec<Choice>,
-    /// The tools that take any object since their schemas cannot be enforced.
+    /// Names of the tools that accept any object because their schemas cannot be enforced.
     pub(crate) unsupported: Vec<String>,
 }
 
 impl Started {
-    /// Prepares a chat and starts to generate.
+    /// Prepares a chat request and starts its generations.
     pub(crate) async fn new(app: &App, served: Arc<Served>, chat: ChatRequest) -> Result<Self, ApiError> {
         let options = app.options().clone();
         app.offload_or_compile(move |compiling| {
@@ -54,7 +54,8 @@ impl Started {
     }
 }
 
-/// The whole answer. When the client goes away this future is dropped, and the generations with it.
+/// Collects the whole answer. Dropping the future, for example on a disconnect, cancels the
+/// generations.
 pub(crate) async fn collect(
     started: Started,
     answer: &Answer,
@@ -79,7 +80,7 @@ pub(crate) async fn collect(
     })
 }
 
-/// One whole output.
+/// One complete output.
 pub(crate) struct Whole {
     pub(crate) thought: String,
     pub(crate) content: Option<String>,
@@ -117,7 +118,7 @@ impl Whole {
 
     fn choice(self, index: u32, logprobs: bool) -> ChatChoice {
         let (finish_reason, closed_by_budget) = (self.end.reason(), self.end.finish.closed_by_budget);
-        // An answer without a word is an empty one; one that only calls says nothing.
+        // An answer without any text has empty content; an answer with only calls has none.
         let content = self.content.or_else(|| self.calls.is_empty().then(String::new));
         let message = AssistantMessage {
             content,

@@ -11,7 +11,7 @@ use crate::error::{ApiError, Kind};
 use crate::prepare::Reading;
 use crate::random::random;
 
-/// One output of a request on its way: what the model thinks, says and calls.
+/// One running output of a request, as a stream of thoughts, content and tool calls.
 ///
 /// Dropping it cancels the generation.
 pub(crate) struct Choice {
@@ -19,34 +19,34 @@ pub(crate) struct Choice {
     reader: Reader,
     served: Arc<Served>,
     said: VecDeque<Said>,
-    /// Log-probabilities of tokens whose text has not been shown.
+    /// Log-probabilities of tokens whose text has not been sent.
     likely: Vec<formwork_engine::TokenLogprob>,
     calls: usize,
-    /// Whether content is free text, which is not complete where the budget ends it.
+    /// True if content is free text, which may be incomplete when the budget ends it.
     is_free: bool,
     ended: bool,
 }
 
-/// What comes of an output.
+/// Event of an output.
 pub(crate) enum Said {
-    /// More of what the model thinks.
+    /// More text of the thoughts.
     Thought(String),
-    /// More of what it says, with the log-probabilities of the tokens in it where they are asked for.
+    /// More content, with the log-probabilities of its tokens if requested.
     Content(String, Vec<TokenLogprob>),
-    /// It calls a tool, as the one with this index.
+    /// Start of the tool call with this index.
     Call { index: usize, id: String, name: String },
-    /// More of the arguments of the last call.
+    /// More text of the last call's arguments.
     Arguments { index: usize, text: String },
-    /// The end.
+    /// Successful end of the output.
     End(End),
-    /// The end, by a failure.
+    /// End of the output by an error.
     Failed(ApiError),
 }
 
-/// How an output ended.
+/// End of an output.
 pub(crate) struct End {
     pub(crate) finish: Finish,
-    /// Whether tools were called.
+    /// True if the model called a tool.
     pub(crate) called: bool,
 }
 
@@ -64,7 +64,7 @@ impl Choice {
         }
     }
 
-    /// What comes next; `None` after the end.
+    /// Returns the next event, or `None` after the end.
     pub(crate) async fn next(&mut self) -> Option<Said> {
         loop {
             if let Some(said) = self.said.pop_front() {
@@ -90,7 +90,7 @@ impl Choice {
                     self.said.push_back(Said::End(self.end(finish)));
                 }
                 Some(Output::Failed(error)) => self.fail(error.into()),
-                // A generation says how it ended before it is over.
+                // A generation always reports an end before it is over.
                 None => self.fail(Kind::Panicked.into()),
             }
         }
@@ -109,7 +109,8 @@ impl Choice {
         self.said.push_back(Said::Failed(error));
     }
 
-    /// Log-probabilities go with content alone; those of what was read as something else are dropped.
+    /// Queues events for `deltas`. Only content carries log-probabilities; those of other text are
+    /// dropped.
     fn take(&mut self, deltas: Vec<Delta>) {
         if deltas.is_empty() {
             if self.reader.is_outside_content() {
@@ -139,7 +140,7 @@ fn call_id() -> String {
     format!("call_{:016x}{:08x}", random(), random() as u32)
 }
 
-/// A token's log-probability on the wire.
+/// Converts a token's log-probability to the wire type.
 pub(crate) fn logprob(token: &formwork_engine::TokenLogprob, tokenizer: &Tokenizer) -> TokenLogprob {
     let likely = |&(token, logprob): &(TokenId, f32)| {
         let (token, bytes) = spelling(token, tokenizer);

@@ -1,4 +1,5 @@
-//! `POST /v1/completions`. A format is not described to the model here: the prompt is the caller's alone.
+//! `POST /v1/completions`. Prompts are used as they are: no instruction describes the response
+//! format.
 
 mod pieces;
 
@@ -24,7 +25,7 @@ use crate::error::{ApiError, Kind};
 use crate::tokens::check_tokens;
 use crate::{choice, prepare};
 
-/// The tokens of an output for which the request sets no limit, as OpenAI has it.
+/// Default token limit for outputs without a constraint, as in OpenAI's API.
 const MAX_TOKENS: usize = 16;
 
 pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> Result<Response, ApiError> {
@@ -45,13 +46,13 @@ pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> 
     }
 }
 
-/// The outputs of a request on their way.
+/// The running generations of a request.
 struct Started {
     served: Arc<Served>,
     request: CompletionRequest,
-    /// The prompts' texts, where outputs begin with them.
+    /// Texts of the prompts, if the request asks to echo them.
     echoes: Vec<String>,
-    /// `best_of` for each prompt.
+    /// Generations, `best_of` for each prompt.
     generations: Vec<Generation>,
 }
 
@@ -81,7 +82,7 @@ impl Started {
         Ok(Self { served, request, echoes, generations })
     }
 
-    /// What the output with this place begins with.
+    /// Returns the echo at the start of choice `index`.
     fn echo(&self, index: usize) -> &str {
         self.echoes.get(index / self.request.parameters.n).map_or("", String::as_str)
     }
@@ -98,7 +99,7 @@ fn tokens(prompt: &CompletionPrompt, tokenizer: &Tokenizer) -> Result<Vec<TokenI
     }
 }
 
-/// A prompt's text: as it was given, where it was.
+/// Returns a prompt's text: the given text, or the decoded tokens.
 fn echo(prompt: &CompletionPrompt, tokens: &[TokenId], tokenizer: &Tokenizer) -> String {
     match prompt {
         CompletionPrompt::Text(text) => text.clone(),
@@ -135,7 +136,7 @@ async fn collect(mut started: Started, answer: &Answer) -> Result<Completion, Ap
     Ok(completion(answer, choices, Some(ChunkUsage::Total(used))))
 }
 
-/// One whole output.
+/// One complete output.
 struct Whole {
     text: String,
     tokens: Vec<TokenLogprob>,
@@ -152,13 +153,13 @@ impl Whole {
                 Some(Output::Control(_)) => {}
                 Some(Output::Finished(finish)) => return Ok(Self { text, tokens, finish }),
                 Some(Output::Failed(error)) => return Err(error.into()),
-                // A generation says how it ended before it is over.
+                // A generation always reports an end before it is over.
                 None => return Err(Kind::Panicked.into()),
             }
         }
     }
 
-    /// The mean log-probability of a token.
+    /// Returns the mean log-probability of the tokens.
     fn likelihood(&self) -> f64 {
         let sum = self.finish.cumulative_logprob.unwrap_or(0.0);
         sum / self.finish.usage.completion_tokens.max(1) as f64
@@ -174,24 +175,25 @@ fn sum(a: Usage, b: Usage) -> Usage {
     )
 }
 
-/// As `f32` is written: the same number as where it stands by itself.
+/// Converts a log-probability to a JSON number with the digits of the `f32`, as in other fields.
 fn number(logprob: f32) -> serde_json::Value {
     logprob.to_string().parse::<f64>().map_or(serde_json::Value::Null, Into::into)
 }
 
-/// Lists of what is known of tokens; `offset` counts the characters before them.
+/// Converts log-probabilities to OpenAI's lists. `offset` is the number of characters before the
+/// tokens.
 fn logprobs(tokens: &[TokenLogprob], tokenizer: &Tokenizer, offset: &mut usize) -> CompletionLogprobs {
     let mut lists = CompletionLogprobs::default();
     for token in tokens {
         let token = choice::logprob(token, tokenizer);
-        // A character that several tokens make up begins with the first of them.
+        // A character that spans several tokens starts in the first of them.
         let is_continued = token.bytes.first().is_some_and(|&byte| is_continuation(byte));
         lists.text_offset.push(offset.saturating_sub(usize::from(is_continued)));
         *offset += token.bytes.iter().filter(|&&byte| !is_continuation(byte)).count();
         lists.token_logprobs.push(token.logprob);
         let top = token.top_logprobs.into_iter().map(|likely| (likely.token, number(likely.logprob)));
         let mut top: serde_json::Map<_, _> = top.collect();
-        // The token itself is there whether or not it is likely.
+        // The token itself is always listed, even if other tokens are likelier.
         top.entry(token.token.as_str()).or_insert_with(|| number(token.logprob));
         lists.top_logprobs.push(top);
         lists.tokens.push(token.token);
@@ -199,7 +201,7 @@ fn logprobs(tokens: &[TokenLogprob], tokenizer: &Tokenizer, offset: &mut usize) 
     lists
 }
 
-/// Whether this is a byte of UTF-8 that is not a character's first.
+/// Returns true for a UTF-8 byte that is not the first of a character.
 const fn is_continuation(byte: u8) -> bool {
     byte & 0xc0 == 0x80
 }

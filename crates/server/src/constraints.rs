@@ -1,4 +1,4 @@
-//! The constraints that a model's requests share.
+//! Cache of the compiled constraints that a model's requests share.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,21 +11,21 @@ use formwork_openai::{Format, Undeclared};
 use formwork_vocab::Vocabulary;
 use serde_json::json;
 
-/// The largest number of constraints that are kept. They are searched and measured one by one.
+/// Maximum number of cached constraints. Lookups and measurements scan all of them.
 const MOST: usize = 1024;
 
-/// The constraints that were used last, so that the masks of one request serve the next.
+/// The most recently used constraints, so that a later request can reuse their masks.
 pub(crate) struct Constraints {
     limits: Limits,
-    /// The documents that schemas may refer to.
+    /// Documents that schemas may reference.
     remotes: Arc<Remotes>,
-    /// Bytes that the recent constraints may take, with their caches.
+    /// Maximum size of the cached constraints in bytes, including their caches.
     max_bytes: usize,
     /// Least recently used first.
     recent: Mutex<VecDeque<(Key, Constraint)>>,
 }
 
-/// What a constraint was compiled from.
+/// Source of a constraint, which identifies it in the cache.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Key {
     kind: &'static str,
@@ -38,12 +38,14 @@ impl Constraints {
         Self { limits, remotes, max_bytes, recent: Mutex::new(VecDeque::new()) }
     }
 
-    /// The constraint of `key` if it is known.
+    /// Returns the constraint of `key` if it is cached.
     pub(crate) fn known(&self, key: &Key) -> Option<Constraint> {
         touch(&mut self.lock(), key)
     }
 
-    /// The constraint of `key` over `vocabulary`, which must be the same for all calls, compiled if it is not known.
+    /// Returns the constraint of `key`, and compiles it if it is not cached.
+    ///
+    /// All calls must use the same `vocabulary`.
     pub(crate) fn get(
         &self,
         key: Key,
@@ -54,7 +56,7 @@ impl Constraints {
         if let Some(known) = self.known(&key) {
             return Ok(known);
         }
-        // Not under the lock: a large schema must not hold up other requests.
+        // Compiles without the lock, so that a large schema does not block other requests.
         let compiled = Constraint::new(
             &compile(&compiling.limits(&self.limits), &self.remotes)?,
             Arc::clone(vocabulary),
@@ -64,7 +66,7 @@ impl Constraints {
             return Ok(known);
         }
         recent.push_back((key, compiled.clone()));
-        // Caches have grown since the constraints came in, so all are measured again.
+        // Measures all constraints again, because their caches have grown since they were added.
         let mut bytes: usize = recent.iter().map(byte_len).sum();
         let mut dropped = Vec::new();
         while (bytes > self.max_bytes || recent.len() > MOST) && recent.len() > 1 {
@@ -72,7 +74,7 @@ impl Constraints {
             bytes -= byte_len(&oldest).min(bytes);
             dropped.push(oldest);
         }
-        // Freeing large caches takes longer than another request should wait for the lock.
+        // Frees large caches outside the lock, because this may take long.
         drop(recent);
         drop(dropped);
         Ok(compiled)
@@ -83,9 +85,11 @@ impl Constraints {
         compile_part(part, undeclared, &self.limits, &self.remotes)
     }
 
-    /// Builds what all constraints of a vocabulary share, so that no request has to wait for it.
+    /// Builds the data that all constraints of a vocabulary share, so that no request has to wait
+    /// for it.
     pub(crate) fn prepare(&self, vocabulary: &Arc<Vocabulary>) {
-        // A vocabulary that cannot spell an object has no constraints to prepare for.
+        // Ignores errors: a vocabulary that cannot spell an object has no constraints to prepare
+        // for.
         let (format, undeclared) = (Format::JsonObject, Undeclared::default());
         let key = Key::of(&format, undeclared);
         let _ = self.get(key, vocabulary, Compiling::Allowed, |limits, remotes| {
@@ -94,7 +98,7 @@ impl Constraints {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<(Key, Constraint)>> {
-        // Entries are moved whole, so a panic elsewhere leaves the list in order.
+        // Entries are moved as a whole, so a panic elsewhere leaves the list consistent.
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -112,13 +116,13 @@ impl Key {
         Self { kind, source, undeclared }
     }
 
-    /// The key of a whole answer.
+    /// Returns the key of a whole answer.
     pub(crate) fn answer(part: &Part, undeclared: Undeclared) -> Self {
         Self { kind: "answer", source: format!("{part:?}"), undeclared }
     }
 }
 
-/// Bytes that an entry takes, roughly.
+/// Returns the approximate size of an entry in bytes.
 fn byte_len((key, constraint): &(Key, Constraint)) -> usize {
     key.source.len() + constraint.byte_len()
 }
@@ -132,7 +136,7 @@ fn touch(recent: &mut VecDeque<(Key, Constraint)>, key: &Key) -> Option<Constrai
     Some(constraint)
 }
 
-/// How schemas are read.
+/// Returns the options for reading schemas.
 fn options(undeclared: Undeclared) -> SchemaOptions {
     let undeclared = match undeclared {
         Undeclared::Omit => formwork_grammar::Undeclared::Omit,
@@ -162,7 +166,7 @@ pub(crate) fn compile(
     }
 }
 
-/// Compiles a whole answer.
+/// Compiles the grammar of a whole answer.
 pub(crate) fn compile_part(
     part: &Part,
     undeclared: Undeclared,
@@ -172,21 +176,21 @@ pub(crate) fn compile_part(
     Grammar::of_parts_with_remotes(part, remotes, &options(undeclared), limits)
 }
 
-/// The work that may go into compiling an unknown constraint.
+/// Work that may go into compiling an unknown constraint.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Compiling {
-    /// None: it fails with [`Kind::Uncompiled`](crate::error::Kind::Uncompiled).
+    /// None: fails with [`Kind::Uncompiled`](crate::error::Kind::Uncompiled).
     Deferred,
-    /// About ten milliseconds, which most constraints take far less than.
+    /// About ten milliseconds, far more than most constraints need.
     Quick,
     /// All that the server's limits allow, which can take a second.
     Allowed,
 }
 
 impl Compiling {
-    /// Returns `limits` with less work if that is all that is allowed.
+    /// Returns the limits for this attempt. A quick attempt gets less work.
     pub(crate) fn limits(self, limits: &Limits) -> Limits {
-        /// A step takes about ten nanoseconds.
+        /// Work units of a quick attempt. A unit takes about ten nanoseconds.
         const QUICK: usize = 1 << 20;
         let work = if self == Self::Quick { limits.work.min(QUICK) } else { limits.work };
         Limits { work, ..limits.clone() }
@@ -242,7 +246,7 @@ mod tests {
         assert_eq!(all, ["a", "aa", "aaa"]);
         assert_eq!(keys_after(bytes, &patterns).0, all);
         assert_eq!(keys_after(bytes - 1, &patterns).0, ["aa", "aaa"]);
-        // The newest stays, however large it is.
+        // The newest constraint stays, regardless of its size.
         assert_eq!(keys_after(0, &patterns).0, ["aaa"]);
     }
 

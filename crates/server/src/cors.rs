@@ -1,4 +1,4 @@
-//! Cross-origin requests: which pages in a browser may read what the server answers.
+//! Cross-origin resource sharing (CORS).
 
 use axum::extract::{Request, State};
 use axum::http::header::{
@@ -12,8 +12,11 @@ use axum::response::{IntoResponse, Response};
 
 use crate::app::App;
 
-/// Answers the question that a browser asks before a request of another origin, and marks answers as readable for origins that
-/// are allowed. An origin that is not allowed gets the same answers without the marks, so that the browser keeps them from it.
+/// Answers preflight requests of allowed origins, and adds CORS headers to all responses to these
+/// origins.
+///
+/// Other origins get the same responses without CORS headers, so the browser withholds the
+/// responses from the page.
 pub(crate) async fn allow(State(app): State<App>, request: Request, next: Next) -> Response {
     let origins = &app.options().cors_origins;
     if origins.is_empty() {
@@ -21,7 +24,7 @@ pub(crate) async fn allow(State(app): State<App>, request: Request, next: Next) 
     }
     let allowed = request.headers().get(ORIGIN).and_then(|origin| allowed(origin, origins));
     let mut response = match (&allowed, is_preflight(&request)) {
-        // Nobody has a key yet at this point, so this comes before keys are asked for.
+        // Preflight requests carry no API key, so they are answered before keys are checked.
         (Some(_), true) => preflight(request.headers()),
         _ => next.run(request).await,
     };
@@ -50,7 +53,8 @@ fn preflight(asked: &HeaderMap) -> Response {
     let headers = response.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST"));
     headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
-    // Clients send headers of their own (`x-stainless-…`), none of which does anything here.
+    // Allows all requested headers: clients send their own (`x-stainless-…`), and the server
+    // ignores them.
     if let Some(names) = asked.get(ACCESS_CONTROL_REQUEST_HEADERS) {
         headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
     }

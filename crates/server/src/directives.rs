@@ -1,4 +1,4 @@
-//! `POST /v1/directives`: directives from a model that is served, with their types in the request.
+//! `POST /v1/directives`: runs directives on a served model, with their types in the request.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,13 +19,16 @@ use crate::constraints::Compiling;
 use crate::error::{ApiError, Kind};
 use crate::local::{LocalBackend, refusal};
 
-/// `POST /v1/directives`. An answer that cannot be used is a result; a request that cannot be answered fails as a chat does.
+/// `POST /v1/directives`.
+///
+/// An unusable answer of the model is a normal result. A request that cannot be answered fails like
+/// a chat request.
 pub(crate) async fn create(
     State(app): State<App>,
     JsonBody(body): JsonBody,
 ) -> Result<Json<DirectiveResult>, ApiError> {
     let request = DirectivesRequest::from_json(&body)?;
-    // Who asks for a model that is not there hears of that first.
+    // Reports an unknown model before any other error.
     let model = app.model(&request.chat.model).await?.model.id.clone();
     let plans = request.include_plans;
     let options = app.options().clone();
@@ -46,12 +49,12 @@ pub(crate) async fn create(
             }
             Ok(Json(result))
         }
-        // Nothing here cancels a run but by dropping it.
+        // A run is only cancelled by dropping it.
         (_, Err(_)) => Err(Kind::Panicked.into()),
     }
 }
 
-/// Builds the settings and the request of a run.
+/// Builds the preset and the run request.
 fn prepare(
     request: DirectivesRequest,
     server: &ServerOptions,
@@ -86,12 +89,12 @@ fn prepare(
         run = run.with_result_validator(require_types(required));
     }
     let repair_retries = request.repair_retries.map(|given| given as u32);
-    // The engine knows all modes, so what it refuses is not about one of them.
+    // The engine supports all modes, so a refusal is never about a mode.
     let own = Preset { stop_on_refusal: Some(true), repair_retries, ..Preset::default() };
     Ok((presets::merge([presets::provider_defaults("local"), own]), run))
 }
 
-/// Each payload schema must be one that the engine can hold a model to.
+/// Checks that each payload schema can be enforced.
 fn check_payloads(
     definitions: &[DirectiveDefinition],
     server: &ServerOptions,
@@ -132,7 +135,7 @@ const fn mode(given: DirectiveMode) -> Mode {
     }
 }
 
-/// The engine, with the last error that it gave, whole.
+/// Wraps the backend and keeps its last error, so that the response can report the full error.
 struct Watched {
     inner: LocalBackend,
     failed: Mutex<Option<ApiError>>,

@@ -13,7 +13,7 @@ use crate::body::JsonBody;
 use crate::error::{ApiError, Kind};
 use crate::tokens::check_tokens;
 
-/// Texts of one request that are in the engine's queue at the same time.
+/// Maximum number of texts of one request in the engine's queue.
 const TOGETHER: usize = 8;
 
 pub(crate) async fn create(
@@ -61,7 +61,7 @@ fn check_width(vector: &[f32], wanted: Option<usize>) -> Result<(), ApiError> {
     }
 }
 
-/// Makes a vector as long as 1, as OpenAI's are; one without length stays.
+/// Scales a vector to length 1, as in OpenAI's API. A zero vector stays unchanged.
 fn normalize(vector: &mut [f32]) {
     let length = vector.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt();
     if length > 0.0 {
@@ -97,7 +97,7 @@ mod tests {
         let mut nothing = [0.0, 0.0];
         normalize(&mut nothing);
         assert_eq!(nothing, [0.0, 0.0]);
-        // Squares of these would not fit 32 bits.
+        // The squares of these values overflow `f32`.
         let scale = 2f32.powi(100);
         let mut large = [3.0 * scale, 4.0 * scale];
         normalize(&mut large);

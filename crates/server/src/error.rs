@@ -11,7 +11,7 @@ use formwork_protocol::directives::RegistryError;
 use formwork_vocab::VocabError;
 use thiserror::Error;
 
-/// Why an [`App`](crate::App) cannot be served.
+/// Error for an [`App`](crate::App) that cannot be served.
 #[derive(Debug, Error)]
 #[error(transparent)]
 pub struct AppError(#[from] pub(crate) AppKind);
@@ -32,14 +32,14 @@ pub(crate) enum AppKind {
     Load { model: String, reason: String },
 }
 
-/// Why a request fails. As a response it has OpenAI's shape.
+/// Error of a request. The response has the shape of OpenAI's errors.
 #[derive(Debug, Error)]
 #[error(transparent)]
 pub struct ApiError(#[from] Box<Kind>);
 
 #[derive(Debug, Error)]
 pub(crate) enum Kind {
-    // In OpenAI's words, by which some clients know it.
+    // Starts with OpenAI's wording, which some clients look for.
     #[error("Incorrect API key provided, or none; it belongs into the header `authorization: Bearer KEY`")]
     Key,
     #[error("there is no route {path}")]
@@ -109,18 +109,18 @@ pub(crate) enum Kind {
     Generation(GenerationError),
     #[error("the request could not be prepared")]
     Panicked,
-    /// The constraint is not known, and may not be compiled here.
+    /// The constraint is not cached and may not be compiled here.
     #[error("the constraint is not compiled yet")]
     Uncompiled,
 }
 
-/// The request is at fault.
+/// OpenAI's error type for a faulty request.
 const REQUEST: &str = "invalid_request_error";
-/// The server is.
+/// OpenAI's error type for a failure of the server.
 const SERVER: &str = "server_error";
 
 impl Kind {
-    /// The table of HTTP statuses, with OpenAI's class and code of each error.
+    /// Table of HTTP statuses, with OpenAI's type and code of each error.
     const fn row(&self) -> (StatusCode, &'static str, Option<&'static str>) {
         match self {
             Self::Refused { source, .. } if source.minimum_tokens().is_some() => {
@@ -187,12 +187,12 @@ impl Kind {
 }
 
 impl ApiError {
-    /// The HTTP status of the response.
+    /// Returns the HTTP status of the response.
     pub fn status(&self) -> StatusCode {
         self.0.row().0
     }
 
-    /// The same error about a prompt that is no conversation.
+    /// Adapts the error to a plain prompt instead of messages.
     pub(crate) fn about_prompt(self) -> Self {
         match *self.0 {
             Kind::TooLong(source) => Kind::PromptTooLong(source).into(),
@@ -203,7 +203,7 @@ impl ApiError {
         }
     }
 
-    /// The same error where the format was made of a registry.
+    /// Adapts the error to a response format that was generated from a registry.
     pub(crate) fn about_registry(self) -> Self {
         match *self.0 {
             Kind::Constraint { source, .. } => Kind::Constraint { field: "registry", source }.into(),
@@ -214,7 +214,7 @@ impl ApiError {
         }
     }
 
-    /// Adds to a prompt that is too long the number of tokens that describe the response format.
+    /// Adds the token count of the response format's description to a prompt that is too long.
     pub(crate) fn about_description(self, described: impl FnOnce() -> Option<usize>) -> Self {
         match *self.0 {
             Kind::TooLong(source) => match described() {
@@ -240,12 +240,12 @@ impl ApiError {
         }
     }
 
-    /// Whether the schema of a tool is at fault.
+    /// Returns true if the schema of a tool is at fault.
     pub(crate) fn is_of_tool(&self) -> bool {
         matches!(*self.0, Kind::Tool { .. })
     }
 
-    /// The response's body, or an error event's data.
+    /// Returns the response body, which is also the data of an error event.
     pub(crate) fn body(&self) -> FailureBody {
         let (_, class, code) = self.0.row();
         let error = Failure {

@@ -1,4 +1,4 @@
-//! `POST /v1/grammar/check`, `/explain` and `/sample`: what a constraint comes to, without a generation.
+//! `POST /v1/grammar/check`, `/explain` and `/sample`: inspect a constraint without a generation.
 
 use std::sync::Arc;
 
@@ -17,7 +17,8 @@ use crate::constraints::{self, Compiling, Key};
 use crate::error::{ApiError, Kind};
 use crate::random::random;
 
-/// `POST /v1/grammar/check`. A constraint that cannot be enforced is an answer here, not a failure.
+/// `POST /v1/grammar/check`. A constraint that cannot be enforced is a normal result, not a
+/// failure.
 pub(crate) async fn check(
     State(app): State<App>,
     JsonBody(body): JsonBody,
@@ -70,7 +71,7 @@ pub(crate) async fn sample(
         let GrammarTask::Sample { count, seed, max_bytes } = subject.task else {
             return Err(Kind::Panicked.into());
         };
-        // As many bits as a number in JavaScript has, so that it can be given back.
+        // A default seed has 53 bits, so that JavaScript clients can represent it exactly.
         let seed = seed.unwrap_or_else(|| random() >> 11);
         let mut samples = compiled.grammar.samples(seed);
         if let Some(given) = max_bytes {
@@ -86,7 +87,7 @@ pub(crate) async fn sample(
     .await
 }
 
-/// What a question is about.
+/// The subject of a request: a constraint and the task.
 struct Subject {
     app: App,
     served: Option<Arc<Served>>,
@@ -95,14 +96,17 @@ struct Subject {
     task: GrammarTask,
 }
 
-/// A constraint that can be enforced, over a model's tokens where one is known.
+/// A compiled grammar, and its constraint over the model's tokens if a model is known.
 struct Compiled {
     grammar: Grammar,
     tokens: Option<(Constraint, Arc<Tokenizer>)>,
 }
 
 impl Subject {
-    /// Several models without one that is named are none: a grammar means the same for all.
+    /// Finds the model of a request: the named one, or the only one.
+    ///
+    /// With several models and no name, the request is answered without a model, since a grammar
+    /// means the same for all.
     async fn find(app: &App, request: GrammarRequest) -> Result<Self, ApiError> {
         let served = match request.model.as_deref().or_else(|| app.registry().only()) {
             Some(name) => Some(app.model(name).await?),
@@ -136,13 +140,15 @@ impl Subject {
 }
 
 impl Compiled {
-    /// How many tokens the mask allows after a text that matches.
+    /// Returns the number of tokens that the mask allows after a matching text.
+    ///
+    /// Returns `None` without a model, or if the tokenizer spells another text.
     fn tokens_after(&self, text: &str) -> Result<Option<usize>, ApiError> {
         let Some((constraint, tokenizer)) = &self.tokens else { return Ok(None) };
         let encoded = tokenizer.encode_fragment(text);
         let mut matcher = constraint.matcher();
         for token in encoded.map_err(|source| Kind::Text { field: "text", source })? {
-            // A tokenizer that normalises spells another text than the one that matches.
+            // A tokenizer that normalises text may spell a text that does not match.
             if matcher.commit(token).is_err() {
                 return Ok(None);
             }

@@ -1,22 +1,28 @@
 //! The OpenAI-compatible HTTP server.
 //!
-//! An [`App`] holds the models that are served, each an engine and a chat template under a name. [`router`] makes it a
-//! service for tests and for embedding; [`serve`] runs it on a socket until it is told to stop.
+//! An [`App`] holds the served models; each has a name, an engine and a chat template. [`router`]
+//! turns the app into a service for tests and embedding. [`serve`] runs the app on a socket until
+//! shutdown.
 //!
-//! The way of a request: `auth` checks the key, `chat` reads the body and prepares the generation off the async threads
-//! (the constraint is compiled or found in the model's cache, the prompt rendered and encoded), and the answer is either
-//! collected or streamed by `stream`. Whatever goes wrong becomes an [`ApiError`], whose table in `error` is the only
-//! place that knows HTTP statuses. A client that goes away drops the response, the response drops the generation, and
-//! the engine stops working on it.
+//! For a chat request, `auth` checks the API key, and `chat` parses the body. The generation is
+//! prepared off the async threads: the constraint is compiled or taken from the model's cache, and
+//! the prompt is rendered and encoded. The answer is then collected, or streamed by `stream`. Every
+//! failure becomes an [`ApiError`]; a table in `error` maps errors to HTTP statuses.
+//!
+//! If a client disconnects, its response and generation are dropped, and the engine stops working
+//! on them.
 //!
 //! # Routes
-//! `POST /v1/chat/completions`, `/v1/directives`, `/v1/embeddings`, `/v1/grammar/check`, `/v1/grammar/explain`, `/v1/grammar/sample`, `/tokenize`,
-//! `/detokenize` and `/apply-template`; `GET /v1/models`, `/v1/models/{id}`, `/health`, `/metrics` and
-//! `/openapi.json`.
+//! - `POST /v1/chat/completions`, `/v1/completions`, `/v1/responses`, `/v1/directives`,
+//!   `/v1/embeddings`
+//! - `POST /v1/grammar/check`, `/v1/grammar/explain`, `/v1/grammar/sample`
+//! - `POST /tokenize`, `/detokenize`, `/apply-template`
+//! - `GET /v1/models`, `/v1/models/{id}`, `/health`, `/metrics`, `/openapi.json`
 //!
-//! # What is not here
-//! No TLS, and no way for a request to name a file: models are those that the [`App`] was given. Some of them may be loaded only
-//! when they are asked for, and make way for others ([`ModelSource`]).
+//! # Limitations
+//! The server has no TLS. Requests cannot name files: the only models are those of the [`App`]. A
+//! model may be loaded on its first request, and unloaded to make room for others
+//! ([`ModelSource`]).
 
 mod answer;
 mod app;

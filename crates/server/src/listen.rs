@@ -1,4 +1,4 @@
-//! Connections, each with limits of time and size that no client can stretch.
+//! Connections with time and size limits that clients cannot extend.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -14,15 +14,17 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// The most bytes of a request's head, and of what is read ahead of a body.
+/// Maximum size of a request's head in bytes. Also limits the read-ahead of a body.
 const HEAD: usize = 64 << 10;
-/// The most headers of a request.
+/// Maximum number of headers of a request.
 const HEADERS: usize = 100;
-/// How long to wait when the system has no more connections to give, and how often in a row.
+/// Pause after a failed accept, and the maximum number of pauses in a row. An accept fails, for
+/// example, if the process is out of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSES: usize = 600;
 
-/// Serves `router` on connections of `listener` until `shutdown`; then until the last of them is done.
+/// Serves `router` on the connections of `listener` until `shutdown` resolves, then waits for open
+/// connections.
 pub(crate) async fn listen(
     listener: TcpListener,
     router: Router,
@@ -57,7 +59,7 @@ pub(crate) async fn listen(
 }
 
 fn serve(stream: TcpStream, router: Router, timeout: Duration, graceful: &GracefulShutdown) {
-    // A chunk goes out when it is written, not when a packet is full.
+    // Sends each chunk at once instead of waiting for a full packet.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "no TCP_NODELAY");
     }
@@ -72,22 +74,23 @@ fn serve(stream: TcpStream, router: Router, timeout: Duration, graceful: &Gracef
     });
 }
 
-/// Whether one connection went away before it was taken, rather than the listener failing.
+/// Returns true if the error concerns one connection that was lost before it was accepted, not the
+/// listener.
 fn is_of_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// A stream that fails when the other side takes nothing for so long.
+/// A stream that fails if the peer reads nothing for `timeout`.
 struct Impatient {
     stream: TcpStream,
     timeout: Duration,
-    /// Since the other side takes nothing.
+    /// Timer that runs while writes are blocked.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl Impatient {
-    /// What a write came to, unless it has been pending for too long.
+    /// Returns the result of a write, or an error if writes have been blocked for too long.
     fn judge<T>(&mut self, written: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.stalled = None;

@@ -10,14 +10,14 @@ use crate::chat::{Started, collect};
 use crate::error::ApiError;
 use crate::stream::{self, Frame};
 
-/// The models of an [`App`] as a backend in this process: the same requests give the same answers as over HTTP.
+/// In-process backend for the models of an [`App`]. Requests get the same answers as over HTTP.
 #[derive(Clone)]
 pub struct LocalBackend {
     app: App,
 }
 
 impl LocalBackend {
-    /// Answers with the models of `app`.
+    /// Creates a backend for the models of `app`.
     pub const fn new(app: App) -> Self {
         Self { app }
     }
@@ -75,12 +75,12 @@ impl ChatBackend for LocalBackend {
     }
 }
 
-/// Wire types are plain data: they always serialize.
+/// Converts a wire type to JSON. Wire types are plain data, so serialization cannot fail.
 fn json(data: &impl serde::Serialize) -> Value {
     serde_json::to_value(data).unwrap_or_default()
 }
 
-/// The error that a client would see.
+/// Converts an API error to the backend error that an HTTP client would see.
 pub(crate) fn refusal(error: &ApiError) -> BackendError {
     BackendError::from_status(error.status().as_u16(), &json(&error.body()).to_string())
 }

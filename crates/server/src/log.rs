@@ -10,8 +10,10 @@ use crate::random::random;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Puts a request into a span with an id, which the response carries too, and logs how it was answered. A streamed answer
-/// goes on after that.
+/// Puts a request into a span with an id, returns the id in a response header, and logs the
+/// response.
+///
+/// A streamed response continues after the log entry.
 pub(crate) async fn log(request: Request, next: Next) -> Response {
     let started = Instant::now();
     let id = format!("req-{:016x}", random());

@@ -1,4 +1,4 @@
-//! `GET /metrics`: what the server and its engines have done, in Prometheus' text format.
+//! `GET /metrics`: metrics of the server and its engines, in Prometheus' text format.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
@@ -12,7 +12,7 @@ use formwork_engine::{Histogram, Stats};
 
 use crate::app::App;
 
-/// HTTP requests by route, method and status.
+/// Numbers of HTTP requests by route, method and status.
 #[derive(Default)]
 pub(crate) struct Counters {
     requests: Mutex<BTreeMap<(String, String, u16), u64>>,
@@ -29,7 +29,8 @@ impl Counters {
     }
 }
 
-/// Counts a request. Paths and methods that nobody serves count as one, so that no client can make labels without end.
+/// Counts a request. Unknown paths and methods count as `other`, so that clients cannot create new
+/// labels.
 pub(crate) async fn count(State(app): State<App>, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let method = match request.method().as_str() {
@@ -64,7 +65,7 @@ pub(crate) async fn metrics(State(app): State<App>) -> Response {
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text.0).into_response()
 }
 
-/// A number of an engine: name, type, help and value.
+/// A metric of an engine: name, type, help text and value.
 type Figure = (&'static str, &'static str, &'static str, fn(&Stats) -> f64);
 
 const FIGURES: [Figure; 13] = [
@@ -105,7 +106,7 @@ const DISTRIBUTIONS: [Distribution; 3] = [
     ("batch_size", "Sequences in a forward pass.", |stats| &stats.batch),
 ];
 
-/// The engines of models, each by its model.
+/// Writes the metrics of all engines, labelled by model.
 fn write_engines(text: &mut Exposition, engines: &[(String, Stats)]) {
     text.family("formwork_requests_total", "counter", "Generations that ended.");
     for (model, stats) in engines {
@@ -129,7 +130,7 @@ fn write_engines(text: &mut Exposition, engines: &[(String, Stats)]) {
     }
 }
 
-/// Text in Prometheus' format, as it grows, and the family that samples belong to.
+/// The text so far in Prometheus' format, and the name of the current metric family.
 #[derive(Default)]
 struct Exposition(String, String);
 

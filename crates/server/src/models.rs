@@ -7,19 +7,19 @@ use serde_json::{Value, json};
 use crate::app::App;
 use crate::error::ApiError;
 
-/// `GET /v1/models`: every name that a request may give, whether or not its model is loaded.
+/// `GET /v1/models`: lists all model names and aliases, loaded or not.
 pub(crate) async fn list(State(app): State<App>) -> Json<ModelList> {
     let models = app.registry().names().map(|(name, created)| Model::new(name, created));
     Json(ModelList::new(models.collect()))
 }
 
-/// `GET /v1/models/{id}`. Ids may have slashes.
+/// `GET /v1/models/{id}`. Ids may contain slashes.
 pub(crate) async fn get(State(app): State<App>, Path(id): Path<String>) -> Result<Json<Model>, ApiError> {
     let created = app.registry().created(&id)?;
     Ok(Json(Model::new(id, created)))
 }
 
-/// `GET /health`: whether the models that are to be there from the start are.
+/// `GET /health`: reports whether all models that are loaded at startup are ready.
 pub(crate) async fn health(State(app): State<App>) -> (StatusCode, Json<Value>) {
     let (status, word) = if app.registry().ready() {
         (StatusCode::OK, "ok")

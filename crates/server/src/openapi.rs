@@ -1,7 +1,8 @@
-//! `GET /openapi.json`: what the server takes and gives, as a document of `OpenAPI` 3.1.
+//! `GET /openapi.json`: the server's API as an `OpenAPI` 3.1 document.
 //!
-//! The files in `openapi/` are parts of it. Fields that several schemas have stand under `fields` in one of them, and a schema says
-//! with `x-fields` which groups it takes, since tools that read such documents do not follow `unevaluatedProperties`.
+//! The document is assembled from the files in `openapi/`. Groups of fields that several schemas
+//! share are under `fields` in one of the files. A schema lists the groups to include in
+//! `x-fields`, because many tools do not support `unevaluatedProperties`.
 
 use std::sync::LazyLock;
 
@@ -32,7 +33,7 @@ pub(crate) async fn get() -> Json<&'static Value> {
 fn document() -> Value {
     let mut whole = json!({});
     for part in PARTS {
-        // The tests read them all.
+        // Cannot fail: the tests parse all parts.
         merge(&mut whole, serde_json::from_str(part).unwrap_or_default());
     }
     let groups = whole.as_object_mut().and_then(|whole| whole.shift_remove("fields"));
@@ -41,7 +42,7 @@ fn document() -> Value {
     whole
 }
 
-/// Adds the members of `part`, and theirs to those that are there.
+/// Merges `part` into `whole`, object by object. Other values are replaced.
 fn merge(whole: &mut Value, part: Value) {
     match (whole, part) {
         (Value::Object(whole), Value::Object(part)) => {
@@ -53,7 +54,7 @@ fn merge(whole: &mut Value, part: Value) {
     }
 }
 
-/// Gives each schema the fields of the groups that it names.
+/// Adds the fields of the groups in `x-fields` to each schema.
 fn expand(value: &mut Value, groups: &Map<String, Value>) {
     if let Value::Object(members) = value
         && let Some(Value::Array(names)) = members.shift_remove("x-fields")

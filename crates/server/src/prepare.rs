@@ -1,5 +1,5 @@
-//! From a request on the wire to what the engine takes. Compiling, rendering and encoding take time: call this off the async
-//! threads.
+//! Conversion of wire requests to engine requests. Compiling, rendering and encoding take time, so
+//! call this off the async threads.
 
 use std::time::Instant;
 
@@ -18,18 +18,18 @@ use crate::constraints::{self, Compiling, Key};
 use crate::error::{ApiError, Kind};
 use crate::random::random;
 
-/// The temperature of requests that give none, as OpenAI has it.
+/// Default temperature, as in OpenAI's API.
 const TEMPERATURE: f32 = 1.0;
 
-/// What the engine takes, and how its output is read.
+/// An engine request, and the settings for reading its output.
 pub(crate) struct Prepared {
     pub(crate) request: Request,
     pub(crate) reading: Reading,
-    /// The tools that take any object since their schemas cannot be enforced.
+    /// Names of the tools that accept any object because their schemas cannot be enforced.
     pub(crate) unsupported: Vec<String>,
 }
 
-/// How outputs of a request are read.
+/// Settings for reading the outputs of a request.
 pub(crate) struct Reading {
     content: Content,
     tools: Tools,
@@ -41,14 +41,14 @@ impl Reading {
         Reader::new(&served.format, &self.content, &self.tools, self.thoughts)
     }
 
-    /// Whether content is free text.
+    /// Returns true if content is free text.
     pub(crate) fn is_free(&self) -> bool {
         self.content == Content::Free
     }
 }
 
 impl Served {
-    /// Prepares a chat.
+    /// Prepares a chat request.
     pub(crate) fn prepare(
         &self,
         chat: &ChatRequest,
@@ -87,12 +87,12 @@ impl Served {
         Ok(Prepared { request, reading: Reading { content, tools, thoughts }, unsupported })
     }
 
-    /// The conversation as the template wants it.
+    /// Returns the template's input for a conversation.
     pub(crate) fn chat_input(&self, chat: &ChatRequest, tools: &Tools) -> ChatInput {
         self.format.input(&messages(chat), &tools.tools, chat.chat_template_kwargs.clone())
     }
 
-    /// The constraint of a whole answer, if there is one.
+    /// Returns the constraint of a whole answer, or `None` if anything is allowed.
     fn answer_constraint(
         &self,
         chat: &ChatRequest,
@@ -112,7 +112,7 @@ impl Served {
         });
         compiled.map(Some).map_err(|source| {
             if compiling == Compiling::Quick && !tools.tools.is_empty() {
-                // To find the tool that is at fault takes a compilation of each.
+                // Finding the faulty tool requires compiling each tool separately.
                 return Kind::Uncompiled.into();
             }
             match (self.faulty(tools, undeclared).into_iter().next(), format) {
@@ -126,7 +126,7 @@ impl Served {
         })
     }
 
-    /// The constraint of a format alone.
+    /// Returns the constraint of a response format without the rest of the answer.
     pub(crate) fn constraint(
         &self,
         format: &Format,
@@ -140,7 +140,7 @@ impl Served {
         compiled.map_err(|source| Kind::Constraint { field: format.field(), source }.into())
     }
 
-    /// Fails if a constraint would have to be compiled and may not be.
+    /// Fails if the constraint is not cached and compiling is deferred.
     fn check_known(&self, key: &Key, compiling: Compiling) -> Result<(), ApiError> {
         if compiling != Compiling::Deferred || self.constraints.known(key).is_some() {
             return Ok(());
@@ -148,13 +148,13 @@ impl Served {
         Err(Kind::Uncompiled.into())
     }
 
-    /// The number of tokens that the description of the response format takes in the prompt.
+    /// Returns the number of prompt tokens that describe the response format.
     pub(crate) fn described(&self, chat: &ChatRequest) -> Option<usize> {
         let instruction = shape(chat)?.instruction();
         self.model.engine.tokenizer().encode_fragment(&instruction).ok().map(|tokens| tokens.len())
     }
 
-    /// The tools whose schemas do not compile by themselves.
+    /// Returns the tools whose schemas do not compile, each with its error.
     fn faulty(&self, tools: &Tools, undeclared: Undeclared) -> Vec<(Tool, formwork_grammar::GrammarError)> {
         let check = |tool: &Tool| {
             let error = self.constraints.compile_part(&Part::Json(tool.parameters.clone()), undeclared);
@@ -163,7 +163,7 @@ impl Served {
         tools.tools.iter().filter_map(check).collect()
     }
 
-    /// Has the tools whose schemas do not compile take any object; their names.
+    /// Lets the tools whose schemas do not compile accept any object. Returns their names.
     fn loosen(&self, tools: &mut Tools, undeclared: Undeclared) -> Vec<String> {
         let faulty: Vec<String> =
             self.faulty(tools, undeclared).into_iter().map(|(tool, _)| tool.name).collect();
@@ -174,7 +174,7 @@ impl Served {
     }
 }
 
-/// What all requests for text have in common.
+/// Creates the engine request from the parameters that all text endpoints share.
 pub(crate) fn engine_request(prompt: Vec<TokenId>, given: &Parameters, options: &ServerOptions) -> Request {
     let dry = Dry::default();
     Request {
@@ -203,7 +203,7 @@ pub(crate) fn engine_request(prompt: Vec<TokenId>, given: &Parameters, options: 
 
 fn sampling(given: &Parameters) -> Sampling {
     let neutral = Sampling::default();
-    // OpenAI allows 0: the fewest tokens that reach the least probability are the one likeliest.
+    // OpenAI allows 0, which here selects only the likeliest token.
     let share = |given: Option<f32>, neutral: f32| given.unwrap_or(neutral).max(f32::MIN_POSITIVE);
     Sampling {
         temperature: given.temperature.unwrap_or(TEMPERATURE),
@@ -238,7 +238,7 @@ fn part(format: &Format) -> Part {
     }
 }
 
-/// The conversation, with the format described to the model.
+/// Returns the conversation, with an instruction that describes the response format.
 fn messages(chat: &ChatRequest) -> Vec<Message> {
     let mut messages = chat.messages.iter().map(message).collect();
     if let Some(shape) = shape(chat) {
@@ -247,10 +247,10 @@ fn messages(chat: &ChatRequest) -> Vec<Message> {
     messages
 }
 
-/// The shape that the prompt describes.
+/// Returns the response format to describe in the prompt.
 fn shape(chat: &ChatRequest) -> Option<Shape<'_>> {
     match chat.format.as_ref().filter(|_| chat.schema_in_prompt)? {
-        // What the tags are for is the caller's to tell.
+        // The caller has to explain the tags.
         Format::StructuralTags(_) => None,
         Format::JsonObject => Some(Shape::JsonObject),
         Format::JsonSchema { schema, .. } => Some(Shape::Schema(schema)),
@@ -280,7 +280,8 @@ fn message(given: &ChatMessage) -> Message {
     message
 }
 
-/// The engine names fields by what they mean; the request may spell them otherwise.
+/// Converts an engine error. The engine names fields by their meaning; the result uses the names in
+/// the request.
 pub(crate) fn refused(source: RequestError, given: &Parameters, format: Option<&Format>) -> ApiError {
     if source.is_busy() {
         return Kind::Busy(source).into();

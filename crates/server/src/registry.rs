@@ -1,8 +1,11 @@
-//! The models by their names: those that are there, and those that are loaded when somebody asks for them.
+//! Registry of models by name. Models are present from the start or loaded on demand.
 //!
-//! A source is loaded once, however many requests wait for it. Where the bound on memory leaves no room for one, the models that
-//! were used least recently make way, as long as nothing runs in them; where that is not enough, the request is told to come back.
-//! What frees a model's memory is the end of its engine's thread, which an idle engine reaches at once, not the call here.
+//! A source is loaded once, even if several requests wait for it. If the memory limit leaves no
+//! room, idle models are unloaded, least recently used first. If that does not make enough room,
+//! the request fails and may be retried.
+//!
+//! The memory of a model is freed when its engine's thread ends, not when the registry drops the
+//! model. An idle engine ends its thread at once.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,58 +19,60 @@ use tokio::sync::watch;
 use crate::app::{Served, ServedModel, ServerOptions};
 use crate::error::{ApiError, AppError, AppKind, Kind};
 
-/// Why a model could not be loaded.
+/// Error of a model that failed to load.
 pub type LoadError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Loads a model. It is called off the async threads, and again after the model was unloaded.
+/// Function that loads a model. Called off the async threads, and again after the model was
+/// unloaded.
 pub type Loader = Box<dyn Fn() -> Result<LoadedModel, LoadError> + Send + Sync>;
 
-/// What a [`Loader`] makes.
+/// Result of a [`Loader`].
 pub struct LoadedModel {
-    /// The engine that runs the model.
+    /// Engine that runs the model.
     pub engine: EngineHandle,
-    /// How it wants a conversation written down.
+    /// Template that renders a conversation as a prompt.
     pub template: Arc<dyn ChatTemplate>,
 }
 
-/// A model that can be loaded, under the names by which requests ask for it.
+/// A model that can be loaded, and its names.
 pub struct ModelSource {
-    /// The name that answers give.
+    /// Name of the model in responses.
     pub id: String,
-    /// Further names for it.
+    /// Further names for requests.
     pub aliases: Vec<String>,
-    /// When it was made available, in seconds since 1970.
+    /// Time at which the model became available, in seconds since 1970.
     pub created: u64,
-    /// About how much memory it takes.
+    /// Estimated memory use in bytes.
     pub bytes: u64,
-    /// Whether it is loaded at the start and stays, or when it is asked for and while there is room.
+    /// True to load the model at startup and keep it. False to load it on demand and unload it for
+    /// others.
     pub at_start: bool,
-    /// How to load it.
+    /// Function that loads the model.
     pub load: Loader,
 }
 
-/// All models, by their names.
+/// All models by name.
 pub(crate) struct Registry {
     entries: Vec<Entry>,
-    /// Ids and aliases, to places in `entries` and `slots`.
+    /// Maps ids and aliases to indices into `entries` and `slots`.
     places: HashMap<String, usize>,
     options: ServerOptions,
     slots: Mutex<Slots>,
 }
 
-/// What is known of a model before it is loaded.
+/// Information about a model, loaded or not.
 struct Entry {
     names: Vec<String>,
     created: u64,
     bytes: u64,
     at_start: bool,
-    /// `None` for those that are there already.
+    /// `None` for models that are always present.
     load: Option<Loader>,
 }
 
 struct Slots {
     states: Vec<State>,
-    /// When each was asked for last, by `clock`.
+    /// Time of each model's last request, as a value of `clock`.
     used: Vec<u64>,
     clock: u64,
 }
@@ -98,17 +103,17 @@ impl Registry {
         Ok(Self { places: places(&entries)?, entries, options: options.clone(), slots })
     }
 
-    /// The ids, each with all names and the time since when there is a model of them.
+    /// Returns all names and aliases, each with the time at which its model became available.
     pub(crate) fn names(&self) -> impl Iterator<Item = (&str, u64)> {
         self.entries.iter().flat_map(|entry| entry.names.iter().map(|name| (name.as_str(), entry.created)))
     }
 
-    /// When the model that is served as `name` was made available.
+    /// Returns the time at which the model called `name` became available.
     pub(crate) fn created(&self, name: &str) -> Result<u64, ApiError> {
         Ok(self.entries[self.place(name)?].created)
     }
 
-    /// The id of the only model there is.
+    /// Returns the id of the only model, or `None` if there are several.
     pub(crate) fn only(&self) -> Option<&str> {
         match self.entries.as_slice() {
             [entry] => entry.names.first().map(String::as_str),
@@ -116,19 +121,19 @@ impl Registry {
         }
     }
 
-    /// All names, for a message.
+    /// Returns all names as a list for error messages.
     pub(crate) fn served(&self) -> String {
         self.names().map(|(name, _)| name).collect::<Vec<_>>().join(", ")
     }
 
-    /// Whether all models that are to be there from the start are.
+    /// Returns true if all models to load at startup are loaded.
     pub(crate) fn ready(&self) -> bool {
         let slots = self.lock();
         let there = |(entry, state): (&Entry, &State)| !entry.at_start || matches!(state, State::Loaded(_));
         self.entries.iter().zip(&slots.states).all(there)
     }
 
-    /// The id of each model, and what serves it if it is loaded.
+    /// Returns the id of each model, and the model itself if it is loaded.
     pub(crate) fn loaded(&self) -> Vec<(&str, Option<Arc<Served>>)> {
         let slots = self.lock();
         let served = slots.states.iter().map(|state| match state {
@@ -152,7 +157,7 @@ impl Registry {
         Ok(())
     }
 
-    /// The model that is served as `name`, loaded if need be.
+    /// Returns the model called `name`, and loads it if necessary.
     pub(crate) async fn get(self: &Arc<Self>, name: &str) -> Result<Arc<Served>, ApiError> {
         let index = self.place(name)?;
         match self.at(index).await {
@@ -179,7 +184,7 @@ impl Registry {
         Ok(outcome.unwrap_or_else(|| Err(Arc::new("the load was given up".into()))))
     }
 
-    /// What there is of a model; if there is nothing, its load is begun.
+    /// Returns the model or its load in progress; starts loading if there is neither.
     fn find(self: &Arc<Self>, index: usize) -> Result<Found, NoRoom> {
         let mut slots = self.lock();
         slots.clock += 1;
@@ -195,7 +200,7 @@ impl Registry {
         drop(slots);
         let registry = Arc::clone(self);
         tokio::task::spawn_blocking(move || {
-            // The memory first: what is unloaded must not be there beside what is loaded.
+            // Frees memory first: the unloaded models must not coexist with the new one.
             drop(unloaded);
             let outcome = registry.load(index);
             registry.lock().states[index] = match &outcome {
@@ -207,13 +212,15 @@ impl Registry {
         Ok(Found::Loading(receiver))
     }
 
-    /// Takes out as many idle models as are in the way of one, least recently used first; none if that would not do.
+    /// Unloads enough idle models to make room for one, least recently used first.
+    ///
+    /// Unloads nothing if that would not make enough room.
     fn make_room(&self, slots: &mut Slots, index: usize) -> Result<Vec<State>, NoRoom> {
         let Some(limit) = self.options.models_max_bytes else { return Ok(Vec::new()) };
         if self.entries[index].at_start {
             return Ok(Vec::new());
         }
-        // What is to stay has its room from the start.
+        // Models that stay loaded have reserved room, even before they are loaded.
         let counts = |(entry, state): &(&Entry, &State)| entry.at_start || !matches!(state, State::Unloaded);
         let taken = self.entries.iter().zip(&slots.states).filter(counts);
         let mut taken: u64 = taken.map(|(entry, _)| entry.bytes).sum();
@@ -262,7 +269,7 @@ impl Registry {
     }
 
     fn lock(&self) -> MutexGuard<'_, Slots> {
-        // States are replaced whole, so a panic elsewhere leaves them in order.
+        // States are replaced as a whole, so a panic elsewhere leaves them consistent.
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -272,11 +279,13 @@ enum Found {
     Loading(watch::Receiver<Option<Outcome>>),
 }
 
-/// Too much of the memory is in use.
+/// Error: too much of the memory is in use.
 struct NoRoom;
 
 impl State {
-    /// Whether nobody holds the model, and nothing runs in it. Who asked for it holds it until its engine knows.
+    /// Returns true if the model is loaded, no caller holds it, and its engine is idle.
+    ///
+    /// A request holds the model until its engine has accepted the request.
     fn is_idle(&mut self) -> bool {
         match self {
             Self::Loaded(served) => Arc::get_mut(served).is_some_and(|served| served.model.engine.is_idle()),
@@ -313,7 +322,7 @@ fn places(entries: &[Entry]) -> Result<HashMap<String, usize>, AppError> {
     Ok(places)
 }
 
-/// Each model must fit beside those that stay.
+/// Checks that each model fits beside the models that stay loaded.
 fn check_room(entries: &[Entry], limit: Option<u64>) -> Result<(), AppError> {
     let Some(limit) = limit else { return Ok(()) };
     let staying: u64 = entries.iter().filter(|entry| entry.at_start).map(|entry| entry.bytes).sum();
@@ -326,7 +335,7 @@ fn check_room(entries: &[Entry], limit: Option<u64>) -> Result<(), AppError> {
     Ok(())
 }
 
-/// An error and its causes.
+/// Returns the messages of an error and its causes.
 fn chain(error: &LoadError) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -34,7 +34,7 @@ pub(crate) async fn create(
     Ok(Json(collect(choice, &answer, begun).await?).into_response())
 }
 
-/// A response of which nothing is there yet.
+/// Creates a response in progress, without any output.
 fn begun(answer: &Answer, repeated: Map<String, Value>, unsupported_schemas: Vec<String>) -> Response {
     Response {
         id: answer.id.clone(),
@@ -53,7 +53,7 @@ fn begun(answer: &Answer, repeated: Map<String, Value>, unsupported_schemas: Vec
     }
 }
 
-/// The whole response: what a stream of it would end with.
+/// Collects the whole response, which equals the response in a stream's last event.
 async fn collect(mut choice: Choice, answer: &Answer, begun: Response) -> Result<Response, ApiError> {
     let (mut growing, _) = Growing::new(begun);
     while let Some(said) = choice.next().await {

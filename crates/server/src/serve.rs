@@ -14,7 +14,7 @@ use crate::{
     openapi, responses, tokens,
 };
 
-/// The routes of `app`.
+/// Creates the router with all routes and middleware of `app`.
 pub fn router(app: App) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(chat::create))
@@ -35,7 +35,7 @@ pub fn router(app: App) -> Router {
         .route("/openapi.json", get(openapi::get))
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
-        // `receive` has the limit.
+        // `body::receive` enforces the limit.
         .layer(DefaultBodyLimit::disable())
         .layer(from_fn_with_state(app.clone(), body::receive))
         .layer(from_fn_with_state(app.clone(), auth::check))
@@ -45,11 +45,14 @@ pub fn router(app: App) -> Router {
         .with_state(app)
 }
 
-/// Serves `app` on `listener` until `shutdown` resolves; then takes no new connections and finishes what runs, within
-/// [`shutdown_limit`](crate::ServerOptions::shutdown_limit). What is left after that ends with the async runtime.
+/// Serves `app` on `listener` until `shutdown` resolves.
+///
+/// After that, accepts no new connections, and gives running requests up to
+/// [`shutdown_limit`](crate::ServerOptions::shutdown_limit) to finish. Requests that take longer
+/// are cut off when the async runtime ends.
 ///
 /// # Errors
-/// When the listener keeps failing for a minute.
+/// Returns an error if the listener keeps failing for a minute.
 pub async fn serve(
     listener: TcpListener,
     app: App,

@@ -15,16 +15,16 @@ use crate::chat::Started;
 use crate::choice::{Choice, Said};
 use crate::error::ApiError;
 
-/// What is sent, one after the other.
+/// Element of a stream.
 pub(crate) enum Frame {
     Chunk(ChatChunk),
-    /// The stream broke off.
+    /// End of the stream by an error.
     Failed(ApiError),
-    /// The end.
+    /// Successful end of the stream.
     Done,
 }
 
-/// Streams what is generated. Dropping the response cancels the generations.
+/// Streams the answer. Dropping the response cancels the generations.
 pub(crate) fn respond(started: Started, answer: Answer, options: StreamOptions) -> Response {
     let events = frames(started, answer, options).map(|frame| {
         Ok::<_, Infallible>(match frame {
@@ -37,7 +37,7 @@ pub(crate) fn respond(started: Started, answer: Answer, options: StreamOptions) 
     Sse::new(events).keep_alive(KeepAlive::default()).into_response()
 }
 
-/// What is generated, as it comes.
+/// Returns the stream of frames.
 pub(crate) fn frames(
     started: Started,
     answer: Answer,
@@ -65,7 +65,7 @@ pub(crate) fn frames(
 
 type Saying = std::pin::Pin<Box<dyn Stream<Item = (usize, Said)> + Send>>;
 
-/// What the outputs say, each with its place.
+/// Merges the events of all outputs, each with the index of its output.
 pub(crate) fn together(choices: Vec<Choice>) -> SelectAll<Saying> {
     let saying = choices.into_iter().enumerate().map(|(index, choice)| {
         let said = stream::unfold(choice, move |mut choice| async move {
@@ -78,13 +78,13 @@ pub(crate) fn together(choices: Vec<Choice>) -> SelectAll<Saying> {
 }
 
 struct AnswerStream {
-    /// Those that are ready.
+    /// Frames that are ready to be sent.
     frames: VecDeque<Frame>,
     saying: SelectAll<Saying>,
-    /// Outputs that have not ended.
+    /// Number of outputs that have not ended.
     open: usize,
     used: Usage,
-    /// What the first chunk tells of.
+    /// Names of the tools that accept any object. The first chunk reports them.
     unsupported: Vec<String>,
     answer: Answer,
     options: StreamOptions,
@@ -161,17 +161,18 @@ fn chunk_choice(index: u32, delta: Delta) -> ChunkChoice {
     ChunkChoice { index, delta, logprobs: None, finish_reason: None, closed_by_budget: false }
 }
 
-/// Wire types are plain data: they always serialize, and JSON has no line breaks outside of strings that would end a line.
+/// Creates an event with JSON data. Wire types are plain data, so serialization cannot fail.
+/// Compact JSON has no line breaks, which would split the data.
 pub(crate) fn event(data: &impl Serialize) -> Event {
     Event::default().data(serde_json::to_string(data).unwrap_or_default())
 }
 
-/// How a stream ends that breaks off.
+/// Creates the event that ends a stream after an error.
 pub(crate) fn error_event(error: &ApiError) -> Event {
     event(&error.body())
 }
 
-/// How a stream ends.
+/// Creates the event that ends a stream.
 pub(crate) fn done() -> Event {
     Event::default().data("[DONE]")
 }

@@ -69,7 +69,7 @@ pub(crate) async fn apply_template(
     app.offload(move || Ok(Json(RenderedTemplate { prompt: served.render(&request)? }))).await
 }
 
-/// The tokens that a request names, which must be in the vocabulary.
+/// Converts ids to tokens, and checks that they are in the vocabulary.
 pub(crate) fn check_tokens(
     ids: &[u32],
     tokenizer: &Tokenizer,
@@ -107,7 +107,7 @@ impl Served {
         }
     }
 
-    /// The prompt that a chat with the same fields has.
+    /// Renders the prompt that a chat request with the same fields gets.
     fn render(&self, request: &TemplateRequest) -> Result<String, ApiError> {
         let input = self.chat_input(&request.chat, &prepare::tools(&request.chat));
         let input = ChatInput { add_generation_prompt: request.add_generation_prompt, ..input };

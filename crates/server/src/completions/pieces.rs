@@ -15,7 +15,7 @@ use super::{Started, completion, ended, logprobs, piece, sum};
 use crate::answer::{Answer, usage};
 use crate::stream::{done, error_event, event};
 
-/// Streams what is generated. Dropping the response cancels the generations.
+/// Streams the generations. Dropping the response cancels them.
 pub(super) fn respond(mut started: Started, answer: Answer, options: StreamOptions) -> Response {
     let generations = std::mem::take(&mut started.generations);
     let count = generations.len();
@@ -50,25 +50,25 @@ fn together(generations: Vec<Generation>) -> SelectAll<Outputs> {
 
 struct Pieces {
     outputs: SelectAll<Outputs>,
-    /// Events that are ready.
+    /// Events that are ready to be sent.
     events: VecDeque<Event>,
     texts: Vec<Text>,
-    /// By prompt.
+    /// Token counts of each prompt.
     used: Vec<Usage>,
-    /// Outputs that have not ended.
+    /// Number of outputs that have not ended.
     open: usize,
     started: Started,
     answer: Answer,
     options: StreamOptions,
 }
 
-/// What is known of an output's text.
+/// Progress of an output's text.
 #[derive(Default)]
 struct Text {
     begun: bool,
-    /// Tokens whose text has not been shown.
+    /// Tokens whose text has not been sent.
     tokens: Vec<TokenLogprob>,
-    /// Characters in the tokens that were shown.
+    /// Number of characters in the sent tokens.
     offset: usize,
 }
 
@@ -111,7 +111,8 @@ impl Pieces {
         }
     }
 
-    /// What the output begins with, once.
+    /// Returns the echo at the start of an output on the first call, and an empty string
+    /// afterwards.
     fn begun(&mut self, index: usize) -> String {
         if std::mem::replace(&mut self.texts[index].begun, true) {
             return String::new();

@@ -1,4 +1,4 @@
-//! A response as server-sent events: each item is announced, grows, and is shown whole.
+//! A response as server-sent events: each item is announced, grows, and is repeated as a whole.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -13,7 +13,7 @@ use super::growing::Growing;
 use crate::answer::Answer;
 use crate::choice::{Choice, Said};
 
-/// Streams what is generated, from a response of which nothing is there yet. Dropping what is returned cancels the generation.
+/// Streams a response, starting from an empty one. Dropping the result cancels the generation.
 pub(super) fn respond(choice: Choice, answer: Answer, begun: formwork_openai::Response) -> Response {
     let (growing, first) = Growing::new(begun);
     let stream = EventStream { choice, answer, growing, ready: first.into(), number: 0 };
@@ -29,11 +29,11 @@ struct EventStream {
     answer: Answer,
     growing: Growing,
     ready: VecDeque<ResponseEvent>,
-    /// Of the next event.
+    /// Sequence number of the next event.
     number: u64,
 }
 
-/// An event with its number.
+/// An event with its sequence number.
 #[derive(Serialize)]
 struct Numbered<'a> {
     #[serde(flatten)]

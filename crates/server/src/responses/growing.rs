@@ -1,4 +1,5 @@
-//! A response while it grows, item by item. The events are the steps, and the last one has the whole.
+//! Builds a response item by item, and produces the events of a stream. The last event has the
+//! whole response.
 
 use formwork_openai::{
     ContentPart, IncompleteDetails, Item, OutputText, Response, ResponseError, ResponseEvent, ResponseUsage,
@@ -10,14 +11,14 @@ use crate::choice::{End, Said};
 use crate::error::ApiError;
 
 pub(super) struct Growing {
-    /// With the items that have ended.
+    /// Response with the items that have ended.
     response: Response,
     open: Option<Open>,
-    /// What has happened since it was last asked for.
+    /// Events since the last call of `take`.
     events: Vec<ResponseEvent>,
 }
 
-/// The item that grows.
+/// The item that is growing.
 struct Open {
     id: String,
     kind: Kind,
@@ -32,7 +33,7 @@ enum Kind {
 }
 
 impl Growing {
-    /// A response of which nothing is there yet, and its first events.
+    /// Starts from an empty response, and returns the first events.
     pub(super) fn new(response: Response) -> (Self, Vec<ResponseEvent>) {
         let events = vec![
             ResponseEvent::Created { response: response.clone() },
@@ -41,12 +42,12 @@ impl Growing {
         (Self { response, open: None, events: Vec::new() }, events)
     }
 
-    /// The response as it is; whole once its end was taken.
+    /// Returns the response so far. The response is complete after the end event.
     pub(super) fn into_response(self) -> Response {
         self.response
     }
 
-    /// Takes what is said next.
+    /// Applies the next event of an output, and returns the resulting events.
     pub(super) fn take(&mut self, said: Said) -> Vec<ResponseEvent> {
         match said {
             Said::Thought(text) => self.grow(&Kind::Thought, text),
@@ -66,7 +67,7 @@ impl Growing {
         let cut_off = end.finish.reason == formwork_engine::FinishReason::Length;
         let status = if cut_off { Status::Incomplete } else { Status::Completed };
         if self.response.output.is_empty() && self.open.is_none() {
-            // An answer without a word is an empty one.
+            // An answer without any text has an empty message.
             self.open(Kind::Message);
         }
         self.close(status);
@@ -89,7 +90,7 @@ impl Growing {
         self.events.push(ResponseEvent::Failed { response: self.response.clone() });
     }
 
-    /// More text of an item of this kind, which is opened where another one is open.
+    /// Appends text to the open item, or opens a new item if the open one has another kind.
     fn grow(&mut self, kind: &Kind, text: String) {
         if self.open.as_ref().is_none_or(|open| open.kind != *kind) {
             self.close(Status::Completed);
@@ -129,7 +130,7 @@ impl Growing {
         });
     }
 
-    /// Ends the open item, if there is one.
+    /// Ends the open item, if any.
     fn close(&mut self, status: Status) {
         let Some(open) = self.open.take() else { return };
         let (item_id, output_index, content_index) = (open.id.clone(), self.response.output.len(), 0);
@@ -157,7 +158,7 @@ impl Growing {
 }
 
 impl Open {
-    /// The part of the item that grows; calls have none.
+    /// Returns the item's only content part; calls have none.
     fn part(&self) -> Option<ContentPart> {
         let text = self.text.clone();
         match self.kind {
@@ -180,7 +181,7 @@ impl Open {
     }
 }
 
-/// An item as it is announced, before its first part.
+/// Returns the item without its parts, as it is announced.
 fn without_parts(mut item: Item) -> Item {
     match &mut item {
         Item::Message { content, .. } | Item::Reasoning { content, .. } => content.clear(),

@@ -51,7 +51,7 @@ async fn a_whole_answer() {
     "#);
 }
 
-/// The events of a stream, as they are on the wire, without what differs from call to call.
+/// Returns the events of a stream as on the wire, with values that vary between calls removed.
 async fn stream(app: &App, fields: &Value) -> String {
     let answer = chat(app, fields).await;
     assert_eq!(answer.status, StatusCode::OK);
@@ -156,7 +156,7 @@ async fn the_seed_decides_and_is_random_by_default() {
     assert_eq!(choice(json!({"seed": 1})).await, choice(json!({"seed": 1})).await);
     assert_ne!(choice(json!({"seed": 1})).await, choice(json!({"seed": 2})).await);
     assert_ne!(choice(json!({})).await, choice(json!({})).await);
-    // The likeliest token alone: the first of equals.
+    // Greedy sampling takes the first of several equally likely tokens.
     for greedy in [json!({"temperature": 0}), json!({"top_k": 1}), json!({"top_p": 0})] {
         assert_eq!(choice(greedy).await, "a".repeat(24));
     }
@@ -246,7 +246,8 @@ async fn content_types() {
     }
 }
 
-/// The model likes all tokens equally, and the first of equals is taken.
+/// Without a bias the model likes all tokens equally, and greedy sampling takes the first of equal
+/// tokens.
 #[tokio::test]
 async fn biases_and_penalties_decide_among_equals() {
     let app = app(babbles(400));
@@ -256,7 +257,7 @@ async fn biases_and_penalties_decide_among_equals() {
         (json!({"presence_penalty": 2}), "ABAA"),
         (json!({"frequency_penalty": 1}), "ABAB"),
         (json!({"presence_penalty": -1, "frequency_penalty": -1}), "AAAA"),
-        // What a constraint does not allow stays out.
+        // A constraint excludes tokens regardless of their bias.
         (json!({"guided_regex": "[BC]{4}", "schema_in_prompt": false}), "BBBB"),
         (json!({"guided_regex": "[CD]{4}", "logit_bias": {"67": -100}, "schema_in_prompt": false}), "DDDD"),
         (json!({"guided_regex": "C{4}", "logit_bias": {"67": -100}, "schema_in_prompt": false}), "CCCC"),
@@ -272,7 +273,7 @@ async fn biases_and_penalties_decide_among_equals() {
     }
 }
 
-/// Tokens of the prompt count for this one.
+/// The repetition penalty also counts tokens of the prompt.
 #[tokio::test]
 async fn repetition_looks_at_the_prompt_too() {
     let likes_h = ScriptedModel::new(END + 1, CONTEXT, |_, row| {

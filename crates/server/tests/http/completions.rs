@@ -1,4 +1,4 @@
-//! `/v1/completions`: prompts as they are, whole and in pieces.
+//! `/v1/completions`: raw prompts, with whole and streamed answers.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::fixture::{Answer, CONTEXT, END, app, babbles, request, send, served};
 
-/// A model that goes on with `text` after the last `>`, and then ends.
+/// Creates a model that continues with `text` after the last `>` and then ends.
 fn continues(text: &'static str) -> App {
     app(ScriptedModel::new(END + 1, CONTEXT, move |tokens, row| {
         let start = tokens.iter().rposition(|token| token.index() == usize::from(b'>')).unwrap() + 1;
@@ -35,7 +35,7 @@ async fn whole(app: &App, fields: &Value) -> Value {
     redacted(&answer.text)
 }
 
-/// Without what differs from call to call.
+/// Removes values that vary between calls.
 fn redacted(text: &str) -> Value {
     let mut value: Value = serde_json::from_str(text).unwrap();
     if let Some(id) = value.get("id") {
@@ -47,7 +47,7 @@ fn redacted(text: &str) -> Value {
     value
 }
 
-/// The data of a stream's events.
+/// Returns the data of a stream's events.
 async fn stream(app: &App, fields: &Value) -> Vec<Value> {
     let mut fields = fields.clone();
     fields["stream"] = true.into();
@@ -73,7 +73,7 @@ fn texts(answer: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// `param`, `code` and the message.
+/// Returns `param`, `code` and the message of an error.
 async fn refused(app: &App, fields: &Value) -> String {
     let answer = complete(app, fields).await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{}", answer.text);
@@ -107,7 +107,7 @@ async fn prompts_are_taken_as_they_are() {
     let app = continues("ok");
     let answer = whole(&app, &json!({"prompt": [97, END, 62], "echo": true})).await;
     assert_eq!((texts(&answer), &answer["usage"]["prompt_tokens"]), (vec!["a</s>>ok"], &json!(3)));
-    // No model goes on from nothing.
+    // An empty prompt is rejected, because the model has no beginning-of-sequence token.
     for nothing in [json!(""), json!(["a>", ""]), json!([[97], []])] {
         assert_eq!(refused(&app, &json!({"prompt": nothing})).await, "\"prompt\" null: the prompt is empty");
     }
@@ -121,9 +121,9 @@ async fn prompts_are_taken_as_they_are() {
     );
 }
 
-/// Tokens of single bytes, and two that are spelt in texts, of which one begins each.
+/// Creates a tokenizer with byte tokens and two control tokens; one of these starts every text.
 fn with_bos() -> Tokenizer {
-    // Bytes that are no printable characters are spelt as those from U+0100 on.
+    // Byte-level BPE spells bytes that are not printable as characters from U+0100 on.
     let spelling = |byte: u8| match byte {
         b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff => char::from(byte),
         _ => char::from_u32(
@@ -159,7 +159,7 @@ fn with_bos() -> Tokenizer {
 
 #[tokio::test]
 async fn control_tokens_in_prompts() {
-    // Says how long its prompt is, and goes on with `;`.
+    // Outputs the length of its prompt and then `;`.
     let counts = ScriptedModel::new(END + 2, CONTEXT, |tokens, row| {
         let last = tokens.last().unwrap().0 as u8;
         row[usize::from(if last.is_ascii_digit() { b';' } else { b'0' + tokens.len() as u8 })] = 1000.0;
@@ -167,12 +167,12 @@ async fn control_tokens_in_prompts() {
     let engine = Engine::start(Box::new(counts), Arc::new(with_bos()), EngineOptions::default());
     let app = App::new(vec![served("m", engine)], ServerOptions::default()).unwrap();
     for (prompt, text) in [
-        // The spelling of a control token is that token.
+        // The spelling of a control token in a text becomes that token.
         (json!("a</s>b"), "a</s>b4;"),
         (json!("a</s"), "a</s5;"),
-        // From the beginning-of-sequence token alone.
+        // The prompt consists of the beginning-of-sequence token only.
         (json!(""), "1;"),
-        // Tokens are the caller's: nothing is put before them.
+        // A prompt of tokens is used unchanged, without a beginning-of-sequence token.
         (json!([97, END, 98]), "a</s>b3;"),
     ] {
         let answer = whole(&app, &json!({"prompt": prompt, "echo": true, "max_tokens": 2})).await;
@@ -188,7 +188,7 @@ async fn without_a_limit_free_text_has_sixteen_tokens() {
         (texts(&answer), &answer["choices"][0]["finish_reason"]),
         (vec!["0123456789012345"], &json!("length"))
     );
-    // What has a shape ends by itself.
+    // A constrained output has no default limit and ends where its grammar does.
     let answer = whole(&app, &json!({"guided_regex": "[0-9]{20}"})).await;
     assert_eq!(
         (texts(&answer), &answer["choices"][0]["finish_reason"]),
@@ -202,7 +202,7 @@ async fn each_prompt_has_its_outputs() {
     let fields = json!({"prompt": ["a>", "bc>"], "n": 2, "echo": true});
     let answer = whole(&app, &fields).await;
     assert_eq!(texts(&answer), ["a>!", "a>!", "bc>!", "bc>!"]);
-    // Each prompt counts once.
+    // Each prompt counts once, even with several outputs.
     assert_eq!(
         (&answer["usage"]["prompt_tokens"], &answer["usage"]["completion_tokens"]),
         (&json!(5), &json!(4))
@@ -217,7 +217,7 @@ async fn each_prompt_has_its_outputs() {
     assert_eq!((&usage["usage"], done), (&expected, &json!("[DONE]")));
 }
 
-/// Text, log-probabilities list by list, and the reason of each choice.
+/// Joins the events of each choice: its text, its log-probability lists, and its finish reason.
 fn joined(events: &[Value], count: usize) -> Vec<(String, Value, Value)> {
     let mut whole = vec![(String::new(), Value::Null, Value::Null); count];
     for choice in events.iter().filter_map(|event| event.get("choices")?.get(0)) {
@@ -250,7 +250,7 @@ async fn pieces_come_to_the_whole() {
         let expected: Vec<_> = choices
             .map(|choice| {
                 let text = choice["text"].as_str().unwrap().to_owned();
-                // Where there are no tokens, no piece has any.
+                // Without any tokens, no event has log-probabilities.
                 let logprobs = Some(&choice["logprobs"]).filter(|lists| lists["tokens"] != json!([]));
                 (text, logprobs.cloned().unwrap_or_default(), choice["finish_reason"].clone())
             })
@@ -279,7 +279,7 @@ async fn the_likeliest_of_many_are_chosen() {
     let best = whole(&app, &json!({"seed": 7, "max_tokens": 2, "n": 3, "best_of": 12})).await;
     assert_eq!(texts(&best), expected);
     assert!(best["choices"][0]["logprobs"].is_null());
-    // Those that are not chosen were generated all the same.
+    // The usage also counts outputs that were not selected.
     assert_eq!(best["usage"]["completion_tokens"], 24);
 }
 

@@ -49,7 +49,7 @@ async fn outputs_match_their_constraint_whatever_the_model_likes() {
 
 #[tokio::test]
 async fn a_tight_budget_closes_the_output_and_says_so() {
-    // The model would go on for ever.
+    // Without a budget the model would continue for much longer.
     let app = app(says(
         "[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1",
     ));

@@ -18,7 +18,7 @@ async fn ok(app: &App, fields: &Value) -> Value {
     answer.json()
 }
 
-/// The message and the field of a refusal.
+/// Returns the status, the field and the message of an error.
 async fn refused(app: &App, fields: &Value) -> (StatusCode, String, String) {
     let answer = ask(app, fields).await;
     let error = answer.json()["error"].clone();
@@ -71,7 +71,7 @@ async fn whatever_the_model_likes_the_envelope_and_its_payloads_are_valid() {
         let fields = json!({ "registry": registry(), "seed": seed, "max_tokens": 400, "modes": ["json_schema"], "repair_retries": 0 });
         let result = ok(&app, &fields).await;
         assert_eq!((&result["ok"], &result["mode"]), (&json!(true), &json!("json_schema")), "{result:#}");
-        // That it went on until it had to end is the model's doing.
+        // A random model continues until its budget closes the output, so this warning is expected.
         let warnings = result["warnings"].as_array().unwrap();
         assert!(warnings.iter().all(|warning| warning["code"] == "CLOSED_BY_BUDGET"), "{result:#}");
         for directive in result["directives"].as_array().unwrap() {
@@ -177,7 +177,7 @@ async fn what_cannot_be_asked_for_is_refused_by_its_place() {
         assert_eq!((status, given.as_str()), (StatusCode::BAD_REQUEST, param), "{fields}: {message}");
         assert!(message.contains(told), "{message}");
     }
-    // Without a schema in the request nothing has to be enforced.
+    // A payload schema that cannot be enforced is rejected.
     let open = json!({ "registry": { "definitions": [{ "type": "a", "payload_schema": { "pattern": "(x)\\1" } }] } });
     assert_eq!(refused(&app, &open).await.0, StatusCode::BAD_REQUEST);
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::fixture::{CONTEXT, END, app, request, says, send};
 
-/// A model whose hidden states are the tokens themselves: a 1 at the last one's place.
+/// Creates a model whose hidden states are one-hot vectors of the last token.
 fn embeds() -> ScriptedModel {
     ScriptedModel::new(END + 1, CONTEXT, |tokens, row| row[tokens.last().unwrap().0 as usize] = 1.0)
 }
@@ -18,7 +18,7 @@ async fn vectors(app: &App, fields: &Value) -> Value {
     answer.json()
 }
 
-/// The places of a vector that are not zero, and what is there.
+/// Returns the non-zero elements of a vector with their indices.
 fn places(embedding: &Value) -> Vec<(usize, f64)> {
     let numbers = embedding.as_array().unwrap().iter().map(|number| number.as_f64().unwrap());
     numbers.enumerate().filter(|(_, number)| *number != 0.0).collect()
@@ -27,7 +27,7 @@ fn places(embedding: &Value) -> Vec<(usize, f64)> {
 #[tokio::test]
 async fn texts_become_vectors_of_length_one() {
     let app = app(embeds());
-    // Two of one token and one of another: 2/√5 and 1/√5.
+    // The input has two tokens "a" and one "b", so the elements are 2/√5 and 1/√5.
     let answer = vectors(&app, &json!({"input": "aab"})).await;
     assert_eq!((&answer["object"], &answer["model"]), (&json!("list"), &json!("m")));
     assert_eq!(answer["usage"], json!({"prompt_tokens": 3, "total_tokens": 3}));
@@ -53,7 +53,8 @@ async fn inputs_of_every_form_come_in_order() {
     assert_eq!(last(&vectors(&app, &json!({"input": [[98], [97], "c"]})).await), [98, 97, 99]);
     let encoded = vectors(&app, &json!({"input": "a", "encoding_format": "base64"})).await;
     let text = encoded["data"][0]["embedding"].as_str().unwrap();
-    // 97 zeros of 4 bytes are 388 bytes; 387 of them are 516 letters, and what follows has the 1 (00 00 80 3f).
+    // 97 zeros of 4 bytes are 388 bytes. The first 387 bytes encode to 516 letters; the next
+    // letters encode the 1 (00 00 80 3f).
     assert_eq!(text.len(), (257usize * 4).div_ceil(3) * 4);
     assert_eq!((&text[..516], &text[516..524]), (&*"A".repeat(516), "AAAAgD8A"));
 }
@@ -81,7 +82,7 @@ async fn what_the_model_cannot_take_is_told() {
     }
 }
 
-/// A model that does not show its hidden states.
+/// A model that does not expose its hidden states.
 struct Hides(ScriptedModel);
 
 impl LanguageModel for Hides {

@@ -1,4 +1,4 @@
-//! Servers over scripted models whose tokens are single bytes.
+//! Servers with scripted models and byte tokens.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ use formwork_vocab::{Token, TokenId, TokenKind, Tokenizer, Vocabulary};
 use serde_json::Value;
 use tower::ServiceExt;
 
-/// The token that ends a sequence; those before it are the bytes.
+/// The end-of-sequence token. The tokens below it are the bytes.
 pub(crate) const END: usize = 256;
 pub(crate) const CONTEXT: usize = 400;
 
@@ -26,7 +26,7 @@ pub(crate) fn tokenizer() -> Arc<Tokenizer> {
     Arc::new(Tokenizer::greedy(Vocabulary::new(tokens, vec![TokenId(END as u32)]).unwrap()))
 }
 
-/// Writes `role: content` lines, with the variables in front, and remembers the last prompt.
+/// Renders variables and `role: content` lines, and remembers the last prompt.
 #[derive(Default)]
 pub(crate) struct Lines {
     pub(crate) last: Mutex<String>,
@@ -49,7 +49,7 @@ impl ChatTemplate for Lines {
     }
 }
 
-/// Writes tools, calls, results and thoughts.
+/// A template that supports tools, calls, results and thoughts.
 pub(crate) struct Native;
 
 impl ChatTemplate for Native {
@@ -80,12 +80,12 @@ impl ChatTemplate for Native {
     }
 }
 
-/// A model that answers every prompt with `text`, and then ends.
+/// Creates a model that answers every prompt with `text` and then ends.
 pub(crate) fn says(text: &'static str) -> ScriptedModel {
     says_in(CONTEXT, text)
 }
 
-/// The same with a context of this length.
+/// Creates a model like [`says`] with the given context length.
 pub(crate) fn says_in(context_len: usize, text: &'static str) -> ScriptedModel {
     ScriptedModel::new(END + 1, context_len, move |tokens, row| {
         let said: Vec<u8> = tokens.iter().map(|token| token.0 as u8).collect();
@@ -96,12 +96,12 @@ pub(crate) fn says_in(context_len: usize, text: &'static str) -> ScriptedModel {
     })
 }
 
-/// A model that likes all tokens equally, so that the seed decides.
+/// Creates a model that likes all tokens equally, so that the seed decides.
 pub(crate) fn babbles(context_len: usize) -> ScriptedModel {
     ScriptedModel::new(END + 1, context_len, |_, _| {})
 }
 
-/// A model that works a few times.
+/// A model whose forward pass fails after `left` successful calls.
 pub(crate) struct FailsAfter {
     pub(crate) inner: ScriptedModel,
     pub(crate) left: usize,
@@ -155,7 +155,7 @@ pub(crate) fn app(model: impl LanguageModel + 'static) -> App {
     App::new(vec![served("m", start(model))], ServerOptions::default()).unwrap()
 }
 
-/// What came back.
+/// A complete HTTP response.
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
@@ -167,21 +167,21 @@ impl Answer {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
     }
 
-    /// Indented, without what differs from call to call.
+    /// Returns the body as indented JSON, with values that vary between calls removed.
     pub(crate) fn pretty(&self) -> String {
         let mut value = self.json();
         redact(&mut value);
         serde_json::to_string_pretty(&value).unwrap()
     }
 
-    /// The content of a whole answer.
+    /// Returns the content of a chat answer.
     pub(crate) fn content(&self) -> String {
         assert_eq!(self.status, StatusCode::OK, "{}", self.text);
         self.json()["choices"][0]["message"]["content"].as_str().unwrap().to_owned()
     }
 }
 
-/// Checks and removes what differs from call to call.
+/// Checks and removes values that vary between calls.
 pub(crate) fn redact(value: &mut Value) {
     if value.get("id").is_some() {
         let id = value["id"].as_str().unwrap();
@@ -210,7 +210,7 @@ pub(crate) async fn get(app: &App, path: &str) -> Answer {
     send(app, request(Method::GET, path, "")).await
 }
 
-/// The body of a request that asks model `m` one thing, with `fields` besides.
+/// Creates the body of a short chat request to model `m`, with additional `fields`.
 pub(crate) fn ask(fields: &Value) -> Value {
     let mut body = serde_json::json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}]});
     for (name, value) in fields.as_object().unwrap() {

@@ -67,7 +67,7 @@ async fn a_constraint_that_cannot() {
     assert_eq!(error["param"], "response_format.json_schema.schema");
     assert_eq!(error["pointer"], "/properties/a/type");
     assert_eq!(error["keyword"], "type");
-    // The other questions have no answer then.
+    // The other endpoints fail for a grammar that does not compile.
     for task in ["explain", "sample"] {
         let refused = ask(&app, task, &json!({"grammar": "root ::= \"a\" other"})).await;
         assert_eq!(refused.status, StatusCode::BAD_REQUEST);

@@ -1,4 +1,4 @@
-//! Clients that take their time, over a socket.
+//! Slow clients and large requests over a socket.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,12 +11,13 @@ use tokio::task::JoinHandle;
 
 use crate::fixture::{says, served, start};
 
-/// A server that waits for so long.
+/// Starts a server with this read timeout.
 async fn run(read_timeout: Duration) -> SocketAddr {
     run_until(read_timeout, std::future::pending()).await.0
 }
 
-/// The same, and when it has come to its end, which no limit but that one brings.
+/// Starts a server that runs until `shutdown`, and returns its address and task. The shutdown limit
+/// is an hour, so only the read timeout can end a connection.
 async fn run_until(
     read_timeout: Duration,
     shutdown: impl Future<Output = ()> + Send + 'static,
@@ -29,7 +30,7 @@ async fn run_until(
     (address, tokio::spawn(serve(listener, app, shutdown)))
 }
 
-/// What comes back for `sent`, up to the end of the connection.
+/// Sends `sent` and returns the response up to the end of the connection.
 async fn exchange(address: SocketAddr, sent: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(sent.as_bytes()).await.unwrap();
@@ -64,7 +65,8 @@ async fn a_head_that_is_too_large_is_refused() {
     let many = "x: a\r\n".repeat(200);
     let answer = exchange(address, &format!("GET /health HTTP/1.1\r\nhost: x\r\n{many}\r\n")).await;
     assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
-    // What is sent after the server gave up may reset the connection, so no more than it reads.
+    // Data that arrives after the server gave up may reset the connection, so this sends only what
+    // the server reads.
     let long = "a".repeat((64 << 10) - "GET /health HTTP/1.1\r\nx: ".len());
     let answer = exchange(address, &format!("GET /health HTTP/1.1\r\nx: {long}")).await;
     assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
@@ -81,7 +83,8 @@ async fn a_body_declared_too_large_is_not_waited_for() {
     assert_eq!(String::from_utf8_lossy(&status), "HTTP/1.1 413 Payload Too Large\r\n");
 }
 
-/// Most clients write a whole request before they read anything, and take a connection that ends meanwhile for a broken one.
+/// Most clients write the whole request before they read. If the connection ends meanwhile, they
+/// report a broken connection instead of the response.
 #[tokio::test]
 async fn who_writes_a_body_that_is_too_large_reads_the_refusal() {
     let address = run(Duration::from_secs(20)).await;
@@ -103,7 +106,7 @@ async fn an_answer_that_nobody_takes_ends_the_connection() {
         let _ = told.await;
     })
     .await;
-    // More than the system keeps for a connection: a million times `\\u0000`, twice.
+    // The response is larger than the system's socket buffers: two strings of a million `\\u0000`.
     let body = format!("{{\"tokens\":[{}0]}}", "0,".repeat((1 << 20) - 1));
     let head = format!("POST /detokenize HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len());
     let mut stream = TcpStream::connect(address).await.unwrap();
@@ -111,7 +114,7 @@ async fn an_answer_that_nobody_takes_ends_the_connection() {
     let mut begun = [0; 12];
     stream.read_exact(&mut begun).await.unwrap();
     assert_eq!(&begun, b"HTTP/1.1 200");
-    // The server waits for its last connection, which ends though it is never read.
+    // The server waits for its last connection, which times out because the client never reads.
     shutdown.send(()).unwrap();
     tokio::time::timeout(Duration::from_secs(20), ended)
         .await

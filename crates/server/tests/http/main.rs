@@ -1,4 +1,5 @@
-//! The server's bytes: in process where that shows enough, over a loopback socket where connections matter.
+//! Tests of the HTTP API: in process where possible, over a loopback socket where connections
+//! matter.
 
 #![allow(clippy::unwrap_used, reason = "a test without its server has failed")]
 

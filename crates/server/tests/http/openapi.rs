@@ -1,4 +1,4 @@
-//! The description of the server is what the server does.
+//! The `OpenAPI` document matches the server's behaviour.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ async fn document(app: &App) -> Value {
     answer.json()
 }
 
-/// Methods and paths of the document, each with the operation.
+/// Returns the method, path and operation of each entry in the document.
 fn operations(document: &Value) -> Vec<(String, String, &Value)> {
     let paths = document["paths"].as_object().unwrap();
     let of = |(path, methods): (&String, &'_ Value)| -> Vec<_> {
@@ -38,7 +38,7 @@ fn operations(document: &Value) -> Vec<(String, String, &Value)> {
 
 #[tokio::test]
 async fn every_route_is_described() {
-    // A router does not tell its routes, so they are read where they are written.
+    // A router does not list its routes, so the test extracts them from the source.
     let source = include_str!("../../src/serve.rs");
     let routes = source.split(".route(\"").skip(1).map(|rest| {
         let (path, rest) = rest.split_once("\", ").unwrap();

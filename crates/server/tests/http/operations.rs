@@ -1,4 +1,4 @@
-//! What those who run the server need.
+//! Operations: metrics and CORS.
 
 use axum::http::{Method, StatusCode};
 use formwork_server::{App, ServerOptions};
@@ -11,7 +11,7 @@ async fn metrics() {
     let app = app(says("Hi"));
     chat(&app, &json!({})).await;
     chat(&app, &json!({"n": 0})).await;
-    // However many paths and methods a client makes up, they are one.
+    // All unknown paths and methods are counted under one label.
     get(&app, "/a").await;
     get(&app, "/b").await;
     send(&app, request(Method::from_bytes(b"MADEUP").unwrap(), "/health", "")).await;
@@ -29,7 +29,7 @@ async fn metrics() {
     ] {
         assert!(answer.text.lines().any(|found| found == line), "{line} is not in\n{}", answer.text);
     }
-    // Each family says once what it is, before its samples.
+    // Each metric family has exactly one `TYPE` line.
     for line in answer.text.lines().filter(|line| !line.starts_with('#')) {
         let name = line.split(['{', ' ']).next().unwrap();
         let family = ["_bucket", "_sum", "_count"].iter().find_map(|suffix| name.strip_suffix(suffix));
@@ -80,13 +80,13 @@ async fn pages_of_allowed_origins_may_call() {
         let asked = "authorization,content-type,x-stainless-os";
         let preflight =
             [page[0], ("access-control-request-method", "POST"), ("access-control-request-headers", asked)];
-        // The browser asks before it gives a key.
+        // A preflight request has no API key.
         let answer = from_origin(&app, Method::OPTIONS, &preflight).await;
         assert_eq!(answer.status, StatusCode::NO_CONTENT);
         assert_eq!(answer.headers["access-control-allow-origin"], told);
         assert_eq!(answer.headers["access-control-allow-headers"], asked);
         assert_eq!(answer.headers["access-control-allow-methods"], "GET, POST");
-        // A failure is for the page to read, too.
+        // Error responses have CORS headers, too.
         let refused = from_origin(&app, Method::POST, &page).await;
         assert_eq!(refused.status, StatusCode::UNAUTHORIZED);
         assert_eq!(refused.headers["access-control-allow-origin"], told);

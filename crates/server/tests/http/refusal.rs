@@ -13,7 +13,8 @@ use crate::fixture::{
     Answer, CONTEXT, END, app, ask, chat, get, request, says, send, served, start, tokenizer,
 };
 
-/// Status, type, param, code and message of an error, after checking that it has nothing else.
+/// Returns status, type, param, code and message of an error, after checking that there is nothing
+/// else.
 fn error(answer: &Answer) -> String {
     let body = answer.json();
     assert_eq!(body.as_object().unwrap().len(), 1);
@@ -99,7 +100,7 @@ async fn bodies_that_are_too_large() {
         error(&chat(&small, &json!({"user": "x".repeat(100)})).await),
         "413 invalid_request_error null request_too_large: the body is larger than the limit of 100 bytes"
     );
-    // No other limit is in the way of this one.
+    // The default limit allows a body of 5 MiB.
     assert_eq!(chat(&app(says("ok")), &json!({"user": "x".repeat(5 << 20)})).await.status, StatusCode::OK);
 }
 
@@ -137,7 +138,7 @@ async fn keys() {
 async fn a_full_queue_is_busy() {
     let (release, gate) = channel::<()>();
     let model = ScriptedModel::new(END + 1, CONTEXT, move |_, row| {
-        // Returns at once when the test lets go of the other end.
+        // Returns at once after the test drops the sender.
         let _ = gate.recv();
         row[END] = 1000.0;
     });
@@ -162,7 +163,7 @@ async fn an_engine_that_died_is_unavailable() {
     let app = app(Dies);
     let first = chat(&app, &json!({})).await;
     assert_eq!(error(&first), "500 server_error null null: the generation failed: the engine stopped");
-    // The thread may still be going down.
+    // The engine's thread may still be unwinding.
     for _ in 0..1000 {
         let next = chat(&app, &json!({})).await;
         if next.status == StatusCode::SERVICE_UNAVAILABLE {
@@ -174,7 +175,7 @@ async fn an_engine_that_died_is_unavailable() {
     panic!("the engine still takes requests");
 }
 
-/// A model that takes the engine's thread down.
+/// A model that panics outside of any generation, which ends the engine's thread.
 struct Dies;
 
 impl LanguageModel for Dies {
@@ -211,7 +212,7 @@ async fn requests_that_take_too_long() {
     ] {
         let answer = send(&app, request(Method::POST, path, body.to_string())).await;
         assert_eq!(error(&answer), format!("504 server_error null timeout: {message}"), "{path}");
-        // A stream has begun by then.
+        // A stream has already started when the error occurs.
         body["stream"] = true.into();
         let answer = send(&app, request(Method::POST, path, body.to_string())).await;
         assert_eq!(answer.status, StatusCode::OK);

@@ -1,4 +1,4 @@
-//! Models that are loaded when they are asked for.
+//! Models that are loaded on demand.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -13,7 +13,7 @@ use tower::ServiceExt;
 
 use crate::fixture::{Answer, CONTEXT, END, Lines, ask, get, request, says, send, served, start};
 
-/// A model that answers with `text`, and how often it was loaded.
+/// Creates a source of a model that answers with `text`, and a counter of its loads.
 fn source(id: &str, bytes: u64, text: &'static str) -> (ModelSource, Arc<AtomicUsize>) {
     let loads = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&loads);
@@ -42,7 +42,7 @@ async fn chat_with(app: &App, model: &str) -> Answer {
     send(app, request(Method::POST, "/v1/chat/completions", body)).await
 }
 
-/// Which models the server says are in memory.
+/// Returns the models that the metrics report as loaded.
 async fn in_memory(app: &App) -> Vec<String> {
     let text = get(app, "/metrics").await.text;
     let loaded = |line: &str| {
@@ -58,7 +58,7 @@ async fn a_model_is_loaded_when_it_is_asked_for() {
     lazy.aliases.push("alias".to_owned());
     let app = App::with_sources(vec![served("m", start(says("Ho")))], vec![lazy], ServerOptions::default())
         .unwrap();
-    // Every model that a request may name is listed, and listing loads nothing.
+    // All names and aliases are listed, and listing loads nothing.
     let listed = get(&app, "/v1/models").await.json();
     let ids: Vec<_> = listed["data"].as_array().unwrap().iter().map(|model| &model["id"]).collect();
     assert_eq!(ids, ["m", "lazy", "alias"]);
@@ -86,7 +86,7 @@ async fn a_request_cannot_name_a_file() {
     assert_eq!(loads.load(Ordering::SeqCst), 0);
 }
 
-/// A loader that says that it began, and waits to be let go on.
+/// Creates a source that reports the start of its load and then waits for a signal.
 fn gated(id: &str) -> (ModelSource, Arc<AtomicUsize>, Receiver<()>, Sender<()>) {
     let (mut source, loads) = source(id, 1, "Hi");
     let (began, beginning) = channel();
@@ -111,7 +111,7 @@ async fn all_who_wait_for_a_model_wait_for_one_load() {
     };
     let mut waiting = vec![asking(&app)];
     tokio::task::spawn_blocking(move || beginning.recv().unwrap()).await.unwrap();
-    // One who asks and goes away takes nothing from the others.
+    // A cancelled request does not affect others that wait for the same load.
     waiting.remove(0).abort();
     waiting.extend((0..3).map(|_| asking(&app)));
     assert!(in_memory(&app).await.is_empty());
@@ -180,7 +180,7 @@ async fn a_model_at_work_does_not_make_way() {
     assert_eq!(in_memory(&app).await, ["slow"]);
     drop(go_on);
     axum::body::to_bytes(running.into_body(), usize::MAX).await.unwrap();
-    // The engine counts a generation out just after its last word.
+    // The engine frees a generation's seat shortly after its last output.
     for _ in 0..10_000 {
         let answer = chat_with(&app, "other").await;
         if answer.status == StatusCode::OK {
@@ -208,7 +208,7 @@ async fn a_load_that_fails_is_told_and_tried_again() {
         assert_eq!(failed.status, StatusCode::INTERNAL_SERVER_ERROR);
         let error = &failed.json()["error"];
         assert_eq!(error["code"], "model_load_failed");
-        // Where files lie is nobody's business.
+        // The response must not reveal file paths.
         assert_eq!(error["message"], "the model `lazy` could not be loaded; the server's log says why");
     }
     assert_eq!(chat_with(&app, "lazy").await.content(), "Hi");

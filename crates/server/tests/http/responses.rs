@@ -1,4 +1,4 @@
-//! `/v1/responses`: items, whole and event by event.
+//! `/v1/responses`: items of whole and streamed answers.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::fixture::{Answer, FailsAfter, Native, app, babbles, request, says, sa
 
 const LONG: usize = 4000;
 
-/// The model behind a template that knows tools and thoughts.
+/// Creates an app with a template that supports tools and thoughts.
 fn native(model: impl LanguageModel + 'static) -> App {
     let model = ServedModel { template: Arc::new(Native), ..served("m", start(model)) };
     App::new(vec![model], ServerOptions::default()).unwrap()
@@ -38,7 +38,7 @@ async fn whole(app: &App, fields: &Value) -> Value {
     redacted(&answer.text)
 }
 
-/// Without what differs from call to call.
+/// Removes values that vary between calls.
 fn redacted(text: &str) -> Value {
     let mut value: Value = serde_json::from_str(text).unwrap();
     redact(&mut value);
@@ -70,7 +70,7 @@ fn redact(value: &mut Value) {
     }
 }
 
-/// The events of a stream: their names are their types, and their numbers count.
+/// Returns the data of a stream's events, after checking their names and sequence numbers.
 async fn stream(app: &App, fields: &Value) -> Vec<Value> {
     let mut fields = fields.clone();
     fields["stream"] = true.into();
@@ -86,7 +86,8 @@ async fn stream(app: &App, fields: &Value) -> Vec<Value> {
     answer.text.split_terminator("\n\n").enumerate().map(event).collect()
 }
 
-/// An event a line. Of responses what does not repeat the request, after the first.
+/// Formats events as lines. After the first event, omits the response fields that repeat the
+/// request.
 fn lines(mut events: Vec<Value>) -> String {
     for event in events.iter_mut().skip(1).filter(|event| event.get("response").is_some()) {
         let response = event["response"].as_object_mut().unwrap();
@@ -249,7 +250,7 @@ async fn schemas_that_cannot_be_enforced_are_told() {
     assert_eq!(events.last().unwrap()["response"]["unsupported_schemas"], json!(["odd"]));
 }
 
-/// What the deltas of a stream come to, item by item.
+/// Joins the deltas of a stream for each item.
 fn joined(events: &[Value]) -> Vec<String> {
     let mut items: Vec<String> = Vec::new();
     for event in events {
@@ -294,7 +295,7 @@ async fn events_come_to_the_whole() {
         let events = stream(&app, &fields).await;
         assert_eq!(joined(&events), texts(&response), "{fields}");
         let mut last = events.last().unwrap()["response"].clone();
-        // What was cached is the first's doing.
+        // The prompt is cached only for the second request.
         last["usage"]["input_tokens_details"] = response["usage"]["input_tokens_details"].clone();
         assert_eq!(last, response);
         called += usize::from(response["output"].to_string().contains("function_call"));

@@ -1,4 +1,4 @@
-//! Schemas of requests: the documents they refer to, their limits, and their description in the prompt.
+//! Schemas of requests: referenced documents, limits, and the description in the prompt.
 
 use std::sync::Arc;
 

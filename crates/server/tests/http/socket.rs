@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use crate::fixture::{END, app, ask, says, served, start};
 
-/// A server on a socket of its own; it shuts down when told, or when this is dropped.
+/// A server on its own socket. Sending on `shutdown`, or dropping it, shuts the server down.
 struct Running {
     address: SocketAddr,
     shutdown: oneshot::Sender<()>,
@@ -44,7 +44,7 @@ async fn post(address: SocketAddr, fields: &Value) -> TcpStream {
     stream
 }
 
-/// Fails the test when something that must happen does not.
+/// Waits for a future, and fails the test after 20 seconds.
 async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), future).await.expect("soon")
 }
@@ -60,7 +60,7 @@ async fn read_until(stream: &mut TcpStream, text: &str) -> String {
     String::from_utf8(read).unwrap()
 }
 
-/// A model that never stops talking, and reports which sequences were closed.
+/// A model that never ends its output, and reports closed sequences.
 struct Endless {
     inner: ScriptedModel,
     closed: UnboundedSender<SequenceId>,

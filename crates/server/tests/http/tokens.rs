@@ -17,7 +17,7 @@ async fn ok(app: &App, path: &str, body: &Value) -> Value {
     answer.json()
 }
 
-/// `param`, and the message.
+/// Returns the status, and `param` with the message of an error.
 async fn refused(app: &App, path: &str, body: &Value) -> (StatusCode, String) {
     let answer = post(app, path, body).await;
     let error = &answer.json()["error"];
@@ -33,7 +33,7 @@ async fn tokens_in_the_form_of_llama_cpp() {
         plain,
         json!({"count": 2, "max_model_len": CONTEXT, "tokens": [104, 105], "token_strs": null})
     );
-    // A piece of a character is bytes.
+    // A piece that is not valid UTF-8 is listed as bytes.
     let pieces = ok(&app, "/tokenize", &json!({"content": "aé", "with_pieces": true})).await;
     let expected =
         json!([{"id": 97, "piece": "a"}, {"id": 195, "piece": [195]}, {"id": 169, "piece": [169]}]);
@@ -54,7 +54,7 @@ async fn tokens_in_the_form_of_vllm() {
     assert_eq!(answer["count"], "user: Hi\nassistant:".len());
 }
 
-/// A template that shows what it is given.
+/// A template that renders its input literally.
 struct Shows;
 
 impl ChatTemplate for Shows {
@@ -80,7 +80,7 @@ async fn the_prompt_of_a_conversation() {
         "chat_template_kwargs": {"thinking": true},
     });
     assert_eq!(ok(&app, "/apply-template", &body).await, json!({"prompt": "{\"thinking\":true}<user>Hi"}));
-    // All that a chat puts into its prompt is there.
+    // The prompt contains everything that a chat request would add.
     let body = json!({"messages": messages, "response_format": {"type": "json_object"}});
     let prompt = ok(&app, "/apply-template", &body).await;
     assert_eq!(prompt, json!({"prompt": "{}<system>Answer with one JSON object only.<user>Hi<assistant>"}));
@@ -91,7 +91,7 @@ async fn tools_are_in_the_prompt_of_a_conversation() {
     let tool = json!({"type": "function", "function": {"name": "add", "description": "A sum.", "parameters": {"type": "object"}}});
     let odd = json!({"type": "function", "function": {"name": "odd"}});
     let body = json!({"messages": [{"role": "user", "content": "Hi"}], "tools": [tool, odd]});
-    // This template does not know tools.
+    // This template does not support tools, so the system message describes them.
     let model = ServedModel { template: Arc::new(Shows), ..served("m", start(says(""))) };
     let app = App::new(vec![model], ServerOptions::default()).unwrap();
     let of = async |fields: Value| {
@@ -109,7 +109,7 @@ async fn tools_are_in_the_prompt_of_a_conversation() {
     assert_eq!(of(json!({"tool_choice": "none"})).await, "{}<user>Hi<assistant>");
     let one = of(json!({"tool_choice": {"type": "function", "function": {"name": "add"}}})).await;
     assert!(one.contains("\"add\"") && !one.contains("\"odd\""), "{one}");
-    // One that does gets them as a variable.
+    // A template that supports tools gets them as a variable.
     let knows = ServedModel { template: Arc::new(Native), ..served("m", start(says(""))) };
     let app = App::new(vec![knows], ServerOptions::default()).unwrap();
     let prompt = ok(

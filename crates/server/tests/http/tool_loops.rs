@@ -1,4 +1,4 @@
-//! Tool loops on the engine in this process: whatever a model does, its calls are whole and valid.
+//! Tool loops with the in-process backend: calls are complete and valid for any model.
 
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ async fn a_model_that_calls_in_vain_is_refused_as_over_http() {
 
 #[tokio::test]
 async fn the_history_that_a_run_leaves_is_one_that_the_engine_reads() {
-    // The model says the same always, so the second turn calls again.
+    // The model always gives the same answer, so every turn calls the tool again.
     let text = "Wait.\n<tool_call>\n{\"name\": \"ping\", \"arguments\": {}}\n</tool_call>";
     let run = run(says_in(CONTEXT, text), json!({ "max_turns": 3 })).await;
     assert_eq!((run.errors[0].code.as_str(), run.stats.tool_calls_ok), ("MAX_TURNS", 3));

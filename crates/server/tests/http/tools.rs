@@ -1,4 +1,4 @@
-//! Tools: what is called, how calls are streamed, and what is refused.
+//! Tools: calls, streamed calls, and rejected requests.
 
 use axum::http::StatusCode;
 use formwork_server::App;
@@ -91,7 +91,7 @@ async fn several_calls_at_once_have_their_own_index() {
     assert_ne!(calls[0]["id"], calls[1]["id"]);
     let streamed = deltas(&says(text), json!({"tools": tools})).await;
     assert_eq!(streamed.matches("\"index\":1,\"id\"").count(), 1, "{streamed}");
-    // One call only: what would follow is masked.
+    // Without parallel calls, the mask forbids a second call.
     let answer = chat(&says(text), &json!({"tools": tools, "parallel_tool_calls": false})).await;
     assert_eq!(answer.json()["choices"][0]["message"]["tool_calls"].as_array().unwrap().len(), 1);
 }
@@ -111,7 +111,7 @@ async fn the_choice_of_tools_is_kept_whatever_the_model_wants() {
         let arguments: Value = serde_json::from_str(call["arguments"].as_str().unwrap()).unwrap();
         assert!(arguments.is_object(), "{arguments}");
     }
-    // Whoever may not call cannot.
+    // With `tool_choice: none`, text that looks like a call is content.
     let text = "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}\n</tool_call>";
     let answer = chat(&says(text), &json!({"tools": [add()], "tool_choice": "none"})).await;
     assert_eq!(answer.content(), text);
@@ -189,7 +189,7 @@ async fn free_text_that_the_budget_ends_is_cut_off() {
         (&json!("Well, what s"), &json!("length"))
     );
     assert_eq!(choice.get("closed_by_budget"), None);
-    // A call that has begun is brought to its end, or not begun.
+    // A call is either completed within the budget or not started.
     for budget in 25..80 {
         let choice =
             chat(&app, &json!({"tools": [add()], "max_tokens": budget})).await.json()["choices"][0].clone();
@@ -203,7 +203,7 @@ async fn free_text_that_the_budget_ends_is_cut_off() {
     }
 }
 
-/// A random request about everything that shapes an answer.
+/// Creates a random request that varies all settings that shape an answer.
 fn random_request(seed: u64) -> Value {
     let bit = |n: u64| (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> n) & 3;
     let mut fields = json!({"seed": seed, "max_tokens": 40 + seed % 160, "n": 1 + u64::from(bit(8) == 0)});
@@ -234,7 +234,7 @@ fn random_request(seed: u64) -> Value {
     fields
 }
 
-/// What the deltas of a stream come to, as official clients put them together.
+/// Joins the deltas of a stream as official clients do.
 fn joined(text: &str) -> Vec<Value> {
     let mut choices: Vec<Value> = Vec::new();
     for data in text.split_terminator("\n\n").filter_map(|event| event.strip_prefix("data: ")) {
