@@ -5,23 +5,24 @@ use formwork_grammar::{Part, Trigger};
 use crate::format::{CallFormat, ChatFormat, Thoughts};
 use crate::tool::{Tool, Tools};
 
-/// The most calls at once.
+/// Maximum number of calls in one answer.
 const MAX_CALLS: u32 = 64;
 
-/// What an answer says where it calls no tool.
+/// Content of an answer that calls no tool.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Content {
-    /// Anything.
+    /// Any text.
     Free,
-    /// What a grammar produces.
+    /// Text that a grammar produces.
     Shaped(Part),
 }
 
 impl ChatFormat {
-    /// The grammar of an answer; nothing where anything goes.
+    /// Returns the grammar of an answer, or `None` if any text is allowed.
     ///
-    /// Content and calls are alternatives: neither is dropped for the other. Content that has a shape begins where thoughts
-    /// end; free content goes on until a call begins. With [`Tools::required`] there is no content.
+    /// Content and calls are alternatives: requesting one does not exclude the other. Shaped
+    /// content starts after the thoughts; free content continues until a call starts. With
+    /// [`Tools::required`] there is no content.
     pub fn answer(&self, content: &Content, tools: &Tools, thoughts: Thoughts) -> Option<Part> {
         if tools.tools.is_empty() && *content == Content::Free {
             return None;
@@ -47,7 +48,7 @@ impl ChatFormat {
         Some(Part::sequence([thinks, body]))
     }
 
-    /// Whether an answer without tools is its content and nothing else.
+    /// Returns true if an answer without tools consists of its content only.
     pub fn is_plain(&self, thoughts: Thoughts) -> bool {
         self.harmony.is_none() && thoughts == Thoughts::None && self.calls.content_open.is_empty()
     }
@@ -80,7 +81,7 @@ impl ChatFormat {
                     Part::OneOf(vec![Part::sequence([content_open, text]), whole()])
                 }
             }
-            // The first character that is no space decides.
+            // The first character that is not whitespace decides.
             (Content::Free, None) => {
                 Part::OneOf(vec![Part::Regex(r"\s*([^{\s][\s\S]*)?".to_owned()), whole()])
             }
@@ -89,7 +90,7 @@ impl ChatFormat {
 }
 
 impl CallFormat {
-    /// Everything after the opening.
+    /// Returns the grammar of everything after the opening.
     fn list(&self, tools: &Tools) -> Part {
         let item = tools.tools.iter().map(|tool| {
             Part::sequence([Part::literal(tool.name.as_str()), self.between.part(), arguments(tool)])
@@ -107,12 +108,12 @@ impl CallFormat {
     }
 }
 
-/// What a tool's schema allows.
+/// Returns the grammar of a tool's arguments.
 pub(crate) fn arguments(tool: &Tool) -> Part {
     Part::at(tool.place.as_str(), Part::Json(tool.parameters.clone()))
 }
 
-/// Text until one token.
+/// Returns the grammar of text until a token, followed by `then`.
 pub(crate) fn until(token: formwork_vocab::TokenId, then: Part) -> Part {
     Part::Text { triggers: vec![(Trigger::Token(token), then)], may_end: false }
 }

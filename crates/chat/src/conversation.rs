@@ -1,4 +1,4 @@
-//! From a conversation to what a template renders.
+//! Conversion of a conversation to a template's input.
 
 use formwork_lm::{ChatInput, Message};
 use serde_json::{Map, Value, json};
@@ -8,8 +8,10 @@ use crate::tags::Marked;
 use crate::tool::Tool;
 
 impl ChatFormat {
-    /// The conversation as the model's template wants it. Messages are as on OpenAI's wire: calls in `tool_calls`, with
-    /// arguments as text, and results of role `tool`.
+    /// Converts a conversation to the input of the model's template.
+    ///
+    /// Messages have OpenAI's wire format: calls are in `tool_calls` with their arguments as text,
+    /// and results have the role `tool`.
     pub fn input(
         &self,
         messages: &[Message],
@@ -33,7 +35,7 @@ impl ChatFormat {
         ChatInput { messages, add_generation_prompt: true, variables }
     }
 
-    /// The tools, told to a model whose template does not.
+    /// Returns a description of the tools for a template that does not declare them.
     fn described(&self, tools: &[Tool]) -> String {
         let list: Vec<String> = tools.iter().map(|tool| tool.declaration().to_string()).collect();
         let CallFormat { open, between, close, .. } = &self.calls;
@@ -46,7 +48,7 @@ impl ChatFormat {
     }
 }
 
-/// Puts `text` at the end of the system message; adds one in front where there is none.
+/// Appends `text` to the system message, or inserts a system message if there is none.
 fn add_to_system(messages: &mut Vec<Message>, text: &str) {
     match messages.first_mut().filter(|first| is_system(first)) {
         Some(first) => first.content = Some(format!("{}\n\n{text}", first.text())),
@@ -58,7 +60,7 @@ fn is_system(message: &Message) -> bool {
     message.role == "system" || message.role == "developer"
 }
 
-/// For templates without a system message: the first user says it.
+/// Moves system messages into the first user message, for templates without a system message.
 fn system_to_user(messages: &mut Vec<Message>) {
     let said: Vec<Message> = messages.extract_if(.., |message| is_system(message)).collect();
     if said.is_empty() {
@@ -72,7 +74,7 @@ fn system_to_user(messages: &mut Vec<Message>) {
     }
 }
 
-/// Calls as the template wants them.
+/// Converts the calls of a message to the form that the template expects.
 fn adapted(message: &Message, native: Native) -> Message {
     let mut message = message.clone();
     if let Some(id) = message.fields.get_mut("tool_call_id").filter(|_| native.short_ids) {
@@ -85,7 +87,8 @@ fn adapted(message: &Message, native: Native) -> Message {
             *id = short_id(id);
         }
         let Some(arguments) = call.pointer_mut("/function/arguments") else { continue };
-        // What is no JSON stays text: earlier answers may have come from elsewhere.
+        // Arguments that are not JSON stay text, because earlier answers may come from another
+        // model.
         if let (false, Some(text)) = (as_text, arguments.as_str())
             && let Ok(value) = serde_json::from_str::<Value>(text)
         {
@@ -102,7 +105,7 @@ fn adapted(message: &Message, native: Native) -> Message {
     message
 }
 
-/// The last nine letters and digits of an id, which are as good as all.
+/// Returns the last nine letters and digits of an id, which are enough to keep ids apart.
 fn short_id(id: &Value) -> Value {
     let plain = id.as_str().unwrap_or_default().chars().filter(char::is_ascii_alphanumeric);
     let plain: Vec<char> = plain.collect();
@@ -110,8 +113,10 @@ fn short_id(id: &Value) -> Value {
     format!("{end:0>9}").into()
 }
 
-/// Calls and results as text, for templates that know neither. What stands together is one message, since such templates often
-/// insist that user and assistant take turns.
+/// Converts calls and results to text, for templates that support neither.
+///
+/// A result and the result or user message after it become one message, because such templates
+/// often require user and assistant to alternate.
 fn plain(messages: &[Message]) -> Vec<Message> {
     let mut plain: Vec<Message> = Vec::with_capacity(messages.len());
     for message in messages {
@@ -124,7 +129,7 @@ fn plain(messages: &[Message]) -> Vec<Message> {
             let parts: Vec<String> = said.into_iter().chain(calls.iter().map(written)).collect();
             message.content = Some(parts.join("\n"));
         }
-        // What a user says after results goes with them.
+        // A user message after a result is appended to the result.
         let joins = |last: &&mut Message| {
             last.role == "user" && message.role == "user" && last.text().ends_with("</tool_response>")
         };

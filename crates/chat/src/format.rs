@@ -6,63 +6,64 @@ use crate::harmony::Harmony;
 use crate::probe::{Calls, Probe};
 use crate::tags::{self, Marked};
 
-/// How a model writes answers. See the [module](crate) documentation.
+/// Format of a model's answers. See the [module](crate) documentation.
 #[derive(Clone, Debug)]
 pub struct ChatFormat {
     pub(crate) calls: CallFormat,
-    /// Whether the template writes tools, calls and results, and how it wants arguments; else this crate does.
+    /// The template's own format for tools, calls and results. If `None`, this crate writes them as
+    /// text.
     pub(crate) native: Option<Native>,
-    /// Whether the template writes what the system says; else the first user does.
+    /// True if the template renders system messages. If false, they go into the first user message.
     pub(crate) system: bool,
     pub(crate) thoughts: Option<Tags>,
     pub(crate) harmony: Option<Harmony>,
 }
 
-/// What a template that knows calls wants.
+/// Requirements of a template that supports calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is found out by itself")]
 pub(crate) struct Native {
-    /// Whether it writes down which tools there are.
+    /// True if the template lists the declared tools.
     pub(crate) declares_tools: bool,
-    /// Whether it wants arguments as text, rather than as an object.
+    /// True if the template expects arguments as text instead of an object.
     pub(crate) arguments_as_text: bool,
-    /// Whether it insists on ids of nine letters and digits.
+    /// True if the template requires ids of nine letters and digits.
     pub(crate) short_ids: bool,
-    /// Whether it wants no content, rather than an empty one, where there are only calls.
+    /// True if a message with only calls must have no content, instead of empty content.
     pub(crate) null_content: bool,
 }
 
-/// How calls are written: `open name between arguments (separator name between arguments)* close`.
+/// Layout of calls: `open name between arguments (separator name between arguments)* close`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct CallFormat {
     pub(crate) open: Marked,
     pub(crate) between: Marked,
     pub(crate) separator: Option<Marked>,
     pub(crate) close: Marked,
-    /// What comes before content where calls have no opening of their own.
+    /// Text before content if calls have no opening.
     pub(crate) content_open: String,
 }
 
-/// What thoughts are between.
+/// Tags around thoughts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Tags {
     pub(crate) open: Marked,
     pub(crate) close: Marked,
 }
 
-/// Whether an answer begins with thoughts.
+/// Presence of thoughts at the start of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Thoughts {
-    /// It does not.
+    /// The answer has no thoughts.
     None,
-    /// It may.
+    /// The answer may start with thoughts.
     Possible,
-    /// The prompt ends in the middle of them.
+    /// The prompt ends inside the thoughts.
     Begun,
 }
 
 impl ChatFormat {
-    /// Finds out how `template` writes answers.
+    /// Detects the format of the answers that `template` expects.
     pub fn of(template: &dyn ChatTemplate, vocabulary: &Vocabulary) -> Self {
         let controls = tags::controls(vocabulary);
         let spelling = |token: &TokenId| String::from_utf8_lossy(vocabulary.bytes(*token)).into_owned();
@@ -81,7 +82,7 @@ impl ChatFormat {
         Self { calls: format, native, system: probe.has_system(), thoughts, harmony }
     }
 
-    /// Whether an answer to this prompt begins with thoughts.
+    /// Returns the presence of thoughts at the start of the answer to this prompt.
     pub fn thoughts(&self, prompt: &str) -> Thoughts {
         if self.harmony.is_some() {
             return Thoughts::Possible;
@@ -97,13 +98,14 @@ impl ChatFormat {
         }
     }
 
-    /// What a prompt goes on with so that the answer begins in the middle of thoughts; nothing where the model has none, or its
-    /// format has no such text.
+    /// Returns the text to append to a prompt so that the answer starts inside the thoughts.
+    ///
+    /// Returns `None` if the model has no thoughts, or its format has no such text.
     pub fn thoughts_open(&self) -> Option<String> {
         self.thoughts.as_ref().filter(|_| self.harmony.is_none()).map(|tags| tags.open.text() + "\n")
     }
 
-    /// The text that ends thoughts, for a model that must come to an end with them.
+    /// Returns the text that ends thoughts, for cutting them short.
     pub fn thoughts_close(&self) -> Option<String> {
         match &self.harmony {
             Some(_) => Some(Harmony::END.to_owned()),
@@ -111,20 +113,23 @@ impl ChatFormat {
         }
     }
 
-    /// Whether the model's template declares tools; else they are described in the system message.
+    /// Returns true if the model's template declares tools. Otherwise they are described in the
+    /// system message.
     pub fn declares_tools(&self) -> bool {
         self.native.is_some_and(|native| native.declares_tools)
     }
 
-    /// How calls are written beside content that has a shape, or is free. Where calls are bare JSON and content may be, too, calls
-    /// are put into tags: there is no other way to tell them apart.
+    /// Returns the layout of calls beside content, which is `shaped` by a grammar or free.
+    ///
+    /// If calls are bare JSON, shaped content could look the same. Calls then get tags, to keep
+    /// them apart.
     pub(crate) fn calls_beside(&self, shaped: bool) -> CallFormat {
         let is_bare = self.calls.content_open.is_empty() && self.calls.trigger().is_none();
         if is_bare && shaped { CallFormat::fallback() } else { self.calls.clone() }
     }
 }
 
-/// Tags for thoughts that the template writes, or looks for.
+/// Returns the tags that the template writes around thoughts or looks for.
 fn thoughts(probe: &Probe<'_>, controls: &[(TokenId, String)]) -> Option<Tags> {
     let tags = |open: &str, close: &str| Tags {
         open: Marked::new(open.trim(), controls),
@@ -159,7 +164,7 @@ impl CallFormat {
         }
     }
 
-    /// What any model can be told: a JSON object in tags.
+    /// Returns the layout for templates that do not support calls: a JSON object in tags.
     fn fallback() -> Self {
         let text = |text: &str| Marked::new(text, &[]);
         Self {
@@ -171,12 +176,12 @@ impl CallFormat {
         }
     }
 
-    /// Whether content can be told from calls.
+    /// Returns true if calls can be distinguished from content.
     fn is_usable(&self) -> bool {
         !self.open.0.is_empty() || (!self.content_open.is_empty() && self.separator.is_some())
     }
 
-    /// What begins calls in the midst of content, and what of their opening is left then.
+    /// Returns the trigger that starts calls inside content, and the rest of their opening.
     pub(crate) fn trigger(&self) -> Option<(Trigger, Marked)> {
         match &self.separator {
             Some(separator) if self.open.0.is_empty() => separator.trigger(),

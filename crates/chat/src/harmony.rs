@@ -1,7 +1,8 @@
-//! The format of gpt-oss: messages on channels, between control tokens.
+//! The format of gpt-oss: messages on channels, separated by control tokens.
 //!
-//! An answer begins after `<|start|>assistant`. Thoughts are on the channel `analysis`, words for the user on `final`, calls on
-//! `commentary`, to a recipient (<https://cookbook.openai.com/articles/openai-harmony>).
+//! An answer starts after `<|start|>assistant`. Thoughts are on the channel `analysis`, text for
+//! the user on `final`, and calls on `commentary` with a recipient. See
+//! <https://cookbook.openai.com/articles/openai-harmony>.
 
 use formwork_grammar::Part;
 use formwork_vocab::{TokenId, Vocabulary};
@@ -9,7 +10,7 @@ use formwork_vocab::{TokenId, Vocabulary};
 use crate::answer::{Content, arguments, until};
 use crate::tool::Tools;
 
-/// The control tokens of the format.
+/// Control tokens of the format.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Harmony {
     pub(crate) start: TokenId,
@@ -20,14 +21,15 @@ pub(crate) struct Harmony {
     pub(crate) call: TokenId,
 }
 
-/// What comes before a function's name in a header.
+/// Text before a function's name in a header.
 pub(crate) const RECIPIENT: &str = "to=functions.";
 
 impl Harmony {
-    /// What ends a message that others follow.
+    /// Token at the end of a message that is not the last.
     pub(crate) const END: &'static str = "<|end|>";
 
-    /// The format, if what a template writes before an assistant's words is of it.
+    /// Returns the format if `before_words` uses it: the template's text before an assistant's
+    /// words.
     pub(crate) fn of(before_words: &str, vocabulary: &Vocabulary) -> Option<Self> {
         if !before_words.contains("<|channel|>final<|message|>") {
             return None;

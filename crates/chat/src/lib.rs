@@ -1,19 +1,22 @@
-//! How a model writes an answer: what it thinks, what it says, and the tools that it calls.
+//! Chat formats: the text form of thoughts, content and tool calls in a model's answers.
 //!
-//! Each family of models has its own way of writing calls, and its chat template knows it. A [`ChatFormat`] is found by
-//! having the template write down a call and looking where its name and its arguments went ([`ChatFormat::of`]). The same
-//! format then makes three things, which is why they agree:
+//! Each family of models writes calls in its own way, which its chat template defines.
+//! [`ChatFormat::of`] renders a probe call with the template and locates the call's name and
+//! arguments in the result. This format determines three things, which therefore always agree:
 //!
-//! - the conversation as the template wants it, tools and earlier calls included ([`ChatFormat::input`]);
-//! - the grammar of a whole answer ([`ChatFormat::answer`]): thoughts, then content or calls, then the end;
-//! - the [`Reader`], which makes content, thoughts and calls of the text again, piece by piece as it comes.
+//! - the conversation as the template's input, including tools and earlier calls
+//!   ([`ChatFormat::input`]);
+//! - the grammar of a whole answer: thoughts, then content or calls, then the end
+//!   ([`ChatFormat::answer`]);
+//! - the [`Reader`], which splits streamed text into content, thoughts and calls.
 //!
-//! A template that knows nothing of tools gets them in the system message, and calls in `<tool_call>` tags, so that any
-//! model can be made to call one.
+//! If a template does not support tools, the system message describes them, and calls are written
+//! in `<tool_call>` tags. So any model can call tools.
 //!
-//! # What is not here
-//! No wire types and no sampling. Formats in which arguments are not JSON (a tag for each parameter) are not read: such
-//! models are told of the `<tool_call>` tags, too.
+//! # Limitations
+//! The crate has no wire types and does not sample. Formats whose arguments are not JSON, for
+//! example with a tag for each parameter, are not supported. Their models get the `<tool_call>`
+//! tags as well.
 
 mod answer;
 mod conversation;

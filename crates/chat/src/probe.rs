@@ -1,4 +1,4 @@
-//! Finds out how a template writes things down, by having it write down things that are easy to find again.
+//! Detects a template's formats by rendering marker texts that are easy to find in the output.
 
 use formwork_lm::{ChatInput, ChatTemplate, Message};
 use serde_json::{Map, Value, json};
@@ -8,30 +8,31 @@ use crate::format::Native;
 const QUESTION: &str = "probequestion";
 const WORDS: &str = "probewords";
 const NAMES: [&str; 2] = ["probefirst", "probesecond"];
-/// As long as the ids that some templates insist on.
+/// Nine characters, the length that some templates require.
 const IDS: [&str; 2] = ["probeid01", "probeid02"];
 const RESULT: &str = "proberesult";
 const THOUGHT: &str = "probethought";
 
-/// What a template makes of calls.
+/// Texts that a template writes around calls.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Calls {
-    /// Before the first name.
+    /// Text before the first name.
     pub(crate) open: String,
-    /// Between a name and its arguments.
+    /// Text between a name and its arguments.
     pub(crate) between: String,
-    /// Between the arguments of a call and the name of the next; nothing where a template takes one call only.
+    /// Text between the arguments of a call and the name of the next. `None` if the template allows
+    /// one call only.
     pub(crate) separator: Option<String>,
-    /// After the last arguments.
+    /// Text after the last arguments.
     pub(crate) close: String,
-    /// What the template wants of a conversation.
+    /// The template's requirements.
     pub(crate) native: Native,
 }
 
 /// A template under test.
 pub(crate) struct Probe<'a> {
     template: &'a dyn ChatTemplate,
-    /// The spellings of the tokens that end a sequence.
+    /// Spellings of the end-of-sequence tokens.
     ends: &'a [String],
 }
 
@@ -49,13 +50,13 @@ impl<'a> Probe<'a> {
         self.template.render(&input).ok()
     }
 
-    /// Whether what the system says is in the prompt.
+    /// Returns true if system messages appear in the prompt.
     pub(crate) fn has_system(&self) -> bool {
         let messages = vec![Message::new("system", WORDS), Message::new("user", QUESTION)];
         self.render(messages, true, false).is_some_and(|text| text.contains(WORDS))
     }
 
-    /// What a prompt ends with, after which the assistant writes.
+    /// Returns the end of a prompt, after which the assistant writes.
     pub(crate) fn header(&self) -> Option<String> {
         let question = || vec![Message::new("user", QUESTION)];
         let without = self.render(question(), false, false)?;
@@ -63,7 +64,7 @@ impl<'a> Probe<'a> {
         Some(with.strip_prefix(without.as_str()).unwrap_or_default().to_owned())
     }
 
-    /// Whether a prompt can be told to have the assistant not think.
+    /// Returns true if a variable can make the prompt turn thoughts off.
     pub(crate) fn can_forgo_thoughts(&self) -> bool {
         let variables = Map::from_iter([("enable_thinking".to_owned(), Value::Bool(false))]);
         let messages = vec![Message::new("user", QUESTION)];
@@ -71,14 +72,14 @@ impl<'a> Probe<'a> {
         self.template.render(&input).is_ok_and(|text| text.trim_end().ends_with("</think>"))
     }
 
-    /// What comes before the words of an answer.
+    /// Returns the text before the words of an answer.
     pub(crate) fn before_words(&self) -> Option<String> {
         let answer = Message::new("assistant", WORDS);
         let text = self.continuation(vec![answer], false)?;
         text.split_once(WORDS).map(|(before, _)| before.to_owned())
     }
 
-    /// What comes before and after a thought, where thoughts are written down.
+    /// Returns the texts before and after a thought, if the template writes thoughts.
     pub(crate) fn around_thought(&self) -> Option<(String, String)> {
         let mut answer = Message::new("assistant", WORDS);
         answer.fields.insert("reasoning_content".to_owned(), THOUGHT.into());
@@ -89,7 +90,7 @@ impl<'a> Probe<'a> {
         Some((open.to_owned(), close.to_owned()))
     }
 
-    /// How calls are written, where calls and results are in the prompt.
+    /// Returns the layout of calls, if the template writes calls and results.
     pub(crate) fn calls(&self) -> Option<Calls> {
         let prompt = self.render(vec![Message::new("user", QUESTION)], true, true)?;
         let declares_tools = NAMES.iter().all(|name| prompt.contains(name));
@@ -109,7 +110,7 @@ impl<'a> Probe<'a> {
         Some(Calls { open, between, separator, close: without_id(self.until_end(&close)), native })
     }
 
-    /// Whether a call may have an id of any length.
+    /// Returns true if the template accepts longer ids.
     fn takes_long_ids(&self, native: Native) -> bool {
         let mut messages = vec![call(&NAMES[..1], native), result()];
         for message in &mut messages {
@@ -129,7 +130,8 @@ impl<'a> Probe<'a> {
     fn one_call(&self, native: Native) -> Option<(String, String, String)> {
         let text = self.continuation(vec![call(&NAMES[..1], native)], true)?;
         let (open, between, close) = taken_apart(&text, 0)?;
-        // Braces around an object are the arguments' own, and what is inside is no JSON.
+        // If a brace precedes the object, the template puts its own braces around the arguments,
+        // and the arguments as a whole are not JSON.
         let is_json = !between.trim_end().ends_with('{');
         let has_id = open.contains(IDS[0]) || between.contains(IDS[0]);
         (is_json && !has_id).then_some((open, between, close))
@@ -142,7 +144,10 @@ impl<'a> Probe<'a> {
         (second == between).then(|| without_id(&separator)).filter(|text| !text.contains(IDS[0]))
     }
 
-    /// What the template writes for the assistant and after, from where a prompt would end, without thoughts.
+    /// Returns the text that the template adds for the assistant's turn and after, without
+    /// thoughts.
+    ///
+    /// The text starts where a prompt would end.
     fn continuation(&self, mut after: Vec<Message>, tools: bool) -> Option<String> {
         let question = || vec![Message::new("user", QUESTION)];
         let base = self.render(question(), false, tools)?;
@@ -152,7 +157,8 @@ impl<'a> Probe<'a> {
         messages.append(&mut after);
         let text = self.render(messages, false, tools)?;
         let text = text.strip_prefix(base.as_str())?;
-        // A prompt may end in the beginning of a thought, which an answer without one does not have.
+        // A prompt may end with the start of a thought, which is missing in an answer without
+        // thoughts.
         let shorter = header.split("<think>").next().unwrap_or_default();
         let starts = [header, header.trim_end(), shorter, shorter.trim_end()];
         let start = starts.into_iter().find_map(|start| text.strip_prefix(start));
@@ -161,14 +167,14 @@ impl<'a> Probe<'a> {
         Some(thought.map_or(text, |(_, rest)| rest.trim_start_matches('\n')).to_owned())
     }
 
-    /// What comes before the end of a turn.
+    /// Returns the text before the end of a turn.
     fn until_end<'t>(&self, text: &'t str) -> &'t str {
         let end = self.ends.iter().filter_map(|end| text.find(end.as_str())).min();
         text[..end.unwrap_or(text.len())].trim_end()
     }
 }
 
-/// What is before a name, between it and its arguments, and after these.
+/// Returns the texts before a name, between the name and its arguments, and after the arguments.
 fn taken_apart(text: &str, nth: usize) -> Option<(String, String, String)> {
     let (open, rest) = text.split_once(NAMES[nth])?;
     let forms = [format!("{{\"key{nth}\": \"value\"}}"), format!("{{\"key{nth}\":\"value\"}}")];
@@ -178,7 +184,7 @@ fn taken_apart(text: &str, nth: usize) -> Option<(String, String, String)> {
     })
 }
 
-/// Without a member that gives the call's id, which models need not write.
+/// Removes the member with the call's id, which models need not write.
 fn without_id(text: &str) -> String {
     let Some(at) = IDS.iter().find_map(|id| text.find(id)) else { return text.to_owned() };
     let start = text[..at].rfind(',').unwrap_or(at);

@@ -1,4 +1,4 @@
-//! From an answer's text, piece by piece, to what it says.
+//! Incremental parsing of an answer's text.
 
 mod harmony;
 mod json;
@@ -10,21 +10,23 @@ use crate::answer::Content;
 use crate::format::{ChatFormat, Thoughts};
 use crate::tool::Tools;
 
-/// What new text of an answer means.
+/// Meaning of new text in an answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Delta {
-    /// More of what the model thinks.
+    /// More text of the thoughts.
     Thought(String),
-    /// More of what it says.
+    /// More text of the content.
     Content(String),
-    /// It calls a tool of this name, after those before.
+    /// Start of a call to the tool with this name, after all earlier calls.
     Call(String),
-    /// More of the arguments of the last call.
+    /// More text of the last call's arguments.
     Arguments(String),
 }
 
-/// Reads one answer. Text that a [grammar](ChatFormat::answer) of the same format bounds is read exactly; any other text is
-/// content from where it leaves the format.
+/// Incremental parser of one answer.
+///
+/// Text that matches the [grammar](ChatFormat::answer) of the same format is parsed exactly. Other
+/// text counts as content from the position where it leaves the format.
 pub struct Reader {
     kind: Kind,
 }
@@ -35,7 +37,8 @@ enum Kind {
 }
 
 impl Reader {
-    /// A reader for an answer as [`ChatFormat::answer`] has it.
+    /// Creates a reader for an answer with the grammar of [`ChatFormat::answer`] for the same
+    /// arguments.
     pub fn new(format: &ChatFormat, content: &Content, tools: &Tools, thoughts: Thoughts) -> Self {
         let kind = match &format.harmony {
             Some(harmony) => Kind::Harmony(harmony::Channels::new(harmony)),
@@ -44,7 +47,7 @@ impl Reader {
         Self { kind }
     }
 
-    /// Takes more text.
+    /// Parses more text.
     pub fn text(&mut self, text: &str) -> Vec<Delta> {
         let mut deltas = Deltas::default();
         match &mut self.kind {
@@ -54,7 +57,7 @@ impl Reader {
         deltas.0
     }
 
-    /// Takes a token that is no text.
+    /// Parses a control token.
     pub fn control(&mut self, token: TokenId, vocabulary: &Vocabulary) -> Vec<Delta> {
         let mut deltas = Deltas::default();
         match &mut self.kind {
@@ -66,7 +69,8 @@ impl Reader {
         deltas.0
     }
 
-    /// Whether the answer is at a place that is no content, so that what was taken in and not shown will not be.
+    /// Returns true if the answer is outside its content, so that pending text will not become
+    /// content.
     pub fn is_outside_content(&self) -> bool {
         match &self.kind {
             Kind::Tagged(reader) => reader.is_outside_content(),
@@ -74,7 +78,7 @@ impl Reader {
         }
     }
 
-    /// Ends the answer: what was held back is shown.
+    /// Ends the answer, and returns text that was held back.
     pub fn finish(&mut self) -> Vec<Delta> {
         let mut deltas = Deltas::default();
         if let Kind::Tagged(reader) = &mut self.kind {
@@ -84,7 +88,7 @@ impl Reader {
     }
 }
 
-/// What is found, with pieces of the same thing as one.
+/// Deltas found so far; adjacent text of the same kind is joined.
 #[derive(Default)]
 struct Deltas(Vec<Delta>);
 

@@ -1,7 +1,7 @@
 use formwork_grammar::{Part, Trigger};
 use formwork_vocab::{TokenId, Vocabulary};
 
-/// Text as a template writes it, in which tokens that are no text are told apart.
+/// Text of a template, with control tokens separated from ordinary text.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Marked(pub(crate) Vec<Piece>);
 
@@ -12,7 +12,7 @@ pub(crate) enum Piece {
 }
 
 impl Marked {
-    /// Reads `text`, where the spellings of control tokens stand for these.
+    /// Splits `text` at the spellings of control tokens.
     pub(crate) fn new(text: &str, controls: &[(TokenId, String)]) -> Self {
         let mut pieces = Vec::new();
         let mut rest = text;
@@ -20,7 +20,7 @@ impl Marked {
             let found = controls
                 .iter()
                 .filter_map(|(token, spelling)| Some((rest.find(spelling.as_str())?, *token, spelling)))
-                // The first; of those that begin together, the longest.
+                // The first occurrence; on ties, the longest spelling.
                 .min_by_key(|(at, _, spelling)| (*at, usize::MAX - spelling.len()));
             let Some((at, token, spelling)) = found else {
                 pieces.push(Piece::Text(rest.to_owned()));
@@ -35,7 +35,7 @@ impl Marked {
         Self(pieces)
     }
 
-    /// The text with the spellings of its tokens.
+    /// Returns the text, including the spellings of control tokens.
     pub(crate) fn text(&self) -> String {
         let spelling = |piece: &Piece| match piece {
             Piece::Text(text) | Piece::Token(_, text) => text.clone(),
@@ -51,8 +51,10 @@ impl Marked {
         Part::Sequence(self.0.iter().map(part).collect())
     }
 
-    /// What tells that this begins, and the rest: its first token, or its text up to where it may be written in more than one
-    /// way. Nothing where it begins like any JSON.
+    /// Returns the trigger that marks the start of this text, and the remaining text.
+    ///
+    /// The trigger is the first control token, or the text up to a position with several possible
+    /// spellings. Returns `None` if the text starts like any JSON.
     pub(crate) fn trigger(&self) -> Option<(Trigger, Self)> {
         let (first, rest) = self.0.split_first()?;
         match first {
@@ -76,7 +78,7 @@ impl Marked {
     }
 }
 
-/// The tokens of a vocabulary that are no text but have a spelling.
+/// Returns the control tokens of a vocabulary that have a spelling.
 pub(crate) fn controls(vocabulary: &Vocabulary) -> Vec<(TokenId, String)> {
     let spelling = |token: TokenId| {
         let text = str::from_utf8(vocabulary.bytes(token)).ok()?;

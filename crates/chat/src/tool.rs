@@ -3,29 +3,31 @@ use serde_json::{Value, json};
 /// A function that the model may call.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Tool {
-    /// Its name.
+    /// Name of the function.
     pub name: String,
-    /// What it does, for the model.
+    /// Description of the function for the model.
     pub description: Option<String>,
-    /// The JSON Schema of its arguments, which are an object.
+    /// JSON Schema of the arguments, which are an object.
     pub parameters: Value,
-    /// Where its schema stands in what asked for it; errors begin with that.
+    /// Location of the schema in the request, for example `tools[0].function.parameters`. Error
+    /// messages start with it.
     pub place: String,
 }
 
 /// The tools of one answer.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Tools {
-    /// Those that may be called.
+    /// Tools that the model may call.
     pub tools: Vec<Tool>,
-    /// Whether one must be called.
+    /// True if the model must call a tool.
     pub required: bool,
-    /// Whether several calls may be made at once.
+    /// True if one answer may have several calls.
     pub parallel: bool,
 }
 
 impl Tool {
-    /// As templates know tools. The description is always there: templates join it with other text, which fails where it is not.
+    /// Returns the declaration that templates expect. Always includes a description, because
+    /// templates concatenate it with other text and fail without it.
     pub(crate) fn declaration(&self) -> Value {
         let description = self.description.as_deref().unwrap_or_default();
         let function =

@@ -3,26 +3,26 @@ use formwork_vocab::TokenId;
 use super::Deltas;
 use crate::harmony::{Harmony, RECIPIENT};
 
-/// Reads messages on channels.
+/// Reader of messages on channels.
 pub(super) struct Channels {
     harmony: Harmony,
     place: Place,
 }
 
 enum Place {
-    /// In the text between messages.
+    /// In text between messages.
     Between,
-    /// In a header, of which this has been read.
+    /// In a header, with its text so far.
     Header(String),
     Thought,
     Content,
-    /// In a call's arguments; with its name until the first of them.
+    /// In a call's arguments. Has the function's name until the first argument text arrives.
     Arguments(Option<String>),
 }
 
 impl Channels {
     pub(super) fn new(harmony: &Harmony) -> Self {
-        // The recipient may come before the first channel.
+        // A header may name the recipient before the first channel token.
         Self { harmony: harmony.clone(), place: Place::Header(String::new()) }
     }
 
@@ -57,7 +57,7 @@ impl Channels {
         };
     }
 
-    /// What follows a header.
+    /// Returns the kind of body that follows a header.
     fn body(header: &str) -> Place {
         if let Some((_, rest)) = header.split_once(RECIPIENT) {
             let name = rest.split_whitespace().next().unwrap_or_default();

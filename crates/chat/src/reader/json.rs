@@ -1,4 +1,4 @@
-/// Finds the end of a JSON object that comes in pieces.
+/// Incremental search for the end of a JSON object.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct ObjectEnd {
     depth: usize,
@@ -7,7 +7,7 @@ pub(super) struct ObjectEnd {
 }
 
 impl ObjectEnd {
-    /// Reads `text`; the offset after the object's last brace, if it is there.
+    /// Searches more text, and returns the offset after the object's last brace if found.
     pub(super) fn find(&mut self, text: &str) -> Option<usize> {
         for (at, byte) in text.bytes().enumerate() {
             if self.in_string {

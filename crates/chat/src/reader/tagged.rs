@@ -8,41 +8,41 @@ use crate::format::{CallFormat, ChatFormat, Tags, Thoughts};
 use crate::tags::Marked;
 use crate::tool::Tools;
 
-/// Reads thoughts in tags, then content, then calls.
+/// Reader of thoughts in tags, then content, then calls.
 pub(super) struct Tagged {
     calls: CallFormat,
     thoughts: Option<Tags>,
     has_tools: bool,
-    /// Whether calls may begin in the midst of content.
+    /// True if calls may start inside content.
     in_content: bool,
     place: Place,
-    /// Text that is not read yet.
+    /// Text that is not parsed yet.
     held: String,
 }
 
 enum Place {
-    /// Before anything; whether thoughts may come.
+    /// At the start. True if thoughts may follow.
     Start(bool),
     Thoughts,
-    /// After thoughts: what separates them from the rest is neither's.
+    /// After thoughts. Whitespace here belongs neither to the thoughts nor to the content.
     Gap,
     /// Before content or calls.
     Body,
     Content,
-    /// In an opening, of which this is to come; what has been read of it.
+    /// In the opening of a call: text still expected, and text read so far.
     Opening {
         expected: String,
         read: String,
     },
     Name,
     Arguments(ObjectEnd),
-    /// After arguments.
+    /// After a call's arguments.
     Between,
-    /// After the last call, or where the text has left the format.
+    /// After the last call, or after the text left the format.
     Rest,
 }
 
-/// Whether there is more to read in what is held.
+/// Result of a parsing step.
 #[derive(PartialEq, Eq)]
 enum Step {
     Again,
@@ -83,7 +83,7 @@ impl Tagged {
             return;
         }
         match self.place {
-            // No text, and no part of the format.
+            // An unrelated control token: neither text nor part of the format.
             Place::Content | Place::Rest | Place::Arguments(_) => {}
             Place::Thoughts
                 if !self.thoughts.as_ref().is_some_and(|tags| tags.close.text().contains(spelling)) => {}
@@ -137,7 +137,7 @@ impl Tagged {
                 if self.held.is_empty() {
                     return Step::Wait;
                 }
-                // Nothing that the format knows: it was content.
+                // The text is not an opening after all, so it is content.
                 self.held.insert_str(0, read);
                 self.in_content = false;
                 self.place = Place::Content;
@@ -204,7 +204,7 @@ impl Tagged {
         Step::Wait
     }
 
-    /// The first text after thoughts decides between content and calls.
+    /// Decides between content and calls by the first text after thoughts.
     fn body(&mut self) -> Step {
         let content_open = self.calls.content_open.as_str();
         if !content_open.is_empty() {
@@ -245,7 +245,7 @@ impl Tagged {
         Step::Again
     }
 
-    /// Expects an opening, of which `read` has been read.
+    /// Starts an opening, with `read` as the part that is already read.
     fn open(&mut self, read: &str) {
         let opening = match &self.calls.separator {
             Some(separator) if self.calls.open.0.is_empty() => separator.text(),
@@ -266,7 +266,7 @@ impl Tagged {
         };
         let found = self.held.find(&trigger).filter(|_| !trigger.is_empty());
         if let Some(at) = found {
-            // Space before a call belongs to neither.
+            // Whitespace before a call belongs neither to the content nor to the call.
             deltas.content(self.held[..at].trim_end());
             self.held.drain(..at);
             self.open("");
@@ -279,7 +279,7 @@ impl Tagged {
         Step::Wait
     }
 
-    /// Shows what was held back, but for space at its end: a call comes.
+    /// Emits the held content without trailing whitespace, because a call follows.
     fn show_content(&mut self, deltas: &mut Deltas) {
         let held = std::mem::take(&mut self.held);
         deltas.content(held.trim_end());
@@ -305,12 +305,12 @@ impl Tagged {
     }
 }
 
-/// How many bytes two texts have in common at their beginnings, in whole characters.
+/// Returns the length of the common prefix of two texts in bytes. Counts whole characters only.
 fn common(a: &str, b: &str) -> usize {
     a.chars().zip(b.chars()).take_while(|(a, b)| a == b).map(|(c, _)| c.len_utf8()).sum()
 }
 
-/// The length of the longest end of `text` that `marker` begins with and goes on after.
+/// Returns the length of the longest suffix of `text` that is a proper prefix of `marker`.
 fn held_back(text: &str, marker: &str) -> usize {
     (1..marker.len())
         .rev()
