@@ -1,4 +1,4 @@
-//! Fields in Rust: a function for each kind.
+//! Functions that build fields in Rust, one for each kind.
 //!
 //! ```
 //! use formwork_fields::Definition;
@@ -21,75 +21,79 @@ use crate::field::{
 };
 use crate::{Characters, Definition, FieldsError};
 
-/// A whole number, both bounds included.
+/// Creates an integer field. Both bounds are inclusive.
 pub const fn int(min: i64, max: i64) -> Int {
     Int { min: Some(min), max: Some(max) }
 }
 
-/// A decimal number, both bounds included; see [`Float::decimals`].
+/// Creates a decimal number field. Both bounds are inclusive. See [`Float::decimals`] for the
+/// number of digits.
 pub const fn float(min: f64, max: f64) -> Float {
     Float { min: Some(min), max: Some(max), decimals: None }
 }
 
-/// A string of so many characters.
+/// Creates a string field of `min` to `max` characters.
 pub const fn string(min: usize, max: usize) -> Text {
     Text { min_length: min, max_length: Some(max), characters: None }
 }
 
-/// One of several values.
+/// Creates a field that allows only the values in `options`.
 pub fn choice<S: Into<Scalar>>(options: impl IntoIterator<Item = S>) -> Choice {
     Choice { options: options.into_iter().map(Into::into).collect(), weights: Vec::new() }
 }
 
-/// One of several values, each with how likely it is, in any unit.
+/// Creates a choice from pairs of option and weight. Weights are relative, so their unit does not
+/// matter.
 pub fn weighted<S: Into<Scalar>>(options: impl IntoIterator<Item = (S, f64)>) -> Choice {
     let (options, weights) = options.into_iter().map(|(option, weight)| (option.into(), weight)).unzip();
     Choice { options, weights }
 }
 
-/// `true` or `false`.
+/// Creates a field whose value is `true` or `false`.
 pub const fn boolean() -> Kind {
     Kind::Boolean
 }
 
-/// One value.
+/// Creates a field with a fixed value.
 pub fn constant(value: impl Into<Scalar>) -> Kind {
     Kind::Constant(value.into())
 }
 
-/// An object.
+/// Creates an object field. Members are written in the given order.
 pub fn composite(fields: impl IntoIterator<Item = Member>) -> Composite {
     Composite { fields: fields.into_iter().collect() }
 }
 
-/// A member of an object.
+/// Creates a required member of an object. See [`Member::optional`] for optional members.
 pub fn field(name: impl Into<String>, kind: impl Into<Kind>) -> Member {
     Member { name: name.into(), kind: kind.into(), optional: false }
 }
 
-/// One of several structures, each with its tag: `{"tag": structure}`.
+/// Creates a tagged variant: one of several structures, written as `{"tag": structure}`.
 pub fn variant<N: Into<String>, K: Into<Kind>>(variants: impl IntoIterator<Item = (N, K)>) -> Variant {
     let branch = |(name, kind): (N, K)| Branch { name: Some(name.into()), kind: kind.into() };
     Variant { variants: variants.into_iter().map(branch).collect(), untagged: false }
 }
 
-/// One of several structures, without tags; see [`Variant::untagged`] for such with names.
+/// Creates an untagged variant: one of several structures without names. For structures with names,
+/// see [`Variant::untagged`].
 pub fn untagged<K: Into<Kind>>(variants: impl IntoIterator<Item = K>) -> Variant {
     let branch = |kind: K| Branch { name: None, kind: kind.into() };
     Variant { variants: variants.into_iter().map(branch).collect(), untagged: true }
 }
 
-/// A string of fixed text with one or more `<generated>`, each a text of so many characters.
+/// Creates a string field with fixed text. Each `<generated>` in `template` stands for a generated
+/// text of `min` to `max` characters.
 pub fn template(template: impl Into<String>, min: usize, max: usize) -> Template {
     Template { template: template.into(), text: string(min, max) }
 }
 
-/// A list of so many items.
+/// Creates a list field of `min` to `max` items.
 pub fn array(min: usize, max: usize, element: impl Into<Kind>) -> Array {
     Array { element: Box::new(element.into()), min_items: min, max_items: Some(max) }
 }
 
-/// A value with a hint for who writes it.
+/// Adds a description to a field: a hint for the model or person that writes the value.
 ///
 /// ```
 /// use formwork_fields::Definition;
@@ -102,35 +106,35 @@ pub fn described(description: impl Into<String>, kind: impl Into<Kind>) -> Kind 
     kind.into().describe(description)
 }
 
-/// The structure that the definition has under this name.
+/// Creates a reference to the structure called `name` in the definition.
 pub fn reference(name: impl Into<String>) -> Kind {
     Kind::Ref(name.into())
 }
 
 impl Int {
-    /// A whole number of at least this.
+    /// Creates an integer field with a lower bound only.
     pub const fn at_least(min: i64) -> Self {
         Self { min: Some(min), max: None }
     }
 
-    /// A whole number of at most this.
+    /// Creates an integer field with an upper bound only.
     pub const fn at_most(max: i64) -> Self {
         Self { min: None, max: Some(max) }
     }
 }
 
 impl Float {
-    /// A decimal number of at least this.
+    /// Creates a decimal number field with a lower bound only.
     pub const fn at_least(min: f64) -> Self {
         Self { min: Some(min), max: None, decimals: None }
     }
 
-    /// A decimal number of at most this.
+    /// Creates a decimal number field with an upper bound only.
     pub const fn at_most(max: f64) -> Self {
         Self { min: None, max: Some(max), decimals: None }
     }
 
-    /// The most digits after the point.
+    /// Sets the maximum number of digits after the decimal point, at most 15.
     #[must_use]
     pub const fn decimals(mut self, decimals: u32) -> Self {
         self.decimals = Some(decimals);
@@ -139,12 +143,12 @@ impl Float {
 }
 
 impl Text {
-    /// A string of so many characters or more.
+    /// Creates a string field of at least `min` characters.
     pub const fn at_least(min: usize) -> Self {
         Self { min_length: min, max_length: None, characters: None }
     }
 
-    /// Of these characters only.
+    /// Restricts the string to the given characters.
     #[must_use]
     pub fn of(mut self, characters: Characters) -> Self {
         self.characters = Some(characters);
@@ -153,7 +157,8 @@ impl Text {
 }
 
 impl Variant {
-    /// Without tags. The names of its structures stay, for the paths of errors and the rules of the grammar.
+    /// Removes the tags. The names of the structures remain in error paths and in the rule names of
+    /// the grammar.
     #[must_use]
     pub const fn untagged(mut self) -> Self {
         self.untagged = true;
@@ -162,19 +167,20 @@ impl Variant {
 }
 
 impl Array {
-    /// A list of so many items or more.
+    /// Creates a list field of at least `min` items.
     pub fn at_least(min: usize, element: impl Into<Kind>) -> Self {
         Self { element: Box::new(element.into()), min_items: min, max_items: None }
     }
 }
 
 impl Template {
-    /// A string of fixed text with one or more `<generated>`, each a text of so many characters or more.
+    /// Creates a string field with fixed text. Each `<generated>` in `template` stands for a
+    /// generated text of at least `min` characters.
     pub fn at_least(template: impl Into<String>, min: usize) -> Self {
         Self { template: template.into(), text: Text::at_least(min) }
     }
 
-    /// The generated texts are of these characters only.
+    /// Restricts the generated texts to the given characters.
     #[must_use]
     pub fn of(mut self, characters: Characters) -> Self {
         self.text.characters = Some(characters);
@@ -183,14 +189,14 @@ impl Template {
 }
 
 impl Member {
-    /// With a hint for who writes its value.
+    /// Adds a description: a hint for the model or person that writes the value.
     #[must_use]
     pub fn describe(mut self, description: impl Into<String>) -> Self {
         self.kind = self.kind.describe(description);
         self
     }
 
-    /// It may be left out.
+    /// Makes the member optional.
     #[must_use]
     pub const fn optional(mut self) -> Self {
         self.optional = true;
@@ -198,7 +204,7 @@ impl Member {
     }
 }
 
-/// A definition with structures of its own.
+/// Builder for a [`Definition`] with named structures, which fields can refer to.
 ///
 /// ```
 /// use formwork_fields::DefinitionBuilder;
@@ -216,29 +222,31 @@ pub struct DefinitionBuilder {
 }
 
 impl DefinitionBuilder {
-    /// What the whole output is.
+    /// Starts a definition. `root` is the kind of the whole output.
     pub fn new(root: impl Into<Kind>) -> Self {
         Self { name: None, root: root.into(), definitions: Vec::new() }
     }
 
-    /// The definition's name.
+    /// Sets the name of the definition, which is the `title` of its JSON Schema.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// A structure that [`reference`]s stand for.
+    /// Adds a named structure as a target for [`reference`]s. Names consist of ASCII letters,
+    /// digits, `_` and `-`.
     #[must_use]
     pub fn define(mut self, name: impl Into<String>, kind: impl Into<Kind>) -> Self {
         self.definitions.push((name.into(), kind.into()));
         self
     }
 
-    /// Checks it.
+    /// Checks the fields and returns the finished definition.
     ///
     /// # Errors
-    /// Where a field contradicts itself; the error has the field's path.
+    /// Returns an error if a field is invalid, for example if its lower bound is above its upper
+    /// bound. The error contains the path of the field.
     pub fn build(self) -> Result<Definition, FieldsError> {
         Definition::checked(self)
     }

@@ -3,11 +3,14 @@ use std::str::FromStr;
 
 use crate::error::{CharactersProblem, FieldsError};
 
-/// A set of characters that a string may have.
+/// Set of characters allowed in a string.
 ///
-/// It is written as in the brackets of a regular expression: characters and ranges (`a-z`), `^` first for all but these. `\` goes
-/// before `[`, `]`, `\`, `-` and `^` that stand for themselves; `\n`, `\t` and `\u{1F600}` are characters, too. A `-` at either end
-/// stands for itself.
+/// The notation follows the bracket expressions of regular expressions, without the brackets. It
+/// consists of characters and ranges (`a-z`). A leading `^` selects all characters of
+/// [`Characters::default`] except those listed.
+///
+/// A `\` escapes the characters `[`, `]`, `\`, `-` and `^`. Other escapes are `\n`, `\t` and code
+/// points such as `\u{1F600}`. A `-` at either end needs no escape.
 ///
 /// ```
 /// use formwork_fields::Characters;
@@ -19,32 +22,34 @@ use crate::error::{CharactersProblem, FieldsError};
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Characters {
-    /// Sorted, without overlaps, and not next to each other.
+    /// Inclusive ranges: sorted, not overlapping and not adjacent.
     ranges: Vec<(char, char)>,
 }
 
-/// All that JSON writes as themselves, or as one of `\n`, `\t`, `\"` and `\\`.
+/// All characters that JSON strings contain unescaped or as one of `\n`, `\t`, `\"` and `\\`.
 const ALL: [(char, char); 2] = [('\t', '\n'), (' ', char::MAX)];
 
 impl Default for Characters {
-    /// Any character that needs no escape in JSON, and line break, tab, `"` and `\`, which are escaped as `\n`, `\t`, `\"` and `\\`.
+    /// Returns the set of all characters except control characters below U+0020. Tab and line break
+    /// are included. JSON text escapes tab, line break, `"` and `\` as `\t`, `\n`, `\"` and `\\`;
+    /// the other characters need no escape.
     fn default() -> Self {
         Self { ranges: ALL.to_vec() }
     }
 }
 
 impl Characters {
-    /// Whether a character is one of them.
+    /// Reports whether the set contains a character.
     pub fn contains(&self, c: char) -> bool {
         self.ranges.iter().any(|&(low, high)| (low..=high).contains(&c))
     }
 
-    /// The ranges, in order, both ends included.
+    /// Returns the ranges in ascending order. Both ends are inclusive.
     pub fn ranges(&self) -> &[(char, char)] {
         &self.ranges
     }
 
-    /// What is in this set and not in `others`.
+    /// Returns the characters of this set that are in none of the ranges `others`.
     pub(crate) fn without(&self, others: &[(char, char)]) -> Self {
         let mut ranges = self.ranges.clone();
         for &(low, high) in others {
@@ -66,12 +71,12 @@ impl Characters {
         Self { ranges }
     }
 
-    /// All other characters, in ranges that are sorted.
+    /// Returns all other Unicode characters as sorted ranges, including control characters.
     pub(crate) fn complement(&self) -> Vec<(char, char)> {
         Self { ranges: vec![('\0', char::MAX)] }.without(&self.ranges).ranges
     }
 
-    /// Those of `ranges`, which may overlap and come in any order.
+    /// Creates a set from ranges, which may overlap and be in any order.
     pub(crate) fn of(mut ranges: Vec<(char, char)>) -> Self {
         ranges.sort_unstable();
         let mut merged: Vec<(char, char)> = Vec::with_capacity(ranges.len());
@@ -85,7 +90,7 @@ impl Characters {
     }
 }
 
-/// The character before one; there are none between U+D7FF and U+E000.
+/// Returns the previous character, skipping the surrogate gap between U+D7FF and U+E000.
 fn before(c: char) -> Option<char> {
     match c {
         '\u{E000}' => Some('\u{D7FF}'),
@@ -108,7 +113,7 @@ impl FromStr for Characters {
     }
 }
 
-/// Reads the notation.
+/// Parses the notation of a character set.
 pub(crate) fn parse(source: &str) -> Result<Characters, CharactersProblem> {
     let negated = source.starts_with('^');
     let mut rest = source.strip_prefix('^').unwrap_or(source);
@@ -138,7 +143,7 @@ pub(crate) fn parse(source: &str) -> Result<Characters, CharactersProblem> {
     }
 }
 
-/// One character, escapes decoded.
+/// Reads one character and decodes its escape, if any.
 fn character(rest: &mut &str) -> Result<char, CharactersProblem> {
     let mut chars = rest.chars();
     let first = chars.next().ok_or(CharactersProblem::Empty)?;
@@ -150,7 +155,7 @@ fn character(rest: &mut &str) -> Result<char, CharactersProblem> {
     }
 }
 
-/// What comes after a backslash.
+/// Reads the part of an escape after the backslash.
 fn escape(rest: &mut &str) -> Result<char, CharactersProblem> {
     let mut chars = rest.chars();
     let c = chars.next();
@@ -162,7 +167,7 @@ fn escape(rest: &mut &str) -> Result<char, CharactersProblem> {
             let digits = rest.strip_prefix('{').and_then(|rest| rest.split_once('}'));
             let (digits, after) = digits.ok_or(CharactersProblem::Code)?;
             *rest = after;
-            // `from_str_radix` takes a sign, too.
+            // `from_str_radix` would also accept a sign.
             let is_code = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
             let code = u32::from_str_radix(digits, 16).ok().filter(|_| is_code);
             code.and_then(char::from_u32).ok_or(CharactersProblem::Code)
@@ -175,7 +180,7 @@ fn escape(rest: &mut &str) -> Result<char, CharactersProblem> {
 impl fmt::Display for Characters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let outside = Self::default().without(&self.ranges);
-        // Sets that reach the last character are mostly what a few others leave.
+        // A set that reaches `char::MAX` is usually shorter in negated form.
         let negated = self.ranges.last().is_some_and(|last| last.1 == char::MAX);
         if negated {
             f.write_char('^')?;
@@ -183,7 +188,7 @@ impl fmt::Display for Characters {
         for &(low, high) in if negated { &outside.ranges } else { &self.ranges } {
             show(low, f)?;
             if low < high {
-                // Of two there is nothing between.
+                // A range of two characters needs no `-` between them.
                 f.write_str(if after(low) == Some(high) { "" } else { "-" })?;
                 show(high, f)?;
             }

@@ -1,4 +1,5 @@
-//! What a definition must be like. Of a checked one everything can be made, within the limits that a grammar is compiled with.
+//! Checks of a definition. The outputs of a checked definition can always be generated, except that
+//! its grammar may exceed the limits for compilation.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,22 +10,22 @@ use crate::field::{Array, Branch, Choice, Composite, Described, Int, Kind, Scala
 use crate::path::Path;
 use crate::read::NESTING;
 
-/// The most kinds in a definition, with the options of its choices.
+/// Maximum number of fields in a definition, including the options of choices.
 const FIELDS: usize = 20_000;
 
-/// The most structures that references name.
+/// Maximum number of named structures.
 const DEFINITIONS: usize = 1000;
 
-/// The largest bound of a length.
+/// Largest allowed bound of a length, in characters.
 const LENGTH: usize = 1_000_000;
 
-/// The largest bound of a number of items.
+/// Largest allowed bound of an item count.
 const ITEMS: usize = 1_000_000;
 
-/// The bounds of a weight.
+/// Smallest and largest allowed weight.
 const WEIGHT: (f64, f64) = (1e-9, 1e9);
 
-/// Checks a whole definition.
+/// Checks a definition. Returns the first error found.
 pub(crate) fn check(definition: &DefinitionBuilder) -> Result<(), FieldsError> {
     let DefinitionBuilder { root, definitions, .. } = definition;
     if definitions.len() > DEFINITIONS {
@@ -56,7 +57,7 @@ fn is_identifier(name: &str) -> bool {
 
 struct Checker<'d> {
     names: &'d HashMap<&'d str, &'d Kind>,
-    /// Kinds and options so far.
+    /// Number of kinds and options visited so far.
     count: usize,
 }
 
@@ -179,7 +180,7 @@ fn places(template: &Template) -> Result<(), Problem> {
 fn scalar(key: &'static str, value: &Scalar) -> Result<(), Problem> {
     match *value {
         Scalar::Number(given) if !given.is_finite() => Err(Problem::NotFinite { key, given }),
-        // Whole ones above that are rounded already.
+        // Larger whole numbers may have been rounded already.
         Scalar::Number(given) if given.abs() > WHOLE as f64 => Err(Problem::Large { given }),
         _ => Ok(()),
     }
@@ -192,7 +193,7 @@ fn options(choice: &Choice) -> Result<(), Problem> {
     let mut texts = HashSet::new();
     for option in &choice.options {
         scalar("options", option)?;
-        // JSON does not tell `2.0` from `2`.
+        // JSON does not distinguish `2.0` from `2`.
         let option = match option {
             Scalar::Number(value) => Scalar::from(*value).text(),
             other => other.text(),
@@ -212,7 +213,8 @@ fn options(choice: &Choice) -> Result<(), Problem> {
     }
 }
 
-/// Checks that values of every structure can be complete, and that none is nothing but itself.
+/// Checks that every structure has a finite value. Also checks that no structure stands for itself,
+/// directly or through other references.
 fn recursion(definitions: &[(String, Kind)]) -> Result<(), FieldsError> {
     let mut finite: HashSet<&str> = HashSet::new();
     loop {
@@ -237,7 +239,7 @@ fn recursion(definitions: &[(String, Kind)]) -> Result<(), FieldsError> {
     Ok(())
 }
 
-/// Whether a value can be complete, where values of these structures can.
+/// Reports whether a kind has a finite value, given that the structures in `finite` have one.
 fn is_finite(kind: &Kind, finite: &HashSet<&str>) -> bool {
     match kind.plain() {
         Kind::Ref(name) => finite.contains(name.as_str()),
@@ -250,7 +252,7 @@ fn is_finite(kind: &Kind, finite: &HashSet<&str>) -> bool {
     }
 }
 
-/// Writes equal values in one way: whole numbers as integers, and zeros without a sign.
+/// Unifies equal values: whole numbers become integers, and zeros lose their sign.
 pub(crate) fn normalise(definition: &mut DefinitionBuilder) {
     let structures = definition.definitions.iter_mut().map(|(_, kind)| kind);
     for kind in structures.chain([&mut definition.root]) {
@@ -267,7 +269,7 @@ fn normalise_kind(kind: &mut Kind) {
     match kind {
         Kind::Float(float) => {
             for bound in [&mut float.min, &mut float.max].into_iter().flatten() {
-                // Minus zero and zero are zero.
+                // Adding zero turns -0.0 into 0.0.
                 *bound += 0.0;
             }
         }
@@ -285,7 +287,8 @@ fn normalise_kind(kind: &mut Kind) {
     }
 }
 
-/// The first reference for which there is no way around in a kind that is not finite.
+/// Returns an error for the first reference that prevents finite values. `kind` must have no finite
+/// value.
 fn endless(kind: &Kind, path: &Path<'_>, finite: &HashSet<&str>) -> FieldsError {
     match kind.plain() {
         Kind::Ref(name) => path.error(Problem::Endless { name: name.clone() }),
@@ -306,7 +309,7 @@ fn endless(kind: &Kind, path: &Path<'_>, finite: &HashSet<&str>) -> FieldsError 
     }
 }
 
-/// Follows references that nothing comes before; an error where they lead back.
+/// Follows references that stand for a whole value. Returns an error if they form a cycle.
 fn circle<'d>(
     name: &'d str,
     kinds: &HashMap<&'d str, &'d Kind>,
@@ -331,7 +334,7 @@ fn circle<'d>(
     Ok(())
 }
 
-/// The references that a value may be as a whole.
+/// Collects the references that can stand for the whole value of a kind.
 fn bare_references<'d>(kind: &'d Kind, found: &mut Vec<&'d str>) {
     match kind.plain() {
         Kind::Ref(name) => found.push(name),

@@ -1,32 +1,34 @@
-//! Decimal bounds as whole numbers of units of the last decimal.
+//! Bounds of decimal numbers, as integer multiples of the last decimal place.
 
 use crate::error::Problem;
 use crate::field::Float;
 
-/// The most digits after the point.
+/// Maximum number of digits after the decimal point.
 pub(crate) const DECIMALS: u32 = 15;
 
-/// The largest whole number up to which each has a float of its own.
+/// Largest magnitude up to which every integer has its own 64-bit float: 2^53 - 1.
 pub(crate) const WHOLE: i64 = (1 << 53) - 1;
 
-/// The most units of a decimal: floats tell decimals of 15 digits apart, and this one is a digit with zeros after it. Of 16 digits
-/// some are the same float, such as `80000000000000.01` and `80000000000000.02`.
+/// Largest magnitude of a decimal number, in units of its last decimal place. 64-bit floats
+/// distinguish all decimals of 15 digits, and this limit is 1 followed by 15 zeros. Some decimals
+/// of 16 digits share a float, such as `80000000000000.01` and `80000000000000.02`.
 const UNITS: i64 = 1_000_000_000_000_000;
 
-/// The decimals of a float without any given, and without more in its bounds.
+/// Default number of decimals if neither the field nor its bounds ask for more.
 const USUAL: u32 = 2;
 
-/// The numbers from `low` to `high` in units of `10^-digits`.
+/// Range of numbers from `low` to `high`, in units of `10^-digits`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Decimals {
     pub(crate) low: i64,
     pub(crate) high: i64,
-    /// The most digits after the point.
+    /// Maximum number of digits after the decimal point.
     pub(crate) digits: u32,
 }
 
 impl Decimals {
-    /// The numbers that a field allows; at least one.
+    /// Returns the range of numbers that a field allows. Returns an error if the range is empty, or
+    /// if floats cannot represent all of its numbers distinctly.
     pub(crate) fn of(float: &Float) -> Result<Self, Problem> {
         for (key, bound) in [("min", float.min), ("max", float.max)] {
             if let Some(given) = bound.filter(|bound| !bound.is_finite()) {
@@ -57,7 +59,7 @@ impl Decimals {
     }
 }
 
-/// The largest number of units that each have a float of their own.
+/// Returns the largest magnitude, in units, up to which every decimal has its own float.
 const fn limit(decimals: u32) -> i64 {
     if decimals == 0 { WHOLE } else { UNITS }
 }
@@ -68,12 +70,13 @@ enum Rounding {
     Down,
 }
 
-/// The digits after the point of the shortest decimal that reads as this float.
+/// Returns the number of fraction digits in the shortest decimal that parses to `value`.
 fn fraction_digits(value: f64) -> u32 {
     value.to_string().split_once('.').map_or(0, |(_, fraction)| fraction.len() as u32)
 }
 
-/// A bound in units, exactly: of the shortest decimal that reads as this float.
+/// Converts a bound to units, rounding in the given direction. The conversion is exact and uses the
+/// shortest decimal that parses to the bound.
 fn units(bound: f64, decimals: u32, rounding: Rounding) -> Result<i64, Problem> {
     let too_large = || {
         let limit = plain(limit(decimals), decimals);
@@ -84,7 +87,7 @@ fn units(bound: f64, decimals: u32, rounding: Rounding) -> Result<i64, Problem> 
     let (kept, rest) = fraction.split_at(fraction.len().min(decimals as usize));
     let digits = format!("{whole}{kept:0<width$}", width = decimals as usize);
     let magnitude = digits.parse::<i64>().map_err(|_| too_large())?;
-    // Away from zero where the bound lies there.
+    // Rounding up a positive bound, or down a negative bound, increases its magnitude.
     let is_exact = rest.bytes().all(|digit| digit == b'0');
     let (up, down) = (matches!(rounding, Rounding::Up), matches!(rounding, Rounding::Down));
     let is_negative = bound.is_sign_negative();
@@ -96,7 +99,7 @@ fn units(bound: f64, decimals: u32, rounding: Rounding) -> Result<i64, Problem> 
     Ok(if is_negative { -magnitude } else { magnitude })
 }
 
-/// A number of units as a decimal.
+/// Formats a number of units as a decimal.
 pub(crate) fn plain(units: i64, decimals: u32) -> String {
     let digits = format!("{:0>width$}", units.unsigned_abs(), width = decimals as usize + 1);
     let (whole, fraction) = digits.split_at(digits.len() - decimals as usize);

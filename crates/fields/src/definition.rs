@@ -15,7 +15,7 @@ use crate::{
     Format, Invalid, TemplateOptions, Weights, check, gbnf, import, read, schema, template, validate, write,
 };
 
-/// A checked definition of a JSON structure.
+/// Checked definition of a JSON structure.
 ///
 /// ```
 /// use formwork_fields::{Definition, Format};
@@ -40,10 +40,12 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// A definition without structures of its own; see [`DefinitionBuilder`] for those.
+    /// Creates a definition without named structures. Use [`DefinitionBuilder`] to add named
+    /// structures.
     ///
     /// # Errors
-    /// Where a field contradicts itself.
+    /// Returns an error if a field is invalid, for example if its lower bound is above its upper
+    /// bound.
     pub fn new(name: impl Into<String>, root: impl Into<Kind>) -> Result<Self, FieldsError> {
         DefinitionBuilder::new(root).name(name).build()
     }
@@ -52,17 +54,24 @@ impl Definition {
         check::check(&built)?;
         check::normalise(&mut built);
         let DefinitionBuilder { name, root, mut definitions } = built;
-        // Not all formats keep the order of a map.
+        // Sort by name, because not all formats preserve the order of maps.
         definitions.sort_by(|(one, _), (other, _)| one.cmp(other));
         Ok(Self { name, root, definitions })
     }
 
-    /// The fields of a JSON Schema such as `schemars` writes. Every value of the definition is one of the schema; where that leaves
-    /// more open, the definition takes what fields can say. Descriptions become those of fields.
+    /// Creates a definition from a JSON Schema, for example one that `schemars` generates.
+    /// Descriptions in the schema become descriptions of fields.
+    ///
+    /// Every value of the definition is valid under the schema. The definition may be stricter than
+    /// the schema. For example, objects have named members only.
     ///
     /// # Errors
-    /// Where fields have nothing for what the schema says, with the JSON pointer; and where the fields contradict themselves, such as
-    /// bounds that hold no number, with the field's path.
+    /// Returns an error if:
+    ///
+    /// - the schema uses a keyword or structure that fields cannot express; the error contains the
+    ///   JSON pointer,
+    /// - a resulting field is invalid, for example if its bounds contain no number; the error
+    ///   contains the path of the field.
     ///
     /// ```
     /// use formwork_fields::Definition;
@@ -74,10 +83,10 @@ impl Definition {
         import::definition(schema)?.build()
     }
 
-    /// The fields of a Rust type.
+    /// Creates a definition from the JSON Schema of a Rust type.
     ///
     /// # Errors
-    /// As with [`from_schema`](Self::from_schema).
+    /// Returns an error in the same cases as [`from_schema`](Self::from_schema).
     ///
     /// ```
     /// use formwork_fields::Definition;
@@ -97,29 +106,32 @@ impl Definition {
         Self::from_schema(SchemaGenerator::default().into_root_schema_for::<T>().as_value())
     }
 
-    /// Its name, which is that of the root.
+    /// Returns the name of the definition, which is also the name of its root.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// What the whole output is.
+    /// Returns the kind of the whole output.
     pub const fn root(&self) -> &Kind {
         &self.root
     }
 
-    /// The structures that references stand for, by their names, which are in order.
+    /// Returns the named structures that references can refer to, sorted by name.
     pub fn definitions(&self) -> &[(String, Kind)] {
         &self.definitions
     }
 
-    /// The structure of this name.
+    /// Returns the named structure called `name`.
     pub(crate) fn definition(&self, name: &str) -> Option<&Kind> {
         let at = self.definitions.binary_search_by(|(known, _)| known.as_str().cmp(name)).ok()?;
         Some(&self.definitions[at].1)
     }
 
-    /// What a value of a kind may be, when references and untagged variants are what they stand for: each kind once, in the order
-    /// of the definition. The way there may be as long as there are structures, and there may be many, so it is no recursion.
+    /// Resolves references, descriptions and untagged variants. Returns every kind that a value may
+    /// have, without duplicates and in the order of the definition.
+    ///
+    /// The search is iterative, because a chain of references can be as long as the number of
+    /// structures.
     pub(crate) fn alternatives<'d>(&'d self, kind: &'d Kind) -> Vec<&'d Kind> {
         let (mut found, mut seen, mut open) = (Vec::new(), HashSet::new(), vec![kind]);
         while let Some(kind) = open.pop() {
@@ -138,7 +150,7 @@ impl Definition {
         found
     }
 
-    /// The canonical texts as GBNF, in the syntax that llama.cpp reads, too.
+    /// Returns the canonical texts as a GBNF grammar, which llama.cpp can read, too.
     ///
     /// ```
     /// use formwork_fields::Definition;
@@ -150,8 +162,11 @@ impl Definition {
         gbnf::gbnf(self, usize::MAX)
     }
 
-    /// The text that shows a model what to write. What stands for what is told in `grammars/fields/README.md`. Weights are in it as
-    /// shares; see [`template_with`](Self::template_with) for a text without them.
+    /// Returns a prompt template that shows a model the structure to write. The placeholders are
+    /// described in `grammars/fields/README.md`.
+    ///
+    /// The template shows weights as percentages. Use [`template_with`](Self::template_with) to
+    /// omit the weights.
     ///
     /// ```
     /// use formwork_fields::Definition;
@@ -174,7 +189,7 @@ impl Definition {
         self.template_with(TemplateOptions::default())
     }
 
-    /// The template, by some options.
+    /// Returns the prompt template with the given options.
     ///
     /// ```
     /// use formwork_fields::builder::weighted;
@@ -189,7 +204,7 @@ impl Definition {
         template::template(self, options)
     }
 
-    /// A JSON Schema, draft 2020-12, of the same values.
+    /// Returns a JSON Schema (draft 2020-12) that describes the same values.
     ///
     /// ```
     /// use formwork_fields::Definition;
@@ -202,8 +217,9 @@ impl Definition {
         schema::schema(self)
     }
 
-    /// What is wrong with a JSON text; nothing where it is valid. Its members may come in any order, and its numbers and strings be
-    /// spelt in any way.
+    /// Validates a JSON text and returns at most 100 errors. The result is empty if the text is
+    /// valid. Members may be in any order, and numbers and strings may be in any valid JSON
+    /// spelling.
     ///
     /// ```
     /// use formwork_fields::Definition;
@@ -217,7 +233,8 @@ impl Definition {
         validate::validate(self, text)
     }
 
-    /// The weights of choices, for the sampler; `None` where there are none.
+    /// Returns a guide that biases the sampler by the weights of choices. Returns `None` if no
+    /// reachable choice has weights.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -244,26 +261,29 @@ impl Definition {
         Weights::new(self, vocabulary)
     }
 
-    /// Compiles [`gbnf`](Self::gbnf).
+    /// Compiles the grammar of [`gbnf`](Self::gbnf).
     ///
     /// # Errors
-    /// Where it exceeds one of `limits`: above all where the shortest value is longer than the bytes that these allow.
+    /// Returns an error if the grammar exceeds one of `limits`. The usual cause is a shortest value
+    /// that is longer than [`Limits::shortest_bytes`].
     pub fn grammar(&self, limits: &Limits) -> Result<Grammar, GrammarError> {
         Grammar::gbnf(&gbnf::gbnf(self, limits.source_bytes), limits)
     }
 
-    /// Reads a definition.
+    /// Parses a definition in the given format.
     ///
     /// # Errors
-    /// Where it is not in its format, with line and column, and where it is no definition, with the path of the field.
+    /// Returns an error if the text is malformed, with line and column, or if the definition is
+    /// invalid, with the path of the field.
     pub fn parse(text: &str, format: Format) -> Result<Self, FieldsError> {
         read::definition(format.read(text)?)?.build()
     }
 
-    /// Writes the definition, so that it reads as an equal one.
+    /// Writes the definition in the given format. Parsing the result returns an equal definition.
     ///
     /// # Errors
-    /// Where the format's library cannot write it, which no definition is known to be.
+    /// Returns an error if the library for the format cannot write the definition. No such
+    /// definition is known.
     pub fn to_text(&self, format: Format) -> Result<String, FieldsError> {
         format.write(&self.node())
     }

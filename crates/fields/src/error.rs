@@ -1,9 +1,14 @@
 use thiserror::Error;
 
-/// Why a definition was refused.
+/// Error in reading, checking, importing or writing a definition.
 ///
-/// The message is one line that names the place: the path of the field (`stats.strength`, `content.dialogue.text`, `items[]`, and `$`
-/// for the whole), line and column where the text is no JSON, YAML or TOML, or the pointer into a JSON Schema.
+/// The message is a single line. If the location of the problem is known, the line starts with one
+/// of:
+///
+/// - the path of the field: `stats.strength`, `content.dialogue.text`, `items[]`, or `$` for the
+///   whole definition,
+/// - line and column, for text that is not valid JSON, YAML or TOML,
+/// - the JSON pointer into an imported JSON Schema.
 #[derive(Clone, PartialEq, Debug, Error)]
 #[error(transparent)]
 pub struct FieldsError(#[from] Fault);
@@ -22,7 +27,7 @@ pub(crate) enum Fault {
     Schema { pointer: String, problem: SchemaProblem },
 }
 
-/// What is wrong with a field.
+/// Problem of a field.
 #[derive(Clone, PartialEq, Debug, Error)]
 pub(crate) enum Problem {
     #[error("`{key}` is missing")]
@@ -93,7 +98,7 @@ pub(crate) enum Problem {
     Characters(CharactersProblem),
 }
 
-/// What is wrong with a set of characters.
+/// Problem of a character set.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub(crate) enum CharactersProblem {
     #[error("the character set is empty")]
@@ -113,7 +118,7 @@ pub(crate) enum CharactersProblem {
     Code,
 }
 
-/// What is wrong at a place of a JSON Schema.
+/// Problem at a location in a JSON Schema.
 #[derive(Clone, PartialEq, Debug, Error)]
 pub(crate) enum SchemaProblem {
     #[error("fields have nothing for `{keyword}`")]
@@ -129,7 +134,7 @@ pub(crate) enum SchemaProblem {
 }
 
 impl FieldsError {
-    /// The path of the field that is at fault, if one is.
+    /// Returns the path of the invalid field, if the error concerns a field.
     pub fn path(&self) -> Option<&str> {
         match &self.0 {
             Fault::Field { path, .. } => Some(path),
@@ -137,7 +142,7 @@ impl FieldsError {
         }
     }
 
-    /// The line and column in the text, both from 1, where it is not in its format.
+    /// Returns the line and column of a syntax error. Both start at 1.
     pub const fn line_column(&self) -> Option<(usize, usize)> {
         match self.0 {
             Fault::Syntax { line, column, .. } => Some((line, column)),
@@ -145,7 +150,7 @@ impl FieldsError {
         }
     }
 
-    /// The JSON pointer into the schema that was to be read.
+    /// Returns the JSON pointer to the problem, if the error concerns an imported JSON Schema.
     pub fn pointer(&self) -> Option<&str> {
         match &self.0 {
             Fault::Schema { pointer, .. } => Some(pointer),

@@ -1,50 +1,51 @@
-//! The kinds of fields, as data.
+//! The kinds of fields, as plain data.
 
 use crate::Characters;
 
-/// What stands for a generated text in a [`Template`].
+/// Placeholder for a generated text in a [`Template`].
 pub const PLACE: &str = "<generated>";
 
-/// What a value may be.
+/// Kind of a field: the set of values that the field allows.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Kind {
-    /// A whole number.
+    /// Integer within bounds.
     Int(Int),
-    /// A decimal number.
+    /// Decimal number within bounds.
     Float(Float),
-    /// A string of any text.
+    /// String with bounds on its length and characters.
     String(Text),
-    /// One of several values.
+    /// One of several fixed values.
     Choice(Choice),
     /// `true` or `false`.
     Boolean,
-    /// One value.
+    /// A single fixed value.
     Constant(Scalar),
-    /// An object with these members.
+    /// Object with a fixed list of members.
     Composite(Composite),
-    /// One of several structures.
+    /// One of several structures, with or without tags.
     Variant(Variant),
-    /// A string with fixed and generated parts.
+    /// String with fixed and generated parts.
     Template(Template),
-    /// A list.
+    /// List of items of one kind.
     Array(Array),
-    /// The structure that the definition has under this name.
+    /// Reference to the structure of this name in the definition.
     Ref(String),
-    /// Any of these, with a hint for who writes the value.
+    /// Any other kind together with a description.
     Described(Described),
 }
 
-/// A kind with a hint. It changes no value: it is in the template and the schema only.
+/// Kind with a description. The description appears in the template and the schema, but does not
+/// change the allowed values.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Described {
-    /// What the value is to be, in words.
+    /// Hint for the model or person that writes the value.
     pub description: String,
-    /// What it may be. It has no further description of its own.
+    /// The described kind. Must not be [`Kind::Described`].
     pub kind: Box<Kind>,
 }
 
 impl Kind {
-    /// Itself without its description, if it has one.
+    /// Returns the kind without its description.
     pub fn plain(&self) -> &Self {
         match self {
             Self::Described(described) => &described.kind,
@@ -52,7 +53,7 @@ impl Kind {
         }
     }
 
-    /// Its description.
+    /// Returns the description, if any.
     pub fn description(&self) -> Option<&str> {
         match self {
             Self::Described(described) => Some(&described.description),
@@ -60,7 +61,7 @@ impl Kind {
         }
     }
 
-    /// Itself with this description, instead of any that it has.
+    /// Sets the description. Replaces an existing description.
     #[must_use]
     pub fn describe(self, description: impl Into<String>) -> Self {
         let kind = match self {
@@ -71,125 +72,134 @@ impl Kind {
     }
 }
 
-/// A whole number within bounds, both included. Without one it is that of 64 bits.
+/// Integer within inclusive bounds. A missing bound defaults to the limit of `i64`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Int {
-    /// The least.
+    /// Smallest allowed value.
     pub min: Option<i64>,
-    /// The greatest.
+    /// Largest allowed value.
     pub max: Option<i64>,
 }
 
-/// A decimal number within bounds, both included.
+/// Decimal number within inclusive bounds.
+///
+/// A missing bound defaults to the range in which 64-bit floats distinguish all values. This range
+/// is ±1,000,000,000,000,000 units of the last decimal place, or ±9,007,199,254,740,991 without
+/// decimals.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Float {
-    /// The least. Without it, or without a greatest, the numbers reach as far as 64-bit floats tell all of them apart: to
-    /// 1,000,000,000,000,000 units of the last decimal, and to 9,007,199,254,740,991 where there are no decimals.
+    /// Smallest allowed value.
     pub min: Option<f64>,
-    /// The greatest.
+    /// Largest allowed value.
     pub max: Option<f64>,
-    /// The most digits after the point. Without it 2, or as many as the bounds have.
+    /// Maximum number of digits after the decimal point, at most 15. If `None`, the bounds
+    /// determine the number of digits, with a minimum of 2.
     pub decimals: Option<u32>,
 }
 
-/// A string by its length in characters: Unicode's, an escape being one.
+/// String with bounds on its length and characters. Length is the number of Unicode characters. An
+/// escape sequence counts as one character.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Text {
-    /// The fewest characters.
+    /// Minimum length in characters.
     pub min_length: usize,
-    /// The most characters.
+    /// Maximum length in characters. `None` is unbounded.
     pub max_length: Option<usize>,
-    /// The characters that it may have; without it all of [`Characters::default`].
+    /// Allowed characters. If `None`, the characters of [`Characters::default`].
     pub characters: Option<Characters>,
 }
 
-/// A string whose template has one or more [`PLACE`]s; each becomes a text by the bounds.
+/// String whose template contains one or more [`PLACE`]s. Each place stands for a separate
+/// generated text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Template {
-    /// The fixed text, with places.
+    /// Fixed text that contains the places.
     pub template: String,
-    /// What comes to each place.
+    /// Bounds of the text in each place.
     pub text: Text,
 }
 
 impl Template {
-    /// The fixed texts before, between and after the places.
+    /// Returns the fixed texts before, between and after the places.
     pub(crate) fn literals(&self) -> Vec<&str> {
         self.template.split(PLACE).collect()
     }
 }
 
-/// A value without parts.
+/// Value that is neither an object nor a list.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Scalar {
     /// `true` or `false`.
     Boolean(bool),
-    /// A whole number.
+    /// Integer of 64 bits.
     Integer(i64),
-    /// Any other finite number. Whole ones are written as such, so use [`Scalar::from`].
+    /// Finite number that is not whole. Create numbers with [`Scalar::from`], which stores whole
+    /// numbers as integers.
     Number(f64),
-    /// A string.
+    /// String of any characters.
     String(String),
 }
 
-/// One of several values.
+/// One of several fixed values.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Choice {
-    /// The values.
+    /// Allowed values, without duplicates.
     pub options: Vec<Scalar>,
-    /// How likely each is, in any unit: none, or one for each option.
+    /// Relative weights of the options, in any unit: empty, or one weight from 1e-9 to 1e9 for each
+    /// option.
     pub weights: Vec<f64>,
 }
 
-/// An object. Members come in this order, and no others do.
+/// Object. Members are written in this order. Other members are not allowed.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Composite {
-    /// The members.
+    /// Members in the order of the canonical text. Names must be unique.
     pub fields: Vec<Member>,
 }
 
-/// A member of an object.
+/// Member of an object.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Member {
-    /// Its name.
+    /// Name of the member. Must not be empty.
     pub name: String,
-    /// What its value may be.
+    /// Kind of the member's value.
     pub kind: Kind,
-    /// Whether it may be left out.
+    /// True if the member may be omitted.
     pub optional: bool,
 }
 
-/// One of several structures, which come as `{"name": structure}`, or as themselves where it is untagged.
+/// One of several structures. Written as `{"name": structure}`, or as the structure alone if
+/// `untagged` is true.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Variant {
-    /// The structures.
+    /// Alternative structures; at least one.
     pub variants: Vec<Branch>,
-    /// Whether the structures come without their names.
+    /// True if structures are written without their names.
     pub untagged: bool,
 }
 
-/// A structure of a [`Variant`].
+/// Alternative of a [`Variant`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct Branch {
-    /// Its tag, which an untagged variant can do without.
+    /// Tag of the structure. Required unless the variant is untagged.
     pub name: Option<String>,
-    /// The structure.
+    /// Kind of the structure.
     pub kind: Kind,
 }
 
-/// A list by the number of its items.
+/// List with bounds on its number of items.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Array {
-    /// What each item may be.
+    /// Kind of every item.
     pub element: Box<Kind>,
-    /// The fewest items.
+    /// Minimum number of items.
     pub min_items: usize,
-    /// The most items.
+    /// Maximum number of items. `None` is unbounded.
     pub max_items: Option<usize>,
 }
 
 impl Scalar {
-    /// The value as JSON.
+    /// Converts the value to a JSON value.
     pub fn to_json(&self) -> serde_json::Value {
         match self {
             Self::Boolean(value) => (*value).into(),
@@ -199,7 +209,7 @@ impl Scalar {
         }
     }
 
-    /// The canonical JSON text: of a number, its plain decimal notation.
+    /// Returns the canonical JSON text. Numbers are in plain decimal notation.
     pub fn text(&self) -> String {
         match self {
             Self::Number(value) => value.to_string(),
@@ -227,9 +237,9 @@ impl From<i32> for Scalar {
 }
 
 impl From<f64> for Scalar {
-    /// Whole numbers become integers: JSON does not tell `2.0` from `2`.
+    /// Stores whole numbers as integers, because JSON does not distinguish `2.0` from `2`.
     fn from(value: f64) -> Self {
-        // 2^53 may be what a larger number was rounded to.
+        // From 2^53 on, a float may be the rounded form of another integer.
         let is_whole = value.fract() == 0.0 && value.abs() < 9_007_199_254_740_992.0;
         if is_whole { Self::Integer(value as i64) } else { Self::Number(value) }
     }

@@ -1,23 +1,24 @@
-//! The formats in which definitions are written.
+//! File formats of definitions.
 
 use std::path::Path;
 
 use crate::error::{Fault, FieldsError};
 use crate::node::Node;
 
-/// How a definition is written.
+/// File format of a definition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
-    /// JSON.
+    /// JSON (`.json`).
     Json,
-    /// YAML 1.2.
+    /// YAML 1.2 (`.yaml` or `.yml`).
     Yaml,
-    /// TOML.
+    /// TOML (`.toml`).
     Toml,
 }
 
 impl Format {
-    /// The format of files with this extension: `json`, `yaml`, `yml` or `toml`.
+    /// Returns the format for the extension of a path: `json`, `yaml`, `yml` or `toml`, in any
+    /// case. Returns `None` for other extensions.
     pub fn of(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
             "json" => Some(Self::Json),
@@ -62,27 +63,28 @@ impl Format {
     }
 }
 
-/// Reads YAML 1.2, in which `yes` and `010` mean what they look like.
+/// Parses YAML 1.2. Ambiguous plain scalars such as `yes`, `010` and `1_0` are strings.
 fn yaml(text: &str) -> Result<Node, FieldsError> {
     let options = serde_saphyr::options! {
         strict_booleans: true,
         leading_zero_numbers_as_strings: true,
         underscored_numbers_as_strings: true,
         with_snippet: false,
-        // What the largest definition comes to; bounds of the definition itself are those of `check`.
+        // Enough for the largest valid definition. `check` enforces the limits of the definition
+        // itself.
         budget: serde_saphyr::budget! { max_depth: 256, max_nodes: 1_000_000, max_events: 2_000_000 },
     };
     serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let place = error.location().map_or((1, 1), |place| (place.line() as usize, place.column() as usize));
         let message = error.to_string();
-        // The place is told before.
+        // Keep the first line only. The position is reported separately.
         let message = message.lines().next().unwrap_or_default();
         let message = message.trim_start_matches("error: ").to_owned();
         Format::Yaml.syntax(place, message)
     })
 }
 
-/// The line and column of an offset, both from 1; columns count characters.
+/// Returns the line and column of a byte offset. Both start at 1. Columns count characters.
 fn line_column(text: &str, at: usize) -> (usize, usize) {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {

@@ -1,10 +1,14 @@
-//! Fields: a JSON structure declared once, from which a grammar, a prompt template, a JSON Schema and a validator are made that
-//! agree.
+//! Typed field definitions. A JSON structure is declared once and yields a grammar, a prompt
+//! template, a JSON Schema and a validator that agree with each other.
 //!
-//! A [`Definition`] is built in Rust ([`builder`]), read from JSON, YAML or TOML ([`Definition::parse`]), or taken from a Rust type
-//! ([`Definition::of`]). It is checked when it is made: what contradicts itself is an error with the path of the field. Of a checked
-//! definition everything can be made; only [`Definition::grammar`] may exceed the limits that it is given, as with a string of at
-//! least 70,000 characters, which is longer than the 65,536 bytes that the shortest output may have by default.
+//! A [`Definition`] is built in Rust ([`builder`]), read from JSON, YAML or TOML
+//! ([`Definition::parse`]), or derived from a Rust type ([`Definition::of`]). Every definition is
+//! checked when it is created. A contradictory field is reported as an error with the path of the
+//! field.
+//!
+//! All outputs of a checked definition can be generated without errors, except the grammar.
+//! [`Definition::grammar`] fails if the given limits are exceeded. For example, a string of at
+//! least 70,000 characters exceeds the default limit of 65,536 bytes for the shortest output.
 //!
 //! ```
 //! use formwork_fields::{Definition, Format};
@@ -34,23 +38,37 @@
 //! ```
 //!
 //! # Canonical text
-//! The grammar takes one text of each value, but for zeros at the end of a fraction: members in the order of the definition, `", "`
-//! and `": "` between, no other blanks; integers without leading zeros, fraction or exponent, other numbers in plain decimal notation,
-//! no `-0`; generated text with the escapes `\n`, `\t`, `\"` and `\\` only, and in names, options, constants and the fixed text of
-//! templates the shortest escape of each other control character, such as `\r` and `\u0001`. This is how `formwork_grammar` writes
-//! values of a schema. The schema and the validator take values, however they are spelt. On canonical text the three say the same,
-//! which the tests check on random definitions and values.
+//! The grammar accepts exactly one text for each value, except for trailing zeros of fractions.
+//! Trailing zeros are optional, up to the maximum number of decimals. The canonical text follows
+//! these rules:
+//!
+//! - Members are in the order of the definition. Separators are `", "` and `": "`, without other
+//!   whitespace.
+//! - Integers have no leading zeros, fraction or exponent. Other numbers are in plain decimal
+//!   notation. There is no `-0`.
+//! - Generated text uses only the escapes `\n`, `\t`, `\"` and `\\`.
+//! - Other control characters can occur in names, options, constants and the fixed text of
+//!   templates. Each is written as its shortest escape, such as `\r` or `\u0001`.
+//!
+//! `formwork_grammar` writes the values of a JSON Schema in the same way. The schema and the
+//! validator compare values, so any valid JSON spelling is accepted. On canonical text all three
+//! agree. The tests check this on random definitions and values.
 //!
 //! # The written form
-//! It is described in `grammars/fields/README.md`, type by type, with examples. Every key is read or refused.
+//! The format of definition files is described in `grammars/fields/README.md`, with examples for
+//! each type. Unknown keys are rejected.
 //!
 //! # Limits
-//! Fields nest to 60 levels, which all formats can be read to; a definition has at most 20,000 of them, options of choices included,
-//! and 1,000 structures for references; lengths and numbers of items are at most 1,000,000. Numbers beyond those that 64-bit floats
-//! tell apart are refused in definitions, and where a text has one, it is validated as what it is rounded to. JSON that is nested
-//! deeper than 127 levels is not read by the validator, which tells at most 100 errors.
+//! - Fields nest to at most 60 levels, which every format can represent.
+//! - A definition has at most 20,000 fields, including the options of choices.
+//! - At most 1,000 structures can be defined for references.
+//! - Bounds of lengths and item counts are at most 1,000,000.
+//! - Decimal numbers in a definition must be in the range in which 64-bit floats distinguish all
+//!   values. A number with more digits in a validated text counts as its nearest float.
+//! - The validator rejects JSON nested deeper than 1,024 levels, and reports at most 100 errors.
 //!
-//! Weights belong to the options of choices. Whether an optional member comes, and which structure of a variant, is not weighted.
+//! Weights apply to the options of choices only. The presence of optional members and the structure
+//! of a variant cannot be weighted.
 
 pub mod builder;
 mod characters;

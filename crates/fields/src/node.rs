@@ -1,4 +1,5 @@
-//! What JSON, YAML and TOML have in common: a tree of values, with members in their order.
+//! Tree of values that JSON, YAML and TOML have in common. Maps preserve the order of their
+//! members.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -8,7 +9,7 @@ use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A value of any of the formats.
+/// Value in any of the formats.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Node {
     Null,
@@ -21,7 +22,7 @@ pub(crate) enum Node {
 }
 
 impl Node {
-    /// What it is, for a message.
+    /// Returns the type of the value, for error messages.
     pub(crate) const fn what(&self) -> &'static str {
         match self {
             Self::Null => "nothing",
@@ -55,15 +56,15 @@ impl Serialize for Node {
     }
 }
 
-/// What values of all formats can be read into.
+/// Type that values of all formats can be deserialized into.
 pub(crate) trait Tree: Sized {
-    /// Whether a map with two members of one name is an error.
+    /// True if a repeated key in a map is an error.
     const UNIQUE: bool;
 
     fn null() -> Self;
     fn boolean(value: bool) -> Self;
     fn integer(value: i64) -> Self;
-    /// One of more than 63 bits.
+    /// Creates an integer above `i64::MAX`.
     fn large(value: u64) -> Self;
     fn number(value: f64) -> Self;
     fn string(value: String) -> Self;
@@ -86,7 +87,7 @@ impl Tree for Node {
         Self::Integer(value)
     }
 
-    /// It is refused later, whatever it is rounded to.
+    /// Rounding is harmless, because numbers of this size are rejected later.
     fn large(value: u64) -> Self {
         Self::Number(value as f64)
     }
@@ -114,7 +115,7 @@ impl<'de> Deserialize<'de> for Node {
     }
 }
 
-/// Reads a tree.
+/// Visitor that builds a tree.
 pub(crate) struct TreeVisitor<T>(pub(crate) PhantomData<T>);
 
 impl<'de, T: Tree + Deserialize<'de>> Visitor<'de> for TreeVisitor<T> {

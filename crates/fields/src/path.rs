@@ -1,10 +1,10 @@
-//! The path of a field within its definition.
+//! Path of a field within its definition.
 
 use std::fmt;
 
 use crate::error::{Fault, FieldsError, Problem};
 
-/// A path, as a list from its last step to its first.
+/// Path as a linked list, from the last step to the first.
 #[derive(Clone, Copy)]
 pub(crate) struct Path<'a> {
     parent: Option<&'a Self>,
@@ -14,7 +14,7 @@ pub(crate) struct Path<'a> {
 
 #[derive(Clone, Copy)]
 enum Step<'a> {
-    /// The whole. It is left out of longer paths.
+    /// The whole definition. Written as `$`, and omitted from longer paths.
     Root,
     Definition(&'a str),
     Name(&'a str),
@@ -35,7 +35,7 @@ impl<'a> Path<'a> {
         self.then(Step::Name(name))
     }
 
-    /// By the name if there is one.
+    /// Appends the name if present, or else the index.
     pub(crate) fn name_or_index(&'a self, name: Option<&'a str>, index: usize) -> Self {
         name.map_or_else(|| self.then(Step::Index(index)), |name| self.name(name))
     }
@@ -44,7 +44,7 @@ impl<'a> Path<'a> {
         self.then(Step::Element)
     }
 
-    /// How many steps there are from the root.
+    /// Returns the number of steps from the root.
     pub(crate) const fn depth(&self) -> usize {
         self.depth
     }
@@ -69,7 +69,7 @@ impl fmt::Display for Path<'_> {
         };
         let dot = if is_first { "" } else { "." };
         match self.step {
-            // No other path is like this, whatever members are named.
+            // Unambiguous, because a member named `$` is written as `["$"]`.
             Step::Root => f.write_str("$"),
             Step::Definition(name) => write!(f, "definitions.{name}"),
             Step::Name(name) if is_plain(name) && !(is_first && name == "definitions") => {
@@ -82,7 +82,7 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// Whether a name can be told from the rest of a path.
+/// Reports whether a name can be written in a path without brackets and quotes.
 pub(crate) fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-')
 }

@@ -1,4 +1,4 @@
-//! From the tree of a definition to its fields. Every key is read or refused.
+//! Conversion of a parsed tree to a definition. Unknown keys are rejected.
 
 use crate::builder::DefinitionBuilder;
 use crate::characters;
@@ -10,11 +10,14 @@ use crate::field::{
 use crate::node::Node;
 use crate::path::Path;
 
-/// The deepest that fields nest. All formats can be read to that depth: a level is two of JSON, whose reader allows 127, and two
-/// more are those of `definitions`. References lead deeper, so what follows them has bounds of its own.
+/// Maximum nesting depth of fields.
+///
+/// A level of fields takes up to two levels of JSON, and `definitions` takes two more. A definition
+/// therefore stays within the default limit of `serde_json`, which is 127 levels. References can
+/// lead deeper, so code that follows references has separate limits.
 pub(crate) const NESTING: usize = 60;
 
-/// The kinds, by `type`, and the keys that each has.
+/// Values of `type`, each with the keys of the kind.
 const TYPES: [(&str, &[&str]); 11] = [
     ("int", &["min", "max"]),
     ("float", &["min", "max", "decimals"]),
@@ -50,7 +53,7 @@ pub(crate) fn definition(node: Node) -> Read<DefinitionBuilder> {
     Ok(DefinitionBuilder { name, root, definitions })
 }
 
-/// The keys of a map that have not been read yet.
+/// Keys of a map that have not been read yet.
 struct Keys<'p> {
     path: &'p Path<'p>,
     map: Vec<(String, Node)>,
@@ -71,12 +74,13 @@ impl<'p> Keys<'p> {
         }
     }
 
-    /// The kind that is left; `besides` are the keys that its place has beside those of the kind.
+    /// Reads a kind from the remaining keys. `besides` lists the keys that the caller has read
+    /// already, for error messages.
     fn kind(mut self, besides: &[&str]) -> Read<Kind> {
         let description = self.string("description")?;
         let given = match self.string("type")? {
             Some(given) => given,
-            // What has members is composite.
+            // The type may be omitted if there is a `fields` key.
             None if self.map.iter().any(|(key, _)| key == "fields") => "composite".to_owned(),
             None => return Err(self.path.error(Problem::Missing { key: "type" })),
         };
@@ -219,7 +223,7 @@ impl<'p> Keys<'p> {
         }
     }
 
-    /// A whole number that is not below zero.
+    /// Reads an integer that is not negative.
     fn count(&mut self, key: &'static str) -> Read<Option<usize>> {
         let given = self.integer(key)?;
         let count = |given: i64| {
@@ -234,7 +238,7 @@ impl<'p> Keys<'p> {
 
     fn to_number(&self, key: &'static str, node: Node) -> Read<f64> {
         match node {
-            // What is rounded here has more digits than are allowed.
+            // An integer that is rounded here has too many digits and is rejected later.
             Node::Integer(value) => Ok(value as f64),
             Node::Number(value) => Ok(value),
             other => Err(self.expected(key, "a number", &other)),
@@ -264,7 +268,7 @@ impl<'p> Keys<'p> {
     }
 }
 
-/// The name of a member or structure, for its path.
+/// Returns the name of a member or structure, for use in its path.
 fn name_of(node: &Node) -> Option<String> {
     let Node::Map(map) = node else { return None };
     map.iter().find_map(|(key, value)| match value {
@@ -273,7 +277,7 @@ fn name_of(node: &Node) -> Option<String> {
     })
 }
 
-/// Names for a message.
+/// Formats names as a list for an error message.
 fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }

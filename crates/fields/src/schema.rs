@@ -1,4 +1,4 @@
-//! Definitions as JSON Schema, draft 2020-12.
+//! JSON Schemas (draft 2020-12) of definitions.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use crate::Definition;
 use crate::decimal::{Decimals, plain};
 use crate::field::{Array, Choice, Composite, Float, Int, Kind, Scalar, Template, Text, Variant};
 
-/// The schema of a definition.
+/// Returns the schema of a definition.
 pub(crate) fn schema(definition: &Definition) -> Value {
     let mut schema = json!({ "$schema": "https://json-schema.org/draft/2020-12/schema" });
     if let (Some(members), Value::Object(root)) = (schema.as_object_mut(), kind(definition.root())) {
@@ -52,14 +52,15 @@ fn plain_kind(kind: &Kind) -> Value {
         Kind::Template(template) => filled(template),
         Kind::Array(array) => list(array),
         Kind::Ref(name) => json!({ "$ref": format!("#/$defs/{name}") }),
-        // A checked kind has one description.
+        // A checked kind has at most one description.
         Kind::Described(described) => plain_kind(&described.kind),
     }
 }
 
 fn number(float: &Float) -> Value {
-    // A checked definition has numbers in every range. All bounds and the unit are the decimals that are meant; a reader that takes
-    // them for floats computes `multipleOf` as well as floats can.
+    // The range of a checked definition contains a number. The bounds and `multipleOf` are written
+    // as exact decimals. A validator that reads them as floats may compute `multipleOf`
+    // imprecisely.
     let Ok(Decimals { low, high, digits: decimals }) = Decimals::of(float) else { return json!(false) };
     let read = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
     let bound = |given: Option<f64>, units| match given {
@@ -86,8 +87,10 @@ fn string(text: &Text) -> Value {
     schema
 }
 
-/// A template string is a pattern. With one place its length bounds that of the whole, which validators count faster than
-/// repetitions of a class.
+/// Returns the schema of a template string, with a pattern.
+///
+/// If there is only one place, `minLength` and `maxLength` of the whole string bound its length.
+/// Validators check these faster than counted repetitions of a class.
 fn filled(template: &Template) -> Value {
     let text = &template.text;
     let literals = template.literals();
@@ -148,8 +151,8 @@ fn list(array: &Array) -> Value {
     schema
 }
 
-/// The characters of a text as a class of a regular expression. Without a set of their own they are line break, tab, and those from
-/// the space on.
+/// Returns the regex class of a text's allowed characters. The default class consists of tab, line
+/// break and all characters from U+0020 on.
 fn class(text: &Text) -> String {
     let all = Characters::default();
     let set = text.characters.as_ref().unwrap_or(&all);
@@ -167,7 +170,7 @@ fn class(text: &Text) -> String {
     class
 }
 
-/// A text in a regular expression.
+/// Escapes a literal text for a regex.
 fn escaped(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len());
     for c in text.chars() {
@@ -181,7 +184,7 @@ fn escaped(text: &str) -> String {
     pattern
 }
 
-/// A character in a class.
+/// Appends a character of a regex class, escaped if necessary.
 fn push(c: char, class: &mut String) {
     match c {
         '\\' | ']' | '[' | '^' | '-' => class.extend(['\\', c]),

@@ -1,8 +1,11 @@
-//! The template: what a model is to write, with placeholders in the places of values.
+//! Prompt templates: the JSON text that a model has to write, with placeholders instead of values.
 //!
-//! Outside lists and variants it is JSON, indented by two spaces, with a string for each placeholder. What a list or a variant is
-//! made of is told within one such string, on one line: there placeholders stand without quotes, members after a brace and a
-//! space, and within a variant placeholders are short. All forms are in `grammars/fields/README.md`.
+//! Outside lists and variants, a template is JSON with an indentation of two spaces. Each
+//! placeholder is a string.
+//!
+//! A list or variant is described within one such string. Its contents are written on one line,
+//! with unquoted placeholders and with a space after each opening brace. Within a variant,
+//! placeholders have a short form. All forms are described in `grammars/fields/README.md`.
 
 mod words;
 
@@ -11,17 +14,19 @@ use crate::Definition;
 use crate::field::{Array, Kind, Member, Variant};
 use crate::path::is_plain;
 
-/// The length from which on a structure that was shown is not shown again, though it would end.
+/// Length of the output, in bytes, from which a structure is not repeated. Later occurrences refer
+/// to an earlier one.
 const LONG: usize = 1 << 16;
 
-/// The depth from which on structures are shown below: that of fields in one, so that calls are twice as deep at most.
+/// Nesting depth from which referenced structures are shown below the template. A single structure
+/// nests to about the same depth, so recursion is bounded by twice this depth.
 const DEEP: usize = 64;
 
-/// What of a definition its template tells.
+/// Options for the prompt template of a definition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TemplateOptions {
-    /// The weights of choices, as shares: `"a" (70%)`. Beside a guide, which heeds them ([`Definition::weights`]), they would count
-    /// twice.
+    /// True if the template shows weights as percentages, such as `"a" (70%)`. Set this to false if
+    /// a guide applies the weights ([`Definition::weights`]), because they would count twice.
     pub shares: bool,
 }
 
@@ -31,7 +36,7 @@ impl Default for TemplateOptions {
     }
 }
 
-/// The template of a definition.
+/// Returns the template of a definition.
 pub(crate) fn template(definition: &Definition, options: TemplateOptions) -> String {
     let mut writer = Writer {
         definition,
@@ -60,22 +65,22 @@ pub(crate) fn template(definition: &Definition, options: TemplateOptions) -> Str
 struct Writer<'d> {
     definition: &'d Definition,
     options: TemplateOptions,
-    /// The structures that are shown already, and where.
+    /// Structures that have been shown, with their paths.
     shown: Vec<(&'d str, String)>,
-    /// Those that the text is in.
+    /// Structures that enclose the current position, with their paths.
     open: Vec<(&'d str, String)>,
-    /// Those that come after the whole.
+    /// Structures to be shown below the template.
     below: Vec<&'d str>,
-    /// The steps to the field.
+    /// Steps from the root to the current field.
     path: Vec<String>,
     depth: usize,
     out: String,
-    /// The length of what comes before `out`.
+    /// Bytes of the output that precede `out` while the text of a placeholder is written.
     before: usize,
 }
 
 impl<'d> Writer<'d> {
-    /// A value as JSON, which is a string where it is a placeholder.
+    /// Writes a value as JSON. A placeholder becomes a string.
     fn json(&mut self, kind: &'d Kind, hint: Option<&'d str>, optional: bool, indent: usize) {
         let hint = hint.or(kind.description());
         let kind = kind.plain();
@@ -101,7 +106,7 @@ impl<'d> Writer<'d> {
                 }
                 let text = std::mem::replace(&mut self.out, before);
                 self.before = 0;
-                // Line breaks stay, so that each structure of a variant has its line.
+                // Keep line breaks unescaped, so that each structure of a variant has its own line.
                 let lines: Vec<String> = text.split('\n').map(quoted).collect();
                 let lines: Vec<&str> = lines.iter().map(|line| &line[1..line.len() - 1]).collect();
                 self.out.push('"');
@@ -131,7 +136,7 @@ impl<'d> Writer<'d> {
         self.out.push('}');
     }
 
-    /// An object has no placeholder, so its hint stands before it.
+    /// Writes the description of an object before the object, because an object has no placeholder.
     fn before_object(&mut self, hint: Option<&str>) {
         if let Some(hint) = hint {
             self.out.push('<');
@@ -150,7 +155,7 @@ impl<'d> Writer<'d> {
         }
     }
 
-    /// A value within a line.
+    /// Writes a value on the current line.
     fn inline(&mut self, kind: &'d Kind, hint: Option<&'d str>, form: Form) {
         let hint = hint.or(kind.description());
         match kind.plain() {
@@ -172,7 +177,7 @@ impl<'d> Writer<'d> {
                 self.placeholder(&place, hint);
             }
             Kind::Ref(name) => self.enter(name, |writer, kind| writer.inline(kind, hint, form)),
-            // A checked kind has one description.
+            // A checked kind has at most one description.
             Kind::Described(_) => {}
         }
     }
@@ -200,7 +205,7 @@ impl<'d> Writer<'d> {
         self.out.push_str(" }");
     }
 
-    /// A structure on each line.
+    /// Writes a variant with each structure on its own line.
     fn variant(&mut self, variant: &'d Variant, hint: Option<&str>) {
         self.placeholder("choose one of the following structures", hint);
         self.out.push('\n');
@@ -245,7 +250,7 @@ impl<'d> Writer<'d> {
         self.out.push('>');
     }
 
-    /// Writes a part.
+    /// Writes a nested part. `step` is appended to the path meanwhile.
     fn within(&mut self, step: String, write: impl FnOnce(&mut Self)) {
         self.path.push(step);
         self.depth += 1;
@@ -254,7 +259,7 @@ impl<'d> Writer<'d> {
         self.path.pop();
     }
 
-    /// Whether a structure is not shown here.
+    /// Reports whether a structure is referred to by name instead of being shown at this position.
     fn is_known(&self, name: &str) -> bool {
         let is_in = |list: &[(&str, String)]| list.iter().any(|(known, _)| *known == name);
         is_in(&self.open)
@@ -263,7 +268,8 @@ impl<'d> Writer<'d> {
             || (self.before + self.out.len() > LONG && is_in(&self.shown))
     }
 
-    /// Where a structure is shown.
+    /// Returns the text of a placeholder that refers to a structure. Schedules the structure to be
+    /// shown below if it has not been shown.
     fn place_of(&mut self, name: &'d str) -> String {
         let places = self.open.iter().rev().chain(&self.shown);
         let place = places.into_iter().find(|(known, _)| *known == name).map(|(_, place)| place);
@@ -280,7 +286,7 @@ impl<'d> Writer<'d> {
     }
 
     fn enter(&mut self, name: &'d str, write: impl FnOnce(&mut Self, &'d Kind)) {
-        // A checked definition has all of its structures.
+        // A checked definition contains every referenced structure.
         let Some(kind) = self.definition.definition(name) else { return };
         let place = self.path.concat();
         let place = place.strip_prefix('.').unwrap_or(&place).to_owned();
@@ -292,7 +298,7 @@ impl<'d> Writer<'d> {
     }
 }
 
-/// A step of a path to a member.
+/// Returns the path step of a member.
 fn name_step(name: &str) -> String {
     if is_plain(name) { format!(".{name}") } else { format!("[{}]", quoted(name)) }
 }
@@ -311,7 +317,7 @@ mod tests {
         Definition::new("alone", kind).expect("well-formed").template()
     }
 
-    /// What is told within a variant.
+    /// Returns the template of a kind within a variant.
     fn within(kind: impl Into<Kind>) -> String {
         let text = alone(variant([("v", kind.into())]));
         let text = text
@@ -496,7 +502,7 @@ mod tests {
         assert!(definition.template().contains("<the same as quests[]>"), "{}", definition.template());
         let whole = DefinitionBuilder::new(reference("quest")).define("quest", quest).build()?;
         assert!(whole.template().contains("<the same as the whole>"), "{}", whole.template());
-        // A chain that is too long for one line.
+        // A chain of structures that is too deep to be shown in place.
         let mut builder = DefinitionBuilder::new(reference("d0")).define("d300", int(0, 7));
         for index in 0..300 {
             let next = array(0, 1, reference(format!("d{}", index + 1)));

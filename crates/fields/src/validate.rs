@@ -1,7 +1,9 @@
-//! Checks JSON texts. With the grammar and the schema it shares the definition, its sets of characters and the parts of its
-//! templates, and no code that decides about a value.
+//! Validation of JSON texts. The validator shares the definition, its character sets and the parts
+//! of its templates with the grammar and the schema. It shares no code that decides whether a value
+//! is valid.
 //!
-//! What counts is the value: members may come in any order, and numbers and strings be spelt in any way.
+//! Validation compares values. Members may be in any order, and numbers and strings may be in any
+//! valid JSON spelling.
 
 mod json;
 mod number;
@@ -18,15 +20,15 @@ use crate::Definition;
 use crate::field::{Array, Composite, Kind, Template, Text, Variant};
 use crate::path::is_plain;
 
-/// The most errors that are told of a value.
+/// Maximum number of reported errors.
 const ERRORS: usize = 100;
 
-/// What is wrong at a place of a JSON text.
+/// Validation error at a location in a JSON text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Invalid {
-    /// The place as a JSON path: `$.stats.strength`, `$.items[2]`.
+    /// Location as a JSON path, such as `$.stats.strength` or `$.items[2]`.
     pub path: String,
-    /// What is wrong there.
+    /// Description of the error.
     pub message: String,
 }
 
@@ -36,7 +38,7 @@ impl fmt::Display for Invalid {
     }
 }
 
-/// The errors of a text, none where it is valid.
+/// Returns the errors of a text. The result is empty if the text is valid.
 pub(crate) fn validate(definition: &Definition, text: &str) -> Vec<Invalid> {
     let value: Json = match formwork_json::from_str(text) {
         Ok(value) => value,
@@ -59,16 +61,17 @@ struct Validator<'d> {
     path: String,
     errors: Vec<Invalid>,
     shapes: HashMap<*const Composite, Rc<Shape<'d>>>,
-    /// How many untagged variants the value is within.
+    /// Number of untagged variants that enclose the current value.
     trials: usize,
-    /// What came of values at kinds within two and more untagged variants, which may come to the same in many ways.
+    /// Errors of values that have been tried within two or more untagged variants. The same kind
+    /// and value can be reached in many ways.
     tried: HashMap<(*const Kind, *const Json), Rc<[Invalid]>>,
 }
 
-/// The members of an object, by their names.
+/// Index of an object's members by name.
 struct Shape<'d> {
     places: HashMap<&'d str, usize>,
-    /// Those that are always there, in their order.
+    /// Positions of the required members, in the order of the definition.
     required: Vec<usize>,
 }
 
@@ -82,7 +85,8 @@ impl<'d> Shape<'d> {
 }
 
 impl<'d> Validator<'d> {
-    /// Each level of the text comes here once, so its depth bounds that of the calls.
+    /// Validates a value. The calls nest once for each level of the text, so the depth of the text
+    /// bounds the recursion.
     fn value(&mut self, kind: &'d Kind, value: &Json) {
         let is_single = match kind {
             Kind::Ref(_) | Kind::Described(_) => false,
@@ -99,7 +103,8 @@ impl<'d> Validator<'d> {
         }
     }
 
-    /// A kind that is no other one.
+    /// Validates a value against a kind that is not a reference, a description or an untagged
+    /// variant.
     fn single(&mut self, kind: &'d Kind, value: &Json) {
         match kind {
             Kind::Int(int) => {
@@ -125,7 +130,7 @@ impl<'d> Validator<'d> {
             Kind::Variant(variant) => self.tagged(variant, value),
             Kind::Template(template) => self.template(template, value),
             Kind::Array(array) => self.array(array, value),
-            // These stand for others.
+            // `Definition::alternatives` resolves these kinds before this call.
             Kind::Ref(_) | Kind::Described(_) => {}
         }
     }
@@ -199,8 +204,11 @@ impl<'d> Validator<'d> {
         }
     }
 
-    /// Tries all kinds; where none fits, tells the errors of the nearest: of those that are wrong within, or else of all, the one
-    /// with the fewest.
+    /// Tries the kinds in order until one fits. If none fits, reports the errors of the nearest
+    /// kind.
+    ///
+    /// Kinds whose errors are all in nested values are nearer than kinds with an error at the
+    /// current path. Among these, the kind with the fewest errors is nearest.
     fn untagged(&mut self, kinds: &[&'d Kind], value: &Json) {
         let before = std::mem::take(&mut self.errors);
         self.trials += 1;
@@ -225,7 +233,7 @@ impl<'d> Validator<'d> {
         self.errors.extend(errors.iter().take(room).cloned());
     }
 
-    /// The errors of a value at one of several kinds.
+    /// Returns the errors of a value for one of several kinds.
     fn trial(&mut self, kind: &'d Kind, value: &Json) -> Rc<[Invalid]> {
         let key = (std::ptr::from_ref(kind), std::ptr::from_ref(value));
         if let Some(errors) = self.tried.get(&key) {
@@ -233,7 +241,7 @@ impl<'d> Validator<'d> {
         }
         self.single(kind, value);
         let errors: Rc<[Invalid]> = std::mem::take(&mut self.errors).into();
-        // Within no other trial the value comes here once.
+        // Outside nested variants, each pair is tried only once and needs no cache.
         if self.trials > 1 {
             self.tried.insert(key, Rc::clone(&errors));
         }

@@ -1,9 +1,9 @@
-//! From fields to the tree of their definition.
+//! Conversion of definitions to trees, which the file formats serialize.
 
 use crate::field::{Choice, Float, Int, Kind, Member, Scalar, Text, Variant};
 use crate::node::Node;
 
-/// The tree of a whole definition.
+/// Returns the tree of a whole definition.
 pub(crate) fn definition(name: Option<&str>, root: &Kind, definitions: &[(String, Kind)]) -> Node {
     let mut map = Map::default();
     map.optional("name", name.map(string));
@@ -29,7 +29,7 @@ impl Map {
         }
     }
 
-    /// A key that is not written where it is false.
+    /// Adds a key if its value is true.
     fn flag(&mut self, key: &str, value: bool) {
         self.optional(key, value.then_some(Node::Boolean(true)));
     }
@@ -68,7 +68,8 @@ impl Map {
                 self.optional("max_items", array.max_items.map(count));
             }
             Kind::Ref(name) => self.key("to", string(name)),
-            // The one without keys, and one that a plain kind is not.
+            // Booleans have no keys. A plain kind is never `Described`, because a checked kind has
+            // at most one description.
             Kind::Boolean | Kind::Described(_) => {}
         }
     }
@@ -129,7 +130,7 @@ const fn count(count: usize) -> Node {
     Node::Integer(count as i64)
 }
 
-/// Whole numbers are written as integers.
+/// Returns a number node. Whole numbers become integers.
 fn number(value: f64) -> Node {
     match Scalar::from(value) {
         Scalar::Integer(value) => Node::Integer(value),

@@ -1,22 +1,22 @@
-//! Expressions of GBNF and how they are written, in the syntax that llama.cpp reads.
+//! GBNF expressions, written in the syntax that llama.cpp reads.
 
 use std::fmt::{self, Write};
 
 use crate::Characters;
 
-/// The longest line that is not broken.
+/// Maximum length in bytes of an expression that is kept on one line.
 const LINE: usize = 100;
 
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Expr {
     Text(String),
-    /// One of these characters.
+    /// One character of a set.
     Class(Characters),
     Rule(String),
     Sequence(Vec<Self>),
-    /// One of these, which are not none.
+    /// Any one of the expressions. Never empty.
     Alternatives(Vec<Self>),
-    /// So many of a class, a rule or a group.
+    /// Repetition of an expression, with minimum and maximum count. `None` is unbounded.
     Repeat(Box<Self>, usize, Option<usize>),
 }
 
@@ -25,7 +25,7 @@ impl Expr {
         Self::Text(text.into())
     }
 
-    /// One after the other; texts that meet become one.
+    /// Concatenates expressions. Adjacent literals are merged.
     pub(crate) fn sequence(parts: impl IntoIterator<Item = Self>) -> Self {
         let mut joined: Vec<Self> = Vec::new();
         for part in parts {
@@ -44,7 +44,7 @@ impl Expr {
         if parts.len() == 1 { parts.remove(0) } else { Self::Alternatives(parts) }
     }
 
-    /// Between so many; nothing where none may be.
+    /// Repeats the expression `min` to `max` times. Returns an empty sequence if `max` is 0.
     pub(crate) fn repeat(self, min: usize, max: Option<usize>) -> Self {
         match (min, max) {
             (_, Some(0)) => Self::Sequence(Vec::new()),
@@ -81,7 +81,8 @@ impl Expr {
     }
 }
 
-/// What an expression stands in, from the loosest to the tightest.
+/// Context of an expression, in order of binding strength. The context determines whether
+/// parentheses are needed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Context {
     Alternative,
@@ -90,7 +91,8 @@ enum Context {
 }
 
 impl fmt::Display for Expr {
-    /// As the right side of a rule: where it is long, over several lines.
+    /// Writes the expression as the right side of a rule. Long alternatives and sequences span
+    /// several lines.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut line = String::new();
         self.write(Context::Alternative, &mut line);
@@ -103,7 +105,8 @@ impl fmt::Display for Expr {
                 line.clear();
                 line.push('(');
                 for part in parts {
-                    // What a text begins, such as a member, goes on to the next one.
+                    // Literals and repetitions start a new line. Other parts follow on the same
+                    // line, so a member's name and value stay together.
                     let begins = matches!(part, Self::Text(_) | Self::Repeat(..));
                     line.push_str(if begins { "\n  " } else { " " });
                     part.write(Context::Sequence, &mut line);
@@ -148,7 +151,7 @@ fn literal(text: &str, out: &mut String) {
 
 fn class(set: &Characters, out: &mut String) {
     let (ranges, outside) = (set.ranges(), set.complement());
-    // Classes that reach the last character are mostly what a few others leave.
+    // A class that reaches `char::MAX` is usually shorter in negated form.
     let negated = !outside.is_empty() && ranges.last().is_some_and(|last| last.1 == char::MAX);
     out.push_str(if negated { "[^" } else { "[" });
     for &(low, high) in if negated { outside.as_slice() } else { ranges } {
@@ -164,7 +167,7 @@ fn class(set: &Characters, out: &mut String) {
 fn class_character(c: char, out: &mut String) {
     match c {
         '\\' | ']' | '[' => out.extend(['\\', c]),
-        // Not all versions of llama.cpp have escapes of their own for these.
+        // Some versions of llama.cpp do not accept `\-` and `\^`.
         '-' | '^' => escape('x', 2, c, out),
         _ => character(c, out),
     }

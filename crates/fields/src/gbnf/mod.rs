@@ -1,4 +1,4 @@
-//! Definitions as GBNF: a rule for each field, named after it.
+//! GBNF grammars of definitions. Rules are named after fields.
 
 pub(crate) mod expr;
 mod names;
@@ -12,19 +12,22 @@ use crate::Definition;
 use crate::decimal::Decimals;
 use crate::field::{Array, Choice, Int, Kind, Scalar, Variant};
 
-/// The largest count of a repetition that is written. llama.cpp refuses those whose count, times the symbols that what is repeated
-/// brings, comes to 2,000. A rule that is named is one symbol; of a group, those within count.
+/// Largest repetition count in generated grammars. llama.cpp rejects a repetition if the count
+/// times the number of repeated symbols reaches 2,000. A rule name counts as one symbol. A group
+/// counts as all symbols in the group.
 const COUNT: usize = 1000;
 
-/// The most members or items that a group has which may be left out; more of them have a rule of their own.
+/// Largest number of list items or optional members that a group contains inline. Larger groups are
+/// moved to rules.
 const GROUP: usize = 100;
 
-/// Rules that do not belong to one field.
+/// Reserved rule names that do not belong to a single field.
 const CHARACTER: &str = "char";
 const BOOLEAN: &str = "boolean";
 const ROOT: &str = "root";
 
-/// The grammar of a definition's canonical texts. Once it has more than `most` bytes, what is left of it is left out.
+/// Returns the grammar of a definition's canonical texts. Stops writing rules after `most` bytes.
+/// The result is then incomplete, and longer than a size limit of `most` allows.
 pub(crate) fn gbnf(definition: &Definition, most: usize) -> String {
     let mut writer = Writer::new(definition, most);
     writer.whole();
@@ -35,19 +38,19 @@ pub(crate) fn gbnf(definition: &Definition, most: usize) -> String {
 struct Writer<'d> {
     definition: &'d Definition,
     names: Names,
-    /// The rules by name, as text.
+    /// Rules as pairs of name and right side, in output order.
     rules: Vec<(String, String)>,
-    /// The bytes of the rules so far, and the most that are of use.
+    /// Bytes of all right sides so far. If this exceeds `most`, further rules are left empty.
     bytes: usize,
     most: usize,
-    /// The rules of structures that references stand for, in the order in which they came up.
+    /// Referenced structures with their rule names, in order of first reference.
     structures: Vec<(&'d str, String)>,
-    /// The rules of sets of characters.
+    /// Character sets, in their text notation, with the expression for one character.
     sets: Vec<(String, Expr)>,
     has_boolean: bool,
 }
 
-/// The names on the way to a field.
+/// Names on the path from the root to a field. Rule names are derived from this path.
 type Way<'w> = Vec<&'w str>;
 
 impl<'d> Writer<'d> {
@@ -80,7 +83,7 @@ impl<'d> Writer<'d> {
         }
     }
 
-    /// Adds the rule of a kind, before those of its parts.
+    /// Adds the rule of a kind. The rules of its parts follow.
     fn define(&mut self, name: String, kind: &'d Kind, way: &mut Way<'d>) {
         let at = self.rules.len();
         self.rules.push((name, String::new()));
@@ -97,7 +100,8 @@ impl<'d> Writer<'d> {
         self.rules.push((name, text));
     }
 
-    /// A value as a part of others: short ones as they are, others by the name of their rule.
+    /// Returns the expression of a nested value. Constants, booleans and references are inlined.
+    /// Other kinds get their own rule.
     fn value(&mut self, kind: &'d Kind, way: &mut Way<'d>) -> Expr {
         let kind = kind.plain();
         match kind {
@@ -113,7 +117,7 @@ impl<'d> Writer<'d> {
     fn expr(&mut self, kind: &'d Kind, way: &mut Way<'d>) -> Expr {
         match kind {
             Kind::Int(Int { min, max }) => number::integers(min.unwrap_or(i64::MIN), max.unwrap_or(i64::MAX)),
-            // A checked definition has numbers in every range.
+            // The range of a checked definition contains a number.
             Kind::Float(float) => Decimals::of(float).map_or_else(|_| Expr::text("0"), number::decimals),
             Kind::String(text) => self.string(text, way),
             Kind::Choice(Choice { options, .. }) => Expr::alternatives(options.iter().map(scalar).collect()),
@@ -176,7 +180,7 @@ impl<'d> Writer<'d> {
         Expr::sequence([Expr::text("["), items, Expr::text("]")])
     }
 
-    /// A rule for a part of a field.
+    /// Defines a rule for a part of a field and returns a reference to the rule.
     fn rule_of(&mut self, part: &'d str, expr: Expr, way: &mut Way<'d>) -> Expr {
         way.push(part);
         let rule = self.rule(way, expr);
@@ -184,14 +188,15 @@ impl<'d> Writer<'d> {
         rule
     }
 
-    /// A rule of its own.
+    /// Defines a rule named after `way` and returns a reference to the rule.
     fn rule(&mut self, way: &Way<'_>, expr: Expr) -> Expr {
         let name = self.names.fresh(way);
         self.push(name.clone(), &expr);
         Expr::Rule(name)
     }
 
-    /// Between so many items, in counts that are not too large. The items are single.
+    /// Repeats `item` from `min` to `max` times, without counts above [`COUNT`]. If a bound exceeds
+    /// [`GROUP`], `item` must be a single symbol.
     fn repeat(&mut self, item: Expr, min: usize, max: Option<usize>, way: &Way<'_>) -> Expr {
         if min.max(max.unwrap_or(0)) <= COUNT {
             return item.repeat(min, max);
@@ -211,7 +216,8 @@ impl<'d> Writer<'d> {
         let further = match max.map(|max| max - min) {
             None => item.clone().repeat(0, None),
             Some(count) if count < COUNT => item.clone().repeat(0, Some(count)),
-            // Some blocks and less than another, or all of them and the rest.
+            // Either fewer than all blocks and a partial block, or all blocks and up to the
+            // remainder.
             Some(count) => {
                 let some = [blocks(0, count / COUNT - 1), item.clone().repeat(0, Some(COUNT - 1))];
                 let all = [blocks(count / COUNT, count / COUNT), item.clone().repeat(0, Some(count % COUNT))];

@@ -1,26 +1,28 @@
-//! Names of rules: letters, digits and `-`, as llama.cpp has them.
+//! Rule names. llama.cpp allows letters, digits and `-`.
 
 use std::collections::HashMap;
 
-/// The longest part of a name that comes from a field's.
+/// Maximum number of characters that a rule name takes from one field name.
 const PART: usize = 40;
 
-/// The names of rules so far.
+/// Rule names in use.
 pub(super) struct Names {
-    /// How often each was asked for.
+    /// Names in use, each with the last number that has been appended to the name. The number is 1
+    /// if no number has been appended.
     taken: HashMap<String, usize>,
 }
 
 impl Names {
-    /// With names that are taken.
+    /// Creates a set in which the `reserved` names are in use.
     pub(super) fn new(reserved: &[&str]) -> Self {
         Self { taken: reserved.iter().map(|name| ((*name).to_owned(), 1)).collect() }
     }
 
-    /// A name for the last of `path`: its own, or with those before it as far as it takes to be new, or with a number.
+    /// Returns an unused name for the last element of `path`. Tries the element alone, then with up
+    /// to two parents as prefix, then with a number as suffix.
     pub(super) fn fresh(&mut self, path: &[&str]) -> String {
         let parts: Vec<String> = path.iter().map(|part| plain(part)).collect();
-        // Two of them tell mostly enough, and longer ones are hard to read.
+        // Two parents are usually enough, and longer names are hard to read.
         for from in (parts.len().saturating_sub(3)..parts.len()).rev() {
             let name = parts[from..].join("-");
             if !self.taken.contains_key(&name) {
@@ -41,7 +43,8 @@ impl Names {
     }
 }
 
-/// What is left of a field's name.
+/// Converts a field name to a part of a rule name. Characters other than ASCII letters and digits
+/// become `-`.
 fn plain(name: &str) -> String {
     let kept = name.chars().take(PART).map(|c| if c.is_ascii_alphanumeric() { c } else { '-' });
     let kept: String = kept.collect();

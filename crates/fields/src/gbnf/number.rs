@@ -1,24 +1,29 @@
-//! Exact ranges of numbers.
+//! Expressions for exact ranges of numbers.
 //!
-//! A range is split where its bounds part: of the numbers from 1 to 120, those of one digit and of two are all, and those of three
-//! begin with `10` or `11`, or are `120`. In fractions trailing zeros may be left out, so a digit may be the last where only zeros
-//! could follow. No number has a leading zero, an exponent, or the sign of a zero.
+//! A range is split by number of digits, and then at the first digit in which its bounds differ.
+//! For example, the range from 1 to 120 contains all numbers of one or two digits. Its numbers of
+//! three digits begin with `10` or `11`, or are equal to `120`.
+//!
+//! Trailing zeros of a fraction are optional, so a fraction may end wherever only zeros could
+//! follow. Numbers have no leading zeros and no exponent, and zero has no sign.
 
 use super::expr::Expr;
 use crate::Characters;
 use crate::decimal::Decimals;
 
-/// Whole numbers from `low` to `high`.
+/// Returns an expression for the integers from `low` to `high`.
 pub(super) fn integers(low: i64, high: i64) -> Expr {
     signed(low, high, whole)
 }
 
-/// Decimal numbers, with at most so many digits after the point.
+/// Returns an expression for the decimal numbers in a range, with at most `range.digits` digits
+/// after the point.
 pub(super) fn decimals(range: Decimals) -> Expr {
     signed(range.low, range.high, |low, high| magnitudes(low, high, range.digits))
 }
 
-/// Both signs, by what is said of magnitudes.
+/// Returns an expression for a signed range. `magnitudes` returns the alternatives for an unsigned
+/// range.
 fn signed(low: i64, high: i64, magnitudes: impl Fn(u64, u64) -> Vec<Expr>) -> Expr {
     let mut ways = Vec::new();
     if low < 0 {
@@ -46,7 +51,7 @@ fn digits(min: usize, max: usize) -> Expr {
     digit(0, 9).repeat(min, Some(max))
 }
 
-/// How many digits a number has.
+/// Returns the number of decimal digits.
 const fn length(number: u64) -> u32 {
     match number.checked_ilog10() {
         Some(log) => log + 1,
@@ -54,10 +59,10 @@ const fn length(number: u64) -> u32 {
     }
 }
 
-/// The numbers without sign from `low` to `high`: by their lengths.
+/// Returns alternatives for the unsigned integers from `low` to `high`, split by number of digits.
 fn whole(low: u64, high: u64) -> Vec<Expr> {
     let mut ways = Vec::new();
-    // Lengths of which there are all numbers, which go together.
+    // Consecutive lengths whose numbers are all in the range. They share one alternative.
     let mut full: Option<(u32, u32)> = None;
     let flush = |full: &mut Option<(u32, u32)>, ways: &mut Vec<Expr>| {
         if let Some((from, to)) = full.take() {
@@ -68,7 +73,8 @@ fn whole(low: u64, high: u64) -> Vec<Expr> {
         let least = if length == 1 { 0 } else { 10u64.pow(length - 1) };
         let most = 10u64.checked_pow(length).map_or(u64::MAX, |power| power - 1);
         let (from, to) = (low.max(least), high.min(most));
-        // Of one digit, those without zero.
+        // The complete range of one digit is 1 to 9. A range that starts at 0 needs a separate
+        // alternative.
         if from == least.max(1) && to == most && most < u64::MAX {
             full = Some(full.map_or((length, length), |(from, _)| (from, length)));
         } else {
@@ -80,7 +86,8 @@ fn whole(low: u64, high: u64) -> Vec<Expr> {
     ways
 }
 
-/// The digits from `low` to `high`, which are equally many.
+/// Returns an expression for the digit strings from `low` to `high`. Both bounds have the same
+/// length.
 fn same_length(low: &str, high: &str) -> Expr {
     let common = low.bytes().zip(high.bytes()).take_while(|(low, high)| low == high).count();
     let (prefix, low) = low.split_at(common);
@@ -108,7 +115,8 @@ fn same_length(low: &str, high: &str) -> Expr {
     if prefix.is_empty() { ways } else { Expr::sequence([Expr::text(prefix), ways]) }
 }
 
-/// The decimals without sign from `low` to `high` units: by their whole parts.
+/// Returns alternatives for the unsigned decimals from `low` to `high` units, split by integer
+/// part.
 fn magnitudes(low: u64, high: u64, decimals: u32) -> Vec<Expr> {
     if decimals == 0 {
         return whole(low, high);
@@ -136,13 +144,15 @@ fn magnitudes(low: u64, high: u64, decimals: u32) -> Vec<Expr> {
     ways
 }
 
-/// A point and digits that stand for `low` to `high` units; nothing, too, where that is zero.
+/// Returns an expression for a point and the digits of `low` to `high` units. The whole fraction is
+/// optional if `low` is 0.
 fn fraction(low: u64, high: u64, decimals: u32) -> Expr {
     let fraction = Expr::sequence([Expr::text("."), fraction_digits(low, high, decimals)]);
     if low == 0 { fraction.optional() } else { fraction }
 }
 
-/// One to `count` digits that stand for `low` to `high` units of the last one.
+/// Returns an expression for 1 to `count` fraction digits that stand for `low` to `high` units of
+/// the last digit. Omitted digits are zeros.
 fn fraction_digits(low: u64, high: u64, count: u32) -> Expr {
     let unit = 10u64.pow(count - 1);
     if low == 0 && high == 10 * unit - 1 {
@@ -168,7 +178,7 @@ fn fraction_digits(low: u64, high: u64, count: u32) -> Expr {
     Expr::alternatives(ways)
 }
 
-/// At most `count` further digits.
+/// Returns an expression for at most `count` further digits. The digits are optional if `low` is 0.
 fn more_digits(low: u64, high: u64, count: u32) -> Expr {
     if count == 0 {
         Expr::Sequence(Vec::new())

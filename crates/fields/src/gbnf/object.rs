@@ -1,4 +1,4 @@
-//! Objects: members in order, with commas between those that are there.
+//! Rules of objects. Members are in order, with commas between the members that are present.
 
 use super::{GROUP, Way, Writer};
 use crate::field::{Composite, Member, Scalar};
@@ -24,7 +24,8 @@ impl<'d> Writer<'d> {
         vec![Expr::text(format!("{}: ", Scalar::from(member.name.as_str()).text())), value]
     }
 
-    /// Members of which there may be none. Each can be the first, and is followed by some of those after it.
+    /// Returns the members of an object without required members. Any member can be first, followed
+    /// by any selection of later members.
     fn all_optional(&mut self, pairs: Vec<Vec<Expr>>, way: &mut Way<'d>) -> Vec<Expr> {
         let mut firsts = Vec::with_capacity(pairs.len());
         let mut rest: Option<Expr> = None;
@@ -34,7 +35,7 @@ impl<'d> Writer<'d> {
             firsts.push(Expr::sequence(first));
             if index > 0 {
                 let this = Expr::sequence([Expr::text(", ")].into_iter().chain(pair)).optional();
-                // The last is short enough to be written where it is wanted.
+                // The tail that consists of the last member is short enough to be inlined.
                 rest = Some(match rest {
                     None => this,
                     Some(rest) => {
@@ -56,7 +57,8 @@ impl<'d> Writer<'d> {
     }
 }
 
-/// Members around one that is always there: those before it bring a comma after them, those after it one before.
+/// Returns the members of an object whose first required member has the index `first`. Members
+/// before `first` end with a comma. Members after `first` start with a comma.
 fn around(pairs: Vec<Vec<Expr>>, members: &[Member], first: usize) -> Vec<Expr> {
     let comma = || Expr::text(", ");
     let mut parts = Vec::new();

@@ -1,11 +1,11 @@
-//! Strings, by the number of their characters, of which an escape is one.
+//! Rules of strings. Length counts characters, and an escape sequence counts as one character.
 
 use super::{CHARACTER, Way, Writer};
 use crate::Characters;
 use crate::field::{Scalar, Template, Text};
 use crate::gbnf::expr::Expr;
 
-/// The characters that are written as escapes, and what comes after the backslash.
+/// Characters that are written as escapes, with the letter after the backslash.
 const ESCAPES: [(char, char); 4] = [('\t', 't'), ('\n', 'n'), ('"', '"'), ('\\', '\\')];
 
 impl<'d> Writer<'d> {
@@ -23,7 +23,7 @@ impl<'d> Writer<'d> {
             parts.push(Expr::text(&text[1..text.len() - 1]));
         }
         parts.push(Expr::text("\""));
-        // Empty texts are between places that touch.
+        // Drop the empty literal between adjacent places.
         Expr::sequence(parts.into_iter().filter(|part| *part != Expr::text("")))
     }
 
@@ -35,7 +35,8 @@ impl<'d> Writer<'d> {
         self.repeat(set, text.min_length, text.max_length, way)
     }
 
-    /// One character of a set: a class, or a rule where some are written as escapes.
+    /// Returns an expression for one character of a set: a class, or a rule if the set contains
+    /// characters that need escapes.
     fn set(&mut self, characters: Option<&Characters>, way: &mut Way<'d>) -> Expr {
         let all = Characters::default();
         let set = characters.unwrap_or(&all);
@@ -72,7 +73,7 @@ impl<'d> Writer<'d> {
     }
 }
 
-/// One of these letters.
+/// Returns an expression for any one of the letters.
 fn letters(mut letters: Vec<(char, char)>) -> Expr {
     letters.sort_unstable();
     match letters.as_slice() {

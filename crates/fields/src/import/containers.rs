@@ -1,4 +1,4 @@
-//! Objects, lists, and what tells the branches of a `oneOf` apart.
+//! Import of objects and lists, and the check that the branches of a `oneOf` are disjoint.
 
 use serde_json::{Map, Value};
 
@@ -28,7 +28,7 @@ impl Reader<'_> {
         for (name, property) in properties {
             let optional = !required.contains(&name.as_str());
             let at = at.then("properties").then(name);
-            // What may be null, or left out, is left out.
+            // An optional member that may be `null` is omitted instead of being `null`.
             let kind = match not_null(property).filter(|_| optional) {
                 Some(property) => self.kind(&property, &at)?,
                 None => self.kind(property, &at)?,
@@ -55,7 +55,8 @@ fn names_of(list: &Value) -> Option<Vec<&str>> {
     list.as_array()?.iter().map(Value::as_str).collect()
 }
 
-/// A schema without its `null`, if it has one: as one of its types, of its values or of its branches.
+/// Returns the schema without `null` in its types, enum values or branches. Returns `None` if there
+/// is no `null` to remove.
 fn not_null(schema: &Value) -> Option<Value> {
     let mut schema = schema.as_object()?.clone();
     if let Some(Value::Array(types)) = schema.get("type") {
@@ -64,7 +65,7 @@ fn not_null(schema: &Value) -> Option<Value> {
         if one != "null" && other != "null" {
             return None;
         }
-        // The values of an `enum` are of both types.
+        // An `enum` beside a nullable type may list `null` as a value.
         if let Some(Value::Array(options)) = schema.get_mut("enum") {
             options.retain(|option| !option.is_null());
         }
@@ -90,7 +91,8 @@ fn not_null(schema: &Value) -> Option<Value> {
     Some(schema.into())
 }
 
-/// A variant with tags, where each of the kinds is an object of one member that the others do not have.
+/// Returns a tagged variant if every kind is an object with exactly one member, and all these
+/// members are required and differ in name.
 pub(super) fn tagged(kinds: &[Kind]) -> Option<Kind> {
     let mut variants: Vec<Branch> = Vec::with_capacity(kinds.len());
     for kind in kinds {
@@ -99,7 +101,7 @@ pub(super) fn tagged(kinds: &[Kind]) -> Option<Kind> {
         if variants.iter().any(|branch| branch.name.as_ref() == Some(name)) {
             return None;
         }
-        // What is said of the object is said of its value, which may have words of its own.
+        // The description of the object moves to its value, unless the value has a description.
         let value = match kind.description().filter(|_| value.description().is_none()) {
             Some(description) => value.clone().describe(description),
             None => value.clone(),
@@ -109,10 +111,11 @@ pub(super) fn tagged(kinds: &[Kind]) -> Option<Kind> {
     Some(Variant { variants, untagged: false }.into())
 }
 
-/// Whether no value of one branch is one of another. `kinds` are those of the `branches`.
+/// Reports whether no value belongs to two branches. `kinds[i]` is the kind of `branches[i]`.
 pub(super) fn are_apart(branches: &[Value], kinds: &[Kind]) -> bool {
     let is_closed = |index: usize| branches[index].get("additionalProperties") == Some(&false.into());
-    // An object does not fit where a member is missing, nor where one is not allowed.
+    // A value of `one` is invalid in `other` if it lacks a required member, or has a member that
+    // `other` does not allow.
     let is_out = |one: usize, other: usize| {
         let (kind, against) = (kinds[one].plain(), kinds[other].plain());
         has_more(against, kind) || (is_closed(other) && has_more(kind, against))
@@ -127,7 +130,7 @@ pub(super) fn are_apart(branches: &[Value], kinds: &[Kind]) -> bool {
     (0..kinds.len()).all(|one| (one + 1..kinds.len()).all(|other| is_apart(one, other)))
 }
 
-/// The one JSON type that all values of a kind have.
+/// Returns the JSON type of all values of a kind, if they have the same type. Integers are numbers.
 fn type_of(kind: &Kind) -> Option<&'static str> {
     let of_scalar = |scalar: &Scalar| match scalar {
         Scalar::Boolean(_) => "boolean",
@@ -154,7 +157,7 @@ fn by_type(one: &Kind, other: &Kind) -> bool {
     matches!((type_of(one), type_of(other)), (Some(one), Some(other)) if one != other)
 }
 
-/// The values of a kind that is nothing but values.
+/// Returns the values of a constant or choice.
 fn values(kind: &Kind) -> Option<&[Scalar]> {
     match kind {
         Kind::Constant(value) => Some(std::slice::from_ref(value)),
@@ -170,7 +173,7 @@ fn by_value(one: &Kind, other: &Kind) -> bool {
     }
 }
 
-/// Whether both have a member whose values differ in any case.
+/// Reports whether both objects require a member of the same name whose values never agree.
 fn by_member(one: &Kind, other: &Kind) -> bool {
     let (Kind::Composite(one), Kind::Composite(other)) = (one, other) else { return false };
     one.fields.iter().filter(|member| !member.optional).any(|member| {
@@ -182,7 +185,7 @@ fn by_member(one: &Kind, other: &Kind) -> bool {
     })
 }
 
-/// Whether an object always has a member that another never has.
+/// Reports whether one object requires a member that the other never has.
 fn has_more(one: &Kind, other: &Kind) -> bool {
     let (Kind::Composite(one), Kind::Composite(other)) = (one, other) else { return false };
     let has = |name: &str| other.fields.iter().any(|member| member.name == name);

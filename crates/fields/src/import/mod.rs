@@ -1,9 +1,15 @@
-//! From JSON Schema, as `schemars` writes it for Rust types, to fields.
+//! Import of JSON Schemas, in particular of schemas that `schemars` generates for Rust types.
 //!
-//! Every value of the definition is one of the schema. Where the schema leaves more open, the definition takes what fields can say:
-//! objects have no members that are not named, numbers have the decimals of [`Float`](crate::field::Float), integers have 64 bits, and
-//! a member that may be `null` or left out is left out. What has no field is an error with its JSON pointer, as is every keyword
-//! that is not enforced. A `description` becomes that of the field.
+//! Every value of the resulting definition is valid under the schema. Where the schema allows more
+//! than fields can express, the definition is stricter:
+//!
+//! - Objects have named members only.
+//! - Numbers have a limited number of decimals, as in [`Float`](crate::field::Float).
+//! - Integers have 64 bits.
+//! - An optional member that may be `null` is omitted instead of being `null`.
+//!
+//! A schema that fields cannot express is rejected, as is any keyword that would not be enforced.
+//! The error contains the JSON pointer. Descriptions become descriptions of fields.
 
 mod containers;
 mod scalars;
@@ -19,7 +25,7 @@ use crate::read::NESTING;
 
 type Read<T> = Result<T, FieldsError>;
 
-/// Keywords that say nothing about which values there are.
+/// Keywords that do not restrict values.
 const ANNOTATIONS: [&str; 13] = [
     "$schema",
     "$id",
@@ -36,11 +42,11 @@ const ANNOTATIONS: [&str; 13] = [
     "$anchor",
 ];
 
-/// The fields of a schema.
+/// Converts a schema to fields.
 pub(crate) fn definition(schema: &Value) -> Read<DefinitionBuilder> {
     let mut reader = Reader { root: schema, names: HashMap::new(), structures: Vec::new() };
     let mut root = reader.kind(schema, &Pointer::default())?;
-    // Structures lead to others.
+    // Reading a structure may add further structures.
     let mut definitions = Vec::new();
     while let Some((target, name)) = reader.structures.get(definitions.len()).cloned() {
         let kind = if target.is_empty() {
@@ -60,7 +66,7 @@ fn unresolved(target: &str) -> FieldsError {
     Fault::Schema { pointer: target.to_owned(), problem }.into()
 }
 
-/// A place in the schema.
+/// Location in the schema, as a JSON pointer.
 #[derive(Clone, Default)]
 struct Pointer {
     path: String,
@@ -92,14 +98,14 @@ impl Pointer {
 
 struct Reader<'s> {
     root: &'s Value,
-    /// The names of structures by the pointers to them.
+    /// Names of referenced structures, by JSON pointer.
     names: HashMap<String, String>,
-    /// The same in the order in which they came up.
+    /// JSON pointers and names of the same structures, in order of first reference.
     structures: Vec<(String, String)>,
 }
 
 impl Reader<'_> {
-    /// The kind of a schema, with its description.
+    /// Reads the kind of a schema and adds its description.
     fn kind(&mut self, schema: &Value, at: &Pointer) -> Read<Kind> {
         let kind = self.plain(schema, at)?;
         let description = schema.get("description").and_then(Value::as_str).map(str::trim);
@@ -110,7 +116,7 @@ impl Reader<'_> {
     }
 
     fn plain(&mut self, schema: &Value, at: &Pointer) -> Read<Kind> {
-        // Two levels of a schema, a keyword and what it holds, are one of fields.
+        // One level of fields takes up to two levels of a schema: a keyword and its value.
         if at.depth > 2 * NESTING {
             return Err(at.error(SchemaProblem::Nesting { limit: NESTING }));
         }
@@ -122,7 +128,7 @@ impl Reader<'_> {
             }));
         };
         if !at.path.is_empty() && schema.contains_key("$id") {
-            // References below it are relative to it.
+            // `$id` changes the base URI of all references below.
             return Err(at.keyword("$id"));
         }
         if let Some(target) = schema.get("$ref") {
@@ -198,7 +204,7 @@ impl Reader<'_> {
         Ok(reference(name))
     }
 
-    /// A name of a structure that is not taken.
+    /// Returns a structure name that is not in use, derived from `name`.
     fn fresh(&self, name: &str) -> String {
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
         let name: String = name.chars().map(plain).collect();
@@ -238,7 +244,7 @@ impl Reader<'_> {
     }
 }
 
-/// The values of kinds that are nothing but values.
+/// Returns all values, without duplicates, if every kind is a constant or a choice.
 fn scalar_options(kinds: &[Kind]) -> Option<Vec<Scalar>> {
     let mut options: Vec<Scalar> = Vec::new();
     for kind in kinds {
@@ -256,7 +262,7 @@ fn scalar_options(kinds: &[Kind]) -> Option<Vec<Scalar>> {
     Some(options)
 }
 
-/// What is said of single values.
+/// Joins the descriptions of constants in the form `value: description; value: description`.
 fn descriptions(kinds: &[Kind]) -> Option<String> {
     let described = kinds.iter().filter_map(|kind| match kind.plain() {
         Kind::Constant(value) => Some(format!("{}: {}", value.text(), kind.description()?)),
@@ -266,7 +272,7 @@ fn descriptions(kinds: &[Kind]) -> Option<String> {
     (!described.is_empty()).then(|| described.join("; "))
 }
 
-/// Refuses keywords that are neither known here nor annotations.
+/// Rejects keywords that are neither listed in `known` nor annotations.
 fn known(schema: &Map<String, Value>, known: &[&str], at: &Pointer) -> Read<()> {
     let is_known = |keyword: &str| known.contains(&keyword) || ANNOTATIONS.contains(&keyword);
     match schema.keys().find(|keyword| !is_known(keyword)) {
@@ -275,7 +281,8 @@ fn known(schema: &Map<String, Value>, known: &[&str], at: &Pointer) -> Read<()> 
     }
 }
 
-/// A URI's fragment without its percent escapes.
+/// Decodes the percent escapes of a URI fragment. Returns `None` if an escape is malformed or the
+/// result is not UTF-8.
 fn decoded(fragment: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(fragment.len());
     let mut rest = fragment.bytes();

@@ -1,4 +1,4 @@
-//! Values without parts.
+//! Import of numbers, strings, constants and enums.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +6,7 @@ use super::{Pointer, Read, known};
 use crate::characters;
 use crate::field::{Float, Int, Kind, Scalar, Text};
 
-/// A value of a `const` or an `enum`, which must be of the schema's type if that has one.
+/// Reads a value of a `const` or `enum`. If the schema has a type, the value must be of this type.
 pub(super) fn typed(value: &Value, schema: &Map<String, Value>, at: &Pointer) -> Read<Scalar> {
     let scalar = match value {
         Value::Bool(value) => Scalar::from(*value),
@@ -30,7 +30,7 @@ pub(super) fn typed(value: &Value, schema: &Map<String, Value>, at: &Pointer) ->
     if is_typed { Ok(scalar) } else { Err(at.malformed("type", "the type of the value")) }
 }
 
-/// The bounds of the integers that a format names, as far as they have 64 bits.
+/// Returns the bounds of an integer format, clamped to the range of `i64`.
 fn format_bounds(format: &str) -> Option<(i64, i64)> {
     Some(match format {
         "int8" => (i8::MIN.into(), i8::MAX.into()),
@@ -63,7 +63,11 @@ pub(super) fn integer(schema: &Map<String, Value>, at: &Pointer) -> Read<Kind> {
     Ok(Int { min, max }.into())
 }
 
-/// A bound of integers, rounded inwards. One that all integers of 64 bits are within is that of 64 bits.
+/// Reads an integer bound, rounded inwards. `beyond` is added to a bound that is a whole number: 1
+/// for an exclusive minimum, -1 for an exclusive maximum, otherwise 0.
+///
+/// A bound that excludes no `i64` becomes the limit of `i64`. A bound that excludes every `i64` is
+/// an error.
 fn bound(schema: &Map<String, Value>, keyword: &'static str, beyond: i64, at: &Pointer) -> Read<Option<i64>> {
     let Some(value) = schema.get(keyword) else { return Ok(None) };
     let none = || at.inexpressible("integers of more than 64 bits");
@@ -73,7 +77,7 @@ fn bound(schema: &Map<String, Value>, keyword: &'static str, beyond: i64, at: &P
     let value = value.as_f64().ok_or_else(|| at.malformed(keyword, "a number"))?;
     let is_least = keyword == "minimum" || keyword == "exclusiveMinimum";
     let inwards = if is_least { value.ceil() } else { value.floor() };
-    // 2^63 is one more than the greatest, and its opposite the least.
+    // 2^63 is `i64::MAX` + 1, and -2^63 is `i64::MIN`.
     let beyond_all = 9_223_372_036_854_775_808.0;
     match (inwards >= beyond_all, inwards < -beyond_all) {
         (false, false) => {
@@ -118,10 +122,11 @@ pub(super) fn string(schema: &Map<String, Value>, at: &Pointer) -> Read<Kind> {
     Ok(Text { min_length, max_length: count(schema, "maxLength", at)?, characters }.into())
 }
 
-/// The characters of a pattern `^[…]*$`, where it has no other meaning in a class of ours.
+/// Returns the character set of a pattern `^[…]*$`. Returns `None` for other patterns and for
+/// classes that [`Characters`](crate::Characters) cannot express.
 fn class(pattern: &str) -> Option<crate::Characters> {
     let class = pattern.strip_prefix("^[")?.strip_suffix("]*$")?;
-    // Codes are written otherwise; `\d` and the like are no escapes, and so refused.
+    // Convert `\uXXXX` to `\u{XXXX}`. The parser rejects escapes such as `\d`.
     let mut source = String::new();
     let mut rest = class.chars();
     while let Some(c) = rest.next() {

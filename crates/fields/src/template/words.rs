@@ -1,11 +1,11 @@
-//! What placeholders say.
+//! Texts of placeholders.
 
 use std::fmt::Display;
 
 use crate::Characters;
 use crate::field::{Choice, Float, Int, Scalar, Template, Text};
 
-/// How much room a placeholder has.
+/// Form of a placeholder.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Long,
@@ -20,7 +20,8 @@ pub(super) fn one_line(hint: &str) -> String {
     hint.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A hint behind what it is of.
+/// Returns a description in parentheses, with a leading space. Returns an empty string without a
+/// description.
 pub(super) fn in_brackets(hint: Option<&str>) -> String {
     hint.map(|hint| format!(" ({})", one_line(hint))).unwrap_or_default()
 }
@@ -59,12 +60,12 @@ pub(super) fn string(text: &Text, form: Form) -> String {
     }
 }
 
-/// The characters that a text may have, as in a regular expression.
+/// Returns the allowed characters in the notation of a regex class.
 fn set(characters: Option<&Characters>) -> String {
     characters.map(|set| format!(" of [{set}]")).unwrap_or_default()
 }
 
-/// The bounds of a length, where there are any.
+/// Returns the bounds of a length. Returns `None` if the length is unbounded.
 fn length(text: &Text) -> Option<String> {
     match (text.min_length, text.max_length) {
         (0, None) => None,
@@ -73,7 +74,7 @@ fn length(text: &Text) -> Option<String> {
     }
 }
 
-/// A template string with a placeholder in each place.
+/// Returns the text of a template string with a placeholder in each place.
 pub(super) fn filled(template: &Template, hint: Option<&str>) -> String {
     let length = length(&template.text).map(|length| format!(" of {length} characters"));
     let set = set(template.text.characters.as_ref());
@@ -92,7 +93,8 @@ pub(super) fn options(choice: &Choice, shares: bool) -> String {
     format!("choice between [{}]", options.join(", "))
 }
 
-/// A share for people: whole percents, and the first digit of less than one, as far as three digits go. So only all is 100%.
+/// Formats a share as a percentage. From 1% to 99%, percentages are whole. Closer to 0% or 100%,
+/// they have up to three decimals, so that only a full share is shown as 100%.
 fn percent(share: f64) -> String {
     let percent = share * 100.0;
     let least = percent.min(100.0 - percent);
@@ -102,7 +104,7 @@ fn percent(share: f64) -> String {
     if least < 0.001 {
         return if percent < 50.0 { "under 0.001%" } else { "over 99.999%" }.to_owned();
     }
-    // A little less, since what is left of 99.9 is not quite 0.1.
+    // Subtract a small amount, because 100 - 99.9 is slightly less than 0.1 in floating point.
     let digits = (-least.log10() - 1e-6).ceil() as usize;
     format!("{percent:.digits$}%")
 }

@@ -1,4 +1,4 @@
-//! JSON values with all of their members, also those that come twice.
+//! JSON values that keep all members, including duplicates.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,10 +9,10 @@ use super::number::Number;
 use crate::field::Scalar;
 use crate::node::{Tree, TreeVisitor};
 
-/// The most characters of a value that an error shows.
+/// Maximum number of characters of a string that an error message shows.
 const SHOWN: usize = 60;
 
-/// A JSON value.
+/// JSON value with its members in source order.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Json {
     Null,
@@ -56,7 +56,7 @@ impl Json {
         }
     }
 
-    /// Whether it is this value; numbers are compared as such, so `2.0` is 2.
+    /// Reports whether this is the given value. Numbers are compared by value, so `2.0` equals 2.
     pub(super) fn is(&self, value: &Scalar) -> bool {
         match (self, value) {
             (Self::Boolean(given), Scalar::Boolean(value)) => given == value,

@@ -1,10 +1,10 @@
-//! Numbers by their values.
+//! Comparison of numbers by value.
 
 use std::fmt;
 
 use crate::field::Float;
 
-/// A JSON number as it is read.
+/// JSON number as parsed.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Number {
     Integer(i128),
@@ -12,7 +12,7 @@ pub(super) enum Number {
 }
 
 impl Number {
-    /// Whether both are the same number.
+    /// Reports whether both have the same value.
     pub(super) fn equals(self, other: Self) -> bool {
         match (whole(self), whole(other)) {
             (Some(one), Some(other)) => one == other,
@@ -38,34 +38,35 @@ impl fmt::Display for Number {
     }
 }
 
-/// The number as an integer, if it is one: `5.0` is.
+/// Returns the number as an integer if it is whole. For example, `5.0` is 5.
 pub(super) fn whole(number: Number) -> Option<i128> {
     match number {
         Number::Integer(number) => Some(number),
-        // No more than all of these fit.
+        // All whole floats below 1e38 fit into an `i128`.
         Number::Float(number) => (number.fract() == 0.0 && number.abs() < 1e38).then_some(number as i128),
     }
 }
 
-/// Whether a number is one of a field's.
+/// Reports whether a field allows a number.
 pub(super) fn is_within(number: Number, float: &Float) -> bool {
     let value = number.as_float();
     let (min, max, allowed) = range(float);
     min <= value && value <= max && decimals(value) <= allowed
 }
 
-/// The bounds of a field's numbers, and how many decimals these have.
+/// Returns the smallest value, the largest value and the maximum number of decimals of a field.
 pub(super) fn range(float: &Float) -> (f64, f64, u32) {
     let allowed = float.decimals.unwrap_or_else(|| {
         let bounds = [float.min, float.max].into_iter().flatten();
         bounds.map(decimals).max().unwrap_or(0).clamp(2, 15)
     });
-    // Without a bound: as far as floats tell all of them apart. The quotient is a power of ten, so it is exact.
+    // A missing bound defaults to the range in which floats distinguish all values. The quotient is
+    // exact, because it is a power of ten.
     let limit = if allowed == 0 { 9_007_199_254_740_991.0 } else { 1e15 / 10f64.powi(allowed as i32) };
     (float.min.unwrap_or(-limit), float.max.unwrap_or(limit), allowed)
 }
 
-/// The digits after the point that a float needs.
+/// Returns the number of fraction digits in the shortest decimal that parses to `value`.
 fn decimals(value: f64) -> u32 {
     value.to_string().split_once('.').map_or(0, |(_, digits)| digits.len() as u32)
 }

@@ -1,8 +1,8 @@
-//! Strings by their characters, and template strings.
+//! Validation of characters and template strings.
 
 use crate::field::{Template, Text};
 
-/// Whether a text may have a character.
+/// Reports whether a text may contain a character.
 pub(super) fn may_be(text: &Text, c: char) -> bool {
     match &text.characters {
         Some(set) => set.contains(c),
@@ -10,8 +10,8 @@ pub(super) fn may_be(text: &Text, c: char) -> bool {
     }
 }
 
-/// Whether a string is the template with a text in each place. Texts may begin and end where the fixed parts allow, so all ends
-/// of a place are followed at once.
+/// Reports whether a string matches a template. A generated text may contain the fixed text that
+/// follows its place. All possible ends of each place are therefore tracked at once.
 pub(super) fn is_filled(template: &Template, string: &str) -> bool {
     let chars: Vec<char> = string.chars().collect();
     let literals: Vec<Vec<char>> =
@@ -34,14 +34,14 @@ pub(super) fn is_filled(template: &Template, string: &str) -> bool {
     ends[chars.len()]
 }
 
-/// Where a text may end that begins at one of `starts`.
+/// Returns the positions at which a text may end if it begins at one of `starts`.
 fn after_place(text: &Text, starts: &[bool], chars: &[char]) -> Vec<bool> {
-    // How many allowed characters there are from each place on.
+    // Number of consecutive allowed characters from each position.
     let mut runs = vec![0; chars.len() + 1];
     for (at, &c) in chars.iter().enumerate().rev() {
         runs[at] = if may_be(text, c) { runs[at + 1] + 1 } else { 0 };
     }
-    // Where ranges of ends begin, less where they are over.
+    // Difference array: +1 where a range of ends begins, -1 after the range.
     let mut changes = vec![0i64; chars.len() + 2];
     for (start, _) in starts.iter().enumerate().filter(|(_, is_start)| **is_start) {
         let most = runs[start].min(text.max_length.unwrap_or(usize::MAX));

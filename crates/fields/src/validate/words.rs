@@ -1,9 +1,9 @@
-//! What was expected, in words.
+//! Descriptions of expected values, for error messages.
 
 use super::number;
 use crate::field::{Array, Choice, Float, Int, Template, Text};
 
-/// The most options that are named.
+/// Maximum number of options that an error message lists.
 const NAMED: usize = 20;
 
 pub(super) fn integer(int: &Int) -> String {

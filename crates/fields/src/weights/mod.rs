@@ -1,13 +1,21 @@
-//! Weights of choices, for the sampler.
+//! Guide that applies the weights of choices during sampling.
 //!
-//! Where a token decides between options, its logit gets the logarithm of a share: the weights of the options that it leaves, of
-//! those that were left before it. Along an output these shares multiply to the option's own, however it is cut into tokens. So a
-//! model that finds all options equally likely writes them in the proportion of their weights, and any other one that much likelier.
+//! A token that narrows a weighted choice has its logit biased by the logarithm of a share. The
+//! share is the weight of the options possible after the token, divided by the weight of the
+//! options possible before it. Along an output, these shares multiply to the share of the chosen
+//! option, however the option is split into tokens.
 //!
-//! Texts are followed as JSON ([`position`]), by what the definition says may come where ([`plan`]). They are taken to be of the
-//! definition's grammar; one that is not has no weights from there on. Where the structures of an untagged variant may still be
-//! several, only what all of them have in a place counts: they are told apart by the names of their members, and by values that are
-//! choices, constants, or of different types.
+//! A model that finds all options equally likely therefore writes them in proportion to their
+//! weights. The preferences of any other model are scaled by the weights.
+//!
+//! The output is followed as JSON text ([`position`]), using a table of the kinds that are possible
+//! at each location ([`plan`]). The output is expected to match the grammar of the definition.
+//! After a mismatch, no further bias is applied.
+//!
+//! Several structures of an untagged variant may remain possible for a while. They are
+//! distinguished by the names of their members, and by values that are choices, constants or of
+//! different types. A weight applies only if its choice is the single kind that remains possible
+//! for a value.
 
 mod plan;
 mod position;
@@ -21,7 +29,7 @@ use self::plan::Plan;
 use self::position::Position;
 use crate::Definition;
 
-/// What makes options likelier by the weights of their choices.
+/// Guide that biases tokens by the weights of choices. Created by [`Definition::weights`].
 #[derive(Clone)]
 pub struct Weights {
     plan: Arc<Plan>,
@@ -30,7 +38,7 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// `None` where no choice has weights.
+    /// Returns `None` if no reachable choice has weights.
     pub(crate) fn new(definition: &Definition, vocabulary: &Arc<Vocabulary>) -> Option<Self> {
         Some(Self {
             plan: Arc::new(Plan::new(definition)?),
@@ -46,7 +54,8 @@ impl Guide for Weights {
     }
 }
 
-/// Tokens that may come to a value from before the end of what is there: values follow these bytes only.
+/// Tokens that can reach into a value from before its start. A value follows one of the bytes `:`,
+/// `,` and `[`, so these tokens contain such a byte before their last byte.
 struct Crossing(Vec<TokenId>);
 
 impl Crossing {
@@ -59,14 +68,14 @@ impl Crossing {
     }
 }
 
-/// The weights along an output.
+/// Position in an output, with the weights that apply.
 struct Walk {
     weights: Weights,
     position: Position,
 }
 
 impl Walk {
-    /// The position after another token.
+    /// Advances a position by a token.
     fn read(&self, position: &mut Position, token: TokenId) {
         let Weights { plan, vocabulary, .. } = &self.weights;
         if vocabulary.is_end(token) {
@@ -76,7 +85,7 @@ impl Walk {
         }
     }
 
-    /// What a token adds, where it adds something.
+    /// Returns the bias of a token, or `None` if the bias is zero.
     fn added(&self, token: TokenId) -> Option<(TokenId, f32)> {
         let mut after = self.position.clone();
         self.read(&mut after, token);

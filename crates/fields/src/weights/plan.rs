@@ -1,4 +1,4 @@
-//! What may come where, by number.
+//! Table of the kinds that are possible at each location in an output, as numbered nodes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 use crate::Definition;
 use crate::field::{Kind, Scalar};
 
-/// The nodes that a value may be.
+/// Nodes that are possible for a value, in ascending order.
 pub(super) type Set = Arc<[usize]>;
 
 pub(super) enum Part {
-    /// By the text of a member's name, with its quotes.
+    /// Members by the JSON text of their names, including the quotes.
     Object(Vec<(Vec<u8>, Set)>),
     Array(Set),
     Choice(Options),
@@ -19,7 +19,7 @@ pub(super) enum Part {
     Boolean,
 }
 
-/// The texts of some values, with their weights if these have any.
+/// JSON texts of the options of a choice, and the weights if the choice has any.
 pub(super) struct Options {
     texts: Vec<Vec<u8>>,
     weights: Vec<f64>,
@@ -44,21 +44,21 @@ impl Options {
         self.texts.iter().any(|option| option.first() == Some(&byte))
     }
 
-    /// The share of the options that are, or begin with, a text; zero for none.
+    /// Returns the share of the total weight that belongs to the options selected by `is_left`.
     pub(super) fn share(&self, is_left: impl Fn(&[u8]) -> bool) -> f64 {
         let left = self.texts.iter().zip(&self.weights).filter(|(text, _)| is_left(text));
         left.map(|(_, weight)| weight).sum::<f64>() / self.total
     }
 }
 
-/// A definition as nodes.
+/// Definition as a table of nodes.
 pub(super) struct Plan {
     nodes: Vec<Part>,
     pub(super) root: Set,
 }
 
 impl Plan {
-    /// `None` where no choice that values may come to has weights.
+    /// Returns `None` if no reachable choice has weights.
     pub(super) fn new(definition: &Definition) -> Option<Self> {
         let kinds = definition.definitions().iter().map(|(_, kind)| kind);
         if !kinds.chain([definition.root()]).any(is_weighted) {
@@ -81,7 +81,7 @@ impl Plan {
         &self.nodes[id]
     }
 
-    /// The weighted choice that a value is in any case.
+    /// Returns the weighted choice if it is the only node of the set.
     pub(super) fn weighted(&self, set: &[usize]) -> Option<&Options> {
         match set {
             [only] => match self.node(*only) {
@@ -93,7 +93,7 @@ impl Plan {
     }
 }
 
-/// Whether there are weights in a kind, those of references aside.
+/// Reports whether a kind contains weights. References are not followed.
 fn is_weighted(kind: &Kind) -> bool {
     match kind {
         Kind::Choice(choice) => !choice.weights.is_empty(),
@@ -105,17 +105,17 @@ fn is_weighted(kind: &Kind) -> bool {
     }
 }
 
-/// Numbers kinds as they come up.
+/// Assigns numbers to kinds in order of first use.
 struct Planner<'d> {
     definition: &'d Definition,
     ids: HashMap<*const Kind, usize>,
     kinds: Vec<&'d Kind>,
-    /// The sets of the structures that references stand for.
+    /// Node sets of referenced structures, by name.
     structures: HashMap<&'d str, Set>,
 }
 
 impl<'d> Planner<'d> {
-    /// The nodes of values of a kind.
+    /// Returns the nodes that are possible for a value of a kind.
     fn set(&mut self, kind: &'d Kind) -> Set {
         let Kind::Ref(name) = kind else { return self.whole(kind) };
         if let Some(set) = self.structures.get(name.as_str()) {
@@ -126,7 +126,8 @@ impl<'d> Planner<'d> {
         set
     }
 
-    /// References and untagged structures are what they stand for, however often they come to the same.
+    /// Resolves references and untagged variants to nodes. A kind has the same node wherever it is
+    /// used.
     fn whole(&mut self, kind: &'d Kind) -> Set {
         let definition = self.definition;
         let nodes = definition.alternatives(kind).into_iter().map(|kind| self.id(kind));
@@ -163,7 +164,7 @@ impl<'d> Planner<'d> {
             Kind::Constant(value) => Part::Choice(Options::new(std::slice::from_ref(value), &[])),
             Kind::Int(_) | Kind::Float(_) => Part::Number,
             Kind::Boolean => Part::Boolean,
-            // References and descriptions are no kinds of their own.
+            // References and descriptions have been resolved before, so they do not occur here.
             Kind::String(_) | Kind::Template(_) | Kind::Ref(_) | Kind::Described(_) => Part::Text,
         }
     }

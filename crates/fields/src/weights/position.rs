@@ -1,20 +1,22 @@
-//! A position in a text, byte by byte.
+//! Position in an output, updated byte by byte.
 
 use std::sync::Arc;
 
 use super::plan::{Part, Plan, Set};
 
-/// Where a text has come to. Cheap to clone, since that is done for each token that is tried.
+/// Position in a JSON text. Cloning is cheap, because the position is cloned for every candidate
+/// token.
 #[derive(Clone, Default)]
 pub(super) struct Position {
     at: At,
     open: Option<Arc<Open>>,
-    /// The logarithms of the shares of the choices that are over, and of the one that is not.
+    /// Sum of the logarithms of the shares of all completed choices. `current` is the logarithm of
+    /// the share of the choice in progress.
     over: f64,
     current: f64,
 }
 
-/// An object or a list that is not closed, and what it is in.
+/// Unclosed object or list, and the containers around it.
 struct Open {
     within: Option<Arc<Self>>,
     container: Container,
@@ -22,9 +24,9 @@ struct Open {
 
 #[derive(Clone)]
 enum Container {
-    /// The objects that it may be, and the name of the member that the text is in.
+    /// Object nodes that are possible, and the name of the current member.
     Object(Set, Arc<[u8]>),
-    /// What its items may be.
+    /// Nodes that are possible for an item.
     Array(Set),
 }
 
@@ -32,17 +34,17 @@ enum Container {
 enum At {
     /// Before a value.
     Value(Set),
-    /// In a string, number or word.
+    /// In a string, number, `true` or `false`.
     Literal(Literal),
-    /// Before a name, or the end of an object.
+    /// Before a member name or the end of an object.
     Member,
-    /// In a name, which begins with its quote.
+    /// In a member name. The bytes include the opening quote.
     Name(Vec<u8>, Escape),
-    /// Behind a name.
+    /// After a member name.
     Colon(Vec<u8>),
-    /// Behind a value.
+    /// After a value.
     After,
-    /// The text is none of the definition's.
+    /// The text does not match the definition.
     #[default]
     Lost,
 }
@@ -52,14 +54,15 @@ struct Literal {
     set: Set,
     is_string: bool,
     escape: Escape,
-    /// What it is so far, where it tells options.
+    /// Text so far. Kept only if a choice or constant is possible.
     text: Option<Vec<u8>>,
-    /// The share of the options that its first byte left, where that byte left the choice alone of several kinds: to these the
-    /// weights say nothing.
+    /// Share of the options that begin with the first byte, if that byte left the choice as the
+    /// single possible kind. Otherwise 1. Shares are divided by this value, because weights do not
+    /// apply between kinds.
     left: f64,
 }
 
-/// Whether a backslash came before.
+/// `Yes` if the next byte is escaped by a backslash.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Escape {
     No,
@@ -67,7 +70,7 @@ enum Escape {
 }
 
 impl Escape {
-    /// Goes on by a byte; whether that ends the string.
+    /// Reads a byte of a string. Returns true if the byte closes the string.
     fn closes(&mut self, byte: u8) -> bool {
         let closes = *self == Self::No && byte == b'"';
         *self = if *self == Self::No && byte == b'\\' { Self::Yes } else { Self::No };
@@ -80,7 +83,7 @@ impl Position {
         Self { at: At::Value(Arc::clone(&plan.root)), ..Self::default() }
     }
 
-    /// The logarithm of the share of all decisions so far.
+    /// Returns the logarithm of the product of all shares so far.
     pub(super) fn log_share(&self) -> f64 {
         self.over + self.current
     }
@@ -89,7 +92,7 @@ impl Position {
         matches!(self.at, At::Lost)
     }
 
-    /// Whether the text is right before a value that may be a weighted choice, or in one.
+    /// Reports whether a weighted choice may begin here or is in progress.
     pub(super) fn is_weighted(&self, plan: &Plan) -> bool {
         match &self.at {
             At::Value(set) => set.iter().any(|&id| plan.weighted(&[id]).is_some()),
@@ -104,7 +107,7 @@ impl Position {
         }
     }
 
-    /// Nothing comes any more, so a number or word is over.
+    /// Handles the end of the text, which completes a number, `true` or `false`.
     pub(super) fn end(&mut self, plan: &Plan) {
         if let At::Literal(scalar) = &self.at
             && !scalar.is_string
@@ -134,7 +137,7 @@ impl Position {
         }
     }
 
-    /// The first byte of a value, or the space before it, or the end of an empty list.
+    /// Handles the first byte of a value, a space before a value, or the end of an empty list.
     fn begin(&mut self, plan: &Plan, set: Set, byte: u8) {
         let is_array = |open: &Arc<Open>| matches!(open.container, Container::Array(_));
         match byte {
@@ -190,7 +193,8 @@ impl Position {
         }
     }
 
-    /// Goes on in a value that is not over.
+    /// Continues an unfinished value. The position is lost if no option of a weighted choice
+    /// matches.
     fn go_on(&mut self, plan: &Plan, scalar: Literal) {
         if let (Some(options), Some(text)) = (plan.weighted(&scalar.set), &scalar.text) {
             let share = options.share(|option| option.starts_with(text));
@@ -202,7 +206,7 @@ impl Position {
         self.at = At::Literal(scalar);
     }
 
-    /// A value is over. It tells which objects it may be in.
+    /// Completes a value, and discards enclosing object nodes that do not allow the value.
     fn finish(&mut self, plan: &Plan, scalar: &Literal) {
         self.at = At::After;
         let Some(text) = &scalar.text else { return };
@@ -232,13 +236,14 @@ impl Position {
         self.enter(Container::Object(objects, name.into()), At::Value(values));
     }
 
-    /// The nodes of a set that a value is by its first byte; objects without such a member are out.
+    /// Returns the nodes of a set that satisfy `is_kept`. Discards enclosing object nodes whose
+    /// current member has no such node.
     fn kept(&mut self, plan: &Plan, set: &Set, is_kept: impl Fn(&Part) -> bool) -> Set {
         self.narrow(plan, &is_kept);
         set.iter().copied().filter(|&id| is_kept(plan.node(id))).collect()
     }
 
-    /// Leaves of the objects that the text may be in those whose member may be such a node.
+    /// Discards enclosing object nodes whose current member has no node that satisfies `may_be`.
     fn narrow(&mut self, plan: &Plan, may_be: impl Fn(&Part) -> bool) {
         let Some(open) = &self.open else { return };
         let Container::Object(objects, name) = &open.container else { return };
@@ -273,7 +278,7 @@ impl Position {
     }
 }
 
-/// What the member of a name may be.
+/// Returns the nodes of the member called `name`, if the node is an object with such a member.
 fn member_of<'p>(node: &'p Part, name: &[u8]) -> Option<&'p Set> {
     match node {
         Part::Object(members) => members.iter().find(|(known, _)| known == name).map(|(_, set)| set),
@@ -281,7 +286,7 @@ fn member_of<'p>(node: &'p Part, name: &[u8]) -> Option<&'p Set> {
     }
 }
 
-/// All that some nodes lead to.
+/// Returns the union of the sets that `lead` returns for the nodes.
 fn union<'p>(plan: &'p Plan, nodes: &[usize], lead: impl Fn(&'p Part) -> Option<&'p Set>) -> Set {
     let sets: Vec<&Set> = nodes.iter().filter_map(|&id| lead(plan.node(id))).collect();
     if let [only] = sets.as_slice() {
@@ -293,7 +298,7 @@ fn union<'p>(plan: &'p Plan, nodes: &[usize], lead: impl Fn(&'p Part) -> Option<
     all.into()
 }
 
-/// Whether a value without parts may begin so.
+/// Reports whether a string, number or boolean of this node may begin with a byte.
 fn may_begin(node: &Part, byte: u8) -> bool {
     match node {
         Part::Text => byte == b'"',
