@@ -1,25 +1,25 @@
-//! What a chat completion answers, whole and in pieces.
+//! Responses to chat completions, whole and streamed.
 
 use serde::{Deserialize, Serialize};
 
-/// A whole answer.
+/// A whole chat completion.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ChatCompletion {
-    /// Unique, beginning with `chatcmpl-`.
+    /// Unique id that starts with `chatcmpl-`.
     pub id: String,
     /// Always `chat.completion`.
     pub object: String,
-    /// When it began, in seconds since 1970.
+    /// Creation time, in seconds since 1970.
     pub created: u64,
-    /// The model that answered, by the name under which it is served.
+    /// Served name of the model that answered.
     pub model: String,
-    /// The answers, as many as were asked for.
+    /// The answers; the request's `n` sets their number.
     pub choices: Vec<ChatChoice>,
-    /// Tokens that were used.
+    /// Token counts.
     pub usage: Usage,
-    /// What the output of a seed depends on besides the request.
+    /// Fingerprint of the backend. A seeded output depends on it and on the request.
     pub system_fingerprint: Option<String>,
-    /// The tools whose schemas could not be enforced, so that any object was taken. An extension.
+    /// Tools whose schemas could not be enforced; calls to them take any object. An extension.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsupported_schemas: Vec<String>,
 }
@@ -27,59 +27,59 @@ pub struct ChatCompletion {
 /// One answer.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ChatChoice {
-    /// Its place among the choices.
+    /// Index among the choices.
     pub index: u32,
-    /// What was said.
+    /// The assistant's message.
     pub message: AssistantMessage,
-    /// Log-probabilities, where they were asked for.
+    /// Log-probabilities, if requested.
     pub logprobs: Option<Logprobs>,
-    /// Why it ended.
+    /// Reason why the output ended.
     pub finish_reason: FinishReason,
-    /// Set when the output was steered to its end to stay within its token budget. An extension.
+    /// True if the output was closed early to stay within its token budget. An extension.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub closed_by_budget: bool,
 }
 
-/// The assistant's message.
+/// A message of the assistant.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AssistantMessage {
     /// Always `assistant`.
     pub role: String,
-    /// What was said; `null` where tools are called without a word.
+    /// Text of the message; `null` if the message only calls tools.
     pub content: Option<String>,
-    /// Always `null`: nothing is refused.
+    /// Always `null`: the server reports no refusals.
     pub refusal: Option<String>,
-    /// What the model thought. An extension, as other servers have it.
+    /// Reasoning of the model. An extension that other servers share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_content: Option<String>,
-    /// What the model called.
+    /// Tool calls of the model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<MessageCall>,
 }
 
-/// A call in a message.
+/// A tool call in a message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct MessageCall {
-    /// Unique, beginning with `call_`.
+    /// Unique id that starts with `call_`.
     pub id: String,
     /// Always `function`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What was called.
+    /// The called function.
     pub function: CalledFunction,
 }
 
-/// A function with its arguments.
+/// A called function with its arguments.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CalledFunction {
-    /// Its name.
+    /// Name of the function.
     pub name: String,
-    /// A JSON object, as text.
+    /// The arguments: a JSON object, as text.
     pub arguments: String,
 }
 
 impl AssistantMessage {
-    /// The assistant says `content`.
+    /// Creates a message with text and without reasoning or tool calls.
     pub fn new(content: String) -> Self {
         let (reasoning_content, tool_calls) = (None, Vec::new());
         Self {
@@ -95,79 +95,81 @@ impl AssistantMessage {
 /// The log-probabilities of an answer's content.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Logprobs {
-    /// Token by token.
+    /// One entry per token.
     pub content: Vec<TokenLogprob>,
-    /// Always `null`: nothing is refused.
+    /// Always `null`: the server reports no refusals.
     pub refusal: Option<()>,
 }
 
-/// How likely a token was.
+/// The log-probability of a generated token.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct TokenLogprob {
-    /// Its text; what is no UTF-8 alone is replaced.
+    /// Text of the token; bytes that are not valid UTF-8 on their own are replaced.
     pub token: String,
-    /// The natural logarithm of its probability, by the model alone.
+    /// Natural logarithm of the token's probability from the model's own logits, before masks,
+    /// penalties and temperature.
     pub logprob: f32,
-    /// What it spells.
+    /// Bytes of the token.
     pub bytes: Vec<u8>,
-    /// The likeliest tokens in its place, as many as were asked for.
+    /// Likeliest tokens at this position; the request's `top_logprobs` sets their number.
     pub top_logprobs: Vec<LikelyToken>,
 }
 
-/// One of the likeliest tokens at a place.
+/// One of the likeliest tokens at a position.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct LikelyToken {
-    /// Its text; what is no UTF-8 alone is replaced.
+    /// Text of the token; bytes that are not valid UTF-8 on their own are replaced.
     pub token: String,
-    /// The natural logarithm of its probability.
+    /// Natural logarithm of the token's probability.
     pub logprob: f32,
-    /// What it spells.
+    /// Bytes of the token.
     pub bytes: Vec<u8>,
 }
 
-/// Why an output ended.
+/// Reason why an output ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {
     /// The output is complete.
     Stop,
-    /// The token budget ran out.
+    /// The token limit was reached.
     Length,
     /// The model called tools.
     ToolCalls,
 }
 
-/// Tokens that a request used.
+/// Token counts of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Usage {
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
     /// Tokens of all outputs.
     pub completion_tokens: usize,
-    /// Their sum.
+    /// Sum of prompt and completion tokens.
     pub total_tokens: usize,
-    /// More about the prompt.
+    /// Details about the prompt.
     pub prompt_tokens_details: PromptDetails,
-    /// More about the outputs.
+    /// Details about the outputs.
     pub completion_tokens_details: CompletionDetails,
 }
 
-/// More about a prompt's tokens.
+/// Details about a prompt's tokens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PromptDetails {
-    /// Those that had been computed before.
+    /// Prompt tokens taken from the prefix cache.
     pub cached_tokens: usize,
 }
 
-/// More about outputs' tokens.
+/// Details about the tokens of outputs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct CompletionDetails {
-    /// Those that the model thought.
+    /// Tokens of the model's reasoning.
     pub reasoning_tokens: usize,
 }
 
 impl Usage {
-    /// The usage of a prompt and an output of these lengths, with the tokens that were cached and thought.
+    /// Creates the counts of a prompt and an output. `cached` counts prompt tokens, `reasoning`
+    /// counts completion tokens.
     pub const fn new(prompt: usize, completion: usize, cached: usize, reasoning: usize) -> Self {
         Self {
             prompt_tokens: prompt,
@@ -178,7 +180,8 @@ impl Usage {
         }
     }
 
-    /// With another output for the same prompt.
+    /// Adds another output of the same prompt: prompt counts are kept, completion counts are
+    /// summed.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         let cached =
@@ -194,133 +197,140 @@ impl Usage {
     }
 }
 
-/// A piece of a streamed answer.
+/// A chunk of a streamed chat completion.
 ///
-/// The pieces of a choice come in this order: one [`Delta::opening`], any number of [`Delta::reasoning`], [`Delta::content`],
-/// [`Delta::call`] and [`Delta::arguments`], one [`Delta::closing`] with the finish reason. After all choices, when asked for, comes
-/// one without choices that has the usage.
+/// Each choice sends its chunks in this order:
+///
+/// 1. one [`Delta::opening`],
+/// 2. any number of [`Delta::reasoning`], [`Delta::content`], [`Delta::call`] and
+///    [`Delta::arguments`],
+/// 3. one [`Delta::closing`] with the finish reason.
+///
+/// After all choices, a chunk without choices reports the usage, if requested.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ChatChunk {
-    /// The same on all chunks of an answer.
+    /// Id of the completion; the same on all chunks.
     pub id: String,
     /// Always `chat.completion.chunk`.
     pub object: String,
-    /// The same on all chunks of an answer: when it began, in seconds since 1970.
+    /// Creation time of the completion, in seconds since 1970; the same on all chunks.
     pub created: u64,
-    /// The model that answers.
+    /// Served name of the model that answers.
     pub model: String,
-    /// What the output of a seed depends on besides the request.
+    /// Fingerprint of the backend. A seeded output depends on it and on the request.
     pub system_fingerprint: Option<String>,
-    /// One, or none on the chunk with the usage.
+    /// One choice, or none on the chunk with the usage.
     pub choices: Vec<ChunkChoice>,
-    /// Absent unless it was asked for; `null` until the last chunk.
+    /// Absent unless requested; `null` until the last chunk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<ChunkUsage>,
-    /// On the first chunk: the tools whose schemas could not be enforced, so that any object is taken. An extension.
+    /// Tools whose schemas could not be enforced; calls to them take any object. On the first chunk
+    /// only. An extension.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsupported_schemas: Vec<String>,
 }
 
-/// A piece of one answer.
+/// A chunk of one choice.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ChunkChoice {
-    /// Its place among the choices.
+    /// Index among the choices.
     pub index: u32,
-    /// What is new.
+    /// The new part of the message.
     pub delta: Delta,
-    /// Log-probabilities, where they were asked for.
+    /// Log-probabilities, if requested.
     pub logprobs: Option<Logprobs>,
-    /// Why it ended, on the last piece.
+    /// Reason why the output ended, on the last chunk of the choice.
     pub finish_reason: Option<FinishReason>,
-    /// Set when the output was steered to its end to stay within its token budget. An extension.
+    /// True if the output was closed early to stay within its token budget. An extension.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub closed_by_budget: bool,
 }
 
-/// What a chunk adds to the message. Clients concatenate what they get, so each thing is said once.
+/// The part of a message that a chunk adds. Clients concatenate deltas, so each part is sent only
+/// once.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Delta {
     /// `assistant`, on the first chunk only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// More text.
+    /// New text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
-    /// More of what the model thinks. An extension, as other servers have it.
+    /// New reasoning text. An extension that other servers share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_content: Option<String>,
-    /// More of a call; one at a time.
+    /// New part of a tool call; a delta has at most one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<CallDelta>,
 }
 
-/// What a chunk adds to a call.
+/// The part of a tool call that a chunk adds.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CallDelta {
-    /// Which call, from 0.
+    /// Index of the call in the message, from 0.
     pub index: usize,
-    /// Its id, when it begins.
+    /// Id of the call, on the first delta of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// `function`, when it begins.
+    /// `function`, on the first delta of the call.
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// The function.
+    /// The new part of the function call.
     pub function: FunctionDelta,
 }
 
-/// What a chunk adds to a call's function.
+/// The part of a function call that a chunk adds.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FunctionDelta {
-    /// Its name, when the call begins.
+    /// Name of the function, on the first delta of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// More of the arguments' text.
+    /// New part of the arguments' text.
     pub arguments: String,
 }
 
 impl Delta {
-    /// The first: who speaks.
+    /// Creates the first delta of a choice, which carries the role.
     pub fn opening() -> Self {
         Self { role: Some("assistant".to_owned()), content: Some(String::new()), ..Self::default() }
     }
 
-    /// More text.
+    /// Creates a delta with new text.
     pub fn content(text: String) -> Self {
         Self { content: Some(text), ..Self::default() }
     }
 
-    /// More of what the model thinks.
+    /// Creates a delta with new reasoning text.
     pub fn reasoning(text: String) -> Self {
         Self { reasoning_content: Some(text), ..Self::default() }
     }
 
-    /// A call begins.
+    /// Creates the first delta of a tool call.
     pub fn call(index: usize, id: String, name: String) -> Self {
         let function = FunctionDelta { name: Some(name), arguments: String::new() };
         let call = CallDelta { index, id: Some(id), kind: Some("function".to_owned()), function };
         Self { tool_calls: vec![call], ..Self::default() }
     }
 
-    /// More of a call's arguments.
+    /// Creates a delta with a new part of a call's arguments.
     pub fn arguments(index: usize, text: String) -> Self {
         let function = FunctionDelta { name: None, arguments: text };
         let call = CallDelta { index, id: None, kind: None, function };
         Self { tool_calls: vec![call], ..Self::default() }
     }
 
-    /// The last: nothing.
+    /// Creates the last delta of a choice, which is empty.
     pub fn closing() -> Self {
         Self::default()
     }
 }
 
-/// The `usage` of a chunk when usage was asked for.
+/// The `usage` field of a chunk, if usage was requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum ChunkUsage {
     /// The totals, on the last chunk.
     Total(Usage),
-    /// Not known yet: `null`.
+    /// Not known yet; serialized as `null`.
     Pending,
 }

@@ -1,4 +1,4 @@
-//! `/v1/completions`: text that goes on from a prompt.
+//! `/v1/completions`: text that continues a prompt.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -8,48 +8,49 @@ use crate::error::Problem;
 use crate::request::{Fields, Parameters, Place, StreamOptions, take_without_effect};
 use crate::{Format, RequestError, Undeclared, request};
 
-/// The most prompts of a request.
+/// Maximum number of prompts in a request, and maximum value of `best_of`.
 const MAX_PROMPTS: usize = 128;
-/// The most likely tokens that a request may ask to be told of.
+/// Maximum value of `logprobs`.
 const MAX_LOGPROBS: usize = 20;
 
 /// A request for completions.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CompletionRequest {
-    /// The model, by a name under which it is served.
+    /// Served name of the model.
     pub model: String,
-    /// What to go on from; at least one.
+    /// Prompts to continue; at least one.
     pub prompts: Vec<CompletionPrompt>,
-    /// How the outputs are generated. Without a limit, 16 tokens, as OpenAI has it.
+    /// Generation parameters. Without a limit, an output has at most 16 tokens, as with OpenAI.
     pub parameters: Parameters,
-    /// How many outputs to choose the likeliest `n` from; at least `n`.
+    /// Number of outputs to generate; the `n` likeliest are returned. At least `n`.
     pub best_of: usize,
-    /// Whether the outputs begin with the prompt.
+    /// True if each output starts with its prompt.
     pub echo: bool,
-    /// How many likely tokens to tell of beside each token's log-probability; `None` tells nothing.
+    /// Number of likely tokens to report beside each token's log-probability; `None` reports none.
     pub logprobs: Option<usize>,
-    /// How to stream the answer, when it is to be streamed.
+    /// Streaming options, if the response is streamed.
     pub stream: Option<StreamOptions>,
-    /// What the outputs must look like, unless they are free text.
+    /// Format that the outputs must match; `None` for free text.
     pub format: Option<Format>,
-    /// Whether generated objects have members that their schema says nothing about. An extension.
+    /// Undeclared members in generated objects. An extension.
     pub undeclared: Undeclared,
 }
 
-/// What to go on from.
+/// A prompt to continue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CompletionPrompt {
     /// A text.
     Text(String),
-    /// Tokens.
+    /// Token ids.
     Tokens(Vec<u32>),
 }
 
 impl CompletionRequest {
-    /// Reads a request's body.
+    /// Parses a request's body.
     ///
     /// # Errors
-    /// When the body is not JSON, lacks what is required, or asks for what is not known or not supported.
+    /// Returns an error if the body is not JSON, lacks a required field, or has an unknown or
+    /// unsupported field or value.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
         let mut fields = Fields::from_json(body)?;
         let request = Self {
@@ -80,7 +81,7 @@ impl CompletionRequest {
             return Err(RequestError::field("best_of", Problem::Conflict { other: "stream" }));
         }
         if self.parameters.reasoning_budget.is_some() {
-            // What part of a text is thought is not known without a conversation.
+            // Without a conversation the server cannot tell which part of a text is reasoning.
             return Err(RequestError::field(
                 "reasoning_budget",
                 Problem::NotNeutral { accepted: "null", hint: "" },
@@ -93,7 +94,7 @@ impl CompletionRequest {
     }
 }
 
-/// A text, several, tokens, or several of those.
+/// Parses a prompt: a text, an array of texts, an array of tokens, or an array of those arrays.
 fn read_prompts(at: Place) -> Result<Vec<CompletionPrompt>, RequestError> {
     if at.is_string() {
         return Ok(vec![CompletionPrompt::Text(at.string()?)]);
@@ -130,51 +131,51 @@ fn read_logprobs(at: &Place) -> Result<usize, RequestError> {
     Ok(given)
 }
 
-/// A whole answer, or a piece of a streamed one.
+/// A whole completion, or one chunk of a streamed one.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Completion {
-    /// Unique, beginning with `cmpl-`.
+    /// Unique id that starts with `cmpl-`.
     pub id: String,
     /// Always `text_completion`.
     pub object: String,
-    /// When it began, in seconds since 1970.
+    /// Creation time, in seconds since 1970.
     pub created: u64,
     /// The model that answered.
     pub model: String,
-    /// The outputs: `n` for each prompt, in the prompts' order.
+    /// The outputs: `n` for each prompt, in the order of the prompts.
     pub choices: Vec<CompletionChoice>,
-    /// Tokens that were used. In a stream absent unless it was asked for; `null` until the last piece.
+    /// Token counts. In a stream, absent unless requested, and `null` until the last chunk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<ChunkUsage>,
-    /// What the output of a seed depends on besides the request.
+    /// Fingerprint of the backend. A seeded output depends on it and on the request.
     pub system_fingerprint: Option<String>,
 }
 
 /// One output.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CompletionChoice {
-    /// Its place among the choices.
+    /// Index among the choices.
     pub index: usize,
-    /// The text, or more of it.
+    /// The text, or the new part of the text in a stream.
     pub text: String,
-    /// Log-probabilities, where they were asked for.
+    /// Log-probabilities, if requested.
     pub logprobs: Option<CompletionLogprobs>,
-    /// Why it ended; `null` before its end.
+    /// Reason why the output ended; `null` before the end.
     pub finish_reason: Option<FinishReason>,
-    /// Set when the output was steered to its end to stay within its token budget. An extension.
+    /// True if the output was closed early to stay within its token budget. An extension.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub closed_by_budget: bool,
 }
 
-/// The log-probabilities of an output, list by list.
+/// The log-probabilities of an output as parallel lists, one entry per token.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct CompletionLogprobs {
-    /// The tokens' texts.
+    /// Text of each token.
     pub tokens: Vec<String>,
-    /// The natural logarithms of their probabilities.
+    /// Natural logarithm of each token's probability.
     pub token_logprobs: Vec<f32>,
-    /// The likeliest tokens in their places.
+    /// Likeliest tokens at each position, with their log-probabilities.
     pub top_logprobs: Vec<Map<String, Value>>,
-    /// Where each token begins in the text, in characters.
+    /// Start of each token in the text, in characters.
     pub text_offset: Vec<usize>,
 }

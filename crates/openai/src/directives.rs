@@ -1,4 +1,4 @@
-//! `/v1/directives`: a chat whose answer is one of directives. The types of these come with the request.
+//! `/v1/directives`: a chat that answers with directives of the types in the request.
 
 use serde_json::{Map, Value};
 
@@ -6,11 +6,11 @@ use crate::error::Problem;
 use crate::request::{Fields, Place};
 use crate::{ChatRequest, RequestError};
 
-/// The most types that a request may define, allow or require, and the most aliases.
+/// Maximum number of defined, allowed or required types, and of aliases.
 const MAX_TYPES: usize = 256;
-/// The most repairs in each mode.
+/// Maximum number of repairs in each mode.
 const MAX_REPAIRS: usize = 8;
-/// The fields of a chat that the directives decide.
+/// Chat fields that a directives request sets itself, so callers may not send them.
 const DECIDED: [&str; 15] = [
     "grammar",
     "guided_choice",
@@ -32,63 +32,64 @@ const DECIDED: [&str; 15] = [
 /// A request for directives.
 #[derive(Clone, PartialEq, Debug)]
 pub struct DirectivesRequest {
-    /// The chat that is asked for them.
+    /// The chat request without the fields of directives.
     pub chat: ChatRequest,
-    /// Its conversation, as it was given.
+    /// The messages as the caller sent them.
     pub messages: Vec<Value>,
-    /// Its other fields, as they were given, without `model`.
+    /// The other chat fields as the caller sent them, without `model`.
     pub fields: Map<String, Value>,
-    /// The types that there are; without any all are allowed.
+    /// The defined types; if empty, all types are allowed.
     pub definitions: Vec<DirectiveDefinition>,
-    /// What the model is told of all of them.
+    /// Instructions for the model about all types.
     pub instructions: Option<String>,
-    /// The types that may come; all that are defined, unless it is given.
+    /// Types that may occur; `None` allows all defined types.
     pub allowed_types: Option<Vec<String>>,
-    /// Further names, each with the type that it stands for.
+    /// Additional aliases, as pairs of alias and type.
     pub type_aliases: Vec<(String, String)>,
-    /// Types of which a directive must come.
+    /// Types that must occur in the answer.
     pub require: Vec<String>,
-    /// The modes to try, in this order; at least one.
+    /// Modes to try in this order, at least one; `None` uses the default modes.
     pub modes: Option<Vec<DirectiveMode>>,
-    /// How often an answer is repaired, in each mode.
+    /// Maximum number of repairs of an answer in each mode.
     pub repair_retries: Option<usize>,
-    /// The most bytes of an answer that are looked at, at least 1.
+    /// Maximum number of bytes of an answer that are parsed, at least 1.
     pub max_bytes: Option<usize>,
-    /// The name of the schema.
+    /// Name of the JSON Schema sent to the model.
     pub schema_name: Option<String>,
-    /// What the model is told besides.
+    /// Additional instructions about the output.
     pub output_instructions: Option<String>,
-    /// Whether the model is held to the mode, or only told of it.
+    /// True if the mode's `response_format` is enforced; false if the model is only told about the
+    /// mode in the prompt.
     pub inject_response_format: bool,
-    /// Whether the answer gives each request that was made of this one.
+    /// True if the response lists each chat request made for this one.
     pub include_plans: bool,
 }
 
-/// A type of directives.
+/// A type of directive.
 #[derive(Clone, PartialEq, Debug)]
 pub struct DirectiveDefinition {
-    /// Its name.
+    /// Name of the type.
     pub kind: String,
-    /// What it does.
+    /// Description of the type.
     pub description: String,
-    /// Other names for it.
+    /// Other names of the type.
     pub aliases: Vec<String>,
-    /// What a payload must be: an object or a boolean.
+    /// JSON Schema of the payload: an object or a boolean.
     pub payload_schema: Option<Value>,
-    /// When and how to use it.
+    /// Instructions for the model on when and how to use the type.
     pub instructions: Option<String>,
-    /// Whether payloads are patches.
+    /// True if payloads are patches.
     pub patch: bool,
 }
 
-/// How a model is held to directives.
+/// Enforcement of the directive format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DirectiveMode {
-    /// By their schema.
+    /// Constrained by the JSON Schema of the directives.
     JsonSchema,
-    /// To any JSON object.
+    /// Constrained to any JSON object.
     JsonObject,
-    /// By the prompt alone.
+    /// Unconstrained; only the prompt asks for directives.
     PromptOnly,
 }
 
@@ -104,11 +105,12 @@ impl DirectiveMode {
 }
 
 impl DirectivesRequest {
-    /// Reads a request's body.
+    /// Parses a request's body.
     ///
     /// # Errors
-    /// When the body is not JSON, lacks what is required, or asks for what is not known or not supported, or for what directives
-    /// decide themselves.
+    /// Returns an error if the body is not JSON, lacks a required field, or has an unknown or
+    /// unsupported field or value. Also returns an error for a field that directives set
+    /// themselves.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
         let mut fields = Fields::from_json(body)?;
         if let Some(name) = DECIDED.into_iter().find(|name| fields.get(name).is_some()) {

@@ -8,56 +8,57 @@ use crate::RequestError;
 use crate::error::Problem;
 use crate::request::{Fields, Place};
 
-/// The most texts of a request, as OpenAI has it.
+/// Maximum number of texts in a request, as with OpenAI.
 const MAX_INPUTS: usize = 2048;
 
 /// A request for the embeddings of texts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EmbeddingRequest {
-    /// The model, by a name under which it is served.
+    /// Served name of the model.
     pub model: String,
-    /// The texts, at least one, none of them empty.
+    /// The texts, at least one; none is empty.
     pub input: Vec<EmbeddingInput>,
-    /// How vectors are written.
+    /// Encoding of the vectors.
     pub format: EmbeddingFormat,
-    /// How long vectors are to be.
+    /// Number of dimensions of the vectors.
     pub dimensions: Option<usize>,
-    /// How hidden states become one vector. An extension; the mean unless the request says otherwise.
+    /// Pooling of the hidden states, by default the mean. An extension.
     pub pooling: EmbeddingPooling,
 }
 
-/// A text, or the tokens of one.
+/// A text to embed, or its tokens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EmbeddingInput {
     /// A text.
     Text(String),
-    /// Its tokens.
+    /// Token ids of a text.
     Tokens(Vec<u32>),
 }
 
-/// How vectors are written.
+/// Encoding of the vectors in the response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EmbeddingFormat {
-    /// As numbers.
+    /// An array of numbers.
     Float,
-    /// As base64 of the little-endian bytes of 32-bit floats.
+    /// Base64 of little-endian 32-bit floats.
     Base64,
 }
 
-/// How the hidden states of a text's tokens become one vector.
+/// Pooling of the hidden states of a text's tokens into one vector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EmbeddingPooling {
-    /// Their mean.
+    /// Mean over all tokens.
     Mean,
-    /// That of the last token.
+    /// Hidden state of the last token.
     Last,
 }
 
 impl EmbeddingRequest {
-    /// Reads a request's body.
+    /// Parses a request's body.
     ///
     /// # Errors
-    /// When the body is not JSON, lacks what is required, or asks for what is not known.
+    /// Returns an error if the body is not JSON, lacks a required field, or has an unknown field or
+    /// value.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
         let mut fields = Fields::from_json(body)?;
         let format = |name: &str| match name {
@@ -81,14 +82,14 @@ impl EmbeddingRequest {
                 .read("pooling", |at| at.one_of(pooling, "mean and last"))?
                 .unwrap_or(EmbeddingPooling::Mean),
         };
-        // About an account elsewhere.
+        // Identifies an end user to OpenAI; has no effect here.
         fields.take("user");
         fields.finish()?;
         Ok(request)
     }
 }
 
-/// A text, tokens, or a list of either.
+/// Parses the input: a text, an array of tokens, or an array of texts and token arrays.
 fn read_input(at: Place) -> Result<Vec<EmbeddingInput>, RequestError> {
     if at.is_string() {
         return Ok(vec![EmbeddingInput::Text(at.non_empty_string()?)]);
@@ -126,11 +127,11 @@ fn read_tokens(items: &[Place]) -> Result<Vec<u32>, RequestError> {
 pub struct EmbeddingList {
     /// Always `list`.
     pub object: String,
-    /// One for each text, in order.
+    /// One embedding per text, in the order of the request.
     pub data: Vec<Embedding>,
-    /// The model that made them, by the name under which it is served.
+    /// Served name of the model.
     pub model: String,
-    /// Tokens that were used.
+    /// Token counts.
     pub usage: EmbeddingUsage,
 }
 
@@ -139,33 +140,33 @@ pub struct EmbeddingList {
 pub struct Embedding {
     /// Always `embedding`.
     pub object: String,
-    /// Its place among the texts.
+    /// Index of the text in the request.
     pub index: usize,
     /// The vector.
     pub embedding: EmbeddingVector,
 }
 
-/// A vector as it was asked for.
+/// A vector in the requested encoding.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum EmbeddingVector {
-    /// Numbers.
+    /// An array of numbers.
     Float(Vec<f32>),
-    /// Base64 of the little-endian bytes of 32-bit floats.
+    /// Base64 of little-endian 32-bit floats.
     Base64(String),
 }
 
-/// Tokens that a request for embeddings used.
+/// Token counts of an embedding request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct EmbeddingUsage {
     /// Tokens of all texts.
     pub prompt_tokens: usize,
-    /// The same.
+    /// Same as `prompt_tokens`.
     pub total_tokens: usize,
 }
 
 impl EmbeddingList {
-    /// The embeddings `vectors` by `model`, made from so many tokens.
+    /// Creates the response for `vectors`, which `model` computed from `tokens` tokens in total.
     pub fn new(model: String, vectors: Vec<Vec<f32>>, format: EmbeddingFormat, tokens: usize) -> Self {
         let embedding = |(index, vector): (usize, Vec<f32>)| Embedding {
             object: "embedding".to_owned(),

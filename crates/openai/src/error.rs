@@ -1,7 +1,7 @@
 use formwork_json::JsonError;
 use thiserror::Error;
 
-/// Why a request's body could not be read. The message names the field.
+/// Error from parsing a request's body. The message names the field.
 #[derive(Debug, Error)]
 #[error(transparent)]
 pub struct RequestError(#[from] Kind);
@@ -16,7 +16,7 @@ enum Kind {
     Field { param: String, problem: Problem },
 }
 
-/// What is wrong with one field.
+/// The problem with one field.
 #[derive(Debug, Error)]
 pub(crate) enum Problem {
     #[error("this field is required")]
@@ -27,7 +27,7 @@ pub(crate) enum Problem {
     Type { expected: &'static str, found: &'static str },
     #[error("`{given}` is not supported; supported are {supported}")]
     Value { given: String, supported: &'static str },
-    /// The hint says what else does, or why nothing does.
+    /// `hint` names a supported alternative, or the reason why there is none; may be empty.
     #[error("only {accepted} is supported here{}{hint}", if hint.is_empty() { "" } else { "; " })]
     NotNeutral { accepted: &'static str, hint: &'static str },
     #[error("the name is not a token id")]
@@ -69,7 +69,8 @@ pub(crate) enum Problem {
 }
 
 impl RequestError {
-    /// The field at fault, such as `messages[0].content`; `None` when the body as a whole is.
+    /// Returns the path of the invalid field, such as `messages[0].content`, or `None` if the body
+    /// as a whole is invalid.
     pub fn param(&self) -> Option<&str> {
         match &self.0 {
             Kind::Field { param, .. } => Some(param),

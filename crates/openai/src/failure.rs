@@ -1,22 +1,22 @@
 use serde::{Deserialize, Serialize};
 
-/// The body of every response that is an error, and of an error event in a stream.
+/// Body of every error response, and of an error event in a stream.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FailureBody {
-    /// What went wrong.
+    /// The error.
     pub error: Failure,
 }
 
-/// What went wrong, in OpenAI's shape.
+/// An error in OpenAI's format.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Failure {
-    /// One line for a person.
+    /// Human-readable message of one line.
     pub message: String,
-    /// The class: `invalid_request_error` or `server_error`.
+    /// Error class: `invalid_request_error` or `server_error`.
     #[serde(rename = "type")]
     pub class: String,
-    /// The request's field at fault.
+    /// Request field that caused the error.
     pub param: Option<String>,
-    /// The precise reason, where it has a name: `model_not_found`, `context_length_exceeded`, …
+    /// Machine-readable reason, if it has a name: `model_not_found`, `context_length_exceeded`, …
     pub code: Option<String>,
 }

@@ -1,4 +1,5 @@
-//! `/v1/grammar/*`: questions about a constraint, given as in a chat request.
+//! `/v1/grammar/*`: checks, explanations and samples of a constraint, which is given as in a chat
+//! request.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,60 +7,62 @@ use crate::error::Problem;
 use crate::request::{Fields, Place, read_format, read_undeclared};
 use crate::{Format, RequestError, Undeclared};
 
-/// The most bytes of a text that is read against a grammar.
+/// Maximum size of the text to explain, in bytes.
 const MAX_TEXT: usize = 64 << 10;
-/// The most outputs that are drawn at once.
+/// Maximum number of outputs to sample in one request.
 const MAX_OUTPUTS: usize = 64;
-/// The most bytes that one of them may be asked to have.
+/// Maximum value of `max_bytes`.
 const MAX_OUTPUT_BYTES: usize = 16 << 10;
 
-/// A question about a constraint.
+/// A request to check, explain or sample a constraint.
 #[derive(Clone, PartialEq, Debug)]
 pub struct GrammarRequest {
-    /// The model whose tokens count, by a name under which it is served; the only one where none is named.
+    /// Served name of the model whose vocabulary is used. If absent, the only served model is used.
     pub model: Option<String>,
     /// The constraint.
     pub format: Format,
-    /// Whether generated objects have members that their schema says nothing about. An extension.
+    /// Undeclared members in generated objects. An extension.
     pub undeclared: Undeclared,
-    /// What is asked.
+    /// The task.
     pub task: GrammarTask,
 }
 
-/// What is asked about a constraint.
+/// A task for a constraint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum GrammarTask {
-    /// Whether it can be enforced, and what it comes to.
+    /// Check whether the constraint can be enforced, and report its size and shortest output.
     Check,
-    /// What may come after a text.
+    /// Report the possible continuations of a text.
     Explain {
         /// The text so far.
         text: String,
     },
-    /// Random outputs.
+    /// Sample random outputs.
     Sample {
-        /// How many, at least 1.
+        /// Number of outputs, at least 1.
         count: usize,
-        /// What they follow from.
+        /// Seed of the samples.
         seed: Option<u64>,
-        /// The most bytes of one, at least 1.
+        /// Maximum size of one output in bytes, at least 1.
         max_bytes: Option<usize>,
     },
 }
 
 impl GrammarRequest {
-    /// Reads the body of a request to check.
+    /// Parses the body of a check request.
     ///
     /// # Errors
-    /// When the body is not JSON, has no constraint, or asks for what is not known.
+    /// Returns an error if the body is not JSON, lacks a constraint, or has an unknown field or
+    /// value.
     pub fn check(body: &[u8]) -> Result<Self, RequestError> {
         Self::read(body, |_| Ok(GrammarTask::Check))
     }
 
-    /// Reads the body of a request to explain.
+    /// Parses the body of an explain request.
     ///
     /// # Errors
-    /// As [`GrammarRequest::check`], and when `text` is no text of at most 64 KiB.
+    /// Returns the errors of [`GrammarRequest::check`], and an error if `text` is not a string of
+    /// at most 64 KiB.
     pub fn explain(body: &[u8]) -> Result<Self, RequestError> {
         Self::read(body, |fields| {
             let text = fields.read("text", |at| at.string_within(MAX_TEXT))?;
@@ -67,10 +70,11 @@ impl GrammarRequest {
         })
     }
 
-    /// Reads the body of a request for samples.
+    /// Parses the body of a sample request.
     ///
     /// # Errors
-    /// As [`GrammarRequest::check`], and when `n` is not in 1..=64, `seed` no integer or `max_bytes` not in 1..=16384.
+    /// Returns the errors of [`GrammarRequest::check`], and an error if `n` is not in 1..=64,
+    /// `seed` is not an integer, or `max_bytes` is not in 1..=16384.
     pub fn sample(body: &[u8]) -> Result<Self, RequestError> {
         Self::read(body, |fields| {
             let count = fields.read("n", |at| at.at_most(MAX_OUTPUTS, "1..=64"))?.unwrap_or(1);
@@ -95,82 +99,84 @@ impl GrammarRequest {
     }
 }
 
-/// Whether a constraint can be enforced.
+/// Result of checking a constraint.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct GrammarCheck {
-    /// Whether it can.
+    /// True if the constraint can be enforced.
     pub ok: bool,
-    /// Why not.
+    /// The reason why the constraint cannot be enforced.
     pub error: Option<GrammarProblem>,
-    /// What of it has no effect.
+    /// Parts of the constraint that have no effect.
     pub warnings: Vec<GrammarNote>,
-    /// How large the compiled form is.
+    /// Number of states of the compiled grammar.
     pub states: Option<usize>,
-    /// A shortest output.
+    /// One of the shortest outputs.
     pub shortest: Option<String>,
-    /// The bytes of it.
+    /// Size of the shortest output in bytes.
     pub minimum_bytes: Option<usize>,
-    /// The least budget that is sure to hold an output; `null` without a model, and where its tokens cannot spell one.
+    /// Token budget that always suffices for an output. `null` without a model, or if the model's
+    /// vocabulary cannot spell an output.
     pub minimum_tokens: Option<usize>,
 }
 
-/// Why a constraint cannot be enforced.
+/// The reason why a constraint cannot be enforced.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct GrammarProblem {
-    /// The request's field that is at fault.
+    /// Request field with the constraint.
     pub param: String,
-    /// One line for a person, with the place.
+    /// Human-readable message of one line, with the location.
     pub message: String,
-    /// The same without the place.
+    /// The message without the location.
     pub problem: String,
-    /// The JSON pointer into a schema.
+    /// JSON Pointer into the schema.
     pub pointer: Option<String>,
-    /// The keyword of a schema.
+    /// Keyword of the schema.
     pub keyword: Option<String>,
-    /// The line in GBNF, from 1.
+    /// Line of the GBNF source, from 1.
     pub line: Option<usize>,
-    /// The column in GBNF, from 1.
+    /// Column of the GBNF source, from 1.
     pub column: Option<usize>,
-    /// The line of GBNF with a caret under the place.
+    /// The line of the GBNF source, with a caret below the error.
     pub excerpt: Option<String>,
 }
 
-/// Something in a constraint that has no effect.
+/// A part of a constraint that has no effect.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct GrammarNote {
-    /// One line for a person.
+    /// Human-readable message of one line.
     pub message: String,
-    /// The JSON pointer into a schema.
+    /// JSON Pointer into the schema.
     pub pointer: Option<String>,
-    /// The keyword of a schema.
+    /// Keyword of the schema.
     pub keyword: Option<String>,
-    /// The rule in GBNF.
+    /// Rule of the GBNF grammar.
     pub rule: Option<String>,
-    /// The line in GBNF, from 1.
+    /// Line of the GBNF source, from 1.
     pub line: Option<usize>,
 }
 
-/// What may come after a text.
+/// The possible continuations of a text.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct GrammarExplanation {
-    /// Whether the text is the beginning of an output.
+    /// True if the text is a prefix of an output.
     pub matches: bool,
-    /// The bytes of it that match.
+    /// Number of leading bytes of the text that match.
     pub at: usize,
-    /// What may come there, one line for each way on; empty where only the bytes are known.
+    /// Descriptions of the possible continuations at that position, one per alternative. Empty if
+    /// only the bytes are known.
     pub expected: Vec<String>,
-    /// The bytes that may come there, in words.
+    /// Description of the bytes that may follow.
     pub bytes: String,
-    /// How many tokens may come there; `null` without a model, and where the text does not match.
+    /// Number of tokens that may follow. `null` without a model, or if the text does not match.
     pub tokens: Option<usize>,
-    /// Whether the output may end there.
+    /// True if the output may end at that position.
     pub may_end: bool,
 }
 
 /// Random outputs of a constraint.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct GrammarSamples {
-    /// What they follow from.
+    /// Seed of the samples.
     pub seed: u64,
     /// The outputs.
     pub outputs: Vec<String>,

@@ -1,9 +1,9 @@
-//! The OpenAI wire types: what is read from a request and written into a response, a stream or an error.
+//! The OpenAI wire types: requests, responses, stream events and errors.
 //!
-//! Only this crate knows how things are spelt on the wire. A request is read strictly: a field that would change the
-//! output and is not supported is an error that names it, as is one that nobody knows, so that nothing a caller asks for
-//! is silently dropped. `null` is the same as an absent field. Responses are plain data for serde.
-//!
+//! Only this crate knows the wire format. Requests are parsed strictly, so that nothing a caller
+//! asks for is silently dropped. An unknown field is an error that names the field, and so is an
+//! unsupported field that would change the output. `null` is the same as an absent field. Responses
+//! are plain data for serde.
 //! ```
 //! use formwork_openai::ChatRequest;
 //! let body = br#"{"model": "m", "messages": [{"role": "user", "content": "Hi"}], "audio": {}}"#;
@@ -12,8 +12,9 @@
 //! assert_eq!(error.to_string(), "`audio`: only null is supported here");
 //! ```
 //!
-//! # What is not here
-//! No HTTP: statuses and headers are the server's. No defaults either, except where the wire itself has one.
+//! # Out of scope
+//! HTTP statuses and headers belong to the server. This crate sets no defaults, except where the
+//! wire format defines one.
 
 mod chat;
 mod completion;

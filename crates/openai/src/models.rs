@@ -1,26 +1,26 @@
 use serde::{Deserialize, Serialize};
 
-/// A model that is served.
+/// A served model.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Model {
-    /// The name that requests give.
+    /// Name of the model in requests.
     pub id: String,
     /// Always `model`.
     pub object: String,
-    /// When it was made available, in seconds since 1970.
+    /// Time when the model became available, in seconds since 1970.
     pub created: u64,
-    /// Who serves it.
+    /// Owner of the model; `formwork` here.
     pub owned_by: String,
 }
 
 impl Model {
-    /// The model `id`, available since `created` (seconds since 1970).
+    /// Creates the entry for model `id`, available since `created` (seconds since 1970).
     pub fn new(id: impl Into<String>, created: u64) -> Self {
         Self { id: id.into(), object: "model".to_owned(), created, owned_by: "formwork".to_owned() }
     }
 }
 
-/// All models that are served.
+/// All served models.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ModelList {
     /// Always `list`.
@@ -30,7 +30,7 @@ pub struct ModelList {
 }
 
 impl ModelList {
-    /// The list of `data`.
+    /// Creates a list of models.
     pub fn new(data: Vec<Model>) -> Self {
         Self { object: "list".to_owned(), data }
     }

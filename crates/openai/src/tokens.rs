@@ -1,7 +1,9 @@
-//! `/tokenize`, `/detokenize` and `/apply-template`, in the forms that llama.cpp's and vLLM's servers have.
+//! `/tokenize`, `/detokenize` and `/apply-template`, compatible with the servers of llama.cpp and
+//! vLLM.
 //!
-//! The two agree on what is asked and differ in names, so both are read: `content` or `prompt`, `add_special` or
-//! `add_special_tokens`. Where they differ in a default, the name of the text decides whose it is.
+//! The two servers name the same fields differently, and both names are accepted: `content` or
+//! `prompt`, `add_special` or `add_special_tokens`. Where their defaults differ, the name of the
+//! text field selects the default: llama.cpp's for `content`, vLLM's for `prompt`.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,50 +11,52 @@ use crate::error::Problem;
 use crate::request::{Fields, Place};
 use crate::{ChatRequest, RequestError};
 
-/// The most tokens that are turned into text at once.
+/// Maximum number of tokens in a detokenize request.
 const MAX_TOKENS: usize = 1 << 20;
 
 /// A request for the tokens of a text or of a conversation.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TokenizeRequest {
-    /// The model, by a name under which it is served; the only one where none is named.
+    /// Served name of the model. If absent, the only served model is used.
     pub model: Option<String>,
-    /// What to encode.
+    /// The input to encode.
     pub input: TokenizeInput,
-    /// Whether the spellings of control tokens are read as these.
+    /// True if the text of control tokens is parsed as those tokens.
     pub parse_special: bool,
-    /// Whether the answer has each token's text beside its id (llama.cpp's `with_pieces`).
+    /// True if the response lists each token's text with its id (llama.cpp's `with_pieces`).
     pub with_pieces: bool,
-    /// Whether the answer has a list of the tokens' texts (vLLM's `return_token_strs`).
+    /// True if the response has a separate list of token texts (vLLM's `return_token_strs`).
     pub token_strings: bool,
 }
 
-/// What to encode.
+/// The input to encode.
 #[derive(Clone, PartialEq, Debug)]
 pub enum TokenizeInput {
     /// A text.
     Text {
         /// The text.
         text: String,
-        /// The request's field that has it: `content` or `prompt`.
+        /// Request field of the text: `content` or `prompt`.
         field: &'static str,
-        /// Whether a beginning-of-sequence token comes first, where the model has one.
+        /// True to put a beginning-of-sequence token first, if the model has one.
         add_special: bool,
     },
-    /// A conversation, as a chat would begin.
+    /// A conversation, encoded like the prompt of a chat.
     Chat {
         /// The conversation.
         request: Box<TemplateRequest>,
-        /// Whether a beginning-of-sequence token comes first where the model wants one and the template wrote none, as in a chat.
+        /// True to put a beginning-of-sequence token first, as in a chat: only if the model expects
+        /// one and the template wrote none.
         add_special: bool,
     },
 }
 
 impl TokenizeRequest {
-    /// Reads a request's body.
+    /// Parses a request's body.
     ///
     /// # Errors
-    /// When the body is not JSON, lacks what is required, or asks for what is not known.
+    /// Returns an error if the body is not JSON, lacks a required field, or has an unknown field or
+    /// value.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
         let mut fields = Fields::from_json(body)?;
         let parse_special = fields.read("parse_special", Place::bool)?.unwrap_or(true);
@@ -82,47 +86,47 @@ impl TokenizeRequest {
 /// The tokens of a text.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Tokenized {
-    /// How many there are.
+    /// Number of tokens.
     pub count: usize,
-    /// How many tokens a prompt and its output may have together.
+    /// Maximum number of tokens of a prompt and its output together.
     pub max_model_len: usize,
     /// The tokens.
     pub tokens: TokenizedIds,
-    /// The text of each, where that was asked for; what is no UTF-8 alone is replaced.
+    /// Text of each token, if requested; bytes that are not valid UTF-8 on their own are replaced.
     pub token_strs: Option<Vec<String>>,
 }
 
-/// Tokens, with their texts or without.
+/// Tokens, with or without their texts.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum TokenizedIds {
-    /// Without.
+    /// Token ids only.
     Ids(Vec<u32>),
-    /// With.
+    /// Token ids with their texts.
     Pieces(Vec<TokenPiece>),
 }
 
-/// A token and what it spells.
+/// A token and its text.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TokenPiece {
-    /// The token.
+    /// Id of the token.
     pub id: u32,
-    /// Its text.
+    /// Text of the token.
     pub piece: Piece,
 }
 
-/// What a token spells.
+/// The text of a token.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Piece {
-    /// Text.
+    /// Valid UTF-8 text.
     Text(String),
-    /// Part of a character.
+    /// Bytes that are not valid UTF-8 on their own, such as a part of a character.
     Bytes(Vec<u8>),
 }
 
 impl TokenPiece {
-    /// A token that spells `bytes`.
+    /// Creates a token piece from the token's bytes.
     pub fn new(id: u32, bytes: &[u8]) -> Self {
         let piece = match str::from_utf8(bytes) {
             Ok(text) => Piece::Text(text.to_owned()),
@@ -135,17 +139,18 @@ impl TokenPiece {
 /// A request for the text of tokens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DetokenizeRequest {
-    /// The model, by a name under which it is served; the only one where none is named.
+    /// Served name of the model. If absent, the only served model is used.
     pub model: Option<String>,
-    /// The tokens.
+    /// Token ids.
     pub tokens: Vec<u32>,
 }
 
 impl DetokenizeRequest {
-    /// Reads a request's body.
+    /// Parses a request's body.
     ///
     /// # Errors
-    /// When the body is not JSON, lacks what is required, or asks for what is not known.
+    /// Returns an error if the body is not JSON, lacks a required field, or has an unknown field or
+    /// value.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
         let mut fields = Fields::from_json(body)?;
         let model = fields.read("model", Place::string)?;
@@ -160,31 +165,32 @@ impl DetokenizeRequest {
     }
 }
 
-/// The text of tokens, under both servers' names for it.
+/// The text of tokens, under the field names of both servers.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Detokenized {
-    /// The text; what is no UTF-8 is replaced.
+    /// The text; invalid UTF-8 is replaced. llama.cpp's name of the field.
     pub content: String,
-    /// The same.
+    /// The same text under vLLM's name of the field.
     pub prompt: String,
 }
 
-/// A request for the prompt that a conversation makes: a chat request, of which only what goes into the prompt matters.
+/// A request for the prompt of a conversation. Takes the fields of a chat request; only the fields
+/// that affect the prompt matter.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TemplateRequest {
-    /// The model, by a name under which it is served; the only one where none is named.
+    /// Served name of the model. If absent, the only served model is used.
     pub model: Option<String>,
-    /// The rest of the request; its `model` is empty where none was named.
+    /// The chat request; its `model` is empty if the request names none.
     pub chat: ChatRequest,
-    /// Whether the prompt ends where the assistant is to speak.
+    /// True if the prompt ends with the header of an assistant message.
     pub add_generation_prompt: bool,
 }
 
 impl TemplateRequest {
-    /// Reads a request's body.
+    /// Parses a request's body.
     ///
     /// # Errors
-    /// As [`ChatRequest::from_json`].
+    /// Returns the errors of [`ChatRequest::from_json`].
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
         Self::read(Fields::from_json(body)?)
     }
@@ -197,9 +203,9 @@ impl TemplateRequest {
     }
 }
 
-/// The prompt that a conversation makes.
+/// The prompt of a conversation.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RenderedTemplate {
-    /// What the model reads; special tokens in it are meant as such.
+    /// The prompt text; special tokens in it are parsed as such.
     pub prompt: String,
 }

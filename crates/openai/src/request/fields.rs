@@ -1,4 +1,5 @@
-//! Values of a request together with their place in it, so that every error can name the field.
+//! Typed access to the values of a request. Each value knows its path, so that errors can name the
+//! field.
 
 use std::ops::RangeInclusive;
 
@@ -7,16 +8,16 @@ use serde_json::{Map, Value};
 use crate::RequestError;
 use crate::error::Problem;
 
-/// A value and where it stands, such as `messages[0].content`.
+/// A value and its path in the request, such as `messages[0].content`.
 #[derive(Clone)]
 pub(crate) struct Place {
     path: String,
     value: Value,
 }
 
-/// The fields of an object that are not read yet. Those that are `null` count as absent.
+/// The unread fields of an object. Fields that are `null` count as absent.
 pub(crate) struct Fields {
-    /// The object's own path; empty for the body.
+    /// Path of the object; empty for the body.
     path: String,
     unread: Map<String, Value>,
 }
@@ -47,17 +48,17 @@ impl Fields {
         Some(Place { path: self.path_of(name), value })
     }
 
-    /// The value of the field `name`, which stays unread.
+    /// Returns the value of a field and leaves the field unread.
     pub(crate) fn get(&self, name: &str) -> Option<&Value> {
         self.unread.get(name)
     }
 
-    /// The fields that are not read yet, as they were given.
+    /// Returns the unread fields as the caller sent them.
     pub(crate) const fn unread(&self) -> &Map<String, Value> {
         &self.unread
     }
 
-    /// Reads the field `name`, if the object has it.
+    /// Parses a field if it is present, and marks it as read.
     pub(crate) fn read<T>(
         &mut self,
         name: &str,
@@ -70,7 +71,10 @@ impl Fields {
         self.take(name).ok_or_else(|| RequestError::field(self.path_of(name), Problem::Missing))
     }
 
-    /// All fields must have been read.
+    /// Checks that all fields have been read.
+    ///
+    /// # Errors
+    /// Returns an error that names the first unread field.
     pub(crate) fn finish(self) -> Result<(), RequestError> {
         match self.unread.keys().next() {
             Some(name) => Err(RequestError::field(self.path_of(name), Problem::Unrecognized)),
@@ -114,7 +118,8 @@ impl Place {
         self.string()
     }
 
-    /// A string of which the caller knows some: `known` gives what it stands for.
+    /// Parses a string with `known`, which returns `None` for unsupported values. `supported` lists
+    /// the supported values for the error.
     pub(crate) fn one_of<T>(
         &self,
         known: impl FnOnce(&str) -> Option<T>,
@@ -140,7 +145,7 @@ impl Place {
         Err(self.error(Problem::Range { given: self.value.to_string(), range }))
     }
 
-    /// An integer of at least `min`; those past the end of `i64` count as its end.
+    /// Parses an integer of at least `min`. Integers above `i64::MAX` are clamped to it.
     pub(crate) fn integer(&self, min: i64, range: &'static str) -> Result<i64, RequestError> {
         let given = match (self.value.as_i64(), self.value.as_u64()) {
             (Some(given), _) => given,
@@ -157,14 +162,14 @@ impl Place {
         Ok(self.integer(1, "1 and up")? as usize)
     }
 
-    /// An integer that may be the id of a token.
+    /// Parses an integer in the range of token ids (`u32`).
     pub(crate) fn token(&self) -> Result<u32, RequestError> {
         let given = self.integer(0, "0 and up")?;
         let range = "what ids of tokens can be";
         u32::try_from(given).map_err(|_| self.error(Problem::Range { given: given.to_string(), range }))
     }
 
-    /// An integer from 1 up to `limit`.
+    /// Parses an integer from 1 to `limit`.
     pub(crate) fn at_most(&self, limit: usize, range: &'static str) -> Result<usize, RequestError> {
         let given = self.integer(1, range)?;
         match usize::try_from(given) {
@@ -173,7 +178,7 @@ impl Place {
         }
     }
 
-    /// A string of at most so many bytes.
+    /// Parses a string of at most `limit` bytes.
     pub(crate) fn string_within(self, limit: usize) -> Result<String, RequestError> {
         match self.value.as_str().map(str::len) {
             Some(given) if given > limit => Err(self.error(Problem::TooLong { given, limit })),
@@ -181,7 +186,8 @@ impl Place {
         }
     }
 
-    /// Any 64-bit integer, signed or not: only equality matters.
+    /// Parses any signed or unsigned 64-bit integer. Negative seeds are reinterpreted as unsigned,
+    /// since only equality matters.
     pub(crate) fn seed(self) -> Result<u64, RequestError> {
         let signed = self.value.as_i64().map(i64::cast_unsigned);
         signed.or_else(|| self.value.as_u64()).ok_or_else(|| self.wrong_type("a 64-bit integer"))
@@ -200,7 +206,7 @@ impl Place {
         }
     }
 
-    /// The names of an object, and what they stand for.
+    /// Returns the members of an object, with their names.
     pub(crate) fn entries(self) -> Result<Vec<(String, Self)>, RequestError> {
         let path = self.path.clone();
         let entry = |(name, value)| {
@@ -215,7 +221,7 @@ impl Place {
         Ok(Fields::new(path, self.map()?))
     }
 
-    /// A JSON Schema: an object, or a boolean.
+    /// Parses a JSON Schema: an object or a boolean.
     pub(crate) fn schema(self) -> Result<Value, RequestError> {
         match self.value {
             Value::Object(_) | Value::Bool(_) => Ok(self.value),
@@ -223,7 +229,7 @@ impl Place {
         }
     }
 
-    /// A JSON Schema, or the text of one.
+    /// Parses a JSON Schema, or a string that contains one as JSON.
     pub(crate) fn schema_or_text(self) -> Result<Value, RequestError> {
         let Some(text) = self.value.as_str() else { return self.schema() };
         match formwork_json::from_str(text) {
@@ -233,7 +239,7 @@ impl Place {
     }
 }
 
-/// What a caller wrote, short enough for a message.
+/// Shortens the caller's text for an error message.
 fn shortened(text: &str) -> String {
     const MAX: usize = 40;
     match text.char_indices().nth(MAX) {

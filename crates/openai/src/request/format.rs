@@ -5,7 +5,7 @@ use super::structural_tag::{self, StructuralTags};
 use crate::RequestError;
 use crate::error::Problem;
 
-/// What an output must look like.
+/// A format that an output must match.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Format {
     /// `response_format` of type `json_object`: any JSON object.
@@ -14,21 +14,21 @@ pub enum Format {
     JsonSchema {
         /// The schema: an object or a boolean.
         schema: Value,
-        /// Where the request has it: in `response_format` or in `guided_json`.
+        /// Request field of the schema, such as `response_format` or `guided_json`.
         field: &'static str,
     },
     /// `response_format` of type `structural_tag`.
     StructuralTags(StructuralTags),
-    /// `grammar`: GBNF.
+    /// `grammar`: a GBNF grammar.
     Gbnf(String),
-    /// `guided_regex`: a regular expression that the whole output matches.
+    /// `guided_regex`: a regular expression that the whole output must match.
     Regex(String),
-    /// `guided_choice`: one of these, at least one.
+    /// `guided_choice`: one of these texts; at least one.
     Choice(Vec<String>),
 }
 
 impl Format {
-    /// The request's field that holds the format.
+    /// Returns the request field that holds the format.
     pub const fn field(&self) -> &'static str {
         match self {
             Self::JsonObject | Self::StructuralTags(_) => "response_format",
@@ -40,17 +40,17 @@ impl Format {
     }
 }
 
-/// Generated members of objects whose schema has `properties` and says nothing about other names.
+/// Undeclared members in generated objects: names that a schema with `properties` does not mention.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Undeclared {
-    /// Only those that are declared, or that a keyword calls for.
+    /// Generate only members that are declared or that a keyword requires.
     #[default]
     Omit,
-    /// Any, as JSON Schema has it.
+    /// Generate any members, as JSON Schema allows.
     Allow,
 }
 
-/// Reads `undeclared`, an extension.
+/// Parses `undeclared`, an extension.
 pub(crate) fn read_undeclared(fields: &mut Fields) -> Result<Undeclared, RequestError> {
     let known = |name: &str| match name {
         "omit" => Some(Undeclared::Omit),
@@ -60,7 +60,10 @@ pub(crate) fn read_undeclared(fields: &mut Fields) -> Result<Undeclared, Request
     Ok(fields.read("undeclared", |at| at.one_of(known, "omit and allow"))?.unwrap_or_default())
 }
 
-/// Reads whichever of the format's fields the request has; at most one.
+/// Parses the format from the one field that gives it.
+///
+/// # Errors
+/// Returns an error if more than one field gives a format.
 pub(crate) fn read(fields: &mut Fields) -> Result<Option<Format>, RequestError> {
     type Reader = fn(Place) -> Result<Option<Format>, RequestError>;
     const READERS: [(&str, Reader); 5] = [
@@ -113,8 +116,8 @@ fn read_response_format(at: Place) -> Result<Option<Format>, RequestError> {
     Ok(format)
 }
 
-/// The schema within `json_schema`. Its name and description are for the caller, and what is not strict is enforced all
-/// the same.
+/// Parses the schema within `json_schema`. The name and the description have no effect, and the
+/// schema is enforced even if `strict` is false.
 pub(crate) fn read_json_schema(mut fields: Fields) -> Result<Value, RequestError> {
     fields.required("name")?.string()?;
     fields.take("description").map(Place::string).transpose()?;

@@ -3,21 +3,21 @@ use super::neutral;
 use crate::RequestError;
 use crate::error::Problem;
 
-/// Who speaks.
+/// Author of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// Sets the scene. `developer` on the wire means the same.
+    /// System message; `developer` on the wire means the same.
     System,
-    /// Asks.
+    /// The user.
     User,
-    /// Answers.
+    /// The model.
     Assistant,
-    /// Gives the result of a call.
+    /// The result of a tool call.
     Tool,
 }
 
 impl Role {
-    /// The name that chat templates know.
+    /// Returns the name that chat templates use.
     pub const fn name(self) -> &'static str {
         match self {
             Self::System => "system",
@@ -41,40 +41,41 @@ impl Role {
 /// One message of the conversation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChatMessage {
-    /// Who speaks.
+    /// Author of the message.
     pub role: Role,
-    /// What is said; absent only beside calls. Text parts are joined by line breaks.
+    /// Text of the message; `None` only if there are tool calls. Text parts are joined by line
+    /// breaks.
     pub content: Option<String>,
-    /// What the assistant thought.
+    /// Reasoning of the assistant.
     pub reasoning: Option<String>,
-    /// What the assistant called.
+    /// Tool calls of the assistant.
     pub tool_calls: Vec<ToolCall>,
-    /// Which call this is the result of.
+    /// Id of the call that this message is the result of.
     pub tool_call_id: Option<String>,
-    /// Who speaks, or which tool, by name.
+    /// Name of the author or of the tool.
     pub name: Option<String>,
 }
 
-/// A call that the assistant made.
+/// A tool call made by the assistant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ToolCall {
-    /// Unique within the conversation.
+    /// Id of the call, unique within the conversation.
     pub id: String,
-    /// The function's name.
+    /// Name of the function.
     pub name: String,
-    /// Its arguments, as they were written.
+    /// The arguments as the assistant wrote them.
     pub arguments: String,
 }
 
 impl ChatMessage {
-    /// `role` says `content`.
+    /// Creates a message with text only.
     pub fn new(role: Role, content: impl Into<String>) -> Self {
         let content = Some(content.into());
         Self { role, content, reasoning: None, tool_calls: Vec::new(), tool_call_id: None, name: None }
     }
 }
 
-/// Reads `messages`.
+/// Parses `messages`.
 pub(super) fn read_all(at: Place) -> Result<Vec<ChatMessage>, RequestError> {
     let messages = at.list("an array of messages")?;
     if messages.is_empty() {
@@ -91,9 +92,9 @@ fn read(at: &Place) -> Result<ChatMessage, RequestError> {
     message.name = fields.read("name", Place::string)?;
     if role == Role::Assistant {
         neutral::check(&mut fields, &neutral::ASSISTANT)?;
-        // What official clients made of the content, beside it.
+        // Official clients send back their parsed form of the content.
         fields.take("parsed");
-        // What LiteLLM keeps of other providers.
+        // LiteLLM stores data of other providers here.
         fields.take("provider_specific_fields");
         message.tool_calls = fields.read("tool_calls", read_calls)?.unwrap_or_default();
         let reasoning = fields.read("reasoning_content", Place::string)?;
@@ -115,7 +116,7 @@ fn read(at: &Place) -> Result<ChatMessage, RequestError> {
 fn read_calls(at: Place) -> Result<Vec<ToolCall>, RequestError> {
     let call = |at: Place| {
         let mut fields = at.fields()?;
-        // The index is a relic of streams that some clients send back.
+        // Some clients send back the `index` of streamed calls.
         fields.take("index");
         fields.take("provider_specific_fields");
         if let Some(kind) = fields.take("type") {
@@ -144,7 +145,7 @@ pub(crate) fn read_content(at: Place) -> Result<String, RequestError> {
     Ok(texts.join("\n"))
 }
 
-/// `text`, or the names that responses have for text.
+/// Parses a text part, which may have the type name of a request or of a response.
 fn read_part(mut fields: Fields) -> Result<String, RequestError> {
     let known = |name: &str| ["text", "input_text", "output_text"].contains(&name).then_some(());
     fields.required("type")?.one_of(known, "text")?;

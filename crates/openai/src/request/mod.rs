@@ -24,7 +24,8 @@ pub(crate) use tools::{ToolForm, read as read_tools};
 use crate::RequestError;
 use crate::error::Problem;
 
-/// Fields that are accepted and have no effect here: they are about accounts, storage and caching elsewhere.
+/// Fields that are accepted without effect. They concern accounts, storage and caching of other
+/// services.
 const WITHOUT_EFFECT: [&str; 7] = [
     "user",
     "metadata",
@@ -38,41 +39,42 @@ const WITHOUT_EFFECT: [&str; 7] = [
 /// A request for a chat completion.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ChatRequest {
-    /// The model, by a name under which it is served.
+    /// Served name of the model.
     pub model: String,
-    /// The conversation so far, oldest first; at least one message.
+    /// The conversation so far, oldest message first; at least one message.
     pub messages: Vec<ChatMessage>,
-    /// How to stream the answer, when it is to be streamed.
+    /// Streaming options, if the response is streamed.
     pub stream: Option<StreamOptions>,
-    /// How the answer is generated.
+    /// Generation parameters.
     pub parameters: Parameters,
-    /// How many likely tokens to tell of beside each token's log-probability; `None` tells nothing.
+    /// Number of likely tokens to report beside each token's log-probability; `None` reports none.
     pub logprobs: Option<usize>,
-    /// The tools that the model may call.
+    /// Tools that the model may call.
     pub tools: ToolSet,
-    /// What the output must look like, unless it is free text.
+    /// Format that the output must match; `None` for free text.
     pub format: Option<Format>,
-    /// Whether generated objects have members that their schema says nothing about. An extension.
+    /// Undeclared members in generated objects. An extension.
     pub undeclared: Undeclared,
-    /// Whether the prompt tells the model about `format`. An extension; true unless the request says otherwise.
+    /// True if the prompt describes `format` to the model, which is the default. An extension.
     pub schema_in_prompt: bool,
-    /// Further variables for the chat template. An extension.
+    /// Additional variables for the chat template. An extension.
     pub chat_template_kwargs: Map<String, Value>,
 }
 
 impl ChatRequest {
-    /// Reads a request's body.
+    /// Parses a request's body.
     ///
     /// # Errors
-    /// When the body is not JSON, lacks what is required, or asks for what is not known or not supported.
+    /// Returns an error if the body is not JSON, lacks a required field, or has an unknown or
+    /// unsupported field or value.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
         Self::of(Fields::from_json(body)?)
     }
 
-    /// Reads a request's body that is parsed already.
+    /// Parses a body that is already a JSON object.
     ///
     /// # Errors
-    /// As [`ChatRequest::from_json`].
+    /// Returns the errors of [`ChatRequest::from_json`].
     pub fn from_fields(body: Map<String, Value>) -> Result<Self, RequestError> {
         Self::of(Fields::of_fields(body))
     }
@@ -82,7 +84,7 @@ impl ChatRequest {
         Self::read(model, fields)
     }
 
-    /// Reads the fields besides `model`.
+    /// Parses all fields except `model`.
     pub(crate) fn read(model: String, mut fields: Fields) -> Result<Self, RequestError> {
         let request = Self {
             model,
@@ -106,7 +108,7 @@ impl ChatRequest {
     }
 }
 
-/// Takes the fields that completions elsewhere have and these do not.
+/// Takes the unsupported fields of completions and checks that their values are neutral.
 pub(crate) fn check_neutral_completion(fields: &mut Fields) -> Result<(), RequestError> {
     neutral::check(fields, &neutral::COMPLETION)
 }
@@ -118,7 +120,7 @@ pub(crate) fn take_without_effect(fields: &mut Fields) {
     }
 }
 
-/// `chat_template_kwargs`, and `reasoning_effort`, which templates know as a variable too.
+/// Parses `chat_template_kwargs` and `reasoning_effort`, which is also a template variable.
 fn read_template_variables(fields: &mut Fields) -> Result<Map<String, Value>, RequestError> {
     let mut variables = fields.read("chat_template_kwargs", Place::map)?.unwrap_or_default();
     if let Some(effort) = fields.take("reasoning_effort") {
@@ -127,7 +129,7 @@ fn read_template_variables(fields: &mut Fields) -> Result<Map<String, Value>, Re
     Ok(variables)
 }
 
-/// How hard the model should think, for its template.
+/// Adds the reasoning effort to the template variables.
 pub(crate) fn add_effort(at: &Place, variables: &mut Map<String, Value>) -> Result<(), RequestError> {
     const EFFORTS: [&str; 6] = ["none", "minimal", "low", "medium", "high", "xhigh"];
     let known = |name: &str| EFFORTS.into_iter().find(|effort| *effort == name);

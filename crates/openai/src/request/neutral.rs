@@ -1,7 +1,7 @@
-//! Fields that are not supported, and the values of them that ask for nothing.
+//! Unsupported fields and their neutral values, which request nothing beyond the default behavior.
 //!
-//! Clients send many fields with their defaults. Such a value is accepted; any other is an error, since dropping it would
-//! change the output behind the caller's back.
+//! Clients send many fields with their default values, so neutral values are accepted. Any other
+//! value is an error, since ignoring it would silently change the output.
 
 use serde_json::Value;
 
@@ -9,7 +9,8 @@ use super::fields::Fields;
 use crate::RequestError;
 use crate::error::Problem;
 
-/// A field, whether a value of it asks for nothing, and which values do.
+/// An unsupported field, a predicate for its neutral values, and their description for error
+/// messages.
 pub(super) struct Unsupported {
     name: &'static str,
     asks_nothing: fn(&Value) -> bool,
@@ -21,17 +22,17 @@ const fn field(name: &'static str, asks_nothing: fn(&Value) -> bool, accepted: &
     Unsupported { name, asks_nothing, accepted, hint: "" }
 }
 
-/// llama.cpp's name of a field that there is.
+/// llama.cpp's name of a supported field.
 const REPEAT_PENALTY: Unsupported =
     Unsupported { hint: "use `repetition_penalty`", ..field("repeat_penalty", is_one, "1") };
 const GUIDED_GRAMMAR: Unsupported =
     Unsupported { hint: "use `grammar`", ..field("guided_grammar", never, "null") };
-/// Of how vLLM writes text: its defaults are what is done.
+/// vLLM's options for output text. Their defaults describe what the server does.
 const STOP_STRING: Unsupported = field("include_stop_str_in_output", is_false, "false");
 const SPECIAL_TOKENS: Unsupported = field("skip_special_tokens", is_true, "true");
 const SPACES: Unsupported = field("spaces_between_special_tokens", is_true, "true");
 
-/// Fields of a chat request.
+/// Unsupported fields of a chat request.
 pub(super) const CHAT: [Unsupported; 17] = [
     field("best_of", |value| *value == 1, "1"),
     REPEAT_PENALTY,
@@ -52,7 +53,7 @@ pub(super) const CHAT: [Unsupported; 17] = [
     SPACES,
 ];
 
-/// Fields of a request for completions.
+/// Unsupported fields of a completions request.
 pub(super) const COMPLETION: [Unsupported; 8] = [
     field("suffix", |value| value == "", "an empty string"),
     REPEAT_PENALTY,
@@ -64,10 +65,10 @@ pub(super) const COMPLETION: [Unsupported; 8] = [
     SPACES,
 ];
 
-/// Fields of `stream_options`.
+/// Unsupported fields of `stream_options`.
 pub(super) const STREAM_OPTIONS: [Unsupported; 1] = [field("include_obfuscation", is_false, "false")];
 
-/// Fields of an assistant's message, which clients send back as they got it.
+/// Unsupported fields of an assistant's message, which clients send back as they received it.
 pub(super) const ASSISTANT: [Unsupported; 4] = [
     field("function_call", never, "null"),
     field("annotations", is_empty, "[]"),
@@ -76,6 +77,9 @@ pub(super) const ASSISTANT: [Unsupported; 4] = [
 ];
 
 /// Takes the fields of `table`.
+///
+/// # Errors
+/// Returns an error if a field's value is not neutral.
 pub(super) fn check(fields: &mut Fields, table: &[Unsupported]) -> Result<(), RequestError> {
     for known in table {
         if let Some(at) = fields.take(known.name)

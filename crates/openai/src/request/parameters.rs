@@ -2,86 +2,90 @@ use super::fields::{Fields, Place};
 use crate::RequestError;
 use crate::error::Problem;
 
-/// The most stop strings or stop tokens that a request may have.
+/// Maximum number of stop strings, and of stop tokens.
 const MAX_STOPS: usize = 16;
-/// The most texts that end a repetition, and the most bytes of one.
+/// Maximum number of sequence breakers.
 const MAX_BREAKERS: usize = 64;
 const MAX_BREAKER_BYTES: usize = 64;
-/// The most answers to one request.
+/// Maximum number of outputs of a request.
 const MAX_CHOICES: usize = 128;
-/// The most likely tokens that a request may ask to be told of.
+/// Maximum value of `top_logprobs`.
 const MAX_TOP_LOGPROBS: usize = 20;
 
-/// How an output is generated: what chats, completions and responses have in common.
+/// Generation parameters that chats, completions and responses share.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Parameters {
-    /// The most tokens of output, at least 1.
+    /// Maximum number of output tokens, at least 1.
     pub max_tokens: Option<TokenLimit>,
-    /// How many outputs; at least 1.
+    /// Number of outputs, at least 1.
     pub n: usize,
-    /// In 0..=2.
+    /// Sampling temperature, in 0..=2.
     pub temperature: Option<f32>,
-    /// In 0..=1.
+    /// Probability mass of nucleus sampling, in 0..=1.
     pub top_p: Option<f32>,
-    /// How many of the likeliest tokens are kept; 0 keeps all (as does -1 on the wire). An extension.
+    /// Number of likeliest tokens to keep; 0 keeps all, as does -1 on the wire. An extension.
     pub top_k: Option<usize>,
-    /// In 0..=1. An extension.
+    /// Minimum probability relative to the likeliest token, in 0..=1. An extension.
     pub min_p: Option<f32>,
-    /// In 0..=1; 1 keeps all. An extension.
+    /// Probability mass of locally typical sampling, in 0..=1; 1 keeps all tokens. An extension.
     pub typical_p: Option<f32>,
-    /// In -2..=2: taken from the logits of tokens that are in the output; 0 does nothing.
+    /// Subtracted from the logit of each token that the output contains. In -2..=2; 0 has no
+    /// effect.
     pub presence_penalty: f32,
-    /// In -2..=2: taken from them once for each time that they are; 0 does nothing.
+    /// Subtracted from a token's logit for each occurrence in the output. In -2..=2; 0 has no
+    /// effect.
     pub frequency_penalty: f32,
-    /// In 0.01..=100: what the logits of tokens of prompt and output are divided by, or multiplied with below zero; 1 does
-    /// nothing. An extension.
+    /// Divides the positive logits of tokens in prompt and output, and multiplies the negative
+    /// ones. In 0.01..=100; 1 has no effect. An extension.
     pub repetition_penalty: f32,
-    /// What is done against repeated sequences. Extensions, with llama.cpp's names.
+    /// DRY penalty on repeated sequences. Extensions with llama.cpp's names.
     pub dry: Dry,
-    /// How often, in 0..=1, the likeliest tokens are left out, and from which probability on. Extensions.
+    /// XTC sampling: the probability, in 0..=1, of excluding the likeliest tokens, and the
+    /// probability threshold that makes a token one of them. Extensions.
     pub xtc: (f32, f32),
-    /// Tokens by their ids, and what is added to their logits, in -100..=100.
+    /// Token ids, and the number in -100..=100 that is added to each token's logit.
     pub logit_bias: Vec<(u32, f32)>,
-    /// What random draws follow from.
+    /// Seed of random draws.
     pub seed: Option<u64>,
-    /// Texts that end the output; none is empty.
+    /// Strings that end the output; none is empty.
     pub stop: Vec<String>,
-    /// Tokens that end the output. An extension.
+    /// Token ids that end the output. An extension.
     pub stop_token_ids: Vec<u32>,
-    /// Whether an output with a constraint is cut off at the limit, rather than brought to an end within it. An extension.
+    /// True if a constrained output is cut off at the token limit; false if it is closed within the
+    /// limit. An extension.
     pub cut_off: bool,
-    /// The most tokens that the model may think. An extension.
+    /// Maximum number of reasoning tokens. An extension.
     pub reasoning_budget: Option<usize>,
 }
 
-/// A penalty on tokens that would go on with a sequence that came before.
+/// Penalty on tokens that would continue a sequence that already occurred.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Dry {
-    /// How strong it is; 0 does nothing.
+    /// Strength of the penalty; 0 turns it off.
     pub multiplier: f32,
-    /// How it grows with the length of the sequence.
+    /// Factor by which the penalty grows with each token of the sequence.
     pub base: f32,
-    /// The longest sequence that goes unpunished.
+    /// Longest repeated sequence without a penalty, in tokens.
     pub allowed_length: usize,
-    /// How many of the last tokens are looked at; `None` is all.
+    /// Number of last tokens to search; `None` searches all.
     pub penalty_last_n: Option<usize>,
-    /// Texts that end a sequence; `None` is the usual ones.
+    /// Strings that end a sequence; `None` uses the engine's default.
     pub sequence_breakers: Option<Vec<String>>,
 }
 
-/// A bound on the output, and the field that set it.
+/// A limit on the number of output tokens, with the field that set it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TokenLimit {
-    /// At least 1.
+    /// Number of tokens, at least 1.
     pub tokens: usize,
     /// `max_completion_tokens`, its older name `max_tokens`, or `max_output_tokens`.
     pub field: &'static str,
 }
 
-/// How an answer is streamed.
+/// Options of a streamed response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StreamOptions {
-    /// Whether a last chunk gives the usage.
+    /// True if a last chunk reports the usage.
     pub include_usage: bool,
 }
 
@@ -138,7 +142,7 @@ impl Dry {
     }
 }
 
-/// `stream` and `stream_options`.
+/// Parses `stream` and `stream_options`.
 pub(crate) fn read_stream(fields: &mut Fields) -> Result<Option<StreamOptions>, RequestError> {
     let stream = fields.read("stream", Place::bool)?.unwrap_or(false);
     let Some(options) = fields.take("stream_options") else {
@@ -154,7 +158,7 @@ pub(crate) fn read_stream(fields: &mut Fields) -> Result<Option<StreamOptions>, 
     Ok(Some(StreamOptions { include_usage }))
 }
 
-/// `logprobs` and `top_logprobs` of a chat: how many likely tokens to tell of.
+/// Parses `logprobs` and `top_logprobs` of a chat. Returns the number of likely tokens to report.
 pub(crate) fn read_logprobs(fields: &mut Fields) -> Result<Option<usize>, RequestError> {
     let asked = fields.read("logprobs", Place::bool)?.unwrap_or(false);
     let Some(at) = fields.take("top_logprobs") else { return Ok(asked.then_some(0)) };
@@ -168,7 +172,8 @@ pub(crate) fn read_logprobs(fields: &mut Fields) -> Result<Option<usize>, Reques
     Ok(asked.then_some(top))
 }
 
-/// The names of the same limit. A request may use both of chat's, as some clients do, when they agree.
+/// Parses the token limit of a chat, which has two names. Some clients send both, which is accepted
+/// if the values agree.
 fn read_max_tokens(fields: &mut Fields) -> Result<Option<TokenLimit>, RequestError> {
     let mut read = |field| -> Result<_, RequestError> {
         let tokens = fields.read(field, Place::positive)?;
@@ -183,7 +188,7 @@ fn read_max_tokens(fields: &mut Fields) -> Result<Option<TokenLimit>, RequestErr
     }
 }
 
-/// `reasoning_budget`, as vLLM also calls it `thinking_token_budget`.
+/// Parses `reasoning_budget`, which vLLM also calls `thinking_token_budget`.
 fn read_reasoning_budget(fields: &mut Fields) -> Result<Option<usize>, RequestError> {
     let mut read = |name| fields.read(name, |at| at.integer(0, "0 and up"));
     let (own, other) = (read("reasoning_budget")?, read("thinking_token_budget")?);
@@ -212,7 +217,7 @@ fn read_logit_bias(at: Place) -> Result<Vec<(u32, f32)>, RequestError> {
         .collect()
 }
 
-/// -1 is a common spelling of "all".
+/// Parses `top_k`; -1 is a common way to keep all tokens, so it becomes 0.
 fn read_top_k(at: &Place) -> Result<usize, RequestError> {
     let given = at.integer(-1, "-1 and up")?;
     Ok(usize::try_from(given).unwrap_or(0))

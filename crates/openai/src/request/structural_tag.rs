@@ -1,47 +1,47 @@
-//! `response_format` of type `structural_tag`, in both forms that are in use: that of vLLM, with `structures`, and that of
-//! `XGrammar`, with a `format` of type `triggered_tags`.
+//! `response_format` of type `structural_tag`. Accepts vLLM's form with `structures`, and
+//! `XGrammar`'s form with a `format` of type `triggered_tags`.
 
 use serde_json::Value;
 
 use super::fields::{Fields, Place};
 use crate::RequestError;
 
-/// Free text in which one of some tags follows wherever a trigger comes up.
+/// Free text with tags: after each trigger, the text must continue with one of the tags.
 #[derive(Clone, PartialEq, Debug)]
 pub struct StructuralTags {
-    /// After which text a tag must go on.
+    /// Strings that start a tag.
     pub triggers: Vec<String>,
     /// The tags.
     pub tags: Vec<StructuralTag>,
-    /// Whether the output begins with a tag.
+    /// True if the output must start with a tag.
     pub at_least_one: bool,
-    /// Whether the output ends with the first tag.
+    /// True if the output ends after the first tag.
     pub stop_after_first: bool,
 }
 
 /// A tag.
 #[derive(Clone, PartialEq, Debug)]
 pub struct StructuralTag {
-    /// What it begins with, the trigger included.
+    /// Start of the tag, including the trigger.
     pub begin: String,
-    /// What is inside.
+    /// Constraint on the tag's content.
     pub content: TagContent,
-    /// What it ends with.
+    /// End of the tag.
     pub end: String,
 }
 
-/// What is inside a tag.
+/// Constraint on the content of a tag.
 #[derive(Clone, PartialEq, Debug)]
 pub enum TagContent {
     /// JSON that matches a schema.
     JsonSchema(Value),
-    /// What a GBNF grammar produces.
+    /// Text that matches a GBNF grammar.
     Gbnf(String),
-    /// What a regular expression matches.
+    /// Text that matches a regular expression.
     Regex(String),
 }
 
-/// Reads what is beside the `type` of a `response_format`.
+/// Parses the fields of a `response_format` beside its `type`.
 pub(super) fn read(fields: &mut Fields) -> Result<StructuralTags, RequestError> {
     let Some(structures) = fields.take("structures") else {
         return read_format(fields.required("format")?.fields()?);
@@ -74,7 +74,7 @@ fn read_triggers(at: Place) -> Result<Vec<String>, RequestError> {
     at.list("an array of strings")?.into_iter().map(Place::non_empty_string).collect()
 }
 
-/// `{"begin", "schema", "end"}`.
+/// Parses `{"begin", "schema", "end"}`.
 fn read_structure(at: Place) -> Result<StructuralTag, RequestError> {
     let mut fields = at.fields()?;
     let tag = StructuralTag {
@@ -86,7 +86,7 @@ fn read_structure(at: Place) -> Result<StructuralTag, RequestError> {
     Ok(tag)
 }
 
-/// `{"type": "tag", "begin", "content": {"type", …}, "end"}`.
+/// Parses `{"type": "tag", "begin", "content": {"type", …}, "end"}`.
 fn read_tag(at: Place) -> Result<StructuralTag, RequestError> {
     let mut fields = at.fields()?;
     if let Some(name) = fields.take("type") {

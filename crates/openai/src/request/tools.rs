@@ -4,43 +4,43 @@ use super::fields::{Fields, Place};
 use crate::RequestError;
 use crate::error::Problem;
 
-/// The most tools that a request may have.
+/// Maximum number of tools in a request.
 const MAX_TOOLS: usize = 256;
 
 /// The tools of a request.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ToolSet {
-    /// The functions that the model may call, by `tool_choice` too; none where it is `none`.
+    /// Functions that the model may call, after applying `tool_choice`; empty if that is `none`.
     pub tools: Vec<Function>,
-    /// Whether one must be called.
+    /// True if the model must call a function.
     pub required: bool,
-    /// Whether several may be called at once.
+    /// True if the model may call several functions in one message.
     pub parallel: bool,
-    /// Whether a tool whose schema cannot be enforced takes any object. An extension.
+    /// True if a tool whose schema cannot be enforced takes any object. An extension.
     pub any_object: bool,
 }
 
 /// A function that the model may call.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Function {
-    /// Its name: letters, digits, `_`, `-` and `.`.
+    /// Name of the function: letters, digits, `_`, `-` and `.`.
     pub name: String,
-    /// What it does.
+    /// Description of the function.
     pub description: Option<String>,
-    /// The JSON Schema of its arguments, of objects.
+    /// JSON Schema of the arguments, which must be an object.
     pub parameters: Value,
-    /// Where the schema stands in the request, such as `tools[0].function.parameters`.
+    /// Path of the schema in the request, such as `tools[0].function.parameters`.
     pub place: String,
 }
 
-/// Whose form of tools is read: chat's, with a `function` in each, or that of responses, without.
+/// Form of the tools: nested in a `function` object as in chats, or flat as in responses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ToolForm {
     Nested,
     Flat,
 }
 
-/// Reads `tools`, `tool_choice`, `parallel_tool_calls` and `on_unsupported_schema`.
+/// Parses `tools`, `tool_choice`, `parallel_tool_calls` and `on_unsupported_schema`.
 pub(crate) fn read(fields: &mut Fields, form: ToolForm) -> Result<ToolSet, RequestError> {
     let tools = fields.read("tools", |at| read_tools(at, form))?.unwrap_or_default();
     let choice = fields.read("tool_choice", |at| Choice::read(&at, form))?;
@@ -60,7 +60,7 @@ pub(crate) fn read(fields: &mut Fields, form: ToolForm) -> Result<ToolSet, Reque
                 return Err(RequestError::field("tool_choice", Problem::NoTool { name }));
             }
             set.tools.retain(|tool| tool.name == name);
-            // Who names a function wants it called, once.
+            // A named function must be called exactly once.
             (set.required, set.parallel) = (true, false);
         }
         Choice::Allowed { names, required } => {
@@ -78,7 +78,7 @@ pub(crate) fn read(fields: &mut Fields, form: ToolForm) -> Result<ToolSet, Reque
     Ok(set)
 }
 
-/// `tool_choice`.
+/// The value of `tool_choice`.
 enum Choice {
     None,
     Auto,
@@ -197,17 +197,18 @@ fn read_function(mut fields: Fields, place: String) -> Result<Function, RequestE
         return Err(name.error(Problem::BadName));
     }
     let description = fields.read("description", Place::string)?;
-    // Arguments follow the schema, strict or not.
+    // Arguments always follow the schema, whether `strict` is true or false.
     fields.read("strict", Place::bool)?;
     let parameters = fields.read("parameters", |at| read_parameters(&at))?;
     fields.finish()?;
-    // A function without parameters has none.
+    // A function without `parameters` takes no arguments.
     let parameters = parameters
         .unwrap_or_else(|| json!({ "type": "object", "properties": {}, "additionalProperties": false }));
     Ok(Function { name: text, description, parameters, place })
 }
 
-/// Arguments are an object, whether the schema says so or not.
+/// Parses the schema of a function's arguments, which are always an object. Adds `"type": "object"`
+/// if the schema has no type.
 fn read_parameters(at: &Place) -> Result<Value, RequestError> {
     let mut schema = at.clone().map()?;
     match schema.get("type") {

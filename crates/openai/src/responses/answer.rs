@@ -1,118 +1,118 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// A response, finished or on its way.
+/// A response, finished or in progress.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Response {
-    /// Unique, beginning with `resp_`.
+    /// Unique id that starts with `resp_`.
     pub id: String,
     /// Always `response`.
     pub object: String,
-    /// When it began, in seconds since 1970.
+    /// Creation time, in seconds since 1970.
     pub created_at: u64,
-    /// How far it is.
+    /// Progress of the response.
     pub status: Status,
-    /// Why it failed.
+    /// Reason why the response failed.
     pub error: Option<ResponseError>,
-    /// Why it is not complete.
+    /// Reason why the response is incomplete.
     pub incomplete_details: Option<IncompleteDetails>,
     /// The model that answers.
     pub model: String,
-    /// What the model made.
+    /// The output items.
     pub output: Vec<Item>,
-    /// Always `false`: nothing is stored.
+    /// Always `false`: the server stores nothing.
     pub store: bool,
-    /// Tokens that were used; `null` before the end.
+    /// Token counts; `null` before the end.
     pub usage: Option<ResponseUsage>,
-    /// Set when the output was steered to its end to stay within its token budget. An extension.
+    /// True if the output was closed early to stay within its token budget. An extension.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub closed_by_budget: bool,
-    /// The tools whose schemas could not be enforced, so that any object was taken. An extension.
+    /// Tools whose schemas could not be enforced; calls to them take any object. An extension.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsupported_schemas: Vec<String>,
-    /// What the request asked for.
+    /// Request fields that the response repeats.
     #[serde(flatten)]
     pub repeated: Map<String, Value>,
 }
 
-/// How far something is.
+/// Progress of a response or an item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// On its way.
+    /// Still being generated.
     InProgress,
-    /// At its end.
+    /// Finished.
     Completed,
-    /// Cut off.
+    /// Cut off by the token limit.
     Incomplete,
-    /// Broken off.
+    /// Ended by an error.
     Failed,
 }
 
-/// Why a response failed.
+/// Reason why a response failed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ResponseError {
-    /// `server_error`, or the precise reason, where it has a name.
+    /// `server_error`, or a more precise reason if it has a name.
     pub code: String,
-    /// One line for a person.
+    /// Human-readable message of one line.
     pub message: String,
 }
 
-/// Why a response is not complete.
+/// Reason why a response is incomplete.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct IncompleteDetails {
-    /// `max_output_tokens`.
+    /// Always `max_output_tokens`.
     pub reason: String,
 }
 
-/// One thing that the model made.
+/// One output item.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Item {
-    /// It thought.
+    /// Reasoning of the model.
     Reasoning {
-        /// Unique, beginning with `rs_`.
+        /// Unique id that starts with `rs_`.
         id: String,
-        /// Always empty: thoughts come as they are.
+        /// Always empty: reasoning is sent in full.
         summary: Vec<Value>,
-        /// The thoughts.
+        /// The reasoning text.
         content: Vec<ContentPart>,
-        /// How far it is.
+        /// Progress of the item.
         status: Status,
     },
-    /// It said something.
+    /// A message of the model.
     Message {
-        /// Unique, beginning with `msg_`.
+        /// Unique id that starts with `msg_`.
         id: String,
         /// Always `assistant`.
         role: String,
-        /// How far it is.
+        /// Progress of the item.
         status: Status,
-        /// What it said.
+        /// The text of the message.
         content: Vec<ContentPart>,
     },
-    /// It called a function.
+    /// A function call of the model.
     FunctionCall {
-        /// Unique, beginning with `fc_`.
+        /// Unique id that starts with `fc_`.
         id: String,
-        /// What the result refers to, beginning with `call_`.
+        /// Id that the call's result refers to; starts with `call_`.
         call_id: String,
-        /// The function.
+        /// Name of the function.
         name: String,
-        /// A JSON object, as text.
+        /// The arguments: a JSON object, as text.
         arguments: String,
-        /// How far it is.
+        /// Progress of the item.
         status: Status,
     },
 }
 
-/// A part of a message or of thoughts.
+/// A content part of a message or of reasoning.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ContentPart {
-    /// Of a message.
+    /// Text of a message.
     OutputText(OutputText),
-    /// Of thoughts.
+    /// Text of reasoning.
     ReasoningText {
         /// The text.
         text: String,
@@ -130,18 +130,18 @@ pub struct OutputText {
     pub logprobs: Vec<Value>,
 }
 
-/// Tokens that a response used.
+/// Token counts of a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ResponseUsage {
     /// Tokens of the prompt.
     pub input_tokens: usize,
-    /// More about these.
+    /// Details about the prompt.
     pub input_tokens_details: crate::chat::PromptDetails,
     /// Tokens of the output.
     pub output_tokens: usize,
-    /// More about these.
+    /// Details about the output.
     pub output_tokens_details: crate::chat::CompletionDetails,
-    /// Their sum.
+    /// Sum of input and output tokens.
     pub total_tokens: usize,
 }
 
@@ -158,7 +158,7 @@ impl From<crate::Usage> for ResponseUsage {
 }
 
 impl IncompleteDetails {
-    /// The token limit was reached.
+    /// Creates the details of a response that reached its token limit.
     pub fn max_output_tokens() -> Self {
         Self { reason: "max_output_tokens".to_owned() }
     }

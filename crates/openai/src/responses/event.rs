@@ -3,7 +3,8 @@ use serde_json::Value;
 
 use super::answer::{ContentPart, Item, Response};
 
-/// What a streamed response is made of. Each event has the number of its place in the stream, from 0.
+/// An event of a streamed response. On the wire, each event also has its sequence number in the
+/// stream, from 0.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "type")]
 #[allow(
@@ -11,19 +12,19 @@ use super::answer::{ContentPart, Item, Response};
     reason = "the fields are those of every event: which item, which part of it, what is new or whole"
 )]
 pub enum ResponseEvent {
-    /// The first.
+    /// First event of the stream.
     #[serde(rename = "response.created")]
     Created { response: Response },
-    /// The second.
+    /// Second event of the stream.
     #[serde(rename = "response.in_progress")]
     InProgress { response: Response },
-    /// An item begins.
+    /// Start of an item.
     #[serde(rename = "response.output_item.added")]
     ItemAdded { output_index: usize, item: Item },
-    /// A part of an item begins.
+    /// Start of a content part.
     #[serde(rename = "response.content_part.added")]
     PartAdded { item_id: String, output_index: usize, content_index: usize, part: ContentPart },
-    /// More text of a message.
+    /// New text of a message.
     #[serde(rename = "response.output_text.delta")]
     TextDelta {
         item_id: String,
@@ -32,7 +33,7 @@ pub enum ResponseEvent {
         delta: String,
         logprobs: Vec<Value>,
     },
-    /// All text of a message.
+    /// Whole text of a message.
     #[serde(rename = "response.output_text.done")]
     TextDone {
         item_id: String,
@@ -41,37 +42,37 @@ pub enum ResponseEvent {
         text: String,
         logprobs: Vec<Value>,
     },
-    /// More thoughts.
+    /// New reasoning text.
     #[serde(rename = "response.reasoning_text.delta")]
     ReasoningDelta { item_id: String, output_index: usize, content_index: usize, delta: String },
-    /// All thoughts.
+    /// Whole reasoning text.
     #[serde(rename = "response.reasoning_text.done")]
     ReasoningDone { item_id: String, output_index: usize, content_index: usize, text: String },
-    /// A part of an item has ended.
+    /// End of a content part.
     #[serde(rename = "response.content_part.done")]
     PartDone { item_id: String, output_index: usize, content_index: usize, part: ContentPart },
-    /// More of a call's arguments.
+    /// New part of a call's arguments.
     #[serde(rename = "response.function_call_arguments.delta")]
     ArgumentsDelta { item_id: String, output_index: usize, delta: String },
-    /// All of them.
+    /// Whole arguments of a call.
     #[serde(rename = "response.function_call_arguments.done")]
     ArgumentsDone { item_id: String, output_index: usize, name: String, arguments: String },
-    /// An item has ended.
+    /// End of an item.
     #[serde(rename = "response.output_item.done")]
     ItemDone { output_index: usize, item: Item },
-    /// The last: all is there.
+    /// Last event of a complete response.
     #[serde(rename = "response.completed")]
     Completed { response: Response },
-    /// The last: the output was cut off.
+    /// Last event of a response that reached its token limit.
     #[serde(rename = "response.incomplete")]
     Incomplete { response: Response },
-    /// The last: the output was broken off.
+    /// Last event of a response that ended with an error.
     #[serde(rename = "response.failed")]
     Failed { response: Response },
 }
 
 impl ResponseEvent {
-    /// The event's name, which is its `type`, too.
+    /// Returns the event's name, which is also its `type`.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Created { .. } => "response.created",

@@ -10,9 +10,9 @@ use crate::{ChatRequest, Format, RequestError, StreamOptions};
 /// A request for a response.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ResponseRequest {
-    /// The same request as a chat.
+    /// The request as a chat request.
     pub chat: ChatRequest,
-    /// The request's own fields, which the response repeats, with the defaults of those that are absent.
+    /// Request fields that the response repeats, with defaults for absent ones.
     pub repeated: Map<String, Value>,
 }
 
@@ -21,13 +21,13 @@ pub struct ResponseRequest {
 pub enum InputItem {
     /// A message.
     Message(ChatMessage),
-    /// A call that the assistant made.
+    /// A function call made by the assistant.
     Call(ToolCall),
-    /// What the assistant thought.
+    /// Reasoning of the assistant.
     Reasoning(String),
 }
 
-/// Fields that the response repeats, and what they are where the request has none.
+/// Returns the fields that the response repeats, with their default values.
 fn repeated_defaults() -> Map<String, Value> {
     let defaults = json!({
         "instructions": null, "max_output_tokens": null, "metadata": {}, "parallel_tool_calls": true,
@@ -42,10 +42,11 @@ fn repeated_defaults() -> Map<String, Value> {
 }
 
 impl ResponseRequest {
-    /// Reads a request's body.
+    /// Parses a request's body.
     ///
     /// # Errors
-    /// When the body is not JSON, lacks what is required, or asks for what is not known or not supported.
+    /// Returns an error if the body is not JSON, lacks a required field, or has an unknown or
+    /// unsupported field or value.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
         let mut fields = Fields::from_json(body)?;
         let mut repeated = repeated_defaults();
@@ -87,10 +88,14 @@ impl ResponseRequest {
     }
 }
 
-/// Fields that ask for nothing here, and those of which only such values are taken.
+/// Takes fields without effect, and unsupported fields with neutral values.
+///
+/// # Errors
+/// Returns an error if an unsupported field has another value.
 fn take_neutral(fields: &mut Fields) -> Result<(), RequestError> {
     type Check = fn(&Value) -> bool;
-    // Obfuscation pads a stream against those who measure its packets; here it would only be bytes.
+    // Obfuscation pads a stream against observers who measure packet sizes. Here it would only add
+    // bytes, so it may only be false.
     let neutral: [(&str, Check, &str); 9] = [
         ("previous_response_id", |_| false, "null"),
         ("conversation", |_| false, "null"),
@@ -123,7 +128,8 @@ fn take_neutral(fields: &mut Fields) -> Result<(), RequestError> {
     Ok(())
 }
 
-/// What is asked for beside the output and is never there: nothing is encrypted.
+/// Reports whether an `include` entry adds nothing to the response. Reasoning is never encrypted,
+/// so there is no encrypted reasoning to include.
 fn adds_nothing(included: &Value) -> bool {
     included == "reasoning.encrypted_content"
 }
@@ -133,14 +139,14 @@ fn read_reasoning(at: Place, variables: &mut Map<String, Value>) -> Result<(), R
     if let Some(effort) = fields.take("effort") {
         add_effort(&effort, variables)?;
     }
-    // Thoughts come as they are, so there is nothing to sum up.
+    // Reasoning is sent in full, so summaries are not needed.
     for name in ["summary", "generate_summary"] {
         fields.take(name);
     }
     fields.finish()
 }
 
-/// `text`: the format, here without a wrapper.
+/// Parses `text`: the format, without the wrapper object that chats have.
 fn read_text(at: Place) -> Result<Option<Format>, RequestError> {
     let mut fields = at.fields()?;
     if let Some(verbosity) = fields.take("verbosity") {
@@ -237,7 +243,8 @@ fn read_thought(fields: &mut Fields) -> Result<InputItem, RequestError> {
     Ok(InputItem::Reasoning(if content.is_empty() { summary } else { content }.join("\n")))
 }
 
-/// Items as messages: what the assistant thinks, says and calls in a row is one.
+/// Converts items to messages. Merges consecutive reasoning, text and calls of the assistant into
+/// one message.
 fn as_messages(items: Vec<InputItem>) -> Vec<ChatMessage> {
     let mut messages: Vec<ChatMessage> = Vec::new();
     let mut thought: Option<String> = None;

@@ -1,4 +1,5 @@
-//! `/v1/responses`: chats in items, of which each is a message, a call or the result of one. Nothing is stored.
+//! `/v1/responses`: chats whose items are messages, calls, or results of calls. The server stores
+//! nothing.
 
 mod answer;
 mod event;

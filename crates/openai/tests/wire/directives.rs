@@ -1,7 +1,7 @@
 use formwork_openai::{DirectiveMode, DirectivesRequest};
 use serde_json::{Value, json};
 
-/// A minimal request with `fields` besides.
+/// Builds a minimal request with additional `fields`.
 fn body(fields: &Value) -> Vec<u8> {
     let mut body = json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}]});
     for (name, value) in fields.as_object().expect("an object") {

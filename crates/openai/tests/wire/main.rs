@@ -1,4 +1,4 @@
-//! What is read from requests and written into answers.
+//! Parsing of requests and serialization of responses.
 
 mod completions;
 mod directives;
