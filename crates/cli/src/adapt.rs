@@ -1,8 +1,8 @@
 //! `formwork adapt`
 //!
-//! Values go to standard output, one a line; what is wrong with an output goes to standard error, with its place, and so does what was
-//! mended of its syntax. The exit code is 0 where all outputs are valid in the end, 1 where one is not, 2 where the schema, an option or
-//! a file cannot be used.
+//! Values go to standard output, one a line. Errors of an output go to standard error with their
+//! location, and so do repairs of its syntax. The exit code is 0 if all outputs end up valid and 1
+//! if one does not. The exit code is 2 if the schema, an option or a file cannot be used.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -104,7 +104,7 @@ pub(crate) fn adapt(args: &AdaptArgs, as_json: bool) -> Result<bool> {
     Ok(answer)
 }
 
-/// Adapts the input; false where an output is not valid.
+/// Adapts the input; returns false if an output is not valid.
 fn run(args: &AdaptArgs, as_json: bool, out: &mut dyn Write, told: &mut dyn Write) -> Result<bool> {
     let schema: Value = load::read_json(&args.schema)?;
     let config = args.config.as_deref().map(config::read).transpose()?;
@@ -149,7 +149,7 @@ fn run(args: &AdaptArgs, as_json: bool, out: &mut dyn Write, told: &mut dyn Writ
     Ok(all)
 }
 
-/// Each output is a step by the name of its schema's file.
+/// Traces an adaptation as a step named after the schema's file.
 fn trace(around: &Span, args: &AdaptArgs, adaptation: &Adaptation, ledger: Option<&Value>) {
     let name = args.schema.file_name().unwrap_or_default().to_string_lossy();
     let step = around.step(name);
@@ -157,7 +157,7 @@ fn trace(around: &Span, args: &AdaptArgs, adaptation: &Adaptation, ledger: Optio
     step.end(if adaptation.is_valid() { Status::Ok } else { Status::Error });
 }
 
-/// What the configuration says, and over it the options.
+/// Returns the configuration's options, overridden by the command line.
 fn options(args: &AdaptArgs, config: Option<&Config>) -> Result<AdaptOptions> {
     let mut options = match config {
         Some(config) => AdaptOptions::from_config(&config.aros)?,
@@ -193,7 +193,8 @@ fn options(args: &AdaptArgs, config: Option<&Config>) -> Result<AdaptOptions> {
     Ok(options.with_coercion(&block).with_shadow(args.shadow))
 }
 
-/// The file of the report, if it goes to one.
+/// Creates the file of the report; returns `None` if there is no report or if the report goes to
+/// standard error.
 fn report(args: &AdaptArgs) -> Result<Option<Box<dyn Write>>> {
     let Some(path) = args.report.as_deref().filter(|path| *path != Path::new("-")) else { return Ok(None) };
     let same = |other: &Path| match (path.canonicalize(), other.canonicalize()) {
@@ -209,7 +210,8 @@ fn report(args: &AdaptArgs) -> Result<Option<Box<dyn Write>>> {
     Ok(Some(Box::new(BufWriter::new(file))))
 }
 
-/// The value on a line of its own, if it is valid; as JSON, all that came of the output.
+/// Prints the value on a line of its own if the value is valid. As JSON, prints the whole record in
+/// any case.
 fn print(adaptation: &Adaptation, line: Option<usize>, as_json: bool, out: &mut dyn Write) -> Result<()> {
     if as_json {
         let mut record = record(adaptation, line)?;
@@ -225,7 +227,8 @@ fn print(adaptation: &Adaptation, line: Option<usize>, as_json: bool, out: &mut 
     Ok(())
 }
 
-/// What was mended and what is wrong, one a line; in shadow mode, what would have been done as well.
+/// Prints the repairs and errors of an output, one a line. In shadow mode, also prints the changes
+/// that would have been made.
 fn tell(adaptation: &Adaptation, line: Option<usize>, told: &mut dyn Write) -> Result<()> {
     let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
     for stage in adaptation.stages() {
@@ -241,7 +244,7 @@ fn tell(adaptation: &Adaptation, line: Option<usize>, told: &mut dyn Write) -> R
     for violation in &wrong {
         writeln!(told, "formwork: {place}{violation}")?;
     }
-    // Why it was not mended says more than that it is wrong.
+    // The reason for a failed adaptation explains more than the violations do.
     if let Some(reason) =
         failed(adaptation, line).filter(|reason| !adaptation.is_valid() && !wrong.contains(reason))
     {
@@ -253,7 +256,8 @@ fn tell(adaptation: &Adaptation, line: Option<usize>, told: &mut dyn Write) -> R
     Ok(())
 }
 
-/// What was mended of the syntax: who reads the value is to know that it is not quite what was written.
+/// Describes the repairs of the syntax, since the value then differs from the text that the model
+/// wrote.
 fn mended(stage: &StageReport) -> Option<String> {
     let is_mend = matches!(stage.stage, Stage::Tolerant | Stage::Syntactic);
     if !is_mend || stage.outcome != Outcome::Success {
@@ -264,7 +268,7 @@ fn mended(stage: &StageReport) -> Option<String> {
     Some(format!("{}{loss}", stage.reason))
 }
 
-/// What would have been done, and what would have come of it.
+/// Prints the changes that shadow mode would have made, and their result.
 fn would(shadow: &Adaptation, line: Option<usize>, told: &mut dyn Write) -> Result<()> {
     let place = line.map(|line| format!("line {line}: ")).unwrap_or_default() + "shadow: ";
     for stage in shadow.stages().iter().filter(|stage| stage.outcome == Outcome::Success) {
@@ -281,13 +285,14 @@ fn would(shadow: &Adaptation, line: Option<usize>, told: &mut dyn Write) -> Resu
     Ok(())
 }
 
-/// Why the last stage that failed did.
+/// Returns the reason of the last stage that failed.
 fn failed(adaptation: &Adaptation, line: Option<usize>) -> Option<String> {
     let stage = adaptation.stages().iter().rev().find(|stage| stage.outcome == Outcome::Fail)?;
     Some(in_line(stage.path.as_deref().unwrap_or_default(), &stage.reason, line))
 }
 
-/// What is wrong, with its place. A line of the input is all the text there is to its output: only its number in the input counts.
+/// Formats an error with its location. If each line of the input is an output, drops "line 1, "
+/// from the message: only the line number in the input is useful.
 fn in_line(path: &str, message: &str, line: Option<usize>) -> String {
     let message = line.and_then(|_| message.strip_prefix("line 1, ")).unwrap_or(message);
     if path.is_empty() { message.to_owned() } else { format!("{path}: {message}") }

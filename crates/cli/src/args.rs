@@ -213,22 +213,23 @@ pub(crate) struct SchemaArgs {
         value_name = "[URI=]PATH",
         value_parser = remote,
         requires = "schema",
-        // Where one of these is given, clap no longer asks for the schema, since the two exclude each other.
+        // clap does not enforce `requires = "schema"` when an argument that conflicts with `schema`
+        // is given, so these arguments conflict with `remote` explicitly.
         conflicts_with_all = ["gbnf", "fields", "regex", "choice", "json_object"]
     )]
     pub(crate) remote: Vec<Remote>,
 }
 
-/// A schema document with the URI that references find it at, or a folder of documents.
+/// A schema document with the URI that references use for it, or a folder of documents.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Remote {
-    /// None for a folder of documents that go by their paths within it.
+    /// `None` for a folder whose documents are found by their paths within it.
     pub(crate) uri: Option<String>,
     pub(crate) path: PathBuf,
 }
 
-/// Reads `URI=PATH`, or the name of a folder. The last `=` counts, since URIs have some more often than names
-/// of files.
+/// Parses `URI=PATH`, or the name of a folder. Splits at the last `=`, since URIs contain `=` more
+/// often than file names do.
 fn remote(text: &str) -> Result<Remote, &'static str> {
     let Some((uri, path)) = text.rsplit_once('=').filter(|_| !Path::new(text).is_dir()) else {
         return if Path::new(text).is_dir() {
@@ -237,7 +238,7 @@ fn remote(text: &str) -> Result<Remote, &'static str> {
             Err("expected URI=FILE, URI=FOLDER or an existing FOLDER")
         };
     };
-    // An empty fragment is that of the whole document.
+    // An empty fragment refers to the whole document.
     let uri = uri.strip_suffix('#').unwrap_or(uri);
     if uri.contains('#') {
         return Err("the URI must be that of a whole document, without a fragment behind `#`");
@@ -432,7 +433,7 @@ pub(crate) struct GrammarLimitArgs {
     pub(crate) compilers: Option<NonZeroUsize>,
 }
 
-/// Reads a number of bytes, or of units of 1024 of them.
+/// Parses a positive number of bytes, with an optional unit of K, M, G or T (powers of 1024).
 fn size(text: &str) -> Result<u64, &'static str> {
     let units = [('K', 10), ('M', 20), ('G', 30), ('T', 40)];
     let unit = units.iter().find_map(|&(name, shift)| Some((text.strip_suffix(name)?, shift)));

@@ -1,4 +1,4 @@
-//! What answers chats: a model in this process, or a server.
+//! Chat backends of the commands: a model in this process or a remote server.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -34,12 +34,13 @@ pub(crate) struct BackendArgs {
 }
 
 impl BackendArgs {
-    /// Whether the model runs here.
+    /// Reports whether the model runs in this process.
     pub(crate) const fn is_local(&self) -> bool {
         self.base_url.is_none()
     }
 
-    /// What answers, and the model's name there. A model that runs here is loaded, without a socket.
+    /// Opens the backend; returns it with the model's name there. A local model is loaded into this
+    /// process and called without a socket.
     pub(crate) fn open(&self) -> Result<(Arc<dyn ChatBackend>, String)> {
         match &self.base_url {
             Some(url) => self.remote(url),
@@ -75,12 +76,13 @@ impl BackendArgs {
     }
 }
 
-/// A server's key, from the environment.
+/// Reads a server's API key from an environment variable.
 pub(crate) fn key(variable: &str) -> Result<String> {
     Ok(std::env::var(variable)?.trim().to_owned())
 }
 
-/// Says that a request is about to be sent again, or that a model is asked for a repair.
+/// Reports on standard error that a request is about to be sent again, or that the model is asked
+/// for a repair.
 pub(crate) fn tell_retry(retry: &Retry) {
     if retry.is_schema_repair {
         let most = retry.max_attempts.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `formwork chat`
+//! `formwork chat`: an interactive chat with history.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -53,7 +53,8 @@ pub(crate) fn chat(args: &ChatArgs) -> Result<bool> {
     Ok(true)
 }
 
-/// One message, of several lines between `"""`; `None` at the end of input.
+/// Reads one message, which may span several lines between `"""`; returns `None` at the end of
+/// input.
 fn read_message(editor: &mut DefaultEditor) -> Result<Option<String>> {
     let mut message: Option<String> = None;
     loop {
@@ -89,13 +90,13 @@ fn read_message(editor: &mut DefaultEditor) -> Result<Option<String>> {
         }
     }
     if let Some(text) = &message {
-        // History is a convenience: a line that it refuses is still sent.
+        // The history is optional: a line that it rejects is still sent.
         let _ = editor.add_history_entry(text.as_str());
     }
     Ok(message)
 }
 
-/// Streams an answer to standard output and gives its text; Ctrl-C ends it early.
+/// Streams an answer to standard output and returns its text; Ctrl-C ends the answer early.
 fn answer(generator: &Generator, conversation: &[Message], stats: bool, runtime: &Runtime) -> Result<String> {
     let started = Instant::now();
     let before = started.elapsed();
@@ -115,7 +116,8 @@ struct Answer {
 async fn stream(mut generation: Generation, stats: Option<Duration>) -> Result<Answer> {
     let mut text = String::new();
     let mut stdout = std::io::stdout();
-    // One listener for the whole answer: a signal that comes while text is written must not be lost.
+    // Created once for the whole answer, so that a signal received while text is written is not
+    // lost.
     let mut interrupt = std::pin::pin!(tokio::signal::ctrl_c());
     loop {
         let output = tokio::select! {

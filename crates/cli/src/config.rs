@@ -1,4 +1,4 @@
-//! `formwork.toml`: the library reads its text, and here are the file and the environment.
+//! Reads `formwork.toml` and the environment. The protocol crate parses the text.
 
 use std::path::Path;
 
@@ -9,12 +9,12 @@ use formwork_protocol::config::{Config, Provider};
 use crate::backend::{self, tell_retry};
 use crate::load;
 
-/// The configuration in a file.
+/// Reads and parses the configuration in a file.
 pub(crate) fn read(path: &Path) -> Result<Config> {
     Config::parse(&load::read_text(path)?).map_err(|error| anyhow!("{}: {error}", path.display()))
 }
 
-/// A provider's server, with the key that is in its variable.
+/// Creates the backend of a provider, with the API key from the provider's environment variable.
 pub(crate) fn backend(provider: &Provider) -> Result<RemoteBackend> {
     let key = provider.api_key_env.as_deref().map(key_in).transpose()?;
     Ok(provider.backend(key.as_deref())?.on_retry(tell_retry))

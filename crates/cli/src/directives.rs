@@ -96,7 +96,7 @@ pub(crate) struct RunArgs {
 
 pub(crate) fn directives(command: &DirectivesCommand, as_json: bool) -> Result<bool> {
     let DirectivesCommand::Run(args) = command;
-    // What is cheap to get wrong is read before a model is loaded.
+    // Check the cheap inputs before loading a model.
     let request = request(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let result = runtime.block_on(async {
@@ -133,7 +133,7 @@ async fn ask(
     Ok(Runner::build(PromptRunner::new(backend, model), preset).run(request).await?)
 }
 
-/// What the command line asks for.
+/// Builds the request from the command line.
 fn request(args: &RunArgs) -> Result<RunRequest> {
     let place = || args.registry.display().to_string();
     let registry = read(&args.registry).with_context(place)?;
@@ -163,7 +163,7 @@ fn request(args: &RunArgs) -> Result<RunRequest> {
     Ok(request)
 }
 
-/// Reads TOML by its extension, and JSON otherwise.
+/// Reads a registry file: TOML if the extension is `.toml`, JSON otherwise.
 fn read(path: &Path) -> Result<Registry> {
     let text = std::fs::read_to_string(path)?;
     if path.extension() == Some(OsStr::new("toml")) {
@@ -172,7 +172,7 @@ fn read(path: &Path) -> Result<Registry> {
     Ok(formwork_json::from_str(&text)?)
 }
 
-/// Each payload schema must be one that the engine can hold a model to.
+/// Checks that the engine can enforce each payload schema.
 fn check_payloads(registry: &Registry) -> Result<()> {
     for (at, definition) in registry.definitions().iter().enumerate() {
         let Some(schema) = &definition.payload_schema else { continue };
@@ -195,7 +195,8 @@ fn sampling(args: &RunArgs) -> Body {
     fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
-/// As it was written: 0.7, where the nearest double of the nearest float is 0.699999988079071.
+/// Converts the number to the double with the same decimal digits: 0.7 instead of
+/// 0.699999988079071, the double nearest to the float.
 fn decimal(number: f32) -> Value {
     number.to_string().parse::<f64>().map_or(Value::Null, Value::from)
 }

@@ -49,7 +49,7 @@ fn read(args: &DefinitionArgs) -> Result<Definition> {
     load::read_definition(&args.definition, args.format, ", or --format says what it is")
 }
 
-/// Says of each input what is wrong with it; the answer is no where one is not valid.
+/// Validates each input and prints its errors; returns false if one is not valid.
 fn validate(args: &DefinitionArgs, inputs: &[PathBuf], as_json: bool, mut out: impl Write) -> Result<bool> {
     let is_input = |path: &PathBuf| path == Path::new("-");
     if inputs.iter().chain([&args.definition]).filter(|path| is_input(path)).count() > 1 {
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use crate::args::{Args, Command};
 
-    /// What `formwork fields` prints, and its answer.
+    /// Runs `formwork fields`; returns its output and its answer.
     fn run(args: &[&str]) -> Result<(String, bool)> {
         let args = Args::try_parse_from([&["formwork", "fields"], args].concat())?;
         let as_json = args.json.is_some();
@@ -160,7 +160,7 @@ mod tests {
         Ok(())
     }
 
-    /// Names of files are bytes, and JSON is not.
+    /// File names are bytes, which JSON cannot always represent.
     #[cfg(unix)]
     #[test]
     fn names_of_inputs_need_not_be_unicode() -> Result<()> {

@@ -1,4 +1,4 @@
-//! From the options that `run` and `chat` share to requests.
+//! Builds generation requests from the options that `run` and `chat` share.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use formwork_lm::{ChatInput, Message};
 use crate::args::{GenerateArgs, ProfileArg};
 use crate::load::{self, Loaded, ShapeSource};
 
-/// A loaded model with the constraint and the settings of the command line.
+/// A loaded model with the constraint and settings from the command line.
 pub(crate) struct Generator {
     loaded: Loaded,
     constraint: Option<Constraint>,
@@ -24,7 +24,7 @@ pub(crate) struct Generator {
 
 impl Generator {
     pub(crate) fn new(args: &GenerateArgs) -> Result<Self> {
-        // The shape comes first: a broken schema is told at once, before any download.
+        // Compile the shape first: a broken schema is reported before any download.
         let shape = ShapeSource::read(&args.shape)?;
         let compile = |shape: &ShapeSource| shape.compile(&args.shape, ProfileArg::Generate, &args.schema);
         let grammar = shape.as_ref().map(compile).transpose()?;
@@ -64,12 +64,12 @@ impl Generator {
         &self.loaded.name
     }
 
-    /// A constraint is active.
+    /// Reports whether a constraint is active.
     pub(crate) const fn is_constrained(&self) -> bool {
         self.constraint.is_some()
     }
 
-    /// Starts to continue a conversation.
+    /// Starts generating the next message of a conversation.
     pub(crate) fn generate(&self, conversation: &[Message]) -> Result<Generation> {
         let request = self.request(conversation)?;
         self.engine().generate(request).map_err(|error| {
@@ -85,7 +85,8 @@ impl Generator {
         })
     }
 
-    /// The request that continues a conversation, to which the system message and the shape are added.
+    /// Builds the request that continues a conversation, with the system message and the shape
+    /// added.
     fn request(&self, conversation: &[Message]) -> Result<Request> {
         let system = self.system.iter().map(|system| Message::new("system", system.as_str()));
         let mut messages: Vec<Message> = system.chain(conversation.iter().cloned()).collect();
@@ -99,10 +100,10 @@ impl Generator {
     }
 }
 
-/// One line on where the time went.
+/// Formats token counts and timings as one line.
 pub(crate) fn stats_line(finish: &Finish, before: Duration) -> String {
     let usage = finish.usage;
-    // The first token comes with the prompt.
+    // Prefill produces the first token.
     let decoded = usage.completion_tokens.saturating_sub(1);
     let (prompt, decode) = (finish.timings.prompt.as_secs_f64(), finish.timings.decode.as_secs_f64());
     let model = if decode > 0.0 {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::args::{GrammarArgs, GrammarCommand, NotationArg, ProfileArg, SampleArgs, SchemaArgs, ShapeArgs};
 use crate::load::{self, ShapeSource};
 
-/// The most bytes of a shortest output that are shown.
+/// Maximum number of bytes of a shortest output that are printed.
 const SHOWN: usize = 200;
 
 pub(crate) fn grammar(command: &GrammarCommand, as_json: bool) -> Result<bool> {
@@ -36,7 +36,8 @@ pub(crate) fn grammar(command: &GrammarCommand, as_json: bool) -> Result<bool> {
     }
 }
 
-/// Says what may follow `text`, and whether `next` does; the answer is no where one of them does not match.
+/// Prints the possible continuations of `text` and checks whether `next` may follow. Returns false
+/// if the grammar rejects either text.
 fn explain(
     args: &GrammarArgs,
     text: &str,
@@ -89,7 +90,7 @@ fn explain(
     Ok(matches)
 }
 
-/// How many tokens the mask allows after a text.
+/// Returns the number of tokens that the mask allows after a text.
 fn allowed_after(tokenizer: &Tokenizer, grammar: &Grammar, text: &str, next: Option<&str>) -> Result<usize> {
     let mut matcher = Constraint::new(grammar, Arc::clone(tokenizer.vocabulary()))?.matcher();
     let text = format!("{text}{}", next.unwrap_or_default());
@@ -159,7 +160,7 @@ fn warning_as_json(warning: &Warning) -> Value {
     }
 }
 
-/// The verdict on one input: `accept`, or why not.
+/// The verdict on one input: `accept`, or the reason for rejection.
 struct Verdict {
     accepted: bool,
     text: String,
@@ -188,7 +189,7 @@ fn test(args: &GrammarArgs, inputs: &[std::path::PathBuf], as_json: bool) -> Res
     Ok(all)
 }
 
-/// The verdict on inputs where no value satisfies the schema.
+/// Rejects all inputs of an unsatisfiable schema.
 fn reject_all(inputs: &[std::path::PathBuf], reason: &str, as_json: bool) -> Result<bool> {
     for path in inputs {
         load::read_input(Some(path.as_path()))?;
@@ -219,8 +220,11 @@ fn by_bytes(grammar: &Grammar, bytes: &[u8]) -> Verdict {
     }
 }
 
-/// Walks the input token by token through the masks. The bytes have been judged; a difference would be a defect, and is
-/// told as an error.
+/// Checks the verdict on the bytes against the token masks.
+///
+/// # Errors
+/// Returns an error if masks and recognizer disagree, which is a defect, or if the tokens do not
+/// spell the input.
 fn by_tokens(
     tokenizer: &Tokenizer,
     constraint: &Constraint,
@@ -280,7 +284,7 @@ mod tests {
     use super::*;
     use crate::args::{Args, Command};
 
-    /// What `formwork grammar sample` prints.
+    /// Returns the lines that `formwork grammar sample` prints.
     fn samples(args: &[&str]) -> Result<Vec<String>> {
         let args = Args::try_parse_from([&["formwork", "grammar", "sample"], args].concat())?;
         let as_json = args.json.is_some();

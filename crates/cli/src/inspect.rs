@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::load;
 
-/// Values longer than this many characters are cut in the listing.
+/// Maximum number of characters of a value in the listing; longer values are cut.
 const PREVIEW: usize = 100;
 
 pub(crate) fn inspect(model: &str, as_json: bool) -> Result<bool> {
@@ -27,7 +27,7 @@ pub(crate) fn inspect(model: &str, as_json: bool) -> Result<bool> {
     Ok(true)
 }
 
-/// Bytes by the type of tensors.
+/// Returns the number of tensors and their total bytes by tensor type.
 fn types(checkpoint: &Checkpoint) -> BTreeMap<&'static str, (usize, usize)> {
     let mut types = BTreeMap::new();
     for tensor in checkpoint.tensors() {
@@ -45,7 +45,7 @@ fn format(checkpoint: &Checkpoint) -> String {
     }
 }
 
-/// The metadata as text, values cut after so many elements.
+/// Returns the metadata as text; arrays of a GGUF file are cut after `elements` elements.
 fn metadata(checkpoint: &Checkpoint, elements: usize) -> Vec<(String, String)> {
     match checkpoint {
         Checkpoint::Gguf(file) => {

@@ -1,4 +1,4 @@
-//! From what the command line names to compiled grammars, tokenizers and engines.
+//! Loads grammars, tokenizers and engines that the command line names.
 
 use std::io::{IsTerminal, Read};
 use std::path::Path;
@@ -22,7 +22,7 @@ use crate::args::{
 };
 use crate::remotes;
 
-/// What the output must match, read and parsed.
+/// A shape that the output must match, read and parsed.
 pub(crate) enum ShapeSource {
     Schema(Value),
     JsonObject,
@@ -40,7 +40,7 @@ impl ShapeSource {
             Some(Self::Gbnf(read_text(path)?))
         } else if let Some(path) = &args.fields {
             let definition = Box::new(read_definition(path, None, "")?);
-            // The guide heeds the weights, so the prompt does not tell them again.
+            // The guide already applies the weights, so the prompt omits them.
             let template = definition.template_with(TemplateOptions { shares: false });
             Some(Self::Fields { template, definition })
         } else if let Some(pattern) = &args.regex {
@@ -63,7 +63,8 @@ impl ShapeSource {
         }
     }
 
-    /// What makes some outputs likelier than others.
+    /// Returns the guide that makes some outputs more likely than others, for example field
+    /// weights.
     pub(crate) fn guide(&self, vocabulary: &Arc<Vocabulary>) -> Option<Arc<dyn Guide>> {
         match self {
             Self::Fields { definition, .. } => Some(Arc::new(definition.weights(vocabulary)?)),
@@ -71,7 +72,7 @@ impl ShapeSource {
         }
     }
 
-    /// Compiles; `place` names the source in errors.
+    /// Compiles the grammar; errors name the source in `place`.
     pub(crate) fn compile(
         &self,
         place: &ShapeArgs,
@@ -145,16 +146,18 @@ pub(crate) fn hub() -> Hub {
     Hub::new(HubOptions::from_variables(|name| std::env::var_os(name)))
 }
 
-/// The local file of a model, fetched if need be.
+/// Returns the local path of a model, and downloads the model if necessary.
 pub(crate) fn resolve(model: &str) -> Result<LocalModel> {
     let mut progress = TerminalProgress::new(std::io::stderr().is_terminal());
     Ok(hub().resolve(model, &mut progress)?)
 }
 
-/// Opens a model; tells when its context is shorter than what was asked for.
+/// Opens a model; warns if the requested context is longer than the one that the model was trained
+/// for.
 pub(crate) fn open(path: &Path, how: OpenOptions) -> Result<Model> {
     if let Some(threads) = how.threads {
-        // Of what candle computes, and of loading. Of several models, all have the same.
+        // The global pool runs candle's operations and the loading of models. It is built once, so
+        // all models of a process share the same number of threads.
         rayon::ThreadPoolBuilder::new().num_threads(threads.get()).build_global().ok();
     }
     let model = Model::open(path, how)?;
@@ -167,7 +170,7 @@ pub(crate) fn open(path: &Path, how: OpenOptions) -> Result<Model> {
     Ok(model)
 }
 
-/// Opens a model and starts its engine.
+/// Resolves and opens a model and starts its engine.
 pub(crate) fn load(model: &str, how: OpenOptions, options: EngineOptions) -> Result<Loaded> {
     let local = resolve(model)?;
     let (engine, template) = start(&local.path, how, options)?;
@@ -187,7 +190,8 @@ pub(crate) fn start(
     Ok((Engine::start(model.language_model(), tokenizer, options), template))
 }
 
-/// The model's own chat template; for a base model without one, the messages as they are.
+/// Returns the model's own chat template. A base model without one gets a template that passes
+/// messages on unchanged.
 pub(crate) fn template(model: &Model, tokenizer: &Tokenizer) -> Result<Arc<dyn ChatTemplate>> {
     let Some(source) = model.chat_template() else { return Ok(Arc::new(PlainTemplate)) };
     let vocabulary = tokenizer.vocabulary();
@@ -198,12 +202,12 @@ pub(crate) fn template(model: &Model, tokenizer: &Tokenizer) -> Result<Arc<dyn C
     Ok(Arc::new(template.with_now(std::time::SystemTime::now())))
 }
 
-/// The tokenizer that the command line names, if it names one.
+/// Loads the tokenizer that the command line names, if any.
 pub(crate) fn tokenizer(args: &TokenizerArgs) -> Result<Option<Tokenizer>> {
     args.tokenizer.as_deref().or(args.model.as_deref()).map(tokenizer_of).transpose()
 }
 
-/// The tokenizer in a `tokenizer.json` or of a model.
+/// Loads the tokenizer from a `tokenizer.json` file or from a model.
 pub(crate) fn tokenizer_of(name: &str) -> Result<Tokenizer> {
     let path = Path::new(name);
     if path.extension().is_some_and(|extension| extension == "json") {
@@ -213,7 +217,7 @@ pub(crate) fn tokenizer_of(name: &str) -> Result<Tokenizer> {
     Ok(Checkpoint::open(resolve(name)?.path)?.tokenizer()?)
 }
 
-/// The text of a file, without the byte order mark that some editors put before it.
+/// Reads a text file and strips the byte order mark that some editors write.
 pub(crate) fn read_text(path: &Path) -> Result<String> {
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
     Ok(without_mark(text))
@@ -226,7 +230,8 @@ fn without_mark(text: String) -> String {
     }
 }
 
-/// A definition of fields in a file, or on standard input for `-`. `besides` is what else can tell its format, for the error.
+/// Reads a field definition from a file, or from standard input for `-`. The error for an unknown
+/// extension ends with `besides`, which names other ways to state the format.
 pub(crate) fn read_definition(
     path: &Path,
     format: Option<DefinitionFormatArg>,
@@ -256,7 +261,7 @@ pub(crate) fn read_json(path: &Path) -> Result<Value> {
     formwork_json::from_str(&text).with_context(|| path.display().to_string())
 }
 
-/// The bytes of a file, or of standard input for `-` and for no path.
+/// Reads the bytes of a file; reads standard input for `-` or if no path is given.
 pub(crate) fn read_input(path: Option<&Path>) -> Result<Vec<u8>> {
     match path {
         Some(path) if path != Path::new("-") => {
@@ -270,7 +275,7 @@ pub(crate) fn read_input(path: Option<&Path>) -> Result<Vec<u8>> {
     }
 }
 
-/// As [`read_input`], as text.
+/// Reads UTF-8 text from the same sources as [`read_input`].
 pub(crate) fn read_input_text(path: Option<&Path>) -> Result<String> {
     match String::from_utf8(read_input(path)?) {
         Ok(text) => Ok(text),

@@ -1,11 +1,16 @@
-//! The `formwork` command: the composition root, and the only reader of the environment.
+//! The `formwork` command: the composition root, and the only place that reads the environment.
 //!
-//! Results go to standard output, everything else to standard error. Exit code 0 is fine, 1 a negative answer, 2 a usage
-//! or input error with one clear line, 141 that nobody reads standard output to its end.
+//! Results go to standard output, everything else to standard error. Exit codes:
+//!
+//! - 0: success
+//! - 1: a negative answer
+//! - 2: a usage or input error, explained in one line
+//! - 141: standard output was closed early
 
 #![allow(clippy::print_stdout, reason = "results go to standard output")]
 
-/// Says something on standard error. Nobody may listen there any more, which is no reason to stop.
+/// Prints a line to standard error and ignores write errors, so that a closed standard error does
+/// not stop the command.
 macro_rules! eprintln {
     ($($what:tt)*) => {{
         use std::io::Write as _;
@@ -13,7 +18,8 @@ macro_rules! eprintln {
     }};
 }
 
-/// Says something on standard output. Where nobody listens any more the command ends, with an error as any other and without a panic.
+/// Prints a line to standard output. A closed standard output makes the calling function return an
+/// error instead of panicking.
 macro_rules! println {
     ($($what:tt)*) => {{
         use std::io::Write as _;
@@ -53,12 +59,12 @@ use clap::Parser;
 
 use args::{Args, Command, LogFormatArg};
 
-/// The exit code of a negative answer: rejected, invalid, below a threshold.
+/// Exit code for a negative answer: rejected, invalid or below a threshold.
 const NEGATIVE: u8 = 1;
-/// The exit code of a usage or input error.
+/// Exit code for a usage or input error.
 const ERROR: u8 = 2;
-/// The exit code where the reader of standard output went away: what a shell says of who dies of the signal for that, 128 + SIGPIPE.
-/// What was written is not all there is, which 0 would hide.
+/// Exit code if standard output was closed early: 128 + SIGPIPE, as shells report for processes
+/// killed by that signal. Exit code 0 would hide that the output is incomplete.
 const UNREAD: u8 = 141;
 
 fn main() -> ExitCode {
@@ -75,7 +81,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the command; false is a negative answer.
+/// Runs the command; returns false for a negative answer.
 fn dispatch(args: Args) -> Result<bool> {
     let as_json = args.json.is_some();
     match args.command {
@@ -99,7 +105,7 @@ fn dispatch(args: Args) -> Result<bool> {
     }
 }
 
-/// Warnings and errors, or what `FORMWORK_LOG` asks for.
+/// Starts logging to standard error, filtered by `FORMWORK_LOG`; the default level is `warn`.
 fn start_logging(format: LogFormatArg) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("FORMWORK_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
@@ -110,7 +116,8 @@ fn start_logging(format: LogFormatArg) {
     }
 }
 
-/// The error and its causes, joined by colons. A cause that the line before already ends with is not said twice.
+/// Joins the error and its causes with colons. Skips a cause if the line so far already ends with
+/// its text.
 pub(crate) fn one_line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -123,7 +130,7 @@ pub(crate) fn one_line(error: &anyhow::Error) -> String {
     line
 }
 
-/// Whether the reader of standard output went away, as `head` does.
+/// Reports whether the error is a broken pipe, for example because `head` closed standard output.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }

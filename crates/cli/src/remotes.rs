@@ -1,4 +1,4 @@
-//! The documents that schemas may refer to, from the files and folders that the command line names.
+//! Loads the documents that schemas may refer to, from the files and folders on the command line.
 
 use std::path::{Path, PathBuf};
 
@@ -8,11 +8,12 @@ use formwork_grammar::Remotes;
 use crate::args::Remote;
 use crate::load::read_json;
 
-/// The most documents of a folder, and the most folders within one another.
+/// Maximum number of documents in a folder.
 const DOCUMENTS: usize = 100_000;
+/// Maximum depth of nested folders; deeper ones are skipped.
 const DEPTH: usize = 32;
 
-/// The documents that the options name.
+/// Reads all documents that the `--remote` options name.
 pub(crate) fn read(given: &[Remote]) -> Result<Remotes> {
     let mut remotes = Remotes::new();
     let mut add = |name: String, document| {
@@ -37,8 +38,8 @@ pub(crate) fn read(given: &[Remote]) -> Result<Remotes> {
     Ok(remotes)
 }
 
-/// The `.json` files of a folder and of those in it, by their paths within it. Files that are no JSON are skipped with a
-/// warning, and so are hidden folders.
+/// Reads the `.json` files of a folder and its subfolders, keyed by their paths within the folder.
+/// Skips hidden folders, and skips files that are not JSON with a warning.
 pub(crate) fn folder(path: &Path) -> Result<Remotes> {
     let mut remotes = Remotes::new();
     let mut folders = vec![(path.to_owned(), String::new(), 0)];

@@ -29,7 +29,8 @@ pub(crate) struct RepairArgs {
     files: Vec<PathBuf>,
 
     /// A file with the JSON Schema that answers must fit [default: the envelope of tool calls, `{toolCalls, content, needsMoreWork}`].
-    // That the others require --steps does not count where --steps is excluded.
+    // clap does not enforce `requires` of an argument if the required one conflicts with a given
+    // argument, so `schema` conflicts with `step` and `config` explicitly.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["steps", "step", "config"])]
     schema: Option<PathBuf>,
 
@@ -80,21 +81,21 @@ pub(crate) struct RepairArgs {
     report: bool,
 }
 
-/// An answer and where it is from.
+/// An answer and the name of its source.
 struct Given {
     name: String,
     text: String,
 }
 
-/// What came of the answers.
+/// The repaired answers, in the order of the inputs.
 struct Outcome {
     answers: Vec<Answer>,
-    /// Why there are no more: the answer's name, and what the backend said or did not say.
+    /// Error that ended the run early: the name of the unanswered input and the backend's failure.
     unanswered: Option<anyhow::Error>,
 }
 
 pub(crate) fn repair(args: &RepairArgs, as_json: bool) -> Result<bool> {
-    // What is cheap to get wrong is read before a model is loaded.
+    // Check the cheap inputs before loading a model.
     let given = read(args)?;
     let checker = repairer(args, nobody())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -122,13 +123,14 @@ pub(crate) fn repair(args: &RepairArgs, as_json: bool) -> Result<bool> {
     }
 }
 
-/// Whether anything is to be asked of a model.
+/// Reports whether a model is needed: repairs are allowed and at least one answer does not fit.
 fn needs_model(checker: &Repairer, given: &[Given]) -> bool {
     let fits = |given: &Given| checker.read(&given.text).map_or(true, |read| read.is_valid());
     checker.options().attempts() > 0 && !given.iter().all(fits)
 }
 
-/// Repairs one after the other, up to one for which nobody answers: that says nothing of what was to be repaired.
+/// Repairs answers in order and stops at the first one for which the backend fails. A backend
+/// failure says nothing about the answer itself.
 async fn all(args: &RepairArgs, repairer: &Repairer, given: &[Given]) -> Result<Outcome> {
     let mut plan =
         Plan { messages: vec![json!({ "role": "user", "content": args.prompt })], ..Plan::default() };
@@ -159,7 +161,7 @@ fn read(args: &RepairArgs) -> Result<Vec<Given>> {
     args.files.iter().map(read).collect()
 }
 
-/// What is asked where nothing is.
+/// Returns a runner without a backend, for checks that never call a model.
 fn nobody() -> PromptRunner {
     PromptRunner::new(Arc::new(ScriptedBackend::new([])), "none")
 }
@@ -180,7 +182,8 @@ fn repairer(args: &RepairArgs, prompts: PromptRunner) -> Result<Repairer> {
     Ok(repairer.with_options(options).on_retry(tell_retry))
 }
 
-/// What may be done to answers. Where a value fits several forms, nothing is chosen for the model.
+/// Returns the options for adapting answers. If a value fits several branches, the model has to
+/// choose.
 fn adaptation(args: &RepairArgs) -> Result<AdaptOptions> {
     let tolerance = Tolerance::try_from(args.tolerant).context("--tolerant")?;
     let options = AdaptOptions::of_level(args.level.into()).with_tolerance(tolerance);
@@ -200,7 +203,7 @@ fn of_step(
     let step = steps(path)?.build(name, &aros, &|_| prompts.clone()).with_context(place)?;
     let settings = step.settings();
     let options = settings.repair.clone().unwrap_or_default();
-    // Where the configuration switches everything off, that goes for repairs as well.
+    // If the configuration switches all processing off, repairs are off as well.
     let options = RepairOptions { enabled: options.enabled && settings.is_on, ..options };
     let Some(repairer) = step.repairer() else { bail!("{}: the step `{name}` has no schema", place()) };
     Ok((repairer, options))

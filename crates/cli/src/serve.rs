@@ -25,7 +25,7 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<bool> {
     let app = App::with_sources(Vec::new(), sources, options)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let result = runtime.block_on(listen(&args.host, args.port, app, &served));
-    // What outlasted the shutdown limit is not waited for.
+    // Requests that outlast the shutdown limit are abandoned.
     runtime.shutdown_background();
     result.map(|()| true)
 }
@@ -36,7 +36,7 @@ fn options(args: &ServeArgs) -> Result<ServerOptions> {
         let text = load::read_text(path)?;
         let keys = text.lines().map(str::trim).filter(|line| !line.is_empty());
         api_keys.extend(keys.map(str::to_owned));
-        // A file that was forgotten to be filled must not open the server to all.
+        // A key file that is empty by mistake must not open the server to everyone.
         if api_keys.is_empty() {
             bail!("{}: no keys", path.display());
         }
@@ -73,7 +73,7 @@ fn options(args: &ServeArgs) -> Result<ServerOptions> {
     })
 }
 
-/// The models to serve, their files fetched if need be: a request never does that.
+/// Returns the models to serve, and downloads missing files. Requests never download a model.
 fn sources(args: &ServeArgs) -> Result<Vec<ModelSource>> {
     let names =
         || args.model.iter().map(|name| (name, true)).chain(args.on_demand.iter().map(|name| (name, false)));
@@ -85,7 +85,7 @@ fn sources(args: &ServeArgs) -> Result<Vec<ModelSource>> {
         let LocalModel { path, name: id, .. } = load::resolve(name)?;
         let mut aliases: Vec<String> =
             aliases.iter().filter(|(_, model)| model == name).map(|(alias, _)| (*alias).to_owned()).collect();
-        // A path says where a file lies on this machine, which is nobody's business.
+        // A path reveals the layout of this machine, so a path is not published as an alias.
         if *name != id && !Path::new(name).exists() {
             aliases.push(name.clone());
         }
@@ -107,7 +107,8 @@ fn sources(args: &ServeArgs) -> Result<Vec<ModelSource>> {
     names().map(source).collect()
 }
 
-/// The bytes of a model's weights: of a file, of all parts of a split one, or of a folder's.
+/// Returns the size of a model's weights in bytes: one file, all parts of a split file, or all
+/// safetensors files of a folder.
 fn bytes_of(path: &Path) -> Result<u64> {
     let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let (folder, begin, extension) = match name.split_once("-00001-of-") {
@@ -121,7 +122,7 @@ fn bytes_of(path: &Path) -> Result<u64> {
         let name = file.file_name().and_then(OsStr::to_str).unwrap_or_default();
         let is_part = begin.is_empty() || name.strip_prefix(begin).is_some_and(|rest| rest.contains("-of-"));
         if is_part && file.extension() == Some(OsStr::new(extension)) {
-            // Files of the hub's cache are links, which this follows.
+            // Files of the hub's cache are symbolic links, which `metadata` follows.
             bytes += file.metadata()?.len();
         }
     }
@@ -142,7 +143,7 @@ async fn listen(host: &str, port: u16, app: App, served: &[String]) -> Result<()
     Ok(serving.await?)
 }
 
-/// Ctrl-C, or the signal that service supervisors send.
+/// Waits for Ctrl-C or SIGTERM, the signal that service supervisors send.
 async fn stop_signal() {
     #[cfg(unix)]
     {

@@ -60,7 +60,7 @@ pub(crate) struct RunArgs {
 
 pub(crate) fn step(command: &StepCommand, as_json: bool) -> Result<bool> {
     let StepCommand::Run(args) = command;
-    // What is cheap to get wrong is read before a model is loaded.
+    // Check the cheap inputs before loading a model.
     let config = args.config.as_deref().map(config::read).transpose()?.unwrap_or_default();
     let file = steps(&args.steps)?;
     let mut context = args.context.as_deref().map(context).transpose()?.unwrap_or_default();
@@ -119,7 +119,7 @@ async fn run(
     ran
 }
 
-/// A file of steps, whose grammars can be compiled.
+/// Reads a steps file and checks that its grammars compile.
 pub(crate) fn steps(path: &Path) -> Result<StepsFile> {
     let format = Format::of_extension(path.extension().and_then(OsStr::to_str).unwrap_or_default());
     let place = || path.display().to_string();

@@ -24,9 +24,10 @@ pub(crate) fn tools(command: &ToolsCommand, as_json: bool) -> Result<bool> {
         return again(path, as_json);
     }
     let options = options(args)?;
-    // What is cheap to get wrong is read before a model is loaded.
+    // Check the cheap inputs before loading a model.
     let tools = file::read(args)?;
-    // What servers call their tools is nothing that is decided here.
+    // Only tools from files are registered yet. MCP servers choose their own tool names, so no
+    // warnings are printed for those.
     for warning in tools.registry.warnings() {
         eprintln!("formwork: warning: {warning}");
     }
@@ -35,7 +36,7 @@ pub(crate) fn tools(command: &ToolsCommand, as_json: bool) -> Result<bool> {
     let ran = runtime.block_on(async {
         tokio::select! {
             ran = run(args, options, tools, messages) => ran,
-            // Tools are stopped with the run.
+            // Dropping the run stops its tools.
             _ = tokio::signal::ctrl_c() => bail!("interrupted"),
         }
     });
@@ -49,7 +50,7 @@ pub(crate) fn tools(command: &ToolsCommand, as_json: bool) -> Result<bool> {
     Ok(ran.ok)
 }
 
-/// The loop, with a model and with tools that run.
+/// Runs the tool loop with the model and the tools, then closes the MCP servers.
 async fn run(
     args: &RunArgs,
     options: ToolCallingOptions,
@@ -80,7 +81,7 @@ async fn with_tools(
     Ok(runner.run(messages).await?)
 }
 
-/// What the presets come to, under what the command line says.
+/// Returns the options of the presets, overridden by the command line.
 fn options(args: &RunArgs) -> Result<ToolCallingOptions> {
     let mut preset = Preset::default_tool_calling();
     for name in &args.preset {
@@ -131,7 +132,7 @@ fn messages(args: &RunArgs) -> Result<Vec<Value>> {
     Ok(system.chain([json!({ "role": "user", "content": prompt })]).collect())
 }
 
-/// The tools that are sent and may run.
+/// Applies `--allow` and `--deny`: returns the tools that are sent to the model and may run.
 fn masked(args: &RunArgs, registry: ToolRegistry) -> Result<Arc<dyn ToolSource>> {
     let known: Vec<String> = registry.tools().iter().map(|tool| tool.name().to_owned()).collect();
     for (flag, name) in
@@ -148,7 +149,7 @@ fn masked(args: &RunArgs, registry: ToolRegistry) -> Result<Arc<dyn ToolSource>>
     Ok(Arc::new(source))
 }
 
-/// A line for what a person who waits wants to know.
+/// Prints the progress of the run to standard error.
 fn progress(event: &ToolEvent) {
     match event {
         ToolEvent::Calling { turn, call } => {
@@ -179,7 +180,7 @@ fn progress(event: &ToolEvent) {
     }
 }
 
-/// The last lines of what a tool wrote to standard error before it failed.
+/// Returns the last lines that a failed tool wrote to standard error, at most 10.
 fn complaints(problem: &Problem) -> Vec<&str> {
     const MOST: usize = 10;
     let stderr = problem.details.get("stderr").and_then(Value::as_str).unwrap_or_default();
@@ -205,7 +206,7 @@ fn tell(run: &ToolRun, as_json: bool) -> Result<()> {
     Ok(())
 }
 
-/// `--replay`: whether the record leads to itself.
+/// Replays a record (`--replay`) and reports whether the replay gives the same run.
 fn again(path: &Path, as_json: bool) -> Result<bool> {
     let text = load::read_text(path)?;
     let record: ToolRun = serde_json::from_str(&text)

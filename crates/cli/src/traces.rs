@@ -1,4 +1,4 @@
-//! Where commands tell what they did.
+//! Sets up tracing for the commands.
 
 use std::path::Path;
 
@@ -6,7 +6,9 @@ use anyhow::Result;
 use formwork_protocol::config::Config;
 use formwork_protocol::trace::{SqliteOptions, SqliteSink, Tracer, TracingSink};
 
-/// Tells log lines, and a database if there is one: the one that is named, or that of the configuration, whose paths are relative to its folder.
+/// Creates a tracer that writes log lines and, if a database is named, SQLite rows. The named
+/// database takes precedence over the configuration's, whose path is relative to the configuration
+/// file.
 pub(crate) fn tracer(named: Option<&Path>, (path, config): (Option<&Path>, &Config)) -> Result<Tracer> {
     let of_config = config.traces.database.as_ref().map(|database| {
         let folder = path.and_then(Path::parent).unwrap_or(Path::new(""));
@@ -21,7 +23,8 @@ pub(crate) fn tracer(named: Option<&Path>, (path, config): (Option<&Path>, &Conf
     Ok(tracer.with_sink(SqliteSink::open(&database, options)?))
 }
 
-/// Waits until all is written. What a command has to say is not lost with its traces.
+/// Waits until all traces are written. A failure is only a warning, so that the command's result is
+/// not lost with its traces.
 pub(crate) fn flush(tracer: &Tracer) {
     if let Err(error) = tracer.flush() {
         eprintln!("formwork: warning: {error}");

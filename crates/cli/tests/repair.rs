@@ -1,4 +1,4 @@
-//! `formwork repair`, as it is called: what goes where, and the exit codes.
+//! Runs `formwork repair` as a process and checks its output streams and exit codes.
 #![cfg(unix)]
 
 use std::io::{Read, Write};
@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 const SCHEMA: &str =
     r#"{"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}"#;
 
-/// A folder with the schema in it, and the schema's path.
+/// Creates a folder that contains the schema; returns the folder and the schema's path.
 fn folder() -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("schema.json");
@@ -24,10 +24,10 @@ fn command(arguments: &[&str]) -> Command {
     command
 }
 
-/// What becomes of an input.
+/// Runs the command on an input and returns its output.
 fn repaired(arguments: &[&str], input: &str) -> Output {
     let mut child = command(arguments).spawn().expect("it runs");
-    // One that ends before it has read has said why.
+    // A process that ends before reading its input has already reported why.
     let _ = child.stdin.take().expect("a pipe").write_all(input.as_bytes());
     child.wait_with_output().expect("it ends")
 }
@@ -36,7 +36,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The URL of a port at which nobody listens.
+/// Returns the URL of a port on which no server listens.
 fn nowhere() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     format!("http://{}/v1", listener.local_addr().expect("an address"))
@@ -64,7 +64,7 @@ fn a_server_that_cannot_be_reached_is_an_error_of_its_own() {
     assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(2), ""), "{told}");
     assert!(told.contains("standard input: the backend could not be reached: "), "{told}");
     assert!(!told.contains("not accepted"), "{told}");
-    // Nobody is asked about what fits.
+    // A valid answer needs no backend.
     assert_eq!(repaired(&remote, r#"{"count": 1}"#).status.code(), Some(0));
 }
 

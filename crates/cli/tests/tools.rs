@@ -1,4 +1,4 @@
-//! `formwork tools run`, as it is called, beside a server that says what it is told to.
+//! Runs `formwork tools run` as a process against a scripted server.
 #![cfg(unix)]
 
 use std::io::{Read, Write};
@@ -20,7 +20,7 @@ name = "break"
 command = ["sh", "-c", "echo 'out of paper' >&2; exit 3"]
 "#;
 
-/// A folder with the tools in it.
+/// Creates a folder that contains the tools file.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("tools.toml"), TOOLS).expect("written");
@@ -31,7 +31,8 @@ fn tools(folder: &Path) -> PathBuf {
     folder.join("tools.toml")
 }
 
-/// A server that gives these answers, one after the other; its URL, and the bodies that it got.
+/// Starts a server that returns these answers in order; returns its URL, and a handle that yields
+/// the received request bodies.
 fn serve(answers: Vec<Value>) -> (String, std::thread::JoinHandle<Vec<Value>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/v1", listener.local_addr().expect("an address"));
@@ -50,7 +51,7 @@ fn serve(answers: Vec<Value>) -> (String, std::thread::JoinHandle<Vec<Value>>) {
     (url, asked)
 }
 
-/// The body of a request.
+/// Reads the body of a request.
 fn read(stream: &mut impl Read) -> Value {
     let mut bytes = Vec::new();
     loop {
@@ -96,7 +97,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Exit code, standard output and standard error of a run against a server.
+/// Runs the command against a scripted server; returns the exit code, standard output, standard
+/// error and the received request bodies.
 fn run(answers: Vec<Value>, more: &[&str]) -> (Option<i32>, String, String, Vec<Value>) {
     let folder = folder();
     let file = tools(folder.path());
@@ -230,7 +232,7 @@ fn what_is_wrong_is_told_in_one_line() {
     );
     assert!(all(&["--mcp", "'open"]).contains("its quotes do not end"));
     assert!(fails(&[&remote[..], &["Go."]].concat()).contains("no tools; name some with --tools"));
-    // Without the model's name there.
+    // The model's name is missing.
     assert!(fails(&["--base-url", "http://127.0.0.1:9", "--tools", file, "Go."]).contains("--model <MODEL>"));
     assert!(fails(&["--replay", file]).contains("not the record of a run"));
     std::fs::write(file, "[[tools]]\nname = \"a.b\"\ncommand = [\"cat\"]\n").expect("written");

@@ -5,7 +5,7 @@ use formwork_protocol::trace::health::{Health, HealthOptions};
 use super::*;
 use crate::args::{Args, Command};
 
-/// What goes to the two outputs, and the answer.
+/// Runs `formwork adapt`; returns standard output, standard error and the answer.
 fn run(args: &[&str]) -> Result<(String, String, bool)> {
     let args = Args::try_parse_from([&["formwork", "adapt"], args].concat())?;
     let as_json = args.json.is_some();
@@ -15,7 +15,7 @@ fn run(args: &[&str]) -> Result<(String, String, bool)> {
     Ok((String::from_utf8(out)?, String::from_utf8(told)?, answer))
 }
 
-/// A folder with a schema and an input; their paths.
+/// Creates a folder with a schema and an input; returns the folder and both paths.
 fn folder(input: &str) -> Result<(tempfile::TempDir, [String; 2])> {
     let folder = tempfile::tempdir()?;
     let schema = json!({

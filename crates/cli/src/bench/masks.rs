@@ -16,7 +16,7 @@ use crate::args::{
 };
 use crate::load;
 
-/// Runs the cases; false when an instance gets the wrong verdict.
+/// Runs the cases; returns false if an instance gets the wrong verdict.
 pub(super) fn masks(args: &BenchMasksArgs, json_path: Option<&Path>) -> Result<bool> {
     if args.threads == 0 {
         bail!("--threads must be at least 1");
@@ -40,7 +40,7 @@ pub(super) fn masks(args: &BenchMasksArgs, json_path: Option<&Path>) -> Result<b
     };
     let options = load::schema_options(args.profile, &schema);
     let engine = Formwork::new(&tokenizer, Settings { options, limits: Limits::default(), isolation })?;
-    // Made before the run, which may take long.
+    // Opened before the run, which may take long.
     let mut json = json_path.map(output).transpose()?;
     let bar = progress_bar(files.len(), "schemas")?;
     let cases = Cases { files: &files, tokenizer: &tokenizer, spelling };
@@ -68,8 +68,8 @@ pub(super) fn masks(args: &BenchMasksArgs, json_path: Option<&Path>) -> Result<b
     Ok(tell_failures(&outcomes, args.profile))
 }
 
-/// The wrong verdicts on standard error; true when there are none. That a profile which generates does not write a valid
-/// instance the way it is written is none.
+/// Prints wrong verdicts to standard error; returns true if there are none. The `generate` profile
+/// writes values in one spelling only, so a rejected valid instance does not count as wrong there.
 fn tell_failures(outcomes: &[Outcome], profile: ProfileArg) -> bool {
     let failed = |outcome: &&Outcome| match outcome.status {
         Status::Pass | Status::CompileError => false,

@@ -13,8 +13,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::BenchCommand;
 
-/// Measures; false when something that was measured is wrong. Results go to `json` too: a file, or `-` for standard output in
-/// place of what is said there otherwise.
+/// Runs a benchmark; returns false if a measured result is wrong. Results are also written to
+/// `json`: a file, or `-` for standard output instead of the usual text.
 pub(crate) fn bench(command: &BenchCommand, json: Option<&Path>) -> Result<bool> {
     match command {
         BenchCommand::Masks(args) => masks::masks(args, json),
@@ -32,7 +32,8 @@ fn output(path: &Path) -> Result<Box<dyn Write>> {
     Ok(Box::new(BufWriter::new(file)))
 }
 
-/// A bar over so many of `things`, where somebody sees it.
+/// Creates a progress bar over `count` items called `things`. Hides the bar if standard error is
+/// not a terminal.
 pub(crate) fn progress_bar(count: usize, things: &str) -> Result<ProgressBar> {
     if !io::stderr().is_terminal() {
         return Ok(ProgressBar::hidden());

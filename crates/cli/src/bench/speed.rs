@@ -20,7 +20,7 @@ use super::{output, progress_bar};
 use crate::args::{BenchDecodeArgs, BenchPrefillArgs, ProfileArg, SpeedArgs};
 use crate::load::{self, ShapeSource};
 
-/// What the model is asked where its output must match something; the shape itself is in the system message.
+/// Task for the model if its output must match a shape. The system message describes the shape.
 const TASK: &str = "Fill this in with plausible values.";
 
 pub(super) fn prefill(args: &BenchPrefillArgs, json: Option<&Path>) -> Result<bool> {
@@ -37,7 +37,7 @@ pub(super) fn prefill(args: &BenchPrefillArgs, json: Option<&Path>) -> Result<bo
 }
 
 pub(super) fn decode(args: &BenchDecodeArgs, json: Option<&Path>) -> Result<bool> {
-    // The shape comes first: a broken schema is told at once, before any download.
+    // Compile the shape first: a broken schema is reported before any download.
     let shape = ShapeSource::read(&args.shape)?;
     let compile = |shape: &ShapeSource| shape.compile(&args.shape, ProfileArg::Generate, &args.schema);
     let grammar = shape.as_ref().map(compile).transpose()?;
@@ -46,7 +46,8 @@ pub(super) fn decode(args: &BenchDecodeArgs, json: Option<&Path>) -> Result<bool
     let bar = progress_bar(args.speed.runs.get(), "runs")?;
     let mut reading = Reading::default();
     let done = |run: usize| {
-        // In turns with the runs that count: what memory gives may change from one second to the next.
+        // Alternates with the counted runs, because memory bandwidth changes from one second to the
+        // next.
         if run > 0 {
             reading.measure(&subject.model);
         }
@@ -73,19 +74,19 @@ pub(super) fn decode(args: &BenchDecodeArgs, json: Option<&Path>) -> Result<bool
     Ok(true)
 }
 
-/// Generations whose output had to match something.
+/// Measurements of generations whose output must match a shape.
 #[derive(Default)]
 struct Shaped {
     rates: Rates,
     forced: usize,
     grammar: Duration,
-    /// Tokens of the output, all runs together.
+    /// Output tokens of all runs together.
     tokens: usize,
 }
 
 impl Shaped {
     fn add(&mut self, finish: &Finish) {
-        // The first token comes with the prompt.
+        // Prefill produces the first token.
         let decoded = finish.usage.completion_tokens.saturating_sub(1);
         self.rates.push(decoded, finish.timings.decode);
         self.forced += finish.usage.forced_tokens;
@@ -97,17 +98,18 @@ impl Shaped {
         self.forced as f64 / self.tokens.max(1) as f64
     }
 
-    /// Microseconds of masks and grammar states for each token. All runs make the same output, so the caches have it all.
+    /// Returns the microseconds per token spent on masks and grammar states. All runs produce the
+    /// same output, so the caches already hold every mask.
     fn grammar_per_token(&self) -> f64 {
         self.grammar.as_secs_f64() * 1e6 / self.tokens.max(1) as f64
     }
 }
 
-/// How fast the weights can be read, with nothing computed, which is what free decode cannot do much faster.
+/// Speed of reading all weights without computing anything. Free decode cannot be much faster.
 #[derive(Default)]
 struct Reading {
     bytes: usize,
-    /// One token for each time that all were read.
+    /// Each pass over all weights counts as one token.
     rates: Rates,
 }
 
@@ -124,13 +126,13 @@ impl Reading {
         self.rates.median() * self.bytes as f64 / 1e9
     }
 
-    /// What decode has of it; `None` where nothing was read.
+    /// Returns the decode rate as a fraction of the reading rate, or `None` if nothing was read.
     fn share(&self, decode: &Rates) -> Option<f64> {
         (self.bytes > 0).then(|| decode.median() / self.rates.median())
     }
 }
 
-/// What is measured.
+/// The model to measure.
 struct Subject {
     name: String,
     model: Model,
@@ -154,14 +156,17 @@ impl Subject {
         Ok(Self { name, model, tokenizer })
     }
 
-    /// Tokens to measure with, which must fit the context.
+    /// Returns `count` tokens to measure with.
+    ///
+    /// # Errors
+    /// Returns an error if `count` exceeds the context length.
     fn tokens(&self, count: usize) -> Result<Vec<TokenId>> {
         let context = self.model.context_len();
         ensure!(count <= context, "{count} tokens do not fit the context of {context}");
         Ok(throughput::tokens(self.tokenizer.vocabulary(), count))
     }
 
-    /// Free decode.
+    /// Measures decode without a grammar.
     fn decode(&self, args: &BenchDecodeArgs, done: impl FnMut(usize)) -> Result<Rates> {
         let all = self.tokens(args.prompt.saturating_add(args.tokens.get()))?;
         let (before, tokens) = all.split_at(args.prompt);
@@ -169,8 +174,9 @@ impl Subject {
         Ok(throughput::decode(&mut *model, before, tokens, args.speed.runs.get(), done)?)
     }
 
-    /// Free decode and what `request` makes, at the same place. The two take turns, so that what else the machine does falls
-    /// on both; the first turn fills caches and is not counted.
+    /// Measures free decode and the generation of `request` at the same position. The two
+    /// alternate, so that other load on the machine affects both. The first round fills caches and
+    /// is not counted.
     fn decode_both(
         &self,
         request: &Request,
@@ -216,13 +222,13 @@ impl Subject {
     }
 }
 
-/// What came of it.
+/// Results of one benchmark.
 struct Measured<'a> {
     model: &'a str,
     test: &'static str,
     device: String,
     threads: usize,
-    /// Without a grammar.
+    /// Rates without a grammar.
     free: Rates,
     reading: Reading,
     shaped: Option<Shaped>,
@@ -254,10 +260,10 @@ impl Measured<'_> {
     }
 }
 
-/// Where results go; opened before what may take long.
+/// Output for the results, opened before the measurement, which may take long.
 struct Report {
     json: Option<Box<dyn Write>>,
-    /// Whether they are told on standard output too.
+    /// True if results are printed to standard output as text too.
     told: bool,
 }
 

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::args::{Args, Command};
 
-/// What is shipped.
+/// A registry shipped with the project.
 const REGISTRY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../grammars/directives/ui.json");
 
 fn parse(args: &[&str]) -> Result<Box<RunArgs>> {
@@ -16,7 +16,7 @@ fn parse(args: &[&str]) -> Result<Box<RunArgs>> {
     }
 }
 
-/// The requests that were made, and what came of them.
+/// Runs the command with scripted answers; returns the requests that were sent and the result.
 async fn run(
     args: &[&str],
     answers: Vec<Result<Value, BackendError>>,

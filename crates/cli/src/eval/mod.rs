@@ -1,4 +1,4 @@
-//! `formwork eval`: how often models do what they are asked for, by directives and by tools.
+//! `formwork eval`: measures how often models follow directives and tool-calling tasks.
 
 pub(crate) mod args;
 mod models;
@@ -20,7 +20,7 @@ use args::{EvalArgs, EvalCommand};
 use models::Subjects;
 use store::Store;
 
-/// Evaluates; false where too little went as it should.
+/// Runs an evaluation; returns false if the success rate is below `--min-ok`.
 pub(crate) fn eval(command: &EvalCommand, as_json: bool) -> Result<bool> {
     let (args, harness) = match command {
         EvalCommand::Directives(directives) => (&directives.eval, Harness::Directives),
@@ -47,7 +47,7 @@ pub(crate) fn eval(command: &EvalCommand, as_json: bool) -> Result<bool> {
     Ok(args.min_ok.is_none_or(|least| share >= least))
 }
 
-/// All but the models, and what is of directives alone.
+/// Builds the settings, except for the models and the options of directives.
 fn settings(args: &EvalArgs, harness: Harness) -> Result<EvalSettings> {
     let overrides = args.sampling.sampling();
     overrides.check()?;

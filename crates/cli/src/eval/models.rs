@@ -1,4 +1,4 @@
-//! From what the command line names to models with backends and profiles.
+//! Resolves the models on the command line to backends and sampling profiles.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,27 +20,27 @@ use crate::args::OpenArgs;
 use crate::config;
 use crate::load::{self, Loaded};
 
-/// What is evaluated, with what answers for it.
+/// The models to evaluate, with the backends that answer for them.
 #[derive(Default)]
 pub(super) struct Subjects {
     pub(super) models: Vec<EvalModel>,
     pub(super) backends: BTreeMap<String, Arc<dyn ChatBackend>>,
 }
 
-/// A model that was asked for.
+/// A requested model.
 struct Asked {
-    /// What it is called in results.
+    /// Name in the results.
     name: String,
-    /// What it is called in requests; for the local engine, where it is.
+    /// Name in requests, or the path or hub id of a local model.
     id: String,
-    /// Its server, if it is not the local engine.
+    /// Remote server of the model; `None` for the local engine.
     provider: Option<Provider>,
     workarounds: Vec<Workaround>,
-    /// The sampling profile that suits it.
+    /// Name of the recommended sampling profile.
     profile: String,
 }
 
-/// Finds the models, and loads the local ones.
+/// Resolves the requested models and loads the local ones.
 pub(super) fn subjects(args: &EvalArgs, config: &Config) -> Result<Subjects> {
     let profiles = config.profiles();
     let selected = profiles.select(&args.profiles)?;
@@ -84,7 +84,7 @@ impl Subjects {
         Ok(())
     }
 
-    /// Loads a model, which answers under its name in results.
+    /// Loads a local model, which is served under its name in the results.
     fn add_local(&mut self, args: &EvalArgs, model: EvalModel) -> Result<ServedModel> {
         let options = EngineOptions { parallel: args.parallel.get(), ..EngineOptions::default() };
         let Loaded { engine, template, .. } = load::load(&model.id, args.open.options(), options)?;
@@ -101,7 +101,7 @@ impl Subjects {
         Ok(ServedModel { id, aliases: Vec::new(), created: 0, engine, template })
     }
 
-    /// Has the local models answer, all by one backend.
+    /// Serves all local models from one backend.
     fn serve(&mut self, served: Vec<ServedModel>) -> Result<()> {
         if served.is_empty() {
             return Ok(());
@@ -114,7 +114,7 @@ impl Subjects {
     }
 }
 
-/// The local engine, with whatever of it changes results.
+/// Describes the local engine, with every option that changes results.
 fn described(open: &OpenArgs, template: &dyn ChatTemplate) -> String {
     let quantize = open.quantize.and_then(|wanted| wanted.to_possible_value());
     let parts = [
@@ -126,7 +126,7 @@ fn described(open: &OpenArgs, template: &dyn ChatTemplate) -> String {
     parts.into_iter().flatten().fold(LOCAL_PROVIDER.to_owned(), |name, part| name + &part)
 }
 
-/// Whether messages are given to the model as they are, as to a base model.
+/// Reports whether the template passes messages on unchanged, as for a base model.
 fn is_plain(template: &dyn ChatTemplate) -> bool {
     let messages = vec![Message::new("user", "?")];
     template.render(&ChatInput { messages, ..ChatInput::default() }).is_ok_and(|text| text == "?")
@@ -144,7 +144,7 @@ fn asked(args: &EvalArgs, config: &Config) -> Result<Vec<Asked>> {
         asked.push(Asked {
             name: name.clone(),
             id: model.model.clone(),
-            // The configuration was checked: any other name is that of a provider.
+            // The configuration was validated, so any other name is a provider's.
             provider: config.providers.get(&model.provider).cloned(),
             workarounds: model.workarounds().to_vec(),
             profile: model.profile().to_owned(),
@@ -156,10 +156,10 @@ fn asked(args: &EvalArgs, config: &Config) -> Result<Vec<Asked>> {
     Ok(asked)
 }
 
-/// A model of the command line, with what the catalogue knows of it.
+/// Resolves a model named on the command line, with its entry in the catalogue.
 fn named(id: &str, provider: Option<Provider>) -> Asked {
     let path = std::path::Path::new(id);
-    // A path says where a file lies on this machine, which is not for results.
+    // A path reveals the layout of this machine, so results show the file stem only.
     let stem = path.file_stem().filter(|_| provider.is_none() && path.exists());
     let name = stem.map_or_else(|| id.to_owned(), |stem| stem.to_string_lossy().into_owned());
     let known = catalogue::find(&name);
@@ -172,13 +172,14 @@ fn named(id: &str, provider: Option<Provider>) -> Asked {
     }
 }
 
-/// The server of the command line, as a configuration would have it.
+/// Builds a provider from the command line's server options.
 fn provider(args: &EvalArgs, base_url: &str) -> Provider {
     let (api_key_env, preset) = (args.api_key_env.clone(), args.provider.clone());
     Provider { api_key_env, preset, ..Provider::new(base_url) }
 }
 
-/// The profiles that were asked for and are for the model; by the group `recommended` also the one that suits it.
+/// Returns the selected profiles that apply to the model. The group `recommended` adds the model's
+/// recommended profile.
 fn profiles_of(
     args: &EvalArgs,
     profiles: &Profiles,

@@ -1,4 +1,4 @@
-//! The folder of an evaluation.
+//! The results folder of an evaluation.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -8,14 +8,15 @@ use anyhow::{Context, Result, bail};
 use formwork_protocol::eval::{EvalSettings, Journal, Summary, Trial, report};
 use serde_json::Value;
 
-/// The files of results, of which `trials.jsonl` is written on the way and the others at the end.
+/// The result files. `trials.jsonl` is written during the evaluation, the others at its end.
 pub(super) struct Store {
     folder: PathBuf,
     trials: File,
 }
 
 impl Store {
-    /// Opens a folder, makes it if need be, and reads what was made there under the same settings.
+    /// Opens or creates a results folder and reads the trials of an earlier run with the same
+    /// settings.
     pub(super) fn open(folder: &Path, settings: &EvalSettings) -> Result<(Self, Journal)> {
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         let path = folder.join("trials.jsonl");
@@ -30,19 +31,19 @@ impl Store {
         trials.read_to_end(&mut text).with_context(|| path.display().to_string())?;
         check_settings(folder, settings, text.is_empty())?;
         let journal = Journal::parse(settings, &text).with_context(|| path.display().to_string())?;
-        // What was being written when it was killed.
+        // Drop a line that was only partly written when the process was killed.
         trials.set_len(journal.len as u64)?;
         trials.seek(SeekFrom::End(0))?;
         Ok((Self { folder: folder.to_owned(), trials }, journal))
     }
 
-    /// Writes down a try, so that it outlasts this process.
+    /// Appends a trial to `trials.jsonl`, so that the trial outlives this process.
     pub(super) fn append(&mut self, trial: &Trial) -> Result<()> {
         self.trials.write_all(Journal::line(trial).as_bytes())?;
         Ok(self.trials.flush()?)
     }
 
-    /// Writes the summaries and the report; the report's place.
+    /// Writes the summaries and the report; returns the report's path.
     pub(super) fn finish(&self, summary: &Summary, trials: &[Trial]) -> Result<PathBuf> {
         let settings = &summary.settings;
         self.write("summary.json", &pretty(&serde_json::to_value(summary)?)?)?;
@@ -60,7 +61,8 @@ impl Store {
     }
 }
 
-/// Writes the settings into a folder that has none; those of one that has must be the same.
+/// Writes the settings into a new folder; for an existing one, checks that the settings are the
+/// same.
 fn check_settings(folder: &Path, settings: &EvalSettings, is_new: bool) -> Result<()> {
     let path = folder.join("settings.json");
     let known = match fs::read(&path) {

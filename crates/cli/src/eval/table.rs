@@ -1,14 +1,14 @@
-//! The summary for a terminal.
+//! Formats the summary for a terminal.
 
 use std::fmt::Write;
 
 use formwork_protocol::eval::{Groups, Rate, Stats, Summary};
 
-/// What came of an evaluation, in columns.
+/// Formats the results of an evaluation as a table.
 pub(super) fn table(summary: &Summary) -> String {
     let mut text = String::new();
     let mut line = |name: &str, stats: &Stats| {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(
             text,
             "{name:<44} {:>11} {:>7} {:>15} {:>9} {:>9}",
@@ -52,7 +52,7 @@ pub(super) fn table(summary: &Summary) -> String {
     text
 }
 
-/// What the independent judge says.
+/// Appends the rates of the independent judge's checks.
 fn judged(text: &mut String, place: &str, stats: &Stats) {
     for (name, rate) in stats.checks.named() {
         let _ = writeln!(

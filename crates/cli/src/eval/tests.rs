@@ -37,7 +37,8 @@ impl ChatTemplate for Ask {
     }
 }
 
-/// A server whose model likes all tokens equally, so that only its constraints keep it from nonsense.
+/// Starts a server whose model prefers no token, so only its constraints keep the output
+/// meaningful.
 fn server() -> String {
     let byte = |byte| Token { bytes: vec![byte], kind: TokenKind::Text };
     let end = Token { bytes: b"</s>".to_vec(), kind: TokenKind::Control };
@@ -80,7 +81,7 @@ fn what_is_held_to_a_schema_is_valid_whoever_writes_it() -> Result<()> {
     assert!(!out.join("summary_by_scenario_and_strategy.json").exists());
     let page = std::fs::read_to_string(out.join("report.html"))?;
     assert!(page.contains("Evaluation of structured directives"));
-    // Nothing that a random model writes is what was asked for.
+    // Random output never counts as a success.
     assert!(!run(&[&args[..], &["--min-ok", "0.9"]].concat())?);
     assert!(run(&[&args[..], &["--min-ok", "0"]].concat())?);
     assert_eq!(lines(&out).len(), 4, "what was made is not made again");
@@ -100,7 +101,7 @@ fn what_was_killed_goes_on_under_the_same_settings() -> Result<()> {
     assert!(
         json(folder.path(), "summary_by_scenario_and_strategy.json")["happy_path"]["baseline"].is_object()
     );
-    // As if it had been killed in the middle of its fourth line.
+    // Simulates a process killed in the middle of its fourth line.
     let cut = format!("{}\n{}", whole[..3].join("\n"), &whole[3][..20]);
     std::fs::write(folder.path().join("trials.jsonl"), cut)?;
     run(&args)?;

@@ -1,4 +1,4 @@
-//! `formwork health-check`: how often outputs need help, from a database of traces.
+//! `formwork health-check`: reports from a trace database how often outputs need help.
 
 mod args;
 mod table;
@@ -14,10 +14,10 @@ use crate::config;
 use args::ExportArg;
 pub(crate) use args::HealthArgs;
 
-/// The configuration where none is named.
+/// Configuration file to use if none is named.
 const CONFIG: &str = "formwork.toml";
 
-/// Looks at a database, and writes what there is to a file or to standard output.
+/// Analyzes a trace database and writes the result to a file or to standard output.
 pub(crate) fn health_check(args: &HealthArgs, as_json: bool) -> Result<bool> {
     let export = match (args.export, as_json) {
         (Some(export), true) if export != ExportArg::Json => bail!("--json contradicts --export"),
@@ -50,7 +50,8 @@ fn options(args: &HealthArgs, now: Timestamp) -> HealthOptions {
     }
 }
 
-/// The database that is named, or that of the configuration, whose paths are relative to its folder.
+/// Returns the path of the named database, or of the configuration's database. Paths in the
+/// configuration are relative to its folder.
 fn database(args: &HealthArgs) -> Result<PathBuf> {
     if let Some(database) = &args.database {
         return Ok(database.clone());

@@ -1,16 +1,16 @@
-//! Health for a terminal.
+//! Formats health results for a terminal.
 
 use std::fmt::Write;
 
 use formwork_protocol::trace::health::{Bucket, Health, Named, Tally};
 
-/// What there is, in columns; of each kind the first `limit`.
+/// Formats the results as a table, with at most `limit` rows of each kind.
 pub(super) fn table(health: &Health, limit: usize) -> String {
     let mut text = String::new();
     let (Some(from), Some(until)) = (&health.window.from, &health.window.until) else {
         return "nothing was traced yet\n".to_owned();
     };
-    // Writing to a string does not fail, here and below.
+    // Writing to a string cannot fail, here and below.
     let runs = if health.traces == 1 { "run of a pipeline" } else { "runs of pipelines" };
     let _ = writeln!(text, "{from} to {until}: {} {runs}\n", health.traces);
     let _ = writeln!(
@@ -54,7 +54,7 @@ fn row(text: &mut String, name: &str, tally: &Tally) {
     let _ = writeln!(text, "{}", line.trim_end());
 }
 
-/// The buckets, each with those steps and models that needed help in it.
+/// Appends a row per time bucket, followed by the steps and models that needed help in that bucket.
 fn trends(text: &mut String, buckets: &[Bucket], limit: usize) {
     for bucket in buckets {
         text.push('\n');

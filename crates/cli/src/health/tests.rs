@@ -17,7 +17,7 @@ fn told(args: &[&str]) -> String {
     crate::one_line(&run(args).expect_err("an error"))
 }
 
-/// A database with traces of now and of two hours ago, of two steps and models.
+/// Creates a database with traces from now and from two hours ago, for two steps and two models.
 fn traces(path: &Path) {
     let now = Timestamp::now();
     for (hours, step, model, stage) in
@@ -36,7 +36,7 @@ fn traces(path: &Path) {
     }
 }
 
-/// What is written to a file.
+/// Runs the command and returns the output file's text.
 fn written(folder: &Path, args: &[&str]) -> String {
     let (database, output) = (folder.join("traces.db"), folder.join("out"));
     let more = [database.to_str().unwrap(), "--output", output.to_str().unwrap()];

@@ -16,7 +16,8 @@ fn parse(args: &[&str]) -> Result<Box<RepairArgs>> {
     }
 }
 
-/// What was asked, and what came of these texts.
+/// Runs repairs of `texts` with scripted `answers`; returns the number of requests, the results and
+/// the counters.
 async fn repaired(args: &[&str], texts: &[&str], answers: &[&str]) -> Result<(usize, Vec<Answer>, Stats)> {
     let args = parse(args)?;
     let answers = answers.iter().map(|text| Ok::<_, BackendError>(ScriptedBackend::says(text)));
@@ -94,7 +95,8 @@ async fn what_can_be_adapted_is_not_asked_for() {
         assert_eq!((counted, answers[0].verdict), (asked, Verdict::Valid), "{args:?}");
         assert_eq!(answers[0].value, Some(json!({ "count": 2 })));
     }
-    // What was cut off is the model's to end.
+    // At tolerance 1 the model completes text that was cut off; at 2 the text is closed without a
+    // model.
     let cut = r#"{"count": 2, "name": "a p"#;
     for (level, asked) in [("1", 1), ("2", 0)] {
         let args = ["--schema", schema.as_str(), "--tolerant", level];

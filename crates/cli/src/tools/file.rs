@@ -1,4 +1,4 @@
-//! Files of tools, and the servers that the command line names beside them.
+//! Reads tool files, and the MCP servers that the command line names.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::args::RunArgs;
 use crate::load;
 
-/// Tools that run as processes, and servers that have yet to be asked for theirs.
+/// Tools that run as processes, and MCP servers that are not connected yet.
 pub(super) struct Tools {
     pub(super) registry: ToolRegistry,
     servers: Vec<ServerEntry>,
@@ -38,15 +38,15 @@ struct ToolEntry {
     #[serde(default = "anything")]
     parameters: Value,
     command: Vec<String>,
-    /// In seconds.
+    /// Timeout of one call, in seconds.
     timeout: Option<f64>,
-    /// In bytes.
+    /// Maximum size of a call's output, in bytes.
     output_limit: Option<usize>,
     #[serde(default)]
     environment: Environment,
     #[serde(default)]
     env: BTreeMap<String, String>,
-    /// Relative to the file.
+    /// Working directory of the command, relative to the tool file.
     folder: Option<PathBuf>,
 }
 
@@ -58,13 +58,13 @@ struct ServerEntry {
     url: Option<String>,
     #[serde(default)]
     prefix: String,
-    /// In seconds.
+    /// Timeout of one request, in seconds.
     timeout: Option<f64>,
     #[serde(default)]
     environment: Environment,
     #[serde(default)]
     env: BTreeMap<String, String>,
-    /// The variable with the server's key.
+    /// Environment variable with the server's bearer token.
     bearer_env: Option<String>,
 }
 
@@ -72,7 +72,7 @@ fn anything() -> Value {
     Value::Object(serde_json::Map::new())
 }
 
-/// Reads all that the command line names, but speaks to nobody yet.
+/// Reads all tools and servers that the command line names, without connecting to a server.
 pub(super) fn read(args: &RunArgs) -> Result<Tools> {
     let mut tools = Tools { registry: ToolRegistry::new(), servers: Vec::new() };
     for path in &args.tools {
@@ -125,7 +125,8 @@ fn seconds(given: f64) -> Result<Duration> {
 }
 
 impl Tools {
-    /// Connects to the servers, and adds their tools. They run as long as what is returned lives.
+    /// Connects to the servers and adds their tools. A server runs until its returned client is
+    /// dropped.
     pub(super) async fn connect(&mut self) -> Result<Vec<McpClient>> {
         let mut clients = Vec::new();
         for server in std::mem::take(&mut self.servers) {

@@ -1,4 +1,4 @@
-//! One client: a connection, and streamed answers that come on it.
+//! A benchmark client: one connection, with streamed answers.
 
 use std::error::Error as _;
 use std::io;
@@ -14,10 +14,10 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-/// The most bytes of an error's body that are told.
+/// Maximum number of bytes of an error body that are reported.
 const TOLD: usize = 300;
 
-/// Where to ask.
+/// The address of a chat endpoint, with the API key.
 #[derive(Clone)]
 pub(super) struct Target {
     authority: String,
@@ -27,7 +27,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// `url` is what OpenAI's clients call the base URL; without a path it is given theirs.
+    /// Parses `url`, which OpenAI clients call the base URL. A URL without a path gets `/v1`.
     pub(super) fn new(url: &str, api_key: Option<String>) -> Result<Self> {
         let uri: Uri = url.parse().with_context(|| format!("--url {url}"))?;
         match uri.scheme_str() {
@@ -61,20 +61,21 @@ impl Target {
     }
 }
 
-/// What came back for one request.
+/// The answer to one request, with its timings.
 #[derive(Default, Debug)]
 pub(super) struct Answer {
     pub(super) text: String,
-    /// As the server counts them, or else chunks with text.
+    /// Number of tokens as the server reports it, or else the number of chunks with text.
     pub(super) tokens: usize,
-    /// Whether the budget cut it off.
+    /// True if the token limit ended the answer.
     pub(super) cut: bool,
+    /// Time from the start of the request to the first chunk with text; zero if there is none.
     pub(super) first: Duration,
-    /// Between chunks with text.
+    /// Times between consecutive chunks with text.
     pub(super) between: Vec<Duration>,
 }
 
-/// A client, with a connection that is used again.
+/// A client that reuses its connection.
 pub(super) struct Client {
     target: Target,
     sender: Option<SendRequest<Full<Bytes>>>,
@@ -85,7 +86,7 @@ impl Client {
         Self { target, sender: None }
     }
 
-    /// Asks, and reads the answer to its end. The clock starts before the connection does.
+    /// Sends a request and reads the whole answer. Timing starts before connecting.
     pub(super) async fn ask(&mut self, body: String) -> Result<Answer> {
         let started = Instant::now();
         let (sender, response) = self.send(&body).await?;
@@ -94,8 +95,8 @@ impl Client {
         Ok(answer)
     }
 
-    /// Sends a request, on the connection that was used before if there is one. Servers close those after some requests, so one that gets no
-    /// answer there is sent once more, on a new one.
+    /// Sends a request and reuses the previous connection, if any. Servers close connections after
+    /// some requests. A request that fails for this reason is sent once more on a new connection.
     async fn send(&mut self, body: &str) -> Result<(SendRequest<Full<Bytes>>, Response<Incoming>)> {
         if let Some(mut sender) = self.sender.take()
             && sender.ready().await.is_ok()
@@ -117,13 +118,13 @@ impl Client {
             TcpStream::connect(address).await.with_context(|| format!("cannot connect to {address}"))?;
         stream.set_nodelay(true)?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        // How it ends, the request on it tells.
+        // Requests on the connection report how the connection ends.
         tokio::spawn(connection);
         Ok(sender)
     }
 }
 
-/// Whether there was no answer because the other side had closed the connection.
+/// Reports whether the request failed because the other side had closed the connection.
 fn was_closed(error: &hyper::Error) -> bool {
     let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
     let is_reset = source.is_some_and(|error| {
@@ -151,13 +152,13 @@ async fn read(mut response: Response<Incoming>, started: Instant) -> Result<Answ
     Ok(answer)
 }
 
-/// A stream of events, as far as it has been read.
+/// State of a partly read event stream.
 struct Reading {
     started: Instant,
     last: Option<Instant>,
     line: Vec<u8>,
     usage: Option<usize>,
-    /// Those with text.
+    /// Number of chunks with text.
     chunks: usize,
     done: bool,
     answer: Answer,
@@ -178,7 +179,7 @@ impl Default for Reading {
 }
 
 impl Reading {
-    /// Takes in bytes that came `now`.
+    /// Processes bytes that arrived at `now`.
     fn take(&mut self, bytes: &[u8], now: Instant) -> Result<()> {
         for &byte in bytes {
             if byte != b'\n' {
@@ -187,7 +188,7 @@ impl Reading {
             }
             let line = std::mem::take(&mut self.line);
             let line = str::from_utf8(&line).context("the stream is not UTF-8")?.trim_end_matches('\r');
-            // Other lines are comments, and names of events.
+            // Other lines are comments and event names.
             if let Some(data) = line.strip_prefix("data:") {
                 self.event(data.trim_start(), now)?;
             }
@@ -209,7 +210,7 @@ impl Reading {
         }
         let choice = &event["choices"][0];
         self.answer.cut |= choice["finish_reason"] == "length";
-        // What a model thinks takes as long as what it says.
+        // Reasoning takes as long as content, so its chunks count too.
         let text = |name: &str| choice["delta"][name].as_str().filter(|text| !text.is_empty());
         let content = text("content");
         if content.is_none() && text("reasoning_content").is_none() {

@@ -1,4 +1,4 @@
-//! So many clients at the same time.
+//! Measures a server with a fixed number of concurrent clients.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,15 +11,18 @@ use super::client::{Client, Target};
 use super::report::Measured;
 use super::task::Task;
 
-/// How much is measured.
+/// Number or duration of the requests to measure.
 #[derive(Clone, Copy)]
 pub(super) enum Amount {
     Requests(usize),
-    /// Requests that begin within this time; all of them are finished.
+    /// Requests that start within this time; all of them are finished.
     Time(Duration),
 }
 
-/// Asks so often without measuring. A server that fails here is not worth it.
+/// Sends `count` requests without measuring.
+///
+/// # Errors
+/// Returns an error if a request fails: a server that fails here is not worth measuring.
 pub(super) async fn warm_up(target: &Target, task: &Task, count: usize) -> Result<()> {
     let mut client = Client::new(target.clone());
     for number in 0..count {
@@ -28,7 +31,7 @@ pub(super) async fn warm_up(target: &Target, task: &Task, count: usize) -> Resul
     Ok(())
 }
 
-/// All clients of a level share its requests.
+/// State that all clients of one level share.
 struct Level {
     task: Arc<Task>,
     amount: Amount,
@@ -38,7 +41,7 @@ struct Level {
 }
 
 impl Level {
-    /// The body of the next request, if there is one.
+    /// Returns the body of the next request, or `None` if enough requests have started.
     fn next(&mut self) -> Option<String> {
         let more = match self.amount {
             Amount::Requests(count) => self.begun < count,

@@ -1,7 +1,8 @@
-//! `formwork bench serve`: how a server of OpenAI's API stands so many clients at the same time.
+//! `formwork bench serve`: measures any server of OpenAI's API under concurrent clients.
 //!
-//! Clients ask one after the other, each on a connection of its own, for streamed answers. With a schema each number of clients is
-//! measured twice, free and shaped, and what comes out shaped is checked with our own grammar, whoever made it.
+//! Each client sends one request after the other on its own connection and streams the answers.
+//! With a schema, each number of clients is measured twice, without and with the schema. Answers
+//! with the schema are checked with Formwork's own grammar, whichever server wrote them.
 
 mod client;
 mod level;
@@ -21,7 +22,7 @@ use level::Amount;
 use report::Measured;
 use task::Task;
 
-/// Measures; false where an answer failed or broke the schema.
+/// Runs the measurements; returns false if an answer failed or broke the schema.
 pub(super) fn serve(args: &BenchServeArgs, json: Option<&Path>) -> Result<bool> {
     let target = Target::new(&args.url, args.api_key.clone())?;
     let tasks = tasks(args)?;
@@ -58,7 +59,7 @@ pub(super) fn serve(args: &BenchServeArgs, json: Option<&Path>) -> Result<bool> 
     Ok(well)
 }
 
-/// What clients ask for: free text, and where there is a schema, that too.
+/// Returns the tasks to measure: free text and, if a schema is given, output of that schema.
 fn tasks(args: &BenchServeArgs) -> Result<Vec<Arc<Task>>> {
     let prompts = task::prompts(args.prompts.as_deref())?;
     ensure!(!prompts.is_empty(), "there are no prompts");

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::client::Answer;
 
-/// Errors that are told of one level.
+/// Maximum number of errors that are printed per level.
 const TOLD: usize = 3;
 
-/// What came of one number of clients.
+/// Results for one number of clients.
 #[derive(Default)]
 pub(super) struct Measured {
     clients: usize,
@@ -18,14 +18,14 @@ pub(super) struct Measured {
     elapsed: Duration,
     answers: usize,
     tokens: usize,
-    /// Ended by the budget.
+    /// Number of answers ended by the token limit.
     cut: usize,
-    /// Ended by themselves, and not what was asked for.
+    /// Number of complete answers that do not match the schema.
     invalid: usize,
     errors: Vec<String>,
-    /// Milliseconds.
+    /// Times to the first token, in milliseconds.
     first: Vec<f64>,
-    /// Milliseconds.
+    /// Times between chunks with text, in milliseconds.
     between: Vec<f64>,
 }
 
@@ -34,7 +34,7 @@ impl Measured {
         Self { clients, schema, ..Self::default() }
     }
 
-    /// Takes in what came of one request.
+    /// Adds the result of one request.
     pub(super) fn add(&mut self, answer: Result<Answer>, accepts: impl Fn(&str) -> bool) {
         let answer = match answer {
             Ok(answer) => answer,
@@ -95,7 +95,7 @@ impl Measured {
         })
     }
 
-    /// The line over those that `Display` writes.
+    /// Returns the header line for the rows that `Display` writes.
     pub(super) fn header() -> String {
         format!(
             "{:>8} {:>7} {:>8} {:>7} {:>8} {:>6} {:>9} {:>9} {:>26} {:>26}",

@@ -17,7 +17,7 @@ const PROMPTS: [&str; 8] = [
     "Plan a supper for six people with what grows in October.",
 ];
 
-/// What clients ask for.
+/// The requests that clients send.
 pub(super) struct Task {
     model: String,
     prompts: Vec<String>,
@@ -35,7 +35,8 @@ impl Task {
         let shape = match schema {
             None => None,
             Some(schema) => {
-                // Others may write the same value otherwise.
+                // Servers may write the same value in different layouts and orders, so the check
+                // accepts all of them.
                 let grammar = Grammar::json_schema(&schema, &SchemaOptions::accept(), &Limits::default())?;
                 Some((schema, grammar))
             }
@@ -47,7 +48,8 @@ impl Task {
         self.shape.is_some()
     }
 
-    /// The body of request `number`. The number comes first in the prompt, so that no server has seen the rest of it before.
+    /// Returns the body of request `number`. The prompt starts with the number, so that a server's
+    /// prefix cache never holds the rest of the prompt.
     pub(super) fn body(&self, number: usize) -> String {
         let prompt = &self.prompts[number % self.prompts.len()];
         let mut body = json!({
@@ -67,20 +69,20 @@ impl Task {
         body.to_string()
     }
 
-    /// Whether a text is what was asked for.
+    /// Reports whether a text matches the schema; true without a schema.
     pub(super) fn accepts(&self, text: &str) -> bool {
         self.shape.as_ref().is_none_or(|(_, grammar)| grammar.accepts(text.trim().as_bytes()))
     }
 }
 
-/// The lines of a file, or those that are built in.
+/// Reads prompts, one a line, from a file; returns the built-in prompts without a file.
 pub(super) fn prompts(path: Option<&Path>) -> Result<Vec<String>> {
     let Some(path) = path else { return Ok(PROMPTS.map(str::to_owned).to_vec()) };
     let text = load::read_text(path)?;
     Ok(text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect())
 }
 
-/// The schema in a file; `built-in` is the one that is.
+/// Reads a schema from a file; `built-in` stands for the built-in schema.
 pub(super) fn schema(path: &Path) -> Result<Value> {
     if path == Path::new("built-in") {
         let text = json!({"type": "string", "maxLength": 60});

@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::args::{Args, BenchCommand, Command};
 
-/// Runs the command, and reads its results.
+/// Runs the command and reads its results.
 fn bench(url: &str, more: &[&str]) -> Result<(bool, Vec<Value>)> {
     let folder = tempfile::tempdir()?;
     let json: PathBuf = folder.path().join("out.json");
@@ -25,7 +25,7 @@ fn bench(url: &str, more: &[&str]) -> Result<(bool, Vec<Value>)> {
     Ok((well, lines.lines().map(serde_json::from_str).collect::<Result<_, _>>()?))
 }
 
-/// Runs a future on a thread of its own for as long as the test takes.
+/// Runs a server on a background thread until the test process ends.
 fn in_background<F: Future<Output = ()> + 'static>(
     serve: impl FnOnce(TcpListener) -> F + Send + 'static,
 ) -> SocketAddr {
@@ -47,7 +47,7 @@ impl ChatTemplate for Ask {
     }
 }
 
-/// A server whose model likes all tokens equally.
+/// Starts a Formwork server whose model always prefers `a`.
 fn ours() -> String {
     let byte = |byte| Token { bytes: vec![byte], kind: TokenKind::Text };
     let end = Token { bytes: b"</s>".to_vec(), kind: TokenKind::Control };
@@ -74,7 +74,7 @@ fn our_own_server_keeps_to_a_schema() -> Result<()> {
     for (line, (clients, schema)) in lines.iter().zip(expected) {
         assert_eq!((&line["clients"], &line["schema"]), (&clients.into(), &schema.into()));
         assert_eq!((&line["answers"], &line["errors"], &line["invalid"]), (&6.into(), &0.into(), &0.into()));
-        // Free text goes on up to the budget; what has a shape ends in time.
+        // Free text runs into the token limit; output with a schema ends earlier.
         assert_eq!(line["cut"], if schema { 0 } else { 6 });
         assert_eq!(line["first_token_ms"]["count"], 6);
         assert!(line["output_tokens_per_s"].as_f64().unwrap() > 0.0);
@@ -86,7 +86,7 @@ fn our_own_server_keeps_to_a_schema() -> Result<()> {
     Ok(())
 }
 
-/// A server that answers everything with `head` and `body`, and closes the connection.
+/// Starts a server that answers every request with `head` and `body` and closes the connection.
 fn says(head: &'static str, body: &'static str) -> String {
     let address = in_background(move |listener| async move {
         while let Ok((mut stream, _)) = listener.accept().await {
@@ -106,7 +106,8 @@ fn says(head: &'static str, body: &'static str) -> String {
 
 #[test]
 fn other_servers_are_checked_and_counted_by_chunks() -> Result<()> {
-    // Comments, line ends of another kind, no usage, and an answer that is no JSON of the schema.
+    // The stream has comments, CRLF line ends, no usage, and an answer that does not match the
+    // schema.
     let url = says(
         "200 OK",
         ": hello\r\n\r\ndata: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\r\n\r\n\
@@ -121,7 +122,8 @@ fn other_servers_are_checked_and_counted_by_chunks() -> Result<()> {
     Ok(())
 }
 
-/// A server that answers two requests on a connection, and closes it when the third has come, which it has `read` or not.
+/// Starts a server that answers two requests on a connection and closes the connection when the
+/// third arrives. `read` says whether the server reads the third request first.
 fn tires(read: bool) -> String {
     let body = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\ndata: [DONE]\n\n";
     let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
@@ -171,7 +173,7 @@ fn failures_are_counted() -> Result<()> {
         assert!(!well);
         assert_eq!((&lines[0]["errors"], &lines[0]["answers"]), (&2.into(), &0.into()), "{head} {body}");
     }
-    // A server that fails from the start is not measured.
+    // A server that fails during the warm-up is not measured.
     assert!(bench(&says("503 Busy", "{}"), &["-n", "2"]).is_err());
     Ok(())
 }
