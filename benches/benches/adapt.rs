@@ -1,11 +1,12 @@
-//! What adaptation costs: nothing that anybody would notice on correct outputs, and little on others.
+//! Cost of adaptation: negligible for correct outputs, and small for others.
 //!
 //! ```sh
 //! cargo bench -p formwork-benches --bench adapt
 //! ```
 //!
-//! Outputs are records of eight fields, some of them nested, of about 1, 10 and 100 KB. *Verdict* is all that a correct output costs;
-//! *value* is building the value afterwards, for who wants one; *parse, validate* is what anybody does without adaptation. Times are in
+//! Outputs are arrays of records with eight fields, some of them nested, of about 1, 10 and 100 KB.
+//! *Verdict* is the whole cost for a correct output. *Value* adds building the value for callers
+//! that need one. *Parse, validate* is the usual code without adaptation. Times are in
 //! microseconds.
 
 use std::fmt::Write;
@@ -18,7 +19,7 @@ use formwork_protocol::adapt::{self, AdaptOptions, Adapter, Tolerance};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// How often each is measured.
+/// Number of runs of each measurement.
 const RUNS: usize = 300;
 
 #[derive(Deserialize)]
@@ -138,7 +139,7 @@ fn orders(count: usize) -> String {
     format!("[{}]", (0..count).map(order).collect::<Vec<_>>().join(", "))
 }
 
-/// A megabyte of text with 10,000 braces, and an array at its end.
+/// Returns a megabyte of text with 10,000 braces and brackets, and an array at its end.
 fn braces() -> String {
     let mut text = String::new();
     for n in 0..2_500 {

@@ -1,12 +1,13 @@
-//! Masks of grammars along texts of their languages, cold and warm.
+//! Cold and warm masks of grammars along texts of their languages.
 //!
 //! ```sh
 //! cargo bench -p formwork-benches --bench grammars -- --tokenizer tokenizer.json [--texts FILE] [NAME …]
 //! ```
 //!
-//! *Cold* is a walk along all texts that begins with empty caches, *warm* the same walk once more. Timed is the mask of each
-//! token and the step over it, on one thread. What depends on the vocabulary alone is built when the first grammar is bound to
-//! it. `--texts` writes the tokens of the texts to a file as well, for a peer that reads them there.
+//! *Cold* is a walk along all texts with empty caches, *warm* a second walk with filled ones. A
+//! measured time covers the mask of a token and the step over the token, on one thread. Tables that
+//! depend only on the vocabulary are built when the first grammar is bound to the vocabulary.
+//! `--texts` also writes the tokens of the texts to a file, for use by peers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -60,7 +61,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The time of each token, in microseconds.
+/// Returns the time of each token, in microseconds.
 fn walk(constraint: &Constraint, texts: &Texts) -> Result<Vec<f64>> {
     let mut times = Vec::new();
     for text in &texts.tokens {

@@ -1,11 +1,13 @@
-//! Traces: how fast they are written, and how fast they are counted.
+//! Speed of writing traces and of computing health reports from them.
 //!
 //! ```sh
 //! cargo bench -p formwork-benches --bench traces -- [--events N]
 //! ```
 //!
-//! Writes runs with two steps, three attempts and eight events each, until there are N events (a million by default), to a database in
-//! a temporary folder, and looks at it as `formwork health-check` does: at everything, with trends, and at the last tenth of the time.
+//! Writes runs with two steps, three attempts and eight events each to a database in a temporary
+//! folder, N events in total (by default a million). Then reads the database as
+//! `formwork health-check` does: once over all events with trends, and once over the last tenth of
+//! the time.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +37,7 @@ fn main() -> Result<()> {
     (0..events / EVENTS).for_each(|number| run(&tracer, number));
     tracer.flush()?;
     let written = began.elapsed();
-    // Closes the database, so that the log is in it.
+    // Closes the database, which moves the write-ahead log into the database file.
     drop(tracer);
     let bytes = std::fs::metadata(&path)?.len();
     let rate = events as f64 / written.as_secs_f64();
@@ -64,7 +66,7 @@ fn look(path: &std::path::Path, options: &HealthOptions) -> Result<Duration> {
     Ok(taken)
 }
 
-/// A run of one of eight pipelines, with steps and models that differ.
+/// Records a run of one of eight pipelines, with varying steps and models.
 fn run(tracer: &Tracer, number: u64) {
     let run = tracer.run(format!("pipeline {}", number % 8));
     run.set_agent("writer");

@@ -2,9 +2,10 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// The average, percentiles and maximum of some times, in the unit they were given in.
+/// Average, percentiles and maximum of a set of times, in the unit of the input.
 ///
-/// A percentile is the smallest time that at least that share of all times does not exceed.
+/// A percentile is the smallest time that is at least as large as that share of all times (nearest
+/// rank).
 ///
 /// ```
 /// use formwork_benches::Distribution;
@@ -14,7 +15,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 #[allow(missing_docs, reason = "the names of the percentiles say it all")]
 pub struct Distribution {
-    /// How many times there are. All other figures are zero when there are none.
+    /// Number of times. If zero, all other figures are zero, too.
     pub count: usize,
     pub avg: f64,
     pub p25: f64,
@@ -29,10 +30,10 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// The names of what [`Distribution::figures`] gives.
+    /// Names of the figures that [`Distribution::figures`] returns.
     pub const NAMES: [&'static str; 9] = ["avg", "p25", "p50", "p75", "p90", "p95", "p99", "p99.9", "max"];
 
-    /// Sums up `times`.
+    /// Computes the distribution of `times`.
     pub fn of(times: impl IntoIterator<Item = f64>) -> Self {
         let mut times: Vec<f64> = times.into_iter().collect();
         times.sort_unstable_by(f64::total_cmp);
@@ -53,22 +54,22 @@ impl Distribution {
         }
     }
 
-    /// All figures but the count, in the order of [`Distribution::NAMES`].
+    /// Returns all figures except the count, in the order of [`Distribution::NAMES`].
     pub const fn figures(&self) -> [f64; 9] {
         [self.avg, self.p25, self.p50, self.p75, self.p90, self.p95, self.p99, self.p99_9, self.max]
     }
 
-    /// The line of names over rows that [`Distribution::row`] writes.
+    /// Returns the header line for the rows of [`Distribution::row`].
     pub fn header() -> String {
         row("", &Self::NAMES.map(str::to_owned))
     }
 
-    /// One row of a table.
+    /// Formats the figures as a table row.
     pub fn row(&self, label: &str) -> String {
         row(label, &self.figures().map(|figure| Figure(figure).to_string()))
     }
 
-    /// The row of this distribution's figures over those of `other`.
+    /// Formats the ratios of this distribution's figures to those of `other` as a table row.
     pub fn ratios(&self, label: &str, other: &Self) -> String {
         let mut cells = Self::NAMES.map(|_| "-".to_owned());
         for (cell, (ours, theirs)) in cells.iter_mut().zip(self.figures().into_iter().zip(other.figures())) {
@@ -85,7 +86,7 @@ fn row(label: &str, cells: &[String; 9]) -> String {
     format!("{label:<26}{avg:>9}{p25:>9}{p50:>9}{p75:>9}{p90:>9}{p95:>9}{p99:>9}{p99_9:>9}{max:>9}")
 }
 
-/// A figure with about three digits that count.
+/// Displays a figure with about three significant digits.
 struct Figure(f64);
 
 impl fmt::Display for Figure {

@@ -1,6 +1,7 @@
-//! The languages of `grammars/` that are measured, and the texts along which their masks are.
+//! Languages from `grammars/` to measure, with texts along which masks are computed.
 //!
-//! The texts of a grammar are its cases and then random outputs, 50 KB of them and more, as tokens.
+//! The texts of a grammar are its accepted cases followed by random outputs, at least 50 KB in
+//! total. They are given as tokens.
 
 use std::path::Path;
 
@@ -9,37 +10,37 @@ use formwork_grammar::{Grammar, Limits};
 use formwork_vocab::{TokenId, Tokenizer};
 use serde_json::Value;
 
-/// What is measured if nothing is named.
+/// Languages to measure if none is named.
 pub const NAMES: [&str; 5] = ["json", "c-subset", "arithmetic", "csv", "sql-select"];
 
-/// Bytes of text for each grammar.
+/// Total size of the texts of a grammar, in bytes.
 const BYTES: usize = 50_000;
 
-/// Random outputs are at most this long.
+/// Maximum size of a random output, in bytes.
 const OUTPUT: usize = 2000;
 
-/// A grammar with its cases.
+/// A grammar with its test cases.
 pub struct Language {
-    /// The GBNF.
+    /// GBNF source.
     pub source: String,
-    /// The same, compiled.
+    /// Compiled grammar.
     pub grammar: Grammar,
     cases: Value,
 }
 
-/// Some texts of a language.
+/// Texts of a language, as tokens.
 pub struct Texts {
-    /// By text.
+    /// Tokens of each text.
     pub tokens: Vec<Vec<TokenId>>,
-    /// Bytes of all of them.
+    /// Total size of all texts, in bytes.
     pub bytes: usize,
 }
 
 impl Language {
-    /// Reads a grammar of `grammars/` by its name.
+    /// Reads a grammar and its cases from `grammars/` by name.
     ///
     /// # Errors
-    /// When there is none, or it is malformed.
+    /// Returns an error if there is no such grammar, or if it is malformed.
     pub fn read(name: &str) -> Result<Self> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../grammars");
         let read = |file: String| std::fs::read_to_string(folder.join(&file)).context(file);
@@ -48,15 +49,15 @@ impl Language {
         Ok(Self { source, grammar, cases: serde_json::from_str(&read(format!("{name}.cases.json"))?)? })
     }
 
-    /// The cases to `accept`, or to `reject`.
+    /// Returns the cases in `list`, which is `accept` or `reject`.
     pub fn cases(&self, list: &str) -> impl Iterator<Item = String> {
         self.cases[list].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned)
     }
 
-    /// The texts that are walked along.
+    /// Returns the texts to measure along.
     ///
     /// # Errors
-    /// When the tokenizer has no tokens for some of a text.
+    /// Returns an error if the tokenizer cannot encode a text.
     pub fn texts(&self, tokenizer: &Tokenizer) -> Result<Texts> {
         let samples = self.grammar.samples(1).max_bytes(OUTPUT);
         let samples = samples.filter_map(|output| String::from_utf8(output).ok());

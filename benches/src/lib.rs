@@ -1,5 +1,5 @@
-//! What the benchmarks measure and how. The command line runs them and prints what they find; harnesses for other engines
-//! (`peers/`) run the same measurements beside them.
+//! Measurements of the benchmarks. The command line runs them and prints the results. Harnesses for
+//! other engines (`peers/`) run the same measurements for comparison.
 
 mod distribution;
 pub mod grammars;

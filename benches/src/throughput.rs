@@ -1,5 +1,5 @@
-//! How fast a model takes a prompt in and puts tokens out, without the engine around it: what llama-bench calls `pp` and `tg`.
-//! A prompt goes in by pieces of 512 tokens, as the engine has it.
+//! Speed of prefill and decode of a model, without the engine around it: the `pp` and `tg` tests of
+//! llama-bench. Prompts are processed in pieces of 512 tokens, as in the engine.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -7,44 +7,45 @@ use std::time::{Duration, Instant};
 use formwork_lm::{Batch, LanguageModel, ModelError, Role, Run, SequenceId, Wanted};
 use formwork_vocab::{TokenId, TokenKind, Vocabulary};
 
-/// The most tokens of a prompt that go in at once.
+/// Maximum number of prompt tokens in one forward pass.
 const PIECE: usize = 512;
 
-/// Tokens per second, by run.
+/// Tokens per second of each run.
 #[derive(Clone, Debug, Default)]
 pub struct Rates {
     runs: Vec<(usize, f64)>,
 }
 
 impl Rates {
-    /// Adds a run that took `time` for some tokens.
+    /// Adds a run that processed `tokens` tokens in `time`.
     pub fn push(&mut self, tokens: usize, time: Duration) {
         self.runs.push((tokens, tokens as f64 / time.as_secs_f64().max(1e-9)));
     }
 
-    /// How many tokens a run had: the most of any.
+    /// Returns the number of tokens of the longest run.
     pub fn tokens(&self) -> usize {
         self.runs.iter().map(|run| run.0).max().unwrap_or(0)
     }
 
-    /// Each run's tokens per second.
+    /// Returns the tokens per second of each run.
     pub fn per_second(&self) -> Vec<f64> {
         self.runs.iter().map(|run| run.1).collect()
     }
 
-    /// The average over the runs; zero when there are none.
+    /// Returns the average over all runs, or zero if there are none.
     pub fn mean(&self) -> f64 {
         self.per_second().iter().sum::<f64>() / self.runs.len().max(1) as f64
     }
 
-    /// The standard deviation of a run; zero for fewer than two.
+    /// Returns the standard deviation over all runs, or zero for fewer than two.
     pub fn deviation(&self) -> f64 {
         let mean = self.mean();
         let squares: f64 = self.runs.iter().map(|run| (run.1 - mean).powi(2)).sum();
         (squares / self.runs.len().saturating_sub(1).max(1) as f64).sqrt()
     }
 
-    /// The run in the middle, or half-way between the two there; zero when there are none.
+    /// Returns the median over all runs: the average of the middle two for an even number, zero for
+    /// none.
     ///
     /// ```
     /// use std::time::Duration;
@@ -74,18 +75,18 @@ impl fmt::Display for Rates {
     }
 }
 
-/// Some tokens of text, which mean nothing together.
+/// Returns `count` text tokens, which make no sense together.
 pub fn tokens(vocabulary: &Vocabulary, count: usize) -> Vec<TokenId> {
     let text: Vec<TokenId> = vocabulary.ids().filter(|&id| vocabulary.kind(id) == TokenKind::Text).collect();
     let stride = text.len() * 5 / 13 + 1;
     (0..count).filter_map(|index| text.get(index * stride % text.len().max(1)).copied()).collect()
 }
 
-/// Times a prompt, each run in a sequence of its own, up to the logits after its last token. A run before the first is not
-/// counted.
+/// Times prefill of `prompt` up to the logits after its last token, each run in a new sequence. A
+/// warm-up run comes first and is not counted.
 ///
 /// # Errors
-/// When the model fails, as it does where the prompt does not fit.
+/// Returns an error if the model fails, for example because the prompt does not fit its context.
 pub fn prefill(
     model: &mut dyn LanguageModel,
     prompt: &[TokenId],
@@ -106,10 +107,10 @@ pub fn prefill(
     Ok(rates)
 }
 
-/// Times `tokens` as [`decode_once`] does. A run before the first is not counted.
+/// Times `tokens` as [`decode_once`] does. A warm-up run comes first and is not counted.
 ///
 /// # Errors
-/// As for [`prefill`].
+/// Returns the errors of [`prefill`].
 pub fn decode(
     model: &mut dyn LanguageModel,
     before: &[TokenId],
@@ -128,11 +129,11 @@ pub fn decode(
     Ok(rates)
 }
 
-/// How long `tokens` take one after the other, as if each had been chosen, with all logits after each. They follow `before`,
-/// which is not in the time.
+/// Times decode of `tokens` one by one, as if each had been sampled, with all logits after each.
+/// The tokens follow `before`, whose prefill is not timed.
 ///
 /// # Errors
-/// As for [`prefill`].
+/// Returns the errors of [`prefill`].
 pub fn decode_once(
     model: &mut dyn LanguageModel,
     before: &[TokenId],
@@ -149,7 +150,7 @@ pub fn decode_once(
     Ok(time)
 }
 
-/// Takes a prompt in, up to the logits after its last token.
+/// Processes a prompt up to the logits after its last token.
 fn read(model: &mut dyn LanguageModel, sequence: SequenceId, prompt: &[TokenId]) -> Result<(), ModelError> {
     let mut pieces = prompt.chunks(PIECE).peekable();
     while let Some(piece) = pieces.next() {

@@ -1,27 +1,28 @@
-//! What the fuzz targets check of a grammar that compiles.
+//! Checks that the fuzz targets run on each grammar that compiles.
 
 use std::sync::{Arc, LazyLock};
 
 use formwork_grammar::{Constraint, Formats, Grammar, Layout, Limits, Order, Profile, SchemaOptions};
 use formwork_vocab::{Token, TokenId, TokenKind, Vocabulary};
 
-/// Bytes that a walk chooses before it only closes.
+/// Maximum number of bytes to choose before closing the output.
 const STEPS: usize = 48;
 
-/// Tokens that masks are compared at.
+/// Number of tokens at which masks are compared.
 const TOKENS: usize = 8;
 
-/// Small enough that an input takes milliseconds.
+/// Returns limits that keep each input to a few milliseconds.
 pub fn limits() -> Limits {
     Limits { states: 1 << 12, source_bytes: 1 << 14, shortest_bytes: 1 << 8, ..Limits::default() }
 }
 
-/// Whether a GBNF grammar may have token terminals: these stand for no bytes, and the walks here are over bytes.
+/// Reports whether a GBNF grammar may contain token terminals. They match no bytes, and walks here
+/// use bytes.
 pub fn may_name_tokens(source: &str) -> bool {
     source.contains('<')
 }
 
-/// Options by the bits of a byte.
+/// Decodes options from the bits of a byte.
 pub fn options(bits: u8) -> SchemaOptions {
     let has = |bit: u8| bits >> bit & 1 == 1;
     SchemaOptions {
@@ -33,7 +34,7 @@ pub fn options(bits: u8) -> SchemaOptions {
     }
 }
 
-/// A seed for what is chosen at random.
+/// Derives a seed for random choices from the input.
 pub fn seed_of(data: &[u8]) -> u64 {
     data.iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
@@ -44,8 +45,8 @@ fn next(seed: &mut u64) -> usize {
     (*seed >> 33) as usize
 }
 
-/// The shortest output is one; a walk over bytes that may follow never gets stuck; and from where it stops, the promised
-/// number of bytes closes the output.
+/// Checks that the grammar accepts its shortest output. Then walks over random allowed bytes, which
+/// must never get stuck, and closes the output within the promised number of bytes.
 pub fn walk(grammar: &Grammar, mut seed: u64) {
     assert!(grammar.accepts(&grammar.shortest()), "the shortest output is not accepted");
     let Ok(constraint) = Constraint::new(grammar, Arc::clone(&BYTES)) else { return };
@@ -75,7 +76,8 @@ pub fn walk(grammar: &Grammar, mut seed: u64) {
     assert!(matcher.accepting(), "closed and not accepted");
 }
 
-/// Along a random walk every bit of the mask is what the token's bytes say, one after the other.
+/// Checks each bit of the masks along a random walk against the token's bytes, tried one after the
+/// other.
 pub fn compare_masks(grammar: &Grammar, mut seed: u64) {
     let Ok(constraint) = Constraint::new(grammar, Arc::clone(&PIECES)) else { return };
     let mut matcher = constraint.matcher();
@@ -100,7 +102,7 @@ pub fn compare_masks(grammar: &Grammar, mut seed: u64) {
     }
 }
 
-/// All bytes, each a token of that id.
+/// All bytes; each is the token with the same id.
 static BYTES: LazyLock<Arc<Vocabulary>> =
     LazyLock::new(|| vocabulary((0..=255).map(|byte| vec![byte]).collect()));
 

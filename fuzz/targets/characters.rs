@@ -1,4 +1,4 @@
-//! A set of characters in the notation's own text.
+//! A character set, parsed from its text.
 #![no_main]
 
 use formwork_fields::Characters;

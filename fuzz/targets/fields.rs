@@ -1,4 +1,4 @@
-//! A definition of fields, after a byte for its format.
+//! A field definition: one byte for the format, then the text.
 #![no_main]
 
 use formwork_fields::{Definition, Format};
@@ -19,7 +19,7 @@ fuzz_target!(|data: &[u8]| {
     if let Ok(grammar) = definition.grammar(&limits()) {
         assert!(grammar.warnings().is_empty(), "{}", definition.gbnf());
         let shortest = String::from_utf8(grammar.shortest()).expect("JSON is UTF-8");
-        // The validator reads values as deep as JSON libraries do.
+        // The validator has the same recursion limit as JSON libraries.
         let errors = definition.validate(&shortest);
         assert!(
             errors.is_empty() || errors[0].message.contains("recursion limit"),

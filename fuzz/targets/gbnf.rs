@@ -1,4 +1,4 @@
-//! A grammar in the notation's own text.
+//! A GBNF grammar.
 #![no_main]
 
 use formwork_fuzz::{limits, may_name_tokens, seed_of, walk};

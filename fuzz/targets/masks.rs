@@ -1,5 +1,5 @@
-//! A byte that says what the rest is, one that chooses options, and a grammar: every bit of its masks, against the same
-//! token byte by byte.
+//! Compares every bit of a grammar's masks with the token's bytes tried one by one. The input is a
+//! byte for the notation, a byte for the options, and the text.
 #![no_main]
 
 use formwork_fuzz::{compare_masks, limits, may_name_tokens, options, seed_of};

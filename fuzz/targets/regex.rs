@@ -1,4 +1,4 @@
-//! A grammar in the notation's own text.
+//! A regular expression.
 #![no_main]
 
 use formwork_fuzz::{limits, seed_of, walk};

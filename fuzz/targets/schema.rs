@@ -1,4 +1,4 @@
-//! A byte of options, then a schema as JSON text.
+//! A JSON Schema: one byte for the options, then the text.
 #![no_main]
 
 use formwork_fuzz::{limits, options, seed_of, walk};

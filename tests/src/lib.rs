@@ -1,4 +1,4 @@
-//! What the suites that cross crates share: slow references and random inputs.
+//! Slow reference implementations and random inputs, shared by the suites that span crates.
 
 pub mod random;
 pub mod reference;

@@ -1,4 +1,4 @@
-//! Random inputs, the same on every run.
+//! Random inputs, which are the same on every run.
 
 pub mod fields;
 pub mod schema;
@@ -7,17 +7,18 @@ use std::fmt::Write;
 
 use formwork_vocab::{Token, TokenId, TokenKind, Vocabulary};
 
-/// A small generator (`xorshift64*`, Vigna 2016): equal seeds give equal inputs on every machine.
+/// A small random number generator (`xorshift64*`, Vigna 2016). The same seed gives the same inputs
+/// on every machine.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// A generator for `seed`.
+    /// Creates a generator for `seed`.
     pub const fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// A number below `bound`, which must be positive.
+    /// Returns a number below `bound`, which must be positive.
     pub const fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -25,16 +26,17 @@ impl Random {
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % bound
     }
 
-    /// One of `items`.
+    /// Returns one of `items`.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.below(items.len())]
     }
 }
 
-/// Every byte, and random strings that JSON and the random grammars are made of.
+/// Creates a vocabulary of every byte, and of random strings that occur in JSON and in the random
+/// grammars.
 ///
 /// # Panics
-/// Never: the vocabulary is small and not empty.
+/// Never panics: the vocabulary is small and not empty.
 pub fn vocabulary(random: &mut Random) -> Vocabulary {
     const PIECES: [&str; 24] = [
         "a", "b", "c", "0", "1", " ", "\"", "{", "}", "[", "]", ":", ",", "ab", "é", "€", "日", "\\", "true",
@@ -44,7 +46,7 @@ pub fn vocabulary(random: &mut Random) -> Vocabulary {
         (0..=255).map(|byte| Token { bytes: vec![byte], kind: TokenKind::Byte }).collect();
     for _ in 0..600 {
         let bytes: Vec<u8> = (0..=random.below(4)).flat_map(|_| random.pick(&PIECES).bytes()).collect();
-        // Some tokens begin or end inside a character, as real ones do.
+        // Some tokens begin or end within a character, as in real vocabularies.
         let from = random.below(4) / 3;
         let to = bytes.len() - (random.below(4) / 3).min(bytes.len() - from.min(bytes.len()));
         if from < to {
@@ -56,11 +58,11 @@ pub fn vocabulary(random: &mut Random) -> Vocabulary {
     Vocabulary::new(tokens, vec![end]).expect("small and not empty")
 }
 
-/// A random GBNF grammar of a few rules: recursion of every kind, empty alternatives, counted repetition, classes. With
-/// `wide`, some classes hold most characters.
+/// Generates a random GBNF grammar of a few rules, with recursion of every kind, empty
+/// alternatives, counted repetition and classes. With `wide`, some classes contain most characters.
 ///
 /// # Panics
-/// Never: writing to a string cannot fail.
+/// Never panics: writing to a string cannot fail.
 pub fn gbnf(random: &mut Random, wide: bool) -> String {
     let rules = 1 + random.below(4);
     let mut grammar = String::new();

@@ -1,4 +1,4 @@
-//! The adversarial set: grammars and schemas made to exhaust time or memory.
+//! The adversarial set: grammars and schemas designed to exhaust time or memory.
 
 #![expect(clippy::format_collect, reason = "these texts are made before the clock starts")]
 
@@ -31,7 +31,7 @@ impl Source {
         }
     }
 
-    /// A letter for the kind, then the text.
+    /// Encodes the source as a letter for its kind, followed by the text.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         match self {
             Self::Gbnf(source) => format!("g{source}").into_bytes(),
@@ -52,7 +52,7 @@ impl Source {
     }
 }
 
-/// All of them.
+/// Returns all cases.
 pub(crate) fn all() -> Vec<Case> {
     let mut cases = Vec::new();
     let mut add = |name: &str, source| cases.push(Case { name: name.to_owned(), source });
@@ -165,7 +165,7 @@ fn patterns() -> Named<String> {
     ]
 }
 
-/// Choices that multiply.
+/// Returns schemas with combinations of choices that multiply.
 fn products() -> Named<Value> {
     let two = |at: usize| json!([{"required": [format!("a{at}")]}, {"required": [format!("b{at}")]}]);
     let any = |keyword: &str, count| json!({"allOf": (0..count).map(|at| json!({keyword: two(at)})).collect::<Vec<_>>()});
@@ -200,7 +200,7 @@ fn products() -> Named<Value> {
     ]
 }
 
-/// Depth.
+/// Returns deeply nested schemas.
 fn nests() -> Named<Value> {
     let nest = |depth: usize, wrap: &dyn Fn(Value) -> Value| {
         (0..depth).fold(json!({"type": "integer"}), |inner, _| wrap(inner))
@@ -260,7 +260,7 @@ fn nests() -> Named<Value> {
     ]
 }
 
-/// Names, members and items.
+/// Returns schemas with many names, members and items.
 fn objects() -> Named<Value> {
     let properties = |count: usize| -> serde_json::Map<_, _> {
         (0..count).map(|at| (format!("property{at}"), json!({"type": "integer", "minimum": at}))).collect()
@@ -307,7 +307,7 @@ fn objects() -> Named<Value> {
     ]
 }
 
-/// Bounds and sheer size.
+/// Returns schemas with large bounds, and very large schemas.
 fn sizes() -> Named<Value> {
     let words = |len: usize| (0..(1 << 20) / len).map(|at| format!("{at:0len$}")).collect::<Vec<_>>();
     let numbers: Vec<_> = (0..100_000).map(|at| at * 7919).collect();
@@ -351,7 +351,7 @@ fn sizes() -> Named<Value> {
     ]
 }
 
-/// Keywords that multiply what others ask for.
+/// Returns schemas whose keywords multiply the requirements of other keywords.
 fn mixtures() -> Named<Value> {
     let list = |count: usize, make: &dyn Fn(usize) -> Value| (0..count).map(make).collect::<Vec<_>>();
     let map = |count: usize, make: &dyn Fn(usize) -> (String, Value)| {

@@ -1,14 +1,15 @@
-//! The adversarial set, case by case: time to compile or to refuse, the slowest mask or step of a walk, and the peak
-//! memory of the compilation and of the largest mask or step.
+//! Measures the adversarial set case by case. Reports the time to compile or to refuse, the slowest
+//! mask or step of a walk, and the peak memory of both.
 //!
 //! ```sh
 //! cargo bench -p formwork-benches --bench hostile                        # a vocabulary made up here
 //! cargo bench -p formwork-benches --bench hostile -- --tokenizer tokenizer.json [part of a name]
 //! ```
 //!
-//! Each case runs in a process of its own, so that one which runs out of stack, time or memory is a line of the table and
-//! not its end, and so that the peak is the case's own. Time is that spent on the processor, so that other work beside does
-//! not count. (Both on Linux; elsewhere time is the clock's and the peak is shown as 0.)
+//! Each case runs in its own process. A case that exhausts stack, time or memory then costs only
+//! its row of the table, and the peak memory belongs to the case alone. Times are processor times,
+//! so other load does not count. Both need Linux; elsewhere times are wall-clock times and the peak
+//! is 0.
 
 mod cases;
 
@@ -22,15 +23,15 @@ use cases::{Case, Source};
 use formwork_grammar::{Constraint, Grammar, Limits, SchemaOptions};
 use formwork_vocab::{Token, TokenId, TokenKind, Tokenizer, Vocabulary};
 
-/// The limits of a compilation: within these a case compiles or is refused.
+/// Limits of compilation: a case must compile or be refused within them.
 const COMPILE_TIME: Duration = Duration::from_secs(1);
 const COMPILE_MIB: f64 = 256.0;
 
-/// The limits of a mask, and of a step by one token.
+/// Limits of a mask, and of a step by one token.
 const STEP_TIME: Duration = Duration::from_millis(100);
 const STEP_MIB: f64 = 64.0;
 
-/// Tokens of the walk.
+/// Number of tokens of the walk.
 const WALK: usize = 64;
 
 fn main() -> Result<()> {
@@ -49,7 +50,7 @@ fn main() -> Result<()> {
     if child { run_one(tokenizer.as_deref()) } else { run_all(&filter, tokenizer.as_deref()) }
 }
 
-/// Runs each case in a child.
+/// Runs each case in a child process.
 #[expect(clippy::print_stdout, reason = "the table is what this program is for")]
 fn run_all(filter: &str, tokenizer: Option<&str>) -> Result<()> {
     println!("{:>44}  case: what became of it", "compile, worst mask or step (ms), MiB of each");
@@ -87,7 +88,7 @@ fn run_one(tokenizer: Option<&str>) -> Result<()> {
         Some(path) => Arc::clone(Tokenizer::from_json(&std::fs::read(path)?)?.vocabulary()),
         None => Arc::new(made_up()?),
     };
-    // The tables of the vocabulary are built once for all grammars.
+    // Build the tables of the vocabulary first, since all grammars share them.
     for grammar in [
         Grammar::json_schema(&serde_json::json!({}), &SchemaOptions::accept(), &Limits::default())?,
         Grammar::regex("a+", &Limits::default())?,
@@ -140,7 +141,7 @@ struct Figures {
 }
 
 impl Figures {
-    /// Takes over the figures that are higher.
+    /// Raises each figure to the other's if that is higher.
     fn raise(&mut self, other: Self) {
         self.time = self.time.max(other.time);
         self.mib = self.mib.max(other.mib);
@@ -154,7 +155,8 @@ fn measure<T>(work: impl FnOnce() -> T) -> (T, Figures) {
     (result, Figures { time, mib: (peak_mib() - before).max(0.0) })
 }
 
-/// Bytes, and pieces of JSON and of words, alone and in pairs: 20,000 tokens.
+/// Creates a vocabulary of 20,000 tokens: bytes, and pieces of JSON and of words, alone and in
+/// pairs.
 fn made_up() -> Result<Vocabulary> {
     let text = |bytes: &[u8]| Token { bytes: bytes.into(), kind: TokenKind::Text };
     let mut tokens: Vec<Token> = (0..=255).map(|byte| text(&[byte])).collect();
@@ -178,7 +180,7 @@ fn made_up() -> Result<Vocabulary> {
     Ok(Vocabulary::new(tokens, vec![end])?)
 }
 
-/// What this thread has spent on the processor.
+/// Returns the processor time of this thread; the elapsed wall-clock time outside Linux.
 fn spent() -> Duration {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
@@ -186,9 +188,9 @@ fn spent() -> Duration {
     spent.map_or_else(|| START.elapsed(), Duration::from_nanos)
 }
 
-/// Forgets the peak so far and gives the memory in use, in MiB.
+/// Resets the peak and returns the memory in use, in MiB.
 fn reset_peak() -> f64 {
-    // Where that is not possible the peak is the process's.
+    // Where the reset is not possible, the peak covers the whole process.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     status_mib("VmRSS:")
 }

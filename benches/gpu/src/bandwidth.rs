@@ -1,4 +1,4 @@
-//! Bandwidth of copying and of reading memory.
+//! Memory bandwidth of copies and reads.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ const READ: &str = "let v = v0 ^ v1 ^ v2 ^ v3 ^ v4 ^ v5 ^ v6 ^ v7;
 const COPY: &str = "b[at] = v0; b[at + 256u] = v1; b[at + 512u] = v2; b[at + 768u] = v3;
     b[at + 1024u] = v4; b[at + 1280u] = v5; b[at + 1536u] = v6; b[at + 1792u] = v7;";
 
-/// Copies for a second, so that the GPU reaches its clocks.
+/// Copies for one second, so that the GPU reaches its full clock rate.
 pub(crate) fn warm_up(pool: &Pool) -> Result<()> {
     let gpu = pool.gpu;
     let target = gpu.buffer(pool.size);

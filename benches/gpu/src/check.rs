@@ -1,4 +1,4 @@
-//! Correctness of the products against plain Rust.
+//! Checks products against plain Rust.
 
 use anyhow::Result;
 
@@ -45,7 +45,7 @@ pub(crate) fn all(gpu: &Gpu) -> Result<Vec<String>> {
 #[derive(Default)]
 struct Checked {
     error: f64,
-    /// Products whose bits were compared.
+    /// Number of products whose bits were compared.
     bits: usize,
     exact: usize,
     equal: [usize; 3],

@@ -6,22 +6,22 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use wgpu::util::{BufferInitDescriptor, DeviceExt};
 
-/// A device with the queries that time one pass.
+/// A device, with the timestamp queries of one pass.
 pub(crate) struct Gpu {
     pub(crate) adapter: wgpu::Adapter,
     pub(crate) device: wgpu::Device,
     pub(crate) queue: wgpu::Queue,
-    /// True if every subgroup has 32 threads, so that one can hold the partial sums of a row.
+    /// True if every subgroup has 32 threads. A subgroup can then hold the partial sums of a row.
     pub(crate) has_subgroups_of_32: bool,
-    /// True to try few arrangements only.
+    /// True to try only a few arrangements.
     pub(crate) quick: bool,
-    /// True to compile kernels without naga's checks of bounds and loops.
+    /// True to compile kernels without naga's bounds checks and loop checks.
     pub(crate) unchecked: Cell<bool>,
     queries: wgpu::QuerySet,
     resolved: wgpu::Buffer,
 }
 
-/// A compiled kernel with its layout of bindings.
+/// A compiled kernel with its bind group layout.
 pub(crate) struct Kernel {
     pipeline: wgpu::ComputePipeline,
     layout: wgpu::BindGroupLayout,
@@ -110,7 +110,7 @@ impl Gpu {
             immediate_size: 0,
         });
         let module = self.module(source);
-        // Every kernel writes its workgroup memory before it reads it.
+        // Every kernel writes its workgroup memory before reading it.
         let compilation_options = wgpu::PipelineCompilationOptions {
             zero_initialize_workgroup_memory: false,
             ..Default::default()
@@ -132,14 +132,15 @@ impl Gpu {
         let descriptor = wgpu::ShaderModuleDescriptor { label: None, source };
         if self.unchecked.get() {
             let checks = wgpu::ShaderRuntimeChecks::unchecked();
-            // SAFETY: these kernels are correct with checks: their loops end and their places are in bounds.
+            // SAFETY: these kernels are correct even without checks: their loops end and their
+            // indices are in bounds.
             unsafe { self.device.create_shader_module_trusted(descriptor, checks) }
         } else {
             self.device.create_shader_module(descriptor)
         }
     }
 
-    /// Binds a uniform and storage buffers to a kernel's bindings, in their order.
+    /// Binds a uniform and storage buffers to a kernel's bindings, in order.
     pub(crate) fn bind(
         &self,
         kernel: &Kernel,
@@ -158,7 +159,7 @@ impl Gpu {
         })
     }
 
-    /// Makes an uninitialised storage buffer of `size` bytes.
+    /// Creates an uninitialized storage buffer of `size` bytes.
     pub(crate) fn buffer(&self, size: u64) -> wgpu::Buffer {
         self.device.create_buffer(&wgpu::BufferDescriptor {
             label: None,
@@ -168,7 +169,7 @@ impl Gpu {
         })
     }
 
-    /// Makes a buffer that the CPU can read.
+    /// Creates a buffer that the CPU can read.
     pub(crate) fn staging(&self, size: u64) -> wgpu::Buffer {
         self.device.create_buffer(&wgpu::BufferDescriptor {
             label: None,
@@ -178,7 +179,7 @@ impl Gpu {
         })
     }
 
-    /// Makes a buffer with `values`, usable as a uniform and as storage.
+    /// Creates a buffer that contains `values`, usable as a uniform and as storage.
     pub(crate) fn upload<T: bytemuck::NoUninit>(&self, values: &[T]) -> wgpu::Buffer {
         self.device.create_buffer_init(&BufferInitDescriptor {
             label: None,
@@ -190,7 +191,7 @@ impl Gpu {
         })
     }
 
-    /// Waits until the device has done all that was submitted.
+    /// Waits until the device has finished all submitted work.
     pub(crate) fn wait(&self) -> Result<()> {
         self.device.poll(wgpu::PollType::wait_indefinitely())?;
         Ok(())
@@ -261,7 +262,8 @@ impl Gpu {
         Ok(Timing { gpu, record, submit })
     }
 
-    /// Returns the timing with the median GPU time of `repeats` runs, after one more that is not counted.
+    /// Returns the timing with the median GPU time of `repeats` runs, after an uncounted warm-up
+    /// run.
     pub(crate) fn median(&self, repeats: usize, before: &[Step], steps: &[Step]) -> Result<Timing> {
         self.time(before, steps)?;
         let mut timings = (0..repeats).map(|_| self.time(before, steps)).collect::<Result<Vec<_>>>()?;

@@ -7,29 +7,29 @@ use std::fmt;
 pub(crate) enum Weights {
     /// Blocks of 256 weights in 144 bytes, as in the file.
     Q4K,
-    /// Rows of two planes: 8-bit codes, then an `f16` scale for each 32 of them.
+    /// Rows of two planes: 8-bit codes, then an `f16` scale for each 32 codes.
     Q80,
-    /// Half-precision numbers.
+    /// Half-precision floats.
     F16,
 }
 
 /// Storage of the activations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Activations {
-    /// Single-precision numbers.
+    /// Single-precision floats.
     F32,
-    /// 8-bit codes with a step and a sum of codes for each 16 of them.
+    /// 8-bit codes, with a step and a sum of codes for each group of 16.
     Int8,
 }
 
-/// A kernel's types.
+/// The types of a kernel's inputs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Variant {
     pub(crate) weights: Weights,
     pub(crate) activations: Activations,
 }
 
-/// All variants measured.
+/// All measured variants.
 pub(crate) const VARIANTS: [Variant; 5] = [
     Variant { weights: Weights::Q4K, activations: Activations::F32 },
     Variant { weights: Weights::Q4K, activations: Activations::Int8 },
@@ -46,7 +46,8 @@ pub(crate) struct Arrangement {
     pub(crate) lanes: u32,
     /// Rows that each thread works on at once.
     pub(crate) rows: u32,
-    /// True if partial sums are joined by `subgroupAdd`, false if by a tree in workgroup memory.
+    /// True to add partial sums with `subgroupAdd`, false to add them in a tree in workgroup
+    /// memory.
     pub(crate) subgroup: bool,
 }
 
@@ -54,9 +55,10 @@ const fn arrangement(threads: u32, lanes: u32, rows: u32) -> Arrangement {
     Arrangement { threads, lanes, rows, subgroup: false }
 }
 
-/// All arrangements measured with a tree in workgroup memory.
+/// All measured arrangements with a tree in workgroup memory.
 ///
-/// Each makes at least two rows a workgroup, so that 128,256 rows stay below 65,536 workgroups.
+/// Each computes at least two rows per workgroup, so that 128,256 rows need fewer than 65,536
+/// workgroups.
 pub(crate) const ARRANGEMENTS: [Arrangement; 13] = [
     arrangement(32, 32, 2),
     arrangement(64, 32, 1),
@@ -74,7 +76,7 @@ pub(crate) const ARRANGEMENTS: [Arrangement; 13] = [
 ];
 
 impl Weights {
-    /// Returns the 16-byte words in a row of `k` weights.
+    /// Returns the number of 16-byte words in a row of `k` weights.
     pub(crate) fn stride(self, k: u32) -> u32 {
         match self {
             Self::Q4K => k / 256 * 9,
@@ -83,7 +85,7 @@ impl Weights {
         }
     }
 
-    /// Returns the number of weights that a thread takes at once.
+    /// Returns the number of weights that a thread processes at once.
     pub(crate) fn unit(self) -> u32 {
         match self {
             Self::Q4K | Self::Q80 => 32,
@@ -93,7 +95,7 @@ impl Weights {
 }
 
 impl Arrangement {
-    /// Returns the rows that a workgroup makes.
+    /// Returns the number of rows that a workgroup computes.
     pub(crate) fn rows_per_workgroup(self) -> u32 {
         self.threads / self.lanes * self.rows
     }
@@ -121,7 +123,7 @@ impl fmt::Display for Arrangement {
     }
 }
 
-/// Returns the WGSL of a product of `tokens` columns, over all rows or over a list of them.
+/// Returns the WGSL source of a product of `tokens` columns, over all rows or over a list of rows.
 pub(crate) fn product(variant: Variant, arrangement: Arrangement, tokens: u32, listed: bool) -> String {
     let body = match (variant.weights, variant.activations) {
         (Weights::Q4K, Activations::F32) => include_str!("shaders/q4k_f32.wgsl"),
@@ -154,7 +156,7 @@ pub(crate) fn product(variant: Variant, arrangement: Arrangement, tokens: u32, l
     expand(&source, rows, tokens)
 }
 
-/// Returns the statements that join the partial sums of a row in its first lane.
+/// Returns the statements that add up the partial sums of a row in its first lane.
 fn join(arrangement: Arrangement) -> String {
     if arrangement.subgroup {
         return "#rt let sum_$r_$t = subgroupAdd(acc_$r_$t);\n".to_owned();

@@ -1,5 +1,6 @@
-//! Measures over Vulkan and WGSL what decides the design of the GPU back end: memory bandwidth, products,
-//! steps, readback and products of listed rows. `--quick` takes small sizes, for drivers on the CPU.
+//! Measures the figures that decide the design of the GPU back end, over Vulkan and WGSL. The
+//! figures are memory bandwidth, products, steps, readback and products of listed rows. `--quick`
+//! uses small sizes, for drivers on the CPU.
 
 mod bandwidth;
 mod check;

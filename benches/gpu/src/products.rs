@@ -8,10 +8,10 @@ use crate::gpu::{Gpu, Kernel, Step};
 use crate::kernels::{self, ARRANGEMENTS, Activations, Arrangement, Variant};
 use crate::reference;
 
-/// Bindings of a product: all are read, except the output.
+/// Bindings of a product; only the output, which is last, is writable.
 const WRITABLE: [bool; 6] = [false, false, false, false, false, true];
 
-/// Rows and width of a matrix.
+/// Number of rows and width of a matrix.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shape {
     pub(crate) rows: u32,
@@ -19,7 +19,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Returns the bytes of such a matrix.
+    /// Returns the size of such a matrix in bytes.
     pub(crate) fn bytes(self, variant: Variant) -> u64 {
         u64::from(self.rows) * u64::from(variant.weights.stride(self.k)) * 16
     }
@@ -45,14 +45,14 @@ impl Product {
         Self { kernel, variant, arrangement }
     }
 
-    /// Returns the dispatch that makes `outputs` rows.
+    /// Returns the dispatch that computes `outputs` rows.
     pub(crate) fn step<'a>(&'a self, bindings: &'a wgpu::BindGroup, outputs: u32) -> Step<'a> {
         let workgroups = outputs.div_ceil(self.arrangement.rows_per_workgroup());
         Step { kernel: &self.kernel, bindings, workgroups }
     }
 }
 
-/// A large buffer of random words from which matrices of all types are cut in turn.
+/// A large buffer of random words, from which matrices of all types are cut one after the other.
 pub(crate) struct Pool<'g> {
     pub(crate) gpu: &'g Gpu,
     pub(crate) buffer: wgpu::Buffer,
@@ -66,7 +66,8 @@ pub(crate) struct Pool<'g> {
 }
 
 impl<'g> Pool<'g> {
-    /// Makes a pool of `size` bytes, a multiple of `piece`, from copies of `piece` random bytes.
+    /// Creates a pool of `size` bytes from copies of `piece` random bytes; `size` is a multiple of
+    /// `piece`.
     pub(crate) fn new(gpu: &'g Gpu, size: u64, piece: u64) -> Result<Self> {
         let words = gpu.upload(&reference::random_words(piece as usize / 4));
         let buffer = gpu.buffer(size);
@@ -89,7 +90,7 @@ impl<'g> Pool<'g> {
         })
     }
 
-    /// Cuts `bytes` from the pool, behind the piece that was cut before.
+    /// Cuts the next `bytes` bytes from the pool, which wraps around at its end.
     fn cut(&self, bytes: u64) -> wgpu::BindingResource<'_> {
         let mut at = self.next.get().next_multiple_of(256);
         if at + bytes > self.size {
@@ -133,11 +134,11 @@ pub(crate) fn arrangements(gpu: &Gpu) -> Vec<Arrangement> {
 #[derive(Clone, Copy)]
 pub(crate) struct Best {
     pub(crate) arrangement: Arrangement,
-    /// Seconds of a product among others, each behind a barrier.
+    /// Seconds per product in a series of products with a barrier before each.
     pub(crate) in_order: f64,
 }
 
-/// Times a product, rotating over matrices, with a barrier before each one or with none.
+/// Times a product over a rotation of matrices, with or without a barrier before each product.
 pub(crate) fn time(pool: &Pool, product: &Product, shape: Shape, in_order: bool) -> Result<f64> {
     let count = (pool.size / 4 / shape.bytes(product.variant)).clamp(4, 200) as usize;
     let outputs: Vec<_> =

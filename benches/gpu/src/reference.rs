@@ -1,4 +1,4 @@
-//! Random weights and activations, and the same products in plain Rust.
+//! Random weights and activations, and the same products computed in plain Rust.
 
 use half::f16;
 
@@ -16,11 +16,11 @@ pub(crate) fn random_words(count: usize) -> Vec<u32> {
     std::iter::repeat_with(word).take(count).collect()
 }
 
-/// One vector of activations in both forms.
+/// One vector of activations, as floats and as quantized codes.
 pub(crate) struct Vector {
     pub(crate) values: Vec<f32>,
     pub(crate) codes: Vec<i8>,
-    /// The step of each group of 32 codes.
+    /// Step size of each group of 32 codes.
     pub(crate) steps: Vec<f32>,
 }
 
@@ -40,13 +40,13 @@ impl Vector {
         Self { values, codes, steps }
     }
 
-    /// Replaces the codes with small ones of step 1, whose products are exact in `f32`.
+    /// Replaces the codes with small ones of step 1, so that products are exact in `f32`.
     pub(crate) fn simplify(&mut self) {
         self.codes.iter_mut().for_each(|code| *code %= 8);
         self.steps.fill(1.0);
     }
 
-    /// Returns the step and the sum of codes of each group of 16.
+    /// Returns the step, as `f32` bits, and the sum of the codes of each group of 16.
     pub(crate) fn heads(&self) -> Vec<[u32; 2]> {
         let sums = self.codes.chunks(16).map(|group| group.iter().map(|code| i32::from(*code)).sum::<i32>());
         sums.enumerate().map(|(group, sum)| [self.steps[group / 2].to_bits(), sum as u32]).collect()
@@ -139,7 +139,7 @@ impl Rounding {
     }
 }
 
-/// Returns the product of one row and int8 activations in the kernel's own order of sums.
+/// Returns the product of one row and int8 activations, summed in the same order as the kernel.
 pub(crate) fn ordered(
     weights: Weights,
     arrangement: Arrangement,

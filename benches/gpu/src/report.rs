@@ -122,7 +122,7 @@ pub(crate) fn several_tokens(pool: &Pool, shapes: &[Shape]) -> Result<()> {
     Ok(())
 }
 
-/// Prints the time of products of a list of rows, with nothing of the matrix in caches.
+/// Prints the time of products over a list of rows, with no part of the matrix in caches.
 pub(crate) fn listed_rows(pool: &Pool, shape: Shape) -> Result<()> {
     let gpu = pool.gpu;
     println!(

@@ -1,4 +1,4 @@
-//! Passes of all steps of a dense model for one token.
+//! Passes over all steps of a dense model for one token.
 
 use std::time::Instant;
 
@@ -48,7 +48,8 @@ impl Planned<'_> {
     }
 }
 
-/// Times passes of a model's steps for one token, then a loop of tokens with a readback of 8 bytes each.
+/// Times passes over a model's steps for one token, then a loop of tokens that each read back 8
+/// bytes.
 pub(crate) fn measure(pool: &Pool, model: &Model, variant: Variant, tokens: u32) -> Result<()> {
     let gpu = pool.gpu;
     let compiled: Vec<_> = products::arrangements(gpu)
@@ -134,9 +135,11 @@ fn plan<'a>(
     planned.into_iter().flatten().collect()
 }
 
-/// Returns the tokens per second of a loop that submits the steps and reads 8 bytes back for each token.
+/// Returns the tokens per second of a loop that submits the steps and reads back 8 bytes for each
+/// token.
 ///
-/// The commands of a token are recorded while the device runs those before if `ahead`, else when it is idle.
+/// If `ahead`, records the commands of a token while the device runs the previous ones; otherwise
+/// records while the device is idle.
 fn decode(pool: &Pool, steps: &[Step], tokens: u32, ahead: bool) -> Result<f64> {
     let gpu = pool.gpu;
     let staging = gpu.staging(8);

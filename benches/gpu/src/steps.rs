@@ -1,4 +1,4 @@
-//! Cost of dependent steps: trivial ones, the small ones of a layer, and reading back.
+//! Cost of dependent steps: trivial ones, the small ones of a layer, and readback.
 
 use std::time::Instant;
 
@@ -38,7 +38,7 @@ pub(crate) fn bind(pool: &Pool, kernel: &Kernel, count: u32) -> wgpu::BindGroup 
     pool.gpu.bind(kernel, &shape, &storage)
 }
 
-/// Times each small step of Llama 8B behind a barrier.
+/// Times each small step of Llama 8B, with a barrier before each.
 pub(crate) fn small(pool: &Pool) -> Result<()> {
     println!("\n## Small steps behind a barrier\n");
     println!("| step | values | workgroups | µs |");
@@ -87,7 +87,7 @@ pub(crate) fn trivial(gpu: &Gpu) -> Result<()> {
     Ok(())
 }
 
-/// Times reading a few bytes and a row of logits back, with the device idle.
+/// Times the readback of a few bytes and of a row of logits while the device is idle.
 pub(crate) fn readback(gpu: &Gpu) -> Result<()> {
     println!("\n## From submission to bytes on the CPU, device idle\n");
     println!("| bytes | median, µs |");

@@ -5,10 +5,10 @@ use serde_json::Value;
 
 use super::Spelling;
 
-/// A schema with instances, cut into tokens.
+/// A schema with tokenized instances.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Case {
-    /// What the case is called in results.
+    /// Name of the case in results.
     pub id: String,
     /// The schema.
     pub schema: Value,
@@ -16,16 +16,16 @@ pub struct Case {
     pub instances: Vec<Instance>,
 }
 
-/// The text of one instance, as tokens.
+/// One instance, written as JSON text and tokenized.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Instance {
-    /// Whether the schema is said to accept it.
+    /// True if the case declares the instance valid.
     pub valid: bool,
-    /// The tokens, end-of-sequence not among them.
+    /// Tokens of the text, without end-of-sequence.
     pub tokens: Vec<TokenId>,
 }
 
-/// The part of a file that is read; there are descriptions and statistics beside it.
+/// The parts of a case file that are read. Files also hold descriptions and statistics.
 #[derive(Deserialize)]
 struct File {
     schema: Value,
@@ -40,11 +40,12 @@ struct Test {
 }
 
 impl Case {
-    /// Reads the content of a file.
+    /// Parses the content of a case file.
     ///
     /// # Errors
-    /// When it is not of the form `{"schema", "tests": [{"valid", "data"}]}`; when the tokens of an instance spell another
-    /// text, as those of a tokenizer that normalises do.
+    /// Returns an error if the content is not of the form
+    /// `{"schema", "tests": [{"valid", "data"}]}`. Also returns an error if the tokens of an
+    /// instance spell a different text, as with tokenizers that normalize.
     pub fn parse(id: &str, json: &[u8], tokenizer: &Tokenizer, spelling: Spelling) -> Result<Self> {
         let file: File = serde_json::from_slice(json).with_context(|| format!("{id}: not a case"))?;
         let instance = |(index, test): (usize, Test)| {

@@ -2,14 +2,15 @@ use formwork_vocab::TokenId;
 use serde::Serialize;
 use serde_json::Value;
 
-/// What is forgotten between instances. What depends on the tokenizer alone is always kept.
+/// Caches that are cleared between instances. Tables that depend only on the tokenizer are always
+/// kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Isolation {
-    /// Each instance starts with what compiling left.
+    /// Each instance starts with the state after compilation.
     #[default]
     Test,
-    /// The instances of a schema share what they find out.
+    /// The instances of a schema share their caches.
     Schema,
 }
 
@@ -20,41 +21,42 @@ pub trait Engine: Sync {
     /// The state of one output.
     type Sequence: Sequence;
 
-    /// The engine and its version.
+    /// Returns the name and version of the engine.
     fn name(&self) -> String;
 
     /// Compiles `schema` and computes the mask at the start of an output.
     ///
     /// # Errors
-    /// When the engine refuses the schema.
+    /// Returns an error if the engine refuses the schema.
     fn compile(&self, schema: Value) -> Result<Self::Grammar, Refusal>;
 
-    /// Sets up a sequence at the start of an output, isolated as the engine was told.
+    /// Creates a sequence at the start of an output, with the isolation that the engine is
+    /// configured for.
     fn start(&self, grammar: &Self::Grammar) -> Self::Sequence;
 }
 
 /// One output, token by token.
 pub trait Sequence {
-    /// Computes the mask and, if it allows `token`, takes it; says whether it did.
+    /// Computes the mask and appends `token` if the mask allows the token. Returns whether it does.
     ///
     /// # Errors
-    /// When the engine gives up. The message says why.
+    /// Returns an error with the reason if the engine gives up.
     fn advance(&mut self, token: TokenId) -> Result<bool, String>;
 
-    /// Computes the mask and says whether it allows the end of the sequence.
+    /// Computes the mask and returns whether it allows end-of-sequence.
     ///
     /// # Errors
-    /// As for [`Sequence::advance`].
+    /// Returns the errors of [`Sequence::advance`].
     fn may_end(&mut self) -> Result<bool, String>;
 }
 
-/// Why an engine does not take a schema.
+/// The reason why an engine refuses a schema.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refusal {
-    /// The keyword that is to blame, where the engine names one.
+    /// Unsupported keyword, if the engine names one.
     pub keyword: Option<String>,
-    /// The reason, without the place.
+    /// The reason without the location.
     pub reason: String,
-    /// All that the engine says.
+    /// The engine's complete message.
     pub message: String,
 }

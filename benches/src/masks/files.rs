@@ -5,31 +5,31 @@ use formwork_vocab::Tokenizer;
 
 use super::{Case, Spelling};
 
-/// Where a case is.
+/// Location of a case.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct CaseFile {
-    /// The file's name, with the folders under the one that was searched.
+    /// File name, prefixed with the folders below the searched folder.
     pub id: String,
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
 }
 
 impl CaseFile {
-    /// Reads the case and cuts its instances into tokens.
+    /// Reads the case and tokenizes its instances.
     ///
     /// # Errors
-    /// When the file cannot be read, and as for [`Case::parse`].
+    /// Returns an error if the file cannot be read, and the errors of [`Case::parse`].
     pub fn read(&self, tokenizer: &Tokenizer, spelling: Spelling) -> Result<Case> {
         let json = std::fs::read(&self.path).with_context(|| self.path.display().to_string())?;
         Case::parse(&self.id, &json, tokenizer, spelling)
     }
 }
 
-/// The files that `paths` name: files as they are, and of folders all `.json` files at any depth. Those of each path are
-/// sorted by name. Links to folders inside a folder are not followed.
+/// Returns the files in `paths` and all `.json` files in its folders, at any depth. The files of
+/// each folder are sorted by name. Symbolic links to folders within a folder are not followed.
 ///
 /// # Errors
-/// When a path cannot be read, or there are no files.
+/// Returns an error if a path cannot be read or if there are no files.
 pub fn find(paths: &[PathBuf]) -> Result<Vec<CaseFile>> {
     let mut files = Vec::new();
     for path in paths {

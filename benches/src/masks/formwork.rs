@@ -8,30 +8,30 @@ use serde_json::Value;
 
 use super::{Engine, Isolation, Refusal, Sequence};
 
-/// This project's engine.
+/// Formwork's own engine.
 pub struct Formwork {
     vocabulary: Arc<Vocabulary>,
     settings: Settings,
     tables: Duration,
 }
 
-/// How [`Formwork`] compiles and what it keeps.
+/// Compilation options and isolation of [`Formwork`].
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Which texts a schema stands for.
+    /// Options that define the texts a schema stands for.
     pub options: SchemaOptions,
-    /// What a grammar may cost.
+    /// Limits on the cost of a grammar.
     pub limits: Limits,
-    /// What is forgotten between instances.
+    /// Caches that are cleared between instances.
     pub isolation: Isolation,
 }
 
 impl Formwork {
-    /// The engine with `tokenizer`'s vocabulary. The tables that depend on the vocabulary and on JSON alone are built
-    /// here, so that no schema pays for them.
+    /// Creates the engine for `tokenizer`'s vocabulary. Builds the tables that depend only on the
+    /// vocabulary and on JSON, so that no schema is charged for them.
     ///
     /// # Errors
-    /// When the vocabulary has no token that ends a sequence, for then no output could end.
+    /// Returns an error if the vocabulary has no end-of-sequence token, since no output could end.
     pub fn new(tokenizer: &Tokenizer, settings: Settings) -> Result<Self> {
         if tokenizer.vocabulary().ends().is_empty() {
             bail!("the tokenizer names no token that ends a sequence");
@@ -46,7 +46,7 @@ impl Formwork {
         Ok(engine)
     }
 
-    /// The time that the tables took to build.
+    /// Returns the time spent building the tables.
     pub const fn tables_time(&self) -> Duration {
         self.tables
     }

@@ -1,10 +1,10 @@
-//! MaskBench: how long masks take and whether they are right, over schemas with valid and invalid instances.
+//! MaskBench: speed and correctness of masks, over schemas with valid and invalid instances.
 //!
-//! A case is a file `{"schema": …, "tests": [{"valid": …, "data": …}]}`. An engine compiles the schema and computes the
-//! first mask; the two together are the *time to first mask*. Then each instance is written as JSON text and cut into
-//! tokens, and at each token the engine computes the mask and takes the token; the two together are one *mask time*. After
-//! the last token one more mask must allow the end of the sequence. A valid instance must get through to there, an invalid
-//! one must not.
+//! A case is a file `{"schema": …, "tests": [{"valid": …, "data": …}]}`. The engine compiles the
+//! schema and computes the first mask, which together take the *time to first mask*. Then each
+//! instance is written as JSON text and tokenized. For each token the engine computes the mask and
+//! appends the token, which together take one *mask time*. After the last token, one more mask must
+//! allow end-of-sequence. A valid instance must pass all of this, and an invalid one must not.
 //!
 //! ```
 //! use formwork_benches::masks::{Case, Formwork, Isolation, Settings, Spelling, Status, measure};
@@ -25,9 +25,10 @@
 //! # Ok::<(), anyhow::Error>(())
 //! ```
 //!
-//! # What is timed
-//! Setting up the sequence of an instance, with caches empty or copied, is not a mask and not in the mask times; it is
-//! reported as *start*, so that nothing can hide there. Reading files and cutting texts into tokens are not timed.
+//! # Timing
+//! Setting up the sequence of an instance, with caches empty or copied, does not count as mask
+//! time. Its time is reported as *start*, so that no cost is hidden there. Reading files and
+//! tokenizing texts are not timed.
 
 mod case;
 mod engine;

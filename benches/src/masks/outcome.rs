@@ -2,51 +2,51 @@ use serde::Serialize;
 
 use super::Refusal;
 
-/// What became of a case. Of several, the worst: the later one here.
+/// Result of a case, from best to worst. A case with several problems has the worst status.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// The schema compiled, and the instances were accepted and rejected as they should be.
+    /// The schema compiled, and all instances got the right verdict.
     Pass,
     /// The engine refused the schema.
     CompileError,
-    /// A valid instance was not allowed, or not to its end.
+    /// A valid instance was rejected, or not allowed to end.
     ValidRejected,
-    /// An invalid instance was allowed to its end.
+    /// An invalid instance was accepted.
     InvalidAccepted,
 }
 
-/// What came out of one case.
+/// Outcome of one case.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Outcome {
-    /// The case.
+    /// Name of the case.
     pub id: String,
-    /// The verdict.
+    /// Result of the case.
     pub status: Status,
-    /// The first thing that went wrong, among those that decided the status.
+    /// First problem that led to the status.
     pub error: Option<String>,
-    /// The instances; those of a refused schema have no verdict.
+    /// Instances of the case. Instances of a refused schema have no verdict.
     pub instances: InstanceCounts,
-    /// Why the schema was refused.
+    /// Reason why the schema was refused.
     #[serde(skip)]
     pub refusal: Option<Refusal>,
-    /// Compiling and the first mask, in microseconds.
+    /// Time for compilation and the first mask, in microseconds.
     pub ttfm_us: Option<f64>,
-    /// Setting up each sequence, in microseconds.
+    /// Time to set up each sequence, in microseconds.
     pub start_us: Vec<f64>,
-    /// Each mask with taking the token, in microseconds.
+    /// Time to compute each mask and append the token, in microseconds.
     pub mask_us: Vec<f64>,
 }
 
-/// How many instances there are, and how many got the wrong verdict.
+/// Number of instances, and number of wrong verdicts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct InstanceCounts {
-    /// Instances that are valid.
+    /// Valid instances.
     pub valid: usize,
-    /// Instances that are not.
+    /// Invalid instances.
     pub invalid: usize,
-    /// Valid ones that were not allowed to their end.
+    /// Valid instances that were rejected.
     pub valid_rejected: usize,
-    /// Invalid ones that were.
+    /// Invalid instances that were accepted.
     pub invalid_accepted: usize,
 }

@@ -9,10 +9,11 @@ use formwork_vocab::Tokenizer;
 
 use super::{Case, CaseFile, Engine, Instance, InstanceCounts, Outcome, Sequence, Spelling, Status};
 
-/// As much stack as a main thread has, so that a run does not depend on the number of threads.
+/// Stack size of a worker thread: that of a main thread, so that results do not depend on the
+/// number of threads.
 const STACK_BYTES: usize = 8 << 20;
 
-/// Runs one case.
+/// Measures one case.
 pub fn measure<E: Engine>(engine: &E, case: &Case) -> Outcome {
     let mut outcome = Outcome {
         id: case.id.clone(),
@@ -48,7 +49,7 @@ pub fn measure<E: Engine>(engine: &E, case: &Case) -> Outcome {
     outcome
 }
 
-/// How far a sequence got.
+/// The end of a sequence.
 enum End {
     Accepted,
     NotAllowed { position: usize },
@@ -86,7 +87,7 @@ fn follow(sequence: &mut impl Sequence, instance: &Instance, mask_us: &mut Vec<f
     }
 }
 
-/// Enters the verdict on one instance. An engine that gives up has stopped it, like one that does not allow it.
+/// Records the verdict on one instance. An engine that gives up counts as rejecting the instance.
 fn judge(outcome: &mut Outcome, index: usize, valid: bool, end: &End) {
     let (status, problem) = match (valid, end) {
         (false, End::Accepted) => {
@@ -105,7 +106,7 @@ fn judge(outcome: &mut Outcome, index: usize, valid: bool, end: &End) {
     }
 }
 
-/// What `work` gives, and the microseconds that it took.
+/// Runs `work`; returns its result and the elapsed microseconds.
 fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
     let started = Instant::now();
     let result = work();
@@ -116,22 +117,22 @@ fn micros(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1000.0
 }
 
-/// The cases of a run: where they are, and how they become tokens.
+/// The cases of a run, with their tokenization.
 #[derive(Clone, Copy, Debug)]
 pub struct Cases<'a> {
-    /// Where they are.
+    /// Files of the cases.
     pub files: &'a [CaseFile],
-    /// The tokenizer whose vocabulary the engine was given.
+    /// Tokenizer with the vocabulary that the engine uses.
     pub tokenizer: &'a Tokenizer,
-    /// How instances are written.
+    /// JSON spelling of the instances.
     pub spelling: Spelling,
 }
 
-/// Runs `cases` on `threads` threads; the outcomes are in the order of the files. `progress` is told, on this thread, how
-/// many cases are done.
+/// Runs `cases` on `threads` threads and returns the outcomes in the order of the files. Calls
+/// `progress` on the calling thread with the number of finished cases.
 ///
 /// # Errors
-/// When a file cannot be read or is not a case.
+/// Returns an error if a file cannot be read or is not a case.
 pub fn run<E: Engine>(
     engine: &E,
     cases: Cases<'_>,
@@ -149,7 +150,7 @@ pub fn run<E: Engine>(
         while let Some((index, file)) = take() {
             let outcome = file.read(tokenizer, spelling).map(|case| measure(engine, &case));
             if sender.send((index, outcome)).is_err() {
-                return; // another case could not be read
+                return; // the receiver is gone because another case failed to load
             }
         }
     };

@@ -5,19 +5,20 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::ser::{CompactFormatter, Formatter, Serializer};
 
-/// How an instance is written as JSON text. Characters outside ASCII stand for themselves.
+/// Spelling of an instance as JSON text. Characters outside ASCII are not escaped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Spelling {
-    /// `{"a":[1,2]}`
+    /// No whitespace: `{"a":[1,2]}`
     #[default]
     Compact,
-    /// `{"a": [1, 2]}`, as Python's `json.dumps` writes it, and as models mostly do.
+    /// Spaces after commas and colons, as written by Python's `json.dumps` and by most models:
+    /// `{"a": [1, 2]}`
     Spaced,
 }
 
 impl Spelling {
-    /// The text of `value`.
+    /// Returns `value` as JSON text.
     ///
     /// ```
     /// use formwork_benches::masks::Spelling;
@@ -26,8 +27,8 @@ impl Spelling {
     /// assert_eq!(Spelling::Compact.write(&value)?, r#"{"é":[1,{}],"b":[]}"#);
     /// # Ok::<(), anyhow::Error>(())
     /// ```
-    ///
     /// # Errors
+    /// Never fails for a JSON value.
     /// None that a value can cause.
     pub fn write(self, value: &Value) -> Result<String> {
         let mut text = Vec::new();

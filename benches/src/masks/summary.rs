@@ -6,43 +6,44 @@ use serde::Serialize;
 use super::{InstanceCounts, Isolation, Outcome, Refusal, Spelling, Status};
 use crate::Distribution;
 
-/// What came out of all cases.
+/// Results over all cases.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Summary {
-    /// Schemas that have instances.
+    /// Schemas with instances.
     pub with_instances: Counts,
-    /// Schemas that have none, and pass by compiling.
+    /// Schemas without instances, which pass if they compile.
     pub without_instances: Counts,
-    /// The instances of the schemas that compiled.
+    /// Instances of the schemas that compiled.
     pub instances: InstanceCounts,
-    /// The reasons for which schemas were refused, most frequent first.
+    /// Reasons for refused schemas, most frequent first.
     pub compile_errors: Vec<RefusalCount>,
-    /// Each mask with taking the token, of all schemas that compiled.
+    /// Times to compute a mask and append a token, in microseconds, over all schemas that compiled.
     pub mask_us: Distribution,
-    /// Compiling and the first mask.
+    /// Times to first mask, in microseconds: compilation and the first mask.
     pub ttfm_us: Distribution,
-    /// Setting up the sequence of an instance: time that is in neither of the others.
+    /// Times to set up the sequence of an instance, in microseconds. Not included in the other
+    /// times.
     pub start_us: Distribution,
 }
 
-/// All that a run found, to be written as JSON.
+/// Everything that a run reports as JSON.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Report<'a> {
-    /// The engine and its version.
+    /// Name and version of the engine.
     pub engine: &'a str,
-    /// The tokenizer as it was named.
+    /// Name of the tokenizer as given.
     pub tokenizer: &'a str,
-    /// How the instances were written.
+    /// JSON spelling of the instances.
     pub text: Spelling,
-    /// What was forgotten between instances.
+    /// Caches that were cleared between instances.
     pub isolate: Isolation,
-    /// What came out of each case.
+    /// Outcome of each case.
     pub schemas: &'a [Outcome],
-    /// What came out of all.
+    /// Summary over all cases.
     pub summary: &'a Summary,
 }
 
-/// Schemas by status.
+/// Number of schemas by status.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[allow(missing_docs, reason = "as in `Status`")]
 pub struct Counts {
@@ -52,19 +53,19 @@ pub struct Counts {
     pub invalid_accepted: usize,
 }
 
-/// How many schemas were refused for one reason.
+/// Number of schemas refused for one reason.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct RefusalCount {
-    /// The keyword that is to blame, where the engine names one.
+    /// Unsupported keyword, if the engine names one.
     pub keyword: Option<String>,
-    /// The reason, with what it quotes left out.
+    /// The reason, with quoted parts and numbers replaced by `…`.
     pub reason: String,
-    /// The number of schemas.
+    /// Number of schemas.
     pub count: usize,
 }
 
 impl Summary {
-    /// Sums up `outcomes`.
+    /// Summarizes `outcomes`.
     pub fn of(outcomes: &[Outcome]) -> Self {
         let (mut with_instances, mut without_instances) = (Counts::default(), Counts::default());
         let mut instances = InstanceCounts::default();
@@ -116,8 +117,8 @@ fn refusals<'a>(refusals: impl Iterator<Item = &'a Refusal>) -> Vec<RefusalCount
     counts
 }
 
-/// The first line of `reason`, with `…` for what is in backquotes or double quotes and for numbers, so that equal reasons
-/// count as one.
+/// Returns the first line of `reason` and replaces numbers and quoted parts with `…`, so that equal
+/// reasons are counted together. Backquotes and double quotes are recognized.
 fn unquoted(reason: &str) -> String {
     let mut short = String::new();
     let mut quote = None;

@@ -1,4 +1,5 @@
-//! Tiny schemas over a vocabulary of bytes and a few longer tokens, and an engine that is wrong on purpose.
+//! Small schemas over a vocabulary of bytes and a few longer tokens, and a deliberately wrong
+//! engine.
 
 use std::path::PathBuf;
 
@@ -46,9 +47,9 @@ fn right_verdicts_pass_and_every_token_and_end_is_timed() {
         let case = point();
         let outcome = measure(&formwork(SchemaOptions::accept(), isolation), &case);
         assert_eq!((outcome.status, &outcome.error), (Status::Pass, &None));
-        // `{"x": 1` is 4 tokens, `, "y": 2` 6 more and the brace the last; the end is asked for after all of them.
+        // `{"x": 1` has 4 tokens, `, "y": 2` has 6 and the brace 1; the last mask is for the end.
         let complete = 11 + 1;
-        // Neither the `}` after one member nor `true` is allowed: that mask is the last.
+        // The last mask allows neither `}` after one member nor `true`.
         let (missing, wrong) = (5, 10);
         assert_eq!(outcome.mask_us.len(), 2 * complete + missing + wrong);
         assert_eq!(outcome.start_us.len(), 4);
@@ -79,7 +80,7 @@ fn a_refused_schema_has_a_reason_and_no_times() {
     assert_eq!(summary.instances, InstanceCounts::default());
 }
 
-/// Allows everything for as long as it says, then gives up.
+/// Allows every token for `steps` steps, then gives up.
 struct Lax {
     steps: usize,
 }

@@ -1,16 +1,18 @@
-//! JSON texts of users, read with a limit of nesting.
+//! Reads JSON from users, with a limit on nesting.
 //!
-//! `serde_json` refuses what is nested deeper than 128 levels as if it were no JSON, and without that limit a
-//! deep text overflows the stack. Here a scan of the bytes measures the depth first, so that any text up to
-//! [`NESTING`] is read and a deeper one is refused for its nesting.
+//! `serde_json` rejects values that are nested deeper than 128 levels with a syntax error. Without
+//! its limit, a deeply nested text overflows the stack. This crate first scans the bytes to measure
+//! the depth. Any text up to [`NESTING`] levels is read, and a deeper text is rejected with an
+//! error about nesting.
 
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
-/// The deepest nesting of arrays and objects. To read, write or drop a value takes stack for each level.
+/// Maximum nesting of arrays and objects. Reading, writing or dropping a value takes stack space
+/// for each level.
 pub const NESTING: usize = 1024;
 
-/// Why a text cannot be read as JSON. The message names the place.
+/// Error from reading JSON. The message states the position.
 #[derive(Debug, Error)]
 #[error(transparent)]
 pub struct JsonError(#[from] Kind);
@@ -19,7 +21,7 @@ pub struct JsonError(#[from] Kind);
 enum Kind {
     #[error("not valid JSON: {0}")]
     Syntax(#[source] serde_json::Error),
-    /// It is JSON, and not of the type that is read.
+    /// The text is JSON, but does not match the expected type.
     #[error("{0}")]
     Data(serde_json::Error),
     #[error("nested deeper than the limit of {NESTING} levels at line {line} column {column}")]
@@ -39,7 +41,8 @@ enum Kind {
 /// ```
 ///
 /// # Errors
-/// Where the text is not JSON or not a `T`, is nested too deep, or has a number that a double cannot hold.
+/// Returns an error if the text is not JSON, does not match `T`, or is nested deeper than
+/// [`NESTING`] levels. Also returns an error if a number is beyond the range of a double.
 pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, JsonError> {
     from_slice(text.as_bytes())
 }
@@ -47,7 +50,7 @@ pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, JsonError> {
 /// Reads a whole text of bytes.
 ///
 /// # Errors
-/// As [`from_str`], and for bytes that are not UTF-8.
+/// Returns an error if [`from_str`] would, or if the bytes are not UTF-8.
 pub fn from_slice<T: DeserializeOwned>(text: &[u8]) -> Result<T, JsonError> {
     check_nesting(text, false)?;
     let mut reader = serde_json::Deserializer::from_slice(text);
@@ -57,11 +60,11 @@ pub fn from_slice<T: DeserializeOwned>(text: &[u8]) -> Result<T, JsonError> {
     Ok(value)
 }
 
-/// Reads the value that a text begins with, and returns the number of bytes up to its end. Whitespace alone
-/// is `None`.
+/// Reads the value at the start of a text. Returns the value and the number of bytes up to its end,
+/// or `None` if the text is only whitespace.
 ///
 /// # Errors
-/// As [`from_str`], about the value only.
+/// Returns an error if [`from_str`] would for the value alone.
 pub fn from_start<T: DeserializeOwned>(text: &str) -> Result<Option<(T, usize)>, JsonError> {
     check_nesting(text.as_bytes(), true)?;
     let mut reader = serde_json::Deserializer::from_str(text);
@@ -71,8 +74,8 @@ pub fn from_start<T: DeserializeOwned>(text: &str) -> Result<Option<(T, usize)>,
     Ok(value.map(|value| (value, values.byte_offset())))
 }
 
-/// Fails if brackets outside of strings are nested too deep, in the whole text or up to the end of its first
-/// value.
+/// Returns an error if brackets outside of strings are nested too deep. If `first`, checks only up
+/// to the end of the first value.
 fn check_nesting(text: &[u8], first: bool) -> Result<(), JsonError> {
     let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
     for (at, &byte) in text.iter().enumerate() {
@@ -109,7 +112,7 @@ impl JsonError {
         }
     }
 
-    /// The limit of nesting, where that is what is wrong.
+    /// Returns the nesting limit if the text exceeds it.
     pub const fn nesting_limit(&self) -> Option<usize> {
         match self.0 {
             Kind::Nesting { .. } => Some(NESTING),
@@ -117,7 +120,7 @@ impl JsonError {
         }
     }
 
-    /// The line and the column of the place, from 1; columns count bytes.
+    /// Returns the line and column of the error, starting at 1. Columns count bytes.
     pub fn place(&self) -> (usize, usize) {
         match &self.0 {
             Kind::Syntax(error) | Kind::Data(error) | Kind::Range(error) => (error.line(), error.column()),
@@ -125,7 +128,7 @@ impl JsonError {
         }
     }
 
-    /// Returns the problem without the place.
+    /// Returns the message without the position.
     pub fn problem(&self) -> String {
         match &self.0 {
             Kind::Syntax(error) | Kind::Data(error) => before_place(&error.to_string()),
@@ -160,7 +163,7 @@ mod tests {
         let error = from_str::<Value>(&format!("\n{}", "[".repeat(1 << 20))).expect_err("too deep");
         assert_eq!((error.place(), error.nesting_limit()), ((2, NESTING + 1), Some(NESTING)));
         assert_eq!(error.problem(), "nested deeper than the limit of 1024 levels");
-        // Brackets in strings are text, and after an escaped quote the string goes on.
+        // Brackets in strings are text. A string continues after an escaped quote.
         let text = format!("\"{}\\\"{}\"", "[".repeat(2000), "{".repeat(2000));
         assert!(from_str::<Value>(&text).is_ok());
     }

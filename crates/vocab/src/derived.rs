@@ -1,14 +1,15 @@
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What was derived from a vocabulary, at most one value of each type.
+/// Values derived from a vocabulary, at most one of each type.
 #[derive(Clone, Default)]
 pub(crate) struct Derived(Arc<Mutex<Vec<Arc<dyn Any + Send + Sync>>>>);
 
 impl Derived {
-    /// The value of type `T`; whoever comes first makes it, and others wait.
+    /// Returns the value of type `T`. The first caller creates the value with `make`, while other
+    /// callers wait.
     pub(crate) fn get<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Arc<T> {
-        // A panic in `make` leaves the list as it was.
+        // A panic in `make` leaves the list unchanged, so a poisoned lock is still usable.
         let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = values.iter().find_map(|value| Arc::clone(value).downcast().ok()) {
             return known;

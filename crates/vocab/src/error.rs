@@ -2,7 +2,7 @@ use thiserror::Error;
 
 use crate::TokenId;
 
-/// Why a vocabulary or tokenizer could not be built or used.
+/// Error from building or using a vocabulary or tokenizer.
 #[derive(Debug, Error)]
 #[error(transparent)]
 pub struct VocabError(#[from] pub(crate) Kind);

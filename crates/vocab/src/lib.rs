@@ -1,10 +1,11 @@
-//! Token ids, the bytes they stand for, and sets of them.
+//! Token ids, their bytes, and sets of tokens.
 //!
-//! A [`Vocabulary`] maps every [`TokenId`] to its byte string and keeps a [`TokenTrie`] over those strings, so that a
-//! grammar can be walked against all tokens at once. A [`TokenSet`] is the result of such a walk: one bit per token.
-//! A [`Tokenizer`] turns text into ids and back; it is built from GGUF metadata or from a `tokenizer.json`.
+//! A [`Vocabulary`] maps every [`TokenId`] to its byte string and keeps a [`TokenTrie`] over these
+//! strings. The trie allows walking a grammar against all tokens at once. A [`TokenSet`] is the
+//! result of such a walk: one bit per token. A [`Tokenizer`] turns text into ids and back.
+//! Tokenizers are built from GGUF metadata or from a `tokenizer.json`.
 //!
-//! This crate does no I/O: callers hand it bytes and parsed metadata.
+//! This crate does no I/O. Callers provide bytes and parsed metadata.
 
 mod derived;
 mod error;

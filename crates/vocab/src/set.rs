@@ -14,18 +14,18 @@ use crate::TokenId;
 /// ```
 #[derive(PartialEq, Eq, Hash)]
 pub struct TokenSet {
-    /// Bit `t % 64` of word `t / 64` stands for token `t`; bits past `len` are zero.
+    /// Bit `t % 64` of word `t / 64` stands for token `t`. Bits past `len` are zero.
     words: Box<[u64]>,
     len: usize,
 }
 
 impl TokenSet {
-    /// The empty set over a vocabulary of `len` tokens.
+    /// Creates an empty set over a vocabulary of `len` tokens.
     pub fn empty(len: usize) -> Self {
         Self { words: vec![0; len.div_ceil(64)].into_boxed_slice(), len }
     }
 
-    /// The set of all `len` tokens.
+    /// Creates the set of all `len` tokens of a vocabulary.
     pub fn full(len: usize) -> Self {
         let mut set = Self { words: vec![u64::MAX; len.div_ceil(64)].into_boxed_slice(), len };
         if let (Some(last), rest @ 1..) = (set.words.last_mut(), len % 64) {
@@ -34,61 +34,62 @@ impl TokenSet {
         set
     }
 
-    /// How many tokens the vocabulary has; not how many are in the set.
+    /// Returns the number of tokens in the vocabulary, not in the set.
     pub const fn universe(&self) -> usize {
         self.len
     }
 
-    /// Takes all tokens out.
+    /// Removes all tokens.
     pub fn clear(&mut self) {
         self.words.fill(0);
     }
 
-    /// Puts `token` in.
+    /// Adds `token`, which must be in the vocabulary.
     ///
     /// # Panics
-    /// When `token` is outside the vocabulary.
+    /// Panics if the index of `token` is not less than the vocabulary size, rounded up to a
+    /// multiple of 64.
     pub fn insert(&mut self, token: TokenId) {
         self.words[token.index() / 64] |= 1 << (token.index() % 64);
     }
 
-    /// Takes `token` out, if it is there.
+    /// Removes `token` if the set contains it.
     pub fn remove(&mut self, token: TokenId) {
         if let Some(word) = self.words.get_mut(token.index() / 64) {
             *word &= !(1 << (token.index() % 64));
         }
     }
 
-    /// Puts all members of `other`, a set over the same vocabulary, in.
+    /// Adds all tokens of `other`, which must be a set over the same vocabulary.
     pub fn extend(&mut self, other: &Self) {
         for (word, other) in self.words.iter_mut().zip(&other.words) {
             *word |= other;
         }
     }
 
-    /// Whether `token` is in the set.
+    /// Reports whether the set contains `token`.
     pub fn contains(&self, token: TokenId) -> bool {
         self.words.get(token.index() / 64).is_some_and(|word| word >> (token.index() % 64) & 1 == 1)
     }
 
-    /// How many tokens are in the set.
+    /// Returns the number of tokens in the set.
     pub fn count(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether no token is in the set.
+    /// Reports whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|&word| word == 0)
     }
 
-    /// The only member, when there is exactly one.
+    /// Returns the only token of the set, or `None` if the set has no or several tokens.
     pub fn single(&self) -> Option<TokenId> {
         let mut members = self.iter();
         let first = members.next()?;
         members.next().is_none().then_some(first)
     }
 
-    /// The members, in increasing order.
+    /// Returns an iterator over the tokens, in increasing order.
     pub fn iter(&self) -> impl Iterator<Item = TokenId> + '_ {
         self.words.iter().enumerate().flat_map(|(index, &word)| {
             std::iter::successors((word != 0).then_some(word), |rest| {
@@ -99,12 +100,12 @@ impl TokenSet {
         })
     }
 
-    /// The bits, 64 tokens to a word, lowest bit first.
+    /// Returns the bits, 64 tokens per word, lowest bit first.
     pub const fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// Bytes of memory that the set takes.
+    /// Returns the size of the bits in memory, in bytes.
     pub const fn byte_len(&self) -> usize {
         self.words.len() * 8
     }
@@ -115,7 +116,7 @@ impl Clone for TokenSet {
         Self { words: self.words.clone(), len: self.len }
     }
 
-    /// Keeps the memory of `self` where both are over vocabularies of the same size.
+    /// Reuses the memory of `self` if both vocabularies have the same size.
     fn clone_from(&mut self, source: &Self) {
         self.words.clone_from(&source.words);
         self.len = source.len;

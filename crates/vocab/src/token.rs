@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// The index of a token in its vocabulary.
+/// Index of a token in its vocabulary.
 ///
 /// ```
 /// use formwork_vocab::TokenId;
@@ -11,7 +11,7 @@ use std::fmt;
 pub struct TokenId(pub u32);
 
 impl TokenId {
-    /// The id as an index into a logits row.
+    /// Returns the id as an index into a row of logits.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -23,21 +23,23 @@ impl fmt::Display for TokenId {
     }
 }
 
-/// What a token stands for.
+/// Role of a token.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TokenKind {
-    /// Bytes of ordinary text; a grammar may emit it.
+    /// Bytes of ordinary text, which a grammar may emit.
     Text,
-    /// One raw byte (`<0xNN>`), for text that no other token covers; a grammar may emit it.
+    /// A single raw byte (`<0xNN>`), for text that no other token covers. A grammar may emit the
+    /// byte.
     Byte,
-    /// A marker with a meaning of its own, such as end-of-sequence. It is never text: a grammar reaches it only by id.
+    /// A marker such as end-of-sequence. A marker is never text, so a grammar refers to it by id
+    /// only.
     Control,
     /// An entry that pads the table and is never emitted.
     Unused,
 }
 
 impl TokenKind {
-    /// Whether the token's bytes are part of the text that a grammar sees.
+    /// Reports whether the token's bytes are part of the text that a grammar sees.
     pub const fn is_text(self) -> bool {
         matches!(self, Self::Text | Self::Byte)
     }

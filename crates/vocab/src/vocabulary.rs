@@ -4,19 +4,19 @@ use crate::derived::Derived;
 use crate::error::Kind;
 use crate::{TokenId, TokenKind, TokenSet, TokenTrie, VocabError};
 
-/// The largest vocabulary accepted, in tokens.
+/// Maximum number of tokens in a vocabulary.
 const MAX_TOKENS: usize = 1 << 24;
 
-/// A token as it enters a [`Vocabulary`]: the bytes it stands for and what kind it is.
+/// A token's bytes and kind, as input for a [`Vocabulary`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Token {
-    /// The bytes that the token adds to the output, already decoded from the tokenizer's own spelling.
+    /// Bytes that the token adds to the output, decoded from the spelling that the tokenizer uses.
     pub bytes: Vec<u8>,
-    /// What the token stands for.
+    /// Role of the token.
     pub kind: TokenKind,
 }
 
-/// Every token of a model with its bytes, and a trie over those that are text.
+/// All tokens of a model with their bytes, and a trie over the text tokens.
 ///
 /// ```
 /// use formwork_vocab::{Token, TokenId, TokenKind, Vocabulary};
@@ -30,7 +30,7 @@ pub struct Token {
 #[derive(Clone, Debug)]
 pub struct Vocabulary {
     bytes: Vec<u8>,
-    /// Token `t` is `bytes[starts[t]..starts[t + 1]]`.
+    /// Token `t` has the bytes `bytes[starts[t]..starts[t + 1]]`.
     starts: Vec<u32>,
     kinds: Vec<TokenKind>,
     ends: Vec<TokenId>,
@@ -40,10 +40,11 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// Builds a vocabulary; `ends` are the tokens that end a sequence.
+    /// Builds a vocabulary. `ends` are the tokens that end a sequence.
     ///
     /// # Errors
-    /// When there are no tokens, too many, or an end token is outside.
+    /// Returns an error if there are no tokens or more than 2^24, or if an end token is outside the
+    /// vocabulary.
     pub fn new(tokens: Vec<Token>, mut ends: Vec<TokenId>) -> Result<Self, VocabError> {
         if tokens.is_empty() {
             return Err(Kind::Empty.into());
@@ -78,26 +79,27 @@ impl Vocabulary {
         Ok(Self { bytes, starts, kinds, ends, trie, spells_utf8, derived: Derived::default() })
     }
 
-    /// The same vocabulary with `ends` added to the tokens that end a sequence.
+    /// Returns a copy of the vocabulary with `ends` added to the tokens that end a sequence.
     ///
     /// # Errors
-    /// When one of them is outside.
+    /// Returns an error if one of `ends` is outside the vocabulary.
     pub fn with_ends(&self, ends: &[TokenId]) -> Result<Self, VocabError> {
         let tokens = self.ids().map(|id| Token { bytes: self.bytes(id).to_vec(), kind: self.kind(id) });
         Self::new(tokens.collect(), [self.ends(), ends].concat())
     }
 
-    /// How many tokens there are; also the length of a logits row.
+    /// Returns the number of tokens, which is also the length of a row of logits.
     pub fn len(&self) -> usize {
         self.kinds.len()
     }
 
-    /// Whether there are no tokens. Never true: [`Vocabulary::new`] refuses that.
+    /// Reports whether there are no tokens. Always false, because [`Vocabulary::new`] rejects an
+    /// empty list.
     pub fn is_empty(&self) -> bool {
         self.kinds.is_empty()
     }
 
-    /// The bytes that `token` stands for; empty when it is outside the vocabulary.
+    /// Returns the bytes of `token`, or an empty slice if `token` is outside the vocabulary.
     pub fn bytes(&self, token: TokenId) -> &[u8] {
         match (self.starts.get(token.index()), self.starts.get(token.index() + 1)) {
             (Some(&from), Some(&to)) => &self.bytes[from as usize..to as usize],
@@ -105,38 +107,42 @@ impl Vocabulary {
         }
     }
 
-    /// What kind `token` is; [`TokenKind::Unused`] when it is outside the vocabulary.
+    /// Returns the kind of `token`, or [`TokenKind::Unused`] if `token` is outside the vocabulary.
     pub fn kind(&self, token: TokenId) -> TokenKind {
         self.kinds.get(token.index()).copied().unwrap_or(TokenKind::Unused)
     }
 
-    /// The tokens that end a sequence, in increasing order.
+    /// Returns the tokens that end a sequence, in increasing order.
     pub fn ends(&self) -> &[TokenId] {
         &self.ends
     }
 
-    /// Whether `token` ends a sequence.
+    /// Reports whether `token` ends a sequence.
     pub fn is_end(&self, token: TokenId) -> bool {
         self.ends.contains(&token)
     }
 
-    /// The trie over all text tokens.
+    /// Returns the trie over all text tokens.
     pub const fn trie(&self) -> &TokenTrie {
         &self.trie
     }
 
-    /// The set of no tokens, of this vocabulary's size.
+    /// Creates an empty set over this vocabulary.
     pub fn empty_set(&self) -> TokenSet {
         TokenSet::empty(self.len())
     }
 
-    /// Whether every byte that occurs in UTF-8 is a text token of its own, so that any text can be spelt.
+    /// Reports whether every byte that occurs in UTF-8 is a text token of its own, so that any text
+    /// can be spelt.
     pub fn spells_utf8(&self) -> bool {
         self.spells_utf8
     }
 
-    /// What `derive` makes of this vocabulary, made once for every type: tables that other crates need as long as the
-    /// vocabulary lives. Clones share it.
+    /// Returns the value of type `T` that `derive` computes from the vocabulary. Computes one value
+    /// per type and caches it.
+    ///
+    /// Other crates use this for tables that they need as long as the vocabulary lives. Clones
+    /// share the values.
     ///
     /// ```
     /// use formwork_vocab::{Token, TokenKind, Vocabulary};
@@ -151,7 +157,7 @@ impl Vocabulary {
         self.derived.get(|| derive(self))
     }
 
-    /// All ids in order.
+    /// Returns an iterator over all ids, in increasing order.
     pub fn ids(&self) -> impl Iterator<Item = TokenId> + use<> {
         (0..self.len() as u32).map(TokenId)
     }

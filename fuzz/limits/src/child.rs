@@ -1,4 +1,4 @@
-//! One input: compiles it, walks the grammar, and reports each stage.
+//! Runs one input: compiles it, walks the grammar, and reports each stage.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -14,29 +14,30 @@ use serde_json::{Value, json};
 use crate::figures::{peak_mib, reset_peak, spent};
 use crate::inputs::Kind;
 
-/// Random tokens of the walk.
+/// Number of random tokens in the walk.
 const WALK: usize = 24;
 
-/// Tokens of the way to the end that are taken after the walk.
+/// Maximum number of closing tokens to commit after the walk.
 const CLOSING: usize = 40;
 
-/// Processor time after which a walk stops: each of its steps has a limit of its own.
+/// Processor time after which a walk stops. Each step also has its own limit.
 const ENOUGH: Duration = Duration::from_millis(1500);
 
-/// The most that one stage may take.
+/// Maximum time and memory of one stage.
 #[derive(Clone, Copy)]
 struct Bound {
     time: Duration,
     mib: f64,
 }
 
-/// A compilation, and whatever reads or writes a whole grammar.
+/// Limit for a compilation, and for stages that read or write a whole grammar.
 const WHOLE: Bound = Bound { time: Duration::from_secs(1), mib: 256.0 };
 
-/// A mask, a step, or an explanation.
+/// Limit for a mask, a step, or an explanation.
 const STEP: Bound = Bound { time: Duration::from_millis(100), mib: 64.0 };
 
-/// Reads the input from standard input and runs it on a thread with a stack as small as a server's.
+/// Reads the input from standard input and runs it on a thread with the same small stack as in a
+/// server.
 pub(crate) fn run(kind: Kind) -> Result<()> {
     let mut bytes = Vec::new();
     std::io::stdin().read_to_end(&mut bytes)?;
@@ -123,7 +124,7 @@ fn walk(grammar: &Grammar, vocabulary: &Arc<Vocabulary>, mut seed: u64) -> Resul
     Ok(())
 }
 
-/// Writes the grammar in other notations, and outputs of it.
+/// Writes the grammar in other notations, and samples outputs.
 fn rewrite(grammar: &Grammar) {
     take("shortest", WHOLE, || grammar.shortest());
     let mut samples = take("samples", WHOLE, || grammar.samples(1));
@@ -148,14 +149,14 @@ fn take<T>(stage: &str, bound: Bound, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Writes a line that the parent reads at once.
+/// Writes a line and flushes it, so that the parent reads it immediately.
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
-    // The parent may have given up.
+    // The parent may have stopped reading.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-/// The input, read.
+/// The parsed input.
 enum Source<'b> {
     Schema(Result<Value, JsonError>, SchemaOptions),
     Remotes(Result<Value, JsonError>),
@@ -215,7 +216,8 @@ fn seed_of(data: &[u8]) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// Returns bytes, and pieces of JSON and of words, alone and in pairs: about 3,000 tokens.
+/// Returns a vocabulary of about 3,000 tokens: bytes, and pieces of JSON and of words, alone and in
+/// pairs.
 fn made_up() -> Result<Vocabulary> {
     let text = |bytes: &[u8]| Token { bytes: bytes.into(), kind: TokenKind::Text };
     let mut tokens: Vec<Token> = (0..=255).map(|byte| text(&[byte])).collect();

@@ -1,9 +1,9 @@
-//! Processor time and memory of this process, from Linux's `/proc`.
+//! Processor time and memory of a process, from Linux's `/proc`.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-/// Returns the processor time of this thread, or the clock's time where there is no `/proc`.
+/// Returns the processor time of this thread, or the wall-clock time where `/proc` is missing.
 pub(crate) fn spent() -> Duration {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
@@ -11,18 +11,18 @@ pub(crate) fn spent() -> Duration {
     spent.map_or_else(|| START.elapsed(), Duration::from_nanos)
 }
 
-/// Returns the processor time of another process, to a hundredth of a second.
+/// Returns the processor time of another process, rounded to 10 ms.
 pub(crate) fn spent_by(process: u32) -> Option<Duration> {
     let statistics = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name in parentheses may hold blanks.
+    // The process name in parentheses may contain spaces.
     let fields: Vec<&str> = statistics.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
     Some(Duration::from_millis(ticks * 10))
 }
 
-/// Forgets the peak so far and returns the memory in use, in MiB.
+/// Resets the peak and returns the memory in use, in MiB.
 pub(crate) fn reset_peak() -> f64 {
-    // Where the file cannot be written, the peak is that of the whole process.
+    // If the file cannot be written, the peak covers the whole process.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     status_mib("VmRSS:")
 }

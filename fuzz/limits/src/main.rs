@@ -1,4 +1,4 @@
-//! Generates hostile inputs from fixed seeds and runs each in a process of its own, under hard limits.
+//! Generates hostile inputs from fixed seeds and runs each in its own process, under hard limits.
 //!
 //! ```sh
 //! cargo run -p formwork-limits -- --seed 1 --inputs 20000 --seconds 180 --kind schema
@@ -6,9 +6,9 @@
 //! cargo run -p formwork-limits -- --child KIND < input                   # run one input
 //! ```
 //!
-//! A child has 1 GB of address space. It compiles its input, walks the grammar and writes it in other notations. It
-//! reports each stage before the stage starts, so the parent knows in which stage a child died.
-//! [`child`] has the limits of each stage.
+//! A child has 1 GB of address space. It compiles its input, walks the grammar and writes the
+//! grammar in other notations. It reports each stage before the stage starts, so the parent knows
+//! the stage in which a child died. [`child`] defines the limits of each stage.
 
 mod child;
 mod figures;
@@ -28,7 +28,7 @@ use parent::Plan;
 /// Address space of the program and of each child, in KiB.
 const ADDRESS_SPACE_KIB: u32 = 1 << 20;
 
-/// Marks a process that has the limit on its address space.
+/// Environment variable that marks a process whose address space is already limited.
 const LIMITED: &str = "FORMWORK_LIMITS_SET";
 
 fn main() -> Result<ExitCode> {
@@ -80,7 +80,7 @@ fn main() -> Result<ExitCode> {
     parent::run(&plan)
 }
 
-/// Replaces this process with itself under a limit on address space, which children inherit.
+/// Restarts this program with a limit on its address space, which children inherit.
 fn restart_with_limit() -> anyhow::Error {
     let run = || -> Result<std::io::Error> {
         let program = std::env::current_exe()?;

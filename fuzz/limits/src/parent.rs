@@ -1,4 +1,4 @@
-//! Runs inputs in children, several at once, and counts what becomes of them.
+//! Runs inputs in child processes, several at once, and counts the outcomes.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,32 +14,33 @@ use anyhow::{Context, Result};
 use crate::figures::spent_by;
 use crate::inputs::{self, Input, Kind};
 
-/// Processor time after which a stage of a child is taken for one that hangs.
+/// Processor time after which a stage of a child counts as hung.
 const HANGS: Duration = Duration::from_secs(2);
 
-/// Stack of a thread that generates inputs: schemas nested thousands deep are written and dropped recursively.
+/// Stack size of a thread that generates inputs. Schemas with thousands of levels are written and
+/// dropped recursively.
 const GENERATOR_STACK: usize = 64 << 20;
 
-/// The inputs to run, and how.
+/// The inputs to run, with the settings of the run.
 pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) inputs: usize,
-    /// After this no further input is started.
+    /// Time after which no further input is started.
     pub(crate) time: Duration,
-    /// Taken in turn.
+    /// Kinds of inputs, used in turn.
     pub(crate) kinds: Vec<Kind>,
-    /// Failing inputs are written here.
+    /// Folder for failing inputs.
     pub(crate) folder: PathBuf,
     pub(crate) threads: usize,
 }
 
-/// The end of an input.
+/// Outcome of an input.
 enum Outcome {
     Compiled,
     Refused,
-    /// The process died, or was stopped.
+    /// The process died, or was killed.
     Died(String),
-    /// Stages took more than they may.
+    /// Stages exceeded their limits.
     Beyond(String),
 }
 
@@ -49,11 +50,11 @@ struct Counts {
     compiled: usize,
     deaths: usize,
     beyond: usize,
-    /// Failures by generator.
+    /// Number of failures by generator.
     by_generator: BTreeMap<&'static str, usize>,
 }
 
-/// Runs all inputs; the exit code is 1 if one fails.
+/// Runs all inputs; the exit code is 1 if one of them fails.
 #[expect(clippy::print_stdout, reason = "the report is what this program is for")]
 pub(crate) fn run(plan: &Plan) -> Result<ExitCode> {
     let start = Instant::now();
@@ -69,7 +70,8 @@ pub(crate) fn run(plan: &Plan) -> Result<ExitCode> {
             let input = inputs::generate(kind, plan.seed, at);
             let mut outcome = run_one(kind, &input)?;
             if matches!(outcome, Outcome::Beyond(_)) {
-                // Other processes on the machine slow a child down: twice is no accident.
+                // Other processes on the machine may slow a child down, so only a second excess
+                // counts.
                 outcome = run_one(kind, &input)?;
             }
             let mut counts = counts.lock().expect("no other thread panics");
@@ -118,7 +120,7 @@ pub(crate) fn run(plan: &Plan) -> Result<ExitCode> {
     Ok(if deaths + beyond == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Runs one input in a child and waits for its end, or stops a child that hangs.
+/// Runs one input in a child and waits for the child to end. Kills a child that hangs.
 fn run_one(kind: Kind, input: &Input) -> Result<Outcome> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["--child", kind.name()]);
@@ -132,7 +134,7 @@ fn run_one(kind: Kind, input: &Input) -> Result<Outcome> {
             }
         }
     });
-    // A child that died has closed its end.
+    // A child that died has closed its end of the pipe.
     let _ = child.stdin.take().context("standard input is a pipe")?.write_all(&input.bytes);
     let (mut stage, mut over) = (String::from("start"), Vec::new());
     let (mut refused, mut hung) = (false, false);

@@ -1,4 +1,4 @@
-// The Vercel AI SDK, over its provider for compatible servers and over that for OpenAI itself, which speaks chat
+// The Vercel AI SDK, with its provider for compatible servers and with its OpenAI provider. The latter uses chat
 // completions and responses.
 
 import assert from 'node:assert/strict';

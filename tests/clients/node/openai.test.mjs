@@ -1,4 +1,4 @@
-// The official client for Node.
+// OpenAI's official client for Node.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
@@ -7,7 +7,7 @@ import { zodFunction, zodResponseFormat, zodResponsesFunction, zodTextFormat } f
 
 import { Person, Search, Weather, checkArguments, collect, middle, model, server } from './shapes.mjs';
 
-// Nothing is tried twice, so that no failure hides behind a second attempt.
+// Retries are off, so that a second attempt cannot hide a failure.
 const client = new OpenAI({ ...server, maxRetries: 0, timeout: 50_000 });
 const messages = [{ role: 'user', content: 'Tell me about the sea.' }];
 const weather = [{ role: 'user', content: 'What is the weather in Oslo?' }];
@@ -57,7 +57,7 @@ describe('chat', () => {
     const answer = await client.chat.completions.parse(options);
     const { message } = answer.choices[0];
     Person.strict().parse(message.parsed);
-    // It goes back into the conversation with what the client has added to it.
+    // The message is sent back with the fields that the client added to it.
     const more = [...messages, message, { role: 'user', content: 'Go on.' }];
     assert.ok((await chat({ ...greedy, messages: more, max_tokens: 4 })).choices[0].message.content);
     const streamed = await client.chat.completions.stream(options).finalChatCompletion();

@@ -1,5 +1,5 @@
-// The server under test, as `run` started it; what is asked for; and what may be said of any answer.
-// The model under test is small: what it says means nothing, so tests are about shapes and guarantees only.
+// The server that `run` started, the requested schemas, and checks that hold for any answer.
+// The model under test is small and its text is meaningless, so tests check shapes and guarantees only.
 
 import assert from 'node:assert/strict';
 import { z } from 'zod';
@@ -18,13 +18,13 @@ export const Weather = z.object({ city: z.string().max(12), days: z.union([z.lit
 export const Search = z.object({ query: z.string().max(12), limit: z.number().int().min(1).max(9) });
 export const arguments_ = { get_weather: Weather, search: Search };
 
-/** Arguments must be those of a known tool, as its schema has them. */
+/** Checks that the arguments match the schema of a known tool. */
 export function checkArguments(name, args) {
   assert.ok(name in arguments_, `${name} is not a tool`);
   arguments_[name].strict().parse(typeof args === 'string' ? JSON.parse(args) : args);
 }
 
-/** A place in the middle of a text to stop at, and the text before it. */
+/** Returns a stop string from the middle of a text, and the text before its first occurrence. */
 export function middle(text) {
   const stop = text.slice(Math.floor(text.length / 2)).slice(0, 3);
   return { stop, before: text.slice(0, text.indexOf(stop)) };

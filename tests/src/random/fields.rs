@@ -1,4 +1,4 @@
-//! Random definitions of fields, and values that fit them or nearly do.
+//! Random field definitions, and values that match or nearly match them.
 
 use formwork_fields::builder::{array, composite, constant, field, float, int, reference, string, template};
 use formwork_fields::field::{
@@ -74,10 +74,10 @@ const SETS: [&str; 8] =
 const CHARS: [char; 18] =
     ['a', 'b', 'c', 'z', ' ', '"', '\\', '\n', '\t', 'é', '日', '😀', '[', '-', '\u{7f}', '\u{1}', '\r', '/'];
 
-/// A random definition that is well-formed, with references in some.
+/// Generates a random well-formed definition, sometimes with references.
 ///
 /// # Panics
-/// Never: what is made here is well-formed.
+/// Never panics: generated definitions are well-formed.
 pub fn definition(random: &mut Random) -> Definition {
     let structures = if random.below(3) == 0 { 1 + random.below(STRUCTURES.len()) } else { 0 };
     let root = kind(random, 3, structures);
@@ -86,7 +86,8 @@ pub fn definition(random: &mut Random) -> Definition {
         builder = builder.name(*random.pick(&NAMES));
     }
     for (index, name) in STRUCTURES.into_iter().enumerate().take(structures) {
-        // Those that come before are finite; others are behind a way out.
+        // A required reference only points to structures that are already defined. Other references
+        // are optional, so the recursion can end.
         let ahead = kind(random, 1, index);
         let fields = [
             field("value", ahead),
@@ -99,7 +100,7 @@ pub fn definition(random: &mut Random) -> Definition {
     builder.build().expect("well-formed")
 }
 
-/// A kind, with a description sometimes.
+/// Generates a kind, sometimes with a description.
 fn kind(random: &mut Random, depth: usize, structures: usize) -> Kind {
     let kind = plain_kind(random, depth, structures);
     if random.below(8) == 0 { kind.describe(*random.pick(&HINTS)) } else { kind }
@@ -147,7 +148,7 @@ fn variants(random: &mut Random, depth: usize, structures: usize) -> Variant {
     Variant { variants: names.iter().map(branch).collect(), untagged }
 }
 
-/// Some different names.
+/// Picks at most `most` distinct names.
 fn distinct(random: &mut Random, most: usize) -> Vec<&'static str> {
     let mut names: Vec<&str> = Vec::new();
     for _ in 0..random.below(most + 1) {
@@ -179,7 +180,7 @@ fn ints(random: &mut Random) -> Int {
 fn floats(random: &mut Random) -> Float {
     let most = if random.below(3) == 0 { 15 } else { 4 };
     let decimals = random.below(most + 1) as u32;
-    // As far as floats with so many decimals may reach.
+    // Largest magnitude of a float with this number of decimals, in units of the last decimal.
     let limit = if decimals == 0 { (1 << 53) - 1 } else { 10i64.pow(15) };
     let unit = 10i64.pow(decimals);
     let bound = |random: &mut Random| {
@@ -196,19 +197,19 @@ fn floats(random: &mut Random) -> Float {
     match random.below(12) {
         0 => float.min = None,
         1 => float.max = None,
-        // Where there are more decimals than that anyway.
+        // The default is at least two decimals.
         2 if decimals > 1 => float.decimals = None,
         _ => {}
     }
     if Definition::new("float", float.clone()).is_ok() { float } else { float.decimals(decimals) }
 }
 
-/// So many units of the last decimal.
+/// Returns the number with the given count of units of its last decimal.
 fn number(units: i64, decimals: u32) -> f64 {
     format!("{units}e-{decimals}").parse().expect("a number")
 }
 
-/// A number in units, which it is a whole number of.
+/// Returns `value` in units of its last decimal; `value` must be a whole number of units.
 fn units(value: f64, decimals: u32) -> i64 {
     let text = value.to_string();
     let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
@@ -265,21 +266,21 @@ fn choices(random: &mut Random) -> Choice {
     Choice { options, weights }
 }
 
-/// Values of definitions.
+/// A generator of values for a definition.
 pub struct Values<'d> {
     definition: &'d Definition,
     random: Random,
-    /// One in so many parts does not fit; none for 0.
+    /// One in this number of parts does not match the definition; 0 if all parts match.
     bent: usize,
 }
 
 impl<'d> Values<'d> {
-    /// Values of which one in `bent` parts does not fit; 0 for such as fit altogether.
+    /// Creates a generator. One in `bent` parts of a value does not match; 0 if all parts match.
     pub const fn new(definition: &'d Definition, random: Random, bent: usize) -> Self {
         Self { definition, random, bent }
     }
 
-    /// A value, with its members in their order.
+    /// Generates a value, with members in declared order.
     pub fn value(&mut self) -> Value {
         self.kind(self.definition.root(), 0)
     }
@@ -365,7 +366,7 @@ impl<'d> Values<'d> {
             1 => high,
             _ => among(self.random.below(1 << 20)).clamp(low, high),
         };
-        // One more or less, or half of one, where floats can tell.
+        // One unit more or less, or half a unit more if floats can represent it.
         let (units, decimals) = match if self.is_bent() { self.random.below(3) } else { 3 } {
             0 => (units + 1, decimals),
             1 => (units - 1, decimals),
@@ -425,7 +426,8 @@ impl<'d> Values<'d> {
     }
 }
 
-/// The canonical text of a value: `", "` and `": "`, and numbers as plain decimals.
+/// Returns the canonical text of a value: `", "` and `": "` as separators, and numbers as plain
+/// decimals.
 pub fn canonical(value: &Value) -> String {
     match value {
         Value::Number(number) => plain(number),
@@ -442,7 +444,7 @@ pub fn canonical(value: &Value) -> String {
 
 fn plain(number: &Number) -> String {
     match number.as_f64() {
-        // A float's display has no exponent.
+        // The display of a float has no exponent.
         Some(value) if number.is_f64() => value.to_string(),
         _ => number.to_string(),
     }

@@ -1,8 +1,8 @@
 //! Random schemas with finitely many values.
 //!
-//! Every place has a *universe*, keywords that leave few values there, and mostly *rules* beside it: any other keywords, about
-//! the names and values that occur in universes. Rules may refer to each other in circles, as long as each circle goes
-//! through a member or an item.
+//! Every subschema has a *universe*: keywords that leave only a few values. Most also have *rules*:
+//! any other keywords, about the names and values that occur in universes. Rules may refer to each
+//! other in cycles, as long as each cycle passes through a member or an item.
 
 use formwork_grammar::{Order, Profile, SchemaOptions};
 use serde_json::{Map, Value, json};
@@ -25,10 +25,10 @@ const PATTERNS: [&str; 12] = [
     "^$",
     "^a{1,2}$",
 ];
-/// What rules may refer to.
+/// Targets that rules may refer to.
 const TARGETS: [&str; 4] = ["#", "#/$defs/r1", "#/$defs/r2", "#/$defs/r3"];
 
-/// A random schema of any draft that the finite reference knows.
+/// Generates a random schema of one of the drafts that the finite reference supports.
 pub fn finite(random: &mut Random, options: &SchemaOptions) -> Value {
     let drafts = ["https://json-schema.org/draft/2019-09/schema", "http://json-schema.org/draft-07/schema#"];
     let draft = *random.pick(&[2020, 2020, 2020, 2020, 2019, 7]);
@@ -57,13 +57,14 @@ struct Writer<'a> {
     random: &'a mut Random,
     options: &'a SchemaOptions,
     draft: u32,
-    /// The first of the targets that what is being written may refer to for the same value. Earlier ones lead here.
+    /// First target that the current schema may refer to for the same value. Earlier targets lead
+    /// to this schema.
     first: usize,
-    /// What most rules are to be about.
+    /// Subject of most rules.
     about: About,
 }
 
-/// The types that keywords speak about.
+/// Subject of a group of keywords.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum About {
     Any,
@@ -89,7 +90,7 @@ impl Writer<'_> {
         (self.below(2 * around + 1) as i64 - around as i64).into()
     }
 
-    /// A schema with few values.
+    /// Generates a schema with few values.
     fn universe(&mut self, depth: usize) -> Value {
         let kind = if depth == 0 { self.below(6) } else { 4 + self.below(9) };
         let confined = match kind {
@@ -150,7 +151,7 @@ impl Writer<'_> {
     fn members(&mut self, depth: usize) -> Value {
         let universe = |writer: &mut Self| writer.child(|writer| writer.universe(depth - 1));
         if self.one_in(5) {
-            // Open to names that are not declared, but to one only.
+            // Allows undeclared names, but at most one member.
             let longest = self.below(3);
             let mut open =
                 json!({"type": "object", "propertyNames": {"maxLength": longest}, "maxProperties": 1});
@@ -179,14 +180,15 @@ impl Writer<'_> {
         closed
     }
 
-    /// What holds where two schemas do, as one of several forms.
+    /// Combines two schemas that must both hold, in one of several forms.
     fn both(&mut self, universe: Value, rule: Value) -> Value {
         let Value::Object(mut both) = universe else { return universe };
         let Value::Object(rule) = rule else {
             both.insert("allOf".to_owned(), json!([rule]));
             return both.into();
         };
-        // Beside `additionalProperties` patterns would open a closed object, and draft 7 reads nothing beside a reference.
+        // `patternProperties` beside `additionalProperties` would open a closed object, and draft 7
+        // ignores keywords beside `$ref`.
         let apart = |name: &String| self.draft == 7 && name == "$ref" || name == "patternProperties";
         if self.random.below(2) == 0 && !rule.keys().any(|name| both.contains_key(name) || apart(name)) {
             both.extend(rule);
@@ -196,7 +198,8 @@ impl Writer<'_> {
         Value::Object(both)
     }
 
-    /// A schema of a member or an item: there any rule may apply, since the value is a smaller one.
+    /// Generates the schema of a member or an item. Any rule may apply there, since the value is
+    /// smaller.
     fn child(&mut self, schema: impl FnOnce(&mut Self) -> Value) -> Value {
         let kinds = [About::Any, About::Any, About::Numbers, About::Strings, About::Arrays, About::Objects];
         let about = *self.random.pick(&kinds);
@@ -216,7 +219,8 @@ impl Writer<'_> {
             6 => (0..self.below(3)).map(|_| self.value(depth - 1)).collect(),
             _ => {
                 let mut members = Keywords::new();
-                // What order rules and listed values give together is not for the reference to say.
+                // The reference does not define the order of members that order rules and listed
+                // values give together.
                 let most = if self.options.order == Order::Declared { 1 } else { 3 };
                 for name in &NAMES[..3] {
                     if members.len() < most && self.one_in(2) {
@@ -228,7 +232,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Any keywords, or a boolean schema.
+    /// Generates a schema of any keywords, or a boolean schema.
     fn rule(&mut self, depth: usize) -> Value {
         match self.below(16) {
             0 => return true.into(),

@@ -1,4 +1,4 @@
-//! The dependency table of `crates/README.md` is what Cargo says.
+//! Checks the dependency table in `crates/README.md` against Cargo's metadata.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -1,7 +1,8 @@
-//! Random generation in the generate profile under token budgets, from the guaranteed minimum upwards: always complete
-//! and valid.
+//! Random generation in the generate profile under token budgets, from the guaranteed minimum
+//! upwards. Outputs must always be complete and valid.
 //!
-//! Runs where `FORMWORK_MASKBENCH` names a folder of `MaskBench`'s files and `FORMWORK_TEST_MODELS` one with the models.
+//! Runs if `FORMWORK_MASKBENCH` names a folder of `MaskBench` files and `FORMWORK_TEST_MODELS` a
+//! folder with the models.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,12 +15,13 @@ use serde_json::Value;
 
 use super::real_models;
 
-/// Schemas, taken evenly from those of the folder.
+/// Number of schemas, selected evenly from the folder.
 const SCHEMAS: usize = 300;
 
-/// Files with outputs that the `jsonschema` crate calls invalid, and why they are valid nevertheless.
+/// Files with outputs that the `jsonschema` crate rejects, and the reason why they are valid.
 const DIFFERENCES: [(&str, &str); 1] = [
-    // ECMA-262 leaves all four line terminators out of `.`, the crate's regular expressions only `\n`.
+    // In ECMA-262, `.` excludes all four line terminators; in the crate's regular expressions only
+    // `\n`.
     ("Github_easy---o37070.json", "a name with a carriage return does not match `^.*$`"),
 ];
 
@@ -32,7 +34,7 @@ fn files() -> Vec<PathBuf> {
     files.into_iter().step_by(step).collect()
 }
 
-/// A token as a sampler that knows nothing would take it: any allowed one that leaves room to close.
+/// Chooses a token like a sampler without a model: any allowed token that leaves room to close.
 fn choose(
     matcher: &mut Matcher,
     vocabulary: &Vocabulary,
@@ -54,7 +56,7 @@ fn choose(
     (!closing.is_empty()).then(|| *random.pick(&closing))
 }
 
-/// An output of at most `budget` tokens.
+/// Generates an output of at most `budget` tokens.
 fn generate(constraint: &Constraint, budget: usize, random: &mut Random) -> Vec<u8> {
     let vocabulary = constraint.vocabulary();
     let mut matcher = constraint.matcher();

@@ -1,4 +1,4 @@
-//! Formats of answers: found out from chat templates, written as grammars, and read again.
+//! Answer formats: detected from chat templates, written as grammars, and parsed again.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ const CONTROLS: [&str; 9] = [
     "<|eom|>",
 ];
 
-/// A vocabulary of bytes and of the control tokens that templates write.
+/// Creates a vocabulary of all bytes and the control tokens that templates write.
 fn vocabulary() -> Vocabulary {
     let bytes = (0..=255u8).map(|byte| Token { bytes: vec![byte], kind: TokenKind::Text });
     let controls = CONTROLS.map(|text| Token { bytes: text.into(), kind: TokenKind::Control });
@@ -31,7 +31,7 @@ fn vocabulary() -> Vocabulary {
 
 const TAIL: &str = "{% if add_generation_prompt %}\nassistant: {% endif %}";
 
-/// Small templates that write calls as the families of models do.
+/// Returns small templates that write calls like the families of models do.
 fn templates() -> Vec<(&'static str, String)> {
     let user = "{% for m in messages %}{% if m.role != 'assistant' %}\n{{ m.role }}: {{ m.content }}</s>{% else %}\nassistant: ";
     let tools = "{% if tools %}tools: {{ tools | tojson }}{% endif %}";
@@ -77,7 +77,7 @@ fn tools() -> Tools {
     Tools { tools: vec![weather, add], required: false, parallel: true }
 }
 
-/// Text and control tokens of what a grammar has produced.
+/// Splits a grammar's output into characters and control tokens.
 fn symbols(output: &[u8]) -> Vec<Result<char, TokenId>> {
     let text = String::from_utf8_lossy(output);
     let mut symbols = Vec::new();
@@ -96,7 +96,7 @@ fn symbols(output: &[u8]) -> Vec<Result<char, TokenId>> {
     symbols
 }
 
-/// What is read when text comes in pieces that are cut before characters with this probability in percent.
+/// Reads symbols in pieces. Text is cut before a character with a probability of `cuts` percent.
 fn read(mut reader: Reader, symbols: &[Result<char, TokenId>], random: &mut Random, cuts: u64) -> Vec<Delta> {
     let vocabulary = vocabulary();
     let mut deltas = Vec::new();
@@ -262,7 +262,7 @@ fn a_conversation_with_calls_reaches_every_template() {
     }
 }
 
-/// Families of the real templates, by what calls begin with.
+/// Checks the formats of real templates by the text with which their calls begin.
 #[test]
 fn formats_of_real_templates() {
     let Some(folder) = std::env::var_os("FORMWORK_CHAT_TEMPLATES") else { return };

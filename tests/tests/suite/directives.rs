@@ -1,4 +1,5 @@
-//! The registry of directives that is shipped: what its schemas are, and that real models cannot write anything else.
+//! The shipped registry of directives: checks its schemas, and that real models can write nothing
+//! else.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ fn options() -> StructuredOutputOptions {
     StructuredOutputOptions::new(serde_json::from_str::<Registry>(&text).expect("a registry"))
 }
 
-/// The directives of an envelope that stay.
+/// Returns the payloads of an envelope's directives that pass validation.
 fn kept(options: &StructuredOutputOptions, directive: &Value) -> Vec<Value> {
     let text = json!({ "assistant_text": "", "directives": [directive] }).to_string();
     let members = parser::parse(&text, options.max_bytes).expect("JSON");
@@ -111,7 +112,7 @@ async fn real_models_write_valid_directives() {
         let mut directives = 0;
         for run in 0..runs {
             let mut request = RunRequest::new(PROMPTS[run % PROMPTS.len()], options());
-            // Hot, and often with less room than the model would like.
+            // Uses a high temperature and often a tight token limit.
             let max_tokens = [60, 120, 240][run / PROMPTS.len() % 3];
             let overrides = json!({ "temperature": 1.2, "seed": run, "max_tokens": max_tokens });
             request.overrides = overrides.as_object().cloned().expect("an object");

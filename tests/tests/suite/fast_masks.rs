@@ -1,5 +1,5 @@
-//! Masks of lifelike schemas against each token by itself, byte by byte: the tables and short cuts that make masks fast must
-//! not change a bit of them.
+//! Compares masks of realistic schemas with each token tried byte by byte. The tables and shortcuts
+//! that make masks fast must not change any bit.
 
 use std::sync::Arc;
 
@@ -82,13 +82,14 @@ const PIECES: [&str; 64] = [
 const NAMES: [&str; 12] =
     ["name", "names", "id", "value", "type", "été", "", "a\"b", "ty/pe", "日本", "the name", "re\\d\n"];
 
-/// Every byte, and thousands of strings as tokenizers learn them from JSON.
+/// Creates a vocabulary of every byte and thousands of strings that tokenizers would learn from
+/// JSON.
 fn vocabulary(random: &mut Random) -> Arc<Vocabulary> {
     let mut tokens: Vec<Token> =
         (0..=255).map(|byte| Token { bytes: vec![byte], kind: TokenKind::Byte }).collect();
     for _ in 0..3000 {
         let mut bytes: Vec<u8> = (0..=random.below(4)).flat_map(|_| random.pick(&PIECES).bytes()).collect();
-        // Some tokens begin or end inside a character, as real ones do.
+        // Some tokens begin or end within a character, as in real vocabularies.
         let (from, cut) = (random.below(6) / 5, random.below(6) / 5);
         bytes.truncate(bytes.len().saturating_sub(cut));
         tokens.push(Token { bytes: bytes.split_off(from.min(bytes.len())), kind: TokenKind::Text });
@@ -199,7 +200,8 @@ fn options(random: &mut Random) -> SchemaOptions {
     }
 }
 
-/// A token to go on with: mostly one that is not just a piece of a long string.
+/// Chooses the next token, mostly one with structural characters instead of a piece of a long
+/// string.
 fn choose(random: &mut Random, vocabulary: &Vocabulary, allowed: &[TokenId]) -> TokenId {
     let marks = b"\"{}[]:,\\";
     let structural = |token: &&TokenId| vocabulary.bytes(**token).iter().any(|byte| marks.contains(byte));
@@ -208,7 +210,8 @@ fn choose(random: &mut Random, vocabulary: &Vocabulary, allowed: &[TokenId]) -> 
     *random.pick(if all { allowed } else { &structural })
 }
 
-/// Compares masks along random outputs of grammars with each token by itself; gives the number of masks.
+/// Compares masks along random outputs of grammars with each token tried alone. Returns the number
+/// of masks.
 fn compare(
     vocabulary: &Arc<Vocabulary>,
     random: &mut Random,
@@ -253,7 +256,7 @@ fn random_schema(random: &mut Random) -> (String, Option<Grammar>) {
     (format!("{options:?} {schema}"), grammar.ok())
 }
 
-/// Arrays whose items must differ, in each other and in objects.
+/// Generates arrays with unique items, nested in each other and in objects.
 fn random_unique(random: &mut Random) -> (String, Option<Grammar>) {
     fn items(random: &mut Random, depth: usize) -> Value {
         match random.below(if depth == 0 { 6 } else { 8 }) {
@@ -285,7 +288,7 @@ fn random_unique(random: &mut Random) -> (String, Option<Grammar>) {
     (format!("{options:?} {schema}"), grammar.ok())
 }
 
-/// Strings and names of a language, with a bound on their length.
+/// Generates strings and member names with patterns, often of bounded length.
 fn random_pattern(random: &mut Random) -> (String, Option<Grammar>) {
     const MORE: [&str; 5] =
         ["^a?.*[b-e]$", "^([a-z]{2})+$", "^[ -~]*x[0-9]$", "^(ab|[a-z]7)*$", "^(a[a-f]*|b[a-z]*)[0-9]{3}$"];
@@ -303,7 +306,8 @@ fn random_pattern(random: &mut Random) -> (String, Option<Grammar>) {
     (format!("{options:?} {schema}"), grammar.ok())
 }
 
-/// Grammars that repeat wide classes of characters, alone, counted, and in ways that a class does not show.
+/// Generates grammars that repeat wide character classes: alone, counted, and combined in ways that
+/// no single class shows.
 fn wide_grammar(random: &mut Random) -> (String, Option<Grammar>) {
     const CLASSES: [&str; 9] = [
         "[a-z]",
@@ -333,8 +337,9 @@ fn wide_grammar(random: &mut Random) -> (String, Option<Grammar>) {
     (source, grammar.ok())
 }
 
-/// Rules that call each other, around the same: words that are no keyword, text that ends where its caller says, recursion
-/// on either side and in the middle.
+/// Generates rules that call each other around the same wide texts. The rules contain words that
+/// are not keywords, and text that ends where its caller says. They recurse on the left, on the
+/// right and in the middle.
 fn wide_rules(random: &mut Random) -> (String, Option<Grammar>) {
     const TEXTS: [&str; 8] = [
         "[a-z]+",
@@ -413,7 +418,8 @@ fn masks_of_wide_rules_equal_single_tokens() {
     assert!(compare(&vocabulary, &mut random, 300, wide_rules) >= 300);
 }
 
-/// The same on the real tokenizers, where they are at hand; `FORMWORK_TEST_PAIRS` sets the number of masks for each.
+/// Compares masks on the real tokenizers, if available. `FORMWORK_TEST_PAIRS` sets the number of
+/// masks for each.
 #[test]
 fn fast_masks_equal_single_tokens_on_real_tokenizers() {
     let masks = std::env::var("FORMWORK_TEST_PAIRS").ok().and_then(|masks| masks.parse().ok()).unwrap_or(20);

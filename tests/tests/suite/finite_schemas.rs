@@ -1,4 +1,5 @@
-//! Masks of schemas with every keyword against the slow reference that writes all their texts down.
+//! Compares masks of schemas with every keyword with the slow reference, which enumerates all
+//! texts.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use formwork_tests::reference::{TextTokens, reference_mask};
 use formwork_vocab::{Token, TokenId, TokenKind, TokenSet, Tokenizer, Vocabulary};
 use serde_json::{Value, json};
 
-/// The masks compared of one schema.
+/// Number of masks to compare per output.
 const STEPS: usize = 16;
 
 fn options(random: &mut Random) -> SchemaOptions {
@@ -25,20 +26,20 @@ fn options(random: &mut Random) -> SchemaOptions {
     }
 }
 
-/// What became of the schemas.
+/// Counts of compared masks and schemas.
 #[derive(Default, Debug)]
 struct Tally {
-    /// Masks compared.
+    /// Number of compared masks.
     masks: usize,
-    /// Schemas of those masks.
+    /// Number of schemas with compared masks.
     schemas: usize,
-    /// Schemas that both sides say have no value.
+    /// Number of schemas without values, according to both sides.
     empty: usize,
-    /// Schemas that the engine refuses for another reason.
+    /// Number of schemas that the engine refuses for another reason.
     refused: usize,
 }
 
-/// Compares masks along random outputs of random schemas with those of the reference.
+/// Compares masks along random outputs of random schemas with the reference's masks.
 fn compare(vocabulary: &Arc<Vocabulary>, random: &mut Random, masks: usize) -> Tally {
     let tokens = TextTokens::new(vocabulary);
     let mut tally = Tally::default();
@@ -46,7 +47,7 @@ fn compare(vocabulary: &Arc<Vocabulary>, random: &mut Random, masks: usize) -> T
         let options = options(random);
         let schema = schema::finite(random, &options);
         let Some(reference) = Reference::new(&schema, &options) else { continue };
-        // Every third one inside a GBNF grammar.
+        // Every third schema is embedded in a GBNF grammar.
         let compiled = if random.below(3) == 0 {
             Grammar::gbnf_with_schemas(&format!("root ::= %json {schema}"), &options, &Limits::default())
         } else {
@@ -78,7 +79,7 @@ fn is_empty(error: &GrammarError) -> bool {
     error.problem().ends_with("no value can satisfy this schema")
 }
 
-/// One random output.
+/// A random output.
 struct Walk<'a> {
     vocabulary: &'a Arc<Vocabulary>,
     tokens: &'a TextTokens<'a>,
@@ -125,7 +126,7 @@ impl Walk<'_> {
         )
     }
 
-    /// A token to go on with, mostly one that is not just white space.
+    /// Chooses the next token, mostly one that is not only whitespace.
     fn choose(&self, allowed: &[TokenId], random: &mut Random) -> TokenId {
         let blank = |token: &TokenId| self.vocabulary.bytes(*token).iter().all(u8::is_ascii_whitespace);
         let solid: Vec<TokenId> = allowed.iter().filter(|token| !blank(token)).copied().collect();
@@ -143,8 +144,9 @@ fn masks_of_every_keyword_equal_the_reference() {
     }
 }
 
-/// The same on real tokenizers, where they are at hand: of the models, and of the file that `FORMWORK_TEST_TOKENIZER` names.
-/// `FORMWORK_TEST_PAIRS` sets the number of masks for each, `FORMWORK_TEST_SEED` which schemas they are of.
+/// Compares masks on real tokenizers, if available: those of the models, and the file that
+/// `FORMWORK_TEST_TOKENIZER` names. `FORMWORK_TEST_PAIRS` sets the number of masks for each, and
+/// `FORMWORK_TEST_SEED` selects the schemas.
 #[test]
 fn masks_of_every_keyword_equal_the_reference_on_real_tokenizers() {
     let number = |name| std::env::var(name).ok().and_then(|number| number.parse().ok());
@@ -169,11 +171,11 @@ fn vocabularies() -> Vec<(String, Arc<Vocabulary>)> {
     models.chain(file).collect()
 }
 
-/// Schemas that masks once were wrong for.
+/// Schemas that are difficult for masks.
 #[test]
 fn masks_of_known_schemas_equal_the_reference() {
     let cases = [
-        // A name that only one of two alternatives goes on with, where the other takes any text of one character.
+        // Only one alternative continues a name; the other allows any name of one character.
         json!({"anyOf": [
             {"type": "object", "properties": {"ab": {"const": 1}}, "additionalProperties": false},
             {
@@ -183,7 +185,7 @@ fn masks_of_known_schemas_equal_the_reference() {
                 "additionalProperties": {"const": 2},
             },
         ]}),
-        // The same of a declared name beside a pattern.
+        // A declared name continues, and a pattern matches its first character.
         json!({
             "type": "object",
             "properties": {"ab": {"const": 1}},
@@ -192,7 +194,7 @@ fn masks_of_known_schemas_equal_the_reference() {
             "propertyNames": {"maxLength": 2},
             "maxProperties": 1,
         }),
-        // One of two alternatives goes on with letters that the other does not know, after text that both take.
+        // After text that both alternatives accept, only one continues with letters.
         json!({"anyOf": [
             {
                 "type": "array",
@@ -229,7 +231,7 @@ fn masks_of_known_schemas_equal_the_reference() {
     }
 }
 
-/// Bytes, and few tokens that none begins with.
+/// Creates a vocabulary of bytes and a few tokens; no token is a prefix of another.
 fn small_vocabulary() -> Arc<Vocabulary> {
     let text = |text: &str| Token { bytes: text.into(), kind: TokenKind::Text };
     let bytes = (0..=255).map(|byte| Token { bytes: vec![byte], kind: TokenKind::Byte });
@@ -239,7 +241,8 @@ fn small_vocabulary() -> Arc<Vocabulary> {
     Arc::new(Vocabulary::new(tokens, vec![end]).expect("small and not empty"))
 }
 
-/// The reference itself against another validator, on values of a schema under itself and under another one.
+/// Checks the reference against another validator, with values of a schema under that schema and
+/// the next one.
 #[test]
 fn the_reference_judges_as_another_validator_does() {
     let mut random = Random::new(22);
@@ -262,7 +265,7 @@ fn the_reference_judges_as_another_validator_does() {
     assert!(valid > 1000 && invalid > 1000, "{valid} valid, {invalid} invalid");
 }
 
-/// What small schemas have for texts, by hand.
+/// Checks the texts of small schemas against hand-written expectations.
 #[test]
 fn the_reference_knows_the_texts_of_small_schemas() {
     let accept = SchemaOptions::accept();

@@ -1,4 +1,4 @@
-//! Every grammar in `grammars/` against its cases, byte by byte and token by token.
+//! Checks every grammar in `grammars/` against its cases, byte by byte and token by token.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use formwork_tests::reference::cfg::Reference;
 use formwork_vocab::{Tokenizer, Vocabulary};
 use serde_json::Value;
 
-/// The folder of shipped grammars.
+/// Returns the folder of shipped grammars.
 pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../grammars")
 }
 
-/// The files of the folder that end in `suffix`, sorted.
+/// Returns the files in the folder whose names end in `suffix`, sorted.
 pub(crate) fn files(suffix: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder()).expect("the folder is there");
     let mut files: Vec<PathBuf> = entries
@@ -53,7 +53,7 @@ fn check(path: &Path, grammar: &Grammar, vocabulary: &Arc<Vocabulary>) {
     }
 }
 
-/// Whether a text may be written token by token, and end.
+/// Reports whether the masks allow a text token by token, up to its end.
 pub(crate) fn through_masks(constraint: &Constraint, tokenizer: &Tokenizer, text: &str) -> bool {
     let mut matcher = constraint.matcher();
     for token in tokenizer.encode_fragment(text).expect("every byte is a token") {

@@ -1,4 +1,4 @@
-//! Grammars and schemas made to exhaust time or memory end at a named limit.
+//! Grammars and schemas designed to exhaust time or memory are refused with a named limit.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ fn gbnf_error(source: &str) -> String {
     Grammar::gbnf(source, &Limits::default()).expect_err("refused").to_string()
 }
 
-/// `levels` rules that each call the next one twice.
+/// Returns `levels` rules that each call the next one twice.
 fn doubling(levels: usize) -> String {
     let rules = (0..levels).map(|level| format!("a{level} ::= a{} a{}\n", level + 1, level + 1));
     format!("root ::= a0\n{}a{levels} ::= \"x\"\n", rules.collect::<String>())
@@ -40,7 +40,8 @@ fn outputs_that_must_be_huge_are_refused() {
     }
 }
 
-/// Rules without recursion are written out in their callers: what that may copy is bounded, also where it has no states.
+/// Rules without recursion are inlined in their callers. The amount of copying is bounded, even for
+/// rules without states.
 #[test]
 fn rules_that_double_are_not_written_out_for_ever() {
     for least in ["\"\"", "()", "(\"x\"){0}", "\"y\"?"] {
@@ -55,7 +56,7 @@ fn rules_that_double_are_not_written_out_for_ever() {
     assert!(Grammar::regex(&repeated, &Limits::default()).expect(&repeated).accepts(b"aaab"));
 }
 
-/// What is called within a token is not gone down into on the stack for as long as the token is.
+/// Calls within a token do not use stack in proportion to the token's length.
 #[test]
 fn long_tokens_do_not_take_the_stack() {
     let mut texts = ["a", "b", "(", ")"].map(str::to_owned).to_vec();
@@ -141,7 +142,8 @@ fn long_lists_of_numbers_are_read_together() {
     assert!(grammar.accepts(b"15838") && grammar.accepts(b"158372081.0") && !grammar.accepts(b"15839"));
 }
 
-/// Sources that took seconds, or hundreds of megabytes, before their work was counted.
+/// Sources that would take seconds, or hundreds of megabytes, without limits on the work of
+/// compilation.
 #[test]
 fn hungry_expressions_are_refused_or_compile_in_time() {
     let classes: String = (0..3000).map(|at| char::from_u32(0x4e00 + at).expect("a letter")).collect();
@@ -170,7 +172,7 @@ fn grammars_that_are_at_thousands_of_places_at_once_are_refused() {
     assert!(gbnf_error(&chain).contains("places at once, more than the limit of"));
 }
 
-/// Every byte, and words of the letters that the grammars here are about.
+/// Creates a vocabulary of every byte, and of words over the letters in these grammars.
 fn words() -> Arc<Vocabulary> {
     let mut texts: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
     for length in 2..=6_u32 {
@@ -182,14 +184,15 @@ fn words() -> Arc<Vocabulary> {
     Arc::new(Vocabulary::new(tokens.collect(), vec![]).expect("a good vocabulary"))
 }
 
-/// Milliseconds that this thread has spent on the processor; none where that is not told.
+/// Returns the processor time of this thread in milliseconds, or `None` if the system does not
+/// report it.
 fn processor_ms() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     Some(stat.split(' ').next()?.parse::<f64>().ok()? / 1e6)
 }
 
-/// Grammars whose steps took seconds are refused, or their steps are bounded. The bound here is far above the promised
-/// tenth of a second, for machines that are slow or busy.
+/// Grammars with expensive steps are refused, or their steps are bounded. The bound here is far
+/// above the promised tenth of a second, to allow for slow or busy machines.
 #[test]
 fn steps_of_ambiguous_grammars_are_bounded() {
     let optional = |rules: usize| {

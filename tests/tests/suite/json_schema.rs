@@ -1,4 +1,4 @@
-//! The JSON machine against the slow reference, byte by byte.
+//! Compares the JSON machine with the slow reference, byte by byte.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use formwork_tests::reference::json_schema::{Reference, Style};
 use formwork_vocab::{TokenId, Vocabulary};
 use serde_json::{Value, json};
 
-/// Random schemas tried; under half of them can be satisfied.
+/// Number of random schemas; less than half of them are satisfiable.
 const SCHEMAS: u64 = 40;
 
 const WORDS: [&str; 9] = ["", "a", "ab", "abc", "b", "é", "ê", "a\n", "\u{1}\"/"];
@@ -126,7 +126,7 @@ fn object(random: &mut Random, depth: usize) -> Value {
     object
 }
 
-/// A random schema that others may refer into.
+/// Generates a random schema that can be the target of references.
 fn root_schema(random: &mut Random) -> Value {
     let mut root = schema(random, 3);
     if !root.is_object() {
@@ -136,13 +136,13 @@ fn root_schema(random: &mut Random) -> Value {
     root
 }
 
-/// What the reference judges by: members that a schema says nothing about may be there.
+/// Returns the options of the reference, which allow undeclared members.
 fn open() -> SchemaOptions {
     SchemaOptions { undeclared: Undeclared::Allow, ..SchemaOptions::default() }
 }
 
-/// Compares masks along random outputs of random schemas with `expected`, which judges one token after the text so far;
-/// gives the number of masks compared.
+/// Compares masks along random outputs of random schemas with `expected`, which judges one token
+/// after the text so far. Returns the number of compared masks.
 fn compare_masks(
     vocabulary: &Arc<Vocabulary>,
     random: &mut Random,
@@ -188,8 +188,8 @@ fn masks_equal_the_reference() {
     });
 }
 
-/// On the real tokenizers the reference would take minutes per mask: there each token is tried by itself, byte by byte,
-/// without the trie.
+/// Tries each token alone, byte by byte and without the trie. On real tokenizers the reference
+/// would take minutes per mask.
 #[test]
 fn masks_equal_single_tokens_on_real_tokenizers() {
     let pairs = std::env::var("FORMWORK_TEST_PAIRS").ok().and_then(|pairs| pairs.parse().ok()).unwrap_or(20);
@@ -225,7 +225,7 @@ fn every_byte_gets_the_verdict_of_the_reference() {
     assert!(compiled > SCHEMAS / 3, "only {compiled} of {SCHEMAS} random schemas compile");
 }
 
-/// Follows a random text of the grammar and compares every byte at every step.
+/// Follows a random text of the grammar and compares every byte at each step.
 fn walk(grammar: &Grammar, reference: &Reference, schema: &Value, random: &mut Random) {
     let mut text = Vec::new();
     for _ in 0..24 {

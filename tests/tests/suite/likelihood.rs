@@ -1,7 +1,8 @@
-//! How likely outputs are whose forced tokens were taken without asking the model, beside those of which every token was asked for.
+//! Compares the likelihood of outputs with forced tokens and of outputs for which the model chose
+//! every token.
 //!
-//! The standard schemas, greedily, at most 128 tokens. Runs where `FORMWORK_MASKBENCH` names a folder of `MaskBench`'s files and
-//! `FORMWORK_TEST_MODELS` one with the models.
+//! Uses the standard schemas, greedy decoding and at most 128 tokens. Runs if `FORMWORK_MASKBENCH`
+//! names a folder of `MaskBench` files and `FORMWORK_TEST_MODELS` a folder with the models.
 
 use std::sync::Arc;
 
@@ -13,10 +14,11 @@ use serde_json::Value;
 use super::real_models::{engine, model_files};
 use super::standard_budgets::standard_schemas;
 
-/// How much less likely a token may be on average, in nats, of all outputs of a model.
+/// Maximum loss of log-probability per token, in nats, averaged over all outputs of a model.
 const ALLOWED: f64 = 0.05;
 
-/// The sum of the log-probabilities, by the model's own logits and without masks, and the tokens.
+/// Returns the sum of the tokens' log-probabilities, from the model's own logits without masks, and
+/// the number of tokens.
 fn likelihood(engine: &EngineHandle, schema: &Value, forced_tokens: bool) -> (f64, usize) {
     let tokenizer = engine.tokenizer();
     let grammar =

@@ -1,4 +1,4 @@
-//! Suites that cross crates.
+//! Suites that span crates.
 
 mod architecture;
 mod budgets;

@@ -1,4 +1,4 @@
-//! Every bit of the mask against the slow reference.
+//! Compares every bit of the mask with the slow reference.
 
 use std::sync::Arc;
 
@@ -9,18 +9,19 @@ use formwork_tests::reference::cfg::Reference;
 use formwork_tests::reference::{TextTokens, reference_mask};
 use formwork_vocab::{TokenId, Vocabulary};
 
-/// Prefixes end once they are longer than this many bytes: the reference's time grows with the cube of it.
+/// Maximum length of a prefix in bytes. The reference's time grows with the cube of the length.
 const LONGEST: usize = 10;
 
-/// Very ambiguous grammars are left once the reference's sets have more items than this.
+/// Maximum number of items in the reference's sets; more ambiguous grammars are abandoned.
 const WIDEST: usize = 400;
 
-/// Walks random prefixes of random grammars and compares the mask at each step; gives the number of masks compared.
+/// Walks random prefixes of random grammars and compares the mask at each step. Returns the number
+/// of compared masks.
 fn compare(vocabulary: &Arc<Vocabulary>, random: &mut Random, (pairs, wide_every): (usize, usize)) -> usize {
     let tokens = TextTokens::new(vocabulary);
     let mut compared = 0;
     while compared < pairs {
-        // Classes of most characters make the reference simulate most of the vocabulary.
+        // Wide classes make the reference simulate most of the vocabulary, so they are rare.
         let wide = random.below(wide_every) == 0;
         let source = random::gbnf(random, wide);
         let Ok(grammar) = Grammar::gbnf(&source, &Limits::default()) else { continue };
@@ -67,8 +68,8 @@ fn compare(vocabulary: &Arc<Vocabulary>, random: &mut Random, (pairs, wide_every
     compared
 }
 
-/// On the real tokenizers, where they are at hand, and grammars without wide classes; `FORMWORK_TEST_PAIRS` sets the number
-/// of masks for each.
+/// Compares masks on the real tokenizers, if available, for grammars without wide classes.
+/// `FORMWORK_TEST_PAIRS` sets the number of masks for each.
 #[test]
 fn cfg_masks_equal_the_reference_on_real_tokenizers() {
     let pairs = std::env::var("FORMWORK_TEST_PAIRS").ok().and_then(|pairs| pairs.parse().ok()).unwrap_or(25);

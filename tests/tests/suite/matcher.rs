@@ -1,4 +1,5 @@
-//! Laws of matchers over random grammars: caches change speed, never masks; budgets are kept.
+//! Invariants of matchers over random grammars: caches change speed but never masks, and budgets
+//! are kept.
 
 use std::sync::Arc;
 
@@ -62,7 +63,8 @@ fn tiny_caches_clones_and_rollback_give_the_same_masks() {
     }
 }
 
-/// What is promised at a place depends on the tokens before it, not on what was tried there before.
+/// Closing tokens and masks within a budget depend only on the committed tokens, not on tokens that
+/// were rolled back.
 #[test]
 fn ways_to_close_are_those_of_the_tokens_after_any_rollback() {
     let mut random = Random::new(11);
@@ -122,7 +124,7 @@ fn random_walks_within_a_budget_always_close() {
     }
 }
 
-/// The bound against the true minimum, by breadth-first search over tokens.
+/// Compares the bound with the true minimum, found by breadth-first search over tokens.
 #[test]
 fn the_closing_bound_is_near_the_true_minimum() {
     let mut random = Random::new(4);

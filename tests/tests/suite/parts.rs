@@ -1,4 +1,4 @@
-//! Grammars put together from parts: whole answers with calls in them.
+//! Grammars composed of parts: whole answers with tool calls.
 
 use std::sync::Arc;
 

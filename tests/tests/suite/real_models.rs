@@ -1,7 +1,8 @@
-//! The main job on the real models: whatever the sampling, the budget and the grammar, the output is complete and valid.
+//! End-to-end tests on the real models: for any sampling, budget and grammar, the output is
+//! complete and valid.
 //!
-//! Runs where `FORMWORK_TEST_MODELS` names a folder with the two model files; `FORMWORK_TEST_RUNS` sets the number of
-//! generations per model (100 makes the full matrix).
+//! Runs if `FORMWORK_TEST_MODELS` names a folder with the two model files. `FORMWORK_TEST_RUNS`
+//! sets the number of generations per model (100 covers the full matrix).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use super::{fields, grammars};
 
 const MODELS: [&str; 2] = ["SmolLM2-135M-Instruct.Q4_1.gguf", "gemma-3-270m-q4_k_m.gguf"];
 
-/// The files of the real models, or none where they are not at hand.
+/// Returns the files of the real models, or none if they are not available.
 pub(crate) fn model_files() -> Vec<PathBuf> {
     let Some(folder) = std::env::var_os("FORMWORK_TEST_MODELS") else { return Vec::new() };
     MODELS.iter().map(|name| Path::new(&folder).join(name)).collect()
@@ -38,7 +39,7 @@ fn engine_with(path: &Path, options: EngineOptions) -> EngineHandle {
     Engine::start(model.language_model(), tokenizer, options)
 }
 
-/// What an output must match, and who checks it.
+/// A constraint, with the instruction for the model and a validator for the output.
 struct Case {
     name: String,
     grammar: Grammar,
@@ -74,7 +75,7 @@ fn load_cases() -> Vec<Case> {
     schemas.chain(gbnf).collect()
 }
 
-/// How often, where that is said.
+/// Returns the number of runs, if the environment sets it.
 fn runs() -> Option<usize> {
     std::env::var("FORMWORK_TEST_RUNS").ok().and_then(|runs| runs.parse().ok())
 }
@@ -98,7 +99,7 @@ fn hot_sampling_with_tight_budgets_is_always_complete_and_valid() {
             let minimum = constraint.minimum_tokens().expect("spellable");
             let spare = [0, 1, 3, 8, 20, 45, 90][run / cases.len() % 7];
             let max_tokens = (minimum + spare).max(1);
-            // The schema is in the prompt on every other run only, since reading it takes longest.
+            // Only every other run has the schema in its prompt, since its prefill takes longest.
             let instruction = if run % 2 == 0 { case.instruction.as_str() } else { "Fill this in." };
             let message = Message::new("user", instruction);
             let mut request = Request::new(prompt::encode(tokenizer, message.text()).expect("text"));
@@ -170,7 +171,8 @@ fn a_request_gives_the_same_tokens_alone_and_among_others() {
     }
 }
 
-/// Requests whose prompts begin alike, over two pieces of a prompt, with much of it to say again.
+/// Returns requests with a common prompt prefix that spans two pieces of a prompt. The text repeats
+/// itself, which suits drafts.
 fn alike(engine: &EngineHandle) -> Vec<Request> {
     let text = "The sea is blue, the sky is blue, the sea is deep, the sky is high. ".repeat(20);
     let grammar = Grammar::gbnf(
@@ -194,7 +196,7 @@ item ::= " \"" [a-z ]{1,20} "\"""#,
     ends.iter().enumerate().map(request).collect()
 }
 
-/// Everything that a generation tells.
+/// Collects the text, log-probabilities and usage of a generation.
 fn told(mut generation: Generation) -> (String, Vec<TokenLogprob>, Usage) {
     let (mut text, mut logprobs) = (String::new(), Vec::new());
     loop {
@@ -208,12 +210,13 @@ fn told(mut generation: Generation) -> (String, Vec<TokenLogprob>, Usage) {
     }
 }
 
-/// One request at a time, nothing kept, and no drafts.
+/// Returns options for one request at a time, without prefix cache and drafts.
 fn plain() -> EngineOptions {
     EngineOptions { parallel: 1, prefix_cache_bytes: 0, speculate: Some(0), ..EngineOptions::default() }
 }
 
-/// What needs no more than the largest logit gets no more, and drafts.
+/// Greedy requests that need only the largest logit do not compute all logits, and use drafts.
+/// Their tokens must not change.
 #[test]
 fn greedy_tokens_are_those_of_whole_rows_of_logits() {
     for path in model_files() {

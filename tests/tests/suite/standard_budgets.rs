@@ -1,8 +1,10 @@
-//! Every token budget up to 200, for the standard schemas and for sets of tools: complete and valid, or refused with the minimum.
+//! Tests token budgets up to 200 with the standard schemas and sets of tools. Each output must be
+//! complete and valid, or the request must be refused with the minimum budget.
 //!
-//! A model that wants other tokens each time stands in for a real one: it never comes to an end by itself. Runs where
-//! `FORMWORK_MASKBENCH` names a folder of `MaskBench`'s files and `FORMWORK_TEST_MODELS` one with the models; all budgets where
-//! `FORMWORK_TEST_RUNS` is set, else every ninth.
+//! A scripted model that prefers different tokens each time replaces a real one and never ends an
+//! output on its own. Runs if `FORMWORK_MASKBENCH` names a folder of `MaskBench` files and
+//! `FORMWORK_TEST_MODELS` a folder with the models. Tests all budgets if `FORMWORK_TEST_RUNS` is
+//! set, otherwise every ninth.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +22,7 @@ use super::real_models;
 
 const MOST: usize = 200;
 
-/// The first ten of two groups by the hash of their names.
+/// Returns ten schemas of each of two groups: the first ones by the hash of their names.
 pub(crate) fn standard_schemas() -> Vec<(String, Value)> {
     let Some(folder) = std::env::var_os("FORMWORK_MASKBENCH") else { return Vec::new() };
     let entries = std::fs::read_dir(folder).expect("a folder");
@@ -89,7 +91,7 @@ impl ChatTemplate for Silent {
     }
 }
 
-/// A model whose wishes follow from how many tokens there are, and from the first.
+/// Starts an engine whose logits depend on the number of tokens and on the first token.
 fn engine(tokenizer: &Arc<Tokenizer>) -> EngineHandle {
     let model = ScriptedModel::new(tokenizer.vocabulary().len(), 1 << 16, |tokens, row| {
         let salt = (tokens.len() as u32).wrapping_mul(0x9e37_79b9) ^ tokens[0].0.wrapping_mul(0x85eb_ca6b);
@@ -100,7 +102,7 @@ fn engine(tokenizer: &Arc<Tokenizer>) -> EngineHandle {
     Engine::start(Box::new(model), Arc::clone(tokenizer), EngineOptions::default())
 }
 
-/// All outputs of `constraint` under all budgets; `check` sees each.
+/// Runs `constraint` under all budgets and calls `check` with each output.
 fn run(engine: &EngineHandle, constraint: &Constraint, name: &str, check: &dyn Fn(Vec<Output>, usize)) {
     let step = if std::env::var_os("FORMWORK_TEST_RUNS").is_some() { 1 } else { 9 };
     let minimum = constraint.minimum_tokens().expect("spellable");

@@ -1,4 +1,4 @@
-//! Free text with tags in it.
+//! Free text with tags.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ fn text_is_free_until_a_trigger_and_after_a_tag() {
         "[[[1]]",
     ] {
         let accepted = grammar.accepts(text.as_bytes());
-        // Of three brackets the first two are the trigger.
+        // The first two of three brackets are the trigger.
         assert_eq!(accepted, text != "[[[1]]", "{text}");
     }
     for text in

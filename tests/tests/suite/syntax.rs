@@ -1,5 +1,6 @@
-//! What the notations mean: texts that grammars and regular expressions accept and near misses that they reject, byte by
-//! byte and token by token, and the errors of malformed ones.
+//! Meaning of the notations. Checks texts that grammars and regular expressions accept, and near
+//! misses that they reject, byte by byte and token by token. Also checks the errors of malformed
+//! sources.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -51,7 +52,7 @@ fn compile(grammar: Option<&str>, regex: Option<&str>) -> Result<Grammar, Gramma
     }
 }
 
-/// All cases, and how many texts they are.
+/// Checks all cases; returns the number of texts.
 fn check(tokenizer: &Tokenizer, vocabulary: &Arc<Vocabulary>) -> usize {
     let mut texts = 0;
     let mut wrong = Vec::new();
@@ -88,7 +89,8 @@ fn the_notations_mean_what_they_say() {
     assert!(check(&Tokenizer::greedy((*vocabulary).clone()), &vocabulary) >= 400);
 }
 
-/// On the tokenizers of the models in the folder `FORMWORK_TEST_MODELS`, and on that in `FORMWORK_TEST_TOKENIZER`.
+/// Checks all cases on the tokenizers of the models in the folder `FORMWORK_TEST_MODELS`, and on
+/// the tokenizer in `FORMWORK_TEST_TOKENIZER`.
 #[test]
 fn the_notations_mean_the_same_on_real_tokenizers() {
     for tokenizer in real_tokenizers() {
@@ -97,7 +99,7 @@ fn the_notations_mean_the_same_on_real_tokenizers() {
     }
 }
 
-/// The tokenizers that the environment names.
+/// Loads the tokenizers that the environment names.
 fn real_tokenizers() -> Vec<Tokenizer> {
     let mut tokenizers = Vec::new();
     if let Some(folder) = std::env::var_os("FORMWORK_TEST_MODELS") {

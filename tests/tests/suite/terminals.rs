@@ -9,7 +9,7 @@ use formwork_grammar::{
 use formwork_tests::random::{self, Random};
 use formwork_vocab::{Token, TokenId, TokenKind, Vocabulary};
 
-/// Grammars in which a JSON text stands beside, inside and after other things, with a text of each.
+/// Grammars with a JSON text beside, inside and after other text, each with an accepted text.
 const MIXED: [(&str, &str); 6] = [
     (
         r#"root ::= "<a>" %json { "type": "object", "properties": { "a": { "type": "string" } } } "</a>""#,
@@ -20,7 +20,7 @@ const MIXED: [(&str, &str); 6] = [
         "root ::= call (\"\\n\" call)*\ncall ::= name \": \" %json {\"type\": \"array\", \"items\": {\"maxLength\": 3}}\nname ::= [a-c]+",
         "ab: [1, \"abc\", {}]\na: []",
     ),
-    // Ambiguous: the text may be either of two schemas, or plain.
+    // Ambiguous: the text may match either of two schemas, or plain characters.
     (
         r#"root ::= (%json { "enum": ["ab", 1] } | %json { "type": "string", "pattern": "^a" } | [^0-9]{0,5}) "a"?"#,
         r#""ab"a"#,
@@ -33,7 +33,7 @@ fn options(at: usize) -> SchemaOptions {
     if at.is_multiple_of(2) { SchemaOptions::default() } else { SchemaOptions::accept() }
 }
 
-/// Every bit of the mask, by running each token through the bytes.
+/// Compares every bit of the mask with a recognizer that reads each token's bytes.
 fn check_mask(matcher: &mut Matcher, grammar: &Grammar, vocabulary: &Vocabulary, text: &[u8]) {
     let mask = matcher.mask();
     for token in vocabulary.ids().filter(|&token| !vocabulary.is_end(token)) {
@@ -89,7 +89,8 @@ fn outputs_with_json_close_within_their_budget() {
     }
 }
 
-/// Bytes, some words, and special tokens; one of them has a text that is spelt by others, too.
+/// Creates a vocabulary of bytes, a word, and special tokens. Other tokens can spell the text of a
+/// special token.
 fn with_specials() -> Arc<Vocabulary> {
     let text = |bytes: &[u8], kind| Token { bytes: bytes.to_vec(), kind };
     let mut tokens: Vec<Token> = (0..=255).map(|byte| text(&[byte], TokenKind::Byte)).collect();
@@ -120,7 +121,7 @@ fn tokens_stand_where_the_grammar_says() {
     assert_eq!(matcher.closing_tokens(), Some(5));
     assert!(matcher.forced_bytes().is_empty());
     matcher.commit(OPEN).expect("the only one");
-    // All but the named one and the end of sequence.
+    // All tokens except the named one and end-of-sequence.
     assert_eq!(allowed(&mut matcher).len(), 258);
     matcher.commit(OPEN).expect("any other");
     matcher.commit(TokenId(0xf8)).expect("any other");
@@ -136,7 +137,7 @@ fn tokens_stand_where_the_grammar_says() {
 
 #[test]
 fn a_token_and_its_text_may_both_be_meant() {
-    // After `a` both ways are open, whether it was read as a token or as text.
+    // After `a` both alternatives are possible: `a` as a token and `a` as text.
     let mut matcher = matcher("root ::= <[97]> \"x\" | \"a\" [yz] | \"ab\"");
     assert_eq!(allowed(&mut matcher), [u32::from(b'a')]);
     assert_eq!(matcher.closing_tokens(), Some(2));
@@ -151,7 +152,7 @@ fn budgets_count_a_token_as_one() {
     let mut matcher = matcher("root ::= [a-z]* <think> \"ok\" </think>");
     assert_eq!(matcher.closing_tokens(), Some(4));
     assert_eq!(matcher.mask_within(4).iter().collect::<Vec<_>>(), [OPEN]);
-    assert_eq!(matcher.mask_within(5).count(), 28); // with 26 letters and a word
+    assert_eq!(matcher.mask_within(5).count(), 28); // `OPEN`, 26 letters and one word
     for token in [OPEN, TokenId(u32::from(b'o')), TokenId(u32::from(b'k')), CLOSE] {
         let left = matcher.closing_tokens().expect("closable");
         assert!(matcher.allows_within(token, left));
@@ -163,7 +164,8 @@ fn budgets_count_a_token_as_one() {
 #[test]
 fn bytes_that_spell_no_text_are_no_tokens() {
     let mut matcher = matcher("root ::= .* <think> [^a]");
-    // The first bytes of characters, and ASCII; but none that begin the spelling of a terminal.
+    // ASCII and the first bytes of characters are allowed. Bytes from 0xf5 up, which start the
+    // internal spelling of token terminals, are not.
     let all = allowed(&mut matcher);
     assert!(
         all.contains(&0xf4) && all.contains(&257) && !all.iter().any(|token| (0xf5..=0xff).contains(token))
@@ -179,7 +181,8 @@ fn unknown_tokens_are_refused() {
     }
 }
 
-/// As [`with_specials`], with two tokens that end generation, and two of one text of which one ends it.
+/// Creates a vocabulary of bytes and control tokens. Two tokens end generation, and so does the
+/// second of two tokens with the same text. A plain text token spells one of the ends.
 fn with_two_ends() -> Arc<Vocabulary> {
     let text = |text: &str| Token { bytes: text.as_bytes().to_vec(), kind: TokenKind::Control };
     let mut tokens: Vec<Token> =
@@ -201,7 +204,7 @@ fn refuses_a_terminal_that_ends_generation() {
         ("root ::= \"a\" x\nx ::= \"b\" | \n  </s>", "rule `x` (line 3): the token `</s>` ends generation"),
         ("root ::= <[257]>* \"b\"", "rule `root` (line 1): the token `<[257]>` ends generation"),
         ("root ::= %json {} <[258]> %json {}", "rule `root` (line 1): the token `<[258]>` ends generation"),
-        // Of two tokens with the text, one ends generation.
+        // One of the two tokens with this text ends generation.
         ("root ::= <twice> \"b\"", "rule `root` (line 1): the token `<twice>` ends generation"),
     ] {
         let grammar = Grammar::gbnf(source, &Limits::default()).expect(source);
@@ -257,7 +260,7 @@ fn text_that_spells_an_end_is_not_that_token() {
     let vocabulary = with_two_ends();
     let mut matcher = Constraint::new(&grammar, vocabulary).expect("no token terminals").matcher();
     let mask = matcher.mask();
-    // The byte `<`, and the token of plain text.
+    // The byte `<`, and the plain text token.
     assert_eq!(mask.iter().map(|token| token.0).collect::<Vec<_>>(), [u32::from(b'<'), 261]);
     assert!(matcher.commit(TokenId(257)).is_err());
 }

@@ -1,4 +1,4 @@
-//! GGUF files as candle reads them.
+//! Reads GGUF files with candle.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -9,14 +9,15 @@ use candle_core::quantized::gguf_file::{Content, Value};
 use formwork_vocab::tokenizer::GgufTokenizer;
 use formwork_vocab::{Tokenizer, Vocabulary};
 
-/// What the file is about, and the file. It is buffered, since candle reads the metadata number by number.
+/// Reads the header of a file; returns it with the file. The file is buffered, because candle reads
+/// the metadata number by number.
 pub fn read(path: &Path) -> Result<(Content, BufReader<File>)> {
     let mut file = BufReader::new(File::open(path).with_context(|| path.display().to_string())?);
     let content = Content::read(&mut file)?;
     Ok((content, file))
 }
 
-/// The vocabulary that Formwork makes of the file, so that both take the same tokens.
+/// Builds Formwork's vocabulary from the file, so that both engines get the same tokens.
 pub fn vocabulary(path: &Path) -> Result<Vocabulary> {
     let metadata = read(path)?.0.metadata;
     let array = |key: &str| match metadata.get(key) {

@@ -1,5 +1,5 @@
-//! Measures candle's models on GGUF files with the definitions of `formwork bench prefill` and `formwork bench decode`, and
-//! says what loading takes.
+//! Measures candle's models on GGUF files as `formwork bench prefill` and `formwork bench decode`
+//! define, and reports the time and memory of loading.
 
 mod gguf;
 mod memory;
@@ -17,7 +17,8 @@ use formwork_lm::LanguageModel;
 use memory::Memory;
 use model::Candle;
 
-/// Measures candle on a GGUF file. The environment variable RAYON_NUM_THREADS sets the threads.
+/// Measures candle on a GGUF file. The environment variable RAYON_NUM_THREADS sets the number of
+/// threads.
 #[derive(Parser)]
 struct Cli {
     #[command(subcommand)]
@@ -26,25 +27,25 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Test {
-    /// How fast it takes a prompt in.
+    /// Measure prefill speed.
     Prefill {
         #[command(flatten)]
         common: Common,
 
-        /// Tokens of the prompt.
+        /// Number of prompt tokens.
         #[arg(short, long, value_name = "N", default_value = "512")]
         prompt: NonZero<usize>,
     },
-    /// How fast it puts tokens out.
+    /// Measure decode speed.
     Decode {
         #[command(flatten)]
         common: Common,
 
-        /// Tokens of the output.
+        /// Number of output tokens.
         #[arg(short = 'n', long, value_name = "N", default_value = "128")]
         tokens: NonZero<usize>,
 
-        /// Tokens that are there before.
+        /// Number of tokens before the output.
         #[arg(short, long, value_name = "N", default_value = "0")]
         prompt: usize,
     },
@@ -52,11 +53,11 @@ enum Test {
 
 #[derive(Args)]
 struct Common {
-    /// A `.gguf` file of a llama or a gemma3 model.
+    /// A `.gguf` file of a llama or gemma3 model.
     #[arg(short, long)]
     model: PathBuf,
 
-    /// How often it is measured.
+    /// Number of measured runs.
     #[arg(short, long, value_name = "N", default_value = "5")]
     runs: NonZero<usize>,
 }

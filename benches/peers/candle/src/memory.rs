@@ -1,8 +1,8 @@
-//! What the process has in memory.
+//! Memory use of the process.
 
 use std::fmt;
 
-/// Sizes in KiB, as Linux gives them in `/proc/self/status`.
+/// Sizes in KiB, as Linux reports them in `/proc/self/status`.
 pub struct Memory {
     resident: u64,
     anonymous: u64,
@@ -11,7 +11,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// None where the system does not tell.
+    /// Returns the current sizes, or `None` on systems that do not report them.
     pub fn now() -> Option<Self> {
         let status = std::fs::read_to_string("/proc/self/status").ok()?;
         let size = |key: &str| {

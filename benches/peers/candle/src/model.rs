@@ -1,4 +1,4 @@
-//! candle's models behind the interface that is measured.
+//! candle's models behind the measured interface.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use formwork_vocab::TokenId;
 
 use crate::gguf;
 
-/// A model of candle's, which has room for one sequence at a time.
+/// One of candle's models, which has room for one sequence at a time.
 pub struct Candle {
     weights: Weights,
     vocab_size: usize,
@@ -26,14 +26,15 @@ enum Weights {
 
 struct Sequence {
     id: SequenceId,
-    /// Tokens in the cache.
+    /// Number of tokens in the cache.
     len: usize,
-    /// Tokens that have not gone in yet. A prompt goes in whole, as in candle's own programs: its Gemma takes no second piece.
+    /// Tokens that are not in the cache yet. A prompt goes in as a whole, as in candle's own
+    /// programs, because candle's Gemma does not accept a second piece.
     waiting: Vec<u32>,
 }
 
 impl Candle {
-    /// Reads a file's weights.
+    /// Reads the weights of a GGUF file.
     pub fn open(path: &Path) -> Result<Self> {
         let (content, mut file) = gguf::read(path)?;
         let value = |key: &str| content.metadata.get(key).with_context(|| format!("the file has no {key}"));
@@ -84,7 +85,7 @@ impl Candle {
 }
 
 impl Weights {
-    /// The logits after the last token. At position 0 a new cache begins.
+    /// Returns the logits after the last token. Position 0 starts a new cache.
     fn forward(&mut self, tokens: &[u32], position: usize) -> candle_core::Result<Vec<f32>> {
         let device = Device::Cpu;
         device.with_context(|| {

@@ -1,4 +1,4 @@
-//! Two engines over the same cases.
+//! Comparison of two engines over the same cases.
 
 use std::fmt;
 
@@ -6,14 +6,14 @@ use formwork_benches::Distribution;
 use formwork_benches::masks::{Outcome, Status, Summary};
 use serde::Serialize;
 
-/// What came out, and the times on the schemas that both engines pass.
+/// The results of both engines, and their times over the schemas that both pass.
 #[derive(Serialize)]
 pub struct Comparison<'a> {
     ours: Side<'a>,
     theirs: Side<'a>,
-    /// Schemas that both engines pass.
+    /// Number of schemas that both engines pass.
     both_pass: usize,
-    /// Schemas by the pair of statuses, where they differ.
+    /// Schemas on which the two engines differ, with both statuses.
     differences: Vec<Difference<'a>>,
 }
 
@@ -22,7 +22,7 @@ struct Side<'a> {
     engine: String,
     schemas: &'a [Outcome],
     summary: Summary,
-    /// Over the schemas that both engines pass.
+    /// Times over the schemas that both engines pass, in microseconds.
     mask_us: Distribution,
     ttfm_us: Distribution,
     start_us: Distribution,
@@ -36,7 +36,7 @@ struct Difference<'a> {
 }
 
 impl<'a> Comparison<'a> {
-    /// Compares the outcomes of two engines, in the order of the same cases.
+    /// Compares the outcomes of two engines, which are in the same order of cases.
     pub fn of(ours: (String, &'a [Outcome]), theirs: (String, &'a [Outcome])) -> Self {
         let pairs = || ours.1.iter().zip(theirs.1);
         let both: Vec<bool> =

@@ -1,8 +1,9 @@
-//! llguidance behind the interface that is measured.
+//! llguidance behind the measured interface.
 //!
-//! Used as its own MaskBench program uses it: one factory per tokenizer with the slices for JSON, no fast-forward tokens,
-//! one parser per schema whose first mask is computed on a clone that shares its lexer, and for each instance a deep clone
-//! of that parser. Whitespace is flexible unless the profile is `generate`.
+//! The setup is that of llguidance's own MaskBench program: one factory per tokenizer, with the
+//! slices for JSON and without fast-forward tokens. Each schema has one parser. Its first mask is
+//! computed on a clone that shares the parser's lexer, and each instance uses a deep clone.
+//! Whitespace is flexible unless the profile is `generate`.
 
 use anyhow::{Result, ensure};
 use formwork_benches::masks::{Engine, Isolation, Refusal, Sequence, Spelling};
@@ -14,18 +15,19 @@ use serde_json::{Value, json};
 use toktrie::InferenceCapabilities;
 use toktrie_hf_tokenizers::ByteTokenizer;
 
-/// The version in `Cargo.toml`.
+/// Version in `Cargo.toml`.
 const VERSION: &str = "1.8.0";
 
 pub struct LlGuidance {
     factory: ParserFactory,
     isolation: Isolation,
-    /// The options in the schema, where they are not the default.
+    /// Options to insert in the schema; `None` for the defaults.
     options: Option<Value>,
 }
 
 impl LlGuidance {
-    /// The engine over the `tokenizer.json` that `ours` was read from. `rigid` fixes the whitespace to that spelling.
+    /// Creates the engine for the `tokenizer.json` from which `ours` was read. `rigid` fixes the
+    /// whitespace to one spelling.
     pub fn new(
         tokenizer_json: &[u8],
         ours: &Tokenizer,
@@ -107,7 +109,7 @@ fn refusal(error: &anyhow::Error) -> Refusal {
     Refusal { keyword: None, reason: first_line(error), message: error.to_string() }
 }
 
-/// The message without the dump of the state that may follow it.
+/// Returns the message without the state dump that may follow it.
 fn first_line(error: &anyhow::Error) -> String {
     error.to_string().lines().next().unwrap_or_default().to_owned()
 }

@@ -1,5 +1,5 @@
-//! Runs llguidance and Formwork over the same MaskBench files, schema by schema in turn and on one thread, and prints how
-//! they compare.
+//! Runs llguidance and Formwork on the same MaskBench files, alternating per schema on one thread,
+//! and prints a comparison.
 
 mod comparison;
 mod engine;
@@ -19,34 +19,35 @@ use formwork_vocab::Tokenizer;
 use comparison::Comparison;
 use engine::LlGuidance;
 
-/// Runs llguidance beside Formwork on MaskBench.
+/// Runs llguidance and Formwork on MaskBench.
 #[derive(Parser)]
 struct Args {
-    /// A `tokenizer.json`.
+    /// A `tokenizer.json` file.
     #[arg(long)]
     tokenizer: PathBuf,
 
-    /// How instances are written.
+    /// Spelling of instances as JSON text.
     #[arg(long, value_enum, default_value_t = TextArg::Compact)]
     text: TextArg,
 
-    /// Which JSON texts a schema stands for; with `generate`, whitespace is that of `--text` in both engines.
+    /// Accepted JSON texts of a schema; with `generate`, both engines use the whitespace of
+    /// `--text`.
     #[arg(long, value_enum, default_value_t = ProfileArg::Accept)]
     profile: ProfileArg,
 
-    /// Whether caches start empty for each instance or for each schema.
+    /// Clear caches for each instance or for each schema.
     #[arg(long, value_enum, default_value_t = IsolateArg::Test)]
     isolate: IsolateArg,
 
-    /// Take only each Nth file.
+    /// Use only every Nth file.
     #[arg(long, value_name = "N", default_value = "1")]
     take_every: std::num::NonZero<usize>,
 
-    /// A file for the results of each schema in both engines.
+    /// File for the results of each schema in both engines.
     #[arg(long, value_name = "OUT")]
     json: Option<PathBuf>,
 
-    /// Files `{"schema", "tests": [{"valid", "data"}]}`, and folders of them.
+    /// Files of the form `{"schema", "tests": [{"valid", "data"}]}`, or folders of them.
     #[arg(required = true)]
     path: Vec<PathBuf>,
 }
@@ -117,7 +118,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Runs one case in both engines, `ours_first` or not: who goes second finds the caches of the processor warm or dirty.
+/// Runs one case in both engines, Formwork first if `ours_first`. Callers alternate the order,
+/// since the second engine finds the processor caches in another state.
 fn interleaved(ours: &Formwork, theirs: &LlGuidance, case: &Case, ours_first: bool) -> (Outcome, Outcome) {
     if ours_first {
         let our = measure(ours, case);

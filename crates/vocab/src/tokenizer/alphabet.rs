@@ -1,12 +1,13 @@
 //! The printable alphabet in which byte-level vocabularies spell raw bytes.
 //!
-//! Byte-level BPE stores its tokens as text. Bytes that are printable in Latin-1 stand for themselves; the other 68 are
-//! moved, in order, to the code points from U+0100 on. So a space is spelt `Ġ` (U+0120) and a line feed `Ċ` (U+010A).
+//! Byte-level BPE stores tokens as text. Bytes that are printable in Latin-1 stand for themselves.
+//! The other 68 bytes are mapped, in order, to the code points from U+0100 on. A space is thus
+//! spelt `Ġ` (U+0120), and a line feed `Ċ` (U+010A).
 
-/// The first code point past the alphabet.
+/// First code point after the alphabet.
 const END: usize = 0x100 + 68;
 
-/// The byte that each code point below [`END`] spells.
+/// The byte that each code point below [`END`] stands for.
 static BYTES: [Option<u8>; END] = bytes();
 
 const fn is_printable(byte: u8) -> bool {
@@ -31,7 +32,8 @@ const fn bytes() -> [Option<u8>; END] {
     }
 }
 
-/// Appends the bytes that `spelling` stands for. A spelling with characters outside the alphabet is plain text.
+/// Appends the bytes that `spelling` stands for. A spelling with characters outside the alphabet is
+/// plain text.
 pub(super) fn decode(spelling: &str, bytes: &mut Vec<u8>) {
     let from = bytes.len();
     for c in spelling.chars() {

@@ -1,11 +1,14 @@
 //! Byte-pair encoding with a list of merges, as in GGUF files of model `gpt2` and `gemma4`.
 //!
-//! Regular expressions split the text into words, and within a word pairs are merged in the order of the list. Words
-//! start as bytes (`gpt2`), or as characters with byte tokens for those that are unknown (`gemma4`).
+//! Regular expressions split the text into words. Within a word, pairs are merged in the order of
+//! the list. The first symbols of a word are bytes (`gpt2`), or characters with byte tokens for
+//! unknown ones (`gemma4`).
 //!
-//! The words come from the regular-expression engine of the `tokenizers` crate, because the expressions are written for
-//! it. The merges are ours: the crate's model keeps every token as an owned string in two maps. For SmolLM2 it takes
-//! 48 ms to build where this whole tokenizer, vocabulary and trie included, takes 28, and start-up shows it.
+//! The regular-expression engine is that of the `tokenizers` crate, because the expressions are
+//! written for this engine. Merging is implemented here, because the crate's model keeps every
+//! token as an owned string in two maps. For SmolLM2, building that model takes 48 ms, and building
+//! this whole tokenizer with vocabulary and trie takes 28 ms. The difference is noticeable at
+//! start-up.
 
 use rustc_hash::FxHashMap;
 use tokenizers::utils::SysRegex;
@@ -18,10 +21,10 @@ use super::sentencepiece::{ByteTokens, SPACE, fall_back, spaces};
 use crate::error::Kind;
 use crate::{TokenId, VocabError, Vocabulary};
 
-/// What the symbols of a word are at first, and how the file spells them.
+/// The first symbols of a word, and how the file spells them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Units {
-    /// Bytes, in the byte-level alphabet.
+    /// Bytes, spelt in the byte-level alphabet.
     Bytes,
     /// Characters, with `▁` for a space.
     Characters,
@@ -38,7 +41,7 @@ impl Units {
     }
 }
 
-/// The encoder's tables; the bytes of the tokens are the vocabulary's.
+/// Tables of the encoder. The vocabulary owns the bytes of the tokens.
 #[derive(Debug)]
 pub(super) struct Bpe {
     words: Vec<SysRegex>,
@@ -49,11 +52,12 @@ pub(super) struct Bpe {
     merges: Merges,
 }
 
-/// Pairs of tokens to the place in the list and the merged token.
+/// Maps a pair of tokens to its position in the list and to the merged token.
 type Merges = FxHashMap<(TokenId, TokenId), (u32, TokenId)>;
 
 impl Bpe {
-    /// `members` are the tokens that text may become; `byte_tokens` serves [`Units::Characters`] only.
+    /// Builds the tables. `members` are the tokens that text may be encoded to. Only
+    /// [`Units::Characters`] uses `byte_tokens`.
     pub(super) fn new(
         vocabulary: &Vocabulary,
         members: impl Iterator<Item = TokenId>,
@@ -113,7 +117,8 @@ impl Bpe {
         Ok(())
     }
 
-    /// The words of `text` with their offsets: each expression cuts the pieces of the one before into matches and gaps.
+    /// Returns the words of `text` with their offsets. Each expression splits the pieces of the one
+    /// before into matches and gaps.
     fn split<'t>(&self, text: &'t str) -> Vec<(usize, &'t str)> {
         let mut pieces = vec![(0, text)];
         for words in &self.words {
@@ -133,9 +138,9 @@ impl Bpe {
         pieces
     }
 
-    /// The token that stands for all of `word` whatever the merges say.
+    /// Returns the token for all of `word`, if the word is exempt from merging.
     fn whole(&self, vocabulary: &Vocabulary, word: &str) -> Option<TokenId> {
-        // The merges of `gemma4` cannot make the tokens for several line feeds.
+        // The merges of `gemma4` cannot produce the tokens for several line feeds.
         let line_feeds = self.units == Units::Characters && word.bytes().all(|byte| byte == b'\n');
         if self.whole_words || line_feeds { self.index.find(vocabulary, word.as_bytes()) } else { None }
     }
@@ -153,7 +158,8 @@ impl Bpe {
     }
 }
 
-/// Merges whose tokens are not in the vocabulary can never apply and are left out.
+/// Reads the merges. Skips merges with tokens that are not in the vocabulary, because they can
+/// never apply.
 fn read_merges(
     vocabulary: &Vocabulary,
     index: &Index,
@@ -163,7 +169,7 @@ fn read_merges(
     let mut ranks = Merges::with_capacity_and_hasher(merges.len(), rustc_hash::FxBuildHasher);
     let mut bytes = Vec::new();
     for (rank, merge) in merges.iter().enumerate() {
-        // A token may be spelt with a space first, never with one inside.
+        // The spelling of a token may start with a space, but has no other spaces.
         let space = merge.bytes().skip(1).position(|byte| byte == b' ').map(|at| at + 1);
         let Some((left, right)) = space.map(|at| (&merge[..at], &merge[at + 1..])) else {
             return Err(Kind::Merge { entry: rank, given: merge.clone() }.into());

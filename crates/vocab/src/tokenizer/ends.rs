@@ -1,8 +1,9 @@
-//! Which tokens end a sequence, going by their names.
+//! Recognition of tokens that end a sequence, by their names.
 //!
-//! Files name one end token, or a few, but chat models end a turn with tokens that often only their template shows. The
-//! names in use are few and mean nothing else, provided that the token is a control token: `</s>`, for one, is an HTML
-//! tag in Gemma's vocabulary.
+//! Files name one or a few end tokens. Chat models also end a turn with tokens that often occur in
+//! their template only. Such tokens have few names, and a control token with one of these names has
+//! no other meaning. The token must be a control token: in Gemma's vocabulary, for example, `</s>`
+//! is also an HTML tag.
 
 use crate::TokenId;
 
@@ -28,11 +29,12 @@ const NAMES: [&str; 19] = [
     "[EOT]",
 ];
 
-/// The tokens among `control`, pairs of spelling and token, that end a sequence.
+/// Returns the tokens that end a sequence. `control` are the spellings and ids of all control
+/// tokens.
 pub(super) fn named<'a>(control: impl Iterator<Item = (&'a str, TokenId)>) -> Vec<TokenId> {
     let mut ends: Vec<_> = control.filter(|(name, _)| NAMES.contains(name)).collect();
     let has = |name| ends.iter().any(|&(given, _)| given == name);
-    // Where a message can end in a call, `<|end|>` only ends one of several messages of the same turn.
+    // In models whose messages can end in a call, `<|end|>` ends a message but not the turn.
     let messages = (has("<|return|>") && has("<|call|>")) || (has("<|flush|>") && has("<|calls|>"));
     ends.retain(|&(name, _)| !(messages && name == "<|end|>"));
     ends.into_iter().map(|(_, token)| token).collect()

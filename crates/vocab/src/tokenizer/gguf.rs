@@ -1,8 +1,9 @@
 //! Tokenizers from the metadata of GGUF files.
 //!
-//! The format stores a tokenizer as lists under `tokenizer.ggml.*`: spellings, types, and either merges or scores. What
-//! it leaves out, such as the regular expressions, the name in `tokenizer.ggml.pre` stands for. Reading the file is the
-//! model crate's business; here its fields become a [`Tokenizer`].
+//! The format stores a tokenizer as lists under `tokenizer.ggml.*`: spellings, types, and either
+//! merges or scores. The name in `tokenizer.ggml.pre` stands for the missing parts, such as the
+//! regular expressions. The model crate reads the file, and this module turns its fields into a
+//! [`Tokenizer`].
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use super::{Encoder, Tokenizer, ends, pre};
 use crate::error::Kind;
 use crate::{Token, TokenId, TokenKind, VocabError, Vocabulary};
 
-/// The tokenizer fields of a GGUF file, as they are in it. A field that is missing stays at its default.
+/// The tokenizer fields of a GGUF file, unchanged. Missing fields have their default value.
 ///
 /// ```
 /// use formwork_vocab::tokenizer::GgufTokenizer;
@@ -32,32 +33,33 @@ use crate::{Token, TokenId, TokenKind, VocabError, Vocabulary};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct GgufTokenizer {
-    /// `general.name`. Phi-3's tokens take the white space after them, and only this name tells.
+    /// `general.name`. Identifies Phi-3, whose special tokens absorb the white space after them. No
+    /// other field does.
     pub name: Option<String>,
     /// `tokenizer.ggml.model`: `gpt2`, `llama` or `gemma4`.
     pub model: String,
-    /// `tokenizer.ggml.pre`: how text is split into words, for `gpt2`.
+    /// `tokenizer.ggml.pre`: name of the rules that split text into words, for `gpt2`.
     pub pre: Option<String>,
     /// `tokenizer.ggml.tokens`: the spelling of each token.
     pub tokens: Vec<String>,
-    /// `tokenizer.ggml.token_type`: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte. All are normal
-    /// when the list is empty.
+    /// `tokenizer.ggml.token_type`: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6
+    /// byte. If the list is empty, all tokens are normal.
     pub token_type: Vec<i32>,
     /// `tokenizer.ggml.scores`: one per token, for `llama`.
     pub scores: Vec<f32>,
-    /// `tokenizer.ggml.merges`: pairs of spellings with a space between them, for `gpt2` and `gemma4`.
+    /// `tokenizer.ggml.merges`: pairs of spellings separated by a space, for `gpt2` and `gemma4`.
     pub merges: Vec<String>,
-    /// `tokenizer.ggml.bos_token_id`, the beginning of a sequence.
+    /// `tokenizer.ggml.bos_token_id`: the beginning of a sequence.
     pub bos: Option<u32>,
-    /// `tokenizer.ggml.eos_token_id`, the end of a sequence.
+    /// `tokenizer.ggml.eos_token_id`: the end of a sequence.
     pub eos: Option<u32>,
-    /// `tokenizer.ggml.eot_token_id`, the end of a turn.
+    /// `tokenizer.ggml.eot_token_id`: the end of a turn.
     pub eot: Option<u32>,
-    /// `tokenizer.ggml.eom_token_id`, the end of a message.
+    /// `tokenizer.ggml.eom_token_id`: the end of a message.
     pub eom: Option<u32>,
-    /// `tokenizer.ggml.add_bos_token`.
+    /// `tokenizer.ggml.add_bos_token`: true if prompts start with the beginning-of-sequence token.
     pub add_bos: Option<bool>,
-    /// `tokenizer.ggml.add_space_prefix`, for `llama`.
+    /// `tokenizer.ggml.add_space_prefix`: true if a whole text gets a leading space, for `llama`.
     pub add_space_prefix: Option<bool>,
 }
 
@@ -94,10 +96,12 @@ impl Model {
 }
 
 impl Tokenizer {
-    /// Builds the tokenizer that a GGUF file describes.
+    /// Builds the tokenizer that the fields of a GGUF file describe.
     ///
     /// # Errors
-    /// When the model or the splitting into words is not known, lists do not fit together, or an id is outside.
+    /// Returns an error if the model or the splitting rules are unknown, if a list has a wrong
+    /// length, or if an id is invalid. Also returns an error if a byte token or a merge is
+    /// malformed, or if there are no tokens or too many.
     pub fn from_gguf(mut fields: GgufTokenizer) -> Result<Self, VocabError> {
         let model = Model::named(&fields.model)?;
         let splitting = match model {
@@ -144,7 +148,8 @@ impl Tokenizer {
 }
 
 impl GgufTokenizer {
-    /// Checks that lists and ids fit the vocabulary, and puts in what `model` implies where the file is silent.
+    /// Checks that lists and ids match the vocabulary. Fills in missing fields with the defaults of
+    /// `model`.
     fn check(&mut self, model: Model) -> Result<(), VocabError> {
         let limit = self.tokens.len();
         if self.token_type.is_empty() {
@@ -181,7 +186,7 @@ impl GgufTokenizer {
         Ok(())
     }
 
-    /// The ids of the tokens whose type is in `types`.
+    /// Returns the ids of the tokens whose type is in `types`.
     fn of_type<'a>(&'a self, types: &'a [i32]) -> impl Iterator<Item = TokenId> + 'a {
         self.token_type.iter().zip(0..).filter(|(kind, _)| types.contains(kind)).map(|(_, id)| TokenId(id))
     }
@@ -196,7 +201,7 @@ impl GgufTokenizer {
         Ok(tokens)
     }
 
-    /// The tokens that are found in the text as they are spelt.
+    /// Returns the tokens that are recognised in text by their spelling.
     fn partition(&self) -> Partition {
         let spelt: Vec<Entry> = self
             .of_type(&[UNKNOWN, CONTROL, USER_DEFINED])
@@ -214,7 +219,7 @@ impl GgufTokenizer {
         Partition::new(&spelt, trimming)
     }
 
-    /// The tokens that end a sequence; `spellings` are all tokens'.
+    /// Returns the tokens that end a sequence. `spellings` are those of all tokens.
     fn ends(&self, spellings: &[String]) -> Vec<TokenId> {
         let control = self.of_type(&[CONTROL]).map(|token| (spellings[token.index()].as_str(), token));
         let mut ends = ends::named(control);
@@ -223,7 +228,7 @@ impl GgufTokenizer {
     }
 }
 
-/// The byte that `<0xNN>` spells.
+/// Returns the byte that `<0xNN>` stands for.
 pub(super) fn byte(spelling: &str) -> Option<u8> {
     let digits = spelling.strip_prefix("<0x")?.strip_suffix('>')?;
     if digits.len() == 2 { u8::from_str_radix(digits, 16).ok() } else { None }
@@ -252,7 +257,7 @@ fn token(spelling: String, kind: i32, units: Units) -> Token {
     Token { bytes, kind }
 }
 
-/// Encodes as the program does that the GGUF format comes from.
+/// Encodes text as llama.cpp does, the program that the GGUF format comes from.
 #[derive(Debug)]
 pub(super) struct GgufEncoder {
     partition: Partition,
@@ -266,8 +271,8 @@ enum Words {
 }
 
 impl GgufEncoder {
-    /// Appends the tokens of `text`. With `special`, spellings of control tokens are those tokens; with `whole`, the
-    /// text does not continue other text and may get a space before it.
+    /// Appends the tokens of `text`. If `special`, spellings of control tokens are encoded as these
+    /// tokens. If `whole`, the text does not continue other text and may get a leading space.
     pub(super) fn encode(
         &self,
         vocabulary: &Vocabulary,

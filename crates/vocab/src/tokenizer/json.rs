@@ -1,8 +1,9 @@
 //! Tokenizers from a `tokenizer.json`, the format of the `tokenizers` crate.
 //!
-//! The crate does the encoding, step by step rather than through its one call, because two things must be ours: control
-//! tokens are read from the text only on request, and a fragment gets no space before it. What the crate cannot tell is
-//! the bytes of a single token, for its decoders work on whole texts; they follow from the kind of decoder.
+//! The crate does the encoding, but step by step instead of in one call. This way, control tokens
+//! are recognised in text only on request, and a fragment gets no leading space. The crate cannot
+//! report the bytes of a single token, because its decoders work on whole texts. The bytes are
+//! therefore derived from the kind of decoder.
 
 use std::sync::Arc;
 
@@ -20,11 +21,14 @@ use crate::error::Kind;
 use crate::{Token, TokenId, TokenKind, VocabError, Vocabulary};
 
 impl Tokenizer {
-    /// Builds the tokenizer that a `tokenizer.json` describes. The tokens that end a sequence go by their names;
-    /// [`Tokenizer::with_ends`] adds more.
+    /// Builds the tokenizer that a `tokenizer.json` describes.
+    ///
+    /// The tokens that end a sequence are recognised by their names. [`Tokenizer::with_ends`] adds
+    /// more.
     ///
     /// # Errors
-    /// When the file is malformed, or its decoder is not byte-level or SentencePiece's.
+    /// Returns an error if the file is malformed, or if its decoder is neither byte-level nor
+    /// SentencePiece's. Also returns an error if the ids of added tokens have gaps.
     pub fn from_json(bytes: &[u8]) -> Result<Self, VocabError> {
         let json = tokenizers::Tokenizer::from_bytes(bytes).map_err(Kind::Json)?;
         check_added(bytes, &json)?;
@@ -42,7 +46,7 @@ impl Tokenizer {
     }
 }
 
-/// Whether decoding takes a space off a text, which encoding then put there.
+/// Reports whether decoding removes a leading space, which encoding then adds.
 fn strips_space(decoder: Option<&DecoderWrapper>) -> bool {
     match decoder {
         Some(DecoderWrapper::Sequence(sequence)) => {
@@ -54,7 +58,7 @@ fn strips_space(decoder: Option<&DecoderWrapper>) -> bool {
     }
 }
 
-/// The part of the file that [`check_added`] looks at.
+/// The part of the file that [`check_added`] reads.
 #[derive(Deserialize)]
 struct File {
     #[serde(default)]
@@ -67,8 +71,10 @@ struct Added {
     content: String,
 }
 
-/// The crate numbers added tokens by their order and only warns where the file says otherwise, as a file with gaps does.
-/// The model was trained with the file's ids.
+/// Checks the ids of added tokens.
+///
+/// The crate numbers added tokens by their order. If a file has gaps between their ids, the crate
+/// only logs a warning. The model was trained with the ids of the file.
 fn check_added(bytes: &[u8], json: &tokenizers::Tokenizer) -> Result<(), VocabError> {
     let file: File = serde_json::from_slice(bytes).map_err(|error| Kind::Json(error.into()))?;
     for added in file.added_tokens {
@@ -80,12 +86,12 @@ fn check_added(bytes: &[u8], json: &tokenizers::Tokenizer) -> Result<(), VocabEr
     Ok(())
 }
 
-/// How a vocabulary spells bytes.
+/// Spelling of bytes in a vocabulary.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Spelling {
     /// In the byte-level alphabet.
     Alphabet,
-    /// As text with `▁` for a space; perhaps with byte tokens `<0xNN>`.
+    /// As text with `▁` for a space. May have byte tokens `<0xNN>`.
     Text { byte_tokens: bool },
 }
 
@@ -121,7 +127,7 @@ impl Spelling {
         }
     }
 
-    /// The token that the model's own vocabulary spells `spelling`.
+    /// Returns the token that the model's own vocabulary spells `spelling`.
     fn token(self, spelling: &str) -> Token {
         let byte = if self == (Self::Text { byte_tokens: true }) { gguf::byte(spelling) } else { None };
         let mut bytes = Vec::new();
@@ -133,7 +139,7 @@ impl Spelling {
         Token { bytes, kind: TokenKind::Text }
     }
 
-    /// A token that was added to the model's own.
+    /// Returns a token that was added to the model's own vocabulary.
     fn added(self, content: &str, special: bool) -> Token {
         let kind = if special { TokenKind::Control } else { TokenKind::Text };
         let bytes = match (self, kind) {
@@ -144,7 +150,7 @@ impl Spelling {
     }
 }
 
-/// All tokens by id, and those that end a sequence. Ids that nothing names are unused.
+/// Returns all tokens by id, and the tokens that end a sequence. Ids without a token are unused.
 fn tokens(json: &tokenizers::Tokenizer, spelling: Spelling) -> (Vec<Token>, Vec<TokenId>) {
     let unused = Token { bytes: Vec::new(), kind: TokenKind::Unused };
     let mut tokens = Vec::with_capacity(json.get_vocab_size(true));
@@ -186,7 +192,7 @@ impl Bos {
     }
 }
 
-/// The special token that a post-processor's template puts before the text.
+/// Returns the special token that a post-processor's template puts before the text.
 fn first_special(post: &Value) -> Option<&str> {
     match post.get("type")?.as_str()? {
         "TemplateProcessing" => post["single"].get(0)?.get("SpecialToken")?.get("id")?.as_str(),
@@ -195,14 +201,17 @@ fn first_special(post: &Value) -> Option<&str> {
     }
 }
 
-/// Encodes through the `tokenizers` crate.
+/// Encodes with the `tokenizers` crate.
 #[derive(Debug)]
 pub(super) struct JsonEncoder {
     json: tokenizers::Tokenizer,
-    /// The added tokens, with those that are special left as text.
+    /// The added tokens, with special tokens left as text.
     plain: AddedVocabulary,
-    /// The tokenizer's own steps for text that continues other text: without the space that they put before it.
+    /// The tokenizer's own normalizer for text that continues other text, without the leading
+    /// space.
     normalizer: Option<NormalizerWrapper>,
+    /// The tokenizer's own pre-tokenizer for text that continues other text, without the leading
+    /// space.
     pre_tokenizer: Option<PreTokenizerWrapper>,
     unknown: Option<u32>,
 }
@@ -226,7 +235,8 @@ impl JsonEncoder {
         }
     }
 
-    /// Appends the tokens of `text`; `special` and `whole` as for the other encoders.
+    /// Appends the tokens of `text`. `special` and `whole` have the same meaning as for the other
+    /// encoders.
     pub(super) fn encode(
         &self,
         text: &str,
@@ -249,7 +259,7 @@ impl JsonEncoder {
                 continue;
             }
             let tokens = self.json.get_model().tokenize(piece).map_err(Kind::Split)?;
-            // Without a token for the unknown, a model leaves out what it does not know and ends early.
+            // A model without a token for unknown text skips what it does not know and ends early.
             let end = tokens.last().map_or(0, |token| token.offsets.1);
             if end != piece.len() || tokens.iter().any(|token| Some(token.id) == self.unknown) {
                 return Err(Kind::NoWord { at }.into());

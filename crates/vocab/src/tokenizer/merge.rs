@@ -1,12 +1,14 @@
-//! The loop that both kinds of byte-pair encoding share.
+//! The merge loop of both kinds of byte-pair encoding.
 //!
-//! A word starts as a chain of symbols. Again and again the adjacent pair with the lowest rank, the leftmost among
-//! equals, becomes one symbol, until no pair is left that the vocabulary can merge. What a pair's rank is, the encoder
-//! says: the place in the list of merges, or the score of the merged token.
+//! A word starts as a chain of symbols. The loop repeatedly replaces the adjacent pair with the
+//! lowest rank, the leftmost among equals, by a single symbol. The loop ends when the vocabulary
+//! can merge no pair. The encoder determines a pair's rank: its position in the list of merges, or
+//! the score of the merged token.
 //!
-//! A chain of n symbols takes O(n log n): each merge removes a symbol and queues at most two new pairs. Pairs are never
-//! taken out of the queue; a pair is stale when one of its symbols is gone or has grown, which the summed length tells,
-//! because a symbol's start never moves and its length only grows.
+//! A chain of n symbols takes O(n log n): each merge removes a symbol and queues at most two new
+//! pairs. Pairs stay in the queue when they become stale, which happens if one of their symbols is
+//! merged away or grows. A stale pair is recognised by its total length, because a symbol's start
+//! never moves and its length only grows.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,38 +17,39 @@ use crate::TokenId;
 
 const NONE: u32 = u32::MAX;
 
-/// A part of the word that is on its way to becoming a token.
+/// A part of the word that is becoming a token.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Symbol {
-    /// Offset into the word, in bytes.
+    /// Offset in the word, in bytes.
     pub(super) start: u32,
-    /// Length in bytes; 0 once the symbol has become part of the one before it.
+    /// Length in bytes. 0 once the symbol is merged into the one before.
     len: u32,
-    /// The token with these bytes, where there is one.
+    /// The token with these bytes. `None` if the vocabulary has no such token.
     pub(super) token: Option<TokenId>,
     previous: u32,
     next: u32,
 }
 
 impl Symbol {
-    /// Offset of the first byte after the symbol.
+    /// Returns the offset of the first byte after the symbol.
     pub(super) const fn end(&self) -> u32 {
         self.start + self.len
     }
 }
 
-/// A pair that may be merged; ordered by rank, then from left to right.
+/// A pair that may be merged. Pairs are ordered by rank, then from left to right.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Pair {
     rank: u32,
     left: u32,
     right: u32,
-    /// Length of both symbols together, in bytes, when the pair was queued.
+    /// Total length of both symbols when the pair was queued, in bytes.
     len: u32,
     token: TokenId,
 }
 
-/// The symbols of one word. Reused from word to word, it allocates only for the longest.
+/// The symbols of one word. A chain that is reused for several words allocates only for the
+/// longest.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
     symbols: Vec<Symbol>,
@@ -54,7 +57,7 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    /// Drops all symbols.
+    /// Removes all symbols.
     pub(super) fn clear(&mut self) {
         self.symbols.clear();
         self.queue.clear();
@@ -71,7 +74,7 @@ impl Chain {
         self.symbols.push(Symbol { start, len: len as u32, token, previous, next: NONE });
     }
 
-    /// Merges pairs for as long as `rank` gives one a rank and a token.
+    /// Merges pairs as long as `rank` returns a rank and a token for some pair.
     pub(super) fn merge(&mut self, rank: impl Fn(Symbol, Symbol) -> Option<(u32, TokenId)>) {
         for right in 1..self.symbols.len() as u32 {
             self.queue(right - 1, right, &rank);
@@ -103,7 +106,7 @@ impl Chain {
         }
     }
 
-    /// The symbols that are left, in the order of the text.
+    /// Returns an iterator over the remaining symbols, in the order of the text.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Symbol> {
         self.symbols.iter().filter(|symbol| symbol.len > 0)
     }

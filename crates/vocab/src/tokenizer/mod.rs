@@ -1,12 +1,13 @@
-//! Text to token ids and back.
+//! Conversion of text to token ids and back.
 //!
-//! A `tokenizer.json` goes through the `tokenizers` crate, which defines that format. The metadata of GGUF files, byte
-//! pairs with a list of merges or with scores, has its own encoders, because a model is loaded in the time in which the
-//! first token should be out. Whatever the source, a tokenizer's [`Vocabulary`] holds the bytes that each token really
-//! adds to the output.
+//! A `tokenizer.json` is handled by the `tokenizers` crate, which defines that format. The metadata
+//! of GGUF files describes byte pairs with a list of merges or with scores. These have encoders of
+//! their own, so that loading a model is fast. For both sources, the [`Vocabulary`] of a tokenizer
+//! holds the bytes that each token adds to the output.
 //!
-//! Some vocabularies put a space before a text (Llama 2). Tokens decode to that space too, since a token does not know where
-//! in a text it is; [`Tokenizer::decode_text`] takes them for a whole text and leaves it out.
+//! Some vocabularies put a space before a text, for example that of Llama 2. Decoding tokens
+//! returns this space, because a token does not know its position in the text.
+//! [`Tokenizer::decode_text`] decodes a whole text and removes the space.
 
 mod alphabet;
 mod bpe;
@@ -28,20 +29,21 @@ use crate::error::Kind;
 
 use crate::{TokenId, TokenKind, VocabError, Vocabulary};
 
-/// The longest text that is encoded at once, in bytes. No context holds as much, and the regular expressions that find
-/// words give up only past it.
+/// Maximum length of a text that is encoded at once, in bytes. Longer than any context, but short
+/// enough that the regular expressions for words do not give up.
 const MAX_TEXT: usize = 1 << 23;
 
-/// How to encode a whole text.
+/// Options for encoding a whole text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct EncodeOptions {
-    /// Read the spellings of control tokens (such as `<|im_start|>`) as those tokens, not as text.
+    /// True to encode the spellings of control tokens, such as `<|im_start|>`, as these tokens
+    /// instead of as text.
     pub special: bool,
-    /// Put the beginning-of-sequence token first, where the model has one.
+    /// True to put the beginning-of-sequence token first, if the model has one.
     pub bos: bool,
 }
 
-/// Text to token ids and back.
+/// Converts text to token ids and back.
 ///
 /// ```
 /// use formwork_vocab::{Token, TokenId, TokenKind, Tokenizer, Vocabulary};
@@ -58,7 +60,7 @@ pub struct Tokenizer {
     vocabulary: Arc<Vocabulary>,
     bos: Option<TokenId>,
     add_bos: bool,
-    /// Whether a whole text gets a space before it.
+    /// True if a whole text gets a leading space.
     space_prefix: bool,
     encoder: Encoder,
 }
@@ -71,7 +73,8 @@ enum Encoder {
 }
 
 impl Tokenizer {
-    /// A tokenizer that takes the longest token at each place: for tests, and where no merges are known.
+    /// Creates a tokenizer that takes the longest token at each position, for tests and for
+    /// vocabularies without known merges.
     pub fn greedy(vocabulary: Vocabulary) -> Self {
         Self {
             vocabulary: Arc::new(vocabulary),
@@ -82,17 +85,17 @@ impl Tokenizer {
         }
     }
 
-    /// The tokens and their bytes.
+    /// Returns the tokens and their bytes.
     pub const fn vocabulary(&self) -> &Arc<Vocabulary> {
         &self.vocabulary
     }
 
-    /// The beginning-of-sequence token, where the model has one.
+    /// Returns the beginning-of-sequence token, if the model has one.
     pub const fn bos(&self) -> Option<TokenId> {
         self.bos
     }
 
-    /// Whether the model expects the beginning-of-sequence token before a prompt.
+    /// Reports whether the model expects the beginning-of-sequence token before a prompt.
     pub const fn add_bos(&self) -> bool {
         self.add_bos
     }
@@ -100,8 +103,8 @@ impl Tokenizer {
     /// Encodes a whole text.
     ///
     /// # Errors
-    /// When some part of the text has no tokens, which only a vocabulary without all bytes can cause; when the text is
-    /// longer than 8 MiB.
+    /// Returns an error if no token covers some part of the text, which happens only if the
+    /// vocabulary lacks some bytes. Also returns an error if the text is longer than 8 MiB.
     pub fn encode(&self, text: &str, options: EncodeOptions) -> Result<Vec<TokenId>, VocabError> {
         let mut ids = Vec::new();
         if let (true, Some(bos)) = (options.bos, self.bos) {
@@ -111,17 +114,19 @@ impl Tokenizer {
         Ok(ids)
     }
 
-    /// Encodes a piece of text that continues other text: nothing is put before it, and nothing in it is special.
+    /// Encodes a piece of text that continues other text. Adds nothing before it, and treats
+    /// control tokens as text.
     ///
     /// # Errors
-    /// As for [`Tokenizer::encode`].
+    /// Returns an error as [`Tokenizer::encode`] does.
     pub fn encode_fragment(&self, text: &str) -> Result<Vec<TokenId>, VocabError> {
         let mut ids = Vec::new();
         self.append(text, (false, false), &mut ids)?;
         Ok(ids)
     }
 
-    /// Appends the tokens of `text`: whether control tokens may be spelt in it, and whether it is a whole text.
+    /// Appends the tokens of `text`. `special` allows control tokens in the text, and `whole` marks
+    /// a whole text.
     fn append(
         &self,
         text: &str,
@@ -138,10 +143,11 @@ impl Tokenizer {
         }
     }
 
-    /// The same tokenizer with `ends` among the tokens that end a sequence, as a model's generation settings may ask.
+    /// Adds `ends` to the tokens that end a sequence, for example from a model's generation
+    /// settings.
     ///
     /// # Errors
-    /// When one of them is outside the vocabulary.
+    /// Returns an error if one of `ends` is outside the vocabulary.
     pub fn with_ends(mut self, ends: &[TokenId]) -> Result<Self, VocabError> {
         if !ends.iter().all(|&end| self.vocabulary.is_end(end)) {
             self.vocabulary = Arc::new(self.vocabulary.with_ends(ends)?);
@@ -149,13 +155,13 @@ impl Tokenizer {
         Ok(self)
     }
 
-    /// The bytes that `ids` add to the output. Control tokens add none.
+    /// Returns the bytes that `ids` add to the output. Control tokens add none.
     pub fn decode(&self, ids: &[TokenId]) -> Vec<u8> {
         self.decode_where(ids, TokenKind::is_text)
     }
 
-    /// The text that `ids` are the tokens of, with control tokens spelt out on request: without the space at its very
-    /// beginning, where [`Tokenizer::encode`] puts one.
+    /// Returns the whole text that `ids` stand for, without the leading space that
+    /// [`Tokenizer::encode`] may add. If `special`, spells out control tokens.
     pub fn decode_text(&self, ids: &[TokenId], special: bool) -> Vec<u8> {
         let mut text = if special { self.decode_special(ids) } else { self.decode(ids) };
         if self.space_prefix && text.first() == Some(&b' ') {
@@ -164,7 +170,7 @@ impl Tokenizer {
         text
     }
 
-    /// The bytes of `ids`, with control tokens spelt out.
+    /// Returns the bytes of `ids`, with control tokens spelt out.
     pub fn decode_special(&self, ids: &[TokenId]) -> Vec<u8> {
         self.decode_where(ids, |_| true)
     }

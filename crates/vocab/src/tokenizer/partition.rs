@@ -3,29 +3,30 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use crate::{TokenId, TokenTrie};
 
-/// Tokens that are found in the text before it is encoded: those that the user of the vocabulary defined, always, and
-/// control tokens, on request.
+/// Finds tokens that are recognised in text before it is encoded: always user-defined tokens, and
+/// control tokens on request.
 ///
-/// Longer spellings are taken first wherever in the text they are, then lower ids, then from left to right.
+/// Longer spellings are taken first, anywhere in the text. Among equal lengths, lower ids are taken
+/// first, then positions from left to right.
 #[derive(Debug)]
 pub(super) struct Partition {
     defined: TokenTrie,
-    /// `defined` and the control tokens.
+    /// User-defined and control tokens.
     all: TokenTrie,
-    /// Tokens that take the white space after them, in increasing order.
+    /// Tokens that absorb the white space after them, in increasing order.
     trimming: Vec<TokenId>,
 }
 
 /// A piece of a text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Part<'t> {
-    /// Text to encode, and its offset in bytes.
+    /// Text to encode, with its offset in bytes.
     Text(usize, &'t str),
-    /// A token that was spelt out.
+    /// A token that was recognised by its spelling.
     Token(TokenId),
 }
 
-/// A spelling, its token and whether the token is a control token.
+/// Spelling of a token, its id, and whether it is a control token.
 pub(super) type Entry = (String, TokenId, bool);
 
 impl Partition {
@@ -37,13 +38,13 @@ impl Partition {
         Self { defined: trie(false), all: trie(true), trimming }
     }
 
-    /// Cuts `text` at the tokens spelt in it.
+    /// Splits `text` at the tokens that are spelt in it.
     pub(super) fn split<'t>(&self, text: &'t str, control: bool) -> Vec<Part<'t>> {
         let mut parts = Vec::new();
         let mut done = 0;
         for (from, (to, token)) in self.find(text, control) {
             if from < done {
-                continue; // trimmed away
+                continue; // absorbed by the token before
             }
             if done < from {
                 parts.push(Part::Text(done, &text[done..from]));
@@ -61,10 +62,11 @@ impl Partition {
         parts
     }
 
-    /// The tokens in `text` that do not overlap, by their start: `(end, token)`.
+    /// Returns the tokens in `text` that do not overlap, by their start: `(end, token)`.
     ///
-    /// The queue holds one spelling for each place, its longest. A place that a longer spelling has covered meanwhile is
-    /// dropped; one that only runs into a longer spelling comes back with what fits before that.
+    /// The queue holds the longest spelling for each position. A position that a longer spelling
+    /// already covers is dropped. If a spelling runs into a taken token, its position is queued
+    /// again with the longest spelling that ends before the token.
     fn find(&self, text: &str, control: bool) -> BTreeMap<usize, (usize, TokenId)> {
         let trie = if control { &self.all } else { &self.defined };
         let mut taken: BTreeMap<usize, (usize, TokenId)> = BTreeMap::new();

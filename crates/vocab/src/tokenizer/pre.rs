@@ -1,34 +1,37 @@
-//! How the names in `tokenizer.ggml.pre` split text into words.
+//! The rules for splitting text into words, by their names in `tokenizer.ggml.pre`.
 //!
-//! A GGUF file does not carry the regular expressions of its tokenizer, only a name for them. The table below says which
-//! expressions a name stands for; several are applied one after the other, each to the pieces that the ones before left.
-//! Between matches the rest is a word too, so an expression need not end in `|\s+`.
+//! A GGUF file does not contain the regular expressions of its tokenizer, only a name for them. The
+//! table below maps names to expressions. Several expressions are applied one after the other, each
+//! to the pieces of the one before. Text between matches is a word too, so an expression need not
+//! end in `|\s+`.
 //!
-//! Where the converters know an expression that their own engine cannot run, this is the original, from the model's
-//! `tokenizer.json`. Contractions are spelt out in both cases instead of `(?i:…)`, which would fold `ſ` to `s` as well.
+//! Some expressions cannot run in the engine of the converters, which replace them. The table then
+//! has the original from the model's `tokenizer.json`. Contractions are always spelt out instead of
+//! using `(?i:…)`, which would also match `ſ` for `s`.
 
 use crate::VocabError;
 use crate::error::Kind;
 
-/// The rules that come with a name.
+/// Rules for splitting text into words.
 #[derive(Debug)]
 pub(super) struct Splitting {
     /// Regular expressions in Oniguruma's syntax.
     pub(super) patterns: &'static [&'static str],
-    /// Whether a word that is a token stays whole, whatever the merges make of it.
+    /// True if a word that is a token is not merged from its parts.
     pub(super) whole_words: bool,
-    /// Whether the model expects the beginning-of-sequence token if the file does not say.
+    /// True if the model expects the beginning-of-sequence token when the file does not specify
+    /// this.
     pub(super) add_bos: bool,
 }
 
-/// What a file without a name means.
+/// Name of the rules for a file without a name.
 pub(super) const UNNAMED: &str = "default";
 
-/// The splitting for model `gemma4`, which needs no name.
+/// Rules for model `gemma4`, which needs no name.
 pub(super) const LINES: Splitting =
     Splitting { patterns: &[r"[^\n]+|[\n]+"], whole_words: false, add_bos: true };
 
-/// The splitting that `name` stands for.
+/// Returns the rules with the given name.
 pub(super) fn splitting(name: &str) -> Result<Splitting, VocabError> {
     let known = || TABLE.iter().flat_map(|row| row.0.iter().copied());
     let unknown = || {
@@ -42,7 +45,7 @@ pub(super) fn splitting(name: &str) -> Result<Splitting, VocabError> {
 
 type Patterns = &'static [&'static str];
 
-/// Names, expressions, and whether words stay whole and a beginning-of-sequence token is expected.
+/// Rows of names, expressions, `whole_words` and `add_bos`.
 #[rustfmt::skip]
 static TABLE: &[(&[&str], Patterns, bool, bool)] = &[
     (&["default"], DEFAULT, false, false),

@@ -1,33 +1,36 @@
 //! SentencePiece BPE with scores, as in GGUF files of model `llama` (Llama 2, Gemma 3, Phi-3).
 //!
-//! The file has no list of merges: a pair may be merged when the vocabulary has its text, and the token with the highest
-//! score goes first. Nothing splits the text into words beforehand. Characters that are in no token become byte tokens.
+//! The file has no list of merges. A pair may be merged if the vocabulary has its text, and the
+//! token with the highest score is merged first. The text is not split into words. Characters
+//! without a token become byte tokens.
 //!
-//! The file spells a space `▁` (U+2581) and so cannot tell the two apart; everything here works on the spaces. Control,
-//! byte and unused tokens are never the result of a merge, so no text can spell its way to a control token.
+//! The file spells a space as `▁` (U+2581) and cannot distinguish the two, so this module works
+//! with spaces only. A merge never produces a control, byte or unused token, so no text can produce
+//! a control token by its spelling.
 
 use super::index::Index;
 use super::merge::Chain;
 use crate::error::Kind;
 use crate::{TokenId, VocabError, Vocabulary};
 
-/// How SentencePiece spells a space.
+/// SentencePiece's spelling of a space.
 pub(super) const SPACE: &str = "\u{2581}";
 
-/// The encoder's tables; the bytes of the tokens are the vocabulary's.
+/// Tables of the encoder. The vocabulary owns the bytes of the tokens.
 #[derive(Debug)]
 pub(super) struct SentencePiece {
     index: Index,
-    /// Lower is merged earlier, one per token.
+    /// Rank of each token. Lower ranks are merged earlier.
     ranks: Vec<u32>,
     byte_tokens: ByteTokens,
 }
 
-/// The token of each single byte, where there is one.
+/// The token of each single byte. `None` if the vocabulary has no such token.
 pub(super) type ByteTokens = Box<[Option<TokenId>; 256]>;
 
 impl SentencePiece {
-    /// `members` are the tokens that text may become, the preferred one first where two have the same bytes.
+    /// Builds the tables. `members` are the tokens that text may be encoded to. Of two tokens with
+    /// the same bytes, the first one is used.
     pub(super) fn new(
         vocabulary: &Vocabulary,
         members: impl Iterator<Item = TokenId>,
@@ -38,7 +41,8 @@ impl SentencePiece {
         Self { index: Index::new(vocabulary, members), ranks, byte_tokens }
     }
 
-    /// Appends the tokens of `text`, which starts at byte `at` of the whole text, with a space before it if `prefix`.
+    /// Appends the tokens of `text`, which starts at byte `at` of the whole text. If `prefix`, adds
+    /// a leading space.
     pub(super) fn encode(
         &self,
         vocabulary: &Vocabulary,
@@ -68,7 +72,7 @@ impl SentencePiece {
     }
 }
 
-/// Appends one byte token for each of `bytes`, which are at offset `at` of the text.
+/// Appends a byte token for each of `bytes`, which are at offset `at` of the text.
 pub(super) fn fall_back(
     byte_tokens: &ByteTokens,
     bytes: &[u8],
@@ -81,7 +85,8 @@ pub(super) fn fall_back(
     Ok(())
 }
 
-/// `text` with `▁` read as a space, which is how the vocabulary would spell it, and perhaps a space before it.
+/// Returns `text` with `▁` replaced by a space, as the vocabulary spells it. If `prefix`, adds a
+/// leading space.
 pub(super) fn spaces(text: &str, prefix: bool) -> String {
     let mut spaced = String::with_capacity(text.len() + 1);
     if prefix {
@@ -96,9 +101,10 @@ pub(super) fn spaces(text: &str, prefix: bool) -> String {
     spaced
 }
 
-/// An integer that is smaller the higher the score is, and equal for equal scores.
+/// Maps a score to an integer that decreases as the score increases. Equal scores have equal
+/// integers.
 fn descending(score: f32) -> u32 {
-    let bits = (score + 0.0).to_bits(); // one zero
+    let bits = (score + 0.0).to_bits(); // Turns -0.0 into 0.0.
     if bits >> 31 == 0 { !(bits | 1 << 31) } else { bits }
 }
 

@@ -1,4 +1,4 @@
-//! Reads the tokenizer fields of a GGUF file: no more than these tests need, and trusting the file.
+//! A minimal reader for the tokenizer fields of a GGUF file. Trusts the file.
 
 use formwork_vocab::tokenizer::GgufTokenizer;
 
@@ -64,7 +64,7 @@ impl Value {
     }
 }
 
-/// The tokenizer fields of the file with these bytes.
+/// Returns the tokenizer fields of a file with these bytes.
 pub(crate) fn read(bytes: &[u8]) -> GgufTokenizer {
     let mut cursor = Cursor(bytes);
     assert_eq!(&cursor.take(), b"GGUF");

@@ -1,4 +1,4 @@
-//! Small `tokenizer.json` files, one for each way to spell bytes.
+//! Tests of small `tokenizer.json` files, one for each way to spell bytes.
 
 use formwork_vocab::tokenizer::EncodeOptions;
 use formwork_vocab::{TokenId, TokenKind, Tokenizer};

@@ -1,5 +1,7 @@
-//! Tokenizers against known ids: tiny vocabularies spelt out here, and, where `FORMWORK_TOKENIZER_VECTORS` names their
-//! folder, vocabularies of real models.
+//! Tests of tokenizers against known ids.
+//!
+//! The tests have small vocabularies of their own. If `FORMWORK_TOKENIZER_VECTORS` is set to a
+//! folder, they also test the vocabularies of real models in that folder.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot read its data has failed")]
 

@@ -1,4 +1,4 @@
-//! Small vocabularies from GGUF fields, each for one property.
+//! Tests of small vocabularies from GGUF fields, one for each property.
 
 use formwork_vocab::tokenizer::{EncodeOptions, GgufTokenizer};
 use formwork_vocab::{TokenId, TokenKind, Tokenizer};
@@ -17,7 +17,7 @@ fn encode(tokenizer: &Tokenizer, text: &str) -> Vec<u32> {
     tokenizer.encode(text, EncodeOptions::default()).unwrap().iter().map(|id| id.0).collect()
 }
 
-/// Scores, byte tokens, a control token and two that are user-defined.
+/// Returns a vocabulary with scores, byte tokens, control tokens and user-defined tokens.
 fn llama() -> GgufTokenizer {
     let rows: &[(&str, i32, f32)] = &[
         ("<unk>", 2, 0.0),
@@ -115,7 +115,7 @@ fn phi_3_takes_the_white_space_after_its_tokens() {
     assert_eq!(tokenizer.encode("</s>\n a<s>\na", SPECIAL).unwrap(), ids(&[2, 5, 1, 14, 5]));
 }
 
-/// Byte-level merges under the splitting rules `pre`.
+/// Returns a vocabulary with byte-level merges and the splitting rules `pre`.
 fn gpt2(pre: &str) -> GgufTokenizer {
     GgufTokenizer {
         model: "gpt2".into(),

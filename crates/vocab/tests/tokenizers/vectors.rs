@@ -8,7 +8,8 @@ use crate::gguf_file;
 
 const BETWEEN_TEXTS: &str = "\n__ggml_vocab_test__\n";
 
-/// Every vocabulary in the folder gives the recorded ids for the texts beside it, and its tokens spell those texts.
+/// Checks that every vocabulary in the folder encodes the texts next to it to the recorded ids, and
+/// decodes the ids to the texts.
 #[test]
 fn recorded_ids() {
     let Some(folder) = env::var_os("FORMWORK_TOKENIZER_VECTORS") else { return };

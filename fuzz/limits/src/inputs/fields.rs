@@ -1,4 +1,4 @@
-//! Definitions of fields in JSON, YAML and TOML.
+//! Field definitions in JSON, YAML and TOML.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ const JSON: &str = include_str!("../../../../grammars/fields/character.json");
 const YAML: &str = include_str!("../../../../grammars/fields/scene-event.yaml");
 const TOML: &str = include_str!("../../../../grammars/fields/quest-log.toml");
 
-/// A definition in JSON.
+/// Generates a definition in JSON.
 pub(super) fn json(rng: &mut Rng) -> (&'static str, String) {
     if rng.u32(..4) == 0 {
         return ("mutated definition", mutate(rng, JSON.to_owned()));
@@ -20,7 +20,7 @@ pub(super) fn json(rng: &mut Rng) -> (&'static str, String) {
     ("definition", text_of(&definition(rng)))
 }
 
-/// A definition in YAML; JSON is YAML too.
+/// Generates a definition in YAML, including JSON, which is valid YAML.
 pub(super) fn yaml(rng: &mut Rng) -> (&'static str, String) {
     match rng.u32(..5) {
         0 => ("mutated definition", mutate(rng, YAML.to_owned())),
@@ -34,7 +34,7 @@ pub(super) fn yaml(rng: &mut Rng) -> (&'static str, String) {
     }
 }
 
-/// A definition in TOML.
+/// Generates a definition in TOML.
 pub(super) fn toml(rng: &mut Rng) -> (&'static str, String) {
     match rng.u32(..5) {
         0 => ("mutated definition", mutate(rng, TOML.to_owned())),
@@ -74,7 +74,7 @@ fn toml_value(value: &Value) -> String {
     }
 }
 
-/// Aliases that stand for twice as much at each level.
+/// Generates YAML aliases whose expansion multiplies at each level.
 fn aliases(rng: &mut Rng) -> String {
     let (levels, each) = (size(rng, 60), 1 + size(rng, 20));
     let mut text = String::from("name: x\na0: &a0 { name: n, type: int }\n");
@@ -108,7 +108,7 @@ fn definition(rng: &mut Rng) -> Value {
     whole
 }
 
-/// Many fields of one kind, or one that is large.
+/// Generates many fields of one kind, or one large field.
 fn many(rng: &mut Rng) -> Value {
     let count = size(rng, 20_000);
     match rng.u32(..7) {

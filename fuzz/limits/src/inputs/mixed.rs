@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{pick, size};
 
-/// Names of members: few, so that keywords meet.
+/// Member names. There are only a few, so that keywords apply to the same members.
 pub(super) const NAMES: &[&str] = &[
     "a",
     "b",
@@ -76,7 +76,7 @@ const PATTERNS: &[&str] = &[
     "(a{0,9}b?){0,9}$",
 ];
 
-/// A random schema, often with definitions that refer to each other.
+/// Generates a random schema, often with definitions that refer to each other.
 pub(super) fn schema(rng: &mut Rng) -> Value {
     let definitions = if rng.bool() { size(rng, 12) } else { 0 };
     let mut maker = Maker { left: size(rng, 300) + 4, definitions };
@@ -104,13 +104,13 @@ pub(super) fn schema(rng: &mut Rng) -> Value {
     schema
 }
 
-/// A small random schema without references.
+/// Generates a small random schema without references.
 pub(super) fn small(rng: &mut Rng) -> Value {
     Maker { left: 6, definitions: 0 }.schema(rng, 0)
 }
 
 struct Maker {
-    /// Subschemas that may still be made.
+    /// Number of subschemas that may still be generated.
     left: usize,
     definitions: usize,
 }
@@ -248,7 +248,7 @@ fn types(rng: &mut Rng) -> Value {
     TYPES.iter().filter(|_| rng.bool()).map(|name| json!(name)).collect()
 }
 
-/// A number of items, members or characters.
+/// Generates a number of items, members or characters.
 pub(super) fn count(rng: &mut Rng) -> Value {
     match rng.u32(..12) {
         0 => json!(size(rng, 100)),
@@ -259,7 +259,7 @@ pub(super) fn count(rng: &mut Rng) -> Value {
     }
 }
 
-/// A pattern, sometimes put together from others.
+/// Generates a pattern, sometimes composed of others.
 pub(super) fn pattern(rng: &mut Rng) -> String {
     let one = pick(rng, PATTERNS);
     match rng.u32(..12) {
@@ -272,7 +272,7 @@ pub(super) fn pattern(rng: &mut Rng) -> String {
     }
 }
 
-/// A bound, a multiple or both.
+/// Generates a schema of one to three numeric keywords: bounds and `multipleOf`.
 pub(super) fn number_rule(rng: &mut Rng) -> Value {
     let mut rule = Map::new();
     for _ in 0..=rng.u32(..3) {
@@ -313,7 +313,7 @@ pub(super) fn multiple(rng: &mut Rng) -> Value {
     serde_json::from_str(&text).unwrap_or(json!(1))
 }
 
-/// A random value.
+/// Generates a random value.
 pub(super) fn value(rng: &mut Rng, depth: usize) -> Value {
     match rng.u32(..if depth == 0 { 6 } else { 9 }) {
         0 => Value::Null,

@@ -1,4 +1,4 @@
-//! Hostile inputs of every kind. Equal kinds, seeds and numbers give equal inputs.
+//! Hostile inputs of every kind. The same kind, seed and number give the same input.
 
 mod fields;
 mod mixed;
@@ -10,16 +10,17 @@ use anyhow::{Context, Result};
 use fastrand::Rng;
 use serde_json::{Value, json};
 
-/// The notation of an input, with the options it is compiled under.
+/// Notation of an input, with the options to compile it with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// A JSON Schema with the default options.
     Schema,
     /// A JSON Schema with [`SchemaOptions::accept`](formwork_grammar::SchemaOptions::accept).
     SchemaAccept,
-    /// A JSON Schema that allows one spelling of each value, in any order and any layout.
+    /// A JSON Schema that allows one spelling of each value, but any member order and any layout.
     SchemaAny,
-    /// A JSON Schema that allows every spelling, in declared order and indented.
+    /// A JSON Schema that allows every spelling, with members in declared order and an indented
+    /// layout.
     SchemaPretty,
     /// A JSON Schema with other documents: `{"schema": …, "remotes": {"URI": …}}`.
     Remotes,
@@ -31,7 +32,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// All kinds; schemas come more often than others.
+    /// All kinds. Schemas are listed more than once, so they are generated more often.
     pub(crate) const ALL: &[Self] = &[
         Self::Schema,
         Self::SchemaAccept,
@@ -76,17 +77,17 @@ impl Kind {
     }
 }
 
-/// An input of a child.
+/// An input for a child process.
 pub(crate) struct Input {
-    /// The generator that made the input.
+    /// Name of the generator that produced the input.
     pub(crate) generator: &'static str,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The most bytes that an input has.
+/// Maximum size of an input in bytes.
 const MAX_BYTES: usize = 1 << 20;
 
-/// Generates the input of this number.
+/// Generates the input with this number.
 pub(crate) fn generate(kind: Kind, seed: u64, number: usize) -> Input {
     let place = Kind::NAMES.iter().position(|(known, _)| *known == kind).unwrap_or(0) as u64;
     let mixed = (seed << 40 ^ place << 32 ^ number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -125,7 +126,7 @@ fn schema(rng: &mut Rng) -> (&'static str, Value) {
     if text_of(&schema).len() > MAX_BYTES { ("mixed", mixed::schema(rng)) } else { (generator, schema) }
 }
 
-/// Spreads definitions over other documents that refer to each other.
+/// Generates a schema whose definitions are spread over documents that refer to each other.
 fn remotes(rng: &mut Rng) -> (&'static str, Value) {
     let count = size(rng, 60);
     let uri = |at: usize| format!("https://example.com/{at}/schema.json");
@@ -164,7 +165,7 @@ fn text_of(schema: &Value) -> String {
     text
 }
 
-/// Writes JSON of any depth without taking the stack for it.
+/// Writes JSON of any depth without recursion.
 fn write_value(value: &Value, text: &mut String) {
     enum Piece<'v> {
         Value(&'v Value),
@@ -196,7 +197,7 @@ fn write_value(value: &Value, text: &mut String) {
     }
 }
 
-/// Returns a number from 1 to `max`: small ones are as likely as large ones.
+/// Returns a number from 1 to `max`, with logarithms distributed uniformly.
 fn size(rng: &mut Rng, max: usize) -> usize {
     let digits = (max as f64).ln();
     ((rng.f64() * digits).exp() as usize).clamp(1, max)

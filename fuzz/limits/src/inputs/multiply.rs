@@ -1,4 +1,5 @@
-//! Schemas made to multiply automata, alternatives or conjunctions, each by one kind of attack.
+//! Schemas designed to multiply automata, alternatives or conjunctions, each with one kind of
+//! attack.
 
 use fastrand::Rng;
 use serde_json::{Map, Value, json};
@@ -6,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::mixed::{self, FORMATS, NAMES, count, number_rule, pattern, value};
 use super::{pick, size};
 
-/// A random attack with its name.
+/// Generates a random attack; returns its name and schema.
 pub(super) fn schema(rng: &mut Rng) -> (&'static str, Value) {
     type Attack = (&'static str, fn(&mut Rng) -> Value);
     const ATTACKS: &[Attack] = &[
@@ -51,7 +52,7 @@ fn map(rng: &mut Rng, count: usize, mut make: impl FnMut(&mut Rng, usize) -> (St
     Value::Object((0..count).map(|at| make(rng, at)).collect::<Map<_, _>>())
 }
 
-/// The subject of the branches of choices.
+/// Subject of the branches of choices.
 #[derive(Clone, Copy)]
 enum Family {
     Numbers,
@@ -104,7 +105,7 @@ fn type_of(family: Family) -> Option<&'static str> {
     }
 }
 
-/// One branch; `at` tells choices apart, `branch` the branches of one.
+/// Generates one branch. `at` numbers the choice, `branch` the branch within the choice.
 fn branch(rng: &mut Rng, family: Family, at: usize, branch: usize) -> Value {
     let name = format!("p{at}");
     match family {
@@ -511,7 +512,7 @@ fn wrap(rng: &mut Rng, how: u32, inner: &Value, other: &Value) -> Value {
 }
 
 fn nesting(rng: &mut Rng) -> Value {
-    // Deeper text than this is refused by the reader of JSON.
+    // The JSON parser rejects deeper nesting.
     let depth = if rng.u32(..5) == 0 { size(rng, 2000) } else { size(rng, 60) };
     let how = rng.u32(..20);
     (0..depth).fold(small_or_type(rng), |inner, _| {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::mixed::{self, NAMES, count, pattern};
 use super::{pick, size};
 
-/// Schemas of this repository.
+/// Schemas from this repository.
 const SEEDS: &[&str] = &[
     include_str!("../../../../grammars/address.schema.json"),
     include_str!("../../../../grammars/character.schema.json"),
@@ -19,7 +19,7 @@ const SEEDS: &[&str] = &[
     include_str!("../../../../grammars/settings.schema.json"),
 ];
 
-/// Keywords that may take each other's place: their values have one form.
+/// Groups of keywords whose values have the same form, so that one can replace another.
 const ALIKE: &[&[&str]] = &[
     &["anyOf", "oneOf", "allOf", "prefixItems"],
     &[
@@ -48,7 +48,7 @@ const ALIKE: &[&[&str]] = &[
     ],
 ];
 
-/// A seed with a few changes.
+/// Generates a seed schema with a few changes.
 pub(super) fn schema(rng: &mut Rng) -> Value {
     let mut schema = match rng.u32(..3) {
         0 => mixed::schema(rng),
@@ -65,7 +65,7 @@ pub(super) fn schema(rng: &mut Rng) -> Value {
     schema
 }
 
-/// The pointers of all values.
+/// Returns the JSON Pointers of all values.
 fn places(schema: &Value) -> Vec<String> {
     let mut places = vec![String::new()];
     let mut at = 0;
@@ -143,7 +143,7 @@ fn change(rng: &mut Rng, place: &mut Value, other: Value, pointer: &str) {
     }
 }
 
-/// The same with another number or name somewhere.
+/// Returns the value with one number, string or object changed.
 fn varied(rng: &mut Rng, value: &Value, by: usize) -> Value {
     let mut value = value.clone();
     let places = places(&value);

@@ -18,7 +18,7 @@ const GBNF_SEEDS: &[&str] = &[
     include_str!("../../../../grammars/tool-call-hermes.gbnf"),
 ];
 
-/// A GBNF grammar.
+/// Generates a GBNF grammar.
 pub(super) fn gbnf(rng: &mut Rng) -> (&'static str, String) {
     match rng.u32(..10) {
         0..3 => ("random rules", random_rules(rng)),
@@ -200,7 +200,7 @@ fn with_schemas(rng: &mut Rng) -> String {
     grammar
 }
 
-/// Repeats, removes or moves pieces of text, and blows numbers up.
+/// Repeats, removes or moves pieces of text, and increases repetition counts.
 pub(super) fn mutate(rng: &mut Rng, mut text: String) -> String {
     for _ in 0..size(rng, 12) {
         let place = |rng: &mut Rng, text: &str| {
@@ -233,7 +233,7 @@ pub(super) fn mutate(rng: &mut Rng, mut text: String) -> String {
     text
 }
 
-/// A regular expression.
+/// Generates a regular expression.
 pub(super) fn regex(rng: &mut Rng) -> (&'static str, String) {
     const SEEDS: &[&str] = &[
         "[a-z]+(-[0-9]{2})?",

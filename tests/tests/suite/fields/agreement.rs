@@ -1,5 +1,5 @@
-//! On canonical text the grammar, the schema and the validator of random definitions say the same, and definitions are what
-//! they were written from.
+//! Checks on canonical text that the grammar, schema and validator of random definitions agree.
+//! Also checks that definitions survive a round trip through each format.
 
 use formwork_fields::{Definition, Format};
 use formwork_grammar::{Grammar, Limits, SchemaOptions};
@@ -10,7 +10,7 @@ use super::llama;
 
 const DEFINITIONS: u64 = 5000;
 
-/// Values of each definition that fit, and that may not.
+/// Number of matching values per definition, and of values that may not match.
 const VALUES: usize = 3;
 
 #[test]

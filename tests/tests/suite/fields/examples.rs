@@ -1,4 +1,4 @@
-//! The definitions in `grammars/fields/`, and those of the design that fields come from.
+//! The definitions in `grammars/fields/`, and the examples from the original design of fields.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ fn read(name: &str) -> String {
     std::fs::read_to_string(folder().join("fields").join(name)).expect("readable")
 }
 
-/// A shipped definition.
+/// Reads a shipped definition.
 pub(crate) fn example(name: &str) -> Definition {
     let format = Format::of(&PathBuf::from(name)).expect("a known extension");
     Definition::parse(&read(name), format).expect("well-formed")
 }
 
-/// The definition of a character, in Rust.
+/// Builds the definition of a character in Rust.
 fn character() -> Definition {
     let stats = ["strength", "dexterity", "intelligence"].map(|name| field(name, int(1, 10)));
     let fields = [
@@ -36,7 +36,7 @@ fn character() -> Definition {
     Definition::new("Character", composite(fields)).expect("well-formed")
 }
 
-/// The definition of an event of a scene, in Rust.
+/// Builds the definition of a scene event in Rust.
 fn scene_event() -> Definition {
     let combat =
         [field("enemyLevel", int(1, 100)), field("enemyType", choice(["goblin", "dragon", "bandit"]))];

@@ -1,8 +1,11 @@
-//! The grammars of definitions are within what llama.cpp's parser takes.
+//! Checks that grammars of definitions stay within the limits of llama.cpp's parser.
 //!
-//! It refuses a repetition whose count, times the symbols that what is repeated has brought, is 2,000 or more. A symbol is a rule's
-//! name where it comes up first, a group, and each part of a repetition that may be left out; of a literal, a class or a name it is
-//! one. This counts in the same way.
+//! The parser rejects a repetition if its maximum count times the symbols of the repeated item is
+//! 2,000 or more. Symbols are counted as follows:
+//!
+//! - A rule name counts at its first occurrence only, a group counts one.
+//! - A repetition counts each optional part, and one if it is unbounded.
+//! - A repeated item that is a literal, a class or a name always counts one.
 
 use std::collections::HashSet;
 
@@ -11,25 +14,25 @@ use formwork_fields::field::Array;
 use formwork_fields::{Definition, Kind};
 use formwork_grammar::Limits;
 
-/// What a repetition may not come to.
+/// Limit that the product of count and symbols must stay below.
 const THRESHOLD: usize = 2000;
 
 struct Counter<'g> {
     rest: &'g str,
     names: HashSet<&'g str>,
-    /// The symbols so far, those of names included.
+    /// Number of symbols so far, including those of names.
     symbols: usize,
     most: usize,
 }
 
-/// The most that a repetition of a grammar comes to.
+/// Returns the largest product of count and symbols over all repetitions of a grammar.
 pub(super) fn largest_repetition(gbnf: &str) -> usize {
     let mut counter = Counter { rest: gbnf, names: HashSet::new(), symbols: 0, most: 0 };
     while !counter.rest.is_empty() {
         counter.name();
         assert!(counter.take("::="), "{}", counter.rest);
         counter.alternatives();
-        // Rules begin on lines of their own.
+        // Each rule begins on its own line.
         counter.rest = counter.rest.trim_start();
     }
     counter.most
@@ -118,7 +121,7 @@ impl Counter<'_> {
         rest.is_some()
     }
 
-    /// Blanks, and line breaks that no rule begins behind.
+    /// Skips blanks, and line breaks unless a rule begins after them.
     fn blank(&mut self) {
         let rest = self.rest.trim_start();
         let is_line = self.rest[..self.rest.len() - rest.len()].ends_with('\n');
@@ -142,7 +145,7 @@ fn check(kind: impl Into<Kind>) {
 fn the_count_is_that_of_llama_cpp() {
     assert_eq!(largest_repetition("root ::= \"a\"{3}\n"), 3);
     assert_eq!(largest_repetition("root ::= [a-z]{0,1999}\n"), 1999);
-    // The group, a name that comes up, and the part that may be left out.
+    // The group, the first occurrence of a name, and the optional part.
     assert_eq!(largest_repetition("root ::= (a b?){100}\na ::= \"a\"\nb ::= a\n"), 400);
     assert_eq!(largest_repetition("a ::= \"a\"\nroot ::= (\n  a |\n  [\\]\"]\n){100}\n"), 100);
     assert_eq!(largest_repetition("root ::= ([a]{0,1999})?\n"), 2000);

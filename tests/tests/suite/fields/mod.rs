@@ -1,4 +1,4 @@
-//! Definitions of fields: what is made of them agrees.
+//! Field definitions: grammars, schemas, validators and templates of a definition agree.
 
 mod agreement;
 pub(crate) mod examples;

@@ -1,18 +1,20 @@
-//! All ranges of small numbers: each rule stands for exactly its texts.
+//! Checks all ranges of small numbers: each rule accepts exactly the texts of the range.
 //!
-//! A rule is read by a parser of its own and evaluated to spans: all numbers from one to another with the same sign, and as many
-//! digits before and after the point. The rule of a range around zero must be those of its two sides.
+//! A separate parser reads a rule and evaluates it to spans. A span holds all numbers between two
+//! numbers with the same sign and the same number of digits before and after the point. The rule of
+//! a range around zero must combine the rules of its two sides.
 
 use formwork_fields::builder::{float, int};
 use formwork_fields::{Definition, Kind};
 use formwork_grammar::Limits;
 
-/// The bounds of all ranges of integers, and those of others in units of their last decimal.
+/// Bound of all integer ranges.
 const INTEGERS: i64 = 1200;
+/// Bound of ranges with decimals, in units of the last decimal.
 const DECIMALS: i64 = 400;
 
-/// Texts of equal form: `-`, so many digits and, after a point, so many more, which are together those of the numbers from `low`
-/// to `high`.
+/// Texts of the same form: an optional `-`, `whole` digits and, if `point` is set, a point and more
+/// digits. Read as one number, the digits range from `low` to `high`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Span {
     negative: bool,
@@ -33,7 +35,7 @@ impl Span {
             }
     }
 
-    /// The texts of this span with one of another after each.
+    /// Returns all concatenations of a text of this span with a text of `next`.
     fn then(self, next: Self) -> Vec<Self> {
         let whole = self.whole + if self.point.is_none() { next.whole } else { 0 };
         let point = match (self.point, next.point) {
@@ -56,7 +58,7 @@ impl Span {
     }
 }
 
-/// Sorted spans that do not touch.
+/// Sorts the spans and merges the ones that touch.
 fn normal(mut spans: Vec<Span>) -> Vec<Span> {
     spans.sort_unstable();
     let mut joined: Vec<Span> = Vec::with_capacity(spans.len());
@@ -163,7 +165,8 @@ fn character(c: char) -> Span {
     }
 }
 
-/// The texts that stand for `low` to `high` units of the last of `decimals`.
+/// Returns the texts of the numbers from `low` to `high`, in units of the last of `decimals`
+/// decimals.
 fn expected(low: i64, high: i64, decimals: u32) -> Vec<Span> {
     let mut spans = Vec::new();
     let mut magnitudes = |negative: bool, low: u64, high: u64| {
@@ -189,7 +192,7 @@ fn expected(low: i64, high: i64, decimals: u32) -> Vec<Span> {
     normal(spans)
 }
 
-/// The rule of a range.
+/// Returns the right side of a range's rule.
 fn rule(low: i64, high: i64, decimals: u32) -> String {
     let definition = if decimals == 0 {
         Definition::new("number", int(low, high))
@@ -199,7 +202,7 @@ fn rule(low: i64, high: i64, decimals: u32) -> String {
     };
     let gbnf = definition.expect("numbers in order").gbnf();
     let text = gbnf.strip_prefix("root ::= ").expect("one rule").trim_end();
-    // What is too long for a line is laid out over several.
+    // A long rule is split over several lines.
     let text = text.strip_prefix("(\n  ").and_then(|text| text.strip_suffix("\n)")).unwrap_or(text);
     text.replace("|\n ", "|")
 }
@@ -212,7 +215,7 @@ fn check_one_side(low: i64, high: i64, decimals: u32) {
     assert_eq!(spans, expected(low, high, decimals), "{low} to {high}, {decimals} decimals: {text}");
 }
 
-/// Checks all ranges with bounds of at most so many units; how many there were.
+/// Checks all ranges with bounds of at most `bound` units; returns the number of ranges.
 fn check_all(bound: i64, decimals: u32) -> usize {
     let below: Vec<String> = (1..=bound).map(|low| rule(-low, -1, decimals)).collect();
     let above: Vec<String> = (0..=bound).map(|high| rule(0, high, decimals)).collect();
@@ -250,7 +253,7 @@ fn two_decimals() {
     assert_eq!(check_all(DECIMALS, 2), 801 * 802 / 2);
 }
 
-/// Some ranges as they are, with all texts of few digits.
+/// Checks some compiled ranges with all texts of few digits.
 #[test]
 fn compiled_rules_take_the_texts_of_their_numbers() {
     let texts: Vec<String> = (0..=3u32)
@@ -289,7 +292,8 @@ fn compiled_rules_take_the_texts_of_their_numbers() {
                     let is_signed_zero = !sign.is_empty() && value == Ok(0);
                     let expected =
                         is_plain && !is_signed_zero && value.is_ok_and(|value| (low..=high).contains(&value));
-                    // Most of what is no number is refused at its beginning.
+                    // Most texts that are not numbers are rejected at their beginning, so longer
+                    // ones add nothing.
                     if is_plain || whole.len() < 2 {
                         assert_eq!(
                             grammar.accepts(text.as_bytes()),

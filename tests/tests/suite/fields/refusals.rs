@@ -1,4 +1,4 @@
-//! Definitions that contradict themselves: an error with the path of the field.
+//! Definitions that contradict themselves cause an error with the path of the field.
 
 use formwork_fields::builder::{choice, composite, constant, field, float, reference};
 use formwork_fields::field::Scalar;
@@ -184,7 +184,8 @@ fn recursion_that_can_end_is_fine() {
     }
 }
 
-/// A structure in `definitions` whose innermost field is so many levels deep, each of which is two in JSON and YAML.
+/// Builds a definition with a structure of `levels` nested fields; each level is two levels in JSON
+/// and YAML.
 fn nested(levels: usize) -> Result<Definition, FieldsError> {
     let mut kind = Kind::from(choice(["a", "b"]));
     for _ in 0..levels {

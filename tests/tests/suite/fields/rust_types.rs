@@ -1,4 +1,5 @@
-//! Rust types as fields: what is made of a type's schema fits the schema, and the type.
+//! Rust types as fields: values of a type's fields match the type's schema and deserialize to the
+//! type.
 
 use formwork_fields::Definition;
 use formwork_grammar::Limits;
@@ -125,7 +126,7 @@ fn comments_become_hints() {
     assert_eq!((act.root().description(), &act.schema()["description"]), (Some(hint), &hint.into()));
 }
 
-/// What would make values that the schema does not have.
+/// Rejects schemas for which fields would allow additional values.
 #[test]
 fn what_fields_would_widen_is_refused() {
     let error = |schema: Value| Definition::from_schema(&schema).expect_err("refused").to_string();
@@ -186,7 +187,7 @@ fn errors_of_schemas_say_what_they_mean() {
     assert!(definition.template().contains(r#"<optional: <choice between [\"x\"]>>"#));
 }
 
-/// A schema of keywords that fields have something for, and of some that they do not.
+/// Generates a schema of keywords that fields support, and of some that they do not.
 fn schema(random: &mut Random, depth: usize) -> Value {
     let bounds = [
         json!(0),
@@ -259,7 +260,7 @@ fn schema(random: &mut Random, depth: usize) -> Value {
     schema.into()
 }
 
-/// Of schemas that are not made of fields, those that fields can say lose no restriction.
+/// Checks that fields made from other schemas lose no restriction of the schema.
 #[test]
 fn values_of_other_schemas_are_values_of_their_fields() {
     let mut read = 0;
@@ -331,7 +332,7 @@ fn what_has_no_fields_is_told_with_its_pointer() {
     assert!(error(deep).contains("nested deeper"));
 }
 
-/// Schemas that are made of fields lead back to fields with the same schema.
+/// Checks that schemas made from fields convert back to fields with the same values.
 #[test]
 fn schemas_of_fields_are_read_back() {
     let mut read = 0;

@@ -1,4 +1,4 @@
-//! Weights of choices, from the definition to what a model writes.
+//! Weights of choices, from the definition to the model's output.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use formwork_tests::random::fields::{self, Values, canonical};
 use formwork_vocab::{Token, TokenId, TokenKind, Tokenizer, Vocabulary};
 use serde_json::Value;
 
-/// Every byte, some texts, and an end.
+/// Creates a vocabulary of every byte, some texts, and end-of-sequence.
 fn vocabulary(texts: &[String]) -> Vocabulary {
     let bytes = (0..=255u8).map(|byte| vec![byte]);
     let texts = texts.iter().map(|text| text.as_bytes().to_vec());
@@ -27,7 +27,7 @@ fn vocabulary(texts: &[String]) -> Vocabulary {
     Vocabulary::new(tokens, vec![end]).expect("small and not empty")
 }
 
-/// An engine on a model to which all tokens are alike.
+/// Starts an engine whose model gives all tokens the same logit.
 fn engine(texts: &[String], speculate: usize) -> EngineHandle {
     let tokenizer = Arc::new(Tokenizer::greedy(vocabulary(texts)));
     let model = ScriptedModel::new(tokenizer.vocabulary().len(), 512, |_, _| {});
@@ -49,7 +49,7 @@ fn request(engine: &EngineHandle, definition: &Definition, seed: u64) -> Request
     request
 }
 
-/// How often each value comes, as what `read` says of it.
+/// Counts the generated values, grouped by the result of `read`.
 fn counts(
     definition: &Definition,
     texts: &[String],
@@ -73,8 +73,8 @@ fn counts(
     counts
 }
 
-/// Checks by Pearson's chi-square that counts are in the proportion of weights: the bounds let one in 10,000 right samplers fail,
-/// and draws are the same every time.
+/// Checks with Pearson's chi-square test that counts are proportional to weights. The bounds let
+/// one in 10,000 correct samplers fail; draws are the same on every run.
 fn assert_proportion(counts: &BTreeMap<String, f64>, choice: &Choice) {
     let draws: f64 = counts.values().sum();
     let total: f64 = choice.weights.iter().sum();
@@ -94,7 +94,7 @@ fn assert_proportion(counts: &BTreeMap<String, f64>, choice: &Choice) {
 fn options_come_in_the_proportion_of_their_weights() {
     let choices = [
         weighted([("warrior", 6.0), ("mage", 3.0), ("rogue", 1.0)]),
-        // With equal beginnings, and one the beginning of another.
+        // Options with a common prefix, and an option that is a prefix of another.
         weighted([("sword", 50.0), ("swordfish", 20.0), ("spear", 20.0), ("shield", 5.0), ("s", 5.0)]),
         weighted([(Scalar::from(1), 4.0), (12.into(), 3.0), (123.into(), 2.0), (true.into(), 1.0)]),
         weighted([("a\"b", 0.7), ("a\\", 0.2), ("é", 0.1)]),
@@ -108,7 +108,7 @@ fn options_come_in_the_proportion_of_their_weights() {
 #[test]
 fn tokens_may_cross_the_ends_of_options() {
     let choice = weighted([("sword", 5.0), ("swordfish", 3.0), ("spear", 2.0)]);
-    // Equally many for each option, so that a model without preferences has none.
+    // Each option gets the same number of tokens, so that the model prefers none.
     let mut texts: Vec<String> = vec![": \"".to_owned(), "\", \"".to_owned(), "\"}".to_owned()];
     for option in ["sword", "swordfish", "spear"] {
         texts.extend(["", "\"", " \"", ": \"", "\": \""].map(|before| format!("{before}{option}\"")));
@@ -196,7 +196,7 @@ fn the_likeliest_is_chosen_by_weight_when_greedy() {
     assert_eq!(engine.generate(request).unwrap().collect().unwrap().0, "\"b\"");
 }
 
-/// The shares of all weighted choices of a value, where structures have tags.
+/// Sums the logarithms of the shares of all weighted choices in a value. Structures must have tags.
 fn share(definition: &Definition, kind: &Kind, value: &Value) -> f64 {
     match kind.plain() {
         Kind::Choice(choice) => {
@@ -237,7 +237,7 @@ fn is_tagged(kind: &Kind) -> bool {
     }
 }
 
-/// What is added along a text that is cut into tokens at random.
+/// Sums the biases along a text that is split into tokens at random.
 fn added(follower: &mut dyn Follower, vocabulary: &Vocabulary, text: &str, random: &mut Random) -> f64 {
     let all = formwork_vocab::TokenSet::full(vocabulary.len());
     let mut rest = text.as_bytes();
@@ -269,7 +269,7 @@ fn shares_do_not_depend_on_how_a_text_is_cut() {
         }
         let value = Values::new(&definition, Random::new(seed), 0).value();
         let text = canonical(&value);
-        // Pieces of the text are tokens.
+        // Use pieces of the text as tokens.
         let mut random = Random::new(seed + 1);
         let chars: Vec<char> = text.chars().collect();
         let pieces: Vec<String> = (0..60)
@@ -290,7 +290,7 @@ fn shares_do_not_depend_on_how_a_text_is_cut() {
     assert!(checked > 100, "{checked}");
 }
 
-/// A choice that shares its place with values that begin otherwise is weighted from its first byte on.
+/// A choice among values of other kinds is weighted from its first byte on.
 #[test]
 fn choices_are_weighted_among_other_kinds() {
     let choice = weighted([("x", 9.0), ("y", 1.0)]);
@@ -298,13 +298,13 @@ fn choices_are_weighted_among_other_kinds() {
     let definition = Definition::new("either", either).expect("well-formed");
     let mut counts = counts(&definition, &[], 3000, Clone::clone);
     let numbers: f64 = (0..=9).filter_map(|number| counts.remove(&number.to_string())).sum();
-    // Eleven first bytes are alike to the model, and weights do not change what kind comes.
+    // The model prefers none of the eleven first bytes, and weights do not change the kind.
     let expected = 3000.0 * 10.0 / 11.0;
     assert!((numbers - expected).powi(2) / expected < 3.0, "{numbers} numbers");
     assert_proportion(&counts, &choice);
 }
 
-/// Structures that lead to the same ones by 2^40 ways.
+/// Structures that reach the same structure along 2^40 paths.
 #[test]
 fn ways_to_a_structure_may_be_many() {
     let mut builder = DefinitionBuilder::new(composite([field("first", reference("d0"))]));

@@ -1,7 +1,7 @@
-//! Masks of llguidance along texts of the languages of Formwork's example grammars, cold and warm.
+//! Cold and warm masks of llguidance along texts of the languages of Formwork's example grammars.
 //!
-//! The texts, their tokens and what is timed are those of Formwork's own benchmark of grammars. *Cold* is a walk along all of
-//! them that begins with a fresh lexer, *warm* the same walk once more with that lexer.
+//! The texts, tokens and timing are the same as in Formwork's own grammar benchmark. *Cold* is a
+//! walk along all texts with a fresh lexer, *warm* a second walk with the same lexer.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -17,14 +17,14 @@ use llguidance::{ParserFactory, TokenParser};
 use toktrie::InferenceCapabilities;
 use toktrie_hf_tokenizers::ByteTokenizer;
 
-/// Walks along texts of grammars in llguidance.
+/// Measures llguidance's masks along texts of grammars.
 #[derive(Parser)]
 struct Args {
-    /// A `tokenizer.json`.
+    /// A `tokenizer.json` file.
     #[arg(long)]
     tokenizer: PathBuf,
 
-    /// Grammars, by the names of their files.
+    /// File names of the grammars, without extension.
     #[arg(default_values = NAMES)]
     name: Vec<String>,
 }
@@ -58,18 +58,18 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The language of a grammar in llguidance's syntax.
+/// Reads a grammar in llguidance's syntax.
 fn lark(name: &str) -> Result<String> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("grammars/{name}.lark"));
     std::fs::read_to_string(&file).with_context(|| file.display().to_string())
 }
 
-/// What came of a walk along all texts.
+/// Results of a walk along all texts.
 #[derive(Default)]
 struct Walk {
-    /// Of each token, in microseconds.
+    /// Time of each token, in microseconds.
     times: Vec<f64>,
-    /// Why, for each text that was not walked to its end.
+    /// The reason for each text that was not walked to its end.
     given_up: Vec<String>,
 }
 
@@ -104,7 +104,7 @@ impl Walk {
     }
 }
 
-/// The message without the dump of the state that may follow it.
+/// Returns the message without the state dump that may follow it.
 fn first_line(error: &anyhow::Error) -> String {
     error.to_string().lines().next().unwrap_or_default().to_owned()
 }
@@ -115,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    /// The Lark grammars take the texts that the GBNF grammars take and no others, byte by byte.
+    /// Checks byte by byte that the Lark grammars accept the same texts as the GBNF grammars.
     #[test]
     fn lark_is_gbnf() -> Result<()> {
         let mut factory = ParserFactory::new_simple(&ApproximateTokEnv::single_byte_env())?;
@@ -135,7 +135,8 @@ mod tests {
         Ok(())
     }
 
-    /// The text, and for each of its bytes the text without it and the text with it twice.
+    /// Returns the text, and for each of its bytes the text without that byte and the text with
+    /// that byte twice.
     fn variants(text: &[u8]) -> impl Iterator<Item = Vec<u8>> {
         let changed = (0..text.len()).flat_map(|at| {
             let twice = [&text[..at], &text[at..=at], &text[at..]].concat();
