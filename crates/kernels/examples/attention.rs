@@ -1,7 +1,10 @@
-//! Speed of the products of attention on one core: `cargo run --release -p formwork-kernels --example attention [HEAD_DIM [QUERIES]]`.
+//! Measures the products of attention on one core.
 //!
-//! Nanoseconds for each block of 64 positions and what that reads, keys and values together: of blocks that stay in the caches, and of more
-//! than fit them, with and without prefetching. For huge pages: `GLIBC_TUNABLES=glibc.malloc.hugetlb=1`.
+//! `cargo run --release -p formwork-kernels --example attention [HEAD_DIM [QUERIES]]`
+//!
+//! Prints nanoseconds per block of 64 positions and the memory throughput, for keys and values
+//! together. Blocks either fit the caches or exceed them, and are read with and without
+//! prefetching. To use huge pages, set `GLIBC_TUNABLES=glibc.malloc.hugetlb=1`.
 
 #![expect(clippy::print_stdout, reason = "the figures are what it is for")]
 
@@ -12,9 +15,9 @@ use formwork_kernels::{
     KvBlock, KvFormat, KvShape, POSITIONS, Pair, Prefetch, Query, Tier, add_values, key_products,
 };
 
-/// Blocks of a sequence, all of whose keys are met first and then all values.
+/// Number of blocks in a sequence. All keys of a sequence are processed before its values.
 const BLOCKS: usize = 3;
-/// Bytes of what fits the caches, and of what does not.
+/// Memory sizes in bytes: one that fits the caches, and one that exceeds them.
 const SIZES: [usize; 2] = [1 << 17, 1 << 27];
 
 fn main() {
@@ -44,14 +47,14 @@ fn main() {
     }
 }
 
-/// A block whose keys or values are met.
+/// A block with the part that is multiplied: keys or values.
 #[derive(Clone, Copy)]
 enum Step<'a> {
     Keys(KvBlock<'a>),
     Values(KvBlock<'a>),
 }
 
-/// The steps of one sequence after the other.
+/// Returns the steps of all sequences, one sequence after the other.
 fn steps(shape: KvShape, memory: &[u32], prefetches: bool) -> Vec<Step<'_>> {
     let blocks = memory.chunks_exact(shape.block_len()).map(|memory| KvBlock::new(shape, memory, POSITIONS));
     let blocks: Vec<KvBlock<'_>> = blocks.collect();
@@ -86,7 +89,7 @@ fn attend(queries: &[Query<'_>], steps: &[Step<'_>], outs: &mut [Vec<f32>]) {
     black_box((scores, outs));
 }
 
-/// The least of a few times.
+/// Returns the shortest of ten times, in seconds.
 fn seconds(mut work: impl FnMut()) -> f64 {
     let time = |_| {
         let start = Instant::now();

@@ -1,8 +1,11 @@
-//! Speed of the products on one core: `cargo run --release -p formwork-kernels --example products [COLUMNS [TYPE]]`.
+//! Measures the products of weights on one core.
 //!
-//! Of each type: gigabytes of weights per second for a single token, of a matrix beyond the caches, next to what plain reading
-//! gives; then billions of multiply-adds per second for several tokens, of a matrix that fits them. `16` is activations
-//! of 16 bits, where one product counts once.
+//! `cargo run --release -p formwork-kernels --example products [COLUMNS [TYPE]]`
+//!
+//! The first column is gigabytes of weights per second for a single token, with a matrix that
+//! exceeds the caches. Compare it with the speed of plain reading in the first line. The other
+//! columns are billions of multiply-adds per second for several tokens, with a matrix that fits the
+//! caches. `512/16` has 16-bit activations, where a product counts once.
 
 #![expect(clippy::print_stdout, reason = "the figures are what it is for")]
 
@@ -30,8 +33,9 @@ const TYPES: [Encoding; 16] = [
     Encoding::F32,
 ];
 
-/// Bytes of the large matrix, and rows of the small one.
+/// Size of the large matrix, in bytes.
 const LARGE: usize = 96 << 20;
+/// Number of rows of the small matrix.
 const SMALL: usize = 256;
 
 fn main() {
@@ -93,12 +97,12 @@ fn measure(encoding: Encoding, name: &str, columns: usize, row_bytes: usize) {
     println!("           {:6.2}", bytes.len() as f64 / pack_time / 1e9);
 }
 
-/// Numbers that make moderate scales of every type.
+/// Returns bytes that are moderate scales in every type.
 fn bytes(len: usize) -> Vec<u8> {
     (0..len).map(|i| 0x20 | (i as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0] & 0x1f).collect()
 }
 
-/// What reading alone gives, in gigabytes per second.
+/// Returns the speed of plain reading, in gigabytes per second.
 fn reading() -> f64 {
     let words = vec![1u64; LARGE / 8];
     let time = seconds(5, || {
@@ -107,7 +111,7 @@ fn reading() -> f64 {
     LARGE as f64 / time / 1e9
 }
 
-/// The least of a few times.
+/// Returns the shortest of `times` times, in seconds.
 fn seconds(times: usize, mut work: impl FnMut()) -> f64 {
     (0..times)
         .map(|_| {

@@ -2,19 +2,22 @@ use crate::format::{GROUP, each};
 use crate::products::Tier;
 use crate::words::Q16Block;
 
-/// Thirty-two activations rounded to 8 bits. One line of the cache.
+/// Thirty-two activations rounded to 8 bits. Fills one cache line of 64 bytes.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub struct Q8Block {
-    /// Between -127 and 127.
+    /// Integers between -127 and 127.
     pub(crate) q: [i8; GROUP],
-    /// The step between two levels.
+    /// Step between two levels.
     pub(crate) scale: f32,
-    /// The sum of the rounded activations, and those of the two halves, for weights with offsets.
+    /// Sum of the rounded activations. Weights with offsets use it.
     pub(crate) sum: f32,
+    /// Sums of the first and second half of the rounded activations.
     pub(crate) sums: [f32; 2],
-    /// The sums of the integers, negated: they take from products what a bias of the weights has added.
+    /// Negated sum of the integers. Multiplied by the bias of the weights, it removes the bias from
+    /// a product.
     pub(crate) minus: i32,
+    /// Negated sums of the integers of the first and second half.
     pub(crate) minuses: [i32; 2],
 }
 
@@ -24,7 +27,8 @@ impl Default for Q8Block {
     }
 }
 
-/// One row of activations, as it is and rounded, as far as the weights that it meets call for: see [`Operand`](crate::Operand).
+/// One row of activations: the original values, and the rounded forms that its weights need. See
+/// [`Operand`](crate::Operand).
 #[derive(Clone, Copy, Debug)]
 pub struct Activation<'a> {
     values: &'a [f32],
@@ -34,17 +38,19 @@ pub struct Activation<'a> {
 }
 
 impl<'a> Activation<'a> {
-    /// Pairs a row with its rounding by [`Activation::quantize`].
+    /// Creates an 8-bit row from its values and the groups that [`Activation::quantize`] returned
+    /// for them.
     pub const fn new(values: &'a [f32], groups: &'a [Q8Block]) -> Self {
         Self { values, groups, rests: None, words: &[] }
     }
 
-    /// A row of 16 bits: its rounding by [`Activation::quantize`] with what that leaves by [`Activation::rests`].
+    /// Creates a 16-bit row from the groups of [`Activation::quantize`] and the residuals of
+    /// [`Activation::rests`].
     pub const fn fine(values: &'a [f32], groups: &'a [Q8Block], rests: &'a [Q8Block]) -> Self {
         Self { values, groups, rests: Some(rests), words: &[] }
     }
 
-    /// The same row with its rounding by [`Q16Block::quantize_into`].
+    /// Adds the 16-bit rounding of [`Q16Block::quantize_into`] to the row.
     #[must_use]
     pub const fn with_words(self, words: &'a [Q16Block]) -> Self {
         Self { words, ..self }
@@ -62,40 +68,43 @@ impl<'a> Activation<'a> {
         self.words
     }
 
-    /// What is left of each group, where the activations have 16 bits.
+    /// Returns the residuals of all groups, or `None` for 8-bit activations.
     pub(crate) const fn fine_rests(&self) -> Option<&'a [Q8Block]> {
         self.rests
     }
 
-    /// Rounds rows of activations to multiples of 1/127 of the largest magnitude in each group. Elements past the last
-    /// whole group are left out; only rows of floats are so long, and they do not meet these groups.
+    /// Rounds activations to multiples of 1/127 of the largest magnitude in each group.
+    ///
+    /// Elements after the last whole group are skipped. Only rows of float weights have such
+    /// lengths, and they do not use these groups.
     pub fn quantize(values: &[f32]) -> Vec<Q8Block> {
         let mut groups = vec![Q8Block::default(); values.len() / GROUP];
         Self::quantize_into(values, &mut groups);
         groups
     }
 
-    /// [`Activation::quantize`] into `groups`, as many as are whole.
+    /// Rounds activations as [`Activation::quantize`] does, into `groups`.
     ///
     /// # Panics
-    /// When there are more groups of values than of blocks, or less.
+    /// Panics if the length of `groups` is not the number of whole groups in `values`.
     pub fn quantize_into(values: &[f32], groups: &mut [Q8Block]) {
         let values = values.as_chunks::<GROUP>().0;
         assert_eq!(values.len(), groups.len(), "groups of activations");
         Tier::best().quantize(values, groups);
     }
 
-    /// What rounding has taken from the values, in steps 1/256 as large.
+    /// Returns the residuals of the rounding, rounded to 1/256 of the step of their group.
     pub fn rests(values: &[f32], groups: &[Q8Block]) -> Vec<Q8Block> {
         let mut rests = vec![Q8Block::default(); groups.len()];
         Self::rests_into(values, groups, &mut rests);
         rests
     }
 
-    /// [`Activation::rests`] into `rests`.
+    /// Computes the residuals of [`Activation::rests`] into `rests`.
     ///
     /// # Panics
-    /// When there are not as many groups of values, groups and rests.
+    /// Panics if the lengths of `groups` and `rests` are not the number of whole groups in
+    /// `values`.
     pub fn rests_into(values: &[f32], groups: &[Q8Block], rests: &mut [Q8Block]) {
         let values = values.as_chunks::<GROUP>().0;
         assert_eq!((values.len(), values.len()), (groups.len(), rests.len()), "groups of activations");
@@ -104,7 +113,10 @@ impl<'a> Activation<'a> {
 }
 
 impl Q8Block {
-    /// With the sums of integers, `step` times which are the activations.
+    /// Creates a block from its integers and their step.
+    ///
+    /// `sums` are the integer sums of both halves; times `step`, they are the sums of the
+    /// activations. For residuals, they include the upper 8 bits of the activations.
     #[inline(always)]
     pub(crate) fn new(q: [i8; GROUP], step: f32, sums: [i32; 2]) -> Self {
         let sum = sums[0] + sums[1];
@@ -133,34 +145,37 @@ pub(crate) fn rest_groups(values: &[[f32; GROUP]], groups: &[Q8Block], rests: &m
     }
 }
 
-/// The bits of the largest magnitude. Floats without a sign are in the order of their bits, and integers have a vector maximum.
+/// Returns the bits of the largest magnitude. Without their sign, floats sort in the order of their
+/// bits, and integers have a vector instruction for the maximum.
 #[inline(always)]
 pub(crate) fn largest(values: &[f32]) -> u32 {
     values.iter().fold(0, |most, value| (value.to_bits() & 0x7fff_ffff).max(most))
 }
 
-/// The step between the levels of a group, from the bits of its largest magnitude.
+/// Returns the step between the levels of a group, given the bits of its largest magnitude.
 #[inline(always)]
 pub(crate) fn step(largest: u32) -> f32 {
     f32::from_bits(largest) / 127.0
 }
 
-/// The inverse of a step. That of what is smaller than the normal floats is infinite, and not even NaN has a step; a group
-/// of such counts as zeros.
+/// Returns the reciprocal of a step, or `None` if the step is zero, subnormal, infinite or NaN. A
+/// group with such a step is rounded to zeros; an infinite or NaN step still makes its products
+/// NaN.
 #[inline(always)]
 pub(crate) fn inverse(scale: f32) -> Option<f32> {
     scale.is_normal().then(|| 1.0 / scale)
 }
 
-/// The nearest integer, of two the even one, of a value between -2^22 and 2^22: there the steps of the sum are 1. The
-/// compiler turns this into vector code, and `round` not everywhere.
+/// Rounds a value between -2^22 and 2^22 to the nearest integer, ties to even. In this range,
+/// adding `MIDDLE` leaves a float with a spacing of 1. The compiler always vectorises this code,
+/// but not always `round_ties_even`.
 #[inline(always)]
 pub(crate) fn nearest(value: f32) -> i32 {
     const MIDDLE: f32 = 12_582_912.0;
     (value + MIDDLE).to_bits() as i32 - MIDDLE.to_bits() as i32
 }
 
-/// The sums of the two halves.
+/// Returns the sums of the first and second half.
 #[inline(always)]
 fn half_sums(q: &[i32; GROUP]) -> [i32; 2] {
     let (low, high) = q.split_at(GROUP / 2);
@@ -180,7 +195,8 @@ fn quantize_group(values: &[f32; GROUP]) -> Q8Block {
 #[inline(always)]
 fn rest_group(values: &[f32; GROUP], group: &Q8Block) -> Q8Block {
     let q = match inverse(group.scale) {
-        // What is left is half a step at most: the difference is small, and the clamp takes one level of 256 at the ends.
+        // The residual is at most half a step of the group, which is 128 steps of the residual. The
+        // clamp loses at most one.
         Some(inverse) => each(|i| {
             let rest = values[i] * inverse - f32::from(group.q[i]);
             nearest((rest * 256.0).clamp(-127.0, 127.0))

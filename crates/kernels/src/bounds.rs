@@ -1,47 +1,53 @@
-//! Bounds of products, from what a first look at nested rows shows: which of very many rows has the largest product can mostly be
-//! told without reading them whole.
+//! Bounds of the products of nested rows, computed without reading whole rows. For a matrix of very
+//! many rows, they usually show which row has the largest product.
 //!
-//! Of most groups only the high four bits of the weights are read, and the low bits taken for their middle. What a group's product is off by
-//! then is, after Cauchy and Schwarz, at most its scale times the norm of the low bits' distances from the middle times the norm of
-//! the activations. Groups whose activations are large are read whole, since they would make most of the bound.
+//! In most groups, only the high four bits of the weights are read, and the low bits are assumed to
+//! be at their midpoint. By the Cauchy-Schwarz inequality, the error of a group's product is at
+//! most the product of three factors: the scale, the norm of the low bits' distances from the
+//! midpoint, and the norm of the activations. Groups with large activations are read in full,
+//! because they would make up most of the bound.
 
 use crate::activation::{Activation, Q8Block};
 use crate::format::{BlockFormat, GROUP, bias, each};
 use crate::layout::{Parts, TILE_ROWS, head, head_bytes, levels};
 use crate::nested::{middle, spread_step};
 
-/// Bounds of the products of a tile's rows.
+/// Lower and upper bounds of the products of a tile's rows.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bounds {
-    /// Products are not below these.
+    /// Lower bound of each row's product.
     pub lower: [f32; TILE_ROWS],
-    /// Nor above these. NaN where there is no telling.
+    /// Upper bound of each row's product. NaN if the product has no known bound.
     pub upper: [f32; TILE_ROWS],
 }
 
-/// A token's activations, and which of them matter.
+/// The 8-bit activations of a token, with the choice of groups whose weights are read in full.
 #[derive(Clone, Debug, Default)]
 pub struct Sketch {
     pub(crate) groups: Vec<SketchGroup>,
-    /// Groups of which the high bits are read, and those that are read whole.
+    /// Indices of the groups whose weights are read without their low bits.
     pub(crate) coarse: Vec<u32>,
+    /// Indices of the groups whose weights are read in full.
     pub(crate) whole: Vec<u32>,
 }
 
-/// A group of activations.
+/// A group of activations with the error of its product.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SketchGroup {
     pub(crate) x: Q8Block,
-    /// What products may be off by for each unit of the scale and of the row's spread: those of the halves, and of both together.
+    /// Maximum error of the product, for a weight scale and a row spread of 1. The entries are for
+    /// the first half, the second half and the whole group.
     pub(crate) slack: [f32; 3],
 }
 
 impl Sketch {
-    /// Takes a token's activations, of 8 bits. Groups are read whole, those with the largest activations first, until the others
-    /// have no more than `share` of all that there was to be off by.
+    /// Takes the 8-bit activations of a token and chooses the groups to read in full.
+    ///
+    /// Groups with the largest activations are read in full first, until the others have at most
+    /// the fraction `share` of the total error.
     ///
     /// # Panics
-    /// When they have 16 bits: bounds would not hold for what the lower ones add.
+    /// Panics if the activations have 16 bits, because the bounds do not cover their lower bits.
     pub fn take(&mut self, x: Activation<'_>, share: f32) {
         assert!(x.fine_rests().is_none(), "a sketch of activations of 16 bits");
         self.groups.clear();
@@ -62,7 +68,8 @@ impl Sketch {
         // In the order of memory.
         self.coarse.sort_unstable();
         self.whole.sort_unstable();
-        // What the sums of a bound and of a product may be off by themselves: each has two terms a group, of weights up to 128.
+        // Covers the rounding of the sums themselves. A bound and a product have two terms per
+        // group, with weights of up to 128.
         let rounding = (4 * x.groups().len() + 8) as f32 * f32::EPSILON * 128.0 * (GROUP as f32).sqrt();
         for (groups, unread) in [(&self.coarse, 1.0), (&self.whole, 0.0)] {
             for &group in groups {
@@ -74,7 +81,7 @@ impl Sketch {
 }
 
 impl SketchGroup {
-    /// With the norms of the activations.
+    /// Computes the norms of the group's activations.
     fn new(x: &Q8Block) -> Self {
         let squares = |q: &[i8]| q.iter().map(|&q| i32::from(q) * i32::from(q)).sum::<i32>();
         let (first, second) = x.q.split_at(GROUP / 2);
@@ -83,7 +90,7 @@ impl SketchGroup {
     }
 }
 
-/// The bounds of a tile's rows, by plain loops.
+/// Computes the bounds of a tile's rows with plain loops.
 pub(crate) fn bounds<B: BlockFormat>(tile: &[u8], x: &Sketch) -> Bounds {
     let columns = x.groups.len() * GROUP;
     let parts = Parts::of::<B>(tile, columns);

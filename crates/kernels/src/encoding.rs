@@ -2,59 +2,62 @@ use crate::float::{Bf16, F16, F32, FloatFormat};
 use crate::format::BlockFormat;
 use crate::{k, legacy, table};
 
-/// How a row of weights is written down, of the types that there is arithmetic for.
+/// Storage format of a row of weights. The variants are the formats that this crate can compute
+/// with.
 ///
-/// The names are those of the [GGUF specification](https://github.com/ggml-org/ggml/blob/master/docs/gguf.md), as Rust
-/// writes them.
+/// The names are those of the [GGUF
+/// specification](https://github.com/ggml-org/ggml/blob/master/docs/gguf.md), in Rust's spelling.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Encoding {
     /// 32-bit floats.
     F32,
-    /// 16-bit floats, five bits of exponent.
+    /// 16-bit floats with a 5-bit exponent.
     F16,
-    /// The upper halves of 32-bit floats.
+    /// bfloat16: the upper halves of 32-bit floats.
     Bf16,
-    /// 4 bits, a scale for 32.
+    /// 4 bits, with a scale per 32 elements.
     Q4_0,
-    /// 4 bits, a scale and an offset for 32.
+    /// 4 bits, with a scale and an offset per 32 elements.
     Q4_1,
-    /// 5 bits, a scale for 32.
+    /// 5 bits, with a scale per 32 elements.
     Q5_0,
-    /// 5 bits, a scale and an offset for 32.
+    /// 5 bits, with a scale and an offset per 32 elements.
     Q5_1,
-    /// 8 bits, a scale for 32.
+    /// 8 bits, with a scale per 32 elements.
     Q8_0,
-    /// 2 bits, scales and offsets for 16.
+    /// 2 bits, with a scale and an offset per 16 elements.
     Q2K,
-    /// 3 bits, scales for 16.
+    /// 3 bits, with a scale per 16 elements.
     Q3K,
-    /// 4 bits, scales and offsets for 32.
+    /// 4 bits, with a scale and an offset per 32 elements.
     Q4K,
-    /// 5 bits, scales and offsets for 32.
+    /// 5 bits, with a scale and an offset per 32 elements.
     Q5K,
-    /// 6 bits, scales for 16.
+    /// 6 bits, with a scale per 16 elements.
     Q6K,
-    /// 16 levels, a scale for 32.
+    /// 4-bit indices into a table of 16 levels, with a scale per 32 elements.
     Iq4Nl,
-    /// 16 levels, scales for 32 in blocks of 256.
+    /// 4-bit indices into a table of 16 levels, with a scale per 32 elements, in blocks of 256.
     Iq4Xs,
-    /// 4-bit floats, a power of two for 32.
+    /// 4-bit floats, with a power of two as the scale per 32 elements.
     Mxfp4,
 }
 
 impl Encoding {
-    /// How many elements so many bytes hold, in whole blocks.
+    /// Returns the number of elements in `bytes` bytes. Only whole blocks count.
     pub const fn elements(self, bytes: usize) -> usize {
         let (len, block) = self.block();
         bytes / block * len
     }
 
-    /// The elements and the bytes of a block; of floats, of one.
+    /// Returns the number of elements and of bytes in a block. A float counts as a block of one
+    /// element.
     pub const fn block(self) -> (usize, usize) {
         with_format!(self, B => (B::LEN, B::BYTES), F => (1, F::BYTES))
     }
 
-    /// What activations have to be rounded to for products with such rows.
+    /// Returns the precision to which activations are rounded for products with rows of this
+    /// format.
     pub const fn operand(self) -> Operand {
         match self {
             Self::F32 => Operand::Floats,
@@ -63,19 +66,20 @@ impl Encoding {
         }
     }
 
-    /// Whether elements are floats by themselves, not parts of blocks.
+    /// Reports whether elements are plain floats instead of parts of blocks.
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F16 | Self::Bf16)
     }
 }
 
-/// What activations are rounded to where they meet weights.
+/// Precision to which activations are rounded before they are multiplied with weights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operand {
-    /// Integers of 8 bits, a step for 32 of them ([`Q8Block`](crate::Q8Block)), or of 16 by two of these.
+    /// 8-bit integers with a scale per 32 elements ([`Q8Block`](crate::Q8Block)), or 16-bit
+    /// integers made of two such blocks.
     Bytes,
-    /// Integers of 16 bits ([`Q16Block`](crate::Q16Block)).
+    /// 16-bit integers ([`Q16Block`](crate::Q16Block)).
     Words,
-    /// They stay as they are.
+    /// 32-bit floats, not rounded.
     Floats,
 }

@@ -3,15 +3,15 @@ use half::slice::HalfFloatSliceExt;
 use crate::fma;
 use crate::format::GROUP;
 
-/// Lanes of a float dot product.
+/// Number of independent sums in a dot product of floats.
 const LANES: usize = 16;
 
-/// A float type as it is stored.
+/// A float type as it is stored in a file.
 pub(crate) trait FloatFormat {
     const BYTES: usize;
     fn decode(bytes: &[u8]) -> f32;
 
-    /// As many as there are, at most a group.
+    /// Decodes all values of `bytes`, at most one group.
     fn decode_group(bytes: &[u8], out: &mut [f32; GROUP]) {
         for (out, bytes) in out.iter_mut().zip(bytes.chunks_exact(Self::BYTES)) {
             *out = Self::decode(bytes);
@@ -38,7 +38,7 @@ impl FloatFormat for F16 {
         from_half(u16::from_le_bytes([bytes[0], bytes[1]]))
     }
 
-    /// By the processor's own conversion, where it has one.
+    /// Uses the processor's conversion instruction, if available.
     fn decode_group(bytes: &[u8], out: &mut [f32; GROUP]) {
         let mut halves = [half::f16::ZERO; GROUP];
         for (half, bytes) in halves.iter_mut().zip(bytes.as_chunks().0) {
@@ -56,7 +56,7 @@ impl FloatFormat for Bf16 {
     }
 }
 
-/// The value of a half-precision float.
+/// Returns the value of a half-precision float, given its bits.
 #[inline(always)]
 pub(crate) fn from_half(bits: u16) -> f32 {
     half::f16::from_bits(bits).to_f32()
@@ -68,10 +68,10 @@ pub(crate) fn expand<F: FloatFormat>(row: &[u8], out: &mut [f32]) {
     }
 }
 
-/// The dot product of two float rows, in a fixed order of additions.
+/// Returns the dot product of two rows of floats, added up in a fixed order.
 ///
 /// # Panics
-/// When their lengths differ.
+/// Panics if the lengths differ.
 #[inline(always)]
 pub fn dot(a: &[f32], b: &[f32]) -> f32 {
     assert_eq!(a.len(), b.len(), "rows of equal length");

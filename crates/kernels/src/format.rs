@@ -1,24 +1,27 @@
-/// Elements that share an activation scale.
+/// Number of elements that share an activation scale.
 pub const GROUP: usize = 32;
 
-/// What a block holds besides the codes of its elements, as it lies there: floats of 16 bits and small integers, as many as
-/// the format has.
+/// The raw header of a block as it is stored: 16-bit floats and small integers. A format uses only
+/// the first few entries of each array.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Head {
     pub(crate) halves: [u16; 2],
     pub(crate) bytes: [u8; 16],
 }
 
-/// The floats of a block: element `i` is `scale[i / 16] * q[i] + offset[i / 16]`, where each format fills in as many as
-/// it has groups. Formats without scales of their own for half groups fill in one per group: see [`BlockFormat::SPLIT`].
+/// The decoded scales and offsets of a block.
+///
+/// Element `i` has the value `scale[part] * q[i] + offset[part]`. The part is `i / 16` if each half
+/// group has its own scale ([`BlockFormat::SPLIT`]), and `i / 32` otherwise. A format fills in as
+/// many entries as it has parts.
 #[derive(Clone, Copy)]
 pub(crate) struct Header {
     pub(crate) scale: [f32; 16],
     pub(crate) offset: [f32; 16],
 }
 
-/// Fills an array from its indices. A plain loop, which the compiler always unrolls into vector code; the library's
-/// `from_fn` and `map` are sometimes left as calls.
+/// Fills an array from its indices. The compiler always turns this plain loop into vector code; it
+/// sometimes leaves the standard library's `from_fn` and `map` as calls.
 #[inline(always)]
 pub(crate) fn each<T: Copy + Default, const N: usize>(value: impl Fn(usize) -> T) -> [T; N] {
     let mut out = [T::default(); N];
@@ -30,37 +33,38 @@ pub(crate) fn each<T: Copy + Default, const N: usize>(value: impl Fn(usize) -> T
 
 /// A block type of the GGUF format.
 pub(crate) trait BlockFormat {
-    /// Elements in a block, a multiple of [`GROUP`].
+    /// Number of elements in a block, a multiple of [`GROUP`].
     const LEN: usize;
-    /// Bytes in a block.
+    /// Number of bytes in a block.
     const BYTES: usize;
-    /// Bits in the code of an element: 2, 3, 4, 5, 6 or 8.
+    /// Number of bits in the code of an element: 2, 3, 4, 5, 6 or 8.
     const BITS: usize;
-    /// How many of these, the low ones, lie apart when packed: see [`Nested`](crate::nested::Nested).
+    /// Number of low code bits that are packed separately: see [`Nested`](crate::nested::Nested).
     const LOW: usize = 0;
-    /// Floats of 16 bits and small integers in the head of a block.
+    /// Number of 16-bit floats in the raw header of a block.
     const HALVES: usize;
+    /// Number of small integers in the raw header of a block, one byte each.
     const SMALL: usize = 0;
-    /// Whether the two halves of a group have scales of their own.
+    /// True if the two halves of a group have their own scales.
     const SPLIT: bool = false;
-    /// Whether there are offsets.
+    /// True if the format has offsets.
     const OFFSET: bool = false;
-    /// `1 << BIAS` is what codes, or the levels they stand for, are above the integers that they mean; none where the integers
-    /// are never below zero.
+    /// The bias is `1 << BIAS`: levels are larger than the integers they stand for by this amount.
+    /// `None` if the integers are never negative.
     const BIAS: Option<u32> = None;
-    /// What codes of four bits stand for, where they are places in a table.
+    /// Table of levels for formats whose 4-bit codes are indices.
     const LEVELS: Option<[u8; 16]> = None;
 
-    /// Reads the head of a block of [`BlockFormat::BYTES`] bytes.
+    /// Reads the raw header of a block of [`BlockFormat::BYTES`] bytes.
     fn head(block: &[u8]) -> Head;
 
-    /// Computes the floats of a block.
+    /// Decodes the scales and offsets of a block.
     fn header(head: &Head) -> Header;
 
     /// Unpacks the codes of group `index` of a block of [`BlockFormat::BYTES`] bytes.
     fn codes(block: &[u8], index: usize) -> [u8; GROUP];
 
-    /// The integer that a code means, above zero by the bias.
+    /// Returns the level of a code: the integer it stands for plus the bias.
     #[inline(always)]
     fn level(code: u8) -> u8 {
         match &Self::LEVELS {
@@ -70,7 +74,7 @@ pub(crate) trait BlockFormat {
     }
 }
 
-/// What is taken from levels to have integers.
+/// Returns the bias, which is subtracted from levels to get integers. 0 if the format has none.
 #[inline(always)]
 pub(crate) const fn bias<B: BlockFormat>() -> u8 {
     match B::BIAS {
@@ -79,7 +83,7 @@ pub(crate) const fn bias<B: BlockFormat>() -> u8 {
     }
 }
 
-/// The elements of a group from their levels.
+/// Expands the levels of group `index` into floats.
 #[inline(always)]
 pub(crate) fn expand<B: BlockFormat>(
     header: &Header,
@@ -90,8 +94,8 @@ pub(crate) fn expand<B: BlockFormat>(
     let (low, high) = if B::SPLIT { (2 * index, 2 * index + 1) } else { (index, index) };
     let (scale, offset) =
         ([header.scale[low], header.scale[high]], [header.offset[low], header.offset[high]]);
-    // Where there is no offset this adds 0, at the price of the sign of a zero: without the addition the loop is not always
-    // turned into vector code, and Q4_0 takes five times as long.
+    // Formats without offsets add 0, which can only change the sign of a zero. Without the
+    // addition, the compiler does not always vectorise the loop, and Q4_0 takes five times as long.
     for i in 0..GROUP {
         let q = i16::from(levels[i]) - i16::from(bias::<B>());
         out[i] = scale[i / 16] * f32::from(q) + offset[i / 16];

@@ -1,4 +1,4 @@
-//! The block types of 256 elements, with small integer scales inside a block.
+//! The block types of 256 elements (K-quants), with small integer scales inside a block.
 
 use crate::float::from_half;
 use crate::format::{BlockFormat, GROUP, Head, Header, each};
@@ -15,7 +15,7 @@ fn thirty_two(bytes: &[u8]) -> &[u8; GROUP] {
     &bytes.as_chunks().0[0]
 }
 
-/// A head of `N` small integers.
+/// Creates a raw header with `N` small integers.
 #[inline(always)]
 fn head<const N: usize>(halves: [u16; 2], small: &[u8]) -> Head {
     let mut bytes = [0; 16];
@@ -23,9 +23,12 @@ fn head<const N: usize>(halves: [u16; 2], small: &[u8]) -> Head {
     Head { halves, bytes }
 }
 
-/// The header of [`Q4K`] and [`Q5K`]: a scale and a minimum for each of eight groups, six bits each, in twelve bytes. The
-/// first four of both are the low bits of bytes 0..8; the last four have their low nibbles in bytes 8..12 and their high
-/// bits on top of the first.
+/// Decodes the header of [`Q4K`] and [`Q5K`]: six-bit scales and minimums of eight groups in twelve
+/// bytes.
+///
+/// The low six bits of bytes 0..4 are the first four scales, and those of bytes 4..8 the first four
+/// minimums. Bytes 8..12 hold the low nibbles of the other scales (low half) and minimums (high
+/// half). The two high bits of these scales and minimums are the top bits of bytes 0..8.
 #[inline(always)]
 fn six_bit_header(head: &Head) -> Header {
     let (d, min) = (from_half(head.halves[0]), from_half(head.halves[1]));
@@ -113,7 +116,8 @@ impl BlockFormat for Q6K {
         Header { scale: each(|i| d * f32::from(head.bytes[i] as i8)), offset: [0.0; 16] }
     }
 
-    /// Half a block, four groups, shares 64 bytes of low nibbles and 32 bytes of high bit pairs.
+    /// Each half block of four groups shares 64 bytes of low nibbles and 32 bytes of high bit
+    /// pairs.
     #[inline(always)]
     fn codes(block: &[u8], index: usize) -> [u8; GROUP] {
         let (half_block, part) = (index / 4, index % 4);
@@ -138,7 +142,8 @@ impl BlockFormat for Q3K {
         head::<12>([word(block, 108), 0], &block[96..108])
     }
 
-    /// Sixteen six-bit scales in twelve bytes: low nibbles in the first eight, bit pairs in the last four.
+    /// Decodes sixteen six-bit scales in twelve bytes: low nibbles in the first eight, bit pairs in
+    /// the last four.
     #[inline(always)]
     fn header(head: &Head) -> Header {
         let d = from_half(head.halves[0]);
@@ -150,7 +155,8 @@ impl BlockFormat for Q3K {
         Header { scale: each(scale), offset: [0.0; 16] }
     }
 
-    /// Two low bits in `block[32..96]`, and a high bit in `block[0..32]`; the integers are 4 less.
+    /// A code has two low bits in `block[32..96]` and a high bit in `block[0..32]`. The integer is
+    /// the code minus 4.
     #[inline(always)]
     fn codes(block: &[u8], index: usize) -> [u8; GROUP] {
         let high = thirty_two(block);

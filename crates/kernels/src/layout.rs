@@ -1,20 +1,26 @@
-//! The order of packed weights.
+//! The memory layout of packed weights.
 //!
-//! Sixteen rows make a tile: the heads of all their blocks, then the codes of all groups, each part from a multiple of 64
-//! bytes on. It takes as many bytes as the rows do in a file, but for what fills up the heads.
+//! Sixteen rows make a tile. A tile has two parts, both aligned to 64 bytes: the heads of all
+//! blocks, then the codes of all groups. A head is the raw header of a block. A tile takes as many
+//! bytes as its rows in a file, plus the padding of the heads.
 //!
-//! - Heads, block by block: each of a head's floats of 16 bits of all rows, then each of its small integers of all rows.
-//! - Codes, group by group: the group's elements make eight pieces of four neighbours, and a piece of all rows is a vector of 64
-//!   codes, row by row. Its bits lie in planes of 64 bytes, in each byte as many pieces as there is room for: of 4 bits (or of the
-//!   low 4 of 5 or 6) piece `i` with piece `i + 4` above; of 2 bits (the low 2 of 3, the high 2 of 6) pieces
-//!   `4 * i` to `4 * i + 3`; of a single bit (the high one of 3 or 5) all eight.
+//! - Heads are stored block by block: each 16-bit float of the head for all rows, then each small
+//!   integer for all rows.
+//! - Codes are stored group by group. A group has eight pieces of four neighbouring elements, and a
+//!   piece of all rows is a vector of 64 codes, row by row. The bits of these vectors lie in planes
+//!   of 64 bytes. Each byte of a plane holds bits of as many pieces as fit:
+//!   - 8 bits: one piece.
+//!   - 4 bits (or the low 4 of 5 or 6): piece `i` in the low and piece `i + 4` in the high half.
+//!   - 2 bits (or the low 2 of 3, or the high 2 of 6): pieces `4 * i` to `4 * i + 3`.
+//!   - 1 bit (the high bit of 3 or 5): all eight pieces.
 //!
-//! Of nested types ([`Nested`]) the high four bits of all groups come first, then the low bits of all groups, four or two, in planes
-//! like those of codes that have no others. Their heads end with how far the low bits are from their middle, a byte for each row.
+//! Nested types ([`Nested`]) store the high four bits of all groups first. The low bits, four or
+//! two, follow for all groups, in planes like those of codes with that number of bits. The heads of
+//! a nested tile end with the spread of the low bits around their midpoint, one byte per row.
 //!
-//! So a few shifts and masks of whole vectors give what multiplies with four activations at a time, a row to each lane of 32
-//! bits, and sums never cross lanes. Rows of 32-bit floats are columns of 16 values each; for those of 16 bits
-//! see `words.rs`.
+//! A few shifts and masks of whole vectors turn planes into factors for four activations at a time.
+//! Each 32-bit lane belongs to a row, so sums never cross lanes. Rows of 32-bit floats are stored
+//! as columns of 16 values. See `words.rs` for rows of 16-bit floats.
 
 use crate::float::FloatFormat;
 use crate::format::{BlockFormat, GROUP, Head};
@@ -22,40 +28,41 @@ use crate::format::{BlockFormat, GROUP, Head};
 use crate::nested::Nested;
 use crate::nested::{low_byte, spread};
 
-/// Rows in a tile.
+/// Number of rows in a tile.
 pub const TILE_ROWS: usize = 16;
-/// Pieces of a group, of four neighbouring elements.
+/// Number of pieces in a group; a piece is four neighbouring elements.
 pub(crate) const PIECES: usize = GROUP / 4;
-/// Bytes in a plane, and what parts of a tile begin at multiples of.
+/// Number of bytes in a plane, and the alignment of the parts of a tile.
 pub(crate) const PLANE: usize = 64;
 
-/// Bytes of a block's heads in a tile.
+/// Returns the size of a block's heads in a tile, in bytes.
 pub(crate) const fn head_bytes<B: BlockFormat>() -> usize {
     TILE_ROWS * (2 * B::HALVES + B::SMALL)
 }
 
-/// Bytes of a group's codes in a tile, without what lies apart of them.
+/// Returns the size of a group's codes in a tile, in bytes, without the low bits that are stored
+/// separately.
 pub(crate) const fn code_bytes<B: BlockFormat>() -> usize {
     PLANE * (B::BITS - B::LOW)
 }
 
-/// Bytes of a group's low bits that lie apart.
+/// Returns the size of a group's separately stored low bits, in bytes.
 pub(crate) const fn low_bytes<B: BlockFormat>() -> usize {
     PLANE * B::LOW
 }
 
-/// Bytes before the codes in a tile.
+/// Returns the size of the heads of a tile, in bytes. The codes follow them.
 pub(crate) const fn heads_bytes<B: BlockFormat>(columns: usize) -> usize {
     let spreads = if B::LOW > 0 { TILE_ROWS } else { 0 };
     (columns / B::LEN * head_bytes::<B>() + spreads).next_multiple_of(PLANE)
 }
 
-/// Bytes in a tile of blocks.
+/// Returns the size of a tile of blocks, in bytes.
 pub(crate) const fn tile_bytes<B: BlockFormat>(columns: usize) -> usize {
     heads_bytes::<B>(columns) + columns / GROUP * (code_bytes::<B>() + low_bytes::<B>())
 }
 
-/// The parts of a tile.
+/// The parts of a tile of blocks.
 #[derive(Clone, Copy)]
 pub(crate) struct Parts<'a> {
     pub(crate) heads: &'a [u8],
@@ -71,7 +78,7 @@ impl<'a> Parts<'a> {
         Self { heads, codes, low }
     }
 
-    /// The codes of a group: what lies together, and the low bits that lie apart.
+    /// Returns the codes of a group, and its separately stored low bits.
     #[inline(always)]
     pub(crate) fn codes<B: BlockFormat>(&self, group: usize) -> [&'a [u8]; 2] {
         let (codes, low) = (code_bytes::<B>(), low_bytes::<B>());
@@ -79,12 +86,12 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Bytes in a tile of floats.
+/// Returns the size of a tile of floats, in bytes.
 pub(crate) const fn float_tile_bytes<F: FloatFormat>(columns: usize) -> usize {
     (columns * TILE_ROWS * F::BYTES).next_multiple_of(PLANE)
 }
 
-/// Packs up to sixteen rows.
+/// Packs up to sixteen rows of blocks into a tile.
 #[inline(always)]
 pub(crate) fn pack_tile<B: BlockFormat>(rows: &[u8], row_bytes: usize, out: &mut [u8]) {
     let columns = row_bytes / B::BYTES * B::LEN;
@@ -124,7 +131,7 @@ pub(crate) fn pack_tile<B: BlockFormat>(rows: &[u8], row_bytes: usize, out: &mut
     }
 }
 
-/// Packs up to sixteen rows of floats.
+/// Packs up to sixteen rows of floats into a tile.
 pub(crate) fn pack_floats<F: FloatFormat>(rows: &[u8], row_bytes: usize, out: &mut [u8]) {
     out.fill(0);
     for (row, bytes) in rows.chunks_exact(row_bytes).enumerate() {
@@ -147,7 +154,7 @@ fn put_head<B: BlockFormat>(head: &Head, row: usize, heads: &mut [u8]) {
     }
 }
 
-/// The head of a row's block from those of the tile.
+/// Returns the raw header of a row's block. `heads` are the heads of that block for all rows.
 #[inline(always)]
 pub(crate) fn head<B: BlockFormat>(heads: &[u8], row: usize) -> Head {
     let (halves, small) = heads.split_at(2 * TILE_ROWS * B::HALVES);
@@ -162,7 +169,7 @@ pub(crate) fn head<B: BlockFormat>(heads: &[u8], row: usize) -> Head {
     head
 }
 
-/// The levels of a group from the codes of the tile: of `N` rows from `first` on, by pieces.
+/// Returns the levels of a group for `N` rows from `first` on, indexed by piece, row and element.
 #[inline(always)]
 pub(crate) fn levels<B: BlockFormat, const N: usize>(
     codes: [&[u8]; 2],
@@ -178,12 +185,12 @@ pub(crate) fn levels<B: BlockFormat, const N: usize>(
     from_planes::<B, N>(&planes).map(|piece| piece.map(|codes| codes.to_le_bytes().map(B::level)))
 }
 
-/// `bits` in each of four bytes.
+/// Returns `bits` repeated in each of four bytes.
 const fn each_byte(bits: u8) -> u32 {
     u32::from_le_bytes([bits; 4])
 }
 
-/// The first [`BlockFormat::BITS`] planes from pieces of codes.
+/// Packs the pieces of a group into planes. Only the first [`BlockFormat::BITS`] planes are used.
 #[inline(always)]
 fn to_planes<B: BlockFormat>(pieces: &[[u32; TILE_ROWS]; PIECES]) -> [[u32; TILE_ROWS]; PIECES] {
     let mut planes = [[0; TILE_ROWS]; PIECES];
@@ -210,7 +217,7 @@ fn to_planes<B: BlockFormat>(pieces: &[[u32; TILE_ROWS]; PIECES]) -> [[u32; TILE
     planes
 }
 
-/// The other way round.
+/// Unpacks planes into pieces: the inverse of [`to_planes`].
 #[inline(always)]
 fn from_planes<B: BlockFormat, const N: usize>(planes: &[[u32; N]; PIECES]) -> [[u32; N]; PIECES] {
     let mut pieces = [[0; N]; PIECES];

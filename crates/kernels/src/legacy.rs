@@ -9,31 +9,31 @@ pub(crate) struct Q5_0;
 pub(crate) struct Q5_1;
 pub(crate) struct Q8_0;
 
-/// The 16-bit word at `bytes[at..at + 2]`.
+/// Returns the 16-bit integer at `bytes[at..at + 2]`.
 #[inline(always)]
 pub(crate) fn word(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// The head of a block that begins with a scale.
+/// Reads the raw header of a block that starts with a scale.
 #[inline(always)]
 pub(crate) fn scale_head(block: &[u8]) -> Head {
     Head { halves: [word(block, 0), 0], ..Head::default() }
 }
 
-/// The head of a block that begins with a scale and an offset.
+/// Reads the raw header of a block that starts with a scale and an offset.
 #[inline(always)]
 fn offset_head(block: &[u8]) -> Head {
     Head { halves: [word(block, 0), word(block, 2)], ..Head::default() }
 }
 
-/// The floats of both.
+/// Decodes a header with one scale, and at most one offset, for the whole block.
 #[inline(always)]
 pub(crate) fn plain_header(head: &Head) -> Header {
     Header { scale: [from_half(head.halves[0]); 16], offset: [from_half(head.halves[1]); 16] }
 }
 
-/// The nibbles of 16 bytes: the low ones first, then the high ones.
+/// Returns the nibbles of 16 bytes: first the low ones, then the high ones.
 #[inline(always)]
 pub(crate) fn nibbles(bytes: &[u8]) -> [u8; GROUP] {
     let bytes: &[u8; 16] = &bytes.as_chunks().0[0];
@@ -45,7 +45,7 @@ pub(crate) fn nibbles(bytes: &[u8]) -> [u8; GROUP] {
     codes
 }
 
-/// The nibbles of `bytes` with a fifth bit each from the four bytes of `high`.
+/// Returns the nibbles of `bytes`, extended by a fifth bit each from the four bytes of `high`.
 #[inline(always)]
 fn five_bits(high: &[u8], bytes: &[u8]) -> [u8; GROUP] {
     let bytes: &[u8; 16] = &bytes.as_chunks().0[0];

@@ -1,24 +1,35 @@
 //! Arithmetic on quantised weight rows.
 //!
-//! Every block type is described once, by a `BlockFormat`: how 32 elements of a block become small integers, a scale
-//! and an offset. From that come both uses: [`dequantize`], whose values are exactly those of the reference
-//! implementation, and dot products with activation rows that were themselves rounded to 8 bits per group of 32, or to 16
-//! ([`Activation`]).
+//! Every block type is described once, by a `BlockFormat`: 32 elements of a block become small
+//! integers, a scale and an offset. The description has two uses. [`dequantize`] returns exactly
+//! the values of the reference implementation. Dot products multiply weights with activation rows
+//! that are rounded to 8 or 16 bits per group of 32 ([`Activation`]).
 //!
-//! Rows of 16-bit floats meet activations of 16 bits ([`Q16Block`]), those of 32-bit floats meet them as they are: see [`Operand`].
+//! Rows of 16-bit floats are multiplied with 16-bit activations ([`Q16Block`]), and rows of 32-bit
+//! floats with unrounded activations: see [`Operand`].
 //!
-//! Products are of [`PackedRows`], whose rows were interleaved by sixteens when they were loaded. Processors with vector units for
-//! small integers have code of their own ([`Tier`]), which unpacks differently and gives the same bits, but for those of what is no
-//! number. The products of attention are
-//! [`key_products`] and [`add_values`].
+//! Products read [`PackedRows`], whose rows are interleaved in tiles of sixteen when a model is
+//! loaded. Processors with vector instructions for small integers have their own code ([`Tier`]).
+//! That code unpacks weights differently but computes the same bits, except for the bits of NaN.
+//! Attention has two products of its own: [`key_products`] and [`add_values`].
 //!
-//! A row's product with a token is defined group by group, in order: `sum = fma(scale_w * scale_x, integer as f32, sum)` with the exact
-//! sum of the group's integer products, then `sum = fma(offset_w, sum_x, sum)` where the type has offsets. Types with scales for
-//! half groups do so for each half. A row of 16-bit floats has one scale, a power of two, and its sum is multiplied with that in the
-//! end; where rounding would take too much from one of a tile's sixteen rows, all of them meet activations as they are. Nothing else
-//! enters, neither the other tiles and tokens nor the order inside a group. That is what makes results
-//! independent of batching and lets the head compute any subset of its tiles. Columns of 32-bit floats are added up in four chains
-//! by their number modulo four, and the chains as `(0 + 1) + (2 + 3)`.
+//! The product of a row and a token is defined group by group, in order. Each group has one or two
+//! steps:
+//!
+//! - `sum = fma(scale_w * scale_x, integer as f32, sum)`, where `integer` is the exact sum of the
+//!   group's integer products.
+//! - `sum = fma(offset_w, sum_x, sum)`, for types with offsets.
+//!
+//! Types with scales for half groups do these steps for each half.
+//!
+//! A row of 16-bit floats has a single scale, a power of two, which is applied to the final sum. If
+//! rounding would lose too much precision in one of a tile's sixteen rows, the whole tile uses
+//! unrounded activations. Columns of 32-bit floats are added up in four chains, by their number
+//! modulo four, which are combined as `(0 + 1) + (2 + 3)`.
+//!
+//! A product depends on nothing else: not on other tiles or tokens, and not on the order inside a
+//! group. Results are therefore independent of batching, and the output head can compute any subset
+//! of its tiles.
 
 #![expect(
     clippy::inline_always,
@@ -29,7 +40,8 @@
     allow(dead_code, unused_imports, reason = "what only vectors need")
 )]
 
-/// Runs `$body` with `$format` as the format of `$encoding`, or `$float` for a type without blocks.
+/// Evaluates `$body` with `$format` bound to the block format of `$encoding`. For a float type,
+/// evaluates `$plain` with `$float` bound to the type.
 macro_rules! with_format {
     ($encoding:expr, $format:ident => $body:expr, $float:ident => $plain:expr) => {
         match $encoding {
@@ -101,7 +113,8 @@ macro_rules! with_format {
     };
 }
 
-/// The same for rows that are packed ([`Packing`]), those of 16-bit floats apart.
+/// Works as `with_format!` does, for packed rows ([`Packing`]). For a nested packing, `$format` is
+/// a nested format. For 16-bit floats, evaluates `$words` with `$word` bound to the type.
 macro_rules! with_packing {
     ($packing:expr, $format:ident => $body:expr, $word:ident => $words:expr, $float:ident => $plain:expr) => {
         match ($packing.encoding(), $packing.is_nested()) {
@@ -153,7 +166,7 @@ mod words;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-/// The code for vectors of this machine.
+/// The vector code for the architecture of this build.
 #[cfg(target_arch = "aarch64")]
 use self::neon as machine;
 #[cfg(target_arch = "x86_64")]
@@ -178,7 +191,7 @@ pub use self::products::Tier;
 pub use self::team::{RowGroup, Team};
 pub use self::words::Q16Block;
 
-/// `a * b + c`, fused where the target does that in one instruction.
+/// Returns `a * b + c`, fused if the target has an instruction for it.
 #[inline(always)]
 pub fn fma(a: f32, b: f32, c: f32) -> f32 {
     if cfg!(any(target_feature = "fma", target_arch = "aarch64")) { a.mul_add(b, c) } else { a * b + c }

@@ -1,19 +1,19 @@
-//! Memory of the system's own.
+//! Memory that is mapped from the operating system.
 
 use std::io;
 
 use memmap2::MmapMut;
 
-/// The bytes of a huge page on most machines.
+/// Size of a huge page on most machines, in bytes.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
-/// Memory of zeros, of huge pages where the system has them.
+/// Maps `bytes` bytes of zeroed memory, on huge pages if the system has them.
 ///
 /// # Errors
-/// When the system has no more memory.
+/// Returns an error if the system has no more memory.
 pub fn zeroed_memory(bytes: usize) -> io::Result<MmapMut> {
     let memory = MmapMut::map_anon(bytes)?;
-    // Where there are none, small ones do.
+    // Without huge pages, ordinary pages work too.
     #[cfg(target_os = "linux")]
     let _ = memory.advise(memmap2::Advice::HugePage);
     Ok(memory)

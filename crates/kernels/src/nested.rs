@@ -1,13 +1,16 @@
-//! Block types whose low bits lie apart, so that a first look at a row need not read them.
+//! Block types whose low bits are stored separately, so that an estimate of a row's product need
+//! not read them.
 //!
-//! The high four bits of a code and the middle of what its low bits can be give a product to within a bound that follows from
-//! how far the low bits of the row are from that middle: see [`bounds`](crate::bounds).
+//! The high four bits of a code, with the low bits at their midpoint, estimate a product. The error
+//! bound follows from the distances of the row's low bits from the midpoint: see
+//! [`bounds`](crate::bounds).
 
 use std::marker::PhantomData;
 
 use crate::format::{BlockFormat, GROUP, Head, Header};
 
-/// The same blocks with the low bits of their codes, all but four, apart. The type must have more than four.
+/// The same block type with all but the high four bits of its codes stored separately. `B` must
+/// have more than four bits.
 pub(crate) struct Nested<B>(PhantomData<B>);
 
 impl<B: BlockFormat> BlockFormat for Nested<B> {
@@ -38,18 +41,18 @@ impl<B: BlockFormat> BlockFormat for Nested<B> {
     }
 }
 
-/// The middle of what the low bits can be.
+/// Returns the midpoint of the range of the low bits.
 pub(crate) const fn middle<B: BlockFormat>() -> i32 {
     1 << B::LOW >> 1
 }
 
-/// Elements that share a scale.
+/// Returns the number of elements that share a scale.
 const fn scaled<B: BlockFormat>() -> usize {
     if B::SPLIT { GROUP / 2 } else { GROUP }
 }
 
-/// The sum of the squares of how far the low bits of a group are from their middle: of a half, the larger, where halves have
-/// scales of their own.
+/// Returns the sum of squared distances of a group's low bits from their midpoint. If the halves of
+/// a group have their own scales, returns the larger sum of the two halves.
 #[inline(always)]
 pub(crate) fn spread<B: BlockFormat>(codes: &[u8; GROUP]) -> u32 {
     let square = |code: &u8| {
@@ -61,20 +64,21 @@ pub(crate) fn spread<B: BlockFormat>(codes: &[u8; GROUP]) -> u32 {
     if B::SPLIT { half(first).max(half(second)) } else { half(first) + half(second) }
 }
 
-/// The square root of the largest [`spread`] there can be.
+/// Returns the square root of the largest possible [`spread`].
 fn largest_spread<B: BlockFormat>() -> f32 {
     middle::<B>() as f32 * (scaled::<B>() as f32).sqrt()
 }
 
-/// The steps in which a row tells the square root of its largest [`spread`]: see [`low_byte`].
+/// Returns the unit in which a row stores the square root of its largest [`spread`]: see
+/// [`low_byte`].
 pub(crate) fn spread_step<B: BlockFormat>() -> f32 {
     largest_spread::<B>() / 255.0
 }
 
-/// The square root of a spread in a byte, never less than it is.
+/// Encodes the square root of a spread as a byte in units of [`spread_step`], rounded up.
 pub(crate) fn low_byte<B: BlockFormat>(spread: u32) -> u8 {
-    // At least 1: what is off by rounding alone is counted in the same unit.
+    // At least 1, because errors of rounding alone are measured in the same unit.
     let steps = (spread.max(1) as f32).sqrt() / spread_step::<B>();
-    // One step more, for the roundings on the way.
+    // One extra unit covers the rounding errors of this computation.
     (steps as u8).saturating_add(1)
 }

@@ -1,4 +1,4 @@
-//! Where products go.
+//! Mutable views of output matrices, which can be split into disjoint parts.
 
 #![allow(
     unsafe_code,
@@ -9,7 +9,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// Outputs of a matrix with some tokens, `[tokens, rows]`: parts of it, by rows or by tokens, can be written at the same time.
+/// A mutable view of a `[tokens, rows]` matrix of outputs. Parts of the matrix, by rows or by
+/// tokens, can be written at the same time.
 ///
 /// ```
 /// use formwork_kernels::Outputs;
@@ -22,25 +23,25 @@ use std::ops::Range;
 /// assert_eq!([0.0, 0.0, 0.0, 1.0, 0.0, 2.0], floats);
 /// ```
 pub struct Outputs<'a> {
-    /// The first token's first row.
+    /// Points to the first row of the first token.
     first: *mut f32,
-    /// From a token to the next.
+    /// Distance between two tokens, in elements.
     stride: usize,
     tokens: usize,
     rows: usize,
     floats: PhantomData<&'a mut [f32]>,
 }
 
-// SAFETY: it is as many `&mut [f32]` as there are tokens.
+// SAFETY: the view is equivalent to one `&mut [f32]` per token, and `&mut [f32]` is `Send`.
 unsafe impl Send for Outputs<'_> {}
-// SAFETY: who shares it can reach no element.
+// SAFETY: the safe methods give no access to elements through a shared reference.
 unsafe impl Sync for Outputs<'_> {}
 
 impl<'a> Outputs<'a> {
-    /// `floats` as so many outputs for each token.
+    /// Creates a view of `floats` with `rows` outputs per token.
     ///
     /// # Panics
-    /// When there are none, or those of the last token are not complete.
+    /// Panics if `rows` is 0, or if the length of `floats` is not a multiple of `rows`.
     pub fn new(floats: &'a mut [f32], rows: usize) -> Self {
         assert!(floats.len().is_multiple_of(rows), "outputs for each of {rows} rows");
         Self {
@@ -52,31 +53,32 @@ impl<'a> Outputs<'a> {
         }
     }
 
-    /// How many tokens there are.
+    /// Returns the number of tokens.
     pub const fn tokens(&self) -> usize {
         self.tokens
     }
 
-    /// How many outputs each has.
+    /// Returns the number of outputs per token.
     pub const fn rows(&self) -> usize {
         self.rows
     }
 
-    /// The outputs of a token.
+    /// Returns the outputs of a token.
     ///
     /// # Panics
-    /// When there is no such token.
+    /// Panics if the view has no such token.
     #[inline]
     pub fn token(&mut self, token: usize) -> &mut [f32] {
         assert!(token < self.tokens, "{} tokens", self.tokens);
-        // SAFETY: they are this part's alone.
+        // SAFETY: the token is in range, as asserted above, so its `rows` elements lie in the
+        // matrix. Only this view refers to them, and the result borrows the view mutably.
         unsafe { std::slice::from_raw_parts_mut(self.first.add(token * self.stride), self.rows) }
     }
 
-    /// Those of some tokens.
+    /// Returns a view of a range of tokens.
     ///
     /// # Panics
-    /// When there are no such tokens.
+    /// Panics if the range is not within the view.
     #[inline]
     pub fn of(&mut self, tokens: Range<usize>) -> Outputs<'_> {
         assert!(tokens.start <= tokens.end && tokens.end <= self.tokens, "{} tokens", self.tokens);
@@ -84,10 +86,10 @@ impl<'a> Outputs<'a> {
         Outputs { first, tokens: tokens.len(), ..*self }
     }
 
-    /// Takes the first rows off.
+    /// Splits off and returns the first `rows` rows. The view keeps the others.
     ///
     /// # Panics
-    /// When there are less rows.
+    /// Panics if the view has fewer rows.
     #[must_use]
     pub fn split_off(&mut self, rows: usize) -> Self {
         assert!(rows <= self.rows, "{} rows", self.rows);
@@ -97,28 +99,30 @@ impl<'a> Outputs<'a> {
         first
     }
 
-    /// The rows from `first` on, `len` of them or as many as there are.
+    /// Returns a view of at most `len` rows, starting at row `first`.
     ///
     /// # Safety
-    /// There is such a row, and as long as what comes back lives nobody else has one of these.
+    /// `first` must be at most [`Outputs::rows`]. While the result is alive, nothing else may
+    /// access the same rows.
     pub(crate) unsafe fn rows_from(&self, first: usize, len: usize) -> Outputs<'_> {
         Outputs { first: self.first.wrapping_add(first), rows: len.min(self.rows - first), ..*self }
     }
 
-    /// The first tokens, and the others.
+    /// Splits the view into the first `tokens` tokens and the others.
     ///
     /// # Panics
-    /// When there are less tokens.
+    /// Panics if the view has fewer tokens.
     #[must_use]
     pub fn split_at_token(mut self, tokens: usize) -> (Self, Self) {
         let Outputs { first, tokens: rest, .. } = self.of(tokens..self.tokens);
         (Self { tokens, ..self }, Self { first, tokens: rest, ..self })
     }
 
-    /// The outputs of each token.
+    /// Returns an iterator over the outputs of each token.
     pub fn into_tokens(self) -> impl Iterator<Item = &'a mut [f32]> {
         let Self { first, stride, rows, .. } = self;
-        // SAFETY: they are this part's alone, and each is given once.
+        // SAFETY: all tokens are in range, so their `rows` elements lie in the matrix. The view is
+        // consumed, and each token is returned once.
         (0..self.tokens)
             .map(move |token| unsafe { std::slice::from_raw_parts_mut(first.add(token * stride), rows) })
     }

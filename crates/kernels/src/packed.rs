@@ -13,12 +13,16 @@ use crate::products::{Tier, Tiles, bounds_by, products_by};
 use crate::words::{pack_words, place, word_tile_bytes};
 use crate::{k, legacy, table};
 
-/// A weight matrix whose rows are interleaved by sixteens ([`TILE_ROWS`]), the order in which the kernels read them.
+/// A weight matrix in the order in which the kernels read it: rows interleaved in tiles of sixteen
+/// ([`TILE_ROWS`]).
 ///
-/// A view: the bytes belong to the caller, who makes room for [`PackedRows::bytes_for`] and fills it with [`pack`]. Rows that
-/// fill no tile are followed by rows of zeros. Any address will do; of one that is a multiple of 64, no load crosses a cache line,
-/// and on pages of 2 MB a single token reads up to twice as fast as on those of 4 kB (`Q4_0` on one core of a Zen 4: 25 GB/s instead of
-/// 19, and more where the machine is busy).
+/// This is a view. The caller owns the bytes, allocates [`PackedRows::bytes_for`] of them and fills
+/// them with [`pack`]. If the last tile has fewer than sixteen rows, rows of zeros fill it up.
+///
+/// The bytes may have any alignment. If they are aligned to 64, no load crosses a cache line. On
+/// pages of 2 MB instead of 4 kB, the product with a single token is up to twice as fast. For
+/// `Q4_0` on one core of a Zen 4, it reads 25 GB/s instead of 19, and the difference is larger on a
+/// busy machine.
 ///
 /// ```
 /// use formwork_kernels::{Activation, Encoding, Outputs, PackedRows, Packing, pack};
@@ -46,10 +50,11 @@ pub struct PackedRows<'a> {
 }
 
 impl<'a> PackedRows<'a> {
-    /// Rows that [`pack`] has written to `bytes`.
+    /// Creates a view of rows that [`pack`] has written to `bytes`.
     ///
     /// # Panics
-    /// When there are not as many bytes as [`PackedRows::bytes_for`] says, or rows are not whole blocks.
+    /// Panics if the length of `bytes` is not [`PackedRows::bytes_for`], or if rows are not whole
+    /// blocks.
     pub fn new(packing: Packing, rows: usize, columns: usize, bytes: &'a [u8]) -> Self {
         assert_eq!(Self::bytes_for(packing, rows, columns), bytes.len(), "bytes of packed rows");
         assert!(
@@ -60,12 +65,14 @@ impl<'a> PackedRows<'a> {
         Self { packing, rows, columns, tile_bytes: Self::tile_bytes(packing, columns), bytes }
     }
 
-    /// The room that rows take: their bytes in a file, and what fills up the last tile and the heads of each.
+    /// Returns the size of packed rows, in bytes: their size in a file, plus the padding of the
+    /// last tile and of the heads.
     pub const fn bytes_for(packing: Packing, rows: usize, columns: usize) -> usize {
         rows.div_ceil(TILE_ROWS) * Self::tile_bytes(packing, columns)
     }
 
-    /// The bytes of a tile, a multiple of 64. Tiles can be packed each by itself.
+    /// Returns the size of a tile in bytes, a multiple of 64. Tiles can be packed independently of
+    /// each other.
     pub const fn tile_bytes(packing: Packing, columns: usize) -> usize {
         with_packing!(packing,
             B => tile_bytes::<B>(columns),
@@ -74,51 +81,56 @@ impl<'a> PackedRows<'a> {
         )
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub const fn rows(&self) -> usize {
         self.rows
     }
 
-    /// How many elements a row has.
+    /// Returns the number of elements in a row.
     pub const fn columns(&self) -> usize {
         self.columns
     }
 
-    /// The dot products of rows, from a tile's first on and as many as there are outputs for, with activation rows. A product does not
-    /// depend on what else is asked for.
+    /// Computes the dot products of rows with activation rows. `out` determines the number of rows,
+    /// which start at the first row of tile `first_tile`. A product does not depend on the other
+    /// rows and tokens of the call.
     ///
     /// # Panics
-    /// When there are not as many tokens of outputs as of activations, more outputs than rows, or when activations are not as long as
-    /// rows, or not rounded to the [`Operand`](crate::Operand) of the rows.
+    /// Panics if `x` and `out` have different numbers of tokens, or if `out` has more rows than the
+    /// matrix from `first_tile` on. Also panics if activations are not as long as rows, or not
+    /// rounded to the [`Operand`](crate::Operand) of the rows.
     pub fn products(&self, first_tile: usize, x: &[Activation<'_>], out: Outputs<'_>) {
         self.products_by(Tier::best(), first_tile, x, out);
     }
 
-    /// The dot products of the rows of a tile; zeros where it has none.
+    /// Returns the dot products of the rows of a tile with an activation row. Padding rows have the
+    /// product 0.
     pub fn tile(&self, tile: usize, x: Activation<'_>) -> [f32; TILE_ROWS] {
         let mut out = [0.0; TILE_ROWS];
         products_by(Tier::best(), self.packing, self.tiles(tile, 1), &[x], Outputs::new(&mut out, TILE_ROWS));
         out
     }
 
-    /// Bounds of a tile's products, for much less than the products themselves; `None` where rows are not nested. The bounds hold
-    /// for what [`PackedRows::tile`] gives, bit by bit, of the activations that the sketch has taken.
+    /// Returns bounds of a tile's products, or `None` if the rows are not nested.
+    ///
+    /// Bounds cost much less than the products. They hold for the exact results of
+    /// [`PackedRows::tile`] with the activations that `x` was made of.
     ///
     /// # Panics
-    /// When the activations are not as long as rows.
+    /// Panics if the activations are not as long as rows.
     pub fn bounds(&self, tile: usize, x: &Sketch) -> Option<Bounds> {
         self.bounds_by(Tier::best(), tile, x)
     }
 
-    /// [`PackedRows::bounds`], by instructions that this processor has.
+    /// Computes [`PackedRows::bounds`] with the instructions of `tier`.
     pub(crate) fn bounds_by(&self, tier: Tier, tile: usize, x: &Sketch) -> Option<Bounds> {
         bounds_by(tier, self.packing, self.tiles(tile, 1), x)
     }
 
-    /// Expands a row, exactly as [`dequantize`](crate::dequantize) does.
+    /// Expands a row into floats, exactly as [`dequantize`](crate::dequantize) does.
     ///
     /// # Panics
-    /// When there is no such row, or `out` is not as long as rows are.
+    /// Panics if the matrix has no such row, or if `out` is not as long as a row.
     pub fn dequantize(&self, row: usize, out: &mut [f32]) {
         assert!(row < self.rows, "row {row} of {}", self.rows);
         assert_eq!(self.columns, out.len(), "room for a row");
@@ -135,7 +147,7 @@ impl<'a> PackedRows<'a> {
         );
     }
 
-    /// [`PackedRows::products`], by instructions that this processor has.
+    /// Computes [`PackedRows::products`] with the instructions of `tier`.
     pub(crate) fn products_by(&self, tier: Tier, first_tile: usize, x: &[Activation<'_>], out: Outputs<'_>) {
         let rows = out.rows();
         assert!(first_tile * TILE_ROWS + rows <= self.rows, "outputs for {} rows", self.rows);
@@ -148,10 +160,12 @@ impl<'a> PackedRows<'a> {
     }
 }
 
-/// Packs rows of `row_bytes` each. `out` has room for whole tiles, of which only the last may lack rows.
+/// Packs rows of `row_bytes` bytes each into the tiles of `out`. Only the last tile may have fewer
+/// than sixteen rows.
 ///
 /// # Panics
-/// When `out` has more or less room than the rows take, or `row_bytes` is 0.
+/// Panics if the length of `out` is not [`PackedRows::bytes_for`] these rows, or if `row_bytes` is
+/// 0.
 pub fn pack(packing: Packing, rows: &[u8], row_bytes: usize, out: &mut [u8]) {
     let columns = packing.encoding().elements(row_bytes);
     let tile_bytes = PackedRows::tile_bytes(packing, columns);

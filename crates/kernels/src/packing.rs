@@ -1,6 +1,6 @@
 use crate::encoding::Encoding;
 
-/// In which order rows of some type are packed.
+/// Order in which rows of a type are packed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packing {
     encoding: Encoding,
@@ -8,24 +8,26 @@ pub struct Packing {
 }
 
 impl Packing {
-    /// The order in which products read least.
+    /// Returns the order with which products read the fewest bytes.
     pub const fn plain(encoding: Encoding) -> Self {
         Self { encoding, is_nested: false }
     }
 
-    /// With the high bits of codes before their low bits, where the type has a good many of these: of such rows
-    /// [`PackedRows::bounds`](crate::PackedRows::bounds) tells which may have the largest products. Other types are packed
-    /// as ever.
+    /// Returns the order that stores the high bits of all codes before their low bits, for `Q8_0`
+    /// and `Q6K`. The other types have few low bits and are packed as by [`Packing::plain`].
+    ///
+    /// For nested rows, [`PackedRows::bounds`](crate::PackedRows::bounds) shows which rows may have
+    /// the largest products.
     pub const fn nested(encoding: Encoding) -> Self {
         Self { encoding, is_nested: matches!(encoding, Encoding::Q8_0 | Encoding::Q6K) }
     }
 
-    /// The type of the rows.
+    /// Returns the type of the rows.
     pub const fn encoding(self) -> Encoding {
         self.encoding
     }
 
-    /// Whether high bits come before low bits.
+    /// Reports whether high bits are stored before low bits.
     pub const fn is_nested(self) -> bool {
         self.is_nested
     }

@@ -1,7 +1,8 @@
-//! Memory for keys and values: slots of equal length in large maps.
+//! Memory for keys and values: slots of equal size in large memory maps.
 //!
-//! All that a sequence stores at some positions lies together, so that few pages are touched by what reads it. The maps are as large as it
-//! takes for huge pages; one goes back to the system when none of its slots is in use and another has room.
+//! A slot holds all that a sequence stores for a range of positions, so a reader touches few pages.
+//! Maps are large enough for huge pages. A map returns to the system once all its slots are free
+//! and another map has a free slot.
 
 #![allow(unsafe_code, reason = "a slot of a map is its owner's alone")]
 
@@ -13,30 +14,31 @@ use memmap2::MmapRaw;
 
 use crate::memory::{HUGE_PAGE, zeroed_memory};
 
-/// The most slots of a map.
+/// Maximum number of slots in a map.
 const SLOTS: usize = 16;
-/// The most bytes of a map with more than one slot.
+/// Maximum size of a map with more than one slot, in bytes.
 const LARGEST: usize = 32 << 20;
 
-/// Slots of memory, which come back when they are dropped.
+/// A pool of memory slots. A slot returns to its pool when it is dropped.
 #[derive(Debug)]
 pub struct Pool {
-    /// Elements of a slot.
+    /// Number of elements in a slot.
     len: usize,
-    /// Slots of a map.
+    /// Number of slots in a map.
     slots: usize,
-    /// All that there are, with the slots that nobody uses.
+    /// All maps, with their free slots.
     maps: Mutex<Vec<Map>>,
 }
 
 #[derive(Debug)]
 struct Map {
     memory: Arc<MmapRaw>,
-    /// Which are free: the next comes last.
+    /// Indices of free slots. The last one is taken first.
     free: Vec<usize>,
 }
 
-/// Memory that is its owner's alone: zeros at first, or what the last owner left.
+/// A slot of memory with a single owner. The memory is zeroed, or has the contents that the last
+/// owner left.
 #[derive(Debug)]
 pub struct Slot {
     pool: Arc<Pool>,
@@ -45,17 +47,17 @@ pub struct Slot {
 }
 
 impl Pool {
-    /// Of slots of so many elements.
+    /// Creates a pool of slots with `len` elements each.
     pub fn new(len: usize) -> Arc<Self> {
         let len = len.max(1);
         let slots = (LARGEST / bytes(len)).clamp(1, SLOTS);
         Arc::new(Self { len, slots, maps: Mutex::default() })
     }
 
-    /// A slot that is free, of the fullest map.
+    /// Takes a free slot from the fullest map that has one, or from a new map.
     ///
     /// # Errors
-    /// When the system has no more memory.
+    /// Returns an error if the system has no more memory.
     pub fn take(self: &Arc<Self>) -> io::Result<Slot> {
         let slot =
             |memory: &Arc<MmapRaw>, index| Slot { pool: Arc::clone(self), memory: Arc::clone(memory), index };
@@ -71,7 +73,8 @@ impl Pool {
         Ok(taken)
     }
 
-    /// With whole huge pages where there is one. The system refuses what is too much.
+    /// Returns the size of a map in bytes, rounded up to whole huge pages if the map is as large as
+    /// one. The system refuses sizes that are too large.
     fn map_bytes(&self) -> usize {
         let bytes = bytes(self.len).saturating_mul(self.slots);
         let whole = bytes.checked_next_multiple_of(HUGE_PAGE).filter(|_| bytes >= HUGE_PAGE);
@@ -79,16 +82,16 @@ impl Pool {
     }
 }
 
-/// The bytes of so many elements, or else more than there is.
+/// Returns the size of `len` elements in bytes, or `usize::MAX` on overflow.
 const fn bytes(len: usize) -> usize {
     len.saturating_mul(size_of::<u32>())
 }
 
 impl Slot {
-    /// The same in memory of its own.
+    /// Copies the contents into a new slot.
     ///
     /// # Errors
-    /// When the system has no more memory.
+    /// Returns an error if the system has no more memory.
     pub fn copy(&self) -> io::Result<Self> {
         let mut copy = self.pool.take()?;
         copy.copy_from_slice(self);
@@ -97,7 +100,8 @@ impl Slot {
 
     #[expect(clippy::cast_ptr_alignment, reason = "a map begins at a page")]
     fn start(&self) -> *mut u32 {
-        // SAFETY: a map has room for all slots.
+        // SAFETY: the map has room for all of the pool's slots per map, and `index` is less than
+        // their number.
         unsafe { self.memory.as_mut_ptr().cast::<u32>().add(self.index * self.pool.len) }
     }
 }
@@ -106,15 +110,16 @@ impl Deref for Slot {
     type Target = [u32];
 
     fn deref(&self) -> &[u32] {
-        // SAFETY: the slot is within the map, which begins at a page and lives as long, it had zeros in the beginning, and an
-        // index is given to one at a time.
+        // SAFETY: the slot lies within the map, which starts at a page boundary and lives as long
+        // as `self.memory`. The system zeroed the map, so all elements are initialised. An index
+        // belongs to one slot at a time, which is borrowed here.
         unsafe { std::slice::from_raw_parts(self.start(), self.pool.len) }
     }
 }
 
 impl DerefMut for Slot {
     fn deref_mut(&mut self) -> &mut [u32] {
-        // SAFETY: as above.
+        // SAFETY: as in `deref`; the slot is borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.start(), self.pool.len) }
     }
 }

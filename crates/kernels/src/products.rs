@@ -18,27 +18,27 @@ use crate::{k, legacy, table};
 
 static BEST: OnceLock<Tier> = OnceLock::new();
 
-/// Which instructions compute.
+/// A set of processor instructions for which this crate has kernels.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Tier {
-    /// Whatever the compiler makes of plain loops.
+    /// Plain loops, in whatever instructions the compiler chooses.
     Portable,
-    /// Vectors of 16 bytes.
+    /// Vectors of 16 bytes (NEON).
     Neon,
-    /// The same, with products of bytes that are added up by fours.
+    /// NEON with dot products of four bytes per lane.
     NeonDot,
-    /// Vectors of 32 bytes.
+    /// Vectors of 32 bytes (AVX2, FMA and F16C).
     Avx2,
-    /// The same, with products of bytes that are added up by fours.
+    /// AVX2 with dot products of four bytes per lane (AVX-VNNI).
     AvxVnni,
-    /// Vectors of 64 bytes, with the same products.
+    /// Vectors of 64 bytes with dot products of four bytes per lane (AVX-512 with VNNI).
     Avx512Vnni,
-    /// The same, and tile registers for products with many tokens.
+    /// AVX-512 with VNNI, and tile registers for products with many tokens (AMX).
     Amx,
 }
 
 impl Tier {
-    /// Those that this processor has, from slow to fast.
+    /// Returns the tiers that this processor supports, from slow to fast.
     pub fn available() -> Vec<Self> {
         [Self::Portable, Self::Neon, Self::NeonDot, Self::Avx2, Self::AvxVnni, Self::Avx512Vnni, Self::Amx]
             .into_iter()
@@ -46,12 +46,14 @@ impl Tier {
             .collect()
     }
 
-    /// The one that is computed with: the fastest that this processor has, or that of [`Tier::force`].
+    /// Returns the tier that kernels use: the one set by [`Tier::force`], or else the fastest that
+    /// this processor supports.
     pub fn best() -> Self {
         *BEST.get_or_init(|| Self::available().pop().unwrap_or(Self::Portable))
     }
 
-    /// Computes with this tier, to measure it. False where the processor lacks it, or something was computed with another already.
+    /// Makes kernels use this tier, for measurements. Returns false if the processor lacks the tier
+    /// or if kernels already use another one.
     pub fn force(self) -> bool {
         self.is_available() && *BEST.get_or_init(|| self) == self
     }
@@ -90,16 +92,17 @@ impl Tier {
         self == Self::Portable
     }
 
-    /// Panics where the processor lacks the tier.
+    /// Panics if the processor lacks the tier.
     pub(crate) fn check(self) {
         assert!(self.is_available(), "{self:?} on a processor without it");
     }
 
-    /// Rounds groups of activations.
+    /// Rounds groups of activations to 8 bits.
     pub(crate) fn quantize(self, values: &[[f32; GROUP]], groups: &mut [Q8Block]) {
         self.check();
         match self {
-            // SAFETY: the processor has the tier, as asserted above.
+            // SAFETY: the processor has the tier, as `check` asserts above, and all of these tiers
+            // include AVX2.
             #[cfg(target_arch = "x86_64")]
             #[expect(unsafe_code)]
             Self::Avx2 | Self::AvxVnni | Self::Avx512Vnni | Self::Amx => unsafe {
@@ -113,7 +116,8 @@ impl Tier {
     pub(crate) fn words(self, values: &[[f32; GROUP]], groups: &mut [Q16Block]) {
         self.check();
         match self {
-            // SAFETY: the processor has the tier, as asserted above.
+            // SAFETY: the processor has the tier, as `check` asserts above, and all of these tiers
+            // include AVX2 and FMA.
             #[cfg(target_arch = "x86_64")]
             #[expect(unsafe_code)]
             Self::Avx2 | Self::AvxVnni | Self::Avx512Vnni | Self::Amx => unsafe {
@@ -123,11 +127,11 @@ impl Tier {
         }
     }
 
-    /// Rounds what rounding has left.
+    /// Computes the residuals of groups that were rounded to 8 bits.
     pub(crate) fn rests(self, values: &[[f32; GROUP]], groups: &[Q8Block], rests: &mut [Q8Block]) {
         self.check();
         match self {
-            // SAFETY: the processor has the tier, as asserted above.
+            // SAFETY: the processor has the tier, as `check` asserts above.
             #[cfg(target_arch = "x86_64")]
             #[expect(unsafe_code)]
             Self::Avx2 | Self::AvxVnni | Self::Avx512Vnni | Self::Amx => unsafe {
@@ -138,16 +142,17 @@ impl Tier {
     }
 }
 
-/// Packed rows, some tiles of them.
+/// Some tiles of packed rows.
 #[derive(Clone, Copy)]
 pub(crate) struct Tiles<'a> {
     pub(crate) bytes: &'a [u8],
-    /// Of one tile.
+    /// Size of one tile, in bytes.
     pub(crate) tile_bytes: usize,
     pub(crate) columns: usize,
 }
 
-/// The products of tiles, by instructions that this processor has. The last tile may have more rows than outputs.
+/// Computes the products of tiles with the instructions of `tier`. The last tile may have more rows
+/// than `out`.
 pub(crate) fn products_by(
     tier: Tier,
     packing: Packing,
@@ -176,7 +181,10 @@ pub(crate) fn products_by(
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     #[expect(unsafe_code)]
     if tier != Tier::Portable {
-        // SAFETY: the processor has the tier, and lengths fit, as asserted above.
+        // SAFETY: the processor has the tier, which is not the portable one. The assertions above
+        // check that activations are as long as rows and rounded as needed. They also check that
+        // `out` has the number of tokens of `x`, and at most the rows of the tiles. `tiles` comes
+        // from `PackedRows`, which checks its size for this packing.
         unsafe {
             with_packing!(packing,
                 B => machine::products::<B>(tier, tiles, x, out),
@@ -193,7 +201,8 @@ pub(crate) fn products_by(
     );
 }
 
-/// The bounds of the products of a tile's rows, by instructions that this processor has; `None` where rows are not nested.
+/// Computes the bounds of a tile's products with the instructions of `tier`. Returns `None` if the
+/// rows are not nested.
 pub(crate) fn bounds_by(tier: Tier, packing: Packing, tile: Tiles<'_>, x: &Sketch) -> Option<Bounds> {
     tier.check();
     assert_eq!(tile.tile_bytes, tile.bytes.len(), "one tile");
@@ -202,7 +211,9 @@ pub(crate) fn bounds_by(tier: Tier, packing: Packing, tile: Tiles<'_>, x: &Sketc
         ($format:ty) => {
             match tier {
                 Tier::Portable => bounds::<Nested<$format>>(tile.bytes, x),
-                // SAFETY: the processor has the tier, and lengths fit, as asserted above.
+                // SAFETY: the processor has the tier, which is not the portable one. The assertions
+                // above check that `tile` is a single tile with rows as long as the activations.
+                // `Sketch::take` lists only groups that the sketch has.
                 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
                 #[expect(unsafe_code)]
                 _ => unsafe { machine::bounds::<Nested<$format>>(tier, tile, x) },
@@ -218,8 +229,10 @@ pub(crate) fn bounds_by(tier: Tier, packing: Packing, tile: Tiles<'_>, x: &Sketc
     }
 }
 
-/// Goes through the tiles by plain loops. Multiply-adds are fused as those of the vectors are, also where that is slow: only
-/// processors without AVX2 come here on x86-64.
+/// Computes the products of tiles with plain loops.
+///
+/// Multiply-adds are fused as in the vector code, even where this is slow. On x86-64, only
+/// processors without AVX2, FMA or F16C run this code.
 fn portable(
     tiles: Tiles<'_>,
     x: &[Activation<'_>],
@@ -238,7 +251,7 @@ fn portable(
     }
 }
 
-/// Sixteen rows with each token: what the other tiers have to reproduce, bit by bit.
+/// Multiplies sixteen rows with each token. Defines the bits that all other tiers must reproduce.
 fn tile<B: BlockFormat>(tile: &[u8], x: &[Activation<'_>], sums: &mut [[f32; TILE_ROWS]]) {
     let columns = x[0].values().len();
     let parts = Parts::of::<B>(tile, columns);
@@ -254,12 +267,12 @@ fn tile<B: BlockFormat>(tile: &[u8], x: &[Activation<'_>], sums: &mut [[f32; TIL
     }
 }
 
-/// The activations of a group.
+/// A token's activations of a group.
 #[derive(Clone, Copy)]
 struct Group<'a> {
-    /// Eight bits, and where there are sixteen, the other eight.
+    /// The 8-bit integers, and for 16-bit activations their lower 8 bits as the second part.
     parts: [Option<&'a [i8; GROUP]>; 2],
-    /// The scale and the sums of all bits.
+    /// The block with the scale and the sums at full precision.
     all: &'a Q8Block,
 }
 
@@ -273,7 +286,7 @@ impl<'a> Group<'a> {
     }
 }
 
-/// Adds the products of a group. The sums of integers are exact: their order is free.
+/// Adds the products of a group. The integer sums are exact, so the order of their terms is free.
 #[inline(always)]
 fn add_group<B: BlockFormat>(
     headers: &[Header; TILE_ROWS],
@@ -308,10 +321,10 @@ fn add_group<B: BlockFormat>(
     }
 }
 
-/// Chains in which the columns of floats are added up.
+/// Number of chains in which columns of floats are added up.
 pub(crate) const CHAINS: usize = 4;
 
-/// The same of floats: columns in four chains.
+/// Multiplies sixteen rows of floats with each token, and adds up columns in [`CHAINS`] chains.
 fn float_tile<F: FloatFormat>(tile: &[u8], x: &[Activation<'_>], sums: &mut [[f32; TILE_ROWS]]) {
     for (x, sums) in x.iter().zip(sums) {
         let mut chains = [[0f32; TILE_ROWS]; CHAINS];

@@ -1,4 +1,4 @@
-//! The block types whose four bits are places in a table, not numbers.
+//! The block types whose 4-bit codes are indices into a table of levels.
 
 use crate::float::from_half;
 use crate::format::{BlockFormat, GROUP, Head, Header};
@@ -8,11 +8,11 @@ pub(crate) struct Iq4Nl;
 pub(crate) struct Iq4Xs;
 pub(crate) struct Mxfp4;
 
-/// The levels of [`Iq4Nl`] and [`Iq4Xs`], closer together around zero, where most weights are.
+/// Levels of [`Iq4Nl`] and [`Iq4Xs`]. They are closer together around zero, where most weights are.
 const IQ4_LEVELS: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 const IQ4_BIAS: u32 = 7;
 
-/// Twice the values of a float of four bits: a sign, two bits of exponent and one of mantissa.
+/// Twice the values of a 4-bit float: one sign bit, two exponent bits and one mantissa bit.
 const E2M1_LEVELS: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 const E2M1_BIAS: u32 = 4;
 
@@ -26,7 +26,8 @@ const fn biased(levels: [i8; 16], bias: u32) -> [u8; 16] {
     biased
 }
 
-/// Half of a scale of eight bits, `2^(exponent - 127)`. The two least are below the normal floats.
+/// Returns half of the scale `2^(exponent - 127)`. The results for the exponents 0 and 1 are
+/// subnormal.
 #[inline(always)]
 fn half_power(exponent: u8) -> f32 {
     let exponent = u32::from(exponent);
@@ -73,7 +74,7 @@ impl BlockFormat for Iq4Xs {
         head
     }
 
-    /// Eight six-bit scales: bit pairs in two bytes, low nibbles in the next four.
+    /// Decodes eight six-bit scales: bit pairs in two bytes, low nibbles in the next four.
     #[inline(always)]
     fn header(head: &Head) -> Header {
         let d = from_half(head.halves[0]);

@@ -1,13 +1,20 @@
-//! Threads that compute together.
+//! A team of threads for short parallel regions.
 //!
-//! A pass of a model is a few hundred short regions of work, each of which needs what the one before it made. A general pool wakes
-//! its threads for each, and they look for work in each other's queues; here all know where it is. Whoever has work opens a region, takes
-//! pieces of it along with the others, and closes it when there are none left: it waits for those alone that are still at a piece, so
-//! that a thread that the system runs late, or not at all, costs nothing but its help.
+//! A forward pass of a model has a few hundred short regions of parallel work. Each needs the
+//! results of the one before. A general thread pool wakes its threads for each region, and the
+//! threads search each other's queues for work. In a team, every thread knows where the work is.
 //!
-//! Between regions threads spin, for as long as a pass computes alone in between ([`SPIN`]), and then sleep: a team that has nothing to
-//! do takes no time of a processor. Who spins offers its processor to others every few microseconds: without that, two processes with two threads each
-//! on two processors decode at 0.55 of the speed. Threads are not bound to processors, which they may have to share with those of other processes.
+//! The thread that has work opens a region, takes pieces of work along with the workers, and closes
+//! the region when no pieces remain. On closing, it waits only for workers that are in the middle
+//! of a piece. A worker that the system schedules late, or never, costs nothing except its share of
+//! the work.
+//!
+//! Between regions, workers spin for [`SPIN`], which covers the serial parts of a pass. Then they
+//! sleep, so an idle team takes no processor time. A spinning worker yields its processor every few
+//! microseconds. Without yielding, two processes with two threads each on two processors decode at
+//! 0.55 of the speed.
+//!
+//! Threads are not pinned to processors, because other processes may use the same ones.
 
 #![allow(
     unsafe_code,
@@ -27,12 +34,14 @@ use std::time::{Duration, Instant};
 
 use crate::outputs::Outputs;
 
-/// How long a thread waits for the next region before it sleeps: more than what lies between two tokens, which is sampling and masks.
+/// Time for which a worker spins before it sleeps. Longer than the pause for masks and sampling
+/// between two tokens.
 const SPIN: Duration = Duration::from_micros(200);
-/// Looks at a region's state, some microseconds of them, before a thread that waits offers its processor to others.
+/// Number of times that a waiting thread polls the state of a region before it yields. The polls
+/// take a few microseconds.
 const LOOKS: usize = 128;
 
-/// Outputs of which the same rows go together.
+/// Outputs with the same number of rows. A piece of work gets the same rows of all of them.
 #[derive(Debug)]
 pub struct RowGroup<'a, const M: usize> {
     outputs: [Outputs<'a>; M],
@@ -41,10 +50,11 @@ pub struct RowGroup<'a, const M: usize> {
 }
 
 impl<'a, const M: usize> RowGroup<'a, M> {
-    /// Outputs of as many rows, of which `at_once` make a piece of work.
+    /// Groups outputs of the same number of rows. A piece of work has `at_once` rows.
     ///
     /// # Panics
-    /// When there are none, they have not as many rows, or `at_once` is 0.
+    /// Panics if `outputs` is empty, if the outputs have different numbers of rows, or if `at_once`
+    /// is 0.
     pub fn new(outputs: [Outputs<'a>; M], at_once: usize) -> Self {
         let rows = outputs[0].rows();
         assert!(outputs.iter().all(|outputs| outputs.rows() == rows), "as many rows of all outputs");
@@ -57,10 +67,10 @@ impl<'a, const M: usize> RowGroup<'a, M> {
     }
 }
 
-/// Threads that take pieces of work together, with the one that has the work.
+/// A team of threads that does pieces of work together with the calling thread.
 ///
-/// Work of one thread is shared out at a time: that of another which comes meanwhile, and that of a piece of work, is done by
-/// the thread that has it, alone.
+/// The team shares the work of one calling thread at a time. If another thread calls meanwhile, or
+/// a piece of work does, the caller does its work alone.
 ///
 /// ```
 /// use std::num::NonZeroUsize;
@@ -83,39 +93,41 @@ pub struct Team {
     workers: Vec<JoinHandle<()>>,
 }
 
-/// What a thread writes that others read again and again, on cache lines of its own.
+/// A value on cache lines of its own, for values that one thread writes and others poll.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Apart<T>(T);
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// What who enters a region needs comes with its line of the cache.
+    /// The current region. The work shares a cache line with the state, so a worker that enters has
+    /// both at once.
     region: Apart<Current>,
-    /// The pieces that are taken next, of those of each thread: they are neighbours, and so is what they read.
+    /// For each thread, the next piece to take from its share. A share is a range of neighbouring
+    /// pieces, which usually read neighbouring memory.
     next: Box<[Apart<AtomicUsize>]>,
-    /// Whether a thread has a region.
+    /// True while a thread leads a region.
     is_led: Apart<AtomicBool>,
-    /// Workers that must be woken up.
+    /// Number of workers that sleep and must be woken.
     sleeping: AtomicUsize,
     is_over: AtomicBool,
-    /// What a piece panicked with, where the state tells of that.
+    /// Payload of a panic in a piece. Valid if the region's state has [`PANICKED`] set.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-/// The region that there is, or was last.
+/// The current region, or the last one if none is open.
 #[derive(Debug, Default)]
 struct Current {
-    /// How many there were before ([`GENERATION`]), whether a worker panicked in it ([`PANICKED`]), whether it may be entered
-    /// ([`OPEN`]), and how many workers are in it ([`INSIDE`]).
+    /// Number of the region ([`GENERATION`]), whether a worker panicked in it ([`PANICKED`]),
+    /// whether workers may enter ([`OPEN`]), and the number of workers inside ([`INSIDE`]).
     state: AtomicU64,
     work: UnsafeCell<Option<Work>>,
 }
 
-// SAFETY: `work` is written by the thread that has set `is_led`, when the region is closed and nobody is inside, and read by those that
-// have entered after it was opened.
+// SAFETY: only the thread that has set `is_led` writes `work`, while the region is closed and no
+// worker is inside. Workers read `work` only between entering and leaving an open region.
 unsafe impl Sync for Shared {}
-// SAFETY: `work` points to what can be shared.
+// SAFETY: `work` points to a task that is `Sync`.
 unsafe impl Send for Shared {}
 
 const INSIDE: u64 = OPEN - 1;
@@ -124,17 +136,17 @@ const PANICKED: u64 = 1 << 33;
 const GENERATION: u64 = !(PANICKED | OPEN | INSIDE);
 const NEXT_GENERATION: u64 = PANICKED << 1;
 
-/// So many pieces of work, and what does one.
+/// A task and its number of pieces.
 #[derive(Clone, Copy, Debug)]
 struct Work {
     count: usize,
-    /// Of the type that `piece` is for.
+    /// Points to a value of the type that `piece` expects.
     task: *const (),
     piece: unsafe fn(*const (), usize),
 }
 
 impl Work {
-    /// The first piece of a thread, of so many.
+    /// Returns the first piece in the share of a thread, one of `threads` threads.
     const fn first(self, thread: usize, threads: usize) -> usize {
         self.count * thread / threads
     }
@@ -143,21 +155,22 @@ impl Work {
 /// Does a piece of a task.
 ///
 /// # Safety
-/// `task` points to an `F`.
+/// `task` must point to a live `F`.
 unsafe fn piece<F: Fn(usize) + Sync>(task: *const (), index: usize) {
-    // SAFETY: as above.
+    // SAFETY: the caller guarantees that `task` points to a live `F`, which is `Sync`.
     unsafe { (*task.cast::<F>())(index) };
 }
 
 impl Team {
-    /// The most threads of a team: as many as there are processors in the largest machines. Systems differ in what they do when asked for
-    /// too many.
+    /// Maximum number of threads in a team: the number of processors in the largest machines.
+    /// Beyond this number, systems differ in how they fail.
     pub const MOST: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
 
-    /// A team of so many threads, of which one is whoever has work.
+    /// Starts a team of `threads` threads, including the thread that submits work.
     ///
     /// # Errors
-    /// When there are more than [`Team::MOST`], or the system starts no more threads.
+    /// Returns an error if `threads` exceeds [`Team::MOST`], or if the system cannot start another
+    /// thread.
     pub fn new(threads: NonZeroUsize) -> io::Result<Self> {
         if threads > Self::MOST {
             let message = format!("{threads} threads, of {} at most", Self::MOST);
@@ -173,12 +186,12 @@ impl Team {
         Ok(team)
     }
 
-    /// Whoever has work, alone.
+    /// Creates a team without workers. The calling thread does all work.
     pub fn alone() -> Self {
         Self { shared: Arc::default(), workers: Vec::new() }
     }
 
-    /// How many threads there are, with the one that has the work.
+    /// Returns the number of threads, including the calling thread.
     pub fn threads(&self) -> usize {
         self.workers.len() + 1
     }
@@ -186,26 +199,29 @@ impl Team {
     /// Calls `task` with each element.
     ///
     /// # Panics
-    /// When `task` does, after all others are done.
+    /// Panics if `task` panics, after all other threads are done.
     pub fn for_each<T: Send>(&self, elements: &mut [T], task: impl Fn(&mut T) + Sync) {
         self.for_chunks(elements, 1, |_, element| element.iter_mut().for_each(&task));
     }
 
-    /// Calls `task` with each chunk of so many elements, of which the last may have less, and its index.
+    /// Calls `task` with each chunk of `len` elements and its index. The last chunk may be shorter.
     ///
     /// # Panics
-    /// When `len` is 0, or `task` panics, then after all others are done.
+    /// Panics if `len` is 0. Also panics if `task` panics, after all other threads are done.
     pub fn for_chunks<T: Send>(&self, elements: &mut [T], len: usize, task: impl Fn(usize, &mut [T]) + Sync) {
         let all = Elements { first: elements.as_mut_ptr(), count: elements.len() };
-        // SAFETY: each index is taken once.
+        // SAFETY: `elements` is borrowed mutably until all pieces are done. `share` calls the task
+        // once with each index, and each index is that of a chunk.
         self.share(elements.len().div_ceil(len), &|index| task(index, unsafe { all.chunk(index, len) }));
     }
 
-    /// Calls `task` with the rows of some outputs, a few at a time: with the index of a group, the first of the rows, and these of all outputs of
-    /// the group.
+    /// Calls `task` with a few rows of the outputs of a group at a time.
+    ///
+    /// Its arguments are the index of the group, the first of the rows, and a view of these rows
+    /// for each output of the group.
     ///
     /// # Panics
-    /// When `task` does, after all others are done.
+    /// Panics if `task` panics, after all other threads are done.
     pub fn for_rows<const M: usize>(
         &self,
         groups: &mut [RowGroup<'_, M>],
@@ -218,7 +234,9 @@ impl Team {
                 if index < group.chunks() {
                     let first = index * group.at_once;
                     let rows = std::array::from_fn(|output| {
-                        // SAFETY: each index is taken once, and with it these rows; the groups are borrowed as long.
+                        // SAFETY: the group has row `first`, as `index` is less than its number of
+                        // chunks. `share` calls the task once with each index, so no other view has
+                        // these rows. `groups` is borrowed mutably until all pieces are done.
                         unsafe { group.outputs[output].rows_from(first, group.at_once) }
                     });
                     return task(which, first, rows);
@@ -228,7 +246,7 @@ impl Team {
         });
     }
 
-    /// Has pieces of a task done, together if that is possible.
+    /// Does all pieces of a task, together with the workers if no other thread leads a region.
     fn share<F: Fn(usize) + Sync>(&self, count: usize, task: &F) {
         if count <= 1 || self.workers.is_empty() || self.shared.is_led.0.swap(true, Acquire) {
             (0..count).for_each(task);
@@ -237,13 +255,14 @@ impl Team {
         }
     }
 
-    /// Has all pieces of a task done.
+    /// Does all pieces of a task together with the workers.
     ///
-    /// This thread must have set `is_led`.
+    /// The calling thread must have set `is_led`.
     fn lead<F: Fn(usize) + Sync>(&self, count: usize, task: &F) {
         let shared = &*self.shared;
         let work = Work { count, task: std::ptr::from_ref(task).cast(), piece: piece::<F> };
-        // SAFETY: only who leads comes here, the region before was closed, and nobody was left inside.
+        // SAFETY: only the thread that has set `is_led` gets here. The last region is closed and no
+        // worker is inside.
         unsafe { *shared.region.0.work.get() = Some(work) };
         for (thread, next) in shared.next.iter().enumerate() {
             next.0.store(work.first(thread, shared.next.len()), Relaxed);
@@ -251,7 +270,8 @@ impl Team {
         let state = &shared.region.0.state;
         let generation = (state.load(Relaxed) & GENERATION).wrapping_add(NEXT_GENERATION);
         state.store(generation | OPEN, SeqCst);
-        // Who is not counted yet will see that the region is open: both are in the one order of `SeqCst`.
+        // A worker that is not counted here will see the open region. All four accesses are in the
+        // single order of `SeqCst`.
         if shared.sleeping.load(SeqCst) > 0 {
             self.workers.iter().for_each(|worker| worker.thread().unpark());
         }
@@ -261,7 +281,7 @@ impl Team {
     }
 }
 
-/// A region that is open; it ends when it is dropped, which a panic does, too.
+/// An open region. Dropping the value closes the region, also while a panic unwinds.
 struct Region<'a>(&'a Shared);
 
 impl Drop for Region<'_> {
@@ -269,7 +289,7 @@ impl Drop for Region<'_> {
         let Self(shared) = *self;
         let leader_panicked = thread::panicking();
         if leader_panicked {
-            // What is left is not begun.
+            // Skips the pieces that have not started.
             shared.next.iter().for_each(|next| next.0.store(usize::MAX / 2, Relaxed));
         }
         let mut state = shared.region.0.state.fetch_and(!OPEN, AcqRel);
@@ -302,19 +322,19 @@ impl Drop for Team {
         self.shared.is_over.store(true, SeqCst);
         for worker in self.workers.drain(..) {
             worker.thread().unpark();
-            // Panics of pieces were caught.
+            // `serve` catches the panics of pieces, so there is no error to handle.
             let _ = worker.join();
         }
     }
 }
 
 impl Shared {
-    /// A worker's life.
+    /// Runs a worker thread: does pieces of one region after another until the team ends.
     fn serve(&self, thread: usize) {
         let mut seen = 0;
         while let Some(generation) = self.wait(seen) {
             seen = generation;
-            // SAFETY: this worker is inside.
+            // SAFETY: this worker is counted as inside the region, so no thread writes `work`.
             if let Some(work) = unsafe { *self.region.0.work.get() }
                 && let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.take_pieces(work, thread)))
             {
@@ -325,7 +345,7 @@ impl Shared {
         }
     }
 
-    /// Enters the next region; `None` when there will be none.
+    /// Waits for the next region and enters it. Returns its generation, or `None` if the team ends.
     fn wait(&self, seen: u64) -> Option<u64> {
         let since = Instant::now();
         while since.elapsed() < SPIN {
@@ -349,7 +369,8 @@ impl Shared {
         entered
     }
 
-    /// Enters a region that is open and is not the one that was `seen`.
+    /// Enters the current region if it is open and its generation is not `seen`. Returns its
+    /// generation.
     fn enter(&self, seen: u64) -> Option<u64> {
         let current = &self.region.0.state;
         let mut state = current.load(SeqCst);
@@ -362,16 +383,18 @@ impl Shared {
         None
     }
 
-    /// Does pieces until none is left: a thread's own, and then those that others have not come to.
+    /// Does pieces until none remain: first from the thread's own share, then from the shares of
+    /// other threads.
     fn take_pieces(&self, work: Work, thread: usize) {
         let threads = self.next.len();
         for thread in (thread..threads).chain(0..thread) {
             let (next, end) = (&self.next[thread].0, work.first(thread + 1, threads));
-            // Only who finds one left writes.
+            // The load first, so that only a thread that may find a piece writes to the counter.
             while next.load(Relaxed) < end {
                 let index = next.fetch_add(1, Relaxed);
                 if index < end {
-                    // SAFETY: the task lives until the region is closed and all have left it.
+                    // SAFETY: `task` points to the value for which `piece` was made. The leader
+                    // keeps it alive until the region is closed and all workers have left.
                     unsafe { (work.piece)(work.task, index) };
                 }
             }
@@ -379,24 +402,27 @@ impl Shared {
     }
 }
 
-/// Elements of which each thread has chunks of its own.
+/// Elements that several threads access in disjoint chunks.
 struct Elements<T> {
     first: *mut T,
     count: usize,
 }
 
-// SAFETY: of each element there is one `&mut`.
+// SAFETY: threads get `&mut` access to disjoint chunks only, as `chunk` requires, and `T` is
+// `Send`.
 unsafe impl<T: Send> Sync for Elements<T> {}
 
 impl<T> Elements<T> {
-    /// A chunk of `len` elements; the last may have less.
+    /// Returns a chunk of `len` elements. The last chunk may be shorter.
     ///
     /// # Safety
-    /// The elements live, there is such a chunk, and it is given once.
+    /// `first` must point to `count` live elements, and `index * len` must be at most `count`.
+    /// While the result is alive, nothing else may access the same elements.
     #[expect(clippy::mut_from_ref, reason = "each is given once")]
     unsafe fn chunk(&self, index: usize, len: usize) -> &mut [T] {
         let start = index * len;
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees that the chunk lies within live elements and that nothing
+        // else accesses them.
         unsafe { std::slice::from_raw_parts_mut(self.first.add(start), len.min(self.count - start)) }
     }
 }
@@ -483,7 +509,7 @@ mod tests {
             let work = || team.for_each(&mut elements, |element| assert_ne!(*element, bad, "a bad piece"));
             let panic = catch_unwind(AssertUnwindSafe(work)).unwrap_err();
             assert!(panic.downcast_ref::<String>().unwrap().contains("a bad piece"));
-            // The next finds all in order.
+            // The next call works as usual.
             let mut elements = vec![1; 64];
             team.for_each(&mut elements, |element| *element += 1);
             assert_eq!(elements, [2; 64]);

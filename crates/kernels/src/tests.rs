@@ -1,4 +1,4 @@
-//! Every type against the reference implementation, and the ways of computing against each other.
+//! Tests of every type against the reference implementation, and of all tiers against each other.
 
 use std::collections::HashMap;
 
@@ -11,10 +11,11 @@ use crate::format::{BlockFormat, bias};
 use crate::products::CHAINS;
 use crate::words::power;
 
-/// Random blocks and their values by the reference implementation: see `generate.py` beside the file.
+/// Random blocks and their values according to the reference implementation. See `generate.py` next
+/// to the file.
 const BLOCKS: &[u8] = include_bytes!("../tests/dequantized/blocks.safetensors");
 
-/// What the file calls them.
+/// Names of the types in the file.
 const NAMES: [(&str, Encoding); 16] = [
     ("F32", Encoding::F32),
     ("F16", Encoding::F16),
@@ -34,7 +35,7 @@ const NAMES: [(&str, Encoding); 16] = [
     ("MXFP4", Encoding::Mxfp4),
 ];
 
-/// Weights of one type, written down and as floats.
+/// Weights of one type, as stored and as floats.
 struct Sample {
     encoding: Encoding,
     blocks: Vec<u8>,
@@ -42,7 +43,7 @@ struct Sample {
 }
 
 impl Sample {
-    /// A sample of every type.
+    /// Returns a sample of every type.
     fn all() -> Vec<Self> {
         let file: HashMap<String, Tensor> = load_buffer(BLOCKS, &Device::Cpu).unwrap();
         assert_eq!(2 * NAMES.len(), file.len(), "each tensor belongs to a type");
@@ -72,7 +73,7 @@ impl Sample {
         f64::from(packed.tile(0, Activation::new(x, &groups).with_words(&words))[0])
     }
 
-    /// The most that rounding can take where both sides have 16 bits.
+    /// Returns the maximum error from rounding weights and activations to 16 bits.
     fn rounding_of_words(&self, x: &[f32]) -> f64 {
         let power = if self.encoding == Encoding::F16 { power::<F16> } else { power::<Bf16> };
         let step = power(&self.blocks).map_or(0.0, |power| 1.0 / f64::from(power));
@@ -89,13 +90,13 @@ impl Sample {
         groups.map(half_steps).sum()
     }
 
-    /// What each element adds to the dot product with `x`.
+    /// Returns the contribution of each element to the dot product with `x`.
     fn terms(&self, x: &[f32]) -> impl Iterator<Item = f64> {
         self.values.iter().zip(x).map(|(&w, &x)| f64::from(w) * f64::from(x))
     }
 }
 
-/// Rows of activations, rounded.
+/// Rounds rows of activations to 16 bits.
 fn words(values: &[f32], columns: usize) -> Vec<Q16Block> {
     let count = Q16Block::count(columns);
     let mut words = vec![Q16Block::default(); values.len() / columns * count];
@@ -119,7 +120,7 @@ fn dequantized_weights_are_exactly_those_of_the_reference() {
     for Sample { encoding, blocks, values } in Sample::all() {
         let mut given = vec![f32::NAN; values.len()];
         dequantize(encoding, &blocks, &mut given);
-        // All finite, so what is equal has the same bits, but for the sign of a zero.
+        // All values are finite, so equal values have equal bits, except for the sign of a zero.
         assert_eq!(given, values, "{encoding:?}");
     }
 }
@@ -146,7 +147,7 @@ fn dot_products_are_off_by_the_rounding_of_activations_at_most() {
 #[test]
 fn dot_products_with_exact_activations_are_exact_to_rounding() {
     for sample in Sample::all() {
-        // Integers up to 127 with a 127 in each group survive the rounding to 8 bits.
+        // Integers up to 127 are unchanged by rounding to 8 bits if their group has a 127.
         let mut x: Vec<f32> = noise(sample.values.len(), 5).iter().map(|x| (x * 127.0).round()).collect();
         for group in x.chunks_exact_mut(GROUP) {
             group[0] = 127.0;
@@ -157,7 +158,7 @@ fn dot_products_with_exact_activations_are_exact_to_rounding() {
     }
 }
 
-/// Packed weights, with what they were packed from.
+/// Packed weights and the rows that they were packed from.
 struct PackedSample {
     packing: Packing,
     rows: usize,
@@ -175,7 +176,7 @@ impl PackedSample {
         Self { packing, rows, columns, row_bytes, bytes, packed }
     }
 
-    /// Rows of the sample's blocks in disorder.
+    /// Creates rows from the blocks of the sample in shuffled order.
     fn shuffled(sample: &Sample, packing: Packing, rows: usize, columns: usize) -> Self {
         let blocks: Vec<&[u8]> = sample.blocks.chunks(sample.block_bytes()).collect();
         let count = rows * columns * blocks.len() / sample.values.len();
@@ -187,14 +188,14 @@ impl PackedSample {
         PackedRows::new(self.packing, self.rows, self.columns, &self.packed)
     }
 
-    /// The bits of `[tokens][rows]`.
+    /// Returns the bits of the products, `[tokens][rows]`.
     fn products(&self, tier: Tier, x: &[Activation<'_>]) -> Vec<u32> {
         let mut sums = vec![f32::NAN; self.rows * x.len()];
         self.view().products_by(tier, 0, x, Outputs::new(&mut sums, self.rows));
         sums.into_iter().map(f32::to_bits).collect()
     }
 
-    /// The same by definition.
+    /// Returns the bits of the products according to the definition.
     fn defined(&self, x: &[Activation<'_>]) -> Vec<u32> {
         let encoding = self.packing.encoding();
         let mut rows: Vec<(&[u8], bool)> = Vec::new();
@@ -208,7 +209,7 @@ impl PackedSample {
 }
 
 impl Sample {
-    /// The orders in which it can be packed.
+    /// Returns the packings that the type supports.
     fn packings(&self) -> Vec<Packing> {
         let mut packings = vec![Packing::plain(self.encoding), Packing::nested(self.encoding)];
         packings.dedup();
@@ -219,13 +220,13 @@ impl Sample {
         self.encoding.block().1
     }
 
-    /// Columns that rows can have, for a number of groups.
+    /// Returns the smallest number of columns that is at least `groups` groups and whole blocks.
     fn columns(&self, groups: usize) -> usize {
         (groups * GROUP).next_multiple_of(self.encoding.block().0)
     }
 }
 
-/// Rows of activations.
+/// Rows of activations with all their roundings.
 struct Tokens {
     columns: usize,
     values: Vec<f32>,
@@ -247,7 +248,7 @@ impl Tokens {
         self.rounded(if is_fine { |_| true } else { |_| false })
     }
 
-    /// Those for which it is so with 16 bits.
+    /// Returns all rows, with 16 bits if `is_fine` is true for their index.
     fn rounded(&self, is_fine: fn(usize) -> bool) -> Vec<Activation<'_>> {
         let len = self.columns / GROUP;
         let token = |(t, values)| {
@@ -264,7 +265,7 @@ impl Tokens {
     }
 }
 
-/// Whether all rows of a tile are of 16-bit floats that can be rounded to integers of 16 bits.
+/// Reports whether all rows of a tile are 16-bit floats that can be rounded to 16-bit integers.
 fn are_words<'a>(encoding: Encoding, mut rows: impl Iterator<Item = &'a [u8]>) -> bool {
     match encoding {
         Encoding::F16 => rows.all(|row| power::<F16>(row).is_some()),
@@ -273,7 +274,7 @@ fn are_words<'a>(encoding: Encoding, mut rows: impl Iterator<Item = &'a [u8]>) -
     }
 }
 
-/// The dot product of a row as it lies in a file: the definition.
+/// Returns the dot product of a row as stored in a file. This is the definition.
 fn dot(encoding: Encoding, row: &[u8], are_words: bool, x: &Activation<'_>) -> f32 {
     match encoding {
         Encoding::F16 => word_dot::<F16>(row, are_words, x),
@@ -337,8 +338,8 @@ fn float_dot<F: FloatFormat>(row: &[u8], x: &[f32]) -> f32 {
     (chains[0] + chains[1]) + (chains[2] + chains[3])
 }
 
-/// Blocks of one byte over and over are the extremes of what integers there are; scales that make no numbers of it are left
-/// out.
+/// Blocks of a single repeated byte have the largest and smallest integers. Skips scales with
+/// infinite or NaN products.
 #[test]
 fn the_largest_products_fit_their_lanes() {
     let mut compared = 0;
@@ -370,7 +371,7 @@ fn the_largest_products_fit_their_lanes() {
                     compared += 1;
                     for tier in Tier::available() {
                         let mut given = [one.products(tier, &[x]), more.products(tier, &[x; 5])].concat();
-                        // Where tile registers are carried out one by one, all bytes would take a minute.
+                        // With emulated tile registers, testing all bytes would take a minute.
                         if byte.is_multiple_of(15) {
                             given.extend(more.products(tier, &[x; 9]));
                         }
@@ -417,7 +418,7 @@ fn packed_rows_take_the_room_of_the_file() {
     }
 }
 
-/// Where the processor lacks them, their instructions are carried out one by one.
+/// Processors without tile registers emulate their instructions.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 #[test]
 fn tile_registers_are_tested_wherever_vectors_are_wide() {
@@ -425,7 +426,7 @@ fn tile_registers_are_tested_wherever_vectors_are_wide() {
     assert_eq!(tiers.contains(&Tier::Avx512Vnni), tiers.contains(&Tier::Amx));
 }
 
-/// Activations that lie in disorder.
+/// Activations may be at any distances in memory.
 #[test]
 fn tokens_can_be_anywhere() {
     for sample in Sample::all() {
@@ -443,7 +444,7 @@ fn tokens_can_be_anywhere() {
     }
 }
 
-/// All that this processor has, on all shapes of tiles.
+/// Tests all tiers of this processor with tiles of many shapes.
 #[test]
 fn tiers_and_tiles_give_the_bits_of_the_definition() {
     for sample in Sample::all() {
@@ -479,7 +480,8 @@ fn tiers_give_the_bits_of_the_definition(sample: &Sample, packing: Packing) {
 }
 
 impl PackedSample {
-    /// The bounds of all rows, `[lower, upper]`, which hold. `None` where there are none.
+    /// Checks the bounds of all rows and returns them as `[lower, upper]`. Returns `None` if the
+    /// rows are not nested.
     fn check_bounds(&self, tier: Tier, x: &Activation<'_>, share: f32) -> Option<Vec<[f32; 2]>> {
         let mut sketch = Sketch::default();
         sketch.take(*x, share);
@@ -488,7 +490,7 @@ impl PackedSample {
             let bounds = self.view().bounds_by(tier, row / TILE_ROWS, &sketch)?;
             let [lower, upper] = [bounds.lower[row % TILE_ROWS], bounds.upper[row % TILE_ROWS]];
             let is_outside = product < lower || product > upper;
-            // What is no number may be the largest: nothing may leave it out.
+            // An infinite or NaN product may be the largest, so the bounds must not exclude it.
             let can_be_largest = product.is_finite() || upper.is_nan() || upper == f32::INFINITY;
             let holds = !is_outside && can_be_largest && (lower <= upper || !product.is_finite());
             assert!(holds, "{:?}, {tier:?}, {share}: {lower} {product} {upper}", self.packing);
@@ -498,7 +500,8 @@ impl PackedSample {
     }
 }
 
-/// However much of the rows is read. Where all of it is, nothing but rounding is left.
+/// Bounds hold for any fraction of rows that is read. If everything is read, only rounding errors
+/// remain.
 #[test]
 fn bounds_hold_and_narrow() {
     let mut nested = 0;
@@ -507,7 +510,7 @@ fn bounds_hold_and_narrow() {
             for (rows, groups) in [(37, 18), (5, 8), (64, 72)] {
                 let packed = PackedSample::shuffled(&sample, packing, rows, sample.columns(groups));
                 let tokens = Tokens::new(4, packed.columns);
-                // Activations of some groups are far larger than those of others.
+                // Some groups of activations are far larger than others.
                 let mut uneven = tokens.values.clone();
                 uneven.iter_mut().enumerate().for_each(|(i, x)| *x *= [1.0, 30.0, 1e-3][i / GROUP % 3]);
                 let rounded = Activation::quantize(&uneven);
@@ -540,7 +543,7 @@ fn bounds_hold_and_narrow() {
     assert!(nested > 0, "some types are nested");
 }
 
-/// Rows of floats that are not whole groups.
+/// Rows of floats need not be whole groups.
 #[test]
 fn floats_have_any_number_of_columns() {
     for sample in Sample::all().iter().filter(|sample| sample.is_float()) {
@@ -557,7 +560,8 @@ fn floats_have_any_number_of_columns() {
     }
 }
 
-/// Equal values have the largest products of any with their norm, single ones the largest of any.
+/// Equal values have the largest sums of products for their norm, and single values the largest
+/// integers.
 #[test]
 fn the_largest_products_of_words_fit_their_lanes() {
     let patterns: [fn(usize) -> f32; 6] = [
@@ -588,7 +592,7 @@ fn the_largest_products_of_words_fit_their_lanes() {
     }
 }
 
-/// Rows of which rounding would leave little meet activations as they are.
+/// Rows that would lose too much by rounding use unrounded activations.
 #[test]
 fn rows_of_words_are_off_by_little_or_not_at_all() {
     let ordinary = noise(100, 11);
@@ -636,7 +640,8 @@ fn rows_of_words_are_off_by_little_or_not_at_all() {
     }
 }
 
-/// A row of which rounding would leave little takes the others of its tile with it, and none of the next tile's.
+/// A row that would lose too much by rounding affects the other rows of its tile, but not the next
+/// tile.
 #[test]
 fn a_tile_meets_activations_as_they_are_if_one_of_its_rows_has_to() {
     for (columns, outlier) in [(101, 3), (33, 15), (64, 0)] {
@@ -660,7 +665,8 @@ fn a_tile_meets_activations_as_they_are_if_one_of_its_rows_has_to() {
     }
 }
 
-/// A prompt's pass is one round of tokens; one more begins another.
+/// One pass over the tiles takes all tokens of a prompt's pass. One more token needs another pass
+/// over the tiles.
 #[test]
 fn words_go_over_the_tiles_as_often_as_it_takes() {
     for sample in Sample::all().iter().filter(|sample| sample.encoding.operand() == Operand::Words) {
@@ -733,7 +739,7 @@ fn tiles_and_runs_of_rows_give_the_same_bits() {
         let mut sums = vec![0.0; 2 * 37];
         view.products(0, &x, Outputs::new(&mut sums, 37));
         assert_eq!(expected, sums.iter().map(|sum| sum.to_bits()).collect::<Vec<_>>());
-        // From the second tile on.
+        // Starts at the second tile.
         let mut out = [0.0; 20];
         view.products(1, &x[..1], Outputs::new(&mut out, 20));
         assert_eq!(expected[16..36], out.map(f32::to_bits));

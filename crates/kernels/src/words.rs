@@ -1,16 +1,22 @@
-//! Weights of 16-bit floats as integers of 16 bits.
+//! Weights of 16-bit floats, multiplied as 16-bit integers.
 //!
-//! A row is multiplied by a power of two, rounded to integers, and meets activations that are integers of 16 bits, a scale for each
-//! group of 32. The powers and scales are as large as they can be with the sums of a group's products in 32 bits: no sum is larger
-//! than the product of the two norms (Cauchy-Schwarz), and each of these is held below the root of 2^31. So a product takes half of
-//! the instructions that floats take, and is exact but for the two roundings. Rounding activations takes from them a seventh of what
-//! 16-bit floats would. Rounding a row takes little where its groups are alike, and much where one weight is far above all
-//! others: a tile with a row that would lose more than rounding to a 16-bit float may take ([`WORST`]), or with what is no number,
-//! meets the activations as they are, in two chains by the parity of columns.
+//! A row is multiplied by a power of two and rounded to integers. Activations are 16-bit integers
+//! with a scale per group of 32. The powers and scales are as large as possible while the sum of a
+//! group's products fits in 32 bits. By the Cauchy-Schwarz inequality, a sum is at most the product
+//! of the two norms, and each norm is kept below the square root of 2^31. A product takes half the
+//! instructions of a product of floats, and is exact except for the two roundings.
 //!
-//! In a tile the powers of two come first, as floats, all 0 where it meets activations as they are; then, for each two columns, sixteen
-//! pairs of floats as they are in the file. Of every four rows the first two have their pairs in the first half of these 64 bytes, the
-//! others in the second: that is where packing two vectors of integers takes them from.
+//! Rounding activations loses a seventh of what rounding to 16-bit floats would lose. Rounding a
+//! row loses little if its groups have similar magnitudes, and much if one weight is far larger
+//! than the others. A row may lose as much as rounding to a 16-bit float may lose ([`WORST`]). If a
+//! row of a tile would lose more, or cannot be scaled ([`power`]), the whole tile uses unrounded
+//! activations. Its products are added up in two chains, by the parity of columns.
+//!
+//! A tile starts with the powers of two as floats, which are all 0 if the tile uses unrounded
+//! activations. Then follow sixteen pairs of floats for every two columns, as they are in the file.
+//! Of every four rows, the first two have their pairs in the first half of these 64 bytes, and the
+//! others in the second half. This is the order that is needed for packing two vectors of integers
+//! into one.
 
 use crate::activation::{Activation, inverse, largest, nearest};
 use crate::float::FloatFormat;
@@ -18,16 +24,16 @@ use crate::format::{GROUP, each};
 use crate::layout::{PLANE, TILE_ROWS};
 use crate::products::Tier;
 
-/// Bytes of the powers of two in a tile.
+/// Size of the powers of two in a tile, in bytes.
 pub(crate) const POWERS_BYTES: usize = PLANE;
-/// Bytes in a tile of two columns.
+/// Size of two columns in a tile, in bytes.
 pub(crate) const PAIR_BYTES: usize = PLANE;
-/// Pairs of columns in a group.
+/// Number of pairs of columns in a group.
 pub(crate) const PAIRS: usize = GROUP / 2;
-/// The largest norm that a group may have before it is rounded, which adds half of the root of 32 at most.
+/// Maximum norm of a group before rounding. Rounding adds at most half the square root of 32.
 const NORM: f32 = 46_330.0;
 const LARGEST: f32 = i16::MAX as f32;
-/// The most that rounding may take from a row, of its norm.
+/// Maximum loss of a row by rounding, relative to its norm.
 const WORST: f32 = 1.0 / 4096.0;
 
 /// Thirty-two activations rounded to 16 bits.
@@ -35,12 +41,12 @@ const WORST: f32 = 1.0 / 4096.0;
 #[repr(C)]
 pub struct Q16Block {
     pub(crate) q: [i16; GROUP],
-    /// The step between two levels.
+    /// Step between two levels.
     pub(crate) scale: f32,
 }
 
 impl Q16Block {
-    /// How many there are of so many activations. What the last one lacks are zeros.
+    /// Returns the number of blocks for a number of activations. Zeros fill up the last block.
     pub const fn count(activations: usize) -> usize {
         activations.div_ceil(GROUP)
     }
@@ -48,7 +54,7 @@ impl Q16Block {
     /// Rounds a row of activations.
     ///
     /// # Panics
-    /// When there are not [`Q16Block::count`] groups.
+    /// Panics if the length of `groups` is not [`Q16Block::count`] of the values.
     pub fn quantize_into(values: &[f32], groups: &mut [Self]) {
         assert_eq!(Self::count(values.len()), groups.len(), "groups of activations");
         let (whole, rest) = values.as_chunks::<GROUP>();
@@ -63,13 +69,15 @@ impl Q16Block {
     }
 }
 
-/// What values of at most 1 are multiplied with, from the sum of their squares.
+/// Returns the factor that scales values to integers, given the sum of their squares. The values
+/// must be at most 1.
 #[inline(always)]
 pub(crate) fn factor(squares: f32) -> f32 {
     (NORM / squares.sqrt()).min(LARGEST)
 }
 
-/// Rounds groups by plain loops. Squares are added up in eight chains, and these by halves.
+/// Rounds groups with plain loops. Squares are added up in eight chains, which are then added by
+/// halves.
 pub(crate) fn quantize_words(values: &[[f32; GROUP]], groups: &mut [Q16Block]) {
     for (values, group) in values.iter().zip(groups) {
         let most = f32::from_bits(largest(values));
@@ -88,19 +96,19 @@ pub(crate) fn quantize_words(values: &[[f32; GROUP]], groups: &mut [Q16Block]) {
     }
 }
 
-/// Where an element lies in a tile.
+/// Returns the byte offset of an element in a tile.
 pub(crate) const fn place(row: usize, column: usize) -> usize {
     let pair = row / 2 % 2 * (TILE_ROWS / 2) + row / 4 * 2 + row % 2;
     POWERS_BYTES + column / 2 * PAIR_BYTES + 4 * pair + 2 * (column % 2)
 }
 
-/// Bytes in a tile of so many columns, up to whole groups.
+/// Returns the size of a tile in bytes. Columns are padded to whole groups.
 pub(crate) const fn word_tile_bytes<F: FloatFormat>(columns: usize) -> usize {
     assert!(2 * F::BYTES == PAIR_BYTES / TILE_ROWS, "floats of 16 bits");
     POWERS_BYTES + columns.div_ceil(GROUP) * PAIRS * PAIR_BYTES
 }
 
-/// Packs up to sixteen rows.
+/// Packs up to sixteen rows into a tile.
 pub(crate) fn pack_words<F: FloatFormat>(rows: &[u8], row_bytes: usize, out: &mut [u8]) {
     let (powers, pairs) = out.split_at_mut(POWERS_BYTES);
     if rows.len() < TILE_ROWS * row_bytes || !row_bytes.is_multiple_of(GROUP * F::BYTES) {
@@ -127,7 +135,10 @@ pub(crate) fn pack_words<F: FloatFormat>(rows: &[u8], row_bytes: usize, out: &mu
     }
 }
 
-/// The largest power of two that a row can be multiplied with; none where rounding takes too much, or something is no number.
+/// Returns the largest power of two by which a row can be multiplied.
+///
+/// Returns `None` if rounding would lose more than [`WORST`]. Also returns `None` if the power
+/// would not be a normal float, or if the row's largest magnitude is subnormal, infinite or NaN.
 pub(crate) fn power<F: FloatFormat>(row: &[u8]) -> Option<f32> {
     let groups = || row.chunks(GROUP * F::BYTES).map(decode_group::<F>);
     let most = f32::from_bits(groups().map(|group| largest(&group)).max().unwrap_or_default());
@@ -165,13 +176,14 @@ fn sum_of_squares(value: impl Fn(usize) -> f32) -> f32 {
     chains.iter().sum()
 }
 
-/// The powers of two of a tile's rows, and their inverses; none where it meets activations as they are.
+/// Returns the powers of two of a tile's rows and their inverses, or `None` if the tile uses
+/// unrounded activations.
 pub(crate) fn powers(tile: &[u8]) -> Option<[[f32; TILE_ROWS]; 2]> {
     let powers = each(|row| f32::from_le_bytes(tile.as_chunks().0[row]));
     (powers[0] != 0.0).then(|| [powers, each(|row| 1.0 / powers[row])])
 }
 
-/// Sixteen rows with each token: what the other tiers have to reproduce, bit by bit.
+/// Multiplies sixteen rows with each token. Defines the bits that all other tiers must reproduce.
 pub(crate) fn word_tile<F: FloatFormat>(tile: &[u8], x: &[Activation<'_>], sums: &mut [[f32; TILE_ROWS]]) {
     let weight = |row: usize, column: usize| F::decode(&tile[place(row, column)..]);
     let Some([powers, inverses]) = powers(tile) else {

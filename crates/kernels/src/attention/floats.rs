@@ -1,33 +1,33 @@
-//! Keys and values as they are.
+//! Blocks of keys and values as 32-bit floats.
 
 use bytemuck::{cast_slice, cast_slice_mut};
 
 use super::POSITIONS;
 
-/// Elements of an output whose sums are kept in registers.
+/// Number of an output's elements whose sums stay in registers.
 const LANES: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Floats<'a> {
-    /// `[head_dim, POSITIONS]`
+    /// Shape `[head_dim, POSITIONS]`.
     keys: &'a [f32],
-    /// `[POSITIONS, head_dim]`
+    /// Shape `[POSITIONS, head_dim]`.
     values: &'a [f32],
 }
 
-/// Elements of 32 bits that a block takes.
+/// Returns the size of a block in elements of 32 bits.
 pub(super) const fn len(head_dim: usize) -> usize {
     2 * POSITIONS * head_dim
 }
 
 impl<'a> Floats<'a> {
-    /// Of a block's memory.
+    /// Creates a view of a block's memory.
     pub(super) fn new(head_dim: usize, memory: &'a [u32]) -> Self {
         let (keys, values) = cast_slice(memory).split_at(POSITIONS * head_dim);
         Self { keys, values }
     }
 
-    /// Sets a position's key and value in a block's memory.
+    /// Stores the key and the value of position `row` in a block's memory.
     pub(super) fn write(memory: &mut [u32], row: usize, key: &[f32], value: &[f32]) {
         let (keys, values) = cast_slice_mut(memory).split_at_mut(POSITIONS * key.len());
         for (slots, key) in keys.as_chunks_mut::<POSITIONS>().0.iter_mut().zip(key) {
@@ -36,7 +36,7 @@ impl<'a> Floats<'a> {
         values[row * value.len()..][..value.len()].copy_from_slice(value);
     }
 
-    /// Each a chain of fused multiply-adds over the elements of the head.
+    /// Computes each product as a chain of fused multiply-adds over the elements of the head.
     pub(super) fn key_products(&self, query: &[f32], scale: f32, out: &mut [f32; POSITIONS]) {
         let mut sums = [0f32; POSITIONS];
         for (q, keys) in query.iter().zip(self.keys.as_chunks::<POSITIONS>().0) {
@@ -47,14 +47,14 @@ impl<'a> Floats<'a> {
         *out = sums.map(|sum| sum * scale);
     }
 
-    /// Each a chain of fused multiply-adds over the positions.
+    /// Computes each output as a chain of fused multiply-adds over the positions.
     pub(super) fn add_values(&self, weights: &[f32; POSITIONS], out: &mut [f32]) {
         let dim = out.len();
         for (first, out) in (0..dim).step_by(LANES).zip(out.chunks_mut(LANES)) {
             let mut sums = [0f32; LANES];
             sums[..out.len()].copy_from_slice(out);
             for (weight, values) in weights.iter().zip(self.values.chunks_exact(dim)) {
-                // What is not looked at need not be a number.
+                // Values with weight 0 may be infinite or NaN.
                 if *weight != 0.0 {
                     for (sum, value) in sums.iter_mut().zip(&values[first..]) {
                         *sum = weight.mul_add(*value, *sum);

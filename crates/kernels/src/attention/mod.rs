@@ -1,7 +1,8 @@
-//! The two products of attention, with blocks of positions.
+//! The two products of attention, for blocks of positions.
 //!
-//! Keys and values are kept as floats, or as integers of 16 bits ([`KvFormat`]), which take half of the memory and of the instructions, and lose
-//! about what 16-bit floats would. A query's products do not depend on the queries beside it.
+//! Keys and values are stored as floats or as 16-bit integers ([`KvFormat`]). Integers take half
+//! the memory and half the instructions, and lose about as much precision as 16-bit floats. The
+//! products of a query do not depend on the other queries of the call.
 
 mod floats;
 mod words;
@@ -14,29 +15,31 @@ pub(crate) use self::words::{LANES, Levels, Weights, WordQuery, Words, sum_of_la
 use crate::machine;
 use crate::products::Tier;
 
-/// Positions in a block.
+/// Number of positions in a block.
 pub const POSITIONS: usize = 64;
 
-/// What keys and values are kept as.
+/// Storage format of keys and values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KvFormat {
-    /// As they are.
+    /// 32-bit floats.
     F32,
-    /// Integers with a power of two for each key and each value.
+    /// 16-bit integers, with a power of two as the scale of each key and each value.
     I16,
 }
 
 impl KvFormat {
-    /// Whether there are blocks for heads of so many elements: integers have room for 4,096.
+    /// Reports whether heads of `head_dim` elements are supported. [`KvFormat::I16`] supports up to
+    /// 4,096 elements.
     pub const fn takes(self, head_dim: usize) -> bool {
         matches!(self, Self::F32) || head_dim <= words::LONGEST
     }
 }
 
-/// How the memory of a block is laid out: the keys and values of one head at [`POSITIONS`] positions, as elements of 32 bits.
+/// Memory layout of a block: the keys and values of one head at [`POSITIONS`] positions, in
+/// elements of 32 bits.
 ///
-/// Keys lie so that a query meets the positions in the lanes of vectors, and values so that weights meet their elements there.
-/// Zeros are keys and values of zeros.
+/// Keys are laid out with one position in each vector lane, and values with one element of the head
+/// in each lane. Zeroed memory stands for keys and values of zeros.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KvShape {
     format: KvFormat,
@@ -44,26 +47,26 @@ pub struct KvShape {
 }
 
 impl KvShape {
-    /// For heads of so many elements.
+    /// Creates the layout for heads of `head_dim` elements.
     ///
     /// # Panics
-    /// When the format does not take such heads.
+    /// Panics if the format does not support such heads.
     pub fn new(format: KvFormat, head_dim: usize) -> Self {
         assert!(format.takes(head_dim), "a head of {head_dim} elements as {format:?}");
         Self { format, head_dim }
     }
 
-    /// What keys and values are kept as.
+    /// Returns the storage format of keys and values.
     pub const fn format(self) -> KvFormat {
         self.format
     }
 
-    /// Elements of a key and of a value.
+    /// Returns the number of elements in a key or a value.
     pub const fn head_dim(self) -> usize {
         self.head_dim
     }
 
-    /// Elements that a block takes.
+    /// Returns the size of a block in elements of 32 bits.
     pub const fn block_len(self) -> usize {
         match self.format {
             KvFormat::F32 => floats::len(self.head_dim),
@@ -71,10 +74,11 @@ impl KvShape {
         }
     }
 
-    /// Sets a position's key and value in the memory of a block.
+    /// Stores the key and the value of position `row` in the memory of a block.
     ///
     /// # Panics
-    /// When there is no such row, one of them is not as long as the head, or the memory not as large as a block.
+    /// Panics if `row` is not less than [`POSITIONS`], or if `key` or `value` is not as long as the
+    /// head. Also panics if `memory` is not as long as a block.
     pub fn write(self, memory: &mut [u32], row: usize, key: &[f32], value: &[f32]) {
         assert_eq!((key.len(), value.len()), (self.head_dim, self.head_dim), "elements of a head");
         assert_eq!(memory.len(), self.block_len(), "the memory of a block");
@@ -86,7 +90,7 @@ impl KvShape {
     }
 }
 
-/// A block, of which the first positions count.
+/// A block of keys and values whose first positions are in use.
 #[derive(Clone, Copy, Debug)]
 pub struct KvBlock<'a> {
     head_dim: usize,
@@ -100,10 +104,10 @@ enum Rows<'a> {
 }
 
 impl<'a> KvBlock<'a> {
-    /// Of the memory of a block.
+    /// Creates a view of the memory of a block, with the first `positions` positions in use.
     ///
     /// # Panics
-    /// When the memory is not as large as a block, or more positions count than there are.
+    /// Panics if `memory` is not as long as a block, or if `positions` exceeds [`POSITIONS`].
     pub fn new(shape: KvShape, memory: &'a [u32], positions: usize) -> Self {
         assert_eq!(memory.len(), shape.block_len(), "the memory of a block");
         assert!(positions <= POSITIONS, "{positions} positions of a block");
@@ -114,7 +118,7 @@ impl<'a> KvBlock<'a> {
         Self { head_dim: shape.head_dim, rows }
     }
 
-    /// The keys, to be prefetched.
+    /// Returns the memory of the keys, for prefetching. Empty for [`KvFormat::F32`].
     pub const fn keys(&self) -> Prefetch<'a> {
         match self.rows {
             Rows::Floats(_) => Prefetch(&[]),
@@ -122,7 +126,7 @@ impl<'a> KvBlock<'a> {
         }
     }
 
-    /// The values, to be prefetched.
+    /// Returns the memory of the values, for prefetching. Empty for [`KvFormat::F32`].
     pub const fn values(&self) -> Prefetch<'a> {
         match self.rows {
             Rows::Floats(_) => Prefetch(&[]),
@@ -130,7 +134,8 @@ impl<'a> KvBlock<'a> {
         }
     }
 
-    /// The same block: what is read after it is prefetched while products are made with it.
+    /// Returns the block with `next` set as the memory to prefetch during its products.
+    /// [`KvFormat::F32`] ignores the setting.
     #[must_use]
     pub const fn prefetching(mut self, next: Prefetch<'a>) -> Self {
         if let Rows::Words(words) = &mut self.rows {
@@ -140,12 +145,12 @@ impl<'a> KvBlock<'a> {
     }
 }
 
-/// Keys or values that are read next. Those of a head are a few kilobytes in a row each, which is too few for a processor to see by itself
-/// what comes.
+/// Keys or values that will be read next. A head has only a few contiguous kilobytes of them, too
+/// few for the processor's own prefetcher to recognise.
 #[derive(Clone, Copy, Debug)]
 pub struct Prefetch<'a>(&'a [Pair]);
 
-/// A query as blocks of a format take it.
+/// A query in the form that blocks of a format need.
 #[derive(Clone, Copy, Debug)]
 pub struct Query<'a> {
     values: &'a [f32],
@@ -154,15 +159,16 @@ pub struct Query<'a> {
 }
 
 impl<'a> Query<'a> {
-    /// How many pairs a rounded query has.
+    /// Returns the number of pairs in a rounded query.
     pub const fn pairs(head_dim: usize) -> usize {
         head_dim.div_ceil(2)
     }
 
-    /// A query whose products are multiplied with `scale`. `room` is where it is rounded.
+    /// Creates a query whose products are multiplied by `scale`. The rounded query is stored in
+    /// `room`.
     ///
     /// # Panics
-    /// When there is not room for as many as [`Query::pairs`], or for more.
+    /// Panics if the length of `room` is not [`Query::pairs`] of the query.
     pub fn new(format: KvFormat, values: &'a [f32], scale: f32, room: &'a mut [Pair]) -> Self {
         assert_eq!(Self::pairs(values.len()), room.len(), "pairs of a query");
         let rounded = match format {
@@ -177,19 +183,20 @@ impl<'a> Query<'a> {
     }
 }
 
-/// The products of queries with the keys of a block: `out[query][position]`, of the positions that count.
+/// Computes the products of queries with the keys of a block: `out[query][position]`. Entries of
+/// unused positions are unspecified.
 ///
 /// # Panics
-/// When a query is not as long as the keys or made for another format, or `out` not as long as `queries`.
+/// Panics if a query is not as long as the keys, or was made for another format. Also panics if
+/// `out` is not as long as `queries`.
 pub fn key_products(queries: &[Query<'_>], block: KvBlock<'_>, out: &mut [&mut [f32; POSITIONS]]) {
     key_products_by(Tier::best(), queries, block, out);
 }
 
-/// Adds the values of a block to every output: each position times its weight, which must be zero where the position
-/// does not count.
+/// Adds the weighted values of a block to every output. Weights of unused positions must be 0.
 ///
 /// # Panics
-/// When lengths do not fit: there is an output for each row of weights, as long as a value.
+/// Panics if `weights` and `out` have different lengths, or if an output is not as long as a value.
 pub fn add_values(weights: &[&[f32; POSITIONS]], block: KvBlock<'_>, out: &mut [&mut [f32]]) {
     add_values_by(Tier::best(), weights, block, out);
 }
@@ -210,7 +217,9 @@ fn key_products_by(tier: Tier, queries: &[Query<'_>], block: KvBlock<'_>, out: &
     let pairs = Query::pairs(block.head_dim);
     assert!(queries.iter().all(|query| query.rounded.pairs.len() == pairs), "queries that are rounded");
     match tier {
-        // SAFETY: the processor has the tier, and lengths fit, as asserted above.
+        // SAFETY: the processor has the tier, as `check` asserts. The assertions above check that
+        // all queries have as many pairs as the keys, and that `out` is as long as `queries`.
+        // `KvBlock::new` checks the number of positions.
         #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
         #[expect(unsafe_code)]
         tier if tier != Tier::Portable => unsafe { machine::key_products(tier, queries, words, out) },
@@ -236,7 +245,9 @@ fn add_values_by(tier: Tier, weights: &[&[f32; POSITIONS]], block: KvBlock<'_>, 
                 floats.add_values(weights, out);
             }
         }
-        // SAFETY: the processor has the tier, and lengths fit, as asserted above.
+        // SAFETY: the processor has the tier, as `check` asserts. The assertions above check that
+        // all outputs are as long as the values, and that `out` is as long as `weights`.
+        // `KvBlock::new` checks the number of positions.
         #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
         #[expect(unsafe_code)]
         (Rows::Words(words), tier) if tier != Tier::Portable => unsafe {
@@ -256,11 +267,11 @@ mod tests {
     use super::*;
     use crate::tests::noise;
 
-    /// Rows of a block, queries and weights.
+    /// Keys and values of a block, queries and weights.
     #[derive(Clone)]
     struct Case {
         format: KvFormat,
-        /// How many count.
+        /// Number of positions in use.
         positions: usize,
         keys: Vec<Vec<f32>>,
         values: Vec<Vec<f32>>,
@@ -294,7 +305,7 @@ mod tests {
             KvShape::new(self.format, self.keys[0].len())
         }
 
-        /// The memory of a block.
+        /// Returns the memory of a block with all keys and values.
         fn memory(&self) -> Vec<u32> {
             let mut memory = vec![0; self.shape().block_len()];
             for (row, (key, value)) in self.keys.iter().zip(&self.values).enumerate() {
@@ -409,7 +420,9 @@ mod tests {
         }
     }
 
-    /// How far products are from those of the numbers as they are, of the product of the norms; and outputs, of the weighted norms.
+    /// Returns the largest relative errors of products and of outputs. Errors of products are
+    /// relative to the product of the norms, and errors of outputs to the sum of the weighted
+    /// norms.
     fn errors(case: &Case) -> (f64, f64) {
         let dot = |a: &[f32], b: &[f32]| -> f64 {
             a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
@@ -437,7 +450,7 @@ mod tests {
         worst
     }
 
-    /// What rounding to 16-bit floats may take from a product of two numbers.
+    /// Maximum relative error of a product of two numbers that are rounded to 16-bit floats.
     const HALVES: f64 = 2.0 / 4096.0;
 
     #[test]
@@ -491,7 +504,7 @@ mod tests {
             for dim in [1, 2, 63, 64, 256] {
                 let mut case = Case::new(dim, 2, row);
                 case.weights = vec![[1.0 / 64.0; POSITIONS], std::array::from_fn(|at| f32::from(at == 9))];
-                // Both the same, so that the sum is as large as it gets.
+                // Queries equal to keys make the sums as large as possible.
                 case.queries = case.keys[..2].to_vec();
                 let (products, outputs) = errors(&case);
                 assert!(products < HALVES && outputs < HALVES, "{dim}: {products:e} {outputs:e}");

@@ -1,10 +1,15 @@
-//! Keys and values as integers of 16 bits, which meet queries and weights that are rounded alike.
+//! Blocks of keys and values as 16-bit integers. Queries and weights are rounded to such integers
+//! as well.
 //!
-//! A key or a query is rounded to multiples of one power of two, as small as it can be with the sum of all products of the two in 32
-//! bits: no sum is larger than the product of the norms (Cauchy-Schwarz), and each of these is held below the root of 2^31. A
-//! value is rounded to multiples of a part of its largest element. The weights that a query gives the positions of a block take over the
-//! steps of the values there, and are rounded to multiples of a part of their sum, so that this product fits 32 bits as well. So
-//! both products are sums of integers, whose order is free.
+//! A key or a query is rounded to multiples of a power of two. The power is as small as possible
+//! while the sum of all products fits in 32 bits. By the Cauchy-Schwarz inequality, a sum is at
+//! most the product of the norms, and each norm is kept below the square root of 2^31.
+//!
+//! A value is rounded to multiples of a fraction of its largest element. The weights of a query are
+//! multiplied by the steps of the values at their positions. The results are rounded to multiples
+//! of a fraction of their sum, so that this product fits in 32 bits as well.
+//!
+//! Both products are sums of integers, so the order of their terms is free.
 
 use bytemuck::{cast_slice, cast_slice_mut};
 
@@ -12,32 +17,35 @@ use super::POSITIONS;
 use crate::activation::{inverse, largest, nearest};
 use crate::format::each;
 
-/// Two words which meet another two at once: neighbours of a key, or an element of two neighbouring values.
+/// Two 16-bit integers that one instruction multiplies with another two. They are neighbouring
+/// elements of a key, or the same element of the values at two neighbouring positions.
 pub type Pair = [i16; 2];
 
-/// The largest norm that a key or a query may have before it is rounded, which adds half of the root of its length at most.
+/// Maximum norm of a key or a query before rounding. Rounding adds at most half the square root of
+/// its length.
 const NORM: f32 = 46_300.0;
-/// The longest key for which that is below the root of 2^31.
+/// Maximum length of a key for which the norm after rounding is below the square root of 2^31.
 pub(super) const LONGEST: usize = 4096;
-/// The largest integer. The weights of a block are no more together, so that no sum with values is above `2^15 * 2^15`.
+/// The largest integer. The weights of a block add up to at most this much, so no sum with values
+/// exceeds `2^15 * 2^15`.
 const LARGEST: f32 = i16::MAX as f32;
-/// The digits of a float.
+/// Mask of the mantissa bits of a float.
 const MANTISSA: u32 = (1 << 23) - 1;
-/// Chains of the sums of what is rounded.
+/// Number of chains in which the sums that determine a step are added up.
 pub(crate) const LANES: usize = 16;
 
 /// The keys and values of one head at [`POSITIONS`] positions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Words<'a> {
-    /// `[head_dim / 2, POSITIONS]`
+    /// Shape `[head_dim / 2, POSITIONS]`, with `head_dim / 2` rounded up.
     pub(crate) keys: &'a [Pair],
-    /// `[POSITIONS / 2, head_dim]`
+    /// Shape `[POSITIONS / 2, head_dim]`.
     pub(crate) values: &'a [Pair],
     pub(crate) key_steps: &'a [f32; POSITIONS],
     pub(crate) value_steps: &'a [f32; POSITIONS],
-    /// How many positions count, from the first on: [`POSITIONS`] at most.
+    /// Number of positions in use, starting at the first one. At most [`POSITIONS`].
     pub(crate) positions: usize,
-    /// What is prefetched meanwhile.
+    /// Memory that is prefetched during the products.
     pub(crate) next: &'a [Pair],
 }
 
@@ -49,13 +57,13 @@ const fn value_pairs(head_dim: usize) -> usize {
     POSITIONS / 2 * head_dim
 }
 
-/// Elements of 32 bits that a block takes.
+/// Returns the size of a block in elements of 32 bits.
 pub(super) const fn len(head_dim: usize) -> usize {
     key_pairs(head_dim) + value_pairs(head_dim) + 2 * POSITIONS
 }
 
 impl<'a> Words<'a> {
-    /// Of a block's memory.
+    /// Creates a view of a block's memory, with the first `positions` positions in use.
     pub(super) fn new(head_dim: usize, memory: &'a [u32], positions: usize) -> Self {
         debug_assert!(positions <= POSITIONS, "{positions} positions of a block");
         let (keys, rest) = memory.split_at(key_pairs(head_dim));
@@ -73,7 +81,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Sets a position's key and value in a block's memory.
+    /// Stores the key and the value of position `row` in a block's memory.
     pub(super) fn write(memory: &mut [u32], row: usize, key: &[f32], value: &[f32]) {
         const PIECE: usize = 64;
         let (keys, rest) = memory.split_at_mut(key_pairs(key.len()));
@@ -100,7 +108,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// By plain loops.
+    /// Computes the products of a query with all keys, with plain loops.
     pub(super) fn key_products(&self, query: &WordQuery<'_>, out: &mut [f32; POSITIONS]) {
         let mut sums = [0; POSITIONS];
         for (q, keys) in query.pairs.iter().zip(self.keys.as_chunks::<POSITIONS>().0) {
@@ -113,7 +121,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Adds the elements from `first` on, by plain loops.
+    /// Adds the weighted values to the elements of `out` from `first` on, with plain loops.
     #[inline(always)]
     pub(crate) fn add_values(&self, weights: &Weights, first: usize, out: &mut [f32]) {
         let dim = out.len();
@@ -131,11 +139,11 @@ fn product(a: Pair, b: Pair) -> i32 {
     i32::from(a[0]) * i32::from(b[0]) + i32::from(a[1]) * i32::from(b[1])
 }
 
-/// A query that was rounded.
+/// A rounded query.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct WordQuery<'a> {
     pub(crate) pairs: &'a [Pair],
-    /// What products with integers are multiplied with, beside the step of the key.
+    /// Factor of the integer products, in addition to the step of the key.
     pub(crate) scale: f32,
 }
 
@@ -150,18 +158,18 @@ impl<'a> WordQuery<'a> {
     }
 }
 
-/// What the values of a block are multiplied with.
+/// Rounded weights for the values of a block.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Weights {
     pub(crate) pairs: [Pair; POSITIONS / 2],
-    /// What sums of integers are multiplied with.
+    /// Factor of the integer sums.
     pub(crate) step: f32,
 }
 
 impl Weights {
-    /// Weights of positions together with the steps of the values there.
+    /// Rounds the weights of positions, each multiplied by the step of the value at its position.
     pub(crate) fn new(weights: &[f32; POSITIONS], steps: &[f32; POSITIONS]) -> Self {
-        // What is not looked at need not be a number.
+        // Values with weight 0 may be infinite or NaN.
         let scaled: [f32; POSITIONS] = each(|i| if weights[i] == 0.0 { 0.0 } else { weights[i] * steps[i] });
         let levels = Levels::of_weights(by_lanes(&scaled, f32::abs));
         let mut pairs = [[0; 2]; POSITIONS / 2];
@@ -170,17 +178,17 @@ impl Weights {
     }
 }
 
-/// How a row is rounded.
+/// The levels to which a row is rounded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Levels {
-    /// What values are multiplied with; nothing where one of them is no number.
+    /// Factor that scales values to integers. `None` if a value is infinite or NaN.
     pub(crate) inverse: Option<f32>,
-    /// The step between two levels, a power of two; no number where a value is none.
+    /// Step between two levels, a power of two. Infinite or NaN if a value is.
     pub(crate) step: f32,
 }
 
 impl Levels {
-    /// With the next power of two.
+    /// Rounds the step up to a power of two.
     #[inline(always)]
     fn new(step: f32) -> Self {
         if !step.is_finite() {
@@ -192,7 +200,8 @@ impl Levels {
 
     fn of_key(values: &[f32]) -> Self {
         let most = f32::from_bits(largest(values));
-        // What is smaller than the normal floats has no inverse, and no level but that of zero.
+        // A magnitude below the normal floats has no inverse. The step is then the smallest normal
+        // float.
         let norm = inverse(most).map_or(most, |inverse| {
             most * by_lanes(values, |value| value * inverse * (value * inverse)).sqrt()
         });
@@ -203,13 +212,13 @@ impl Levels {
         Self::new(f32::from_bits(largest(values)) / LARGEST)
     }
 
-    /// Of weights with this sum.
+    /// Returns the levels of weights with this sum.
     #[inline(always)]
     pub(crate) fn of_weights(sum: f32) -> Self {
         Self::new(sum / LARGEST)
     }
 
-    /// Rounds values, as many as there are of both.
+    /// Rounds `values` into `words`, up to the shorter of the two lengths.
     #[inline(always)]
     fn round(self, values: &[f32], words: &mut [i16]) {
         let Some(inverse) = self.inverse else {
@@ -222,7 +231,7 @@ impl Levels {
     }
 }
 
-/// The sum of something of each value, in chains as many as lanes.
+/// Returns the sum of `of(value)` over all values, added up in [`LANES`] chains.
 #[inline(always)]
 fn by_lanes(values: &[f32], of: impl Fn(f32) -> f32) -> f32 {
     let mut lanes = [0f32; LANES];
@@ -238,7 +247,7 @@ fn by_lanes(values: &[f32], of: impl Fn(f32) -> f32) -> f32 {
     sum_of_lanes(lanes)
 }
 
-/// By halves.
+/// Adds up the lanes by halves.
 #[inline(always)]
 pub(crate) fn sum_of_lanes(lanes: [f32; LANES]) -> f32 {
     let eights: [f32; 8] = each(|i| lanes[i] + lanes[i + 8]);

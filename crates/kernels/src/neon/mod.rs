@@ -1,4 +1,5 @@
-//! Dot products by vectors of 16 bytes (NEON), with and without the extension that adds products of bytes up by fours.
+//! Dot products with vectors of 16 bytes (NEON), with and without the extension for dot products of
+//! bytes.
 
 #![allow(unsafe_code, reason = "instructions that not every processor has")]
 #![allow(unsafe_op_in_unsafe_fn, reason = "every line would be a block of its own")]
@@ -13,11 +14,12 @@ use crate::outputs::Outputs;
 use crate::products::{Tier, Tiles};
 use crate::vectors::{LoadColumn, Unpack, attention, bounds, floats, sweep, words};
 
-/// The products of tiles of blocks.
+/// Computes the products of tiles of blocks.
 ///
 /// # Safety
-/// The processor must have the tier, which must not be the portable one; activations must be as long as rows, and `out` have as
-/// many tokens, and no more rows than the tiles.
+/// The processor must support `tier`, which must be one of this module. `tiles` must be packed as
+/// `B`. Activations must be rounded to 8 or 16 bits and as long as rows. `out` must have the number
+/// of tokens of `x`, and at most the rows of the tiles.
 pub(crate) unsafe fn products<B: Unpack>(
     tier: Tier,
     tiles: Tiles<'_>,
@@ -30,15 +32,20 @@ pub(crate) unsafe fn products<B: Unpack>(
     }
 }
 
+/// Computes [`products`] with the `dotprod` extension.
+///
+/// # Safety
+/// The processor must have the extension, and the requirements of [`products`] apply.
 #[target_feature(enable = "dotprod")]
 unsafe fn products_dot<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>], out: Outputs<'_>) {
     sweep::products::<B, Eight<Dot>>(tiles, x, out);
 }
 
-/// The bounds of the products of a tile's rows.
+/// Computes the bounds of the products of a tile's rows.
 ///
 /// # Safety
-/// As with [`products`], and rows must be as long as the activations.
+/// The processor must support `tier`, which must be one of this module. `tile` must be a single
+/// tile that is packed as `B`, and its rows must be as long as the activations of `x`.
 pub(crate) unsafe fn bounds<B: Unpack>(tier: Tier, tile: Tiles<'_>, x: &Sketch) -> Bounds {
     match tier {
         Tier::NeonDot => bounds_dot::<B>(tile, x),
@@ -46,15 +53,19 @@ pub(crate) unsafe fn bounds<B: Unpack>(tier: Tier, tile: Tiles<'_>, x: &Sketch) 
     }
 }
 
+/// Computes [`bounds()`] with the `dotprod` extension.
+///
+/// # Safety
+/// The processor must have the extension, and the requirements of [`bounds()`] apply.
 #[target_feature(enable = "dotprod")]
 unsafe fn bounds_dot<B: Unpack>(tile: Tiles<'_>, x: &Sketch) -> Bounds {
     bounds::bounds::<B, Eight<Dot>>(tile, x)
 }
 
-/// The products of tiles of floats.
+/// Computes the products of tiles of floats.
 ///
 /// # Safety
-/// As with [`products`].
+/// The requirements of [`products`] apply, except that activations need not be rounded.
 pub(crate) unsafe fn float_products<F: LoadColumn>(
     _: Tier,
     tiles: Tiles<'_>,
@@ -64,10 +75,10 @@ pub(crate) unsafe fn float_products<F: LoadColumn>(
     floats::products::<F, Eight<Plain>>(tiles, x, out);
 }
 
-/// The products of tiles of 16-bit floats.
+/// Computes the products of tiles of 16-bit floats.
 ///
 /// # Safety
-/// As with [`products`].
+/// The requirements of [`products`] apply, with activations that are rounded to 16-bit blocks.
 pub(crate) unsafe fn word_products<F: LoadColumn>(
     _: Tier,
     tiles: Tiles<'_>,
@@ -77,10 +88,11 @@ pub(crate) unsafe fn word_products<F: LoadColumn>(
     words::products::<F, Eight<Plain>>(tiles, x, out);
 }
 
-/// The products of queries with a block of keys.
+/// Computes the products of queries with a block of keys.
 ///
 /// # Safety
-/// Queries must be as long as the keys.
+/// Every query must have as many pairs as the keys. `out` must be as long as `queries`.
+/// `block.positions` must be at most [`POSITIONS`].
 pub(crate) unsafe fn key_products(
     _: Tier,
     queries: &[Query<'_>],
@@ -90,10 +102,11 @@ pub(crate) unsafe fn key_products(
     attention::key_products::<Eight<Plain>>(queries, block, out);
 }
 
-/// Adds values times their weights.
+/// Adds the weighted values of a block to the outputs.
 ///
 /// # Safety
-/// Outputs must be as long as values.
+/// Every output must be as long as a value. `out` must be as long as `weights`. `block.positions`
+/// must be at most [`POSITIONS`].
 pub(crate) unsafe fn add_values(
     _: Tier,
     weights: &[&[f32; POSITIONS]],

@@ -1,4 +1,4 @@
-//! Vectors of 16 bytes, two for eight rows.
+//! Pairs of 16-byte vectors with eight rows.
 
 use std::arch::aarch64::{
     float32x4_t, int8x16_t, int16x8_t, int32x4_t, uint8x8_t, uint16x4_t, vabsq_f32, vadd_u8, vaddq_f32,
@@ -19,30 +19,45 @@ use crate::activation::Activation;
 use crate::outputs::Outputs;
 use crate::vectors::{Bytes, Kind, Panel, Vector, meet_panel};
 
-/// Eight rows, with products of bytes by `D`.
+/// Eight rows, with the dot products of `D`.
 pub(super) struct Eight<D>(PhantomData<D>);
 
-/// Products of signed bytes, added up by fours.
+/// Dot products of signed bytes, four per lane.
 ///
 /// # Safety
-/// As with [`Vector`].
+/// Every function needs a processor that supports the implementation's instructions.
 pub(super) trait Fours: Sized {
+    /// Calls [`meet_panel`] in a function with the implementation's instructions enabled.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions. The other requirements of
+    /// [`meet_panel`] apply.
     unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: Outputs<'_>);
-    /// The activations are above -128.
+
+    /// Adds to each lane the products of its four weights with four activations, which must be
+    /// greater than -128.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
     unsafe fn dot(sums: int32x4_t, weights: int8x16_t, x: int8x16_t) -> int32x4_t;
 }
 
-/// What every processor has.
+/// Instructions that every processor has.
 pub(super) struct Plain;
-/// The extension for such products.
+/// The `dotprod` extension.
 pub(super) struct Dot;
 
+// Needs NEON, which every processor of the architecture has. The `# Safety` sections of `Fours`
+// apply.
 impl Fours for Plain {
     unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: Outputs<'_>) {
         meet_panel::<K, Eight<Self>>(panel, x, out);
     }
 
-    /// Sums of two fit 16 bits: `2 * 128 * 127 < 2^15`.
+    /// The sum of two products fits in 16 bits: `2 * 128 * 127 < 2^15`.
+    ///
+    /// # Safety
+    /// The requirements of [`Fours::dot`] apply.
     #[inline(always)]
     unsafe fn dot(sums: int32x4_t, weights: int8x16_t, x: int8x16_t) -> int32x4_t {
         let low = vmull_s8(vget_low_s8(weights), vget_low_s8(x));
@@ -50,13 +65,17 @@ impl Fours for Plain {
     }
 }
 
+// Needs NEON and `dotprod`. The `# Safety` sections of `Fours` apply.
 impl Fours for Dot {
     #[target_feature(enable = "dotprod")]
     unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: Outputs<'_>) {
         meet_panel::<K, Eight<Self>>(panel, x, out);
     }
 
-    /// The library's function for this instruction is not stable.
+    /// Uses inline assembly, because the intrinsic of this instruction is not stable.
+    ///
+    /// # Safety
+    /// The requirements of [`Fours::dot`] apply.
     #[inline(always)]
     unsafe fn dot(mut sums: int32x4_t, weights: int8x16_t, x: int8x16_t) -> int32x4_t {
         asm!(
@@ -70,18 +89,19 @@ impl Fours for Dot {
     }
 }
 
-/// Of both vectors.
+/// Applies `of` to both vectors.
 #[inline(always)]
 fn both<A: Copy, T>([low, high]: [A; 2], of: impl Fn(A) -> T) -> [T; 2] {
     [of(low), of(high)]
 }
 
-/// Of both pairs of vectors.
+/// Applies `of` to both pairs of vectors.
 #[inline(always)]
 fn pairs<A: Copy, B: Copy, T>(a: [A; 2], b: [B; 2], of: impl Fn(A, B) -> T) -> [T; 2] {
     [of(a[0], b[0]), of(a[1], b[1])]
 }
 
+// Needs NEON and the instructions of `D`. The `# Safety` sections of `Vector` apply.
 impl<D: Fours> Vector for Eight<D> {
     type Ints = [int32x4_t; 2];
     type Floats = [float32x4_t; 2];
@@ -279,7 +299,11 @@ impl<D: Fours> Vector for Eight<D> {
     }
 }
 
-/// Floats of 16 bits. The library's function for this is newer than the compilers that we take.
+/// Converts 16-bit floats. Uses inline assembly, because the intrinsic is newer than the oldest
+/// supported compiler.
+///
+/// # Safety
+/// No requirements: every processor of the architecture has the instruction.
 #[inline(always)]
 unsafe fn floats(halves: uint16x4_t) -> float32x4_t {
     let floats: float32x4_t;
@@ -292,12 +316,16 @@ unsafe fn floats(halves: uint16x4_t) -> float32x4_t {
     floats
 }
 
-/// Lanes as words.
+/// Narrows the lanes of two vectors to 16-bit integers with saturation.
+///
+/// # Safety
+/// No requirements: every processor of the architecture has the instructions.
 #[inline(always)]
 unsafe fn words(a: int32x4_t, b: int32x4_t) -> int16x8_t {
     vcombine_s16(vqmovn_s32(a), vqmovn_s32(b))
 }
 
+// Needs NEON. The `# Safety` sections of `Bytes` apply.
 impl Bytes for uint8x8_t {
     #[inline(always)]
     unsafe fn each(value: u8) -> Self {

@@ -4,11 +4,14 @@ use super::{Vector, prefetch};
 use crate::attention::{LANES, Levels, POSITIONS, Pair, Query, Weights, Words, sum_of_lanes};
 use crate::layout::{PLANE, TILE_ROWS};
 
-/// Queries that go together.
+/// Maximum number of queries that are processed together.
 const QUERIES: usize = 4;
 
-/// Calls a function for the first queries and so many vectors at a time, and gives how many queries these were. With four vectors of sums for
-/// each query, half of the registers of AVX-512 are sums, and with two half of the others'.
+/// Calls `$function` for as many queries and vectors at a time as the registers hold. Returns the
+/// number of queries.
+///
+/// With four vectors of sums per query, the sums take half the registers of AVX-512. With two, they
+/// take half the registers of the other instruction sets.
 macro_rules! by_count {
     ($V:ident, $count:expr, $elements:expr, $function:ident($($argument:expr),*)) => {
         match ($count, vectors::<$V>($count, $elements)) {
@@ -24,17 +27,19 @@ macro_rules! by_count {
     };
 }
 
-/// How many vectors of elements go together: 4, or 2 where more would not fit the registers or be empty.
+/// Returns the number of vectors of elements that are processed together. Returns 2 instead of 4 if
+/// four would not fit the registers or would be partly empty.
 #[inline(always)]
 const fn vectors<V: Vector>(queries: usize, elements: usize) -> usize {
     let is_roomy = queries == 1 || V::ROWS == TILE_ROWS;
     if is_roomy && elements > 2 * V::ROWS { 4 } else { 2 }
 }
 
-/// The products of queries with a block of keys.
+/// Computes the products of queries with a block of keys.
 ///
 /// # Safety
-/// The processor must have the instructions of `V`, queries must be as long as the keys, and no more positions count than there are.
+/// The processor must support the instructions of `V`. Every query must have as many pairs as the
+/// keys, `out` must be as long as `queries`, and `block.positions` must be at most [`POSITIONS`].
 #[inline(always)]
 pub(crate) unsafe fn key_products<V: Vector>(
     queries: &[Query<'_>],
@@ -48,7 +53,11 @@ pub(crate) unsafe fn key_products<V: Vector>(
     }
 }
 
-/// The first `N` queries, with `W` vectors of positions at a time.
+/// Computes the products of the first `N` queries, with `W` vectors of positions at a time. Returns
+/// `N`.
+///
+/// # Safety
+/// The requirements of [`key_products`] apply, and there must be at least `N` queries.
 #[inline(always)]
 unsafe fn products_of<V: Vector, const N: usize, const W: usize>(
     queries: &[Query<'_>],
@@ -87,10 +96,11 @@ unsafe fn products_of<V: Vector, const N: usize, const W: usize>(
     N
 }
 
-/// Adds the values of positions, times their weights.
+/// Adds the weighted values of positions to the outputs.
 ///
 /// # Safety
-/// The processor must have the instructions of `V`, outputs must be as long as values, and no more positions count than there are.
+/// The processor must support the instructions of `V`. Every output must be as long as a value,
+/// `out` must be as long as `weights`, and `block.positions` must be at most [`POSITIONS`].
 #[inline(always)]
 pub(crate) unsafe fn add_values<V: Vector>(
     weights: &[&[f32; POSITIONS]],
@@ -104,7 +114,10 @@ pub(crate) unsafe fn add_values<V: Vector>(
     }
 }
 
-/// To the first `N` outputs, with `W` vectors of elements at a time.
+/// Adds values to the first `N` outputs, with `W` vectors of elements at a time. Returns `N`.
+///
+/// # Safety
+/// The requirements of [`add_values`] apply, and there must be at least `N` outputs.
 #[inline(always)]
 unsafe fn add_to<V: Vector, const N: usize, const W: usize>(
     weights: &[&[f32; POSITIONS]],
@@ -131,7 +144,10 @@ unsafe fn add_to<V: Vector, const N: usize, const W: usize>(
     N
 }
 
-/// [`Weights::new`], in the order of the portable code.
+/// Computes [`Weights::new`], with the sums in the order of the portable code.
+///
+/// # Safety
+/// The processor must support the instructions of `V`.
 #[inline(always)]
 unsafe fn round_into<V: Vector>(weights: &[f32; POSITIONS], block: &Words<'_>, to: &mut Weights) {
     let (count, chains) = (POSITIONS / V::ROWS, LANES / V::ROWS);
@@ -149,7 +165,7 @@ unsafe fn round_into<V: Vector>(weights: &[f32; POSITIONS], block: &Words<'_>, t
     }
     let levels = Levels::of_weights(sum_of_lanes(lanes));
     let Some(inverse) = levels.inverse else {
-        // Something is no number; perhaps it is not looked at.
+        // A step is infinite or NaN. The portable code ignores such values if their weight is 0.
         *to = Weights::new(weights, block.value_steps);
         return;
     };
@@ -161,7 +177,11 @@ unsafe fn round_into<V: Vector>(weights: &[f32; POSITIONS], block: &Words<'_>, t
     }
 }
 
-/// Some elements, from `first` on.
+/// Adds the weighted values to `W` vectors of elements of each output, from element `first` on.
+///
+/// # Safety
+/// The requirements of [`add_values`] apply. The outputs must have at least `first + W * V::ROWS`
+/// elements, and there must be at least `N` outputs.
 #[inline(always)]
 unsafe fn add_lanes<V: Vector, const N: usize, const W: usize>(
     weights: &[Weights; N],
@@ -183,7 +203,7 @@ unsafe fn add_lanes<V: Vector, const N: usize, const W: usize>(
         }
     }
     if !block.next.is_empty() {
-        // What a block that is not full leaves.
+        // The loop above skips the unused positions of this block, which the next block may use.
         for pair in pairs..POSITIONS / 2 {
             prefetch_pairs(next.wrapping_add(pair * dim + first), W * V::ROWS);
         }
@@ -197,12 +217,16 @@ unsafe fn add_lanes<V: Vector, const N: usize, const W: usize>(
     }
 }
 
-/// What is prefetched: where there is nothing, what is read now, which costs less than a branch.
+/// Returns the address to prefetch. If there is no next block, returns the current data:
+/// prefetching it costs less than a branch.
 fn next(block: &Words<'_>, now: &[Pair]) -> *const Pair {
     if block.next.is_empty() { now.as_ptr() } else { block.next.as_ptr() }
 }
 
-/// Prefetches the lines of so many pairs.
+/// Prefetches the cache lines of `count` pairs.
+///
+/// # Safety
+/// No requirements, as for [`prefetch`].
 #[inline(always)]
 unsafe fn prefetch_pairs(from: *const Pair, count: usize) {
     for at in (0..count).step_by(PLANE / size_of::<Pair>()) {
@@ -210,7 +234,11 @@ unsafe fn prefetch_pairs(from: *const Pair, count: usize) {
     }
 }
 
-/// `W` vectors in a row.
+/// Loads `W` consecutive vectors.
+///
+/// # Safety
+/// The processor must support the instructions of `V`, and `from` must be valid for reading `W`
+/// vectors.
 #[inline(always)]
 unsafe fn load<V: Vector, const W: usize>(from: *const Pair) -> [V::Ints; W] {
     let mut ints = [V::zero(); W];
@@ -220,7 +248,10 @@ unsafe fn load<V: Vector, const W: usize>(from: *const Pair) -> [V::Ints; W] {
     ints
 }
 
-/// A pair as one lane.
+/// Returns a pair as the bits of one lane.
+///
+/// # Safety
+/// `pair` must be valid for reading four bytes, with any alignment.
 #[inline(always)]
 unsafe fn word(pair: *const Pair) -> i32 {
     pair.cast::<i32>().read_unaligned()

@@ -8,13 +8,15 @@ use crate::layout::{PIECES, TILE_ROWS, code_bytes, head_bytes, heads_bytes, low_
 use crate::nested::{middle, spread_step};
 use crate::products::Tiles;
 
-/// How many tiles ahead of the computation weights are asked for.
+/// Prefetch distance, in tiles.
 const AHEAD: usize = 2;
 
-/// The bounds of a tile's rows.
+/// Computes the bounds of a tile's rows.
 ///
 /// # Safety
-/// The processor must have the instructions of `V`, and the tile's rows be as long as the activations.
+/// The processor must support the instructions of `V`. `tile` must be a single tile that is packed
+/// as `B`, and its rows must be as long as the activations of `x`. `x` may only list groups that it
+/// has.
 #[inline(always)]
 pub(crate) unsafe fn bounds<B: Unpack, V: Vector>(tile: Tiles<'_>, x: &Sketch) -> Bounds {
     const { assert!(B::BITS == B::LOW + 4 && matches!(B::LOW, 2 | 4)) };
@@ -55,7 +57,8 @@ pub(crate) unsafe fn bounds<B: Unpack, V: Vector>(tile: Tiles<'_>, x: &Sketch) -
                             lows = V::dot(lows, rest[piece], four);
                         }
                     }
-                    // What the bias adds, and without the low bits their middle, in place of them.
+                    // Removes the bias from the sum. If the low bits are not read, adds their
+                    // midpoint.
                     let minus = if B::SPLIT { of.x.minuses[part] } else { of.x.minus };
                     let bias = 1 << B::BIAS.unwrap_or_default();
                     let taken = if is_whole { bias } else { bias - middle::<B>() };

@@ -1,4 +1,5 @@
-//! Rows of floats: a column of sixteen rows at a time, each with one value of a token.
+//! Rows of floats: a column of up to sixteen rows at a time, multiplied with one value of each
+//! token.
 
 use super::sweep::store;
 use super::{Vector, prefetch_all};
@@ -8,17 +9,18 @@ use crate::layout::TILE_ROWS;
 use crate::outputs::Outputs;
 use crate::products::{CHAINS, Tiles};
 
-/// Tokens that go over all tiles together.
+/// Number of tokens in a pass over all tiles.
 const ROUND: usize = 48;
-/// How far ahead of the computation weights are asked for, in bytes, into the second-level cache.
+/// Prefetch distance in bytes, into the second-level cache.
 pub(crate) const AHEAD: usize = 8192;
 
-/// A float type of which vectors are made.
+/// A float type that vectors can load.
 pub(crate) trait LoadColumn: FloatFormat {
-    /// The weights of a column.
+    /// Loads the weights of a column.
     ///
     /// # Safety
-    /// The processor must have the instructions of `V`, and `from` point to as many weights as there are lanes.
+    /// The processor must support the instructions of `V`, and `from` must be valid for reading one
+    /// weight per lane.
     unsafe fn load_column<V: Vector>(from: *const u8) -> V::Floats;
 }
 
@@ -43,11 +45,12 @@ impl LoadColumn for Bf16 {
     }
 }
 
-/// The products of tiles.
+/// Computes the products of tiles.
 ///
 /// # Safety
-/// The processor must have the instructions of `V`, activations must be as long as rows, and `out` have as many
-/// tokens, and no more rows than the tiles.
+/// The processor must support the instructions of `V`. `tiles` must be packed as `F`. Activations
+/// must be as long as rows. `out` must have the number of tokens of `x`, and at most the rows of
+/// the tiles.
 #[inline(always)]
 pub(crate) unsafe fn products<F: LoadColumn, V: Vector>(
     tiles: Tiles<'_>,
@@ -72,7 +75,12 @@ pub(crate) unsafe fn products<F: LoadColumn, V: Vector>(
     }
 }
 
-/// The first `T` tokens with the rows of a vector: the chains of three fit the registers of AVX2.
+/// Multiplies the rows of a vector with the first `T` tokens. Returns `T`. The chains of three
+/// tokens fit the registers of AVX2.
+///
+/// # Safety
+/// The requirements of [`products`] apply. `tile` must start at the first row of the vector, and
+/// `x` and `out` must have at least `T` tokens.
 #[inline(always)]
 unsafe fn block<F: LoadColumn, V: Vector, const T: usize>(
     tile: &[u8],

@@ -1,9 +1,12 @@
-//! Products by vectors of whatever length.
+//! Products with vectors of any length.
 //!
-//! The code is written once for all: [`Vector`] is what it needs of a processor, `unpack` says how packed bits become the bytes that
-//! are multiplied, and `sweep` in which order tiles meet tokens. Products of bytes are of unsigned weights and signed activations,
-//! but for tile registers, where both are signed; sums of them are exact, and all else is the portable code's arithmetic with a row in each
-//! lane, so the results have the same bits.
+//! The code is written once for all processors. [`Vector`] has the operations of a processor.
+//! `unpack` turns packed bits into the bytes that are multiplied. `sweep` has the loops over tiles
+//! and tokens.
+//!
+//! Products of bytes have unsigned weights and signed activations. Only tile registers take signed
+//! weights. Integer sums are exact. The other arithmetic is that of the portable code with a row in
+//! each lane, so the results have the same bits.
 
 #![allow(unsafe_code, reason = "vector instructions, and loads of what slices of known length hold")]
 #![allow(unsafe_op_in_unsafe_fn, reason = "every line would be a block of its own")]
@@ -22,95 +25,314 @@ use crate::activation::Activation;
 use crate::layout::PLANE;
 use crate::outputs::Outputs;
 
-/// A vector with a row in each lane of 32 bits.
+/// A vector with a row in each 32-bit lane. Each implementation needs certain processor
+/// instructions.
 ///
 /// # Safety
-/// Every function needs a processor with the instructions, and pointers to as many bytes as it reads or writes.
+/// Every function needs a processor that supports the implementation's instructions. Pointers must
+/// be valid for the bytes that a function reads or writes, and may have any alignment.
 pub(crate) trait Vector: Sized {
+    /// A vector of integers, one 32-bit lane per row.
     type Ints: Copy;
+    /// A vector of floats, one 32-bit lane per row.
     type Floats: Copy;
+    /// A vector of bytes, one per row.
     type Bytes: Bytes;
-    /// Lanes.
+    /// Number of lanes.
     const ROWS: usize;
-    /// Whether [`Vector::dot_wide`] takes the bias of 128 off the weights.
+    /// True if [`Vector::dot_wide`] subtracts the bias of 128 from the weights.
     const TAKES_WIDE_BIAS: bool;
 
-    /// [`meet_panel`] as a function of its own: all block types of a kind share it. Where a vector has all rows of a tile, there are no
-    /// panels.
+    /// Calls [`meet_panel`] in a function of its own, which all block types of a kind share.
+    /// Vectors that hold all rows of a tile have no panels.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions. The other requirements of
+    /// [`meet_panel`] apply.
     unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: Outputs<'_>);
 
+    /// Loads a vector of integers.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions, and `from` must be valid for
+    /// reading `4 * ROWS` bytes.
     unsafe fn load(from: *const u8) -> Self::Ints;
+
+    /// Stores a vector of integers.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions, and `to` must be valid for
+    /// writing `4 * ROWS` bytes.
     unsafe fn store(to: *mut u8, bytes: Self::Ints);
-    /// As many bytes as there are lanes.
+
+    /// Loads one byte per lane.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions, and `from` must be valid for
+    /// reading `ROWS` bytes.
     unsafe fn load_bytes(from: *const u8) -> Self::Bytes;
+
+    /// Returns lanes of 0.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
     unsafe fn zero() -> Self::Ints;
+
+    /// Returns `value` in every lane.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
     unsafe fn each_int(value: i32) -> Self::Ints;
+
+    /// Returns `value` in every byte of every lane.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
     unsafe fn each_byte(value: i8) -> Self::Ints;
+
+    /// Returns the bitwise AND.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
     unsafe fn and(a: Self::Ints, b: Self::Ints) -> Self::Ints;
+
+    /// Returns the bitwise OR.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
     unsafe fn or(a: Self::Ints, b: Self::Ints) -> Self::Ints;
-    /// Adds lanes.
+
+    /// Adds lanes, wrapping on overflow.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
     unsafe fn add(a: Self::Ints, b: Self::Ints) -> Self::Ints;
-    /// Subtracts bytes.
+
+    /// Subtracts each byte of `b` from that of `a`, wrapping on overflow.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
     unsafe fn minus_bytes(a: Self::Ints, b: Self::Ints) -> Self::Ints;
-    /// Shifts pairs of bytes.
+
+    /// Shifts each 16 bits left by `N`.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
     unsafe fn left<const N: u32>(a: Self::Ints) -> Self::Ints;
+
+    /// Shifts each 16 bits right by `N`, and fills up with zeros.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
     unsafe fn right<const N: u32>(a: Self::Ints) -> Self::Ints;
-    /// Shifts lanes.
+
+    /// Shifts each lane left by `by` bits.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
     unsafe fn left_lanes(a: Self::Ints, by: u32) -> Self::Ints;
+
+    /// Returns the level for each byte of `codes`, which must be less than 16.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
     unsafe fn look_up(levels: &[u8; 16], codes: Self::Ints) -> Self::Ints;
-    /// Adds to each lane the products of its four unsigned weights, 63 at most, with four signed bytes.
+
+    /// Adds to each lane the products of its four unsigned weights with four signed bytes. The
+    /// weights must be at most 63.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
     unsafe fn dot(sums: Self::Ints, weights: Self::Ints, x: Self::Ints) -> Self::Ints;
-    /// The same of weights up to 255.
+
+    /// Adds to each lane the products of its four unsigned weights, which may be up to 255, with
+    /// four signed bytes. See [`Vector::TAKES_WIDE_BIAS`].
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
     unsafe fn dot_wide(sums: Self::Ints, weights: Self::Ints, x: Self::Ints) -> Self::Ints;
-    /// Adds to each lane the products of its two signed words.
+
+    /// Adds to each lane the products of its two signed 16-bit integers.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
     unsafe fn dot_words(sums: Self::Ints, weights: Self::Ints, x: Self::Ints) -> Self::Ints;
-    /// The nearest integers, of two the even one.
+
+    /// Rounds to the nearest integers, ties to even.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
     unsafe fn round(a: Self::Floats) -> Self::Ints;
-    /// Words of lanes: of every 16 bytes first those of `a`, then those of `b`.
+
+    /// Narrows lanes to 16-bit integers with saturation. Each 16 bytes of the result hold four
+    /// lanes of `a`, then four of `b`.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
     unsafe fn pack(a: Self::Ints, b: Self::Ints) -> Self::Ints;
-    /// Lanes as words, in order.
+
+    /// Stores lanes as 16-bit integers, in order. All lanes must be in the range of 16 bits.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions, and `to` must be valid for
+    /// writing `2 * ROWS` bytes.
     unsafe fn store_words(to: *mut i16, a: Self::Ints);
+
+    /// Converts integers to floats.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
     unsafe fn to_floats(a: Self::Ints) -> Self::Floats;
-    /// The floats of the same bits.
+
+    /// Reinterprets the bits as floats.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
     unsafe fn as_floats(a: Self::Ints) -> Self::Floats;
-    /// A byte to each lane.
+
+    /// Extends each byte to a lane, with zeros.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
     unsafe fn widen(bytes: Self::Bytes) -> Self::Ints;
+
+    /// Extends each byte to a lane, with its sign.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
     unsafe fn widen_signed(bytes: Self::Bytes) -> Self::Ints;
-    /// Floats of 16 bits.
+
+    /// Loads one 16-bit float per lane and converts it to 32 bits.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions, and `from` must be valid for
+    /// reading `2 * ROWS` bytes.
     unsafe fn halves(from: *const u8) -> Self::Floats;
-    /// Words of 16 bits, one to each lane.
+
+    /// Loads one 16-bit integer per lane and extends it with zeros.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions, and `from` must be valid for
+    /// reading `2 * ROWS` bytes.
     unsafe fn words(from: *const u8) -> Self::Ints;
+
+    /// Loads a vector of floats.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions, and `from` must be valid for
+    /// reading `4 * ROWS` bytes.
     unsafe fn load_floats(from: *const f32) -> Self::Floats;
+
+    /// Stores a vector of floats.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions, and `to` must be valid for
+    /// writing `4 * ROWS` bytes.
     unsafe fn store_floats(to: *mut f32, floats: Self::Floats);
+
+    /// Returns `value` in every lane.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
     unsafe fn each_float(value: f32) -> Self::Floats;
-    /// Two floats over and over.
+
+    /// Returns the two values in alternating lanes.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
     unsafe fn each_two(values: [f32; 2]) -> Self::Floats;
+
+    /// Returns absolute values.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
     unsafe fn abs(a: Self::Floats) -> Self::Floats;
+
+    /// Adds lanes.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
     unsafe fn plus(a: Self::Floats, b: Self::Floats) -> Self::Floats;
+
+    /// Multiplies lanes.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
     unsafe fn times(a: Self::Floats, b: Self::Floats) -> Self::Floats;
-    /// `a * b + c`
+
+    /// Returns `a * b + c`, fused.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
     unsafe fn add_product(a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
 }
 
-/// Small integers of heads, a byte for each lane.
+/// Small integers of block heads, one byte per lane.
 ///
 /// # Safety
-/// As with [`Vector`].
+/// Every function needs a processor that supports the instructions of the [`Vector`] that uses the
+/// type.
 pub(crate) trait Bytes: Copy {
+    /// Returns `value` in every byte.
+    ///
+    /// # Safety
+    /// The processor must support the instructions of the [`Vector`].
     unsafe fn each(value: u8) -> Self;
+
+    /// Returns the bitwise AND.
+    ///
+    /// # Safety
+    /// The processor must support the instructions of the [`Vector`].
     unsafe fn and(self, other: Self) -> Self;
+
+    /// Returns the bitwise OR.
+    ///
+    /// # Safety
+    /// The processor must support the instructions of the [`Vector`].
     unsafe fn or(self, other: Self) -> Self;
-    /// Shifts; bits may come over from the neighbour.
+
+    /// Shifts each byte left by `by` bits. The low bits may come from the neighbouring byte.
+    ///
+    /// # Safety
+    /// The processor must support the instructions of the [`Vector`].
     unsafe fn left(self, by: u32) -> Self;
+
+    /// Shifts each byte right by `by` bits. The high bits may come from the neighbouring byte.
+    ///
+    /// # Safety
+    /// The processor must support the instructions of the [`Vector`].
     unsafe fn right(self, by: u32) -> Self;
+
+    /// Adds bytes, wrapping on overflow.
+    ///
+    /// # Safety
+    /// The processor must support the instructions of the [`Vector`].
     unsafe fn plus(self, other: Self) -> Self;
+
+    /// Subtracts bytes, wrapping on overflow.
+    ///
+    /// # Safety
+    /// The processor must support the instructions of the [`Vector`].
     unsafe fn minus(self, other: Self) -> Self;
-    /// Of each two.
+
+    /// Returns the unsigned minimum of each pair of bytes.
+    ///
+    /// # Safety
+    /// The processor must support the instructions of the [`Vector`].
     unsafe fn smaller(self, other: Self) -> Self;
+
+    /// Returns the unsigned maximum of each pair of bytes.
+    ///
+    /// # Safety
+    /// The processor must support the instructions of the [`Vector`].
     unsafe fn larger(self, other: Self) -> Self;
 }
 
-/// Asks for a line of the cache, into the second level. Any address will do.
+/// Prefetches a cache line into the second-level cache.
+///
+/// # Safety
+/// No requirements: prefetching is allowed for any address, and every processor of the architecture
+/// has the instruction.
 #[inline(always)]
 unsafe fn prefetch(from: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -119,7 +341,10 @@ unsafe fn prefetch(from: *const u8) {
     std::arch::asm!("prfm pldl2keep, [{}]", in(reg) from, options(nostack, preserves_flags, readonly));
 }
 
-/// Asks for lines, one for each 64 of so many bytes.
+/// Prefetches one cache line for each 64 of `bytes` bytes.
+///
+/// # Safety
+/// No requirements, as for [`prefetch`].
 #[inline(always)]
 unsafe fn prefetch_all(from: *const u8, bytes: usize) {
     for line in (0..bytes).step_by(PLANE) {

@@ -1,12 +1,16 @@
-//! How tiles meet tokens.
+//! Loops over tiles and tokens.
 //!
-//! Where a vector has all rows of a tile, a few tokens meet the codes as they are packed: what is unpacked of a group stays in
-//! registers, and so do their sums, through a span of groups that the first-level cache holds while one block of tokens after the
-//! other goes over it. Scales of blocks of 256, which take more work than those of 32, are made once for all tokens.
+//! If a vector holds all rows of a tile, tokens are multiplied directly with packed codes. The
+//! unpacked levels of a group and the sums of a few tokens stay in registers. One block of tokens
+//! after another is multiplied with a span of groups that fits the first-level cache. Scales of
+//! blocks of 256 elements take more work than those of 32, so they are computed once for all
+//! tokens.
 //!
-//! Shorter vectors, of which there are fewer registers, have panels: a few groups of a tile, unpacked in the first-level cache.
+//! Shorter vectors have fewer registers and use panels instead: a few groups of a tile, unpacked
+//! into the first-level cache.
 //!
-//! Tokens beyond a round go over the tiles again, so that the activations which all tiles meet stay in the second-level cache.
+//! More tokens than a round need another pass over the tiles. This keeps the activations, which all
+//! tiles use, in the second-level cache.
 
 use std::marker::PhantomData;
 
@@ -18,24 +22,28 @@ use crate::layout::{PIECES, PLANE, TILE_ROWS, code_bytes, head_bytes, heads_byte
 use crate::outputs::Outputs;
 use crate::products::Tiles;
 
-/// Groups in a span of a tile.
+/// Number of groups in a span of a tile.
 const SPAN: usize = 64;
-/// Groups in a panel, 768 bytes each, and in a span where a tile takes two vectors, which go through it by turns.
+/// Number of groups in a panel, of 768 bytes each. If two vectors hold the rows of a tile, a span
+/// has as many groups, and the vectors process the span in turn.
 pub(crate) const PANEL: usize = 16;
-/// The most tokens in a block. Of registers there are 32 for eight vectors of levels and two of sums for each token.
+/// Maximum number of tokens in a block. Of 32 registers, eight hold levels, and sums take two per
+/// token.
 const BLOCK: usize = 6;
-/// Bytes of activations that go over the tiles together, half of a second-level cache of 1 MB, and how many tokens that may be.
+/// Maximum size of the activations of a round, in bytes: half of a second-level cache of 1 MB.
 pub(crate) const ROUND: usize = 1 << 19;
+/// Minimum and maximum number of tokens in a round.
 const ROUND_TOKENS: std::ops::RangeInclusive<usize> = 24..=96;
-/// How far ahead of the computation weights are asked for, in bytes, into the second-level cache. Nearer and into the first, a
-/// token takes a quarter longer.
+/// Prefetch distance in bytes, into the second-level cache. With a shorter distance into the
+/// first-level cache, a token takes a quarter longer.
 const AHEAD: usize = 8192;
 
-/// The products of tiles.
+/// Computes the products of tiles.
 ///
 /// # Safety
-/// The processor must have the instructions of `V`, activations must be as long as rows, and `out` have as many tokens, and
-/// no more rows than the tiles.
+/// The processor must support the instructions of `V`. `tiles` must be packed as `B`. Activations
+/// must be rounded to 8 or 16 bits and as long as rows. `out` must have the number of tokens of
+/// `x`, and at most the rows of the tiles.
 #[inline(always)]
 pub(crate) unsafe fn products<B: Unpack, V: Vector>(
     tiles: Tiles<'_>,
@@ -45,7 +53,7 @@ pub(crate) unsafe fn products<B: Unpack, V: Vector>(
     let Some(first) = x.first() else { return };
     let is_wide = V::ROWS == TILE_ROWS;
     let tokens = (ROUND / size_of_val(first.groups())).clamp(*ROUND_TOKENS.start(), *ROUND_TOKENS.end());
-    // Whole blocks of tokens.
+    // Rounds down to whole blocks of tokens.
     let tokens = tokens / BLOCK * BLOCK;
     for (first, x) in (0..x.len()).step_by(tokens).zip(x.chunks(tokens)) {
         let out = out.of(first..first + x.len());
@@ -57,11 +65,15 @@ pub(crate) unsafe fn products<B: Unpack, V: Vector>(
     }
 }
 
+/// Reports whether activations have 16 bits.
 pub(crate) fn is_fine(x: &Activation<'_>) -> bool {
     x.fine_rests().is_some()
 }
 
-/// A round of tokens with all tiles, as they are packed.
+/// Multiplies a round of tokens with all tiles, directly from packed codes.
+///
+/// # Safety
+/// The requirements of [`products`] apply.
 #[inline(always)]
 unsafe fn by_spans<B: Unpack, V: Vector>(tiles: Tiles<'_>, x: &[Activation<'_>], mut out: Outputs<'_>) {
     let (groups, rows) = (tiles.columns / GROUP, out.rows());
@@ -73,7 +85,7 @@ unsafe fn by_spans<B: Unpack, V: Vector>(tiles: Tiles<'_>, x: &[Activation<'_>],
             for row in (0..TILE_ROWS.min(rows - tile)).step_by(V::ROWS) {
                 let packed = Packed::<B>::new(bytes, tiles.columns, first, row);
                 let span = Span { first, count: len.min(groups - first), row: tile + row };
-                // For two blocks of tokens it is as fast to make scales twice.
+                // For up to two blocks of tokens, computing the scales twice is as fast.
                 if B::LEN > GROUP && x.len() > 2 * BLOCK {
                     let scaled = Scaled::new::<V>(packed, room.get_or_insert_default(), span.count);
                     span.meet::<_, V>(scaled, &blocks, x, out.of(0..x.len()));
@@ -85,9 +97,10 @@ unsafe fn by_spans<B: Unpack, V: Vector>(tiles: Tiles<'_>, x: &[Activation<'_>],
     }
 }
 
-/// How the tokens of a round are cut into blocks.
+/// The division of a round of tokens into blocks.
 struct Blocks {
-    /// How many tokens, or [`Blocks::FINE`] for one of 16 bits.
+    /// Number of tokens in each block, or [`Blocks::FINE`] for a single token with 16-bit
+    /// activations.
     sizes: [u8; *ROUND_TOKENS.end()],
     count: usize,
 }
@@ -102,7 +115,8 @@ impl Blocks {
             while rest > 0 {
                 let size = match rest {
                     _ if is_fine(&x[0]) => Self::FINE,
-                    // No block of one beside others: it pays for the loads of weights alone.
+                    // Avoids blocks of one token beside larger ones, because a single token pays
+                    // alone for loading the weights.
                     1..=3 => rest as u8,
                     5 => 2,
                     4 | 7 | 8 => 4,
@@ -117,16 +131,24 @@ impl Blocks {
     }
 }
 
-/// Some groups of a vector's rows.
+/// A range of groups of the rows of a vector.
 #[derive(Clone, Copy)]
 pub(crate) struct Span {
+    /// First group.
     pub(crate) first: usize,
+    /// Number of groups.
     pub(crate) count: usize,
+    /// First row, counted from the first row of the outputs.
     pub(crate) row: usize,
 }
 
 impl Span {
-    /// All tokens.
+    /// Multiplies the span with all tokens.
+    ///
+    /// # Safety
+    /// The processor must support the instructions of `V`. `source` must have the groups of the
+    /// span, `x` and `out` must have the tokens of `blocks`, and activations must be as long as
+    /// rows.
     #[inline(always)]
     unsafe fn meet<S: Source<V>, V: Vector>(
         self,
@@ -151,7 +173,11 @@ impl Span {
         }
     }
 
-    /// The first `T` tokens.
+    /// Multiplies the span with the first `T` tokens. Returns `T`.
+    ///
+    /// # Safety
+    /// The requirements of [`Span::meet`] apply. `x` and `out` must have at least `T` tokens, with
+    /// 16-bit activations if `FINE`.
     #[inline(always)]
     unsafe fn block<S: Source<V>, V: Vector, const T: usize, const FINE: bool>(
         self,
@@ -178,7 +204,10 @@ impl Span {
     }
 }
 
-/// A round of tokens with panels of all tiles.
+/// Multiplies a round of tokens with all tiles, by panels.
+///
+/// # Safety
+/// The requirements of [`products`] apply.
 #[inline(always)]
 unsafe fn by_panels<B: Unpack, V: Vector>(tiles: Tiles<'_>, x: &[Activation<'_>], mut out: Outputs<'_>) {
     let groups = tiles.columns / GROUP;
@@ -195,7 +224,11 @@ unsafe fn by_panels<B: Unpack, V: Vector>(tiles: Tiles<'_>, x: &[Activation<'_>]
     }
 }
 
-/// Tokens with the rows of a panel.
+/// Multiplies all tokens with the rows of a panel.
+///
+/// # Safety
+/// The processor must support the instructions of `V`. The panel must be filled, `x` and `out` must
+/// have the same number of tokens, and activations must be as long as rows.
 #[inline(always)]
 pub(crate) unsafe fn meet_panel<K: Kind, V: Vector>(
     panel: &Panel,
@@ -206,7 +239,8 @@ pub(crate) unsafe fn meet_panel<K: Kind, V: Vector>(
     let mut token = 0;
     while token < x.len() {
         let (x, out) = (&x[token..], out.of(token..x.len()));
-        // Not two where there are four: the fewer, the more each pays for the loads of weights.
+        // Takes two tokens only if there are not four: the more tokens, the less each pays for
+        // loading the weights.
         token += match x.iter().take(4).take_while(|x| !is_fine(x)).count() {
             0 => panel.span.block::<_, V, 1, true>(&source, x, out),
             1 => panel.span.block::<_, V, 1, false>(&source, x, out),
@@ -216,7 +250,10 @@ pub(crate) unsafe fn meet_panel<K: Kind, V: Vector>(
     }
 }
 
-/// As many floats as there are, and zeros.
+/// Loads a vector of floats. Lanes after the end of `from` are 0.
+///
+/// # Safety
+/// The processor must support the instructions of `V`.
 #[inline(always)]
 pub(crate) unsafe fn load<V: Vector>(from: &[f32]) -> V::Floats {
     if from.len() >= V::ROWS {
@@ -227,7 +264,10 @@ pub(crate) unsafe fn load<V: Vector>(from: &[f32]) -> V::Floats {
     V::load_floats(floats.as_ptr())
 }
 
-/// As many floats as there is room for.
+/// Stores as many lanes as `to` has room for.
+///
+/// # Safety
+/// The processor must support the instructions of `V`.
 #[inline(always)]
 pub(crate) unsafe fn store<V: Vector>(to: &mut [f32], sums: V::Floats) {
     if to.len() >= V::ROWS {
@@ -238,37 +278,57 @@ pub(crate) unsafe fn store<V: Vector>(to: &mut [f32], sums: V::Floats) {
     to.copy_from_slice(&floats[..to.len()]);
 }
 
-/// Groups of rows.
+/// A source of unpacked groups for the rows of a vector.
 trait Source<V: Vector> {
     type Kind: Kind;
 
-    /// See [`BlockFormat::BIAS`].
+    /// Returns the base-2 logarithm of the bias: see
+    /// [`BlockFormat::BIAS`](crate::format::BlockFormat::BIAS).
     fn bias(&self) -> u32;
-    /// What comes after group `index` will be wanted soon.
+
+    /// Prefetches the data that is read some time after group `index`.
+    ///
+    /// # Safety
+    /// No requirements: prefetching is allowed for any address.
     unsafe fn prefetch(&self, index: usize);
+
+    /// Returns the levels of group `index`, by pieces.
+    ///
+    /// # Safety
+    /// The processor must support the instructions of `V`, and the source must have group `index`.
     unsafe fn levels(&self, index: usize) -> [V::Ints; PIECES];
+
+    /// Returns the scales of group `index`.
+    ///
+    /// # Safety
+    /// The processor must support the instructions of `V`, and the source must have group `index`.
     unsafe fn scales(&self, index: usize) -> Scales<V>;
-    /// From now on all of it is in the cache.
+
+    /// Ends prefetching, because all data is in the cache.
     fn is_near(&mut self);
 }
 
-/// Groups as they are packed.
+/// Groups in packed form.
 pub(crate) struct Packed<B> {
     heads: *const u8,
     codes: *const u8,
     low: *const u8,
     first: usize,
     row: usize,
-    /// Groups of a row.
+    /// Number of groups in a row.
     groups: usize,
     tile_bytes: usize,
-    /// Lines of the cache that are prefetched for a group: as many as there are, or none where all is near.
+    /// Number of cache lines that are prefetched for each group. 0 if all data is in the cache.
     lines: usize,
     format: PhantomData<B>,
 }
 
 impl<B: Unpack> Packed<B> {
-    /// The groups of a tile from `first` on, of its rows from `row` on.
+    /// Creates a source for the groups of a tile from `first` on, and for its rows from `row` on.
+    ///
+    /// # Safety
+    /// `tile` must be packed as `B` with `columns` columns, and must outlive the result. `row` must
+    /// be less than [`TILE_ROWS`].
     #[inline(always)]
     pub(crate) unsafe fn new(tile: &[u8], columns: usize, first: usize, row: usize) -> Self {
         let (heads, codes) = tile.split_at(heads_bytes::<B>(columns));
@@ -287,7 +347,11 @@ impl<B: Unpack> Packed<B> {
         }
     }
 
-    /// Prefetches as many lines as there are for a group, and so goes through the tiles as their bytes follow each other.
+    /// Prefetches a fixed number of cache lines per group, so that the prefetches follow the bytes
+    /// of the tiles in order.
+    ///
+    /// # Safety
+    /// No requirements: prefetching is allowed for any address.
     #[inline(always)]
     unsafe fn prefetch_through(&self, group: usize) {
         for line in 0..self.lines {
@@ -295,7 +359,10 @@ impl<B: Unpack> Packed<B> {
         }
     }
 
-    /// Prefetches what a group is read from, which may be one of the tiles that follow.
+    /// Prefetches the data of a group, which may belong to one of the next tiles.
+    ///
+    /// # Safety
+    /// No requirements: prefetching is allowed for any address.
     #[inline(always)]
     unsafe fn prefetch_group(&self, mut group: usize) {
         let mut tile = 0;
@@ -329,7 +396,7 @@ impl<B: Unpack, V: Vector> Source<V> for Packed<B> {
         if B::LOW == 0 {
             self.prefetch_through(group);
         } else if self.lines > 0 {
-            // Low bits lie apart from the others.
+            // The low bits are stored separately, so the data of a group is not contiguous.
             let bytes = code_bytes::<B>() + low_bytes::<B>() + head_bytes::<B>() / (B::LEN / GROUP);
             self.prefetch_group(group + AHEAD / bytes);
         }
@@ -338,7 +405,7 @@ impl<B: Unpack, V: Vector> Source<V> for Packed<B> {
     #[inline(always)]
     unsafe fn levels(&self, index: usize) -> [V::Ints; PIECES] {
         let (group, row) = (self.first + index, self.row * size_of::<i32>());
-        // Where no low bits lie apart, this is beyond the tile and nothing is read from it.
+        // Without separate low bits, this address is past the tile and is not read.
         let low = self.low.wrapping_add(group * low_bytes::<B>() + row);
         levels::<B, V>(self.codes.add(group * code_bytes::<B>() + row), low)
     }
@@ -356,7 +423,7 @@ impl<B: Unpack, V: Vector> Source<V> for Packed<B> {
     }
 }
 
-/// The scales of a group.
+/// The scales and offsets of a group for all rows of a tile.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub(crate) struct GroupScales {
@@ -372,6 +439,10 @@ impl Default for GroupScales {
 }
 
 impl GroupScales {
+    /// Stores the scales of a vector's rows.
+    ///
+    /// # Safety
+    /// The processor must support the instructions of `V`.
     #[inline(always)]
     unsafe fn store<K: Kind, V: Vector>(&mut self, scales: Scales<V>) {
         for half in 0..if K::SPLIT { 2 } else { 1 } {
@@ -382,6 +453,10 @@ impl GroupScales {
         }
     }
 
+    /// Loads the scales of a vector's rows.
+    ///
+    /// # Safety
+    /// The processor must support the instructions of `V`.
     #[inline(always)]
     pub(crate) unsafe fn load<K: Kind, V: Vector>(&self) -> Scales<V> {
         let zero = V::each_float(0.0);
@@ -396,7 +471,7 @@ impl GroupScales {
     }
 }
 
-/// Room for the scales of a span.
+/// Buffer for the scales of a span.
 struct ScaleRoom([GroupScales; SPAN]);
 
 impl Default for ScaleRoom {
@@ -405,13 +480,18 @@ impl Default for ScaleRoom {
     }
 }
 
-/// Groups as they are packed, but for their scales.
+/// Groups in packed form, with scales that are computed in advance.
 struct Scaled<'a, B> {
     packed: Packed<B>,
     scales: &'a ScaleRoom,
 }
 
 impl<'a, B: Unpack> Scaled<'a, B> {
+    /// Computes the scales of `count` groups into `room`.
+    ///
+    /// # Safety
+    /// The processor must support the instructions of `V`. `packed` must have `count` groups, and
+    /// its tile must outlive the result.
     #[inline(always)]
     unsafe fn new<V: Vector>(packed: Packed<B>, room: &'a mut ScaleRoom, count: usize) -> Self {
         for (index, group) in room.0[..count].iter_mut().enumerate() {
@@ -447,13 +527,14 @@ impl<B: Unpack, V: Vector> Source<V> for Scaled<'_, B> {
     fn is_near(&mut self) {}
 }
 
-/// Groups of a tile, unpacked.
+/// The groups of a span of a tile, unpacked.
 pub(crate) struct Panel {
     pub(crate) groups: [PanelGroup; PANEL],
     pub(crate) span: Span,
     bias: u32,
 }
 
+/// An unpacked group: its levels or integers by pieces, and its scales.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub(crate) struct PanelGroup {
@@ -462,13 +543,19 @@ pub(crate) struct PanelGroup {
 }
 
 impl Panel {
+    /// Creates an empty panel. `bias` is the base-2 logarithm of the bias of its levels.
     #[inline(always)]
     pub(crate) fn new(bias: u32) -> Self {
         let group = PanelGroup { levels: [[0; PLANE]; PIECES], scales: GroupScales::default() };
         Self { groups: [group; PANEL], span: Span { first: 0, count: 0, row: 0 }, bias }
     }
 
-    /// Unpacks the groups of the span: levels, or the integers that they stand for.
+    /// Unpacks the groups of the span. Stores levels, or if `SIGNED`, the integers that they stand
+    /// for.
+    ///
+    /// # Safety
+    /// The processor must support the instructions of `V`, and `packed` must have the groups of the
+    /// span.
     #[inline(always)]
     pub(crate) unsafe fn fill<B: Unpack, V: Vector, const SIGNED: bool>(&mut self, packed: &Packed<B>) {
         for (index, group) in self.groups[..self.span.count].iter_mut().enumerate() {
@@ -485,7 +572,7 @@ impl Panel {
     }
 }
 
-/// A panel of some kind of weights.
+/// A panel of weights as a source of groups.
 struct Unpacked<'a, K>(&'a Panel, PhantomData<K>);
 
 impl<K: Kind, V: Vector> Source<V> for Unpacked<'_, K> {
@@ -518,8 +605,16 @@ impl<K: Kind, V: Vector> Source<V> for Unpacked<'_, K> {
     fn is_near(&mut self) {}
 }
 
-/// Adds the products of `count` groups with `T` tokens: the portable code's arithmetic, a row to a lane. `all` is what has
-/// the scale and the sums of all bits: of activations of 16 bits the lower eight, else `x` itself.
+/// Multiplies `count` groups with `T` tokens and adds the products to `sums`, with the arithmetic
+/// of the portable code and a row per lane.
+///
+/// `x` are the groups of the activations, rounded to 8 bits. `all` are the blocks with the scales
+/// and sums at full precision: the residuals if `FINE`, and otherwise `x` itself.
+///
+/// # Safety
+/// The processor must support the instructions of `V`. `source` must have `count` groups. Each
+/// pointer of `x` and `all` must be valid for reading `count` blocks, with the alignment of
+/// [`Q8Block`].
 #[inline(always)]
 unsafe fn meet<V: Vector, S: Source<V>, const T: usize, const FINE: bool>(
     source: &S,
@@ -576,7 +671,11 @@ unsafe fn meet<V: Vector, S: Source<V>, const T: usize, const FINE: bool>(
     sums
 }
 
-/// Adds the products with four activations.
+/// Adds the products of the levels of a piece with its four activations.
+///
+/// # Safety
+/// The processor must support the instructions of `V`. `x` must be valid for reading a block, with
+/// the alignment of [`Q8Block`].
 #[inline(always)]
 unsafe fn add_four<K: Kind, V: Vector>(
     integers: V::Ints,

@@ -1,4 +1,4 @@
-//! From packed codes and heads to what vectors multiply with.
+//! Unpacking of codes and heads into the vectors that are multiplied.
 
 use super::{Bytes, Vector};
 use crate::format::BlockFormat;
@@ -8,7 +8,8 @@ use crate::legacy::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
 use crate::nested::Nested;
 use crate::table::{Iq4Nl, Iq4Xs, Mxfp4};
 
-/// What the rows of a vector multiply the sums of a group with; the second of each where halves differ.
+/// Scales and offsets of a group, with a row in each lane. The two entries of an array are the
+/// halves of the group. They are equal if the halves share a scale.
 pub(crate) struct Scales<V: Vector> {
     pub(crate) scale: [V::Floats; 2],
     pub(crate) offset: [V::Floats; 2],
@@ -23,22 +24,32 @@ impl<V: Vector> Clone for Scales<V> {
 impl<V: Vector> Copy for Scales<V> {}
 
 impl<V: Vector> Scales<V> {
+    /// Creates scales without offsets. The offsets have no meaning.
+    ///
+    /// # Safety
+    /// The processor must support the instructions of `V`.
     #[inline(always)]
     unsafe fn plain(scale: V::Floats) -> Self {
         Self { scale: [scale; 2], offset: [scale; 2] }
     }
 
+    /// Creates scales and offsets that both halves share.
+    ///
+    /// # Safety
+    /// The processor must support the instructions of `V`.
     #[inline(always)]
     unsafe fn offset(scale: V::Floats, offset: V::Floats) -> Self {
         Self { scale: [scale; 2], offset: [offset; 2] }
     }
 }
 
-/// The levels of a group, by pieces.
+/// Unpacks the levels of a group, by pieces.
 ///
 /// # Safety
-/// The processor must have the instructions of `V`, `codes` point to the codes of a group, those of the first row, and `low` to the
-/// low bits that lie apart, if any.
+/// The processor must support the instructions of `V`. `codes` must point to the vector's first row
+/// in the group's codes, and `low` to the same row in its separately stored low bits. Each plane
+/// must be valid for reading a vector from there. If `B` has no separate low bits, `low` may be any
+/// address.
 #[inline(always)]
 pub(crate) unsafe fn levels<B: BlockFormat, V: Vector>(
     codes: *const u8,
@@ -115,19 +126,19 @@ pub(crate) unsafe fn levels<B: BlockFormat, V: Vector>(
     pieces
 }
 
-/// The low bits of a nested type, which lie apart.
+/// Unpacks the separately stored low bits of a nested type, by pieces.
 ///
 /// # Safety
-/// As with [`levels`].
+/// The requirements of [`levels`] apply.
 #[inline(always)]
 pub(crate) unsafe fn low_levels<B: BlockFormat, V: Vector>(low: *const u8) -> [V::Ints; PIECES] {
     if B::LOW == 2 { pairs::<V>(low) } else { nibbles::<V>(low) }
 }
 
-/// Pieces of four bits: of nested types the high ones.
+/// Unpacks pieces of four bits. For nested types, these are the high bits.
 ///
 /// # Safety
-/// As with [`levels`].
+/// The requirements of [`levels`] apply.
 #[inline(always)]
 pub(crate) unsafe fn nibbles<V: Vector>(codes: *const u8) -> [V::Ints; PIECES] {
     let (mut pieces, mask) = ([V::zero(); PIECES], V::each_byte(15));
@@ -139,7 +150,10 @@ pub(crate) unsafe fn nibbles<V: Vector>(codes: *const u8) -> [V::Ints; PIECES] {
     pieces
 }
 
-/// Pieces of two bits.
+/// Unpacks pieces of two bits.
+///
+/// # Safety
+/// The requirements of [`levels`] apply.
 #[inline(always)]
 unsafe fn pairs<V: Vector>(codes: *const u8) -> [V::Ints; PIECES] {
     let (mut pieces, mask) = ([V::zero(); PIECES], V::each_byte(3));
@@ -153,11 +167,19 @@ unsafe fn pairs<V: Vector>(codes: *const u8) -> [V::Ints; PIECES] {
     pieces
 }
 
+/// Loads a vector from plane `index`.
+///
+/// # Safety
+/// The requirements of [`levels`] apply, and the group must have the plane.
 #[inline(always)]
 unsafe fn plane<V: Vector>(codes: *const u8, index: usize) -> V::Ints {
     V::load(codes.add(index * PLANE))
 }
 
+/// Adds `bits & mask` to the bits of each piece.
+///
+/// # Safety
+/// The processor must support the instructions of `V`.
 #[inline(always)]
 unsafe fn add_bits<V: Vector>(pieces: &mut [V::Ints; PIECES], bits: [V::Ints; PIECES], mask: V::Ints) {
     for i in 0..PIECES {
@@ -165,13 +187,15 @@ unsafe fn add_bits<V: Vector>(pieces: &mut [V::Ints; PIECES], bits: [V::Ints; PI
     }
 }
 
-/// What kernels have to know of a block type once its groups are unpacked.
+/// The properties of a block type that matter once its groups are unpacked.
 pub(crate) trait Kind {
-    /// See [`BlockFormat::SPLIT`], [`BlockFormat::OFFSET`] and [`BlockFormat::BIAS`].
+    /// True if the halves of a group have their own scales: see [`BlockFormat::SPLIT`].
     const SPLIT: bool = false;
+    /// True if groups have offsets: see [`BlockFormat::OFFSET`].
     const OFFSET: bool = false;
+    /// True if levels are biased: see [`BlockFormat::BIAS`].
     const BIASED: bool = !Self::OFFSET;
-    /// Whether levels have up to eight bits, not six at most.
+    /// True if levels have up to eight bits instead of six.
     const WIDE: bool = false;
 }
 
@@ -200,57 +224,82 @@ impl Kind for SplitOffset {
     const OFFSET: bool = true;
 }
 
-/// A block type whose heads become vectors of floats.
+/// A block type whose heads can be unpacked into vectors of floats.
 pub(crate) trait Unpack: BlockFormat {
     type Kind: Kind;
 
-    /// The scales of group `index` of a block.
+    /// Returns the scales of group `index` of a block.
     ///
     /// # Safety
-    /// The processor must have the instructions of `V`, and `heads` be those of the block's tile from row `first` on.
+    /// The processor must support the instructions of `V`. `heads.bytes` must point to the heads of
+    /// a block in a tile of this type. The tile must have `V::ROWS` rows from `heads.first` on, and
+    /// `index` must be less than `LEN / GROUP`.
     unsafe fn scales<V: Vector>(heads: Heads, index: usize) -> Scales<V>;
 }
 
-/// The heads of a block.
+/// The heads of a block for all rows of a tile.
 #[derive(Clone, Copy)]
 pub(crate) struct Heads {
+    /// Points to the first head.
     pub(crate) bytes: *const u8,
-    /// The first row wanted.
+    /// First row of the vector.
     pub(crate) first: usize,
 }
 
 impl Heads {
-    /// The half-precision float `index` of each row.
+    /// Loads the 16-bit float `index` of the heads of the vector's rows.
+    ///
+    /// # Safety
+    /// The requirements of [`Unpack::scales`] apply, and `index` must be less than `HALVES` of the
+    /// block type.
     #[inline(always)]
     unsafe fn half<V: Vector>(self, index: usize) -> V::Floats {
         V::halves(self.bytes.add(2 * (index * TILE_ROWS + self.first)))
     }
 
-    /// The small integer `index` of each row.
+    /// Loads the small integer `index` of the heads of the vector's rows.
+    ///
+    /// # Safety
+    /// The requirements of [`Unpack::scales`] apply, and `index` must be less than `SMALL` of the
+    /// block type.
     #[inline(always)]
     unsafe fn small<B: BlockFormat, V: Vector>(self, index: usize) -> V::Bytes {
         V::load_bytes(self.bytes.add((2 * B::HALVES + index) * TILE_ROWS + self.first))
     }
 }
 
-/// `bytes >> shift & mask`, of each byte. The mask must leave out what comes from its neighbour.
+/// Returns `bytes >> shift & mask` for each byte. The mask must clear the bits that come from the
+/// neighbouring byte.
+///
+/// # Safety
+/// The processor must support the instructions of the vector that uses `T`.
 #[inline(always)]
 unsafe fn bits<T: Bytes>(bytes: T, shift: u32, mask: u8) -> T {
     bytes.right(shift).and(T::each(mask))
 }
 
-/// `factor` times a small integer.
+/// Returns `factor` times an unsigned small integer.
+///
+/// # Safety
+/// The processor must support the instructions of `V`.
 #[inline(always)]
 unsafe fn times<V: Vector>(factor: V::Floats, small: V::Bytes) -> V::Floats {
     V::times(factor, V::to_floats(V::widen(small)))
 }
 
+/// Returns `factor` times a signed small integer.
+///
+/// # Safety
+/// The processor must support the instructions of `V`.
 #[inline(always)]
 unsafe fn times_signed<V: Vector>(factor: V::Floats, small: V::Bytes) -> V::Floats {
     V::times(factor, V::to_floats(V::widen_signed(small)))
 }
 
-/// A scale of six bits, 32 less.
+/// Combines a nibble and a bit pair into six bits, and subtracts 32.
+///
+/// # Safety
+/// The processor must support the instructions of the vector that uses `T`.
 #[inline(always)]
 unsafe fn six_bits<T: Bytes>(nibble: T, pair: T) -> T {
     nibble.or(pair.left(4)).minus(T::each(32))
@@ -281,7 +330,11 @@ impl<B: Unpack> Unpack for Nested<B> {
 
 plain_scales!(Q4_0: Biased, Q4_1: Offset, Q5_0: Biased, Q5_1: Offset, Q8_0: Wide, Iq4Nl: Wide);
 
-/// As the portable code has it, of twelve bytes.
+/// Unpacks the scales of [`Q4K`] and [`Q5K`]. The portable code describes the format of the twelve
+/// bytes.
+///
+/// # Safety
+/// The requirements of [`Unpack::scales`] apply.
 #[inline(always)]
 unsafe fn six_bit_scales<B: BlockFormat, V: Vector>(heads: Heads, index: usize) -> Scales<V> {
     let (scale, min) = if index < 4 {
@@ -374,8 +427,11 @@ impl Unpack for Iq4Xs {
 impl Unpack for Mxfp4 {
     type Kind = Biased;
 
-    /// Half of a power of two from its exponent. The two least are below the normal floats: they come from the third by
-    /// multiplication.
+    /// Returns half of a power of two, given its exponent. The results for the exponents 0 and 1
+    /// are subnormal. They are computed from the smallest normal float by multiplication.
+    ///
+    /// # Safety
+    /// The requirements of [`Unpack::scales`] apply.
     #[inline(always)]
     unsafe fn scales<V: Vector>(heads: Heads, _: usize) -> Scales<V> {
         let (exponent, two) = (heads.small::<Self, V>(0), V::Bytes::each(2));
@@ -385,7 +441,10 @@ impl Unpack for Mxfp4 {
     }
 }
 
-/// Floats from their exponents.
+/// Returns floats with these biased exponents and a mantissa of zero.
+///
+/// # Safety
+/// The processor must support the instructions of `V`.
 #[inline(always)]
 unsafe fn power_of_two<V: Vector>(exponents: V::Bytes) -> V::Floats {
     V::as_floats(V::left_lanes(V::widen(exponents), 23))

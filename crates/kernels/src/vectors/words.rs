@@ -1,6 +1,7 @@
-//! Rows of 16-bit floats as integers of 16 bits.
+//! Products of rows of 16-bit floats as 16-bit integers.
 //!
-//! A few tokens meet what is made of the floats right away. For more, a span of groups is made once, in the first-level cache.
+//! A few tokens are multiplied with integers that are converted on the fly. For more tokens, a span
+//! of groups is converted once, into the first-level cache.
 
 use std::marker::PhantomData;
 
@@ -14,23 +15,31 @@ use crate::outputs::Outputs;
 use crate::products::Tiles;
 use crate::words::{PAIR_BYTES, PAIRS, POWERS_BYTES, Q16Block, powers};
 
-/// Groups in a span of one vector of rows, 1 KiB each; two have half as many.
+/// Number of groups in a span of one vector of rows, of 1 KiB each. A span of two vectors has half
+/// as many.
 const SPAN: usize = 16;
-/// Tokens in a block of a vector of rows, which has two vectors for each, of 32 or of 16. Fewer have more, so that sums need not wait for
-/// each other.
+/// Number of tokens in a block of one vector of rows that has all rows of a tile.
+///
+/// A token takes two of the 32 registers. Smaller blocks have more chains of sums per token, so
+/// that an addition need not wait for the one before.
 const WIDE: usize = 8;
+/// Number of tokens in a block of one vector of rows that has half the rows of a tile. A token
+/// takes two of 16 registers.
 const NARROW: usize = 4;
-/// Tokens in a block of two vectors of 32. An activation that is brought to all lanes meets both: a processor with two units for products
-/// has no more loads than that.
+/// Number of tokens in a block of two vectors of rows, for 32 registers. Each broadcast of an
+/// activation is used for both vectors, because a processor with two multiply units cannot load
+/// more than that.
 const DOUBLE: usize = 6;
-/// Tokens that go over all tiles together: as many as a prompt's pass has, in whole blocks of any size.
+/// Number of tokens in a pass over all tiles: a multiple of all block sizes that covers a pass of a
+/// prompt.
 const ROUND: usize = 288;
 
-/// The products of tiles.
+/// Computes the products of tiles.
 ///
 /// # Safety
-/// The processor must have the instructions of `V`, activations must be rounded to words and as long as rows, and `out` have as many
-/// tokens, and no more rows than the tiles.
+/// The processor must support the instructions of `V`. `tiles` must be packed as `F`. Activations
+/// must be rounded to [`Q16Block`]s and as long as rows. `out` must have the number of tokens of
+/// `x`, and at most the rows of the tiles.
 #[inline(always)]
 pub(crate) unsafe fn products<F: LoadColumn, V: Vector>(
     tiles: Tiles<'_>,
@@ -42,7 +51,10 @@ pub(crate) unsafe fn products<F: LoadColumn, V: Vector>(
     }
 }
 
-/// A round of tokens with all tiles.
+/// Multiplies a round of tokens with all tiles.
+///
+/// # Safety
+/// The requirements of [`products`] apply.
 #[inline(always)]
 unsafe fn round<F: LoadColumn, V: Vector>(tiles: Tiles<'_>, x: &[Activation<'_>], mut out: Outputs<'_>) {
     let (groups, rows) = (Q16Block::count(tiles.columns), out.rows());
@@ -75,7 +87,11 @@ unsafe fn round<F: LoadColumn, V: Vector>(tiles: Tiles<'_>, x: &[Activation<'_>]
     }
 }
 
-/// Rows of a tile that meet activations as they are, in the order of the portable code.
+/// Multiplies rows of a tile with unrounded activations, in the order of the portable code.
+///
+/// # Safety
+/// The requirements of [`products`] apply. `tile` must be a whole tile, and `row` must be a
+/// multiple of `V::ROWS` less than [`TILE_ROWS`].
 #[inline(always)]
 unsafe fn exact<F: LoadColumn, V: Vector>(
     tile: &[u8],
@@ -86,7 +102,8 @@ unsafe fn exact<F: LoadColumn, V: Vector>(
 ) {
     let first = tile.as_ptr().add(POWERS_BYTES + row * F::BYTES);
     for (token, x) in x.iter().enumerate() {
-        // Of each two rows out of four, the sums of even and of odd columns, in turns.
+        // Each vector has two of every four rows. Its lanes alternate between sums of even and of
+        // odd columns.
         let mut sums = [V::each_float(0.0); 2];
         for (pair, values) in x.values().chunks(2).enumerate() {
             let values = [values[0], values.get(1).copied().unwrap_or_default()];
@@ -108,7 +125,11 @@ unsafe fn exact<F: LoadColumn, V: Vector>(
     }
 }
 
-/// Vectors of rows with all tokens. Where there is room, their integers are made once.
+/// Multiplies vectors of rows with all tokens. If `made` has a buffer, converts the integers only
+/// once.
+///
+/// # Safety
+/// The requirements of [`products`] apply, and `rows` must have all groups of `all`.
 #[inline(always)]
 unsafe fn meet<F: LoadColumn, V: Vector, const R: usize>(
     mut rows: [Rows<F, V>; R],
@@ -137,16 +158,25 @@ unsafe fn meet<F: LoadColumn, V: Vector, const R: usize>(
     }
 }
 
-/// Some groups of vectors of rows.
+/// A range of groups of some vectors of rows.
 #[derive(Clone, Copy)]
 struct Span {
+    /// First group.
     first: usize,
+    /// Number of groups.
     count: usize,
+    /// First row, counted from the first row of the outputs.
     row: usize,
 }
 
 impl Span {
-    /// All tokens. With the last groups sums are multiplied by what they are given.
+    /// Multiplies the span with all tokens. If `last` has factors, multiplies the final sums by
+    /// them.
+    ///
+    /// # Safety
+    /// The processor must support the instructions of `V`. `source` must have the groups of the
+    /// span. Activations must be rounded to [`Q16Block`]s and as long as rows, and `out` must have
+    /// the number of tokens of `x`.
     #[inline(always)]
     unsafe fn meet<S: Source<V, R>, V: Vector, const R: usize>(
         self,
@@ -168,7 +198,10 @@ impl Span {
         }
     }
 
-    /// The first `T` tokens.
+    /// Multiplies the span with the first `T` tokens. Returns `T`.
+    ///
+    /// # Safety
+    /// The requirements of [`Span::meet`] apply, and `x` must have at least `T` tokens.
     #[inline(always)]
     unsafe fn block<S: Source<V, R>, V: Vector, const R: usize, const T: usize>(
         self,
@@ -187,7 +220,8 @@ impl Span {
                 }
             }
         }
-        // Chains of sums. They are exact: their number is free.
+        // Number of chains of sums. Integer sums are exact, so the number does not change the
+        // result.
         let count = if T == 1 {
             4
         } else if T <= NARROW {
@@ -233,25 +267,39 @@ impl Span {
     }
 }
 
-/// Weights of rows as integers.
+/// A source of weights as integers, for `R` vectors of rows.
 trait Source<V: Vector, const R: usize> {
-    /// What comes after a group will be wanted soon.
+    /// Prefetches the data that is read some time after group `group`.
+    ///
+    /// # Safety
+    /// No requirements: prefetching is allowed for any address.
     unsafe fn prefetch(&self, group: usize);
-    /// Two columns of a group.
+
+    /// Returns the integers of a pair of columns of group `group`.
+    ///
+    /// # Safety
+    /// The processor must support the instructions of `V`. The source must have the group, and
+    /// `pair` must be less than [`PAIRS`].
     unsafe fn pair(&self, group: usize, pair: usize) -> [V::Ints; R];
 }
 
-/// A vector of rows, as they are in the file.
+/// The floats of a vector of rows, as they are in the file.
 struct Rows<F, V: Vector> {
+    /// Points to the first row in the first pair of columns.
     first: *const u8,
-    /// Of the two rows that each vector of floats has of every four.
+    /// Powers of two of the first two and the last two of every four rows.
     powers: [V::Floats; 2],
     inverses: V::Floats,
     format: PhantomData<F>,
 }
 
 impl<F: LoadColumn, V: Vector> Rows<F, V> {
-    /// Those of a tile from a row on, with the powers of two and their inverses.
+    /// Creates a view of the rows of a tile from `row` on, with the powers of two of all rows and
+    /// their inverses.
+    ///
+    /// # Safety
+    /// The processor must support the instructions of `V`. `tile` must be packed as `F` and must
+    /// outlive the result. `row` must be a multiple of `V::ROWS` less than [`TILE_ROWS`].
     #[inline(always)]
     unsafe fn new(tile: &[u8], [powers, inverses]: &[[f32; TILE_ROWS]; 2], row: usize) -> Self {
         let first = tile.as_ptr().add(POWERS_BYTES + row * F::BYTES);
@@ -266,6 +314,10 @@ impl<F: LoadColumn, V: Vector> Rows<F, V> {
         }
     }
 
+    /// Prefetches the data that is read some time after group `group`.
+    ///
+    /// # Safety
+    /// No requirements: prefetching is allowed for any address.
     #[inline(always)]
     unsafe fn prefetch_group(&self, group: usize) {
         for pair in (0..PAIRS).step_by(PLANE / PAIR_BYTES) {
@@ -274,6 +326,10 @@ impl<F: LoadColumn, V: Vector> Rows<F, V> {
         }
     }
 
+    /// Converts a pair of columns of group `group` to integers.
+    ///
+    /// # Safety
+    /// The requirements of [`Source::pair`] apply.
     #[inline(always)]
     unsafe fn integers(&self, group: usize, pair: usize) -> V::Ints {
         let from = self.first.add((group * PAIRS + pair) * PAIR_BYTES);
@@ -303,7 +359,7 @@ impl<F: LoadColumn, V: Vector, const R: usize> Source<V, R> for [Rows<F, V>; R] 
     }
 }
 
-/// A span of them, made before: of each pair of columns the vectors in a row.
+/// Buffer for a span of integers: for each pair of columns, the vectors of all rows.
 #[repr(align(64))]
 struct Made([[u8; PAIR_BYTES]; SPAN * PAIRS]);
 
@@ -312,6 +368,10 @@ impl Made {
         Self([[0; PAIR_BYTES]; SPAN * PAIRS])
     }
 
+    /// Converts the first `count` groups of `rows`.
+    ///
+    /// # Safety
+    /// The processor must support the instructions of `V`, and `rows` must have `count` groups.
     #[inline(always)]
     unsafe fn fill<F: LoadColumn, V: Vector, const R: usize>(
         &mut self,

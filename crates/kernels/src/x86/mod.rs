@@ -1,4 +1,4 @@
-//! Dot products by vectors of 32 bytes (AVX2, and the byte products of VNNI) and of 64 (AVX-512 with VNNI).
+//! Dot products with vectors of 32 bytes (AVX2 and AVX-VNNI) and of 64 bytes (AVX-512 with VNNI).
 
 #![allow(unsafe_code, reason = "vector instructions, and loads of what slices of known length hold")]
 #![allow(unsafe_op_in_unsafe_fn, reason = "every line would be a block of its own")]
@@ -18,16 +18,18 @@ use crate::products::{Tier, Tiles};
 use crate::vectors::{LoadColumn, Unpack, attention, bounds, floats, sweep, words};
 use crate::words::Q16Block;
 
-/// Whether there is something to test [`Tier::AvxVnni`] with where the processor lacks it.
+/// Reports whether tests can run [`Tier::AvxVnni`] on a processor without AVX-VNNI, with the
+/// equivalent instructions of AVX-512.
 pub(crate) fn has_stand_in() -> bool {
     cfg!(test) && is_x86_feature_detected!("avx512vl") && is_x86_feature_detected!("avx512vnni")
 }
 
-/// The products of tiles of blocks.
+/// Computes the products of tiles of blocks.
 ///
 /// # Safety
-/// The processor must have the tier, which must not be the portable one; activations must be as long as rows, and `out` have as
-/// many tokens, and no more rows than the tiles.
+/// The processor must support `tier`, which must be one of this module. `tiles` must be packed as
+/// `B`. Activations must be rounded to 8 or 16 bits and as long as rows. `out` must have the number
+/// of tokens of `x`, and at most the rows of the tiles.
 pub(crate) unsafe fn products<B: Unpack>(
     tier: Tier,
     tiles: Tiles<'_>,
@@ -43,26 +45,41 @@ pub(crate) unsafe fn products<B: Unpack>(
     }
 }
 
+/// Computes [`products`] with AVX2.
+///
+/// # Safety
+/// The processor must have AVX2, FMA and F16C, and the requirements of [`products`] apply.
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn products_avx2<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>], out: Outputs<'_>) {
     sweep::products::<B, Eight<Avx2>>(tiles, x, out);
 }
 
+/// Computes [`products`] with AVX-VNNI.
+///
+/// # Safety
+/// The processor must have AVX2, FMA, F16C and AVX-VNNI, or in tests the stand-in
+/// ([`has_stand_in`]). The requirements of [`products`] apply.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[cfg_attr(not(test), target_feature(enable = "avxvnni"))]
 unsafe fn products_avx_vnni<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>], out: Outputs<'_>) {
     sweep::products::<B, Eight<AvxVnni>>(tiles, x, out);
 }
 
+/// Computes [`products`] with AVX-512.
+///
+/// # Safety
+/// The processor must have AVX2, FMA, F16C and AVX-512 F, BW, VL and VNNI. The requirements of
+/// [`products`] apply.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 unsafe fn products_avx512<B: Unpack>(tiles: Tiles<'_>, x: &[Activation<'_>], out: Outputs<'_>) {
     sweep::products::<B, Sixteen>(tiles, x, out);
 }
 
-/// The bounds of the products of a tile's rows.
+/// Computes the bounds of the products of a tile's rows.
 ///
 /// # Safety
-/// The processor must have the tier, which must not be the portable one, and rows must be as long as the activations.
+/// The processor must support `tier`, which must be one of this module. `tile` must be a single
+/// tile that is packed as `B`, and its rows must be as long as the activations of `x`.
 pub(crate) unsafe fn bounds<B: Unpack>(tier: Tier, tile: Tiles<'_>, x: &Sketch) -> Bounds {
     match tier {
         Tier::Portable | Tier::Neon | Tier::NeonDot => unreachable!("not a tier of this module"),
@@ -71,20 +88,29 @@ pub(crate) unsafe fn bounds<B: Unpack>(tier: Tier, tile: Tiles<'_>, x: &Sketch) 
     }
 }
 
+/// Computes [`bounds()`] with AVX2.
+///
+/// # Safety
+/// The processor must have AVX2, FMA and F16C, and the requirements of [`bounds()`] apply.
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn bounds_avx2<B: Unpack>(tile: Tiles<'_>, x: &Sketch) -> Bounds {
     bounds::bounds::<B, Eight<Avx2>>(tile, x)
 }
 
+/// Computes [`bounds()`] with AVX-512.
+///
+/// # Safety
+/// The processor must have AVX2, FMA, F16C and AVX-512 F, BW, VL and VNNI. The requirements of
+/// [`bounds()`] apply.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 unsafe fn bounds_avx512<B: Unpack>(tile: Tiles<'_>, x: &Sketch) -> Bounds {
     bounds::bounds::<B, Sixteen>(tile, x)
 }
 
-/// The products of tiles of floats.
+/// Computes the products of tiles of floats.
 ///
 /// # Safety
-/// As with [`products`].
+/// The requirements of [`products`] apply, except that activations need not be rounded.
 pub(crate) unsafe fn float_products<F: LoadColumn>(
     tier: Tier,
     tiles: Tiles<'_>,
@@ -98,20 +124,29 @@ pub(crate) unsafe fn float_products<F: LoadColumn>(
     }
 }
 
+/// Computes [`float_products`] with AVX2.
+///
+/// # Safety
+/// The processor must have AVX2, FMA and F16C, and the requirements of [`float_products`] apply.
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn floats_avx2<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], out: Outputs<'_>) {
     floats::products::<F, Eight<Avx2>>(tiles, x, out);
 }
 
+/// Computes [`float_products`] with AVX-512.
+///
+/// # Safety
+/// The processor must have AVX2, FMA, F16C and AVX-512 F, BW and VL. The requirements of
+/// [`float_products`] apply.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl")]
 unsafe fn floats_avx512<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], out: Outputs<'_>) {
     floats::products::<F, Sixteen>(tiles, x, out);
 }
 
-/// The products of tiles of 16-bit floats.
+/// Computes the products of tiles of 16-bit floats.
 ///
 /// # Safety
-/// As with [`products`].
+/// The requirements of [`products`] apply, with activations that are rounded to [`Q16Block`]s.
 pub(crate) unsafe fn word_products<F: LoadColumn>(
     tier: Tier,
     tiles: Tiles<'_>,
@@ -126,26 +161,42 @@ pub(crate) unsafe fn word_products<F: LoadColumn>(
     }
 }
 
+/// Computes [`word_products`] with AVX2.
+///
+/// # Safety
+/// The processor must have AVX2, FMA and F16C, and the requirements of [`word_products`] apply.
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn words_avx2<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], out: Outputs<'_>) {
     words::products::<F, Eight<Avx2>>(tiles, x, out);
 }
 
+/// Computes [`word_products`] with AVX-VNNI.
+///
+/// # Safety
+/// The processor must have AVX2, FMA, F16C and AVX-VNNI, or in tests the stand-in
+/// ([`has_stand_in`]). The requirements of [`word_products`] apply.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[cfg_attr(not(test), target_feature(enable = "avxvnni"))]
 unsafe fn words_avx_vnni<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], out: Outputs<'_>) {
     words::products::<F, Eight<AvxVnni>>(tiles, x, out);
 }
 
+/// Computes [`word_products`] with AVX-512.
+///
+/// # Safety
+/// The processor must have AVX2, FMA, F16C and AVX-512 F, BW, VL and VNNI. The requirements of
+/// [`word_products`] apply.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 unsafe fn words_avx512<F: LoadColumn>(tiles: Tiles<'_>, x: &[Activation<'_>], out: Outputs<'_>) {
     words::products::<F, Sixteen>(tiles, x, out);
 }
 
-/// The products of queries with a block of keys.
+/// Computes the products of queries with a block of keys.
 ///
 /// # Safety
-/// The processor must have the tier, which must not be the portable one, and queries must be as long as the keys.
+/// The processor must support `tier`, which must be one of this module. Every query must have as
+/// many pairs as the keys. `out` must be as long as `queries`. `block.positions` must be at most
+/// [`POSITIONS`].
 pub(crate) unsafe fn key_products(
     tier: Tier,
     queries: &[Query<'_>],
@@ -160,26 +211,42 @@ pub(crate) unsafe fn key_products(
     }
 }
 
+/// Computes [`key_products`] with AVX2.
+///
+/// # Safety
+/// The processor must have AVX2, FMA and F16C, and the requirements of [`key_products`] apply.
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn key_products_avx2(queries: &[Query<'_>], block: &Words<'_>, out: &mut [&mut [f32; POSITIONS]]) {
     attention::key_products::<Eight<Avx2>>(queries, block, out);
 }
 
+/// Computes [`key_products`] with AVX-VNNI.
+///
+/// # Safety
+/// The processor must have AVX2, FMA, F16C and AVX-VNNI, or in tests the stand-in
+/// ([`has_stand_in`]). The requirements of [`key_products`] apply.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[cfg_attr(not(test), target_feature(enable = "avxvnni"))]
 unsafe fn key_products_avx_vnni(queries: &[Query<'_>], block: &Words<'_>, out: &mut [&mut [f32; POSITIONS]]) {
     attention::key_products::<Eight<AvxVnni>>(queries, block, out);
 }
 
+/// Computes [`key_products`] with AVX-512.
+///
+/// # Safety
+/// The processor must have AVX2, FMA, F16C and AVX-512 F, BW, VL and VNNI. The requirements of
+/// [`key_products`] apply.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 unsafe fn key_products_avx512(queries: &[Query<'_>], block: &Words<'_>, out: &mut [&mut [f32; POSITIONS]]) {
     attention::key_products::<Sixteen>(queries, block, out);
 }
 
-/// Adds values times their weights.
+/// Adds the weighted values of a block to the outputs.
 ///
 /// # Safety
-/// The processor must have the tier, which must not be the portable one, and outputs must be as long as values.
+/// The processor must support `tier`, which must be one of this module. Every output must be as
+/// long as a value. `out` must be as long as `weights`. `block.positions` must be at most
+/// [`POSITIONS`].
 pub(crate) unsafe fn add_values(
     tier: Tier,
     weights: &[&[f32; POSITIONS]],
@@ -194,26 +261,40 @@ pub(crate) unsafe fn add_values(
     }
 }
 
+/// Computes [`add_values`] with AVX2.
+///
+/// # Safety
+/// The processor must have AVX2, FMA and F16C, and the requirements of [`add_values`] apply.
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn add_values_avx2(weights: &[&[f32; POSITIONS]], block: &Words<'_>, out: &mut [&mut [f32]]) {
     attention::add_values::<Eight<Avx2>>(weights, block, out);
 }
 
+/// Computes [`add_values`] with AVX-VNNI.
+///
+/// # Safety
+/// The processor must have AVX2, FMA, F16C and AVX-VNNI, or in tests the stand-in
+/// ([`has_stand_in`]). The requirements of [`add_values`] apply.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[cfg_attr(not(test), target_feature(enable = "avxvnni"))]
 unsafe fn add_values_avx_vnni(weights: &[&[f32; POSITIONS]], block: &Words<'_>, out: &mut [&mut [f32]]) {
     attention::add_values::<Eight<AvxVnni>>(weights, block, out);
 }
 
+/// Computes [`add_values`] with AVX-512.
+///
+/// # Safety
+/// The processor must have AVX2, FMA, F16C and AVX-512 F, BW, VL and VNNI. The requirements of
+/// [`add_values`] apply.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 unsafe fn add_values_avx512(weights: &[&[f32; POSITIONS]], block: &Words<'_>, out: &mut [&mut [f32]]) {
     attention::add_values::<Sixteen>(weights, block, out);
 }
 
-/// Rounds activations.
+/// Rounds activations to 8 bits.
 ///
 /// # Safety
-/// The processor must have a tier other than the portable one.
+/// The processor must have AVX2.
 pub(crate) unsafe fn quantize(values: &[[f32; GROUP]], groups: &mut [Q8Block]) {
     quantize::quantize(values, groups);
 }
@@ -221,15 +302,15 @@ pub(crate) unsafe fn quantize(values: &[[f32; GROUP]], groups: &mut [Q8Block]) {
 /// Rounds activations to 16 bits.
 ///
 /// # Safety
-/// The processor must have a tier other than the portable one.
+/// The processor must have AVX2 and FMA.
 pub(crate) unsafe fn quantize_words(values: &[[f32; GROUP]], groups: &mut [Q16Block]) {
     quantize::quantize_words(values, groups);
 }
 
-/// Rounds what rounding has left: the portable code, compiled for the tier.
+/// Computes the residuals of rounded activations with the portable code, compiled for the tier.
 ///
 /// # Safety
-/// The processor must have the tier.
+/// The processor must support `tier`, which must be one of this module.
 pub(crate) unsafe fn rests(tier: Tier, values: &[[f32; GROUP]], groups: &[Q8Block], rests: &mut [Q8Block]) {
     match tier {
         Tier::Avx512Vnni | Tier::Amx => rests_avx512(values, groups, rests),
@@ -237,11 +318,19 @@ pub(crate) unsafe fn rests(tier: Tier, values: &[[f32; GROUP]], groups: &[Q8Bloc
     }
 }
 
+/// Computes [`rests`] with AVX2.
+///
+/// # Safety
+/// The processor must have AVX2.
 #[target_feature(enable = "avx2")]
 unsafe fn rests_avx2(values: &[[f32; GROUP]], groups: &[Q8Block], rests: &mut [Q8Block]) {
     rest_groups(values, groups, rests);
 }
 
+/// Computes [`rests`] with AVX-512.
+///
+/// # Safety
+/// The processor must have AVX2 and AVX-512 F, BW and VL.
 #[target_feature(enable = "avx2,avx512f,avx512bw,avx512vl")]
 unsafe fn rests_avx512(values: &[[f32; GROUP]], groups: &[Q8Block], rests: &mut [Q8Block]) {
     rest_groups(values, groups, rests);

@@ -1,4 +1,4 @@
-//! Rounding of activations.
+//! Rounding of activations with AVX2.
 
 use std::arch::x86_64::{
     __m256, __m256i, _mm_add_epi32, _mm_add_ps, _mm_add_ss, _mm_cvtsi128_si32, _mm_cvtss_f32,
@@ -14,7 +14,7 @@ use crate::activation::{Q8Block, inverse, step};
 use crate::format::GROUP;
 use crate::words::{Q16Block, factor};
 
-/// Rounds groups. What the compiler makes of the portable code takes twice as long.
+/// Rounds groups to 8 bits. The portable code takes twice as long, even when compiled for AVX2.
 ///
 /// # Safety
 /// The processor must have AVX2.
@@ -37,10 +37,10 @@ pub(super) unsafe fn quantize(values: &[[f32; GROUP]], groups: &mut [Q8Block]) {
     }
 }
 
-/// Rounds groups to 16 bits, in the order of the portable code.
+/// Rounds groups to 16 bits, with sums in the order of the portable code.
 ///
 /// # Safety
-/// The processor must have AVX2 and fused multiply-adds.
+/// The processor must have AVX2 and FMA.
 #[target_feature(enable = "avx2,fma")]
 pub(super) unsafe fn quantize_words(values: &[[f32; GROUP]], groups: &mut [Q16Block]) {
     for (values, group) in values.iter().zip(groups) {
@@ -64,14 +64,17 @@ pub(super) unsafe fn quantize_words(values: &[[f32; GROUP]], groups: &mut [Q16Bl
         group.scale = most / factor;
         for half in 0..2 {
             let words = _mm256_packs_epi32(integer(2 * half), integer(2 * half + 1));
-            // Halves of vectors are packed by themselves.
+            // The instruction packs the halves of vectors separately.
             let words = _mm256_permute4x64_epi64::<0b11_01_10_00>(words);
             _mm256_storeu_si256(group.q[16 * half..].as_mut_ptr().cast(), words);
         }
     }
 }
 
-/// The floats of a group, and the bits of the largest magnitude.
+/// Returns the floats of a group, and the bits of their largest magnitude.
+///
+/// # Safety
+/// The processor must have AVX2.
 #[inline(always)]
 unsafe fn load(values: &[f32; GROUP]) -> ([__m256; 4], u32) {
     let mut floats = [_mm256_set1_ps(0.0); 4];
@@ -84,7 +87,10 @@ unsafe fn load(values: &[f32; GROUP]) -> ([__m256; 4], u32) {
     (floats, largest(most))
 }
 
-/// The largest lane.
+/// Returns the largest lane, unsigned.
+///
+/// # Safety
+/// The processor must have AVX2.
 #[inline(always)]
 unsafe fn largest(lanes: __m256i) -> u32 {
     let four = _mm_max_epu32(_mm256_castsi256_si128(lanes), _mm256_extracti128_si256::<1>(lanes));
@@ -93,15 +99,22 @@ unsafe fn largest(lanes: __m256i) -> u32 {
     _mm_cvtsi128_si32(one) as u32
 }
 
-/// Integers of eight bits in order.
+/// Narrows 32 integers to 8 bits, in order.
+///
+/// # Safety
+/// The processor must have AVX2.
 #[inline(always)]
 unsafe fn bytes([a, b, c, d]: [__m256i; 4]) -> __m256i {
-    // Halves of vectors are packed by themselves: pieces of four come out as 0 2 4 6, 1 3 5 7.
+    // The instructions pack the halves of vectors separately, which leaves pieces of four in the
+    // order 0 2 4 6, 1 3 5 7.
     let packed = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
     _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7))
 }
 
-/// The sums of the first two vectors and of the last two.
+/// Returns the sum of the first two vectors and the sum of the last two.
+///
+/// # Safety
+/// The processor must have AVX2.
 #[inline(always)]
 unsafe fn half_sums([a, b, c, d]: [__m256i; 4]) -> [i32; 2] {
     let pairs = _mm256_hadd_epi32(_mm256_add_epi32(a, b), _mm256_add_epi32(c, d));

@@ -26,6 +26,7 @@ use crate::activation::Activation;
 use crate::outputs::Outputs;
 use crate::vectors::{Bytes, Kind, Panel, Vector, meet_panel};
 
+// Needs SSE4.1, which AVX2 includes. The `# Safety` sections of `Bytes` apply.
 impl Bytes for __m128i {
     #[inline(always)]
     unsafe fn each(value: u8) -> Self {
@@ -73,9 +74,10 @@ impl Bytes for __m128i {
     }
 }
 
-/// Sixteen rows: AVX-512 with VNNI.
+/// Sixteen rows, with AVX-512 and VNNI.
 pub(crate) struct Sixteen;
 
+// Needs AVX2, FMA, F16C and AVX-512 F, BW, VL and VNNI. The `# Safety` sections of `Vector` apply.
 impl Vector for Sixteen {
     type Ints = __m512i;
     type Floats = __m512;
@@ -260,24 +262,46 @@ impl Vector for Sixteen {
     }
 }
 
-/// Eight rows: AVX2, with products of bytes by `D`.
+/// Eight rows with AVX2, and with the dot products of `D`.
 pub(crate) struct Eight<D>(PhantomData<D>);
 
-/// Products of bytes, added up by fours.
+/// Dot products of bytes, four per lane, and of 16-bit integers, two per lane.
 ///
 /// # Safety
-/// As with [`Vector`].
+/// Every function needs a processor that supports the implementation's instructions.
 pub(super) trait Fours: Sized {
+    /// True if [`Fours::dot_wide`] subtracts the bias of 128 from the weights.
     const TAKES_WIDE_BIAS: bool;
+    /// Calls [`meet_panel`] in a function with the implementation's instructions enabled.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions. The other requirements of
+    /// [`meet_panel`] apply.
     unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: Outputs<'_>);
+
+    /// Implements [`Vector::dot`].
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
     unsafe fn dot(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i;
+
+    /// Implements [`Vector::dot_wide`].
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
     unsafe fn dot_wide(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i;
+
+    /// Implements [`Vector::dot_words`].
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
     unsafe fn dot_words(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i;
 }
 
 pub(crate) struct Avx2;
 pub(crate) struct AvxVnni;
 
+// Needs AVX2, FMA and F16C. The `# Safety` sections of `Fours` apply.
 impl Fours for Avx2 {
     const TAKES_WIDE_BIAS: bool = true;
 
@@ -286,15 +310,21 @@ impl Fours for Avx2 {
         meet_panel::<K, Eight<Self>>(panel, x, out);
     }
 
-    /// Sums of two fit 16 bits: `2 * 63 * 127 < 2^15`.
+    /// The sum of two products fits in 16 bits: `2 * 63 * 127 < 2^15`.
+    ///
+    /// # Safety
+    /// The requirements of [`Fours::dot`] apply.
     #[inline(always)]
     unsafe fn dot(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i {
         let pairs = _mm256_maddubs_epi16(weights, x);
         _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
     }
 
-    /// Without the bias no magnitude is above 128, and `2 * 128 * 127 < 2^15`. The signs of the weights go over to the
-    /// activations.
+    /// Subtracts the bias and moves the signs of the weights to the activations. Magnitudes are
+    /// then at most 128, and `2 * 128 * 127 < 2^15`.
+    ///
+    /// # Safety
+    /// The requirements of [`Fours::dot_wide`] apply.
     #[inline(always)]
     unsafe fn dot_wide(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i {
         let signed = _mm256_xor_si256(weights, _mm256_set1_epi8(i8::MIN));
@@ -307,6 +337,8 @@ impl Fours for Avx2 {
     }
 }
 
+// Needs AVX2, FMA, F16C and AVX-VNNI, or in tests the stand-in. The `# Safety` sections of `Fours`
+// apply.
 impl Fours for AvxVnni {
     const TAKES_WIDE_BIAS: bool = false;
 
@@ -340,6 +372,7 @@ impl Fours for AvxVnni {
     }
 }
 
+// Needs AVX2, FMA, F16C and the instructions of `D`. The `# Safety` sections of `Vector` apply.
 impl<D: Fours> Vector for Eight<D> {
     type Ints = __m256i;
     type Floats = __m256;
@@ -450,7 +483,7 @@ impl<D: Fours> Vector for Eight<D> {
 
     #[inline(always)]
     unsafe fn store_words(to: *mut i16, a: __m256i) {
-        // Halves of vectors are packed by themselves.
+        // The instruction packs the halves of vectors separately.
         let words = _mm256_permute4x64_epi64::<0b10_00>(_mm256_packs_epi32(a, a));
         _mm_storeu_si128(to.cast(), _mm256_castsi256_si128(words));
     }
@@ -527,8 +560,11 @@ impl<D: Fours> Vector for Eight<D> {
     }
 }
 
-/// The same products as AVX-512 writes them down, for tests on processors that have only those. Functions around them are then compiled
-/// without the feature: the compiler puts its instructions where there are others for the same.
+/// The dot products of `AvxVnni` in the encoding of AVX-512, for tests on processors that have only
+/// that encoding.
+///
+/// The functions that inline these products are then compiled without the `avxvnni` feature. With
+/// the feature, the compiler would choose the AVX-VNNI encoding.
 #[cfg(test)]
 mod stand_in {
     use std::arch::x86_64::{__m256i, _mm256_dpbusd_epi32, _mm256_dpwssd_epi32};
@@ -537,11 +573,19 @@ mod stand_in {
         !is_x86_feature_detected!("avxvnni")
     }
 
+    /// Replaces `_mm256_dpbusd_avx_epi32`.
+    ///
+    /// # Safety
+    /// The processor must have AVX2 and AVX-512 VL and VNNI.
     #[target_feature(enable = "avx2,avx512vl,avx512vnni")]
     pub(super) unsafe fn dot(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i {
         _mm256_dpbusd_epi32(sums, weights, x)
     }
 
+    /// Replaces `_mm256_dpwssd_avx_epi32`.
+    ///
+    /// # Safety
+    /// The processor must have AVX2 and AVX-512 VL and VNNI.
     #[target_feature(enable = "avx2,avx512vl,avx512vnni")]
     pub(super) unsafe fn dot_words(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i {
         _mm256_dpwssd_epi32(sums, weights, x)

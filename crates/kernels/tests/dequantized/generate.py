@@ -16,7 +16,7 @@ Type = gguf.GGMLQuantizationType
 
 ELEMENTS = 512
 
-# Where a block has its half-precision floats. Random ones would mostly be far out of proportion, or not numbers.
+# Offsets of the half-precision floats in a block. Random bytes would mostly be extreme values, infinities or NaN.
 HALVES = {
     Type.Q4_0: [0],
     Type.Q4_1: [0, 2],
@@ -50,7 +50,7 @@ def random_blocks(random, kind):
         blocks[:, at : at + 2] = halves.view(numpy.uint8).reshape(-1, 2)
     if kind == Type.MXFP4:
         blocks[:, 0] = random.integers(100, 128, len(blocks))
-        blocks[:3, 0] = [0, 1, 2]  # around the least normal float
+        blocks[:3, 0] = [0, 1, 2]  # around the smallest normal float
     return blocks.ravel()
 
 

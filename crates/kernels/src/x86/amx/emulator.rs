@@ -1,8 +1,11 @@
-//! The instructions of tile registers, carried out where the processor has none: it stops at each of them with a signal, whose
-//! handler does what the instruction would do, and goes on behind it. So the tests run the code that a processor with the registers
-//! runs, byte by byte, whatever they run on.
+//! Emulator of the instructions for tile registers, for tests on processors without AMX.
 //!
-//! Encodings and what counts as a mistake are those of Intel's *Architecture Instruction Set Extensions*, chapter 3.
+//! Such a processor raises `SIGILL` at each of these instructions. The signal handler executes the
+//! instruction and resumes after it. The tests thus run the same machine code as a processor with
+//! AMX.
+//!
+//! Encodings and error conditions are those of Intel's *Architecture Instruction Set Extensions*,
+//! chapter 3.
 
 use std::cell::RefCell;
 
@@ -11,9 +14,10 @@ use super::{Configuration, LINE};
 const REGISTERS: usize = 8;
 const LINES: usize = 16;
 
-/// What a thread's registers hold.
+/// The tile registers of a thread.
 struct State {
-    /// Lines, and bytes in each. None before the registers are configured.
+    /// Number of lines and of bytes per line of each register. `None` if the registers are not
+    /// configured.
     shapes: Option<[(usize, usize); REGISTERS]>,
     lines: [[[u8; LINE]; LINES]; REGISTERS],
 }
@@ -23,9 +27,10 @@ thread_local! {
         const { RefCell::new(State { shapes: None, lines: [[[0; LINE]; LINES]; REGISTERS] }) };
 }
 
-/// Handles the signal of what is no instruction from now on.
+/// Installs the handler for illegal instructions.
 pub(super) fn install() {
-    // SAFETY: the handler keeps to what may be done in one: it allocates nothing, and its state belongs to the thread.
+    // SAFETY: the handler does only what is allowed in a signal handler. It allocates nothing, and
+    // its state belongs to the thread.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handle as *const () as usize;
@@ -34,6 +39,11 @@ pub(super) fn install() {
     }
 }
 
+/// Executes an instruction for tile registers that the processor has reported as illegal.
+///
+/// # Safety
+/// Only the system may call the function, as a signal handler: `context` must point to the
+/// `ucontext_t` of this thread.
 unsafe extern "C" fn handle(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let registers = &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs;
     let at = registers[libc::REG_RIP as usize];
@@ -43,33 +53,41 @@ unsafe extern "C" fn handle(_: libc::c_int, _: *mut libc::siginfo_t, context: *m
         .is_some_and(|instruction| STATE.with_borrow_mut(|state| instruction.carry_out(state)).is_some());
     match instruction {
         Some(instruction) if done => registers[libc::REG_RIP as usize] = at + instruction.len as i64,
-        // Not for us, or a mistake: from here on the signal ends the process, where it happened.
+        // The instruction is unknown or invalid. With the default action, the instruction raises
+        // the signal again, which ends the process at the place of the error.
         _ => {
             libc::signal(libc::SIGILL, libc::SIG_DFL);
         }
     }
 }
 
-/// Decoded from its bytes.
+/// A decoded instruction.
 struct Instruction {
-    /// The last byte of the opcode, and which of the four prefixes there is.
+    /// Last byte of the opcode, and the implied prefix.
     opcode: (u8, u8),
-    /// The three operands, as far as there are.
+    /// Register of the first operand.
     register: usize,
+    /// Register of the second operand.
     second: usize,
+    /// Register of the third operand.
     third: usize,
-    /// The first line in memory, and from each to the next; none where there is no operand in memory.
+    /// Address of the first line in memory, and the distance between lines in bytes. `None` without
+    /// an operand in memory.
     memory: Option<(*mut u8, usize)>,
     len: usize,
 }
 
-/// Prefixes, as they are encoded.
+/// Implied prefixes, as they are encoded.
 const NONE: u8 = 0;
 const F3: u8 = 2;
 const F2: u8 = 3;
 
 impl Instruction {
-    /// A VEX prefix of three bytes, map 2, no displacement or one of a byte.
+    /// Decodes an instruction with a VEX prefix of three bytes in opcode map 2. A displacement is
+    /// absent, or has one or four bytes.
+    ///
+    /// # Safety
+    /// `bytes` must point to an instruction of this process.
     unsafe fn decode(bytes: *const u8, registers: &[i64; 23]) -> Option<Self> {
         let byte = |i: usize| *bytes.add(i);
         let (second, third) = (byte(1), byte(2));
@@ -117,7 +135,11 @@ impl Instruction {
         })
     }
 
-    /// Does what it says, if that is one of the known instructions and no mistake.
+    /// Executes the instruction. Returns `None` if it is unknown, or if the processor would report
+    /// an error.
+    ///
+    /// # Safety
+    /// The operand in memory must be valid for the bytes that the instruction reads or writes.
     unsafe fn carry_out(&self, state: &mut State) -> Option<()> {
         match (self.opcode, self.memory) {
             ((0x49, NONE), Some((from, _))) => {
@@ -156,7 +178,7 @@ impl Instruction {
         Some(())
     }
 
-    /// `register += second * third`, of signed bytes by fours.
+    /// Computes `register += second * third` for signed bytes, four per lane.
     fn multiply(&self, state: &mut State) -> Option<()> {
         let [sums, a, b] = [self.register, self.second, self.third];
         let shapes = state.shapes?;
@@ -180,7 +202,8 @@ impl Instruction {
     }
 }
 
-/// Where the signal's context has the sixteen registers, by their numbers in instructions.
+/// Indices of the sixteen general registers in a signal's context, by their numbers in
+/// instructions.
 const GENERAL: [libc::c_int; 16] = [
     libc::REG_RAX,
     libc::REG_RCX,

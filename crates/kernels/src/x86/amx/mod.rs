@@ -1,8 +1,9 @@
-//! Tile registers: products of many tokens with the rows of a tile, sixteen by sixteen (AMX).
+//! Tile registers (AMX): products of sixteen rows with sixteen tokens at a time.
 //!
-//! A register holds up to sixteen lines of 64 bytes. `C += A * B` takes tokens by lines of `A` and rows by columns of `B`, whose lines
-//! hold four elements of each of sixteen rows: an unpacked piece is such a line as it is. The sums are exact, so all that follows
-//! is the arithmetic of the other tiers, and gives the same bits.
+//! A register holds up to sixteen lines of 64 bytes. In `C += A * B`, the lines of `A` are tokens,
+//! and the columns of `B` are rows of weights. A line of `B` holds four elements of each of sixteen
+//! rows, so an unpacked piece is such a line without further conversion. The sums are exact. The
+//! remaining arithmetic is that of the other tiers and gives the same bits.
 
 #[cfg(all(test, target_os = "linux"))]
 mod emulator;
@@ -17,12 +18,12 @@ use crate::layout::{PIECES, PLANE, TILE_ROWS};
 
 static USABLE: OnceLock<bool> = OnceLock::new();
 
-/// Bytes from a line of a register to the next where they lie one after the other.
+/// Distance between contiguous lines of a register in memory, in bytes.
 const LINE: usize = PLANE;
-/// The integers of a product, `[token][row]`.
+/// Integer sums of a product, `[token][row]`.
 type Integers = [[i32; TILE_ROWS]; TILE_ROWS];
 
-/// Whether this process may use the registers, and they compute what they should.
+/// Reports whether this process may use the tile registers and whether their products are correct.
 pub(crate) fn is_usable() -> bool {
     *USABLE.get_or_init(|| {
         #[cfg(all(test, target_os = "linux"))]
@@ -34,26 +35,32 @@ pub(crate) fn is_usable() -> bool {
     })
 }
 
-/// Whether the processor has them, and the system keeps them apart for each thread.
+/// Reports whether the processor has tile registers with products of bytes, and whether the system
+/// saves them per thread.
 fn is_present() -> bool {
     const OSXSAVE: u32 = 1 << 27;
     const TILES_AND_BYTES: u32 = 1 << 24 | 1 << 25;
-    /// The configuration and the contents of the registers.
+    /// State components of the registers' configuration and contents.
     const STATES: u64 = 1 << 17 | 1 << 18;
     if __cpuid(0).eax < 7 || __cpuid(1).ecx & OSXSAVE == 0 {
         return false;
     }
-    // SAFETY: the system has enabled the instruction.
+    // SAFETY: the `OSXSAVE` bit says that the system has enabled the instruction.
     let states = unsafe { enabled_states() };
     __cpuid_count(7, 0).edx & TILES_AND_BYTES == TILES_AND_BYTES && states & STATES == STATES
 }
 
+/// Returns the state components that the system has enabled.
+///
+/// # Safety
+/// The processor must have XSAVE, and the system must have enabled it (`OSXSAVE`).
 #[target_feature(enable = "xsave")]
 unsafe fn enabled_states() -> u64 {
     _xgetbv(0)
 }
 
-/// Asks the system for the registers: their contents make every thread's state larger, so it has to be asked.
+/// Asks the system for permission to use the registers. Linux requires this because they enlarge
+/// the state of every thread.
 #[cfg(target_os = "linux")]
 fn is_permitted() -> bool {
     const ARCH_REQ_XCOMP_PERM: libc::c_ulong = 0x1023;
@@ -67,7 +74,8 @@ fn is_permitted() -> bool {
     false
 }
 
-/// Whether products of every shape are what they are by definition. A mistaken processor, or an emulated one, is not computed with.
+/// Checks products of every shape against their definition. Excludes faulty processors and faulty
+/// emulations.
 fn computes() -> bool {
     let x: [[i8; LINE]; TILE_ROWS] =
         std::array::from_fn(|t| std::array::from_fn(|i| (t * 89 + i * 37) as u8 as i8));
@@ -76,7 +84,8 @@ fn computes() -> bool {
     let is_right = |tokens: usize, pieces: usize| {
         let mut integers = [[[-1; TILE_ROWS]; TILE_ROWS]; 2];
         let (first, second) = integers.split_at_mut(1);
-        // SAFETY: the registers are there, and pointers are to as many lines as are read and written.
+        // SAFETY: the registers are present and permitted, or emulated. All pointers refer to as
+        // many lines as the shape reads or writes.
         unsafe {
             Shape { tokens, pieces }.configure();
             let halves = [x.as_ptr().cast(), x.as_ptr().cast::<i8>().add(LINE / 2)];
@@ -99,16 +108,16 @@ fn computes() -> bool {
     [(16, PIECES), (8, PIECES), (16, PIECES / 2), (8, PIECES / 2)].into_iter().all(|(t, p)| is_right(t, p))
 }
 
-/// Of products.
+/// The dimensions of a product.
 #[derive(Clone, Copy)]
 struct Shape {
-    /// At most sixteen.
+    /// Number of tokens, at most 16.
     tokens: usize,
-    /// Of four elements each, eight at most.
+    /// Number of pieces, at most 8. A piece has four elements.
     pieces: usize,
 }
 
-/// What the registers hold, as the processor reads it.
+/// Configuration of all registers, in the processor's format.
 #[repr(C, align(64))]
 struct Configuration {
     palette: u8,
@@ -119,7 +128,12 @@ struct Configuration {
 }
 
 impl Shape {
-    /// Configures this thread's registers for [`multiply`]: 0 and 1 are sums, 4 and 5 activations, 6 and 7 weights.
+    /// Configures this thread's registers for [`multiply`]: 0 and 1 are sums, 4 and 5 activations,
+    /// 6 and 7 weights.
+    ///
+    /// # Safety
+    /// This process must be allowed to use the tile registers ([`is_usable`]). `tokens` must be at
+    /// most 16, and `pieces` at most 8.
     unsafe fn configure(self) {
         let mut all =
             Configuration { palette: 1, start: 0, reserved: [0; 14], line_bytes: [0; 16], lines: [0; 16] };
@@ -134,16 +148,21 @@ impl Shape {
     }
 }
 
-/// Gives the registers up: their contents need not be kept any longer.
+/// Releases the registers, so that the system need not save their contents any more.
+///
+/// # Safety
+/// This process must be allowed to use the tile registers ([`is_usable`]).
 unsafe fn release() {
     asm!("tilerelease", options(nostack, nomem));
 }
 
-/// Two products at once, which keeps the processor busy while one of them waits.
+/// Computes two products at once, so that the processor can work on one while the other waits.
 ///
 /// # Safety
-/// The registers must be configured, `x` point to the first of the shape's lines of activations, each `stride` bytes after the one
-/// before it, and `weights` to lines one after the other.
+/// The registers must be configured with a [`Shape`]. Each pointer of `x` must be valid for reading
+/// the shape's number of tokens, as lines of `4 * pieces` bytes with a distance of `stride` bytes.
+/// Each pointer of `weights` must be valid for reading `pieces` contiguous lines. Each pointer of
+/// `integers` must be valid for writing all lines of the tokens.
 #[inline(always)]
 unsafe fn multiply(x: [*const i8; 2], stride: usize, weights: [*const i8; 2], integers: [*mut Integers; 2]) {
     asm!(

@@ -1,4 +1,4 @@
-//! The products of tiles of blocks with many tokens.
+//! Products of tiles of blocks with many tokens.
 
 use std::ptr::with_exposed_provenance;
 
@@ -12,17 +12,20 @@ use crate::products::Tiles;
 use crate::vectors::sweep::{self, PANEL, Packed, Panel, ROUND, Span, is_fine, load, store};
 use crate::vectors::{Kind, Unpack, Vector};
 
-/// Tokens whose products are made together: as many as a register has lines, or half of them where there are fewer.
+/// Number of tokens in a block: as many as a register has lines.
 const MANY: usize = TILE_ROWS;
+/// Number of tokens in a block if there are fewer than [`MANY`].
 const FEW: usize = MANY / 2;
-/// Tokens that go over the tiles together at most: see [`ROUND`].
+/// Maximum number of tokens in a round: see [`ROUND`].
 const ROUND_TOKENS: usize = 8 * MANY;
 
-/// The products of tiles. Those of a few tokens, and of activations of 16 bits, are made by vectors.
+/// Computes the products of tiles. Uses vectors for a few tokens and for 16-bit activations.
 ///
 /// # Safety
-/// The registers must be usable and the processor have AVX-512 with VNNI, activations must be as long as rows, and `out` have as many
-/// tokens, and no more rows than the tiles.
+/// This process must be allowed to use the tile registers. The processor must have AVX2, FMA, F16C
+/// and AVX-512 F, BW, VL and VNNI. `tiles` must be packed as `B`. Activations must be rounded to 8
+/// or 16 bits and as long as rows. `out` must have the number of tokens of `x`, and at most the
+/// rows of the tiles.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 pub(in super::super) unsafe fn products<B: Unpack>(
     tiles: Tiles<'_>,
@@ -41,19 +44,22 @@ pub(in super::super) unsafe fn products<B: Unpack>(
     }
 }
 
-/// Activations of 8 bits, each token's at the same distance from those of the one before.
+/// The 8-bit activations of some tokens, at equal distances in memory.
 #[derive(Clone, Copy)]
 struct Tokens {
-    /// The address of the first token's first group.
+    /// Address of the first group of the first token.
     first: usize,
-    /// In bytes.
+    /// Distance between tokens, in bytes.
     stride: usize,
     count: usize,
 }
 
 impl Tokens {
+    /// Returns the tokens, or `None` if there are fewer than two, if they have 16 bits or if their
+    /// distances differ.
     fn of(x: &[Activation<'_>]) -> Option<Self> {
-        // Every token is read from its distance to the first.
+        // Exposes provenance, because every token is read at an address that is computed from the
+        // first.
         let at = |x: &Activation<'_>| x.groups().as_ptr().expose_provenance();
         let distance = |pair: &[Activation<'_>]| at(&pair[1]).wrapping_sub(at(&pair[0]));
         let stride = distance(x.get(..2)?);
@@ -61,14 +67,18 @@ impl Tokens {
         is_even.then(|| Self { first: at(&x[0]), stride, count: x.len() })
     }
 
-    /// Those from one on.
+    /// Returns `count` tokens from `token` on.
     fn from(self, token: usize, count: usize) -> Self {
         let first = self.first.wrapping_add(self.stride.wrapping_mul(token));
         Self { first, count, ..self }
     }
 }
 
-/// All tokens, by rounds, in blocks of `T`, of which there is one at least.
+/// Multiplies all tokens with all tiles, in rounds and in blocks of `T` tokens.
+///
+/// # Safety
+/// The requirements of [`products`] apply, with at least `T` tokens whose addresses are those of
+/// activations.
 #[inline(always)]
 unsafe fn rounds<B: Unpack, const T: usize>(tiles: Tiles<'_>, tokens: Tokens, mut out: Outputs<'_>) {
     let pieces = if B::Kind::SPLIT { PIECES / 2 } else { PIECES };
@@ -77,7 +87,7 @@ unsafe fn rounds<B: Unpack, const T: usize>(tiles: Tiles<'_>, tokens: Tokens, mu
     let mut first = 0;
     while first < tokens.count {
         let rest = tokens.count - first;
-        // What would be less than a block of its own is shared with the round before.
+        // A remainder of less than a block joins this round.
         let count = if rest < most + T { rest } else { most };
         round::<B, T>(tiles, tokens.from(first, count), out.of(first..first + count));
         first += count;
@@ -85,7 +95,11 @@ unsafe fn rounds<B: Unpack, const T: usize>(tiles: Tiles<'_>, tokens: Tokens, mu
     release();
 }
 
-/// A round of tokens with panels of all tiles.
+/// Multiplies a round of tokens with panels of all tiles.
+///
+/// # Safety
+/// The requirements of [`rounds`] apply, and the registers must be configured for blocks of `T`
+/// tokens.
 #[inline(always)]
 unsafe fn round<B: Unpack, const T: usize>(tiles: Tiles<'_>, tokens: Tokens, mut out: Outputs<'_>) {
     let (groups, rows) = (tiles.columns / GROUP, out.rows());
@@ -97,7 +111,7 @@ unsafe fn round<B: Unpack, const T: usize>(tiles: Tiles<'_>, tokens: Tokens, mut
             panel.fill::<B, Sixteen, true>(&Packed::new(tile, tiles.columns, first, 0));
             let mut done = 0;
             while done < tokens.count {
-                // The last block has tokens of the one before where others are lacking.
+                // The last block overlaps the block before if fewer than `T` tokens remain.
                 let at = done.min(tokens.count - T);
                 let out = out.of(at..at + T);
                 block::<B::Kind, T>(&panel, tokens.from(at, T), done - at, &mut ring, out);
@@ -107,13 +121,20 @@ unsafe fn round<B: Unpack, const T: usize>(tiles: Tiles<'_>, tokens: Tokens, mut
     }
 }
 
-/// Integers of the pair of products that is made and of the one before.
+/// Integer sums of the current pair of products and of the pair before.
 #[repr(align(64))]
 #[derive(Default)]
 struct Ring([[Integers; 2]; 2]);
 
-/// Adds the products of a panel's groups with a block of tokens, but for the first `skipped`. Products are made by pairs, of two
-/// groups or of a group's two halves, one pair ahead of the floats: what a register has stored takes a while to be read.
+/// Adds the products of a panel's groups with a block of tokens. Does not store those of the first
+/// `skipped` tokens.
+///
+/// Products are computed in pairs, of two groups or of the two halves of a group. They are one pair
+/// ahead of the floats, because reading what a register has stored takes a while.
+///
+/// # Safety
+/// The requirements of [`round`] apply. The panel must be filled, and `tokens` and `out` must have
+/// `T` tokens.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 unsafe fn block<K: Kind, const T: usize>(
     panel: &Panel,
@@ -137,7 +158,7 @@ unsafe fn block<K: Kind, const T: usize>(
             let [(a, low), (b, high)] = if K::SPLIT {
                 [(index, 0), (index, PIECES / 2)]
             } else {
-                // Of an odd number the last is made twice.
+                // With an odd number of groups, the last product is computed twice.
                 [(2 * index, 0), ((2 * index + 1).min(count - 1), 0)]
             };
             let q = |group: usize, piece: usize| x.wrapping_add(group).cast::<i8>().wrapping_add(4 * piece);
